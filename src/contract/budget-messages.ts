@@ -1,0 +1,144 @@
+import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
+import type { Lane } from './follow-up-input.js';
+
+/** How one send ended, as the gate records it. */
+export const sendOutcomes = ['sent', 'notSent', 'rejected', 'unauthorized', 'limited', 'unknown'] as const;
+export type SendOutcome = (typeof sendOutcomes)[number];
+
+/** Why an ask was not granted. */
+export const waitReasons = ['slot', 'job-busy', 'paused', 'credentials', 'queue-full', 'gate-stopped'] as const;
+export type WaitReason = (typeof waitReasons)[number];
+
+/** What a turn's end looked like, small enough to be kept: `prLinkHash` is `hash64` of the link. */
+export interface JobFingerprint {
+  status: string | null;
+  prLinkHash: string | null;
+  archivedAt: string | null;
+}
+
+/** One ask for a slot and the job's turn. */
+export interface AcquireRequest {
+  /** Workflow id of the follow-up. With `sendNumber` it is the request id. */
+  workflowId: string;
+  /** 1 for the first send of this follow-up; one more after each send that is proven not delivered. */
+  sendNumber: number;
+  jobId: string;
+  lane: Lane;
+  /** Random, made anew for each invocation of the activity and kept only in its memory. */
+  token: string;
+  /** Give or keep a place, but never grant. */
+  hold: boolean;
+  /** Server time at which this attempt of the activity was scheduled, in epoch milliseconds. */
+  attemptScheduledAtMs: number;
+  /** Start of the follow-up's first run, in epoch milliseconds. */
+  firstRunStartedAtMs: number;
+  /** The sender has stopped by then, in milliseconds from the grant. */
+  leaseMs: number;
+  /** Bytes may still arrive that long after the lease: kernel retransmits, gateways. */
+  drainMs: number;
+}
+
+/** The gate's answer to an {@link AcquireRequest}. It answers at once and never holds an ask open. */
+export type AcquireAnswer =
+  /** Slot and job turn are taken: send now. */
+  | { kind: 'granted'; grantedAtMs: number; lastJobSeen?: JobFingerprint }
+  /** This request was granted before, and how its send ended is known. */
+  | { kind: 'done'; outcome: SendOutcome; grantedAtMs?: number; settledAtMs?: number; message?: string; lastJobSeen?: JobFingerprint }
+  /** This request was granted before, and how its send ended is not known (yet). */
+  | { kind: 'alreadyGranted'; leaseLeftMs: number; drainLeftMs: number; grantedAtMs?: number; lastJobSeen?: JobFingerprint }
+  /** Ask again after `waitMs`, or when woken. `etaMs`: expected wait until the grant, `null` where it can't be told. */
+  | { kind: 'wait'; reason: WaitReason; waitMs: number; position: number; etaMs: number | null }
+  /** The follow-up has ended or was withdrawn; it is never granted again. */
+  | { kind: 'closed' }
+  /** The ask was overtaken by a newer one, or is too old; nothing was changed. */
+  | { kind: 'stale' };
+
+/** How a granted send ended. Only the token that owns the grant counts, and only the first time. */
+export interface SettleMessage {
+  workflowId: string;
+  sendNumber: number;
+  token: string;
+  outcome: SendOutcome;
+  /** From a 429's Retry-After. */
+  retryAfterMs?: number;
+  /** The service's words for a rejected message, cut short. */
+  message?: string;
+}
+
+/** A follow-up has ended, or (`withdraw`) leaves without having been sent. Leaves a tombstone. */
+export interface LeaveMessage {
+  workflowId: string;
+  jobId: string;
+  sendNumber: number;
+  /** Repeats the outcome of the last send, which makes a lost settle good. */
+  outcome?: SendOutcome;
+  /** The job as this turn left it. */
+  lastJobSeen?: JobFingerprint;
+}
+
+export const acquireUpdate = defineUpdate<AcquireAnswer, [AcquireRequest]>('acquire');
+export const settleSignal = defineSignal<[SettleMessage]>('settle');
+export const finishSignal = defineSignal<[LeaveMessage]>('finish');
+export const withdrawSignal = defineSignal<[LeaveMessage]>('withdraw');
+export const budgetStatusQuery = defineQuery<BudgetStatus>('budgetStatus');
+
+/** Answer of the `budgetStatus` query. Instants are ISO 8601 in UTC. */
+export interface BudgetStatus {
+  projectId: string;
+  limit: number;
+  windowMs: number;
+  /** Slots kept free of the batch lane. */
+  reserve: number;
+  /** Slots occupied now. */
+  used: number;
+  /** Sends granted and not settled yet. */
+  unsettled: number;
+  /** When the next occupied slot ends. */
+  nextFreeSlotAt?: string;
+  paused?: { reasons: string[]; until?: string };
+  /** At most the first 100, in the order of their turns. */
+  waiting: BudgetWaiter[];
+  waitingTotal: number;
+  waitingForJob: number;
+  /** Newest first, at most 100. */
+  lastSends: BudgetSend[];
+}
+
+/** A follow-up that waits for its slot. */
+export interface BudgetWaiter {
+  workflowId: string;
+  jobId: string;
+  lane: Lane;
+  /** 1 for the next; missing while it waits for its job. */
+  position?: number;
+  /** Expected instant of the grant. */
+  expectedAt?: string;
+}
+
+/** A send the gate granted. */
+export interface BudgetSend {
+  workflowId: string;
+  jobId: string;
+  sendNumber: number;
+  grantedAt: string;
+  settledAt?: string;
+  outcome?: SendOutcome;
+}
+
+/** Settings of a gate. Defaults for a new project come from the worker's configuration. */
+export interface BudgetSettings {
+  /** Messages per window. @default 100 */
+  limit: number;
+  /** @default 3_600_000 (1 h) */
+  windowMs: number;
+  /** Slots that the batch lane leaves free; below `limit`. @default 0 */
+  reserve: number;
+  /** A slot is held that much longer than the window: clocks of the service and of Temporal differ. @default 2_000 */
+  marginMs: number;
+}
+
+/** First argument of the `projectBudget` workflow. */
+export interface ProjectBudgetInput {
+  projectId: string;
+  settings: BudgetSettings;
+}

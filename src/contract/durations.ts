@@ -1,0 +1,55 @@
+import { z } from 'zod';
+
+const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+const PATTERN = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/;
+
+/** Milliseconds as a whole number, or text such as `"90s"`, `"1.5h"`. */
+export type DurationInput = number | string;
+
+/** The rule of a duration in one sentence, for error messages. */
+export const DURATION_RULE = 'must be whole milliseconds, or text such as "500ms", "90s", "5m", "1h", "7d"';
+
+/** Milliseconds of a duration, or `undefined` where it is none. Fractions of a millisecond are rounded. */
+export function parseDurationMs(value: unknown): number | undefined {
+  if (typeof value === 'number') return Number.isSafeInteger(value) && value >= 0 ? value : undefined;
+  if (typeof value !== 'string') return undefined;
+  const match = PATTERN.exec(value);
+  if (!match) return undefined;
+  const ms = Math.round(Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS]);
+  return Number.isSafeInteger(ms) ? ms : undefined;
+}
+
+/**
+ * Schema of a duration between two bounds. Takes {@link DurationInput}, gives milliseconds.
+ *
+ * @param min lowest allowed, such as `'1s'`
+ * @param max highest allowed
+ */
+export function durationSchema(min: string, max: string) {
+  const minMs = parseDurationMs(min) ?? 0;
+  const maxMs = parseDurationMs(max) ?? Number.MAX_SAFE_INTEGER;
+  return z.union([z.number(), z.string()], { error: DURATION_RULE }).transform((value, context) => {
+    const ms = parseDurationMs(value);
+    if (ms === undefined) context.addIssue({ code: 'custom', message: DURATION_RULE });
+    else if (ms < minMs || ms > maxMs) context.addIssue({ code: 'custom', message: `must be from ${min} to ${max}` });
+    return ms ?? z.NEVER;
+  });
+}
+
+/** A duration for people: at most two units, `"1 h 5 min"`, `"45 s"`, `"250 ms"`. */
+export function formatDuration(ms: number): string {
+  if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
+  const seconds = Math.round(ms / 1_000);
+  const parts: [number, string][] = [
+    [Math.floor(seconds / 86_400), 'd'],
+    [Math.floor(seconds / 3_600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'min'],
+    [seconds % 60, 's'],
+  ];
+  const first = parts.findIndex(([count]) => count > 0);
+  return parts
+    .slice(first, first + 2)
+    .filter(([count]) => count > 0)
+    .map(([count, unit]) => `${count} ${unit}`)
+    .join(' ');
+}

@@ -1,0 +1,42 @@
+import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
+import type { AgentJob } from './agent-job.js';
+import type { WaitReason } from './budget-messages.js';
+import type { FollowUpState } from './search-attributes.js';
+
+/** Answer of the `progress` query. Instants are ISO 8601 in UTC. */
+export interface FollowUpProgress {
+  projectId: string;
+  jobId: string;
+  state: FollowUpState;
+  /** Why it waits, while it waits for budget, for the job, or is blocked. */
+  waitReason?: WaitReason | 'service';
+  /** Place in the project's queue, 1 for the next; only while it waits for a slot. */
+  position?: number;
+  /** When the send is expected, where that can be told. */
+  expectedSendAt?: string;
+  sentAt?: string;
+  /** Number of get-job calls after the send. */
+  polls: number;
+  nextPollAt?: string;
+  /** Last job seen, and when. */
+  job?: AgentJob;
+  jobSeenAt?: string;
+  prLink?: string | null;
+  /** Last thing that went wrong; it need not be serious, the workflow goes on. */
+  lastError?: { at: string; message: string };
+}
+
+/** What a follow-up knows and waits for, at this moment. Needs a running worker. */
+export const progressQuery = defineQuery<FollowUpProgress>('progress');
+
+/** Look at the job now instead of at the next poll. Harmless at any time. */
+export const pollNowSignal = defineSignal('pollNow');
+
+/** An operator's word on a delivery that cannot be told otherwise; accepted only while the follow-up is reconciling. */
+export const resolveDeliveryUpdate = defineUpdate<void, [word: 'sent' | 'notSent']>('resolveDelivery');
+
+/** From the gate: ask again now. May be lost, late or doubled without harm. */
+export const wakeSignal = defineSignal('wake');
+
+/** From the gate: does the owner of a job's turn still run? Only its failure says anything. */
+export const stillThereSignal = defineSignal('stillThere');

@@ -1,0 +1,57 @@
+import { z } from 'zod';
+
+/**
+ * What may stand in a path of the service and in a workflow id. Strict on purpose: `..` normalises away even when it is
+ * percent-encoded, so an id with it could reach another endpoint.
+ */
+export const idSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$/, 'must be 1 to 128 of A-Z a-z 0-9 . _ ~ -, starting with a letter or digit')
+  .refine((id) => !id.includes('..'), 'must not contain ".."');
+
+/** Like {@link idSchema}, and `:` is allowed. A key makes a follow-up unique within its job. */
+export const keySchema = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/,
+    'must be 1 to 128 of A-Z a-z 0-9 . _ ~ : -, starting with a letter or digit',
+  )
+  .refine((key) => !key.includes('..'), 'must not contain ".."');
+
+const FOLLOW_UP_PREFIX = 'follow-up/';
+const BUDGET_PREFIX = 'project-budget/';
+
+/** The three parts of a follow-up's workflow id. */
+export interface FollowUpIdParts {
+  projectId: string;
+  jobId: string;
+  /** Unique within the job; the same key is the same follow-up. */
+  key: string;
+}
+
+/** Workflow id of a follow-up: `follow-up/{projectId}/{jobId}/{key}`. */
+export function followUpWorkflowId({ projectId, jobId, key }: FollowUpIdParts): string {
+  return `${FOLLOW_UP_PREFIX}${projectId}/${jobId}/${key}`;
+}
+
+/** Inverse of {@link followUpWorkflowId}; `undefined` for anything it could not have made. */
+export function parseFollowUpWorkflowId(workflowId: string): FollowUpIdParts | undefined {
+  if (!workflowId.startsWith(FOLLOW_UP_PREFIX)) return undefined;
+  const [projectId, jobId, key, ...rest] = workflowId.slice(FOLLOW_UP_PREFIX.length).split('/');
+  if (rest.length > 0) return undefined;
+  if (!idSchema.safeParse(projectId).success || !idSchema.safeParse(jobId).success) return undefined;
+  if (!keySchema.safeParse(key).success) return undefined;
+  return { projectId, jobId, key } as FollowUpIdParts;
+}
+
+/** Workflow id of a project's budget, the gate: `project-budget/{projectId}`. */
+export function projectBudgetWorkflowId(projectId: string): string {
+  return `${BUDGET_PREFIX}${projectId}`;
+}
+
+/** Inverse of {@link projectBudgetWorkflowId}; `undefined` for anything it could not have made. */
+export function parseProjectBudgetWorkflowId(workflowId: string): string | undefined {
+  if (!workflowId.startsWith(BUDGET_PREFIX)) return undefined;
+  const projectId = workflowId.slice(BUDGET_PREFIX.length);
+  return idSchema.safeParse(projectId).success ? projectId : undefined;
+}

@@ -1,0 +1,16 @@
+/** Workflow types, as any Temporal SDK or the `temporal` CLI names them. */
+export const WorkflowType = {
+  followUp: 'followUp',
+  projectBudget: 'projectBudget',
+} as const;
+
+/** Base name of the task queues when `FOLLOW_UP_TASK_QUEUE` is not set. */
+export const DEFAULT_TASK_QUEUE = 'follow-ups';
+
+/**
+ * The gate has a task queue of its own: with gate and follow-ups on one queue, follow-ups waiting in local activities
+ * were measured to fill every workflow-task slot, and the gate never ran.
+ */
+export function budgetTaskQueue(taskQueue: string): string {
+  return `${taskQueue}-budget`;
+}

@@ -1,0 +1,44 @@
+import { z } from 'zod';
+import type { InputIssue } from './failures.js';
+
+// A schema compiled by `new Function` would be refused in the workflow sandbox and by strict Node policies.
+z.config({ jitless: true });
+
+const SHOWN_VALUE_LENGTH = 60;
+
+/** Outcome of {@link parseInput}. */
+export type Parsed<T> = { ok: true; value: T } | { ok: false; issues: InputIssue[] };
+
+/** Parses with a zod schema and names every field that breaks a rule, with the value that was given. */
+export function parseInput<T>(schema: z.ZodType<T>, input: unknown): Parsed<T> {
+  const parsed = schema.safeParse(input);
+  if (parsed.success) return { ok: true, value: parsed.data };
+  return { ok: false, issues: parsed.error.issues.flatMap((issue) => toInputIssues(issue, input)) };
+}
+
+/** All issues in one line: `prompt: must not be empty (given ""); poll.maxInterval: ...`. */
+export function describeIssues(issues: readonly InputIssue[]): string {
+  return issues.map(({ field, message }) => (field ? `${field}: ${message}` : message)).join('; ');
+}
+
+function toInputIssues(issue: z.core.$ZodIssue, input: unknown): InputIssue[] {
+  const path = issue.path.map(String);
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => ({ field: [...path, key].join('.'), message: 'unknown field' }));
+  }
+  const value = valueAt(input, issue.path);
+  const shown = value === undefined ? 'missing' : `given ${show(value)}`;
+  return [{ field: path.join('.'), message: `${issue.message} (${shown})` }];
+}
+
+function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (value, key) => (value === null || value === undefined ? undefined : (value as Record<PropertyKey, unknown>)[key]),
+    input,
+  );
+}
+
+function show(value: unknown): string {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > SHOWN_VALUE_LENGTH ? `${text.slice(0, SHOWN_VALUE_LENGTH)}…` : text;
+}
