@@ -39,6 +39,7 @@ function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
 }
 
 function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
+  // Typed as text, but there is none for a function or a symbol.
+  const text = (JSON.stringify(value) as string | undefined) ?? String(value);
   return text.length > SHOWN_VALUE_LENGTH ? `${text.slice(0, SHOWN_VALUE_LENGTH)}…` : text;
 }

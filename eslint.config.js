@@ -1,0 +1,178 @@
+import { builtinModules } from 'node:module';
+import js from '@eslint/js';
+import { createNodeResolver, flatConfigs, importX } from 'eslint-plugin-import-x';
+import tseslint from 'typescript-eslint';
+
+const nodeBuiltins = [...builtinModules, 'node:*'].filter((name) => !name.startsWith('_'));
+
+// The environment is read in one place, which passes it on as an argument.
+const environment = [
+  {
+    selector: "MemberExpression[object.name='process'][property.name='env']",
+    message: 'Read the environment in src/config.ts only, and pass it on as an argument.',
+  },
+  {
+    selector: "MemberExpression[object.name='process'][property.value='env']",
+    message: 'Read the environment in src/config.ts only, and pass it on as an argument.',
+  },
+  {
+    selector: "VariableDeclarator[init.name='process'] > ObjectPattern > Property[key.name='env']",
+    message: 'Read the environment in src/config.ts only, and pass it on as an argument.',
+  },
+  {
+    selector: "ImportDeclaration[source.value=/^(node:)?process$/] > ImportSpecifier[imported.name='env']",
+    message: 'Read the environment in src/config.ts only, and pass it on as an argument.',
+  },
+  {
+    selector:
+      'ImportDeclaration[source.value=/^(node:)?process$/] > :matches(ImportDefaultSpecifier, ImportNamespaceSpecifier)[local.name!="process"]',
+    message: 'Call it "process", so that a use of the environment is seen.',
+  },
+];
+
+const style = [
+  { selector: 'TSEnumDeclaration', message: 'Use a union of string literals.' },
+  { selector: 'ExportDefaultDeclaration', message: 'Export by name.' },
+];
+
+// Runs in the workflow sandbox, or is imported by code that does: nothing of Node's, and nothing with effects.
+const sandboxImports = {
+  paths: nodeBuiltins
+    .filter((name) => !name.includes('*'))
+    .map((name) => ({ name, message: 'Not to be had in the workflow sandbox.' })),
+  patterns: [
+    { group: ['node:*'], message: 'Not to be had in the workflow sandbox.' },
+    {
+      regex: '^@temporalio/(client|worker|activity|testing|envconfig|core-bridge)(/|$)',
+      message: 'Workflow code may use @temporalio/workflow and @temporalio/common only.',
+    },
+    {
+      regex: '^(undici|pino|pino-pretty|commander|listr2)(/|$)',
+      message: 'Input and output belong in activities and in the command line.',
+    },
+    {
+      regex: '/(agent-jobs|activities)/',
+      allowTypeImports: true,
+      message: 'Workflows know activities by their types only: use "import type".',
+    },
+    {
+      regex: '(^|/)(config|logging|worker|temporal|cli|client|embedded|simulator)(/[^/]+)?\\.js$',
+      message: 'Workflow code must not depend on code that runs outside the sandbox.',
+    },
+  ],
+};
+
+const pureImports = {
+  ...sandboxImports,
+  patterns: [
+    ...sandboxImports.patterns.filter((pattern) => !pattern.regex?.startsWith('^@temporalio')),
+    { regex: '^@temporalio/', message: 'The rules are pure: state and event in, state and answers out.' },
+  ],
+};
+
+const impure = [
+  {
+    selector: "MemberExpression[object.name='Date'][property.name='now']",
+    message: 'Pure code is given the time; it does not look it up.',
+  },
+  { selector: "NewExpression[callee.name='Date'][arguments.length=0]", message: 'Pure code is given the time.' },
+  { selector: "CallExpression[callee.name='Date']", message: 'Pure code is given the time.' },
+  {
+    selector: "MemberExpression[object.name='Math'][property.name='random']",
+    message: 'Pure code is given its random numbers.',
+  },
+];
+
+const impureGlobals = ['performance', 'crypto', 'setTimeout', 'setInterval', 'setImmediate', 'fetch'].map((name) => ({
+  name,
+  message: 'Pure code has no clock, no chance and no effects.',
+}));
+
+// Rules are not merged between blocks, a later one replaces an earlier one: so each list is given whole.
+const restrictSyntax = (...lists) => ['error', ...lists.flat()];
+
+export default tseslint.config(
+  { ignores: ['dist/**', 'dist-*/**', 'coverage/**', '.cache/**', 'node_modules/**', 'test/**/histories/**'] },
+  js.configs.recommended,
+  ...tseslint.configs.strictTypeChecked,
+  flatConfigs.typescript,
+  {
+    languageOptions: {
+      parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname },
+    },
+    linterOptions: { reportUnusedDisableDirectives: 'error' },
+    plugins: { 'import-x': importX },
+    settings: {
+      'import-x/resolver-next': [
+        createNodeResolver({ extensions: ['.ts', '.js', '.json'], extensionAlias: { '.js': ['.ts', '.js'] } }),
+      ],
+    },
+    rules: {
+      'import-x/no-cycle': ['error', { ignoreExternal: true }],
+      'import-x/no-duplicates': 'error',
+      'import-x/no-default-export': 'error',
+      eqeqeq: ['error', 'always'],
+      'no-console': 'error',
+      'no-restricted-syntax': restrictSyntax(environment, style),
+      '@typescript-eslint/consistent-type-imports': ['error', { fixStyle: 'separate-type-imports' }],
+      '@typescript-eslint/no-floating-promises': 'error',
+      '@typescript-eslint/no-misused-promises': 'error',
+      '@typescript-eslint/switch-exhaustiveness-check': [
+        'error',
+        { considerDefaultExhaustiveForUnions: true, requireDefaultForNonUnion: true },
+      ],
+      '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_' }],
+      // Numbers and booleans in messages are fine; objects are not.
+      '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true, allowBoolean: true }],
+      // `prLink !== null && …` and `while (true)` read as they are meant.
+      '@typescript-eslint/no-unnecessary-condition': ['error', { allowConstantLoopConditions: true }],
+      // `defineUpdate<void, [...]>` is how Temporal writes an update without an answer.
+      '@typescript-eslint/no-invalid-void-type': 'off',
+      '@typescript-eslint/no-confusing-void-expression': ['error', { ignoreArrowShorthand: true }],
+    },
+  },
+  {
+    files: ['src/config.ts', 'src/config/**'],
+    rules: { 'no-restricted-syntax': restrictSyntax(style) },
+  },
+  {
+    files: ['src/workflows/**', 'src/contract/**'],
+    rules: { '@typescript-eslint/no-restricted-imports': ['error', sandboxImports] },
+  },
+  {
+    files: ['src/budget/**', 'src/follow-up/**'],
+    rules: {
+      '@typescript-eslint/no-restricted-imports': ['error', pureImports],
+      'no-restricted-globals': ['error', ...impureGlobals],
+      'no-restricted-syntax': restrictSyntax(environment, style, impure),
+    },
+  },
+  {
+    files: ['test/**', 'bench/**', 'chaos/**'],
+    rules: {
+      'no-console': 'off',
+      'no-restricted-syntax': restrictSyntax(style),
+      '@typescript-eslint/no-non-null-assertion': 'off',
+      '@typescript-eslint/no-unsafe-assignment': 'off',
+      '@typescript-eslint/no-unsafe-member-access': 'off',
+      '@typescript-eslint/no-unsafe-argument': 'off',
+      '@typescript-eslint/no-unsafe-call': 'off',
+      '@typescript-eslint/no-unsafe-return': 'off',
+      '@typescript-eslint/require-await': 'off',
+      '@typescript-eslint/unbound-method': 'off',
+      '@typescript-eslint/no-unnecessary-condition': 'off',
+    },
+  },
+  {
+    files: ['*.config.ts', '*.config.js'],
+    rules: { 'import-x/no-default-export': 'off', 'no-restricted-syntax': 'off' },
+  },
+  {
+    files: ['**/*.js', '**/*.mjs'],
+    extends: [tseslint.configs.disableTypeChecked],
+    languageOptions: {
+      parserOptions: { projectService: false },
+      globals: { process: 'readonly', URL: 'readonly', console: 'readonly', Buffer: 'readonly' },
+    },
+  },
+);
