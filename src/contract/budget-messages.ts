@@ -43,9 +43,22 @@ export type AcquireAnswer =
   /** Slot and job turn are taken: send now. */
   | { kind: 'granted'; grantedAtMs: number; lastJobSeen?: JobFingerprint }
   /** This request was granted before, and how its send ended is known. */
-  | { kind: 'done'; outcome: SendOutcome; grantedAtMs?: number; settledAtMs?: number; message?: string; lastJobSeen?: JobFingerprint }
+  | {
+      kind: 'done';
+      outcome: SendOutcome;
+      grantedAtMs?: number;
+      settledAtMs?: number;
+      message?: string;
+      lastJobSeen?: JobFingerprint;
+    }
   /** This request was granted before, and how its send ended is not known (yet). */
-  | { kind: 'alreadyGranted'; leaseLeftMs: number; drainLeftMs: number; grantedAtMs?: number; lastJobSeen?: JobFingerprint }
+  | {
+      kind: 'alreadyGranted';
+      leaseLeftMs: number;
+      drainLeftMs: number;
+      grantedAtMs?: number;
+      lastJobSeen?: JobFingerprint;
+    }
   /** Ask again after `waitMs`, or when woken. `etaMs`: expected wait until the grant, `null` where it can't be told. */
   | { kind: 'wait'; reason: WaitReason; waitMs: number; position: number; etaMs: number | null }
   /** The follow-up has ended or was withdrawn; it is never granted again. */

@@ -61,7 +61,11 @@ export const followUpInputSchema = baseSchema.transform((input, context): Follow
   const initialIntervalMs = input.poll?.initialInterval ?? 5_000;
   const maxIntervalMs = input.poll?.maxInterval ?? Math.max(60_000, initialIntervalMs);
   if (maxIntervalMs < initialIntervalMs) {
-    context.addIssue({ code: 'custom', path: ['poll', 'maxInterval'], message: 'must be at least poll.initialInterval' });
+    context.addIssue({
+      code: 'custom',
+      path: ['poll', 'maxInterval'],
+      message: 'must be at least poll.initialInterval',
+    });
   }
   return {
     projectId: input.projectId,

@@ -1,0 +1,206 @@
+import type { AcquireAnswer, AcquireRequest, JobFingerprint, WaitReason } from '../contract/index.js';
+import {
+  ASK_DEADLINE_AFTER_LEASE_MS,
+  MAX_UNSETTLED,
+  MAX_WAITERS,
+  MIN_WAIT_MS,
+  RECHECK_MS,
+  SPREAD_MS,
+  UNSETTLED_WAIT_MS,
+} from './limits.js';
+import { eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
+import { recall, remember } from './memory.js';
+import { expireProbe, isPaused } from './pause.js';
+import { expectedSlotAtMs, occupied, pruneGrants } from './slots.js';
+import type { BudgetState, Grant, Waiter } from './state.js';
+
+/**
+ * Answers one ask, at once. The order of the look-ups is part of the protocol: what was sent stays known even when the
+ * follow-up has ended, and a stale ask changes nothing.
+ *
+ * @param checkOwner called where the ask waits for another follow-up's turn: asks its owner whether it still runs
+ */
+export function acquire(
+  state: BudgetState,
+  nowMs: number,
+  request: AcquireRequest,
+  checkOwner: (jobId: string) => void,
+): AcquireAnswer {
+  expireProbe(state, nowMs);
+  const known = lookUp(state, nowMs, request);
+  if (known) return known;
+
+  const waiter = takePlace(state, nowMs, request);
+  if (!waiter) return wait(nowMs, { reason: 'queue-full', dueAtMs: nowMs + RECHECK_MS, position: MAX_WAITERS + 1 });
+  if (isJobBusy(state, waiter)) checkOwner(waiter.jobId);
+  return grantOrWait(state, nowMs, waiter, request);
+}
+
+/** The answers that need no place in the queue. */
+function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): AcquireAnswer | undefined {
+  const remembered = recall(state, request.workflowId);
+  if (remembered && remembered.sendNumber > 0 && request.sendNumber <= remembered.sendNumber) {
+    // A later number was granted, so this one is over without delivery, or its repetition was asked for.
+    if (request.sendNumber < remembered.sendNumber) return { kind: 'done', outcome: 'notSent' };
+    return answerKnown(state, nowMs, request, remembered);
+  }
+  if (remembered?.closed) return { kind: 'closed' };
+  const waiter = state.waiters.find((each) => each.workflowId === request.workflowId);
+  const ageMs = nowMs - request.attemptScheduledAtMs;
+  if (ageMs > request.leaseMs + ASK_DEADLINE_AFTER_LEASE_MS) return { kind: 'stale' };
+  if (waiter && (request.attemptScheduledAtMs < waiter.newestAskAtMs || request.sendNumber < waiter.sendNumber)) {
+    return { kind: 'stale' };
+  }
+  if (!waiter && !remembered && request.firstRunStartedAtMs <= (state.memorySinceMs ?? -Infinity)) {
+    return { kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: 0 };
+  }
+  return undefined;
+}
+
+function answerKnown(
+  state: BudgetState,
+  nowMs: number,
+  request: AcquireRequest,
+  remembered: { grantedAtMs: number; outcome?: Grant['outcome'] },
+): AcquireAnswer {
+  const grant = findGrant(state, request.workflowId, request.sendNumber);
+  const outcome = grant?.outcome ?? remembered.outcome;
+  const lastJobSeen = lastJobOf(state, request.jobId);
+  if (outcome !== undefined) {
+    return {
+      kind: 'done',
+      outcome,
+      grantedAtMs: remembered.grantedAtMs,
+      ...(grant?.settledAtMs !== undefined && { settledAtMs: grant.settledAtMs }),
+      ...(grant?.message !== undefined && { message: grant.message }),
+      ...lastJobSeen,
+    };
+  }
+  if (grant?.token === request.token) return { kind: 'granted', grantedAtMs: grant.grantedAtMs, ...lastJobSeen };
+  const leaseEndMs = grant ? grant.grantedAtMs + grant.leaseMs : nowMs;
+  const drainEndMs = grant ? leaseEndMs + grant.drainMs : nowMs;
+  const leaseLeftMs = Math.max(0, leaseEndMs - nowMs);
+  return {
+    kind: 'alreadyGranted',
+    leaseLeftMs,
+    drainLeftMs: Math.max(0, drainEndMs - nowMs - leaseLeftMs),
+    grantedAtMs: remembered.grantedAtMs,
+    ...lastJobSeen,
+  };
+}
+
+/** The waiter of this ask, made or brought up to date; `undefined` where the queue is full. */
+function takePlace(state: BudgetState, nowMs: number, request: AcquireRequest): Waiter | undefined {
+  let waiter = state.waiters.find((each) => each.workflowId === request.workflowId);
+  if (!waiter) {
+    if (state.waiters.length >= MAX_WAITERS) return undefined;
+    const arrival = recall(state, request.workflowId)?.arrival ?? ++state.arrivalCount;
+    waiter = {
+      workflowId: request.workflowId,
+      jobId: request.jobId,
+      lane: request.lane,
+      sendNumber: request.sendNumber,
+      arrival,
+      firstAskAtMs: request.firstRunStartedAtMs,
+      hold: request.hold,
+      newestAskAtMs: request.attemptScheduledAtMs,
+      heardAtMs: nowMs,
+      dueAtMs: nowMs,
+    };
+    state.waiters.push(waiter);
+  }
+  waiter.sendNumber = request.sendNumber;
+  waiter.lane = request.lane;
+  waiter.hold = request.hold;
+  waiter.newestAskAtMs = request.attemptScheduledAtMs;
+  waiter.heardAtMs = nowMs;
+  waiter.dueAtMs = nowMs;
+  delete waiter.invitedAtMs;
+  delete waiter.quietUntilMs;
+  return waiter;
+}
+
+function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request: AcquireRequest): AcquireAnswer {
+  const recheckAtMs = nowMs + RECHECK_MS;
+  if (waiter.hold) return wait(nowMs, { reason: 'job-busy', waiter, dueAtMs: recheckAtMs, position: 0 });
+
+  const line = eligibleLine(state, nowMs);
+  const place = line.indexOf(waiter);
+  if (state.pause && isPaused(state, nowMs)) {
+    const reason = state.pause.reason === 'credentials' ? 'credentials' : 'paused';
+    const endMs = Math.max(state.pause.untilMs, nowMs + (state.pause.probe ? UNSETTLED_WAIT_MS : 0));
+    const position = Math.max(0, place);
+    // Only the first is told the end of the pause: all others would ask at the same instant.
+    const dueAtMs = position === 0 ? endMs : endMs + RECHECK_MS + SPREAD_MS * position;
+    return wait(nowMs, { reason, waiter, dueAtMs, position: position + 1 });
+  }
+  if (place < 0) {
+    const position = state.waiters.filter(
+      (each) => each.jobId === waiter.jobId && each.arrival < waiter.arrival,
+    ).length;
+    return wait(nowMs, { reason: 'job-busy', waiter, dueAtMs: recheckAtMs, position });
+  }
+  const ahead = line.slice(0, place).filter((each) => !hasLapsed(each, nowMs)).length;
+  const free = freeSlots(state, occupied(state, nowMs).length, waiter);
+  if (free > ahead) {
+    const startable = startableSends(state, nowMs);
+    if (startable > ahead) return grant(state, nowMs, waiter, request);
+    // Those further back wait longer: the sends in flight make room for about ten a second.
+    const dueAtMs = nowMs + UNSETTLED_WAIT_MS * (1 + Math.floor((ahead - startable) / MAX_UNSETTLED));
+    return wait(nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
+  }
+  const expectedAtMs = expectedSlotAtMs(state, nowMs, ahead - free);
+  return wait(nowMs, {
+    reason: 'slot',
+    waiter,
+    dueAtMs: expectedAtMs ?? recheckAtMs,
+    position: ahead + 1,
+    expectedAtMs,
+  });
+}
+
+/** Takes slot and turn in one step. */
+function grant(state: BudgetState, nowMs: number, waiter: Waiter, request: AcquireRequest): AcquireAnswer {
+  const { workflowId, jobId, sendNumber, token, leaseMs, drainMs } = request;
+  state.waiters = state.waiters.filter((each) => each !== waiter);
+  state.grants.push({ workflowId, jobId, sendNumber, token, grantedAtMs: nowMs, leaseMs, drainMs });
+  state.grantCount += 1;
+  state.turns.set(jobId, { workflowId });
+  if (state.pause) state.pause.probe = { workflowId, sendNumber };
+  remember(state, workflowId, {
+    sendNumber,
+    grantedAtMs: nowMs,
+    closed: false,
+    arrival: waiter.arrival,
+    firstAskAtMs: request.firstRunStartedAtMs,
+    touchedAtMs: nowMs,
+  });
+  pruneGrants(state, nowMs);
+  return { kind: 'granted', grantedAtMs: nowMs, ...lastJobOf(state, jobId) };
+}
+
+interface Wait {
+  reason: WaitReason;
+  waiter?: Waiter;
+  dueAtMs: number;
+  position: number;
+  expectedAtMs?: number | undefined;
+}
+
+function wait(nowMs: number, { reason, waiter, dueAtMs, position, expectedAtMs }: Wait): AcquireAnswer {
+  const latestMs = reason === 'slot' ? Infinity : nowMs + RECHECK_MS + SPREAD_MS * position;
+  const boundedMs = Math.min(Math.max(dueAtMs, nowMs + MIN_WAIT_MS), latestMs);
+  if (waiter) waiter.dueAtMs = boundedMs;
+  const etaMs = expectedAtMs === undefined ? null : Math.max(0, expectedAtMs - nowMs);
+  return { kind: 'wait', reason, waitMs: boundedMs - nowMs, position, etaMs };
+}
+
+function lastJobOf(state: BudgetState, jobId: string): { lastJobSeen?: JobFingerprint } {
+  const lastJobSeen = state.lastJobs.get(jobId);
+  return lastJobSeen ? { lastJobSeen } : {};
+}
+
+/** The grant of a request, where it is still kept. */
+export function findGrant(state: BudgetState, workflowId: string, sendNumber: number): Grant | undefined {
+  return state.grants.find((each) => each.workflowId === workflowId && each.sendNumber === sendNumber);
+}

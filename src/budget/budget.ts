@@ -1,0 +1,81 @@
+import type { AcquireAnswer, AcquireRequest, BudgetStatus, LeaveMessage, SettleMessage } from '../contract/index.js';
+import { acquire } from './acquire.js';
+import { RECHECK_MS } from './limits.js';
+import { gone, leave, settle } from './settle.js';
+import type { BudgetState } from './state.js';
+import { budgetStatus } from './status.js';
+import { watch } from './watchdog.js';
+
+/** What the owner of a {@link Budget} has to do after an event. */
+export interface Effects {
+  /** Follow-ups to wake. */
+  wake: string[];
+  /** Owners of turns that somebody waits for: ask whether they still run. */
+  check: string[];
+  /** Call {@link Budget.tick} at that gate time. */
+  lookAgainAtMs?: number;
+}
+
+/**
+ * The rules of one project's budget: state + event + time → state + answer + effects. Knows no Temporal and no clock.
+ *
+ * Invariant: in every window, at most `limit` slots are occupied, and a slot is occupied as long as bytes of its send
+ * can count in the service's own window.
+ */
+export class Budget {
+  constructor(readonly state: BudgetState) {}
+
+  /** Answers an ask. Idempotent by request id and token. */
+  acquire(timeMs: number, request: AcquireRequest): [AcquireAnswer, Effects] {
+    const nowMs = this.#advance(timeMs);
+    const check: string[] = [];
+    const answer = acquire(this.state, nowMs, request, (jobId) => {
+      const turn = this.state.turns.get(jobId);
+      if (!turn || nowMs < (turn.checkedAtMs ?? -Infinity) + RECHECK_MS) return;
+      turn.checkedAtMs = nowMs;
+      check.push(turn.workflowId);
+    });
+    return [answer, this.#effects(nowMs, check)];
+  }
+
+  /** Records how a granted send ended. */
+  settle(timeMs: number, message: SettleMessage): Effects {
+    const nowMs = this.#advance(timeMs);
+    settle(this.state, nowMs, message);
+    return this.#effects(nowMs);
+  }
+
+  /** A follow-up has ended, or leaves without having been sent. */
+  leave(timeMs: number, message: LeaveMessage): Effects {
+    const nowMs = this.#advance(timeMs);
+    leave(this.state, nowMs, message);
+    return this.#effects(nowMs);
+  }
+
+  /** A signal to a follow-up failed: it runs no more. */
+  gone(timeMs: number, workflowId: string): Effects {
+    const nowMs = this.#advance(timeMs);
+    gone(this.state, workflowId);
+    return this.#effects(nowMs);
+  }
+
+  /** Time has passed. */
+  tick(timeMs: number): Effects {
+    return this.#effects(this.#advance(timeMs));
+  }
+
+  /** What an onlooker is told. Changes nothing. */
+  status(timeMs: number): BudgetStatus {
+    return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs));
+  }
+
+  /** Gate time never goes back: the clock is that of whichever host runs the history shard. */
+  #advance(timeMs: number): number {
+    this.state.lastTimeMs = Math.max(this.state.lastTimeMs, timeMs);
+    return this.state.lastTimeMs;
+  }
+
+  #effects(nowMs: number, check: string[] = []): Effects {
+    return { ...watch(this.state, nowMs), check };
+  }
+}

@@ -1,0 +1,42 @@
+/** Every wait but `slot` is at most that long, so that no lost wake can strand anyone. */
+export const RECHECK_MS = 60_000;
+
+/** Between the rechecks of two waiters, so that they do not all ask at once. */
+export const SPREAD_MS = 200;
+
+/** An invited waiter that does not ask within it counts for nothing until it does. */
+export const INVITATION_GRACE_MS = 2_000;
+
+/** How long a send is expected to take, for estimates only. */
+export const SEND_ESTIMATE_MS = 1_000;
+
+/** Sends that are granted and not settled at once. Bounds what is lost when outsiders have spent the hour: 10 slots, not 100. */
+export const MAX_UNSETTLED = 10;
+
+/** Shortest wait that is answered. */
+export const MIN_WAIT_MS = 50;
+
+/** Wait while too many sends are unsettled. */
+export const UNSETTLED_WAIT_MS = 1_000;
+
+/** Waiters that a gate keeps; more are told `queue-full` and keep no place. */
+export const MAX_WAITERS = 1_000;
+
+/** Workflow ids are remembered that long, or the newest 7,500, whichever is less. */
+export const MEMORY_MS = 72 * 3_600_000;
+export const MAX_REMEMBERED = 7_500;
+
+/** Jobs whose last turn's end is remembered. */
+export const MAX_LAST_JOBS = 500;
+
+/** Sends kept in full for the audit after their slots have ended. */
+export const AUDIT_LENGTH = 100;
+
+/** An ask is too old that long after lease: start-to-close is lease + 15 s, and 10 s for the call itself. */
+export const ASK_DEADLINE_AFTER_LEASE_MS = 25_000;
+
+/** A waiter that is not invited and not heard of for that long is asked whether it is still there. */
+export const SILENT_WAITER_MS = 15 * 60_000;
+
+/** Every that many grants, the oldest eligible waiter of any lane has its turn: no lane starves. */
+export const OLDEST_FIRST_EVERY = 10;

@@ -1,0 +1,60 @@
+import type { SendOutcome } from '../contract/index.js';
+import type { BudgetState, Grant, ServicePause } from './state.js';
+
+/** Shares of the window: the first backoff is 1/60 of it (1 min of an hour), the longest 1/4 (15 min). */
+const FIRST_BACKOFF_SHARE = 1 / 60;
+const LONGEST_BACKOFF_SHARE = 1 / 4;
+
+/** Whether nobody but a probe may send now. */
+export function isPaused(state: BudgetState, nowMs: number): boolean {
+  return state.pause !== undefined && (nowMs < state.pause.untilMs || state.pause.probe !== undefined);
+}
+
+/** Ends a probe that settled elsewhere, is gone, or is past its lease: the next asker is the next probe. */
+export function expireProbe(state: BudgetState, nowMs: number): void {
+  const probe = state.pause?.probe;
+  if (!state.pause || !probe) return;
+  const grant = state.grants.find((each) => isProbe(state.pause, each));
+  if (!grant || grant.settledAtMs !== undefined || nowMs > grant.grantedAtMs + grant.leaseMs) delete state.pause.probe;
+}
+
+/** Whether a grant is the probe of a pause. */
+export function isProbe(pause: ServicePause | undefined, grant: Grant): boolean {
+  return pause?.probe?.workflowId === grant.workflowId && pause.probe.sendNumber === grant.sendNumber;
+}
+
+/**
+ * What an answer of the service does to the pause. Only the probe moves the backoff or lifts the pause; an answer to
+ * another send in flight may only lengthen it by its Retry-After, and an answer to a send granted before the last
+ * resume says nothing about now.
+ */
+export function applyOutcome(
+  state: BudgetState,
+  nowMs: number,
+  { grant, outcome, retryAfterMs }: { grant: Grant; outcome: SendOutcome; retryAfterMs: number | undefined },
+): void {
+  const wasProbe = isProbe(state.pause, grant);
+  if (outcome === 'limited' || outcome === 'unauthorized') {
+    const reason = outcome === 'limited' ? 'limited' : 'credentials';
+    if (state.pause && !wasProbe) {
+      if (retryAfterMs !== undefined) state.pause.untilMs = Math.max(state.pause.untilMs, nowMs + retryAfterMs);
+      return;
+    }
+    if (!state.pause && grant.grantedAtMs < (state.resumedAtMs ?? -Infinity)) return;
+    const step = state.pause?.step ?? 0;
+    const backoffMs = retryAfterMs ?? backoffOf(state.settings.windowMs, step);
+    state.pause = { reason, untilMs: Math.max(state.pause?.untilMs ?? 0, nowMs + backoffMs), step: step + 1 };
+    return;
+  }
+  if (!state.pause || !wasProbe) return;
+  if (outcome === 'sent' || outcome === 'rejected') {
+    delete state.pause;
+    state.resumedAtMs = nowMs;
+  } else {
+    delete state.pause.probe;
+  }
+}
+
+function backoffOf(windowMs: number, step: number): number {
+  return Math.round(Math.min(windowMs * FIRST_BACKOFF_SHARE * 2 ** step, windowMs * LONGEST_BACKOFF_SHARE));
+}

@@ -1,0 +1,78 @@
+import type { LeaveMessage, SendOutcome, SettleMessage } from '../contract/index.js';
+import { findGrant } from './acquire.js';
+import { recall, remember, rememberJob } from './memory.js';
+import { applyOutcome } from './pause.js';
+import type { BudgetState, Grant } from './state.js';
+
+/** These outcomes close the send number; the follow-up asks again with the next one and keeps its place. */
+const REPEATED: readonly SendOutcome[] = ['notSent', 'limited', 'unauthorized'];
+
+/** Records how a send ended. Only the owner's token counts, and only the first time. */
+export function settle(state: BudgetState, nowMs: number, message: SettleMessage): void {
+  const grant = findGrant(state, message.workflowId, message.sendNumber);
+  if (!grant || grant.token !== message.token) return;
+  settleGrant(state, nowMs, grant, message);
+}
+
+function settleGrant(
+  state: BudgetState,
+  nowMs: number,
+  grant: Grant,
+  { outcome, retryAfterMs, message }: Pick<SettleMessage, 'outcome' | 'retryAfterMs' | 'message'>,
+): void {
+  if (grant.settledAtMs !== undefined) return;
+  grant.settledAtMs = nowMs;
+  grant.outcome = outcome;
+  if (message !== undefined) grant.message = message;
+  const remembered = recall(state, grant.workflowId);
+  if (remembered?.sendNumber === grant.sendNumber) {
+    remember(state, grant.workflowId, { ...remembered, outcome, touchedAtMs: nowMs });
+  }
+  if (REPEATED.includes(outcome)) endTurn(state, grant);
+  applyOutcome(state, nowMs, { grant, outcome, retryAfterMs });
+}
+
+/**
+ * A follow-up has ended (`finish`) or leaves unsent (`withdraw`): ends its wait and its turn, and leaves a tombstone.
+ * It never frees a slot: a send that was granted may still reach the service.
+ */
+export function leave(state: BudgetState, nowMs: number, message: LeaveMessage): void {
+  const { workflowId, jobId, sendNumber, outcome } = message;
+  const grant = findGrant(state, workflowId, sendNumber);
+  if (grant && outcome !== undefined) settleGrant(state, nowMs, grant, { outcome });
+  const waiter = state.waiters.find((each) => each.workflowId === workflowId);
+  const remembered = recall(state, workflowId);
+  remember(state, workflowId, {
+    sendNumber: 0,
+    grantedAtMs: nowMs,
+    arrival: waiter?.arrival ?? 0,
+    firstAskAtMs: waiter?.firstAskAtMs ?? nowMs,
+    ...remembered,
+    ...(outcome !== undefined &&
+      remembered?.sendNumber === sendNumber &&
+      remembered.outcome === undefined && { outcome }),
+    closed: true,
+    touchedAtMs: nowMs,
+  });
+  if (message.lastJobSeen && state.turns.get(jobId)?.workflowId === workflowId) {
+    rememberJob(state, jobId, message.lastJobSeen);
+  }
+  removeWaiter(state, workflowId);
+  endTurn(state, { workflowId, jobId });
+}
+
+/** A signal to the workflow failed: it does not run any more. Ends its wait and its turns; what it sent stays known. */
+export function gone(state: BudgetState, workflowId: string): void {
+  removeWaiter(state, workflowId);
+  for (const [jobId, turn] of state.turns) {
+    if (turn.workflowId === workflowId) state.turns.delete(jobId);
+  }
+}
+
+function removeWaiter(state: BudgetState, workflowId: string): void {
+  state.waiters = state.waiters.filter((waiter) => waiter.workflowId !== workflowId);
+}
+
+function endTurn(state: BudgetState, { workflowId, jobId }: { workflowId: string; jobId: string }): void {
+  if (state.turns.get(jobId)?.workflowId === workflowId) state.turns.delete(jobId);
+}

@@ -1,0 +1,136 @@
+import type { BudgetSettings, JobFingerprint, Lane, SendOutcome } from '../contract/index.js';
+
+/** A follow-up that waits for a slot, for its job, or (`hold`) for somebody else's turn to end. */
+export interface Waiter {
+  workflowId: string;
+  jobId: string;
+  lane: Lane;
+  sendNumber: number;
+  /** Order of the workflow id's first ask; kept when a send has to be repeated. */
+  arrival: number;
+  /** Start of the follow-up's first run. */
+  firstAskAtMs: number;
+  /** Keeps its place, is never granted. */
+  hold: boolean;
+  /** Scheduling time of the newest attempt that asked; an older one is overtaken. */
+  newestAskAtMs: number;
+  /** Gate time of the last ask. */
+  heardAtMs: number;
+  /** When the waiter asks again by itself. */
+  dueAtMs: number;
+  /** Gate time of an invitation that it has not answered yet. */
+  invitedAtMs?: number;
+  /** Not woken again before then. */
+  quietUntilMs?: number;
+}
+
+/** A slot and turn that was given away. It stays until its slot has ended and it is none of the last 100. */
+export interface Grant {
+  workflowId: string;
+  jobId: string;
+  sendNumber: number;
+  /** Only its holder may settle this grant. */
+  token: string;
+  grantedAtMs: number;
+  leaseMs: number;
+  drainMs: number;
+  settledAtMs?: number;
+  outcome?: SendOutcome;
+  /** The service's words for a rejected message. */
+  message?: string;
+}
+
+/** Who has the job's turn. */
+export interface Turn {
+  workflowId: string;
+  /** When the owner was last asked whether it still runs. */
+  checkedAtMs?: number;
+}
+
+/** What is remembered of a workflow id after its waiter and grant are gone. */
+export interface Remembered {
+  /** Highest send number that was granted; 0 for none. */
+  sendNumber: number;
+  grantedAtMs: number;
+  outcome?: SendOutcome;
+  /** Finished or withdrawn: never granted again. */
+  closed: boolean;
+  arrival: number;
+  /** Start of the follow-up's first run. */
+  firstAskAtMs: number;
+  touchedAtMs: number;
+}
+
+/** A pause that the service caused. */
+export interface ServicePause {
+  reason: 'limited' | 'credentials';
+  untilMs: number;
+  /** Steps of the backoff taken so far. */
+  step: number;
+  /** The one send that tries whether the pause may end. */
+  probe?: { workflowId: string; sendNumber: number };
+}
+
+/** The whole state of a gate. Plain JSON but for the maps, which {@link carryState} writes as arrays. */
+export interface BudgetState {
+  projectId: string;
+  settings: BudgetSettings;
+  /** Gate time: never goes back, whatever the clock of the server does. */
+  lastTimeMs: number;
+  grantCount: number;
+  arrivalCount: number;
+  waiters: Waiter[];
+  /** In the order of their grants. */
+  grants: Grant[];
+  turns: Map<string, Turn>;
+  pause?: ServicePause;
+  /** End of the last service pause: answers to sends granted before it say nothing about now. */
+  resumedAtMs?: number;
+  /** By hash of the workflow id, least recently touched first. */
+  memory: Map<string, Remembered>;
+  /** Ids of follow-ups that began before it may have been forgotten. */
+  memorySinceMs?: number;
+  /** The last turn's end by job, least recently touched first. */
+  lastJobs: Map<string, JobFingerprint>;
+}
+
+/** A gate that has never granted anything. */
+export function newState(projectId: string, settings: BudgetSettings): BudgetState {
+  return {
+    projectId,
+    settings,
+    lastTimeMs: 0,
+    grantCount: 0,
+    arrivalCount: 0,
+    waiters: [],
+    grants: [],
+    turns: new Map(),
+    memory: new Map(),
+    lastJobs: new Map(),
+  };
+}
+
+/** {@link BudgetState} as plain JSON, for continue-as-new. */
+export type CarriedState = Omit<BudgetState, 'turns' | 'memory' | 'lastJobs'> & {
+  version: 1;
+  turns: [string, Turn][];
+  memory: [string, Remembered][];
+  lastJobs: [string, JobFingerprint][];
+};
+
+/** The whole state as plain JSON; inverse of {@link restoreState}. */
+export function carryState(state: BudgetState): CarriedState {
+  return {
+    ...state,
+    version: 1,
+    turns: [...state.turns],
+    memory: [...state.memory],
+    lastJobs: [...state.lastJobs],
+  };
+}
+
+/** Inverse of {@link carryState}. */
+export function restoreState(carried: CarriedState): BudgetState {
+  const { version: _version, turns, memory, lastJobs, ...rest } = carried;
+  return { ...rest, turns: new Map(turns), memory: new Map(memory), lastJobs: new Map(lastJobs) };
+}

@@ -1,0 +1,60 @@
+import type { BudgetSend, BudgetStatus, BudgetWaiter } from '../contract/index.js';
+import { AUDIT_LENGTH } from './limits.js';
+import { eligibleLine, freeSlots, hasLapsed } from './line.js';
+import { expectedSlotAtMs, occupied, slotEndMs, unsettled } from './slots.js';
+import type { BudgetState, Grant } from './state.js';
+
+/** Waiters that a status names; the rest is only counted. */
+const MAX_SHOWN_WAITERS = 100;
+
+/** What a gate would tell an onlooker at `nowMs`. Changes nothing. */
+export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
+  const { limit, windowMs, reserve } = state.settings;
+  const slots = occupied(state, nowMs);
+  const line = eligibleLine(state, nowMs);
+  const inLine = new Set(line);
+  let ahead = 0;
+  const waiting: BudgetWaiter[] = line.slice(0, MAX_SHOWN_WAITERS).map((waiter) => {
+    const { workflowId, jobId, lane } = waiter;
+    const expectedAtMs = expectedSlotAtMs(state, nowMs, ahead - freeSlots(state, slots.length, waiter));
+    const shown = { workflowId, jobId, lane, position: ahead + 1 };
+    if (!hasLapsed(waiter, nowMs)) ahead += 1;
+    return expectedAtMs === undefined || state.pause ? shown : { ...shown, expectedAt: iso(expectedAtMs) };
+  });
+  const elsewhere = state.waiters.filter((waiter) => !inLine.has(waiter));
+  waiting.push(
+    ...elsewhere
+      .slice(0, MAX_SHOWN_WAITERS - waiting.length)
+      .map(({ workflowId, jobId, lane }) => ({ workflowId, jobId, lane })),
+  );
+  const nextEndMs = Math.min(...slots.map((grant) => slotEndMs(state, grant)));
+  return {
+    projectId: state.projectId,
+    limit,
+    windowMs,
+    reserve,
+    used: slots.length,
+    unsettled: unsettled(state, nowMs).length,
+    ...(slots.length > 0 && { nextFreeSlotAt: iso(nextEndMs) }),
+    ...(state.pause && { paused: { reasons: [state.pause.reason], until: iso(state.pause.untilMs) } }),
+    waiting,
+    waitingTotal: state.waiters.length,
+    waitingForJob: elsewhere.length,
+    lastSends: state.grants.slice(-AUDIT_LENGTH).reverse().map(toSend),
+  };
+}
+
+function toSend({ workflowId, jobId, sendNumber, grantedAtMs, settledAtMs, outcome }: Grant): BudgetSend {
+  return {
+    workflowId,
+    jobId,
+    sendNumber,
+    grantedAt: iso(grantedAtMs),
+    ...(settledAtMs !== undefined && { settledAt: iso(settledAtMs) }),
+    ...(outcome !== undefined && { outcome }),
+  };
+}
+
+function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}

@@ -1,0 +1,73 @@
+import { INVITATION_GRACE_MS, RECHECK_MS, SILENT_WAITER_MS } from './limits.js';
+import { eligibleLine, freeSlots, hasLapsed, startableSends } from './line.js';
+import { expireProbe, isPaused, isProbe } from './pause.js';
+import { occupied, slotEndMs } from './slots.js';
+import type { BudgetState } from './state.js';
+
+/** What is to be done after an event. */
+export interface Watch {
+  /** Workflow ids to wake. */
+  wake: string[];
+  /** When to look again; `undefined` while nobody waits for time to pass. */
+  lookAgainAtMs?: number;
+}
+
+/**
+ * The invitation rule, run after every event and when the one timer fires: keep one invitation for each free slot along
+ * the eligible waiters, and wake those whose own wait ends later. An invitation lapses after a grace; a lapsed waiter
+ * is woken every minute, and dropped when its signal fails. No correctness rests on a wake: it may be lost or doubled.
+ */
+export function watch(state: BudgetState, nowMs: number): Watch {
+  expireProbe(state, nowMs);
+  const wake: string[] = [];
+  let lookAgainAtMs = Infinity;
+  const line = eligibleLine(state, nowMs);
+
+  if (isPaused(state, nowMs) && state.pause) {
+    const probe = state.grants.find((grant) => isProbe(state.pause, grant));
+    if (line.length > 0) {
+      lookAgainAtMs =
+        nowMs < state.pause.untilMs ? state.pause.untilMs : (probe ? probe.grantedAtMs + probe.leaseMs : nowMs) + 1;
+    }
+  } else {
+    const startable = Math.min(startableSends(state, nowMs), state.pause ? 1 : Infinity);
+    const slots = occupied(state, nowMs);
+    let invited = 0;
+    for (const waiter of line) {
+      if (Math.min(freeSlots(state, slots.length, waiter), startable) - invited <= 0) continue;
+      if (waiter.invitedAtMs === undefined) {
+        waiter.invitedAtMs = nowMs;
+        if (waiter.dueAtMs > nowMs) wake.push(waiter.workflowId);
+      }
+      if (hasLapsed(waiter, nowMs)) {
+        if (nowMs >= (waiter.quietUntilMs ?? -Infinity)) {
+          waiter.quietUntilMs = nowMs + RECHECK_MS;
+          wake.push(waiter.workflowId);
+        }
+        lookAgainAtMs = Math.min(lookAgainAtMs, waiter.quietUntilMs ?? Infinity);
+        continue;
+      }
+      invited += 1;
+      lookAgainAtMs = Math.min(lookAgainAtMs, waiter.invitedAtMs + INVITATION_GRACE_MS + 1);
+    }
+    if (line.some((waiter) => !hasLapsed(waiter, nowMs))) {
+      for (const grant of slots) lookAgainAtMs = Math.min(lookAgainAtMs, slotEndMs(state, grant) + 1);
+    }
+  }
+  wake.push(...silentWaiters(state, nowMs, new Set(line.map((waiter) => waiter.workflowId))));
+  if (lookAgainAtMs === Infinity) return { wake };
+  return { wake, lookAgainAtMs: lookAgainAtMs <= nowMs ? nowMs + RECHECK_MS : lookAgainAtMs };
+}
+
+/** Waiters that no invitation reaches (they hold, or wait for their job): one a time, so that a dead one is found out. */
+function silentWaiters(state: BudgetState, nowMs: number, inLine: ReadonlySet<string>): string[] {
+  const silent = state.waiters.find(
+    (waiter) =>
+      !inLine.has(waiter.workflowId) &&
+      nowMs > waiter.heardAtMs + SILENT_WAITER_MS &&
+      nowMs >= (waiter.quietUntilMs ?? -Infinity),
+  );
+  if (!silent) return [];
+  silent.quietUntilMs = nowMs + SILENT_WAITER_MS;
+  return [silent.workflowId];
+}
