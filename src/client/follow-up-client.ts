@@ -1,0 +1,152 @@
+import { randomUUID } from 'node:crypto';
+import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
+import { TypedSearchAttributes } from '@temporalio/common';
+import { z } from 'zod';
+import {
+  DEFAULT_TASK_QUEUE,
+  type FollowUpInput,
+  followUpInputSchema,
+  type FollowUpResult,
+  type FollowUpSettings,
+  followUpWorkflowId,
+  idSchema,
+  keySchema,
+  parseFollowUpWorkflowId,
+  parseInput,
+  SearchAttribute,
+  WorkflowType,
+} from '../contract/index.js';
+import { BudgetHandle } from './budget-handle.js';
+import { InvalidInputError } from './errors.js';
+import { FollowUpHandle, type ResultOptions, StartedFollowUp } from './follow-up-handle.js';
+import { listFollowUps, type ListFilter, listQuery } from './list.js';
+import { inputDiffers } from './started-input.js';
+import type { FollowUpSummary } from './summary.js';
+import { callTemporal } from './temporal-call.js';
+
+/** Options of {@link FollowUpClient}. */
+export interface FollowUpClientOptions {
+  /** Any Temporal client; its namespace is used. */
+  client: Client;
+  /** As the worker's `FOLLOW_UP_TASK_QUEUE`. @default 'follow-ups' */
+  taskQueue?: string;
+}
+
+/** A follow-up to start. */
+export type StartInput = FollowUpInput & {
+  /**
+   * Unique within the job: the same key is the same follow-up, so starting it again never sends a second message.
+   * @default a random UUID
+   */
+  key?: string;
+};
+
+/** Options of {@link FollowUpClient.run}. */
+export interface RunOptions extends ResultOptions {
+  /** Called once the follow-up is started, before the wait. */
+  onStarted?: (started: StartedFollowUp) => void;
+}
+
+/** Starts follow-ups and looks after them, by way of Temporal alone: it needs no key of the agent job service. */
+export class FollowUpClient {
+  readonly #client: Client;
+  readonly #taskQueue: string;
+
+  constructor({ client, taskQueue = DEFAULT_TASK_QUEUE }: FollowUpClientOptions) {
+    this.#client = client;
+    this.#taskQueue = taskQueue;
+  }
+
+  /**
+   * Starts a follow-up, or finds the one that was started with the same key. Takes about one call of Temporal; that it
+   * was started is durable when the promise resolves.
+   *
+   * @throws InvalidInputError before anything is sent, TemporalUnreachableError, SearchAttributesMissingError
+   */
+  async start(input: StartInput): Promise<StartedFollowUp> {
+    const { key, followUpInput, settings } = parseStartInput(input);
+    const { projectId, jobId } = settings;
+    const workflowId = followUpWorkflowId({ projectId, jobId, key });
+    const start = () =>
+      this.#client.workflow.start(WorkflowType.followUp, {
+        workflowId,
+        taskQueue: this.#taskQueue,
+        args: [followUpInput],
+        workflowIdReusePolicy: 'REJECT_DUPLICATE',
+        workflowIdConflictPolicy: 'FAIL',
+        staticSummary: `Follow-up to ${jobId} (${projectId})`,
+        typedSearchAttributes: new TypedSearchAttributes([
+          { key: SearchAttribute.projectId, value: projectId },
+          { key: SearchAttribute.jobId, value: jobId },
+        ]),
+      });
+    try {
+      await callTemporal(this.#client, start, { workflowId });
+    } catch (error) {
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+      const differs = await callTemporal(this.#client, () => inputDiffers(this.#client, workflowId, settings));
+      return new StartedFollowUp(this.#client, workflowId, key, true, differs);
+    }
+    return new StartedFollowUp(this.#client, workflowId, key, false, false);
+  }
+
+  /** {@link start}, then {@link FollowUpHandle.result}, with the errors of both. */
+  async run(input: StartInput, { onStarted, ...resultOptions }: RunOptions = {}): Promise<FollowUpResult> {
+    const started = await this.start(input);
+    onStarted?.(started);
+    return started.result(resultOptions);
+  }
+
+  /**
+   * Handle of a follow-up by its workflow id. Whether there is one shows only when it is used.
+   *
+   * @throws InvalidInputError where a follow-up could not have that id
+   */
+  handle(workflowId: string): FollowUpHandle {
+    if (!parseFollowUpWorkflowId(workflowId)) {
+      const message = `must be follow-up/{projectId}/{jobId}/{key} (given ${JSON.stringify(workflowId)})`;
+      throw new InvalidInputError([{ field: 'workflowId', message }]);
+    }
+    return new FollowUpHandle(this.#client, workflowId);
+  }
+
+  /**
+   * Follow-ups that Temporal still keeps, newest first. What is listed may lag behind by a second.
+   *
+   * @throws InvalidInputError at once; TemporalUnreachableError, SearchAttributesMissingError while iterating
+   */
+  list(filter: ListFilter = {}): AsyncIterable<FollowUpSummary> {
+    return listFollowUps(this.#client, listQuery(filter));
+  }
+
+  /**
+   * The send budget of a project.
+   *
+   * @throws InvalidInputError for a bad id
+   */
+  budget(projectId: string): BudgetHandle {
+    const parsed = parseInput(z.object({ projectId: idSchema }), { projectId });
+    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+    return new BudgetHandle(this.#client, projectId);
+  }
+}
+
+/**
+ * Checks everything that {@link FollowUpClient.start} needs, and gives a missing key its value.
+ *
+ * @throws InvalidInputError naming every bad field
+ */
+export function parseStartInput(input: StartInput): {
+  key: string;
+  followUpInput: FollowUpInput;
+  settings: FollowUpSettings;
+} {
+  const { key = randomUUID(), ...followUpInput } = input;
+  const parsedInput = parseInput(followUpInputSchema, followUpInput);
+  const parsedKey = parseInput(z.object({ key: keySchema }), { key });
+  if (parsedInput.ok && parsedKey.ok) return { key, followUpInput, settings: parsedInput.value };
+  throw new InvalidInputError([
+    ...(parsedInput.ok ? [] : parsedInput.issues),
+    ...(parsedKey.ok ? [] : parsedKey.issues),
+  ]);
+}

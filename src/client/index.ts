@@ -1,0 +1,42 @@
+/**
+ * Starts follow-ups and looks after them from any Node program.
+ *
+ * ```ts
+ * import { Client, Connection } from '@temporalio/client';
+ * import { FollowUpClient } from 'agent-follow-up/client';
+ *
+ * const connection = await Connection.connect();
+ * const followUps = new FollowUpClient({ client: new Client({ connection }) });
+ * const result = await followUps.run({ projectId: 'proj', jobId: 'job-1', prompt: 'Add tests.', key: 'add-tests' });
+ * console.log(result.status, result.prLink);
+ * ```
+ *
+ * @module
+ */
+export { BudgetHandle } from './budget-handle.js';
+export {
+  FollowUpCancelledError,
+  FollowUpClientError,
+  FollowUpEndedError,
+  FollowUpFailedError,
+  FollowUpNotFoundError,
+  FollowUpTerminatedError,
+  FollowUpTimedOutError,
+  InvalidInputError,
+  ResolveRejectedError,
+  SearchAttributesMissingError,
+  TemporalUnreachableError,
+  UnexpectedOutcomeError,
+  WorkerUnavailableError,
+} from './errors.js';
+export {
+  FollowUpClient,
+  type FollowUpClientOptions,
+  parseStartInput,
+  type RunOptions,
+  type StartInput,
+} from './follow-up-client.js';
+export { FollowUpHandle, type ResultOptions, StartedFollowUp } from './follow-up-handle.js';
+export { type ListFilter } from './list.js';
+export { type ExecutionStatus, type FollowUpSummary } from './summary.js';
+export { type FollowUpUpdate, type WatchOptions } from './watch.js';

@@ -1,0 +1,55 @@
+import type { Client } from '@temporalio/client';
+import { z } from 'zod';
+import { followUpStates, idSchema, keySchema, parseInput, SearchAttribute, WorkflowType } from '../contract/index.js';
+import { InvalidInputError } from './errors.js';
+import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
+import { toConnectionError } from './temporal-call.js';
+
+const filterSchema = z.strictObject({
+  /** Only this project's. */
+  project: idSchema.optional(),
+  /** Only those in this state. */
+  state: z.enum(followUpStates).optional(),
+  /** Only those of this batch. */
+  batch: keySchema.optional(),
+});
+
+/** Which follow-ups to list; all, where nothing is said. */
+export type ListFilter = z.input<typeof filterSchema>;
+
+/**
+ * Query of Temporal's visibility for a filter.
+ *
+ * @throws InvalidInputError naming every bad field
+ */
+export function listQuery(filter: ListFilter): string {
+  const parsed = parseInput(filterSchema, filter);
+  if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+  const { project, state, batch } = parsed.value;
+  const conditions: [name: string, value: string | undefined][] = [
+    ['WorkflowType', WorkflowType.followUp],
+    [SearchAttribute.projectId.name, project],
+    [SearchAttribute.state.name, state],
+    [SearchAttribute.batchId.name, batch],
+  ];
+  return conditions
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => `${name} = '${(value ?? '').replaceAll("'", "''")}'`)
+    .join(' AND ');
+}
+
+/** Runs a query of {@link listQuery}, newest first, page by page while it is iterated. */
+export async function* listFollowUps(client: Client, query: string): AsyncGenerator<FollowUpSummary> {
+  const pages = client.workflow.list({ query })[Symbol.asyncIterator]();
+  for (;;) {
+    let next;
+    try {
+      next = await client.withDeadline(Date.now() + 10_000, async () => pages.next());
+    } catch (error) {
+      throw toConnectionError(client, error) ?? error;
+    }
+    if (next.done) return;
+    const summary = toFollowUpSummary(next.value);
+    if (summary) yield summary;
+  }
+}

@@ -1,0 +1,96 @@
+import { type Client, isGrpcServiceError } from '@temporalio/client';
+import { NamespaceNotFoundError } from '@temporalio/common';
+import { FollowUpClientError, SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
+
+// From the gRPC specification; importing @grpc/grpc-js for five numbers would make it a dependency.
+const GrpcStatus = {
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  PERMISSION_DENIED: 7,
+  RESOURCE_EXHAUSTED: 8,
+  UNAVAILABLE: 14,
+  UNAUTHENTICATED: 16,
+} as const;
+
+/** How long one call of Temporal may take, retries of the SDK included, in milliseconds. */
+export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
+
+/**
+ * Makes calls of Temporal with a deadline, and turns what goes wrong with Temporal itself into this library's errors.
+ * Errors about the workflow pass through.
+ *
+ * @throws TemporalUnreachableError, SearchAttributesMissingError
+ */
+export async function callTemporal<T>(
+  client: Client,
+  call: () => Promise<T>,
+  { timeoutMs = DEFAULT_CALL_TIMEOUT_MS, workflowId }: { timeoutMs?: number; workflowId?: string } = {},
+): Promise<T> {
+  try {
+    return await client.withDeadline(Date.now() + timeoutMs, call);
+  } catch (error) {
+    throw toConnectionError(client, error, workflowId) ?? error;
+  }
+}
+
+/** The error to throw where Temporal itself is the trouble, else `undefined`. */
+export function toConnectionError(
+  client: Client,
+  error: unknown,
+  workflowId?: string,
+): FollowUpClientError | undefined {
+  const options = { cause: error };
+  const address = addressOf(client);
+  if (error instanceof NamespaceNotFoundError) {
+    return new TemporalUnreachableError(address, `it has no namespace ${error.namespace}`, workflowId, options);
+  }
+  const grpc = grpcErrorIn(error);
+  switch (grpc?.code) {
+    case GrpcStatus.UNAVAILABLE:
+    case GrpcStatus.RESOURCE_EXHAUSTED:
+      return new TemporalUnreachableError(address, oneLine(grpc.details), workflowId, options);
+    case GrpcStatus.DEADLINE_EXCEEDED:
+      return new TemporalUnreachableError(address, 'no answer in time', workflowId, options);
+    case GrpcStatus.UNAUTHENTICATED:
+    case GrpcStatus.PERMISSION_DENIED:
+      return new TemporalUnreachableError(address, `it refuses access: ${oneLine(grpc.details)}`, workflowId, options);
+    case GrpcStatus.INVALID_ARGUMENT:
+      return /search attribute|FollowUp\w+ is not/i.test(grpc.details)
+        ? new SearchAttributesMissingError(client.options.namespace, options)
+        : undefined;
+    default:
+      return undefined;
+  }
+}
+
+/** Whether waiting and trying again may help: the server is away or overloaded, or did not answer in time. */
+export function isPassingTrouble(error: unknown): boolean {
+  const code = grpcErrorIn(error)?.code;
+  return (
+    code === GrpcStatus.UNAVAILABLE || code === GrpcStatus.RESOURCE_EXHAUSTED || code === GrpcStatus.DEADLINE_EXCEEDED
+  );
+}
+
+/** Details of the gRPC error in a chain of causes, as one short line. */
+export function grpcDetails(error: unknown): string | undefined {
+  const grpc = grpcErrorIn(error);
+  return grpc && oneLine(grpc.details);
+}
+
+function grpcErrorIn(error: unknown) {
+  for (let current = error; current instanceof Error; current = current.cause) {
+    if (isGrpcServiceError(current)) return current;
+  }
+  return undefined;
+}
+
+function addressOf(client: Client): string | undefined {
+  const { connection } = client;
+  if (!('options' in connection) || typeof connection.options !== 'object' || connection.options === null)
+    return undefined;
+  return 'address' in connection.options ? String(connection.options.address) : undefined;
+}
+
+function oneLine(text: string): string {
+  return text.replace(/\s+/g, ' ').slice(0, 300);
+}
