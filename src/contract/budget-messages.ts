@@ -1,5 +1,7 @@
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
+import { z } from 'zod';
 import type { Lane } from './follow-up-input.js';
+import { idSchema } from './ids.js';
 
 /** How one send ended, as the gate records it. */
 export const sendOutcomes = ['sent', 'notSent', 'rejected', 'unauthorized', 'limited', 'unknown'] as const;
@@ -139,19 +141,26 @@ export interface BudgetSend {
 }
 
 /** Settings of a gate. Defaults for a new project come from the worker's configuration. */
-export interface BudgetSettings {
-  /** Messages per window. @default 100 */
-  limit: number;
-  /** @default 3_600_000 (1 h) */
-  windowMs: number;
-  /** Slots that the batch lane leaves free; below `limit`. @default 0 */
-  reserve: number;
-  /** A slot is held that much longer than the window: clocks of the service and of Temporal differ. @default 2_000 */
-  marginMs: number;
-}
+export const budgetSettingsSchema = z
+  .strictObject({
+    /** Messages per window. @default 100 */
+    limit: z.int().min(0).max(10_000),
+    /** In milliseconds. @default 3_600_000 (1 h) */
+    windowMs: z
+      .int()
+      .min(1_000)
+      .max(365 * 86_400_000),
+    /** Slots that the batch lane leaves free; below `limit`. @default 0 */
+    reserve: z.int().min(0),
+    /** A slot is held that much longer than the window: clocks of the service and of Temporal differ. @default 2_000 */
+    marginMs: z.int().min(0).max(3_600_000),
+  })
+  .refine(({ limit, reserve }) => reserve === 0 || reserve < limit, {
+    path: ['reserve'],
+    message: 'must be below limit',
+  });
+export type BudgetSettings = z.infer<typeof budgetSettingsSchema>;
 
 /** First argument of the `projectBudget` workflow. */
-export interface ProjectBudgetInput {
-  projectId: string;
-  settings: BudgetSettings;
-}
+export const projectBudgetInputSchema = z.strictObject({ projectId: idSchema, settings: budgetSettingsSchema });
+export type ProjectBudgetInput = z.infer<typeof projectBudgetInputSchema>;

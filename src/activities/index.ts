@@ -1,0 +1,28 @@
+import type { AgentJobsClient } from '../agent-jobs/index.js';
+import type { BudgetClient } from './budget-client.js';
+import { createGetJob } from './get-job.js';
+import { createSendFollowUp } from './send-follow-up.js';
+
+export { createBudgetClient, type BudgetClient, type BudgetClientOptions } from './budget-client.js';
+export type { GetJobInput, GetJobResult } from './get-job.js';
+export type { SendFollowUpInput, SendFollowUpResult, SendOutcomeResult } from './send-follow-up.js';
+
+/** What the activities need from the process that runs them. */
+export interface ActivityDependencies {
+  agentJobs: AgentJobsClient;
+  budget: BudgetClient;
+  /** Total deadline of one POST. */
+  sendTimeoutMs: number;
+  /** Lease of a grant: the send timeout and a slack of 30 s. */
+  leaseMs: number;
+  /** How long bytes may arrive after the lease. */
+  drainMs: number;
+}
+
+/** The activities of the `followUp` workflow. */
+export function createActivities(dependencies: ActivityDependencies) {
+  return { getJob: createGetJob(dependencies), sendFollowUp: createSendFollowUp(dependencies) };
+}
+
+/** Type of {@link createActivities}' result, for the workflow's proxies. */
+export type Activities = ReturnType<typeof createActivities>;

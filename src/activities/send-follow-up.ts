@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto';
+import { activityInfo, log } from '@temporalio/activity';
+import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js';
+import type { AcquireAnswer, AcquireRequest, JobFingerprint, Lane, SendOutcome } from '../contract/index.js';
+import type { BudgetClient } from './budget-client.js';
+
+/** Longest text of a rejection that the gate keeps for a follow-up whose activity's answer was lost. */
+const KEPT_MESSAGE_LENGTH = 200;
+
+/** Argument of the `sendFollowUp` activity. */
+export interface SendFollowUpInput {
+  projectId: string;
+  jobId: string;
+  prompt: string;
+  lane: Lane;
+  sendNumber: number;
+  /** Give or keep a place, but do not send. */
+  hold: boolean;
+  /** Start of the follow-up's first run, in epoch milliseconds. */
+  firstRunStartedAtMs: number;
+}
+
+/** How a send ended, by this invocation or an earlier one. */
+export interface SendOutcomeResult extends Omit<SendMessageOutcome, 'outcome'> {
+  kind: 'outcome';
+  outcome: SendOutcome;
+  /** In epoch milliseconds, by the gate's time. */
+  grantedAtMs?: number;
+  /** How long bytes of this send may still be on their way, in milliseconds from this answer. */
+  mayArriveForMs: number;
+  lastJobSeen?: JobFingerprint;
+}
+
+/**
+ * Result of the `sendFollowUp` activity. `proven`: the gate itself answered, so no earlier attempt of this follow-up
+ * can be granted any more.
+ */
+export type SendFollowUpResult =
+  SendOutcomeResult | (Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }> & { proven: boolean });
+
+/** What {@link createSendFollowUp} needs. */
+export interface SendFollowUpDependencies {
+  agentJobs: AgentJobsClient;
+  budget: BudgetClient;
+  /** Total deadline of one POST. */
+  sendTimeoutMs: number;
+  /** From the grant, the POST has ended by then. */
+  leaseMs: number;
+  /** Bytes may still arrive that long after the lease. */
+  drainMs: number;
+}
+
+/**
+ * The `sendFollowUp` activity: ask the gate, POST, settle. Temporal retries it without limit, and it still delivers at
+ * most once, for every invocation asks with a token of its own and only the one that is granted may POST.
+ */
+export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
+  const { agentJobs, budget, sendTimeoutMs, leaseMs, drainMs } = dependencies;
+
+  return async function sendFollowUp(input: SendFollowUpInput): Promise<SendFollowUpResult> {
+    const info = activityInfo();
+    if (!info.workflowExecution) throw new Error('sendFollowUp runs only as an activity of a workflow');
+    const { projectId, jobId, lane, sendNumber, hold, firstRunStartedAtMs } = input;
+    const elapsedMs = startStopwatch();
+    const request: AcquireRequest = {
+      workflowId: info.workflowExecution.workflowId,
+      sendNumber,
+      jobId,
+      lane,
+      token: randomUUID(),
+      hold,
+      attemptScheduledAtMs: info.currentAttemptScheduledTimestampMs,
+      firstRunStartedAtMs,
+      leaseMs,
+      drainMs,
+    };
+    const { answer, proven } = await budget.acquire(projectId, request);
+    if (answer.kind === 'done') return fromRecord(answer, { leaseMs, drainMs, elapsedMs: elapsedMs() });
+    if (answer.kind !== 'granted') return { ...answer, proven };
+
+    const sent = await agentJobs.sendMessage({
+      projectId,
+      jobId,
+      prompt: input.prompt,
+      mayStart: () => elapsedMs() < leaseMs - sendTimeoutMs,
+    });
+    await settle(projectId, request, sent);
+    return {
+      kind: 'outcome',
+      ...sent,
+      grantedAtMs: answer.grantedAtMs,
+      mayArriveForMs: mayArriveForMs(sent.outcome, Math.max(0, leaseMs + drainMs - elapsedMs())),
+      ...(answer.lastJobSeen && { lastJobSeen: answer.lastJobSeen }),
+    };
+  };
+
+  /** The outcome must not be lost because the gate could not be told: the follow-up's `finish` repeats it. */
+  async function settle(projectId: string, request: AcquireRequest, sent: SendMessageOutcome): Promise<void> {
+    const { workflowId, sendNumber, token } = request;
+    try {
+      await budget.settle(projectId, {
+        workflowId,
+        sendNumber,
+        token,
+        outcome: sent.outcome,
+        ...(sent.retryAfterMs !== undefined && { retryAfterMs: sent.retryAfterMs }),
+        ...(sent.outcome === 'rejected' &&
+          sent.message !== undefined && { message: sent.message.slice(0, KEPT_MESSAGE_LENGTH) }),
+      });
+    } catch (error) {
+      log.warn('The budget could not be told how a send ended; the follow-up tells it at its end', {
+        projectId,
+        outcome: sent.outcome,
+        reason: error instanceof Error ? error.name : 'unknown',
+      });
+    }
+  }
+}
+
+/** The outcome of an earlier attempt's send, as the gate recorded it. */
+function fromRecord(
+  answer: Extract<AcquireAnswer, { kind: 'done' }>,
+  { leaseMs, drainMs, elapsedMs }: { leaseMs: number; drainMs: number; elapsedMs: number },
+): SendOutcomeResult {
+  const { outcome, grantedAtMs, message, lastJobSeen } = answer;
+  return {
+    kind: 'outcome',
+    outcome,
+    mayArriveForMs: mayArriveForMs(outcome, Math.max(0, leaseMs + drainMs - elapsedMs)),
+    ...(grantedAtMs !== undefined && { grantedAtMs }),
+    ...(message !== undefined && { message }),
+    ...(lastJobSeen && { lastJobSeen }),
+  };
+}
+
+/** Only a send whose end is not known may still have bytes on their way. */
+function mayArriveForMs(outcome: SendOutcome, latestMs: number): number {
+  return outcome === 'unknown' ? latestMs : 0;
+}
+
+/**
+ * Milliseconds since the call. The larger of two clocks: the monotonic one stands still while the machine sleeps, the
+ * wall clock may be set back.
+ */
+function startStopwatch(): () => number {
+  const monotonicMs = performance.now();
+  const wallMs = Date.now();
+  return () => Math.max(performance.now() - monotonicMs, Date.now() - wallMs);
+}

@@ -1,0 +1,61 @@
+import { formatDuration, type FollowUpProgress } from '../contract/index.js';
+
+/** What is shown of a follow-up in the Temporal UI, as Markdown. */
+export function describeProgress(progress: FollowUpProgress, nowMs: number): string {
+  const { job, lastError } = progress;
+  const lines = [`**${describeState(progress)}**`, ''];
+  const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
+  if (progress.expectedSendAt) row('send expected', clock(progress.expectedSendAt));
+  if (progress.sentAt) row('sent', `${clock(progress.sentAt)}, ${progress.polls} polls since`);
+  if (progress.nextPollAt) row('next poll', clock(progress.nextPollAt));
+  if (job) {
+    const age = progress.jobSeenAt ? `, seen ${clock(progress.jobSeenAt)}` : '';
+    row('job', `${code(job.status ?? 'no status')}${age}`);
+    row('pull request', job.prLink ? link(job.prLink) : 'none');
+  }
+  if (lastError) row('last error', `${clock(lastError.at)} ${code(lastError.message)}`);
+  lines.push('', `_As of ${clock(new Date(nowMs).toISOString())} UTC._`);
+  return lines.join('\n');
+}
+
+/** One line for a wait for the budget, such as `budget: position 7, about 12:40 (in 35 min)`. */
+export function describeBudgetWait(reason: string, position: number, etaMs: number | null, nowMs: number): string {
+  if (reason !== 'slot') return `budget: ${reason}`;
+  const eta =
+    etaMs === null ? '' : `, about ${clock(new Date(nowMs + etaMs).toISOString())} (in ${formatDuration(etaMs)})`;
+  return position > 0 ? `budget: position ${position}${eta}` : `budget: waiting${eta}`;
+}
+
+function describeState({ state, waitReason, position }: FollowUpProgress): string {
+  switch (state) {
+    case 'waiting-for-budget':
+      return position === undefined ? 'waiting for budget' : `waiting for budget, position ${position}`;
+    case 'waiting-for-job':
+      return 'waiting for the job: another turn is under way';
+    case 'sending':
+      return 'sending';
+    case 'reconciling':
+      return 'reconciling: it is not known whether the message was delivered';
+    case 'polling':
+      return 'sent, waiting for the agent';
+    case 'blocked':
+      return `blocked: ${waitReason ?? 'service'}`;
+    case 'done':
+      return 'done';
+  }
+}
+
+/** `12:40:05` of an ISO 8601 instant. */
+function clock(iso: string): string {
+  return iso.slice(11, 19);
+}
+
+/** Text of the service as inline code, which Markdown does not interpret. */
+function code(text: string): string {
+  return `\`${text.replace(/[`\r\n]/g, ' ').slice(0, 300)}\``;
+}
+
+/** Only a plain web address becomes a link; anything else a service may put there is shown as text. */
+function link(url: string): string {
+  return /^https?:\/\/[\w.~:/?#@!$&'*+,;=%-]+$/.test(url) ? `<${url}>` : code(url);
+}

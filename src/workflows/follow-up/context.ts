@@ -1,0 +1,228 @@
+import {
+  ApplicationFailure,
+  CancellationScope,
+  condition,
+  continueAsNew,
+  getExternalWorkflowHandle,
+  proxyActivities,
+  proxyLocalActivities,
+  setCurrentDetails,
+  setHandler,
+  upsertSearchAttributes,
+  workflowInfo,
+  type CancelledFailure,
+} from '@temporalio/workflow';
+import type { SearchAttributePair } from '@temporalio/common';
+import type { Activities, GetJobResult, SendFollowUpResult } from '../../activities/index.js';
+import {
+  finishSignal,
+  MAX_KEYWORD_LENGTH,
+  pollNowSignal,
+  progressQuery,
+  projectBudgetWorkflowId,
+  resolveDeliveryUpdate,
+  SearchAttribute,
+  stillThereSignal,
+  wakeSignal,
+  withdrawSignal,
+  type AgentJob,
+  type FollowUpProgress,
+  type FollowUpSettings,
+  type FollowUpState as ShownState,
+  type SendOutcome,
+} from '../../contract/index.js';
+import { describeProgress } from '../../follow-up/details.js';
+import { fingerprint, isAtWork } from '../../follow-up/job-state.js';
+import type { FollowUpState } from './state.js';
+
+/** A get-job call ends within 7 s, so that its local activity costs one event. */
+const GET_JOB_TIMEOUT = '10s';
+
+const { getJob } = proxyLocalActivities<Activities>({
+  startToCloseTimeout: GET_JOB_TIMEOUT,
+  // The poll loop is the retry.
+  retry: { maximumAttempts: 1 },
+});
+
+const { sendFollowUp } = proxyActivities<Activities>({
+  startToCloseTimeout: '75s',
+  // Without limit: each invocation asks the gate with a token of its own, and only one of them may send.
+  retry: { initialInterval: '1s', maximumInterval: '60s' },
+});
+
+/** What the steps of a follow-up share: its settings and state, what others said to it, and how it shows itself. */
+export class FollowUpContext {
+  /** The cancellation, once it was asked for. */
+  cancellation: CancelledFailure | undefined;
+  woken = false;
+  #shownState: ShownState = 'sending';
+
+  constructor(
+    readonly settings: FollowUpSettings,
+    readonly state: FollowUpState,
+    readonly input: unknown,
+  ) {
+    // The root scope's cancellation is looked at, never thrown: a send under way is awaited to its end.
+    CancellationScope.current().cancelRequested.catch((error: unknown) => {
+      this.cancellation = error as CancelledFailure;
+    });
+    setHandler(progressQuery, () => this.progress());
+    setHandler(pollNowSignal, () => {
+      state.pollNow = true;
+    });
+    setHandler(wakeSignal, () => {
+      this.woken = true;
+    });
+    setHandler(stillThereSignal, () => undefined);
+    setHandler(
+      resolveDeliveryUpdate,
+      (word) => {
+        state.operatorWord = word;
+      },
+      { validator: (word: unknown) => this.#validateWord(word) },
+    );
+  }
+
+  /** Reads the job. Never throws: a local activity that failed is a read that failed. */
+  async getJob(summary: string, beforeSend?: true): Promise<GetJobResult> {
+    const { projectId, jobId } = this.settings;
+    let result: GetJobResult;
+    try {
+      result = await getJob.executeWithOptions(
+        { startToCloseTimeout: GET_JOB_TIMEOUT, retry: { maximumAttempts: 1 }, summary },
+        [{ projectId, jobId, ...(beforeSend && { beforeSend }) }],
+      );
+    } catch {
+      result = { kind: 'failed', reason: 'timeout', message: 'the worker could not read the job in time' };
+    }
+    if (result.kind === 'job') {
+      this.state.job = result.job;
+      this.state.jobSeenAtMs = Date.now();
+    } else {
+      this.noteError(result.message);
+    }
+    if (result.sendStartToCloseMs !== undefined) this.state.sendStartToCloseMs = result.sendStartToCloseMs;
+    return result;
+  }
+
+  /** Asks the gate and, where it grants and `hold` is not set, sends. */
+  async send(hold: boolean): Promise<SendFollowUpResult> {
+    const { projectId, jobId, prompt, lane } = this.settings;
+    const { sendNumber, firstRunStartedAtMs } = this.state;
+    this.woken = false;
+    this.state.provenNotSent = false;
+    const result = await sendFollowUp.executeWithOptions(
+      {
+        startToCloseTimeout: this.state.sendStartToCloseMs,
+        retry: { initialInterval: '1s', maximumInterval: '60s' },
+        summary: hold ? `keep the place for ${jobId}` : `send ${sendNumber} to ${jobId}`,
+      },
+      [{ projectId, jobId, prompt, lane, sendNumber, hold, firstRunStartedAtMs }],
+    );
+    this.state.provenNotSent = result.kind === 'closed' || (result.kind === 'wait' && result.proven);
+    return result;
+  }
+
+  /** Sleeps on a durable timer, or until `until` holds, or a cancel arrives. */
+  async sleep(ms: number, summary: string, until: () => boolean = () => false): Promise<void> {
+    await condition(() => this.cancellation !== undefined || until(), Math.max(1, Math.round(ms)), { summary });
+  }
+
+  /** Shows where the follow-up stands: search attributes that changed, and the current details. */
+  show(shownState: ShownState): void {
+    const { settings, state } = this;
+    this.#shownState = shownState;
+    const pairs: SearchAttributePair[] = [];
+    if (state.shown.state === undefined) {
+      pairs.push({ key: SearchAttribute.projectId, value: settings.projectId });
+      pairs.push({ key: SearchAttribute.jobId, value: settings.jobId });
+    }
+    const jobStatus = state.job?.status?.slice(0, MAX_KEYWORD_LENGTH);
+    const prLink = state.job?.prLink && state.job.prLink.length <= MAX_KEYWORD_LENGTH ? state.job.prLink : undefined;
+    if (shownState !== state.shown.state) pairs.push({ key: SearchAttribute.state, value: shownState });
+    if (jobStatus && jobStatus !== state.shown.jobStatus)
+      pairs.push({ key: SearchAttribute.jobStatus, value: jobStatus });
+    if (prLink && prLink !== state.shown.prLink) pairs.push({ key: SearchAttribute.prLink, value: prLink });
+    if (pairs.length > 0) {
+      upsertSearchAttributes(pairs);
+      state.shown = {
+        state: shownState,
+        ...((jobStatus ?? state.shown.jobStatus) && { jobStatus: jobStatus ?? state.shown.jobStatus }),
+        ...((prLink ?? state.shown.prLink) && { prLink: prLink ?? state.shown.prLink }),
+      } as FollowUpState['shown'];
+    }
+    setCurrentDetails(describeProgress(this.progress(), Date.now()));
+  }
+
+  /** Keeps the last thing that went wrong, to be shown. */
+  noteError(message: string): void {
+    this.state.lastError = { atMs: Date.now(), message };
+  }
+
+  /** Tells the gate that this follow-up has ended. Awaited: a signal issued in the completing task is never delivered. */
+  async leave(how: 'finish' | 'withdraw', outcome?: SendOutcome): Promise<void> {
+    const { projectId, jobId } = this.settings;
+    const gate = getExternalWorkflowHandle(projectBudgetWorkflowId(projectId));
+    const job = this.state.job;
+    try {
+      await gate.signal(how === 'finish' ? finishSignal : withdrawSignal, {
+        workflowId: workflowInfo().workflowId,
+        jobId,
+        sendNumber: this.state.sendNumber,
+        ...(outcome && { outcome }),
+        ...(how === 'finish' && job && !isAtWork(job) && { lastJobSeen: fingerprint(job) }),
+      });
+    } catch {
+      // No gate, or a stopped one: there is nothing to be told.
+    }
+  }
+
+  /** Continues as new where the server suggests it. Called between steps, when nothing is under way. */
+  async continueAsNewIfDue(): Promise<void> {
+    if (!workflowInfo().continueAsNewSuggested || this.cancellation) return;
+    await continueAsNew(this.input, this.state);
+  }
+
+  /** Last job seen, or the baseline. */
+  lastJob(): AgentJob | undefined {
+    return this.state.job ?? this.state.baseline;
+  }
+
+  progress(): FollowUpProgress {
+    const { settings, state } = this;
+    const iso = (ms: number) => new Date(ms).toISOString();
+    const waiting = ['waiting-for-budget', 'waiting-for-job', 'blocked'].includes(this.#shownState);
+    const polling = this.#shownState === 'polling' || this.#shownState === 'reconciling';
+    return {
+      projectId: settings.projectId,
+      jobId: settings.jobId,
+      state: this.#shownState,
+      ...(waiting && state.wait && { waitReason: state.wait.reason }),
+      ...(this.#shownState === 'waiting-for-budget' && state.wait?.position && { position: state.wait.position }),
+      ...(waiting && state.wait?.expectedSendAtMs && { expectedSendAt: iso(state.wait.expectedSendAtMs) }),
+      ...(state.sentAtMs !== undefined && { sentAt: iso(state.sentAtMs) }),
+      polls: state.polls,
+      ...(polling && state.nextPollAtMs !== undefined && { nextPollAt: iso(state.nextPollAtMs) }),
+      ...(state.job && { job: state.job, prLink: state.job.prLink ?? null }),
+      ...(state.jobSeenAtMs !== undefined && { jobSeenAt: iso(state.jobSeenAtMs) }),
+      ...(state.lastError && { lastError: { at: iso(state.lastError.atMs), message: state.lastError.message } }),
+    };
+  }
+
+  #validateWord(word: unknown): void {
+    if (word !== 'sent' && word !== 'notSent') {
+      throw ApplicationFailure.create({
+        type: 'InvalidInput',
+        message: `must be 'sent' or 'notSent' (given ${JSON.stringify(word)})`,
+        nonRetryable: true,
+      });
+    }
+    if (this.state.phase !== 'reconciling') {
+      throw ApplicationFailure.create({
+        type: 'InvalidInput',
+        message: `the follow-up is not reconciling (it is ${this.#shownState}): its delivery is not in doubt`,
+        nonRetryable: true,
+      });
+    }
+  }
+}

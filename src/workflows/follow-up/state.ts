@@ -1,0 +1,69 @@
+import type { AgentJob, FollowUpResult, JobFingerprint, WaitReason } from '../../contract/index.js';
+
+/** Everything that a follow-up carries through continue-as-new. Plain JSON. */
+export interface FollowUpState {
+  phase: 'asking' | 'reconciling' | 'polling';
+  firstRunStartedAtMs: number;
+  sendNumber: number;
+  /** Sends and get-job calls before the send that failed in a row. */
+  failures: number;
+  /** An earlier send of this follow-up ended unknown and was repeated. */
+  earlierSendUnknown: boolean;
+  /**
+   * Whether it is certain that nothing was granted to the current send number: this is the first run and it has not
+   * asked, or the gate's own answer to the latest ask was to wait.
+   */
+  provenNotSent: boolean;
+  /** When it last asked to keep its place while the job is at work. */
+  heldAtMs?: number;
+  sendStartToCloseMs: number;
+  baseline?: AgentJob;
+  lastTurn?: JobFingerprint;
+  wait?: { reason: WaitReason | 'service'; position: number; expectedSendAtMs?: number };
+  grantedAtMs?: number;
+  /** Reconciling: bytes may arrive, and the settle time runs, until then. */
+  reconcileUntilMs?: number;
+  /** Reconciling: the gate has not said for certain that the outcome is unknown; ask again before concluding. */
+  askAgainFirst?: boolean;
+  operatorWord?: 'sent' | 'notSent';
+  delivery?: FollowUpResult['delivery'];
+  sentAtMs?: number;
+  observedActive: boolean;
+  /** The poll before showed a terminal status that was believed. */
+  terminalSeen: boolean;
+  notFoundInARow: number;
+  polls: number;
+  intervalMs: number;
+  nextPollAtMs?: number;
+  job?: AgentJob;
+  jobSeenAtMs?: number;
+  lastError?: { atMs: number; message: string };
+  pollNow: boolean;
+  /** Search attributes as last written: each change costs an event. */
+  shown: { state?: string; jobStatus?: string; prLink?: string };
+}
+
+/** State of a follow-up's first run. */
+export function newFollowUpState(options: {
+  startedAtMs: number;
+  isFirstRun: boolean;
+  intervalMs: number;
+}): FollowUpState {
+  return {
+    phase: 'asking',
+    firstRunStartedAtMs: options.startedAtMs,
+    sendNumber: 1,
+    failures: 0,
+    earlierSendUnknown: false,
+    provenNotSent: options.isFirstRun,
+    // Until the worker has said its own: lease of the default send timeout (60 s) and 15 s.
+    sendStartToCloseMs: 75_000,
+    observedActive: false,
+    terminalSeen: false,
+    notFoundInARow: 0,
+    polls: 0,
+    intervalMs: options.intervalMs,
+    pollNow: false,
+    shown: {},
+  };
+}
