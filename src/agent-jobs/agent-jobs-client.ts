@@ -1,0 +1,191 @@
+import { Agent } from 'undici';
+import { idSchema } from '../contract/ids.js';
+import { isUsableApiKey, type ApiKeys } from './api-keys.js';
+import { parseBaseUrl } from './base-url.js';
+import { getOnce } from './get-once.js';
+import { describeNetworkError } from './network-error.js';
+import { postOnce } from './post-once.js';
+import { interpretGet, interpretSend, type GetJobOutcome, type SendMessageOutcome } from './outcomes.js';
+import { createSecretMask } from './secret-mask.js';
+import type { Mask } from './service-text.js';
+
+/** Longest answer that is read: 128 KiB. A job is below 1 KiB; what is longer is no job. */
+export const MAX_RESPONSE_BYTES = 131_072;
+
+/** Connections that GETs may keep open; further GETs wait for one, within their deadline. */
+const MAX_GET_CONNECTIONS = 512;
+
+/** A job in the service. */
+export interface JobAddress {
+  projectId: string;
+  jobId: string;
+}
+
+/** A message to send. */
+export interface SendMessageRequest extends JobAddress {
+  /** At least 1 character. */
+  prompt: string;
+  /**
+   * The last check, called at most once, after connecting and TLS and right before the first byte; `false` (or a throw)
+   * writes nothing and gives `notSent`.
+   */
+  mayStart: () => boolean;
+}
+
+/** Client of the agent job service. */
+export interface AgentJobsClient {
+  /**
+   * Reads a job. Never throws for anything that the service or the network does. A job whose `id` is not the one asked
+   * for is given all the same: the service decides what an id means.
+   */
+  getJob(job: JobAddress): Promise<GetJobOutcome>;
+  /** Sends a follow-up message, at most once. Never throws for anything that the service or the network does. */
+  sendMessage(message: SendMessageRequest): Promise<SendMessageOutcome>;
+  /** Waits for requests that are under way, then closes the connections. Later calls send nothing. */
+  close(): Promise<void>;
+}
+
+/** Settings of {@link createAgentJobsClient}. */
+export interface AgentJobsClientOptions {
+  /** `http` or `https`, without user name, query and fragment; a path prefix is fine. */
+  baseUrl: string;
+  keys: ApiKeys;
+  /** Total deadline of a GET, from the call to the last byte of the answer. */
+  getTimeoutMs: number;
+  /** Total deadline of a POST, likewise. When it passes, the connection is reset. */
+  sendTimeoutMs: number;
+  /** For connecting and the TLS handshake; at most the total deadline counts. @default 10_000 */
+  connectTimeoutMs?: number | undefined;
+  /** Certificate authorities to trust instead of the well-known ones, PEM. */
+  ca?: string | undefined;
+}
+
+/**
+ * Makes a client. TLS is verified. Redirects are not followed, nothing is retried, and answers are not decompressed (and
+ * asked for uncompressed). `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are ignored: requests go straight to the host.
+ *
+ * @throws Error naming `baseUrl` and the rule it breaks
+ */
+export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJobsClient {
+  const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca } = options;
+  const { origin, pathPrefix } = parseBaseUrl(options.baseUrl);
+  const agent = new Agent({
+    connections: MAX_GET_CONNECTIONS,
+    connect: { timeout: Math.min(connectTimeoutMs, getTimeoutMs), ...(ca !== undefined && { ca }) },
+    maxResponseSize: MAX_RESPONSE_BYTES,
+    // The total deadline covers both.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+  const underWay = new Set<Promise<unknown>>();
+  let closed = false;
+
+  async function getJob(job: JobAddress): Promise<GetJobOutcome> {
+    const idIssue = describeIdIssue(job);
+    if (idIssue !== undefined) return { kind: 'failed', reason: 'rejected', message: idIssue };
+    const access = await authorize(keys, job.projectId);
+    if ('problem' in access) return { kind: 'failed', reason: 'no-key', message: access.problem };
+    const { mask } = access;
+    const result = await getOnce(agent, {
+      origin,
+      path: `${pathPrefix}/v2/agent/${job.projectId}/job/${job.jobId}`,
+      headers: access.headers,
+      deadlineMs: getTimeoutMs,
+    });
+    if (result.kind === 'unanswered') {
+      const { kind, text } = describeNetworkError(result.error, mask);
+      return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no answer: ${text}` };
+    }
+    return interpretGet(result.answer, result.error, mask);
+  }
+
+  async function sendMessage(message: SendMessageRequest): Promise<SendMessageOutcome> {
+    const idIssue = describeIdIssue(message);
+    if (idIssue !== undefined) return { outcome: 'rejected', message: `nothing was sent: ${idIssue}` };
+    const access = await authorize(keys, message.projectId);
+    if ('problem' in access) return { outcome: 'unauthorized', message: `nothing was sent: ${access.problem}` };
+    const { mask } = access;
+    const result = await postOnce({
+      origin,
+      path: `${pathPrefix}/v2/agent/${message.projectId}/job/${message.jobId}/message`,
+      headers: { ...access.headers, 'content-type': 'application/json' },
+      body: JSON.stringify({ prompt: message.prompt }),
+      deadlineMs: sendTimeoutMs,
+      connectTimeoutMs,
+      maxResponseBytes: MAX_RESPONSE_BYTES,
+      ca,
+      mayStart: message.mayStart,
+    });
+    switch (result.kind) {
+      case 'notStarted': {
+        const why = result.refused
+          ? 'the last check before sending said no'
+          : describeNetworkError(result.error, mask).text;
+        return { outcome: 'notSent', message: `nothing was sent: ${why}` };
+      }
+      case 'unanswered':
+        return {
+          outcome: 'unknown',
+          message: `the message may have been delivered, no answer came: ${describeNetworkError(result.error, mask).text}`,
+        };
+      case 'answered':
+        return interpretSend(result.answer, result.error, mask);
+    }
+  }
+
+  /** Lets `close` wait for a request. */
+  async function track<T>(request: Promise<T>): Promise<T> {
+    underWay.add(request);
+    try {
+      return await request;
+    } finally {
+      underWay.delete(request);
+    }
+  }
+
+  return {
+    getJob: async (job) =>
+      closed ? { kind: 'failed', reason: 'network', message: 'the client is closed' } : track(getJob(job)),
+    sendMessage: async (message) =>
+      closed ? { outcome: 'notSent', message: 'nothing was sent: the client is closed' } : track(sendMessage(message)),
+    async close() {
+      closed = true;
+      await Promise.allSettled(underWay);
+      await agent.destroy();
+    },
+  };
+}
+
+interface Access {
+  headers: Record<string, string>;
+  mask: Mask;
+}
+
+async function authorize(keys: ApiKeys, projectId: string): Promise<Access | { problem: string }> {
+  let key: string | undefined;
+  try {
+    key = await keys.forProject(projectId);
+  } catch {
+    // What a source of keys throws may quote a key.
+    return { problem: `the API key of project ${projectId} could not be read` };
+  }
+  if (key === undefined) return { problem: `there is no API key for project ${projectId}` };
+  if (!isUsableApiKey(key)) return { problem: `the API key of project ${projectId} cannot be sent in a header` };
+  return {
+    headers: {
+      authorization: `Bearer ${key}`,
+      accept: 'application/json',
+      'accept-encoding': 'identity',
+      'user-agent': 'agent-follow-up',
+    },
+    mask: createSecretMask(key),
+  };
+}
+
+function describeIdIssue(job: JobAddress): string | undefined {
+  for (const field of ['projectId', 'jobId'] as const) {
+    const parsed = idSchema.safeParse(job[field]);
+    if (!parsed.success) return `${field}: ${parsed.error.issues.map((issue) => issue.message).join('; ')}`;
+  }
+  return undefined;
+}

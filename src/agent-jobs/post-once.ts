@@ -1,0 +1,104 @@
+import { Client, type Dispatcher } from 'undici';
+import { readAnswer, withinDeadline, type Answer } from './answer.js';
+import { createSingleConnection } from './single-connection.js';
+
+/** One POST. */
+export interface PostRequest {
+  origin: string;
+  path: string;
+  headers: Record<string, string>;
+  body: string;
+  /** For everything: connecting, TLS, writing, waiting, reading the answer. */
+  deadlineMs: number;
+  /** For connecting and the TLS handshake, within the deadline. */
+  connectTimeoutMs: number;
+  /** Longest body of an answer, in bytes. */
+  maxResponseBytes: number;
+  /** Certificate authorities to trust instead of the well-known ones, PEM. */
+  ca?: string | undefined;
+  /** The last check, after connecting and TLS and before the first byte of the request; `false` sends nothing. */
+  mayStart: () => boolean;
+}
+
+/** What became of a POST. */
+export type PostResult =
+  /** Proof that not one byte of the request was written. `refused`: by `mayStart`. */
+  | { kind: 'notStarted'; refused: boolean; error: unknown }
+  /** It had started, and no status line came: it may or may not have been delivered. */
+  | { kind: 'unanswered'; error: unknown }
+  /** A final status line came; `error` says why its body is missing. */
+  | { kind: 'answered'; answer: Answer; error: unknown };
+
+class RefusedError extends Error {
+  override name = 'RefusedError' as const;
+}
+
+/** What is known about the request so far. */
+interface Attempt {
+  started: boolean;
+  refused: boolean;
+  over: boolean;
+  answer?: Answer;
+}
+
+/**
+ * Sends a POST at most once: on a connection of its own, with no reuse, no retry, no redirect and no decompression.
+ * Never throws.
+ *
+ * Whether the request started decides what a failure means, not its error code: ECONNRESET and the like come for
+ * delivered and for undelivered requests. undici calls `onRequestStart` right before the first byte, in the same tick; a
+ * request aborted inside it writes nothing.
+ */
+export async function postOnce(request: PostRequest): Promise<PostResult> {
+  const attempt: Attempt = { started: false, refused: false, over: false };
+  const connection = createSingleConnection({ connectTimeoutMs: request.connectTimeoutMs, ca: request.ca });
+  const client = new Client(request.origin, {
+    connect: connection.connect,
+    pipelining: 0,
+    maxResponseSize: request.maxResponseBytes,
+    // The total deadline covers both.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+  const { path, headers, body } = request;
+  const response = client.compose(startCheck(request, attempt)).request({ method: 'POST', path, headers, body });
+  const error = await withinDeadline(request.deadlineMs, readAnswer(response, attempt));
+  // From here on nothing may start, and nothing that is still unsent may leave.
+  attempt.over = true;
+  if (error !== undefined) connection.reset();
+  void client.destroy().catch(() => undefined);
+
+  if (attempt.answer) return { kind: 'answered', answer: attempt.answer, error };
+  if (attempt.started) return { kind: 'unanswered', error };
+  return { kind: 'notStarted', refused: attempt.refused, error };
+}
+
+/** Records that this very request starts, or keeps it from starting. */
+function startCheck(request: PostRequest, attempt: Attempt): Dispatcher.DispatcherComposeInterceptor {
+  return (dispatch) => (options, handler) =>
+    dispatch(options, {
+      onRequestStart(controller, context) {
+        if (attempt.over || attempt.started || !mayStart(request)) {
+          attempt.refused = true;
+          controller.abort(new RefusedError());
+          return;
+        }
+        attempt.started = true;
+        handler.onRequestStart?.(controller, context);
+      },
+      onRequestUpgrade: (...parameters) => handler.onRequestUpgrade?.(...parameters),
+      onResponseStart: (...parameters) => handler.onResponseStart?.(...parameters),
+      onResponseData: (...parameters) => handler.onResponseData?.(...parameters),
+      onResponseEnd: (...parameters) => handler.onResponseEnd?.(...parameters),
+      onResponseError: (...parameters) => handler.onResponseError?.(...parameters),
+    });
+}
+
+/** A check that throws allows nothing. */
+function mayStart(request: PostRequest): boolean {
+  try {
+    return request.mayStart();
+  } catch {
+    return false;
+  }
+}

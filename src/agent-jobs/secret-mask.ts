@@ -1,0 +1,77 @@
+/** What stands where a secret was. */
+export const MASK = '[masked]';
+
+const HTML_ENTITIES: Readonly<Record<string, string>> = {
+  '&': 'amp',
+  '<': 'lt',
+  '>': 'gt',
+  '"': 'quot',
+  "'": '(?:apos|#0?39)',
+};
+
+/**
+ * Makes a function that masks a secret in any text, in every encoding that a service may echo a header in: raw,
+ * percent-encoded, JSON- and HTML-escaped (a character each, in any mix, also escaped several times), hex, base64 and
+ * base64url (alone, or anywhere inside a longer text that was encoded, such as `Bearer KEY`).
+ *
+ * @param secret printable ASCII, at least a few characters: each occurrence of it is masked
+ */
+export function createSecretMask(secret: string): (text: string) => string {
+  const bytes = Buffer.from(secret, 'utf8');
+  const patterns = [
+    Array.from(secret, escapedCharacter).join(''),
+    Array.from(bytes, hexByte).join('[\\s:,-]{0,2}'),
+    ...[0, 1, 2].map((offset) => base64Pattern(bytes, offset)),
+  ];
+  // Every repetition in the patterns is bounded, so that a hostile text costs linear time.
+  const pattern = new RegExp(patterns.map((one) => `(?:${one})`).join('|'), 'g');
+  return (text) => text.replace(pattern, MASK);
+}
+
+/** One character as itself, or percent-encoded, `\`-escaped, or as an HTML entity. */
+function escapedCharacter(character: string): string {
+  const code = character.charCodeAt(0);
+  const literal = escapeRegExp(character);
+  const hex = hexByte(code);
+  const entity = HTML_ENTITIES[character];
+  return [
+    '(?:',
+    literal,
+    `|%(?:25){0,4}${hex}`,
+    `|\\\\{1,8}(?:u00${hex}|x${hex}|${literal})`,
+    `|&(?:amp;){0,2}#(?:0{0,6}${code}|[xX]0{0,6}${hex});`,
+    entity === undefined ? '' : `|&(?:amp;){0,2}${entity};`,
+    ')',
+  ].join('');
+}
+
+/**
+ * The secret inside a base64 text, where `offset` bytes (modulo 3) stand before it: the characters that depend on the
+ * secret alone, and beside them the ones that share bits with it.
+ */
+function base64Pattern(secret: Buffer, offset: number): string {
+  const encoded = Buffer.concat([Buffer.alloc(offset), secret]).toString('base64');
+  const from = Math.ceil((offset * 8) / 6);
+  const to = Math.floor(((offset + secret.length) * 8) / 6);
+  const core = Array.from(encoded.slice(from, to), base64Character).join('\\s{0,4}');
+  const sharesFirst = offset === 0 ? '' : '[A-Za-z0-9+/_-]?';
+  return `${sharesFirst}${core}[A-Za-z0-9+/_-]?(?:=|%3[dD]){0,2}`;
+}
+
+function base64Character(character: string): string {
+  if (character === '+') return '(?:[+-]|%2[bB])';
+  if (character === '/') return '(?:_|\\\\{0,8}/|%2[fF])';
+  return character;
+}
+
+/** Two hex digits of either case. */
+function hexByte(byte: number): string {
+  return byte
+    .toString(16)
+    .padStart(2, '0')
+    .replace(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`);
+}
+
+function escapeRegExp(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
+}

@@ -1,0 +1,72 @@
+import { z } from 'zod';
+import { agentJobSchema, type AgentJob } from '../contract/agent-job.js';
+import { describeIssues, parseInput } from '../contract/validation.js';
+import { cleanLine, cleanString, type Mask } from './service-text.js';
+
+/**
+ * Deepest nesting of a body that is accepted. A job has two levels; what encodes it later (Temporal's JSON payloads)
+ * recurses, and 128 KiB hold 65,000 levels.
+ */
+const MAX_DEPTH = 64;
+
+/** A job read from a body, or why there is none. */
+export type ParsedJob = { ok: true; job: AgentJob } | { ok: false; problem: string };
+
+/**
+ * Reads a job from a body. Every string in it, field names too, is cleaned first: no API key, terminal escape or
+ * control character gets through. Its `id` is not compared with anything.
+ */
+export function parseJob(body: string, mask: Mask): ParsedJob {
+  const json = parseJson(body, mask);
+  if (!json.ok) return json;
+  const parsed = parseInput(agentJobSchema, json.value);
+  if (parsed.ok) return { ok: true, job: parsed.value };
+  return { ok: false, problem: `not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
+}
+
+const errorBodySchema = z.object({ error: z.string() });
+
+/** The service's words in an error body: its `error` field, else the body as it stands. Empty for an empty body. */
+export function errorText(body: string, mask: Mask): string {
+  const json = parseJson(body, mask);
+  const parsed = json.ok ? errorBodySchema.safeParse(json.value) : undefined;
+  return cleanLine(parsed?.success ? parsed.data.error : body, mask);
+}
+
+type ParsedJson = { ok: true; value: unknown } | { ok: false; problem: string };
+
+function parseJson(body: string, mask: Mask): ParsedJson {
+  let value: unknown;
+  try {
+    value = JSON.parse(body);
+  } catch {
+    // The parser's message quotes the body; it is left out.
+    return { ok: false, problem: body === '' ? 'the body is empty' : 'the body is not JSON' };
+  }
+  if (isDeeperThan(value, MAX_DEPTH))
+    return { ok: false, problem: `the body is nested deeper than ${MAX_DEPTH} levels` };
+  return { ok: true, value: cleanValue(value, mask) };
+}
+
+function isDeeperThan(root: unknown, depth: number): boolean {
+  let level: unknown[] = [root];
+  for (let seen = 0; level.length > 0; seen++) {
+    if (seen > depth) return true;
+    level = level.flatMap(children);
+  }
+  return false;
+}
+
+function children(value: unknown): unknown[] {
+  return typeof value === 'object' && value !== null ? Object.values(value) : [];
+}
+
+function cleanValue(value: unknown, mask: Mask): unknown {
+  if (typeof value === 'string') return cleanString(value, mask);
+  if (Array.isArray(value)) return value.map((item: unknown) => cleanValue(item, mask));
+  if (typeof value !== 'object' || value === null) return value;
+  const fields = Object.entries(value).map(
+    ([name, field]) => [cleanString(name, mask), cleanValue(field, mask)] as const,
+  );
+  return Object.fromEntries(fields.filter(([name]) => name !== '__proto__'));
+}

@@ -1,0 +1,121 @@
+import * as net from 'node:net';
+import * as tls from 'node:tls';
+import type { buildConnector } from 'undici';
+
+/** Settings of {@link createSingleConnection}. */
+export interface SingleConnectionOptions {
+  /** For connecting and the TLS handshake together. */
+  connectTimeoutMs: number;
+  /** Certificate authorities to trust instead of the well-known ones, PEM. */
+  ca?: string | undefined;
+}
+
+/** A connector for undici that makes one connection and keeps hold of the TCP socket under it. */
+export interface SingleConnection {
+  connect: buildConnector.connector;
+  /**
+   * Ends the connection at once: what is still in the kernel's send buffer is dropped and the peer is told by RST. After
+   * a plain close the kernel would go on delivering it.
+   */
+  reset(): void;
+}
+
+/** Why a connection could not be made. Holds the code of the cause, and nothing that came with it. */
+export class ConnectError extends Error {
+  override name = 'ConnectError' as const;
+  readonly code: string;
+
+  constructor(code: string, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/**
+ * Makes the connection for one request. A second one is refused: nothing can make undici send the request again.
+ *
+ * `HTTP_PROXY` and the like are not looked at.
+ */
+export function createSingleConnection(options: SingleConnectionOptions): SingleConnection {
+  let raw: net.Socket | undefined;
+
+  function connect(target: buildConnector.Options, done: buildConnector.Callback): void {
+    if (raw) {
+      done(new ConnectError('SECOND_CONNECTION', 'the connection was lost, and a second one is not made'), null);
+      return;
+    }
+    // `TLSSocket.resetAndDestroy` throws, so the TCP socket is opened apart from the TLS one.
+    const tcp = net.connect({
+      host: target.hostname,
+      port: Number(target.port) || defaultPort(target.protocol),
+      noDelay: true,
+    });
+    raw = tcp;
+    let secured: tls.TLSSocket | undefined;
+    let settled = false;
+    const timer = setTimeout(() => {
+      fail(new ConnectError('CONNECT_TIMEOUT', `not connected within ${options.connectTimeoutMs} ms`));
+    }, options.connectTimeoutMs);
+
+    function succeed(socket: net.Socket): void {
+      if (settled) return;
+      settled = true;
+      clearTimeout(timer);
+      done(null, socket);
+    }
+
+    function fail(error: Error): void {
+      if (settled) return;
+      settled = true;
+      clearTimeout(timer);
+      secured?.destroy();
+      tcp.destroy();
+      done(error, null);
+    }
+
+    function watch(socket: net.Socket): void {
+      // Stays for good: an error after the hand-over is undici's to handle, but must never be without a listener.
+      socket.on('error', (error) => fail(toConnectError(error)));
+      socket.once('close', () =>
+        fail(new ConnectError('CLOSED', 'the peer closed the connection before it was ready')),
+      );
+    }
+
+    watch(tcp);
+    tcp.once('connect', () => {
+      if (target.protocol !== 'https:') {
+        succeed(tcp);
+        return;
+      }
+      const name = target.servername ?? target.hostname;
+      secured = tls.connect({
+        socket: tcp,
+        host: target.hostname,
+        ALPNProtocols: ['http/1.1'],
+        ...(net.isIP(name) === 0 && { servername: name }),
+        ...(options.ca !== undefined && { ca: options.ca }),
+      });
+      const socket = secured;
+      watch(socket);
+      socket.once('secureConnect', () => succeed(socket));
+    });
+  }
+
+  return {
+    connect,
+    reset() {
+      if (!raw || raw.destroyed) return;
+      if (raw.connecting) raw.destroy();
+      else raw.resetAndDestroy();
+    },
+  };
+}
+
+function toConnectError(error: Error): ConnectError {
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : 'UNKNOWN';
+  return new ConnectError(code, error.message);
+}
+
+function defaultPort(protocol: string): number {
+  return protocol === 'https:' ? 443 : 80;
+}

@@ -1,0 +1,169 @@
+import { describe, expect, test } from 'vitest';
+import { API_KEY, get, JOB, JOB_ID, PROJECT_ID, send, until, useClient, usePeer } from './support/harness.js';
+import { answer, reset, type PeerConnection } from './support/peer.js';
+
+for (const secure of [false, true]) {
+  describe(`over ${secure ? 'TLS' : 'plain TCP'}`, () => {
+    test('a last check that says no, or throws, writes not one byte and gives notSent', async () => {
+      const peer = await usePeer({ secure });
+      const client = useClient(peer.url);
+      for (let round = 0; round < 20; round++) {
+        expect(await send(client, () => false)).toEqual({
+          outcome: 'notSent',
+          message: 'nothing was sent: the last check before sending said no',
+        });
+        const thrown = await send(client, () => {
+          throw new Error(API_KEY);
+        });
+        expect(thrown.outcome).toBe('notSent');
+        expect(JSON.stringify(thrown)).not.toContain(API_KEY);
+      }
+      await until(() => peer.closed === 40, 'all connections gone');
+      expect(peer.connections).toBe(40);
+      expect(peer.bytes).toBe(0);
+    });
+
+    test('the last check is called once, after the connection is made and before the first byte', async () => {
+      const peer = await usePeer({ secure, onRequest: ({ socket }) => socket.end(answer(200, JOB)) });
+      const seen: number[] = [];
+      const result = await send(useClient(peer.url), () => {
+        seen.push(peer.bytes);
+        return true;
+      });
+      expect(result.outcome).toBe('sent');
+      expect(seen).toEqual([0]);
+    });
+
+    test('at the deadline the peer is told by a reset, and what it has not read is never delivered', async () => {
+      let held: PeerConnection | undefined;
+      const peer = await usePeer({
+        secure,
+        onData: (connection) => {
+          if (held) return;
+          held = connection;
+          connection.raw.pause();
+          connection.socket.pause();
+        },
+      });
+      const client = useClient(peer.url, { sendTimeoutMs: 300 });
+      const prompt = 'x'.repeat(8_000_000);
+      const result = await client.sendMessage({ projectId: PROJECT_ID, jobId: JOB_ID, prompt, mayStart: () => true });
+      expect(result.outcome).toBe('unknown');
+      held?.socket.resume();
+      held?.raw.resume();
+      await until(() => peer.closed === 1, 'the connection gone');
+      expect(peer.errors).toContain('ECONNRESET');
+      expect(peer.requests).toHaveLength(0);
+      expect(peer.bytes).toBeLessThan(prompt.length);
+    });
+
+    test('of 200 messages to a peer that closes every connection after its answer none fails', async () => {
+      const peer = await usePeer({
+        secure,
+        // Says that it keeps the connection, and drops it: what breaks a client that reuses connections.
+        onRequest: ({ socket }, { method }) =>
+          socket.write(answer(200, JOB, { connection: 'keep-alive' }), () => method === 'POST' && socket.end()),
+      });
+      const client = useClient(peer.url);
+      for (let sent = 0; sent < 200; sent++) expect((await send(client)).outcome).toBe('sent');
+      expect(peer.requests).toHaveLength(200);
+      expect(peer.connections).toBe(200);
+    });
+  });
+}
+
+test.for([301, 302, 303, 304, 307, 308])(
+  'a %i is never followed, neither for a message nor for a job',
+  async (code) => {
+    const target = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, JOB)) });
+    const peer = await usePeer({
+      onRequest: ({ socket }, { path }) => socket.end(answer(code, {}, { location: `${target.url}${path}` })),
+    });
+    const client = useClient(peer.url);
+    expect(await send(client)).toMatchObject({ outcome: 'unknown', statusCode: code });
+    expect(await get(client)).toMatchObject({ kind: 'failed', reason: 'service', statusCode: code });
+    expect(peer.requests).toHaveLength(2);
+    expect(target.connections).toBe(0);
+  },
+);
+
+test('a redirect to the same peer is not followed either', async () => {
+  const peer = await usePeer({
+    onRequest: ({ socket }) => socket.end(answer(307, {}, { location: '/v2/elsewhere' })),
+  });
+  expect((await send(useClient(peer.url))).outcome).toBe('unknown');
+  expect(peer.requests).toHaveLength(1);
+});
+
+test('a rejected message is not sent again, whatever the peer asks for', async () => {
+  const peer = await usePeer({
+    onRequest: ({ socket }) => socket.end(answer(503, {}, { 'retry-after': '0', connection: 'close' })),
+  });
+  expect((await send(useClient(peer.url))).outcome).toBe('unknown');
+  expect(peer.requests).toHaveLength(1);
+});
+
+test('messages to one service go out side by side, each on its own connection', async () => {
+  const waiting: PeerConnection[] = [];
+  const peer = await usePeer({
+    onRequest: (connection) => {
+      waiting.push(connection);
+      if (waiting.length === 10) for (const { socket } of waiting) socket.end(answer(200, JOB));
+    },
+  });
+  const client = useClient(peer.url);
+  const results = await Promise.all(Array.from({ length: 10 }, () => send(client)));
+  expect(results.every(({ outcome }) => outcome === 'sent')).toBe(true);
+  expect(peer.connections).toBe(10);
+});
+
+test('closing waits for a message that is under way, and sends nothing afterwards', async () => {
+  let connection: PeerConnection | undefined;
+  const peer = await usePeer({ onRequest: (held) => (connection = held) });
+  const client = useClient(peer.url);
+  const sending = send(client);
+  await until(() => connection !== undefined, 'the request at the peer');
+  const closing = client.close();
+  connection?.socket.end(answer(200, JOB));
+  expect((await sending).outcome).toBe('sent');
+  await closing;
+  expect((await send(client)).outcome).toBe('notSent');
+  expect(await get(client)).toMatchObject({ kind: 'failed', message: 'the client is closed' });
+  expect(peer.requests).toHaveLength(1);
+});
+
+test('HTTP_PROXY is ignored', async () => {
+  const proxy = await usePeer();
+  const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, JOB)) });
+  const before = { ...process.env };
+  Object.assign(process.env, { HTTP_PROXY: proxy.url, http_proxy: proxy.url, NODE_USE_ENV_PROXY: '1' });
+  try {
+    const client = useClient(peer.url);
+    expect((await send(client)).outcome).toBe('sent');
+    expect((await get(client)).kind).toBe('job');
+  } finally {
+    process.env = before;
+  }
+  expect(proxy.connections).toBe(0);
+});
+
+test('an answer that comes before the whole message was read still counts', async () => {
+  const peer = await usePeer({
+    onData: (connection) => {
+      if (peer.bytes > 0 && !connection.socket.writableEnded)
+        connection.socket.end(answer(429, { error: 'slow down' }));
+    },
+  });
+  const client = useClient(peer.url);
+  const prompt = 'x'.repeat(200_000);
+  const result = await client.sendMessage({ projectId: PROJECT_ID, jobId: JOB_ID, prompt, mayStart: () => true });
+  expect(result).toMatchObject({ outcome: 'limited', statusCode: 429 });
+});
+
+test('a peer that resets right after its answer does not make the answer unknown', async () => {
+  const peer = await usePeer({
+    onRequest: (connection) => connection.socket.write(answer(200, JOB), () => setImmediate(() => reset(connection))),
+  });
+  expect((await send(useClient(peer.url))).outcome).toBe('sent');
+  expect(peer.requests).toHaveLength(1);
+});

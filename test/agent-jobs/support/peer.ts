@@ -1,0 +1,138 @@
+import { readFileSync } from 'node:fs';
+import * as net from 'node:net';
+import * as tls from 'node:tls';
+
+/** A throwaway authority and the certificates it signed; good for 100 years, for tests alone. */
+export const tlsFile = (name: string) => readFileSync(new URL(`../tls/${name}`, import.meta.url), 'utf8');
+
+export interface ReceivedRequest {
+  method: string;
+  path: string;
+  /** Names in lower case. */
+  headers: Map<string, string>;
+  body: string;
+}
+
+/** One connection to the peer. */
+export interface PeerConnection {
+  /** Plain or decrypted. */
+  socket: net.Socket;
+  /** The TCP socket under it. */
+  raw: net.Socket;
+  /** Number of this connection, from 0. */
+  index: number;
+}
+
+export interface PeerScript {
+  secure?: boolean;
+  /** Name of the certificate, for a secure peer. */
+  certificate?: 'server' | 'other-host' | 'expired';
+  /** At accept; `false`: the connection is neither read nor secured. */
+  onAccept?: (raw: net.Socket, index: number) => boolean;
+  /** For each complete request. */
+  onRequest?: (connection: PeerConnection, request: ReceivedRequest) => void;
+  /** For each piece of a request. */
+  onData?: (connection: PeerConnection, bytes: number) => void;
+}
+
+/** A server on sockets, which keeps count of everything that reaches it. */
+export interface Peer {
+  url: string;
+  port: number;
+  requests: ReceivedRequest[];
+  connections: number;
+  /** Bytes of requests (decrypted), over all connections. */
+  bytes: number;
+  /** Code of the error that ended each connection that ended with one. */
+  errors: string[];
+  /** Connections that are gone, with an error or without. */
+  closed: number;
+  close(): Promise<void>;
+}
+
+export async function startPeer(script: PeerScript = {}): Promise<Peer> {
+  const sockets = new Set<net.Socket>();
+  const server = net.createServer({ noDelay: true });
+  const peer: Peer = {
+    url: '',
+    port: 0,
+    requests: [],
+    connections: 0,
+    bytes: 0,
+    errors: [],
+    closed: 0,
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+  server.on('connection', (raw) => {
+    const index = peer.connections++;
+    sockets.add(raw);
+    raw.on('error', (error: NodeJS.ErrnoException) => peer.errors.push(error.code ?? error.message));
+    raw.on('close', () => peer.closed++);
+    if (script.onAccept?.(raw, index) === false) return;
+    const socket = script.secure ? secure(raw, script.certificate ?? 'server') : raw;
+    socket.on('error', () => undefined);
+    let buffer = Buffer.alloc(0);
+    socket.on('data', (chunk: Buffer) => {
+      peer.bytes += chunk.length;
+      buffer = Buffer.concat([buffer, chunk]);
+      script.onData?.({ socket, raw, index }, chunk.length);
+      for (let parsed = parseRequest(buffer); parsed; parsed = parseRequest(buffer)) {
+        buffer = buffer.subarray(parsed.length);
+        peer.requests.push(parsed.request);
+        script.onRequest?.({ socket, raw, index }, parsed.request);
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('the peer has no port');
+  peer.port = address.port;
+  peer.url = `${script.secure ? 'https' : 'http'}://localhost:${peer.port}`.replace(
+    'localhost',
+    script.secure ? 'localhost' : '127.0.0.1',
+  );
+  return peer;
+}
+
+/** The bytes of an answer; content-length is added. */
+export function answer(status: number, body: unknown = {}, headers: Record<string, string> = {}): string {
+  const text = typeof body === 'string' ? body : JSON.stringify(body);
+  const lines = Object.entries({
+    'content-type': 'application/json',
+    'content-length': String(Buffer.byteLength(text)),
+    ...headers,
+  }).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${status} Whatever\r\n${lines.join('')}\r\n${text}`;
+}
+
+/** Resets a connection, plain or TLS. */
+export function reset({ raw }: PeerConnection): void {
+  raw.resetAndDestroy();
+}
+
+function secure(raw: net.Socket, certificate: string): tls.TLSSocket {
+  return new tls.TLSSocket(raw, {
+    isServer: true,
+    secureContext: tls.createSecureContext({ key: tlsFile(`${certificate}.key`), cert: tlsFile(`${certificate}.pem`) }),
+    ALPNProtocols: ['http/1.1'],
+  });
+}
+
+function parseRequest(buffer: Buffer): { request: ReceivedRequest; length: number } | undefined {
+  const headEnd = buffer.indexOf('\r\n\r\n');
+  if (headEnd < 0) return undefined;
+  const [requestLine = '', ...lines] = buffer.subarray(0, headEnd).toString('latin1').split('\r\n');
+  const headers = new Map(
+    lines.map((line) => {
+      const colon = line.indexOf(':');
+      return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()] as const;
+    }),
+  );
+  const length = headEnd + 4 + Number(headers.get('content-length') ?? 0);
+  if (buffer.length < length) return undefined;
+  const [method = '', path = ''] = requestLine.split(' ');
+  return { request: { method, path, headers, body: buffer.subarray(headEnd + 4, length).toString('utf8') }, length };
+}
