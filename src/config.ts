@@ -1,0 +1,221 @@
+import { z } from 'zod';
+import { readApiKeySettings, readBaseUrl } from './config/agent-jobs-config.js';
+import type { ApiKeySettings } from './config/agent-jobs-config.js';
+import { SettingsReader } from './config/settings-reader.js';
+import type { Environment } from './config/settings-reader.js';
+import { readTemporalConfig } from './config/temporal-config.js';
+import type { TemporalConfig } from './config/temporal-config.js';
+import { DEFAULT_TASK_QUEUE, durationSchema } from './contract/index.js';
+import type { BudgetSettings } from './contract/index.js';
+
+export { ConfigError } from './config/config-error.js';
+export type { ConfigIssue } from './config/config-error.js';
+export { describeConfig } from './config/describe-config.js';
+export type { ApiKeySettings } from './config/agent-jobs-config.js';
+export type { Environment } from './config/settings-reader.js';
+export type { TemporalConfig, TemporalConnectionOptions } from './config/temporal-config.js';
+
+/** pino's levels, from the most to the fewest lines. */
+export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
+export type LogLevel = (typeof logLevels)[number];
+
+/** `pretty` is for people at a terminal. */
+export const logFormats = ['json', 'pretty'] as const;
+export type LogFormat = (typeof logFormats)[number];
+
+/** Where `/healthz`, `/readyz` and `/metrics` are served. */
+export interface StatusAddress {
+  host: string;
+  /** 0 takes any free port. */
+  port: number;
+}
+
+export interface LoggingConfig {
+  level: LogLevel;
+  format: LogFormat;
+}
+
+/** Everything a worker is told from outside. All durations are in milliseconds. */
+export interface WorkerConfig {
+  temporal: TemporalConfig;
+  agentJobs: {
+    /** Without a slash at its end. */
+    baseUrl: string;
+    apiKeys: ApiKeySettings;
+    /** Deadline of one GET. */
+    getTimeoutMs: number;
+    /** Deadline of one POST, from its connect to the last byte of its answer. */
+    sendTimeoutMs: number;
+  };
+  /** Task queue of the follow-ups; the budgets' is named after it. */
+  taskQueue: string;
+  /** Settings of a new project's budget. */
+  budget: BudgetSettings;
+  /** From a grant to the instant at which its sender has certainly stopped: send timeout + {@link LEASE_SLACK_MS}. */
+  leaseMs: number;
+  /** Start-to-close timeout of the send activity: lease + {@link START_TO_CLOSE_SLACK_MS}. */
+  sendStartToCloseMs: number;
+  /** Bytes may arrive that long after the lease: kernel retransmits, gateways. */
+  drainMs: number;
+  /** `undefined`: off. */
+  status: StatusAddress | undefined;
+  logging: LoggingConfig;
+}
+
+/** Between the send's own deadline and the lease, for a process that is slow to stop (DESIGN section 3, "Slack"). */
+export const LEASE_SLACK_MS = 30_000;
+
+/** Between the lease and the send activity's timeout, for settling the outcome (DESIGN section 3). */
+export const START_TO_CLOSE_SLACK_MS = 15_000;
+
+/** Every default of the worker's settings. Sources of the numbers: DESIGN sections 3 and 5, and the service's own limit. */
+export const configDefaults = {
+  budgetLimit: 100,
+  budgetWindowMs: 3_600_000,
+  budgetReserve: 0,
+  marginMs: 2_000,
+  drainMs: 120_000,
+  getTimeoutMs: 5_000,
+  sendTimeoutMs: 30_000,
+  status: { host: '127.0.0.1', port: 9464 },
+  logLevel: 'info',
+  logFormat: 'json',
+} as const;
+
+/** The server's limit for names of task queues is 1,000 bytes; `-budget` is added to this one. */
+const taskQueueSchema = z
+  .string()
+  .max(200, 'must be at most 200 characters')
+  .refine((name) => !name.startsWith('/_sys/'), 'must not begin with /_sys/, which Temporal keeps for itself');
+
+const countSchema = (min: number, max: number) => {
+  const rule = `must be a whole number from ${min} to ${max}`;
+  return z
+    .string()
+    .regex(/^\d{1,9}$/, rule)
+    .transform(Number)
+    .refine((count) => count >= min && count <= max, rule);
+};
+
+/** In the environment a whole number is text, too. */
+const durationSetting = (min: string, max: string) =>
+  z
+    .string()
+    .transform((text) => (/^\d+$/.test(text) ? Number(text) : text))
+    .pipe(durationSchema(min, max));
+
+const statusSchema = z.string().transform((text, context): StatusAddress | undefined => {
+  if (text === 'off') return undefined;
+  const match = /^(\[[0-9a-fA-F:.]+\]|[^:[\]\s/]+):(\d{1,5})$/.exec(text);
+  const port = Number(match?.[2]);
+  if (match?.[1] !== undefined && port <= 65_535) return { host: match[1].replace(/^\[|\]$/g, ''), port };
+  context.addIssue({ code: 'custom', message: 'must be a host and a port, such as 127.0.0.1:9464, or off' });
+  return z.NEVER;
+});
+
+const oneOf = <const T extends readonly string[]>(values: T) =>
+  z.enum(values, { error: `must be one of ${values.join(', ')}` });
+
+/**
+ * The worker's configuration.
+ *
+ * @param env environment variables, all of {@link https://docs.temporal.io/references/client-environment-configuration |
+ *   Temporal's} among them
+ * @throws {@link ConfigError} that names every bad setting at once
+ */
+export function loadConfig(env: Environment): WorkerConfig {
+  const settings = new SettingsReader(env);
+  const temporal = readTemporalConfig(settings, env);
+  const baseUrl = readBaseUrl(settings);
+  const apiKeys = readApiKeySettings(settings);
+  const limit = settings.read('FOLLOW_UP_BUDGET_LIMIT', countSchema(1, 10_000), configDefaults.budgetLimit);
+  const reserve = settings.read('FOLLOW_UP_BUDGET_RESERVE', countSchema(0, 10_000), configDefaults.budgetReserve);
+  if (reserve >= limit) {
+    settings.refuse('FOLLOW_UP_BUDGET_RESERVE', `must be less than FOLLOW_UP_BUDGET_LIMIT, ${limit}`, String(reserve));
+  }
+  const windowMs = settings.read(
+    'FOLLOW_UP_BUDGET_WINDOW',
+    durationSetting('100ms', '31d'),
+    configDefaults.budgetWindowMs,
+  );
+  const marginMs = settings.read('FOLLOW_UP_MARGIN', durationSetting('0s', '5m'), configDefaults.marginMs);
+  const drainMs = settings.read('FOLLOW_UP_DRAIN', durationSetting('0s', '1h'), configDefaults.drainMs);
+  // More would make the local activity last longer than 8 s, which costs 3 more events a poll (DESIGN section 5).
+  const getTimeoutMs = settings.read(
+    'AGENT_JOBS_GET_TIMEOUT',
+    durationSetting('100ms', '7s'),
+    configDefaults.getTimeoutMs,
+  );
+  const sendTimeoutMs = settings.read(
+    'FOLLOW_UP_SEND_TIMEOUT',
+    durationSetting('100ms', '5m'),
+    configDefaults.sendTimeoutMs,
+  );
+  const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
+  const status = settings.read<StatusAddress | undefined>(
+    'FOLLOW_UP_STATUS_ADDRESS',
+    statusSchema,
+    configDefaults.status,
+  );
+  const logging = readLogging(settings, configDefaults.logFormat);
+  settings.throwIfBad();
+  const leaseMs = sendTimeoutMs + LEASE_SLACK_MS;
+  return {
+    temporal,
+    agentJobs: { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs },
+    taskQueue,
+    budget: { limit, windowMs, reserve, marginMs },
+    leaseMs,
+    sendStartToCloseMs: leaseMs + START_TO_CLOSE_SLACK_MS,
+    drainMs,
+    status,
+    logging,
+  };
+}
+
+/**
+ * How to reach Temporal, for commands that need nothing else.
+ *
+ * @throws {@link ConfigError} that names every bad setting at once
+ */
+export function loadTemporalConfig(env: Environment): TemporalConfig {
+  const settings = new SettingsReader(env);
+  const temporal = readTemporalConfig(settings, env);
+  settings.throwIfBad();
+  return temporal;
+}
+
+/** The name of the follow-ups' task queue, for commands that start workflows. */
+export function loadTaskQueue(env: Environment): string {
+  const settings = new SettingsReader(env);
+  const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
+  settings.throwIfBad();
+  return taskQueue;
+}
+
+/**
+ * Level and format of the log.
+ *
+ * @param defaultFormat where `FOLLOW_UP_LOG_FORMAT` is not set
+ */
+export function loadLoggingConfig(
+  env: Environment,
+  defaultFormat: LogFormat = configDefaults.logFormat,
+): LoggingConfig {
+  const settings = new SettingsReader(env);
+  const logging = readLogging(settings, defaultFormat);
+  settings.throwIfBad();
+  return logging;
+}
+
+/** The environment of this process, the only place where it is read. Everything else is given it as an argument. */
+export function processEnvironment(): Environment {
+  return process.env;
+}
+
+function readLogging(settings: SettingsReader, defaultFormat: LogFormat): LoggingConfig {
+  return {
+    level: settings.read('FOLLOW_UP_LOG_LEVEL', oneOf(logLevels), configDefaults.logLevel),
+    format: settings.read('FOLLOW_UP_LOG_FORMAT', oneOf(logFormats), defaultFormat),
+  };
+}

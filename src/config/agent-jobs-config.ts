@@ -1,0 +1,110 @@
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { isUsableApiKey, MIN_API_KEY_LENGTH } from '../agent-jobs/api-keys.js';
+import { baseUrlIssue } from '../agent-jobs/base-url.js';
+import { idSchema } from '../contract/index.js';
+import { isLoopbackHost } from './loopback.js';
+import type { SettingsReader } from './settings-reader.js';
+
+/**
+ * Where API keys come from; at least one of the three is given, and for a project the first of `keysFile`, `keyFile`,
+ * `key` that has one for it is used. Files are read again when they change, so a key can be replaced without a restart.
+ */
+export interface ApiKeySettings {
+  /** One key for all projects. In a closure, so that a configuration that is logged or inspected does not show it. */
+  key?: () => string;
+  /** Path of a file that holds one key for all projects. */
+  keyFile?: string;
+  /** Path of a JSON file `{ "projectId": "key" }`. */
+  keysFile?: string;
+}
+
+const KEY_RULE = `at least ${MIN_API_KEY_LENGTH} visible ASCII characters without spaces`;
+
+/** `AGENT_JOBS_BASE_URL` without a slash at its end; `''` where it is missing or wrong. */
+export function readBaseUrl(settings: SettingsReader): string {
+  const name = 'AGENT_JOBS_BASE_URL';
+  const text = settings.text(name);
+  const allowHttp = readAllowHttp(settings);
+  if (text === undefined) {
+    settings.refuse(name, 'is required: address of the agent job service, such as https://api.example.com');
+    return '';
+  }
+  const issue = baseUrlIssue(text);
+  if (issue !== undefined) {
+    // Not shown: it may hold a password.
+    settings.refuse(name, issue);
+    return '';
+  }
+  const url = new URL(text);
+  if (url.protocol === 'http:' && !isLoopbackHost(url.hostname) && !allowHttp) {
+    settings.refuse(
+      name,
+      'must begin with https://, as the API key would be readable on its way; AGENT_JOBS_ALLOW_HTTP=true allows it',
+      text,
+    );
+  }
+  return url.href.replace(/\/+$/, '');
+}
+
+function readAllowHttp(settings: SettingsReader): boolean {
+  const name = 'AGENT_JOBS_ALLOW_HTTP';
+  const text = settings.text(name);
+  if (text !== undefined && text !== 'true' && text !== 'false') settings.refuse(name, 'must be true or false', text);
+  return text === 'true';
+}
+
+/** The three key settings; none at all is refused. */
+export function readApiKeySettings(settings: SettingsReader): ApiKeySettings {
+  const key = settings.text('AGENT_JOBS_API_KEY');
+  const keyFile = settings.text('AGENT_JOBS_API_KEY_FILE');
+  const keysFile = settings.text('AGENT_JOBS_API_KEYS_FILE');
+  if (key === undefined && keyFile === undefined && keysFile === undefined) {
+    settings.refuse(
+      'AGENT_JOBS_API_KEY',
+      'is required, or AGENT_JOBS_API_KEY_FILE, or AGENT_JOBS_API_KEYS_FILE instead',
+    );
+  }
+  if (key !== undefined && !isUsableApiKey(key)) settings.refuse('AGENT_JOBS_API_KEY', `must be ${KEY_RULE}`);
+  if (keyFile !== undefined) {
+    checkFile(settings, 'AGENT_JOBS_API_KEY_FILE', keyFile, (text) =>
+      isUsableApiKey(text.trim()) ? undefined : `must hold one key, of ${KEY_RULE}`,
+    );
+  }
+  if (keysFile !== undefined) {
+    checkFile(settings, 'AGENT_JOBS_API_KEYS_FILE', keysFile, (text) =>
+      isKeyTable(text) ? undefined : `must hold JSON, { "projectId": "key" }, each key of ${KEY_RULE}`,
+    );
+  }
+  return {
+    ...(key === undefined ? {} : { key: () => key }),
+    ...(keyFile === undefined ? {} : { keyFile }),
+    ...(keysFile === undefined ? {} : { keysFile }),
+  };
+}
+
+/** Notes a file that cannot be read, or whose text `problemOf` finds fault with. The text is never shown. */
+function checkFile(
+  settings: SettingsReader,
+  name: string,
+  path: string,
+  problemOf: (text: string) => string | undefined,
+): void {
+  try {
+    const problem = problemOf(readFileSync(path, 'utf8'));
+    if (problem !== undefined) settings.refuse(name, `the file ${problem}`, path);
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'error';
+    settings.refuse(name, `the file cannot be read: ${code}`, path);
+  }
+}
+
+const keyTableSchema = z.record(idSchema, z.string().refine(isUsableApiKey));
+
+function isKeyTable(text: string): boolean {
+  try {
+    return keyTableSchema.safeParse(JSON.parse(text)).success;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,63 @@
+import type { z } from 'zod';
+import { ConfigError } from './config-error.js';
+import type { ConfigIssue } from './config-error.js';
+
+/** Environment variables by name. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+const SHOWN_VALUE_LENGTH = 60;
+
+/**
+ * Reads settings one by one and keeps every problem, so that all of them can be told at once. A variable that is set to
+ * nothing counts as not set, which is how compose files and shells write "not set".
+ */
+export class SettingsReader {
+  readonly #env: Environment;
+  readonly #issues: ConfigIssue[] = [];
+
+  constructor(env: Environment) {
+    this.#env = env;
+  }
+
+  /** The text of a variable; `undefined` where it is not set. */
+  text(name: string): string | undefined {
+    const value = this.#env[name];
+    return value === undefined || value.trim() === '' ? undefined : value.trim();
+  }
+
+  /**
+   * The parsed value of a variable, or `fallback` where it is not set. After a bad value the fallback is given as well,
+   * so that the other settings can be checked; {@link throwIfBad} tells of it.
+   *
+   * @param name of the environment variable
+   * @param schema takes the text
+   * @param fallback the setting's default
+   */
+  read<T>(name: string, schema: z.ZodType<T>, fallback: T): T {
+    const text = this.text(name);
+    if (text === undefined) return fallback;
+    const parsed = schema.safeParse(text);
+    if (parsed.success) return parsed.data;
+    this.refuse(name, parsed.error.issues.map(({ message }) => message).join(', '), text);
+    return fallback;
+  }
+
+  /**
+   * Notes a problem.
+   *
+   * @param value is shown, cut short; leave it out where it may hold a secret
+   */
+  refuse(name: string, rule: string, value?: string): void {
+    const shown = value === undefined ? '' : ` (given ${JSON.stringify(cut(value))})`;
+    this.#issues.push({ name, message: `${rule}${shown}` });
+  }
+
+  /** @throws {@link ConfigError} with everything that {@link read} and {@link refuse} found */
+  throwIfBad(): void {
+    if (this.#issues.length > 0) throw new ConfigError(this.#issues);
+  }
+}
+
+function cut(text: string): string {
+  return text.length > SHOWN_VALUE_LENGTH ? `${text.slice(0, SHOWN_VALUE_LENGTH)}…` : text;
+}

@@ -1,0 +1,127 @@
+import { readFileSync } from 'node:fs';
+import { loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
+import type { ClientConfigProfile } from '@temporalio/envconfig';
+import type { NativeConnectionOptions } from '@temporalio/worker';
+import { isLoopbackHost } from './loopback.js';
+import type { Environment, SettingsReader } from './settings-reader.js';
+
+/** How to reach Temporal. */
+export interface TemporalConfig {
+  /** Host and port of the frontend. @default 'localhost:7233' */
+  address: string;
+  /** @default 'default' */
+  namespace: string;
+  /**
+   * For `Connection.connect` and `NativeConnection.connect`. A function, so that keys and certificates in it do not show
+   * where a configuration is logged or inspected.
+   */
+  connectionOptions: () => TemporalConnectionOptions;
+}
+
+export type TemporalConnectionOptions = Pick<NativeConnectionOptions, 'tls' | 'apiKey' | 'metadata'> & {
+  address: string;
+};
+
+const DEFAULT_ADDRESS = 'localhost:7233';
+const DEFAULT_NAMESPACE = 'default';
+const DEFAULT_PORT = 7233;
+/** A name, an IPv4 address, or an IPv6 address in brackets; then a port. */
+const ADDRESS_PATTERN = /^(\[[0-9a-fA-F:.]+\]|[^\s:/@?#[\]]+)(?::(\d{1,5}))?$/;
+
+/** Reads `TEMPORAL_*`, the profile and the configuration file with Temporal's own library, and checks what it gives. */
+export function readTemporalConfig(settings: SettingsReader, env: Environment): TemporalConfig {
+  const fallback = {
+    address: DEFAULT_ADDRESS,
+    namespace: DEFAULT_NAMESPACE,
+    connectionOptions: () => ({ address: DEFAULT_ADDRESS }),
+  };
+  if (!isConfigFileReadable(settings)) return fallback;
+  try {
+    const profile = loadClientConfigProfile({ overrideEnvVars: withoutEmpty(env) });
+    checkCertificatePair(settings, profile);
+    const { connectionOptions, namespace } = toClientOptions(profile);
+    const address = readAddress(settings, connectionOptions.address);
+    const { tls, apiKey, metadata } = connectionOptions;
+    const sendsKey = apiKey !== undefined || Object.keys(metadata ?? {}).some(isAuthorization);
+    if (sendsKey && !usesTls(tls) && !isLoopbackHost(hostOf(address))) {
+      settings.refuse('TEMPORAL_TLS', `must be on: the API key for ${address} would be readable on its way`);
+    }
+    return {
+      address,
+      namespace: namespace ?? DEFAULT_NAMESPACE,
+      connectionOptions: () => ({
+        address,
+        ...(tls === undefined ? {} : { tls }),
+        ...(apiKey === undefined ? {} : { apiKey }),
+        ...(metadata === undefined ? {} : { metadata }),
+      }),
+    };
+  } catch (error) {
+    settings.refuse('TEMPORAL_*', describeLoadError(error));
+    return fallback;
+  }
+}
+
+/** Whether the connection is encrypted. */
+export function usesTls(tls: TemporalConnectionOptions['tls']): boolean {
+  return tls !== undefined && tls !== null && tls !== false;
+}
+
+/** The library takes a file that is not there for an empty one, even when it was asked for by name. */
+function isConfigFileReadable(settings: SettingsReader): boolean {
+  const name = 'TEMPORAL_CONFIG_FILE';
+  const path = settings.text(name);
+  if (path === undefined) return true;
+  try {
+    readFileSync(path);
+    return true;
+  } catch (error) {
+    settings.refuse(name, `the file cannot be read: ${codeOf(error) ?? 'error'}`, path);
+    return false;
+  }
+}
+
+function checkCertificatePair(settings: SettingsReader, { tls }: ClientConfigProfile): void {
+  if ((tls?.clientCert === undefined) === (tls?.clientKey === undefined)) return;
+  const missing = tls?.clientCert === undefined ? 'TEMPORAL_TLS_CLIENT_CERT_PATH' : 'TEMPORAL_TLS_CLIENT_KEY_PATH';
+  settings.refuse(missing, 'is required: a client certificate and its key are given together');
+}
+
+/** Host and port, the port filled in. */
+function readAddress(settings: SettingsReader, text: string | undefined): string {
+  if (text === undefined) return DEFAULT_ADDRESS;
+  const match = ADDRESS_PATTERN.exec(text);
+  if (match === null || Number(match[2] ?? DEFAULT_PORT) > 65_535) {
+    settings.refuse('TEMPORAL_ADDRESS', 'must be a host and a port, such as localhost:7233', text);
+    return DEFAULT_ADDRESS;
+  }
+  return match[2] === undefined ? `${text}:${DEFAULT_PORT}` : text;
+}
+
+function hostOf(address: string): string {
+  return ADDRESS_PATTERN.exec(address)?.[1] ?? address;
+}
+
+function isAuthorization(name: string): boolean {
+  return name.toLowerCase() === 'authorization';
+}
+
+/** Compose files and shells write "not set" as an empty text. An empty header takes one from the profile away, on purpose. */
+function withoutEmpty(env: Environment): Record<string, string> {
+  const entries = Object.entries(env).filter(
+    (entry): entry is [string, string] =>
+      entry[1] !== undefined && (entry[1] !== '' || entry[0].startsWith('TEMPORAL_GRPC_META_')),
+  );
+  return Object.fromEntries(entries);
+}
+
+/** A TOML error quotes the lines around it, and one of them may be the API key. */
+function describeLoadError(error: unknown): string {
+  if (error instanceof Error && 'line' in error)
+    return `the configuration file is not TOML, see line ${String(error.line)}`;
+  return error instanceof Error ? error.message : String(error);
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
+}

@@ -1,0 +1,265 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { inspect } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { ConfigError, describeConfig, loadConfig, loadTaskQueue, loadTemporalConfig } from '../../src/config.js';
+
+const SECRET = 'key-live-a1b2c3d4e5f6';
+const good = { AGENT_JOBS_BASE_URL: 'https://api.example.com', AGENT_JOBS_API_KEY: SECRET };
+const directory = mkdtempSync(join(tmpdir(), 'config-test-'));
+
+function file(name: string, text: string): string {
+  const path = join(directory, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+function issuesOf(load: () => unknown): Record<string, string> {
+  try {
+    load();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    expect(error.message).not.toContain(SECRET);
+    return Object.fromEntries(error.issues.map(({ name, message }) => [name, message]));
+  }
+  return {};
+}
+
+describe('the worker configuration', () => {
+  it('has the documented defaults', () => {
+    const config = loadConfig(good);
+    expect(config).toMatchObject({
+      temporal: { address: 'localhost:7233', namespace: 'default' },
+      agentJobs: { baseUrl: 'https://api.example.com', getTimeoutMs: 5_000, sendTimeoutMs: 30_000 },
+      taskQueue: 'follow-ups',
+      budget: { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 },
+      leaseMs: 60_000,
+      sendStartToCloseMs: 75_000,
+      drainMs: 120_000,
+      status: { host: '127.0.0.1', port: 9464 },
+      logging: { level: 'info', format: 'json' },
+    });
+    expect(config.agentJobs.apiKeys.key?.()).toBe(SECRET);
+  });
+
+  it('takes a variable that is set to nothing for one that is not set', () => {
+    const empty = { TEMPORAL_ADDRESS: '', TEMPORAL_TLS: '', FOLLOW_UP_BUDGET_LIMIT: ' ', AGENT_JOBS_API_KEY_FILE: '' };
+    expect(loadConfig({ ...good, ...empty })).toMatchObject({
+      temporal: { address: 'localhost:7233' },
+      budget: { limit: 100 },
+    });
+  });
+
+  it('takes durations as text with a unit and as whole milliseconds', () => {
+    const config = loadConfig({ ...good, FOLLOW_UP_DRAIN: '1500', FOLLOW_UP_BUDGET_WINDOW: '1.5m' });
+    expect(config.drainMs).toBe(1_500);
+    expect(config.budget.windowMs).toBe(90_000);
+  });
+
+  it('names every bad setting in one error', () => {
+    const issues = issuesOf(() =>
+      loadConfig({
+        AGENT_JOBS_BASE_URL: 'http://api.example.com',
+        AGENT_JOBS_API_KEYS_FILE: join(directory, 'missing.json'),
+        AGENT_JOBS_ALLOW_HTTP: 'yes',
+        AGENT_JOBS_GET_TIMEOUT: '8s',
+        FOLLOW_UP_SEND_TIMEOUT: 'soon',
+        FOLLOW_UP_BUDGET_LIMIT: '10',
+        FOLLOW_UP_BUDGET_RESERVE: '10',
+        FOLLOW_UP_BUDGET_WINDOW: '-1h',
+        FOLLOW_UP_DRAIN: '2h',
+        FOLLOW_UP_MARGIN: '6m',
+        FOLLOW_UP_TASK_QUEUE: 'q'.repeat(201),
+        FOLLOW_UP_STATUS_ADDRESS: '9464',
+        FOLLOW_UP_LOG_LEVEL: 'loud',
+        FOLLOW_UP_LOG_FORMAT: 'xml',
+        TEMPORAL_ADDRESS: 'http://localhost:7233',
+      }),
+    );
+    expect(Object.keys(issues).sort()).toEqual([
+      'AGENT_JOBS_ALLOW_HTTP',
+      'AGENT_JOBS_API_KEYS_FILE',
+      'AGENT_JOBS_BASE_URL',
+      'AGENT_JOBS_GET_TIMEOUT',
+      'FOLLOW_UP_BUDGET_RESERVE',
+      'FOLLOW_UP_BUDGET_WINDOW',
+      'FOLLOW_UP_DRAIN',
+      'FOLLOW_UP_LOG_FORMAT',
+      'FOLLOW_UP_LOG_LEVEL',
+      'FOLLOW_UP_MARGIN',
+      'FOLLOW_UP_SEND_TIMEOUT',
+      'FOLLOW_UP_STATUS_ADDRESS',
+      'FOLLOW_UP_TASK_QUEUE',
+      'TEMPORAL_ADDRESS',
+    ]);
+    expect(issues['FOLLOW_UP_LOG_LEVEL']).toBe('must be one of trace, debug, info, warn, error, silent (given "loud")');
+    expect(issues['AGENT_JOBS_GET_TIMEOUT']).toBe('must be from 100ms to 7s (given "8s")');
+  });
+
+  it.each([
+    ['0', false],
+    ['1', true],
+    ['10000', true],
+    ['10001', false],
+    ['1e3', false],
+    ['2.5', false],
+    ['0x10', false],
+  ])('a budget of %s messages is allowed: %s', (limit, allowed) => {
+    const issues = issuesOf(() => loadConfig({ ...good, FOLLOW_UP_BUDGET_LIMIT: limit }));
+    expect(issues['FOLLOW_UP_BUDGET_LIMIT'] === undefined).toBe(allowed);
+  });
+
+  it('turns the status server off, and takes IPv6 addresses and port 0', () => {
+    expect(loadConfig({ ...good, FOLLOW_UP_STATUS_ADDRESS: 'off' }).status).toBeUndefined();
+    expect(loadConfig({ ...good, FOLLOW_UP_STATUS_ADDRESS: '[::1]:0' }).status).toEqual({ host: '::1', port: 0 });
+    expect(issuesOf(() => loadConfig({ ...good, FOLLOW_UP_STATUS_ADDRESS: 'host:70000' }))).toHaveProperty(
+      'FOLLOW_UP_STATUS_ADDRESS',
+    );
+  });
+});
+
+describe('the base URL', () => {
+  it.each([
+    ['https://api.example.com/prefix/', 'https://api.example.com/prefix'],
+    ['http://localhost:8080', 'http://localhost:8080'],
+    ['http://127.0.0.1:8080', 'http://127.0.0.1:8080'],
+    ['http://127.8.9.10', 'http://127.8.9.10'],
+    ['http://[::1]:8080', 'http://[::1]:8080'],
+  ])('%s is taken', (given, expected) => {
+    expect(loadConfig({ ...good, AGENT_JOBS_BASE_URL: given }).agentJobs.baseUrl).toBe(expected);
+  });
+
+  it.each([
+    'http://api.example.com',
+    'http://localhost.example.com',
+    'http://127.0.0.1.example.com',
+    'http://0.0.0.0',
+    'ftp://api.example.com',
+    'api.example.com',
+    'https://api.example.com?x=1',
+  ])('%s is refused', (given) => {
+    expect(issuesOf(() => loadConfig({ ...good, AGENT_JOBS_BASE_URL: given }))).toHaveProperty('AGENT_JOBS_BASE_URL');
+  });
+
+  it('is refused with a password in it, and the password is not repeated', () => {
+    expect(issuesOf(() => loadConfig({ ...good, AGENT_JOBS_BASE_URL: `https://me:${SECRET}@host` }))).toHaveProperty(
+      'AGENT_JOBS_BASE_URL',
+    );
+  });
+
+  it('may be plain http elsewhere where that is allowed', () => {
+    const config = loadConfig({ ...good, AGENT_JOBS_BASE_URL: 'http://api.test', AGENT_JOBS_ALLOW_HTTP: 'true' });
+    expect(config.agentJobs.baseUrl).toBe('http://api.test');
+  });
+});
+
+describe('API keys', () => {
+  const base = { AGENT_JOBS_BASE_URL: good.AGENT_JOBS_BASE_URL };
+
+  it('are required', () => {
+    expect(issuesOf(() => loadConfig(base))).toHaveProperty('AGENT_JOBS_API_KEY');
+  });
+
+  it('may come from files', () => {
+    const keyFile = file('key', `${SECRET}\n`);
+    const keysFile = file('keys.json', JSON.stringify({ 'project-1': SECRET }));
+    expect(loadConfig({ ...base, AGENT_JOBS_API_KEY_FILE: keyFile }).agentJobs.apiKeys).toEqual({ keyFile });
+    expect(loadConfig({ ...base, AGENT_JOBS_API_KEYS_FILE: keysFile }).agentJobs.apiKeys).toEqual({ keysFile });
+  });
+
+  it('are never shown when a value or a file is wrong', () => {
+    const cases: [string, string][] = [
+      ['AGENT_JOBS_API_KEY', `${SECRET}\r\nX-Injected: 1`],
+      ['AGENT_JOBS_API_KEY', 'short'],
+      ['AGENT_JOBS_API_KEY_FILE', file('two-lines', `${SECRET}\nand more`)],
+      ['AGENT_JOBS_API_KEYS_FILE', file('no-json', `{ "p": "${SECRET}"`)],
+      ['AGENT_JOBS_API_KEYS_FILE', file('bad-id', JSON.stringify({ 'a/b': SECRET }))],
+      ['AGENT_JOBS_API_KEYS_FILE', file('list', JSON.stringify([SECRET]))],
+      ['AGENT_JOBS_API_KEY_FILE', directory],
+    ];
+    for (const [name, value] of cases) {
+      const issues = issuesOf(() => loadConfig({ ...base, [name]: value }));
+      expect(Object.keys(issues), value).toEqual([name]);
+      expect(issues[name]).not.toContain('short"');
+    }
+  });
+
+  it('do not show when a configuration is described, inspected or written as JSON', () => {
+    const config = loadConfig({ ...good, TEMPORAL_API_KEY: SECRET });
+    expect(describeConfig(config).flat().join('\n')).not.toContain(SECRET);
+    expect(inspect(config, { depth: null, showHidden: true })).not.toContain(SECRET);
+    expect(JSON.stringify(config)).not.toContain(SECRET);
+  });
+});
+
+describe('the Temporal configuration', () => {
+  const toml = file(
+    'temporal.toml',
+    [
+      '[profile.default]',
+      'address = "one.example.com:7233"',
+      'namespace = "one"',
+      '[profile.cloud]',
+      'address = "two.example.com:7233"',
+      'namespace = "two"',
+      `api_key = "${SECRET}"`,
+    ].join('\n'),
+  );
+
+  it('reads profiles from the configuration file, and variables overrule them', () => {
+    expect(loadTemporalConfig({ TEMPORAL_CONFIG_FILE: toml })).toMatchObject({
+      address: 'one.example.com:7233',
+      namespace: 'one',
+    });
+    const cloud = loadTemporalConfig({
+      TEMPORAL_CONFIG_FILE: toml,
+      TEMPORAL_PROFILE: 'cloud',
+      TEMPORAL_NAMESPACE: 'three',
+    });
+    expect(cloud).toMatchObject({ address: 'two.example.com:7233', namespace: 'three' });
+    expect(cloud.connectionOptions()).toMatchObject({ tls: true, apiKey: SECRET });
+  });
+
+  it('fills in the port', () => {
+    expect(loadTemporalConfig({ TEMPORAL_ADDRESS: 'temporal' }).address).toBe('temporal:7233');
+    expect(loadTemporalConfig({ TEMPORAL_ADDRESS: '[::1]' }).address).toBe('[::1]:7233');
+  });
+
+  it('refuses an API key over plaintext to another machine', () => {
+    const plaintext = { TEMPORAL_API_KEY: SECRET, TEMPORAL_TLS: 'false' };
+    expect(issuesOf(() => loadTemporalConfig({ ...plaintext, TEMPORAL_ADDRESS: 'far:7233' }))).toHaveProperty(
+      'TEMPORAL_TLS',
+    );
+    expect(
+      issuesOf(() =>
+        loadTemporalConfig({ TEMPORAL_ADDRESS: 'far:7233', TEMPORAL_GRPC_META_AUTHORIZATION: `Bearer ${SECRET}` }),
+      ),
+    ).toHaveProperty('TEMPORAL_TLS');
+    expect(issuesOf(() => loadTemporalConfig(plaintext))).toEqual({});
+  });
+
+  it('refuses half a certificate, a missing file, and an unknown profile', () => {
+    const certificate = file('client.pem', 'x');
+    expect(issuesOf(() => loadTemporalConfig({ TEMPORAL_TLS_CLIENT_CERT_PATH: certificate }))).toHaveProperty(
+      'TEMPORAL_TLS_CLIENT_KEY_PATH',
+    );
+    expect(issuesOf(() => loadTemporalConfig({ TEMPORAL_CONFIG_FILE: join(directory, 'none.toml') }))).toHaveProperty(
+      'TEMPORAL_CONFIG_FILE',
+    );
+    expect(
+      issuesOf(() => loadTemporalConfig({ TEMPORAL_CONFIG_FILE: toml, TEMPORAL_PROFILE: 'gone' }))['TEMPORAL_*'],
+    ).toContain("Profile 'gone' not found");
+  });
+
+  it('does not quote a configuration file that is no TOML, for its key', () => {
+    const broken = file('broken.toml', `[profile.default]\napi_key = ${SECRET}\n`);
+    const issues = issuesOf(() => loadTemporalConfig({ TEMPORAL_CONFIG_FILE: broken }));
+    expect(issues['TEMPORAL_*']).toBe('the configuration file is not TOML, see line 2');
+  });
+
+  it('gives commands the task queue alone', () => {
+    expect(loadTaskQueue({})).toBe('follow-ups');
+    expect(loadTaskQueue({ FOLLOW_UP_TASK_QUEUE: 'mine' })).toBe('mine');
+  });
+});
