@@ -1,0 +1,151 @@
+import { TypedSearchAttributes, type SearchAttributeType } from '@temporalio/common';
+import { childEnvironment, type Environment, type OnProgress } from './environment.js';
+import { findFreePorts, isPortFree } from './ports.js';
+import { probeTemporal } from './probe.js';
+import { resolveTemporalCli } from './resolve-temporal-cli.js';
+import { ServerExitedError, startServerProcess, waitUntilReady } from './server-process.js';
+
+/** Settings of {@link startDevServer}. */
+export interface DevServerOptions {
+  env: Environment;
+  onProgress?: OnProgress | undefined;
+  /** Address to listen on. @default '127.0.0.1' */
+  ip?: string;
+  /** gRPC port. @default a free one */
+  port?: number;
+  /** Whether the web UI is served. @default true if `uiPort` is given, else false */
+  ui?: boolean;
+  /** @default a free one */
+  uiPort?: number;
+  /** SQLite file that keeps everything over restarts. @default none: all is kept in memory */
+  dbFile?: string;
+  /** Made at the start, beside `default`. @default 'default' */
+  namespace?: string;
+  /** Registered at the start; as `defineSearchAttributeKey` makes them. */
+  searchAttributes?: readonly { name: string; type: SearchAttributeType }[];
+  /** Further arguments of `temporal server start-dev`, such as `['--dynamic-config-value', 'limit.blobSize.warn=1']`. */
+  extraArgs?: readonly string[];
+  /** @default 'error' */
+  logLevel?: 'debug' | 'info' | 'warn' | 'error' | 'never';
+  /** Called with everything the server writes. */
+  onOutput?: (text: string) => void;
+  /** How long the start may take, the download apart. @default 60_000 */
+  startTimeoutMs?: number;
+}
+
+/** A running development server. It is killed when this process ends, however it ends. */
+export interface DevServer {
+  /** `host:port` of gRPC. */
+  readonly address: string;
+  readonly port: number;
+  readonly uiUrl?: string;
+  readonly uiPort?: number;
+  readonly namespace: string;
+  readonly pid: number;
+  /** Resolves when the process has ended, whatever ended it. */
+  readonly exited: Promise<void>;
+  /** What it wrote last. */
+  lastOutput(): string;
+  /** `kill -9`. Resolves when it is dead; start another with the same ports and `dbFile` to go on. */
+  kill(): Promise<void>;
+  /** SIGTERM, then SIGKILL. May be called again. */
+  stop(): Promise<void>;
+}
+
+const START_ATTEMPTS = 4;
+
+/**
+ * Starts `temporal server start-dev` and waits until its namespace answers. Ports that are not given are chosen, and
+ * chosen again if somebody else was quicker.
+ *
+ * @throws BinaryUnavailableError when no Temporal CLI can be had
+ * @throws Error when a port that was given is taken, or the server does not start
+ */
+export async function startDevServer(options: DevServerOptions): Promise<DevServer> {
+  const ip = options.ip ?? '127.0.0.1';
+  for (const [name, port] of [['port', options.port] as const, ['uiPort', options.uiPort] as const]) {
+    if (port !== undefined && !(await isPortFree(port, ip))) throw portTaken(name, port, ip);
+  }
+  const { path } = await resolveTemporalCli({ env: options.env, onProgress: options.onProgress });
+  for (let attempt = 1; ; attempt++) {
+    const [port = 0, uiPort = 0] = await choosePorts(options, ip);
+    try {
+      return await startOnce(path, options, ip, port, uiPort);
+    } catch (error) {
+      if (!(error instanceof ServerExitedError && error.isPortTaken)) throw error;
+      if (attempt >= START_ATTEMPTS) throw error;
+      for (const [name, given] of [['port', options.port] as const, ['uiPort', options.uiPort] as const]) {
+        if (given !== undefined && !(await isPortFree(given, ip))) throw portTaken(name, given, ip);
+      }
+      options.onProgress?.('Temporal dev server: a port was taken meanwhile, choosing others');
+    }
+  }
+}
+
+async function startOnce(
+  path: string,
+  options: DevServerOptions,
+  ip: string,
+  port: number,
+  uiPort: number,
+): Promise<DevServer> {
+  const ui = wantsUi(options);
+  const namespace = options.namespace ?? 'default';
+  const args = ['server', 'start-dev', '--ip', ip, '--port', String(port), '--namespace', namespace];
+  args.push(...(ui ? ['--ui-port', String(uiPort)] : ['--headless']));
+  args.push('--log-level', options.logLevel ?? 'error');
+  if (options.dbFile !== undefined) args.push('--db-filename', options.dbFile);
+  for (const { name, type } of options.searchAttributes ?? []) {
+    args.push('--search-attribute', `${name}=${TypedSearchAttributes.toMetadataType(type)}`);
+  }
+  const server = startServerProcess(path, [...args, ...(options.extraArgs ?? [])], {
+    env: childEnvironment(options.env),
+    onOutput: options.onOutput,
+  });
+  const host = hostForClients(ip);
+  const address = `${host}:${port}`;
+  try {
+    await waitUntilReady('Temporal dev server', server, options.startTimeoutMs ?? 60_000, () =>
+      probeTemporal(address, namespace),
+    );
+  } catch (error) {
+    await server.stop(0);
+    throw error;
+  }
+  return {
+    address,
+    port,
+    ...(ui ? { uiUrl: `http://${host}:${uiPort}`, uiPort } : {}),
+    namespace,
+    pid: server.pid,
+    exited: server.exited,
+    lastOutput: () => server.lastOutput(),
+    kill: async () => {
+      server.kill('SIGKILL');
+      await server.exited;
+    },
+    stop: () => server.stop(),
+  };
+}
+
+async function choosePorts(options: DevServerOptions, ip: string): Promise<[number, number]> {
+  const [first = 0, second = 0] = await findFreePorts(2, ip);
+  return [options.port ?? first, options.uiPort ?? second];
+}
+
+function wantsUi({ ui, uiPort }: DevServerOptions): boolean {
+  return ui ?? uiPort !== undefined;
+}
+
+/** A server that listens everywhere is reached at loopback. */
+function hostForClients(ip: string): string {
+  if (ip === '0.0.0.0') return '127.0.0.1';
+  if (ip === '::') return '[::1]';
+  return ip.includes(':') ? `[${ip}]` : ip;
+}
+
+function portTaken(name: string, port: number, ip: string): Error {
+  return new Error(
+    `${name}: ${port} on ${ip} is taken. Stop the process that listens there, give another port, or none to have one chosen.`,
+  );
+}

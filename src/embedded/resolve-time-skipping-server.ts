@@ -1,0 +1,136 @@
+import { mkdir, rename, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import {
+  cacheDirectory,
+  childEnvironment,
+  findOnPath,
+  isExecutable,
+  type Environment,
+  type OnProgress,
+} from './environment.js';
+import { fetchOnce } from './fetch-once.js';
+import { NotHereError, resolveBinary, type ResolvedBinary } from './resolve-steps.js';
+import type { ResolveOptions } from './resolve-temporal-cli.js';
+import { lastWords, runCommand } from './run-command.js';
+import { downloadBySdk, findSdkDownload } from './sdk-download.js';
+import { MAVEN_DEPENDENCY_PLUGIN, TIME_SKIPPING_SERVER_VERSION } from './versions.js';
+
+const MAVEN_TIMEOUT_MS = 900_000;
+const JAVA_TIMEOUT_MS = 30_000;
+
+/** Takes the port as its first argument, as the SDK's own binary does. The flags halve the start of the JVM. */
+const LAUNCHER = `#!/bin/sh
+lib="$(dirname "$0")/lib"
+exec "\${JAVA_HOME:+$JAVA_HOME/bin/}java" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$lib/*" io.temporal.testserver.TestServer "$@"
+`;
+
+const POM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>agent-follow-up</groupId>
+  <artifactId>time-skipping-server</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>io.temporal</groupId>
+      <artifactId>temporal-test-server</artifactId>
+      <version>${TIME_SKIPPING_SERVER_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+`;
+
+/**
+ * Finds the time-skipping test server of the Java SDK: `TEMPORAL_TEST_SERVER_PATH`, this project's cache, the SDK's own
+ * download, the official Maven artifact run with Java.
+ *
+ * @throws BinaryUnavailableError with every step's reason
+ */
+export async function resolveTimeSkippingServer({ env, onProgress }: ResolveOptions): Promise<ResolvedBinary> {
+  const cache = cacheDirectory(env);
+  const launcherPath = join(cache, `temporal-test-server-v${TIME_SKIPPING_SERVER_VERSION}`, 'temporal-test-server');
+  const findLauncher = async () => ((await isExecutable(launcherPath)) ? launcherPath : undefined);
+  return await resolveBinary(
+    'Time-skipping Temporal server',
+    [
+      {
+        name: 'TEMPORAL_TEST_SERVER_PATH',
+        source: 'setting',
+        run: async () => {
+          const path = env['TEMPORAL_TEST_SERVER_PATH'];
+          if (!path) throw new NotHereError('not set');
+          if (!(await isExecutable(path))) throw new Error(`${path} is not an executable file`);
+          return path;
+        },
+      },
+      {
+        name: `cache ${cache}`,
+        source: 'cache',
+        run: async () => {
+          const downloaded = await findSdkDownload('time-skipping', cache);
+          if (downloaded !== undefined) return downloaded;
+          const launcher = await findLauncher();
+          if (launcher === undefined) throw new NotHereError('holds none yet');
+          await requireJava(env);
+          return launcher;
+        },
+      },
+      {
+        name: "the SDK's own download",
+        source: 'sdk-download',
+        run: () => downloadBySdk('time-skipping', { env, cacheDirectory: cache, onProgress }),
+      },
+      {
+        name: `Maven artifact io.temporal:temporal-test-server:${TIME_SKIPPING_SERVER_VERSION} with Java`,
+        source: 'maven',
+        run: async () => {
+          await requireJava(env);
+          const maven = await findOnPath('mvn', env);
+          if (maven === undefined) throw new Error('Maven (mvn) is not on PATH');
+          return await fetchOnce({
+            cacheDirectory: cache,
+            name: `temporal-test-server-v${TIME_SKIPPING_SERVER_VERSION}`,
+            lookUp: findLauncher,
+            onProgress,
+            fetch: (temporaryDirectory) => fetchWithMaven(maven, temporaryDirectory, launcherPath, env, onProgress),
+          });
+        },
+      },
+    ],
+    'Install Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH to the executable of the Temporal test server.',
+    onProgress,
+  );
+}
+
+async function fetchWithMaven(
+  maven: string,
+  temporaryDirectory: string,
+  launcherPath: string,
+  env: Environment,
+  onProgress: OnProgress | undefined,
+): Promise<string> {
+  onProgress?.(`Time-skipping Temporal server: fetching ${TIME_SKIPPING_SERVER_VERSION} with Maven, once`);
+  const bundle = join(temporaryDirectory, 'bundle');
+  await mkdir(bundle);
+  await writeFile(join(temporaryDirectory, 'pom.xml'), POM);
+  const goal = `${MAVEN_DEPENDENCY_PLUGIN}:copy-dependencies`;
+  const args = ['--batch-mode', '--quiet', goal, '-DincludeScope=runtime', `-DoutputDirectory=${join(bundle, 'lib')}`];
+  const result = await runCommand(maven, args, {
+    env: childEnvironment(env),
+    cwd: temporaryDirectory,
+    timeoutMs: MAVEN_TIMEOUT_MS,
+    onTick: (elapsedMs) =>
+      onProgress?.(`Time-skipping Temporal server: fetching, ${Math.round(elapsedMs / 1_000)} s so far`),
+  });
+  if (result.exitCode !== 0) throw new Error(lastWords(result));
+  await writeFile(join(bundle, 'temporal-test-server'), LAUNCHER, { mode: 0o755 });
+  await rename(bundle, dirname(launcherPath));
+  return launcherPath;
+}
+
+async function requireJava(env: Environment): Promise<void> {
+  const home = env['JAVA_HOME'];
+  const java = home ? join(home, 'bin', 'java') : await findOnPath('java', env);
+  if (java === undefined) throw new Error('Java is not on PATH');
+  const result = await runCommand(java, ['-version'], { env: childEnvironment(env), timeoutMs: JAVA_TIMEOUT_MS });
+  if (result.exitCode !== 0) throw new Error(`Java does not run: ${lastWords(result)}`);
+}

@@ -1,0 +1,153 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import type { Readable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** A server of another program that lives no longer than this process. */
+export interface ServerProcess {
+  readonly pid: number;
+  /** Resolves when the process has ended, whatever ended it. */
+  readonly exited: Promise<void>;
+  hasExited(): boolean;
+  /** The last lines it has written, for error messages. */
+  lastOutput(): string;
+  /** Sends a signal and returns at once. */
+  kill(signal: NodeJS.Signals): void;
+  /** SIGTERM, then SIGKILL after `graceMs` (default 5 s). Resolves when it has ended; may be called again. */
+  stop(graceMs?: number): Promise<void>;
+}
+
+/** Settings of {@link startServerProcess}. */
+export interface ServerProcessOptions {
+  env: NodeJS.ProcessEnv;
+  cwd?: string;
+  /** Called with everything the server writes. */
+  onOutput?: ((text: string) => void) | undefined;
+  /** User and group to run as; needs root. */
+  uid?: number;
+  gid?: number;
+}
+
+/**
+ * `exec` makes the server the process that was spawned, so signals and its id are its own. Its sidekick reads a pipe
+ * from this process: the kernel closes it when this process dies, however it dies, and the server is killed.
+ */
+const GUARD_SCRIPT = 'exec 3<&0 </dev/null; (cat <&3; kill -9 $$) >/dev/null 2>&1 & exec "$@" 3<&-';
+
+const MAX_OUTPUT_LENGTH = 8_192;
+
+/**
+ * Starts a server in a process group of its own, so that Ctrl-C in a terminal reaches it only through us. On Windows it
+ * may outlive a parent that was killed.
+ */
+export function startServerProcess(
+  command: string,
+  args: readonly string[],
+  { env, cwd, onOutput, uid, gid }: ServerProcessOptions,
+): ServerProcess {
+  const guarded = process.platform !== 'win32';
+  const [file, argv] = guarded ? ['/bin/sh', ['-c', GUARD_SCRIPT, 'sh', command, ...args]] : [command, [...args]];
+  const child = spawn(file, argv, {
+    env,
+    stdio: ['pipe', 'pipe', 'pipe'],
+    detached: guarded,
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(uid === undefined ? {} : { uid }),
+    ...(gid === undefined ? {} : { gid }),
+  });
+  let output = '';
+  const collect = (chunk: Buffer) => {
+    const text = chunk.toString();
+    output = (output + text).slice(-MAX_OUTPUT_LENGTH);
+    onOutput?.(text);
+  };
+  child.stdout.on('data', collect);
+  child.stderr.on('data', collect);
+  child.stdin.on('error', () => undefined);
+  letParentExit(child);
+
+  let ended = false;
+  const exited = new Promise<void>((resolve) => {
+    const end = () => {
+      ended = true;
+      child.stdin.destroy();
+      resolve();
+    };
+    child.once('exit', end);
+    child.once('error', (error) => {
+      output += `${command} could not be started: ${error.message}\n`;
+      end();
+    });
+  });
+
+  return {
+    pid: child.pid ?? -1,
+    exited,
+    hasExited: () => ended,
+    lastOutput: () => output.trim(),
+    kill: (signal) => void child.kill(signal),
+    stop: async (graceMs = 5_000) => {
+      if (ended) return;
+      child.kill('SIGTERM');
+      const grace = new AbortController();
+      const killer = delay(graceMs, undefined, { signal: grace.signal }).then(
+        () => child.kill('SIGKILL'),
+        () => false,
+      );
+      await exited;
+      grace.abort();
+      await killer;
+    },
+  };
+}
+
+/** Calls `isReady` until it answers true. It may throw to say why not yet; the last reason goes into the error. */
+export async function waitUntilReady(
+  name: string,
+  server: ServerProcess,
+  timeoutMs: number,
+  isReady: () => Promise<boolean>,
+): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  let reason = 'no answer';
+  for (;;) {
+    if (server.hasExited()) throw new ServerExitedError(name, server.lastOutput());
+    try {
+      if (await isReady()) return;
+    } catch (error) {
+      reason = error instanceof Error ? error.message : String(error);
+    }
+    if (performance.now() > deadline) {
+      throw new Error(
+        `${name} was not ready within ${timeoutMs} ms (${reason}). Its last words: ${server.lastOutput()}`,
+      );
+    }
+    await delay(100);
+  }
+}
+
+/** The server ended before it was ready. */
+export class ServerExitedError extends Error {
+  override readonly name = 'ServerExitedError';
+
+  constructor(
+    server: string,
+    /** What it wrote last. */
+    readonly output: string,
+  ) {
+    super(`${server} ended before it was ready. Its last words: ${output || '(none)'}`);
+  }
+
+  /** Whether it ended because somebody else has one of its ports. */
+  get isPortTaken(): boolean {
+    return /address already in use|EADDRINUSE|Address in use|can't set frontend port|BindException/i.test(this.output);
+  }
+}
+
+/** The child alone does not keep this process running. Its pipes are sockets, which can be released, too. */
+function letParentExit(child: ChildProcess): void {
+  child.unref();
+  for (const stream of [child.stdin, child.stdout, child.stderr]) {
+    const handle: { unref?: unknown } | Readable | null = stream as { unref?: unknown } | null;
+    if (handle && 'unref' in handle && typeof handle.unref === 'function') handle.unref();
+  }
+}

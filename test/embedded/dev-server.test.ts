@@ -1,0 +1,89 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client, Connection } from '@temporalio/client';
+import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
+import { findFreePorts } from '../../src/embedded/ports.js';
+
+const env = process.env;
+
+describe('the development server', () => {
+  let directory: string;
+  const running: DevServer[] = [];
+
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'dev-server-'));
+  });
+
+  afterEach(async () => {
+    await Promise.all(running.splice(0).map((server) => server.stop()));
+    await rm(directory, { recursive: true, force: true });
+  });
+
+  async function start(options: Omit<Parameters<typeof startDevServer>[0], 'env'> = {}): Promise<DevServer> {
+    const server = await startDevServer({ env, ...options });
+    running.push(server);
+    return server;
+  }
+
+  test('serves its UI, its namespace and its search attributes', async () => {
+    const attribute = defineSearchAttributeKey('Colour', SearchAttributeType.KEYWORD);
+    const server = await start({ ui: true, namespace: 'made-at-start', searchAttributes: [attribute] });
+    const connection = await Connection.connect({ address: server.address });
+    try {
+      const { customAttributes } = await connection.operatorService.listSearchAttributes({
+        namespace: 'made-at-start',
+      });
+      expect(Object.keys(customAttributes)).toContain('Colour');
+    } finally {
+      await connection.close();
+    }
+    const page = await fetch(server.uiUrl ?? '');
+    expect(page.status).toBe(200);
+  });
+
+  test('keeps workflows over kill -9 and a restart on the same ports and file', async () => {
+    const dbFile = join(directory, 'temporal.db');
+    const first = await start({ dbFile });
+    const connection = await Connection.connect({ address: first.address });
+    const client = new Client({ connection });
+    const workflowId = 'survivor';
+    await client.workflow.start('anything', { taskQueue: 'nobody', workflowId });
+    await first.kill();
+    const second = await start({ dbFile, port: first.port });
+    expect(second.address).toBe(first.address);
+    expect(second.pid).not.toBe(first.pid);
+    const description = await client.workflow.getHandle(workflowId).describe();
+    expect(description.status.name).toBe('RUNNING');
+    await connection.close();
+  });
+
+  test('names the port that was asked for and is taken', async () => {
+    const [port = 0] = await findFreePorts(1, '127.0.0.1');
+    const squatter = await listen(port);
+    try {
+      await expect(start({ port })).rejects.toThrow(`port: ${port} on 127.0.0.1 is taken`);
+      await expect(start({ uiPort: port })).rejects.toThrow(`uiPort: ${port} on 127.0.0.1 is taken`);
+    } finally {
+      squatter.close();
+    }
+  });
+
+  test('says the words of a server that does not start', async () => {
+    await expect(start({ extraArgs: ['--no-such-flag'] })).rejects.toThrow(/ended before it was ready.*no-such-flag/s);
+  });
+
+  test('two servers started at once take different ports', async () => {
+    const [first, second] = await Promise.all([start(), start()]);
+    expect(first.address).not.toBe(second.address);
+  });
+});
+
+function listen(port: number): Promise<Server> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(port, '127.0.0.1', () => resolve(server));
+  });
+}

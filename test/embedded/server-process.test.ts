@@ -1,0 +1,105 @@
+import { spawn } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import ts from 'typescript';
+import { ServerExitedError, startServerProcess, waitUntilReady } from '../../src/embedded/server-process.js';
+import { eventually } from '../support/eventually.js';
+
+const env = process.env;
+
+describe('a server process', () => {
+  let directory: string;
+
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'server-process-'));
+  });
+
+  afterEach(() => rm(directory, { recursive: true, force: true }));
+
+  test('dies with its parent, even when that is killed by kill -9', async () => {
+    const source = await readFile(new URL('../../src/embedded/server-process.ts', import.meta.url), 'utf8');
+    const options = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
+    await writeFile(join(directory, 'server-process.mjs'), ts.transpile(source, options));
+    await writeFile(
+      join(directory, 'parent.mjs'),
+      `import { startServerProcess } from './server-process.mjs';
+       const server = startServerProcess('sleep', ['1000'], { env: process.env });
+       console.log(server.pid);
+       setInterval(() => undefined, 1000);`,
+    );
+    const parent = spawn(process.execPath, [join(directory, 'parent.mjs')], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const pid = await new Promise<number>((resolve) =>
+      parent.stdout.once('data', (line: Buffer) => resolve(Number(line.toString()))),
+    );
+    await eventually('the server runs', async () =>
+      (await readFile(`/proc/${pid}/cmdline`, 'utf8')).startsWith('sleep'),
+    );
+    parent.kill('SIGKILL');
+    await eventually('the server is gone', () => !isAlive(pid));
+  });
+
+  test('does not keep its parent running', async () => {
+    const source = await readFile(new URL('../../src/embedded/server-process.ts', import.meta.url), 'utf8');
+    const options = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
+    await writeFile(join(directory, 'server-process.mjs'), ts.transpile(source, options));
+    await writeFile(
+      join(directory, 'parent.mjs'),
+      `import { startServerProcess } from './server-process.mjs';
+       console.log(startServerProcess('sleep', ['1000'], { env: process.env }).pid);`,
+    );
+    const parent = spawn(process.execPath, [join(directory, 'parent.mjs')], { stdio: ['ignore', 'pipe', 'inherit'] });
+    let output = '';
+    parent.stdout.on('data', (line: Buffer) => (output += line.toString()));
+    const exitCode = await new Promise((resolve) => parent.once('close', resolve));
+    expect(exitCode).toBe(0);
+    await eventually('the server is gone', () => !isAlive(Number(output)));
+  });
+
+  test('is stopped by SIGKILL when it ignores SIGTERM', async () => {
+    let output = '';
+    const server = startServerProcess('sh', ['-c', 'trap "" TERM; echo deaf; while :; do sleep 0.05; done'], {
+      env,
+      onOutput: (text) => (output += text),
+    });
+    await eventually('it ignores SIGTERM', () => output.includes('deaf'));
+    await server.stop(100);
+    expect(server.hasExited()).toBe(true);
+    expect(isAlive(server.pid)).toBe(false);
+    await server.stop();
+  });
+
+  test('that ends before it is ready is told with its last words', async () => {
+    const server = startServerProcess('sh', ['-c', 'echo "listen tcp: address already in use" >&2; exit 1'], { env });
+    const failure = await waitUntilReady('Test server', server, 10_000, () => Promise.resolve(false)).catch(
+      (error: unknown) => error,
+    );
+    expect(failure).toBeInstanceOf(ServerExitedError);
+    expect(failure).toMatchObject({ isPortTaken: true, message: expect.stringContaining('already in use') as string });
+  });
+
+  test('that is never ready is told with the reason', async () => {
+    const server = startServerProcess('sleep', ['1000'], { env });
+    await expect(
+      waitUntilReady('Test server', server, 50, () => Promise.reject(new Error('no namespace yet'))),
+    ).rejects.toThrow('Test server was not ready within 50 ms (no namespace yet)');
+    await server.stop();
+  });
+
+  test('whose program does not exist is told', async () => {
+    const server = startServerProcess(join(directory, 'nothing'), [], { env });
+    await expect(waitUntilReady('Test server', server, 10_000, () => Promise.resolve(false))).rejects.toThrow(
+      /not found/,
+    );
+  });
+});
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,23 @@
+import { setTimeout as delay } from 'node:timers/promises';
+
+/**
+ * Waits until a condition holds. A condition that throws does not hold yet.
+ *
+ * @param what is said when it never does
+ * @param timeoutMs default 20 s
+ * @returns what the condition gave
+ */
+export async function eventually<T>(what: string, condition: () => T | Promise<T>, timeoutMs = 20_000): Promise<T> {
+  const deadline = performance.now() + timeoutMs;
+  let reason = '';
+  for (;;) {
+    try {
+      const value = await condition();
+      if (value) return value;
+    } catch (error) {
+      reason = ` (${error instanceof Error ? error.message : String(error)})`;
+    }
+    if (performance.now() > deadline) throw new Error(`Not within ${timeoutMs} ms: ${what}${reason}`);
+    await delay(25);
+  }
+}

@@ -1,0 +1,57 @@
+import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
+import type { AgentJob } from '../../src/contract/index.js';
+
+/** A message as the scripted service received it. */
+export interface ReceivedMessage {
+  projectId: string;
+  jobId: string;
+  prompt: string;
+}
+
+/**
+ * An agent job service whose answers a test sets step by step. For the time-skipping server, where a real service would
+ * live in another time. The last answer of a list is repeated.
+ */
+export class ScriptedService implements AgentJobsClient {
+  readonly received: ReceivedMessage[] = [];
+  gets = 0;
+  #reads = new Map<string, GetJobOutcome[]>();
+  #sends: ((message: ReceivedMessage) => SendMessageOutcome | Promise<SendMessageOutcome>)[] = [];
+
+  /** What get-job shows of a job, one after the other. */
+  reads(jobId: string, ...outcomes: (AgentJob | GetJobOutcome)[]): this {
+    this.#reads.set(
+      jobId,
+      outcomes.map((each) => ('kind' in each ? (each as GetJobOutcome) : { kind: 'job', job: each as AgentJob })),
+    );
+    return this;
+  }
+
+  /** How the next sends end, one after the other; all further ones are `sent`. */
+  sends(
+    ...outcomes: (SendMessageOutcome | ((message: ReceivedMessage) => SendMessageOutcome | Promise<SendMessageOutcome>))[]
+  ): this {
+    this.#sends.push(...outcomes.map((each) => (typeof each === 'function' ? each : () => each)));
+    return this;
+  }
+
+  getJob({ jobId }: { jobId: string }): Promise<GetJobOutcome> {
+    this.gets += 1;
+    const reads = this.#reads.get(jobId) ?? [];
+    const next = reads.length > 1 ? reads.shift() : reads[0];
+    return Promise.resolve(next ?? { kind: 'notFound', message: 'HTTP 404: no such job' });
+  }
+
+  async sendMessage(message: ReceivedMessage & { mayStart: () => boolean }): Promise<SendMessageOutcome> {
+    if (!message.mayStart()) return { outcome: 'notSent', message: 'too late' };
+    const { projectId, jobId, prompt } = message;
+    const received = { projectId, jobId, prompt };
+    const outcome = await (this.#sends.shift()?.(received) ?? { outcome: 'sent' as const, statusCode: 200 });
+    if (outcome.outcome !== 'notSent') this.received.push(received);
+    return outcome;
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}

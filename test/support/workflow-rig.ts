@@ -1,0 +1,108 @@
+import { readFileSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { Client, Connection } from '@temporalio/client';
+import { NativeConnection, Worker } from '@temporalio/worker';
+import { createActivities, createBudgetClient } from '../../src/activities/index.js';
+import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
+import {
+  budgetTaskQueue,
+  followUpWorkflowId,
+  projectBudgetWorkflowId,
+  budgetStatusQuery,
+  type BudgetSettings,
+  type BudgetStatus,
+  type FollowUpInput,
+} from '../../src/contract/index.js';
+import type { followUp } from '../../src/workflows/index.js';
+import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
+
+const DIST = new URL('../../dist/', import.meta.url);
+
+/** The very bundle that runs in production. */
+export function workflowBundle(): { code: string } {
+  return { code: readFileSync(new URL('workflow-bundle.js', DIST), 'utf8') };
+}
+
+/** Settings of {@link startWorkflowRig}. */
+export interface WorkflowRigOptions {
+  address: string;
+  agentJobs: AgentJobsClient;
+  budget?: Partial<BudgetSettings>;
+  sendTimeoutMs?: number;
+  leaseMs?: number;
+  sendStartToCloseMs?: number;
+  drainMs?: number;
+  maxCachedWorkflows?: number;
+}
+
+/** Both workers against a running Temporal server, with a task queue of their own. */
+export interface WorkflowRig {
+  client: Client;
+  taskQueue: string;
+  /** Starts a follow-up as any Temporal client would. `key` makes its workflow id. */
+  start(input: FollowUpInput, key?: string): ReturnType<Client['workflow']['start']>;
+  budgetStatus(projectId: string): Promise<BudgetStatus>;
+  stopWorkers(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Starts both workers in this process. */
+export async function startWorkflowRig(options: WorkflowRigOptions): Promise<WorkflowRig> {
+  const { address, agentJobs } = options;
+  const namespace = 'default';
+  const taskQueue = `follow-ups-${randomUUID()}`;
+  const connection = await Connection.connect({ address });
+  const acquireConnection = await Connection.connect({ address, interceptors: [] });
+  const nativeConnection = await NativeConnection.connect({ address });
+  await ensureSearchAttributes(connection, namespace);
+  const sendTimeoutMs = options.sendTimeoutMs ?? 30_000;
+  const leaseMs = options.leaseMs ?? sendTimeoutMs + 30_000;
+  const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000, ...options.budget };
+  const budget = createBudgetClient({ acquireConnection, connection, namespace, taskQueue, settings });
+  const activities = createActivities({
+    agentJobs,
+    budget,
+    sendTimeoutMs,
+    leaseMs,
+    sendStartToCloseMs: options.sendStartToCloseMs ?? leaseMs + 15_000,
+    drainMs: options.drainMs ?? 120_000,
+  });
+  const shared = { connection: nativeConnection, namespace, workflowBundle: workflowBundle(), shutdownGraceTime: '5s' };
+  const workers = await Promise.all([
+    Worker.create({
+      ...shared,
+      taskQueue,
+      activities,
+      maxConcurrentWorkflowTaskExecutions: 100,
+      ...(options.maxCachedWorkflows !== undefined && { maxCachedWorkflows: options.maxCachedWorkflows }),
+    } as never),
+    Worker.create({ ...shared, taskQueue: budgetTaskQueue(taskQueue) } as never),
+  ]);
+  const running = Promise.all(workers.map((worker) => worker.run()));
+  const client = new Client({ connection, namespace });
+  let stopped: Promise<void> | undefined;
+  const stopWorkers = () => {
+    stopped ??= (async () => {
+      for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+      await running;
+    })();
+    return stopped;
+  };
+  return {
+    client,
+    taskQueue,
+    start: (input, key = randomUUID()) =>
+      client.workflow.start<typeof followUp>('followUp', {
+        taskQueue,
+        workflowId: followUpWorkflowId({ projectId: input.projectId, jobId: input.jobId, key }),
+        args: [input],
+      }),
+    budgetStatus: (projectId) =>
+      client.workflow.getHandle(projectBudgetWorkflowId(projectId)).query(budgetStatusQuery),
+    stopWorkers,
+    async stop() {
+      await stopWorkers();
+      await Promise.all([connection.close(), acquireConnection.close(), nativeConnection.close()]);
+    },
+  };
+}
