@@ -1,0 +1,77 @@
+import { open, type FileHandle } from 'node:fs/promises';
+import type { FaultKind } from './fault-plan.js';
+
+/** One message request that arrived whole, whatever became of it. Instants are epoch milliseconds. */
+export interface LedgerEntry {
+  /** From 0, in the order in which they were decided. */
+  index: number;
+  receivedAtMs: number;
+  /** When the rate limiter counted it; `null` where it was refused before, or over the limit. */
+  countedAtMs: number | null;
+  /** When the job took the message; `null` where it did not. */
+  appliedAtMs: number | null;
+  projectId: string;
+  jobId: string;
+  /** SHA-256 of the prompt's UTF-8, in hex; `null` where the body had none. */
+  promptSha256: string | null;
+  prompt: string | null;
+  /** Whether the job took the message. */
+  accepted: boolean;
+  /** HTTP status of the answer that was, or was to be, sent; 0 where none was meant to be. */
+  status: number;
+  /** The fault that struck it. */
+  fault: FaultKind | 'status' | null;
+}
+
+/**
+ * What truly arrived: the ground truth that everything a client believes is checked against. With a file, an entry is
+ * on disk before {@link append} resolves; entries that come together share one sync.
+ */
+export class Ledger {
+  readonly entries: LedgerEntry[] = [];
+  readonly #file: FileHandle | undefined;
+  #unwritten: string[] = [];
+  #lastSync: Promise<void> = Promise.resolve();
+  #nextSync: Promise<void> | undefined;
+
+  private constructor(file: FileHandle | undefined) {
+    this.#file = file;
+  }
+
+  /** @param path entries are appended to it; the file is made where it is missing */
+  static async open(path: string | undefined): Promise<Ledger> {
+    if (path === undefined) return new Ledger(undefined);
+    try {
+      return new Ledger(await open(path, 'a'));
+    } catch (error) {
+      throw new Error(`ledgerFile: cannot write to ${path}: ${String(error)}`, { cause: error });
+    }
+  }
+
+  /** Adds an entry at once, and resolves when it is on disk. */
+  async append(entry: Omit<LedgerEntry, 'index'>): Promise<void> {
+    const whole = { index: this.entries.length, ...entry };
+    this.entries.push(whole);
+    const file = this.#file;
+    if (!file) return;
+    this.#unwritten.push(`${JSON.stringify(whole)}\n`);
+    this.#nextSync ??= this.#lastSync.then(async () => {
+      const lines = this.#unwritten.join('');
+      this.#unwritten = [];
+      this.#nextSync = undefined;
+      await file.appendFile(lines);
+      await file.datasync();
+    });
+    this.#lastSync = this.#nextSync;
+    await this.#nextSync;
+  }
+
+  /** Waits for what is being written, and closes the file. */
+  async close(): Promise<void> {
+    try {
+      await this.#lastSync;
+    } finally {
+      await this.#file?.close();
+    }
+  }
+}

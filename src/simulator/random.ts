@@ -1,0 +1,55 @@
+/** Seeded pseudo-random numbers. The same seed gives the same numbers on every machine. */
+export interface Random {
+  /** From 0 up to, not including, 1. */
+  next(): number;
+  /** A whole number between two bounds, both included. */
+  between(min: number, max: number): number;
+  /**
+   * Another generator, made from this one's seed and a label alone: numbers already drawn do not matter. That makes
+   * a run repeatable although requests of several clients arrive in any order.
+   */
+  fork(label: string): Random;
+}
+
+/**
+ * The mulberry32 generator: 32 bits of state, period 2^32, public domain (Tommy Ettinger). Good enough for faults and
+ * jitter; not for secrets.
+ */
+export function createRandom(seed: number): Random {
+  let state = seed >>> 0;
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+  return {
+    next,
+    between: (min, max) => min + Math.floor(next() * (max - min + 1)),
+    fork: (label) => createRandom(labelledSeed(seed, label)),
+  };
+}
+
+/** Picks a key by weight. Throws where no weight is above zero. */
+export function pickByWeight<K extends string>(weights: Readonly<Record<K, number>>, random: Random): K {
+  const entries = (Object.entries(weights) as [K, number][]).filter(([, weight]) => weight > 0);
+  const last = entries.at(-1);
+  if (!last) throw new Error(`weights: at least one must be above zero (given ${JSON.stringify(weights)})`);
+  let point = random.next() * entries.reduce((sum, [, weight]) => sum + weight, 0);
+  for (const [key, weight] of entries) {
+    if (point < weight) return key;
+    point -= weight;
+  }
+  return last[0];
+}
+
+/** FNV-1a over the label, begun from the seed, with a final avalanche so that similar labels give unlike seeds. */
+function labelledSeed(seed: number, label: string): number {
+  let hash = (0x811c9dc5 ^ seed) >>> 0;
+  for (let index = 0; index < label.length; index++) {
+    hash = Math.imul(hash ^ label.charCodeAt(index), 0x01000193);
+  }
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+}

@@ -1,0 +1,127 @@
+import type { JobBehaviour } from './job-behaviour.js';
+
+/** A job as the service shows it. */
+export interface ServiceJob {
+  id: string;
+  /** One of the four of the interface, or any text that a test wants to be shown. */
+  status: string;
+  source: { repository: string; ref: string | null };
+  model: string;
+  prLink: string | null;
+  createdAt: string;
+  archivedAt: string | null;
+}
+
+/** What happens to one message that is taken. */
+export interface Turn {
+  /** `Infinity`: it never ends. */
+  durationMs: number;
+  outcome: 'completed' | 'failed' | 'archived';
+  prLink: 'new' | 'same' | 'none' | { url: string };
+  prLinkWhileActive: 'null' | 'kept';
+  staleWindowMs: number;
+}
+
+type Changing = Pick<ServiceJob, 'status' | 'prLink' | 'archivedAt'>;
+
+/**
+ * The state machine of one job. Has no timers: what has come to pass follows from the instant passed in, in epoch
+ * milliseconds, which must not go back.
+ */
+export class SimulatedJob {
+  readonly #fixed: Omit<ServiceJob, keyof Changing>;
+  #state: Changing;
+  #turn: { endsAtMs: number; end: Changing; linkBefore: string | null } | undefined;
+  #stale: { untilMs: number; shown: ServiceJob } | undefined;
+  #pullRequests: number;
+  readonly behaviour: JobBehaviour;
+  /** Messages taken. */
+  messages = 0;
+
+  constructor(job: ServiceJob, behaviour: JobBehaviour) {
+    const { status, prLink, archivedAt, ...fixed } = job;
+    this.#fixed = fixed;
+    this.#state = { status, prLink, archivedAt };
+    this.#pullRequests = prLink === null ? 0 : 1;
+    this.behaviour = behaviour;
+  }
+
+  /** The job as it is. */
+  truth(nowMs: number): ServiceJob {
+    if (this.#turn && this.#turn.endsAtMs <= nowMs) {
+      this.#state = this.#turn.end;
+      this.#turn = undefined;
+    }
+    return { ...this.#fixed, ...this.#state };
+  }
+
+  /** The job as a read shows it: within the stale window as it was shown before the message. */
+  shown(nowMs: number): ServiceJob {
+    const truth = this.truth(nowMs);
+    return this.#stale && nowMs < this.#stale.untilMs ? this.#stale.shown : truth;
+  }
+
+  /** Takes a message: the agent is at work from now. A turn that runs is steered, its end moves. */
+  message(nowMs: number, turn: Turn): void {
+    const shown = this.shown(nowMs);
+    this.#stale = turn.staleWindowMs > 0 ? { untilMs: nowMs + turn.staleWindowMs, shown } : undefined;
+    this.messages++;
+    this.#begin(nowMs, turn);
+  }
+
+  /** Sets the agent to work without a message: a turn that somebody else began. */
+  begin(nowMs: number, turn: Turn): void {
+    this.truth(nowMs);
+    this.#begin(nowMs, turn);
+  }
+
+  /** Changes what the service shows from now on; a running turn is dropped. */
+  set(change: { [K in keyof Changing]?: Changing[K] | undefined }): void {
+    this.#turn = undefined;
+    this.#stale = undefined;
+    const { status, prLink, archivedAt } = this.#state;
+    this.#state = {
+      status: change.status ?? status,
+      prLink: change.prLink === undefined ? prLink : change.prLink,
+      archivedAt: change.archivedAt === undefined ? archivedAt : change.archivedAt,
+    };
+  }
+
+  #begin(nowMs: number, turn: Turn): void {
+    const linkBefore = this.#turn ? this.#turn.linkBefore : this.#state.prLink;
+    this.#state = {
+      status: 'active',
+      prLink: turn.prLinkWhileActive === 'kept' ? linkBefore : null,
+      archivedAt: this.#state.archivedAt,
+    };
+    const endsAtMs = nowMs + turn.durationMs;
+    this.#turn = {
+      endsAtMs,
+      linkBefore,
+      end: {
+        status: turn.outcome,
+        // A turn that fails leaves the pull request of the turn before.
+        prLink: turn.outcome === 'failed' ? linkBefore : this.#linkAfter(turn.prLink, linkBefore),
+        archivedAt: turn.outcome === 'archived' ? isoAt(endsAtMs) : this.#state.archivedAt,
+      },
+    };
+  }
+
+  #linkAfter(rule: Turn['prLink'], before: string | null): string | null {
+    if (typeof rule === 'object') return rule.url;
+    if (rule === 'none') return null;
+    if (rule === 'same' && before !== null) return before;
+    this.#pullRequests++;
+    return pullRequestLink(this.#fixed.source.repository, this.#pullRequests);
+  }
+}
+
+/** An instant as the service writes it. `Infinity`, the end of a turn that never ends, is no date. */
+function isoAt(instantMs: number): string | null {
+  return Number.isFinite(instantMs) ? new Date(instantMs).toISOString() : null;
+}
+
+/** Link of a repository's pull request. */
+export function pullRequestLink(repository: string, number: number): string {
+  return `${repository}/pull/${number}`;
+}
