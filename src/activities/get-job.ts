@@ -1,8 +1,5 @@
 import type { AgentJobsClient, GetJobOutcome } from '../agent-jobs/index.js';
 
-/** Time that a send has after its lease to tell the gate and to complete. */
-const START_TO_CLOSE_AFTER_LEASE_MS = 15_000;
-
 /** Which job to read. */
 export interface GetJobInput {
   projectId: string;
@@ -21,9 +18,15 @@ export type GetJobResult = GetJobOutcome & {
  * The `getJob` activity. It is run as a local activity and never fails for what the service or the network does: the
  * poll loop is the retry.
  */
-export function createGetJob({ agentJobs, leaseMs }: { agentJobs: AgentJobsClient; leaseMs: number }) {
+export function createGetJob({
+  agentJobs,
+  sendStartToCloseMs,
+}: {
+  agentJobs: AgentJobsClient;
+  sendStartToCloseMs: number;
+}) {
   return async function getJob({ projectId, jobId, beforeSend }: GetJobInput): Promise<GetJobResult> {
     const outcome = await agentJobs.getJob({ projectId, jobId });
-    return beforeSend ? { ...outcome, sendStartToCloseMs: leaseMs + START_TO_CLOSE_AFTER_LEASE_MS } : outcome;
+    return beforeSend ? { ...outcome, sendStartToCloseMs } : outcome;
   };
 }

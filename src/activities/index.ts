@@ -15,6 +15,8 @@ export interface ActivityDependencies {
   sendTimeoutMs: number;
   /** Lease of a grant: the send timeout and a slack of 30 s. */
   leaseMs: number;
+  /** Start-to-close timeout of the send activity: lease and 15 s to settle. */
+  sendStartToCloseMs: number;
   /** How long bytes may arrive after the lease. */
   drainMs: number;
 }

@@ -29,7 +29,9 @@ export class ScriptedService implements AgentJobsClient {
 
   /** How the next sends end, one after the other; all further ones are `sent`. */
   sends(
-    ...outcomes: (SendMessageOutcome | ((message: ReceivedMessage) => SendMessageOutcome | Promise<SendMessageOutcome>))[]
+    ...outcomes: (
+      SendMessageOutcome | ((message: ReceivedMessage) => SendMessageOutcome | Promise<SendMessageOutcome>)
+    )[]
   ): this {
     this.#sends.push(...outcomes.map((each) => (typeof each === 'function' ? each : () => each)));
     return this;

@@ -14,7 +14,23 @@ import {
   type FollowUpInput,
 } from '../../src/contract/index.js';
 import type { followUp } from '../../src/workflows/index.js';
-import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
+const ensureSearchAttributes = async (connection: Connection, namespace: string) => {
+  try {
+    await connection.operatorService.addSearchAttributes({
+      namespace,
+      searchAttributes: Object.fromEntries(
+        [
+          'FollowUpProjectId',
+          'FollowUpJobId',
+          'FollowUpState',
+          'FollowUpJobStatus',
+          'FollowUpPrLink',
+          'FollowUpBatchId',
+        ].map((k) => [k, 2]),
+      ),
+    });
+  } catch {}
+};
 
 const DIST = new URL('../../dist/', import.meta.url);
 
@@ -97,8 +113,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
         workflowId: followUpWorkflowId({ projectId: input.projectId, jobId: input.jobId, key }),
         args: [input],
       }),
-    budgetStatus: (projectId) =>
-      client.workflow.getHandle(projectBudgetWorkflowId(projectId)).query(budgetStatusQuery),
+    budgetStatus: (projectId) => client.workflow.getHandle(projectBudgetWorkflowId(projectId)).query(budgetStatusQuery),
     stopWorkers,
     async stop() {
       await stopWorkers();

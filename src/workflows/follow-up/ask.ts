@@ -15,8 +15,9 @@ import { endSent, endUnsent } from './endings.js';
 const NOT_FOUND_TRIES = 3;
 const NOT_FOUND_RETRY_MS = 1_000;
 
-/** Before an ask that was overtaken is made anew. */
+/** Before an ask that was overtaken is made anew; doubled for each one in a row, up to 51 s. */
 const STALE_RETRY_MS = 200;
+const MOST_STALE_DOUBLINGS = 8;
 
 /** While the job is at work for somebody else, the place in the queue is confirmed that often. */
 const HOLD_EVERY_MS = 10 * 60_000;
@@ -89,6 +90,7 @@ async function takeBaseline(context: FollowUpContext): Promise<boolean | undefin
 async function ask(context: FollowUpContext, hold: boolean): Promise<void> {
   if (context.state.shown.state === undefined) context.show(hold ? 'waiting-for-job' : 'sending');
   const answer = await context.send(hold);
+  if (answer.kind !== 'stale') context.state.staleAsks = 0;
   if (hold && answer.kind === 'wait') {
     context.state.heldAtMs = Date.now();
     return waitForJob(context);
@@ -104,8 +106,10 @@ async function handle(context: FollowUpContext, answer: SendFollowUpResult): Pro
       return waitForBudget(context, answer);
     case 'alreadyGranted':
       return doubtEarlierSend(context, answer);
-    case 'stale':
-      return context.sleep(STALE_RETRY_MS, 'ask was overtaken, ask again');
+    case 'stale': {
+      const waitMs = STALE_RETRY_MS * 2 ** Math.min(context.state.staleAsks++, MOST_STALE_DOUBLINGS);
+      return context.sleep(waitMs, 'ask was overtaken, ask again');
+    }
     case 'closed':
       throw await endUnsent(context, FailureType.Closed, 'The budget has already seen this follow-up end', true);
   }

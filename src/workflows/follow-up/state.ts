@@ -7,6 +7,8 @@ export interface FollowUpState {
   sendNumber: number;
   /** Sends and get-job calls before the send that failed in a row. */
   failures: number;
+  /** Asks in a row that were overtaken. Many of them mean that the server's clock was set back. */
+  staleAsks: number;
   /** An earlier send of this follow-up ended unknown and was repeated. */
   earlierSendUnknown: boolean;
   /**
@@ -54,6 +56,7 @@ export function newFollowUpState(options: {
     firstRunStartedAtMs: options.startedAtMs,
     sendNumber: 1,
     failures: 0,
+    staleAsks: 0,
     earlierSendUnknown: false,
     provenNotSent: options.isFirstRun,
     // Until the worker has said its own: lease of the default send timeout (60 s) and 15 s.

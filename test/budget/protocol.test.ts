@@ -1,0 +1,147 @@
+import { describe, expect, test } from 'vitest';
+import { Budget, carryState, restoreState } from '../../src/budget/index.js';
+import { acquire, DRAIN_MS, finish, LEASE_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
+
+describe('a request that is known', () => {
+  test('is granted again to the same token, so that a lost answer loses nothing', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a');
+    expect(acquire(budget, T0 + 5, 'a')).toEqual({ kind: 'granted', grantedAtMs: T0 });
+    expect(budget.status(T0 + 5).used).toBe(1);
+  });
+
+  test('is never granted to another token', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a');
+    expect(acquire(budget, T0 + 5_000, 'a', { token: 'retry' })).toEqual({
+      kind: 'alreadyGranted',
+      leaseLeftMs: LEASE_MS - 5_000,
+      drainLeftMs: DRAIN_MS,
+      grantedAtMs: T0,
+    });
+    expect(acquire(budget, T0 + LEASE_MS + DRAIN_MS + 1, 'a', { token: 'retry' })).toMatchObject({
+      kind: 'alreadyGranted',
+      leaseLeftMs: 0,
+      drainLeftMs: 0,
+    });
+  });
+
+  test('answers with its outcome once that is settled', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a');
+    settle(budget, T0 + 100, 'a', { outcome: 'rejected', message: 'HTTP 400: no' });
+    expect(acquire(budget, T0 + 200, 'a', { token: 'retry' })).toMatchObject({
+      kind: 'done',
+      outcome: 'rejected',
+      message: 'HTTP 400: no',
+    });
+  });
+
+  test('answers with its outcome even after the follow-up has ended', () => {
+    const budget = newBudget();
+    spend(budget, T0, 'a');
+    expect(acquire(budget, T0 + 1, 'a', { token: 'reset' })).toMatchObject({ kind: 'done', outcome: 'sent' });
+  });
+
+  test('takes the outcome from finish where the settle was lost', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a');
+    budget.leave(T0, { workflowId: 'a', jobId: 'job-a', sendNumber: 1, outcome: 'sent' });
+    expect(acquire(budget, T0 + 1, 'a', { token: 'reset' })).toMatchObject({ kind: 'done', outcome: 'sent' });
+  });
+
+  test('with a lower send number than granted is over without delivery', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a');
+    settle(budget, T0, 'a', { outcome: 'notSent' });
+    expect(acquire(budget, T0 + 1, 'a', { sendNumber: 2, token: 'second' })).toMatchObject({ kind: 'granted' });
+    expect(acquire(budget, T0 + 2, 'a', { token: 'reset' })).toEqual({ kind: 'done', outcome: 'notSent' });
+  });
+});
+
+describe('an ask', () => {
+  test('after finish or withdraw is closed', () => {
+    const budget = newBudget();
+    finish(budget, T0, 'a');
+    expect(acquire(budget, T0 + 1, 'a')).toEqual({ kind: 'closed' });
+    expect(budget.status(T0 + 1).waitingTotal).toBe(0);
+  });
+
+  test('older than the newest seen is stale and changes nothing', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
+    acquire(budget, T0 + 1_000, 'a', { attemptScheduledAtMs: T0 + 1_000 });
+    const end = T0 + WINDOW_MS * 2;
+    expect(acquire(budget, end, 'a', { attemptScheduledAtMs: T0 + 999 })).toEqual({ kind: 'stale' });
+    expect(budget.status(end).waitingTotal).toBe(1);
+  });
+
+  test('older than its deadline is stale and leaves no ghost in the queue', () => {
+    const budget = newBudget();
+    const oldMs = T0 - LEASE_MS - 25_001;
+    expect(acquire(budget, T0, 'a', { attemptScheduledAtMs: oldMs })).toEqual({ kind: 'stale' });
+    expect(acquire(budget, T0, 'a', { attemptScheduledAtMs: oldMs + 1 })).toMatchObject({ kind: 'granted' });
+    expect(budget.status(T0).waitingTotal).toBe(0);
+  });
+
+  test('that holds keeps a place and is never granted', () => {
+    const budget = newBudget();
+    expect(acquire(budget, T0, 'a', { hold: true })).toMatchObject({ kind: 'wait', reason: 'job-busy' });
+    expect(acquire(budget, T0 + 1, 'b')).toMatchObject({ kind: 'granted' });
+    expect(budget.status(T0 + 1)).toMatchObject({ used: 1, waitingTotal: 1, waitingForJob: 1 });
+    expect(acquire(budget, T0 + 2, 'a')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('of a follow-up that began before what is remembered may have been granted', () => {
+    const budget = newBudget();
+    budget.state.memorySinceMs = T0;
+    expect(acquire(budget, T0 + 1, 'old', { firstRunStartedAtMs: T0 })).toMatchObject({ kind: 'alreadyGranted' });
+    expect(acquire(budget, T0 + 1, 'new', { firstRunStartedAtMs: T0 + 1 })).toMatchObject({ kind: 'granted' });
+  });
+
+  test('beyond 1,000 waiters keeps no place and is told so', () => {
+    const budget = newBudget({ limit: 0 });
+    for (let index = 0; index < 1_000; index++) acquire(budget, T0, `w${index}`);
+    expect(acquire(budget, T0, 'late')).toMatchObject({ kind: 'wait', reason: 'queue-full' });
+    expect(budget.status(T0).waitingTotal).toBe(1_000);
+  });
+});
+
+describe('what is remembered', () => {
+  test('is the newest 7,500 ids; older follow-ups can no longer be told from forgotten ones', () => {
+    const budget = newBudget();
+    for (let index = 0; index <= 7_500; index++) {
+      acquire(budget, T0 + index, `w${index}`, { hold: true, firstRunStartedAtMs: T0 + index });
+      finish(budget, T0 + index, `w${index}`);
+    }
+    expect(budget.state.memory.size).toBe(7_500);
+    expect(acquire(budget, T0 + 8_000, 'w0', { firstRunStartedAtMs: T0 })).toMatchObject({ kind: 'alreadyGranted' });
+    expect(acquire(budget, T0 + 8_000, 'w1', { firstRunStartedAtMs: T0 + 1 })).toEqual({ kind: 'closed' });
+  });
+
+  test('is forgotten after 72 h', () => {
+    const budget = newBudget();
+    spend(budget, T0, 'a');
+    const laterMs = T0 + 73 * 3_600_000;
+    finish(budget, laterMs, 'b');
+    expect(acquire(budget, laterMs, 'a')).toMatchObject({ kind: 'alreadyGranted' });
+  });
+
+  test('survives a walk through JSON whole', () => {
+    const budget = newBudget();
+    spend(budget, T0, 'a', 'b');
+    acquire(budget, T0, 'c');
+    acquire(budget, T0, 'd', { jobId: 'job-c' });
+    acquire(budget, T0, 'e', { hold: true });
+    budget.leave(T0, {
+      workflowId: 'c',
+      jobId: 'job-c',
+      sendNumber: 1,
+      lastJobSeen: { status: 'completed', prLinkHash: 'x', archivedAt: null },
+    });
+    const again = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
+    expect(again.state).toEqual(budget.state);
+    expect(again.status(T0)).toEqual(budget.status(T0));
+    expect(acquire(again, T0 + 1, 'a', { token: 'x' })).toMatchObject({ kind: 'done', outcome: 'sent' });
+  });
+});

@@ -1,0 +1,204 @@
+import { describe, expect, test } from 'vitest';
+import { acquire, ask, finish, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
+
+const HELD_MS = WINDOW_MS + MARGIN_MS;
+
+describe('the queue', () => {
+  test('keeps the order of first asks within a lane, interactive before batch', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
+    acquire(budget, T0 + 1, 'night-1', { lane: 'batch' });
+    acquire(budget, T0 + 2, 'night-2', { lane: 'batch' });
+    acquire(budget, T0 + 3, 'day-1');
+    acquire(budget, T0 + 4, 'day-2');
+    expect(budget.status(T0 + 5).waiting.map((waiter) => waiter.workflowId)).toEqual([
+      'day-1',
+      'day-2',
+      'night-1',
+      'night-2',
+    ]);
+  });
+
+  test('gives every tenth grant to the oldest of any lane', () => {
+    const budget = newBudget({ limit: 9 });
+    for (let index = 0; index < 9; index++) spend(budget, T0, `x${index}`);
+    acquire(budget, T0 + 1, 'night', { lane: 'batch' });
+    acquire(budget, T0 + 2, 'day');
+    expect(acquire(budget, T0 + HELD_MS, 'night', { lane: 'batch' })).toMatchObject({ kind: 'granted' });
+  });
+
+  test('tells positions and expected waits: a whole window further for each full round', () => {
+    const budget = newBudget({ limit: 2 });
+    spend(budget, T0, 'x', 'y');
+    const waits = ['a', 'b', 'c', 'd', 'e'].map((name) => acquire(budget, T0, name));
+    expect(waits).toMatchObject([
+      { position: 1, etaMs: HELD_MS },
+      { position: 2, etaMs: HELD_MS },
+      { position: 3, etaMs: 2 * HELD_MS + 1_000 },
+      { position: 4, etaMs: 2 * HELD_MS + 1_000 },
+      { position: 5, etaMs: 3 * HELD_MS + 2_000 },
+    ]);
+  });
+
+  test('keeps the place of a follow-up whose send has to be repeated', () => {
+    const budget = newBudget({ limit: 1 });
+    acquire(budget, T0, 'a');
+    acquire(budget, T0 + 1, 'b');
+    settle(budget, T0 + 2, 'a', { outcome: 'notSent' });
+    expect(acquire(budget, T0 + 3, 'a', { sendNumber: 2, token: 'two' })).toMatchObject({ kind: 'granted' });
+  });
+});
+
+describe('invitations', () => {
+  test('wake the next waiter as soon as a slot comes free earlier than it was told', () => {
+    const budget = newBudget({ limit: 1 });
+    acquire(budget, T0, 'a');
+    acquire(budget, T0, 'b');
+    expect(settle(budget, T0 + 10, 'a', { outcome: 'notSent' }).wake).toEqual(['b']);
+  });
+
+  test('that are not answered lapse, and the next waiter is invited in its stead', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
+    acquire(budget, T0, 'dead');
+    acquire(budget, T0, 'alive');
+    const slotEndMs = T0 + HELD_MS;
+    const first = budget.tick(slotEndMs + 1);
+    expect(first.lookAgainAtMs).toBe(slotEndMs + 1 + 2_001);
+    const second = budget.tick(slotEndMs + 1 + 2_001);
+    expect(second.wake).toEqual(['dead', 'alive']);
+    expect(acquire(budget, slotEndMs + 2_100, 'alive')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('that lapsed leave the waiter its place', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
+    acquire(budget, T0, 'slow');
+    acquire(budget, T0, 'next');
+    const slotEndMs = T0 + HELD_MS;
+    budget.tick(slotEndMs + 1);
+    budget.tick(slotEndMs + 5_000);
+    expect(acquire(budget, slotEndMs + 5_001, 'slow')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('are dropped with a waiter whose signal fails', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
+    acquire(budget, T0, 'dead');
+    expect(budget.gone(T0 + 1, 'dead')).toEqual({ wake: [], check: [] });
+    expect(budget.status(T0 + 1).waitingTotal).toBe(0);
+  });
+
+  test('need no timer while nobody waits', () => {
+    const budget = newBudget();
+    expect(budget.acquire(T0, ask('a', T0))[1].lookAgainAtMs).toBeUndefined();
+    expect(settle(budget, T0, 'a').lookAgainAtMs).toBeUndefined();
+    expect(finish(budget, T0, 'a').lookAgainAtMs).toBeUndefined();
+  });
+});
+
+describe('the turn of a job', () => {
+  test('belongs to one follow-up from its grant to its finish', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a', { jobId: 'j' });
+    settle(budget, T0, 'a');
+    const [answer, effects] = budget.acquire(T0 + 1, ask('b', T0 + 1, { jobId: 'j' }));
+    expect(answer).toMatchObject({ kind: 'wait', reason: 'job-busy' });
+    expect(effects.check).toEqual(['a']);
+    expect(budget.leave(T0 + 2, { workflowId: 'a', jobId: 'j', sendNumber: 1 }).wake).toEqual(['b']);
+    expect(acquire(budget, T0 + 3, 'b', { jobId: 'j' })).toMatchObject({ kind: 'granted' });
+  });
+
+  test('ends when its owner is found not to run any more', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a', { jobId: 'j' });
+    acquire(budget, T0 + 1, 'b', { jobId: 'j' });
+    budget.gone(T0 + 2, 'a');
+    expect(acquire(budget, T0 + 3, 'b', { jobId: 'j' })).toMatchObject({ kind: 'granted' });
+  });
+
+  test('has its owner asked at most once a minute', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a', { jobId: 'j' });
+    const checks = [1, 59_000, 60_001].map(
+      (ms) => budget.acquire(T0 + ms, ask('b', T0 + ms, { jobId: 'j' }))[1].check.length,
+    );
+    expect(checks).toEqual([1, 0, 1]);
+  });
+
+  test('that somebody waits for holds up nobody else', () => {
+    const budget = newBudget({ limit: 2 });
+    acquire(budget, T0, 'a', { jobId: 'j' });
+    acquire(budget, T0, 'b', { jobId: 'j' });
+    expect(acquire(budget, T0, 'c')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('hands on how it left the job', () => {
+    const budget = newBudget();
+    const lastJobSeen = { status: 'completed', prLinkHash: 'x', archivedAt: null };
+    acquire(budget, T0, 'a', { jobId: 'j' });
+    budget.leave(T0, { workflowId: 'a', jobId: 'j', sendNumber: 1, outcome: 'sent', lastJobSeen });
+    expect(acquire(budget, T0, 'b', { jobId: 'j' })).toEqual({ kind: 'granted', grantedAtMs: T0, lastJobSeen });
+  });
+});
+
+describe('a pause', () => {
+  test('after 429 lets one probe through at its end, and the probe lifts it', () => {
+    const budget = newBudget({ limit: 10 });
+    acquire(budget, T0, 'a');
+    settle(budget, T0, 'a', { outcome: 'limited' });
+    const backoffMs = WINDOW_MS / 60;
+    expect(acquire(budget, T0 + 1, 'b')).toMatchObject({ kind: 'wait', reason: 'paused' });
+    expect(acquire(budget, T0 + backoffMs, 'b')).toMatchObject({ kind: 'granted' });
+    expect(acquire(budget, T0 + backoffMs, 'c')).toMatchObject({ kind: 'wait', reason: 'paused' });
+    settle(budget, T0 + backoffMs + 100, 'b');
+    expect(acquire(budget, T0 + backoffMs + 200, 'c')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('doubles with each probe that is refused, up to a quarter of the window', () => {
+    const budget = newBudget({ limit: 100 });
+    let nowMs = T0;
+    const waits: number[] = [];
+    for (let index = 0; index < 7; index++) {
+      expect(acquire(budget, nowMs, `w${index}`)).toMatchObject({ kind: 'granted' });
+      settle(budget, nowMs, `w${index}`, { outcome: 'limited' });
+      const untilMs = Date.parse(budget.status(nowMs).paused?.until ?? '');
+      waits.push((untilMs - nowMs) / 60_000);
+      nowMs = untilMs;
+    }
+    expect(waits).toEqual([1, 2, 4, 8, 15, 15, 15]);
+  });
+
+  test('honours Retry-After', () => {
+    const budget = newBudget({ limit: 10 });
+    acquire(budget, T0, 'a');
+    settle(budget, T0, 'a', { outcome: 'limited', retryAfterMs: 90_000 });
+    expect(budget.status(T0).paused).toEqual({ reasons: ['limited'], until: new Date(T0 + 90_000).toISOString() });
+  });
+
+  test('is moved one step by many refusals at once', () => {
+    const budget = newBudget({ limit: 100 });
+    const names = Array.from({ length: 10 }, (_, index) => `w${index}`);
+    for (const name of names) acquire(budget, T0, name);
+    for (const name of names) settle(budget, T0, name, { outcome: 'limited' });
+    expect(budget.status(T0).paused?.until).toBe(new Date(T0 + WINDOW_MS / 60).toISOString());
+  });
+
+  test('does not die with a probe that never settles', () => {
+    const budget = newBudget({ limit: 10 });
+    acquire(budget, T0, 'a');
+    settle(budget, T0, 'a', { outcome: 'unauthorized' });
+    const endMs = T0 + WINDOW_MS / 60;
+    acquire(budget, endMs, 'dead-probe');
+    expect(acquire(budget, endMs + 60_000, 'b')).toMatchObject({ kind: 'wait', reason: 'credentials' });
+    expect(acquire(budget, endMs + 60_001, 'b')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('tells only the first waiter its end, and no wait but slot is much longer than a minute', () => {
+    const budget = newBudget({ limit: 10 });
+    acquire(budget, T0, 'a');
+    settle(budget, T0, 'a', { outcome: 'limited', retryAfterMs: 600_000 });
+    const waits = ['b', 'c', 'd'].map((name) => acquire(budget, T0, name));
+    expect(waits.map((answer) => answer.kind === 'wait' && answer.waitMs)).toEqual([60_200, 60_400, 60_600]);
+  });
+});

@@ -1,0 +1,118 @@
+import { describe, expect, test } from 'vitest';
+import type { SendOutcome } from '../../src/contract/index.js';
+import { acquire, DRAIN_MS, finish, LEASE_MS, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
+
+/** The instant, after `T0`, at which the one slot of a budget comes free again after a send with this end. */
+function slotFreeAfterMs(end: (budget: ReturnType<typeof newBudget>) => void): number {
+  const budget = newBudget({ limit: 1 });
+  acquire(budget, T0, 'a');
+  end(budget);
+  const { nextFreeSlotAt } = budget.status(T0);
+  const endMs = nextFreeSlotAt === undefined ? T0 : Date.parse(nextFreeSlotAt);
+  if (endMs > T0) {
+    expect(acquire(budget, endMs - 1, 'b')).toMatchObject({ kind: 'wait', reason: 'slot' });
+  }
+  expect(acquire(budget, Math.max(endMs, T0 + 1), 'b')).toMatchObject({ kind: 'granted' });
+  return endMs - T0;
+}
+
+describe('a slot is held', () => {
+  test.each<SendOutcome>(['sent', 'rejected', 'limited', 'unauthorized'])(
+    'to the answer + window + margin after %s, to the millisecond',
+    (outcome) => {
+      const free = slotFreeAfterMs((budget) => {
+        settle(budget, T0 + 500, 'a', { outcome });
+        finish(budget, T0 + 600, 'a');
+        // A pause of its own would hide when the slot ends.
+        delete budget.state.pause;
+      });
+      expect(free).toBe(500 + WINDOW_MS + MARGIN_MS);
+    },
+  );
+
+  test('to grant + lease + drain + window + margin after unknown', () => {
+    const free = slotFreeAfterMs((budget) => settle(budget, T0 + 500, 'a', { outcome: 'unknown' }));
+    expect(free).toBe(LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS);
+  });
+
+  test('as long when nobody ever settles it', () => {
+    expect(slotFreeAfterMs(() => undefined)).toBe(LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS);
+  });
+
+  test('no longer than that when the settle comes very late', () => {
+    const budget = newBudget({ limit: 1 });
+    acquire(budget, T0, 'a');
+    settle(budget, T0 + WINDOW_MS, 'a');
+    const latest = T0 + LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS;
+    expect(acquire(budget, latest - 1, 'b')).toMatchObject({ kind: 'wait' });
+    expect(acquire(budget, latest, 'b')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('not at all after notSent', () => {
+    expect(slotFreeAfterMs((budget) => settle(budget, T0, 'a', { outcome: 'notSent' }))).toBe(0);
+  });
+
+  test('by a follow-up that finishes or withdraws without having settled', () => {
+    for (const outcome of [undefined, 'unknown'] as const) {
+      const budget = newBudget({ limit: 1 });
+      acquire(budget, T0, 'a');
+      budget.leave(T0, { workflowId: 'a', jobId: 'job-a', sendNumber: 1, ...(outcome && { outcome }) });
+      expect(acquire(budget, T0 + WINDOW_MS + MARGIN_MS, 'b')).toMatchObject({ kind: 'wait' });
+    }
+  });
+
+  test('even when somebody else says notSent', () => {
+    const budget = newBudget({ limit: 1 });
+    acquire(budget, T0, 'a');
+    settle(budget, T0, 'a', { outcome: 'notSent', token: 'stolen' });
+    expect(acquire(budget, T0 + 1, 'b')).toMatchObject({ kind: 'wait' });
+  });
+
+  test('by the first settle: a second one changes nothing', () => {
+    const budget = newBudget({ limit: 1 });
+    acquire(budget, T0, 'a');
+    settle(budget, T0, 'a', { outcome: 'sent' });
+    settle(budget, T0, 'a', { outcome: 'notSent' });
+    expect(acquire(budget, T0 + 1, 'b')).toMatchObject({ kind: 'wait' });
+  });
+});
+
+describe('the budget', () => {
+  test('may be spent whole at once', () => {
+    const budget = newBudget({ limit: 3 });
+    spend(budget, T0, 'a', 'b', 'c');
+    expect(acquire(budget, T0, 'd')).toMatchObject({ kind: 'wait', reason: 'slot', position: 1 });
+  });
+
+  test('follows a clock that goes back by standing still', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'a');
+    const end = T0 + WINDOW_MS + MARGIN_MS;
+    expect(acquire(budget, end - 10, 'b')).toMatchObject({ kind: 'wait' });
+    expect(acquire(budget, T0, 'b', { attemptScheduledAtMs: end - 10 })).toMatchObject({ kind: 'wait', etaMs: 10 });
+    expect(acquire(budget, end, 'b')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('lets at most 10 sends be unsettled at once', () => {
+    const budget = newBudget({ limit: 100 });
+    for (let index = 0; index < 10; index++) {
+      expect(acquire(budget, T0, `w${index}`)).toMatchObject({ kind: 'granted' });
+    }
+    expect(acquire(budget, T0, 'late')).toMatchObject({ kind: 'wait', reason: 'slot', waitMs: 1_000 });
+    const { wake } = settle(budget, T0 + 300, 'w0');
+    expect(wake).toEqual(['late']);
+    expect(acquire(budget, T0 + 301, 'late')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('keeps the reserve free of the batch lane', () => {
+    const budget = newBudget({ limit: 3, reserve: 1 });
+    spend(budget, T0, 'a', 'b');
+    expect(acquire(budget, T0, 'night', { lane: 'batch' })).toMatchObject({ kind: 'wait', reason: 'slot' });
+    expect(acquire(budget, T0, 'day')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('never grants with a limit of 0, and says that nobody knows when', () => {
+    const budget = newBudget({ limit: 0 });
+    expect(acquire(budget, T0, 'a')).toMatchObject({ kind: 'wait', reason: 'slot', etaMs: null });
+  });
+});
