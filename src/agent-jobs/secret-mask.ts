@@ -11,21 +11,26 @@ const HTML_ENTITIES: Readonly<Record<string, string>> = {
 
 /**
  * Makes a function that masks a secret in any text, in every encoding that a service may echo a header in: raw,
- * percent-encoded, JSON- and HTML-escaped (a character each, in any mix, also escaped several times), hex, base64 and
- * base64url (alone, or anywhere inside a longer text that was encoded, such as `Bearer KEY`).
+ * percent-encoded, JSON- and HTML-escaped (a character each, in any mix, also escaped several times); hex, base64 and
+ * base64url of the secret, also JSON-escaped or percent-encoded before, alone or anywhere inside a longer text that was
+ * encoded, such as `Bearer KEY`.
  *
  * @param secret printable ASCII, at least a few characters: each occurrence of it is masked
  */
 export function createSecretMask(secret: string): (text: string) => string {
-  const bytes = Buffer.from(secret, 'utf8');
+  const spellings = [...new Set([secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)])];
   const patterns = [
     Array.from(secret, escapedCharacter).join(''),
-    Array.from(bytes, hexByte).join('[\\s:,-]{0,2}'),
-    ...[0, 1, 2].map((offset) => base64Pattern(bytes, offset)),
+    ...spellings.map((spelling) => Buffer.from(spelling, 'utf8')).flatMap(encodedPatterns),
   ];
   // Every repetition in the patterns is bounded, so that a hostile text costs linear time.
   const pattern = new RegExp(patterns.map((one) => `(?:${one})`).join('|'), 'g');
   return (text) => text.replace(pattern, MASK);
+}
+
+function encodedPatterns(bytes: Buffer): string[] {
+  const hex = Array.from(bytes, hexByte).join('[\\s:,-]{0,2}');
+  return [hex, ...[0, 1, 2].map((offset) => base64Pattern(bytes, offset))];
 }
 
 /** One character as itself, or percent-encoded, `\`-escaped, or as an HTML entity. */

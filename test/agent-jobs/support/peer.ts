@@ -69,11 +69,12 @@ export async function startPeer(script: PeerScript = {}): Promise<Peer> {
   server.on('connection', (raw) => {
     const index = peer.connections++;
     sockets.add(raw);
-    raw.on('error', (error: NodeJS.ErrnoException) => peer.errors.push(error.code ?? error.message));
+    const note = (error: NodeJS.ErrnoException) => peer.errors.push(error.code ?? error.message);
+    raw.on('error', note);
     raw.on('close', () => peer.closed++);
     if (script.onAccept?.(raw, index) === false) return;
     const socket = script.secure ? secure(raw, script.certificate ?? 'server') : raw;
-    socket.on('error', () => undefined);
+    if (socket !== raw) socket.on('error', note);
     let buffer = Buffer.alloc(0);
     socket.on('data', (chunk: Buffer) => {
       peer.bytes += chunk.length;

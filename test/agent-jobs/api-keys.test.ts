@@ -1,0 +1,127 @@
+import { mkdtemp, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { createApiKeys } from '../../src/agent-jobs/index.js';
+import { JOB, send, useClient, usePeer } from './support/harness.js';
+import { answer } from './support/peer.js';
+
+async function useDirectory(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'api-keys-'));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  return directory;
+}
+
+test('a literal key is the key of every project', async () => {
+  const keys = createApiKeys({ key: 'adm_literal' });
+  expect(await keys.forProject('a')).toBe('adm_literal');
+  expect(await keys.forProject('b')).toBe('adm_literal');
+});
+
+test.for([
+  {},
+  { key: '' },
+  { key: 'short' },
+  { key: 'with a space' },
+  { key: 'with-a\nnewline' },
+  { key: 'ümlaut-key' },
+])('the source %o is refused without showing the key', (source) => {
+  expect(() => createApiKeys(source)).toThrow(/^API key: /);
+  if ('key' in source && source.key !== '') expect(() => createApiKeys(source)).not.toThrow(source.key);
+});
+
+test('a rotated key file is used by the very next message', async () => {
+  const keyFile = join(await useDirectory(), 'key');
+  const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, JOB)) });
+  await writeFile(keyFile, 'adm_key-0\n');
+  const client = useClient(peer.url, { keys: createApiKeys({ keyFile }) });
+  for (let round = 0; round < 20; round++) {
+    // Of the same length, so that only time and inode tell.
+    const key = `adm_key-${round % 10}`;
+    if (round % 2 === 0) await writeFile(keyFile, `${key}\n`);
+    else {
+      await writeFile(`${keyFile}.new`, `${key}\n`);
+      await rename(`${keyFile}.new`, keyFile);
+    }
+    expect((await send(client)).outcome).toBe('sent');
+    expect(peer.requests.at(-1)?.headers.get('authorization')).toBe(`Bearer ${key}`);
+  }
+});
+
+test('a key file behind a symbolic link that is swapped is read again', async () => {
+  const directory = await useDirectory();
+  for (const name of ['one', 'two']) {
+    await writeFile(join(directory, name), `adm_key-${name}`);
+    await utimes(join(directory, name), 1_000_000, 1_000_000);
+  }
+  const keyFile = join(directory, 'key');
+  await symlink('one', keyFile);
+  const keys = createApiKeys({ keyFile });
+  expect(await keys.forProject('p')).toBe('adm_key-one');
+  await symlink('two', `${keyFile}.new`);
+  await rename(`${keyFile}.new`, keyFile);
+  expect(await keys.forProject('p')).toBe('adm_key-two');
+});
+
+test('a keys file gives each project its own key, and a literal one the rest', async () => {
+  const keysFile = join(await useDirectory(), 'keys.json');
+  await writeFile(keysFile, JSON.stringify({ a: 'adm_key-of-a', b: 'adm_key-of-b' }));
+  const keys = createApiKeys({ keysFile });
+  expect(await keys.forProject('a')).toBe('adm_key-of-a');
+  expect(await keys.forProject('b')).toBe('adm_key-of-b');
+  for (const other of ['c', 'constructor', '__proto__', 'toString'])
+    expect(await keys.forProject(other)).toBeUndefined();
+  expect(await createApiKeys({ keysFile, key: 'adm_literal' }).forProject('c')).toBe('adm_literal');
+});
+
+test('a half-written, wrong or missing keys file keeps the last good keys, and says so once each time', async () => {
+  const keysFile = join(await useDirectory(), 'keys.json');
+  const onProblem = vi.fn<(file: string, problem: string | undefined) => void>();
+  const keys = createApiKeys({ keysFile, onProblem });
+  const good = JSON.stringify({ a: 'adm_key-of-a' });
+
+  expect(await keys.forProject('a')).toBeUndefined();
+  expect(onProblem.mock.lastCall).toEqual([keysFile, 'cannot be read (ENOENT)']);
+
+  await writeFile(keysFile, good);
+  expect(await keys.forProject('a')).toBe('adm_key-of-a');
+  expect(onProblem.mock.lastCall).toEqual([keysFile, undefined]);
+
+  const bad: [string, RegExp][] = [
+    [good.slice(0, 15), /not JSON/],
+    ['', /not JSON/],
+    ['["adm_key-of-a"]', /must be an object/],
+    [JSON.stringify({ a: 'bad secret' }), /"a": must be at least 8/],
+    [JSON.stringify({ 'a/../b': 'adm_key-of-a' }), /not a project id/],
+  ];
+  for (const [content] of bad) {
+    onProblem.mockClear();
+    await writeFile(keysFile, content);
+    for (let uses = 0; uses < 3; uses++) expect(await keys.forProject('a')).toBe('adm_key-of-a');
+    expect(onProblem.mock.calls.length).toBeLessThanOrEqual(1);
+  }
+  await rm(keysFile);
+  expect(await keys.forProject('a')).toBe('adm_key-of-a');
+  expect(onProblem.mock.lastCall?.[1]).toMatch(/ENOENT/);
+  for (const [content, problem] of bad) {
+    await writeFile(keysFile, content);
+    await keys.forProject('a');
+    expect(onProblem.mock.lastCall?.[1]).toMatch(problem);
+    expect(onProblem.mock.lastCall?.[1]).not.toMatch(/adm_key|bad secret/);
+  }
+  await writeFile(keysFile, JSON.stringify({ b: 'adm_key-of-b' }));
+  expect(await keys.forProject('a')).toBeUndefined();
+  expect(await keys.forProject('b')).toBe('adm_key-of-b');
+  expect(onProblem.mock.lastCall).toEqual([keysFile, undefined]);
+});
+
+test('many uses at once see one consistent file', async () => {
+  const keyFile = join(await useDirectory(), 'key');
+  await writeFile(keyFile, 'adm_key-1');
+  const keys = createApiKeys({ keyFile });
+  const before = Array.from({ length: 50 }, () => keys.forProject('p'));
+  await Promise.all(before);
+  await writeFile(keyFile, 'adm_key-2');
+  const after = await Promise.all(Array.from({ length: 50 }, () => keys.forProject('p')));
+  expect(new Set(after)).toEqual(new Set(['adm_key-2']));
+});

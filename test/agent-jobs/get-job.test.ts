@@ -1,0 +1,165 @@
+import { expect, test } from 'vitest';
+import { createAgentJobsClient } from '../../src/agent-jobs/index.js';
+import { get, JOB, send, until, useClient, usePeer } from './support/harness.js';
+import { answer, reset, type PeerScript } from './support/peer.js';
+
+const failing: { peer: string; script: PeerScript; expected: object; getTimeoutMs?: number }[] = [
+  {
+    peer: 'answers 401',
+    script: replying(401),
+    expected: { reason: 'unauthorized', statusCode: 401, message: 'HTTP 401: words' },
+  },
+  { peer: 'answers 403', script: replying(403), expected: { reason: 'unauthorized', statusCode: 403 } },
+  {
+    peer: 'answers 429',
+    script: replying(429, { 'retry-after': '7' }),
+    expected: { reason: 'limited', retryAfterMs: 7_000 },
+  },
+  {
+    peer: 'answers 503 with Retry-After',
+    script: replying(503, { 'retry-after': '2' }),
+    expected: { reason: 'service', retryAfterMs: 2_000 },
+  },
+  { peer: 'answers 400', script: replying(400), expected: { reason: 'rejected', statusCode: 400 } },
+  { peer: 'answers 408', script: replying(408), expected: { reason: 'service', statusCode: 408 } },
+  { peer: 'answers 302', script: replying(302), expected: { reason: 'service', statusCode: 302 } },
+  {
+    peer: 'answers 200 with HTML',
+    script: writing(answer(200, '<html>')),
+    expected: { reason: 'invalid-body', message: 'HTTP 200, but the body is not JSON' },
+  },
+  { peer: 'answers 200 with a list', script: writing(answer(200, [])), expected: { reason: 'invalid-body' } },
+  { peer: 'answers 200 with null', script: writing(answer(200, 'null')), expected: { reason: 'invalid-body' } },
+  {
+    peer: 'answers 200 with wrong types',
+    script: writing(answer(200, { source: { repository: 1 } })),
+    expected: { reason: 'invalid-body', message: expect.stringContaining('source.repository') as string },
+  },
+  { peer: 'answers 204', script: writing('HTTP/1.1 204 No Content\r\n\r\n'), expected: { reason: 'invalid-body' } },
+  {
+    peer: 'closes in the body',
+    script: writing(answer(200, '{', { 'content-length': '9' })),
+    expected: { reason: 'network', statusCode: 200 },
+  },
+  { peer: 'closes without an answer', script: writing(''), expected: { reason: 'network' } },
+  { peer: 'resets', script: { onRequest: reset }, expected: { reason: 'network' } },
+  { peer: 'sends garbage', script: writing('garbage\r\n\r\n'), expected: { reason: 'network' } },
+  {
+    peer: 'stays silent',
+    script: {},
+    getTimeoutMs: 150,
+    expected: { reason: 'timeout', message: 'no answer: the deadline of 150 ms has passed' },
+  },
+  {
+    peer: 'never finishes the TLS handshake',
+    script: { secure: true, onAccept: () => false },
+    getTimeoutMs: 150,
+    expected: { reason: 'timeout' },
+  },
+  {
+    peer: 'has a certificate for another host',
+    script: { secure: true, certificate: 'other-host' },
+    expected: { reason: 'network', message: expect.stringContaining('another host name') as string },
+  },
+];
+
+test.for(failing)('a look at the job that $peer fails with its reason', async ({ script, expected, getTimeoutMs }) => {
+  const peer = await usePeer(script);
+  const outcome = await get(useClient(peer.url, { ...(getTimeoutMs !== undefined && { getTimeoutMs }) }));
+  expect(outcome).toMatchObject({ kind: 'failed', ...expected });
+  expect(peer.requests.length).toBeLessThanOrEqual(1);
+});
+
+test('a closed port fails with a hint at the setting', async () => {
+  const peer = await usePeer();
+  await peer.close();
+  const outcome = await get(useClient(peer.url));
+  expect(outcome).toMatchObject({
+    reason: 'network',
+    message: expect.stringMatching(/ECONNREFUSED.*AGENT_JOBS_BASE_URL/) as string,
+  });
+});
+
+test('a 404 is notFound with the words of the service, readable or not', async () => {
+  const peer = await usePeer({
+    onRequest: ({ socket }) => socket.end(answer(404, peer.requests.length === 1 ? { error: 'no such job' } : '')),
+  });
+  const client = useClient(peer.url);
+  expect(await get(client)).toEqual({ kind: 'notFound', message: 'HTTP 404: no such job' });
+  expect(await get(client)).toEqual({ kind: 'notFound', message: 'HTTP 404' });
+});
+
+test('a job is given whole, with fields and statuses that nobody knows yet', async () => {
+  const job = {
+    ...JOB,
+    status: 'paused',
+    source: { repository: 'https://git.example/r', ref: null },
+    later: [{ x: 1 }],
+  };
+  const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, job)) });
+  expect(await get(useClient(`${peer.url}/base`))).toEqual({ kind: 'job', job });
+  expect(peer.requests[0]).toMatchObject({ method: 'GET', path: '/base/v2/agent/project-1/job/job-1', body: '' });
+});
+
+test('a job of another id than the one asked for is given all the same', async () => {
+  const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, { id: 'another' })) });
+  expect(await get(useClient(peer.url))).toEqual({ kind: 'job', job: { id: 'another' } });
+});
+
+test('looks reuse a connection; a message between them has its own', async () => {
+  const peer = await usePeer({ onRequest: ({ socket }) => socket.write(answer(200, JOB)) });
+  const client = useClient(peer.url);
+  for (let looks = 0; looks < 20; looks++) expect((await get(client)).kind).toBe('job');
+  const lookConnections = peer.connections;
+  expect(lookConnections).toBeLessThanOrEqual(3);
+  expect((await send(client)).outcome).toBe('sent');
+  expect(peer.connections).toBe(lookConnections + 1);
+  expect((await get(client)).kind).toBe('job');
+  expect(peer.connections).toBe(lookConnections + 1);
+});
+
+test('over TLS a look works by name and by address', async () => {
+  const peer = await usePeer({ secure: true, onRequest: ({ socket }) => socket.write(answer(200, JOB)) });
+  for (const url of [peer.url, peer.url.replace('localhost', '127.0.0.1')]) {
+    const client = useClient(url);
+    expect((await get(client)).kind).toBe('job');
+    expect((await send(client)).outcome).toBe('sent');
+  }
+});
+
+test('many looks at a silent service all end at their deadline, and leave no connection behind', async () => {
+  const peer = await usePeer();
+  const client = useClient(peer.url, { getTimeoutMs: 300 });
+  const startedAt = performance.now();
+  const outcomes = await Promise.all(Array.from({ length: 100 }, () => get(client)));
+  expect(outcomes.every((outcome) => outcome.kind === 'failed' && outcome.reason === 'timeout')).toBe(true);
+  expect(performance.now() - startedAt).toBeLessThan(3_000);
+  await until(() => peer.closed === peer.connections, 'all connections gone');
+});
+
+test.for([
+  ['ftp://api.example', 'http'],
+  ['not a url', 'must be a URL'],
+  ['https://user:pass-word@api.example', 'user name'],
+  ['https://api.example?x=1', 'query'],
+  ['https://api.example/#x', 'fragment'],
+])('the base URL %s is refused', ([baseUrl = '', rule = '']) => {
+  const create = () =>
+    createAgentJobsClient({
+      baseUrl,
+      keys: { forProject: () => Promise.resolve('x') },
+      getTimeoutMs: 1,
+      sendTimeoutMs: 1,
+    });
+  expect(create).toThrow(/^baseUrl: must/);
+  expect(create).toThrow(rule);
+  expect(create).not.toThrow('pass-word');
+});
+
+function replying(status: number, headers: Record<string, string> = {}): PeerScript {
+  return writing(answer(status, { error: 'words' }, headers));
+}
+
+function writing(bytes: string): PeerScript {
+  return { onRequest: ({ socket }) => socket.end(bytes) };
+}

@@ -1,0 +1,150 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { expect, test } from 'vitest';
+import { get, JOB, send, until, useClient, usePeer } from './support/harness.js';
+import { answer, type PeerConnection } from './support/peer.js';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+/** Writes `total` bytes as fast as the other side takes them; counts what left. */
+function pour({ socket }: PeerConnection, total: number, chunk: Buffer, written: (bytes: number) => void): void {
+  let left = total;
+  const more = () => {
+    while (left > 0 && !socket.destroyed) {
+      left -= chunk.length;
+      written(chunk.length);
+      if (!socket.write(chunk)) {
+        socket.once('drain', more);
+        return;
+      }
+    }
+  };
+  more();
+}
+
+const chunk = Buffer.alloc(65_536, 'x');
+const TOTAL = 50 * 1024 * 1024;
+
+for (const encoding of ['with its length', 'in chunks'] as const) {
+  test(`a body of 50 MB ${encoding} is cut off after 128 KiB, in bounded memory`, async () => {
+    let poured = 0;
+    const peer = await usePeer({
+      onRequest: (connection) => {
+        const header = encoding === 'in chunks' ? 'transfer-encoding: chunked' : `content-length: ${TOTAL}`;
+        connection.socket.write(`HTTP/1.1 200 OK\r\n${header}\r\n\r\n`);
+        const framed = Buffer.concat([Buffer.from(`${chunk.length.toString(16)}\r\n`), chunk, Buffer.from('\r\n')]);
+        pour(connection, TOTAL, encoding === 'in chunks' ? framed : chunk, (bytes) => (poured += bytes));
+      },
+    });
+    const client = useClient(peer.url);
+    collectGarbage();
+    const before = process.memoryUsage();
+    expect(await send(client)).toMatchObject({
+      outcome: 'sent',
+      message: expect.stringContaining('too long') as string,
+    });
+    expect(await get(client)).toMatchObject({ kind: 'failed', reason: 'invalid-body' });
+    await until(() => peer.closed === 2, 'both connections gone');
+    collectGarbage();
+    const after = process.memoryUsage();
+    expect(poured).toBeLessThan(2 * TOTAL);
+    expect(after.heapUsed + after.external - before.heapUsed - before.external).toBeLessThan(16 * 1024 * 1024);
+  });
+}
+
+test('a slow drip ends at the deadline: sent for a message, a timeout for a look', async () => {
+  const peer = await usePeer({
+    onRequest: ({ socket }) => {
+      socket.write('HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{');
+      const drip = setInterval(() => socket.write(' '), 20);
+      socket.once('close', () => clearInterval(drip));
+    },
+  });
+  const client = useClient(peer.url, { getTimeoutMs: 300, sendTimeoutMs: 300 });
+  const startedAt = performance.now();
+  const [sent, got] = await Promise.all([send(client), get(client)]);
+  expect(performance.now() - startedAt).toBeLessThan(2_000);
+  expect(sent).toMatchObject({ outcome: 'sent', statusCode: 200 });
+  expect(got).toMatchObject({ kind: 'failed', reason: 'timeout', statusCode: 200 });
+  await until(() => peer.closed >= 2, 'both connections gone');
+});
+
+test('a slow drip of headers ends at the deadline', async () => {
+  const peer = await usePeer({
+    onRequest: ({ socket }) => {
+      socket.write('HTTP/1.1 200 OK\r\n');
+      const drip = setInterval(() => socket.write('x'), 20);
+      socket.once('close', () => clearInterval(drip));
+    },
+  });
+  const client = useClient(peer.url, { getTimeoutMs: 300, sendTimeoutMs: 300 });
+  expect((await send(client)).outcome).toBe('unknown');
+  expect(await get(client)).toMatchObject({ reason: 'timeout' });
+});
+
+test('a body that says it is compressed is not inflated', async () => {
+  const peer = await usePeer({
+    onRequest: ({ socket }) => socket.end(answer(200, '\u001f\u008b\u0008', { 'content-encoding': 'gzip' })),
+  });
+  expect(await get(useClient(peer.url))).toMatchObject({ reason: 'invalid-body' });
+});
+
+test('a deeply nested body is no job, and breaks nothing', async () => {
+  const nested = `{"id":"a","x":${'['.repeat(60_000)}${']'.repeat(60_000)}}`;
+  const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, nested)) });
+  const client = useClient(peer.url);
+  expect(await get(client)).toMatchObject({
+    reason: 'invalid-body',
+    message: expect.stringContaining('64 levels') as string,
+  });
+  expect(await send(client)).toMatchObject({
+    outcome: 'sent',
+    message: expect.stringContaining('64 levels') as string,
+  });
+});
+
+test('terminal escapes, control characters and half characters are taken out of jobs and messages', async () => {
+  const peer = await usePeer({
+    onRequest: ({ socket }, { method }) =>
+      socket.end(
+        method === 'GET'
+          ? answer(
+              200,
+              '{"id":"a\\u0000b","model":"\\u001b[31mred\\u001b[0m\\ud800","prLink":"https://x/\\u202e1","n\\u0007":"line\\nline"}',
+            )
+          : answer(400, { error: `bad\u001b]8;;http://evil\u0007link\r\n\u009b2Jprompt\u0000 ${'é'.repeat(600)}` }),
+      ),
+  });
+  const client = useClient(peer.url);
+  expect(await get(client)).toEqual({
+    kind: 'job',
+    job: { id: 'ab', model: 'red\ufffd', prLink: 'https://x/1', n: 'line\nline' },
+  });
+  const { message = '' } = await send(client);
+  expect(message).toMatch(/^HTTP 400: bad.*link prompt é+…$/);
+  // eslint-disable-next-line no-control-regex -- the absence of control characters is what is asserted
+  expect(message).not.toMatch(/[\u0000-\u001f\u007f-\u009f]/);
+  expect(message).toHaveLength(500);
+});
+
+test('a field named __proto__ changes nothing', async () => {
+  const body = '{"id":"a","__proto__":{"status":"completed"},"x":{"__proto__":{"y":1}}}';
+  const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, body)) });
+  const outcome = await get(useClient(peer.url));
+  expect(outcome).toEqual({ kind: 'job', job: { id: 'a', x: {} } });
+  expect(outcome.kind === 'job' && outcome.job.status).toBeUndefined();
+});
+
+test('an answer to nobody, sent before the request, is not taken for a job', async () => {
+  const peer = await usePeer({
+    onAccept: (raw) => {
+      raw.write(answer(200, JOB));
+      return true;
+    },
+  });
+  const client = useClient(peer.url, { sendTimeoutMs: 300 });
+  // The peer may answer early; whatever is made of it, one connection is all there is.
+  expect(['notSent', 'unknown', 'sent']).toContain((await send(client)).outcome);
+  expect(peer.connections).toBe(1);
+});

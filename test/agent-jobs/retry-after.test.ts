@@ -1,0 +1,45 @@
+import { describe, expect, test } from 'vitest';
+import { MAX_RETRY_AFTER_MS } from '../../src/agent-jobs/index.js';
+import { parseRetryAfterMs } from '../../src/agent-jobs/retry-after.js';
+import { send, useClient, usePeer } from './support/harness.js';
+import { answer } from './support/peer.js';
+
+const NOW_MS = Date.parse('2026-03-01T12:00:00Z');
+
+describe('a Retry-After of', () => {
+  const rows: [string, string | string[] | undefined, string | undefined, number | undefined][] = [
+    ['seconds', '120', undefined, 120_000],
+    ['seconds between spaces', ' 5 ', undefined, 5_000],
+    ['a fraction of a second', '0.25', undefined, 250],
+    ['two headers: the longer one', ['3', '9'], undefined, 9_000],
+    ['an HTTP date, by the local clock', 'Sun, 01 Mar 2026 12:00:30 GMT', undefined, 30_000],
+    ['an HTTP date, by the Date header', 'Sun, 01 Mar 2026 12:00:30 GMT', 'Sun, 01 Mar 2026 11:59:00 GMT', 90_000],
+    ['an HTTP date, with a Date that is none', 'Sun, 01 Mar 2026 12:00:30 GMT', 'yesterday', 30_000],
+    ['an obsolete date of RFC 850', 'Sunday, 01-Mar-26 12:00:30 GMT', undefined, 30_000],
+    ['a year: cut', '31536000', undefined, MAX_RETRY_AFTER_MS],
+    ['a date in a year: cut', 'Mon, 01 Mar 2027 12:00:00 GMT', undefined, MAX_RETRY_AFTER_MS],
+    ['more digits than a number has: cut', '9'.repeat(400), undefined, MAX_RETRY_AFTER_MS],
+    ['zero: none', '0', undefined, undefined],
+    ['a negative number: none', '-5', undefined, undefined],
+    ['a date in the past: none', 'Sun, 01 Mar 2026 11:00:00 GMT', undefined, undefined],
+    ['NaN: none', 'NaN', undefined, undefined],
+    ['Infinity: none', 'Infinity', undefined, undefined],
+    ['an exponent: none', '1e3', undefined, undefined],
+    ['a bare year: none', '2027-01-01', undefined, undefined],
+    ['words: none', 'soon', undefined, undefined],
+    ['nothing: none', '', undefined, undefined],
+    ['no header: none', undefined, undefined, undefined],
+  ];
+  test.for(rows)('%s', ([, retryAfter, date, expected]) => {
+    expect(parseRetryAfterMs(retryAfter, date, NOW_MS)).toBe(expected);
+  });
+});
+
+test('only a limited message hands its Retry-After on', async () => {
+  const peer = await usePeer({
+    onRequest: ({ socket }) => socket.end(answer(peer.requests.length === 1 ? 429 : 503, {}, { 'retry-after': '42' })),
+  });
+  const client = useClient(peer.url);
+  expect(await send(client)).toMatchObject({ outcome: 'limited', retryAfterMs: 42_000 });
+  expect(await send(client)).not.toHaveProperty('retryAfterMs');
+});

@@ -1,0 +1,166 @@
+import fc from 'fast-check';
+import { inspect } from 'node:util';
+import { expect, test } from 'vitest';
+import { createSecretMask, MASK } from '../../src/agent-jobs/secret-mask.js';
+import { API_KEY, get, send, useClient, usePeer } from './support/harness.js';
+import { answer } from './support/peer.js';
+
+const base64 = (text: string) => Buffer.from(text).toString('base64');
+const base64url = (text: string) => Buffer.from(text).toString('base64url');
+const hex = (text: string) => Buffer.from(text).toString('hex');
+const each = (text: string, encode: (code: number) => string) =>
+  Array.from(text, (character) => encode(character.charCodeAt(0))).join('');
+const hex2 = (code: number) => code.toString(16).padStart(2, '0');
+
+const encodings: Record<string, (secret: string) => string> = {
+  raw: (secret) => secret,
+  'bearer header': (secret) => `Authorization: Bearer ${secret}`,
+  base64,
+  'base64 of the bearer header': (secret) => base64(`Bearer ${secret}`),
+  'base64 after one byte': (secret) => base64(`a${secret}b`),
+  'base64 after two bytes': (secret) => base64(`ab${secret}cd`),
+  'base64 in a JSON text': (secret) => base64(JSON.stringify({ headers: { authorization: `Bearer ${secret}` } })),
+  'base64 in lines': (secret) => base64(`Bearer ${secret}`).replace(/.{8}/g, '$&\n'),
+  base64url: (secret) => base64url(`x${secret}yz`),
+  'percent-encoded base64': (secret) => encodeURIComponent(base64(secret)),
+  'JSON-escaped base64': (secret) => base64(secret).replaceAll('/', '\\/'),
+  'percent-encoded': encodeURIComponent,
+  'percent-encoded twice': (secret) => encodeURIComponent(encodeURIComponent(secret)),
+  'every character percent-encoded': (secret) => each(secret, (code) => `%${hex2(code)}`),
+  'JSON-escaped': (secret) => JSON.stringify(secret).slice(1, -1).replaceAll('/', '\\/'),
+  'JSON-escaped twice': (secret) => JSON.stringify(JSON.stringify(secret)),
+  'every character JSON-escaped': (secret) => each(secret, (code) => `\\u00${hex2(code)}`),
+  'HTML-escaped': (secret) =>
+    secret.replace(
+      /[&<>"']/g,
+      (character) => `&${{ '&': 'amp', '<': 'lt', '>': 'gt', '"': 'quot' }[character] ?? '#39'};`,
+    ),
+  'every character as an HTML entity': (secret) => each(secret, (code) => `&#x${hex2(code)};`),
+  hex,
+  'hex in capitals': (secret) => hex(secret).toUpperCase(),
+  'hex with colons': (secret) => hex(secret).replace(/..(?=.)/g, '$&:'),
+};
+
+/** The longest run of a text's characters that is also in the other. */
+function longestShared(text: string, other: string): number {
+  let longest = 0;
+  for (let from = 0; from < text.length; from++) {
+    while (other.includes(text.slice(from, from + longest + 1)) && from + longest < text.length) longest++;
+  }
+  return longest;
+}
+
+const secretArbitrary = fc.string({
+  minLength: 8,
+  maxLength: 80,
+  unit: fc.integer({ min: 0x21, max: 0x7e }).map((code) => String.fromCharCode(code)),
+});
+const surroundingArbitrary = fc.string({ maxLength: 20, unit: fc.constantFrom('{', '}', ':', ';', '.', ' ', '(') });
+
+test.for(Object.keys(encodings))('a secret is masked %s', (name) => {
+  const encode = encodings[name] ?? String;
+  fc.assert(
+    fc.property(secretArbitrary, surroundingArbitrary, surroundingArbitrary, (secret, before, after) => {
+      const encoded = encode(secret);
+      const masked = createSecretMask(secret)(`${before}${encoded}${after}`);
+      expect(masked).toContain(MASK);
+      expect(masked).not.toContain(secret);
+      expect(masked.startsWith(before)).toBe(true);
+      expect(masked.endsWith(after)).toBe(true);
+    }),
+    { numRuns: 300, seed: 20 },
+  );
+});
+
+test.for(Object.keys(encodings))('of the key %s nothing usable is left', (name) => {
+  const encoded = (encodings[name] ?? String)(API_KEY);
+  const masked = createSecretMask(API_KEY)(encoded);
+  const left = masked.replaceAll(MASK, '');
+  expect(left).not.toContain(API_KEY.slice(0, 4));
+  for (const plain of [
+    left,
+    Buffer.from(left, 'base64').toString('latin1'),
+    Buffer.from(left, 'hex').toString('latin1'),
+  ]) {
+    expect(longestShared(API_KEY, plain)).toBeLessThan(4);
+  }
+});
+
+test('ordinary text is left alone', () => {
+  const mask = createSecretMask(API_KEY);
+  for (const text of ['https://git.example/org/repo/pull/12', 'adm_', base64('Bearer nothing'), ''])
+    expect(mask(text)).toBe(text);
+});
+
+test('masking a hostile text takes time in proportion to its length', () => {
+  const mask = createSecretMask('%%%%%%%%\\\\\\\\&&&&====////++++');
+  for (const piece of ['\\', '%25', '&amp;', 'JSUl ', '25 ', '%', ' ', '&#0']) {
+    const text = piece.repeat(Math.ceil(131_072 / piece.length));
+    const startedAt = performance.now();
+    mask(text);
+    expect(performance.now() - startedAt).toBeLessThan(1_000);
+  }
+});
+
+test('a service that echoes the key everywhere gets it into no outcome', async () => {
+  const echoes = Object.values(encodings).map((encode) => encode(API_KEY));
+  const echo = Object.fromEntries(echoes.map((text, index) => [`${index}${text}`, { deep: [text] }]));
+  const peer = await usePeer({
+    onRequest: ({ socket }, { method }) => {
+      const status = (peer.requests.length % 2 === 0 ? { GET: 500, POST: 401 }[method] : 200) ?? 200;
+      const headers = { 'x-echo': API_KEY, 'retry-after': API_KEY };
+      socket.end(
+        answer(
+          status,
+          status === 200
+            ? { id: API_KEY, prLink: `https://x/?k=${encodeURIComponent(API_KEY)}`, ...echo }
+            : { error: echoes.join(' ') },
+          headers,
+        ),
+      );
+    },
+  });
+  const client = useClient(peer.url);
+  const outcomes = [await get(client), await get(client), await send(client), await send(client)];
+  expect(outcomes).toMatchObject([
+    { kind: 'job' },
+    { reason: 'service' },
+    { outcome: 'sent' },
+    { outcome: 'unauthorized' },
+  ]);
+  const shown = outcomes
+    .map((outcome) => `${JSON.stringify(outcome)} ${inspect(outcome, { depth: 20, showHidden: true })}`)
+    .join();
+  for (const echoed of echoes) expect(shown).not.toContain(echoed);
+  expect(shown).not.toContain(API_KEY.slice(0, 8));
+  expect(shown).toContain(MASK);
+});
+
+test('a key at the edge of the 500 characters is masked before the cut', async () => {
+  const peer = await usePeer({
+    onRequest: ({ socket }) => socket.end(answer(400, { error: `${'x'.repeat(480)}${API_KEY}` })),
+  });
+  const { message = '' } = await send(useClient(peer.url));
+  expect(message).not.toContain(API_KEY.slice(0, 4));
+  expect(message.length).toBeLessThanOrEqual(500);
+});
+
+test('a key torn apart by terminal escapes is masked', async () => {
+  const torn = `${API_KEY.slice(0, 9)}\u001b[0m${API_KEY.slice(9)}`;
+  const peer = await usePeer({
+    onRequest: ({ socket }, { method }) => socket.end(method === 'GET' ? answer(200, { id: torn }) : answer(400, torn)),
+  });
+  const client = useClient(peer.url);
+  expect(await get(client)).toEqual({ kind: 'job', job: { id: MASK } });
+  expect((await send(client)).message).toBe(`HTTP 400: ${MASK}`);
+});
+
+test('errors of the parser, which hold what the peer wrote, give none of it', async () => {
+  const peer = await usePeer({
+    onRequest: ({ socket }) => socket.end(`HTTP/1.1 200 OK\r\n${API_KEY} ${API_KEY}\r\n\r\n`),
+  });
+  const client = useClient(peer.url);
+  const outcomes = [await send(client), await get(client)];
+  expect(outcomes).toMatchObject([{ outcome: 'unknown' }, { reason: 'network' }]);
+  expect(inspect(outcomes, { depth: 20, showHidden: true })).not.toContain(API_KEY.slice(0, 8));
+});
