@@ -134,19 +134,32 @@ export class FollowUpClient {
 /**
  * Checks everything that {@link FollowUpClient.start} needs, and gives a missing key its value.
  *
+ * @param input as {@link StartInput}, from wherever it comes
  * @throws InvalidInputError naming every bad field
  */
-export function parseStartInput(input: StartInput): {
+export function parseStartInput(input: unknown): {
   key: string;
   followUpInput: FollowUpInput;
   settings: FollowUpSettings;
 } {
-  const { key = randomUUID(), ...followUpInput } = input;
-  const parsedInput = parseInput(followUpInputSchema, followUpInput);
+  const { key, rest } = splitKey(input);
+  const parsedInput = parseInput(followUpInputSchema, rest);
   const parsedKey = parseInput(z.object({ key: keySchema }), { key });
-  if (parsedInput.ok && parsedKey.ok) return { key, followUpInput, settings: parsedInput.value };
+  if (parsedInput.ok && parsedKey.ok && isFollowUpInput(rest)) {
+    return { key: parsedKey.value.key, followUpInput: rest, settings: parsedInput.value };
+  }
   throw new InvalidInputError([
     ...(parsedInput.ok ? [] : parsedInput.issues),
     ...(parsedKey.ok ? [] : parsedKey.issues),
   ]);
+}
+
+function splitKey(input: unknown): { key: unknown; rest: unknown } {
+  if (typeof input !== 'object' || input === null) return { key: randomUUID(), rest: input };
+  const { key, ...rest }: { key?: unknown } = input;
+  return { key: key ?? randomUUID(), rest };
+}
+
+function isFollowUpInput(value: unknown): value is FollowUpInput {
+  return followUpInputSchema.safeParse(value).success;
 }

@@ -6,16 +6,20 @@ import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { toConnectionError } from './temporal-call.js';
 
 const filterSchema = z.strictObject({
-  /** Only this project's. */
   project: idSchema.optional(),
-  /** Only those in this state. */
   state: z.enum(followUpStates).optional(),
-  /** Only those of this batch. */
   batch: keySchema.optional(),
 });
 
 /** Which follow-ups to list; all, where nothing is said. */
-export type ListFilter = z.input<typeof filterSchema>;
+export interface ListFilter {
+  /** Only this project's. */
+  project?: string;
+  /** Only those in this state, a `FollowUpState`. */
+  state?: string;
+  /** Only those of this batch. */
+  batch?: string;
+}
 
 /**
  * Query of Temporal's visibility for a filter.

@@ -1,6 +1,7 @@
 import { type Client, isGrpcServiceError } from '@temporalio/client';
 import { NamespaceNotFoundError } from '@temporalio/common';
-import { FollowUpClientError, SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
+import type { FollowUpClientError } from './errors.js';
+import { SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
 
 // From the gRPC specification; importing @grpc/grpc-js for five numbers would make it a dependency.
 const GrpcStatus = {
@@ -45,7 +46,9 @@ export function toConnectionError(
     return new TemporalUnreachableError(address, `it has no namespace ${error.namespace}`, workflowId, options);
   }
   const grpc = grpcErrorIn(error);
-  switch (grpc?.code) {
+  const code: number | undefined = grpc?.code;
+  if (!grpc) return undefined;
+  switch (code) {
     case GrpcStatus.UNAVAILABLE:
     case GrpcStatus.RESOURCE_EXHAUSTED:
       return new TemporalUnreachableError(address, oneLine(grpc.details), workflowId, options);
@@ -65,7 +68,7 @@ export function toConnectionError(
 
 /** Whether waiting and trying again may help: the server is away or overloaded, or did not answer in time. */
 export function isPassingTrouble(error: unknown): boolean {
-  const code = grpcErrorIn(error)?.code;
+  const code: number | undefined = grpcErrorIn(error)?.code;
   return (
     code === GrpcStatus.UNAVAILABLE || code === GrpcStatus.RESOURCE_EXHAUSTED || code === GrpcStatus.DEADLINE_EXCEEDED
   );

@@ -1,0 +1,31 @@
+/** Ended by Ctrl-C or SIGTERM. */
+export class InterruptedError extends Error {
+  override readonly name = 'InterruptedError';
+  /** The follow-up that goes on, where there is one. */
+  workflowId?: string;
+
+  constructor(readonly signal: NodeJS.Signals) {
+    super('interrupted');
+  }
+}
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+
+/**
+ * Runs work that Ctrl-C and SIGTERM end: the first aborts the signal with an {@link InterruptedError}, the second ends
+ * the process at once.
+ */
+export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const controller = new AbortController();
+  const interrupt = (signal: NodeJS.Signals) => {
+    // Whoever asks twice does not want to wait for anything.
+    if (controller.signal.aborted) process.exit(130);
+    controller.abort(new InterruptedError(signal));
+  };
+  for (const name of SIGNALS) process.on(name, interrupt);
+  try {
+    return await work(controller.signal);
+  } finally {
+    for (const name of SIGNALS) process.off(name, interrupt);
+  }
+}

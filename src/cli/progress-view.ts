@@ -1,0 +1,57 @@
+import { Listr, type ListrDefaultRendererLogLevels, ListrLogger, ProcessOutput } from 'listr2';
+import type { Output } from './output.js';
+import type { ProgressText } from './progress-text.js';
+
+/** One thing whose progress is shown. */
+export interface ProgressRow {
+  label: string;
+  /** Runs it; what it resolves with is its last line, and a rejection is shown as a failure. */
+  work: (report: (progress: ProgressText) => void) => Promise<string>;
+}
+
+/**
+ * Runs all rows at once and shows how they go on stderr: live on a terminal, else a line whenever something is new.
+ * Never rejects; what the rows themselves keep decides what comes next.
+ */
+export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
+  if (output.stderr.isTTY) await showLive(output, rows);
+  else await Promise.all(rows.map((row) => showLines(output, row)));
+}
+
+async function showLive(output: Output, rows: readonly ProgressRow[]): Promise<void> {
+  // To listr2 stderr is its stdout: ours is for data.
+  const logger = new ListrLogger<ListrDefaultRendererLogLevels>({
+    useIcons: true,
+    processOutput: new ProcessOutput(output.stderr, output.stdout),
+  });
+  const tasks = rows.map(({ label, work }) => ({
+    title: label,
+    task: async (_context: unknown, task: { title: string; output: string }) => {
+      const last = await work(({ headline, timing }) => {
+        task.title = `${label}: ${headline}`;
+        task.output = timing;
+      });
+      task.title = `${label}: ${last}`;
+    },
+  }));
+  await new Listr(tasks, {
+    concurrent: true,
+    exitOnError: false,
+    registerSignalListeners: false,
+    rendererOptions: { logger, collapseErrors: false },
+  }).run();
+}
+
+async function showLines(output: Output, { label, work }: ProgressRow): Promise<void> {
+  let shown: string | undefined;
+  try {
+    const last = await work(({ headline, timing }) => {
+      if (headline === shown) return;
+      shown = headline;
+      output.note(`${label}: ${headline}${timing ? ` (${timing})` : ''}`);
+    });
+    output.note(`${label}: ${last}`);
+  } catch (error) {
+    output.note(`${label}: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}

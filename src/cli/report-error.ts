@@ -1,0 +1,102 @@
+import { BinaryUnavailableError } from '../embedded/resolve-steps.js';
+import {
+  FollowUpCancelledError,
+  FollowUpEndedError,
+  FollowUpFailedError,
+  FollowUpNotFoundError,
+  FollowUpTerminatedError,
+  FollowUpTimedOutError,
+  InvalidInputError,
+  ResolveRejectedError,
+  TemporalUnreachableError,
+  UnexpectedOutcomeError,
+} from '../client/index.js';
+import { ConfigError } from '../config.js';
+import type { FailureDetails } from '../contract/index.js';
+import { ExitCode } from './exit-codes.js';
+import { InterruptedError } from './interrupt.js';
+import type { Output } from './output.js';
+import { safeLine } from './safe-text.js';
+
+/** The arguments are wrong in a way that only the command itself could see. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+/** An error as the command line tells it. */
+interface ReportedError extends Partial<FailureDetails> {
+  type: string;
+  message: string;
+  workflowId?: string;
+}
+
+/** Writes one clear line to stderr, and with `--json` a document to stdout. Gives the exit code. */
+export function reportError(output: Output, error: unknown): ExitCode {
+  const { exitCode, report } = classify(error);
+  if (output.json) output.data({ error: report }, '');
+  output.note(`error: ${describe(report)}`);
+  return exitCode;
+}
+
+/** The error and its exit code. */
+export function classify(error: unknown): { exitCode: ExitCode; report: ReportedError } {
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof InvalidInputError) {
+    const { issues, delivered } = error;
+    return { exitCode: ExitCode.usage, report: { type: 'InvalidInput', message, delivered, issues: [...issues] } };
+  }
+  if (error instanceof ConfigError) {
+    const issues = error.issues.map(({ name, message }) => ({ field: name, message }));
+    return { exitCode: ExitCode.usage, report: { type: 'ConfigError', message, issues } };
+  }
+  if (error instanceof UsageError) return { exitCode: ExitCode.usage, report: { type: 'Usage', message } };
+  if (error instanceof InterruptedError) {
+    return { exitCode: ExitCode.interrupted, report: { type: 'Interrupted', message, ...workflowIdOf(error) } };
+  }
+  if (error instanceof FollowUpFailedError) {
+    const { type, details, workflowId } = error;
+    return { exitCode: ExitCode.followUpFailed, report: { type, message, ...details, workflowId } };
+  }
+  if (error instanceof FollowUpCancelledError) {
+    return outcome('Cancelled', error);
+  }
+  if (error instanceof FollowUpTerminatedError) return outcome('Terminated', error);
+  if (error instanceof FollowUpTimedOutError) return outcome('TimedOut', error);
+  if (error instanceof UnexpectedOutcomeError) return outcome('Unexpected', error);
+  if (error instanceof TemporalUnreachableError) {
+    const hint = error.workflowId === undefined ? {} : { delivered: error.delivered, workflowId: error.workflowId };
+    return { exitCode: ExitCode.unreachable, report: { type: 'TemporalUnreachable', message, ...hint } };
+  }
+  if (
+    error instanceof FollowUpNotFoundError ||
+    error instanceof FollowUpEndedError ||
+    error instanceof ResolveRejectedError
+  ) {
+    const { name, workflowId } = error;
+    return { exitCode: ExitCode.usage, report: { type: name.replace(/Error$/, ''), message, workflowId } };
+  }
+  if (error instanceof BinaryUnavailableError)
+    return { exitCode: ExitCode.error, report: { type: 'BinaryUnavailable', message } };
+  const type = error instanceof Error ? error.name.replace(/(.)Error$/, '$1') : 'Error';
+  return { exitCode: ExitCode.error, report: { type, message, ...workflowIdOf(error) } };
+}
+
+function outcome(
+  type: string,
+  error: { message: string; delivered: 'no' | 'unknown'; workflowId: string },
+): { exitCode: ExitCode; report: ReportedError } {
+  const { message, delivered, workflowId } = error;
+  return { exitCode: ExitCode.followUpFailed, report: { type, message, delivered, workflowId } };
+}
+
+function workflowIdOf(error: unknown): { workflowId?: string } {
+  return error instanceof Error && 'workflowId' in error && typeof error.workflowId === 'string'
+    ? { workflowId: error.workflowId }
+    : {};
+}
+
+function describe({ type, message, delivered }: ReportedError): string {
+  // A list of settings has a line for each.
+  const text = message.split('\n').map((line) => (line.startsWith('  ') ? `  ${safeLine(line)}` : safeLine(line)));
+  return `${type}: ${text.join('\n')}${delivered === undefined ? '' : ` (delivered: ${delivered})`}`;
+}
