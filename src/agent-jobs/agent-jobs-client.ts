@@ -6,11 +6,14 @@ import { getOnce } from './get-once.js';
 import { describeNetworkError } from './network-error.js';
 import { postOnce } from './post-once.js';
 import { interpretGet, interpretSend, type GetJobOutcome, type SendMessageOutcome } from './outcomes.js';
-import { createSecretMask } from './secret-mask.js';
+import { createMaskCache } from './secret-mask.js';
 import type { Mask } from './service-text.js';
 
 /** Longest answer that is read: 128 KiB. A job is below 1 KiB; what is longer is no job. */
 export const MAX_RESPONSE_BYTES = 131_072;
+
+/** Longest timer of Node, about 24 days; a longer one would fire at once. */
+const MAX_TIMEOUT_MS = 2_147_483_647;
 
 /** Connections that GETs may keep open; further GETs wait for one, within their deadline. */
 const MAX_GET_CONNECTIONS = 512;
@@ -64,11 +67,16 @@ export interface AgentJobsClientOptions {
  * Makes a client. TLS is verified. Redirects are not followed, nothing is retried, and answers are not decompressed (and
  * asked for uncompressed). `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are ignored: requests go straight to the host.
  *
- * @throws Error naming `baseUrl` and the rule it breaks
+ * @throws Error naming the option and the rule it breaks
  */
 export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJobsClient {
   const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca } = options;
   const { origin, pathPrefix } = parseBaseUrl(options.baseUrl);
+  for (const [name, timeoutMs] of Object.entries({ getTimeoutMs, sendTimeoutMs, connectTimeoutMs })) {
+    if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MAX_TIMEOUT_MS) {
+      throw new Error(`${name}: must be whole milliseconds from 1 to ${MAX_TIMEOUT_MS} (given ${timeoutMs})`);
+    }
+  }
   const agent = new Agent({
     connections: MAX_GET_CONNECTIONS,
     connect: { timeout: Math.min(connectTimeoutMs, getTimeoutMs), ...(ca !== undefined && { ca }) },
@@ -77,13 +85,14 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     headersTimeout: 0,
     bodyTimeout: 0,
   });
+  const maskFor = createMaskCache();
   const underWay = new Set<Promise<unknown>>();
   let closed = false;
 
   async function getJob(job: JobAddress): Promise<GetJobOutcome> {
     const idIssue = describeIdIssue(job);
     if (idIssue !== undefined) return { kind: 'failed', reason: 'rejected', message: idIssue };
-    const access = await authorize(keys, job.projectId);
+    const access = await authorize(keys, maskFor, job.projectId);
     if ('problem' in access) return { kind: 'failed', reason: 'no-key', message: access.problem };
     const { mask } = access;
     const result = await getOnce(agent, {
@@ -102,7 +111,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
   async function sendMessage(message: SendMessageRequest): Promise<SendMessageOutcome> {
     const idIssue = describeIdIssue(message);
     if (idIssue !== undefined) return { outcome: 'rejected', message: `nothing was sent: ${idIssue}` };
-    const access = await authorize(keys, message.projectId);
+    const access = await authorize(keys, maskFor, message.projectId);
     if ('problem' in access) return { outcome: 'unauthorized', message: `nothing was sent: ${access.problem}` };
     const { mask } = access;
     const result = await postOnce({
@@ -161,7 +170,11 @@ interface Access {
   mask: Mask;
 }
 
-async function authorize(keys: ApiKeys, projectId: string): Promise<Access | { problem: string }> {
+async function authorize(
+  keys: ApiKeys,
+  maskFor: (key: string) => Mask,
+  projectId: string,
+): Promise<Access | { problem: string }> {
   let key: string | undefined;
   try {
     key = await keys.forProject(projectId);
@@ -178,7 +191,7 @@ async function authorize(keys: ApiKeys, projectId: string): Promise<Access | { p
       'accept-encoding': 'identity',
       'user-agent': 'agent-follow-up',
     },
-    mask: createSecretMask(key),
+    mask: maskFor(key),
   };
 }
 

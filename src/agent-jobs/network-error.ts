@@ -14,7 +14,6 @@ const HINTS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens there; check AGENT_JOBS_BASE_URL and that the service is up',
   ENOTFOUND: 'the host name is not known; check AGENT_JOBS_BASE_URL and DNS',
   EAI_AGAIN: 'DNS did not answer',
-  CERT_HAS_EXPIRED: "the service's certificate has expired",
   DEPTH_ZERO_SELF_SIGNED_CERT:
     'its certificate is signed by nobody this host trusts; NODE_EXTRA_CA_CERTS adds an authority',
   SELF_SIGNED_CERT_IN_CHAIN:
@@ -36,7 +35,8 @@ export function describeNetworkError(error: unknown, mask: Mask): DescribedError
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
   if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') return { kind: 'too-big', text: 'the body is too long' };
   const hint = code === undefined ? undefined : HINTS[code];
-  const message = error.message === '' ? error.name : error.message;
+  // OpenSSL's own messages are addresses and source lines.
+  const message = code?.startsWith('ERR_SSL_') ? 'TLS failed' : error.message || error.name;
   const name = code === undefined || message.includes(code) ? '' : ` (${code})`;
   const text = cleanLine(`${message}${name}${hint === undefined ? '' : `: ${hint}`}`, mask);
   return { kind: code !== undefined && TIMEOUT_CODES.has(code) ? 'timeout' : 'network', text };

@@ -28,6 +28,22 @@ export function createSecretMask(secret: string): (text: string) => string {
   return (text) => text.replace(pattern, MASK);
 }
 
+/** Keys whose masks are kept: one for each project, within reason. */
+const MAX_CACHED_MASKS = 1_000;
+
+/** Like {@link createSecretMask}, made once for each secret: that takes milliseconds. */
+export function createMaskCache(): (secret: string) => (text: string) => string {
+  const masks = new Map<string, (text: string) => string>();
+  return (secret) => {
+    const known = masks.get(secret);
+    if (known) return known;
+    if (masks.size >= MAX_CACHED_MASKS) masks.clear();
+    const mask = createSecretMask(secret);
+    masks.set(secret, mask);
+    return mask;
+  };
+}
+
 function encodedPatterns(bytes: Buffer): string[] {
   const hex = Array.from(bytes, hexByte).join('[\\s:,-]{0,2}');
   return [hex, ...[0, 1, 2].map((offset) => base64Pattern(bytes, offset))];

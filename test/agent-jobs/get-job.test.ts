@@ -156,6 +156,10 @@ test.for([
   expect(create).not.toThrow('pass-word');
 });
 
+test.for([0, -1, 1.5, NaN, 2 ** 31])('a deadline of %d ms is refused', (timeoutMs) => {
+  expect(() => useClient('https://api.example', { sendTimeoutMs: timeoutMs })).toThrow(/^sendTimeoutMs: must be/);
+});
+
 function replying(status: number, headers: Record<string, string> = {}): PeerScript {
   return writing(answer(status, { error: 'words' }, headers));
 }
