@@ -68,7 +68,7 @@ export async function startDevServer(options: DevServerOptions): Promise<DevServ
   }
   const { path } = await resolveTemporalCli({ env: options.env, onProgress: options.onProgress });
   for (let attempt = 1; ; attempt++) {
-    const [port = 0, uiPort = 0] = await choosePorts(options, ip);
+    const [port, uiPort] = await choosePorts(options, ip);
     try {
       return await startOnce(path, options, ip, port, uiPort);
     } catch (error) {

@@ -1,32 +1,37 @@
+import { randomInt } from 'node:crypto';
 import { createServer } from 'node:net';
 
 /** Whether a port can be listened on. */
 export async function isPortFree(port: number, host: string): Promise<boolean> {
-  return (await listenOnce(port, host)) !== undefined;
+  return await listenOnce(port, host);
 }
 
 /**
- * Ports that are free now, all different. Somebody may still take one before it is used: whoever uses them tries again
- * with others.
+ * Below the range that Linux, macOS and Windows take local ports of outgoing connections from. A port in that range may
+ * be taken by any connection while its server is down, and a client that keeps dialling it may even reach itself.
+ */
+const LOWEST_PORT = 10_000;
+const HIGHEST_PORT = 32_000;
+const MAX_TRIES = 1_000;
+
+/**
+ * Random ports that are free now, all different, from 10,000 to 32,000. Somebody may still take one before it is used:
+ * whoever uses them tries again with others.
  */
 export async function findFreePorts(count: number, host: string): Promise<number[]> {
   const ports = new Set<number>();
-  while (ports.size < count) {
-    const port = await listenOnce(0, host);
-    if (port === undefined) throw new Error(`No port can be listened on at ${host}`);
-    ports.add(port);
+  for (let tries = 0; ports.size < count; tries++) {
+    if (tries > MAX_TRIES) throw new Error(`No ${count} ports can be listened on at ${host}`);
+    const port = randomInt(LOWEST_PORT, HIGHEST_PORT);
+    if (!ports.has(port) && (await isPortFree(port, host))) ports.add(port);
   }
   return [...ports];
 }
 
-function listenOnce(port: number, host: string): Promise<number | undefined> {
+function listenOnce(port: number, host: string): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer();
-    server.once('error', () => resolve(undefined));
-    server.listen({ port, host, exclusive: true }, () => {
-      const address = server.address();
-      const bound = typeof address === 'object' && address !== null ? address.port : undefined;
-      server.close(() => resolve(bound));
-    });
+    server.once('error', () => resolve(false));
+    server.listen({ port, host, exclusive: true }, () => server.close(() => resolve(true)));
   });
 }

@@ -14,6 +14,9 @@ export interface CommandOptions {
   /** The command is killed then, and the promise rejects. */
   timeoutMs: number;
   cwd?: string;
+  /** User and group to run as; needs root. */
+  uid?: number;
+  gid?: number;
   /** Called every `tickMs` while the command runs, with the time it has taken. Returns a reason to give it up, if any. */
   onTick?: (elapsedMs: number) => string | undefined | void | Promise<string | undefined | void>;
   /** @default 10_000 */
@@ -34,6 +37,8 @@ export function runCommand(command: string, args: readonly string[], options: Co
       env: options.env,
       stdio: ['ignore', 'pipe', 'pipe'],
       ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+      ...(options.uid === undefined ? {} : { uid: options.uid }),
+      ...(options.gid === undefined ? {} : { gid: options.gid }),
     });
     let stdout = '';
     let stderr = '';

@@ -1,5 +1,5 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import type { Readable } from 'node:stream';
+import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
+import { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** A server of another program that lives no longer than this process. */
@@ -143,11 +143,10 @@ export class ServerExitedError extends Error {
   }
 }
 
-/** The child alone does not keep this process running. Its pipes are sockets, which can be released, too. */
-function letParentExit(child: ChildProcess): void {
+/** The child alone does not keep this process running. Its pipes are sockets at run time, which can be released, too. */
+function letParentExit(child: ChildProcessWithoutNullStreams): void {
   child.unref();
   for (const stream of [child.stdin, child.stdout, child.stderr]) {
-    const handle: { unref?: unknown } | Readable | null = stream as { unref?: unknown } | null;
-    if (handle && 'unref' in handle && typeof handle.unref === 'function') handle.unref();
+    if (stream instanceof Socket) stream.unref();
   }
 }

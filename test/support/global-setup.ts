@@ -9,7 +9,7 @@ declare module 'vitest' {
 }
 
 /** One development server for the whole run, in memory. Without a Temporal binary the run ends here, with one line. */
-export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const say = (message: string) => void process.stderr.write(`${message}\n`);
   try {
     const server = await startDevServer({ env: process.env, onProgress: say });

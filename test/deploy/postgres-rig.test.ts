@@ -1,0 +1,50 @@
+import { Client, Connection } from '@temporalio/client';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startPostgresRig, type PostgresRig } from '../support/postgres-rig.js';
+import { eventually } from '../support/eventually.js';
+import { describeWith, findMissing } from '../support/requirements.js';
+
+const missing = await findMissing(['postgres', 'go']);
+
+describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml describes it', () => {
+  let rig: PostgresRig;
+  let connection: Connection;
+  let client: Client;
+
+  beforeAll(async () => {
+    rig = await startPostgresRig({ onProgress: (message) => void process.stderr.write(`${message}\n`) });
+    connection = await Connection.connect({ address: rig.address });
+    client = new Client({ connection });
+  }, 1_800_000);
+
+  afterAll(async () => {
+    await connection?.close();
+    await rig?.stop();
+  });
+
+  test('lists its namespaces', async () => {
+    const { namespaces } = await connection.workflowService.listNamespaces({});
+    expect(namespaces.map(({ namespaceInfo }) => namespaceInfo?.name)).toContain('default');
+  });
+
+  test('keeps a workflow over kill -9 of the server', async () => {
+    const handle = await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'over-server' });
+    await rig.killServer();
+    await rig.startServer();
+    const description = await eventually('the workflow is known', () => handle.describe());
+    expect(description.status.name).toBe('RUNNING');
+  });
+
+  test('keeps a workflow over a crash of PostgreSQL', async () => {
+    const handle = await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'over-postgres' });
+    await rig.stopPostgres('immediate');
+    await expect(
+      connection.withDeadline(Date.now() + 2_000, () =>
+        client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'while-down' }),
+      ),
+    ).rejects.toThrow();
+    await rig.startPostgres();
+    const description = await eventually('the workflow is known', () => handle.describe(), 60_000);
+    expect(description.status.name).toBe('RUNNING');
+  });
+});

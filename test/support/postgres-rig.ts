@@ -1,0 +1,194 @@
+import { createWriteStream } from 'node:fs';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Connection } from '@temporalio/client';
+import { msToTs } from '@temporalio/common/lib/time.js';
+import { childEnvironment, type Environment, type OnProgress } from '../../src/embedded/environment.js';
+import { findFreePorts } from '../../src/embedded/ports.js';
+import { probeTemporal } from '../../src/embedded/probe.js';
+import { lastWords, runCommand } from '../../src/embedded/run-command.js';
+import { startServerProcess, waitUntilReady, type ServerProcess } from '../../src/embedded/server-process.js';
+import { createPostgres, type Postgres } from './postgres.js';
+import { resolveTemporalServer, type TemporalServerBinaries } from './temporal-server-binaries.js';
+import {
+  dynamicConfig,
+  temporalServerConfig,
+  temporalServerPortNames,
+  type TemporalServerPorts,
+} from './temporal-server-config.js';
+
+/** Settings of {@link startPostgresRig}. */
+export interface PostgresRigOptions {
+  env?: Environment;
+  onProgress?: OnProgress;
+  /** Configuration, logs and data. @default a temporary one, removed by `stop` */
+  directory?: string;
+  /** Ports from here up, twelve of them; the first is gRPC. @default free ones */
+  basePort?: number;
+  /** Share of persistence calls that the server makes fail by itself, of each kind, such as 0.01. @default 0 */
+  faults?: number;
+  /** Such as `{ 'limit.historyCount.suggestContinueAsNew': 100 }`. */
+  dynamicConfigValues?: Readonly<Record<string, unknown>>;
+  /** @default 4 */
+  historyShards?: number;
+  /** @default 'warn' */
+  logLevel?: 'debug' | 'info' | 'warn' | 'error';
+}
+
+/**
+ * A real Temporal server with all its roles on a real PostgreSQL, natively: what docker-compose.yml describes. It dies
+ * with this process.
+ */
+export interface PostgresRig {
+  /** `host:port` of gRPC; the namespace is `default`. */
+  readonly address: string;
+  /** Holds `server.log` and `postgres.log`. */
+  readonly directory: string;
+  readonly ports: TemporalServerPorts;
+  /** See {@link Postgres.stop}. */
+  stopPostgres(mode?: 'fast' | 'immediate'): Promise<void>;
+  startPostgres(): Promise<void>;
+  /** `kill -9`; resolves when it is dead. */
+  killServer(): Promise<void>;
+  /** Starts it again on the same ports and waits until its namespace answers; nothing to do while it runs. */
+  startServer(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+const NAMESPACE = 'default';
+const RETENTION_MS = 86_400_000;
+const READY_TIMEOUT_MS = 120_000;
+const SCHEMA_TIMEOUT_MS = 180_000;
+
+/** Raises the rig: a few seconds, the first build of the server apart. Needs PostgreSQL, and Go for that build. */
+export async function startPostgresRig(options: PostgresRigOptions = {}): Promise<PostgresRig> {
+  const env = options.env ?? process.env;
+  const binaries = await resolveTemporalServer(env, options.onProgress);
+  const directory = options.directory ?? (await mkdtemp(join(tmpdir(), 'postgres-rig-')));
+  const ports = await choosePorts(options.basePort);
+  const configDirectory = join(directory, 'config');
+  await mkdir(configDirectory, { recursive: true });
+  const dynamicConfigPath = join(configDirectory, 'dynamic-config.yaml');
+  const config = temporalServerConfig(ports, {
+    dynamicConfigPath,
+    faults: options.faults ?? 0,
+    logLevel: options.logLevel ?? 'warn',
+    historyShards: options.historyShards ?? 4,
+  });
+  await writeFile(join(configDirectory, 'rig.yaml'), JSON.stringify(config, undefined, 2));
+  await writeFile(dynamicConfigPath, JSON.stringify(dynamicConfig(options.dynamicConfigValues ?? {}), undefined, 2));
+
+  const postgres = await createPostgres(directory, ports.postgres, env);
+  const address = `127.0.0.1:${ports.frontend}`;
+  const log = createWriteStream(join(directory, 'server.log'), { flags: 'a' });
+  let server: ServerProcess | undefined;
+
+  const startServer = async () => {
+    if (server !== undefined && !server.hasExited()) return;
+    const args = ['--root', directory, '--config', 'config', '--env', 'rig', 'start'];
+    const started = startServerProcess(binaries.server, args, {
+      env: childEnvironment(env),
+      cwd: directory,
+      onOutput: (text) => log.write(text),
+    });
+    server = started;
+    await waitUntilReady('Temporal server', started, READY_TIMEOUT_MS, () => probeTemporal(address));
+    await waitUntilReady('Temporal server', started, READY_TIMEOUT_MS, () => ensureNamespace(address));
+  };
+
+  const stop = async () => {
+    await server?.stop();
+    await postgres.stop('immediate');
+    log.end();
+    if (options.directory === undefined) await rm(directory, { recursive: true, force: true });
+  };
+
+  try {
+    await postgres.start();
+    await makeSchemas(binaries, postgres, env);
+    await startServer();
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return {
+    address,
+    directory,
+    ports,
+    stopPostgres: (mode) => postgres.stop(mode),
+    startPostgres: () => postgres.start(),
+    killServer: async () => {
+      server?.kill('SIGKILL');
+      await server?.exited;
+    },
+    startServer,
+    stop,
+  };
+}
+
+async function choosePorts(basePort: number | undefined): Promise<TemporalServerPorts> {
+  const count = temporalServerPortNames.length;
+  const chosen =
+    basePort === undefined
+      ? await findFreePorts(count, '127.0.0.1')
+      : Array.from({ length: count }, (_, index) => basePort + index);
+  const port = (name: keyof TemporalServerPorts) => chosen[temporalServerPortNames.indexOf(name)] ?? 0;
+  return {
+    frontend: port('frontend'),
+    frontendMembership: port('frontendMembership'),
+    frontendHttp: port('frontendHttp'),
+    matching: port('matching'),
+    matchingMembership: port('matchingMembership'),
+    history: port('history'),
+    historyMembership: port('historyMembership'),
+    worker: port('worker'),
+    workerMembership: port('workerMembership'),
+    pprof: port('pprof'),
+    metrics: port('metrics'),
+    postgres: port('postgres'),
+  };
+}
+
+async function makeSchemas(binaries: TemporalServerBinaries, postgres: Postgres, env: Environment): Promise<void> {
+  const run = async (database: string, args: readonly string[]) => {
+    const connection = ['--plugin', 'postgres12', '--ep', '127.0.0.1', '-p', String(postgres.port)];
+    const login = ['-u', 'temporal', '--pw', 'temporal', '--db', database];
+    const result = await runCommand(binaries.sqlTool, [...connection, ...login, ...args], {
+      env: childEnvironment(env),
+      timeoutMs: SCHEMA_TIMEOUT_MS,
+    });
+    if (result.exitCode !== 0) throw new Error(`Schema of ${database}: ${args[0] ?? ''} failed: ${lastWords(result)}`);
+  };
+  const schemas = [
+    ['temporal', 'temporal'],
+    ['temporal_visibility', 'visibility'],
+  ] as const;
+  await Promise.all(
+    schemas.map(async ([database, schema]) => {
+      await run(database, ['create']);
+      await run(database, ['setup-schema', '-v', '0.0']);
+      await run(database, ['update-schema', '-d', join(binaries.schemaDirectory, schema, 'versioned')]);
+    }),
+  );
+}
+
+/** Registers the namespace where it is missing; ready once lists of it answer, too. */
+async function ensureNamespace(address: string): Promise<boolean> {
+  const connection = await Connection.connect({ address });
+  try {
+    return await connection.withDeadline(Date.now() + 10_000, async () => {
+      const { namespaces } = await connection.workflowService.listNamespaces({});
+      if (!namespaces.some(({ namespaceInfo }) => namespaceInfo?.name === NAMESPACE)) {
+        await connection.workflowService.registerNamespace({
+          namespace: NAMESPACE,
+          workflowExecutionRetentionPeriod: msToTs(RETENTION_MS),
+        });
+      }
+      await connection.workflowService.listWorkflowExecutions({ namespace: NAMESPACE });
+      return true;
+    });
+  } finally {
+    await connection.close();
+  }
+}

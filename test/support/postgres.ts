@@ -1,0 +1,105 @@
+import { createWriteStream } from 'node:fs';
+import { chmod, chown, mkdir, readdir, readFile, realpath } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { childEnvironment, findOnPath, isExecutable, type Environment } from '../../src/embedded/environment.js';
+import { lastWords, runCommand } from '../../src/embedded/run-command.js';
+import { startServerProcess, waitUntilReady, type ServerProcess } from '../../src/embedded/server-process.js';
+
+const DEBIAN_DIRECTORY = '/usr/lib/postgresql';
+const COMMAND_TIMEOUT_MS = 120_000;
+const READY_TIMEOUT_MS = 60_000;
+
+/** Directory of `initdb`, `postgres` and `pg_isready`: beside `initdb` on PATH, else Debian's newest. */
+export async function findPostgresDirectory(env: Environment): Promise<string | undefined> {
+  const onPath = await findOnPath('initdb', env);
+  // The one on PATH may be a link to where its companions are.
+  if (onPath !== undefined && (await hasAll(dirname(await realpath(onPath))))) return dirname(await realpath(onPath));
+  const versions = await readdir(DEBIAN_DIRECTORY).catch(() => []);
+  for (const version of versions.sort((a, b) => Number(b) - Number(a))) {
+    const directory = join(DEBIAN_DIRECTORY, version, 'bin');
+    if (await hasAll(directory)) return directory;
+  }
+  return undefined;
+}
+
+async function hasAll(directory: string): Promise<boolean> {
+  const found = await Promise.all(
+    ['initdb', 'postgres', 'pg_isready'].map((name) => isExecutable(join(directory, name))),
+  );
+  return found.every(Boolean);
+}
+
+/** A PostgreSQL server at 127.0.0.1 with user `temporal`, no password asked. It dies with this process. */
+export interface Postgres {
+  readonly port: number;
+  /** `fast` ends sessions and writes everything; `immediate` is a crash that needs recovery at the next start. */
+  stop(mode?: 'fast' | 'immediate'): Promise<void>;
+  /** Starts it, with the data it had if it ran before; nothing to do while it runs. */
+  start(): Promise<void>;
+}
+
+/** Makes a database cluster under `directory` that logs to postgres.log there. It is not started yet. */
+export async function createPostgres(directory: string, port: number, env: Environment): Promise<Postgres> {
+  const binaries = await findPostgresDirectory(env);
+  if (binaries === undefined) throw new Error('PostgreSQL is missing: neither initdb on PATH nor /usr/lib/postgresql');
+  const user = await unprivilegedUser();
+  const dataDirectory = join(directory, 'postgres');
+  await mkdir(dataDirectory, { recursive: true });
+  if (user !== undefined) {
+    await chmod(directory, 0o711);
+    await chown(dataDirectory, user.uid, user.gid);
+  }
+  const processOptions = { env: childEnvironment(env), cwd: dataDirectory, ...user };
+  const initdb = await runCommand(
+    join(binaries, 'initdb'),
+    ['-D', join(dataDirectory, 'data'), '-U', 'temporal', '-A', 'trust', '-E', 'UTF8', '--no-locale'],
+    { ...processOptions, timeoutMs: COMMAND_TIMEOUT_MS },
+  );
+  if (initdb.exitCode !== 0) throw new Error(`initdb failed: ${lastWords(initdb)}`);
+
+  const log = createWriteStream(join(directory, 'postgres.log'), { flags: 'a' });
+  let server: ServerProcess | undefined;
+  const settings = [
+    'listen_addresses=127.0.0.1',
+    `unix_socket_directories=${dataDirectory}`,
+    'max_connections=200',
+    // Processes are killed here, not the machine: what was committed is in the page cache.
+    'fsync=off',
+  ];
+  return {
+    port,
+    start: async () => {
+      if (server !== undefined && !server.hasExited()) return;
+      const args = ['-D', join(dataDirectory, 'data'), '-p', String(port), ...settings.flatMap((each) => ['-c', each])];
+      const started = startServerProcess(join(binaries, 'postgres'), args, {
+        ...processOptions,
+        onOutput: (text) => log.write(text),
+      });
+      server = started;
+      await waitUntilReady('PostgreSQL', started, READY_TIMEOUT_MS, async () => {
+        const args = ['-q', '-h', '127.0.0.1', '-p', String(port), '-d', 'postgres', '-U', 'temporal'];
+        const ready = await runCommand(join(binaries, 'pg_isready'), args, {
+          ...processOptions,
+          timeoutMs: COMMAND_TIMEOUT_MS,
+        });
+        return ready.exitCode === 0;
+      });
+    },
+    stop: async (mode = 'fast') => {
+      if (server === undefined || server.hasExited()) return;
+      server.kill(mode === 'fast' ? 'SIGINT' : 'SIGQUIT');
+      await server.exited;
+    },
+  };
+}
+
+/** PostgreSQL refuses to run as root: then it runs as `postgres`, or as `nobody`. */
+async function unprivilegedUser(): Promise<{ uid: number; gid: number } | undefined> {
+  if (process.getuid?.() !== 0) return undefined;
+  const lines = (await readFile('/etc/passwd', 'utf8')).split('\n').map((line) => line.split(':'));
+  for (const name of ['postgres', 'nobody']) {
+    const [, , uid, gid] = lines.find(([each]) => each === name) ?? [];
+    if (uid !== undefined && gid !== undefined) return { uid: Number(uid), gid: Number(gid) };
+  }
+  throw new Error('PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody');
+}

@@ -1,0 +1,121 @@
+/** Ports of one Temporal server process with all roles, all on 127.0.0.1. */
+export interface TemporalServerPorts {
+  frontend: number;
+  frontendMembership: number;
+  frontendHttp: number;
+  matching: number;
+  matchingMembership: number;
+  history: number;
+  historyMembership: number;
+  worker: number;
+  workerMembership: number;
+  pprof: number;
+  metrics: number;
+  postgres: number;
+}
+
+/** Names of {@link TemporalServerPorts}, in the order they are given out. */
+export const temporalServerPortNames = [
+  'frontend',
+  'frontendMembership',
+  'frontendHttp',
+  'matching',
+  'matchingMembership',
+  'history',
+  'historyMembership',
+  'worker',
+  'workerMembership',
+  'pprof',
+  'metrics',
+  'postgres',
+] as const satisfies readonly (keyof TemporalServerPorts)[];
+
+const HOST = '127.0.0.1';
+
+/** Calls of the execution store that may fail; those that write may also fail after they took effect. */
+const READS = ['GetWorkflowExecution', 'GetCurrentExecution', 'ReadHistoryBranch'];
+const WRITES = ['CreateWorkflowExecution', 'UpdateWorkflowExecution', 'AppendHistoryNodes'];
+
+/**
+ * Configuration of a Temporal server on PostgreSQL. JSON is YAML, so it is written as JSON.
+ *
+ * @param faults share of persistence calls that fail by the server's own fault injection, each of its kinds; 0 for none
+ */
+export function temporalServerConfig(
+  ports: TemporalServerPorts,
+  options: { dynamicConfigPath: string; faults: number; logLevel: string; historyShards: number },
+): unknown {
+  const sql = (databaseName: string, maxConns: number) => ({
+    pluginName: 'postgres12',
+    databaseName,
+    connectAddr: `${HOST}:${ports.postgres}`,
+    connectProtocol: 'tcp',
+    user: 'temporal',
+    password: 'temporal',
+    maxConns,
+    maxIdleConns: maxConns,
+    maxConnLifetime: '1h',
+  });
+  const rpc = (grpcPort: number, membershipPort: number) => ({ grpcPort, membershipPort, bindOnLocalHost: true });
+  const noArchival = { state: 'disabled', enableRead: false };
+  return {
+    log: { stdout: true, level: options.logLevel },
+    persistence: {
+      defaultStore: 'postgres-default',
+      visibilityStore: 'postgres-visibility',
+      numHistoryShards: options.historyShards,
+      datastores: {
+        'postgres-default': {
+          sql: sql('temporal', 20),
+          ...(options.faults > 0 ? { faultInjection: faultInjection(options.faults) } : {}),
+        },
+        'postgres-visibility': { sql: sql('temporal_visibility', 10) },
+      },
+    },
+    global: {
+      membership: { maxJoinDuration: '30s', broadcastAddress: HOST },
+      pprof: { port: ports.pprof },
+      metrics: {
+        prometheus: { framework: 'tally', timerType: 'histogram', listenAddress: `${HOST}:${ports.metrics}` },
+      },
+    },
+    services: {
+      frontend: { rpc: { ...rpc(ports.frontend, ports.frontendMembership), httpPort: ports.frontendHttp } },
+      matching: { rpc: rpc(ports.matching, ports.matchingMembership) },
+      history: { rpc: rpc(ports.history, ports.historyMembership) },
+      worker: { rpc: rpc(ports.worker, ports.workerMembership) },
+    },
+    clusterMetadata: {
+      enableGlobalNamespace: false,
+      failoverVersionIncrement: 10,
+      masterClusterName: 'active',
+      currentClusterName: 'active',
+      clusterInformation: {
+        active: {
+          enabled: true,
+          initialFailoverVersion: 1,
+          rpcName: 'frontend',
+          rpcAddress: `${HOST}:${ports.frontend}`,
+        },
+      },
+    },
+    dcRedirectionPolicy: { policy: 'noop' },
+    archival: { history: noArchival, visibility: noArchival },
+    namespaceDefaults: { archival: { history: { state: 'disabled' }, visibility: { state: 'disabled' } } },
+    dynamicConfigClient: { filepath: options.dynamicConfigPath, pollInterval: '10s' },
+  };
+}
+
+/** Dynamic configuration with one value a key, for every namespace. */
+export function dynamicConfig(values: Readonly<Record<string, unknown>>): unknown {
+  return Object.fromEntries(Object.entries(values).map(([key, value]) => [key, [{ value, constraints: {} }]]));
+}
+
+function faultInjection(rate: number): unknown {
+  const method = (kinds: readonly string[]) => ({ errors: Object.fromEntries(kinds.map((kind) => [kind, rate])) });
+  const methods = Object.fromEntries([
+    ...READS.map((name) => [name, method(['ResourceExhausted', 'Timeout'])]),
+    ...WRITES.map((name) => [name, method(['ResourceExhausted', 'Timeout', 'ExecuteAndTimeout'])]),
+  ]);
+  return { targets: { dataStores: { ExecutionStore: { methods } } } };
+}
