@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
-import { NativeConnection, Worker } from '@temporalio/worker';
+import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
 import { createActivities, createBudgetClient } from '../../src/activities/index.js';
 import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
 import {
@@ -38,6 +38,9 @@ const DIST = new URL('../../dist/', import.meta.url);
 export function workflowBundle(): { code: string } {
   return { code: readFileSync(new URL('workflow-bundle.js', DIST), 'utf8') };
 }
+
+// Workflows that fail on purpose are no news.
+Runtime.install({ logger: new DefaultLogger('ERROR') });
 
 /** Settings of {@link startWorkflowRig}. */
 export interface WorkflowRigOptions {
