@@ -1,0 +1,33 @@
+import { isGrpcServiceError } from '@temporalio/client';
+
+/** Status codes that this project tells apart, of the {@link https://grpc.io/docs/guides/status-codes/ | gRPC specification}. */
+export const GrpcStatus = {
+  invalidArgument: 3,
+  deadlineExceeded: 4,
+  notFound: 5,
+  alreadyExists: 6,
+  permissionDenied: 7,
+  resourceExhausted: 8,
+  unimplemented: 12,
+  internal: 13,
+  unavailable: 14,
+  unauthenticated: 16,
+} as const;
+
+/** The status of the gRPC error in a chain of causes. */
+export function grpcStatusOf(error: unknown): number | undefined {
+  return grpcErrorIn(error)?.code;
+}
+
+/** What a failed call of Temporal said, in one line. */
+export function describeGrpcError(error: unknown): string {
+  const text = grpcErrorIn(error)?.details ?? (error instanceof Error ? error.message : String(error));
+  return text.replace(/\s+/g, ' ').trim();
+}
+
+function grpcErrorIn(error: unknown): { code: number; details: string } | undefined {
+  for (let current = error; current instanceof Error; current = current.cause) {
+    if (isGrpcServiceError(current)) return { code: current.code, details: current.details };
+  }
+  return undefined;
+}

@@ -1,0 +1,197 @@
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { Runtime, Worker } from '@temporalio/worker';
+import type { Logger } from 'pino';
+import { createActivities, createBudgetClient } from './activities/index.js';
+import { createAgentJobsClient, createApiKeys } from './agent-jobs/index.js';
+import type { AgentJobsClient } from './agent-jobs/index.js';
+import type { WorkerConfig } from './config.js';
+import { budgetTaskQueue } from './contract/index.js';
+import { ensureSearchAttributes } from './temporal/search-attributes.js';
+import { openConnections } from './worker/connections.js';
+import type { Connections } from './worker/connections.js';
+import { meterAgentJobs, meterBudget } from './worker/metrics.js';
+import { waitUntilPolled } from './worker/polling.js';
+import { installRuntime } from './worker/runtime.js';
+import { startStatusServer } from './worker/status-server.js';
+import { budgetWorkerOptions, followUpWorkerOptions } from './worker/worker-options.js';
+import { loadWorkflowBundle } from './worker/workflow-code.js';
+import type { WorkflowCode } from './worker/workflow-code.js';
+
+export { runUntilSignal } from './worker/run-until-signal.js';
+export type { WorkflowCode } from './worker/workflow-code.js';
+
+/** Settings of {@link startWorker}. */
+export interface StartWorkerOptions {
+  config: WorkerConfig;
+  logger: Logger;
+  /** @default the bundle built beside this module, or else the workflows' sources */
+  workflowCode?: WorkflowCode;
+  /** Ends the start early; the promise is rejected with the signal's reason. */
+  signal?: AbortSignal;
+}
+
+/** A running worker. */
+export interface WorkerService {
+  /** Resolves when both task queues are polled; rejects when the worker ends before. */
+  readonly ready: Promise<void>;
+  /** Where the status server listens, without a path; `undefined` where it is off. */
+  readonly statusUrl: string | undefined;
+  /** As the task queues' lists of pollers show it. */
+  readonly identity: string;
+  /** Resolves when the worker has been shut down and everything is closed; rejects when it failed. */
+  run(): Promise<void>;
+  /** Lets running sends end, stops, and closes everything. May be called again: it never cuts anything short. */
+  shutdown(): Promise<void>;
+}
+
+/**
+ * Starts a worker: the status server, the connections (it waits up to 2 minutes for Temporal), the search attributes,
+ * then one worker for follow-ups and one for budgets. Installs no signal handlers: see {@link runUntilSignal}.
+ *
+ * @throws ConfigError when the status address cannot be used
+ * @throws TemporalUnreachableError when Temporal stays away or refuses access
+ * @throws SearchAttributesError when the search attributes are missing and may not be registered
+ */
+export async function startWorker(options: StartWorkerOptions): Promise<WorkerService> {
+  const { config, logger, signal } = options;
+  const { metricsUrl } = await installRuntime(logger);
+  const closers: (() => Promise<void>)[] = [];
+  const closeAll = async (): Promise<void> => {
+    for (const close of closers.splice(0).reverse()) await close();
+  };
+  let readiness = { ready: false, reason: 'starting' };
+  try {
+    const status =
+      config.status && (await startStatusServer(config.status, { readiness: () => readiness, metricsUrl }));
+    if (status) closers.push(() => status.close());
+    const connections = await openConnections(config.temporal, { logger, ...(signal && { signal }) });
+    closers.push(() => connections.close());
+    const { added } = await ensureSearchAttributes(connections.client, config.temporal.namespace);
+    if (added.length > 0) logger.info({ added }, 'Registered search attributes');
+    const agentJobs = meterAgentJobs(openAgentJobs(config, logger), Runtime.instance().metricMeter);
+    closers.push(() => agentJobs.close());
+    const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
+    const workers = await createWorkers(options, connections, agentJobs, identity);
+    signal?.throwIfAborted();
+
+    const polling = new AbortController();
+    const stopped = runWorkers(workers).finally(async () => {
+      readiness = { ready: false, reason: 'stopped' };
+      polling.abort(new Error('the worker ended before it was ready'));
+      await closeAll();
+    });
+    const ready = waitUntilPolled(connections.client, {
+      namespace: config.temporal.namespace,
+      identity,
+      queues: [
+        { name: config.taskQueue, type: 'workflow' },
+        { name: config.taskQueue, type: 'activity' },
+        { name: budgetTaskQueue(config.taskQueue), type: 'workflow' },
+      ],
+      logger,
+      signal: polling.signal,
+    }).then(() => {
+      readiness = { ready: true, reason: 'ready' };
+      logger.info(
+        { taskQueue: config.taskQueue, namespace: config.temporal.namespace, address: config.temporal.address },
+        'The worker takes follow-ups',
+      );
+    });
+    // Both may be left unused by the caller; `run` and `ready` still hand their errors to whoever asks.
+    ready.catch(() => undefined);
+    stopped.catch(() => undefined);
+    return {
+      ready,
+      statusUrl: status?.url,
+      identity,
+      run: () => stopped,
+      shutdown: async () => {
+        readiness = { ready: false, reason: 'shutting down' };
+        shutDown(workers.followUps);
+        await stopped;
+      },
+    };
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
+}
+
+interface Workers {
+  followUps: Worker;
+  budgets: Worker;
+}
+
+function openAgentJobs({ agentJobs }: WorkerConfig, logger: Logger): AgentJobsClient {
+  const { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs } = agentJobs;
+  const keys = createApiKeys({
+    ...apiKeys,
+    key: apiKeys.key?.(),
+    onProblem: (file, problem) => {
+      if (problem === undefined) logger.info({ file }, 'The file of API keys can be used again');
+      else logger.error({ file, problem }, 'A file of API keys cannot be used; the last good keys stay in use');
+    },
+  });
+  return createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs });
+}
+
+async function createWorkers(
+  { config, logger, workflowCode }: StartWorkerOptions,
+  connections: Connections,
+  agentJobs: AgentJobsClient,
+  identity: string,
+): Promise<Workers> {
+  const { taskQueue, leaseMs, drainMs, sendStartToCloseMs } = config;
+  const { namespace } = config.temporal;
+  const budget = createBudgetClient({
+    acquireConnection: connections.acquire,
+    connection: connections.client,
+    namespace,
+    taskQueue,
+    settings: config.budget,
+  });
+  const activities = createActivities({
+    agentJobs,
+    budget: meterBudget(budget, Runtime.instance().metricMeter),
+    sendTimeoutMs: config.agentJobs.sendTimeoutMs,
+    leaseMs,
+    sendStartToCloseMs,
+    drainMs,
+  });
+  const shared = {
+    connection: connections.native,
+    namespace,
+    identity,
+    workflowBundle: await loadWorkflowBundle(logger, workflowCode),
+  };
+  const budgets = await Worker.create({
+    ...budgetWorkerOptions(config),
+    ...shared,
+    taskQueue: budgetTaskQueue(taskQueue),
+  });
+  try {
+    return {
+      budgets,
+      followUps: await Worker.create({ ...followUpWorkerOptions(config), ...shared, taskQueue, activities }),
+    };
+  } catch (error) {
+    // A worker that was never run holds its connection until it is.
+    budgets.shutdown();
+    await budgets.run();
+    throw error;
+  }
+}
+
+/** Runs both until one ends. The budgets' worker goes last: sends that are under way may still ask it. */
+async function runWorkers({ followUps, budgets }: Workers): Promise<void> {
+  const budgetsEnded = budgets.run().finally(() => shutDown(followUps));
+  const followUpsEnded = followUps.run().finally(() => shutDown(budgets));
+  const [first, second] = await Promise.allSettled([followUpsEnded, budgetsEnded]);
+  for (const result of [first, second]) if (result.status === 'rejected') throw result.reason;
+}
+
+/** A worker that has ended, or is about to, must not be shut down again. */
+function shutDown(worker: Worker): void {
+  if (worker.getState() === 'RUNNING') worker.shutdown();
+}

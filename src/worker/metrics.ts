@@ -1,0 +1,46 @@
+import type { MetricMeter } from '@temporalio/common';
+import type { BudgetClient } from '../activities/index.js';
+import type { AgentJobsClient } from '../agent-jobs/index.js';
+
+/** Counts and times the calls of the service. Tags hold outcomes only: no project, job, address or key. */
+export function meterAgentJobs(client: AgentJobsClient, meter: MetricMeter): AgentJobsClient {
+  const gets = meter.createCounter('follow_up_get_job', undefined, 'Get-job calls by outcome');
+  const sends = meter.createCounter('follow_up_send', undefined, 'Follow-up messages by outcome');
+  const getTime = meter.createHistogram('follow_up_get_job_duration', 'int', 'ms', 'Time of get-job calls');
+  const sendTime = meter.createHistogram('follow_up_send_duration', 'int', 'ms', 'Time of message calls');
+  return {
+    async getJob(job) {
+      const startedMs = performance.now();
+      const result = await client.getJob(job);
+      getTime.record(elapsedSince(startedMs));
+      gets.add(1, { outcome: result.kind === 'failed' ? result.reason : result.kind });
+      return result;
+    },
+    async sendMessage(message) {
+      const startedMs = performance.now();
+      const result = await client.sendMessage(message);
+      sendTime.record(elapsedSince(startedMs));
+      sends.add(1, { outcome: result.outcome });
+      return result;
+    },
+    close: () => client.close(),
+  };
+}
+
+/** Counts the answers of the budgets. */
+export function meterBudget(client: BudgetClient, meter: MetricMeter): BudgetClient {
+  const asks = meter.createCounter('follow_up_budget_ask', undefined, 'Asks of the budgets by answer');
+  return {
+    async acquire(projectId, request) {
+      const ask = await client.acquire(projectId, request);
+      const { answer } = ask;
+      asks.add(1, { answer: answer.kind, reason: answer.kind === 'wait' ? answer.reason : 'none' });
+      return ask;
+    },
+    settle: (projectId, message) => client.settle(projectId, message),
+  };
+}
+
+function elapsedSince(startedMs: number): number {
+  return Math.round(performance.now() - startedMs);
+}

@@ -1,0 +1,107 @@
+import { createServer, request } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { ConfigError, type StatusAddress } from '../config.js';
+
+/** What the status server tells. */
+export interface StatusSource {
+  /** Whether follow-ups are taken, and if not, why. */
+  readiness(): { ready: boolean; reason: string };
+  /** Address of the metrics to pass on; `undefined` where there are none. */
+  metricsUrl: string | undefined;
+}
+
+/** A running status server. */
+export interface StatusServer {
+  /** Address without a path, such as `http://127.0.0.1:9464`. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+const METRICS_TIMEOUT_MS = 5_000;
+
+/**
+ * Serves `/healthz` (the process lives), `/readyz` (it takes follow-ups) and `/metrics` (Prometheus).
+ *
+ * @throws ConfigError naming FOLLOW_UP_STATUS_ADDRESS when it cannot listen there
+ */
+export async function startStatusServer(address: StatusAddress, source: StatusSource): Promise<StatusServer> {
+  const server = createServer((incoming, response) => answer(incoming, response, source));
+  try {
+    await listen(server, address);
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : String(error);
+    const where = hostAndPort(address.host, address.port);
+    const problem =
+      code === 'EADDRINUSE'
+        ? `${where} is taken by another process: stop that one, give another address, or "off"`
+        : `${where} cannot be listened on (${code}): give another address, or "off"`;
+    throw new ConfigError([{ name: 'FOLLOW_UP_STATUS_ADDRESS', message: problem }]);
+  }
+  const bound = server.address();
+  const port = bound === null || typeof bound === 'string' ? address.port : bound.port;
+  return {
+    url: `http://${hostAndPort(address.host, port)}`,
+    close: async () => {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+async function listen(server: Server, { host, port }: StatusAddress): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject).listen(port, host, resolve);
+  });
+}
+
+function hostAndPort(host: string, port: number): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+function answer(incoming: IncomingMessage, response: ServerResponse, source: StatusSource): void {
+  if (incoming.method !== 'GET' && incoming.method !== 'HEAD') {
+    response.setHeader('allow', 'GET, HEAD');
+    text(response, 405, 'only GET and HEAD');
+    return;
+  }
+  switch (incoming.url?.split('?')[0]) {
+    case '/healthz':
+      text(response, 200, 'ok');
+      return;
+    case '/readyz': {
+      const { ready, reason } = source.readiness();
+      text(response, ready ? 200 : 503, reason);
+      return;
+    }
+    case '/metrics':
+      passOn(source.metricsUrl, response);
+      return;
+    default:
+      text(response, 404, 'there are /healthz, /readyz and /metrics');
+  }
+}
+
+/** Passes the metrics of Temporal's runtime on, which it serves on a loopback port of its own. */
+function passOn(metricsUrl: string | undefined, response: ServerResponse): void {
+  if (metricsUrl === undefined) {
+    text(response, 503, 'the Temporal runtime of this process has no metrics');
+    return;
+  }
+  const outgoing = request(metricsUrl, { timeout: METRICS_TIMEOUT_MS }, (incoming) => {
+    response.writeHead(incoming.statusCode ?? 502, {
+      'content-type': incoming.headers['content-type'] ?? 'text/plain; version=0.0.4',
+    });
+    incoming.pipe(response);
+  });
+  outgoing.once('timeout', () => outgoing.destroy(new Error('timeout')));
+  outgoing.once('error', () => {
+    if (response.headersSent) response.destroy();
+    else text(response, 503, 'the metrics cannot be read at the moment');
+  });
+  outgoing.end();
+}
+
+function text(response: ServerResponse, status: number, body: string): void {
+  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' });
+  response.end(`${body}\n`);
+}

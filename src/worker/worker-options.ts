@@ -1,0 +1,52 @@
+import type { WorkerOptions } from '@temporalio/worker';
+import type { WorkerConfig } from '../config.js';
+
+/** An ask of the gate and telling it the outcome may each take that long beside the POST (DESIGN section 3). */
+const GATE_CALL_TIMEOUT_MS = 10_000;
+
+/** From the end of the grace to giving up: enough to report what was cut off. */
+const FORCE_AFTER_GRACE_MS = 5_000;
+
+/** How long running sends may take to end when a worker is shut down. Below it, a message could be cut off half-way. */
+export function shutdownGraceMs({ agentJobs }: Pick<WorkerConfig, 'agentJobs'>): number {
+  return agentJobs.sendTimeoutMs + 2 * GATE_CALL_TIMEOUT_MS;
+}
+
+/** Numbers of the worker that runs follow-ups and their activities. */
+export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, 'taskQueue'> {
+  const graceMs = shutdownGraceMs(config);
+  return {
+    // A poll holds its workflow-task slot while the GET runs. Measured on 2 cores with every GET taking 5 s and 200
+    // workflows: 40 slots (the SDK's default) gave 8 polls/s, 400 gave 16 and kept others at 93 ms (DESIGN section 6).
+    maxConcurrentWorkflowTaskExecutions: 400,
+    // With fewer than workflow-task slots, tasks would wait for a local activity's slot while they hold their own.
+    maxConcurrentLocalActivityExecutions: 400,
+    // Sends. A gate lets 10 be unsettled at once, so this serves ten busy projects; more wait on the server.
+    maxConcurrentActivityTaskExecutions: 100,
+    // Twice the SDK's default: a task is short apart from its GET, so slots fill as fast as tasks are fetched.
+    maxConcurrentWorkflowTaskPolls: 20,
+    maxConcurrentActivityTaskPolls: 10,
+    // A follow-up that has left the cache is replayed at each poll. One takes well under 1 MB here, since all share
+    // one V8 context.
+    maxCachedWorkflows: 1_000,
+    shutdownGraceTime: graceMs,
+    shutdownForceTime: graceMs + FORCE_AFTER_GRACE_MS,
+  };
+}
+
+/** Numbers of the worker that runs the budgets. It has no activities. */
+export function budgetWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, 'taskQueue'> {
+  const graceMs = shutdownGraceMs(config);
+  return {
+    // A gate's tasks are pure computation and done in milliseconds: the SDK's default is plenty.
+    maxConcurrentWorkflowTaskExecutions: 40,
+    maxConcurrentWorkflowTaskPolls: 10,
+    // One gate a project, with up to half a megabyte of state each.
+    maxCachedWorkflows: 200,
+    // The gates of a worker that died are picked up by others after that long; asks wait for them meanwhile. The SDK's
+    // default of 10 s is the whole deadline of an ask.
+    stickyQueueScheduleToStartTimeout: 3_000,
+    shutdownGraceTime: graceMs,
+    shutdownForceTime: graceMs + FORCE_AFTER_GRACE_MS,
+  };
+}
