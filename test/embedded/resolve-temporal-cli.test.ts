@@ -1,0 +1,136 @@
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { BinaryUnavailableError } from '../../src/embedded/resolve-steps.js';
+import { resolveTemporalCli } from '../../src/embedded/resolve-temporal-cli.js';
+import { TEMPORAL_CLI_VERSION } from '../../src/embedded/versions.js';
+
+const VERSION_LINE = 'temporal version 1.5.1 (Server 1.29.1, UI 2.42.1)';
+
+describe('the Temporal CLI', () => {
+  let home: string;
+  let bin: string;
+  let env: Record<string, string>;
+
+  beforeEach(async () => {
+    home = await mkdtemp(join(tmpdir(), 'resolve-cli-'));
+    bin = join(home, 'bin');
+    await mkdir(bin);
+    // A proxy that nobody listens at: the SDK's download fails at once on every network.
+    env = {
+      HOME: home,
+      PATH: `${bin}:/usr/bin:/bin`,
+      HTTPS_PROXY: 'http://127.0.0.1:9',
+      https_proxy: 'http://127.0.0.1:9',
+    };
+  });
+
+  afterEach(() => rm(home, { recursive: true, force: true }));
+
+  async function program(path: string, script: string): Promise<string> {
+    await mkdir(join(path, '..'), { recursive: true });
+    await writeFile(path, `#!/bin/sh\n${script}\n`);
+    await chmod(path, 0o755);
+    return path;
+  }
+
+  const saysVersion = (version: string) => `echo '${version}'`;
+
+  test('is the one that TEMPORAL_CLI_PATH names, before the one on PATH', async () => {
+    await program(join(bin, 'temporal'), saysVersion(VERSION_LINE));
+    const named = await program(join(home, 'elsewhere', 'my-temporal'), saysVersion(VERSION_LINE));
+    expect(await resolveTemporalCli({ env: { ...env, TEMPORAL_CLI_PATH: named } })).toEqual({
+      path: named,
+      source: 'setting',
+    });
+  });
+
+  test('is the one on PATH, before the one in the cache', async () => {
+    const onPath = await program(join(bin, 'temporal'), saysVersion(VERSION_LINE));
+    await program(join(home, '.cache/agent-follow-up', `temporal-cli-${TEMPORAL_CLI_VERSION}`, 'temporal'), 'exit 1');
+    expect(await resolveTemporalCli({ env })).toEqual({ path: onPath, source: 'path' });
+  });
+
+  test('is told when the one that TEMPORAL_CLI_PATH names cannot be used', async () => {
+    const onPath = await program(join(bin, 'temporal'), saysVersion(VERSION_LINE));
+    const messages: string[] = [];
+    const missing = join(home, 'not-there');
+    const resolved = await resolveTemporalCli({
+      env: { ...env, TEMPORAL_CLI_PATH: missing },
+      onProgress: (message) => messages.push(message),
+    });
+    expect(resolved.path).toBe(onPath);
+    expect(messages).toEqual([`Temporal CLI: TEMPORAL_CLI_PATH: ${missing} is not an executable file`]);
+  });
+
+  test('is found in the cache without a word, under XDG_CACHE_HOME where that is set', async () => {
+    const xdg = join(home, 'xdg');
+    const cached = await program(
+      join(xdg, 'agent-follow-up', `temporal-cli-${TEMPORAL_CLI_VERSION}`, 'temporal'),
+      'exit 1',
+    );
+    const messages: string[] = [];
+    const resolved = await resolveTemporalCli({
+      env: { ...env, XDG_CACHE_HOME: xdg },
+      onProgress: (message) => messages.push(message),
+    });
+    expect(resolved).toEqual({ path: cached, source: 'cache' });
+    expect(messages).toEqual([]);
+  });
+
+  test('on PATH is passed over when its server is too old, or when it is something else', async () => {
+    const cached = join(home, '.cache/agent-follow-up', `temporal-cli-${TEMPORAL_CLI_VERSION}`, 'temporal');
+    await program(cached, 'exit 1');
+    const messages: string[] = [];
+    const onProgress = (message: string) => void messages.push(message);
+    await program(join(bin, 'temporal'), saysVersion('temporal version 1.1.2 (Server 1.25.2, UI 2.31.2)'));
+    expect((await resolveTemporalCli({ env, onProgress })).path).toBe(cached);
+    await program(join(bin, 'temporal'), 'echo "a lobe of the brain"');
+    expect((await resolveTemporalCli({ env, onProgress })).path).toBe(cached);
+    expect(messages.join('\n')).toMatch(/holds server 1\.25, and at least 1\.28 is needed/);
+    expect(messages.join('\n')).toMatch(/is not the Temporal CLI .*a lobe of the brain/);
+  });
+
+  test('is built with Go once, however many ask for it at the same time', async () => {
+    await program(
+      join(bin, 'go'),
+      `echo "$@" >> ${join(home, 'go-calls')}; sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
+    );
+    const all = await Promise.all([1, 2, 3].map(() => resolveTemporalCli({ env })));
+    expect(new Set(all.map(({ path }) => path)).size).toBe(1);
+    expect(await readFile(join(home, 'go-calls'), 'utf8')).toBe(
+      `install github.com/temporalio/cli/cmd/temporal@${TEMPORAL_CLI_VERSION}\n`,
+    );
+    expect(await readdir(join(home, '.cache/agent-follow-up'))).toEqual([`temporal-cli-${TEMPORAL_CLI_VERSION}`]);
+  });
+
+  test('that cannot be had is told in one line with every step, its reason and the mend', async () => {
+    await program(join(bin, 'go'), 'echo "dial tcp: lookup proxy: no such host" >&2; exit 1');
+    const error: unknown = await resolveTemporalCli({ env }).catch((reason: unknown) => reason);
+    if (!(error instanceof BinaryUnavailableError)) throw new Error('something was resolved');
+    expect(error.message).not.toContain('\n');
+    expect(error.failedSteps.map(({ name }) => name)).toEqual([
+      'TEMPORAL_CLI_PATH',
+      'temporal on PATH',
+      `cache ${join(home, '.cache/agent-follow-up')}`,
+      "the SDK's own download",
+      `go install github.com/temporalio/cli/cmd/temporal@${TEMPORAL_CLI_VERSION}`,
+    ]);
+    expect(error.failedSteps.map(({ reason }) => reason)).toEqual([
+      'not set',
+      'not found',
+      'holds none yet',
+      expect.stringContaining('temporal.download'),
+      'exit code 1: dial tcp: lookup proxy: no such host',
+    ]);
+    expect(error.message).toMatch(/Install the Temporal CLI .* or set TEMPORAL_CLI_PATH/);
+  });
+
+  test('is not fetched again by a process in which that failed', async () => {
+    await program(join(bin, 'go'), `echo call >> ${join(home, 'go-calls')}; exit 1`);
+    await expect(resolveTemporalCli({ env })).rejects.toThrow('exit code 1');
+    await expect(resolveTemporalCli({ env })).rejects.toThrow('exit code 1');
+    expect(await readFile(join(home, 'go-calls'), 'utf8')).toBe('call\n');
+  });
+});
