@@ -6,19 +6,19 @@ import { z } from 'zod';
  */
 export const idSchema = z
   .string()
-  .regex(
-    /^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$/,
-    'must be 1 to 128 of A-Z a-z 0-9 . _ ~ -, starting with a letter or digit',
-  )
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$/, {
+    error: 'must be 1 to 128 of A-Z a-z 0-9 . _ ~ -, starting with a letter or digit',
+    abort: true,
+  })
   .refine((id) => !id.includes('..'), 'must not contain ".."');
 
 /** Like {@link idSchema}, and `:` is allowed. A key makes a follow-up unique within its job. */
 export const keySchema = z
   .string()
-  .regex(
-    /^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/,
-    'must be 1 to 128 of A-Z a-z 0-9 . _ ~ : -, starting with a letter or digit',
-  )
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/, {
+    error: 'must be 1 to 128 of A-Z a-z 0-9 . _ ~ : -, starting with a letter or digit',
+    abort: true,
+  })
   .refine((key) => !key.includes('..'), 'must not contain ".."');
 
 const FOLLOW_UP_PREFIX = 'follow-up/';

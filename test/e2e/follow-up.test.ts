@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { WorkflowFailedError } from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
+import { SearchAttribute, type FailureDetails } from '../../src/contract/index.js';
+import { eventually } from '../support/eventually.js';
+import { FAST, startStack, type Stack } from '../support/stack.js';
+
+let stack: Stack;
+let count = 0;
+/** A job of its own for each test, in a project of its own. */
+function makeJob(jobId = 'job', more: object = {}) {
+  const projectId = `e2e-${++count}-${Date.now()}`;
+  stack.simulator.addJob({ projectId, jobId, ...more });
+  return { projectId, jobId, prompt: `message ${count}`, ...FAST };
+}
+const accepted = (projectId: string) =>
+  stack.simulator.ledger.filter((entry) => entry.projectId === projectId && entry.accepted).length;
+
+beforeAll(async () => {
+  stack = await startStack({
+    address: inject('temporalAddress'),
+    simulator: { turn: { minMs: 1_000, maxMs: 1_500 } },
+  });
+});
+afterAll(() => stack.stop());
+
+describe('a follow-up', () => {
+  test('is delivered once and ends with its pull request', async () => {
+    const input = makeJob();
+    const before = stack.simulator.job(input.projectId, input.jobId)?.prLink;
+    const result = await stack.followUps.run(input);
+    expect(result).toMatchObject({ status: 'completed', delivery: 'sent', prLinkChanged: true, observedActive: true });
+    expect(result.prLink).toBe(stack.simulator.job(input.projectId, input.jobId)?.prLink);
+    expect(result.prLink).not.toBe(before);
+    expect(accepted(input.projectId)).toBe(1);
+  });
+
+  test('whose key was given before gives the first result and sends nothing', async () => {
+    const input = { ...makeJob(), key: 'once' };
+    const first = await stack.followUps.run(input);
+    const again = await stack.followUps.start({ ...input, prompt: 'something else' });
+    expect(again).toMatchObject({ alreadyStarted: true, inputDiffers: true });
+    expect(await again.result()).toEqual(first);
+    expect(accepted(input.projectId)).toBe(1);
+  });
+
+  test.each([
+    ['fail-1', { status: 'failed' }],
+    ['archive-1', { status: 'archived' }],
+    ['nopr-1', { status: 'completed', prLink: null }],
+  ])('to %s ends with a result, not a failure', async (jobId, expected) => {
+    expect(await stack.followUps.run(makeJob(jobId))).toMatchObject(expected);
+  });
+
+  test('that ends before the service shows it at work is not fooled by the old status', async () => {
+    stack.simulator.update({ staleWindowMs: 1_500 });
+    try {
+      const input = makeJob();
+      const before = stack.simulator.job(input.projectId, input.jobId)?.prLink;
+      const result = await stack.followUps.run(input);
+      expect(result.prLink).not.toBe(before);
+      expect(result.prLink).toBe(stack.simulator.job(input.projectId, input.jobId)?.prLink);
+    } finally {
+      stack.simulator.update({ staleWindowMs: 0 });
+    }
+  });
+
+  test.each([
+    ['archived-1', 'JobArchived'],
+    ['missing-1', 'JobNotFound'],
+  ])('to %s fails with %s and sends nothing', async (jobId, type) => {
+    const input = jobId === 'missing-1' ? { ...makeJob(), jobId } : makeJob(jobId);
+    await expect(stack.followUps.run(input)).rejects.toMatchObject({ type, delivered: 'no' });
+    expect(accepted(input.projectId)).toBe(0);
+  });
+
+  test('whose answer is lost after it was applied is found out from the job, and not sent again', async () => {
+    const input = makeJob();
+    stack.simulator.failNext({ method: 'POST', jobId: input.jobId, projectId: input.projectId, kind: 'resetAfter' });
+    expect(await stack.followUps.run(input)).toMatchObject({ delivery: 'inferred', observedActive: true });
+    expect(accepted(input.projectId)).toBe(1);
+  });
+
+  test('costs at most 22 events and 6 for each poll', async () => {
+    const handle = await stack.followUps.start(makeJob());
+    const { polls } = await handle.result();
+    const { events } = await stack.client.workflow.getHandle(handle.workflowId).fetchHistory();
+    expect(events?.length).toBeLessThanOrEqual(22 + 6 * polls);
+  });
+
+  test('shows itself in search attributes, summary and details', async () => {
+    const input = makeJob();
+    const handle = await stack.followUps.start(input);
+    const result = await handle.result();
+    const description = await stack.client.workflow.getHandle(handle.workflowId).describe();
+    const attribute = (key: { name: string }) =>
+      description.typedSearchAttributes.getAll().find((pair) => pair.key.name === key.name)?.value;
+    expect(attribute(SearchAttribute.projectId)).toBe(input.projectId);
+    expect(attribute(SearchAttribute.jobId)).toBe(input.jobId);
+    expect(attribute(SearchAttribute.state)).toBe('done');
+    expect(attribute(SearchAttribute.jobStatus)).toBe('completed');
+    expect(attribute(SearchAttribute.prLink)).toBe(result.prLink);
+    expect(await description.staticSummary()).toContain(input.jobId);
+    const { definition, currentDetails } = (await stack.client.workflow
+      .getHandle(handle.workflowId)
+      .query('__temporal_workflow_metadata')) as { definition: unknown; currentDetails: string };
+    expect(definition).toBeDefined();
+    expect(currentDetails).toContain('**done**');
+    expect(currentDetails).toContain(`<${result.prLink}>`);
+    const listed = await eventually('the follow-up is listed by its state', async () => {
+      const found: string[] = [];
+      const query = `FollowUpState = 'done' AND FollowUpProjectId = '${input.projectId}'`;
+      for await (const execution of stack.client.workflow.list({ query })) found.push(execution.workflowId);
+      return found.length > 0 ? found : undefined;
+    });
+    expect(listed).toEqual([handle.workflowId]);
+  });
+});
+
+describe('input', () => {
+  const valid = { projectId: 'p', jobId: 'j', prompt: 'hello' };
+  test.each<[string, unknown, string[]]>([
+    ['no input', undefined, ['']],
+    ['null', null, ['']],
+    ['a number', 7, ['']],
+    ['a list', [valid], ['']],
+    ['an empty object', {}, ['projectId', 'jobId', 'prompt']],
+    ['an empty prompt', { ...valid, prompt: '' }, ['prompt']],
+    ['two dots', { ...valid, jobId: '..' }, ['jobId']],
+    ['a path', { ...valid, projectId: 'a/b' }, ['projectId']],
+    ['an unknown field', { ...valid, apiKey: 'x' }, ['apiKey']],
+    ['a strange duration', { ...valid, jobTimeout: '5 parsecs', settleTime: -1 }, ['settleTime', 'jobTimeout']],
+    ['a nested mistake', { ...valid, poll: { initialInterval: '2m', maxInterval: '1m' } }, ['poll.maxInterval']],
+    ['an endless prompt', { ...valid, prompt: 'ä'.repeat(131_073) }, ['prompt']],
+    ['another workflow id', { ...valid, jobId: 'other' }, ['workflowId']],
+  ])('of %s fails at once, naming every bad field', async (_name, input, fields) => {
+    const handle = await stack.client.workflow.start('followUp', {
+      taskQueue: stack.taskQueue,
+      workflowId: `follow-up/p/j/bad-${++count}-${Date.now()}`,
+      args: input === undefined ? [] : [input],
+    });
+    const error: unknown = await handle.result().catch((reason: unknown) => reason);
+    if (!(error instanceof WorkflowFailedError) || !(error.cause instanceof ApplicationFailure)) throw error;
+    expect(error.cause.type).toBe('InvalidInput');
+    const details = error.cause.details?.[0] as FailureDetails;
+    expect(details.delivered).toBe('no');
+    expect(details.issues?.map((issue) => issue.field)).toEqual(fields);
+    const { events } = await handle.fetchHistory();
+    expect(events?.some((event) => event.workflowTaskFailedEventAttributes)).toBe(false);
+  });
+
+  test('with a second argument fails, for only continue-as-new may give one', async () => {
+    const handle = await stack.client.workflow.start('followUp', {
+      taskQueue: stack.taskQueue,
+      workflowId: `follow-up/p/j/carried-${Date.now()}`,
+      args: [valid, { phase: 'polling' }],
+    });
+    await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+  });
+});

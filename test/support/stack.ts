@@ -1,0 +1,68 @@
+import { randomUUID } from 'node:crypto';
+import { Client, Connection } from '@temporalio/client';
+import { startWorker } from '../../src/worker.js';
+import { FollowUpClient } from '../../src/client/index.js';
+import { loadConfig } from '../../src/config.js';
+import { createLogger } from '../../src/logging.js';
+import { startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/index.js';
+
+/** A worker and a simulated service on a Temporal server that runs already. */
+export interface Stack {
+  simulator: Simulator;
+  client: Client;
+  followUps: FollowUpClient;
+  taskQueue: string;
+  namespace: string;
+  /** Everything that the worker logged. */
+  log(): string;
+  stopWorker(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Settings of {@link startStack}. */
+export interface StackOptions {
+  address: string;
+  /** Settings of the worker beyond the addresses, as environment variables. */
+  env?: Record<string, string>;
+  simulator?: SimulatorOptions;
+}
+
+/** Starts the worker with a task queue of its own, as `follow-up worker` does, and a simulated service. */
+export async function startStack({ address, env = {}, simulator: options = {} }: StackOptions): Promise<Stack> {
+  const simulator = await startSimulator({ turn: { minMs: 300, maxMs: 600 }, ...options });
+  const taskQueue = `e2e-${randomUUID()}`;
+  const config = loadConfig({
+    TEMPORAL_ADDRESS: address,
+    AGENT_JOBS_BASE_URL: simulator.baseUrl,
+    AGENT_JOBS_API_KEY: simulator.apiKey,
+    FOLLOW_UP_TASK_QUEUE: taskQueue,
+    FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
+    FOLLOW_UP_LOG_LEVEL: 'debug',
+    FOLLOW_UP_LOG_FORMAT: 'json',
+    ...env,
+  });
+  const lines: string[] = [];
+  const logger = createLogger(config.logging, { write: (line: string) => void lines.push(line) });
+  const worker = await startWorker({ config, logger });
+  await worker.ready;
+  const connection = await Connection.connect({ address });
+  const { namespace } = config.temporal;
+  const client = new Client({ connection, namespace });
+  return {
+    simulator,
+    client,
+    followUps: new FollowUpClient({ client, taskQueue }),
+    taskQueue,
+    namespace,
+    log: () => lines.join(''),
+    stopWorker: () => worker.shutdown(),
+    async stop() {
+      await worker.shutdown();
+      await connection.close();
+      await simulator.close();
+    },
+  };
+}
+
+/** Polls often enough for tests. */
+export const FAST = { poll: { initialInterval: '200ms', maxInterval: '500ms' }, settleTime: '5s' } as const;
