@@ -205,10 +205,22 @@ async function jsonSchemas(directory) {
     described
       .filter(([, schema]) => schema !== undefined)
       .map(([name, schema, title]) => {
-        const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input' });
+        const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', override: describeDuration });
         return [`${name}.schema.json`, `${JSON.stringify({ $schema, title, ...rest }, null, 2)}\n`];
       }),
   );
+}
+
+/** A duration is the only thing that may be a number or a text; its rule is a transform, which JSON Schema cannot see. */
+function describeDuration({ jsonSchema }) {
+  if (jsonSchema.anyOf?.map(({ type }) => type).join() !== 'number,string') return;
+  delete jsonSchema.anyOf;
+  Object.assign(jsonSchema, {
+    description: 'Milliseconds, or text such as "90s"',
+    type: ['integer', 'string'],
+    minimum: 0,
+    pattern: '^\\d+(\\.\\d+)?(ms|s|m|h|d)$',
+  });
 }
 
 /** Names of the files in `directory` whose text differs from `schemas`. */

@@ -22,6 +22,8 @@ export interface Connections {
 const CONNECT_LIMIT_MS = 120_000;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 5_000;
+/** Short, so that it is said soon what is waited for. */
+const CONNECT_TIMEOUT_MS = 3_000;
 const CALL_TIMEOUT_MS = 10_000;
 
 /**
@@ -78,7 +80,7 @@ async function connectPatiently(
 }
 
 async function connectOnce(temporal: TemporalConfig): Promise<Connection> {
-  const connection = await Connection.connect({ ...temporal.connectionOptions(), connectTimeout: CALL_TIMEOUT_MS });
+  const connection = await Connection.connect({ ...temporal.connectionOptions(), connectTimeout: CONNECT_TIMEOUT_MS });
   try {
     const { namespace } = temporal;
     await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
