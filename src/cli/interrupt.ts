@@ -11,15 +11,23 @@ export class InterruptedError extends Error {
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
+/** Two signals within that time are one. */
+const REPEAT_AFTER_MS = 1_000;
+
 /**
  * Runs work that Ctrl-C and SIGTERM end: the first aborts the signal with an {@link InterruptedError}, the second ends
  * the process at once.
  */
 export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
+  let firstMs = 0;
   const interrupt = (signal: NodeJS.Signals) => {
-    // Whoever asks twice does not want to wait for anything.
-    if (controller.signal.aborted) process.exit(130);
+    if (controller.signal.aborted) {
+      // Whoever asks twice does not want to wait for anything. npm passes a Ctrl-C on that the terminal sent us as well.
+      if (performance.now() - firstMs > REPEAT_AFTER_MS) process.exit(130);
+      return;
+    }
+    firstMs = performance.now();
     controller.abort(new InterruptedError(signal));
   };
   for (const name of SIGNALS) process.on(name, interrupt);

@@ -5,14 +5,18 @@ import { addBudgetCommand } from './budget.js';
 import { addCancelCommand } from './cancel.js';
 import type { Cli } from './cli.js';
 import { ExitCode } from './exit-codes.js';
+import { addDevCommand } from './dev.js';
+import { addDoctorCommand } from './doctor.js';
 import { addListCommand } from './list.js';
 import { Output } from './output.js';
 import { addPollNowCommand } from './poll-now.js';
 import { reportError, UsageError } from './report-error.js';
 import { addResolveCommand } from './resolve.js';
 import { addSendCommand } from './send.js';
+import { addSetupCommand } from './setup.js';
 import { addSimulatorCommand } from './simulator.js';
 import { addStatusCommand } from './status.js';
+import { addWorkerCommand } from './worker.js';
 
 /**
  * Runs the command line.
@@ -56,6 +60,8 @@ function buildProgram(cli: Cli): Command {
     .hook('preAction', (_program, command) => {
       output.json = command.opts<{ json?: boolean }>().json === true;
     });
+  addDevCommand(program, cli);
+  addWorkerCommand(program, cli);
   addSendCommand(program, cli);
   addStatusCommand(program, cli);
   addListCommand(program, cli);
@@ -63,6 +69,8 @@ function buildProgram(cli: Cli): Command {
   addPollNowCommand(program, cli);
   addResolveCommand(program, cli);
   addBudgetCommand(program, cli);
+  addSetupCommand(program, cli);
+  addDoctorCommand(program, cli);
   addSimulatorCommand(program, cli);
   return program;
 }

@@ -1,4 +1,4 @@
-import { Client, Connection } from '@temporalio/client';
+import { Client, Connection, defaultGrpcRetryOptions, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { FollowUpClient } from '../client/index.js';
 import { type Environment, loadTaskQueue, loadTemporalConfig, type TemporalConfig } from '../config.js';
 
@@ -19,11 +19,22 @@ export interface TemporalSession {
 export async function withTemporal<T>(env: Environment, use: (session: TemporalSession) => Promise<T>): Promise<T> {
   const config = loadTemporalConfig(env);
   const taskQueue = loadTaskQueue(env);
-  const connection = Connection.lazy(config.connectionOptions());
+  const connection = Connection.lazy({ ...config.connectionOptions(), interceptors: [retryForSeconds()] });
   try {
     const client = new Client({ connection, namespace: config.namespace });
     return await use({ config, taskQueue, connection, client, followUps: new FollowUpClient({ client, taskQueue }) });
   } finally {
     await connection.close();
   }
+}
+
+/**
+ * The SDK's own retries go on for 20 s with pauses of up to 5 s, past a call's deadline. These end after about 7 s, so
+ * that somebody at a terminal hears why the server cannot be reached, and not only that time is up.
+ */
+function retryForSeconds() {
+  return makeGrpcRetryInterceptor({
+    ...defaultGrpcRetryOptions({ maxAttempts: 9 }),
+    delayFunction: (attempt) => Math.min(1_000, 100 * 1.7 ** attempt),
+  });
 }

@@ -95,5 +95,8 @@ function addressOf(client: Client): string | undefined {
 }
 
 function oneLine(text: string): string {
-  return text.replace(/\s+/g, ' ').slice(0, 300);
+  return text
+    .replace(/\s+/g, ' ')
+    .replace(/\. Resolution note: $/, '')
+    .slice(0, 300);
 }

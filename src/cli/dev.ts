@@ -1,0 +1,136 @@
+import { once } from 'node:events';
+import type { Command } from 'commander';
+import { parseStartInput, type StartInput } from '../client/index.js';
+import type { FollowUpResult } from '../contract/index.js';
+import { awaitFollowUp } from './await-follow-up.js';
+import { type Cli, withCommonOptions } from './cli.js';
+import { type DevStack, startDevStack } from './dev-stack.js';
+import { ExitCode } from './exit-codes.js';
+import { interruptible } from './interrupt.js';
+import { showProgress } from './progress-view.js';
+import { classify } from './report-error.js';
+import { safeLine } from './safe-text.js';
+import { withTemporal } from './temporal-session.js';
+
+interface DevOptions {
+  exit?: boolean;
+  project?: string;
+  job?: string;
+  prompt?: string;
+}
+
+/** `follow-up dev` */
+export function addDevCommand(program: Command, cli: Cli): void {
+  const command = program
+    .command('dev')
+    .description(
+      'run everything on this machine: Temporal with its UI, a simulated service, a worker, and a few follow-ups',
+    )
+    .option('--exit', 'end when the follow-ups have ended, instead of at Ctrl-C')
+    .option('--project <id>', 'with --job and --prompt: send this follow-up instead of the demonstration')
+    .option('--job <id>', 'see --project')
+    .option('--prompt <text>', 'see --project');
+  withCommonOptions(command, 'follow-up dev --exit').action(async (options: DevOptions) => {
+    cli.exitCode = await runDev(cli, options);
+  });
+}
+
+/** A follow-up of the stack, and how it ended. */
+interface DevFollowUp {
+  workflowId: string;
+  uiUrl?: string;
+  result?: FollowUpResult;
+  error?: ReturnType<typeof classify>['report'];
+}
+
+async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
+  const own = ownFollowUp(options);
+  return interruptible(async (signal) => {
+    const stack = await startDevStack(cli, signal);
+    try {
+      const inputs = own ? [own] : stack.simulatorUrl === undefined ? [] : demonstration();
+      const followUps = await Promise.race([sendAll(cli, stack, inputs, signal), stack.failed]);
+      signal.throwIfAborted();
+      report(cli, stack, followUps);
+      if (options.exit !== true) {
+        cli.output.note('everything is up; Ctrl-C ends it');
+        await Promise.race([once(signal, 'abort'), stack.failed]);
+      }
+      return followUps.every(({ result }) => result !== undefined && result.status !== 'failed')
+        ? ExitCode.ok
+        : ExitCode.followUpFailed;
+    } finally {
+      await stack.stop();
+    }
+  });
+}
+
+/** The follow-up that the options ask for, if any. */
+function ownFollowUp({ project, job, prompt }: DevOptions): StartInput | undefined {
+  if (project === undefined && job === undefined && prompt === undefined) return undefined;
+  const { key, followUpInput } = parseStartInput({ projectId: project, jobId: job, prompt });
+  return { ...followUpInput, key };
+}
+
+/** Four jobs of one project; the last one's agent finds nothing to change. */
+function demonstration(): StartInput[] {
+  const prompts = {
+    'add-tests': 'Add tests for the parser.',
+    'fix-login': 'The login page still shows the old logo: replace it.',
+    'update-docs': 'Describe the new setting in the README.',
+    'nopr-review': 'Check that every public function has a docstring.',
+  };
+  return Object.entries(prompts).map(([jobId, prompt]) => ({
+    projectId: 'demo',
+    jobId,
+    prompt,
+    // The simulated agent needs seconds only.
+    poll: { initialInterval: '1s', maxInterval: '2s' },
+  }));
+}
+
+async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: AbortSignal): Promise<DevFollowUp[]> {
+  return withTemporal(stack.env, async ({ followUps, config }) => {
+    const started = await Promise.all(inputs.map((input) => followUps.start(input)));
+    const awaited = started.map((followUp) => ({
+      followUp,
+      ...awaitFollowUp(followUp.workflowId.split('/').slice(1, 3).join('/'), followUp, signal),
+    }));
+    await showProgress(
+      cli.output,
+      awaited.map(({ row }) => row),
+    );
+    return awaited.map(({ followUp: { workflowId }, outcome }) => {
+      const link = uiLink(stack.uiUrl, config.namespace, workflowId);
+      const base = { workflowId, ...(link !== undefined && { uiUrl: link }) };
+      try {
+        return { ...base, result: outcome() };
+      } catch (error) {
+        return { ...base, error: classify(error).report };
+      }
+    });
+  });
+}
+
+function uiLink(uiUrl: string | undefined, namespace: string, workflowId: string): string | undefined {
+  if (uiUrl === undefined) return undefined;
+  return `${uiUrl}/namespaces/${encodeURIComponent(namespace)}/workflows/${encodeURIComponent(workflowId)}`;
+}
+
+function report({ output }: Cli, stack: DevStack, followUps: DevFollowUp[]): void {
+  const { address, namespace, uiUrl, simulatorUrl, statusUrl } = stack;
+  const lines = followUps.map(({ workflowId, result, error }) => {
+    const end = result ? `${result.status.padEnd(9)}  ${safeLine(result.prLink ?? 'no pull request')}` : '';
+    return `${end}${error ? `${error.type}: ${safeLine(error.message)}` : ''}  ${workflowId}`;
+  });
+  const places = [
+    `Temporal   ${address}, namespace ${namespace}`,
+    uiUrl === undefined ? '' : `Temporal UI  ${uiUrl}`,
+    simulatorUrl === undefined ? '' : `simulator  ${simulatorUrl}`,
+    statusUrl === undefined ? '' : `worker     ${statusUrl}/metrics`,
+  ];
+  output.data(
+    { temporal: { address, namespace, uiUrl }, simulatorUrl, statusUrl, followUps },
+    [...lines, ...places].filter(Boolean).join('\n'),
+  );
+}

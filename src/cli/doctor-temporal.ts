@@ -1,0 +1,103 @@
+import { FollowUpClientError } from '../client/index.js';
+import { callTemporal } from '../client/temporal-call.js';
+import { budgetTaskQueue, formatDuration, SearchAttribute } from '../contract/index.js';
+import { describeGrpcError } from '../temporal/grpc-status.js';
+import { measureClockSkew } from './clock-skew.js';
+import type { Check } from './doctor-check.js';
+import type { TemporalSession } from './temporal-session.js';
+
+/** `TASK_QUEUE_TYPE_*` of Temporal's API. */
+const QueueType = { workflow: 1, activity: 2 } as const;
+
+/** Two machines that differ by more than that make the budget's margin too small; 2 s is its default. */
+const MAX_SKEW_MS = 2_000;
+
+/** Connection, namespace, search attributes, workers and clocks. The first check is the connection itself. */
+export async function checkTemporal(session: TemporalSession): Promise<Check[]> {
+  const connection = await check('Temporal', 'check TEMPORAL_ADDRESS, TLS settings and credentials', async () => {
+    const { workflowService } = session.connection;
+    const { serverVersion } = await call(session, () => workflowService.getSystemInfo({}));
+    return `${session.config.address} answers, server ${serverVersion}`;
+  });
+  if (connection.status === 'error') return [connection];
+  const namespace = await check('namespace', 'check TEMPORAL_NAMESPACE, or create the namespace', () =>
+    examineNamespace(session),
+  );
+  if (namespace.status === 'error') return [connection, namespace];
+  const others = await Promise.all([
+    check('search attributes', 'run "follow-up setup"', () => examineSearchAttributes(session)),
+    check('workers', 'start one with "follow-up worker"; FOLLOW_UP_TASK_QUEUE must be the same everywhere', () =>
+      examineWorkers(session),
+    ),
+    examineClock(session),
+  ]);
+  return [connection, namespace, ...others];
+}
+
+async function check(name: string, mend: string, examine: () => Promise<string>): Promise<Check> {
+  try {
+    return { name, status: 'ok', message: await examine() };
+  } catch (error) {
+    const message = error instanceof FollowUpClientError ? error.message : describeGrpcError(error);
+    return { name, status: 'error', message, mend };
+  }
+}
+
+async function examineNamespace(session: TemporalSession): Promise<string> {
+  const { namespace } = session.config;
+  const { config } = await call(session, () => session.connection.workflowService.describeNamespace({ namespace }));
+  const seconds = Number(config?.workflowExecutionRetentionTtl?.seconds ?? 0);
+  return `${namespace} is there${seconds > 0 ? `; results are kept for ${formatDuration(seconds * 1_000)}` : ''}`;
+}
+
+async function examineSearchAttributes(session: TemporalSession): Promise<string> {
+  const { namespace } = session.config;
+  const names = Object.values(SearchAttribute).map(({ name }) => name);
+  // A query that names them works without the permission to list attributes.
+  const query = names.map((name) => `${name} = 'none'`).join(' AND ');
+  await call(session, () =>
+    session.connection.workflowService.listWorkflowExecutions({ namespace, query, pageSize: 1 }),
+  );
+  return 'all are registered';
+}
+
+async function examineWorkers(session: TemporalSession): Promise<string> {
+  const queues = [
+    { name: session.taskQueue, type: 'workflow' },
+    { name: session.taskQueue, type: 'activity' },
+    { name: budgetTaskQueue(session.taskQueue), type: 'workflow' },
+  ] as const;
+  const counts = await Promise.all(queues.map(async ({ name, type }) => countPollers(session, name, QueueType[type])));
+  const idle = queues.filter((_, index) => counts[index] === 0).map(({ name, type }) => `${name} (${type} tasks)`);
+  if (idle.length > 0) throw new Error(`nobody polls ${idle.join(', ')}`);
+  return `${session.taskQueue} is polled by ${counts[0] ?? 0}, ${budgetTaskQueue(session.taskQueue)} by ${counts[2] ?? 0}`;
+}
+
+async function countPollers(session: TemporalSession, name: string, taskQueueType: 1 | 2): Promise<number> {
+  const { namespace } = session.config;
+  const { pollers } = await call(session, () =>
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
+    session.connection.workflowService.describeTaskQueue({ namespace, taskQueue: { name }, taskQueueType }),
+  );
+  return pollers.length;
+}
+
+async function examineClock(session: TemporalSession): Promise<Check> {
+  const name = 'clock';
+  const skewMs = await measureClockSkew(session).catch(() => undefined);
+  if (skewMs === undefined) {
+    return {
+      name,
+      status: 'warning',
+      message: 'the time of the Temporal server could not be had',
+      mend: 'none needed',
+    };
+  }
+  const text = `this machine is ${formatDuration(Math.abs(skewMs))} ${skewMs < 0 ? 'behind' : 'ahead of'} the Temporal server`;
+  if (Math.abs(skewMs) <= MAX_SKEW_MS) return { name, status: 'ok', message: text };
+  return { name, status: 'warning', message: text, mend: 'synchronise the clocks of all machines by NTP' };
+}
+
+async function call<T>(session: TemporalSession, rpc: () => Promise<T>): Promise<T> {
+  return callTemporal(session.client, rpc);
+}
