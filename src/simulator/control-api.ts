@@ -36,8 +36,9 @@ interface ControlAnswer {
   body: unknown;
 }
 
-const oneOrMany = <T extends z.ZodType>(schema: T) =>
-  z.union([z.array(schema), schema.transform((one) => [one])], { error: 'must be one or an array of them' });
+/** One of something, or an array of them. A mistake is named with its index. */
+const oneOrMany = <T>(schema: z.ZodType<T>) =>
+  z.preprocess((body) => (Array.isArray(body) ? (body as unknown[]) : [body]), z.array(schema));
 
 /**
  * The control interface, for a simulator that runs in a process of its own. JSON in, JSON out:

@@ -62,14 +62,17 @@ function fixedLimiter({ limit, windowMs }: LimiterOptions): Limiter {
 
 /** Refills continuously, `limit` tokens per window, up to `burst`. Starts full. */
 function tokenBucketLimiter({ limit, windowMs, burst = limit }: LimiterOptions): Limiter {
-  const msPerToken = windowMs / limit;
-  // Kept as the instant at which the bucket was or will be full: no rounding adds up over many refills.
-  let fullAtMs = Number.NEGATIVE_INFINITY;
+  // In units of 1/limit ms since the first use a token takes `windowMs` units: whole numbers, so no rounding adds up.
+  let firstMs: number | undefined;
+  let fullAtUnits = 0;
+  const unitsAt = (nowMs: number): number => (nowMs - (firstMs ??= nowMs)) * limit;
   const availableInMs = (nowMs: number): number => {
-    const missing = Math.max(0, fullAtMs - nowMs) / msPerToken;
-    return missing <= burst - 1 ? 0 : Math.ceil((missing - (burst - 1)) * msPerToken);
+    const waitUnits = fullAtUnits - unitsAt(nowMs) - (burst - 1) * windowMs;
+    return Math.max(0, Math.ceil(waitUnits / limit));
   };
-  return takeWhenAvailable(availableInMs, (nowMs) => (fullAtMs = Math.max(fullAtMs, nowMs) + msPerToken));
+  return takeWhenAvailable(availableInMs, (nowMs) => {
+    fullAtUnits = Math.max(fullAtUnits, unitsAt(nowMs)) + windowMs;
+  });
 }
 
 /**

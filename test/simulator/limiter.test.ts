@@ -1,0 +1,117 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { createLimiter, limiterKinds, type Limiter } from '../../src/simulator/limiter.js';
+import { maxInAnyWindow } from '../../src/simulator/rolling-window.js';
+
+const WINDOW_MS = 1_000;
+
+/** How many of `count` requests at one instant are taken. */
+function takeMany(limiter: Limiter, nowMs: number, count: number): number {
+  return Array.from({ length: count }, () => limiter.take(nowMs)).filter(Boolean).length;
+}
+
+describe('a limiter with a log of instants', () => {
+  it('frees a place exactly one window after it was taken, and not a millisecond before', () => {
+    const limiter = createLimiter({ kind: 'sliding', limit: 2, windowMs: WINDOW_MS });
+    expect(limiter.take(100)).toBe(true);
+    expect(limiter.take(400)).toBe(true);
+    expect(limiter.take(1_099)).toBe(false);
+    expect(limiter.availableInMs(1_099)).toBe(1);
+    expect(limiter.take(1_100)).toBe(true);
+    expect(limiter.take(1_399)).toBe(false);
+    expect(limiter.take(1_400)).toBe(true);
+  });
+});
+
+describe('a limiter with fixed windows', () => {
+  it('begins its count anew at the boundary, so twice the limit passes around it', () => {
+    const limiter = createLimiter({ kind: 'fixed', limit: 5, windowMs: WINDOW_MS });
+    expect(takeMany(limiter, 1_999, 6)).toBe(5);
+    expect(limiter.availableInMs(1_999)).toBe(1);
+    expect(takeMany(limiter, 2_000, 6)).toBe(5);
+  });
+});
+
+describe('a token bucket', () => {
+  it('starts full and refills one token at a time', () => {
+    const limiter = createLimiter({ kind: 'token-bucket', limit: 10, windowMs: WINDOW_MS });
+    expect(takeMany(limiter, 0, 20)).toBe(10);
+    expect(limiter.availableInMs(0)).toBe(100);
+    expect(limiter.take(99)).toBe(false);
+    expect(limiter.take(100)).toBe(true);
+    expect(limiter.take(100)).toBe(false);
+    expect(takeMany(limiter, 600, 20)).toBe(5);
+  });
+
+  it('paces strictly with a burst of one', () => {
+    const limiter = createLimiter({ kind: 'token-bucket', limit: 10, windowMs: WINDOW_MS, burst: 1 });
+    expect(takeMany(limiter, 5_000, 3)).toBe(1);
+    expect(limiter.take(5_099)).toBe(false);
+    expect(takeMany(limiter, 5_100, 3)).toBe(1);
+  });
+});
+
+describe('a limiter that weights the window before', () => {
+  it('counts the part of the window before that the rolling window still overlaps', () => {
+    const limiter = createLimiter({ kind: 'weighted', limit: 10, windowMs: WINDOW_MS });
+    expect(takeMany(limiter, 1_900, 20)).toBe(10);
+    expect(limiter.availableInMs(1_900)).toBe(200);
+    // 10 × (1 − 0.099) = 9.01, with this one above 10.
+    expect(limiter.take(2_099)).toBe(false);
+    expect(limiter.take(2_100)).toBe(true);
+    expect(limiter.take(2_199)).toBe(false);
+    expect(limiter.take(2_200)).toBe(true);
+    // Half of the window before is left: 5, and 2 of this one.
+    expect(takeMany(limiter, 2_500, 20)).toBe(3);
+    expect(limiter.availableInMs(2_500)).toBe(100);
+  });
+
+  it('forgets a window that is not the one before', () => {
+    const limiter = createLimiter({ kind: 'weighted', limit: 10, windowMs: WINDOW_MS });
+    expect(takeMany(limiter, 1_900, 20)).toBe(10);
+    expect(takeMany(limiter, 3_000, 20)).toBe(10);
+  });
+});
+
+describe('every limiter', () => {
+  it.each(limiterKinds)('takes a request after the wait it names, and none before: %s', (kind) => {
+    const gaps = fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 1, maxLength: 60 });
+    fc.assert(
+      fc.property(gaps, fc.integer({ min: 1, max: 7 }), (gapsMs, limit) => {
+        const history: number[] = [];
+        let nowMs = 0;
+        const limiter = createLimiter({ kind, limit, windowMs: WINDOW_MS });
+        for (const gapMs of gapsMs) {
+          nowMs += gapMs;
+          const waitMs = limiter.availableInMs(nowMs);
+          expect(limiter.take(nowMs)).toBe(waitMs === 0);
+          if (waitMs === 0) history.push(nowMs);
+        }
+        const waitMs = limiter.availableInMs(nowMs);
+        if (waitMs > 0) {
+          const again = replay(createLimiter({ kind, limit, windowMs: WINDOW_MS }), history);
+          expect(again.take(nowMs + waitMs - 1)).toBe(false);
+          expect(again.take(nowMs + waitMs)).toBe(true);
+        }
+        if (kind === 'sliding') expect(maxInAnyWindow(history, WINDOW_MS)).toBeLessThanOrEqual(limit);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  function replay(limiter: Limiter, history: readonly number[]): Limiter {
+    for (const instant of history) limiter.take(instant);
+    return limiter;
+  }
+});
+
+describe('the most instants in any rolling window', () => {
+  it('agrees with a count over every window that begins at an instant', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 5_000 }), { maxLength: 80 }), (instants) => {
+        const counts = instants.map((from) => instants.filter((at) => at >= from && at < from + WINDOW_MS).length);
+        expect(maxInAnyWindow(instants, WINDOW_MS)).toBe(Math.max(0, ...counts));
+      }),
+    );
+  });
+});

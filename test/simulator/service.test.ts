@@ -1,0 +1,262 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, vi } from 'vitest';
+import { startSimulator } from '../../src/simulator/index.js';
+import { call, get, post, start } from './service.js';
+
+describe('reading a job', () => {
+  it('answers the fields of the interface', async () => {
+    const simulator = await start();
+    const { status, json } = await get(simulator);
+    expect(status).toBe(200);
+    expect(json).toEqual({
+      id: 'job-1',
+      status: 'completed',
+      source: { repository: 'https://git.example/p1/job-1', ref: 'main' },
+      model: 'simulated-agent-1',
+      prLink: 'https://git.example/p1/job-1/pull/1',
+      createdAt: expect.stringMatching(/^\d{4}-.*Z$/) as unknown,
+      archivedAt: null,
+    });
+  });
+
+  it('answers 404 for an unknown job, and for missing-… even where jobs make themselves', async () => {
+    expect((await get(await start({ autoCreate: false }))).json).toEqual({ error: 'agent job not found' });
+    expect((await get(await start(), 'missing-1')).status).toBe(404);
+  });
+
+  it('answers 401 to a bad key, to a key of another project, and to none', async () => {
+    const simulator = await start({ apiKeys: { p2: 'key-of-p2' } });
+    expect((await get(simulator, 'job-1', 'p1', 'wrong')).status).toBe(401);
+    expect((await get(simulator, 'job-1', 'p1', 'key-of-p2')).status).toBe(401);
+    expect((await get(simulator, 'job-1', 'p2', 'key-of-p2')).status).toBe(200);
+    expect((await call(simulator, 'GET', '/v2/agent/p1/job/job-1', {})).status).toBe(401);
+  });
+
+  it('answers 404 to an id that would lead elsewhere', async () => {
+    const simulator = await start();
+    const headers = { authorization: `Bearer ${simulator.apiKey}` };
+    expect((await call(simulator, 'GET', '/v2/agent/p1/job/%2e%2e', headers)).status).toBe(404);
+    expect((await call(simulator, 'GET', '/v2/agent/p1/job/a%2Fb', headers)).status).toBe(404);
+    expect((await call(simulator, 'GET', '/elsewhere', headers)).status).toBe(404);
+    expect(simulator.gets).toBe(0);
+  });
+});
+
+describe('sending a message', () => {
+  it('answers the job without its status, makes it active, and completes it with a new link', async () => {
+    const simulator = await start();
+    await get(simulator);
+    const { status, json } = await post(simulator);
+    expect(status).toBe(200);
+    expect(Object.keys(json).sort()).toEqual(['archivedAt', 'createdAt', 'id', 'model', 'prLink', 'source']);
+    await vi.waitFor(async () => {
+      const job = (await get(simulator)).json;
+      expect(job).toMatchObject({ status: 'completed', prLink: 'https://git.example/p1/job-1/pull/2' });
+    });
+    expect(simulator.job('p1', 'job-1')).toMatchObject({ messages: 1, posts: 1 });
+  });
+
+  it('answers the status, too, where it is asked to', async () => {
+    expect((await post(await start({ statusInPostAnswer: true }))).json).toMatchObject({ status: 'active' });
+  });
+
+  it.each([
+    ['an empty prompt', { prompt: '' }, 400],
+    ['a bad key', { key: 'wrong' }, 401],
+    ['an unknown job', { jobId: 'missing-1' }, 404],
+    ['an archived job', { jobId: 'archived-1' }, 400],
+  ])('refuses %s with an error body and writes it down as not accepted', async (_, message, status) => {
+    const simulator = await start();
+    const reply = await post(simulator, message);
+    expect(reply.status).toBe(status);
+    expect(reply.json).toEqual({ error: expect.any(String) as unknown });
+    expect(simulator.ledger).toMatchObject([{ accepted: false, appliedAtMs: null, status }]);
+  });
+
+  it('refuses a body that is no JSON object with a prompt', async () => {
+    const simulator = await start();
+    const headers = { authorization: `Bearer ${simulator.apiKey}`, 'content-type': 'application/json' };
+    const path = '/v2/agent/p1/job/job-1/message';
+    for (const body of ['', '{', 'null', '{"prompt":7}', '{"prompts":"x"}']) {
+      expect((await call(simulator, 'POST', path, headers, body)).status).toBe(400);
+    }
+    expect((await call(simulator, 'POST', path, { ...headers, 'content-type': 'text/plain' }, '{}')).status).toBe(400);
+    expect((await call(simulator, 'POST', path, headers, `"${'x'.repeat(4_194_304)}"`)).status).toBe(413);
+    expect(simulator.stats().accepted).toBe(0);
+  });
+
+  it.each([
+    ['fail-1', { status: 'failed' }],
+    ['archive-1', { status: 'archived', archivedAt: expect.any(String) as unknown }],
+    ['nopr-1', { status: 'completed', prLink: null }],
+    ['same-1', { status: 'completed', prLink: 'https://git.example/p1/same-1/pull/1' }],
+  ])('ends the turn of %s as its name says', async (jobId, end) => {
+    const simulator = await start();
+    expect((await post(simulator, { jobId })).status).toBe(200);
+    await vi.waitFor(() => expect(simulator.job('p1', jobId)).toMatchObject(end));
+  });
+
+  it('shows slow-… and stuck-… and active-… at work', async () => {
+    const simulator = await start({ turn: { minMs: 1_000, maxMs: 1_000 } });
+    await post(simulator, { jobId: 'slow-1' });
+    await post(simulator, { jobId: 'stuck-1' });
+    for (const jobId of ['slow-1', 'stuck-1', 'active-1']) {
+      expect((await get(simulator, jobId)).json).toMatchObject({ status: 'active', prLink: null });
+    }
+  });
+
+  it('shows the old turn for the length of the stale window', async () => {
+    const simulator = await start({ staleWindowMs: 60_000 });
+    const before = (await get(simulator)).json;
+    await post(simulator);
+    await vi.waitFor(() => expect(simulator.job('p1', 'job-1')?.prLink).toMatch(/pull\/2$/));
+    expect((await get(simulator)).json).toEqual(before);
+  });
+
+  it('answers 429 over the limit, for each project apart, and counts no refused message', async () => {
+    const simulator = await start({ limiter: { kind: 'sliding', limit: 2, windowMs: 3_600_000 } });
+    const statuses = [await post(simulator), await post(simulator), await post(simulator)].map((reply) => reply.status);
+    expect(statuses).toEqual([200, 200, 429]);
+    expect((await post(simulator, { projectId: 'p2' })).status).toBe(200);
+    expect(simulator.ledger[2]).toMatchObject({ accepted: false, countedAtMs: null, status: 429 });
+    expect(simulator.maxInAnyWindow('p1', 3_600_000)).toBe(2);
+  });
+
+  it('names the wait in Retry-After in the form that is asked for', async () => {
+    const simulator = await start({ limiter: { kind: 'sliding', limit: 1, windowMs: 60_000 } });
+    await post(simulator);
+    expect((await post(simulator)).headers['retry-after']).toBeUndefined();
+    simulator.update({ retryAfter: 'seconds' });
+    expect(Number((await post(simulator)).headers['retry-after'])).toBeGreaterThan(50);
+    simulator.update({ retryAfter: 'date' });
+    const until = Date.parse(String((await post(simulator)).headers['retry-after']));
+    expect(until).toBeGreaterThan(Date.now() + 50_000);
+    expect(until).toBeLessThan(Date.now() + 61_000);
+  });
+
+  it('answers 429 within its own budget when others spend it', async () => {
+    const simulator = await start({
+      limiter: { kind: 'sliding', limit: 4, windowMs: 400 },
+      outsider: { share: 1 },
+    });
+    await vi.waitFor(async () => expect((await post(simulator)).status).toBe(429), { interval: 120, timeout: 20_000 });
+    expect(simulator.maxInAnyWindow('p1', 400)).toBeLessThan(4);
+    expect(simulator.stats().outsiderRequests['p1']).toBeGreaterThan(0);
+  });
+
+  it('counts at an instant between arrival and answer where that is asked for', async () => {
+    const simulator = await start({ countAt: 'random', latency: { minMs: 40, maxMs: 40 } });
+    const delays = await Promise.all(
+      Array.from({ length: 8 }, async (_, index) => {
+        await post(simulator, { jobId: `job-${index}` });
+        return simulator.ledger.find((entry) => entry.jobId === `job-${index}`);
+      }),
+    );
+    const lateBy = delays.map((entry) => (entry?.countedAtMs ?? 0) - (entry?.receivedAtMs ?? 0));
+    expect(Math.min(...lateBy)).toBeGreaterThanOrEqual(0);
+    expect(Math.max(...lateBy)).toBeGreaterThan(5);
+    expect(new Set(lateBy).size).toBeGreaterThan(1);
+  });
+});
+
+describe('the ledger', () => {
+  it('is on disk when the answer arrives, one line of JSON a message', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'ledger-'));
+    try {
+      const ledgerFile = join(directory, 'ledger.jsonl');
+      const simulator = await start({ ledgerFile });
+      for (let count = 1; count <= 5; count++) {
+        await post(simulator, { prompt: `message ${count}` });
+        const lines = (await readFile(ledgerFile, 'utf8')).trimEnd().split('\n');
+        expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual(simulator.ledger);
+        expect(lines).toHaveLength(count);
+      }
+      await Promise.all(Array.from({ length: 60 }, (_, index) => post(simulator, { jobId: `job-${index}` })));
+      await simulator.close();
+      const lines = (await readFile(ledgerFile, 'utf8')).trimEnd().split('\n');
+      expect(lines.map((line) => (JSON.parse(line) as { index: number }).index)).toEqual([...Array(65).keys()]);
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  });
+
+  it('knows each prompt by its hash', async () => {
+    const simulator = await start();
+    await post(simulator, { prompt: 'abc' });
+    expect(simulator.ledger[0]).toMatchObject({
+      prompt: 'abc',
+      promptSha256: 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
+      accepted: true,
+      status: 200,
+      fault: null,
+    });
+  });
+
+  it('leaves out a request that did not arrive whole', async () => {
+    const simulator = await start();
+    const socket = connect(simulator.port, '127.0.0.1');
+    socket.write(
+      `POST /v2/agent/p1/job/job-1/message HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${simulator.apiKey}\r\n` +
+        'content-type: application/json\r\ncontent-length: 50\r\n\r\n{"prompt":',
+    );
+    await vi.waitFor(() => expect(simulator.stats().openConnections).toBe(1));
+    socket.destroy();
+    await vi.waitFor(() => expect(simulator.stats().openConnections).toBe(0));
+    expect(simulator.ledger).toHaveLength(0);
+  });
+});
+
+describe('the server', () => {
+  it('holds a thousand connections at once', async () => {
+    const simulator = await start({ latency: { minMs: 1_500, maxMs: 1_500 } });
+    const request = `GET /v2/agent/p1/job/job-1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${simulator.apiKey}\r\nconnection: close\r\n\r\n`;
+    const replies = await Promise.all(
+      Array.from(
+        { length: 1_000 },
+        () =>
+          new Promise<string>((resolve, reject) => {
+            let text = '';
+            const socket = connect(simulator.port, '127.0.0.1', () => socket.write(request));
+            socket.on('data', (data) => (text += data.toString()));
+            socket.on('error', reject);
+            socket.on('close', () => resolve(text));
+          }),
+      ),
+    );
+    expect(replies.filter((reply) => reply.startsWith('HTTP/1.1 200 '))).toHaveLength(1_000);
+    expect(simulator.stats().mostConnections).toBeGreaterThan(900);
+  });
+
+  it('ends every connection when it closes, also those that wait', async () => {
+    const simulator = await start();
+    simulator.failNext({ method: 'GET', kind: 'hangBefore' });
+    simulator.failNext({ method: 'POST', kind: 'slowBody' });
+    const ends = [get(simulator), post(simulator)].map((reply) => reply.then(String, String));
+    await vi.waitFor(() => expect(simulator.stats().openConnections).toBe(2));
+    await simulator.close();
+    for (const end of await Promise.all(ends)) expect(end).toMatch(/^\w*Error: /);
+    await expect(get(simulator)).rejects.toThrow('ECONNREFUSED');
+  });
+
+  it('resets every connection while it is down', async () => {
+    const simulator = await start({ down: true });
+    await expect(get(simulator)).rejects.toThrow(/ECONNRESET|other side closed/);
+    simulator.update({ down: false });
+    expect((await get(simulator)).status).toBe(200);
+  });
+
+  it('says so when its port is taken', async () => {
+    const { port } = await start();
+    await expect(startSimulator({ port })).rejects.toThrow(
+      `simulator: cannot listen on 127.0.0.1:${port} (EADDRINUSE); choose another port, or 0 for any free one`,
+    );
+  });
+
+  it('names every bad option', async () => {
+    const bad = { port: 70_000, turn: { minMs: 5, maxMs: 1 }, faults: { get: { http503: 0.6, hangBefore: 0.6 } } };
+    await expect(startSimulator(bad)).rejects.toThrow(/port: .*turn: minMs must not be above maxMs.*faults\.get: /);
+  });
+});
