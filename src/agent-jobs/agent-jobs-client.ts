@@ -10,7 +10,7 @@ import { createMaskCache } from './secret-mask.js';
 import type { Mask } from './service-text.js';
 
 /** Longest answer that is read: 128 KiB. A job is below 1 KiB; what is longer is no job. */
-export const MAX_RESPONSE_BYTES = 131_072;
+const MAX_RESPONSE_BYTES = 131_072;
 
 /** Longest timer of Node, about 24 days; a longer one would fire at once. */
 const MAX_TIMEOUT_MS = 2_147_483_647;

@@ -5,14 +5,12 @@
  */
 export {
   createAgentJobsClient,
-  MAX_RESPONSE_BYTES,
   type AgentJobsClient,
   type AgentJobsClientOptions,
   type JobAddress,
   type SendMessageRequest,
 } from './agent-jobs-client.js';
-export { createApiKeys, isUsableApiKey, MIN_API_KEY_LENGTH, type ApiKeys, type ApiKeySource } from './api-keys.js';
-export { baseUrlIssue } from './base-url.js';
+export { createApiKeys, type ApiKeys, type ApiKeySource } from './api-keys.js';
 export { type GetJobOutcome, type SendMessageOutcome } from './outcomes.js';
 export { MAX_RETRY_AFTER_MS } from './retry-after.js';
 export { type GetJobFailureReason } from './status-outcome.js';

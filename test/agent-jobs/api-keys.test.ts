@@ -2,7 +2,7 @@ import { mkdtemp, rename, rm, symlink, utimes, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { createApiKeys } from '../../src/agent-jobs/index.js';
+import { createApiKeys, type ApiKeySource } from '../../src/agent-jobs/index.js';
 import { JOB, send, useClient, usePeer } from './support/harness.js';
 import { answer } from './support/peer.js';
 
@@ -18,7 +18,7 @@ test('a literal key is the key of every project', async () => {
   expect(await keys.forProject('b')).toBe('adm_literal');
 });
 
-test.for([
+test.for<ApiKeySource>([
   {},
   { key: '' },
   { key: 'short' },
@@ -27,7 +27,7 @@ test.for([
   { key: 'ümlaut-key' },
 ])('the source %o is refused without showing the key', (source) => {
   expect(() => createApiKeys(source)).toThrow(/^API key: /);
-  if ('key' in source && source.key !== '') expect(() => createApiKeys(source)).not.toThrow(source.key);
+  if (source.key) expect(() => createApiKeys(source)).not.toThrow(source.key);
 });
 
 test('a rotated key file is used by the very next message', async () => {

@@ -1,4 +1,6 @@
+import type * as net from 'node:net';
 import { describe, expect, test } from 'vitest';
+import { createSingleConnection } from '../../src/agent-jobs/single-connection.js';
 import { API_KEY, get, JOB, JOB_ID, PROJECT_ID, send, until, useClient, usePeer } from './support/harness.js';
 import { answer, reset, type PeerConnection } from './support/peer.js';
 
@@ -108,6 +110,22 @@ test('a rejected message is not sent again, whatever the peer asks for', async (
   });
   expect((await send(useClient(peer.url))).outcome).toBe('unknown');
   expect(peer.requests).toHaveLength(1);
+});
+
+test('a request gets one connection; a second one is refused', async () => {
+  const peer = await usePeer();
+  const { connect, reset } = createSingleConnection({ connectTimeoutMs: 5_000 });
+  const target = { hostname: '127.0.0.1', protocol: 'http:', port: String(peer.port) };
+  const open = () =>
+    new Promise<net.Socket>((resolve, reject) => {
+      connect(target, (error, socket) => (error ? reject(error) : resolve(socket)));
+    });
+  const socket = await open();
+  socket.destroy();
+  await expect(open()).rejects.toThrow('a second one is not made');
+  await until(() => peer.closed === 1, 'the connection gone');
+  expect(peer.connections).toBe(1);
+  reset();
 });
 
 test('messages to one service go out side by side, each on its own connection', async () => {

@@ -1,9 +1,14 @@
 import { expect, test } from 'vitest';
-import { createAgentJobsClient } from '../../src/agent-jobs/index.js';
+import { createAgentJobsClient, type GetJobFailureReason } from '../../src/agent-jobs/index.js';
 import { get, JOB, send, until, useClient, usePeer } from './support/harness.js';
 import { answer, reset, type PeerScript } from './support/peer.js';
 
-const failing: { peer: string; script: PeerScript; expected: object; getTimeoutMs?: number }[] = [
+const failing: {
+  peer: string;
+  script: PeerScript;
+  expected: { reason: GetJobFailureReason; statusCode?: number; message?: string; retryAfterMs?: number };
+  getTimeoutMs?: number;
+}[] = [
   {
     peer: 'answers 401',
     script: replying(401),

@@ -3,12 +3,17 @@ import {
   createAgentJobsClient,
   type AgentJobsClient,
   type AgentJobsClientOptions,
+  type ApiKeys,
+  type JobAddress,
+  type SendMessageRequest,
 } from '../../../src/agent-jobs/index.js';
 import { startPeer, tlsFile, type Peer, type PeerScript } from './peer.js';
 
 export const API_KEY = 'adm_s3cr3t+/K3y=0123456789';
 export const PROJECT_ID = 'project-1';
 export const JOB_ID = 'job-1';
+const ADDRESS: JobAddress = { projectId: PROJECT_ID, jobId: JOB_ID };
+const KEYS: ApiKeys = { forProject: () => Promise.resolve(API_KEY) };
 export const JOB = { id: JOB_ID, status: 'completed', prLink: 'https://git.example/pr/1' };
 
 /** A peer that is closed when the test ends. */
@@ -22,7 +27,7 @@ export async function usePeer(script?: PeerScript): Promise<Peer> {
 export function useClient(baseUrl: string, options: Partial<AgentJobsClientOptions> = {}): AgentJobsClient {
   const client = createAgentJobsClient({
     baseUrl,
-    keys: { forProject: () => Promise.resolve(API_KEY) },
+    keys: KEYS,
     getTimeoutMs: 5_000,
     sendTimeoutMs: 5_000,
     ca: tlsFile('ca.pem'),
@@ -32,10 +37,10 @@ export function useClient(baseUrl: string, options: Partial<AgentJobsClientOptio
   return client;
 }
 
-export const send = (client: AgentJobsClient, mayStart: () => boolean = () => true) =>
-  client.sendMessage({ projectId: PROJECT_ID, jobId: JOB_ID, prompt: 'Please add tests.', mayStart });
+export const send = (client: AgentJobsClient, mayStart: SendMessageRequest['mayStart'] = () => true) =>
+  client.sendMessage({ ...ADDRESS, prompt: 'Please add tests.', mayStart });
 
-export const get = (client: AgentJobsClient) => client.getJob({ projectId: PROJECT_ID, jobId: JOB_ID });
+export const get = (client: AgentJobsClient) => client.getJob(ADDRESS);
 
 /** Waits for a condition, looking every few milliseconds. */
 export async function until(condition: () => boolean, what: string, timeoutMs = 5_000): Promise<void> {
