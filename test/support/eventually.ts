@@ -7,7 +7,11 @@ import { setTimeout as delay } from 'node:timers/promises';
  * @param timeoutMs default 20 s
  * @returns what the condition gave
  */
-export async function eventually<T>(what: string, condition: () => T | Promise<T>, timeoutMs = 20_000): Promise<T> {
+export async function eventually<T>(
+  what: string,
+  condition: () => T | Promise<T>,
+  timeoutMs = 20_000,
+): Promise<NonNullable<T>> {
   const deadline = performance.now() + timeoutMs;
   let reason = '';
   for (;;) {

@@ -14,23 +14,7 @@ import {
   type FollowUpInput,
 } from '../../src/contract/index.js';
 import type { followUp } from '../../src/workflows/index.js';
-const ensureSearchAttributes = async (connection: Connection, namespace: string) => {
-  try {
-    await connection.operatorService.addSearchAttributes({
-      namespace,
-      searchAttributes: Object.fromEntries(
-        [
-          'FollowUpProjectId',
-          'FollowUpJobId',
-          'FollowUpState',
-          'FollowUpJobStatus',
-          'FollowUpPrLink',
-          'FollowUpBatchId',
-        ].map((k) => [k, 2]),
-      ),
-    });
-  } catch {}
-};
+import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 
 const DIST = new URL('../../dist/', import.meta.url);
 
@@ -58,6 +42,8 @@ export interface WorkflowRigOptions {
 export interface WorkflowRig {
   client: Client;
   taskQueue: string;
+  /** Every follow-up that {@link start} started. */
+  started: { workflowId: string }[];
   /** Starts a follow-up as any Temporal client would. `key` makes its workflow id. */
   start(input: FollowUpInput, key?: string): ReturnType<Client['workflow']['start']>;
   budgetStatus(projectId: string): Promise<BudgetStatus>;
@@ -99,6 +85,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
   ]);
   const running = Promise.all(workers.map((worker) => worker.run()));
   const client = new Client({ connection, namespace });
+  const started: { workflowId: string }[] = [];
   let stopped: Promise<void> | undefined;
   const stopWorkers = () => {
     stopped ??= (async () => {
@@ -110,12 +97,16 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
   return {
     client,
     taskQueue,
-    start: (input, key = randomUUID()) =>
-      client.workflow.start<typeof followUp>('followUp', {
+    started,
+    async start(input, key = randomUUID()) {
+      const handle = await client.workflow.start<typeof followUp>('followUp', {
         taskQueue,
         workflowId: followUpWorkflowId({ projectId: input.projectId, jobId: input.jobId, key }),
         args: [input],
-      }),
+      });
+      started.push(handle);
+      return handle;
+    },
     budgetStatus: (projectId) => client.workflow.getHandle(projectBudgetWorkflowId(projectId)).query(budgetStatusQuery),
     stopWorkers,
     async stop() {

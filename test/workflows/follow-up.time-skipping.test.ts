@@ -1,7 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
-import { pollNowSignal, progressQuery, resolveDeliveryUpdate, type FailureDetails } from '../../src/contract/index.js';
+import {
+  parseFollowUpWorkflowId,
+  pollNowSignal,
+  progressQuery,
+  projectBudgetWorkflowId,
+  resolveDeliveryUpdate,
+  type FailureDetails,
+} from '../../src/contract/index.js';
+import { record } from '../support/histories.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 import { startTimeSkippingRig, type TimeSkippingRig } from '../support/time-skipping.js';
 
@@ -24,7 +32,9 @@ async function failureOf(result: Promise<unknown>) {
   return { type: cause.type, message: cause.message, ...(cause.details?.[0] as FailureDetails) };
 }
 
-describeWith(await findMissing(['java', 'maven']))('a follow-up, with time skipped,', () => {
+const SUITE = 'a follow-up, with time skipped,';
+
+describeWith(await findMissing(['java', 'maven']))(SUITE, () => {
   let rig: TimeSkippingRig;
   let count = 0;
   /** A project of its own for each test: budgets do not mix. */
@@ -33,6 +43,17 @@ describeWith(await findMissing(['java', 'maven']))('a follow-up, with time skipp
 
   beforeAll(async () => {
     rig = await startTimeSkippingRig({ budget: { limit: 1 } });
+  });
+  afterEach(async ({ task }) => {
+    const name = task.suite && task.suite.name !== SUITE ? `${task.suite.name} ${task.name}` : task.name;
+    for (const [index, { workflowId }] of rig.started.entries()) {
+      await record(rig.client, `${name} ${index + 1}`, workflowId);
+      const { projectId } = parseFollowUpWorkflowId(workflowId) ?? {};
+      if (index === 0 && projectId) {
+        await record(rig.client, `budget of ${name}`, projectBudgetWorkflowId(projectId)).catch(() => undefined);
+      }
+    }
+    rig.started.length = 0;
   });
   afterAll(() => rig.stop());
 

@@ -1,0 +1,36 @@
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Client } from '@temporalio/client';
+import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
+
+/** Recorded histories of every path, replayed against the code as it is now. */
+const DIRECTORY = fileURLToPath(new URL('../histories/', import.meta.url));
+
+/** Whether this run is to record: `npm run record:histories`. */
+export const recording = process.env['RECORD_HISTORIES'] === 'true';
+
+/** A history as it lies in the repository. */
+export interface RecordedHistory {
+  name: string;
+  workflowId: string;
+  history: unknown;
+}
+
+/** Writes the history of one run, when this run is to record. */
+export async function record(client: Client, name: string, workflowId: string, runId?: string): Promise<void> {
+  if (!recording) return;
+  const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
+  mkdirSync(DIRECTORY, { recursive: true });
+  const file = join(DIRECTORY, `${name.replace(/[^A-Za-z0-9]+/g, '-').slice(0, 100)}.json`);
+  const recorded = { name, workflowId, history: JSON.parse(historyToJSON(history)) as unknown };
+  writeFileSync(file, `${JSON.stringify(recorded)}\n`);
+}
+
+/** Every recorded history. */
+export function recordedHistories(): RecordedHistory[] {
+  return readdirSync(DIRECTORY)
+    .filter((file) => file.endsWith('.json'))
+    .sort()
+    .map((file) => JSON.parse(readFileSync(join(DIRECTORY, file), 'utf8')) as RecordedHistory);
+}
