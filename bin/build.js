@@ -271,7 +271,7 @@ export async function build({ root = packageRoot, ifStale = false, schemas = 'wr
       if (schemas === 'check' && names.length > 0) {
         throw new Error(`out of date in schemas/: ${names.join(', ')}. Run "npm run build" and commit them`);
       }
-      fs.mkdirSync(paths.schemas, { recursive: true });
+      if (names.length > 0) fs.mkdirSync(paths.schemas, { recursive: true });
       for (const name of names) fs.writeFileSync(join(paths.schemas, name), texts.get(name));
     } finally {
       fs.rmSync(paths.next, { recursive: true, force: true });

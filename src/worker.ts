@@ -55,17 +55,25 @@ export interface WorkerService {
  */
 export async function startWorker(options: StartWorkerOptions): Promise<WorkerService> {
   const { config, logger, signal } = options;
-  const { metricsUrl } = await installRuntime(logger);
   const closers: (() => Promise<void>)[] = [];
   const closeAll = async (): Promise<void> => {
     for (const close of closers.splice(0).reverse()) await close();
   };
   let readiness = { ready: false, reason: 'starting' };
+  let metricsUrl: string | undefined;
   try {
     const status =
-      config.status && (await startStatusServer(config.status, { readiness: () => readiness, metricsUrl }));
+      config.status &&
+      (await startStatusServer(config.status, { readiness: () => readiness, metricsUrl: () => metricsUrl }));
     if (status) closers.push(() => status.close());
-    const connections = await openConnections(config.temporal, { logger, ...(signal && { signal }) });
+    const connections = await openConnections(config.temporal, {
+      logger,
+      ...(signal && { signal }),
+      // Not before: a runtime that nothing uses keeps the process from ending.
+      onReached: async () => {
+        ({ metricsUrl } = await installRuntime(logger));
+      },
+    });
     closers.push(() => connections.close());
     const { added } = await ensureSearchAttributes(connections.client, config.temporal.namespace);
     if (added.length > 0) logger.info({ added }, 'Registered search attributes');

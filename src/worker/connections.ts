@@ -29,11 +29,17 @@ const CALL_TIMEOUT_MS = 10_000;
 /**
  * Connects, and waits while Temporal cannot be reached.
  *
+ * @param onReached called when Temporal answers, before the native connection is made
  * @throws TemporalUnreachableError after 2 minutes, and at once where waiting cannot help: access refused
  */
 export async function openConnections(
   temporal: TemporalConfig,
-  { logger, signal, limitMs = CONNECT_LIMIT_MS }: { logger: Logger; signal?: AbortSignal; limitMs?: number },
+  {
+    logger,
+    signal,
+    limitMs = CONNECT_LIMIT_MS,
+    onReached,
+  }: { logger: Logger; signal?: AbortSignal; limitMs?: number; onReached: () => Promise<void> },
 ): Promise<Connections> {
   const client = await connectPatiently(temporal, logger, limitMs, signal);
   const opened: { close(): Promise<void> }[] = [client];
@@ -41,6 +47,7 @@ export async function openConnections(
     await Promise.all(opened.map((connection) => connection.close()));
   };
   try {
+    await onReached();
     const acquire = await Connection.connect({ ...temporal.connectionOptions(), interceptors: [] });
     opened.push(acquire);
     const native = await NativeConnection.connect(temporal.connectionOptions());

@@ -6,8 +6,8 @@ import { ConfigError, type StatusAddress } from '../config.js';
 export interface StatusSource {
   /** Whether follow-ups are taken, and if not, why. */
   readiness(): { ready: boolean; reason: string };
-  /** Address of the metrics to pass on; `undefined` where there are none. */
-  metricsUrl: string | undefined;
+  /** Address of the metrics to pass on; `undefined` while there are none. */
+  metricsUrl(): string | undefined;
 }
 
 /** A running status server. */
@@ -74,7 +74,7 @@ function answer(incoming: IncomingMessage, response: ServerResponse, source: Sta
       return;
     }
     case '/metrics':
-      passOn(source.metricsUrl, response);
+      passOn(source.metricsUrl(), response);
       return;
     default:
       text(response, 404, 'there are /healthz, /readyz and /metrics');
@@ -84,7 +84,7 @@ function answer(incoming: IncomingMessage, response: ServerResponse, source: Sta
 /** Passes the metrics of Temporal's runtime on, which it serves on a loopback port of its own. */
 function passOn(metricsUrl: string | undefined, response: ServerResponse): void {
   if (metricsUrl === undefined) {
-    text(response, 503, 'the Temporal runtime of this process has no metrics');
+    text(response, 503, 'there are no metrics yet');
     return;
   }
   const outgoing = request(metricsUrl, { timeout: METRICS_TIMEOUT_MS }, (incoming) => {

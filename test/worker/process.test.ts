@@ -1,0 +1,79 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { afterEach, describe, expect, inject, it } from 'vitest';
+import { startSimulator } from '../../src/simulator/index.js';
+import { eventually } from '../support/eventually.js';
+
+const command = join(import.meta.dirname, '..', '..', 'bin', 'follow-up.js');
+const SECRET = 'key-live-0123456789';
+
+interface WorkerProcess {
+  child: ChildProcess;
+  stdout: () => string;
+  stderr: () => string;
+  exited: Promise<number | null>;
+}
+
+describe('the worker process', () => {
+  const running: ChildProcess[] = [];
+  afterEach(() => {
+    for (const child of running.splice(0)) child.kill('SIGKILL');
+  });
+
+  function startProcess(env: Record<string, string>): WorkerProcess {
+    const { PATH = '', HOME = '' } = process.env;
+    const child = spawn(process.execPath, [command, 'worker', '--json'], { env: { PATH, HOME, ...env } });
+    running.push(child);
+    let stdout = '';
+    let stderr = '';
+    child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
+    child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+    const exited = new Promise<number | null>((resolve) => child.once('close', resolve));
+    return { child, stdout: () => stdout, stderr: () => stderr, exited };
+  }
+
+  it('ends with 2 and names every bad setting, without a key', async () => {
+    const worker = startProcess({ AGENT_JOBS_API_KEY: `${SECRET} x`, FOLLOW_UP_BUDGET_LIMIT: 'none' });
+    expect(await worker.exited).toBe(2);
+    for (const name of ['AGENT_JOBS_BASE_URL', 'AGENT_JOBS_API_KEY', 'FOLLOW_UP_BUDGET_LIMIT']) {
+      expect(worker.stderr()).toContain(name);
+    }
+    expect(worker.stderr() + worker.stdout()).not.toContain(SECRET);
+  });
+
+  it.each(['SIGTERM', 'SIGINT'] as const)('is ended by %s, and ends with 0', async (signal) => {
+    const simulator = await startSimulator({ apiKey: SECRET });
+    try {
+      const worker = startProcess({
+        TEMPORAL_ADDRESS: inject('temporalAddress'),
+        AGENT_JOBS_BASE_URL: simulator.baseUrl,
+        AGENT_JOBS_API_KEY: SECRET,
+        FOLLOW_UP_TASK_QUEUE: `process-test-${randomUUID()}`,
+        FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
+        FOLLOW_UP_LOG_LEVEL: 'debug',
+      });
+      await eventually('it takes follow-ups', () => worker.stdout().includes('"identity"'), 60_000);
+      worker.child.kill(signal);
+      worker.child.kill(signal);
+      expect(await worker.exited).toBe(0);
+      expect(worker.stderr()).toContain('Shutting down');
+      expect(worker.stderr() + worker.stdout()).not.toContain(SECRET);
+      for (const line of worker.stderr().trim().split('\n')) expect(JSON.parse(line)).toHaveProperty('level');
+    } finally {
+      await simulator.close();
+    }
+  });
+
+  it('is ended by a signal while it waits for Temporal', async () => {
+    const worker = startProcess({
+      TEMPORAL_ADDRESS: '127.0.0.1:9',
+      AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',
+      AGENT_JOBS_API_KEY: SECRET,
+      FOLLOW_UP_STATUS_ADDRESS: 'off',
+    });
+    await eventually('it waits', () => worker.stderr().includes('Waiting for Temporal'), 60_000);
+    worker.child.kill('SIGTERM');
+    expect(await worker.exited).toBe(0);
+  });
+});
