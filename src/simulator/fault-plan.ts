@@ -58,7 +58,6 @@ const faultRatesSchema = z
 
 /** Random faults, for each method apart. */
 export const faultsSchema = z.strictObject({ get: faultRatesSchema.default({}), post: faultRatesSchema.default({}) });
-export type SimulatorFaults = z.input<typeof faultsSchema>;
 export type FaultSettings = z.output<typeof faultsSchema>;
 
 /** A fault that strikes the next matching requests for certain. */

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
-import { startSimulator } from '../../src/simulator/index.js';
+import { startSimulator, type LedgerEntry } from '../../src/simulator/index.js';
 import { call, get, post, start } from './service.js';
 
 describe('reading a job', () => {
@@ -177,7 +177,7 @@ describe('the ledger', () => {
       await Promise.all(Array.from({ length: 60 }, (_, index) => post(simulator, { jobId: `job-${index}` })));
       await simulator.close();
       const lines = (await readFile(ledgerFile, 'utf8')).trimEnd().split('\n');
-      expect(lines.map((line) => (JSON.parse(line) as { index: number }).index)).toEqual([...Array(65).keys()]);
+      expect(lines.map((line) => (JSON.parse(line) as LedgerEntry).index)).toEqual([...Array(65).keys()]);
     } finally {
       await rm(directory, { recursive: true });
     }
