@@ -110,7 +110,7 @@ async function toWorkerConfig(env: Environment, isTerminal: boolean): Promise<Wo
   const { isPortFree } = await import('../embedded/ports.js');
   const config = loadConfig({
     ...env,
-    FOLLOW_UP_LOG_LEVEL: env['FOLLOW_UP_LOG_LEVEL'] ?? 'warn',
+    FOLLOW_UP_LOG_LEVEL: env['FOLLOW_UP_LOG_LEVEL'] ?? 'error',
     FOLLOW_UP_LOG_FORMAT: env['FOLLOW_UP_LOG_FORMAT'] ?? (isTerminal ? 'pretty' : 'json'),
   });
   const { status } = config;

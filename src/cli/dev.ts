@@ -72,13 +72,13 @@ function ownFollowUp({ project, job, prompt }: DevOptions): StartInput | undefin
   return { ...followUpInput, key };
 }
 
-/** Four jobs of one project; the last one's agent finds nothing to change. */
+/** Four jobs of one project. */
 function demonstration(): StartInput[] {
   const prompts = {
     'add-tests': 'Add tests for the parser.',
     'fix-login': 'The login page still shows the old logo: replace it.',
     'update-docs': 'Describe the new setting in the README.',
-    'nopr-review': 'Check that every public function has a docstring.',
+    'add-docstrings': 'Give every public function a docstring.',
   };
   return Object.entries(prompts).map(([jobId, prompt]) => ({
     projectId: 'demo',

@@ -37,7 +37,7 @@ export async function main(argv: string[]): Promise<number> {
     if (error.exitCode === 0) return ExitCode.ok;
     // Help that was shown because no command was given says all there is to say.
     if (error.code === 'commander.help') return ExitCode.usage;
-    return reportError(output, new UsageError(error.message.replace(/^error: /, '')));
+    return reportError(output, new UsageError(error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')));
   }
 }
 

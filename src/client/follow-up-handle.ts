@@ -134,6 +134,8 @@ export class FollowUpHandle {
    * @throws FollowUpEndedError, FollowUpNotFoundError, TemporalUnreachableError
    */
   async cancel(): Promise<void> {
+    // To Temporal a request to cancel what has ended is as good as any.
+    if ((await this.describe()).status !== 'running') throw new FollowUpEndedError(this.workflowId);
     await this.#message(() => this.#handle.cancel());
   }
 

@@ -1,0 +1,165 @@
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { mkdtemp, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { runCli } from './run-cli.js';
+
+// Counts whoever knocks where Temporal should be: bad input must be told before anything is contacted.
+let knocks = 0;
+const temporal = createServer((socket) => {
+  knocks++;
+  socket.destroy();
+});
+let env: Record<string, string>;
+
+beforeAll(async () => {
+  temporal.listen(0, '127.0.0.1');
+  await once(temporal, 'listening');
+  const address = temporal.address();
+  env = { TEMPORAL_ADDRESS: `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}` };
+});
+afterAll(() => temporal.close());
+
+async function expectRefused(args: string[], ...fields: string[]): Promise<void> {
+  const { exitCode, stdout, stderr } = await runCli(args, { env });
+  expect({ exitCode, stdout }, stderr).toEqual({ exitCode: 2, stdout: '' });
+  for (const field of fields) expect(stderr).toContain(field);
+  expect(stderr.trim().split('\n').length, stderr).toBe(1);
+  expect(knocks).toBe(0);
+}
+
+describe('arguments that are wrong end with exit code 2 and one line, before Temporal is contacted', () => {
+  test('an empty prompt', () => expectRefused(['send', 'p', 'j', '--prompt', ''], 'prompt: must not be empty'));
+  test('no prompt at all', () => expectRefused(['send', 'p', 'j'], 'prompt'));
+  test('a job id that leads elsewhere', () => expectRefused(['send', 'p', '..', '-p', 'x'], 'jobId', '".."'));
+  test('an unknown option', () => expectRefused(['send', 'p', 'j', '-p', 'x', '--colour', 'red'], '--colour'));
+  test('an unknown command', () => expectRefused(['sned'], 'sned'));
+  test('a missing argument', () => expectRefused(['send', 'p'], 'job'));
+  test('a duration that is none', () =>
+    expectRefused(['send', 'p', 'j', '-p', 'x', '--settle-time', '5 parsecs'], 'settleTime', '5 parsecs'));
+  test('two prompts', () => expectRefused(['send', 'p', 'j', '-', '--prompt', 'x'], 'prompt'));
+  test('a prompt file that is not there', () =>
+    expectRefused(['send', 'p', 'j', '-f', '/nowhere/prompt.txt'], '/nowhere/prompt.txt', 'ENOENT'));
+  test('a workflow id that is no follow-up', () => expectRefused(['status', 'something-else'], 'workflowId'));
+  test('a state that does not exist', () => expectRefused(['list', '--state', "x' OR '1'='1"], 'state'));
+  test('a project that would change the query', () => expectRefused(['list', '--project', "p' OR '1'='1"], 'project'));
+  test('a word that settles nothing', () =>
+    expectRefused(['resolve', 'follow-up/p/j/k', 'perhaps'], 'word', 'perhaps'));
+  test('a bad project of a budget', () => expectRefused(['budget', 'show', 'a b'], 'projectId'));
+
+  test('every bad field is named at once', () =>
+    expectRefused(
+      [
+        'send',
+        'a b',
+        '..',
+        '-p',
+        '',
+        '-k',
+        '?',
+        '--lane',
+        'fast',
+        '--on-unknown-delivery',
+        'guess',
+        '--when-active',
+        'now',
+      ]
+        .concat(['--poll-initial-interval', '1ms', '--poll-max-interval', 'x', '--poll-backoff-coefficient', '11'])
+        .concat(['--settle-time', '2h', '--job-timeout', '0s', '--budget-wait-timeout', '-1s']),
+      ...['projectId:', 'jobId:', 'prompt:', 'key:', 'lane:', 'onUnknownDelivery:', 'whenActive:'],
+      ...['poll.initialInterval:', 'poll.maxInterval:', 'poll.backoffCoefficient:'],
+      ...['settleTime:', 'jobTimeout:', 'budgetWaitTimeout:'],
+    ));
+
+  test('a prompt that is not UTF-8', async () => {
+    const { exitCode, stderr } = await runCli(['send', 'p', 'j', '-'], { env, stdin: Buffer.from([0x68, 0xff, 0xfe]) });
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain('UTF-8');
+  });
+
+  test('a prompt above 256 KiB', async () => {
+    const { exitCode, stderr } = await runCli(['send', 'p', 'j', '-'], { env, stdin: 'x'.repeat(262_145) });
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain('262144 bytes');
+  });
+
+  test('a Temporal setting that is wrong', async () => {
+    const { exitCode, stderr } = await runCli(['list'], { env: { TEMPORAL_CONFIG_FILE: '/nowhere/temporal.toml' } });
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain('TEMPORAL_CONFIG_FILE');
+  });
+
+  test('settings of the worker that are missing', async () => {
+    const { exitCode, stderr } = await runCli(['worker'], { env });
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain('AGENT_JOBS_BASE_URL');
+    expect(stderr).toContain('AGENT_JOBS_API_KEY');
+  });
+});
+
+test('with --json the error is one document on stdout, too', async () => {
+  const { exitCode, stdout } = await runCli(['send', 'p', 'j', '--prompt', '', '--json'], { env });
+  expect(exitCode).toBe(2);
+  expect(JSON.parse(stdout)).toMatchObject({
+    error: { type: 'InvalidInput', delivered: 'no', issues: [{ field: 'prompt' }] },
+  });
+});
+
+test('escape sequences in an argument do not reach the terminal', async () => {
+  const { stderr } = await runCli(['resolve', 'follow-up/p/j/k', '\u001b]0;owned\u0007\u009b31mred'], { env });
+  // eslint-disable-next-line no-control-regex -- it is what must not be there
+  expect(stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
+});
+
+test('every command explains itself with an example and ends with exit code 0', async () => {
+  const commands = ['dev', 'worker', 'send', 'status', 'list', 'cancel', 'poll-now', 'resolve', 'setup', 'doctor'];
+  for (const command of [...commands.map((name) => [name]), ['budget', 'show'], ['simulator']]) {
+    const { exitCode, stdout } = await runCli([...command, '--help']);
+    expect(exitCode).toBe(0);
+    expect(stdout).toContain(`$ `);
+    expect(stdout).toContain(`follow-up ${command.join(' ')}`);
+  }
+});
+
+test('a Temporal that nobody serves is told within seconds, with its address and exit code 5', async () => {
+  const closed = createServer().listen(0, '127.0.0.1');
+  await once(closed, 'listening');
+  const address = closed.address();
+  const target = `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
+  closed.close();
+  await once(closed, 'close');
+  const startedMs = performance.now();
+  const { exitCode, stdout, stderr } = await runCli(['send', 'p', 'j', '-p', 'x', '-k', 'k', '--json'], {
+    env: { TEMPORAL_ADDRESS: target },
+  });
+  expect(performance.now() - startedMs).toBeLessThan(13_000);
+  expect(exitCode).toBe(5);
+  expect(stderr).toContain(target);
+  expect(stderr.trim().split('\n').length).toBe(1);
+  expect(JSON.parse(stdout)).toMatchObject({
+    error: { type: 'TemporalUnreachable', delivered: 'unknown', workflowId: 'follow-up/p/j/k' },
+  });
+});
+
+test('a Temporal that accepts and never answers is told within seconds, too', async () => {
+  const silent = createServer(() => undefined).listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  const address = silent.address();
+  const target = `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
+  const startedMs = performance.now();
+  const { exitCode, stderr } = await runCli(['list'], { env: { TEMPORAL_ADDRESS: target } });
+  silent.close();
+  expect(exitCode).toBe(5);
+  expect(stderr).toContain(target);
+  expect(performance.now() - startedMs).toBeLessThan(15_000);
+});
+
+test('the prompt is taken from a file as it is', async () => {
+  const file = join(await mkdtemp(join(tmpdir(), 'prompt-')), 'prompt.txt');
+  await writeFile(file, '');
+  const { exitCode, stderr } = await runCli(['send', 'p', 'j', '--prompt-file', file], { env });
+  expect(exitCode).toBe(2);
+  expect(stderr).toContain('prompt: must not be empty');
+});

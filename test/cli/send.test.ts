@@ -1,0 +1,259 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { eventually } from '../support/eventually.js';
+import { startStack, type Stack } from '../support/stack.js';
+import { runCli, startCli } from './run-cli.js';
+
+const project = `cli-${randomUUID().slice(0, 8)}`;
+const FAST = ['--poll-initial-interval', '200ms', '--poll-max-interval', '500ms', '--settle-time', '5s'];
+let stack: Stack;
+let env: Record<string, string>;
+
+beforeAll(async () => {
+  const address = inject('temporalAddress');
+  stack = await startStack({ address, simulator: { autoCreate: true } });
+  env = { TEMPORAL_ADDRESS: address, FOLLOW_UP_TASK_QUEUE: stack.taskQueue };
+});
+afterAll(() => stack.stop());
+
+const send = (job: string, ...options: string[]) =>
+  runCli(['send', project, job, '--prompt', 'Add tests.', ...FAST, ...options], { env });
+const delivered = (job: string) => stack.simulator.job(project, job)?.messages ?? 0;
+
+describe('send', () => {
+  test('waits for a completed job and prints its pull request, exit code 0', async () => {
+    const { exitCode, stdout, stderr } = await send('job-1');
+    expect(exitCode, stderr).toBe(0);
+    expect(stdout).toContain(`https://git.example/${project}/job-1/pull/`);
+    expect(stderr).toContain('started follow-up/');
+    expect(delivered('job-1')).toBe(1);
+  });
+
+  test('prints one JSON document with --json and nothing else on stdout', async () => {
+    const { exitCode, stdout } = await send('job-2', '--key', 'first', '--json');
+    expect(exitCode).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({
+      workflowId: `follow-up/${project}/job-2/first`,
+      alreadyStarted: false,
+      status: 'completed',
+      delivery: 'sent',
+      job: { id: 'job-2' },
+    });
+  });
+
+  test('ends with exit code 3 where the agent job failed', async () => {
+    const { exitCode, stdout } = await send('fail-1', '--json');
+    expect(exitCode).toBe(3);
+    expect(JSON.parse(stdout)).toMatchObject({ status: 'failed' });
+  });
+
+  test('ends with exit code 0 where the job was archived after the send', async () => {
+    const { exitCode, stdout } = await send('archive-1', '--json');
+    expect(exitCode).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ status: 'archived' });
+  });
+
+  test('ends with exit code 4 where the job was archived before, and sends nothing', async () => {
+    const { exitCode, stdout, stderr } = await send('archived-1', '--json');
+    expect(exitCode).toBe(4);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'JobArchived', delivered: 'no' } });
+    expect(stderr).toContain('JobArchived');
+    expect(delivered('archived-1')).toBe(0);
+  });
+
+  test('ends with exit code 4 where there is no such job', async () => {
+    const { exitCode, stdout } = await send('missing-1', '--json');
+    expect(exitCode).toBe(4);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'JobNotFound', delivered: 'no' } });
+  });
+
+  test('takes the prompt from stdin, to the last byte', async () => {
+    const { exitCode } = await runCli(['send', project, 'job-3', '-', '--no-wait', '-k', 'stdin'], {
+      env,
+      stdin: 'Zeile 1\nZeile 2 \u00fc\n',
+    });
+    expect(exitCode).toBe(0);
+    const history = await stack.client.workflow.getHandle(`follow-up/${project}/job-3/stdin`).fetchHistory();
+    const payload = history.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads?.[0];
+    expect(JSON.parse(Buffer.from(payload?.data ?? []).toString())).toEqual({
+      projectId: project,
+      jobId: 'job-3',
+      prompt: 'Zeile 1\nZeile 2 \u00fc\n',
+    });
+  });
+
+  test('gives the first result for a key that was used before, and warns where the input differs', async () => {
+    const first = await send('job-4', '--key', 'same', '--json');
+    const again = await send('job-4', '--key', 'same', '--json');
+    expect(again.exitCode).toBe(0);
+    const [one, two] = [JSON.parse(first.stdout), JSON.parse(again.stdout)];
+    expect(two).toEqual({ ...one, alreadyStarted: true });
+    expect(again.stderr).not.toContain('warning');
+    // The same durations in other words are the same input.
+    const reworded = await send('job-4', '--key', 'same', '--settle-time', '5000', '--lane', 'interactive');
+    expect(reworded.stderr).not.toContain('warning');
+    const other = await runCli(['send', project, 'job-4', '-p', 'Something else.', ...FAST, '-k', 'same', '--json'], {
+      env,
+    });
+    expect(other.exitCode).toBe(0);
+    expect(other.stderr).toContain('warning: its input differs');
+    expect(JSON.parse(other.stdout)).toEqual({ ...one, alreadyStarted: true, inputDiffers: true });
+    expect(delivered('job-4')).toBe(1);
+  });
+
+  test('ends with exit code 130 at Ctrl-C, says how to come back, and the follow-up goes on', async () => {
+    const workflowId = `follow-up/${project}/slow-1/ctrl-c`;
+    const run = startCli(['send', project, 'slow-1', '-p', 'x', ...FAST, '-k', 'ctrl-c', '--json'], { env });
+    await eventually('the progress is shown', () => run.stderr().includes('job active'));
+    run.kill('SIGINT');
+    const { exitCode, stdout, stderr } = await run.ended;
+    expect(exitCode).toBe(130);
+    expect(stderr).toContain(`follow-up status ${workflowId}`);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'Interrupted', workflowId } });
+    expect(await stack.followUps.handle(workflowId).result()).toMatchObject({ status: 'completed' });
+    const back = await send('slow-1', '--key', 'ctrl-c', '--json');
+    expect(JSON.parse(back.stdout)).toMatchObject({ status: 'completed', alreadyStarted: true });
+    expect(delivered('slow-1')).toBe(1);
+  });
+
+  test('shows a hostile pull request link without its escape sequences', async () => {
+    const url = 'https://git.example/\u001b]8;;https://evil.example\u0007x\u001b[31m\u009b2J';
+    stack.simulator.addJob({ projectId: project, jobId: 'hostile', behaviour: { prLinkAfterTurn: { url } } });
+    const { exitCode, stdout, stderr } = await send('hostile');
+    expect(exitCode).toBe(0);
+    // eslint-disable-next-line no-control-regex -- it is what must not be there
+    expect(stdout + stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
+  });
+});
+
+describe('looking and acting', () => {
+  test('status shows the progress of one that runs, and the result of one that has ended', async () => {
+    const id = `follow-up/${project}/stuck-1/look`;
+    await send('stuck-1', '--key', 'look', '--no-wait');
+    await eventually('it polls', async () => (await stack.followUps.handle(id).progress()).polls > 0);
+    const running = await runCli(['status', id, '--json'], { env });
+    expect(running.exitCode).toBe(0);
+    expect(JSON.parse(running.stdout)).toMatchObject({
+      status: 'running',
+      progress: { state: 'polling', job: { status: 'active' } },
+    });
+    expect((await runCli(['status', id], { env })).stdout).toContain('job active');
+    expect((await runCli(['poll-now', id], { env })).exitCode).toBe(0);
+    expect((await runCli(['resolve', id, 'sent'], { env })).exitCode).toBe(2);
+
+    expect((await runCli(['cancel', id, '--json'], { env })).exitCode).toBe(0);
+    const waited = await send('stuck-1', '--key', 'look', '--json');
+    expect(waited.exitCode).toBe(4);
+    expect(JSON.parse(waited.stdout)).toMatchObject({ error: { type: 'Cancelled', delivered: 'yes' } });
+    const ended = await runCli(['status', id, '--json'], { env });
+    expect(JSON.parse(ended.stdout)).toMatchObject({
+      status: 'failed',
+      error: { type: 'Cancelled', delivered: 'yes' },
+    });
+    for (const command of [
+      ['cancel', id],
+      ['poll-now', id],
+    ]) {
+      const { exitCode, stderr } = await runCli(command, { env });
+      expect(exitCode).toBe(2);
+      expect(stderr).toContain('has ended already');
+    }
+  });
+
+  test('a workflow id that nobody knows ends with exit code 2', async () => {
+    for (const command of [['status'], ['cancel'], ['poll-now']]) {
+      const { exitCode, stderr } = await runCli([...command, `follow-up/${project}/job-1/nobody`], { env });
+      expect(exitCode).toBe(2);
+      expect(stderr).toContain('there is no follow-up');
+    }
+  });
+
+  test('list gives a line an item, and filters by project and state', async () => {
+    await send('job-5', '--key', 'listed');
+    const items = await eventually('it is listed', async () => {
+      const { stdout } = await runCli(['list', '--project', project, '--state', 'done', '--json'], { env });
+      const all = stdout
+        .trim()
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line));
+      return all.some((item) => item.key === 'listed') ? all : undefined;
+    });
+    expect(items.find((item: { key: string }) => item.key === 'listed')).toMatchObject({
+      projectId: project,
+      jobId: 'job-5',
+      status: 'completed',
+      state: 'done',
+      jobStatus: 'completed',
+    });
+    const none = await runCli(['list', '--project', `${project}-none`, '--json'], { env });
+    expect(none).toMatchObject({ exitCode: 0, stdout: '' });
+  });
+
+  test('budget show counts the slots, and says so where there is no budget yet', async () => {
+    await send('job-6');
+    const shown = await runCli(['budget', 'show', project, '--json'], { env });
+    expect(shown.exitCode).toBe(0);
+    const status = JSON.parse(shown.stdout);
+    expect(status).toMatchObject({ projectId: project, limit: 100, state: 'running' });
+    expect(status.used).toBe(stack.simulator.ledger.filter((entry) => entry.projectId === project).length);
+    expect((await runCli(['budget', 'show', project], { env })).stdout).toMatch(/\[#+\.+\] \d+ of 100 used in 1 h/);
+    const none = await runCli(['budget', 'show', `${project}-none`, '--json'], { env });
+    expect(none.exitCode).toBe(0);
+    expect(JSON.parse(none.stdout)).toMatchObject({ used: 0, state: 'none' });
+  });
+
+  test('setup may be run again', async () => {
+    const { exitCode, stdout } = await runCli(['setup', '--json'], { env });
+    expect(exitCode).toBe(0);
+    expect(JSON.parse(stdout)).toEqual({ namespace: 'default', added: [] });
+  });
+
+  test('the simulator command serves until it is told to end', async () => {
+    const run = startCli(['simulator', '--port', '0', '--json']);
+    const line = await eventually('it is up', () => (run.stdout().includes('\n') ? run.stdout() : undefined));
+    const { baseUrl, apiKey } = JSON.parse(line);
+    const answer = await fetch(`${baseUrl}/v2/agent/p/job/j`, { headers: { authorization: `Bearer ${apiKey}` } });
+    expect(answer.status).toBe(200);
+    run.kill('SIGTERM');
+    expect((await run.ended).exitCode).toBe(0);
+  });
+});
+
+describe('doctor', () => {
+  const service = () => ({ AGENT_JOBS_BASE_URL: stack.simulator.baseUrl, AGENT_JOBS_API_KEY: stack.simulator.apiKey });
+  const statuses = (stdout: string) =>
+    Object.fromEntries(
+      JSON.parse(stdout).checks.map(({ name, status }: { name: string; status: string }) => [name, status]),
+    );
+
+  test('finds nothing to mend where all is well', async () => {
+    const { exitCode, stdout } = await runCli(['doctor', '--json'], { env: { ...env, ...service() } });
+    expect(statuses(stdout)).toEqual({
+      configuration: 'ok',
+      Temporal: 'ok',
+      namespace: 'ok',
+      'search attributes': 'ok',
+      workers: 'ok',
+      clock: 'ok',
+      'agent job service': 'ok',
+    });
+    expect(exitCode).toBe(0);
+  });
+
+  test('names a key that the service refuses, and a task queue that nobody polls', async () => {
+    const { exitCode, stdout } = await runCli(['doctor', '--json'], {
+      env: { ...env, ...service(), AGENT_JOBS_API_KEY: 'wrong-key-of-mine', FOLLOW_UP_TASK_QUEUE: 'nobody-polls-this' },
+    });
+    expect(exitCode).toBe(1);
+    expect(statuses(stdout)).toMatchObject({ 'agent job service': 'error', workers: 'error', clock: 'ok' });
+    expect(stdout).not.toContain('wrong-key-of-mine');
+  });
+
+  test('checks Temporal also where the settings of the worker are missing', async () => {
+    const { exitCode, stdout } = await runCli(['doctor'], { env });
+    expect(exitCode).toBe(2);
+    expect(stdout).toMatch(/error {4}configuration .*AGENT_JOBS_BASE_URL/);
+    expect(stdout).toMatch(/ok {7}Temporal /);
+  });
+});
