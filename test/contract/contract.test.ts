@@ -1,0 +1,164 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  describeIssues,
+  durationSchema,
+  followUpInputSchema,
+  followUpWorkflowId,
+  formatDuration,
+  idSchema,
+  keySchema,
+  parseDurationMs,
+  parseFollowUpWorkflowId,
+  parseInput,
+  parseProjectBudgetWorkflowId,
+  projectBudgetWorkflowId,
+} from '../../src/contract/index.js';
+import { hash64 } from '../../src/contract/hash.js';
+
+const id = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$/).filter((text) => !text.includes('..'));
+const key = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/).filter((text) => !text.includes('..'));
+
+describe('workflow ids', () => {
+  test('of follow-ups give their parts back', () => {
+    fc.assert(
+      fc.property(id, id, key, (projectId, jobId, k) => {
+        const parts = { projectId, jobId, key: k };
+        expect(parseFollowUpWorkflowId(followUpWorkflowId(parts))).toEqual(parts);
+      }),
+    );
+  });
+
+  test('of budgets give their project back', () => {
+    fc.assert(
+      fc.property(id, (projectId) => parseProjectBudgetWorkflowId(projectBudgetWorkflowId(projectId)) === projectId),
+    );
+  });
+
+  test.each([
+    '',
+    'follow-up/p/j',
+    'follow-up/p/j/k/l',
+    'follow-up/../j/k',
+    'follow-up/p/j/',
+    'project-budget/p/q',
+    'p/j/k',
+  ])('are not made up from %j', (workflowId) => {
+    expect(parseFollowUpWorkflowId(workflowId)).toBeUndefined();
+    expect(parseProjectBudgetWorkflowId(workflowId)).toBeUndefined();
+  });
+
+  test.each(['..', 'a..b', '.a', '-a', 'a/b', 'a%2e', 'a b', '', 'ä', 'a'.repeat(129), 'a\n'])(
+    'refuse the id %j',
+    (text) => {
+      expect(idSchema.safeParse(text).success).toBe(false);
+      expect(keySchema.safeParse(text).success).toBe(false);
+    },
+  );
+});
+
+describe('durations', () => {
+  test.each([
+    [0, 0],
+    [1_500, 1_500],
+    ['0ms', 0],
+    ['90s', 90_000],
+    ['1.5h', 5_400_000],
+    ['7d', 604_800_000],
+    ['5m', 300_000],
+  ])('%j is %d ms', (text, ms) => expect(parseDurationMs(text)).toBe(ms));
+
+  test.each([
+    -1,
+    1.5,
+    NaN,
+    Infinity,
+    '',
+    '5',
+    '5 s',
+    '5 parsecs',
+    's',
+    '-1s',
+    '1e3s',
+    '.5s',
+    '1,5s',
+    null,
+    {},
+    '9'.repeat(20) + 'd',
+  ])('%j is none', (text) => expect(parseDurationMs(text)).toBeUndefined());
+
+  test('hold their bounds, both included', () => {
+    const schema = durationSchema('1s', '1m');
+    expect(['1s', '1m', 1_000, 60_000].map((value) => schema.safeParse(value).success)).toEqual([
+      true,
+      true,
+      true,
+      true,
+    ]);
+    expect(['999ms', 60_001].map((value) => schema.safeParse(value).success)).toEqual([false, false]);
+  });
+
+  test.each([
+    [0, '0 ms'],
+    [999, '999 ms'],
+    [45_000, '45 s'],
+    [3_900_000, '1 h 5 min'],
+    [86_400_000, '1 d'],
+    [90_061_000, '1 d 1 h'],
+  ])('%d ms reads %j', (ms, text) => expect(formatDuration(ms)).toBe(text));
+});
+
+describe('the input of a follow-up', () => {
+  const valid = { projectId: 'p', jobId: 'j', prompt: 'hello' };
+
+  test('gets its defaults', () => {
+    expect(followUpInputSchema.parse(valid)).toEqual({
+      ...valid,
+      lane: 'interactive',
+      onUnknownDelivery: 'fail',
+      whenActive: 'wait',
+      poll: { initialIntervalMs: 5_000, maxIntervalMs: 60_000, backoffCoefficient: 1.5 },
+      settleTimeMs: 120_000,
+      jobTimeoutMs: 86_400_000,
+      budgetWaitTimeoutMs: 604_800_000,
+    });
+  });
+
+  test('has an initial interval above the default maximum lift the maximum', () => {
+    expect(followUpInputSchema.parse({ ...valid, poll: { initialInterval: '5m' } }).poll.maxIntervalMs).toBe(300_000);
+  });
+
+  test('names every bad field, its value and the rule, in one line', () => {
+    const parsed = parseInput(followUpInputSchema, { ...valid, prompt: '', settleTime: '5 parsecs', secret: 1 });
+    expect(parsed.ok).toBe(false);
+    const text = parsed.ok ? '' : describeIssues(parsed.issues);
+    expect(text).toContain('prompt: must not be empty (given "")');
+    expect(text).toContain('settleTime: must be whole milliseconds, or text such as');
+    expect(text).toContain('"5 parsecs"');
+    expect(text).toContain('secret: unknown field');
+  });
+
+  test('measures a prompt in bytes of UTF-8', () => {
+    const prompt = (text: string) => followUpInputSchema.safeParse({ ...valid, prompt: text }).success;
+    expect(prompt('a'.repeat(262_144))).toBe(true);
+    expect(prompt('a'.repeat(262_145))).toBe(false);
+    expect(prompt('😀'.repeat(65_536))).toBe(true);
+    expect(prompt('😀'.repeat(65_536) + 'a')).toBe(false);
+  });
+
+  test('never throws, whatever JSON it is', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        const parsed = parseInput(followUpInputSchema, value);
+        if (!parsed.ok) expect(parsed.issues.length).toBeGreaterThan(0);
+      }),
+    );
+  });
+});
+
+test('the hash of an id is 13 characters of base 36, and 100,000 ids share none', () => {
+  const hashes = new Set<string>();
+  for (let index = 0; index < 100_000; index++) hashes.add(hash64(`follow-up/p/job-${index}/k`));
+  expect(hashes.size).toBe(100_000);
+  expect([...hashes].every((hash) => /^[0-9a-z]{13}$/.test(hash))).toBe(true);
+});
