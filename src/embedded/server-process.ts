@@ -8,6 +8,8 @@ export interface ServerProcess {
   /** Resolves when the process has ended, whatever ended it. */
   readonly exited: Promise<void>;
   hasExited(): boolean;
+  /** `null` while it runs, or when a signal ended it. */
+  exitCode(): number | null;
   /** The last lines it has written, for error messages. */
   lastOutput(): string;
   /** Sends a signal and returns at once. */
@@ -83,6 +85,7 @@ export function startServerProcess(
     pid: child.pid ?? -1,
     exited,
     hasExited: () => ended,
+    exitCode: () => child.exitCode,
     lastOutput: () => output.trim(),
     kill: (signal) => void child.kill(signal),
     stop: async (graceMs = 5_000) => {

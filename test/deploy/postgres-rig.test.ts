@@ -1,5 +1,7 @@
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { SearchAttribute } from '../../src/contract/index.js';
+import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { startPostgresRig, type PostgresRig } from '../support/postgres-rig.js';
 import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing } from '../support/requirements.js';
@@ -25,6 +27,17 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
   test('lists its namespaces', async () => {
     const { namespaces } = await connection.workflowService.listNamespaces({});
     expect(namespaces.map(({ namespaceInfo }) => namespaceInfo?.name)).toContain('default');
+  });
+
+  test('is set up again without harm, as by a second docker compose up', async () => {
+    await rig.setUpSchemas();
+    expect((await connection.workflowService.listNamespaces({})).namespaces.length).toBeGreaterThan(0);
+  });
+
+  test('registers search attributes and lists by them', async () => {
+    await ensureSearchAttributes(connection, 'default');
+    const listed = client.workflow.list({ query: `${SearchAttribute.state.name} = 'done'` });
+    expect((await listed[Symbol.asyncIterator]().next()).done).toBe(true);
   });
 
   test('keeps a workflow over kill -9 of the server', async () => {

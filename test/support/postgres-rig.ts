@@ -1,7 +1,10 @@
 import { createWriteStream } from 'node:fs';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parse } from 'yaml';
+import { z } from 'zod';
 import { Connection } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import { childEnvironment, type Environment, type OnProgress } from '../../src/embedded/environment.js';
@@ -9,7 +12,7 @@ import { findFreePorts } from '../../src/embedded/ports.js';
 import { probeTemporal } from '../../src/embedded/probe.js';
 import { lastWords, runCommand } from '../../src/embedded/run-command.js';
 import { startServerProcess, waitUntilReady, type ServerProcess } from '../../src/embedded/server-process.js';
-import { createPostgres, type Postgres } from './postgres.js';
+import { createPostgres } from './postgres.js';
 import { resolveTemporalServer, type TemporalServerBinaries } from './temporal-server-binaries.js';
 import {
   dynamicConfig,
@@ -28,7 +31,7 @@ export interface PostgresRigOptions {
   basePort?: number;
   /** Share of persistence calls that the server makes fail by itself, of each kind, such as 0.01. @default 0 */
   faults?: number;
-  /** Such as `{ 'limit.historyCount.suggestContinueAsNew': 100 }`. */
+  /** Beside those of deploy/temporal-dynamic-config.yaml; such as `{ 'limit.historyCount.suggestContinueAsNew': 100 }`. */
   dynamicConfigValues?: Readonly<Record<string, unknown>>;
   /** @default 4 */
   historyShards?: number;
@@ -46,16 +49,20 @@ export interface PostgresRig {
   /** Holds `server.log` and `postgres.log`. */
   readonly directory: string;
   readonly ports: TemporalServerPorts;
-  /** See {@link Postgres.stop}. */
+  /** See `stop` of Postgres. */
   stopPostgres(mode?: 'fast' | 'immediate'): Promise<void>;
   startPostgres(): Promise<void>;
   /** `kill -9`; resolves when it is dead. */
   killServer(): Promise<void>;
   /** Starts it again on the same ports and waits until its namespace answers; nothing to do while it runs. */
   startServer(): Promise<void>;
+  /** Runs deploy/setup-schema.sh once more, as a second `docker compose up` would. */
+  setUpSchemas(): Promise<void>;
   stop(): Promise<void>;
 }
 
+const SCHEMA_SCRIPT = new URL('../../deploy/setup-schema.sh', import.meta.url);
+const SHIPPED_DYNAMIC_CONFIG = new URL('../../deploy/temporal-dynamic-config.yaml', import.meta.url);
 const NAMESPACE = 'default';
 const RETENTION_MS = 86_400_000;
 const READY_TIMEOUT_MS = 120_000;
@@ -69,6 +76,7 @@ export async function startPostgresRig(options: PostgresRigOptions = {}): Promis
   const ports = await choosePorts(options.basePort);
   const configDirectory = join(directory, 'config');
   await mkdir(configDirectory, { recursive: true });
+  const shipped = z.record(z.string(), z.unknown()).parse(parse(await readFile(SHIPPED_DYNAMIC_CONFIG, 'utf8')));
   const dynamicConfigPath = join(configDirectory, 'dynamic-config.yaml');
   const config = temporalServerConfig(ports, {
     dynamicConfigPath,
@@ -77,7 +85,10 @@ export async function startPostgresRig(options: PostgresRigOptions = {}): Promis
     historyShards: options.historyShards ?? 4,
   });
   await writeFile(join(configDirectory, 'rig.yaml'), JSON.stringify(config, undefined, 2));
-  await writeFile(dynamicConfigPath, JSON.stringify(dynamicConfig(options.dynamicConfigValues ?? {}), undefined, 2));
+  await writeFile(
+    dynamicConfigPath,
+    JSON.stringify({ ...shipped, ...dynamicConfig(options.dynamicConfigValues ?? {}) }, undefined, 2),
+  );
 
   const postgres = await createPostgres(directory, ports.postgres, env);
   const address = `127.0.0.1:${ports.frontend}`;
@@ -106,7 +117,7 @@ export async function startPostgresRig(options: PostgresRigOptions = {}): Promis
 
   try {
     await postgres.start();
-    await makeSchemas(binaries, postgres, env);
+    await setUpSchemas(binaries, directory, ports.postgres, env);
     await startServer();
   } catch (error) {
     await stop();
@@ -123,6 +134,7 @@ export async function startPostgresRig(options: PostgresRigOptions = {}): Promis
       await server?.exited;
     },
     startServer,
+    setUpSchemas: () => setUpSchemas(binaries, directory, ports.postgres, env),
     stop,
   };
 }
@@ -150,27 +162,32 @@ async function choosePorts(basePort: number | undefined): Promise<TemporalServer
   };
 }
 
-async function makeSchemas(binaries: TemporalServerBinaries, postgres: Postgres, env: Environment): Promise<void> {
-  const run = async (database: string, args: readonly string[]) => {
-    const connection = ['--plugin', 'postgres12', '--ep', '127.0.0.1', '-p', String(postgres.port)];
-    const login = ['-u', 'temporal', '--pw', 'temporal', '--db', database];
-    const result = await runCommand(binaries.sqlTool, [...connection, ...login, ...args], {
-      env: childEnvironment(env),
-      timeoutMs: SCHEMA_TIMEOUT_MS,
-    });
-    if (result.exitCode !== 0) throw new Error(`Schema of ${database}: ${args[0] ?? ''} failed: ${lastWords(result)}`);
-  };
-  const schemas = [
-    ['temporal', 'temporal'],
-    ['temporal_visibility', 'visibility'],
-  ] as const;
-  await Promise.all(
-    schemas.map(async ([database, schema]) => {
-      await run(database, ['create']);
-      await run(database, ['setup-schema', '-v', '0.0']);
-      await run(database, ['update-schema', '-d', join(binaries.schemaDirectory, schema, 'versioned')]);
-    }),
-  );
+/** Runs the very script that docker-compose.yml runs. */
+async function setUpSchemas(
+  binaries: TemporalServerBinaries,
+  directory: string,
+  port: number,
+  env: Environment,
+): Promise<void> {
+  const toolDirectory = join(directory, 'bin');
+  await mkdir(toolDirectory, { recursive: true });
+  const tool = join(toolDirectory, 'temporal-sql-tool');
+  await rm(tool, { force: true });
+  await symlink(binaries.sqlTool, tool);
+  const result = await runCommand('/bin/sh', [fileURLToPath(SCHEMA_SCRIPT)], {
+    env: {
+      ...childEnvironment(env),
+      PATH: `${toolDirectory}${delimiter}${env['PATH'] ?? ''}`,
+      SQL_PLUGIN: 'postgres12',
+      SQL_HOST: '127.0.0.1',
+      SQL_PORT: String(port),
+      SQL_USER: 'temporal',
+      SQL_PASSWORD: 'temporal',
+      SCHEMA_DIRECTORY: binaries.schemaDirectory,
+    },
+    timeoutMs: SCHEMA_TIMEOUT_MS,
+  });
+  if (result.exitCode !== 0) throw new Error(`${SCHEMA_SCRIPT.pathname} failed: ${lastWords(result)}`);
 }
 
 /** Registers the namespace where it is missing; ready once lists of it answer, too. */

@@ -107,7 +107,7 @@ export function temporalServerConfig(
 }
 
 /** Dynamic configuration with one value a key, for every namespace. */
-export function dynamicConfig(values: Readonly<Record<string, unknown>>): unknown {
+export function dynamicConfig(values: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(values).map(([key, value]) => [key, [{ value, constraints: {} }]]));
 }
 

@@ -1,0 +1,31 @@
+# The worker, and every other command of `follow-up`: docker run IMAGE worker | simulator | doctor | ...
+
+FROM node:20.19.5-bookworm-slim AS build
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --ignore-scripts --no-audit --no-fund
+COPY tsconfig.json tsconfig.build.json ./
+COPY bin ./bin
+COPY schemas ./schemas
+COPY src ./src
+RUN npm run build
+RUN npm prune --omit=dev --ignore-scripts --no-audit --no-fund
+
+FROM node:20.19.5-bookworm-slim
+ENV NODE_ENV=production
+WORKDIR /app
+# Owned by root and only read: the file system of the container may be read-only.
+COPY --from=build /app/package.json ./
+COPY --from=build /app/node_modules ./node_modules
+COPY --from=build /app/bin ./bin
+COPY --from=build /app/schemas ./schemas
+COPY --from=build /app/dist ./dist
+# The user `node` of the base image, as a number: Kubernetes' runAsNonRoot checks numbers only.
+USER 1000:1000
+ENV FOLLOW_UP_STATUS_ADDRESS=0.0.0.0:9464
+EXPOSE 9464
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=6 \
+  CMD ["node", "-e", "fetch('http://127.0.0.1:9464/healthz').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["node", "bin/follow-up.js"]
+CMD ["worker"]
