@@ -1,0 +1,105 @@
+import { randomUUID } from 'node:crypto';
+import { Client, Connection } from '@temporalio/client';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { FollowUpClient, InvalidInputError, TemporalUnreachableError } from '../../src/client/index.js';
+import { listQuery } from '../../src/client/list.js';
+import { SearchAttribute } from '../../src/contract/index.js';
+import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
+
+// No worker polls this task queue: starting needs none.
+const taskQueue = `client-${randomUUID()}`;
+const project = `client-${randomUUID().slice(0, 8)}`;
+let connection: Connection;
+let client: Client;
+let followUps: FollowUpClient;
+
+beforeAll(async () => {
+  connection = await Connection.connect({ address: inject('temporalAddress') });
+  await ensureSearchAttributes(connection, 'default');
+  client = new Client({ connection });
+  followUps = new FollowUpClient({ client, taskQueue });
+});
+afterAll(() => connection.close());
+
+const input = (jobId: string) => ({ projectId: project, jobId, prompt: 'Add tests.' });
+
+test('start gives the workflow its id, task queue, search attributes and summary', async () => {
+  const started = await followUps.start({ ...input('job-1'), key: 'k1' });
+  expect(started).toMatchObject({ workflowId: `follow-up/${project}/job-1/k1`, key: 'k1', alreadyStarted: false });
+  const description = await client.workflow.getHandle(started.workflowId).describe();
+  expect(description.type).toBe('followUp');
+  expect(description.taskQueue).toBe(taskQueue);
+  expect(description.typedSearchAttributes.get(SearchAttribute.projectId)).toBe(project);
+  expect(description.typedSearchAttributes.get(SearchAttribute.jobId)).toBe('job-1');
+  expect(await description.staticSummary()).toBe(`Follow-up to job-1 (${project})`);
+});
+
+test('two starts without a key are two follow-ups', async () => {
+  const [one, two] = [await followUps.start(input('job-2')), await followUps.start(input('job-2'))];
+  expect(one.workflowId).not.toBe(two.workflowId);
+  expect([one.alreadyStarted, two.alreadyStarted]).toEqual([false, false]);
+});
+
+test('of many starts with one key at the same time one starts it and the others find it', async () => {
+  const starts = await Promise.all(
+    Array.from({ length: 10 }, () => followUps.start({ ...input('job-3'), key: 'race' })),
+  );
+  expect(starts.filter(({ alreadyStarted }) => !alreadyStarted)).toHaveLength(1);
+  expect(starts.filter(({ inputDiffers }) => inputDiffers === true)).toHaveLength(0);
+});
+
+test('a used key tells whether the input differs, by meaning and not by words', async () => {
+  await followUps.start({ ...input('job-4'), key: 'k', jobTimeout: '1h' });
+  const same = await followUps.start({ ...input('job-4'), key: 'k', jobTimeout: 3_600_000, lane: 'interactive' });
+  expect(same).toMatchObject({ alreadyStarted: true, inputDiffers: false });
+  const other = await followUps.start({ ...input('job-4'), key: 'k', jobTimeout: '2h' });
+  expect(other).toMatchObject({ alreadyStarted: true, inputDiffers: true });
+});
+
+test('a key stays used after the end', async () => {
+  const started = await followUps.start({ ...input('job-5'), key: 'k' });
+  await client.workflow.getHandle(started.workflowId).terminate('done');
+  expect(await followUps.start({ ...input('job-5'), key: 'k' })).toMatchObject({ alreadyStarted: true });
+});
+
+test('an input that breaks rules is refused with every bad field named, and nothing is started', async () => {
+  const bad = { projectId: 'a b', jobId: '..', prompt: '', key: 'a/b' };
+  const error = await followUps.start(bad).catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(InvalidInputError);
+  const { issues, delivered } = error as InvalidInputError;
+  expect(new Set(issues.map(({ field }) => field))).toEqual(new Set(['projectId', 'jobId', 'prompt', 'key']));
+  expect(delivered).toBe('no');
+});
+
+test('an id that no follow-up can have is refused by handle and budget', () => {
+  expect(() => followUps.handle('project-budget/p')).toThrow(InvalidInputError);
+  expect(() => followUps.handle('follow-up/p/../k')).toThrow(InvalidInputError);
+  expect(() => followUps.budget('a b')).toThrow(InvalidInputError);
+});
+
+test('a list query holds checked values only', () => {
+  expect(listQuery({})).toBe("WorkflowType = 'followUp'");
+  expect(listQuery({ project: 'p', state: 'polling', batch: 'b:1' })).toBe(
+    "WorkflowType = 'followUp' AND FollowUpProjectId = 'p' AND FollowUpState = 'polling' AND FollowUpBatchId = 'b:1'",
+  );
+  expect(() => listQuery({ project: "p' OR '1'='1" })).toThrow(InvalidInputError);
+  expect(() => listQuery({ state: 'sleeping' })).toThrow(InvalidInputError);
+});
+
+test('a server that is not there is told with its address and the id of the follow-up', async () => {
+  const nowhere = Connection.lazy({ address: '127.0.0.1:1', interceptors: [] });
+  const away = new FollowUpClient({ client: new Client({ connection: nowhere }) });
+  const error = await away.start({ ...input('job-6'), key: 'k' }).catch((thrown: unknown) => thrown);
+  await nowhere.close();
+  expect(error).toBeInstanceOf(TemporalUnreachableError);
+  expect(error).toMatchObject({
+    address: '127.0.0.1:1',
+    workflowId: `follow-up/${project}/job-6/k`,
+    delivered: 'unknown',
+  });
+});
+
+test('a namespace that does not exist is told as such', async () => {
+  const elsewhere = new FollowUpClient({ client: new Client({ connection, namespace: 'nowhere' }) });
+  await expect(elsewhere.start(input('job-7'))).rejects.toThrow(/no namespace nowhere/);
+});
