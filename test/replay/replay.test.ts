@@ -17,7 +17,7 @@ async function replay(code: string, which = histories): Promise<string[]> {
 
 test('there are histories of every way that a follow-up can go, and of budgets', () => {
   const names = histories.map(({ name }) => name).join('\n');
-  for (const path of ['sends once', 'JobTimeout', 'Canceled', 'inferred', 'resend', 'continues as new', 'budget']) {
+  for (const path of ['sends once', 'JobTimeout', 'Canceled', 'inferred', 'sent again', 'continues as new', 'budget']) {
     expect(names).toContain(path);
   }
 });

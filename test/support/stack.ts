@@ -13,6 +13,8 @@ export interface Stack {
   followUps: FollowUpClient;
   taskQueue: string;
   namespace: string;
+  /** Address of the worker's status server. */
+  statusUrl: string;
   /** Everything that the worker logged. */
   log(): string;
   stopWorker(): Promise<void>;
@@ -54,6 +56,7 @@ export async function startStack({ address, env = {}, simulator: options = {} }:
     followUps: new FollowUpClient({ client, taskQueue }),
     taskQueue,
     namespace,
+    statusUrl: worker.statusUrl ?? '',
     log: () => lines.join(''),
     stopWorker: () => worker.shutdown(),
     async stop() {
