@@ -17,6 +17,3 @@ export function withCommonOptions(command: Command, example: string): Command {
     .option('--json', 'one JSON document on stdout (for lists one a line), everything else on stderr')
     .addHelpText('after', `\nExample:\n  $ ${example}`);
 }
-
-/** A value that an option may be given once. */
-export type OptionValue = string | boolean | undefined;

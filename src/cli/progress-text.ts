@@ -39,12 +39,13 @@ export function describeUpdate({ summary, progress, progressUnavailable }: Follo
   };
 }
 
-function headlineOf({ state, waitReason, position, job, lastError }: FollowUpProgress): string {
+function headlineOf({ state, waitReason, position, sentAt, job, lastError }: FollowUpProgress): string {
   const blocked = state === 'blocked' && waitReason !== undefined ? BLOCKED_TEXT[waitReason] : undefined;
   const parts = [
     blocked === undefined ? STATE_TEXT[state] : `blocked: ${blocked}`,
     position === undefined ? undefined : `position ${position}`,
-    job?.status === undefined ? undefined : `job ${safeLine(job.status)}`,
+    // Before the send its status is that of another turn.
+    sentAt === undefined || job?.status === undefined ? undefined : `job ${safeLine(job.status)}`,
     lastError === undefined ? undefined : `last error: ${safeLine(lastError.message)}`,
   ];
   return parts.filter((part) => part !== undefined).join(', ');

@@ -14,7 +14,8 @@ export interface ProgressRow {
  * Never rejects; what the rows themselves keep decides what comes next.
  */
 export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
-  if (output.stderr.isTTY) await showLive(output, rows);
+  // A terminal that does not know its size (0 rows) would show nothing.
+  if (output.stderr.isTTY && output.stderr.rows > 0) await showLive(output, rows);
   else await Promise.all(rows.map((row) => showLines(output, row)));
 }
 

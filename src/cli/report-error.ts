@@ -63,10 +63,7 @@ export function classify(error: unknown): { exitCode: ExitCode; report: Reported
   if (error instanceof FollowUpTerminatedError) return outcome('Terminated', error);
   if (error instanceof FollowUpTimedOutError) return outcome('TimedOut', error);
   if (error instanceof UnexpectedOutcomeError) return outcome('Unexpected', error);
-  if (error instanceof TemporalUnreachableError) {
-    const hint = error.workflowId === undefined ? {} : { delivered: error.delivered, workflowId: error.workflowId };
-    return { exitCode: ExitCode.unreachable, report: { type: 'TemporalUnreachable', message, ...hint } };
-  }
+  if (error instanceof TemporalUnreachableError) return unreachable(error);
   if (
     error instanceof FollowUpNotFoundError ||
     error instanceof FollowUpEndedError ||
@@ -79,6 +76,19 @@ export function classify(error: unknown): { exitCode: ExitCode; report: Reported
     return { exitCode: ExitCode.error, report: { type: 'BinaryUnavailable', message } };
   const type = error instanceof Error ? error.name.replace(/(.)Error$/, '$1') : 'Error';
   return { exitCode: ExitCode.error, report: { type, message, ...workflowIdOf(error) } };
+}
+
+function unreachable(error: TemporalUnreachableError): { exitCode: ExitCode; report: ReportedError } {
+  const { message, workflowId, delivered } = error;
+  const base = { type: 'TemporalUnreachable', message };
+  if (workflowId === undefined) return { exitCode: ExitCode.unreachable, report: base };
+  // Whether it was started is not known; the key makes another try safe.
+  const key = workflowId.split('/').at(-1) ?? '';
+  const hint = `; if ${workflowId} was started it goes on, and the same command with --key ${key} finds it`;
+  return {
+    exitCode: ExitCode.unreachable,
+    report: { ...base, message: `${message}${hint}`, delivered, workflowId },
+  };
 }
 
 function outcome(
