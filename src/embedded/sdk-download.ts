@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { childEnvironment, isExecutable, type Environment, type OnProgress } from './environment.js';
 import { fetchOnce } from './fetch-once.js';
-import { lastWords, runCommand } from './run-command.js';
+import { runCommand } from './run-command.js';
 import { TEMPORAL_SDK_VERSION } from './versions.js';
 
 /** What the SDK can download. */
@@ -71,7 +71,8 @@ export async function downloadBySdk(
       });
       const file = await findDownloadedFile(type, temporaryDirectory);
       // A server that was slow to start is an error of the script, but the download is whole: it is renamed when done.
-      if (file === undefined) throw new Error(lastWords(result));
+      if (file === undefined)
+        throw new Error(`temporal.download cannot be reached or refuses: ${lastCause(result.stderr)}`);
       const directory = join(cacheDirectory, name);
       await mkdir(directory, { recursive: true });
       const path = join(directory, FILE_NAME_PREFIX[type] + TEMPORAL_SDK_VERSION + executableSuffix());
@@ -119,6 +120,11 @@ function watchDownload(directory: string, onBytes: (bytes: number) => void) {
     }
     return undefined;
   };
+}
+
+/** The SDK repeats the address in front of every cause; the last one says what is wrong. */
+function lastCause(text: string): string {
+  return text.trim().split('): ').at(-1)?.trim() || 'it gave no reason';
 }
 
 function executableSuffix(): string {

@@ -40,6 +40,14 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
     expect((await listed[Symbol.asyncIterator]().next()).done).toBe(true);
   });
 
+  test('refuses an id that the columns of its tables cannot hold, by the shipped dynamic configuration', async () => {
+    const start = (length: number) =>
+      client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'x'.repeat(length) });
+    expect((await start(255)).workflowId).toHaveLength(255);
+    const refusal = await start(256).catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ cause: { details: 'WorkflowId length exceeds limit.' } });
+  });
+
   test('keeps a workflow over kill -9 of the server', async () => {
     const handle = await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'over-server' });
     await rig.killServer();
@@ -59,5 +67,27 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
     await rig.startPostgres();
     const description = await eventually('the workflow is known', () => handle.describe(), 60_000);
     expect(description.status.name).toBe('RUNNING');
+  });
+});
+
+describeWith(missing)('a Temporal server on PostgreSQL with fault injection', () => {
+  test('fails a share of its own persistence calls, and works all the same', async () => {
+    const rig = await startPostgresRig({ faults: 0.05 });
+    const connection = await Connection.connect({ address: rig.address });
+    const client = new Client({ connection });
+    try {
+      const refusals: string[] = [];
+      let accepted = 0;
+      await eventually('an injected failure and a success', async () => {
+        await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: `faults-${accepted}` }).then(
+          () => accepted++,
+          (error: unknown) => refusals.push(error instanceof Error ? String(error.cause) : ''),
+        );
+        return accepted > 0 && refusals.some((each) => each.includes('fault injection error'));
+      });
+    } finally {
+      await connection.close();
+      await rig.stop();
+    }
   });
 });
