@@ -9,11 +9,10 @@ import { DEFAULT_TASK_QUEUE, durationSchema } from './contract/index.js';
 import type { BudgetSettings } from './contract/index.js';
 
 export { ConfigError } from './config/config-error.js';
-export type { ConfigIssue } from './config/config-error.js';
 export { describeConfig } from './config/describe-config.js';
 export type { ApiKeySettings } from './config/agent-jobs-config.js';
 export type { Environment } from './config/settings-reader.js';
-export type { TemporalConfig, TemporalConnectionOptions } from './config/temporal-config.js';
+export type { TemporalConfig } from './config/temporal-config.js';
 
 /** pino's levels, from the most to the fewest lines. */
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;

@@ -81,7 +81,6 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     closers.push(() => agentJobs.close());
     const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
     const workers = await createWorkers(options, connections, agentJobs, identity);
-    signal?.throwIfAborted();
 
     const polling = new AbortController();
     const stopped = runWorkers(workers).finally(async () => {
@@ -184,9 +183,8 @@ async function createWorkers(
       followUps: await Worker.create({ ...followUpWorkerOptions(config), ...shared, taskQueue, activities }),
     };
   } catch (error) {
-    // A worker that was never run holds its connection until it is.
-    budgets.shutdown();
-    await budgets.run();
+    // A worker that was never run would hold its connection for ever.
+    await budgets.runUntil(Promise.resolve());
     throw error;
   }
 }

@@ -1,9 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
+import { Connection } from '@temporalio/client';
 import { afterEach, describe, expect, inject, it } from 'vitest';
 import { startSimulator } from '../../src/simulator/index.js';
 import { eventually } from '../support/eventually.js';
+import { makeNamespace } from './support.js';
 
 const command = join(import.meta.dirname, '..', '..', 'bin', 'follow-up.js');
 const SECRET = 'key-live-0123456789';
@@ -62,6 +64,28 @@ describe('the worker process', () => {
       for (const line of worker.stderr().trim().split('\n')) expect(JSON.parse(line)).toHaveProperty('level');
     } finally {
       await simulator.close();
+    }
+  });
+
+  it('ends by itself where the search attributes cannot be had, and says which', async () => {
+    const address = inject('temporalAddress');
+    const connection = await Connection.connect({ address });
+    const integer = 3;
+    try {
+      const namespace = await makeNamespace(connection);
+      const searchAttributes = Object.fromEntries([['FollowUpState', integer]]);
+      await connection.operatorService.addSearchAttributes({ namespace, searchAttributes });
+      const worker = startProcess({
+        TEMPORAL_ADDRESS: address,
+        TEMPORAL_NAMESPACE: namespace,
+        AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',
+        AGENT_JOBS_API_KEY: SECRET,
+        FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
+      });
+      expect(await worker.exited).not.toBe(0);
+      expect(worker.stderr()).toContain('FollowUpState with another type than Keyword');
+    } finally {
+      await connection.close();
     }
   });
 
