@@ -11,7 +11,7 @@ import {
 import { eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
 import { recall, remember } from './memory.js';
 import { expireProbe, isPaused } from './pause.js';
-import { expectedSlotAtMs, occupied, pruneGrants } from './slots.js';
+import { forecastSlots, occupied, pruneGrants } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
 
 /**
@@ -149,7 +149,7 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
     const dueAtMs = nowMs + UNSETTLED_WAIT_MS * (1 + Math.floor((ahead - startable) / MAX_UNSETTLED));
     return wait(nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
   }
-  const expectedAtMs = expectedSlotAtMs(state, nowMs, ahead - free);
+  const expectedAtMs = forecastSlots(state, nowMs)(ahead - free);
   return wait(nowMs, {
     reason: 'slot',
     waiter,

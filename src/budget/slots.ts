@@ -24,13 +24,13 @@ export function unsettled(state: BudgetState, nowMs: number): Grant[] {
 }
 
 /**
- * When a waiter that needs `needed` more slots than are free now may expect its slot: 0 for the next one that ends.
- * `undefined` where no slot can ever come free. A send that is not settled yet is expected to end like any other; its
- * true end decides.
+ * Forecasts the ends of slots. The answer takes how many more slots than are free now a waiter needs (0: the next one
+ * that ends) and gives the instant at which it may expect its slot, or `undefined` where none can ever come free. A send
+ * that is not settled yet is expected to end like any other; its true end decides.
  */
-export function expectedSlotAtMs(state: BudgetState, nowMs: number, needed: number): number | undefined {
+export function forecastSlots(state: BudgetState, nowMs: number): (needed: number) => number | undefined {
   const { limit, windowMs, marginMs } = state.settings;
-  if (limit <= 0) return undefined;
+  if (limit <= 0) return () => undefined;
   const cycleMs = SEND_ESTIMATE_MS + windowMs + marginMs;
   const ends = occupied(state, nowMs).map((grant) =>
     grant.settledAtMs === undefined ? grant.grantedAtMs + cycleMs : slotEndMs(state, grant),
@@ -38,12 +38,14 @@ export function expectedSlotAtMs(state: BudgetState, nowMs: number, needed: numb
   // Slots that are free now go to the waiters ahead, and end one cycle later.
   while (ends.length < limit) ends.push(nowMs + cycleMs);
   ends.sort((a, b) => a - b);
-  const index = Math.max(0, needed);
-  const first = ends[index];
-  if (first !== undefined) return Math.max(nowMs, first);
-  const beyond = index - ends.length;
-  const base = ends[ends.length - limit + (beyond % limit)] ?? nowMs;
-  return Math.max(nowMs, base) + (1 + Math.floor(beyond / limit)) * cycleMs;
+  return (needed) => {
+    const index = Math.max(0, needed);
+    const first = ends[index];
+    if (first !== undefined) return Math.max(nowMs, first);
+    const beyond = index - ends.length;
+    const base = ends[ends.length - limit + (beyond % limit)] ?? nowMs;
+    return Math.max(nowMs, base) + (1 + Math.floor(beyond / limit)) * cycleMs;
+  };
 }
 
 /** Forgets grants whose slots have ended, but for the last {@link AUDIT_LENGTH}. */

@@ -1,7 +1,7 @@
 import type { BudgetSend, BudgetStatus, BudgetWaiter } from '../contract/index.js';
 import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
-import { expectedSlotAtMs, occupied, slotEndMs, unsettled } from './slots.js';
+import { forecastSlots, occupied, slotEndMs, unsettled } from './slots.js';
 import type { BudgetState, Grant } from './state.js';
 
 /** Waiters that a status names; the rest is only counted. */
@@ -13,10 +13,11 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
   const slots = occupied(state, nowMs);
   const line = eligibleLine(state, nowMs);
   const inLine = new Set(line);
+  const expectedSlotAtMs = forecastSlots(state, nowMs);
   let ahead = 0;
   const waiting: BudgetWaiter[] = line.slice(0, MAX_SHOWN_WAITERS).map((waiter) => {
     const { workflowId, jobId, lane } = waiter;
-    const expectedAtMs = expectedSlotAtMs(state, nowMs, ahead - freeSlots(state, slots.length, waiter));
+    const expectedAtMs = expectedSlotAtMs(ahead - freeSlots(state, slots.length, waiter));
     const shown = { workflowId, jobId, lane, position: ahead + 1 };
     if (!hasLapsed(waiter, nowMs)) ahead += 1;
     return expectedAtMs === undefined || state.pause ? shown : { ...shown, expectedAt: iso(expectedAtMs) };

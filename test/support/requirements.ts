@@ -1,11 +1,18 @@
 import { describe } from 'vitest';
 import { findOnPath, type Environment } from '../../src/embedded/environment.js';
+import { resolveTimeSkippingServer } from '../../src/embedded/resolve-time-skipping-server.js';
 import { findPostgresDirectory } from './postgres.js';
+import { resolveTemporalServer } from './temporal-server-binaries.js';
 
-/** A program that some suites need, and that a user's machine may lack. */
-export type Requirement = 'java' | 'maven' | 'go' | 'postgres';
+/** Something that some suites need, and that a user's machine may lack. */
+export type Requirement = 'java' | 'maven' | 'go' | 'postgres' | 'time-skipping-server' | 'temporal-server';
 
-const requirements: Record<Requirement, { isHere: (env: Environment) => Promise<boolean>; mend: string }> = {
+const say = (message: string) => void process.stderr.write(`${message}\n`);
+
+const requirements: Record<
+  Requirement,
+  { isHere: (env: Environment) => Promise<boolean>; mend: string; isCostly?: true }
+> = {
   java: {
     isHere: async (env) => Boolean(env['JAVA_HOME']) || (await findOnPath('java', env)) !== undefined,
     mend: 'Java is missing: install a JDK or JRE, 11 or newer',
@@ -22,6 +29,18 @@ const requirements: Record<Requirement, { isHere: (env: Environment) => Promise<
     isHere: async (env) => (await findPostgresDirectory(env)) !== undefined,
     mend: 'PostgreSQL is missing: install it (Debian, Ubuntu: apt-get install postgresql)',
   },
+  // Java is one of several ways to it.
+  'time-skipping-server': {
+    isHere: (env) => succeeds(resolveTimeSkippingServer({ env, onProgress: say })),
+    isCostly: true,
+    mend: 'the time-skipping Temporal server cannot be had: install Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH',
+  },
+  // Go is needed to build it once.
+  'temporal-server': {
+    isHere: (env) => succeeds(resolveTemporalServer(env, say)),
+    isCostly: true,
+    mend: 'the Temporal server cannot be built: install Go so that go is on PATH',
+  },
 };
 
 /** What is missing on this machine, each with its mend; `undefined` when nothing is. */
@@ -31,7 +50,9 @@ export async function findMissing(
 ): Promise<string | undefined> {
   const missing: string[] = [];
   for (const name of needed) {
-    const { isHere, mend } = requirements[name];
+    const { isHere, mend, isCostly = false } = requirements[name];
+    // A build of minutes is not worth it when the suite can't run anyway.
+    if (isCostly && missing.length > 0) continue;
     if (!(await isHere(env))) missing.push(mend);
   }
   return missing.length > 0 ? missing.join('; ') : undefined;
@@ -41,7 +62,7 @@ export async function findMissing(
  * A `describe` for suites that need programs of other makers. Where one is missing the suite is skipped, with the
  * missing thing and the mend in its name. With `CI=true` it runs, and fails by itself.
  *
- * Use: `describeWith(await findMissing(['java']))('with time skipped', () => …)`.
+ * Use: `describeWith(await findMissing(['time-skipping-server']))('with time skipped', () => …)`.
  */
 export function describeWith(missing: string | undefined): (name: string, suite: () => void) => void {
   if (missing === undefined) return (name, suite) => void describe(name, suite);
@@ -50,4 +71,11 @@ export function describeWith(missing: string | undefined): (name: string, suite:
 
 function isCi(): boolean {
   return process.env['CI'] === 'true';
+}
+
+function succeeds(attempt: Promise<unknown>): Promise<boolean> {
+  return attempt.then(
+    () => true,
+    () => false,
+  );
 }

@@ -1,6 +1,9 @@
 import type { Reporter, TestModule } from 'vitest/node';
 
-/** Prints `N passed, N failed` as the very last line, and `, N skipped` when some were. */
+/**
+ * Prints every suite that was skipped for want of something, with the mend; then, as the very last line,
+ * `N passed, N failed`, and `, N skipped` when some were.
+ */
 export class SummaryReporter implements Reporter {
   onTestRunEnd(testModules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {
     const counts = { passed: 0, failed: unhandledErrors.length, skipped: 0 };
@@ -14,8 +17,12 @@ export class SummaryReporter implements Reporter {
       const suites = [testModule, ...testModule.children.allSuites()];
       counts.failed += suites.reduce((sum, suite) => sum + suite.errors().length, 0);
     }
+    const skippedSuites = testModules
+      .flatMap((testModule) => [...testModule.children.allSuites()])
+      .filter((suite) => suite.name.endsWith(']') && suite.state() === 'skipped')
+      .map((suite) => `skipped: ${suite.name}\n`);
     const line = `${counts.passed} passed, ${counts.failed} failed${counts.skipped > 0 ? `, ${counts.skipped} skipped` : ''}`;
     // The other reporters write their own summary in the same event: after them all.
-    process.once('exit', () => process.stdout.write(`${line}\n`));
+    process.once('exit', () => process.stdout.write(`${skippedSuites.join('')}${line}\n`));
   }
 }

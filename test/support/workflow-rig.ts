@@ -36,6 +36,8 @@ export interface WorkflowRigOptions {
   sendStartToCloseMs?: number;
   drainMs?: number;
   maxCachedWorkflows?: number;
+  /** Called after each activity of that type has ended, before its completion is reported; a throw loses the completion. */
+  afterActivity?: (activityType: string) => void;
 }
 
 /** Both workers against a running Temporal server, with a task queue of their own. */
@@ -78,6 +80,19 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
       ...shared,
       taskQueue,
       activities,
+      interceptors: {
+        activity: [
+          ({ info }: { info: { activityType: string } }) => ({
+            inbound: {
+              async execute(input: never, next: (input: never) => Promise<unknown>) {
+                const result = await next(input);
+                options.afterActivity?.(info.activityType);
+                return result;
+              },
+            },
+          }),
+        ],
+      },
       maxConcurrentWorkflowTaskExecutions: 100,
       ...(options.maxCachedWorkflows !== undefined && { maxCachedWorkflows: options.maxCachedWorkflows }),
     } as never),

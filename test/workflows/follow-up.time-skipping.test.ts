@@ -37,12 +37,21 @@ const SUITE = 'a follow-up, with time skipped,';
 describeWith(await findMissing(['java', 'maven']))(SUITE, () => {
   let rig: TimeSkippingRig;
   let count = 0;
+  /** Whether the next send's completion never reaches the server, as when the worker dies. */
+  let losesCompletion = false;
   /** A project of its own for each test: budgets do not mix. */
   const target = () => ({ projectId: `p${++count}`, jobId: `job-${count}`, prompt: `message ${count}` });
   const receivedBy = (jobId: string) => rig.service.received.filter((message) => message.jobId === jobId).length;
 
   beforeAll(async () => {
-    rig = await startTimeSkippingRig({ budget: { limit: 1 } });
+    rig = await startTimeSkippingRig({
+      budget: { limit: 1 },
+      afterActivity: (type) => {
+        if (type !== 'sendFollowUp' || !losesCompletion) return;
+        losesCompletion = false;
+        throw new Error('completion lost');
+      },
+    });
   });
   afterEach(async ({ task }) => {
     const name = task.suite && task.suite.name !== SUITE ? `${task.suite.name} ${task.name}` : task.name;
@@ -104,6 +113,15 @@ describeWith(await findMissing(['java', 'maven']))(SUITE, () => {
         AFTER,
       );
       expect(await rig.end(await rig.start(input))).toMatchObject({ status: 'completed', observedActive: true });
+    });
+
+    test('does not poll before the Retry-After of a read that was refused', async () => {
+      const input = target();
+      const limited = { kind: 'failed', reason: 'limited', message: 'HTTP 429', retryAfterMs: 900_000 } as const;
+      rig.service.reads(input.jobId, BEFORE, limited, AFTER);
+      const result = await rig.end(await rig.start(input));
+      expect(result.polls).toBe(2);
+      expect(Date.parse(result.finishedAt) - Date.parse(result.sentAt)).toBeGreaterThanOrEqual(900_000);
     });
 
     test('looks at once when told to poll now', async () => {
@@ -184,6 +202,29 @@ describeWith(await findMissing(['java', 'maven']))(SUITE, () => {
       const result = await rig.end(handle, 60_000);
       expect(result).toMatchObject({ delivery: 'sent' });
       expect(receivedBy(input.jobId)).toBe(2);
+    });
+
+    test('is found out from the gate when the worker died after it had settled', async () => {
+      const input = target();
+      rig.service.reads(input.jobId, BEFORE, ACTIVE, AFTER);
+      losesCompletion = true;
+      expect(await rig.end(await rig.start(input))).toMatchObject({ delivery: 'sent', prLinkChanged: true });
+      expect(losesCompletion).toBe(false);
+      expect(receivedBy(input.jobId)).toBe(1);
+    });
+
+    test('is never repeated when the worker died between grant and settle, whether it was delivered or not', async () => {
+      const dies = () => Promise.reject(new Error('the worker died'));
+      const delivered = target();
+      rig.service.reads(delivered.jobId, BEFORE, ACTIVE, AFTER).sends(dies);
+      expect(await rig.end(await rig.start(delivered))).toMatchObject({ delivery: 'inferred' });
+
+      const nobodyKnows = target();
+      rig.service.reads(nobodyKnows.jobId, BEFORE).sends(dies);
+      const startedMs = await rig.nowMs();
+      expect(await failureOf(rig.end(await rig.start(nobodyKnows)))).toMatchObject({ type: 'DeliveryUnknown' });
+      expect((await rig.nowMs()) - startedMs).toBeGreaterThanOrEqual(179_000);
+      expect(receivedBy(delivered.jobId) + receivedBy(nobodyKnows.jobId)).toBe(0);
     });
 
     test('is settled by an operator, but only while it is in doubt', async () => {

@@ -115,7 +115,8 @@ async function handle(context: FollowUpContext, answer: SendFollowUpResult): Pro
   }
 }
 
-async function handleOutcome(context: FollowUpContext, answer: SendOutcomeResult): Promise<void> {
+/** What the end of a send means for the follow-up: another phase, another try, or its own end. */
+export async function handleOutcome(context: FollowUpContext, answer: SendOutcomeResult): Promise<void> {
   const { settings, state } = context;
   if (answer.grantedAtMs !== undefined) state.grantedAtMs = answer.grantedAtMs;
   if (answer.lastJobSeen) state.lastTurn = answer.lastJobSeen;

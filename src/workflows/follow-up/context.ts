@@ -111,6 +111,7 @@ export class FollowUpContext {
     const { sendNumber, firstRunStartedAtMs } = this.state;
     this.woken = false;
     this.state.provenNotSent = false;
+    this.state.knownToGate = true;
     const result = await sendFollowUp.executeWithOptions(
       {
         startToCloseTimeout: this.state.sendStartToCloseMs,
@@ -161,6 +162,7 @@ export class FollowUpContext {
 
   /** Tells the gate that this follow-up has ended. Awaited: a signal issued in the completing task is never delivered. */
   async leave(how: 'finish' | 'withdraw', outcome?: SendOutcome): Promise<void> {
+    if (!this.state.knownToGate) return;
     const { projectId, jobId } = this.settings;
     const gate = getExternalWorkflowHandle(projectBudgetWorkflowId(projectId));
     const job = this.state.job;

@@ -56,7 +56,7 @@ export async function poll(context: FollowUpContext): Promise<FollowUpResult> {
       }
     } else {
       state.failures += 1;
-      state.intervalMs = Math.max(state.intervalMs, read.retryAfterMs ?? 0);
+      if (read.retryAfterMs !== undefined) state.pollNotBeforeMs = Date.now() + read.retryAfterMs;
     }
   }
 }
@@ -90,8 +90,10 @@ function judge(
 
 async function waitForNextPoll(context: FollowUpContext, leftMs: number): Promise<void> {
   const { settings, state } = context;
-  const waitMs = Math.max(0, Math.min(jittered(state.intervalMs, Math.random()), leftMs));
-  state.intervalMs = Math.min(nextInterval(state.intervalMs, settings.poll), settings.poll.maxIntervalMs);
+  const notBeforeMs = (state.pollNotBeforeMs ?? 0) - Date.now();
+  const waitMs = Math.max(0, Math.min(Math.max(jittered(state.intervalMs, Math.random()), notBeforeMs), leftMs));
+  delete state.pollNotBeforeMs;
+  state.intervalMs = nextInterval(state.intervalMs, settings.poll);
   state.nextPollAtMs = Date.now() + waitMs;
   if (state.failures >= BLOCKED_AFTER_FAILURES) state.wait = { reason: 'service', position: 0 };
   context.show(state.failures >= BLOCKED_AFTER_FAILURES ? 'blocked' : 'polling');

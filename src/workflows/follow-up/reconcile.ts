@@ -2,6 +2,7 @@ import { FailureType, formatDuration } from '../../contract/index.js';
 import { showsDelivery } from '../../follow-up/belief.js';
 import { jittered, nextInterval } from '../../follow-up/intervals.js';
 import { isAtWork } from '../../follow-up/job-state.js';
+import { handleOutcome } from './ask.js';
 import type { FollowUpContext } from './context.js';
 import { endSent } from './endings.js';
 
@@ -60,8 +61,10 @@ async function askForOutcome(context: FollowUpContext): Promise<void> {
   const answer = await context.send(true);
   if (answer.kind === 'outcome' && answer.outcome !== 'unknown') {
     delete state.askAgainFirst;
+    delete state.operatorWord;
     state.phase = 'asking';
-    return;
+    // The baseline stays: by now the job may show what the message has done.
+    return handleOutcome(context, answer);
   }
   if (answer.kind === 'stale' || (answer.kind === 'wait' && !answer.proven && answer.reason !== 'gate-stopped')) {
     await context.sleep(answer.kind === 'wait' ? answer.waitMs : 200, 'ask once more');

@@ -16,6 +16,8 @@ export interface FollowUpState {
    * asked, or the gate's own answer to the latest ask was to wait.
    */
   provenNotSent: boolean;
+  /** Whether the gate may know this follow-up, so that it has to be told its end. */
+  knownToGate: boolean;
   /** When it last asked to keep its place while the job is at work. */
   heldAtMs?: number;
   sendStartToCloseMs: number;
@@ -37,6 +39,8 @@ export interface FollowUpState {
   polls: number;
   intervalMs: number;
   nextPollAtMs?: number;
+  /** From a Retry-After: no poll before then, unless somebody asks for one. */
+  pollNotBeforeMs?: number;
   job?: AgentJob;
   jobSeenAtMs?: number;
   lastError?: { atMs: number; message: string };
@@ -59,6 +63,7 @@ export function newFollowUpState(options: {
     staleAsks: 0,
     earlierSendUnknown: false,
     provenNotSent: options.isFirstRun,
+    knownToGate: !options.isFirstRun,
     // Until the worker has said its own: lease of the default send timeout (60 s) and 15 s.
     sendStartToCloseMs: 75_000,
     observedActive: false,
