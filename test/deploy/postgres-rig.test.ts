@@ -6,7 +6,7 @@ import { startPostgresRig, type PostgresRig } from '../support/postgres-rig.js';
 import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 
-const missing = await findMissing(['postgres', 'go']);
+const missing = await findMissing(['postgres', 'temporal-server']);
 
 describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml describes it', () => {
   let rig: PostgresRig;

@@ -4,7 +4,7 @@ import { isPortFree } from '../../src/embedded/ports.js';
 import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 
-const missing = await findMissing(['java', 'maven']);
+const missing = await findMissing(['time-skipping-server']);
 
 describeWith(missing)('the time-skipping server', () => {
   test('skips a day at once, and is gone after teardown', async () => {
