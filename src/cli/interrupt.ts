@@ -5,7 +5,7 @@ export class InterruptedError extends Error {
   workflowId?: string;
 
   constructor(readonly signal: NodeJS.Signals) {
-    super('interrupted');
+    super(`interrupted by ${signal}`);
   }
 }
 

@@ -1,8 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
+import { msToTs } from '@temporalio/common/lib/time.js';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { FollowUpClient, InvalidInputError, TemporalUnreachableError } from '../../src/client/index.js';
+import {
+  FollowUpClient,
+  InvalidInputError,
+  SearchAttributesMissingError,
+  TemporalUnreachableError,
+} from '../../src/client/index.js';
 import { listQuery } from '../../src/client/list.js';
+import { eventually } from '../support/eventually.js';
 import { SearchAttribute } from '../../src/contract/index.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 
@@ -102,4 +109,24 @@ test('a server that is not there is told with its address and the id of the foll
 test('a namespace that does not exist is told as such', async () => {
   const elsewhere = new FollowUpClient({ client: new Client({ connection, namespace: 'nowhere' }) });
   await expect(elsewhere.start(input('job-7'))).rejects.toThrow(/no namespace nowhere/);
+});
+
+test('a namespace without the search attributes is told as such, with the command that mends it', async () => {
+  const namespace = `bare-${randomUUID().slice(0, 8)}`;
+  await connection.workflowService.registerNamespace({
+    namespace,
+    workflowExecutionRetentionPeriod: msToTs(86_400_000),
+  });
+  const bare = new FollowUpClient({ client: new Client({ connection, namespace }) });
+  // The server learns of a new namespace from a cache.
+  const error = await eventually(
+    'the namespace is known',
+    async () => {
+      const thrown = await bare.start(input('job-8')).catch((reason: unknown) => reason);
+      return thrown instanceof TemporalUnreachableError ? undefined : thrown;
+    },
+    40_000,
+  );
+  expect(error).toBeInstanceOf(SearchAttributesMissingError);
+  expect(error).toMatchObject({ delivered: 'no', message: expect.stringContaining('follow-up setup') });
 });
