@@ -3,9 +3,9 @@ import type { BudgetClient } from './budget-client.js';
 import { createGetJob } from './get-job.js';
 import { createSendFollowUp } from './send-follow-up.js';
 
-export { createBudgetClient, type BudgetClient, type BudgetClientOptions } from './budget-client.js';
-export type { GetJobInput, GetJobResult } from './get-job.js';
-export type { SendFollowUpInput, SendFollowUpResult, SendOutcomeResult } from './send-follow-up.js';
+export { createBudgetClient, type BudgetClient } from './budget-client.js';
+export type { GetJobResult } from './get-job.js';
+export type { SendFollowUpResult, SendOutcomeResult } from './send-follow-up.js';
 
 /** What the activities need from the process that runs them. */
 export interface ActivityDependencies {

@@ -1,2 +1,2 @@
 export { Budget, type Effects } from './budget.js';
-export { carryState, newState, restoreState, type BudgetState, type CarriedState } from './state.js';
+export { carryState, newState, restoreState, type CarriedState } from './state.js';

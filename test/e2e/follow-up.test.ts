@@ -101,9 +101,9 @@ describe('a follow-up', () => {
     expect(attribute(SearchAttribute.jobStatus)).toBe('completed');
     expect(attribute(SearchAttribute.prLink)).toBe(result.prLink);
     expect(await description.staticSummary()).toContain(input.jobId);
-    const { definition, currentDetails } = (await stack.client.workflow
+    const { definition, currentDetails } = await stack.client.workflow
       .getHandle(handle.workflowId)
-      .query('__temporal_workflow_metadata')) as { definition: unknown; currentDetails: string };
+      .query<{ definition: unknown; currentDetails: string }>('__temporal_workflow_metadata');
     expect(definition).toBeDefined();
     expect(currentDetails).toContain('**done**');
     expect(currentDetails).toContain(`<${result.prLink}>`);

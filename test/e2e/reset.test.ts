@@ -25,7 +25,7 @@ test('a follow-up that is reset to any of its workflow tasks is not delivered ag
       workflowExecution: { workflowId: handle.workflowId, runId },
       reason: 'test',
       requestId: randomUUID(),
-      workflowTaskFinishEventId: task?.eventId,
+      workflowTaskFinishEventId: task?.eventId ?? null,
     });
     const result = (await stack.client.workflow.getHandle(handle.workflowId).result()) as FollowUpResult;
     expect(result).toMatchObject({ status: 'completed', delivery: 'sent' });

@@ -22,7 +22,7 @@ export class ScriptedService implements AgentJobsClient {
   reads(jobId: string, ...outcomes: (AgentJob | GetJobOutcome)[]): this {
     this.#reads.set(
       jobId,
-      outcomes.map((each) => ('kind' in each ? (each as GetJobOutcome) : { kind: 'job', job: each as AgentJob })),
+      outcomes.map((each) => ('kind' in each ? (each as GetJobOutcome) : { kind: 'job', job: each })),
     );
     return this;
   }

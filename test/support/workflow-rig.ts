@@ -96,7 +96,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
       maxConcurrentWorkflowTaskExecutions: 100,
       ...(options.maxCachedWorkflows !== undefined && { maxCachedWorkflows: options.maxCachedWorkflows }),
     } as never),
-    Worker.create({ ...shared, taskQueue: budgetTaskQueue(taskQueue) } as never),
+    Worker.create({ ...shared, taskQueue: budgetTaskQueue(taskQueue) }),
   ]);
   const running = Promise.all(workers.map((worker) => worker.run()));
   const client = new Client({ connection, namespace });

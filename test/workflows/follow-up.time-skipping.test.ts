@@ -34,7 +34,7 @@ async function failureOf(result: Promise<unknown>) {
 
 const SUITE = 'a follow-up, with time skipped,';
 
-describeWith(await findMissing(['java', 'maven']))(SUITE, () => {
+describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   let rig: TimeSkippingRig;
   let count = 0;
   /** Whether the next send's completion never reaches the server, as when the worker dies. */

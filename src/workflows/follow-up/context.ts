@@ -150,7 +150,7 @@ export class FollowUpContext {
         state: shownState,
         ...((jobStatus ?? state.shown.jobStatus) && { jobStatus: jobStatus ?? state.shown.jobStatus }),
         ...((prLink ?? state.shown.prLink) && { prLink: prLink ?? state.shown.prLink }),
-      } as FollowUpState['shown'];
+      };
     }
     setCurrentDetails(describeProgress(this.progress(), Date.now()));
   }
