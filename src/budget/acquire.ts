@@ -11,7 +11,7 @@ import {
 import { eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
 import { recall, remember } from './memory.js';
 import { expireProbe, isPaused } from './pause.js';
-import { forecastSlots, occupied, pruneGrants } from './slots.js';
+import { forecastSlots, occupiedSlotEnds, pruneGrants } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
 
 /**
@@ -141,7 +141,7 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
     return wait(nowMs, { reason: 'job-busy', waiter, dueAtMs: recheckAtMs, position });
   }
   const ahead = line.slice(0, place).filter((each) => !hasLapsed(each, nowMs)).length;
-  const free = freeSlots(state, occupied(state, nowMs).length, waiter);
+  const free = freeSlots(state, occupiedSlotEnds(state, nowMs).length, waiter);
   if (free > ahead) {
     const startable = startableSends(state, nowMs);
     if (startable > ahead) return grant(state, nowMs, waiter, request);

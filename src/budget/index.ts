@@ -1,2 +1,3 @@
 export { Budget, type Effects } from './budget.js';
-export { carryState, newState, restoreState, type CarriedState } from './state.js';
+export { carryState, restoreState, type CarriedState } from './carry.js';
+export { newState } from './state.js';

@@ -27,7 +27,7 @@ export const MEMORY_MS = 72 * 3_600_000;
 export const MAX_REMEMBERED = 7_500;
 
 /** Jobs whose last turn's end is remembered. */
-export const MAX_LAST_JOBS = 500;
+export const MAX_LAST_JOBS = 250;
 
 /** Sends kept in full for the audit after their slots have ended. */
 export const AUDIT_LENGTH = 100;

@@ -45,9 +45,10 @@ export function leave(state: BudgetState, nowMs: number, message: LeaveMessage):
   remember(state, workflowId, {
     sendNumber: 0,
     grantedAtMs: nowMs,
-    arrival: waiter?.arrival ?? 0,
     firstAskAtMs: waiter?.firstAskAtMs ?? nowMs,
     ...remembered,
+    // Of no use to an id that is never granted again.
+    arrival: 0,
     ...(outcome !== undefined &&
       remembered?.sendNumber === sendNumber &&
       remembered.outcome === undefined && { outcome }),

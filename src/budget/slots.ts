@@ -1,21 +1,27 @@
-import type { BudgetState, Grant } from './state.js';
 import { AUDIT_LENGTH, SEND_ESTIMATE_MS } from './limits.js';
+import type { BudgetState, Grant } from './state.js';
 
 /**
- * The instant at which a grant's slot ends. Bytes may arrive until lease and drain are over, so only an answer of the
- * service permits an earlier end, and only `notSent` (no byte was written) frees the slot at once.
+ * From when a grant's slot is held for window and margin. Bytes may arrive until lease and drain are over, so only an
+ * answer of the service permits an earlier instant.
  */
-export function slotEndMs(state: BudgetState, grant: Grant): number {
-  if (grant.outcome === 'notSent') return -Infinity;
-  const heldMs = state.settings.windowMs + state.settings.marginMs;
+function heldFromMs(grant: Grant): number {
   const latestArrivalMs = grant.grantedAtMs + grant.leaseMs + grant.drainMs;
-  if (grant.settledAtMs === undefined || grant.outcome === 'unknown') return latestArrivalMs + heldMs;
-  return Math.min(grant.settledAtMs, latestArrivalMs) + heldMs;
+  if (grant.settledAtMs === undefined || grant.outcome === 'unknown') return latestArrivalMs;
+  return Math.min(grant.settledAtMs, latestArrivalMs);
 }
 
-/** Grants whose slots are occupied at `nowMs`. */
-export function occupied(state: BudgetState, nowMs: number): Grant[] {
-  return state.grants.filter((grant) => slotEndMs(state, grant) > nowMs);
+/** The instant at which a grant's slot ends. Only `notSent`, proof that no byte was written, frees it at once. */
+export function slotEndMs(state: BudgetState, grant: Grant): number {
+  return grant.outcome === 'notSent' ? -Infinity : heldFromMs(grant) + heldMs(state);
+}
+
+/** Ends of all slots that are occupied at `nowMs`, in no order. Computed anew: limit and window may change live. */
+export function occupiedSlotEnds(state: BudgetState, nowMs: number): number[] {
+  return [
+    ...state.grants.map((grant) => slotEndMs(state, grant)),
+    ...state.spent.map((fromMs) => fromMs + heldMs(state)),
+  ].filter((endMs) => endMs > nowMs);
 }
 
 /** Grants that are neither settled nor past their lease. */
@@ -29,12 +35,12 @@ export function unsettled(state: BudgetState, nowMs: number): Grant[] {
  * that is not settled yet is expected to end like any other; its true end decides.
  */
 export function forecastSlots(state: BudgetState, nowMs: number): (needed: number) => number | undefined {
-  const { limit, windowMs, marginMs } = state.settings;
+  const { limit } = state.settings;
   if (limit <= 0) return () => undefined;
-  const cycleMs = SEND_ESTIMATE_MS + windowMs + marginMs;
-  const ends = occupied(state, nowMs).map((grant) =>
-    grant.settledAtMs === undefined ? grant.grantedAtMs + cycleMs : slotEndMs(state, grant),
-  );
+  const cycleMs = SEND_ESTIMATE_MS + heldMs(state);
+  const beingSent = new Set(unsettled(state, nowMs));
+  const settled = occupiedSlotEnds({ ...state, grants: state.grants.filter((grant) => !beingSent.has(grant)) }, nowMs);
+  const ends = [...settled, ...[...beingSent].map((grant) => grant.grantedAtMs + cycleMs)];
   // Slots that are free now go to the waiters ahead, and end one cycle later.
   while (ends.length < limit) ends.push(nowMs + cycleMs);
   ends.sort((a, b) => a - b);
@@ -48,9 +54,20 @@ export function forecastSlots(state: BudgetState, nowMs: number): (needed: numbe
   };
 }
 
-/** Forgets grants whose slots have ended, but for the last {@link AUDIT_LENGTH}. */
+/**
+ * Keeps whole only the last {@link AUDIT_LENGTH} grants and those that may still be settled; of the others nothing but
+ * when their slots end.
+ */
 export function pruneGrants(state: BudgetState, nowMs: number): void {
-  if (state.grants.length <= AUDIT_LENGTH) return;
   const auditFrom = state.grants.length - AUDIT_LENGTH;
-  state.grants = state.grants.filter((grant, index) => index >= auditFrom || slotEndMs(state, grant) > nowMs);
+  if (auditFrom <= 0) return;
+  const isKept = (grant: Grant, index: number) =>
+    index >= auditFrom || (grant.settledAtMs === undefined && nowMs < heldFromMs(grant));
+  const spent = state.grants.filter((grant, index) => !isKept(grant, index) && grant.outcome !== 'notSent');
+  state.grants = state.grants.filter(isKept);
+  state.spent = [...state.spent, ...spent.map(heldFromMs)].filter((fromMs) => fromMs + heldMs(state) > nowMs);
+}
+
+function heldMs({ settings }: BudgetState): number {
+  return settings.windowMs + settings.marginMs;
 }

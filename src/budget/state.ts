@@ -47,6 +47,13 @@ export interface Turn {
   checkedAtMs?: number;
 }
 
+/** An operator's pause. */
+export interface OperatorPause {
+  /** When it ends by itself; missing: when it is resumed. */
+  untilMs?: number;
+  note?: string;
+}
+
 /** What is remembered of a workflow id after its waiter and grant are gone. */
 export interface Remembered {
   /** Highest send number that was granted; 0 for none. */
@@ -71,7 +78,7 @@ export interface ServicePause {
   probe?: { workflowId: string; sendNumber: number };
 }
 
-/** The whole state of a gate. Plain JSON but for the maps, which {@link carryState} writes as arrays. */
+/** The whole state of a gate. */
 export interface BudgetState {
   projectId: string;
   settings: BudgetSettings;
@@ -80,10 +87,13 @@ export interface BudgetState {
   grantCount: number;
   arrivalCount: number;
   waiters: Waiter[];
-  /** In the order of their grants. */
+  /** In the order of their grants: all that may still be settled, and the last 100. */
   grants: Grant[];
+  /** Older grants whose slots have not ended: the instant from which each is held for window and margin. */
+  spent: number[];
   turns: Map<string, Turn>;
   pause?: ServicePause;
+  operatorPause?: OperatorPause;
   /** End of the last service pause: answers to sends granted before it say nothing about now. */
   resumedAtMs?: number;
   /** By hash of the workflow id, least recently touched first. */
@@ -104,33 +114,9 @@ export function newState(projectId: string, settings: BudgetSettings): BudgetSta
     arrivalCount: 0,
     waiters: [],
     grants: [],
+    spent: [],
     turns: new Map(),
     memory: new Map(),
     lastJobs: new Map(),
   };
-}
-
-/** {@link BudgetState} as plain JSON, for continue-as-new. */
-export type CarriedState = Omit<BudgetState, 'turns' | 'memory' | 'lastJobs'> & {
-  version: 1;
-  turns: [string, Turn][];
-  memory: [string, Remembered][];
-  lastJobs: [string, JobFingerprint][];
-};
-
-/** The whole state as plain JSON; inverse of {@link restoreState}. */
-export function carryState(state: BudgetState): CarriedState {
-  return {
-    ...state,
-    version: 1,
-    turns: [...state.turns],
-    memory: [...state.memory],
-    lastJobs: [...state.lastJobs],
-  };
-}
-
-/** Inverse of {@link carryState}. */
-export function restoreState(carried: CarriedState): BudgetState {
-  const { version: _version, turns, memory, lastJobs, ...rest } = carried;
-  return { ...rest, turns: new Map(turns), memory: new Map(memory), lastJobs: new Map(lastJobs) };
 }

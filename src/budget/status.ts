@@ -1,7 +1,7 @@
 import type { BudgetSend, BudgetStatus, BudgetWaiter } from '../contract/index.js';
 import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
-import { forecastSlots, occupied, slotEndMs, unsettled } from './slots.js';
+import { forecastSlots, occupiedSlotEnds, unsettled } from './slots.js';
 import type { BudgetState, Grant } from './state.js';
 
 /** Waiters that a status names; the rest is only counted. */
@@ -10,7 +10,7 @@ const MAX_SHOWN_WAITERS = 100;
 /** What a gate would tell an onlooker at `nowMs`. Changes nothing. */
 export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
   const { limit, windowMs, reserve } = state.settings;
-  const slots = occupied(state, nowMs);
+  const slots = occupiedSlotEnds(state, nowMs);
   const line = eligibleLine(state, nowMs);
   const inLine = new Set(line);
   const expectedSlotAtMs = forecastSlots(state, nowMs);
@@ -28,7 +28,6 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
       .slice(0, MAX_SHOWN_WAITERS - waiting.length)
       .map(({ workflowId, jobId, lane }) => ({ workflowId, jobId, lane })),
   );
-  const nextEndMs = Math.min(...slots.map((grant) => slotEndMs(state, grant)));
   return {
     projectId: state.projectId,
     limit,
@@ -36,7 +35,7 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
     reserve,
     used: slots.length,
     unsettled: unsettled(state, nowMs).length,
-    ...(slots.length > 0 && { nextFreeSlotAt: iso(nextEndMs) }),
+    ...(slots.length > 0 && { nextFreeSlotAt: iso(Math.min(...slots)) }),
     ...(state.pause && { paused: { reasons: [state.pause.reason], until: iso(state.pause.untilMs) } }),
     waiting,
     waitingTotal: state.waiters.length,

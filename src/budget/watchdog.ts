@@ -1,7 +1,7 @@
 import { INVITATION_GRACE_MS, RECHECK_MS, SILENT_WAITER_MS } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, startableSends } from './line.js';
 import { expireProbe, isPaused, isProbe } from './pause.js';
-import { occupied, slotEndMs } from './slots.js';
+import { occupiedSlotEnds } from './slots.js';
 import type { BudgetState } from './state.js';
 
 /** What is to be done after an event. */
@@ -31,10 +31,10 @@ export function watch(state: BudgetState, nowMs: number): Watch {
     }
   } else {
     const startable = Math.min(startableSends(state, nowMs), state.pause ? 1 : Infinity);
-    const slots = occupied(state, nowMs);
+    const slotEnds = occupiedSlotEnds(state, nowMs);
     let invited = 0;
     for (const waiter of line) {
-      if (Math.min(freeSlots(state, slots.length, waiter), startable) - invited <= 0) continue;
+      if (Math.min(freeSlots(state, slotEnds.length, waiter), startable) - invited <= 0) continue;
       if (waiter.invitedAtMs === undefined) {
         waiter.invitedAtMs = nowMs;
         if (waiter.dueAtMs > nowMs) wake.push(waiter.workflowId);
@@ -51,7 +51,7 @@ export function watch(state: BudgetState, nowMs: number): Watch {
       lookAgainAtMs = Math.min(lookAgainAtMs, waiter.invitedAtMs + INVITATION_GRACE_MS + 1);
     }
     if (line.some((waiter) => !hasLapsed(waiter, nowMs))) {
-      for (const grant of slots) lookAgainAtMs = Math.min(lookAgainAtMs, slotEndMs(state, grant) + 1);
+      for (const endMs of slotEnds) lookAgainAtMs = Math.min(lookAgainAtMs, endMs + 1);
     }
   }
   wake.push(...silentWaiters(state, nowMs, new Set(line.map((waiter) => waiter.workflowId))));

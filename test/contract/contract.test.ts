@@ -156,9 +156,9 @@ describe('the input of a follow-up', () => {
   });
 });
 
-test('the hash of an id is 13 characters of base 36, and 100,000 ids share none', () => {
+test('the hash of an id is 11 characters of base64url, and 100,000 ids share none', () => {
   const hashes = new Set<string>();
   for (let index = 0; index < 100_000; index++) hashes.add(hash64(`follow-up/p/job-${index}/k`));
   expect(hashes.size).toBe(100_000);
-  expect([...hashes].every((hash) => /^[0-9a-z]{13}$/.test(hash))).toBe(true);
+  expect([...hashes].every((hash) => /^[\w-]{11}$/.test(hash))).toBe(true);
 });

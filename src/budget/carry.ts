@@ -1,0 +1,220 @@
+import {
+  lanes,
+  parseFollowUpWorkflowId,
+  sendOutcomes,
+  type BudgetSettings,
+  type JobFingerprint,
+} from '../contract/index.js';
+import type { BudgetState, Grant, OperatorPause, ServicePause, Turn, Waiter } from './state.js';
+
+/**
+ * A gate's state as continue-as-new carries it: plain JSON, and small, for the server warns of payloads above 512 KiB.
+ * Instants are milliseconds before `atMs`, as lists without names.
+ */
+export interface CarriedState {
+  version: 1;
+  projectId: string;
+  settings: BudgetSettings;
+  /** Gate time. */
+  atMs: number;
+  grantCount: number;
+  arrivalCount: number;
+  resumedAtMs?: number;
+  memorySinceMs?: number;
+  pause?: ServicePause;
+  operatorPause?: OperatorPause;
+  waiters: Cell[][];
+  grants: Cell[][];
+  spent: number[];
+  turns: Cell[][];
+  /** Entries separated by `;`, fields by `,`, numbers in base 36: 7,500 of them are most of the state. */
+  memory: string;
+  lastJobs: Cell[][];
+}
+type Cell = string | number | null;
+
+/** The whole state as plain JSON; inverse of {@link restoreState}. */
+export function carryState(state: BudgetState): CarriedState {
+  const { projectId, settings, grantCount, arrivalCount, pause, operatorPause, resumedAtMs, memorySinceMs } = state;
+  const atMs = state.lastTimeMs;
+  const ago = (ms: number | undefined): Cell => (ms === undefined ? null : atMs - ms);
+  const name = (workflowId: string) => shorten(projectId, workflowId);
+  return {
+    version: 1,
+    projectId,
+    settings,
+    atMs,
+    grantCount,
+    arrivalCount,
+    ...(resumedAtMs !== undefined && { resumedAtMs }),
+    ...(memorySinceMs !== undefined && { memorySinceMs }),
+    ...(pause && { pause }),
+    ...(operatorPause && { operatorPause }),
+    waiters: state.waiters.map((waiter) => [
+      name(waiter.workflowId),
+      jobCell(waiter),
+      lanes.indexOf(waiter.lane) * 2 + (waiter.hold ? 1 : 0),
+      waiter.sendNumber,
+      waiter.arrival,
+      ago(waiter.firstAskAtMs),
+      ago(waiter.newestAskAtMs),
+      ago(waiter.heardAtMs),
+      ago(waiter.dueAtMs),
+      ago(waiter.invitedAtMs),
+      ago(waiter.quietUntilMs),
+    ]),
+    grants: state.grants.map((grant) => [
+      name(grant.workflowId),
+      jobCell(grant),
+      grant.sendNumber,
+      grant.token,
+      ago(grant.grantedAtMs),
+      grant.leaseMs,
+      grant.drainMs,
+      ago(grant.settledAtMs),
+      grant.outcome === undefined ? null : sendOutcomes.indexOf(grant.outcome),
+      grant.message ?? null,
+    ]),
+    spent: state.spent.map((ms) => atMs - ms),
+    turns: [...state.turns].map(([jobId, turn]) => [jobId, name(turn.workflowId), ago(turn.checkedAtMs)]),
+    memory: encodeMemory(state.memory, atMs),
+    lastJobs: [...state.lastJobs].map(([jobId, job]) => [jobId, job.status, job.prLinkHash, job.archivedAt]),
+  };
+}
+
+/** Inverse of {@link carryState}. */
+export function restoreState(carried: CarriedState): BudgetState {
+  const { projectId, settings, atMs, grantCount, arrivalCount, pause, operatorPause } = carried;
+  const at = (cell: Cell | undefined): number => atMs - Number(cell);
+  const workflowId = (cell: Cell | undefined) => lengthen(projectId, String(cell));
+  return {
+    projectId,
+    settings,
+    lastTimeMs: atMs,
+    grantCount,
+    arrivalCount,
+    ...(carried.resumedAtMs !== undefined && { resumedAtMs: carried.resumedAtMs }),
+    ...(carried.memorySinceMs !== undefined && { memorySinceMs: carried.memorySinceMs }),
+    ...(pause && { pause }),
+    ...(operatorPause && { operatorPause }),
+    waiters: carried.waiters.map(
+      ([id, job, flags, sendNumber, arrival, firstAsk, newestAsk, heard, due, invited, quiet]): Waiter => ({
+        workflowId: workflowId(id),
+        jobId: jobOf(workflowId(id), job),
+        lane: lanes[Math.floor(Number(flags) / 2)] ?? 'interactive',
+        hold: Number(flags) % 2 === 1,
+        sendNumber: Number(sendNumber),
+        arrival: Number(arrival),
+        firstAskAtMs: at(firstAsk),
+        newestAskAtMs: at(newestAsk),
+        heardAtMs: at(heard),
+        dueAtMs: at(due),
+        ...(isSet(invited) && { invitedAtMs: at(invited) }),
+        ...(isSet(quiet) && { quietUntilMs: at(quiet) }),
+      }),
+    ),
+    grants: carried.grants.map(
+      ([id, job, sendNumber, token, granted, leaseMs, drainMs, settled, outcome, message]): Grant => ({
+        workflowId: workflowId(id),
+        jobId: jobOf(workflowId(id), job),
+        sendNumber: Number(sendNumber),
+        token: String(token),
+        grantedAtMs: at(granted),
+        leaseMs: Number(leaseMs),
+        drainMs: Number(drainMs),
+        ...(isSet(settled) && { settledAtMs: at(settled) }),
+        ...outcomeOf(outcome),
+        ...(isSet(message) && { message: String(message) }),
+      }),
+    ),
+    spent: carried.spent.map((ms) => atMs - ms),
+    turns: new Map(
+      carried.turns.map(([jobId, owner, checked]): [string, Turn] => [
+        String(jobId),
+        { workflowId: workflowId(owner), ...(isSet(checked) && { checkedAtMs: at(checked) }) },
+      ]),
+    ),
+    memory: decodeMemory(carried.memory, atMs),
+    lastJobs: new Map(
+      carried.lastJobs.map(([jobId, status, prLinkHash, archivedAt]): [string, JobFingerprint] => [
+        String(jobId),
+        { status: textOf(status), prLinkHash: textOf(prLinkHash), archivedAt: textOf(archivedAt) },
+      ]),
+    ),
+  };
+}
+
+/**
+ * Entries in the order of their last touches, each touch told from the one before; the arrival of a closed id is of no
+ * use any more.
+ */
+function encodeMemory(memory: BudgetState['memory'], atMs: number): string {
+  let beforeMs = atMs;
+  return [...memory]
+    .map(([key, entry]) => {
+      const outcome = entry.outcome === undefined ? sendOutcomes.length : sendOutcomes.indexOf(entry.outcome);
+      const numbers = [
+        (entry.sendNumber * (sendOutcomes.length + 1) + outcome) * 2 + (entry.closed ? 1 : 0),
+        entry.touchedAtMs - beforeMs,
+        entry.touchedAtMs - entry.grantedAtMs,
+        entry.touchedAtMs - entry.firstAskAtMs,
+        ...(entry.closed ? [] : [entry.arrival]),
+      ];
+      beforeMs = entry.touchedAtMs;
+      return [key, ...numbers.map((number) => number.toString(36))].join(',');
+    })
+    .join(';');
+}
+
+function decodeMemory(text: string, atMs: number): BudgetState['memory'] {
+  const memory: BudgetState['memory'] = new Map();
+  let touchedAtMs = atMs;
+  for (const entry of text === '' ? [] : text.split(';')) {
+    const [key = '', ...fields] = entry.split(',');
+    const [flags = 0, touched = 0, granted = 0, firstAsk = 0, arrival = 0] = fields.map((field) => parseInt(field, 36));
+    const outcomes = sendOutcomes.length + 1;
+    touchedAtMs += touched;
+    memory.set(key, {
+      sendNumber: Math.floor(flags / 2 / outcomes),
+      grantedAtMs: touchedAtMs - granted,
+      ...outcomeOf(Math.floor(flags / 2) % outcomes),
+      closed: flags % 2 === 1,
+      arrival,
+      firstAskAtMs: touchedAtMs - firstAsk,
+      touchedAtMs,
+    });
+  }
+  return memory;
+}
+
+/** A workflow id without the part that all of a project share. */
+function shorten(projectId: string, workflowId: string): string {
+  const prefix = `follow-up/${projectId}/`;
+  return workflowId.startsWith(prefix) ? workflowId.slice(prefix.length) : `/${workflowId}`;
+}
+
+function lengthen(projectId: string, text: string): string {
+  return text.startsWith('/') ? text.slice(1) : `follow-up/${projectId}/${text}`;
+}
+
+/** The job stands in the workflow id, so it is carried only where it differs. */
+function jobCell({ workflowId, jobId }: { workflowId: string; jobId: string }): Cell {
+  return parseFollowUpWorkflowId(workflowId)?.jobId === jobId ? null : jobId;
+}
+
+function jobOf(workflowId: string, cell: Cell | undefined): string {
+  return isSet(cell) ? String(cell) : (parseFollowUpWorkflowId(workflowId)?.jobId ?? '');
+}
+
+function outcomeOf(cell: Cell | undefined): Pick<Grant, 'outcome'> {
+  const outcome = isSet(cell) ? sendOutcomes[Number(cell)] : undefined;
+  return outcome === undefined ? {} : { outcome };
+}
+
+function textOf(cell: Cell | undefined): string | null {
+  return isSet(cell) ? String(cell) : null;
+}
+
+function isSet(cell: Cell | undefined): cell is string | number {
+  return cell !== null && cell !== undefined;
+}

@@ -1,0 +1,78 @@
+import { expect, test } from 'vitest';
+import { Budget, carryState, newState, restoreState } from '../../src/budget/index.js';
+import { followUpWorkflowId, type AcquireRequest } from '../../src/contract/index.js';
+import { ask, DRAIN_MS, LEASE_MS, MARGIN_MS, T0, WINDOW_MS } from './support.js';
+
+/** An id of 100 characters, unlike its neighbours from the start. */
+const longId = (index: number) => `${index.toString(36)}-`.padEnd(100, 'job-with-a-long-name-');
+
+/** A gate with everything full that it keeps: waiters, memory, turns, last jobs, audit. */
+function fullBudget(): Budget {
+  const projectId = 'project-'.padEnd(100, 'x');
+  const budget = new Budget(newState(projectId, { limit: 100, windowMs: WINDOW_MS, reserve: 10, marginMs: MARGIN_MS }));
+  let nowMs = T0;
+  const request = (index: number): AcquireRequest => {
+    const jobId = longId(index);
+    const workflowId = followUpWorkflowId({ projectId, jobId, key: 'night-of-2026-01-01' });
+    const token = `${index}`.padStart(36, '0');
+    return ask(workflowId, nowMs, { jobId, token, firstRunStartedAtMs: nowMs - 3_600_000 * (index % 24) });
+  };
+  const state = budget.state;
+  for (let index = 0; index < 7_600; index++) {
+    nowMs += 30_123;
+    state.settings.limit = 10_000;
+    const { workflowId, jobId, token } = request(index);
+    const [answer] = budget.acquire(nowMs, request(index));
+    if (answer.kind !== 'granted') throw new Error(`not granted: ${JSON.stringify(answer)}`);
+    budget.settle(nowMs + 400, { workflowId, sendNumber: 1, token, outcome: 'sent' });
+    const lastJobSeen = { status: 'completed', prLinkHash: '0123456789abc', archivedAt: null };
+    if (index < 7_500) budget.leave(nowMs + 500, { workflowId, jobId, sendNumber: 1, outcome: 'sent', lastJobSeen });
+  }
+  state.settings.limit = 100;
+  for (let index = 8_000; state.waiters.length < 1_000; index++) {
+    nowMs += 7;
+    budget.acquire(nowMs, { ...request(index), lane: index % 3 ? 'batch' : 'interactive', hold: index % 5 === 0 });
+  }
+  return budget;
+}
+
+test('a full gate is carried in less than 480 KiB, and comes back whole', () => {
+  const budget = fullBudget();
+  const { state } = budget;
+  expect(state.waiters.length).toBe(1_000);
+  expect(state.memory.size).toBe(7_500);
+  expect(state.grants.length).toBeGreaterThanOrEqual(100);
+  expect(state.lastJobs.size).toBe(250);
+  const json = JSON.stringify(carryState(state));
+  expect(json.length).toBeLessThan(480 * 1_024);
+  expect(restoreState(JSON.parse(json))).toEqual(state);
+});
+
+test('a limit of 1,000 an hour is kept as well when only the last 100 sends are kept in full', () => {
+  const budget = new Budget(newState('p', { limit: 1_000, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS }));
+  for (let index = 0; index < 1_000; index++) {
+    const atMs = T0 + index;
+    const workflowId = `w${index}`;
+    expect(budget.acquire(atMs, ask(workflowId, atMs))[0].kind).toBe('granted');
+    budget.settle(atMs, { workflowId, sendNumber: 1, token: `token-${workflowId}`, outcome: 'sent' });
+  }
+  expect(budget.state.grants.length).toBe(100);
+  expect(budget.status(T0 + 1_000).used).toBe(1_000);
+  const firstEndMs = T0 + WINDOW_MS + MARGIN_MS;
+  expect(budget.acquire(firstEndMs - 1, ask('late', firstEndMs - 1))[0].kind).toBe('wait');
+  expect(budget.acquire(firstEndMs, ask('late', firstEndMs))[0].kind).toBe('granted');
+});
+
+test('a send that is not settled is kept in full as long as its settle may come', () => {
+  const budget = new Budget(newState('p', { limit: 1_000, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS }));
+  budget.acquire(T0, ask('slow', T0));
+  for (let index = 0; index < 150; index++) {
+    const atMs = T0 + LEASE_MS + index;
+    budget.acquire(atMs, ask(`w${index}`, atMs));
+    budget.settle(atMs, { workflowId: `w${index}`, sendNumber: 1, token: `token-w${index}`, outcome: 'sent' });
+  }
+  const settled = () => budget.acquire(T0 + LEASE_MS + 200, ask('slow', T0 + LEASE_MS + 200, { token: 'other' }))[0];
+  expect(settled()).toMatchObject({ kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: DRAIN_MS - 200 });
+  budget.settle(T0 + LEASE_MS + 300, { workflowId: 'slow', sendNumber: 1, token: 'token-slow', outcome: 'sent' });
+  expect(settled()).toMatchObject({ kind: 'done', outcome: 'sent' });
+});
