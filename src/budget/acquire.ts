@@ -10,6 +10,7 @@ import {
 } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
 import { recall, remember } from './memory.js';
+import { isPausedByOperator } from './operator.js';
 import { expireProbe, isPaused } from './pause.js';
 import { forecastSlots, occupiedSlotEnds, pruneGrants } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
@@ -126,13 +127,12 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
 
   const line = eligibleLine(state, nowMs);
   const place = line.indexOf(waiter);
-  if (state.pause && isPaused(state, nowMs)) {
-    const reason = state.pause.reason === 'credentials' ? 'credentials' : 'paused';
-    const endMs = Math.max(state.pause.untilMs, nowMs + (state.pause.probe ? UNSETTLED_WAIT_MS : 0));
+  const paused = pausedUntil(state, nowMs);
+  if (paused) {
     const position = Math.max(0, place);
     // Only the first is told the end of the pause: all others would ask at the same instant.
-    const dueAtMs = position === 0 ? endMs : endMs + RECHECK_MS + SPREAD_MS * position;
-    return wait(nowMs, { reason, waiter, dueAtMs, position: position + 1 });
+    const dueAtMs = position === 0 ? paused.endMs : paused.endMs + RECHECK_MS + SPREAD_MS * position;
+    return wait(nowMs, { reason: paused.reason, waiter, dueAtMs, position: position + 1 });
   }
   if (place < 0) {
     const position = state.waiters.filter(
@@ -157,6 +157,18 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
     position: ahead + 1,
     expectedAtMs,
   });
+}
+
+/** The reason why nobody may send now, and when to ask again. */
+function pausedUntil(state: BudgetState, nowMs: number): { reason: WaitReason; endMs: number } | undefined {
+  if (isPausedByOperator(state, nowMs)) {
+    return { reason: 'paused', endMs: state.operatorPause?.untilMs ?? nowMs + RECHECK_MS };
+  }
+  if (!state.pause || !isPaused(state, nowMs)) return undefined;
+  return {
+    reason: state.pause.reason === 'credentials' ? 'credentials' : 'paused',
+    endMs: Math.max(state.pause.untilMs, nowMs + (state.pause.probe ? UNSETTLED_WAIT_MS : 0)),
+  };
 }
 
 /** Takes slot and turn in one step. */

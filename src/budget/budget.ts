@@ -1,6 +1,7 @@
 import type { AcquireAnswer, AcquireRequest, BudgetStatus, LeaveMessage, SettleMessage } from '../contract/index.js';
 import { acquire } from './acquire.js';
 import { RECHECK_MS } from './limits.js';
+import { pause, resume, setLimit, type LimitChange } from './operator.js';
 import { gone, leave, settle } from './settle.js';
 import type { BudgetState } from './state.js';
 import { budgetStatus } from './status.js';
@@ -56,6 +57,29 @@ export class Budget {
   gone(timeMs: number, workflowId: string): Effects {
     const nowMs = this.#advance(timeMs);
     gone(this.state, workflowId);
+    return this.#effects(nowMs);
+  }
+
+  /** Changes limit, window or reserve. The caller has looked at {@link limitChangeIssue}. */
+  setLimit(timeMs: number, change: LimitChange): Effects {
+    setLimit(this.state, change);
+    return this.#effects(this.#advance(timeMs));
+  }
+
+  /** Lets nothing through until resumed, or for `forMs`. */
+  pause(timeMs: number, { forMs, note }: { forMs?: number | undefined; note?: string | undefined }): Effects {
+    const nowMs = this.#advance(timeMs);
+    pause(this.state, {
+      ...(forMs !== undefined && { untilMs: nowMs + forMs }),
+      ...(note !== undefined && { note }),
+    });
+    return this.#effects(nowMs);
+  }
+
+  /** Ends an operator's pause and the wait of a pause that the service caused. */
+  resume(timeMs: number): Effects {
+    const nowMs = this.#advance(timeMs);
+    resume(this.state, nowMs);
     return this.#effects(nowMs);
   }
 

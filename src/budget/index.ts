@@ -1,3 +1,4 @@
 export { Budget, type Effects } from './budget.js';
 export { carryState, restoreState, type CarriedState } from './carry.js';
-export { newState } from './state.js';
+export { assumeFull, limitChangeIssue } from './operator.js';
+export { newState, type BudgetState } from './state.js';

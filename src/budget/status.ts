@@ -1,6 +1,7 @@
-import type { BudgetSend, BudgetStatus, BudgetWaiter } from '../contract/index.js';
+import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason } from '../contract/index.js';
 import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
+import { isPausedByOperator } from './operator.js';
 import { forecastSlots, occupiedSlotEnds, unsettled } from './slots.js';
 import type { BudgetState, Grant } from './state.js';
 
@@ -14,13 +15,14 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
   const line = eligibleLine(state, nowMs);
   const inLine = new Set(line);
   const expectedSlotAtMs = forecastSlots(state, nowMs);
+  const paused = pausedOf(state, nowMs);
   let ahead = 0;
   const waiting: BudgetWaiter[] = line.slice(0, MAX_SHOWN_WAITERS).map((waiter) => {
     const { workflowId, jobId, lane } = waiter;
     const expectedAtMs = expectedSlotAtMs(ahead - freeSlots(state, slots.length, waiter));
     const shown = { workflowId, jobId, lane, position: ahead + 1 };
     if (!hasLapsed(waiter, nowMs)) ahead += 1;
-    return expectedAtMs === undefined || state.pause ? shown : { ...shown, expectedAt: iso(expectedAtMs) };
+    return expectedAtMs === undefined || paused.paused ? shown : { ...shown, expectedAt: iso(expectedAtMs) };
   });
   const elsewhere = state.waiters.filter((waiter) => !inLine.has(waiter));
   waiting.push(
@@ -36,11 +38,26 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
     used: slots.length,
     unsettled: unsettled(state, nowMs).length,
     ...(slots.length > 0 && { nextFreeSlotAt: iso(Math.min(...slots)) }),
-    ...(state.pause && { paused: { reasons: [state.pause.reason], until: iso(state.pause.untilMs) } }),
+    ...paused,
     waiting,
     waitingTotal: state.waiters.length,
     waitingForJob: elsewhere.length,
     lastSends: state.grants.slice(-AUDIT_LENGTH).reverse().map(toSend),
+  };
+}
+
+function pausedOf(state: BudgetState, nowMs: number): Pick<BudgetStatus, 'paused'> {
+  const byOperator = isPausedByOperator(state, nowMs);
+  const reasons: PauseReason[] = [
+    ...(byOperator ? (['operator'] as const) : []),
+    ...(state.pause ? [state.pause.reason] : []),
+  ];
+  if (reasons.length === 0) return {};
+  const ends = [byOperator ? (state.operatorPause?.untilMs ?? Infinity) : 0, state.pause?.untilMs ?? 0];
+  const untilMs = Math.max(...ends);
+  const note = byOperator ? state.operatorPause?.note : undefined;
+  return {
+    paused: { reasons, ...(untilMs < Infinity && { until: iso(untilMs) }), ...(note !== undefined && { note }) },
   };
 }
 

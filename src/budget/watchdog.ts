@@ -1,5 +1,6 @@
 import { INVITATION_GRACE_MS, RECHECK_MS, SILENT_WAITER_MS } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, startableSends } from './line.js';
+import { isPausedByOperator } from './operator.js';
 import { expireProbe, isPaused, isProbe } from './pause.js';
 import { occupiedSlotEnds } from './slots.js';
 import type { BudgetState } from './state.js';
@@ -23,7 +24,9 @@ export function watch(state: BudgetState, nowMs: number): Watch {
   let lookAgainAtMs = Infinity;
   const line = eligibleLine(state, nowMs);
 
-  if (isPaused(state, nowMs) && state.pause) {
+  if (isPausedByOperator(state, nowMs)) {
+    if (line.length > 0) lookAgainAtMs = state.operatorPause?.untilMs ?? Infinity;
+  } else if (isPaused(state, nowMs) && state.pause) {
     const probe = state.grants.find((grant) => isProbe(state.pause, grant));
     if (line.length > 0) {
       lookAgainAtMs =

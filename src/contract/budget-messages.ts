@@ -1,11 +1,15 @@
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import { z } from 'zod';
 import type { Lane } from './follow-up-input.js';
+import { durationSchema } from './durations.js';
 import { idSchema } from './ids.js';
 
 /** How one send ended, as the gate records it. */
 export const sendOutcomes = ['sent', 'notSent', 'rejected', 'unauthorized', 'limited', 'unknown'] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
+
+/** Why a gate lets nothing through, but for one probe at a time. `operator`: not even a probe. */
+export type PauseReason = 'operator' | 'limited' | 'credentials';
 
 /** Why an ask was not granted. */
 export const waitReasons = ['slot', 'job-busy', 'paused', 'credentials', 'queue-full', 'gate-stopped'] as const;
@@ -97,6 +101,41 @@ export const finishSignal = defineSignal<[LeaveMessage]>('finish');
 export const withdrawSignal = defineSignal<[LeaveMessage]>('withdraw');
 export const budgetStatusQuery = defineQuery<BudgetStatus>('budgetStatus');
 
+/** New settings of a gate; what is missing stays as it is. */
+export const setLimitInputSchema = z
+  .strictObject({
+    /** Messages per window; 0 lets nothing through. */
+    limit: z
+      .int('must be a whole number')
+      .min(0, 'must be from 0 to 10000')
+      .max(10_000, 'must be from 0 to 10000')
+      .optional(),
+    /** Length of the rolling window, as a duration. */
+    window: durationSchema('1s', '365d').optional(),
+    /** Slots that the batch lane leaves free; below the limit. */
+    reserve: z.int('must be a whole number').min(0, 'must be from 0').optional(),
+  })
+  .refine((input) => Object.keys(input).length > 0, 'must have one of limit, window, reserve');
+export type SetLimitInput = z.input<typeof setLimitInputSchema>;
+
+/** An operator's pause. */
+export const pauseInputSchema = z.strictObject({
+  /** Ends by itself after that long. @default until it is resumed */
+  for: durationSchema('1s', '365d').optional(),
+  /** Shown with the pause. */
+  note: z.string().max(200, 'must be at most 200 characters').optional(),
+});
+export type PauseInput = z.input<typeof pauseInputSchema>;
+
+/** Change limit, window or reserve live. Over the new limit, slots drain; nothing is broken off. */
+export const setLimitUpdate = defineUpdate<BudgetStatus, [SetLimitInput]>('setLimit');
+/** Let nothing through until resumed. What is being sent goes on. */
+export const pauseUpdate = defineUpdate<BudgetStatus, [PauseInput]>('pause');
+/** End the operator's pause, and let the next follow-up try whether the service takes messages again. */
+export const resumeUpdate = defineUpdate<BudgetStatus>('resume');
+/** The whole state of a gate, closed or not, for its restoration. */
+export const carriedStateQuery = defineQuery<unknown>('carriedState');
+
 /** Answer of the `budgetStatus` query. Instants are ISO 8601 in UTC. */
 export interface BudgetStatus {
   projectId: string;
@@ -110,7 +149,7 @@ export interface BudgetStatus {
   unsettled: number;
   /** When the next occupied slot ends. */
   nextFreeSlotAt?: string;
-  paused?: { reasons: string[]; until?: string };
+  paused?: { reasons: PauseReason[]; until?: string; note?: string };
   /** At most the first 100, in the order of their turns. */
   waiting: BudgetWaiter[];
   waitingTotal: number;
@@ -162,5 +201,12 @@ export const budgetSettingsSchema = z
 export type BudgetSettings = z.infer<typeof budgetSettingsSchema>;
 
 /** First argument of the `projectBudget` workflow. */
-export const projectBudgetInputSchema = z.strictObject({ projectId: idSchema, settings: budgetSettingsSchema });
+export const projectBudgetInputSchema = z.strictObject({
+  projectId: idSchema,
+  settings: budgetSettingsSchema,
+  /** State of a gate that was terminated, as `carriedState` gave it. */
+  restored: z.unknown().optional(),
+  /** The state of the gate before is lost: take every slot for spent now, and every older follow-up for sent. */
+  assumeFull: z.literal(true).optional(),
+});
 export type ProjectBudgetInput = z.infer<typeof projectBudgetInputSchema>;

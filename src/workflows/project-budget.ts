@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import {
   condition,
   continueAsNew,
@@ -7,19 +8,36 @@ import {
   sleep,
   workflowInfo,
 } from '@temporalio/workflow';
-import { Budget, newState, restoreState, carryState, type CarriedState, type Effects } from '../budget/index.js';
+import {
+  assumeFull,
+  Budget,
+  carryState,
+  limitChangeIssue,
+  newState,
+  restoreState,
+  type BudgetState,
+  type CarriedState,
+  type Effects,
+} from '../budget/index.js';
 import { describeBudget } from '../budget/details.js';
 import {
   acquireUpdate,
   budgetStatusQuery,
+  carriedStateQuery,
   finishSignal,
   parseInput,
+  pauseInputSchema,
+  pauseUpdate,
   projectBudgetInputSchema,
   projectBudgetWorkflowId,
+  resumeUpdate,
+  setLimitInputSchema,
+  setLimitUpdate,
   settleSignal,
   stillThereSignal,
   wakeSignal,
   withdrawSignal,
+  type BudgetStatus,
   type InputIssue,
   type ProjectBudgetInput,
 } from '../contract/index.js';
@@ -39,11 +57,22 @@ const MOST_UPDATES_A_RUN = 1_600;
  * @param carried state of the run before
  */
 export async function projectBudget(input: unknown, carried?: CarriedState): Promise<never> {
-  const { projectId, settings } = parseBudgetInput(input);
-  const gate = new Gate(new Budget(carried ? restoreState(carried) : newState(projectId, settings)));
+  const isContinued = workflowInfo().continuedFromExecutionRunId !== undefined;
+  const parsed = parseBudgetInput(input, carried !== undefined && !isContinued);
+  const gate = new Gate(new Budget(carried ? restoreState(carried) : firstState(parsed)));
   gate.start();
   await condition(() => gate.mayContinueAsNew());
-  return continueAsNew<typeof projectBudget>(input, carryState(gate.budget.state));
+  const { projectId, settings } = parsed;
+  return continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(gate.budget.state));
+}
+
+/** State of a first run: new, that of a gate that was terminated, or, where that is lost, all spent. */
+function firstState({ projectId, settings, restored, assumeFull: isLost }: ProjectBudgetInput): BudgetState {
+  // Written by this very workflow and read by its query, not by people.
+  if (restored !== undefined) return restoreState(restored as CarriedState);
+  const state = newState(projectId, settings);
+  if (isLost) assumeFull(state, Date.now());
+  return state;
 }
 
 /** Wires the rules to Temporal: messages in, signals and one timer out. */
@@ -58,8 +87,7 @@ class Gate {
   start(): void {
     const { budget } = this;
     setHandler(acquireUpdate, (request) => {
-      this.#updates += 1;
-      this.#answeredAtLength = workflowInfo().historyLength;
+      this.#noteUpdate();
       const [answer, effects] = budget.acquire(Date.now(), request);
       this.#carryOut(effects);
       return answer;
@@ -67,6 +95,30 @@ class Gate {
     setHandler(settleSignal, (message) => this.#carryOut(budget.settle(Date.now(), message)));
     setHandler(finishSignal, (message) => this.#carryOut(budget.leave(Date.now(), message)));
     setHandler(withdrawSignal, (message) => this.#carryOut(budget.leave(Date.now(), message)));
+    setHandler(
+      setLimitUpdate,
+      (input) => {
+        const { limit, window: windowMs, reserve } = checked(setLimitInputSchema, input);
+        return this.#operate(budget.setLimit(Date.now(), { limit, windowMs, reserve }));
+      },
+      {
+        validator: (input) => {
+          const { limit, reserve } = checked(setLimitInputSchema, input);
+          const issue = limitChangeIssue(budget.state, { limit, reserve });
+          if (issue !== undefined) throw invalidInput([{ field: 'reserve', message: issue }]);
+        },
+      },
+    );
+    setHandler(
+      pauseUpdate,
+      (input) => {
+        const { for: forMs, note } = checked(pauseInputSchema, input ?? {});
+        return this.#operate(budget.pause(Date.now(), { forMs, note }));
+      },
+      { validator: (input) => void checked(pauseInputSchema, input ?? {}) },
+    );
+    setHandler(resumeUpdate, () => this.#operate(budget.resume(Date.now())));
+    setHandler(carriedStateQuery, () => carryState(budget.state));
     setHandler(budgetStatusQuery, () => budget.status(Date.now()));
     this.#carryOut(budget.tick(Date.now()));
   }
@@ -79,6 +131,17 @@ class Gate {
     const { continueAsNewSuggested, historyLength } = workflowInfo();
     if (!continueAsNewSuggested && this.#updates < MOST_UPDATES_A_RUN) return false;
     return this.#answeredAtLength !== historyLength || this.#updates >= MOST_UPDATES_A_RUN;
+  }
+
+  #noteUpdate(): void {
+    this.#updates += 1;
+    this.#answeredAtLength = workflowInfo().historyLength;
+  }
+
+  #operate(effects: Effects): BudgetStatus {
+    this.#noteUpdate();
+    this.#carryOut(effects);
+    return this.budget.status(Date.now());
   }
 
   #carryOut({ wake, check, lookAgainAtMs }: Effects): void {
@@ -108,14 +171,21 @@ class Gate {
   }
 }
 
-function parseBudgetInput(input: unknown): ProjectBudgetInput {
+function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetInput {
   const parsed = parseInput(projectBudgetInputSchema, input);
   const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
+  if (strangeState) issues.push({ field: 'carried', message: 'only continue-as-new may give a second argument' });
   const { workflowId } = workflowInfo();
   if (parsed.ok && workflowId !== projectBudgetWorkflowId(parsed.value.projectId)) {
     const expected = projectBudgetWorkflowId(parsed.value.projectId);
     issues.push({ field: 'workflowId', message: `must be ${expected} (given ${JSON.stringify(workflowId)})` });
   }
   if (!parsed.ok || issues.length > 0) throw invalidInput(issues);
+  return parsed.value;
+}
+
+function checked<T>(schema: z.ZodType<T>, input: unknown): T {
+  const parsed = parseInput(schema, input);
+  if (!parsed.ok) throw invalidInput(parsed.issues);
   return parsed.value;
 }

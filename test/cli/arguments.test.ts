@@ -153,7 +153,7 @@ test('a Temporal that accepts and never answers is told within seconds, too', as
   silent.close();
   expect(exitCode).toBe(5);
   expect(stderr).toContain(target);
-  expect(performance.now() - startedMs).toBeLessThan(15_000);
+  expect(performance.now() - startedMs).toBeLessThan(30_000);
 });
 
 test('the prompt is taken from a file as it is', async () => {
