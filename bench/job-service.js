@@ -1,0 +1,56 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+
+const PATH = /^\/v2\/agent\/([^/]+)\/job\/([^/]+?)(\/message)?$/;
+
+/**
+ * An agent job service whose turns end by the number of reads instead of by time: both sides of the benchmark then do
+ * the same number of polls, however fast the machine is. Every job exists, at rest.
+ *
+ * @param {(jobId: string) => number} readsPerTurn the read after a message, from 1, that is the first to show its end
+ */
+export async function startJobService(readsPerTurn) {
+  /** @type {Map<string, { messages: number, readsBefore: number, readsAfter: number }>} */
+  const jobs = new Map();
+
+  const shown = (jobId, { messages, readsAfter }) => {
+    const active = messages > 0 && readsAfter < readsPerTurn(jobId);
+    return {
+      id: jobId,
+      status: active ? 'active' : 'completed',
+      source: { repository: 'https://git.example/team/project', ref: 'main' },
+      model: 'bench',
+      prLink: active ? null : `https://git.example/team/project/pull/${jobId}-${messages}`,
+      createdAt: '2025-01-01T00:00:00.000Z',
+      archivedAt: null,
+    };
+  };
+
+  const server = createServer(async (request, response) => {
+    const [, , jobId, message] = PATH.exec(request.url) ?? [];
+    if (jobId === undefined || (request.method === 'POST') !== (message !== undefined)) {
+      response.writeHead(404).end('{"error":"not found"}');
+      return;
+    }
+    request.resume();
+    await once(request, 'end');
+    const job = jobs.get(jobId) ?? { messages: 0, readsBefore: 0, readsAfter: 0 };
+    jobs.set(jobId, job);
+    if (message) job.messages += 1;
+    else if (job.messages === 0) job.readsBefore += 1;
+    else job.readsAfter += 1;
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(shown(jobId, job)));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    baseUrl: `http://127.0.0.1:${server.address().port}`,
+    /** What a job was asked for: messages, reads before the first message, reads after it. */
+    asked: (jobId) => jobs.get(jobId) ?? { messages: 0, readsBefore: 0, readsAfter: 0 },
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}

@@ -1,0 +1,182 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { Client, Connection } from '@temporalio/client';
+import { FollowUpClient } from '../dist/client/index.js';
+import { startDevServer } from '../dist/embedded/dev-server.js';
+import { startJobService } from './job-service.js';
+import { PROJECTS, TASK_QUEUE, WARM_UP_FOLLOW_UPS } from './settings.js';
+
+const WORKER = fileURLToPath(new URL('./worker-process.js', import.meta.url));
+/** Starts under way at once. */
+const START_CONCURRENCY = 50;
+/** Longest wait for the end of follow-ups. */
+const RESULTS_LIMIT_MS = 600_000;
+/** `/proc/PID/stat` counts in hundredths of a second on every Linux. */
+const TICKS_PER_SECOND = 100;
+
+/** CPU time of all threads of a process since its start, in seconds. */
+function cpuSeconds(pid) {
+  // The second field is the name, in parentheses, and may hold anything; the 14th and 15th are user and system time.
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    .replace(/^.*\) /s, '')
+    .split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+}
+
+/** Like `Promise.all(items.map(work))`, a few at a time. */
+async function mapConcurrently(items, work) {
+  const results = [];
+  let next = 0;
+  const run = async () => {
+    for (let index = next++; index < items.length; index = next++) results[index] = await work(items[index], index);
+  };
+  await Promise.all(Array.from({ length: START_CONCURRENCY }, run));
+  return results;
+}
+
+/** A worker process, and its end if that comes unasked. */
+async function startWorkerProcess(options) {
+  const child = fork(WORKER, [JSON.stringify(options)], { execArgv: ['--expose-gc'] });
+  const exited = once(child, 'exit');
+  const failed = exited.then(([code]) => Promise.reject(new Error(`the worker of ${options.side} ended: ${code}`)));
+  failed.catch(() => undefined);
+  const answer = async () => (await Promise.race([once(child, 'message'), failed]))[0];
+  await answer();
+  return {
+    pid: child.pid,
+    failed,
+    measure: () => {
+      child.send('measure');
+      return answer();
+    },
+    stop: async () => {
+      if (child.connected) child.send('stop');
+      await exited;
+    },
+  };
+}
+
+/**
+ * One side with everything fresh: a Temporal dev server on a SQLite file, a job service, a worker process; warmed up.
+ *
+ * @param {object} options
+ * @param {'product' | 'naive'} options.side
+ * @param {string} options.bundlePath the side's workflow bundle
+ * @param {number} options.readsPerTurn reads after a message until the job shows its end
+ */
+export async function startSide({ side, bundlePath, readsPerTurn, env }) {
+  const directory = await mkdtemp(join(tmpdir(), 'follow-up-bench-'));
+  const closers = [() => rm(directory, { recursive: true, force: true })];
+  const stop = async () => {
+    for (const close of closers.splice(0).reverse()) await close();
+  };
+  try {
+    const server = await startDevServer({ env, dbFile: join(directory, 'temporal.sqlite') });
+    closers.push(() => server.stop());
+    const service = await startJobService((jobId) => (jobId.startsWith('warm-up') ? 2 : readsPerTurn));
+    closers.push(() => service.close());
+    const worker = await startWorkerProcess({ side, address: server.address, baseUrl: service.baseUrl, bundlePath });
+    closers.push(() => worker.stop());
+    const connection = await Connection.connect({ address: server.address });
+    closers.push(() => connection.close());
+    const client = new Client({ connection });
+    const started = new Side({ side, server, service, worker, client });
+    await started.results(await started.start('warm-up', WARM_UP_FOLLOW_UPS, 200));
+    return { running: started, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+class Side {
+  #side;
+  #server;
+  #worker;
+  #followUps;
+
+  constructor({ side, server, service, worker, client }) {
+    this.#side = side;
+    this.#server = server;
+    this.#worker = worker;
+    this.#followUps = new FollowUpClient({ client, taskQueue: TASK_QUEUE });
+    this.service = service;
+    this.client = client;
+  }
+
+  /** Starts follow-ups of as many jobs, named after `prefix`; `intervalMs` between two polls. */
+  start(prefix, count, intervalMs) {
+    const jobs = Array.from({ length: count }, (_, index) => ({
+      projectId: `${prefix}-${index % PROJECTS}`,
+      jobId: `${prefix}-job-${index}`,
+    }));
+    return mapConcurrently(jobs, async (job) => ({ ...job, workflowId: await this.#startOne(job, intervalMs) }));
+  }
+
+  async #startOne({ projectId, jobId }, intervalMs) {
+    const prompt = 'Please add a test for the empty list, and keep the public types as they are.';
+    if (this.#side === 'product') {
+      const poll = { initialInterval: intervalMs, maxInterval: intervalMs, backoffCoefficient: 1 };
+      const { workflowId } = await this.#followUps.start({ projectId, jobId, prompt, poll });
+      return workflowId;
+    }
+    const workflowId = `naive/${jobId}`;
+    const args = [{ projectId, jobId, prompt, intervalMs }];
+    await this.client.workflow.start('naiveFollowUp', { workflowId, taskQueue: TASK_QUEUE, args });
+    return workflowId;
+  }
+
+  /** Waits for the end of all; throws where one did not end as it should, or not in time. */
+  async results(followUps) {
+    const limit = new globalThis.AbortController();
+    const late = delay(RESULTS_LIMIT_MS, undefined, { signal: limit.signal }).then(() => {
+      throw new Error(`${followUps.length} follow-ups did not all end within ${RESULTS_LIMIT_MS} ms`);
+    });
+    late.catch(() => undefined);
+    const waits = followUps.map(async ({ workflowId }) => {
+      const { status } = await this.client.workflow.getHandle(workflowId).result();
+      if (status !== 'completed') throw new Error(`${workflowId} ended as ${status}`);
+    });
+    try {
+      await Promise.race([Promise.all(waits), late, this.#worker.failed]);
+    } finally {
+      limit.abort();
+    }
+  }
+
+  /** The workflows that keep the budgets of these follow-ups' projects. */
+  gates(followUps) {
+    if (this.#side === 'naive') return [];
+    return [...new Set(followUps.map(({ projectId }) => projectId))].map((projectId) => `project-budget/${projectId}`);
+  }
+
+  describe(workflowIds) {
+    return mapConcurrently(workflowIds, (workflowId) => this.client.workflow.getHandle(workflowId).describe());
+  }
+
+  async serverVersion() {
+    return (await this.client.connection.workflowService.getSystemInfo({})).serverVersion;
+  }
+
+  cpuSeconds() {
+    return { worker: cpuSeconds(this.#worker.pid), server: cpuSeconds(this.#server.pid) };
+  }
+
+  /** Resident memory of the worker's process after collecting the garbage of all its heaps, in bytes. */
+  async residentBytes() {
+    const taskQueues = this.#side === 'product' ? [TASK_QUEUE, `${TASK_QUEUE}-budget`] : [TASK_QUEUE];
+    for (let round = 1; round <= 2; round++) {
+      for (const taskQueue of taskQueues) {
+        await this.client.workflow.execute('collectGarbage', { workflowId: `collect-garbage/${taskQueue}`, taskQueue });
+      }
+      await this.#worker.measure();
+    }
+    return (await this.#worker.measure()).residentBytes;
+  }
+}
