@@ -1,0 +1,80 @@
+import type { SendFollowUpResult } from '../activities/send-follow-up.js';
+import { attempt, type AttemptInput, type AttemptSurroundings } from './attempt.js';
+import { Later, Process } from './process.js';
+import { LEASE_MS } from './sizes.js';
+import type { ServerClock, World } from './world.js';
+
+/** Retries of the activity: 1 s, doubling up to 60 s, without limit. */
+const FIRST_RETRY_MS = 1_000;
+const LONGEST_RETRY_MS = 60_000;
+
+/** In production start-to-close is lease + 15 s. */
+const START_TO_CLOSE_AFTER_LEASE_MS = 15_000;
+
+/** How the server runs the `sendFollowUp` activities of follow-ups. */
+export class ActivityServer {
+  readonly #surroundings: AttemptSurroundings;
+  readonly #clock: ServerClock;
+  readonly #startToCloseMs: number;
+
+  constructor(surroundings: AttemptSurroundings, clock: ServerClock) {
+    this.#surroundings = surroundings;
+    this.#clock = clock;
+    // A shorter one makes more attempts that the server has given up and that run on.
+    const { chaotic, chance } = surroundings.world;
+    const longestMs = LEASE_MS + START_TO_CLOSE_AFTER_LEASE_MS;
+    this.#startToCloseMs = chaotic ? chance.between(8_000, longestMs) : longestMs;
+  }
+
+  /**
+   * Schedules an activity: attempts until one completes. An attempt that the server gives up is not told so, and runs
+   * on.
+   *
+   * @param isOpen whether the workflow run that scheduled it still runs
+   */
+  schedule(
+    input: Omit<AttemptInput, 'attemptScheduledAtMs' | 'name'>,
+    { activityId, isOpen }: { activityId: string; isOpen: () => boolean },
+  ): Later<SendFollowUpResult> {
+    const { world } = this.#surroundings;
+    const result = new Later<SendFollowUpResult>(world.timeline);
+    let number = 0;
+    const next = (): void => {
+      if (result.isSet || !isOpen()) return;
+      number = world.faults.strikes('activityReset') ? 1 : number + 1;
+      const name = `${input.followUp.workflowId}:${activityId}#${number}`;
+      const attemptInput = { ...input, attemptScheduledAtMs: this.#clock.nowMs(), name };
+      world.timeline.after(world.delayMs(60, 3_000), () => {
+        this.#runAttempt(world, attemptInput, { result, retry: () => world.timeline.after(retryMs(number), next) });
+      });
+    };
+    next();
+    return result;
+  }
+
+  #runAttempt(
+    world: World,
+    input: AttemptInput,
+    { result, retry }: { result: Later<SendFollowUpResult>; retry: () => void },
+  ): void {
+    const process = new Process(world.timeline);
+    let closed = false;
+    world.timeline.after(this.#startToCloseMs, () => {
+      if (closed) return;
+      closed = true;
+      if (!result.isSet) world.note('  start-to-close', input.name);
+      retry();
+    });
+    process.start(attempt(this.#surroundings, input, process), (value) => {
+      // A completion that is lost, or comes too late, leaves the attempt to its start-to-close timeout.
+      if (closed || world.faults.strikes('lost')) return;
+      closed = true;
+      if (value) result.set(value);
+      else retry();
+    });
+  }
+}
+
+function retryMs(attempts: number): number {
+  return Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(attempts - 1, 10));
+}

@@ -1,0 +1,155 @@
+import type { SendFollowUpResult } from '../activities/send-follow-up.js';
+import type { AcquireAnswer, SendOutcome } from '../contract/index.js';
+import type { FollowUpRecord } from './follow-up-record.js';
+import type { Network } from './network.js';
+import { Later, sleep, sleepForEver, type Process, type Steps } from './process.js';
+import type { Service, ServiceAnswer } from './service.js';
+import { DRAIN_MS, LEASE_MS, SEND_TIMEOUT_MS } from './sizes.js';
+import type { World } from './world.js';
+
+/** What the workflow wants sent, and what the server says about this attempt. */
+export interface AttemptInput {
+  followUp: FollowUpRecord;
+  sendNumber: number;
+  hold: boolean;
+  firstRunStartedAtMs: number;
+  attemptScheduledAtMs: number;
+  /** Activity id and attempt number: not unique, for they repeat after a reset. */
+  name: string;
+}
+
+/** Where attempts run. */
+export interface AttemptSurroundings {
+  world: World;
+  network: Network;
+  service: Service;
+}
+
+/** What a POST came to, on the sender's side. */
+interface PostOutcome {
+  outcome: SendOutcome;
+  statusCode?: number;
+  retryAfterMs?: number;
+}
+
+/** One invocation of the `sendFollowUp` activity. `undefined`: it threw. */
+export function* attempt(
+  { world, network, service }: AttemptSurroundings,
+  input: AttemptInput,
+  process: Process,
+): Steps<SendFollowUpResult | undefined> {
+  const { followUp, sendNumber, hold, firstRunStartedAtMs, attemptScheduledAtMs } = input;
+  yield* mishap(world, process, input.name);
+  const elapsedMs = startStopwatch(world, process);
+  const request = {
+    workflowId: followUp.workflowId,
+    sendNumber,
+    jobId: followUp.jobId,
+    lane: followUp.lane,
+    token: world.broken.has('nonce') ? input.name : world.newToken(),
+    hold,
+    attemptScheduledAtMs,
+    firstRunStartedAtMs,
+    leaseMs: LEASE_MS,
+    drainMs: world.broken.has('drain') ? 0 : DRAIN_MS,
+  };
+  const ask = yield* network.ask(process, request);
+  if (!ask) return undefined;
+  yield* mishap(world, process, input.name);
+  const { answer, proven } = ask;
+  if (answer.kind === 'done') return fromRecord(answer, elapsedMs());
+  if (answer.kind !== 'granted') return { ...answer, proven };
+
+  const mayStart = () => elapsedMs() < LEASE_MS - SEND_TIMEOUT_MS;
+  const sent = yield* post({ world, service, followUp, mayStart, process, name: input.name });
+  const { outcome, retryAfterMs } = sent;
+  yield* network.settle({
+    workflowId: followUp.workflowId,
+    sendNumber,
+    token: request.token,
+    outcome,
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
+  });
+  yield* mishap(world, process, input.name);
+  return {
+    kind: 'outcome',
+    ...sent,
+    grantedAtMs: answer.grantedAtMs,
+    mayArriveForMs: outcome === 'unknown' ? Math.max(0, LEASE_MS + DRAIN_MS - elapsedMs()) : 0,
+  };
+}
+
+function fromRecord(answer: Extract<AcquireAnswer, { kind: 'done' }>, elapsedMs: number): SendFollowUpResult {
+  const { outcome, grantedAtMs } = answer;
+  const mayArriveForMs = outcome === 'unknown' ? Math.max(0, LEASE_MS + DRAIN_MS - elapsedMs) : 0;
+  return { kind: 'outcome', outcome, mayArriveForMs, ...(grantedAtMs !== undefined && { grantedAtMs }) };
+}
+
+interface Post {
+  world: World;
+  service: Service;
+  followUp: FollowUpRecord;
+  mayStart: () => boolean;
+  process: Process;
+  name: string;
+}
+
+/** The POST: connect, last check, bytes, answer. */
+function* post({ world, service, followUp, mayStart, process, name }: Post): Steps<PostOutcome> {
+  const { chance, faults, timeline } = world;
+  // DNS, connect and TLS come before the last check.
+  yield* sleep(timeline, world.delayMs(50, 6_000));
+  if (faults.strikes('pause')) yield* sleep(timeline, chance.between(1_000, 30_000));
+  if (faults.strikes('post')) return { outcome: 'notSent' };
+  if (!mayStart()) return { outcome: 'notSent' };
+  if (world.profile === 'residual' && faults.strikes('pause')) yield* sleep(timeline, chance.between(1_000, 30_000));
+
+  world.counts.posts += 1;
+  followUp.beganPost = true;
+  const answered = new Later<ServiceAnswer | undefined>(timeline).expire(SEND_TIMEOUT_MS, undefined);
+  if (!faults.strikes('post', 0.5)) {
+    const isLate = faults.strikes('lateBytes');
+    const arrivesAfterMs = isLate ? chance.between(100, SEND_TIMEOUT_MS + DRAIN_MS - 50) : chance.between(5, 300);
+    timeline.after(arrivesAfterMs, () => {
+      const answer = service.take(followUp.workflowId);
+      if (!faults.strikes('post', 0.5)) timeline.after(world.delayMs(300, 4_000), () => answered.set(answer));
+    });
+  }
+  yield* mishap(world, process, name);
+  const answer = yield* answered.get();
+  if (!answer) return { outcome: 'unknown' };
+  const { status, retryAfterMs } = answer;
+  return { outcome: outcomeOf(status), statusCode: status, ...(retryAfterMs !== undefined && { retryAfterMs }) };
+}
+
+function outcomeOf(status: ServiceAnswer['status']): SendOutcome {
+  const outcomes = { 200: 'sent', 400: 'rejected', 401: 'unauthorized', 429: 'limited', 504: 'unknown' } as const;
+  return outcomes[status];
+}
+
+/** The machine may die here, stand still, or sleep. */
+function* mishap(world: World, process: Process, name: string): Steps<void> {
+  const { faults, chance, timeline } = world;
+  if (faults.strikes('crash')) {
+    world.note('  crash', name);
+    process.kill();
+    yield* sleepForEver();
+  }
+  if (faults.strikes('pause')) yield* sleep(timeline, chance.between(1_000, 25_000));
+  if (faults.strikes('suspend')) {
+    const ms = chance.between(5_000, 90_000);
+    world.note('  suspend', name, Math.round(ms), 'ms');
+    process.sleptMs += ms;
+    yield* sleep(timeline, ms);
+  }
+}
+
+/** The larger of two clocks: the monotonic one stands still while the machine sleeps. */
+function startStopwatch({ timeline, broken }: World, process: Process): () => number {
+  const startedMs = timeline.nowMs;
+  const sleptMs = process.sleptMs;
+  return () => {
+    const wallMs = timeline.nowMs - startedMs;
+    return broken.has('wall') ? wallMs - (process.sleptMs - sleptMs) : wallMs;
+  };
+}

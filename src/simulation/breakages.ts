@@ -1,0 +1,21 @@
+/**
+ * Rules that can be taken out, one by one, to see that the simulation notices. All of it is done from outside the rules
+ * module: the product has no switch for it.
+ */
+export const breakages = {
+  nonce: "an attempt's token is its activity id and attempt number, which repeat after a reset",
+  restore: 'a terminated gate starts empty',
+  clock: 'gate time may go back, and slots are held no longer than the window',
+  wall: 'the stopwatch before the first byte is the monotonic clock alone',
+  drain: 'a slot is not held for bytes that are still on their way',
+  probeLease: 'a probe that never settles is never given up',
+  awaitCancel: 'a cancelled follow-up does not await its running send',
+} as const;
+
+/** Name of a rule that can be taken out. */
+export type Breakage = keyof typeof breakages;
+
+/** Whether a text names a rule that can be taken out. */
+export function isBreakage(text: string): text is Breakage {
+  return Object.hasOwn(breakages, text);
+}

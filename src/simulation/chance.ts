@@ -1,0 +1,26 @@
+import { createRandom, type Random } from '../simulator/random.js';
+
+/** Chance, of one seed. */
+export class Chance {
+  readonly #random: Random;
+
+  constructor(seed: number) {
+    // Neighbouring seeds must not give neighbouring states of the generator.
+    this.#random = createRandom(Math.imul(seed, 7_919) + 17);
+  }
+
+  /** Whether something of the given probability happens. */
+  happens(probability: number): boolean {
+    return this.#random.next() < probability;
+  }
+
+  /** A number from `min` up to, not including, `max`. */
+  between(min: number, max: number): number {
+    return min + this.#random.next() * (max - min);
+  }
+
+  /** A whole number from `min` up to `max`, both included. */
+  whole(min: number, max: number): number {
+    return Math.floor(this.between(min, max + 1));
+  }
+}

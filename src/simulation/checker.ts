@@ -1,0 +1,43 @@
+import type { FollowUpRecord } from './follow-up-record.js';
+import type { LedgerEntry } from './service.js';
+import { LIMIT, WINDOW_MS } from './sizes.js';
+
+/** What can be wrong with a seed. */
+export const verdicts = {
+  overBudget: 'messages beyond the limit in some rolling window of the service',
+  doubled: 'follow-ups delivered more than once without having asked for it',
+  stuck: 'follow-ups that never ended',
+  lying: 'follow-ups whose caller was told of a delivery that was none, or of none that was one',
+} as const;
+type Verdict = keyof typeof verdicts;
+
+/** What is wrong with a seed: how often, by verdict. All 0 is right. */
+export type Verdicts = Record<Verdict, number>;
+
+/** The checker: it sees the service's ledger and what the callers were told, and nothing else. */
+export function check(ledger: readonly LedgerEntry[], followUps: readonly FollowUpRecord[]): Verdicts {
+  const found = { overBudget: countOverBudget(ledger), doubled: 0, stuck: 0, lying: 0 };
+  const accepted = new Map<string, number>();
+  for (const entry of ledger) {
+    if (entry.accepted) accepted.set(entry.workflowId, (accepted.get(entry.workflowId) ?? 0) + 1);
+  }
+  for (const { workflowId, ending, onUnknownDelivery } of followUps) {
+    const deliveries = accepted.get(workflowId) ?? 0;
+    if (deliveries > 1 && onUnknownDelivery !== 'resend') found.doubled += 1;
+    if (ending === undefined) found.stuck += 1;
+    else if (ending !== 'terminated') {
+      const { delivered } = ending;
+      if ((delivered === 'no' && deliveries > 0) || (delivered === 'yes' && deliveries === 0)) found.lying += 1;
+    }
+  }
+  return found;
+}
+
+/** Messages that came less than a window after the one `limit` places before them. */
+function countOverBudget(ledger: readonly LedgerEntry[]): number {
+  const times = ledger.map((entry) => entry.atMs).sort((a, b) => a - b);
+  return times.filter((atMs, index) => {
+    const before = times[index - LIMIT];
+    return before !== undefined && atMs - before < WINDOW_MS;
+  }).length;
+}

@@ -1,0 +1,127 @@
+import { followUpWorkflowId } from '../contract/index.js';
+import type { FollowUpRecord } from './follow-up-record.js';
+import type { FollowUpSurroundings } from './follow-up-context.js';
+import { FollowUpRun } from './follow-up-run.js';
+import type { World } from './world.js';
+
+/** The wait that production allows before the send; no simulated follow-up without the `giveUp` fault gets there. */
+const UNLIMITED_WAIT_MS = 7 * 86_400_000;
+
+/** Follow-ups of a profile without faults. */
+const QUEUE_LENGTH = 120;
+
+interface Member {
+  record: FollowUpRecord;
+  run: FollowUpRun;
+}
+
+/** All follow-ups of one seed, and what befalls them: cancel, terminate, workflow reset. */
+export class Crowd {
+  readonly #world: World;
+  readonly #members = new Map<string, Member>();
+  readonly records: FollowUpRecord[];
+
+  constructor(world: World) {
+    this.#world = world;
+    this.records = drawRecords(world);
+  }
+
+  /** Plans the begin of every follow-up, and its fate. */
+  plan(surroundings: FollowUpSurroundings): void {
+    const { chance, timeline, chaotic, profile } = this.#world;
+    this.records.forEach((record, index) => {
+      const startsAtMs = chaotic ? chance.between(0, 60_000) : profile === 'herd' ? 40 * index : 5 * index;
+      timeline.at(startsAtMs, () => this.#start(surroundings, record));
+      const later = () => startsAtMs + chance.between(10, 150_000);
+      if (this.#isHit('cancel')) timeline.at(later(), () => this.#cancel(record));
+      if (this.#isHit('terminate')) timeline.at(later(), () => this.#terminate(record));
+      if (profile === 'dead' && index >= 5 && index < 105 && index % 5 === 0) {
+        timeline.at(3_000, () => this.#terminate(record));
+      }
+      if (this.#isHit('workflowReset')) timeline.at(later(), () => this.#reset(surroundings, record));
+    });
+  }
+
+  /** A signal of the gate; answers whether the follow-up runs. */
+  signal(workflowId: string, what: 'wake' | 'stillThere'): boolean {
+    const member = this.#members.get(workflowId);
+    if (!member || member.record.ending) return false;
+    if (what === 'wake') member.run.wake();
+    return true;
+  }
+
+  /** The follow-up of a workflow id. */
+  record(workflowId: string): FollowUpRecord | undefined {
+    return this.#members.get(workflowId)?.record;
+  }
+
+  #isHit(fault: 'cancel' | 'terminate' | 'workflowReset'): boolean {
+    return this.#world.chance.happens(this.#world.faults.rates[fault]);
+  }
+
+  #start(surroundings: FollowUpSurroundings, record: FollowUpRecord, before?: FollowUpRun): void {
+    const startedAtMs = before?.startedAtMs ?? surroundings.clock.nowMs();
+    const run = new FollowUpRun(surroundings, record, startedAtMs, before === undefined);
+    this.#members.set(record.workflowId, { record, run });
+    run.process.start(run.steps(), (ending) => {
+      record.ending = ending;
+      this.#world.note('END', record.workflowId, ending.result, 'delivered', ending.delivered);
+    });
+  }
+
+  #cancel({ workflowId, ending }: FollowUpRecord): void {
+    if (ending) return;
+    this.#world.note('CANCEL', workflowId);
+    this.#members.get(workflowId)?.run.cancel();
+  }
+
+  #terminate(record: FollowUpRecord): void {
+    if (record.ending) return;
+    this.#world.note('TERMINATE', record.workflowId);
+    this.#members.get(record.workflowId)?.run.process.kill();
+    record.ending = 'terminated';
+  }
+
+  /** Back to the begin, whether it still runs or has ended; a new run of the same workflow id. */
+  #reset(surroundings: FollowUpSurroundings, record: FollowUpRecord): void {
+    const before = this.#members.get(record.workflowId)?.run;
+    if (!before) return;
+    this.#world.note('RESET', record.workflowId);
+    before.process.kill();
+    delete record.ending;
+    this.#start(surroundings, record, before);
+  }
+}
+
+function drawRecords(world: World): FollowUpRecord[] {
+  const { chance, chaotic } = world;
+  const count = chaotic ? chance.whole(8, 25) : QUEUE_LENGTH;
+  const jobs = chaotic ? chance.whole(2, count + 1) : count;
+  return Array.from({ length: count }, (_, index) => {
+    const jobNumber = chaotic ? chance.whole(0, jobs - 1) : index;
+    const sharesJob = world.profile === 'busy' && index < 8;
+    const jobId = sharesJob ? 'same' : `j${jobNumber}`;
+    const givesUp = chance.happens(world.faults.rates.giveUp);
+    return {
+      workflowId: followUpWorkflowId({ projectId: 'p', jobId, key: `w${index}` }),
+      jobId,
+      lane: laneOf(world, index),
+      onUnknownDelivery: chaotic ? policyOf(chance.between(0, 1)) : 'fail',
+      budgetWaitTimeoutMs: givesUp ? chance.whole(20_000, 200_000) : UNLIMITED_WAIT_MS,
+      jobAtWorkUntilMs: chance.happens(world.faults.rates.hold) ? chance.between(0, 150_000) : 0,
+      turnMs: sharesJob ? { min: 50_000, max: 70_000 } : { min: 500, max: chaotic ? 30_000 : 3_000 },
+      showsDelivery: chance.happens(0.6),
+      beganPost: false,
+    };
+  });
+}
+
+function laneOf({ profile, chaotic, chance }: World, index: number): FollowUpRecord['lane'] {
+  if (profile === 'lanes') return index < QUEUE_LENGTH / 2 ? 'batch' : 'interactive';
+  return chaotic && chance.happens(0.3) ? 'interactive' : 'batch';
+}
+
+function policyOf(draw: number): FollowUpRecord['onUnknownDelivery'] {
+  if (draw < 0.8) return 'fail';
+  return draw < 0.9 ? 'assumeSent' : 'resend';
+}

@@ -1,0 +1,117 @@
+import type { Chance } from './chance.js';
+import { HEALED_AT_MS } from './sizes.js';
+import type { Timeline } from './timeline.js';
+
+/** Kinds of worlds. */
+export const profiles = {
+  chaos: 'all faults, 8 to 25 follow-ups',
+  residual: 'chaos, and processes frozen between the last check and the first byte, which no rule can see',
+  backlog: 'no faults, 120 follow-ups of one lane',
+  dead: 'backlog, and 20 of the waiting follow-ups are terminated',
+  busy: 'backlog, and the first 8 follow-ups are for one job whose turns take a minute',
+  herd: 'backlog, and the service refuses the credentials for the first 30 s',
+  lanes: 'backlog, half of it batch and half interactive',
+} as const;
+
+/** Name of a {@link profiles | profile}. */
+export type Profile = keyof typeof profiles;
+
+/** Whether a text names a profile. */
+export function isProfile(text: string): text is Profile {
+  return Object.hasOwn(profiles, text);
+}
+
+/** Whether a profile is one with faults. */
+export function isChaotic(profile: Profile): boolean {
+  return profile === 'chaos' || profile === 'residual';
+}
+
+/** The mix of faults of one seed: each kind is in some seeds only, and there at a rate of its own. 0: not in this one. */
+export interface FaultRates {
+  /** A worker process dies. */
+  crash: number;
+  /** A process stands still while its clocks run on: a zombie. */
+  pause: number;
+  /** A machine sleeps: the monotonic clock stands still, too. */
+  suspend: number;
+  /** A request, an answer or a completion is lost. */
+  lost: number;
+  slow: number;
+  /** A message is applied a second time up to 20 s later, as an update may be after continue-as-new (temporal#6375). */
+  duplicated: number;
+  /** A POST fails: before it starts, on its way, or on the way back. */
+  post: number;
+  /** Bytes arrive after the sender has given up. */
+  lateBytes: number;
+  cancel: number;
+  terminate: number;
+  workflowReset: number;
+  activityReset: number;
+  settleLost: number;
+  /** A follow-up gives up after a while. */
+  giveUp: number;
+  /** The job is at work for somebody else at first. */
+  hold: number;
+  /** The gate continues as new after an event. */
+  continueAsNew: number;
+  /** The worker of the gate is away for up to 20 s. */
+  gateDown: number;
+  gateTerminated: number;
+  /** Others spend the same budget. */
+  outsiders: number;
+  /** The service refuses the credentials for a while. */
+  badCredentials: number;
+  clockJumps: number;
+  /** Limit and reserve are changed while sends are under way. */
+  liveChanges: number;
+}
+
+/** Faults of one seed; none after {@link HEALED_AT_MS}. */
+export class Faults {
+  readonly #timeline: Timeline;
+  readonly #chance: Chance;
+
+  constructor(
+    timeline: Timeline,
+    chance: Chance,
+    readonly rates: FaultRates,
+  ) {
+    this.#timeline = timeline;
+    this.#chance = chance;
+  }
+
+  /** Whether a fault strikes here and now. */
+  strikes(kind: keyof FaultRates, share = 1): boolean {
+    return this.#timeline.nowMs < HEALED_AT_MS && this.#chance.happens(this.rates[kind] * share);
+  }
+}
+
+/** Draws the mix of faults of a seed. */
+export function drawFaults(chance: Chance, chaotic: boolean): FaultRates {
+  const upTo = (share: number, most: number) => (chaotic && chance.happens(share) ? chance.between(0, most) : 0);
+  const always = (share: number) => (chaotic && chance.happens(share) ? 1 : 0);
+  return {
+    crash: upTo(0.5, 0.06),
+    pause: upTo(0.4, 0.08),
+    suspend: upTo(0.3, 0.05),
+    lost: upTo(0.4, 0.1),
+    slow: upTo(0.4, 0.1),
+    duplicated: upTo(0.5, 0.1),
+    post: upTo(0.5, 0.2),
+    lateBytes: upTo(0.3, 0.3),
+    cancel: upTo(0.3, 0.3),
+    terminate: upTo(0.3, 0.3),
+    workflowReset: upTo(0.3, 0.3),
+    activityReset: upTo(0.3, 0.5),
+    settleLost: upTo(0.3, 0.3),
+    giveUp: always(0.2) * 0.3,
+    hold: upTo(0.2, 0.3),
+    continueAsNew: upTo(0.5, 0.1),
+    gateDown: always(0.3),
+    gateTerminated: always(0.12),
+    outsiders: always(0.3),
+    badCredentials: always(0.2),
+    clockJumps: always(0.3),
+    liveChanges: always(0.3),
+  };
+}

@@ -1,0 +1,29 @@
+import type { Delivered, FailureType, Lane } from '../contract/index.js';
+
+/** What a caller was told at the end. */
+export interface Ending {
+  result: 'completed' | FailureType;
+  delivered: Delivered;
+}
+
+/** A follow-up as the world knows it, over all its runs. */
+export interface FollowUpRecord {
+  workflowId: string;
+  jobId: string;
+  lane: Lane;
+  /** What happens where nothing shows whether the message was delivered. */
+  onUnknownDelivery: 'fail' | 'assumeSent' | 'resend';
+  budgetWaitTimeoutMs: number;
+  /** The job is at work for somebody else until then, in simulated time. */
+  jobAtWorkUntilMs: number;
+  /** How long the agent works on the message. */
+  turnMs: { min: number; max: number };
+  /** Whether the job shows that a message was delivered, where the sender could not see it. */
+  showsDelivery: boolean;
+  /** Whether a POST was ever begun for it. */
+  beganPost: boolean;
+  /** For the figures: when the first answer expected the slot, in simulated time. */
+  expectedGrantAtMs?: number;
+  /** Missing while it runs. */
+  ending?: Ending | 'terminated';
+}

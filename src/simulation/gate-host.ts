@@ -1,0 +1,226 @@
+import { Budget, carryState, newState, restoreState, type CarriedState, type Effects } from '../budget/index.js';
+import type { AcquireAnswer, AcquireRequest, BudgetSettings } from '../contract/index.js';
+import { withBrokenRules } from './broken-gate.js';
+import { HEALED_AT_MS, LIMIT, MARGIN_MS, WINDOW_MS } from './sizes.js';
+import type { ServerClock, World } from './world.js';
+
+/** What an ask comes back with; `proven`: the gate itself answered. */
+export interface Ask {
+  answer: AcquireAnswer;
+  proven: boolean;
+}
+
+/** What the gate does to follow-ups. */
+export interface Surroundings {
+  /** Signals a follow-up; answers whether it still runs. */
+  signal(workflowId: string, what: 'wake' | 'stillThere'): boolean;
+  /** A slot was given to a request for the first time. */
+  granted(workflowId: string): void;
+}
+
+/** Answer on this side for a gate that was terminated, as the budget client makes it. */
+const GATE_STOPPED: Ask = {
+  answer: { kind: 'wait', reason: 'gate-stopped', waitMs: 60_000, position: 0, etaMs: null },
+  proven: false,
+};
+
+/** The server lets that many updates be in flight. */
+const MOST_UPDATES_IN_FLIGHT = 10;
+
+/** A terminated gate is restored after that long. */
+const RESTORED_AFTER_MS = 5_000;
+
+const PROJECT_ID = 'p';
+
+/**
+ * The gate as Temporal runs it, around the real rules: messages in, signals and one timer out, continue-as-new through
+ * JSON, a worker that goes away, a gate that is terminated and restored.
+ */
+export class GateHost {
+  readonly #world: World;
+  readonly #clock: ServerClock;
+  readonly #surroundings: Surroundings;
+  #budget: Budget;
+  /** Timers and outstanding signals belong to one run. */
+  #run = 1;
+  #timerAtMs: number | undefined;
+  #downUntilMs = 0;
+  #updatesInFlight = 0;
+  #stopped = false;
+  readonly #granted = new Set<string>();
+
+  constructor(world: World, clock: ServerClock, surroundings: Surroundings) {
+    this.#world = world;
+    this.#clock = clock;
+    this.#surroundings = surroundings;
+    this.#budget = this.#emptyBudget();
+    this.#planFaults();
+  }
+
+  /** The rules and their state, for measurements. */
+  get budget(): Budget {
+    return this.#budget;
+  }
+
+  /** Gate time that an event would have now. */
+  get timeMs(): number {
+    return Math.max(this.#budget.state.lastTimeMs, this.#clock.nowMs());
+  }
+
+  /** An update arrives. `respond` is never called for one that is lost. */
+  ask(request: AcquireRequest, respond: (ask: Ask) => void): void {
+    const { chance, note } = { chance: this.#world.chance, note: this.#world.note.bind(this.#world) };
+    if (this.#stopped) return respond(GATE_STOPPED);
+    const isDown = this.#isDown();
+    if (isDown && this.#updatesInFlight >= MOST_UPDATES_IN_FLIGHT) {
+      const waitMs = chance.whole(250, 2_000);
+      return respond({ answer: { kind: 'wait', reason: 'slot', waitMs, position: 0, etaMs: null }, proven: false });
+    }
+    if (isDown) this.#updatesInFlight += 1;
+    this.#handleWhenUp((budget, timeMs) => {
+      if (isDown) this.#updatesInFlight -= 1;
+      const [answer, effects] = budget.acquire(timeMs, request);
+      const requestId = `${request.workflowId}#${request.sendNumber}`;
+      const wait = answer.kind === 'wait' ? `${answer.reason} ${answer.waitMs} ms` : undefined;
+      const outcome = answer.kind === 'done' ? answer.outcome : undefined;
+      note(
+        '  gate',
+        requestId,
+        request.hold ? 'hold' : undefined,
+        'token',
+        request.token,
+        '->',
+        answer.kind,
+        wait,
+        outcome,
+      );
+      if (answer.kind === 'granted' && !this.#granted.has(requestId)) {
+        this.#granted.add(requestId);
+        this.#surroundings.granted(request.workflowId);
+      }
+      respond({ answer, proven: true });
+      return effects;
+    });
+  }
+
+  /** A signal arrives; answers whether there is a gate to take it. */
+  tell(event: (budget: Budget, timeMs: number) => Effects): boolean {
+    if (this.#stopped) return false;
+    this.#handleWhenUp(event);
+    return true;
+  }
+
+  #isDown(): boolean {
+    return this.#world.timeline.nowMs < this.#downUntilMs;
+  }
+
+  #handleWhenUp(event: (budget: Budget, timeMs: number) => Effects): void {
+    if (!this.#isDown()) return this.#handle(event);
+    const { timeline, chance } = this.#world;
+    timeline.at(this.#downUntilMs + chance.between(1, 50), () => {
+      if (!this.#stopped) this.#handle(event);
+    });
+  }
+
+  #handle(event: (budget: Budget, timeMs: number) => Effects): void {
+    const timeMs = this.#clock.nowMs();
+    const effects = withBrokenRules(this.#world.broken, { budget: this.#budget, timeMs }, () =>
+      event(this.#budget, timeMs),
+    );
+    this.#carryOut(effects);
+    if (this.#world.faults.strikes('continueAsNew')) this.#beginRun(this.#carried());
+  }
+
+  #carryOut({ wake, check, lookAgainAtMs }: Effects): void {
+    this.#world.counts.wakes += wake.length;
+    for (const workflowId of wake) this.#signal(workflowId, 'wake');
+    for (const workflowId of check) this.#signal(workflowId, 'stillThere');
+    if (lookAgainAtMs !== undefined) this.#lookAgain(lookAgainAtMs);
+  }
+
+  /** A run that has ended never hears how its signals fared. */
+  #signal(workflowId: string, what: 'wake' | 'stillThere'): void {
+    const run = this.#run;
+    this.#world.timeline.after(this.#world.delayMs(100, 4_000), () => {
+      if (this.#surroundings.signal(workflowId, what) || run !== this.#run || this.#stopped) return;
+      this.#world.note('  ', what, 'failed', workflowId);
+      this.#handleWhenUp((budget, timeMs) => budget.gone(timeMs, workflowId));
+    });
+  }
+
+  /** One timer at a time: an earlier instant starts another, a later one waits for the one that runs. */
+  #lookAgain(atMs: number): void {
+    if (this.#timerAtMs !== undefined && this.#timerAtMs <= atMs) return;
+    this.#timerAtMs = atMs;
+    const run = this.#run;
+    const delayMs = Math.max(1, atMs - this.#clock.nowMs()) + this.#world.chance.between(5, 20);
+    this.#world.timeline.after(delayMs, () => {
+      if (run !== this.#run || this.#timerAtMs !== atMs || this.#stopped) return;
+      this.#timerAtMs = undefined;
+      this.#world.counts.timers += 1;
+      this.#handleWhenUp((budget, timeMs) => budget.tick(timeMs));
+    });
+  }
+
+  #beginRun(budget: Budget): void {
+    this.#budget = budget;
+    this.#run += 1;
+    this.#timerAtMs = undefined;
+    this.#world.counts.gateRuns += 1;
+    this.#carryOut(budget.tick(this.#clock.nowMs()));
+  }
+
+  /** The state as the next run gets it: through JSON. */
+  #carried(): Budget {
+    const text = JSON.stringify(carryState(this.#budget.state));
+    return new Budget(restoreState(JSON.parse(text) as CarriedState));
+  }
+
+  #emptyBudget(): Budget {
+    return new Budget(newState(PROJECT_ID, this.#settings()));
+  }
+
+  #settings(): BudgetSettings {
+    const marginMs = this.#world.broken.has('clock') ? 0 : MARGIN_MS;
+    return { limit: LIMIT, windowMs: WINDOW_MS, reserve: 0, marginMs };
+  }
+
+  #planFaults(): void {
+    const { timeline, chance, faults } = this.#world;
+    if (faults.rates.gateDown > 0) {
+      timeline.at(chance.between(0, HEALED_AT_MS - 30_000), () => {
+        this.#downUntilMs = timeline.nowMs + chance.between(1_000, 20_000);
+      });
+    }
+    if (faults.rates.gateTerminated > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#terminate());
+    if (faults.rates.liveChanges > 0) {
+      for (let change = 0; change < 3; change++) {
+        timeline.at(chance.between(0, HEALED_AT_MS), () => {
+          const limit = chance.whole(1, LIMIT);
+          this.#change({ limit, reserve: Math.min(limit - 1, chance.whole(0, 1)) });
+        });
+      }
+      timeline.at(HEALED_AT_MS, () => this.#change({ limit: LIMIT, reserve: 0 }));
+    }
+  }
+
+  #change(change: Pick<BudgetSettings, 'limit' | 'reserve'>): void {
+    this.#world.note('LIMIT', change.limit, 'reserve', change.reserve);
+    this.tell((budget, timeMs) => {
+      return budget.setLimit(timeMs, change);
+    });
+  }
+
+  #terminate(): void {
+    this.#world.note('GATE TERMINATED');
+    if (this.#world.broken.has('restore')) return this.#beginRun(this.#emptyBudget());
+    const restored = this.#carried();
+    this.#stopped = true;
+    this.#updatesInFlight = 0;
+    this.#world.timeline.after(RESTORED_AFTER_MS, () => {
+      this.#world.note('GATE RESTORED');
+      this.#stopped = false;
+      this.#beginRun(restored);
+    });
+  }
+}

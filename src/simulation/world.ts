@@ -1,0 +1,96 @@
+import type { Breakage } from './breakages.js';
+import { Chance } from './chance.js';
+import { drawFaults, Faults, isChaotic, type Profile } from './faults.js';
+import { EPOCH_MS, HEALED_AT_MS, MARGIN_MS } from './sizes.js';
+import { Timeline } from './timeline.js';
+
+/** Takes one line of a trace. */
+export type Trace = (line: string) => void;
+
+/** What is counted on the way, for the figures; the checker uses none of it. */
+export interface Counts {
+  asks: number;
+  wakes: number;
+  timers: number;
+  grants: number;
+  posts: number;
+  /** Runs of the gate that ended in continue-as-new. */
+  gateRuns: number;
+  /** Follow-ups whose delivery was in doubt. */
+  unknown: number;
+  /** Of these, follow-ups that never began a POST. */
+  falseUnknown: number;
+}
+
+/** Time, chance and faults of one seed: what all parts of the simulated world share. */
+export class World {
+  readonly timeline = new Timeline();
+  readonly chance: Chance;
+  readonly faults: Faults;
+  readonly chaotic: boolean;
+  readonly counts: Counts = {
+    asks: 0,
+    wakes: 0,
+    timers: 0,
+    grants: 0,
+    posts: 0,
+    gateRuns: 0,
+    unknown: 0,
+    falseUnknown: 0,
+  };
+  readonly #trace: Trace | undefined;
+  #tokens = 0;
+
+  constructor(
+    seed: number,
+    readonly profile: Profile,
+    readonly broken: ReadonlySet<Breakage>,
+    trace?: Trace,
+  ) {
+    this.chance = new Chance(seed);
+    this.chaotic = isChaotic(profile);
+    this.faults = new Faults(this.timeline, this.chance, drawFaults(this.chance, this.chaotic));
+    this.#trace = trace;
+  }
+
+  /** Writes a line of the trace, if somebody reads it. */
+  note(...words: (string | number | undefined)[]): void {
+    if (!this.#trace) return;
+    const seconds = (this.timeline.nowMs / 1_000).toFixed(2).padStart(8);
+    this.#trace([seconds, ...words.filter((word) => word !== undefined)].join(' '));
+  }
+
+  /** A token that no other attempt has. */
+  newToken(): string {
+    return `t${++this.#tokens}`;
+  }
+
+  /** A short delay, or with the `slow` fault a long one, in milliseconds. */
+  delayMs(longestMs: number, slowMs: number): number {
+    return this.chance.between(5, this.faults.strikes('slow') ? slowMs : longestMs);
+  }
+}
+
+/** The clock of a Temporal server host, in epoch milliseconds. Hosts differ from the service by at most half the margin. */
+export class ServerClock {
+  readonly #timeline: Timeline;
+  #offsetMs = 0;
+
+  constructor({ timeline, chance, faults }: World) {
+    this.#timeline = timeline;
+    for (let jump = 0; jump < faults.rates.clockJumps * 4; jump++) {
+      timeline.at(chance.between(0, HEALED_AT_MS), () => {
+        this.#offsetMs = chance.between(-MARGIN_MS / 2, MARGIN_MS / 2);
+      });
+    }
+  }
+
+  nowMs(): number {
+    return Math.floor(EPOCH_MS + this.#timeline.nowMs + this.#offsetMs);
+  }
+
+  /** The instant of simulated time at which this clock, as it goes now, shows `epochMs`. */
+  whenShows(epochMs: number): number {
+    return epochMs - EPOCH_MS - this.#offsetMs;
+  }
+}
