@@ -1,7 +1,7 @@
 import type { WorkerOptions } from '@temporalio/worker';
 import type { WorkerConfig } from '../config.js';
 
-/** An ask of the gate and telling it the outcome may each take that long beside the POST (DESIGN section 3). */
+/** An ask of the gate and telling it the outcome may each take that long beside the POST. */
 const GATE_CALL_TIMEOUT_MS = 10_000;
 
 /** From the end of the grace to giving up: enough to report what was cut off. */
@@ -17,7 +17,8 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
   const graceMs = shutdownGraceMs(config);
   return {
     // A poll holds its workflow-task slot while the GET runs. Measured on 2 cores with every GET taking 5 s and 200
-    // workflows: 40 slots (the SDK's default) gave 8 polls/s, 400 gave 16 and kept others at 93 ms (DESIGN section 6).
+    // workflows: 40 slots (the SDK's default) gave 8 polls/s, 400 gave 16 and kept others at 93 ms
+    // (docs/decisions/local-activities-for-polls.md).
     maxConcurrentWorkflowTaskExecutions: 400,
     // With fewer than workflow-task slots, tasks would wait for a local activity's slot while they hold their own.
     maxConcurrentLocalActivityExecutions: 400,
