@@ -61,13 +61,13 @@ export interface WorkerConfig {
   logging: LoggingConfig;
 }
 
-/** Between the send's own deadline and the lease, for a process that is slow to stop (DESIGN section 3, "Slack"). */
+/** Between the send's own deadline and the lease, for a process that is slow to stop (docs/architecture.md, "Slots"). */
 export const LEASE_SLACK_MS = 30_000;
 
-/** Between the lease and the send activity's timeout, for settling the outcome (DESIGN section 3). */
+/** Between the lease and the send activity's timeout, for settling the outcome (docs/architecture.md, "Slots"). */
 export const START_TO_CLOSE_SLACK_MS = 15_000;
 
-/** Every default of the worker's settings. Sources of the numbers: DESIGN sections 3 and 5, and the service's own limit. */
+/** Every default of the worker's settings. Sources of the numbers: docs/architecture.md, and the service's own limit. */
 export const configDefaults = {
   budgetLimit: 100,
   budgetWindowMs: 3_600_000,
@@ -139,7 +139,7 @@ export function loadConfig(env: Environment): WorkerConfig {
   );
   const marginMs = settings.read('FOLLOW_UP_MARGIN', durationSetting('0s', '5m'), configDefaults.marginMs);
   const drainMs = settings.read('FOLLOW_UP_DRAIN', durationSetting('0s', '1h'), configDefaults.drainMs);
-  // More would make the local activity last longer than 8 s, which costs 3 more events a poll (DESIGN section 5).
+  // More would make the local activity last longer than 8 s, which costs 3 more events a poll.
   const getTimeoutMs = settings.read(
     'AGENT_JOBS_GET_TIMEOUT',
     durationSetting('100ms', '7s'),
