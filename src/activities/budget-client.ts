@@ -1,6 +1,5 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import {
-  isGrpcServiceError,
-  ServiceError,
   WithStartWorkflowOperation,
   WorkflowClient,
   WorkflowExecutionAlreadyStartedError,
@@ -19,11 +18,18 @@ import {
   type ProjectBudgetInput,
   type SettleMessage,
 } from '../contract/index.js';
+import { GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
 
-/** Deadline of one ask. */
-const ACQUIRE_DEADLINE_MS = 10_000;
+/** Deadline of one call. */
+const CALL_DEADLINE_MS = 10_000;
 
-/** Between two tries of one ask while the server cannot be reached. */
+/**
+ * How long one ask is repeated, with the same token, while it is uncertain whether the gate has heard it. Less than the
+ * 30 s that a lease is longer than a send may take, for the send's last check counts from the first call.
+ */
+const ASK_FOR_MS = 25_000;
+
+/** Between two calls of one ask. */
 const RETRY_AFTER_MS = 250;
 
 /** Wait while a gate was terminated and nobody has restored it. */
@@ -32,9 +38,13 @@ const GATE_STOPPED_WAIT_MS = 60_000;
 /** The server lets 10 updates be in flight per workflow; asks beyond that come again after a random wait in this range. */
 const EXHAUSTED_WAIT_MS = { min: 250, max: 2_000 };
 
-/** gRPC status codes, of which only these two matter here. */
-const GRPC_RESOURCE_EXHAUSTED = 8;
-const GRPC_UNAVAILABLE = 14;
+/** Answers of the server after which the gate has certainly not heard the ask, and which a repetition would not change. */
+const REFUSALS: readonly (number | undefined)[] = [
+  GrpcStatus.invalidArgument,
+  GrpcStatus.permissionDenied,
+  GrpcStatus.unauthenticated,
+  GrpcStatus.unimplemented,
+];
 
 /** What the gate answered; `proven` says whether the gate itself did. */
 export interface Ask {
@@ -46,10 +56,11 @@ export interface Ask {
 /** How an activity talks to a project's budget. */
 export interface BudgetClient {
   /**
-   * Asks for a slot and the job's turn, and starts the gate if it does not run yet. Within its deadline of 10 s the ask
-   * is repeated, with the same token, only while the server is unavailable.
+   * Asks for a slot and the job's turn, and starts the gate if it does not run yet. A call that fails is repeated with
+   * the same token for up to 25 s, since the gate may have granted it: a server under load was seen to answer
+   * FAILED_PRECONDITION to an ask that it had handled, and the next attempt's token could only wait for the lease to end.
    *
-   * @throws anything else the server answers, and the deadline: the next attempt asks anew with its own token
+   * @throws what the server answers when it refuses, or in the end
    */
   acquire(projectId: string, request: AcquireRequest): Promise<Ask>;
   /** Tells how a send ended. Losing it is made good by the follow-up's `finish`. */
@@ -98,25 +109,26 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
   return {
     async acquire(projectId, request) {
-      const deadlineMs = Date.now() + ACQUIRE_DEADLINE_MS;
-      return acquireConnection.withDeadline(deadlineMs, async () => {
-        for (;;) {
-          try {
-            return { answer: await ask(projectId, request), proven: true };
-          } catch (error) {
-            if (error instanceof WorkflowExecutionAlreadyStartedError) {
-              return { answer: waitAnswer('gate-stopped', GATE_STOPPED_WAIT_MS), proven: false };
-            }
-            const code = grpcCodeOf(error);
-            if (code === GRPC_RESOURCE_EXHAUSTED) {
-              const { min, max } = EXHAUSTED_WAIT_MS;
-              return { answer: waitAnswer('slot', min + Math.random() * (max - min)), proven: false };
-            }
-            if (code !== GRPC_UNAVAILABLE || Date.now() + RETRY_AFTER_MS >= deadlineMs) throw error;
-            await new Promise((resolve) => setTimeout(resolve, RETRY_AFTER_MS));
+      const giveUpAtMs = performance.now() + ASK_FOR_MS;
+      for (let isUncertain = false; ; isUncertain = true) {
+        try {
+          const deadlineMs = Date.now() + CALL_DEADLINE_MS;
+          const answer = await acquireConnection.withDeadline(deadlineMs, () => ask(projectId, request));
+          return { answer, proven: true };
+        } catch (error) {
+          if (error instanceof WorkflowExecutionAlreadyStartedError) {
+            return { answer: waitAnswer('gate-stopped', GATE_STOPPED_WAIT_MS), proven: false };
           }
+          const status = grpcStatusOf(error);
+          if (status === GrpcStatus.resourceExhausted && !isUncertain) {
+            const { min, max } = EXHAUSTED_WAIT_MS;
+            return { answer: waitAnswer('slot', min + Math.random() * (max - min)), proven: false };
+          }
+          // Anything else may come after a grant whose answer was lost: only this token can take it up.
+          if (REFUSALS.includes(status) || performance.now() + RETRY_AFTER_MS >= giveUpAtMs) throw error;
+          await delay(RETRY_AFTER_MS);
         }
-      });
+      }
     },
 
     async settle(projectId, message) {
@@ -133,9 +145,4 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
 function waitAnswer(reason: 'gate-stopped' | 'slot', waitMs: number): AcquireAnswer {
   return { kind: 'wait', reason, waitMs: Math.round(waitMs), position: 0, etaMs: null };
-}
-
-function grpcCodeOf(error: unknown): number | undefined {
-  const cause = error instanceof ServiceError ? error.cause : error;
-  return isGrpcServiceError(cause) ? cause.code : undefined;
 }

@@ -1,0 +1,83 @@
+import { randomUUID } from 'node:crypto';
+import { Connection } from '@temporalio/client';
+import { InterceptingCall, status, type Interceptor } from '@grpc/grpc-js';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { createBudgetClient } from '../../src/activities/index.js';
+import { budgetStatusQuery, projectBudgetWorkflowId, type AcquireRequest } from '../../src/contract/index.js';
+import { startStack, type Stack } from '../support/stack.js';
+
+const address = inject('temporalAddress');
+let stack: Stack;
+
+beforeAll(async () => {
+  stack = await startStack({ address });
+});
+afterAll(() => stack.stop());
+
+/** Lets the next `count` asks reach the server and replaces what it answers by an error. */
+function losesAnswers(count: number, code: status): Interceptor {
+  return (options, nextCall) => {
+    const loses = options.method_definition.path.endsWith('ExecuteMultiOperation') && count-- > 0;
+    return new InterceptingCall(nextCall(options), {
+      start(metadata, _listener, next) {
+        next(metadata, {
+          onReceiveMetadata: (received, pass) => pass(received),
+          onReceiveMessage: (message: unknown, pass) => pass(loses ? null : message),
+          onReceiveStatus: (received, pass) =>
+            pass(loses ? { ...received, code, details: 'lost on the way' } : received),
+        });
+      },
+    });
+  };
+}
+
+async function budgetThatLoses(count: number, code: status) {
+  const acquireConnection = await Connection.connect({ address, interceptors: [losesAnswers(count, code)] });
+  const connection = await Connection.connect({ address });
+  const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+  const { taskQueue, namespace } = stack;
+  const budget = createBudgetClient({ acquireConnection, connection, namespace, taskQueue, settings });
+  return { budget, close: () => Promise.all([acquireConnection.close(), connection.close()]) };
+}
+
+const request = (): AcquireRequest => ({
+  workflowId: `follow-up/p/j/${randomUUID()}`,
+  sendNumber: 1,
+  jobId: 'j',
+  lane: 'interactive',
+  token: randomUUID(),
+  hold: false,
+  attemptScheduledAtMs: Date.now(),
+  firstRunStartedAtMs: Date.now(),
+  leaseMs: 60_000,
+  drainMs: 120_000,
+});
+
+test.each([
+  ['FAILED_PRECONDITION', status.FAILED_PRECONDITION],
+  ['UNAVAILABLE', status.UNAVAILABLE],
+  ['ABORTED', status.ABORTED],
+  ['DEADLINE_EXCEEDED', status.DEADLINE_EXCEEDED],
+  ['INTERNAL', status.INTERNAL],
+])('a grant whose answer is lost with %s is taken up by the same token', async (_name, code) => {
+  const projectId = `lost-${randomUUID()}`;
+  const { budget, close } = await budgetThatLoses(2, code);
+  const ask = await budget.acquire(projectId, request());
+  expect(ask).toMatchObject({ proven: true, answer: { kind: 'granted' } });
+  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  expect(await gate.query(budgetStatusQuery)).toMatchObject({ used: 1, unsettled: 1 });
+  await close();
+});
+
+test('an ask that the server turns away for now is told to come again, and is not taken for proof', async () => {
+  const { budget, close } = await budgetThatLoses(1, status.RESOURCE_EXHAUSTED);
+  const ask = await budget.acquire(`busy-${randomUUID()}`, request());
+  expect(ask).toMatchObject({ proven: false, answer: { kind: 'wait', reason: 'slot' } });
+  await close();
+});
+
+test('an ask that the server refuses fails at once', async () => {
+  const { budget, close } = await budgetThatLoses(1, status.PERMISSION_DENIED);
+  await expect(budget.acquire(`refused-${randomUUID()}`, request())).rejects.toThrow();
+  await close();
+});
