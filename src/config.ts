@@ -127,17 +127,7 @@ export function loadConfig(env: Environment): WorkerConfig {
   const temporal = readTemporalConfig(settings, env);
   const baseUrl = readBaseUrl(settings);
   const apiKeys = readApiKeySettings(settings);
-  const limit = settings.read('FOLLOW_UP_BUDGET_LIMIT', countSchema(1, 10_000), configDefaults.budgetLimit);
-  const reserve = settings.read('FOLLOW_UP_BUDGET_RESERVE', countSchema(0, 10_000), configDefaults.budgetReserve);
-  if (reserve >= limit) {
-    settings.refuse('FOLLOW_UP_BUDGET_RESERVE', `must be less than FOLLOW_UP_BUDGET_LIMIT, ${limit}`, String(reserve));
-  }
-  const windowMs = settings.read(
-    'FOLLOW_UP_BUDGET_WINDOW',
-    durationSetting('100ms', '31d'),
-    configDefaults.budgetWindowMs,
-  );
-  const marginMs = settings.read('FOLLOW_UP_MARGIN', durationSetting('0s', '5m'), configDefaults.marginMs);
+  const budget = readBudgetSettings(settings);
   const drainMs = settings.read('FOLLOW_UP_DRAIN', durationSetting('0s', '1h'), configDefaults.drainMs);
   // More would make the local activity last longer than 8 s, which costs 3 more events a poll.
   const getTimeoutMs = settings.read(
@@ -163,7 +153,7 @@ export function loadConfig(env: Environment): WorkerConfig {
     temporal,
     agentJobs: { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs },
     taskQueue,
-    budget: { limit, windowMs, reserve, marginMs },
+    budget,
     leaseMs,
     sendStartToCloseMs: leaseMs + START_TO_CLOSE_SLACK_MS,
     drainMs,
@@ -193,6 +183,18 @@ export function loadTaskQueue(env: Environment): string {
 }
 
 /**
+ * Settings of a new project's budget, for commands that may start one.
+ *
+ * @throws {@link ConfigError} that names every bad setting at once
+ */
+export function loadBudgetSettings(env: Environment): BudgetSettings {
+  const settings = new SettingsReader(env);
+  const budget = readBudgetSettings(settings);
+  settings.throwIfBad();
+  return budget;
+}
+
+/**
  * Level and format of the log.
  *
  * @param defaultFormat where `FOLLOW_UP_LOG_FORMAT` is not set
@@ -210,6 +212,21 @@ export function loadLoggingConfig(
 /** The environment of this process, the only place where it is read. Everything else is given it as an argument. */
 export function processEnvironment(): Environment {
   return process.env;
+}
+
+function readBudgetSettings(settings: SettingsReader): BudgetSettings {
+  const limit = settings.read('FOLLOW_UP_BUDGET_LIMIT', countSchema(1, 10_000), configDefaults.budgetLimit);
+  const reserve = settings.read('FOLLOW_UP_BUDGET_RESERVE', countSchema(0, 10_000), configDefaults.budgetReserve);
+  if (reserve >= limit) {
+    settings.refuse('FOLLOW_UP_BUDGET_RESERVE', `must be less than FOLLOW_UP_BUDGET_LIMIT, ${limit}`, String(reserve));
+  }
+  const windowMs = settings.read(
+    'FOLLOW_UP_BUDGET_WINDOW',
+    durationSetting('100ms', '31d'),
+    configDefaults.budgetWindowMs,
+  );
+  const marginMs = settings.read('FOLLOW_UP_MARGIN', durationSetting('0s', '5m'), configDefaults.marginMs);
+  return { limit, windowMs, reserve, marginMs };
 }
 
 function readLogging(settings: SettingsReader, defaultFormat: LogFormat): LoggingConfig {

@@ -1,3 +1,4 @@
+import { RECHECK_MS } from './limits.js';
 import type { BudgetState, OperatorPause } from './state.js';
 
 /** New settings; what is missing stays. */
@@ -11,7 +12,7 @@ export interface LimitChange {
 export function limitChangeIssue(state: BudgetState, change: LimitChange): string | undefined {
   const { limit = state.settings.limit, reserve = state.settings.reserve } = change;
   if (reserve === 0 || reserve < limit) return undefined;
-  return `reserve must be below limit (limit ${limit}, reserve ${reserve})`;
+  return `must be below limit (limit ${limit}, reserve ${reserve})`;
 }
 
 /** Slot ends are computed from stored instants, so what is occupied follows at once; over-limit states drain. */
@@ -41,9 +42,27 @@ export function resume(state: BudgetState, nowMs: number): void {
   if (state.pause) state.pause.untilMs = Math.min(state.pause.untilMs, nowMs);
 }
 
-/** A gate whose state is lost: every slot is spent now, and every follow-up that began before may have been sent. */
-export function assumeFull(state: BudgetState, nowMs: number): void {
+/**
+ * A gate that was stopped runs again. Whoever asked meanwhile was told to ask again in a minute, whatever the state says,
+ * so every invitation is given anew and with a wake.
+ */
+export function reopen(state: BudgetState, nowMs: number): void {
   state.lastTimeMs = Math.max(state.lastTimeMs, nowMs);
-  state.spent = Array.from({ length: state.settings.limit }, () => state.lastTimeMs);
+  for (const waiter of state.waiters) {
+    delete waiter.invitedAtMs;
+    delete waiter.quietUntilMs;
+    waiter.dueAtMs = state.lastTimeMs + RECHECK_MS;
+  }
+}
+
+/**
+ * A gate whose state is lost: every slot is spent, and every follow-up that began before may have been sent.
+ *
+ * @param inFlightUntilMs sends of the gate before may reach the service until then
+ */
+export function assumeFull(state: BudgetState, nowMs: number, inFlightUntilMs = nowMs): void {
+  state.lastTimeMs = Math.max(state.lastTimeMs, nowMs);
+  const spentFromMs = Math.max(state.lastTimeMs, inFlightUntilMs);
+  state.spent = Array.from({ length: state.settings.limit }, () => spentFromMs);
   state.memorySinceMs = state.lastTimeMs;
 }

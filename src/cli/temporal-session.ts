@@ -1,6 +1,12 @@
 import { Client, Connection, defaultGrpcRetryOptions, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { FollowUpClient } from '../client/index.js';
-import { type Environment, loadTaskQueue, loadTemporalConfig, type TemporalConfig } from '../config.js';
+import {
+  type Environment,
+  loadBudgetSettings,
+  loadTaskQueue,
+  loadTemporalConfig,
+  type TemporalConfig,
+} from '../config.js';
 
 /** A connection of Temporal and what a command does with it. */
 export interface TemporalSession {
@@ -19,10 +25,12 @@ export interface TemporalSession {
 export async function withTemporal<T>(env: Environment, use: (session: TemporalSession) => Promise<T>): Promise<T> {
   const config = loadTemporalConfig(env);
   const taskQueue = loadTaskQueue(env);
+  const budgetSettings = loadBudgetSettings(env);
   const connection = Connection.lazy({ ...config.connectionOptions(), interceptors: [retryForSeconds()] });
   try {
     const client = new Client({ connection, namespace: config.namespace });
-    return await use({ config, taskQueue, connection, client, followUps: new FollowUpClient({ client, taskQueue }) });
+    const followUps = new FollowUpClient({ client, taskQueue, budgetSettings });
+    return await use({ config, taskQueue, connection, client, followUps });
   } finally {
     await connection.close();
   }

@@ -1,35 +1,55 @@
 import { type Client, QueryNotRegisteredError } from '@temporalio/client';
-import { WorkflowNotFoundError } from '@temporalio/common';
-import { type BudgetStatus, budgetStatusQuery, projectBudgetWorkflowId } from '../contract/index.js';
-import { WorkerUnavailableError } from './errors.js';
+import { type UpdateDefinition, WorkflowNotFoundError } from '@temporalio/common';
+import type { z } from 'zod';
+import {
+  type BudgetSend,
+  type BudgetStatus,
+  budgetStatusQuery,
+  parseInput,
+  type PauseInput,
+  pauseInputSchema,
+  pauseUpdate,
+  projectBudgetWorkflowId,
+  resumeUpdate,
+  type SetLimitInput,
+  setLimitInputSchema,
+  setLimitUpdate,
+} from '../contract/index.js';
+import { restoreBudget, type RestoredBudget, type RestoreOptions } from './budget-restore.js';
+import type { BudgetTarget } from './budget-start.js';
+import { updateBudget } from './budget-update.js';
+import { type BudgetExecutionState, type BudgetUpdate, watchBudget } from './budget-watch.js';
+import { InvalidInputError, WorkerUnavailableError } from './errors.js';
+import { toExecutionStatus } from './summary.js';
 import { callTemporal, grpcDetails, isPassingTrouble } from './temporal-call.js';
+import type { WatchOptions } from './watch.js';
 
 const QUERY_TIMEOUT_MS = 5_000;
 
-/** The send budget of one project. */
+/** The send budget of one project. Cheap to make; nothing is asked before a method is called. */
 export class BudgetHandle {
   readonly #client: Client;
+  readonly #target: BudgetTarget;
+  readonly projectId: string;
   /** `project-budget/{projectId}` */
   readonly workflowId: string;
 
-  constructor(
-    client: Client,
-    readonly projectId: string,
-  ) {
-    this.#client = client;
-    this.workflowId = projectBudgetWorkflowId(projectId);
+  constructor(target: BudgetTarget) {
+    this.#client = target.client;
+    this.#target = target;
+    this.projectId = target.projectId;
+    this.workflowId = projectBudgetWorkflowId(target.projectId);
   }
 
   /**
-   * Whether the budget's workflow is there: `none` before the project's first follow-up, `stopped` after somebody
-   * terminated it.
+   * Whether the budget's workflow is there. Needs no worker.
    *
    * @throws TemporalUnreachableError
    */
-  async state(): Promise<'none' | 'running' | 'stopped'> {
+  async state(): Promise<BudgetExecutionState> {
     try {
       const { status } = await callTemporal(this.#client, () => this.#handle.describe());
-      return status.name === 'RUNNING' || status.name === 'CONTINUED_AS_NEW' ? 'running' : 'stopped';
+      return toExecutionStatus(status.name) === 'running' ? 'running' : 'stopped';
     } catch (error) {
       if (error instanceof WorkflowNotFoundError) return 'none';
       throw error;
@@ -37,7 +57,8 @@ export class BudgetHandle {
   }
 
   /**
-   * Slots, queue and last sends; `undefined` before the project's first follow-up. Needs a running worker.
+   * Slots, queue and last sends; `undefined` before the project's first follow-up. Of a stopped budget what it knew
+   * last. Needs a running worker.
    *
    * @throws WorkerUnavailableError, TemporalUnreachableError
    */
@@ -58,7 +79,85 @@ export class BudgetHandle {
     }
   }
 
+  /**
+   * Looks again and again, and yields what has changed. Goes on while no worker runs, while Temporal is away, and when
+   * the budget stops; ends when `signal` is aborted.
+   *
+   * @throws TemporalUnreachableError at the first look, or when it was away for `reconnectTimeoutMs`
+   */
+  watch(options: WatchOptions = {}): AsyncGenerator<BudgetUpdate, void, undefined> {
+    return watchBudget(this, options);
+  }
+
+  /**
+   * The last 100 sends, newest first; none before the project's first follow-up. Needs a running worker.
+   *
+   * @throws WorkerUnavailableError, TemporalUnreachableError
+   */
+  async audit(): Promise<BudgetSend[]> {
+    return (await this.status())?.lastSends ?? [];
+  }
+
+  /**
+   * Changes limit, window or reserve at once; what is missing stays. Where more slots are taken than a lower limit
+   * allows, nothing is sent until enough of them have ended. A budget that does not exist yet is started with the
+   * defaults and this change.
+   *
+   * @throws InvalidInputError naming every bad field; BudgetStoppedError, WorkerUnavailableError,
+   * TemporalUnreachableError
+   */
+  async setLimit(change: SetLimitInput): Promise<BudgetStatus> {
+    this.#check(setLimitInputSchema, change);
+    return this.#update(setLimitUpdate, [change]);
+  }
+
+  /**
+   * Lets nothing through until it is resumed, or for a time. What is being sent goes on, and the queue is kept. A budget
+   * that does not exist yet is started with the defaults, and paused.
+   *
+   * @throws InvalidInputError naming every bad field; BudgetStoppedError, WorkerUnavailableError,
+   * TemporalUnreachableError
+   */
+  async pause(pause: PauseInput = {}): Promise<BudgetStatus> {
+    this.#check(pauseInputSchema, pause);
+    return this.#update(pauseUpdate, [pause]);
+  }
+
+  /**
+   * Ends an operator's pause. Where the service's own answers made the pause, the next follow-up tries at once whether
+   * it takes messages again.
+   *
+   * @throws BudgetStoppedError, WorkerUnavailableError, TemporalUnreachableError
+   */
+  async resume(): Promise<BudgetStatus> {
+    return this.#update(resumeUpdate, []);
+  }
+
+  /**
+   * Starts a stopped budget again: with the state of its last run, or, where that is lost and `assumeFull` says so, with
+   * every slot spent. Follow-ups that wait go on by themselves, within a minute. Two restores at the same time start
+   * one budget; the other throws BudgetRunningError. Needs a running worker, but for `assumeFull`.
+   *
+   * @throws BudgetRunningError, BudgetNotFoundError, BudgetStateLostError; InvalidInputError, WorkerUnavailableError,
+   * TemporalUnreachableError
+   */
+  async restore(options: RestoreOptions = {}): Promise<RestoredBudget> {
+    return restoreBudget(this.#target, options);
+  }
+
   get #handle() {
     return this.#client.workflow.getHandle(this.workflowId);
+  }
+
+  #check<T>(schema: z.ZodType<T>, input: unknown): void {
+    const parsed = parseInput(schema, input);
+    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+  }
+
+  async #update<Args extends unknown[]>(
+    update: UpdateDefinition<BudgetStatus, Args>,
+    args: Args,
+  ): Promise<BudgetStatus> {
+    return updateBudget(this.#target, update, args, async () => (await this.state()) === 'running');
   }
 }

@@ -3,6 +3,7 @@ import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/c
 import { TypedSearchAttributes } from '@temporalio/common';
 import { z } from 'zod';
 import {
+  type BudgetSettings,
   DEFAULT_TASK_QUEUE,
   type FollowUpInput,
   followUpInputSchema,
@@ -17,6 +18,7 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { BudgetHandle } from './budget-handle.js';
+import { DEFAULT_BUDGET_SETTINGS } from './budget-start.js';
 import { InvalidInputError } from './errors.js';
 import { FollowUpHandle, type ResultOptions, StartedFollowUp } from './follow-up-handle.js';
 import { listFollowUps, type ListFilter, listQuery } from './list.js';
@@ -30,6 +32,13 @@ export interface FollowUpClientOptions {
   client: Client;
   /** As the worker's `FOLLOW_UP_TASK_QUEUE`. @default 'follow-ups' */
   taskQueue?: string;
+  /**
+   * Settings of a budget that `BudgetHandle` has to start: give the workers' own where their `FOLLOW_UP_BUDGET_*` are
+   * set.
+   *
+   * @default 100 messages an hour, no reserve, a margin of 2 s
+   */
+  budgetSettings?: BudgetSettings;
 }
 
 /** A follow-up to start. */
@@ -51,10 +60,16 @@ export interface RunOptions extends ResultOptions {
 export class FollowUpClient {
   readonly #client: Client;
   readonly #taskQueue: string;
+  readonly #budgetSettings: BudgetSettings;
 
-  constructor({ client, taskQueue = DEFAULT_TASK_QUEUE }: FollowUpClientOptions) {
+  constructor({
+    client,
+    taskQueue = DEFAULT_TASK_QUEUE,
+    budgetSettings = DEFAULT_BUDGET_SETTINGS,
+  }: FollowUpClientOptions) {
     this.#client = client;
     this.#taskQueue = taskQueue;
+    this.#budgetSettings = budgetSettings;
   }
 
   /**
@@ -127,7 +142,12 @@ export class FollowUpClient {
   budget(projectId: string): BudgetHandle {
     const parsed = parseInput(z.object({ projectId: idSchema }), { projectId });
     if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-    return new BudgetHandle(this.#client, projectId);
+    return new BudgetHandle({
+      client: this.#client,
+      projectId,
+      taskQueue: this.#taskQueue,
+      settings: this.#budgetSettings,
+    });
   }
 }
 

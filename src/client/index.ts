@@ -13,7 +13,16 @@
  *
  * @module
  */
+export {
+  BudgetNotFoundError,
+  BudgetRunningError,
+  BudgetStateLostError,
+  BudgetStoppedError,
+  BudgetUpdateRejectedError,
+} from './budget-errors.js';
 export { BudgetHandle } from './budget-handle.js';
+export { type RestoredBudget, type RestoreOptions } from './budget-restore.js';
+export { type BudgetExecutionState, type BudgetUpdate } from './budget-watch.js';
 export {
   FollowUpCancelledError,
   FollowUpClientError,

@@ -13,7 +13,9 @@ export async function inputDiffers(
   settings: FollowUpSettings,
 ): Promise<boolean | undefined> {
   try {
-    const input = await firstArgument(client, workflowId);
+    const {
+      args: [input],
+    } = await readRunStart(client, workflowId);
     const parsed = parseInput(followUpInputSchema, input);
     return !parsed.ok || !isDeepStrictEqual(parsed.value, settings);
   } catch {
@@ -21,18 +23,36 @@ export async function inputDiffers(
   }
 }
 
-/** First argument of the newest run; a run that was continued as new carries the input on unchanged. */
-async function firstArgument(client: Client, workflowId: string): Promise<unknown> {
+/** Events of a first page: more than a run has whose first workflow task was never completed. */
+const FIRST_EVENTS = 20;
+
+/** How a run began. */
+export interface RunStart {
+  args: unknown[];
+  /** Whether the workflow has got as far as to do anything. */
+  hasBegun: boolean;
+}
+
+/**
+ * How a run of a workflow began.
+ *
+ * @param runId the newest run where it is missing; a run that was continued as new carries the first argument on
+ */
+export async function readRunStart(client: Client, workflowId: string, runId?: string): Promise<RunStart> {
   const { namespace, loadedDataConverter } = client.options;
-  const { history } = await client.workflowService.getWorkflowExecutionHistory({
+  const { history, nextPageToken } = await client.workflowService.getWorkflowExecutionHistory({
     namespace,
-    execution: { workflowId },
-    maximumPageSize: 1,
+    execution: { workflowId, ...(runId !== undefined && { runId }) },
+    maximumPageSize: FIRST_EVENTS,
   });
-  let payloads = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads ?? [];
+  const events = history?.events ?? [];
+  let payloads = events[0]?.workflowExecutionStartedEventAttributes?.input?.payloads ?? [];
   const context = { type: 'workflow', namespace, workflowId } as const;
   for (const codec of loadedDataConverter.payloadCodecs.toReversed()) payloads = await codec.decode(payloads, context);
-  const [payload] = payloads;
-  if (!payload) throw new TypeError(`${workflowId} was started without an input`);
-  return loadedDataConverter.payloadConverter.fromPayload(payload, context);
+  if (payloads.length === 0) throw new TypeError(`${workflowId} was started without an input`);
+  const isWholeHistory = (nextPageToken?.length ?? 0) === 0;
+  return {
+    args: payloads.map((payload) => loadedDataConverter.payloadConverter.fromPayload<unknown>(payload, context)),
+    hasBegun: !isWholeHistory || events.some((event) => event.workflowTaskCompletedEventAttributes),
+  };
 }

@@ -42,7 +42,8 @@ export function toFollowUpSummary(info: Omit<WorkflowExecutionInfo, 'raw'>): Fol
   };
 }
 
-function toExecutionStatus(name: WorkflowExecutionInfo['status']['name']): ExecutionStatus {
+/** Status of an execution in this library's words. */
+export function toExecutionStatus(name: WorkflowExecutionInfo['status']['name']): ExecutionStatus {
   switch (name) {
     case 'RUNNING':
     case 'CONTINUED_AS_NEW':

@@ -50,7 +50,7 @@ export async function* watchFollowUp(
     if (!isDeepStrictEqual(update, last)) yield update;
     last = update;
     if (update.summary.status !== 'running') return;
-    await pause(intervalMs, signal);
+    await pauseBetweenLooks(intervalMs, signal);
   }
 }
 
@@ -65,7 +65,8 @@ async function look(watched: Watched): Promise<FollowUpUpdate> {
   }
 }
 
-async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+/** Waits until the next look is due, or `signal` is aborted. */
+export async function pauseBetweenLooks(ms: number, signal: AbortSignal | undefined): Promise<void> {
   try {
     await sleep(ms, undefined, signal ? { signal } : {});
   } catch (error) {

@@ -115,7 +115,11 @@ export const setLimitInputSchema = z
     /** Slots that the batch lane leaves free; below the limit. */
     reserve: z.int('must be a whole number').min(0, 'must be from 0').optional(),
   })
-  .refine((input) => Object.keys(input).length > 0, 'must have one of limit, window, reserve');
+  .refine((input) => Object.keys(input).length > 0, 'must have one of limit, window, reserve')
+  .refine(({ limit, reserve = 0 }) => limit === undefined || reserve === 0 || reserve < limit, {
+    path: ['reserve'],
+    message: 'must be below limit',
+  });
 export type SetLimitInput = z.input<typeof setLimitInputSchema>;
 
 /** An operator's pause. */
@@ -208,5 +212,10 @@ export const projectBudgetInputSchema = z.strictObject({
   restored: z.unknown().optional(),
   /** The state of the gate before is lost: take every slot for spent now, and every older follow-up for sent. */
   assumeFull: z.literal(true).optional(),
+  /**
+   * With `assumeFull`: sends of the gate before may reach the service until then, in epoch milliseconds. Every slot is
+   * held for window and margin from then on. @default now
+   */
+  inFlightUntilMs: z.int().min(0).optional(),
 });
 export type ProjectBudgetInput = z.infer<typeof projectBudgetInputSchema>;

@@ -14,6 +14,7 @@ import {
   carryState,
   limitChangeIssue,
   newState,
+  reopen,
   restoreState,
   type BudgetState,
   type CarriedState,
@@ -67,11 +68,15 @@ export async function projectBudget(input: unknown, carried?: CarriedState): Pro
 }
 
 /** State of a first run: new, that of a gate that was terminated, or, where that is lost, all spent. */
-function firstState({ projectId, settings, restored, assumeFull: isLost }: ProjectBudgetInput): BudgetState {
-  // Written by this very workflow and read by its query, not by people.
-  if (restored !== undefined) return restoreState(restored as CarriedState);
+function firstState(input: ProjectBudgetInput): BudgetState {
+  const { projectId, settings, restored, assumeFull: isLost, inFlightUntilMs } = input;
+  if (restored !== undefined) {
+    const state = parseRestored(projectId, restored);
+    reopen(state, Date.now());
+    return state;
+  }
   const state = newState(projectId, settings);
-  if (isLost) assumeFull(state, Date.now());
+  if (isLost) assumeFull(state, Date.now(), inFlightUntilMs);
   return state;
 }
 
@@ -182,6 +187,18 @@ function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetI
   }
   if (!parsed.ok || issues.length > 0) throw invalidInput(issues);
   return parsed.value;
+}
+
+/** Written by this very workflow, of this or an older version, and read by its query; not by people. */
+function parseRestored(projectId: string, restored: unknown): BudgetState {
+  let state: BudgetState | undefined;
+  try {
+    state = restoreState(restored as CarriedState);
+  } catch {
+    // Told below.
+  }
+  if (state?.projectId === projectId) return state;
+  throw invalidInput([{ field: 'restored', message: `must be the carriedState of a budget of ${projectId}` }]);
 }
 
 function checked<T>(schema: z.ZodType<T>, input: unknown): T {
