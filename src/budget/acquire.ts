@@ -12,7 +12,7 @@ import { eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from '.
 import { recall, remember } from './memory.js';
 import { isPausedByOperator } from './operator.js';
 import { expireProbe, isPaused } from './pause.js';
-import { forecastSlots, occupiedSlotEnds, pruneGrants } from './slots.js';
+import { forecastSlots, isUndelivered, occupiedSlotEnds, pruneGrants } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
 
 /**
@@ -41,21 +41,41 @@ export function acquire(
 function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): AcquireAnswer | undefined {
   const remembered = recall(state, request.workflowId);
   if (remembered && remembered.sendNumber > 0 && request.sendNumber <= remembered.sendNumber) {
-    // A later number was granted, so this one is over without delivery, or its repetition was asked for.
-    if (request.sendNumber < remembered.sendNumber) return { kind: 'done', outcome: 'notSent' };
+    // A later number was granted, so this one is over without delivery, or it was repeated though its end is not known.
+    if (request.sendNumber < remembered.sendNumber) {
+      const outcome = findGrant(state, request.workflowId, request.sendNumber)?.outcome;
+      const isDoubtful = request.sendNumber === remembered.doubtfulNumber;
+      return { kind: 'done', outcome: outcome ?? (isDoubtful ? 'unknown' : 'notSent') };
+    }
     return answerKnown(state, nowMs, request, remembered);
   }
-  if (remembered?.closed) return { kind: 'closed' };
   const waiter = state.waiters.find((each) => each.workflowId === request.workflowId);
+  const mayBeForgotten =
+    !waiter && (remembered?.sendNumber ?? 0) === 0 && request.firstRunStartedAtMs <= (state.memorySinceMs ?? -Infinity);
+  if (remembered?.closed && !mayBeForgotten) return { kind: 'closed' };
   const ageMs = nowMs - request.attemptScheduledAtMs;
   if (ageMs > request.leaseMs + ASK_DEADLINE_AFTER_LEASE_MS) return { kind: 'stale' };
   if (waiter && (request.attemptScheduledAtMs < waiter.newestAskAtMs || request.sendNumber < waiter.sendNumber)) {
     return { kind: 'stale' };
   }
-  if (!waiter && !remembered && request.firstRunStartedAtMs <= (state.memorySinceMs ?? -Infinity)) {
-    return { kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: 0 };
-  }
-  return undefined;
+  return mayBeForgotten ? rememberDoubt(state, nowMs, request) : undefined;
+}
+
+/**
+ * A send that may have been granted and forgotten counts as one whose outcome is unknown. It is remembered as such, so
+ * that a follow-up which repeats what is unknown gets on with its next number.
+ */
+function rememberDoubt(state: BudgetState, nowMs: number, request: AcquireRequest): AcquireAnswer {
+  remember(state, request.workflowId, {
+    sendNumber: request.sendNumber,
+    grantedAtMs: nowMs,
+    outcome: 'unknown',
+    closed: recall(state, request.workflowId)?.closed ?? false,
+    arrival: ++state.arrivalCount,
+    firstAskAtMs: request.firstRunStartedAtMs,
+    touchedAtMs: nowMs,
+  });
+  return { kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: 0 };
 }
 
 function answerKnown(
@@ -179,6 +199,8 @@ function grant(state: BudgetState, nowMs: number, waiter: Waiter, request: Acqui
   state.grantCount += 1;
   state.turns.set(jobId, { workflowId });
   if (state.pause) state.pause.probe = { workflowId, sendNumber };
+  const before = recall(state, workflowId);
+  const doubtfulNumber = before && !isUndelivered(before.outcome) ? before.sendNumber : before?.doubtfulNumber;
   remember(state, workflowId, {
     sendNumber,
     grantedAtMs: nowMs,
@@ -186,6 +208,7 @@ function grant(state: BudgetState, nowMs: number, waiter: Waiter, request: Acqui
     arrival: waiter.arrival,
     firstAskAtMs: request.firstRunStartedAtMs,
     touchedAtMs: nowMs,
+    ...(doubtfulNumber !== undefined && { doubtfulNumber }),
   });
   pruneGrants(state, nowMs);
   return { kind: 'granted', grantedAtMs: nowMs, ...lastJobOf(state, jobId) };

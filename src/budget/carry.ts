@@ -158,7 +158,8 @@ function encodeMemory(memory: BudgetState['memory'], atMs: number): string {
         entry.touchedAtMs - beforeMs,
         entry.touchedAtMs - entry.grantedAtMs,
         entry.touchedAtMs - entry.firstAskAtMs,
-        ...(entry.closed ? [] : [entry.arrival]),
+        ...(entry.closed && entry.doubtfulNumber === undefined ? [] : [entry.arrival]),
+        ...(entry.doubtfulNumber === undefined ? [] : [entry.doubtfulNumber]),
       ];
       beforeMs = entry.touchedAtMs;
       return [key, ...numbers.map((number) => number.toString(36))].join(',');
@@ -171,7 +172,8 @@ function decodeMemory(text: string, atMs: number): BudgetState['memory'] {
   let touchedAtMs = atMs;
   for (const entry of text === '' ? [] : text.split(';')) {
     const [key = '', ...fields] = entry.split(',');
-    const [flags = 0, touched = 0, granted = 0, firstAsk = 0, arrival = 0] = fields.map((field) => parseInt(field, 36));
+    const numbers = fields.map((field) => parseInt(field, 36));
+    const [flags = 0, touched = 0, granted = 0, firstAsk = 0, arrival = 0, doubtfulNumber] = numbers;
     const outcomes = sendOutcomes.length + 1;
     touchedAtMs += touched;
     memory.set(key, {
@@ -182,6 +184,7 @@ function decodeMemory(text: string, atMs: number): BudgetState['memory'] {
       arrival,
       firstAskAtMs: touchedAtMs - firstAsk,
       touchedAtMs,
+      ...(doubtfulNumber !== undefined && { doubtfulNumber }),
     });
   }
   return memory;

@@ -2,10 +2,8 @@ import type { LeaveMessage, SendOutcome, SettleMessage } from '../contract/index
 import { findGrant } from './acquire.js';
 import { recall, remember, rememberJob } from './memory.js';
 import { applyOutcome } from './pause.js';
-import type { BudgetState, Grant } from './state.js';
-
-/** These outcomes close the send number; the follow-up asks again with the next one and keeps its place. */
-const REPEATED: readonly SendOutcome[] = ['notSent', 'limited', 'unauthorized'];
+import { isUndelivered } from './slots.js';
+import type { BudgetState, Grant, Remembered } from './state.js';
 
 /** Records how a send ended. Only the owner's token counts, and only the first time. */
 export function settle(state: BudgetState, nowMs: number, message: SettleMessage): void {
@@ -28,7 +26,7 @@ function settleGrant(
   if (remembered?.sendNumber === grant.sendNumber) {
     remember(state, grant.workflowId, { ...remembered, outcome, touchedAtMs: nowMs });
   }
-  if (REPEATED.includes(outcome)) endTurn(state, grant);
+  if (isUndelivered(outcome)) endTurn(state, grant);
   applyOutcome(state, nowMs, { grant, outcome, retryAfterMs });
 }
 
@@ -49,9 +47,7 @@ export function leave(state: BudgetState, nowMs: number, message: LeaveMessage):
     ...remembered,
     // Of no use to an id that is never granted again.
     arrival: 0,
-    ...(outcome !== undefined &&
-      remembered?.sendNumber === sendNumber &&
-      remembered.outcome === undefined && { outcome }),
+    ...(outcome !== undefined && outcomeToldAtEnd(remembered, sendNumber, outcome)),
     closed: true,
     touchedAtMs: nowMs,
   });
@@ -60,6 +56,16 @@ export function leave(state: BudgetState, nowMs: number, message: LeaveMessage):
   }
   removeWaiter(state, workflowId);
   endTurn(state, { workflowId, jobId });
+}
+
+/** What an end with an outcome adds: a settle that was lost, or a grant that this gate does not know of. */
+function outcomeToldAtEnd(
+  remembered: Remembered | undefined,
+  sendNumber: number,
+  outcome: SendOutcome,
+): Partial<Remembered> {
+  if ((remembered?.sendNumber ?? 0) < sendNumber) return { sendNumber, outcome };
+  return remembered?.sendNumber === sendNumber && remembered.outcome === undefined ? { outcome } : {};
 }
 
 /** A signal to the workflow failed: it does not run any more. Ends its wait and its turns; what it sent stays known. */

@@ -1,3 +1,4 @@
+import type { SendOutcome } from '../contract/index.js';
 import { AUDIT_LENGTH, SEND_ESTIMATE_MS } from './limits.js';
 import type { BudgetState, Grant } from './state.js';
 
@@ -9,6 +10,11 @@ function heldFromMs(grant: Grant): number {
   const latestArrivalMs = grant.grantedAtMs + grant.leaseMs + grant.drainMs;
   if (grant.settledAtMs === undefined || grant.outcome === 'unknown') return latestArrivalMs;
   return Math.min(grant.settledAtMs, latestArrivalMs);
+}
+
+/** Whether a send certainly was not delivered. These outcomes close the send number; the follow-up asks with the next. */
+export function isUndelivered(outcome: SendOutcome | undefined): boolean {
+  return outcome === 'notSent' || outcome === 'limited' || outcome === 'unauthorized';
 }
 
 /** The instant at which a grant's slot ends. Only `notSent`, proof that no byte was written, frees it at once. */

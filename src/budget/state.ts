@@ -66,6 +66,8 @@ export interface Remembered {
   /** Start of the follow-up's first run. */
   firstAskAtMs: number;
   touchedAtMs: number;
+  /** The last send number before it that was repeated though it may have been delivered. */
+  doubtfulNumber?: number;
 }
 
 /** A pause that the service caused. */

@@ -53,7 +53,7 @@ export function* attempt(
     leaseMs: LEASE_MS,
     drainMs: world.broken.has('drain') ? 0 : DRAIN_MS,
   };
-  const ask = yield* network.ask(process, request);
+  const ask = yield* network.ask(request);
   if (!ask) return undefined;
   yield* mishap(world, process, input.name);
   const { answer, proven } = ask;

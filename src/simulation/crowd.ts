@@ -95,7 +95,8 @@ export class Crowd {
 
 function drawRecords(world: World): FollowUpRecord[] {
   const { chance, chaotic } = world;
-  const count = chaotic ? chance.whole(8, 25) : QUEUE_LENGTH;
+  const most = world.limit * 5;
+  const count = chaotic ? chance.whole(8, most) : QUEUE_LENGTH;
   const jobs = chaotic ? chance.whole(2, count + 1) : count;
   return Array.from({ length: count }, (_, index) => {
     const jobNumber = chaotic ? chance.whole(0, jobs - 1) : index;

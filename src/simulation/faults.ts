@@ -56,7 +56,12 @@ export interface FaultRates {
   continueAsNew: number;
   /** The worker of the gate is away for up to 20 s. */
   gateDown: number;
+  /** The gate is terminated, and restored from its last state. */
   gateTerminated: number;
+  /** The gate is terminated, its state is lost, and it is begun anew with every slot taken to be spent. */
+  gateLost: number;
+  /** An operator pauses and resumes the budget. */
+  operatorPauses: number;
   /** Others spend the same budget. */
   outsiders: number;
   /** The service refuses the credentials for a while. */
@@ -109,6 +114,8 @@ export function drawFaults(chance: Chance, chaotic: boolean): FaultRates {
     continueAsNew: upTo(0.5, 0.1),
     gateDown: always(0.3),
     gateTerminated: always(0.12),
+    gateLost: always(0.06),
+    operatorPauses: always(0.2),
     outsiders: always(0.3),
     badCredentials: always(0.2),
     clockJumps: always(0.3),

@@ -1,7 +1,16 @@
-import { Budget, carryState, newState, restoreState, type CarriedState, type Effects } from '../budget/index.js';
+import {
+  assumeFull,
+  Budget,
+  carryState,
+  newState,
+  reopen,
+  restoreState,
+  type CarriedState,
+  type Effects,
+} from '../budget/index.js';
 import type { AcquireAnswer, AcquireRequest, BudgetSettings } from '../contract/index.js';
 import { withBrokenRules } from './broken-gate.js';
-import { HEALED_AT_MS, LIMIT, MARGIN_MS, WINDOW_MS } from './sizes.js';
+import { DRAIN_MS, HEALED_AT_MS, LEASE_MS, MARGIN_MS, WINDOW_MS } from './sizes.js';
 import type { ServerClock, World } from './world.js';
 
 /** What an ask comes back with; `proven`: the gate itself answered. */
@@ -68,32 +77,18 @@ export class GateHost {
   }
 
   /** An update arrives. `respond` is never called for one that is lost. */
-  ask(request: AcquireRequest, respond: (ask: Ask) => void): void {
-    const { chance, note } = { chance: this.#world.chance, note: this.#world.note.bind(this.#world) };
+  ask(request: AcquireRequest, respond: (ask: Ask | 'exhausted') => void): void {
     if (this.#stopped) return respond(GATE_STOPPED);
     const isDown = this.#isDown();
     if (isDown && this.#updatesInFlight >= MOST_UPDATES_IN_FLIGHT) {
-      const waitMs = chance.whole(250, 2_000);
-      return respond({ answer: { kind: 'wait', reason: 'slot', waitMs, position: 0, etaMs: null }, proven: false });
+      return respond('exhausted');
     }
     if (isDown) this.#updatesInFlight += 1;
     this.#handleWhenUp((budget, timeMs) => {
       if (isDown) this.#updatesInFlight -= 1;
       const [answer, effects] = budget.acquire(timeMs, request);
       const requestId = `${request.workflowId}#${request.sendNumber}`;
-      const wait = answer.kind === 'wait' ? `${answer.reason} ${answer.waitMs} ms` : undefined;
-      const outcome = answer.kind === 'done' ? answer.outcome : undefined;
-      note(
-        '  gate',
-        requestId,
-        request.hold ? 'hold' : undefined,
-        'token',
-        request.token,
-        '->',
-        answer.kind,
-        wait,
-        outcome,
-      );
+      this.#note(request, answer);
       if (answer.kind === 'granted' && !this.#granted.has(requestId)) {
         this.#granted.add(requestId);
         this.#surroundings.granted(request.workflowId);
@@ -101,6 +96,13 @@ export class GateHost {
       respond({ answer, proven: true });
       return effects;
     });
+  }
+
+  #note({ workflowId, sendNumber, hold, token }: AcquireRequest, answer: AcquireAnswer): void {
+    const wait = answer.kind === 'wait' ? `${answer.reason} ${answer.waitMs} ms` : undefined;
+    const outcome = answer.kind === 'done' ? answer.outcome : undefined;
+    const asked = [`${workflowId}#${sendNumber}`, hold ? 'hold' : undefined, 'token', token];
+    this.#world.note('  gate', ...asked, '->', answer.kind, wait, outcome);
   }
 
   /** A signal arrives; answers whether there is a gate to take it. */
@@ -182,25 +184,27 @@ export class GateHost {
 
   #settings(): BudgetSettings {
     const marginMs = this.#world.broken.has('clock') ? 0 : MARGIN_MS;
-    return { limit: LIMIT, windowMs: WINDOW_MS, reserve: 0, marginMs };
+    return { limit: this.#world.limit, windowMs: WINDOW_MS, reserve: 0, marginMs };
   }
 
   #planFaults(): void {
-    const { timeline, chance, faults } = this.#world;
+    const { timeline, chance, faults, limit: fullLimit } = this.#world;
     if (faults.rates.gateDown > 0) {
       timeline.at(chance.between(0, HEALED_AT_MS - 30_000), () => {
         this.#downUntilMs = timeline.nowMs + chance.between(1_000, 20_000);
       });
     }
     if (faults.rates.gateTerminated > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#terminate());
+    if (faults.rates.gateLost > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#lose());
+    for (let pause = 0; pause < faults.rates.operatorPauses * 2; pause++) this.#planPause();
     if (faults.rates.liveChanges > 0) {
       for (let change = 0; change < 3; change++) {
         timeline.at(chance.between(0, HEALED_AT_MS), () => {
-          const limit = chance.whole(1, LIMIT);
+          const limit = chance.whole(1, fullLimit);
           this.#change({ limit, reserve: Math.min(limit - 1, chance.whole(0, 1)) });
         });
       }
-      timeline.at(HEALED_AT_MS, () => this.#change({ limit: LIMIT, reserve: 0 }));
+      timeline.at(HEALED_AT_MS, () => this.#change({ limit: fullLimit, reserve: 0 }));
     }
   }
 
@@ -211,16 +215,55 @@ export class GateHost {
     });
   }
 
+  /** Ends by itself, or is resumed. */
+  #planPause(): void {
+    const { timeline, chance } = this.#world;
+    const fromMs = chance.between(0, HEALED_AT_MS - 60_000);
+    const forMs = chance.whole(1_000, 60_000);
+    const isResumed = chance.happens(0.5);
+    timeline.at(fromMs, () => {
+      this.#world.note('PAUSED', isResumed ? 'until resumed' : `for ${forMs} ms`);
+      this.tell((budget, timeMs) => budget.pause(timeMs, isResumed ? {} : { forMs }));
+    });
+    // An operator repeats it where there was no gate to hear it.
+    const resume = (): void => {
+      this.#world.note('RESUMED');
+      if (!this.tell((budget, timeMs) => budget.resume(timeMs))) timeline.after(RESTORED_AFTER_MS, resume);
+    };
+    if (isResumed) timeline.at(fromMs + forMs, resume);
+  }
+
   #terminate(): void {
+    if (this.#stopped) return;
     this.#world.note('GATE TERMINATED');
     if (this.#world.broken.has('restore')) return this.#beginRun(this.#emptyBudget());
-    const restored = this.#carried();
+    const carried = carryState(this.#budget.state);
+    this.#stopUntilRestored(() => {
+      const state = restoreState(carried);
+      reopen(state, this.#clock.nowMs());
+      return new Budget(state);
+    });
+  }
+
+  /** What an operator does where the last run cannot be read any more. */
+  #lose(): void {
+    if (this.#stopped) return;
+    this.#world.note('GATE LOST');
+    const inFlightUntilMs = this.#clock.nowMs() + LEASE_MS + DRAIN_MS;
+    this.#stopUntilRestored(() => {
+      const { state } = this.#emptyBudget();
+      assumeFull(state, this.#clock.nowMs(), inFlightUntilMs);
+      return new Budget(state);
+    });
+  }
+
+  #stopUntilRestored(restored: () => Budget): void {
     this.#stopped = true;
     this.#updatesInFlight = 0;
     this.#world.timeline.after(RESTORED_AFTER_MS, () => {
       this.#world.note('GATE RESTORED');
       this.#stopped = false;
-      this.#beginRun(restored);
+      this.#beginRun(restored());
     });
   }
 }

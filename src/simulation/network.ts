@@ -1,8 +1,8 @@
 import type { Budget, Effects } from '../budget/index.js';
 import type { AcquireRequest, LeaveMessage, SettleMessage } from '../contract/index.js';
 import type { Ask, GateHost } from './gate-host.js';
-import { Later, sleep, type Process, type Steps } from './process.js';
-import { ASK_DEADLINE_MS } from './sizes.js';
+import { Later, sleep, type Steps } from './process.js';
+import { ASK_FOR_MS, CALL_DEADLINE_MS } from './sizes.js';
 import type { World } from './world.js';
 
 /** Between two tries of an ask while the server cannot be reached. */
@@ -19,32 +19,49 @@ export class Network {
   }
 
   /**
-   * One ask of a process, as the budget client makes it: repeated with the same token while the server cannot be
-   * reached, until its deadline. `undefined`: it threw.
+   * One ask, as the budget client makes it: a call that fails is repeated with the same token.
+   * `undefined`: it threw.
    */
-  *ask(process: Process, request: AcquireRequest): Steps<Ask | undefined> {
+  *ask(request: AcquireRequest): Steps<Ask | undefined> {
     const { timeline, chance, counts, faults } = this.#world;
     counts.asks += 1;
-    const answered = new Later<Ask | undefined>(timeline).expire(ASK_DEADLINE_MS, undefined);
-    const tryOnce = (): void => {
-      if (answered.isSet || process.dead) return;
-      if (faults.strikes('lost')) return tryAgain();
-      timeline.after(this.#world.delayMs(50, 9_000), () => {
-        this.#gate.ask(request, (ask) => {
-          if (faults.strikes('lost')) return tryAgain();
-          timeline.after(this.#world.delayMs(40, 3_000), () => answered.set(ask));
-        });
-      });
-    };
-    // A connection that broke is noticed at once, or not before the deadline.
-    const tryAgain = (): void => {
-      if (chance.happens(0.5)) timeline.after(RETRY_AFTER_MS + chance.between(5, 1_000), tryOnce);
-    };
-    tryOnce();
+    const giveUpAtMs = timeline.nowMs + ASK_FOR_MS;
     if (faults.strikes('duplicated')) {
       timeline.after(chance.between(50, 20_000), () => this.#gate.ask(request, () => undefined));
     }
+    for (let isFirst = true; ; isFirst = false) {
+      const ask = yield* this.#call(request);
+      // Anything but the first refusal may come after a grant whose answer was lost: only this token can take it up.
+      if (ask && (ask !== 'exhausted' || isFirst)) return ask === 'exhausted' ? this.#exhausted() : ask;
+      if (timeline.nowMs + RETRY_AFTER_MS >= giveUpAtMs) return undefined;
+      yield* sleep(timeline, RETRY_AFTER_MS);
+    }
+  }
+
+  /** One call. `undefined`: it failed, at once or at its deadline. */
+  *#call(request: AcquireRequest): Steps<Ask | 'exhausted' | undefined> {
+    const { timeline, chance, faults } = this.#world;
+    const answered = new Later<Ask | 'exhausted' | undefined>(timeline).expire(CALL_DEADLINE_MS, undefined);
+    // A connection that breaks is noticed soon, or not before the deadline.
+    const isNoticed = chance.happens(0.5);
+    const lose = (): void => {
+      if (isNoticed) answered.expire(chance.between(5, 1_000), undefined);
+    };
+    if (faults.strikes('lost')) lose();
+    else {
+      timeline.after(this.#world.delayMs(50, 9_000), () => {
+        this.#gate.ask(request, (ask) => {
+          if (faults.strikes('lost')) return lose();
+          timeline.after(this.#world.delayMs(40, 3_000), () => answered.set(ask));
+        });
+      });
+    }
     return yield* answered.get();
+  }
+
+  #exhausted(): Ask {
+    const waitMs = this.#world.chance.whole(250, 2_000);
+    return { answer: { kind: 'wait', reason: 'slot', waitMs, position: 0, etaMs: null }, proven: false };
   }
 
   /** Tells how a send ended. The sender does not wait for the gate to have handled it. */

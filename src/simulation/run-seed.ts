@@ -67,7 +67,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
   }
   timeline.run(endMs);
 
-  const verdicts = check(service.ledger, crowd.records);
+  const verdicts = check(world.limit, service.ledger, crowd.records);
   for (const { workflowId, ending } of crowd.records) if (!ending) world.note('STUCK', workflowId);
   return { seed, verdicts, counts, measures, events: timeline.happened, followUps: crowd.records.length };
 }

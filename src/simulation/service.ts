@@ -1,4 +1,4 @@
-import { HEALED_AT_MS, LIMIT, WINDOW_MS } from './sizes.js';
+import { HEALED_AT_MS, WINDOW_MS } from './sizes.js';
 import type { World } from './world.js';
 
 /** The service's answer to a message. */
@@ -56,11 +56,11 @@ export class Service {
   }
 
   #judge(nowMs: number): ServiceAnswer | undefined {
-    const { chance, chaotic } = this.#world;
+    const { chance, chaotic, limit } = this.#world;
     if (nowMs >= this.#badCredentials.fromMs && nowMs < this.#badCredentials.toMs) return { status: 401 };
     if (chaotic && chance.happens(0.01)) return { status: 400 };
     const inWindow = this.#spentAtMs.filter((atMs) => atMs > nowMs - WINDOW_MS).sort((a, b) => a - b);
-    const oldest = inWindow[inWindow.length - LIMIT];
+    const oldest = inWindow[inWindow.length - limit];
     if (oldest === undefined) return undefined;
     return chance.happens(0.3) ? { status: 429, retryAfterMs: Math.ceil(oldest + WINDOW_MS - nowMs) } : { status: 429 };
   }

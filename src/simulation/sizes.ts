@@ -3,6 +3,8 @@
  * runs through many windows. The limits in src/budget/limits.ts are the real ones.
  */
 export const LIMIT = 5;
+/** The limit in some seeds: more than the ten sends that may be unsettled at once. */
+export const LARGE_LIMIT = 14;
 export const WINDOW_MS = 60_000;
 /** Clocks differ by at most that much. */
 export const MARGIN_MS = 1_500;
@@ -10,8 +12,9 @@ export const LEASE_MS = 10_000;
 export const DRAIN_MS = 5_000;
 /** Total deadline of one POST. */
 export const SEND_TIMEOUT_MS = 3_000;
-/** Deadline of one ask. */
-export const ASK_DEADLINE_MS = 4_000;
+/** Deadline of one call of an ask, and how long an ask is repeated. */
+export const CALL_DEADLINE_MS = 1_700;
+export const ASK_FOR_MS = 4_200;
 /** Between the POST and the belief that a job shows nothing of it. */
 export const SETTLE_TIME_MS = 5_000;
 

@@ -1,7 +1,7 @@
 import type { Breakage } from './breakages.js';
 import { Chance } from './chance.js';
 import { drawFaults, Faults, isChaotic, type Profile } from './faults.js';
-import { EPOCH_MS, HEALED_AT_MS, MARGIN_MS } from './sizes.js';
+import { EPOCH_MS, HEALED_AT_MS, LARGE_LIMIT, LIMIT, MARGIN_MS } from './sizes.js';
 import { Timeline } from './timeline.js';
 
 /** Takes one line of a trace. */
@@ -28,6 +28,8 @@ export class World {
   readonly chance: Chance;
   readonly faults: Faults;
   readonly chaotic: boolean;
+  /** Messages of the project per window. */
+  readonly limit: number;
   readonly counts: Counts = {
     asks: 0,
     wakes: 0,
@@ -49,6 +51,7 @@ export class World {
   ) {
     this.chance = new Chance(seed);
     this.chaotic = isChaotic(profile);
+    this.limit = this.chaotic && this.chance.happens(0.1) ? LARGE_LIMIT : LIMIT;
     this.faults = new Faults(this.timeline, this.chance, drawFaults(this.chance, this.chaotic));
     this.#trace = trace;
   }

@@ -115,8 +115,8 @@ describe('what is remembered', () => {
       finish(budget, T0 + index, `w${index}`);
     }
     expect(budget.state.memory.size).toBe(7_500);
-    expect(acquire(budget, T0 + 8_000, 'w0', { firstRunStartedAtMs: T0 })).toMatchObject({ kind: 'alreadyGranted' });
     expect(acquire(budget, T0 + 8_000, 'w1', { firstRunStartedAtMs: T0 + 1 })).toEqual({ kind: 'closed' });
+    expect(acquire(budget, T0 + 8_000, 'w0', { firstRunStartedAtMs: T0 })).toMatchObject({ kind: 'alreadyGranted' });
   });
 
   test('is forgotten after 72 h', () => {
