@@ -55,15 +55,17 @@ export async function toStartInput(projectId: string, jobId: string, options: Fo
   });
 }
 
-function given(fields: Record<string, unknown>): Record<string, unknown> {
+/** The fields that have a value. */
+export function given(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 
 /** Digits alone are milliseconds. What is no duration goes on as it is, to be named with the other bad fields. */
-function duration(text: string | undefined): string | number | undefined {
+export function duration(text: string | undefined): string | number | undefined {
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
 }
 
-function number(text: string | undefined): string | number | undefined {
+/** Digits, with or without a fraction, are a number; all else goes on as it is. */
+export function number(text: string | undefined): string | number | undefined {
   return text !== undefined && /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
 }

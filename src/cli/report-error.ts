@@ -1,5 +1,7 @@
 import { BinaryUnavailableError } from '../embedded/resolve-steps.js';
 import {
+  BudgetNotFoundError,
+  BudgetRunningError,
   FollowUpCancelledError,
   FollowUpEndedError,
   FollowUpFailedError,
@@ -65,6 +67,8 @@ export function classify(error: unknown): { exitCode: ExitCode; report: Reported
   if (error instanceof UnexpectedOutcomeError) return outcome('Unexpected', error);
   if (error instanceof TemporalUnreachableError) return unreachable(error);
   if (
+    error instanceof BudgetNotFoundError ||
+    error instanceof BudgetRunningError ||
     error instanceof FollowUpNotFoundError ||
     error instanceof FollowUpEndedError ||
     error instanceof ResolveRejectedError

@@ -135,7 +135,7 @@ export class BudgetHandle {
 
   /**
    * Starts a stopped budget again: with the state of its last run, or, where that is lost and `assumeFull` says so, with
-   * every slot spent. Follow-ups that wait go on by themselves, within a minute. Two restores at the same time start
+   * every slot spent. Follow-ups that wait go on by themselves: most at once, all within a minute. Two restores at the same time start
    * one budget; the other throws BudgetRunningError. Needs a running worker, but for `assumeFull`.
    *
    * @throws BudgetRunningError, BudgetNotFoundError, BudgetStateLostError; InvalidInputError, WorkerUnavailableError,

@@ -20,6 +20,7 @@ import {
 } from '../contract/index.js';
 import { BudgetNotFoundError, BudgetRunningError, BudgetStateLostError } from './budget-errors.js';
 import { budgetStartOptions, type BudgetTarget } from './budget-start.js';
+import { wakeBlockedFollowUps } from './budget-wake.js';
 import { InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
 import { readRunStart } from './started-input.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
@@ -93,6 +94,7 @@ export async function restoreBudget(target: BudgetTarget, options: RestoreOption
       }
     : await inputFromState(target, last);
   const runId = await start(target, last, input);
+  await wakeBlockedFollowUps(target.client, projectId);
   const { settings, inFlightUntilMs } = input;
   return {
     projectId,

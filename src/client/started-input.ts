@@ -50,7 +50,7 @@ export async function readRunStart(client: Client, workflowId: string, runId?: s
   const context = { type: 'workflow', namespace, workflowId } as const;
   for (const codec of loadedDataConverter.payloadCodecs.toReversed()) payloads = await codec.decode(payloads, context);
   if (payloads.length === 0) throw new TypeError(`${workflowId} was started without an input`);
-  const isWholeHistory = (nextPageToken?.length ?? 0) === 0;
+  const isWholeHistory = nextPageToken.length === 0;
   return {
     args: payloads.map((payload) => loadedDataConverter.payloadConverter.fromPayload<unknown>(payload, context)),
     hasBegun: !isWholeHistory || events.some((event) => event.workflowTaskCompletedEventAttributes),
