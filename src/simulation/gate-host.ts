@@ -39,6 +39,9 @@ const MOST_UPDATES_IN_FLIGHT = 10;
 /** A terminated gate is restored after that long. */
 const RESTORED_AFTER_MS = 5_000;
 
+/** An operator whose update failed repeats it after that long, longer than the gate's worker is ever away. */
+const OPERATOR_RETRY_MS = 25_000;
+
 const PROJECT_ID = 'p';
 
 /**
@@ -210,27 +213,42 @@ export class GateHost {
 
   #change(change: Pick<BudgetSettings, 'limit' | 'reserve'>): void {
     this.#world.note('LIMIT', change.limit, 'reserve', change.reserve);
-    this.tell((budget, timeMs) => {
-      return budget.setLimit(timeMs, change);
-    });
+    this.#operate((budget, timeMs) => budget.setLimit(timeMs, change));
   }
 
   /** Ends by itself, or is resumed. */
   #planPause(): void {
     const { timeline, chance } = this.#world;
-    const fromMs = chance.between(0, HEALED_AT_MS - 60_000);
     const forMs = chance.whole(1_000, 60_000);
     const isResumed = chance.happens(0.5);
-    timeline.at(fromMs, () => {
-      this.#world.note('PAUSED', isResumed ? 'until resumed' : `for ${forMs} ms`);
-      this.tell((budget, timeMs) => budget.pause(timeMs, isResumed ? {} : { forMs }));
-    });
-    // An operator repeats it where there was no gate to hear it.
     const resume = (): void => {
-      this.#world.note('RESUMED');
-      if (!this.tell((budget, timeMs) => budget.resume(timeMs))) timeline.after(RESTORED_AFTER_MS, resume);
+      this.#world.note('RESUME');
+      this.#operate((budget, timeMs) => budget.resume(timeMs));
     };
-    if (isResumed) timeline.at(fromMs + forMs, resume);
+    timeline.at(chance.between(0, HEALED_AT_MS - 60_000), () => {
+      this.#world.note('PAUSE', isResumed ? 'until resumed' : `for ${forMs} ms`);
+      this.#operate(
+        (budget, timeMs) => budget.pause(timeMs, isResumed ? {} : { forMs }),
+        () => {
+          if (isResumed) timeline.after(forMs, resume);
+        },
+      );
+    });
+  }
+
+  /** An operator's update: awaited, and repeated where no gate took it. */
+  #operate(event: (budget: Budget, timeMs: number) => Effects, onDone: () => void = () => undefined): void {
+    let isDone = false;
+    const send = (): void => {
+      if (isDone) return;
+      this.tell((budget, timeMs) => {
+        if (!isDone) onDone();
+        isDone = true;
+        return event(budget, timeMs);
+      });
+      this.#world.timeline.after(OPERATOR_RETRY_MS, send);
+    };
+    send();
   }
 
   #terminate(): void {
