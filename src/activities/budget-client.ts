@@ -58,7 +58,8 @@ export interface BudgetClient {
   /**
    * Asks for a slot and the job's turn, and starts the gate if it does not run yet. A call that fails is repeated with
    * the same token for up to 25 s, since the gate may have granted it: a server under load was seen to answer
-   * FAILED_PRECONDITION to an ask that it had handled, and the next attempt's token could only wait for the lease to end.
+   * FAILED_PRECONDITION and RESOURCE_EXHAUSTED to asks that the gate had granted, and the token of a later attempt could
+   * only wait for the lease to end.
    *
    * @throws what the server answers when it refuses, or in the end
    */
@@ -110,7 +111,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   return {
     async acquire(projectId, request) {
       const giveUpAtMs = performance.now() + ASK_FOR_MS;
-      for (let isUncertain = false; ; isUncertain = true) {
+      for (;;) {
         try {
           const deadlineMs = Date.now() + CALL_DEADLINE_MS;
           const answer = await acquireConnection.withDeadline(deadlineMs, () => ask(projectId, request));
@@ -120,13 +121,15 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
             return { answer: waitAnswer('gate-stopped', GATE_STOPPED_WAIT_MS), proven: false };
           }
           const status = grpcStatusOf(error);
-          if (status === GrpcStatus.resourceExhausted && !isUncertain) {
-            const { min, max } = EXHAUSTED_WAIT_MS;
-            return { answer: waitAnswer('slot', min + Math.random() * (max - min)), proven: false };
+          const isExhausted = status === GrpcStatus.resourceExhausted;
+          const retryAfterMs = isExhausted ? between(EXHAUSTED_WAIT_MS.min, EXHAUSTED_WAIT_MS.max) : RETRY_AFTER_MS;
+          if (REFUSALS.includes(status)) throw error;
+          if (performance.now() + retryAfterMs >= giveUpAtMs) {
+            if (isExhausted) return { answer: waitAnswer('slot', retryAfterMs), proven: false };
+            throw error;
           }
-          // Anything else may come after a grant whose answer was lost: only this token can take it up.
-          if (REFUSALS.includes(status) || performance.now() + RETRY_AFTER_MS >= giveUpAtMs) throw error;
-          await delay(RETRY_AFTER_MS);
+          // The gate may have granted it and the answer was lost: only this token can take the grant up.
+          await delay(retryAfterMs);
         }
       }
     },
@@ -145,4 +148,8 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
 function waitAnswer(reason: 'gate-stopped' | 'slot', waitMs: number): AcquireAnswer {
   return { kind: 'wait', reason, waitMs: Math.round(waitMs), position: 0, etaMs: null };
+}
+
+function between(min: number, max: number): number {
+  return min + Math.random() * (max - min);
 }

@@ -59,6 +59,7 @@ test.each([
   ['ABORTED', status.ABORTED],
   ['DEADLINE_EXCEEDED', status.DEADLINE_EXCEEDED],
   ['INTERNAL', status.INTERNAL],
+  ['RESOURCE_EXHAUSTED', status.RESOURCE_EXHAUSTED],
 ])('a grant whose answer is lost with %s is taken up by the same token', async (_name, code) => {
   const projectId = `lost-${randomUUID()}`;
   const { budget, close } = await budgetThatLoses(2, code);
@@ -69,8 +70,8 @@ test.each([
   await close();
 });
 
-test('an ask that the server turns away for now is told to come again, and is not taken for proof', async () => {
-  const { budget, close } = await budgetThatLoses(1, status.RESOURCE_EXHAUSTED);
+test('an ask that the server turns away all the time is told to come again, and is not taken for proof', async () => {
+  const { budget, close } = await budgetThatLoses(1_000, status.RESOURCE_EXHAUSTED);
   const ask = await budget.acquire(`busy-${randomUUID()}`, request());
   expect(ask).toMatchObject({ proven: false, answer: { kind: 'wait', reason: 'slot' } });
   await close();
