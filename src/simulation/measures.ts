@@ -1,4 +1,5 @@
 import type { Budget } from '../budget/index.js';
+import { occupiedSlotEnds } from '../budget/slots.js';
 
 /** How often idle slots are looked for. */
 export const SAMPLE_MS = 100;
@@ -25,6 +26,6 @@ export function sampleSlots(
   if (pause) return;
   const jobs = living.filter(({ jobId, workflowId }) => (turns.get(jobId)?.workflowId ?? workflowId) === workflowId);
   const startable = new Set(jobs.map(({ jobId }) => jobId)).size;
-  const free = Math.max(0, settings.limit - budget.status(timeMs).used);
+  const free = Math.max(0, settings.limit - occupiedSlotEnds(budget.state, timeMs).length);
   measures.idleMs += SAMPLE_MS * Math.min(free, startable);
 }

@@ -1,0 +1,119 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
+import { breakages, isBreakage } from '../../src/simulation/breakages.js';
+import { Report } from '../../src/simulation/report.js';
+import { runSeed, type SeedOptions } from '../../src/simulation/run-seed.js';
+
+/** As many as run in about 20 s; `npm run simulate` runs more. */
+const SEEDS = 3_000;
+
+const seedsFile = new URL('failing-seeds.json', import.meta.url);
+/** By rule, seeds that fail without it; `rules`: seeds that once broke the rules as they were. */
+const { rules: oldFailures = [], ...seedsByRule } = JSON.parse(readFileSync(seedsFile, 'utf8')) as Record<
+  string,
+  number[]
+>;
+
+function simulate(seeds: readonly number[], options: Omit<SeedOptions, 'seed'> = {}): Report {
+  const report = new Report(options.profile ?? 'chaos', [...(options.broken ?? [])]);
+  for (const seed of seeds) report.add(runSeed({ seed, ...options }));
+  return report;
+}
+
+describe('under faults of every kind, the rules of the budget', () => {
+  test(
+    `keep the budget, send once, end every follow-up and tell the truth in ${SEEDS} seeds`,
+    { timeout: 180_000 },
+    () => {
+      const report = simulate(Array.from({ length: SEEDS }, (_, index) => index + 1));
+      expect(report.failures).toMatchObject({
+        overBudget: { seeds: 0, examples: [] },
+        doubled: { seeds: 0, examples: [] },
+        stuck: { seeds: 0, examples: [] },
+        lying: { seeds: 0, examples: [] },
+      });
+      expect(report.counts.posts).toBeGreaterThan(SEEDS * 10);
+    },
+  );
+
+  test('hold in every seed that once broke them', () => {
+    expect(oldFailures.length).toBeGreaterThan(0);
+    expect(simulate(oldFailures).isRight).toBe(true);
+  });
+});
+
+describe('without a rule', () => {
+  test('every rule that can be taken out has seeds that show it', () => {
+    expect(Object.keys(seedsByRule).sort()).toEqual(Object.keys(breakages).sort());
+  });
+
+  test.each(Object.entries(seedsByRule))('%s, the same worlds fail', (rule, seeds) => {
+    if (!isBreakage(rule)) throw new Error(`${rule} is not the name of a rule`);
+    for (const seed of seeds) {
+      expect({ seed, isRight: simulate([seed], { broken: new Set([rule]) }).isRight }).toEqual({
+        seed,
+        isRight: false,
+      });
+      expect({ seed, isRight: simulate([seed]).isRight }).toEqual({ seed, isRight: true });
+    }
+  });
+});
+
+describe('a queue of 120 follow-ups, 24 windows deep', () => {
+  test('leaves less than 1 % of the slots idle and costs at most 3 asks a grant', () => {
+    const { idleShare, perGrant } = simulate([1], { profile: 'backlog' }).toJson(1);
+    expect(idleShare).toBeLessThan(0.01);
+    expect(perGrant.asks).toBeLessThanOrEqual(3);
+  });
+
+  test.each(['dead', 'busy'] as const)('does so although followers ahead are %s', (profile) => {
+    const report = simulate([1], { profile });
+    expect(report.isRight).toBe(true);
+    expect(report.toJson(1).idleShare).toBeLessThan(0.01);
+  });
+});
+
+describe('a seed', () => {
+  test('gives the same report every time, and the same trace', () => {
+    const runs = [1, 2].map(() => {
+      const lines: string[] = [];
+      const report = runSeed({ seed: 43, trace: (line) => lines.push(line) });
+      return { report, lines };
+    });
+    expect(runs[0]).toEqual(runs[1]);
+    expect(runs[0]?.lines.length).toBeGreaterThan(50);
+    expect(runSeed({ seed: 43 })).toEqual(runs[0]?.report);
+  });
+});
+
+describe('the command', () => {
+  test('names the failing seeds and exits 1', () => {
+    const { status, stdout } = run('--seeds', '1', '--break', 'clock', '--json');
+    expect(status).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({ seeds: 1, failures: { overBudget: { seeds: 1, examples: [1] } } });
+  });
+
+  test('exits 0 where all is right, and prints the figures', () => {
+    const { status, stdout } = run('--seeds', '1..20');
+    expect(stdout).toMatch(/^20 seeds of chaos: all right\n/);
+    expect(status).toBe(0);
+  });
+
+  test.each([
+    [['--seeds', '5..1'], 'must not be below'],
+    [['--break', 'everything'], '"everything" must be one of nonce'],
+    [['--profile', 'calm'], 'must be one of chaos'],
+    [['--trace', 'x'], 'must be a whole number'],
+  ])('refuses %j by name and rule', (words, rule) => {
+    const { status, stderr } = run(...words);
+    expect(stderr).toContain(rule);
+    expect(status).not.toBe(0);
+  });
+
+  function run(...words: string[]) {
+    const main = fileURLToPath(new URL('../../dist/simulation/main.js', import.meta.url));
+    return spawnSync(process.execPath, [main, ...words], { encoding: 'utf8' });
+  }
+});
