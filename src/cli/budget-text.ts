@@ -93,8 +93,10 @@ function drainText({ used, limit }: BudgetStatus): string {
   return used > limit ? `; ${used - limit} too many for the limit, nothing is sent until they have ended` : '';
 }
 
+/** With `now` how long it still lasts, too. */
 function describePause({ reasons, until, note }: NonNullable<BudgetStatus['paused']>, now?: Date): string {
-  const end = until === undefined ? ', until it is resumed' : `, until ${clock(until, now)}${countdown(until, now)}`;
+  const end =
+    until === undefined ? ', until it is resumed' : `, until ${clock(until, now)}${now ? countdown(until, now) : ''}`;
   return `${reasons.map(safeLine).join(', ')}${end}${note ? ` (${safeLine(note)})` : ''}`;
 }
 
@@ -126,7 +128,7 @@ function outcomeText({ outcome }: BudgetSend): string {
   return outcome ?? 'under way';
 }
 
-function countdown(instant: string, now = new Date()): string {
+function countdown(instant: string, now: Date): string {
   const leftMs = new Date(instant).getTime() - now.getTime();
   return leftMs > 0 ? ` (in ${formatDuration(Math.max(1_000, leftMs))})` : '';
 }

@@ -1,0 +1,262 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { describeBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget-text.js';
+import { fitFrame } from '../../src/cli/budget-view.js';
+import type { BudgetStatus } from '../../src/contract/index.js';
+import { eventually } from '../support/eventually.js';
+import { FAST, startStack, type Stack } from '../support/stack.js';
+import { runCli, startCli } from './run-cli.js';
+
+let stack: Stack;
+let env: Record<string, string>;
+
+beforeAll(async () => {
+  const address = inject('temporalAddress');
+  stack = await startStack({ address, simulator: { autoCreate: true } });
+  env = { TEMPORAL_ADDRESS: address, FOLLOW_UP_TASK_QUEUE: stack.taskQueue };
+});
+afterAll(() => stack.stop());
+
+const newProject = () => `cli-budget-${randomUUID().slice(0, 8)}`;
+const budget = (...args: string[]) => runCli(['budget', ...args], { env });
+const send = (projectId: string, jobId: string) =>
+  stack.followUps.run({ projectId, jobId, prompt: 'Add tests.', key: 'k', ...FAST });
+const terminate = (projectId: string) =>
+  stack.client.workflow.getHandle(stack.followUps.budget(projectId).workflowId).terminate('by hand');
+const linesOf = (stdout: string): unknown[] =>
+  stdout
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as unknown);
+
+describe('orders', () => {
+  test('set changes what it is given, starts a budget that does not exist yet, and prints how it stands', async () => {
+    const projectId = newProject();
+    const first = await budget('set', projectId, '--limit', '7', '--json');
+    expect(first.exitCode, first.stderr).toBe(0);
+    expect(JSON.parse(first.stdout)).toMatchObject({
+      projectId,
+      state: 'running',
+      limit: 7,
+      windowMs: 3_600_000,
+      reserve: 0,
+    });
+    const second = await budget('set', projectId, '--window', '60000', '--reserve', '2');
+    expect(second.exitCode).toBe(0);
+    expect(second.stdout).toContain('0 of 7 used in 1 min');
+    expect(second.stdout).toContain('2 kept from the batch lane');
+  });
+
+  test('a budget that set starts takes the FOLLOW_UP_BUDGET settings of the workers where it is given them', async () => {
+    const worker = { FOLLOW_UP_BUDGET_LIMIT: '3', FOLLOW_UP_BUDGET_WINDOW: '10s' };
+    const { stdout } = await runCli(['budget', 'pause', newProject(), '--json'], { env: { ...env, ...worker } });
+    expect(JSON.parse(stdout)).toMatchObject({ limit: 3, windowMs: 10_000 });
+  });
+
+  test('pause shows its end and its note, resume ends it', async () => {
+    const projectId = newProject();
+    const paused = await budget('pause', projectId, '--for', '30m', '--note', 'release freeze');
+    expect(paused.exitCode, paused.stderr).toBe(0);
+    expect(paused.stdout).toMatch(/paused {5}operator, until \S+ \(in (30|29) min.*\(release freeze\)/);
+    const resumed = await budget('resume', projectId, '--json');
+    expect(resumed.exitCode).toBe(0);
+    expect(JSON.parse(resumed.stdout)).not.toHaveProperty('paused');
+  });
+
+  test('a reserve that the limit in force does not allow ends with exit code 2', async () => {
+    const projectId = newProject();
+    await budget('set', projectId, '--limit', '5');
+    const { exitCode, stderr } = await budget('set', projectId, '--reserve', '5');
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain('reserve: must be below limit (limit 5, reserve 5)');
+  });
+});
+
+describe('arguments that are wrong end with exit code 2 and one line, before Temporal is contacted', () => {
+  const bad: [args: string[], ...words: string[]][] = [
+    [['set', 'p'], 'must have one of limit, window, reserve'],
+    [['set', 'p', '--limit', 'many'], 'limit:', 'many'],
+    [['set', 'p', '--limit', '-1', '--window', '1 fortnight', '--reserve', '1.5'], 'limit:', 'window:', 'reserve:'],
+    [['set', 'p', '--limit', '5', '--reserve', '5'], 'reserve: must be below limit'],
+    [['set', 'a b', '--limit', '5'], 'projectId'],
+    [['set'], 'project'],
+    [['pause', 'p', '--for', 'ever'], 'for:', 'ever'],
+    [['pause', 'p', '--note', 'x'.repeat(201)], 'note: must be at most 200 characters'],
+    [['resume', 'p', '--now'], '--now'],
+    [['restore', 'p', '--in-flight', 'soon'], 'inFlight:', 'soon'],
+    [['audit', '..'], 'projectId'],
+  ];
+  test.each(bad)('%j', async (args, ...words) => {
+    // Nobody serves there: a command that tried would end with exit code 5.
+    const { exitCode, stdout, stderr } = await runCli(['budget', ...args], {
+      env: { TEMPORAL_ADDRESS: '127.0.0.1:1' },
+    });
+    expect({ exitCode, stdout }, stderr).toEqual({ exitCode: 2, stdout: '' });
+    for (const word of words) expect(stderr).toContain(word);
+    expect(stderr.trim().split('\n')).toHaveLength(1);
+  });
+});
+
+test('a Temporal that nobody serves ends with exit code 5', async () => {
+  const away = { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } };
+  const commands = [
+    ['set', 'p', '--limit', '5'],
+    ['restore', 'p'],
+    ['show', 'p', '--watch'],
+  ];
+  const results = await Promise.all(commands.map((args) => runCli(['budget', ...args], away)));
+  expect(results.map(({ exitCode }) => exitCode)).toEqual([5, 5, 5]);
+});
+
+test('every budget command explains itself with an example', async () => {
+  for (const command of ['show', 'set', 'pause', 'resume', 'audit', 'restore']) {
+    const { exitCode, stdout } = await runCli(['budget', command, '--help']);
+    expect(exitCode).toBe(0);
+    expect(stdout).toContain(`$ follow-up budget ${command} my-project`);
+  }
+});
+
+test('audit prints a table, and with --json a line a send', async () => {
+  const projectId = newProject();
+  await send(projectId, 'job-1');
+  await send(projectId, 'job-2');
+  const { exitCode, stdout } = await budget('audit', projectId, '--json');
+  expect(exitCode).toBe(0);
+  expect(linesOf(stdout)).toMatchObject([
+    { jobId: 'job-2', workflowId: `follow-up/${projectId}/job-2/k`, sendNumber: 1, outcome: 'sent' },
+    { jobId: 'job-1', workflowId: `follow-up/${projectId}/job-1/k`, sendNumber: 1, outcome: 'sent' },
+  ]);
+  const [header, ...rows] = (await budget('audit', projectId)).stdout.trim().split('\n');
+  expect(header).toMatch(/^granted +settled +outcome +send +job +workflow$/);
+  expect(rows).toHaveLength(2);
+  expect(rows[0]).toMatch(/^\S+Z {2}\S+Z {2}sent +1 {2}job-2 +follow-up\//);
+  // Each value stands below the name of its column.
+  expect(rows[0]?.indexOf('follow-up/')).toBe(header?.indexOf('workflow'));
+  const none = await budget('audit', newProject(), '--json');
+  expect(none).toMatchObject({ exitCode: 0, stdout: '' });
+});
+
+describe('restore', () => {
+  test('starts a terminated budget again, and says what that means', async () => {
+    const projectId = newProject();
+    await send(projectId, 'job-1');
+    await terminate(projectId);
+    const shown = await budget('show', projectId);
+    expect(shown.stderr).toContain(`follow-up budget restore ${projectId}`);
+    const ordered = await budget('set', projectId, '--limit', '5', '--json');
+    expect(ordered.exitCode).toBe(1);
+    expect(JSON.parse(ordered.stdout)).toMatchObject({ error: { type: 'BudgetStopped' } });
+
+    const restored = await budget('restore', projectId);
+    expect(restored.exitCode, restored.stderr).toBe(0);
+    expect(restored.stdout).toContain(`the budget of ${projectId} runs again; its last run was terminated`);
+    expect(restored.stdout).toContain('1 of 100 slots used');
+    const again = await budget('restore', projectId, '--json');
+    expect(again.exitCode).toBe(2);
+    expect(JSON.parse(again.stdout)).toMatchObject({ error: { type: 'BudgetRunning' } });
+  });
+
+  test('--assume-full starts it with every slot taken, and says until when', async () => {
+    const projectId = newProject();
+    await budget('set', projectId, '--limit', '4', '--window', '1h');
+    await terminate(projectId);
+    const restored = await budget('restore', projectId, '--assume-full', '--json');
+    expect(restored.exitCode, restored.stderr).toBe(0);
+    const document = JSON.parse(restored.stdout) as { fullUntil: string; stopped: { at: string } };
+    expect(document).toMatchObject({ projectId, from: 'assumeFull', settings: { limit: 4 } });
+    expect(Date.parse(document.fullUntil) - Date.parse(document.stopped.at)).toBe(3_600_000 + 2_000 + 180_000);
+    expect((await budget('show', projectId)).stdout).toContain('4 of 4 used in 1 h');
+  });
+
+  test('ends with exit code 2 where there never was a budget', async () => {
+    const { exitCode, stdout } = await budget('restore', newProject(), '--json');
+    expect(exitCode).toBe(2);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'BudgetNotFound' } });
+  });
+});
+
+describe('show --watch', () => {
+  test('prints a line a change, and ends with exit code 130 at Ctrl-C', async () => {
+    const projectId = newProject();
+    const run = startCli(['budget', 'show', projectId, '--watch'], { env });
+    await eventually('it says that there is none', () => run.stdout().includes('has no budget yet'));
+    await send(projectId, 'job-1');
+    await eventually('it shows the send', () => run.stdout().includes('1 of 100 slots used'));
+    await budget('pause', projectId, '--note', 'stop');
+    await eventually('it shows the pause', () => run.stdout().includes('paused: operator, until it is resumed (stop)'));
+    run.kill('SIGINT');
+    const { exitCode, stdout, stderr } = await run.ended;
+    expect({ exitCode, stderr }).toEqual({ exitCode: 130, stderr: '' });
+    const lines = stdout.trim().split('\n');
+    expect(new Set(lines).size).toBe(lines.length);
+  });
+
+  test('prints a document a change with --json', async () => {
+    const projectId = newProject();
+    const run = startCli(['budget', 'show', projectId, '--watch', '--json'], { env });
+    await eventually('it has begun', () => run.stdout().includes('\n'));
+    await budget('set', projectId, '--limit', '7');
+    await eventually('it shows the change', () => run.stdout().includes('"limit":7'));
+    run.kill('SIGTERM');
+    const { exitCode, stdout } = await run.ended;
+    expect(exitCode).toBe(130);
+    const documents = linesOf(stdout);
+    expect(documents[0]).toEqual({ projectId, state: 'none' });
+    expect(documents.at(-1)).toMatchObject({ projectId, state: 'running', status: { limit: 7 } });
+  });
+});
+
+describe('in words', () => {
+  const now = new Date('2026-01-02T03:04:05Z');
+  const soon = new Date(now.getTime() + 90_000).toISOString();
+  const status: BudgetStatus = {
+    projectId: 'p',
+    limit: 4,
+    windowMs: 3_600_000,
+    reserve: 1,
+    used: 6,
+    unsettled: 2,
+    nextFreeSlotAt: soon,
+    paused: { reasons: ['operator', 'limited'], until: soon, note: 'freeze\u001b[2J' },
+    waiting: [{ workflowId: 'follow-up/p/a/k', jobId: 'a', lane: 'batch', position: 1, expectedAt: soon }],
+    waitingTotal: 3,
+    waitingForJob: 1,
+    lastSends: [
+      { workflowId: 'follow-up/p/c/k', jobId: 'c', sendNumber: 1, grantedAt: now.toISOString(), outcome: 'sent' },
+    ],
+  };
+
+  test('a budget shows slots, drain, countdowns, pause, queue and sends', () => {
+    const text = describeBudgetUpdate('p', { state: 'running', status }, now);
+    expect(text).toContain(`[${'#'.repeat(40)}] 6 of 4 used in 1 h; 2 too many for the limit`);
+    expect(text).toMatch(/next slot {2}\S+ \(in 1 min 30 s\)/);
+    expect(text).toMatch(/paused {5}operator, limited, until \S+ \(in 1 min 30 s\) \(freeze\)/);
+    expect(text).toContain('waiting    2 for a slot, 1 for their job');
+    expect(text).toMatch(/1 {2}batch {8}follow-up\/p\/a\/k {2}expected \S+ \(in 1 min 30 s\)/);
+    expect(text).toContain('… and 2 more');
+  });
+
+  test('one that is stopped or does not answer says so above what was known last', () => {
+    const lines = describeBudgetUpdate('p', { state: 'stopped', status, statusUnavailable: 'no worker runs' }, now);
+    expect(lines.split('\n')[0]).toContain('follow-up budget restore p');
+    expect(lines.split('\n')[1]).toBe('no answer: no worker runs; last known:');
+    expect(summariseBudgetUpdate('p', { state: 'running', statusUnavailable: 'no worker runs' })).toBe(
+      'no answer: no worker runs',
+    );
+    expect(summariseBudgetUpdate('p', { state: 'stopped', status })).toMatch(/^STOPPED, 6 of 4 slots used/);
+  });
+
+  test('a line for a watch is the same while only time passes', () => {
+    const untilLater = new Date(Date.now() + 90_000).toISOString();
+    const paused = { reasons: ['limited' as const], until: untilLater };
+    const line = summariseBudgetUpdate('p', { state: 'running', status: { ...status, paused } });
+    expect(line).toContain('paused: limited, until ');
+    expect(line).not.toContain('(in ');
+  });
+
+  test('a frame fits its terminal, in both directions', () => {
+    const lines = ['short', 'x'.repeat(30), 'three', 'four', 'five'];
+    expect(fitFrame(lines, 20, 10)).toEqual(['short', `${'x'.repeat(19)}…`, 'three', 'four', 'five']);
+    expect(fitFrame(lines, 80, 4)).toEqual(['short', 'x'.repeat(30), '… 3 more lines']);
+  });
+});
