@@ -100,6 +100,6 @@ test('a budget shows its bar, its pause, its queue and its sends', () => {
   expect(text).toContain(`[${'#'.repeat(20)}${'.'.repeat(20)}] 50 of 100 used in 1 h`);
   expect(text).toMatch(/paused {5}limited, until \d\d:/);
   expect(text).toMatch(/ {5}1 {2}interactive {2}follow-up\/p\/a\/k {2}expected \d\d:/);
-  expect(text).toContain('… and 29 more');
+  expect(text).toContain('… and 28 more');
   expect(text).toContain('follow-up/p/c/k, send 2');
 });

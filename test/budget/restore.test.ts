@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest';
+import { assumeFull, Budget, carryState, newState, reopen, restoreState } from '../../src/budget/index.js';
+import { acquire, MARGIN_MS, newBudget, spend, T0, WINDOW_MS } from './support.js';
+
+test('a gate that runs again wakes the invited ones at once, whatever they were told before', () => {
+  const budget = newBudget({ limit: 1 });
+  spend(budget, T0, 'first');
+  expect(acquire(budget, T0 + 1, 'waiting').kind).toBe('wait');
+  const state = restoreState(carryState(budget.state));
+  // Its own wait has ended while the gate was stopped; it asked then, and was told to come back in a minute.
+  const restartedAtMs = T0 + WINDOW_MS + MARGIN_MS + 60_000;
+  reopen(state, restartedAtMs);
+  const restored = new Budget(state);
+  expect(restored.tick(restartedAtMs).wake).toEqual(['waiting']);
+  expect(acquire(restored, restartedAtMs + 1, 'waiting').kind).toBe('granted');
+});
+
+test('what was sent before a gate was stopped still counts after it runs again', () => {
+  const budget = newBudget({ limit: 2 });
+  spend(budget, T0, 'one', 'two');
+  const state = restoreState(carryState(budget.state));
+  reopen(state, T0 + 1_000);
+  const restored = new Budget(state);
+  expect(acquire(restored, T0 + WINDOW_MS, 'three')).toMatchObject({ kind: 'wait', reason: 'slot' });
+  expect(acquire(restored, T0 + WINDOW_MS + MARGIN_MS, 'three').kind).toBe('granted');
+});
+
+test('a gate whose state is lost holds every slot until sends in flight have arrived and a window has passed', () => {
+  for (const [inFlightUntilMs, heldFromMs] of [
+    [undefined, T0],
+    [T0 - 5_000, T0],
+    [T0 + 180_000, T0 + 180_000],
+  ] as const) {
+    const settings = { limit: 2, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS };
+    const budget = new Budget(newState('p', settings));
+    assumeFull(budget.state, T0, inFlightUntilMs);
+    expect(budget.status(T0).used).toBe(2);
+    const began = { firstRunStartedAtMs: T0 + 1 };
+    const freeAtMs = heldFromMs + WINDOW_MS + MARGIN_MS;
+    expect(acquire(budget, freeAtMs - 1, 'new', began)).toMatchObject({ kind: 'wait', reason: 'slot' });
+    expect(acquire(budget, freeAtMs, 'new', began).kind).toBe('granted');
+  }
+});
+
+test('a follow-up that began before the state was lost may have been sent', () => {
+  const budget = newBudget();
+  assumeFull(budget.state, T0);
+  expect(acquire(budget, T0 + 1, 'old', { firstRunStartedAtMs: T0 })).toMatchObject({ kind: 'alreadyGranted' });
+  expect(acquire(budget, T0 + 1, 'new', { firstRunStartedAtMs: T0 + 1 })).toMatchObject({ kind: 'wait' });
+});
