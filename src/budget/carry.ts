@@ -1,37 +1,51 @@
+import { z } from 'zod';
 import {
+  budgetSettingsSchema,
+  idSchema,
   lanes,
   parseFollowUpWorkflowId,
   sendOutcomes,
-  type BudgetSettings,
   type JobFingerprint,
 } from '../contract/index.js';
-import type { BudgetState, Grant, OperatorPause, ServicePause, Turn, Waiter } from './state.js';
+import type { BudgetState, Grant, Turn, Waiter } from './state.js';
+
+const cellsSchema = z.array(z.array(z.union([z.string(), z.number(), z.null()])));
 
 /**
  * A gate's state as continue-as-new carries it: plain JSON, and small, for the server warns of payloads above 512 KiB.
  * Instants are milliseconds before `atMs`, as lists without names.
  */
-export interface CarriedState {
-  version: 1;
-  projectId: string;
-  settings: BudgetSettings;
+export const carriedStateSchema = z.strictObject({
+  version: z.literal(1),
+  projectId: idSchema,
+  settings: budgetSettingsSchema,
   /** Gate time. */
-  atMs: number;
-  grantCount: number;
-  arrivalCount: number;
-  resumedAtMs?: number;
-  memorySinceMs?: number;
-  pause?: ServicePause;
-  operatorPause?: OperatorPause;
-  waiters: Cell[][];
-  grants: Cell[][];
-  spent: number[];
-  turns: Cell[][];
+  atMs: z.number(),
+  grantCount: z.number(),
+  arrivalCount: z.number(),
+  resumedAtMs: z.number().exactOptional(),
+  memorySinceMs: z.number().exactOptional(),
+  pause: z
+    .strictObject({
+      reason: z.enum(['limited', 'credentials']),
+      untilMs: z.number(),
+      step: z.number(),
+      probe: z.strictObject({ workflowId: z.string(), sendNumber: z.number() }).exactOptional(),
+    })
+    .exactOptional(),
+  operatorPause: z
+    .strictObject({ untilMs: z.number().exactOptional(), note: z.string().exactOptional() })
+    .exactOptional(),
+  waiters: cellsSchema,
+  grants: cellsSchema,
+  spent: z.array(z.number()),
+  turns: cellsSchema,
   /** Entries separated by `;`, fields by `,`, numbers in base 36: 7,500 of them are most of the state. */
-  memory: string;
-  lastJobs: Cell[][];
-}
-type Cell = string | number | null;
+  memory: z.string(),
+  lastJobs: cellsSchema,
+});
+export type CarriedState = z.infer<typeof carriedStateSchema>;
+type Cell = CarriedState['waiters'][number][number];
 
 /** The whole state as plain JSON; inverse of {@link restoreState}. */
 export function carryState(state: BudgetState): CarriedState {

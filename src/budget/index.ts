@@ -1,4 +1,4 @@
 export { Budget, type Effects } from './budget.js';
-export { carryState, restoreState, type CarriedState } from './carry.js';
+export { carriedStateSchema, carryState, restoreState, type CarriedState } from './carry.js';
 export { assumeFull, limitChangeIssue, reopen } from './operator.js';
 export { newState, type BudgetState } from './state.js';

@@ -11,6 +11,7 @@ import {
 import {
   assumeFull,
   Budget,
+  carriedStateSchema,
   carryState,
   limitChangeIssue,
   newState,
@@ -191,14 +192,13 @@ function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetI
 
 /** Written by this very workflow, of this or an older version, and read by its query; not by people. */
 function parseRestored(projectId: string, restored: unknown): BudgetState {
-  let state: BudgetState | undefined;
-  try {
-    state = restoreState(restored as CarriedState);
-  } catch {
-    // Told below.
-  }
-  if (state?.projectId === projectId) return state;
-  throw invalidInput([{ field: 'restored', message: `must be the carriedState of a budget of ${projectId}` }]);
+  const parsed = parseInput(carriedStateSchema, restored);
+  if (parsed.ok && parsed.value.projectId === projectId) return restoreState(parsed.value);
+  const issues = parsed.ok ? [] : parsed.issues.map(({ field, message }) => ({ field: `restored.${field}`, message }));
+  throw invalidInput([
+    { field: 'restored', message: `must be the carriedState of a budget of ${projectId}` },
+    ...issues,
+  ]);
 }
 
 function checked<T>(schema: z.ZodType<T>, input: unknown): T {

@@ -12,7 +12,7 @@ import {
   workflowInfo,
   type CancelledFailure,
 } from '@temporalio/workflow';
-import type { SearchAttributePair } from '@temporalio/common';
+import type { SearchAttributeUpdatePair } from '@temporalio/common';
 import type { Activities, GetJobResult, SendFollowUpResult } from '../../activities/index.js';
 import {
   finishSignal,
@@ -133,23 +133,24 @@ export class FollowUpContext {
   show(shownState: ShownState): void {
     const { settings, state } = this;
     this.#shownState = shownState;
-    const pairs: SearchAttributePair[] = [];
+    const pairs: SearchAttributeUpdatePair[] = [];
     if (state.shown.state === undefined) {
       pairs.push({ key: SearchAttribute.projectId, value: settings.projectId });
       pairs.push({ key: SearchAttribute.jobId, value: settings.jobId });
     }
     const jobStatus = state.job?.status?.slice(0, MAX_KEYWORD_LENGTH);
-    const prLink = state.job?.prLink && state.job.prLink.length <= MAX_KEYWORD_LENGTH ? state.job.prLink : undefined;
+    const prLink = state.job?.prLink && state.job.prLink.length <= MAX_KEYWORD_LENGTH ? state.job.prLink : null;
     if (shownState !== state.shown.state) pairs.push({ key: SearchAttribute.state, value: shownState });
     if (jobStatus && jobStatus !== state.shown.jobStatus)
       pairs.push({ key: SearchAttribute.jobStatus, value: jobStatus });
-    if (prLink && prLink !== state.shown.prLink) pairs.push({ key: SearchAttribute.prLink, value: prLink });
+    // `null` takes the attribute away: while the agent works, the link of the turn before must not stand there.
+    if (prLink !== (state.shown.prLink ?? null)) pairs.push({ key: SearchAttribute.prLink, value: prLink });
     if (pairs.length > 0) {
       upsertSearchAttributes(pairs);
       state.shown = {
         state: shownState,
         ...((jobStatus ?? state.shown.jobStatus) && { jobStatus: jobStatus ?? state.shown.jobStatus }),
-        ...((prLink ?? state.shown.prLink) && { prLink: prLink ?? state.shown.prLink }),
+        ...(prLink !== null && { prLink }),
       };
     }
     setCurrentDetails(describeProgress(this.progress(), Date.now()));
