@@ -8,7 +8,7 @@ import {
 import { describeBudgetWait } from '../../follow-up/details.js';
 import { backoffMs, jittered, nextInterval } from '../../follow-up/intervals.js';
 import { isAtWork } from '../../follow-up/job-state.js';
-import type { FollowUpContext } from './context.js';
+import { isResetRun, type FollowUpContext } from './context.js';
 import { endSent, endUnsent } from './endings.js';
 
 /** A job that the service does not know is asked for three times before it counts as missing. */
@@ -230,6 +230,7 @@ function budgetWaitLeftMs({ settings, state }: FollowUpContext): number {
  */
 async function giveUp(context: FollowUpContext, type: FailureType, message: string): Promise<void> {
   const { state } = context;
+  if (isResetRun()) state.provenNotSent = false;
   for (let tries = 0; !state.provenNotSent && tries < LAST_ASK_TRIES; tries++) {
     const answer = await context.send(true);
     if (answer.kind === 'outcome' || answer.kind === 'alreadyGranted') {

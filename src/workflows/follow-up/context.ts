@@ -50,6 +50,15 @@ const { sendFollowUp } = proxyActivities<Activities>({
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
 
+/**
+ * Whether this run is a reset one. What it was told before the reset proves nothing any more: the run that it replaces
+ * may have gone on from there and sent the message.
+ */
+export function isResetRun(): boolean {
+  const { runId, originalExecutionRunId } = workflowInfo();
+  return runId !== originalExecutionRunId;
+}
+
 /** What the steps of a follow-up share: its settings and state, what others said to it, and how it shows itself. */
 export class FollowUpContext {
   /** The cancellation, once it was asked for. */
@@ -183,6 +192,7 @@ export class FollowUpContext {
   /** Continues as new where the server suggests it. Called between steps, when nothing is under way. */
   async continueAsNewIfDue(): Promise<void> {
     if (!workflowInfo().continueAsNewSuggested || this.cancellation) return;
+    if (isResetRun()) this.state.provenNotSent = false;
     await continueAsNew(this.input, this.state);
   }
 
