@@ -140,7 +140,12 @@ class Side {
     });
     late.catch(() => undefined);
     const waits = followUps.map(async ({ workflowId }) => {
-      const { status } = await this.client.workflow.getHandle(workflowId).result();
+      const { status } = await this.client.workflow
+        .getHandle(workflowId)
+        .result()
+        .catch((error) => {
+          throw new Error(`${workflowId}: ${error.cause?.message ?? error.message}`, { cause: error });
+        });
       if (status !== 'completed') throw new Error(`${workflowId} ended as ${status}`);
     });
     try {

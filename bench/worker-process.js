@@ -18,7 +18,7 @@ async function startProduct({ address, baseUrl, bundlePath }) {
     FOLLOW_UP_TASK_QUEUE: TASK_QUEUE,
     FOLLOW_UP_BUDGET_LIMIT: String(BUDGET_LIMIT),
     FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
-    FOLLOW_UP_LOG_LEVEL: 'warn',
+    FOLLOW_UP_LOG_LEVEL: 'error',
   });
   const worker = await startWorker({ config, logger: createLogger(config.logging), workflowCode: { bundlePath } });
   await worker.ready;
@@ -28,9 +28,9 @@ async function startProduct({ address, baseUrl, bundlePath }) {
 /** A worker as Temporal's samples start it. Its cache is as large as the product's; logs are as quiet. */
 async function startNaive({ address, baseUrl, bundlePath }) {
   Runtime.install({
-    logger: new DefaultLogger('WARN'),
+    logger: new DefaultLogger('ERROR'),
     shutdownSignals: [],
-    telemetryOptions: { logging: { filter: { core: 'WARN', other: 'ERROR' } } },
+    telemetryOptions: { logging: { filter: { core: 'ERROR', other: 'ERROR' } } },
   });
   const connection = await NativeConnection.connect({ address });
   const worker = await Worker.create({
