@@ -1,3 +1,4 @@
+import { getHeapStatistics } from 'node:v8';
 import type { WorkerOptions } from '@temporalio/worker';
 import type { WorkerConfig } from '../config.js';
 
@@ -10,6 +11,16 @@ const FORCE_AFTER_GRACE_MS = 5_000;
 /** How long running sends may take to end when a worker is shut down. Below it, a message could be cut off half-way. */
 export function shutdownGraceMs({ agentJobs }: Pick<WorkerConfig, 'agentJobs'>): number {
   return agentJobs.sendTimeoutMs + 2 * GATE_CALL_TIMEOUT_MS;
+}
+
+/** What a cached workflow holds, rounded up (docs/benchmarks.md), and what the thread needs beside them. */
+const CACHED_WORKFLOW_MIB = 2;
+const OTHER_HEAP_MIB = 300;
+
+/** Workflows to keep in the cache: `most`, or what the heap of this process has room for. */
+function cachedWorkflows(most: number): number {
+  const heapMiB = getHeapStatistics().heap_size_limit / 1_048_576;
+  return Math.max(10, Math.min(most, Math.floor((heapMiB - OTHER_HEAP_MIB) / CACHED_WORKFLOW_MIB)));
 }
 
 /** Numbers of the worker that runs follow-ups and their activities. */
@@ -27,9 +38,8 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
     // Twice the SDK's default: a task is short apart from its GET, so slots fill as fast as tasks are fetched.
     maxConcurrentWorkflowTaskPolls: 20,
     maxConcurrentActivityTaskPolls: 10,
-    // A follow-up that has left the cache is replayed at each poll. One takes well under 1 MB here, since all share
-    // one V8 context.
-    maxCachedWorkflows: 1_000,
+    // A follow-up that has left the cache is replayed at its next poll.
+    maxCachedWorkflows: cachedWorkflows(1_000),
     shutdownGraceTime: graceMs,
     shutdownForceTime: graceMs + FORCE_AFTER_GRACE_MS,
   };
@@ -43,7 +53,7 @@ export function budgetWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, '
     maxConcurrentWorkflowTaskExecutions: 40,
     maxConcurrentWorkflowTaskPolls: 10,
     // One gate a project, with up to half a megabyte of state each.
-    maxCachedWorkflows: 200,
+    maxCachedWorkflows: cachedWorkflows(200),
     // The gates of a worker that died are picked up by others after that long; asks wait for them meanwhile. The SDK's
     // default of 10 s is the whole deadline of an ask.
     stickyQueueScheduleToStartTimeout: 3_000,
