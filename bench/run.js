@@ -123,7 +123,9 @@ async function main() {
       const order = (round + options.seed) % 2 === 1 ? SIDES : [...SIDES].reverse();
       for (const side of order) {
         say(`round ${round} of ${options.rounds}: ${side}`);
-        rounds[side].push(await runSide(side, bundles[side], options));
+        const result = await runSide(side, bundles[side], options);
+        say(JSON.stringify(result));
+        rounds[side].push(result);
       }
     }
   } finally {
