@@ -2,6 +2,7 @@ import { z } from 'zod';
 import {
   budgetSettingsSchema,
   idSchema,
+  instantMsSchema,
   lanes,
   parseFollowUpWorkflowId,
   sendOutcomes,
@@ -20,7 +21,7 @@ export const carriedStateSchema = z.strictObject({
   projectId: idSchema,
   settings: budgetSettingsSchema,
   /** Gate time. */
-  atMs: z.number(),
+  atMs: instantMsSchema,
   grantCount: z.number(),
   arrivalCount: z.number(),
   resumedAtMs: z.number().exactOptional(),

@@ -1,7 +1,7 @@
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import { z } from 'zod';
 import type { Lane } from './follow-up-input.js';
-import { durationSchema } from './durations.js';
+import { durationSchema, instantMsSchema } from './durations.js';
 import { idSchema } from './ids.js';
 
 /** How one send ended, as the gate records it. */
@@ -216,6 +216,6 @@ export const projectBudgetInputSchema = z.strictObject({
    * With `assumeFull`: sends of the gate before may reach the service until then, in epoch milliseconds. Every slot is
    * held for window and margin from then on. @default now
    */
-  inFlightUntilMs: z.int().min(0).optional(),
+  inFlightUntilMs: instantMsSchema.optional(),
 });
 export type ProjectBudgetInput = z.infer<typeof projectBudgetInputSchema>;

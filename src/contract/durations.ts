@@ -36,6 +36,9 @@ export function durationSchema(min: string, max: string) {
   });
 }
 
+/** Epoch milliseconds up to the year 2100: what lies beyond is a mistake, and far beyond no `Date` can hold it. */
+export const instantMsSchema = z.number().min(0).max(4_102_444_800_000);
+
 /** A duration for people: at most two units, `"1 h 5 min"`, `"45 s"`, `"250 ms"`. */
 export function formatDuration(ms: number): string {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;

@@ -11,6 +11,7 @@ export * from './failures.js';
 export * from './follow-up-input.js';
 export * from './follow-up-messages.js';
 export * from './follow-up-result.js';
+export * from './gate-message-schemas.js';
 export * from './ids.js';
 export * from './names.js';
 export * from './search-attributes.js';

@@ -5,6 +5,8 @@ import type { InputIssue } from './failures.js';
 z.config({ jitless: true });
 
 const SHOWN_VALUE_LENGTH = 60;
+const MAX_FIELD_LENGTH = 200;
+const MAX_ISSUES = 50;
 
 /** Outcome of {@link parseInput}. */
 export type Parsed<T> = { ok: true; value: T } | { ok: false; issues: InputIssue[] };
@@ -13,12 +15,22 @@ export type Parsed<T> = { ok: true; value: T } | { ok: false; issues: InputIssue
 export function parseInput<T>(schema: z.ZodType<T>, input: unknown): Parsed<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return { ok: true, value: parsed.data };
-  return { ok: false, issues: parsed.error.issues.flatMap((issue) => toInputIssues(issue, input)) };
+  const issues = parsed.error.issues.flatMap((issue) => toInputIssues(issue, input));
+  return { ok: false, issues: bounded(issues) };
 }
 
 /** All issues in one line: `prompt: must not be empty (given ""); poll.maxInterval: ...`. */
 export function describeIssues(issues: readonly InputIssue[]): string {
   return issues.map(({ field, message }) => (field ? `${field}: ${message}` : message)).join('; ');
+}
+
+/** A failure must fit into a payload, whatever the input was. */
+function bounded(issues: InputIssue[]): InputIssue[] {
+  const shown = issues
+    .slice(0, MAX_ISSUES)
+    .map(({ field, message }) => ({ field: cut(field, MAX_FIELD_LENGTH), message }));
+  const more = issues.length - shown.length;
+  return more > 0 ? [...shown, { field: '', message: `and ${more} more` }] : shown;
 }
 
 function toInputIssues(issue: z.core.$ZodIssue, input: unknown): InputIssue[] {
@@ -39,7 +51,16 @@ function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
 }
 
 function show(value: unknown): string {
-  // Typed as text, but there is none for a function or a symbol.
-  const text = (JSON.stringify(value) as string | undefined) ?? String(value);
-  return text.length > SHOWN_VALUE_LENGTH ? `${text.slice(0, SHOWN_VALUE_LENGTH)}…` : text;
+  try {
+    // Typed as text, but there is none for a function or a symbol.
+    const text = JSON.stringify(value) as unknown;
+    return cut(typeof text === 'string' ? text : String(value), SHOWN_VALUE_LENGTH);
+  } catch {
+    // Nested deeper than the stack: `JSON.parse` takes it, `JSON.stringify` does not.
+    return Array.isArray(value) ? 'a list' : `an ${typeof value}`;
+  }
+}
+
+function cut(text: string, length: number): string {
+  return text.length > length ? `${text.slice(0, length)}…` : text;
 }

@@ -10,7 +10,7 @@ import {
   type InputIssue,
 } from '../contract/index.js';
 import { askAndSend } from './follow-up/ask.js';
-import { FollowUpContext, isResetRun } from './follow-up/context.js';
+import { FollowUpContext, mayReplaceAnotherRun } from './follow-up/context.js';
 import { invalidInput } from './follow-up/endings.js';
 import { poll } from './follow-up/poll.js';
 import { reconcile } from './follow-up/reconcile.js';
@@ -38,7 +38,7 @@ export async function followUp(input: unknown, carried?: FollowUpState): Promise
     carried ??
     newFollowUpState({
       startedAtMs: info.startTime.getTime(),
-      isFirstRun: !isResetRun(),
+      isFirstRun: !mayReplaceAnotherRun() && info.continuedFromExecutionRunId === undefined,
       intervalMs: settings.poll.initialIntervalMs,
     });
   const context = new FollowUpContext(settings, state, input);

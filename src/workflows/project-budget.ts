@@ -3,6 +3,7 @@ import {
   condition,
   continueAsNew,
   getExternalWorkflowHandle,
+  log,
   setCurrentDetails,
   setHandler,
   sleep,
@@ -23,10 +24,12 @@ import {
 } from '../budget/index.js';
 import { describeBudget } from '../budget/details.js';
 import {
+  acquireRequestSchema,
   acquireUpdate,
   budgetStatusQuery,
   carriedStateQuery,
   finishSignal,
+  leaveMessageSchema,
   parseInput,
   pauseInputSchema,
   pauseUpdate,
@@ -35,6 +38,7 @@ import {
   resumeUpdate,
   setLimitInputSchema,
   setLimitUpdate,
+  settleMessageSchema,
   settleSignal,
   stillThereSignal,
   wakeSignal,
@@ -92,15 +96,23 @@ class Gate {
 
   start(): void {
     const { budget } = this;
-    setHandler(acquireUpdate, (request) => {
-      this.#noteUpdate();
-      const [answer, effects] = budget.acquire(Date.now(), request);
-      this.#carryOut(effects);
-      return answer;
-    });
-    setHandler(settleSignal, (message) => this.#carryOut(budget.settle(Date.now(), message)));
-    setHandler(finishSignal, (message) => this.#carryOut(budget.leave(Date.now(), message)));
-    setHandler(withdrawSignal, (message) => this.#carryOut(budget.leave(Date.now(), message)));
+    setHandler(
+      acquireUpdate,
+      (request) => {
+        this.#noteUpdate();
+        const [answer, effects] = budget.acquire(Date.now(), request);
+        this.#carryOut(effects);
+        return answer;
+      },
+      { validator: (request) => void checked(acquireRequestSchema, request) },
+    );
+    const leave = ifValid(leaveMessageSchema, (message) => this.#carryOut(budget.leave(Date.now(), message)));
+    setHandler(finishSignal, leave);
+    setHandler(withdrawSignal, leave);
+    setHandler(
+      settleSignal,
+      ifValid(settleMessageSchema, (message) => this.#carryOut(budget.settle(Date.now(), message))),
+    );
     setHandler(
       setLimitUpdate,
       (input) => {
@@ -193,12 +205,34 @@ function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetI
 /** Written by this very workflow, of this or an older version, and read by its query; not by people. */
 function parseRestored(projectId: string, restored: unknown): BudgetState {
   const parsed = parseInput(carriedStateSchema, restored);
-  if (parsed.ok && parsed.value.projectId === projectId) return restoreState(parsed.value);
+  const state = parsed.ok && parsed.value.projectId === projectId ? restoreSound(parsed.value) : undefined;
+  if (state) return state;
   const issues = parsed.ok ? [] : parsed.issues.map(({ field, message }) => ({ field: `restored.${field}`, message }));
   throw invalidInput([
     { field: 'restored', message: `must be the carriedState of a budget of ${projectId}` },
     ...issues,
   ]);
+}
+
+/** None where an instant is none: every later task would fail on it. */
+function restoreSound(carried: CarriedState): BudgetState | undefined {
+  const state = restoreState(carried);
+  try {
+    void new Budget(state).status(state.lastTimeMs);
+    return state;
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
+/** A signal cannot be refused: one that makes no sense is passed over, for a throw would fail the gate's task for good. */
+function ifValid<T>(schema: z.ZodType<T>, handle: (message: T) => void): (message: T) => void {
+  return (message) => {
+    const parsed = parseInput(schema, message);
+    if (parsed.ok) handle(parsed.value);
+    else log.warn('A signal that makes no sense is passed over', { issues: parsed.issues });
+  };
 }
 
 function checked<T>(schema: z.ZodType<T>, input: unknown): T {

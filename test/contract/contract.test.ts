@@ -146,6 +146,16 @@ describe('the input of a follow-up', () => {
     expect(prompt('😀'.repeat(65_536) + 'a')).toBe(false);
   });
 
+  test('is refused in few words even where it is bottomless or has no end of unknown fields', () => {
+    const bottomless: unknown = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000));
+    const fields = Object.fromEntries(Array.from({ length: 100_000 }, (_, index) => [`field-${index}`, 1]));
+    for (const input of [bottomless, { ...valid, prompt: bottomless }, fields, { ['x'.repeat(1_000_000)]: 1 }]) {
+      const parsed = parseInput(followUpInputSchema, input);
+      expect(parsed.ok).toBe(false);
+      expect(JSON.stringify(parsed).length).toBeLessThan(20_000);
+    }
+  });
+
   test('never throws, whatever JSON it is', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { carryState, newState } from '../../src/budget/index.js';
 import { projectBudgetWorkflowId, progressQuery } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -35,4 +36,43 @@ test('a project whose input is no budget is refused by the budget itself', async
     args: [{ projectId: 'other', settings: { limit: -1 } }],
   });
   await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+});
+
+test('a budget is not restored from a state whose instants are none, which would stop it for good', async () => {
+  const projectId = `unsound-${Date.now()}`;
+  const settings = { limit: 5, windowMs: 10_000, reserve: 0, marginMs: 100 };
+  const start = (input: object) =>
+    stack.client.workflow.execute('projectBudget', {
+      taskQueue: `${stack.taskQueue}-budget`,
+      workflowId: projectBudgetWorkflowId(projectId),
+      args: [{ projectId, settings, ...input }],
+    });
+  const carried = carryState(newState(projectId, settings));
+  const grant = [`job/key`, null, 1, 'token', 'no number', 60_000, 120_000, null, null, null];
+  for (const input of [
+    { restored: { ...carried, grants: [grant] } },
+    { restored: { ...carried, grants: [grant.with(4, -1e300)] } },
+    { restored: { ...carried, atMs: 1e300 } },
+    { restored: carried, inFlightUntilMs: 1e300 },
+  ]) {
+    await expect(start(input)).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+  }
+});
+
+test('a budget passes over signals that make no sense, and refuses such asks', async () => {
+  const projectId = `nonsense-${Date.now()}`;
+  for (const jobId of ['job-1', 'job-2']) stack.simulator.addJob({ projectId, jobId });
+  await stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'first', ...FAST });
+  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  for (const signal of ['settle', 'finish', 'withdraw']) {
+    await gate.signal(signal);
+    for (const nonsense of [null, 7, [], { workflowId: 1 }]) await gate.signal(signal, nonsense);
+  }
+  await expect(gate.executeUpdate('acquire', { args: [null] })).rejects.toThrow();
+  await expect(gate.executeUpdate('acquire', { args: [{ workflowId: 'x', token: 't' }] })).rejects.toThrow();
+  expect(await stack.followUps.run({ projectId, jobId: 'job-2', prompt: 'second', ...FAST })).toMatchObject({
+    delivery: 'sent',
+  });
+  const { events } = await gate.fetchHistory();
+  expect(events?.some((event) => event.workflowTaskFailedEventAttributes)).toBe(false);
 });

@@ -8,16 +8,12 @@ import {
 import { describeBudgetWait } from '../../follow-up/details.js';
 import { backoffMs, jittered, nextInterval } from '../../follow-up/intervals.js';
 import { isAtWork } from '../../follow-up/job-state.js';
-import { isResetRun, type FollowUpContext } from './context.js';
+import { mayReplaceAnotherRun, type FollowUpContext } from './context.js';
 import { endSent, endUnsent } from './endings.js';
 
 /** A job that the service does not know is asked for three times before it counts as missing. */
 const NOT_FOUND_TRIES = 3;
 const NOT_FOUND_RETRY_MS = 1_000;
-
-/** Before an ask that was overtaken is made anew; doubled for each one in a row, up to 51 s. */
-const STALE_RETRY_MS = 200;
-const MOST_STALE_DOUBLINGS = 8;
 
 /** While the job is at work for somebody else, the place in the queue is confirmed that often. */
 const HOLD_EVERY_MS = 10 * 60_000;
@@ -90,7 +86,6 @@ async function takeBaseline(context: FollowUpContext): Promise<boolean | undefin
 async function ask(context: FollowUpContext, hold: boolean): Promise<void> {
   if (context.state.shown.state === undefined) context.show(hold ? 'waiting-for-job' : 'sending');
   const answer = await context.send(hold);
-  if (answer.kind !== 'stale') context.state.staleAsks = 0;
   if (hold && answer.kind === 'wait') {
     context.state.heldAtMs = Date.now();
     return waitForJob(context);
@@ -106,10 +101,8 @@ async function handle(context: FollowUpContext, answer: SendFollowUpResult): Pro
       return waitForBudget(context, answer);
     case 'alreadyGranted':
       return doubtEarlierSend(context, answer);
-    case 'stale': {
-      const waitMs = STALE_RETRY_MS * 2 ** Math.min(context.state.staleAsks++, MOST_STALE_DOUBLINGS);
-      return context.sleep(waitMs, 'ask was overtaken, ask again');
-    }
+    case 'stale':
+      return context.sleep(context.staleBackoffMs(), 'ask was overtaken, ask again');
     case 'closed':
       throw await endUnsent(context, FailureType.Closed, 'The budget has already seen this follow-up end', true);
   }
@@ -230,7 +223,7 @@ function budgetWaitLeftMs({ settings, state }: FollowUpContext): number {
  */
 async function giveUp(context: FollowUpContext, type: FailureType, message: string): Promise<void> {
   const { state } = context;
-  if (isResetRun()) state.provenNotSent = false;
+  if (mayReplaceAnotherRun()) state.provenNotSent = false;
   for (let tries = 0; !state.provenNotSent && tries < LAST_ASK_TRIES; tries++) {
     const answer = await context.send(true);
     if (answer.kind === 'outcome' || answer.kind === 'alreadyGranted') {
@@ -239,7 +232,7 @@ async function giveUp(context: FollowUpContext, type: FailureType, message: stri
     } else if (answer.kind === 'wait' && answer.reason === 'gate-stopped') {
       break;
     } else if (!state.provenNotSent) {
-      await context.sleep(answer.kind === 'wait' ? answer.waitMs : STALE_RETRY_MS, 'ask once more');
+      await context.sleep(answer.kind === 'wait' ? answer.waitMs : context.staleBackoffMs(), 'ask once more');
     }
   }
   throw await endUnsent(context, type, message, state.provenNotSent);

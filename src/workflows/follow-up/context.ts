@@ -50,13 +50,16 @@ const { sendFollowUp } = proxyActivities<Activities>({
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
 
+const STALE_RETRY_MS = 200;
+const MOST_STALE_DOUBLINGS = 8;
+
 /**
- * Whether this run is a reset one. What it was told before the reset proves nothing any more: the run that it replaces
- * may have gone on from there and sent the message.
+ * Whether this run takes the place of another, by a reset or by a retry policy. What it was told before proves nothing
+ * any more: the run that it replaces may have gone on from there and sent the message.
  */
-export function isResetRun(): boolean {
-  const { runId, originalExecutionRunId } = workflowInfo();
-  return runId !== originalExecutionRunId;
+export function mayReplaceAnotherRun(): boolean {
+  const { runId, originalExecutionRunId, attempt } = workflowInfo();
+  return runId !== originalExecutionRunId || attempt > 1;
 }
 
 /** What the steps of a follow-up share: its settings and state, what others said to it, and how it shows itself. */
@@ -129,8 +132,14 @@ export class FollowUpContext {
       },
       [{ projectId, jobId, prompt, lane, sendNumber, hold, firstRunStartedAtMs }],
     );
+    if (result.kind !== 'stale') this.state.staleAsks = 0;
     this.state.provenNotSent = result.kind === 'closed' || (result.kind === 'wait' && result.proven);
     return result;
+  }
+
+  /** Wait before an ask that was overtaken is made anew; doubled for each one in a row, up to 51 s. */
+  staleBackoffMs(): number {
+    return STALE_RETRY_MS * 2 ** Math.min(this.state.staleAsks++, MOST_STALE_DOUBLINGS);
   }
 
   /** Sleeps on a durable timer, or until `until` holds, or a cancel arrives. */
@@ -192,7 +201,7 @@ export class FollowUpContext {
   /** Continues as new where the server suggests it. Called between steps, when nothing is under way. */
   async continueAsNewIfDue(): Promise<void> {
     if (!workflowInfo().continueAsNewSuggested || this.cancellation) return;
-    if (isResetRun()) this.state.provenNotSent = false;
+    if (mayReplaceAnotherRun()) this.state.provenNotSent = false;
     await continueAsNew(this.input, this.state);
   }
 

@@ -67,7 +67,7 @@ async function askForOutcome(context: FollowUpContext): Promise<void> {
     return handleOutcome(context, answer);
   }
   if (answer.kind === 'stale' || (answer.kind === 'wait' && !answer.proven && answer.reason !== 'gate-stopped')) {
-    await context.sleep(answer.kind === 'wait' ? answer.waitMs : 200, 'ask once more');
+    await context.sleep(answer.kind === 'wait' ? answer.waitMs : context.staleBackoffMs(), 'ask once more');
     return;
   }
   delete state.askAgainFirst;
@@ -76,6 +76,8 @@ async function askForOutcome(context: FollowUpContext): Promise<void> {
 
 async function conclude(context: FollowUpContext): Promise<void> {
   const { settings, state } = context;
+  // It may have been said during the last read or ask.
+  if (state.operatorWord === 'sent') return goOn(context, 'assumed');
   const policy = state.operatorWord === 'notSent' ? 'resend' : settings.onUnknownDelivery;
   delete state.operatorWord;
   switch (policy) {
