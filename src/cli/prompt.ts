@@ -1,7 +1,7 @@
-import { open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { MAX_PROMPT_BYTES } from '../contract/index.js';
 import { UsageError } from './report-error.js';
+import { type ByteSource, openSource, unreadable } from './text-source.js';
 
 /** Where the prompt was said to come from; `-` means stdin everywhere. */
 export interface PromptSource {
@@ -24,15 +24,12 @@ export async function readPrompt(source: PromptSource, stdin: Readable = process
   if ([prompt, promptFile, dash].filter((given) => given !== undefined).length > 1) {
     throw new UsageError('give the prompt once: with --prompt, --prompt-file or -');
   }
-  if (prompt === '-' || promptFile === '-' || dash === '-') return readText('stdin', stdin);
+  if (prompt === '-' || promptFile === '-' || dash === '-') return readText(await openSource('prompt', '-', stdin));
   if (promptFile === undefined) return prompt;
-  const file = await open(promptFile).catch((error: unknown) => {
-    throw new UsageError(`prompt: cannot read ${promptFile}: ${reason(error)}`);
-  });
-  return readText(promptFile, file.createReadStream());
+  return readText(await openSource('prompt', promptFile));
 }
 
-async function readText(name: string, stream: Readable): Promise<string> {
+async function readText({ name, stream }: ByteSource): Promise<string> {
   const chunks: Buffer[] = [];
   let length = 0;
   try {
@@ -43,7 +40,7 @@ async function readText(name: string, stream: Readable): Promise<string> {
       if (length > MAX_PROMPT_BYTES) break;
     }
   } catch (error) {
-    throw new UsageError(`prompt: cannot read ${name}: ${reason(error)}`);
+    throw unreadable('prompt', name, error);
   }
   if (length > MAX_PROMPT_BYTES) throw new UsageError(`prompt: must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
   try {
@@ -51,8 +48,4 @@ async function readText(name: string, stream: Readable): Promise<string> {
   } catch {
     throw new UsageError(`prompt: ${name} is not UTF-8 text`);
   }
-}
-
-function reason(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : String(error);
 }

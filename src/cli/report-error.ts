@@ -15,6 +15,7 @@ import {
 } from '../client/index.js';
 import { ConfigError } from '../config.js';
 import type { FailureDetails } from '../contract/index.js';
+import { BadLinesError } from './bad-lines.js';
 import { ExitCode } from './exit-codes.js';
 import { InterruptedError } from './interrupt.js';
 import type { Output } from './output.js';
@@ -30,6 +31,7 @@ interface ReportedError extends Partial<FailureDetails> {
   type: string;
   message: string;
   workflowId?: string;
+  badLineCount?: number;
 }
 
 /** Writes one clear line to stderr, and with `--json` a document to stdout. Gives the exit code. */
@@ -50,6 +52,10 @@ export function classify(error: unknown): { exitCode: ExitCode; report: Reported
   if (error instanceof ConfigError) {
     const issues = error.issues.map(({ name, message }) => ({ field: name, message }));
     return { exitCode: ExitCode.usage, report: { type: 'ConfigError', message, issues } };
+  }
+  if (error instanceof BadLinesError) {
+    const { badLineCount, issues } = error;
+    return { exitCode: ExitCode.usage, report: { type: 'InvalidInput', message, badLineCount, issues: [...issues] } };
   }
   if (error instanceof UsageError) return { exitCode: ExitCode.usage, report: { type: 'Usage', message } };
   if (error instanceof InterruptedError) {

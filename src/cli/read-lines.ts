@@ -1,0 +1,63 @@
+/** A line of a text file; what is no text says why. */
+export type Line = { number: number; text: string } | { number: number; problem: string };
+
+const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+const UTF8_BOM = Buffer.from([0xef, 0xbb, 0xbf]);
+const UTF16_BOMS = [Buffer.from([0xff, 0xfe]), Buffer.from([0xfe, 0xff])];
+
+/**
+ * Lines of UTF-8 text as they come in, numbered from 1. Ends of lines are LF or CRLF; a byte order mark is taken off. A
+ * line that is too long or not UTF-8 is told as a problem, and the next ones are read all the same. Never holds more
+ * than one line and one chunk.
+ *
+ * @param maxLineBytes longest line, without its end
+ */
+export async function* readLines(chunks: AsyncIterable<unknown>, maxLineBytes: number): AsyncGenerator<Line> {
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  let parts: Buffer[] = [];
+  let length = 0;
+  let number = 0;
+
+  const add = (part: Buffer) => {
+    length += part.length;
+    // Two bytes more than may be kept: the line's end, and the proof that it is too long.
+    if (length <= maxLineBytes + 2) parts.push(part);
+  };
+  const end = (): Line => {
+    number++;
+    const isTooLong = length > maxLineBytes + 2;
+    const line = trimEnd(number === 1 ? withoutBom(Buffer.concat(parts)) : Buffer.concat(parts));
+    parts = [];
+    length = 0;
+    if (isTooLong || line.length > maxLineBytes) return { number, problem: `longer than ${maxLineBytes} bytes` };
+    if (number === 1 && UTF16_BOMS.some((bom) => line.subarray(0, 2).equals(bom))) {
+      return { number, problem: 'UTF-16; the file must be UTF-8' };
+    }
+    try {
+      return { number, text: decoder.decode(line) };
+    } catch {
+      return { number, problem: 'not UTF-8' };
+    }
+  };
+
+  for await (const chunk of chunks) {
+    const bytes = Buffer.from(chunk as Uint8Array);
+    let from = 0;
+    for (let to = bytes.indexOf(LINE_FEED); to >= 0; to = bytes.indexOf(LINE_FEED, from)) {
+      add(bytes.subarray(from, to));
+      yield end();
+      from = to + 1;
+    }
+    add(bytes.subarray(from));
+  }
+  if (length > 0) yield end();
+}
+
+function withoutBom(line: Buffer): Buffer {
+  return line.subarray(0, 3).equals(UTF8_BOM) ? line.subarray(3) : line;
+}
+
+function trimEnd(line: Buffer): Buffer {
+  return line.at(-1) === CARRIAGE_RETURN ? line.subarray(0, -1) : line;
+}
