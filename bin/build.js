@@ -205,7 +205,8 @@ async function jsonSchemas(directory) {
     described
       .filter(([, schema]) => schema !== undefined)
       .map(([name, schema, title]) => {
-        const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', override: describeDuration });
+        const made = typeof schema === 'function' ? schema() : schema;
+        const { $schema, ...rest } = z.toJSONSchema(made, { io: 'input', override: describeDuration });
         return [`${name}.schema.json`, `${JSON.stringify({ $schema, title, ...rest }, null, 2)}\n`];
       }),
   );

@@ -18,15 +18,18 @@ const pollSchema = z.strictObject({
   backoffCoefficient: z.number().min(1, 'must be from 1 to 10').max(10, 'must be from 1 to 10').optional(),
 });
 
+/** A message: 1 character to 256 KiB of UTF-8. */
+export const promptSchema = z
+  .string()
+  .min(1, 'must not be empty')
+  .refine((prompt) => utf8Length(prompt) <= MAX_PROMPT_BYTES, `must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
+
 const baseSchema = z.strictObject({
   /** Project that the job belongs to; its budget is spent. */
   projectId: idSchema,
   jobId: idSchema,
   /** The follow-up instruction, 1 character to 256 KiB of UTF-8. */
-  prompt: z
-    .string()
-    .min(1, 'must not be empty')
-    .refine((prompt) => utf8Length(prompt) <= MAX_PROMPT_BYTES, `must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`),
+  prompt: promptSchema,
   /** @default 'interactive' */
   lane: z.enum(lanes).optional(),
   /** What to do when it cannot be told whether the message was delivered. @default 'fail' */
@@ -41,6 +44,9 @@ const baseSchema = z.strictObject({
   /** Longest wait for everything before the send. @default '7d' */
   budgetWaitTimeout: durationSchema('1s', '365d').optional(),
 });
+
+/** What a batch may say for all of its items. */
+export const followUpDefaultsSchema = baseSchema.omit({ projectId: true, jobId: true, prompt: true });
 
 /** A follow-up's settings with every default filled in and every duration in milliseconds. */
 export interface FollowUpSettings {
@@ -85,7 +91,7 @@ export const followUpInputSchema = baseSchema.transform((input, context): Follow
 export type FollowUpInput = z.input<typeof followUpInputSchema>;
 
 /** Bytes of a text in UTF-8. Counted by hand: neither `Buffer` nor `TextEncoder` may be had in the workflow sandbox. */
-function utf8Length(text: string): number {
+export function utf8Length(text: string): number {
   let bytes = 0;
   for (const character of text) {
     const code = character.codePointAt(0) ?? 0;

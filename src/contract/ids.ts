@@ -21,7 +21,17 @@ export const keySchema = z
   })
   .refine((key) => !key.includes('..'), 'must not contain ".."');
 
+/** Longest id of a batch: with `:` and the index of an item it makes the item's key, at most 128 characters. */
+const MAX_BATCH_ID_LENGTH = 120;
+
+/** Id of a batch: as a key, but at most 120 characters. */
+export const batchIdSchema = keySchema.refine(
+  (id) => id.length <= MAX_BATCH_ID_LENGTH,
+  `must be at most ${MAX_BATCH_ID_LENGTH} characters`,
+);
+
 const FOLLOW_UP_PREFIX = 'follow-up/';
+const BATCH_PREFIX = 'follow-up-batch/';
 const BUDGET_PREFIX = 'project-budget/';
 
 /** The three parts of a follow-up's workflow id. */
@@ -57,4 +67,35 @@ export function parseProjectBudgetWorkflowId(workflowId: string): string | undef
   if (!workflowId.startsWith(BUDGET_PREFIX)) return undefined;
   const projectId = workflowId.slice(BUDGET_PREFIX.length);
   return idSchema.safeParse(projectId).success ? projectId : undefined;
+}
+
+/** Which workflow of a batch: the batch itself, or where `part` is set one of its parts, numbered from 0. */
+export interface BatchIdParts {
+  batchId: string;
+  part?: number;
+}
+
+/** Workflow id of a batch: `follow-up-batch/{batchId}`; of a part: `follow-up-batch/{batchId}/{part}`. */
+export function followUpBatchWorkflowId({ batchId, part }: BatchIdParts): string {
+  return part === undefined ? `${BATCH_PREFIX}${batchId}` : `${BATCH_PREFIX}${batchId}/${part}`;
+}
+
+/** Inverse of {@link followUpBatchWorkflowId}; `undefined` for anything it could not have made. */
+export function parseFollowUpBatchWorkflowId(workflowId: string): BatchIdParts | undefined {
+  if (!workflowId.startsWith(BATCH_PREFIX)) return undefined;
+  const [batchId, part, ...rest] = workflowId.slice(BATCH_PREFIX.length).split('/');
+  if (batchId === undefined || rest.length > 0 || !batchIdSchema.safeParse(batchId).success) return undefined;
+  if (part === undefined) return { batchId };
+  return /^(0|[1-9]\d{0,6})$/.test(part) ? { batchId, part: Number(part) } : undefined;
+}
+
+/** Key of the follow-up that a batch makes of its item at `index`, counted from 0. */
+export function batchItemKey(batchId: string, index: number): string {
+  return `${batchId}:${index}`;
+}
+
+/** Index of a batch's item by its follow-up's key; `undefined` for a key of something else. */
+export function parseBatchItemKey(batchId: string, key: string): number | undefined {
+  const index = key.startsWith(`${batchId}:`) ? key.slice(batchId.length + 1) : '';
+  return /^(0|[1-9]\d{0,6})$/.test(index) ? Number(index) : undefined;
 }

@@ -5,6 +5,9 @@
  * @module
  */
 export * from './agent-job.js';
+export * from './batch-input.js';
+export * from './batch-messages.js';
+export * from './batch-result.js';
 export * from './budget-messages.js';
 export * from './durations.js';
 export * from './failures.js';

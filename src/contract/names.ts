@@ -1,6 +1,9 @@
 /** Workflow types, as any Temporal SDK or the `temporal` CLI names them. */
 export const WorkflowType = {
   followUp: 'followUp',
+  followUpBatch: 'followUpBatch',
+  /** Internal: some of a batch's items. */
+  followUpBatchPart: 'followUpBatchPart',
   projectBudget: 'projectBudget',
 } as const;
 

@@ -16,7 +16,7 @@ export function parseInput<T>(schema: z.ZodType<T>, input: unknown): Parsed<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return { ok: true, value: parsed.data };
   const issues = parsed.error.issues.flatMap((issue) => toInputIssues(issue, input));
-  return { ok: false, issues: bounded(issues) };
+  return { ok: false, issues: boundedIssues(issues) };
 }
 
 /** All issues in one line: `prompt: must not be empty (given ""); poll.maxInterval: ...`. */
@@ -25,7 +25,7 @@ export function describeIssues(issues: readonly InputIssue[]): string {
 }
 
 /** A failure must fit into a payload, whatever the input was. */
-function bounded(issues: InputIssue[]): InputIssue[] {
+export function boundedIssues(issues: readonly InputIssue[]): InputIssue[] {
   const shown = issues
     .slice(0, MAX_ISSUES)
     .map(({ field, message }) => ({ field: cut(field, MAX_FIELD_LENGTH), message }));
