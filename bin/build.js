@@ -174,12 +174,14 @@ async function compile(root, outDir) {
  */
 async function bundleWorkflows(directory) {
   const { bundleWorkflowCode } = await import('@temporalio/worker');
+  const { workflowBundleOptions } = await import(pathToFileURL(join(directory, 'worker', 'bundle-options.js')).href);
   const problems = [];
   const keep = (_level, message) => problems.push(message);
   const ignore = () => undefined;
   const logger = { log: ignore, trace: ignore, debug: ignore, info: ignore, warn: keep, error: keep };
   try {
-    const { code } = await bundleWorkflowCode({ workflowsPath: join(directory, 'workflows', 'index.js'), logger });
+    const options = workflowBundleOptions(join(directory, 'workflows', 'index.js'));
+    const { code } = await bundleWorkflowCode({ ...options, logger });
     fs.writeFileSync(join(directory, 'workflow-bundle.js'), code);
   } catch (error) {
     throw new Error([`the workflows cannot be bundled: ${error.message}`, ...problems].join('\n'), { cause: error });

@@ -4,6 +4,7 @@ import { bundleWorkflowCode } from '@temporalio/worker';
 import type { WorkerOptions } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { toTemporalLogger } from '../logging.js';
+import { workflowBundleOptions } from './bundle-options.js';
 
 /** Workflow code: a bundle that was built before, or a module to bundle now. */
 export type WorkflowCode = { bundlePath: string } | { workflowsPath: string };
@@ -17,7 +18,7 @@ type WorkflowBundle = NonNullable<WorkerOptions['workflowBundle']>;
 export async function loadWorkflowBundle(logger: Logger, code: WorkflowCode = builtIn()): Promise<WorkflowBundle> {
   if ('bundlePath' in code) return { codePath: code.bundlePath };
   return bundleWorkflowCode({
-    workflowsPath: code.workflowsPath,
+    ...workflowBundleOptions(code.workflowsPath),
     logger: toTemporalLogger(() => logger.child({}, { level: 'warn' })),
   });
 }

@@ -23,6 +23,7 @@ const stampPath = join(root, 'dist', 'build-stamp.json');
 /** A package as small as can be built: a workflow, a contract, a command. */
 const sources = {
   'src/workflows/index.ts': 'export async function followUp(): Promise<string> {\n  return "done";\n}\n',
+  'src/workflows/shared-modules.ts': 'export {};\n',
   'src/contract/index.ts':
     "import { z } from 'zod';\nexport const followUpInputSchema = z.object({ wait: z.union([z.number(), z.string()]) });\nexport const followUpResultSchema = z.object({ a: z.string() });\n",
   'src/cli/main.ts':
@@ -62,6 +63,8 @@ describe('the build', () => {
     }
     symlinkSync(join(repository, 'node_modules'), join(root, 'node_modules'));
     for (const [path, text] of Object.entries(sources)) write(path, text);
+    const bundling = 'src/worker/bundle-options.ts';
+    write(bundling, readFileSync(join(repository, bundling), 'utf8'));
   });
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
 

@@ -1,0 +1,31 @@
+import { z } from 'zod';
+import * as budget from '../../../src/budget/index.js';
+import * as contract from '../../../src/contract/index.js';
+
+const followUp = { projectId: 'p', jobId: 'j', prompt: 'go on', poll: { initialInterval: '1s' }, settleTime: '1m' };
+const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+const send = { workflowId: 'follow-up/p/j/k', sendNumber: 1, jobId: 'j', token: 't', outcome: 'sent' };
+
+/** Good for some schema, bad for all others; and what is good for none. */
+const VALUES: unknown[] = [
+  followUp,
+  { ...followUp, jobId: '..', poll: { maxInterval: '0s', backoffCoefficient: 11 }, settleTime: 'soon', more: 1 },
+  send,
+  { ...send, lane: 'batch', hold: false, attemptScheduledAtMs: 1, firstRunStartedAtMs: 1, leaseMs: 1, drainMs: 1 },
+  { projectId: 'p', settings },
+  { projectId: 'p', settings: { ...settings, reserve: 100 }, restored: {}, inFlightUntilMs: Infinity },
+  budget.carryState(budget.newState('p', settings)),
+  { limit: 5, window: '2h', reserve: 5 },
+  { for: '1h', note: 'x'.repeat(201) },
+  { id: 'j', status: 'completed', source: { repository: 'r', ref: null }, prLink: null, later: {} },
+  ...[settings, {}, [], [{}], '1h', 'p', '..', '', 5, -1, null, undefined],
+];
+
+/** What every schema of the shared modules says of every value, as plain JSON. */
+export function parseEverything(): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries<unknown>({ ...contract, ...budget }).flatMap(([name, schema]) =>
+      schema instanceof z.ZodType ? [[name, VALUES.map((value) => contract.parseInput(schema, value))]] : [],
+    ),
+  );
+}
