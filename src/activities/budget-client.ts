@@ -18,6 +18,7 @@ import {
   type ProjectBudgetInput,
   type SettleMessage,
 } from '../contract/index.js';
+import { createCoalescer } from './coalescer.js';
 import { GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
 
 /** Deadline of one call. */
@@ -29,13 +30,20 @@ const CALL_DEADLINE_MS = 10_000;
  */
 const ASK_FOR_MS = 25_000;
 
+/**
+ * Asks of one project share calls: the server lets 10 updates be in flight per workflow and 2,000 in a run, and each
+ * costs a workflow task. Two calls under way per worker leave room for five workers.
+ */
+const MAX_CALLS_IN_FLIGHT = 2;
+const MAX_ASKS_PER_CALL = 50;
+
 /** Between two calls of one ask. */
 const RETRY_AFTER_MS = 250;
 
 /** Wait while a gate was terminated and nobody has restored it. */
 const GATE_STOPPED_WAIT_MS = 60_000;
 
-/** The server lets 10 updates be in flight per workflow; asks beyond that come again after a random wait in this range. */
+/** Asks of a gate that has too many updates in flight come again after a random wait in this range. */
 const EXHAUSTED_WAIT_MS = { min: 250, max: 2_000 };
 
 /** Answers of the server after which the gate has certainly not heard the ask, and which a repetition would not change. */
@@ -91,11 +99,10 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   const telling = new WorkflowClient({ connection, namespace });
   const taskQueue = budgetTaskQueue(options.taskQueue);
 
-  async function ask(projectId: string, request: AcquireRequest): Promise<AcquireAnswer> {
+  async function askAll(projectId: string, requests: AcquireRequest[]): Promise<AcquireAnswer[]> {
     const input: ProjectBudgetInput = { projectId, settings };
-    return asking.executeUpdateWithStart(acquireUpdate, {
-      args: [request],
-      updateId: request.token,
+    const ask = {
+      args: [requests] as [AcquireRequest[]],
       startWorkflowOperation: new WithStartWorkflowOperation(WorkflowType.projectBudget, {
         workflowId: projectBudgetWorkflowId(projectId),
         taskQueue,
@@ -105,17 +112,19 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
         workflowIdConflictPolicy: 'USE_EXISTING',
         staticSummary: `Message budget of project ${projectId}`,
       }),
-    });
+    };
+    const deadlineMs = Date.now() + CALL_DEADLINE_MS;
+    return acquireConnection.withDeadline(deadlineMs, () => asking.executeUpdateWithStart(acquireUpdate, ask));
   }
+
+  const ask = createCoalescer({ call: askAll, maxCallsInFlight: MAX_CALLS_IN_FLIGHT, maxPerCall: MAX_ASKS_PER_CALL });
 
   return {
     async acquire(projectId, request) {
       const giveUpAtMs = performance.now() + ASK_FOR_MS;
       for (;;) {
         try {
-          const deadlineMs = Date.now() + CALL_DEADLINE_MS;
-          const answer = await acquireConnection.withDeadline(deadlineMs, () => ask(projectId, request));
-          return { answer, proven: true };
+          return { answer: await ask(projectId, request), proven: true };
         } catch (error) {
           if (error instanceof WorkflowExecutionAlreadyStartedError) {
             return { answer: waitAnswer('gate-stopped', GATE_STOPPED_WAIT_MS), proven: false };

@@ -30,13 +30,16 @@ export class Budget {
   acquire(timeMs: number, request: AcquireRequest): [AcquireAnswer, Effects] {
     const nowMs = this.#advance(timeMs);
     const check: string[] = [];
-    const answer = acquire(this.state, nowMs, request, (jobId) => {
-      const turn = this.state.turns.get(jobId);
-      if (!turn || nowMs < (turn.checkedAtMs ?? -Infinity) + RECHECK_MS) return;
-      turn.checkedAtMs = nowMs;
-      check.push(turn.workflowId);
-    });
+    const answer = this.#answer(nowMs, request, check);
     return [answer, this.#effects(nowMs, check)];
+  }
+
+  /** Answers asks that came together, in their order, as if one after the other. */
+  acquireAll(timeMs: number, requests: readonly AcquireRequest[]): [AcquireAnswer[], Effects] {
+    const nowMs = this.#advance(timeMs);
+    const check: string[] = [];
+    const answers = requests.map((request) => this.#answer(nowMs, request, check));
+    return [answers, this.#effects(nowMs, check)];
   }
 
   /** Records how a granted send ended. */
@@ -91,6 +94,15 @@ export class Budget {
   /** What an onlooker is told. Changes nothing. */
   status(timeMs: number): BudgetStatus {
     return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs));
+  }
+
+  #answer(nowMs: number, request: AcquireRequest, check: string[]): AcquireAnswer {
+    return acquire(this.state, nowMs, request, (jobId) => {
+      const turn = this.state.turns.get(jobId);
+      if (!turn || nowMs < (turn.checkedAtMs ?? -Infinity) + RECHECK_MS) return;
+      turn.checkedAtMs = nowMs;
+      check.push(turn.workflowId);
+    });
   }
 
   /** Gate time never goes back: the clock is that of whichever host runs the history shard. */

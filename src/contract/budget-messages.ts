@@ -95,7 +95,8 @@ export interface LeaveMessage {
   lastJobSeen?: JobFingerprint;
 }
 
-export const acquireUpdate = defineUpdate<AcquireAnswer, [AcquireRequest]>('acquire');
+/** Several asks at once; one answer for each, in their order. */
+export const acquireUpdate = defineUpdate<AcquireAnswer[], [AcquireRequest[]]>('acquire');
 export const settleSignal = defineSignal<[SettleMessage]>('settle');
 export const finishSignal = defineSignal<[LeaveMessage]>('finish');
 export const withdrawSignal = defineSignal<[LeaveMessage]>('withdraw');

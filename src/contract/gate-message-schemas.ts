@@ -8,8 +8,7 @@ const text = z.string().min(1).max(1_000);
 const sendNumber = z.int().min(1);
 const durationMs = z.number().min(0).max(31_536_000_000);
 
-/** What a gate takes for an ask: anything else would fail its task, and with it every follow-up of the project. */
-export const acquireRequestSchema: z.ZodType<AcquireRequest> = z.object({
+const acquireRequestSchema: z.ZodType<AcquireRequest> = z.object({
   workflowId: text,
   sendNumber,
   jobId: text,
@@ -21,6 +20,9 @@ export const acquireRequestSchema: z.ZodType<AcquireRequest> = z.object({
   leaseMs: durationMs,
   drainMs: durationMs,
 });
+
+/** What a gate takes for asks: anything else would fail its task, and with it every follow-up of the project. */
+export const acquireRequestsSchema = z.array(acquireRequestSchema).min(1).max(1_000);
 
 /** What a gate takes for the end of a send. */
 export const settleMessageSchema: z.ZodType<SettleMessage> = z.object({

@@ -24,7 +24,7 @@ import {
 } from '../budget/index.js';
 import { describeBudget } from '../budget/details.js';
 import {
-  acquireRequestSchema,
+  acquireRequestsSchema,
   acquireUpdate,
   budgetStatusQuery,
   carriedStateQuery,
@@ -98,13 +98,13 @@ class Gate {
     const { budget } = this;
     setHandler(
       acquireUpdate,
-      (request) => {
+      (requests) => {
         this.#noteUpdate();
-        const [answer, effects] = budget.acquire(Date.now(), request);
+        const [answers, effects] = budget.acquireAll(Date.now(), requests);
         this.#carryOut(effects);
-        return answer;
+        return answers;
       },
-      { validator: (request) => void checked(acquireRequestSchema, request) },
+      { validator: (requests) => void checked(acquireRequestsSchema, requests) },
     );
     const leave = ifValid(leaveMessageSchema, (message) => this.#carryOut(budget.leave(Date.now(), message)));
     setHandler(finishSignal, leave);

@@ -82,3 +82,19 @@ test('an ask that the server refuses fails at once', async () => {
   await expect(budget.acquire(`refused-${randomUUID()}`, request())).rejects.toThrow();
   await close();
 });
+
+test('a crowd of asks is answered whole, in few updates of the budget', async () => {
+  const projectId = `crowd-${randomUUID()}`;
+  const { budget, close } = await budgetThatLoses(0, status.OK);
+  const asks = await Promise.all(
+    Array.from({ length: 300 }, (_, index) => budget.acquire(projectId, { ...request(), jobId: `job-${index}` })),
+  );
+  expect(asks.every(({ proven }) => proven)).toBe(true);
+  expect(asks.filter(({ answer }) => answer.kind === 'granted')).toHaveLength(10);
+  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  expect(await gate.query(budgetStatusQuery)).toMatchObject({ waitingTotal: 290, unsettled: 10 });
+  const { events } = await gate.fetchHistory();
+  const updates = events?.filter((event) => event.workflowExecutionUpdateCompletedEventAttributes) ?? [];
+  expect(updates.length).toBeLessThanOrEqual(20);
+  await close();
+});

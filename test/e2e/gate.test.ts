@@ -69,7 +69,7 @@ test('a budget passes over signals that make no sense, and refuses such asks', a
     for (const nonsense of [null, 7, [], { workflowId: 1 }]) await gate.signal(signal, nonsense);
   }
   await expect(gate.executeUpdate('acquire', { args: [null] })).rejects.toThrow();
-  await expect(gate.executeUpdate('acquire', { args: [{ workflowId: 'x', token: 't' }] })).rejects.toThrow();
+  await expect(gate.executeUpdate('acquire', { args: [[{ workflowId: 'x', token: 't' }]] })).rejects.toThrow();
   expect(await stack.followUps.run({ projectId, jobId: 'job-2', prompt: 'second', ...FAST })).toMatchObject({
     delivery: 'sent',
   });

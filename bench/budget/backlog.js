@@ -1,0 +1,113 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { createRandom } from '../../dist/simulator/random.js';
+import { carriedStateQuery, projectBudgetWorkflowId } from '../../dist/contract/index.js';
+import { restoreState } from '../../dist/budget/index.js';
+import { endsOf, examine, Verdict } from './check.js';
+import { startBudgetStack } from './stack.js';
+
+const LIMIT = 20;
+const WINDOW_MS = 20_000;
+const PROJECTS = ['red', 'green', 'blue'];
+const PER_PROJECT = 200;
+
+/**
+ * 3 projects with 200 follow-ups each on a budget of 20 per 20 s with the smallest sensible margin, two workers.
+ *
+ * @param {object} options
+ * @param {number} options.terminatedShare so many of the waiting ones are terminated at random instants
+ * @param {number} options.leastUtilisation of each project
+ */
+export async function backlog({ env, seed, terminatedShare, leastUtilisation }) {
+  const verdict = new Verdict();
+  const stack = await startBudgetStack({
+    env,
+    settings: {
+      FOLLOW_UP_BUDGET_LIMIT: `${LIMIT}`,
+      FOLLOW_UP_BUDGET_WINDOW: `${WINDOW_MS}ms`,
+      FOLLOW_UP_MARGIN: '100ms',
+    },
+    simulator: { limiter: { kind: 'sliding', limit: LIMIT, windowMs: WINDOW_MS } },
+  });
+  try {
+    const inputs = Array.from({ length: PROJECTS.length * PER_PROJECT }, (_, index) => ({
+      projectId: PROJECTS[index % PROJECTS.length],
+      jobId: `job-${index}`,
+    }));
+    const handles = await stack.start(inputs);
+    const arrivals = await allPlaces(stack);
+    const terminated = await terminateSome(stack, handles, terminatedShare, createRandom(seed));
+    const ends = await endsOf(handles);
+    const projects = PROJECTS.map((projectId) =>
+      examine({ ledger: stack.simulator.ledger, projectId, limit: LIMIT, windowMs: WINDOW_MS }),
+    );
+    for (const project of projects) {
+      const { projectId, doubled, refused, mostInAnyWindow, utilisation } = project;
+      verdict.expect(mostInAnyWindow <= LIMIT, `${projectId}: ${mostInAnyWindow} in a window`);
+      verdict.expect(refused === 0, `${projectId}: ${refused} refused`);
+      verdict.expect(doubled === 0, `${projectId}: ${doubled} doubled`);
+      verdict.expect(
+        utilisation >= leastUtilisation,
+        `${projectId}: utilisation ${utilisation.toFixed(3)}, below ${leastUtilisation}`,
+      );
+    }
+    const completed = ends['completed/sent'] ?? 0;
+    verdict.expect(completed + terminated === handles.length, `ends ${JSON.stringify(ends)}, ${terminated} terminated`);
+    const displacement = mostDisplaced(stack.simulator.ledger, arrivals);
+    verdict.expect(displacement < LIMIT, `one was sent ${displacement} places from its turn`);
+    return { figures: { projects, ends, terminated, mostDisplaced: displacement }, failures: verdict.failures };
+  } finally {
+    await stack.stop();
+  }
+}
+
+/** Arrival numbers by job, once every follow-up that was not sent has a place. */
+async function allPlaces(stack) {
+  const arrivals = new Map();
+  for (const projectId of PROJECTS) {
+    for (;;) {
+      const { waitingTotal, lastSends } = await stack.followUps.budget(projectId).status();
+      if (waitingTotal + lastSends.length >= PER_PROJECT) break;
+      await delay(200);
+    }
+    const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+    for (const { jobId, arrival } of restoreState(await gate.query(carriedStateQuery)).waiters) {
+      arrivals.set(jobId, arrival);
+    }
+  }
+  return arrivals;
+}
+
+/** Terminates waiting follow-ups at random instants of the backlog's time; gives how many had not been sent. */
+async function terminateSome(stack, handles, share, random) {
+  if (share === 0) return 0;
+  let terminated = 0;
+  const spanMs = (PER_PROJECT / LIMIT - 1) * WINDOW_MS;
+  const victims = handles.filter(() => random.next() < share);
+  await Promise.all(
+    victims.map(async (handle) => {
+      await delay(random.next() * spanMs * 0.8);
+      const progress = await handle.progress().catch(() => undefined);
+      if (progress?.state !== 'waiting-for-budget') return;
+      const ended = await stack.client.workflow
+        .getHandle(handle.workflowId)
+        .terminate('at random')
+        .then(
+          () => true,
+          () => false,
+        );
+      if (ended) terminated += 1;
+    }),
+  );
+  return terminated;
+}
+
+/** The most places by which the order of sending differs from the order of arrival, among those that waited. */
+function mostDisplaced(ledger, arrivals) {
+  let most = 0;
+  for (const projectId of PROJECTS) {
+    const sent = ledger.filter((entry) => entry.projectId === projectId && arrivals.has(entry.jobId));
+    const inOrder = sent.map((entry) => entry.jobId).sort((a, b) => arrivals.get(a) - arrivals.get(b));
+    for (const [index, { jobId }] of sent.entries()) most = Math.max(most, Math.abs(index - inOrder.indexOf(jobId)));
+  }
+  return most;
+}

@@ -1,0 +1,51 @@
+import { maxInAnyWindow } from '../../dist/simulator/rolling-window.js';
+
+/**
+ * What a project's messages say of its budget.
+ *
+ * @param {object} run
+ * @param {readonly object[]} run.ledger entries of the simulated service
+ * @param {string} run.projectId
+ * @param {number} run.limit
+ * @param {number} run.windowMs
+ */
+export function examine({ ledger, projectId, limit, windowMs }) {
+  const entries = ledger.filter((entry) => entry.projectId === projectId);
+  const sent = entries.filter((entry) => entry.accepted);
+  const instants = sent.map((entry) => entry.receivedAtMs).sort((a, b) => a - b);
+  const spanMs = (instants.at(-1) ?? 0) - (instants[0] ?? 0);
+  return {
+    projectId,
+    sent: sent.length,
+    doubled: sent.length - new Set(sent.map((entry) => entry.jobId)).size,
+    refused: entries.filter((entry) => entry.status === 429).length,
+    mostInAnyWindow: maxInAnyWindow(instants, windowMs),
+    /** Share of what the limit allows after the first window's burst. */
+    utilisation: spanMs > 0 ? ((sent.length - limit) * windowMs) / (limit * spanMs) : 0,
+    spanS: spanMs / 1_000,
+  };
+}
+
+/** Ends of follow-ups, by kind: `completed`, or the failure's type. */
+export async function endsOf(handles) {
+  const ends = await Promise.all(
+    handles.map((handle) =>
+      handle.result().then(
+        (result) => `${result.status}/${result.delivery}`,
+        (error) => error.type ?? error.name,
+      ),
+    ),
+  );
+  const counts = {};
+  for (const end of ends) counts[end] = (counts[end] ?? 0) + 1;
+  return counts;
+}
+
+/** Collects what must hold. */
+export class Verdict {
+  failures = [];
+
+  expect(holds, sentence) {
+    if (!holds) this.failures.push(sentence);
+  }
+}

@@ -1,0 +1,75 @@
+import { endsOf, examine, Verdict } from './check.js';
+import { startBudgetStack } from './stack.js';
+
+const LIMIT = 20;
+const WINDOW_MS = 20_000;
+const FOLLOW_UPS = 120;
+const PROJECT = 'estimates';
+/** Nobody minds a wait this short being told wrong: it is the cap of messages under way, not the budget. */
+const SHORT_WAIT_MS = 5_000;
+const WORST_SHARE = 0.05;
+
+/** How right the first answer's estimate was for each follow-up that had to wait for the budget. */
+export async function estimates({ env }) {
+  const verdict = new Verdict();
+  const stack = await startBudgetStack({
+    env,
+    settings: {
+      FOLLOW_UP_BUDGET_LIMIT: `${LIMIT}`,
+      FOLLOW_UP_BUDGET_WINDOW: `${WINDOW_MS}ms`,
+      FOLLOW_UP_MARGIN: '100ms',
+    },
+    simulator: { limiter: { kind: 'sliding', limit: LIMIT, windowMs: WINDOW_MS } },
+  });
+  try {
+    const handles = await stack.start(
+      Array.from({ length: FOLLOW_UPS }, (_, index) => ({ projectId: PROJECT, jobId: `job-${index}` })),
+    );
+    const ends = await endsOf(handles);
+    const errors = [];
+    let asks = 0;
+    for (const handle of handles) {
+      const { events } = await stack.client.workflow.getHandle(handle.workflowId).fetchHistory();
+      const answers = answersOf(events);
+      asks += answers.length;
+      const [first] = answers;
+      const last = answers.at(-1);
+      if (first?.kind !== 'wait' || first.reason !== 'slot' || first.etaMs === null || last?.kind !== 'outcome')
+        continue;
+      const waitedMs = last.grantedAtMs - first.atMs;
+      if (waitedMs >= SHORT_WAIT_MS) errors.push((first.etaMs - waitedMs) / waitedMs);
+    }
+    errors.sort((a, b) => a - b);
+    const worst = Math.max(...errors.map(Math.abs));
+    const project = examine({ ledger: stack.simulator.ledger, projectId: PROJECT, limit: LIMIT, windowMs: WINDOW_MS });
+    verdict.expect(errors.length >= FOLLOW_UPS - 2 * LIMIT, `${errors.length} estimates to judge`);
+    verdict.expect(worst <= WORST_SHARE, `an estimate was wrong by ${(worst * 100).toFixed(1)} % of the wait`);
+    return {
+      figures: {
+        judged: errors.length,
+        earliest: errors[0],
+        median: errors[Math.floor(errors.length / 2)],
+        latest: errors.at(-1),
+        asksPerFollowUp: asks / handles.length,
+        utilisation: project.utilisation,
+        ends,
+      },
+      failures: verdict.failures,
+    };
+  } finally {
+    await stack.stop();
+  }
+}
+
+/** What the activity `sendFollowUp` returned, in order, with the instants of its ends. */
+function answersOf(events) {
+  const types = new Map();
+  for (const { eventId, activityTaskScheduledEventAttributes: scheduled } of events) {
+    if (scheduled) types.set(String(eventId), scheduled.activityType.name);
+  }
+  return events.flatMap(({ eventTime, activityTaskCompletedEventAttributes: completed }) => {
+    if (!completed || types.get(String(completed.scheduledEventId)) !== 'sendFollowUp') return [];
+    const answer = JSON.parse(Buffer.from(completed.result.payloads[0].data).toString());
+    return [{ ...answer, atMs: Number(eventTime.seconds) * 1_000 + eventTime.nanos / 1e6 }];
+  });
+}

@@ -1,0 +1,57 @@
+import { performance } from 'node:perf_hooks';
+import { setTimeout as delay } from 'node:timers/promises';
+import { examine, Verdict } from './check.js';
+import { startBudgetStack } from './stack.js';
+
+const FOLLOW_UPS = 1_000;
+const LIMIT = 100;
+const LONGEST_MS = 90_000;
+const PROJECT = 'crowd';
+
+/** 1,000 follow-ups of one project at once: each must get its place within 90 s, and none may fail. */
+export async function thousand({ env }) {
+  const verdict = new Verdict();
+  const stack = await startBudgetStack({
+    env,
+    settings: { FOLLOW_UP_BUDGET_LIMIT: `${LIMIT}`, FOLLOW_UP_BUDGET_WINDOW: '1h' },
+    simulator: { limiter: { kind: 'sliding', limit: LIMIT, windowMs: 3_600_000 } },
+  });
+  try {
+    const startedAtMs = performance.now();
+    const starting = stack.start(
+      Array.from({ length: FOLLOW_UPS }, (_, index) => ({ projectId: PROJECT, jobId: `job-${index}` })),
+    );
+    let placed = 0;
+    let placedAfterS;
+    while (placed < FOLLOW_UPS && performance.now() - startedAtMs < 2 * LONGEST_MS) {
+      await delay(500);
+      const status = await stack.followUps
+        .budget(PROJECT)
+        .status()
+        .catch(() => undefined);
+      if (status) placed = status.waitingTotal + status.lastSends.length;
+      if (placed >= FOLLOW_UPS) placedAfterS = (performance.now() - startedAtMs) / 1_000;
+    }
+    await starting;
+    const failed = await count(
+      stack.client,
+      `TaskQueue = 'budget-bench' AND ExecutionStatus IN ('Failed','Terminated','TimedOut')`,
+    );
+    const project = examine({ ledger: stack.simulator.ledger, projectId: PROJECT, limit: LIMIT, windowMs: 3_600_000 });
+    verdict.expect(
+      placedAfterS !== undefined && placedAfterS <= LONGEST_MS / 1_000,
+      `placed ${placed} after ${placedAfterS} s`,
+    );
+    verdict.expect(failed === 0, `${failed} failed`);
+    verdict.expect(project.sent === LIMIT, `${project.sent} sent`);
+    verdict.expect(project.refused + project.doubled === 0, `${project.refused} refused, ${project.doubled} doubled`);
+    return { figures: { placed, placedAfterS, failed, sent: project.sent }, failures: verdict.failures };
+  } finally {
+    await stack.stop();
+  }
+}
+
+async function count(client, query) {
+  const { count: counted } = await client.workflow.count(query);
+  return counted;
+}

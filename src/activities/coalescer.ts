@@ -1,0 +1,66 @@
+/** Settings of {@link createCoalescer}. */
+export interface CoalescerOptions<Request, Answer> {
+  /** Makes one call for several requests of a group; gives one answer for each, in their order. */
+  call: (group: string, requests: Request[]) => Promise<Answer[]>;
+  /** Calls of one group under way at once. */
+  maxCallsInFlight: number;
+  /** Requests that one call carries at most. */
+  maxPerCall: number;
+}
+
+interface Pending<Request, Answer> {
+  request: Request;
+  resolve: (answer: Answer) => void;
+  reject: (reason: unknown) => void;
+}
+
+interface Group<Request, Answer> {
+  pending: Pending<Request, Answer>[];
+  callsInFlight: number;
+}
+
+/**
+ * Lets requests of a group share calls: the first go out at once, and while as many calls as allowed are under way the
+ * others wait and go together, in order. A call that fails fails all of its requests.
+ */
+export function createCoalescer<Request, Answer>({
+  call,
+  maxCallsInFlight,
+  maxPerCall,
+}: CoalescerOptions<Request, Answer>): (group: string, request: Request) => Promise<Answer> {
+  const groups = new Map<string, Group<Request, Answer>>();
+
+  async function callNext(name: string, group: Group<Request, Answer>): Promise<void> {
+    const batch = group.pending.splice(0, maxPerCall);
+    group.callsInFlight += 1;
+    try {
+      const answers = await call(
+        name,
+        batch.map(({ request }) => request),
+      );
+      for (const [index, { resolve, reject }] of batch.entries()) {
+        const answer = answers[index];
+        if (answer === undefined) reject(new Error(`${answers.length} answers to ${batch.length} requests`));
+        else resolve(answer);
+      }
+    } catch (error) {
+      for (const { reject } of batch) reject(error);
+    } finally {
+      group.callsInFlight -= 1;
+      startCalls(name, group);
+    }
+  }
+
+  function startCalls(name: string, group: Group<Request, Answer>): void {
+    while (group.pending.length > 0 && group.callsInFlight < maxCallsInFlight) void callNext(name, group);
+    if (group.callsInFlight === 0) groups.delete(name);
+  }
+
+  return (name, request) =>
+    new Promise((resolve, reject) => {
+      const group = groups.get(name) ?? { pending: [], callsInFlight: 0 };
+      groups.set(name, group);
+      group.pending.push({ request, resolve, reject });
+      startCalls(name, group);
+    });
+}

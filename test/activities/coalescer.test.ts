@@ -1,0 +1,51 @@
+import { expect, test } from 'vitest';
+import { createCoalescer } from '../../src/activities/coalescer.js';
+
+/** Calls that end when told to. */
+function heldCalls() {
+  const calls: { group: string; requests: number[]; end: (answers: string[]) => void; fail: (error: Error) => void }[] =
+    [];
+  const call = (group: string, requests: number[]) =>
+    new Promise<string[]>((end, fail) => void calls.push({ group, requests, end, fail }));
+  return { calls, ask: createCoalescer({ call, maxCallsInFlight: 2, maxPerCall: 3 }) };
+}
+
+test('requests go out at once until as many calls as allowed are under way; then they share calls, in order', async () => {
+  const { calls, ask } = heldCalls();
+  const answers = [1, 2, 3, 4, 5, 6].map((request) => ask('red', request));
+  expect(calls.map(({ requests }) => requests)).toEqual([[1], [2]]);
+  calls[0]?.end(['one']);
+  await expect(answers[0]).resolves.toBe('one');
+  expect(calls[2]?.requests).toEqual([3, 4, 5]);
+  calls[2]?.end(['three', 'four', 'five']);
+  expect(await Promise.all(answers.slice(2, 5))).toEqual(['three', 'four', 'five']);
+  expect(calls[3]?.requests).toEqual([6]);
+});
+
+test('a group does not wait for the calls of another', () => {
+  const { calls, ask } = heldCalls();
+  for (const request of [1, 2, 3]) void ask('red', request);
+  void ask('green', 4);
+  expect(calls.map(({ group, requests }) => [group, requests])).toEqual([
+    ['red', [1]],
+    ['red', [2]],
+    ['green', [4]],
+  ]);
+});
+
+test('a call that fails fails its own requests only, and the next go out', async () => {
+  const { calls, ask } = heldCalls();
+  const answers = [1, 2, 3].map((request) => ask('red', request));
+  calls[0]?.fail(new Error('lost'));
+  await expect(answers[0]).rejects.toThrow('lost');
+  expect(calls[2]?.requests).toEqual([3]);
+  calls[2]?.end(['three']);
+  await expect(answers[2]).resolves.toBe('three');
+});
+
+test('a call that answers too few requests fails those without an answer', async () => {
+  const { calls, ask } = heldCalls();
+  const answer = ask('red', 1);
+  calls[0]?.end([]);
+  await expect(answer).rejects.toThrow('0 answers to 1 requests');
+});
