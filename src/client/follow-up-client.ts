@@ -3,6 +3,7 @@ import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/c
 import { TypedSearchAttributes } from '@temporalio/common';
 import { z } from 'zod';
 import {
+  batchIdSchema,
   type BudgetSettings,
   DEFAULT_TASK_QUEUE,
   type FollowUpInput,
@@ -17,10 +18,14 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
+import type { ResultOptions } from './await-result.js';
+import { BatchHandle } from './batch-handle.js';
+import type { StartBatchInput } from './batch-input.js';
+import { startBatch, type StartBatchOptions, type StartedBatch } from './batch-start.js';
 import { BudgetHandle } from './budget-handle.js';
 import { DEFAULT_BUDGET_SETTINGS } from './budget-start.js';
 import { InvalidInputError } from './errors.js';
-import { FollowUpHandle, type ResultOptions, StartedFollowUp } from './follow-up-handle.js';
+import { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
 import { listFollowUps, type ListFilter, listQuery } from './list.js';
 import { inputDiffers } from './started-input.js';
 import type { FollowUpSummary } from './summary.js';
@@ -132,6 +137,28 @@ export class FollowUpClient {
    */
   list(filter: ListFilter = {}): AsyncIterable<FollowUpSummary> {
     return listFollowUps(this.#client, listQuery(filter));
+  }
+
+  /**
+   * Starts a batch of follow-ups, or finds the one that was started with the same id and input. A list over 256 KiB is
+   * handed over in pieces: where that was broken off, the same call goes on from there.
+   *
+   * @throws InvalidInputError before anything is sent, naming every bad field; BatchInputDiffersError,
+   * WorkerUnavailableError (a long list needs a running worker), TemporalUnreachableError
+   */
+  startBatch(input: StartBatchInput, options?: StartBatchOptions): Promise<StartedBatch> {
+    return startBatch({ client: this.#client, taskQueue: this.#taskQueue }, input, options);
+  }
+
+  /**
+   * Handle of a batch by its id. Whether there is one shows only when it is used.
+   *
+   * @throws InvalidInputError for an id that no batch could have
+   */
+  batch(batchId: string): BatchHandle {
+    const parsed = parseInput(z.object({ id: batchIdSchema }), { id: batchId });
+    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+    return new BatchHandle({ client: this.#client, taskQueue: this.#taskQueue }, batchId);
   }
 
   /**

@@ -5,8 +5,7 @@ import {
   WorkflowUpdateFailedError,
   WorkflowUpdateRPCTimeoutOrCancelledError,
 } from '@temporalio/client';
-import { TerminatedFailure, WorkflowNotFoundError } from '@temporalio/common';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { WorkflowNotFoundError } from '@temporalio/common';
 import {
   type FollowUpProgress,
   type FollowUpResult,
@@ -14,7 +13,9 @@ import {
   progressQuery,
   resolveDeliveryUpdate,
 } from '../contract/index.js';
+import { awaitResult, type ResultOptions } from './await-result.js';
 import {
+  FollowUpClientError,
   FollowUpEndedError,
   FollowUpNotFoundError,
   ResolveRejectedError,
@@ -27,18 +28,6 @@ import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { callTemporal, grpcDetails, isPassingTrouble, toConnectionError } from './temporal-call.js';
 import { type FollowUpUpdate, watchFollowUp, type WatchOptions } from './watch.js';
 
-/** Options of {@link FollowUpHandle.result}. */
-export interface ResultOptions {
-  /** Ends the wait, not the follow-up; the promise rejects with the signal's reason. */
-  signal?: AbortSignal;
-  /** How long Temporal may be away in one piece before the wait ends. @default 600_000 (10 min) */
-  reconnectTimeoutMs?: number;
-}
-
-/** The server ends an empty long poll after about 20 s; a call that takes longer than this has lost its server. */
-const LONG_POLL_TIMEOUT_MS = 60_000;
-const DEFAULT_RECONNECT_TIMEOUT_MS = 600_000;
-const RECONNECT_INTERVAL_MS = 1_000;
 const QUERY_TIMEOUT_MS = 5_000;
 
 /** One follow-up. Cheap to make; nothing is asked before a method is called. */
@@ -60,24 +49,13 @@ export class FollowUpHandle {
    * @throws FollowUpFailedError, FollowUpCancelledError, FollowUpTerminatedError, FollowUpTimedOutError,
    * UnexpectedOutcomeError, FollowUpNotFoundError, TemporalUnreachableError
    */
-  async result({
-    signal,
-    reconnectTimeoutMs = DEFAULT_RECONNECT_TIMEOUT_MS,
-  }: ResultOptions = {}): Promise<FollowUpResult> {
-    for (;;) {
-      signal?.throwIfAborted();
-      try {
-        return toFollowUpResult(this.workflowId, await this.#longPoll(signal));
-      } catch (error) {
-        signal?.throwIfAborted();
-        if (error instanceof WorkflowFailedError) {
-          // A reset terminates the run and starts another under the same id, with the same promise to deliver once.
-          if (error.cause instanceof TerminatedFailure && (await this.describe()).status !== 'terminated') continue;
-          throw toOutcomeError(this.workflowId, error);
-        }
-        if (!isPassingTrouble(error)) throw this.#translate(error);
-        await this.#untilReachable(reconnectTimeoutMs, signal);
-      }
+  async result(options: ResultOptions = {}): Promise<FollowUpResult> {
+    const { workflowId } = this;
+    try {
+      return toFollowUpResult(workflowId, await awaitResult(this.#client, workflowId, () => this.describe(), options));
+    } catch (error) {
+      if (error instanceof WorkflowFailedError) throw toOutcomeError(workflowId, error);
+      throw error instanceof FollowUpClientError ? error : this.#translate(error);
     }
   }
 
@@ -174,25 +152,6 @@ export class FollowUpHandle {
 
   get #handle() {
     return this.#client.workflow.getHandle(this.workflowId);
-  }
-
-  async #longPoll(signal: AbortSignal | undefined): Promise<unknown> {
-    const poll = () => this.#client.withDeadline(Date.now() + LONG_POLL_TIMEOUT_MS, () => this.#handle.result());
-    // The SDK never takes its listeners off a signal, so each long poll gets a signal of its own.
-    return signal ? this.#client.withAbortSignal(AbortSignal.any([signal]), poll) : poll();
-  }
-
-  async #untilReachable(timeoutMs: number, signal: AbortSignal | undefined): Promise<void> {
-    const giveUpAtMs = Date.now() + timeoutMs;
-    for (;;) {
-      try {
-        await this.describe();
-        return;
-      } catch (error) {
-        if (!isPassingTrouble(error) || Date.now() >= giveUpAtMs) throw error;
-      }
-      await sleep(RECONNECT_INTERVAL_MS, undefined, signal ? { signal } : {});
-    }
   }
 
   async #message(send: () => Promise<unknown>): Promise<void> {

@@ -13,6 +13,18 @@
  *
  * @module
  */
+export { type ResultOptions } from './await-result.js';
+export {
+  BatchEndedError,
+  BatchFailedError,
+  BatchInputDiffersError,
+  BatchNotFoundError,
+  BatchRunningError,
+  NothingToRetryError,
+} from './batch-errors.js';
+export { type BatchExecution, BatchHandle } from './batch-handle.js';
+export { type StartBatchInput } from './batch-input.js';
+export { type StartBatchOptions, StartedBatch } from './batch-start.js';
 export {
   BudgetNotFoundError,
   BudgetRunningError,
@@ -45,7 +57,7 @@ export {
   type RunOptions,
   type StartInput,
 } from './follow-up-client.js';
-export { FollowUpHandle, type ResultOptions, StartedFollowUp } from './follow-up-handle.js';
+export { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
 export { type ListFilter } from './list.js';
 export { type ExecutionStatus, type FollowUpSummary } from './summary.js';
 export { type FollowUpUpdate, type WatchOptions } from './watch.js';

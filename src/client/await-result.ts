@@ -1,0 +1,68 @@
+import { type Client, WorkflowFailedError } from '@temporalio/client';
+import { TerminatedFailure } from '@temporalio/common';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ExecutionStatus } from './summary.js';
+import { isPassingTrouble } from './temporal-call.js';
+
+/** Options of `result`. */
+export interface ResultOptions {
+  /** Ends the wait, not the workflow; the promise rejects with the signal's reason. */
+  signal?: AbortSignal;
+  /** How long Temporal may be away in one piece before the wait ends. @default 600_000 (10 min) */
+  reconnectTimeoutMs?: number;
+}
+
+/** The server ends an empty long poll after about 20 s; a call that takes longer than this has lost its server. */
+const LONG_POLL_TIMEOUT_MS = 60_000;
+const DEFAULT_RECONNECT_TIMEOUT_MS = 600_000;
+const RECONNECT_INTERVAL_MS = 1_000;
+
+/**
+ * Waits for the result of a workflow, however long it takes: polls Temporal, comes back after lost connections, follows
+ * runs that were continued as new or reset.
+ *
+ * @param describe a look at the workflow, which fails while Temporal is away
+ * @throws WorkflowFailedError; what the long poll or `describe` throws and waiting does not mend; the signal's reason
+ */
+export async function awaitResult(
+  client: Client,
+  workflowId: string,
+  describe: () => Promise<{ status: ExecutionStatus }>,
+  { signal, reconnectTimeoutMs = DEFAULT_RECONNECT_TIMEOUT_MS }: ResultOptions,
+): Promise<unknown> {
+  const longPoll = () =>
+    client.withDeadline(Date.now() + LONG_POLL_TIMEOUT_MS, () => client.workflow.getHandle(workflowId).result());
+  for (;;) {
+    signal?.throwIfAborted();
+    try {
+      // The SDK never takes its listeners off a signal, so each long poll gets a signal of its own.
+      return await (signal ? client.withAbortSignal(AbortSignal.any([signal]), longPoll) : longPoll());
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (error instanceof WorkflowFailedError) {
+        // A reset terminates the run and starts another under the same id.
+        if (error.cause instanceof TerminatedFailure && (await describe()).status !== 'terminated') continue;
+        throw error;
+      }
+      if (!isPassingTrouble(error)) throw error;
+      await untilReachable(describe, reconnectTimeoutMs, signal);
+    }
+  }
+}
+
+async function untilReachable(
+  describe: () => Promise<unknown>,
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const giveUpAtMs = Date.now() + timeoutMs;
+  for (;;) {
+    try {
+      await describe();
+      return;
+    } catch (error) {
+      if (!isPassingTrouble(error) || Date.now() >= giveUpAtMs) throw error;
+    }
+    await sleep(RECONNECT_INTERVAL_MS, undefined, signal ? { signal } : {});
+  }
+}

@@ -1,0 +1,208 @@
+import { type Client, QueryNotRegisteredError, WorkflowFailedError } from '@temporalio/client';
+import { ApplicationFailure, type QueryDefinition, TerminatedFailure, WorkflowNotFoundError } from '@temporalio/common';
+import { z } from 'zod';
+import {
+  type BatchItem,
+  batchItemsQuery,
+  type BatchStatus,
+  batchStatusQuery,
+  describeIssues,
+  type FollowUpBatchResult,
+  followUpBatchResultSchema,
+  followUpBatchWorkflowId,
+  type InputIssue,
+  parseInput,
+  SearchAttribute,
+  WorkflowType,
+} from '../contract/index.js';
+import { awaitResult, type ResultOptions } from './await-result.js';
+import { BatchEndedError, BatchFailedError, BatchNotFoundError } from './batch-errors.js';
+import { FollowUpClientError, UnexpectedOutcomeError, WorkerUnavailableError } from './errors.js';
+import { type ExecutionStatus, toExecutionStatus } from './summary.js';
+import { callTemporal, grpcDetails, isPassingTrouble, toConnectionError } from './temporal-call.js';
+
+/** A batch of thousands may have to read its history again before it answers. */
+const QUERY_TIMEOUT_MS = 10_000;
+const PAGE_SIZE = 500;
+
+/** A batch as Temporal itself sees it. Instants are ISO 8601 in UTC. */
+export interface BatchExecution {
+  status: ExecutionStatus;
+  startedAt: string;
+  endedAt?: string;
+}
+
+/** Where batches are started. */
+export interface BatchTarget {
+  client: Client;
+  taskQueue: string;
+}
+
+/** One batch. Cheap to make; nothing is asked before a method is called. */
+export class BatchHandle {
+  readonly #target: BatchTarget;
+  /** `follow-up-batch/{batchId}` */
+  readonly workflowId: string;
+
+  constructor(
+    target: BatchTarget,
+    readonly batchId: string,
+  ) {
+    this.#target = target;
+    this.workflowId = followUpBatchWorkflowId({ batchId });
+  }
+
+  /**
+   * Counts of the items, and when the batch is expected to end. Needs a running worker, for ended batches, too.
+   *
+   * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
+   */
+  async status(): Promise<BatchStatus> {
+    const status = await this.#query(this.workflowId, batchStatusQuery, []);
+    return status.open > 0 ? { ...status, waitingForBudget: await this.#countWaitingForBudget() } : status;
+  }
+
+  /**
+   * Every item as it is now, in the order of the batch, page by page while it is iterated. Needs a running worker.
+   *
+   * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
+   */
+  async *list(): AsyncGenerator<BatchItem, void, undefined> {
+    const { workflowId } = this;
+    let offset = 0;
+    let asked = workflowId;
+    for (;;) {
+      const { items, total, elsewhere } = await this.#query(asked, batchItemsQuery, [{ offset, limit: PAGE_SIZE }]);
+      yield* items;
+      offset += items.length;
+      if (offset >= total) return;
+      // A part that has nothing more to say hands back to the batch.
+      const next = elsewhere?.workflowId ?? workflowId;
+      if (items.length === 0 && next === asked) return;
+      asked = next;
+    }
+  }
+
+  /**
+   * Waits for the end, however long it takes. Every item has an outcome then, also in a batch that was cancelled.
+   *
+   * @throws BatchFailedError, BatchNotFoundError, UnexpectedOutcomeError, TemporalUnreachableError
+   */
+  async result(options: ResultOptions = {}): Promise<FollowUpBatchResult> {
+    const { workflowId } = this;
+    const { client } = this.#target;
+    try {
+      return toBatchResult(workflowId, await awaitResult(client, workflowId, () => this.describe(), options));
+    } catch (error) {
+      if (error instanceof WorkflowFailedError) throw this.#toOutcomeError(error);
+      throw error instanceof FollowUpClientError ? error : this.#translate(error);
+    }
+  }
+
+  /**
+   * Asks the batch to end: what is not sent yet is not sent. {@link result} tells what became of each item; agent jobs
+   * that were sent their message run on.
+   *
+   * @throws BatchEndedError, BatchNotFoundError, TemporalUnreachableError
+   */
+  async cancel(): Promise<void> {
+    // To Temporal a request to cancel what has ended is as good as any.
+    if ((await this.describe()).status !== 'running') throw new BatchEndedError(this.workflowId, this.batchId);
+    await this.#call(() => this.#handle.cancel());
+  }
+
+  /**
+   * Where the batch stands as Temporal itself knows it. Needs no worker.
+   *
+   * @throws BatchNotFoundError, TemporalUnreachableError
+   */
+  async describe(): Promise<BatchExecution> {
+    const { status, startTime, closeTime } = await this.#call(() => this.#handle.describe());
+    return {
+      status: toExecutionStatus(status.name),
+      startedAt: startTime.toISOString(),
+      ...(closeTime && { endedAt: closeTime.toISOString() }),
+    };
+  }
+
+  get #handle() {
+    return this.#target.client.workflow.getHandle(this.workflowId);
+  }
+
+  /** Visibility knows it, up to a second late; `undefined` where it cannot be asked. */
+  async #countWaitingForBudget(): Promise<number | undefined> {
+    const { client } = this.#target;
+    const query = [
+      `${SearchAttribute.batchId.name} = '${this.batchId}'`,
+      `${SearchAttribute.state.name} = 'waiting-for-budget'`,
+      `WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Running'`,
+    ].join(' AND ');
+    try {
+      return (await callTemporal(client, () => client.workflow.count(query))).count;
+    } catch (error) {
+      // Not every store of Temporal counts; the counts of the batch itself are worth more than none.
+      if (error instanceof FollowUpClientError) throw error;
+      return undefined;
+    }
+  }
+
+  async #query<Answer, Args extends unknown[]>(
+    workflowId: string,
+    query: QueryDefinition<Answer, Args>,
+    args: Args,
+  ): Promise<Answer> {
+    const { client } = this.#target;
+    const handle = client.workflow.getHandle(workflowId);
+    try {
+      return await client.withDeadline(Date.now() + QUERY_TIMEOUT_MS, () => handle.query(query, ...args));
+    } catch (error) {
+      if (error instanceof QueryNotRegisteredError) {
+        throw new WorkerUnavailableError(workflowId, 'it has not begun', { cause: error });
+      }
+      // A query waits for a worker: without one it ends at the deadline, just as without a server.
+      await this.describe();
+      if (error instanceof WorkflowNotFoundError) throw this.#translate(error);
+      const reason = isPassingTrouble(error)
+        ? 'no worker runs, or it is overloaded'
+        : (grpcDetails(error) ?? String(error));
+      throw new WorkerUnavailableError(workflowId, reason, { cause: error });
+    }
+  }
+
+  async #call<T>(call: () => Promise<T>): Promise<T> {
+    try {
+      return await callTemporal(this.#target.client, call);
+    } catch (error) {
+      throw this.#translate(error);
+    }
+  }
+
+  #translate(error: unknown): unknown {
+    if (error instanceof WorkflowNotFoundError) {
+      return new BatchNotFoundError(this.workflowId, this.batchId, { cause: error });
+    }
+    return toConnectionError(this.#target.client, error) ?? error;
+  }
+
+  #toOutcomeError(error: WorkflowFailedError): BatchFailedError {
+    const { cause } = error;
+    const failed = (type: string, reason: string, issues?: InputIssue[]) =>
+      new BatchFailedError(this.workflowId, this.batchId, type, reason, issues, { cause: error });
+    if (cause instanceof TerminatedFailure) return failed('Terminated', `it was terminated: ${cause.message}`);
+    if (cause instanceof ApplicationFailure) {
+      return failed(cause.type ?? 'Unexpected', cause.message, issuesOf(cause.details?.[0]));
+    }
+    return failed('Unexpected', cause?.message ?? error.message);
+  }
+}
+
+function toBatchResult(workflowId: string, value: unknown): FollowUpBatchResult {
+  const parsed = parseInput(followUpBatchResultSchema(), value);
+  if (parsed.ok) return parsed.value;
+  throw new UnexpectedOutcomeError(workflowId, `the result is not a batch's: ${describeIssues(parsed.issues)}`);
+}
+
+function issuesOf(details: unknown): InputIssue[] | undefined {
+  const issueSchema = z.object({ field: z.string(), message: z.string() });
+  return z.looseObject({ issues: z.array(issueSchema) }).safeParse(details).data?.issues;
+}

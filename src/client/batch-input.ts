@@ -1,0 +1,98 @@
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import {
+  batchIdSchema,
+  batchItemsOf,
+  DEFAULT_MAX_OPEN,
+  type FollowUpBatchInput,
+  type FollowUpDefaults,
+  type FollowUpInput,
+  MAX_PIECE_BYTES,
+  parseBatchInput,
+  parseInput,
+} from '../contract/index.js';
+import { InvalidInputError } from './errors.js';
+
+/** A batch to start: a list of follow-ups, or one prompt for many jobs of a project. */
+export type StartBatchInput = {
+  /** Of the batch: the same id is the same batch, so starting it again never sends a second message. */
+  id: string;
+  /** Most follow-ups that are open at a time. @default 50 */
+  maxOpen?: number | undefined;
+  /** For every item that does not say otherwise. @default `{ lane: 'batch' }` */
+  defaults?: FollowUpDefaults | undefined;
+} & ({ items: FollowUpInput[] } | { projectId: string; prompt: string; jobIds: string[] });
+
+/** A batch as its workflow gets it. */
+export interface BatchPlan {
+  batchId: string;
+  /** Input that the workflow is started with. */
+  firstInput: FollowUpBatchInput;
+  /** Items of the whole batch. */
+  items: readonly FollowUpInput[];
+  /** Whether `firstInput` has only the first items, and the others come by `addItems`. */
+  isInPieces: boolean;
+  /** Of everything that decides what is sent: two batches with the same digest are the same. */
+  digest: string;
+}
+
+/**
+ * Checks a batch whole, and makes its first payload.
+ *
+ * @throws InvalidInputError naming every bad field
+ */
+export function planBatch(input: StartBatchInput): BatchPlan {
+  const { id, ...batchInput } = input;
+  const parsedId = parseInput(z.object({ id: batchIdSchema }), { id });
+  const parsed = parseBatchInput(batchInput);
+  if (!parsedId.ok || !parsed.ok) {
+    throw new InvalidInputError([...(parsedId.ok ? [] : parsedId.issues), ...(parsed.ok ? [] : parsed.issues)]);
+  }
+  const items =
+    'items' in input
+      ? input.items
+      : input.jobIds.map((jobId): FollowUpInput => ({ projectId: input.projectId, jobId, prompt: input.prompt }));
+  const settings = {
+    ...(input.maxOpen !== undefined && { maxOpen: input.maxOpen }),
+    ...(input.defaults && { defaults: input.defaults }),
+  };
+  const base = { batchId: id, items, digest: digestOf(parsed.value) };
+  if (isOnePiece(parsed.value)) return { ...base, firstInput: parsed.value, isInPieces: false };
+  const first = items.slice(0, countInPiece(items, 0));
+  return { ...base, firstInput: { ...settings, items: first, open: true }, isInPieces: true };
+}
+
+/** How many items from `offset` on go into one payload of at most 256 KiB of JSON; one item always does. */
+export function countInPiece(items: readonly unknown[], offset: number): number {
+  // Brackets of the list.
+  let bytes = 2;
+  let count = 0;
+  for (let index = offset; index < items.length; index++) {
+    bytes += jsonBytes(items[index]) + 1;
+    if (bytes > MAX_PIECE_BYTES && count > 0) break;
+    count++;
+  }
+  return count;
+}
+
+function isOnePiece(input: FollowUpBatchInput): boolean {
+  if (!('items' in input)) return jsonBytes(input) <= MAX_PIECE_BYTES;
+  return countInPiece(input.items, 0) === input.items.length;
+}
+
+/** By meaning of the items, defaults filled in, so that the short form is the same as the list it stands for. */
+function digestOf(input: FollowUpBatchInput): string {
+  const hash = createHash('sha256').update(`${input.maxOpen ?? DEFAULT_MAX_OPEN}\n`);
+  for (const item of batchItemsOf(input)) hash.update(`${JSON.stringify(sorted(item))}\n`);
+  return hash.digest('base64url');
+}
+
+function sorted(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).filter(([, field]) => field !== undefined);
+  return entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, field]) => [name, sorted(field)]);
+}
+
+function jsonBytes(value: unknown): number {
+  return Buffer.byteLength(JSON.stringify(value));
+}

@@ -1,0 +1,154 @@
+import {
+  type Client,
+  WorkflowExecutionAlreadyStartedError,
+  type WorkflowHandle,
+  WorkflowUpdateFailedError,
+  WorkflowUpdateRPCTimeoutOrCancelledError,
+} from '@temporalio/client';
+import { ApplicationFailure, WorkflowNotFoundError } from '@temporalio/common';
+import {
+  addItemsUpdate,
+  type BatchTotal,
+  FailureType,
+  followUpBatchWorkflowId,
+  sealUpdate,
+  WorkflowType,
+} from '../contract/index.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { BatchEndedError, BatchInputDiffersError } from './batch-errors.js';
+import { BatchHandle, type BatchTarget } from './batch-handle.js';
+import { type BatchPlan, countInPiece, planBatch, type StartBatchInput } from './batch-input.js';
+import { FollowUpClientError, InvalidInputError, WorkerUnavailableError } from './errors.js';
+import { callTemporal, isPassingTrouble } from './temporal-call.js';
+
+/** Options of `startBatch`. */
+export interface StartBatchOptions {
+  /** Ends the hand-over between two pieces; the promise rejects with the signal's reason. */
+  signal?: AbortSignal;
+  /** Called when a long list has been handed over up to `count` of its `total` items. */
+  onHandedOver?: (count: number, total: number) => void;
+  /** How long Temporal or the workers may be away in one piece while a long list is handed over. @default 60_000 */
+  reconnectTimeoutMs?: number;
+}
+
+/** What `startBatch` answers. */
+export class StartedBatch extends BatchHandle {
+  constructor(
+    target: BatchTarget,
+    batchId: string,
+    /** The id was used before, with the same input: this is that batch. */
+    readonly alreadyStarted: boolean,
+  ) {
+    super(target, batchId);
+  }
+}
+
+/** Name of the memo field that tells whether two batches are the same. */
+const DIGEST_MEMO = 'inputDigest';
+const RETRY_INTERVAL_MS = 1_000;
+const DEFAULT_RECONNECT_TIMEOUT_MS = 60_000;
+
+/** See `FollowUpClient.startBatch`. */
+export async function startBatch(
+  target: BatchTarget,
+  input: StartBatchInput,
+  options: StartBatchOptions = {},
+): Promise<StartedBatch> {
+  const { client, taskQueue } = target;
+  const plan = planBatch(input);
+  const { batchId, items } = plan;
+  const workflowId = followUpBatchWorkflowId({ batchId });
+  const start = () =>
+    client.workflow.start(WorkflowType.followUpBatch, {
+      workflowId,
+      taskQueue,
+      args: [plan.firstInput],
+      workflowIdReusePolicy: 'REJECT_DUPLICATE',
+      workflowIdConflictPolicy: 'FAIL',
+      staticSummary: `Follow-ups to ${items.length} ${items.length === 1 ? 'job' : 'jobs'}`,
+      memo: { [DIGEST_MEMO]: plan.digest },
+    });
+  let alreadyStarted = false;
+  try {
+    await callTemporal(client, start, { workflowId });
+  } catch (error) {
+    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+    alreadyStarted = true;
+  }
+  const batch = new StartedBatch(target, batchId, alreadyStarted);
+  if (alreadyStarted && (await readDigest(target, workflowId)) !== plan.digest) {
+    throw new BatchInputDiffersError(workflowId, batchId);
+  }
+  if (plan.isInPieces) await handOver(target, batch, plan, options);
+  return batch;
+}
+
+/** `undefined` where it was not started by this library. */
+async function readDigest({ client }: BatchTarget, workflowId: string): Promise<unknown> {
+  const { memo } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+  return memo?.[DIGEST_MEMO];
+}
+
+/** Adds what the batch does not have yet, piece by piece, and seals it. */
+async function handOver(
+  { client }: BatchTarget,
+  batch: StartedBatch,
+  { items }: BatchPlan,
+  { signal, onHandedOver, reconnectTimeoutMs = DEFAULT_RECONNECT_TIMEOUT_MS }: StartBatchOptions,
+): Promise<void> {
+  const retrying = <T>(call: () => Promise<T>) => retryWhileAway(call, reconnectTimeoutMs, signal);
+  const send = (update: Update) => retrying(() => sendUpdate(client, batch, update));
+  if (batch.alreadyStarted && (await batch.describe()).status !== 'running') return;
+  const before = await retrying(() => batch.status());
+  if (before.sealed) return;
+  for (let { total } = before; total < items.length;) {
+    onHandedOver?.(total, items.length);
+    const piece = items.slice(total, total + countInPiece(items, total));
+    ({ total } = await send(addItems(piece, total)));
+  }
+  onHandedOver?.(items.length, items.length);
+  await send(seal(items.length));
+}
+
+type Update = (handle: WorkflowHandle) => Promise<BatchTotal>;
+
+/** The id makes a repetition the same update to the server, the offset to a run that was continued as new. */
+function addItems(piece: readonly unknown[], offset: number): Update {
+  return (handle) => handle.executeUpdate(addItemsUpdate, { args: [[...piece], offset], updateId: `items-${offset}` });
+}
+
+function seal(total: number): Update {
+  // By its name: the SDK's types know no update whose arguments are all optional.
+  return (handle) => handle.executeUpdate<BatchTotal, [number]>(sealUpdate.name, { args: [total], updateId: 'seal' });
+}
+
+async function sendUpdate(client: Client, { workflowId, batchId }: BatchHandle, update: Update): Promise<BatchTotal> {
+  try {
+    return await callTemporal(client, () => update(client.workflow.getHandle(workflowId)), { workflowId });
+  } catch (error) {
+    const options = { cause: error };
+    if (error instanceof WorkflowNotFoundError) throw new BatchEndedError(workflowId, batchId, options);
+    if (error instanceof WorkflowUpdateFailedError && error.cause instanceof ApplicationFailure) {
+      const { type, message } = error.cause;
+      if (type === FailureType.InvalidInput) throw new InvalidInputError([{ field: 'items', message }]);
+    }
+    if (error instanceof FollowUpClientError && error.cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError) {
+      throw new WorkerUnavailableError(workflowId, 'no worker runs, or it is overloaded', options);
+    }
+    throw error;
+  }
+}
+
+async function retryWhileAway<T>(call: () => Promise<T>, timeoutMs: number, signal?: AbortSignal): Promise<T> {
+  const giveUpAtMs = Date.now() + timeoutMs;
+  for (;;) {
+    signal?.throwIfAborted();
+    try {
+      return await call();
+    } catch (error) {
+      const mayMend = error instanceof WorkerUnavailableError || isPassingTrouble(error);
+      if (!mayMend || Date.now() >= giveUpAtMs) throw error;
+    }
+    await sleep(RETRY_INTERVAL_MS, undefined, signal ? { signal } : {});
+  }
+}
