@@ -1,10 +1,12 @@
 import { createHash } from 'node:crypto';
 import {
+  type FollowUpDefaults,
   type FollowUpInput,
   followUpInputSchema,
   type InputIssue,
   MAX_PROMPT_BYTES,
   parseInput,
+  withDefaults,
 } from '../contract/index.js';
 import { BadLines } from './bad-lines.js';
 import { type Line, readLines } from './read-lines.js';
@@ -21,6 +23,8 @@ export interface BatchFileItem {
 export interface BatchFileOptions {
   /** The input that a line stands for, not checked yet. Without it a line is the input as JSON. */
   toInput?: (line: string) => unknown;
+  /** Settings of every item that does not say otherwise; each item is checked with them. */
+  defaults?: FollowUpDefaults;
   /** Whether two lines with the same project, job and prompt are meant so. @default false */
   allowDuplicates?: boolean;
 }
@@ -35,7 +39,7 @@ const MAX_LINE_BYTES = 6 * MAX_PROMPT_BYTES + 65_536;
  */
 export async function readBatchFile(
   { name, stream }: ByteSource,
-  { toInput = parseJson, allowDuplicates = false }: BatchFileOptions = {},
+  { toInput = parseJson, defaults, allowDuplicates = false }: BatchFileOptions = {},
 ): Promise<BatchFileItem[]> {
   const items: BatchFileItem[] = [];
   const bad = new BadLines();
@@ -59,7 +63,7 @@ export async function readBatchFile(
     if ('text' in line && line.text.trim() === '') continue;
     const issues: InputIssue[] = [];
     const input = valueOf(line, toInput, issues);
-    if (!isFollowUpInput(input, issues) || isDuplicate(number, input, issues)) bad.add(number, issues);
+    if (!isFollowUpInput(input, defaults, issues) || isDuplicate(number, input, issues)) bad.add(number, issues);
     else if (bad.count === 0) items.push({ line: number, input });
   }
   bad.throwIfAny(name, lineCount);
@@ -81,9 +85,13 @@ function valueOf(line: Line, toInput: (text: string) => unknown, issues: InputIs
 }
 
 /** With an issue there is nothing to check; else every broken rule is added to the issues. */
-function isFollowUpInput(value: unknown, issues: InputIssue[]): value is FollowUpInput {
+function isFollowUpInput(
+  value: unknown,
+  defaults: FollowUpDefaults | undefined,
+  issues: InputIssue[],
+): value is FollowUpInput {
   if (issues.length > 0) return false;
-  const parsed = parseInput(followUpInputSchema, value);
+  const parsed = parseInput(followUpInputSchema, withDefaults(value, defaults));
   if (!parsed.ok) issues.push(...parsed.issues);
   return parsed.ok;
 }

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
+import type { Lane } from '../contract/index.js';
 import { type PromptSource, readPrompt } from './prompt.js';
 
-/** What commander makes of {@link addFollowUpOptions}. */
-export interface FollowUpOptions extends PromptSource {
-  key?: string;
+/** What commander makes of {@link addSettingOptions}. */
+export interface SettingOptions {
   lane?: string;
   onUnknownDelivery?: string;
   whenActive?: string;
@@ -15,13 +15,31 @@ export interface FollowUpOptions extends PromptSource {
   budgetWaitTimeout?: string;
 }
 
+/** What commander makes of {@link addFollowUpOptions}. */
+export interface FollowUpOptions extends SettingOptions, PromptSource {
+  key?: string;
+}
+
 /** Adds an option for every field of a follow-up's input but the ids. */
 export function addFollowUpOptions(command: Command): Command {
+  addPromptOptions(command).option(
+    '-k, --key <key>',
+    'unique within the job: the same key never sends a second message (default: random)',
+  );
+  return addSettingOptions(command, 'interactive');
+}
+
+/** Adds the options that say where the prompt comes from. */
+export function addPromptOptions(command: Command): Command {
   return command
     .option('-p, --prompt <text>', 'the follow-up instruction; - reads it from stdin')
-    .option('-f, --prompt-file <file>', 'file with the follow-up instruction; - reads it from stdin')
-    .option('-k, --key <key>', 'unique within the job: the same key never sends a second message (default: random)')
-    .option('--lane <lane>', 'interactive or batch: whose turn is first (default: interactive)')
+    .option('-f, --prompt-file <file>', 'file with the follow-up instruction; - reads it from stdin');
+}
+
+/** Adds an option for every field of a follow-up's input but ids and prompt. */
+export function addSettingOptions(command: Command, defaultLane: Lane): Command {
+  return command
+    .option('--lane <lane>', `interactive or batch: whose turn is first (default: ${defaultLane})`)
     .option('--on-unknown-delivery <action>', 'fail, assumeSent or resend (default: fail)')
     .option('--when-active <action>', 'wait for a job that is at work, or send at once (default: wait)')
     .option('--poll-initial-interval <duration>', 'wait before the first poll (default: 5s)')
@@ -34,6 +52,17 @@ export function addFollowUpOptions(command: Command): Command {
 
 /** The input that the options stand for, not checked yet. */
 export async function toStartInput(projectId: string, jobId: string, options: FollowUpOptions): Promise<unknown> {
+  return given({
+    projectId,
+    jobId,
+    prompt: await readPrompt(options),
+    key: options.key,
+    ...toSettings(options),
+  });
+}
+
+/** The settings that {@link addSettingOptions} stand for, not checked yet. */
+export function toSettings(options: SettingOptions): Record<string, unknown> {
   const { pollInitialInterval, pollMaxInterval, pollBackoffCoefficient } = options;
   const poll = given({
     initialInterval: duration(pollInitialInterval),
@@ -41,10 +70,6 @@ export async function toStartInput(projectId: string, jobId: string, options: Fo
     backoffCoefficient: number(pollBackoffCoefficient),
   });
   return given({
-    projectId,
-    jobId,
-    prompt: await readPrompt(options),
-    key: options.key,
     lane: options.lane,
     onUnknownDelivery: options.onUnknownDelivery,
     whenActive: options.whenActive,

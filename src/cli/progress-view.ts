@@ -14,9 +14,13 @@ export interface ProgressRow {
  * Never rejects; what the rows themselves keep decides what comes next.
  */
 export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
-  // A terminal that does not know its size (0 rows) would show nothing.
-  if (output.stderr.isTTY && output.stderr.rows > 0) await showLive(output, rows);
+  if (isLiveTerminal(output)) await showLive(output, rows);
   else await Promise.all(rows.map((row) => showLines(output, row)));
+}
+
+/** Whether progress is shown live. A terminal that does not know its size (0 rows) would show nothing. */
+export function isLiveTerminal({ stderr }: Output): boolean {
+  return stderr.isTTY && stderr.rows > 0;
 }
 
 async function showLive(output: Output, rows: readonly ProgressRow[]): Promise<void> {

@@ -1,0 +1,113 @@
+import { createWriteStream } from 'node:fs';
+import { access, constants } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { Readable, type Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { BatchItem, Delivered } from '../contract/index.js';
+import { csvRecord } from './csv.js';
+import { UsageError } from './report-error.js';
+import { safeLine } from './safe-text.js';
+
+/** An item as the reports have it, a row each. */
+export interface BatchRow {
+  /** Its place in the batch, counted from 0. */
+  index: number;
+  projectId: string;
+  jobId: string;
+  workflowId: string;
+  /** The job's status; `error`: it ended without one; `pending`: it has not ended. */
+  status: 'completed' | 'archived' | 'failed' | 'error' | 'pending';
+  prLink: string | null;
+  errorType: string | null;
+  message: string | null;
+  /** Whether the message reached the service; `null` while the item has not ended. */
+  delivered: Delivered | null;
+}
+
+const COLUMNS = [
+  'index',
+  'projectId',
+  'jobId',
+  'workflowId',
+  'status',
+  'prLink',
+  'errorType',
+  'message',
+  'delivered',
+] as const satisfies (keyof BatchRow)[];
+
+/** The row of an item. */
+export function toBatchRow({ index, projectId, jobId, workflowId, status, prLink, error }: BatchItem): BatchRow {
+  return {
+    index,
+    projectId,
+    jobId,
+    workflowId,
+    status: status ?? (error ? 'error' : 'pending'),
+    prLink: prLink ?? null,
+    errorType: error?.type ?? null,
+    message: error?.message ?? null,
+    delivered: error?.delivered ?? (status ? 'yes' : null),
+  };
+}
+
+/**
+ * Makes sure that a report can be written later, before anything is done that it would tell of.
+ *
+ * @throws UsageError
+ */
+export async function checkReportFile(file: string | undefined, json: boolean): Promise<void> {
+  if (file === undefined) return;
+  if (file === '-') {
+    if (json) throw new UsageError('--csv - and --json both write to stdout: give --csv a file');
+    return;
+  }
+  try {
+    await access(file, constants.W_OK);
+  } catch (error) {
+    if (!isCode(error, 'ENOENT')) throw notWritable(file, error);
+    await access(dirname(file), constants.W_OK).catch((reason: unknown) => {
+      throw notWritable(file, reason);
+    });
+  }
+}
+
+/** Writes the rows as CSV with a header to a file, or to stdout for `-`. */
+export async function writeCsvReport(
+  output: { stdout: Writable; note(text: string): void },
+  file: string,
+  rows: Iterable<BatchRow>,
+): Promise<void> {
+  if (file === '-') {
+    for (const record of csvRecords(rows)) output.stdout.write(record);
+    return;
+  }
+  try {
+    await pipeline(Readable.from(csvRecords(rows)), createWriteStream(file));
+  } catch (error) {
+    throw notWritable(file, error);
+  }
+  output.note(`report written to ${file}`);
+}
+
+function* csvRecords(rows: Iterable<BatchRow>): Generator<string> {
+  yield csvRecord(COLUMNS);
+  for (const row of rows) {
+    yield csvRecord(
+      COLUMNS.map((column) => {
+        const value = row[column];
+        // Links and messages are the service's words.
+        return typeof value === 'string' ? safeLine(value) : value;
+      }),
+    );
+  }
+}
+
+function notWritable(file: string, error: unknown): UsageError {
+  const reason = error instanceof Error && 'code' in error ? String(error.code) : String(error);
+  return new UsageError(`csv: cannot write ${file}: ${reason}`);
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code;
+}

@@ -1,0 +1,104 @@
+import { type BatchItem, type BatchStatus, type FollowUpBatchResult, formatDuration } from '../contract/index.js';
+import { ExitCode } from './exit-codes.js';
+import { clock, type ProgressText } from './progress-text.js';
+import { safeLine } from './safe-text.js';
+
+/** Items without success that are told one by one; the reports have all. */
+export const SHOWN_FAILURES = 20;
+
+/** Counts that a batch has while it runs and in its result. */
+type Counts = Pick<
+  FollowUpBatchResult,
+  'total' | 'completed' | 'archived' | 'failed' | 'errors' | 'unknown' | 'errorsByType'
+>;
+
+/** Exit code of a batch that has ended. */
+export function exitCodeOfBatch({ failed, errors, cancelled }: FollowUpBatchResult): ExitCode {
+  if (errors > 0 || cancelled === true) return ExitCode.followUpFailed;
+  return failed > 0 ? ExitCode.jobFailed : ExitCode.ok;
+}
+
+/** Whether somebody has to look at an item: its agent job failed, or it ended without a result. */
+export function isFailure({ status, error }: BatchItem): boolean {
+  return status === 'failed' || error !== undefined;
+}
+
+/** How a batch goes: its counts, and when it is expected to end. Clock times are local. */
+export function describeBatchProgress(status: BatchStatus, now = new Date()): ProgressText {
+  const { total, open, waitingToStart, sealed, cancelled } = status;
+  const headline = [
+    `${doneCount(status)} of ${total} done${countsText(status)}`,
+    open > 0 ? openText(status) : '',
+    waitingToStart > 0 ? `${waitingToStart} not started` : '',
+    sealed ? '' : 'more items can come',
+    cancelled ? 'cancelled' : '',
+  ];
+  return { headline: headline.filter(Boolean).join(', '), timing: endText(status, now) };
+}
+
+/** A batch for people; `failures` are its first, as far as they are to be told. */
+export function describeBatch(status: BatchStatus, failures: readonly BatchItem[], now = new Date()): string {
+  const { batchId, total, waitingToStart, startedAt, lastEndedAt, ended, cancelled, sealed, maxOpen } = status;
+  const lines: [name: string, text: string][] = [
+    ['batch', `${safeLine(batchId)}, ${ended ? 'ended' : 'running'}${cancelled ? ', cancelled' : ''}`],
+    ['done', `${doneCount(status)} of ${total}${countsText(status)}`],
+    ['open', ended ? '' : `${openText(status)}, at most ${maxOpen} at a time`],
+    ['not started', ended ? '' : `${waitingToStart}${sealed ? '' : '; more items can come'}`],
+    ['started', clock(startedAt, now)],
+    ['ended', ended && lastEndedAt !== undefined ? clock(lastEndedAt, now) : ''],
+    ['end', ended ? '' : endText(status, now)],
+  ];
+  return [
+    ...lines.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(13)}${text}`),
+    ...failureLines(status, failures),
+  ].join('\n');
+}
+
+/** A batch that has ended, for people. */
+export function describeBatchResult(batchId: string, result: FollowUpBatchResult): string {
+  const { total, cancelled } = result;
+  const end = `${safeLine(batchId)}: ${doneCount(result)} of ${total} done${countsText(result)}`;
+  const failures = result.items.filter(isFailure).slice(0, SHOWN_FAILURES);
+  return [`${end}${cancelled === true ? ', cancelled' : ''}`, ...failureLines(result, failures)].join('\n');
+}
+
+function doneCount({ completed, archived, failed, errors }: Counts): number {
+  return completed + archived + failed + errors;
+}
+
+/** `: 10 completed, 1 failed, 2 without a result (DeliveryUnknown 2)`, or nothing where nothing has ended. */
+function countsText(counts: Counts): string {
+  const { completed, archived, failed, errors, errorsByType } = counts;
+  const types = Object.entries(errorsByType)
+    .filter(([, count]) => count > 0)
+    .map(([type, count]) => `${safeLine(type)} ${count}`);
+  const parts = [
+    completed > 0 ? `${completed} completed` : '',
+    archived > 0 ? `${archived} archived` : '',
+    failed > 0 ? `${failed} failed` : '',
+    errors > 0 ? `${errors} without a result (${types.join(', ')})` : '',
+  ].filter(Boolean);
+  return parts.length > 0 ? `: ${parts.join(', ')}` : '';
+}
+
+function openText({ open, waitingForBudget }: BatchStatus): string {
+  return `${open} open${waitingForBudget === undefined ? '' : `, ${waitingForBudget} of them waiting for budget`}`;
+}
+
+function endText({ ended, expectedEndAt }: BatchStatus, now: Date): string {
+  if (ended || expectedEndAt === undefined) return '';
+  const leftMs = new Date(expectedEndAt).getTime() - now.getTime();
+  return `expected ${clock(expectedEndAt, now)}${leftMs > 0 ? ` (in ${formatDuration(Math.max(1_000, leftMs))})` : ''}`;
+}
+
+function failureLines({ failed, errors }: Counts, failures: readonly BatchItem[]): string[] {
+  const more = failed + errors - failures.length;
+  return [...failures.map(failureLine), ...(more > 0 ? [`  and ${more} more; --json and --csv have them all`] : [])];
+}
+
+function failureLine({ index, projectId, jobId, error }: BatchItem): string {
+  const reason = error
+    ? `${safeLine(error.type)}: ${safeLine(error.message)} (delivered: ${error.delivered})`
+    : 'the agent job failed';
+  return `  item ${index}  ${safeLine(projectId)}/${safeLine(jobId)}  ${reason}`;
+}
