@@ -16,6 +16,7 @@ import {
   parseFollowUpWorkflowId,
   parseInput,
   SearchAttribute,
+  workflowIdIssue,
   WorkflowType,
 } from '../contract/index.js';
 import type { ResultOptions } from './await-result.js';
@@ -193,7 +194,10 @@ export function parseStartInput(input: unknown): {
   const parsedInput = parseInput(followUpInputSchema, rest);
   const parsedKey = parseInput(z.object({ key: keySchema }), { key });
   if (parsedInput.ok && parsedKey.ok && isFollowUpInput(rest)) {
-    return { key: parsedKey.value.key, followUpInput: rest, settings: parsedInput.value };
+    const { key: checkedKey } = parsedKey.value;
+    const issue = workflowIdIssue({ ...parsedInput.value, key: checkedKey });
+    if (issue) throw new InvalidInputError([issue]);
+    return { key: checkedKey, followUpInput: rest, settings: parsedInput.value };
   }
   throw new InvalidInputError([
     ...(parsedInput.ok ? [] : parsedInput.issues),

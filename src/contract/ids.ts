@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { InputIssue } from './failures.js';
 
 /**
  * What may stand in a path of the service and in a workflow id. Strict on purpose: `..` normalises away even when it is
@@ -45,6 +46,21 @@ export interface FollowUpIdParts {
 /** Workflow id of a follow-up: `follow-up/{projectId}/{jobId}/{key}`. */
 export function followUpWorkflowId({ projectId, jobId, key }: FollowUpIdParts): string {
   return `${FOLLOW_UP_PREFIX}${projectId}/${jobId}/${key}`;
+}
+
+/** Longest workflow id: Temporal's SQL stores keep ids in columns of 255 characters. */
+export const MAX_WORKFLOW_ID_LENGTH = 255;
+
+/** Why no follow-up can have these ids, each of which is good by itself; `undefined` where one can. */
+export function workflowIdIssue(parts: FollowUpIdParts): InputIssue | undefined {
+  const { length } = followUpWorkflowId(parts);
+  if (length <= MAX_WORKFLOW_ID_LENGTH) return undefined;
+  const most = MAX_WORKFLOW_ID_LENGTH - followUpWorkflowId({ projectId: '', jobId: '', key: '' }).length;
+  const lengths = `projectId ${parts.projectId.length}, jobId ${parts.jobId.length}, key ${parts.key.length}`;
+  const message =
+    `would have ${length} characters, and Temporal keeps ${MAX_WORKFLOW_ID_LENGTH}: projectId, jobId and key must ` +
+    `have at most ${most} together (given ${lengths})`;
+  return { field: 'workflowId', message };
 }
 
 /** Inverse of {@link followUpWorkflowId}; `undefined` for anything it could not have made. */

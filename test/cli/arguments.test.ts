@@ -73,6 +73,14 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
       ...['settleTime:', 'jobTimeout:', 'budgetWaitTimeout:'],
     ));
 
+  test('ids that together make a workflow id that is too long', async () => {
+    const long = 'x'.repeat(128);
+    const { exitCode, stderr } = await runCli(['send', long, long, '-p', 'hi', '-k', 'key'], { env });
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain('workflowId: would have 271 characters, and Temporal keeps 255');
+    expect(stderr).toContain('(given projectId 128, jobId 128, key 3)');
+  });
+
   test('a prompt that is not UTF-8', async () => {
     const { exitCode, stderr } = await runCli(['send', 'p', 'j', '-'], { env, stdin: Buffer.from([0x68, 0xff, 0xfe]) });
     expect(exitCode).toBe(2);

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import {
   FollowUpClient,
   InvalidInputError,
+  parseStartInput,
   SearchAttributesMissingError,
   TemporalUnreachableError,
 } from '../../src/client/index.js';
@@ -76,6 +77,18 @@ test('an input that breaks rules is refused with every bad field named, and noth
   const { issues, delivered } = error as InvalidInputError;
   expect(new Set(issues.map(({ field }) => field))).toEqual(new Set(['projectId', 'jobId', 'prompt', 'key']));
   expect(delivered).toBe('no');
+});
+
+test('ids that make a workflow id too long for Temporal are refused with their lengths, and nothing is started', async () => {
+  const long = (length: number) => 'x'.repeat(length);
+  const ids = { projectId: long(100), jobId: long(100), key: long(44) };
+  const error = await followUps.start({ ...ids, prompt: 'p' }).catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(InvalidInputError);
+  const message =
+    'would have 256 characters, and Temporal keeps 255: projectId, jobId and key must have at most 243 together ' +
+    '(given projectId 100, jobId 100, key 44)';
+  expect((error as InvalidInputError).issues).toEqual([{ field: 'workflowId', message }]);
+  expect(parseStartInput({ ...ids, key: long(43), prompt: 'p' })).toMatchObject({ key: long(43) });
 });
 
 test('an id that no follow-up can have is refused by handle and budget', () => {
