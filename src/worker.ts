@@ -8,6 +8,8 @@ import type { AgentJobsClient } from './agent-jobs/index.js';
 import type { WorkerConfig } from './config.js';
 import { budgetTaskQueue } from './contract/index.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
+import { BudgetMetrics } from './worker/budget-metrics.js';
+import { dropBudgetsElsewhere } from './worker/budget-whereabouts.js';
 import { openConnections } from './worker/connections.js';
 import type { Connections } from './worker/connections.js';
 import { meterAgentJobs, meterBudget } from './worker/metrics.js';
@@ -61,10 +63,15 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
   };
   let readiness = { ready: false, reason: 'starting' };
   let metricsUrl: string | undefined;
+  const budgetMetrics = new BudgetMetrics();
   try {
     const status =
       config.status &&
-      (await startStatusServer(config.status, { readiness: () => readiness, metricsUrl: () => metricsUrl }));
+      (await startStatusServer(config.status, {
+        readiness: () => readiness,
+        metricsUrl: () => metricsUrl,
+        ownMetrics: () => budgetMetrics.text(),
+      }));
     if (status) closers.push(() => status.close());
     const connections = await openConnections(config.temporal, {
       logger,
@@ -80,7 +87,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     const agentJobs = meterAgentJobs(openAgentJobs(config, logger), Runtime.instance().metricMeter);
     closers.push(() => agentJobs.close());
     const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
-    const workers = await createWorkers(options, connections, agentJobs, identity);
+    const workers = await createWorkers(options, { connections, agentJobs, budgetMetrics, identity });
 
     const polling = new AbortController();
     const stopped = runWorkers(workers).finally(async () => {
@@ -105,6 +112,14 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
         'The worker takes follow-ups',
       );
     });
+    const { namespace } = config.temporal;
+    // Its errors are its own; it never rejects.
+    void dropBudgetsElsewhere(connections.client, budgetMetrics, {
+      namespace,
+      identity,
+      logger,
+      signal: polling.signal,
+    });
     // Both may be left unused by the caller; `run` and `ready` still hand their errors to whoever asks.
     ready.catch(() => undefined);
     stopped.catch(() => undefined);
@@ -123,6 +138,13 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     await closeAll();
     throw error;
   }
+}
+
+interface WorkerParts {
+  connections: Connections;
+  agentJobs: AgentJobsClient;
+  budgetMetrics: BudgetMetrics;
+  identity: string;
 }
 
 interface Workers {
@@ -145,9 +167,7 @@ function openAgentJobs({ agentJobs }: WorkerConfig, logger: Logger): AgentJobsCl
 
 async function createWorkers(
   { config, logger, workflowCode }: StartWorkerOptions,
-  connections: Connections,
-  agentJobs: AgentJobsClient,
-  identity: string,
+  { connections, agentJobs, budgetMetrics, identity }: WorkerParts,
 ): Promise<Workers> {
   const { taskQueue, leaseMs, drainMs, sendStartToCloseMs } = config;
   const { namespace } = config.temporal;
@@ -176,6 +196,7 @@ async function createWorkers(
     ...budgetWorkerOptions(config),
     ...shared,
     taskQueue: budgetTaskQueue(taskQueue),
+    sinks: budgetMetrics.sinks,
   });
   try {
     return {

@@ -1,7 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { activityInfo, log } from '@temporalio/activity';
 import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js';
-import type { AcquireAnswer, AcquireRequest, JobFingerprint, Lane, SendOutcome } from '../contract/index.js';
+import type {
+  AcquireAnswer,
+  AcquireRequest,
+  JobFingerprint,
+  Lane,
+  SendOutcome,
+  SettleMessage,
+} from '../contract/index.js';
+import { startStopwatch } from '../stopwatch.js';
 import type { BudgetClient } from './budget-client.js';
 
 /** Longest text of a rejection that the gate keeps for a follow-up whose activity's answer was lost. */
@@ -104,8 +112,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
         token,
         outcome: sent.outcome,
         ...(sent.retryAfterMs !== undefined && { retryAfterMs: sent.retryAfterMs }),
-        ...(sent.outcome === 'rejected' &&
-          sent.message !== undefined && { message: sent.message.slice(0, KEPT_MESSAGE_LENGTH) }),
+        ...(sent.outcome === 'rejected' && keptRejection(sent)),
       });
     } catch (error) {
       log.warn('The budget could not be told how a send ended; the follow-up tells it at its end', {
@@ -117,18 +124,27 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
   }
 }
 
+/** What the gate keeps of a rejection. */
+function keptRejection({ message, statusCode }: SendMessageOutcome): Pick<SettleMessage, 'message' | 'statusCode'> {
+  return {
+    ...(message !== undefined && { message: message.slice(0, KEPT_MESSAGE_LENGTH) }),
+    ...(statusCode !== undefined && { statusCode }),
+  };
+}
+
 /** The outcome of an earlier attempt's send, as the gate recorded it. */
 function fromRecord(
   answer: Extract<AcquireAnswer, { kind: 'done' }>,
   { leaseMs, drainMs, elapsedMs }: { leaseMs: number; drainMs: number; elapsedMs: number },
 ): SendOutcomeResult {
-  const { outcome, grantedAtMs, message, lastJobSeen } = answer;
+  const { outcome, grantedAtMs, message, statusCode, lastJobSeen } = answer;
   return {
     kind: 'outcome',
     outcome,
     mayArriveForMs: mayArriveForMs(outcome, Math.max(0, leaseMs + drainMs - elapsedMs)),
     ...(grantedAtMs !== undefined && { grantedAtMs }),
     ...(message !== undefined && { message }),
+    ...(statusCode !== undefined && { statusCode }),
     ...(lastJobSeen && { lastJobSeen }),
   };
 }
@@ -136,14 +152,4 @@ function fromRecord(
 /** Only a send whose end is not known may still have bytes on their way. */
 function mayArriveForMs(outcome: SendOutcome, latestMs: number): number {
   return outcome === 'unknown' ? latestMs : 0;
-}
-
-/**
- * Milliseconds since the call. The larger of two clocks: the monotonic one stands still while the machine sleeps, the
- * wall clock may be set back.
- */
-function startStopwatch(): () => number {
-  const monotonicMs = performance.now();
-  const wallMs = Date.now();
-  return () => Math.max(performance.now() - monotonicMs, Date.now() - wallMs);
 }

@@ -94,6 +94,7 @@ function answerKnown(
       grantedAtMs: remembered.grantedAtMs,
       ...(grant?.settledAtMs !== undefined && { settledAtMs: grant.settledAtMs }),
       ...(grant?.message !== undefined && { message: grant.message }),
+      ...(grant?.statusCode !== undefined && { statusCode: grant.statusCode }),
       ...lastJobSeen,
     };
   }

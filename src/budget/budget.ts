@@ -1,5 +1,6 @@
 import type { AcquireAnswer, AcquireRequest, BudgetStatus, LeaveMessage, SettleMessage } from '../contract/index.js';
 import { acquire } from './acquire.js';
+import { budgetFacts, type BudgetFacts } from './facts.js';
 import { RECHECK_MS } from './limits.js';
 import { pause, resume, setLimit, type LimitChange } from './operator.js';
 import { gone, leave, settle } from './settle.js';
@@ -73,6 +74,7 @@ export class Budget {
   pause(timeMs: number, { forMs, note }: { forMs?: number | undefined; note?: string | undefined }): Effects {
     const nowMs = this.#advance(timeMs);
     pause(this.state, {
+      sinceMs: nowMs,
       ...(forMs !== undefined && { untilMs: nowMs + forMs }),
       ...(note !== undefined && { note }),
     });
@@ -89,6 +91,11 @@ export class Budget {
   /** Time has passed. */
   tick(timeMs: number): Effects {
     return this.#effects(this.#advance(timeMs));
+  }
+
+  /** What metrics are made of. Changes nothing. */
+  facts(timeMs: number): BudgetFacts {
+    return budgetFacts(this.state, Math.max(this.state.lastTimeMs, timeMs));
   }
 
   /** What an onlooker is told. Changes nothing. */

@@ -24,18 +24,25 @@ export const carriedStateSchema = z.strictObject({
   atMs: instantMsSchema,
   grantCount: z.number(),
   arrivalCount: z.number(),
+  /** Missing in states of older versions. */
+  limitedCount: z.number().exactOptional(),
   resumedAtMs: z.number().exactOptional(),
   memorySinceMs: z.number().exactOptional(),
   pause: z
     .strictObject({
       reason: z.enum(['limited', 'credentials']),
+      sinceMs: z.number().exactOptional(),
       untilMs: z.number(),
       step: z.number(),
       probe: z.strictObject({ workflowId: z.string(), sendNumber: z.number() }).exactOptional(),
     })
     .exactOptional(),
   operatorPause: z
-    .strictObject({ untilMs: z.number().exactOptional(), note: z.string().exactOptional() })
+    .strictObject({
+      sinceMs: z.number().exactOptional(),
+      untilMs: z.number().exactOptional(),
+      note: z.string().exactOptional(),
+    })
     .exactOptional(),
   waiters: cellsSchema,
   grants: cellsSchema,
@@ -61,6 +68,7 @@ export function carryState(state: BudgetState): CarriedState {
     atMs,
     grantCount,
     arrivalCount,
+    limitedCount: state.limitedCount,
     ...(resumedAtMs !== undefined && { resumedAtMs }),
     ...(memorySinceMs !== undefined && { memorySinceMs }),
     ...(pause && { pause }),
@@ -89,6 +97,7 @@ export function carryState(state: BudgetState): CarriedState {
       ago(grant.settledAtMs),
       grant.outcome === undefined ? null : sendOutcomes.indexOf(grant.outcome),
       grant.message ?? null,
+      ...(grant.statusCode === undefined ? [] : [grant.statusCode]),
     ]),
     spent: state.spent.map((ms) => atMs - ms),
     turns: [...state.turns].map(([jobId, turn]) => [jobId, name(turn.workflowId), ago(turn.checkedAtMs)]),
@@ -108,6 +117,7 @@ export function restoreState(carried: CarriedState): BudgetState {
     lastTimeMs: atMs,
     grantCount,
     arrivalCount,
+    limitedCount: carried.limitedCount ?? 0,
     ...(carried.resumedAtMs !== undefined && { resumedAtMs: carried.resumedAtMs }),
     ...(carried.memorySinceMs !== undefined && { memorySinceMs: carried.memorySinceMs }),
     ...(pause && { pause }),
@@ -129,7 +139,7 @@ export function restoreState(carried: CarriedState): BudgetState {
       }),
     ),
     grants: carried.grants.map(
-      ([id, job, sendNumber, token, granted, leaseMs, drainMs, settled, outcome, message]): Grant => ({
+      ([id, job, sendNumber, token, granted, leaseMs, drainMs, settled, outcome, message, statusCode]): Grant => ({
         workflowId: workflowId(id),
         jobId: jobOf(workflowId(id), job),
         sendNumber: Number(sendNumber),
@@ -140,6 +150,7 @@ export function restoreState(carried: CarriedState): BudgetState {
         ...(isSet(settled) && { settledAtMs: at(settled) }),
         ...outcomeOf(outcome),
         ...(isSet(message) && { message: String(message) }),
+        ...(isSet(statusCode) && { statusCode: Number(statusCode) }),
       }),
     ),
     spent: carried.spent.map((ms) => atMs - ms),

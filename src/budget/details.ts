@@ -1,4 +1,5 @@
 import { formatDuration, type BudgetStatus } from '../contract/index.js';
+import { markdownCode } from '../contract/markdown.js';
 
 /** Waiters and sends that the current details list. */
 const SHOWN_LINES = 10;
@@ -10,8 +11,7 @@ export function describeBudget(status: BudgetStatus, nowMs: number): string {
   if (reserve > 0) lines.push(`- reserved for the interactive lane: ${reserve}`);
   if (unsettled > 0) lines.push(`- being sent: ${unsettled}`);
   if (nextFreeSlotAt) lines.push(`- next slot ends: ${clock(nextFreeSlotAt)}`);
-  if (paused)
-    lines.push(`- **paused**: ${paused.reasons.join(', ')}${paused.until ? ` until ${clock(paused.until)}` : ''}`);
+  if (paused) lines.push(`- **paused**: ${describePause(paused, nowMs)}`);
   lines.push(`- waiting: ${waitingTotal}${waitingForJob > 0 ? ` (${waitingForJob} for their job)` : ''}`);
   if (status.waiting.length > 0) {
     lines.push('', '| position | lane | job | expected |', '|---|---|---|---|');
@@ -28,6 +28,23 @@ export function describeBudget(status: BudgetStatus, nowMs: number): string {
   }
   lines.push('', `_As of ${clock(new Date(nowMs).toISOString())} UTC._`);
   return lines.join('\n');
+}
+
+function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, nowMs: number): string {
+  return [
+    reasons.join(', '),
+    since && `since ${dayAndClock(since, nowMs)}`,
+    until ? `until ${dayAndClock(until, nowMs)}` : 'until it is resumed',
+    note && `(${markdownCode(note)})`,
+  ]
+    .filter(Boolean)
+    .join(' ');
+}
+
+/** The clock time, with the day before it where that is not today's (UTC). */
+function dayAndClock(iso: string, nowMs: number): string {
+  const day = iso.slice(0, 10);
+  return day === new Date(nowMs).toISOString().slice(0, 10) ? clock(iso) : `${day} ${clock(iso)}`;
 }
 
 /** `12:40:05` of an ISO 8601 instant. */

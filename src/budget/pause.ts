@@ -43,7 +43,12 @@ export function applyOutcome(
     if (!state.pause && grant.grantedAtMs < (state.resumedAtMs ?? -Infinity)) return;
     const step = state.pause?.step ?? 0;
     const backoffMs = retryAfterMs ?? backoffOf(state.settings.windowMs, step);
-    state.pause = { reason, untilMs: Math.max(state.pause?.untilMs ?? 0, nowMs + backoffMs), step: step + 1 };
+    state.pause = {
+      reason,
+      sinceMs: state.pause?.sinceMs ?? nowMs,
+      untilMs: Math.max(state.pause?.untilMs ?? 0, nowMs + backoffMs),
+      step: step + 1,
+    };
     return;
   }
   if (!state.pause || !wasProbe) return;

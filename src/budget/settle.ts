@@ -16,12 +16,14 @@ function settleGrant(
   state: BudgetState,
   nowMs: number,
   grant: Grant,
-  { outcome, retryAfterMs, message }: Pick<SettleMessage, 'outcome' | 'retryAfterMs' | 'message'>,
+  { outcome, retryAfterMs, message, statusCode }: Omit<SettleMessage, 'workflowId' | 'sendNumber' | 'token'>,
 ): void {
   if (grant.settledAtMs !== undefined) return;
   grant.settledAtMs = nowMs;
   grant.outcome = outcome;
   if (message !== undefined) grant.message = message;
+  if (statusCode !== undefined) grant.statusCode = statusCode;
+  if (outcome === 'limited') state.limitedCount += 1;
   const remembered = recall(state, grant.workflowId);
   if (remembered?.sendNumber === grant.sendNumber) {
     remember(state, grant.workflowId, { ...remembered, outcome, touchedAtMs: nowMs });

@@ -30,6 +30,15 @@ export function occupiedSlotEnds(state: BudgetState, nowMs: number): number[] {
   ].filter((endMs) => endMs > nowMs);
 }
 
+/**
+ * When each send of the last window was granted, but for those that were given back: nothing of them was sent. Of a send
+ * that is not kept in full only the instant is known from which its slot is held.
+ */
+export function sendsOfLastWindow(state: BudgetState, nowMs: number): number[] {
+  const grantedAtMs = state.grants.filter(({ outcome }) => outcome !== 'notSent').map((grant) => grant.grantedAtMs);
+  return [...grantedAtMs, ...state.spent].filter((atMs) => atMs > nowMs - state.settings.windowMs);
+}
+
 /** Grants that are neither settled nor past their lease. */
 export function unsettled(state: BudgetState, nowMs: number): Grant[] {
   return state.grants.filter((grant) => grant.settledAtMs === undefined && nowMs < grant.grantedAtMs + grant.leaseMs);

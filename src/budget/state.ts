@@ -36,8 +36,9 @@ export interface Grant {
   drainMs: number;
   settledAtMs?: number;
   outcome?: SendOutcome;
-  /** The service's words for a rejected message. */
+  /** The service's words for a rejected message, and the HTTP status that came with them. */
   message?: string;
+  statusCode?: number;
 }
 
 /** Who has the job's turn. */
@@ -49,6 +50,8 @@ export interface Turn {
 
 /** An operator's pause. */
 export interface OperatorPause {
+  /** When it was ordered; states of older versions lack it. */
+  sinceMs?: number;
   /** When it ends by itself; missing: when it is resumed. */
   untilMs?: number;
   note?: string;
@@ -73,6 +76,8 @@ export interface Remembered {
 /** A pause that the service caused. */
 export interface ServicePause {
   reason: 'limited' | 'credentials';
+  /** When it began; states of older versions lack it. */
+  sinceMs?: number;
   untilMs: number;
   /** Steps of the backoff taken so far. */
   step: number;
@@ -87,6 +92,8 @@ export interface BudgetState {
   /** Gate time: never goes back, whatever the clock of the server does. */
   lastTimeMs: number;
   grantCount: number;
+  /** Sends that the service answered with 429. */
+  limitedCount: number;
   arrivalCount: number;
   waiters: Waiter[];
   /** In the order of their grants: all that may still be settled, and the last 100. */
@@ -113,6 +120,7 @@ export function newState(projectId: string, settings: BudgetSettings): BudgetSta
     settings,
     lastTimeMs: 0,
     grantCount: 0,
+    limitedCount: 0,
     arrivalCount: 0,
     waiters: [],
     grants: [],

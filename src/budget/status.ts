@@ -55,9 +55,18 @@ function pausedOf(state: BudgetState, nowMs: number): Pick<BudgetStatus, 'paused
   if (reasons.length === 0) return {};
   const ends = [byOperator ? (state.operatorPause?.untilMs ?? Infinity) : 0, state.pause?.untilMs ?? 0];
   const untilMs = Math.max(...ends);
+  const sinceMs = Math.min(
+    byOperator ? (state.operatorPause?.sinceMs ?? Infinity) : Infinity,
+    state.pause?.sinceMs ?? Infinity,
+  );
   const note = byOperator ? state.operatorPause?.note : undefined;
   return {
-    paused: { reasons, ...(untilMs < Infinity && { until: iso(untilMs) }), ...(note !== undefined && { note }) },
+    paused: {
+      reasons,
+      ...(sinceMs < Infinity && { since: iso(sinceMs) }),
+      ...(untilMs < Infinity && { until: iso(untilMs) }),
+      ...(note !== undefined && { note }),
+    },
   };
 }
 

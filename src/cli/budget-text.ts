@@ -94,10 +94,11 @@ function drainText({ used, limit }: BudgetStatus): string {
 }
 
 /** With `now` how long it still lasts, too. */
-function describePause({ reasons, until, note }: NonNullable<BudgetStatus['paused']>, now?: Date): string {
+function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, now?: Date): string {
   const end =
     until === undefined ? ', until it is resumed' : `, until ${clock(until, now)}${now ? countdown(until, now) : ''}`;
-  return `${reasons.map(safeLine).join(', ')}${end}${note ? ` (${safeLine(note)})` : ''}`;
+  const begin = since === undefined ? '' : ` since ${clock(since, now)}`;
+  return `${reasons.map(safeLine).join(', ')}${begin}${end}${note ? ` (${safeLine(note)})` : ''}`;
 }
 
 function describeWaiting({ waitingTotal, waitingForJob }: BudgetStatus): string {

@@ -58,14 +58,14 @@ export class BudgetHandle {
 
   /**
    * Slots, queue and last sends; `undefined` before the project's first follow-up. Of a stopped budget what it knew
-   * last. Needs a running worker.
+   * last. Needs a running worker, and a clock that is right: it says which slots have ended since the budget's last event.
    *
    * @throws WorkerUnavailableError, TemporalUnreachableError
    */
   async status(): Promise<BudgetStatus | undefined> {
     try {
       const deadline = Date.now() + QUERY_TIMEOUT_MS;
-      return await this.#client.withDeadline(deadline, () => this.#handle.query(budgetStatusQuery));
+      return await this.#client.withDeadline(deadline, () => this.#handle.query(budgetStatusQuery, Date.now()));
     } catch (error) {
       // A query waits for a worker: without one it ends at the deadline, just as without a server.
       if (error instanceof WorkflowNotFoundError || (await this.state()) === 'none') return undefined;

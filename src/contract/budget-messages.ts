@@ -55,6 +55,8 @@ export type AcquireAnswer =
       grantedAtMs?: number;
       settledAtMs?: number;
       message?: string;
+      /** HTTP status of a rejection. */
+      statusCode?: number;
       lastJobSeen?: JobFingerprint;
     }
   /** This request was granted before, and how its send ended is not known (yet). */
@@ -82,6 +84,8 @@ export interface SettleMessage {
   retryAfterMs?: number;
   /** The service's words for a rejected message, cut short. */
   message?: string;
+  /** HTTP status of a rejection. */
+  statusCode?: number;
 }
 
 /** A follow-up has ended, or (`withdraw`) leaves without having been sent. Leaves a tombstone. */
@@ -100,7 +104,11 @@ export const acquireUpdate = defineUpdate<AcquireAnswer[], [AcquireRequest[]]>('
 export const settleSignal = defineSignal<[SettleMessage]>('settle');
 export const finishSignal = defineSignal<[LeaveMessage]>('finish');
 export const withdrawSignal = defineSignal<[LeaveMessage]>('withdraw');
-export const budgetStatusQuery = defineQuery<BudgetStatus>('budgetStatus');
+/**
+ * What an onlooker is told. The argument is the asker's time in epoch milliseconds: a workflow that is idle does not know
+ * how late it is, and without it tells how things were after its last event.
+ */
+export const budgetStatusQuery = defineQuery<BudgetStatus, [nowMs?: number]>('budgetStatus');
 
 /** New settings of a gate; what is missing stays as it is. */
 export const setLimitInputSchema = z
@@ -154,7 +162,8 @@ export interface BudgetStatus {
   unsettled: number;
   /** When the next occupied slot ends. */
   nextFreeSlotAt?: string;
-  paused?: { reasons: PauseReason[]; until?: string; note?: string };
+  /** `since` and `until` span all reasons; a pause without `until` ends when it is resumed. `note` is the operator's. */
+  paused?: { reasons: PauseReason[]; since?: string; until?: string; note?: string };
   /** At most the first 100, in the order of their turns. */
   waiting: BudgetWaiter[];
   waitingTotal: number;

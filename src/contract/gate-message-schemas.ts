@@ -32,6 +32,7 @@ export const settleMessageSchema: z.ZodType<SettleMessage> = z.object({
   outcome: z.enum(sendOutcomes),
   retryAfterMs: durationMs.exactOptional(),
   message: z.string().max(1_000).exactOptional(),
+  statusCode: z.int().min(100).max(999).exactOptional(),
 });
 
 /** What a gate takes for the end of a follow-up. */

@@ -1,4 +1,5 @@
 import { formatDuration, type FollowUpProgress } from '../contract/index.js';
+import { markdownCode as code } from '../contract/markdown.js';
 
 /** What is shown of a follow-up in the Temporal UI, as Markdown. */
 export function describeProgress(progress: FollowUpProgress, nowMs: number): string {
@@ -48,11 +49,6 @@ function describeState({ state, waitReason, position }: FollowUpProgress): strin
 /** `12:40:05` of an ISO 8601 instant. */
 function clock(iso: string): string {
   return iso.slice(11, 19);
-}
-
-/** Text of the service as inline code, which Markdown does not interpret. */
-function code(text: string): string {
-  return `\`${text.replace(/[`\r\n]/g, ' ').slice(0, 300)}\``;
 }
 
 /** Only a plain web address becomes a link; anything else a service may put there is shown as text. */

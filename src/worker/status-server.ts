@@ -8,6 +8,8 @@ export interface StatusSource {
   readiness(): { ready: boolean; reason: string };
   /** Address of the metrics to pass on; `undefined` while there are none. */
   metricsUrl(): string | undefined;
+  /** Metrics to add to them, in Prometheus' text format. */
+  ownMetrics(): string;
 }
 
 /** A running status server. */
@@ -74,15 +76,16 @@ function answer(incoming: IncomingMessage, response: ServerResponse, source: Sta
       return;
     }
     case '/metrics':
-      passOn(source.metricsUrl(), response);
+      passOn(source, response);
       return;
     default:
       text(response, 404, 'there are /healthz, /readyz and /metrics');
   }
 }
 
-/** Passes the metrics of Temporal's runtime on, which it serves on a loopback port of its own. */
-function passOn(metricsUrl: string | undefined, response: ServerResponse): void {
+/** Passes the metrics of Temporal's runtime on, which it serves on a loopback port of its own, and adds ours. */
+function passOn(source: StatusSource, response: ServerResponse): void {
+  const metricsUrl = source.metricsUrl();
   if (metricsUrl === undefined) {
     text(response, 503, 'there are no metrics yet');
     return;
@@ -91,7 +94,9 @@ function passOn(metricsUrl: string | undefined, response: ServerResponse): void 
     response.writeHead(incoming.statusCode ?? 502, {
       'content-type': incoming.headers['content-type'] ?? 'text/plain; version=0.0.4',
     });
-    incoming.pipe(response);
+    incoming.pipe(response, { end: false });
+    incoming.once('end', () => response.end(incoming.statusCode === 200 ? source.ownMetrics() : undefined));
+    incoming.once('error', () => response.destroy());
   });
   outgoing.once('timeout', () => outgoing.destroy(new Error('timeout')));
   outgoing.once('error', () => {

@@ -29,6 +29,7 @@ import {
   budgetStatusQuery,
   carriedStateQuery,
   finishSignal,
+  instantMsSchema,
   leaveMessageSchema,
   parseInput,
   pauseInputSchema,
@@ -47,6 +48,7 @@ import {
   type InputIssue,
   type ProjectBudgetInput,
 } from '../contract/index.js';
+import { BudgetReporter } from './budget-reporter.js';
 import { invalidInput } from './follow-up/endings.js';
 
 /**
@@ -92,7 +94,11 @@ class Gate {
   /** History length in the task that answered the latest update. */
   #answeredAtLength: number | undefined;
 
-  constructor(readonly budget: Budget) {}
+  readonly #reporter: BudgetReporter;
+
+  constructor(readonly budget: Budget) {
+    this.#reporter = new BudgetReporter(budget);
+  }
 
   start(): void {
     const { budget } = this;
@@ -137,7 +143,10 @@ class Gate {
     );
     setHandler(resumeUpdate, () => this.#operate(budget.resume(Date.now())));
     setHandler(carriedStateQuery, () => carryState(budget.state));
-    setHandler(budgetStatusQuery, () => budget.status(Date.now()));
+    setHandler(budgetStatusQuery, (nowMs) => {
+      const asked = instantMsSchema.safeParse(nowMs);
+      return budget.status(Math.max(Date.now(), asked.success ? asked.data : 0));
+    });
     this.#carryOut(budget.tick(Date.now()));
   }
 
@@ -167,6 +176,7 @@ class Gate {
     for (const workflowId of check) void this.#signal(workflowId, 'stillThere');
     if (lookAgainAtMs !== undefined) void this.#lookAgain(lookAgainAtMs);
     setCurrentDetails(describeBudget(this.budget.status(Date.now()), Date.now()));
+    this.#reporter.report(Date.now());
   }
 
   /** A signal that fails says that the follow-up runs no more. */

@@ -173,7 +173,8 @@ describe('a pause', () => {
     const budget = newBudget({ limit: 10 });
     acquire(budget, T0, 'a');
     settle(budget, T0, 'a', { outcome: 'limited', retryAfterMs: 90_000 });
-    expect(budget.status(T0).paused).toEqual({ reasons: ['limited'], until: new Date(T0 + 90_000).toISOString() });
+    const [since, until] = [T0, T0 + 90_000].map((ms) => new Date(ms).toISOString());
+    expect(budget.status(T0).paused).toEqual({ reasons: ['limited'], since, until });
   });
 
   test('is moved one step by many refusals at once', () => {

@@ -57,7 +57,7 @@ describe('orders', () => {
     const projectId = newProject();
     const paused = await budget('pause', projectId, '--for', '30m', '--note', 'release freeze');
     expect(paused.exitCode, paused.stderr).toBe(0);
-    expect(paused.stdout).toMatch(/paused {5}operator, until \S+ \(in (30|29) min.*\(release freeze\)/);
+    expect(paused.stdout).toMatch(/paused {5}operator since \S+, until \S+ \(in (30|29) min.*\(release freeze\)/);
     const resumed = await budget('resume', projectId, '--json');
     expect(resumed.exitCode).toBe(0);
     expect(JSON.parse(resumed.stdout)).not.toHaveProperty('paused');
@@ -183,7 +183,9 @@ describe('show --watch', () => {
     await send(projectId, 'job-1');
     await eventually('it shows the send', () => run.stdout().includes('1 of 100 slots used'));
     await budget('pause', projectId, '--note', 'stop');
-    await eventually('it shows the pause', () => run.stdout().includes('paused: operator, until it is resumed (stop)'));
+    await eventually('it shows the pause', () =>
+      /paused: operator since \S+, until it is resumed \(stop\)/.test(run.stdout()),
+    );
     run.kill('SIGINT');
     const { exitCode, stdout, stderr } = await run.ended;
     expect({ exitCode, stderr }).toEqual({ exitCode: 130, stderr: '' });

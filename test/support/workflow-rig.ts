@@ -14,6 +14,7 @@ import {
   type FollowUpInput,
 } from '../../src/contract/index.js';
 import type { followUp } from '../../src/workflows/index.js';
+import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 
 const DIST = new URL('../../dist/', import.meta.url);
@@ -96,7 +97,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
       maxConcurrentWorkflowTaskExecutions: 100,
       ...(options.maxCachedWorkflows !== undefined && { maxCachedWorkflows: options.maxCachedWorkflows }),
     } as never),
-    Worker.create({ ...shared, taskQueue: budgetTaskQueue(taskQueue) }),
+    Worker.create({ ...shared, taskQueue: budgetTaskQueue(taskQueue), sinks: new BudgetMetrics().sinks }),
   ]);
   const running = Promise.all(workers.map((worker) => worker.run()));
   const client = new Client({ connection, namespace });

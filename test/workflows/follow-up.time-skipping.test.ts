@@ -213,6 +213,20 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(receivedBy(input.jobId)).toBe(1);
     });
 
+    test('that the service refused is told with its status, also when the worker died after it had settled', async () => {
+      const input = target();
+      rig.service.reads(input.jobId, BEFORE);
+      rig.service.sends({ outcome: 'rejected', statusCode: 404, message: 'HTTP 404: no such job' });
+      losesCompletion = true;
+      expect(await failureOf(rig.end(await rig.start(input)))).toMatchObject({
+        type: 'JobNotFound',
+        delivered: 'no',
+        statusCode: 404,
+        serviceMessage: 'HTTP 404: no such job',
+      });
+      expect(losesCompletion).toBe(false);
+    });
+
     test('is never repeated when the worker died between grant and settle, whether it was delivered or not', async () => {
       const dies = () => Promise.reject(new Error('the worker died'));
       const delivered = target();

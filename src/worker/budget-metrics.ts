@@ -1,0 +1,127 @@
+import type { InjectedSinks } from '@temporalio/worker';
+import type { BudgetFacts } from '../budget/index.js';
+import type { BudgetReport, CountStep } from '../budget/report.js';
+import { startStopwatch } from '../stopwatch.js';
+import type { BudgetSinks } from '../workflows/budget-reporter.js';
+import { budgetMetricsText } from './budget-metrics-text.js';
+
+/** Projects whose numbers are shown; each has a dozen time series. */
+const MAX_PROJECTS = 500;
+
+/** A project that has been silent for longer makes room for another one. */
+const ROOM_AFTER_MS = 3_600_000;
+
+/** What this worker knows of one project's budget. */
+export interface KnownBudget {
+  facts: BudgetFacts;
+  /** Gate time now, in epoch milliseconds: that of the last report and what has passed since. */
+  gateNowMs: number;
+  /** Gate time of the last report. */
+  reportedAtMs: number;
+  /** Grants that this worker has seen since it began to show the project. */
+  grants: number;
+  /** 429s that this worker has seen since then. */
+  limited: number;
+}
+
+interface Entry extends Omit<KnownBudget, 'gateNowMs'> {
+  runId: string;
+  /** Counts of the gate up to which they are contained in `grants` and `limited`. */
+  counted: { grants: number; limited: number };
+  silentForMs: () => number;
+}
+
+/**
+ * What this worker knows of the budgets that it runs: each reports when it changes, and what changes by time alone is
+ * worked out when it is asked for. A budget may go on at another worker without a word; whoever finds that out calls
+ * {@link BudgetMetrics.drop}.
+ */
+export class BudgetMetrics {
+  readonly #entries = new Map<string, Entry>();
+  /** Projects for which there was no room, with the time since they were last heard of. */
+  readonly #leftOut = new Map<string, () => number>();
+  readonly #maxProjects: number;
+  readonly #stopwatch: () => () => number;
+
+  /**
+   * @param options.maxProjects projects to show at most
+   * @param options.stopwatch starts the measurement of the milliseconds since a report
+   */
+  constructor({
+    maxProjects = MAX_PROJECTS,
+    stopwatch = startStopwatch,
+  }: { maxProjects?: number; stopwatch?: () => () => number } = {}) {
+    this.#maxProjects = maxProjects;
+    this.#stopwatch = stopwatch;
+  }
+
+  /** For the worker that runs the budgets. */
+  readonly sinks: InjectedSinks<BudgetSinks> = {
+    followUpBudget: {
+      report: { fn: ({ runId }, report) => this.report(runId, report), callDuringReplay: false },
+    },
+  };
+
+  /** Takes a report of a budget's run. The same one may come twice. */
+  report(runId: string, { facts, gateTimeMs, grants, limited }: BudgetReport): void {
+    const { projectId } = facts;
+    const known = this.#entries.get(projectId);
+    if (!known && !this.#makeRoom()) {
+      this.#leftOut.set(projectId, this.#stopwatch());
+      return;
+    }
+    this.#leftOut.delete(projectId);
+    const counted = known?.runId === runId ? known.counted : { grants: grants.from, limited: limited.from };
+    this.#entries.set(projectId, {
+      facts,
+      runId,
+      reportedAtMs: gateTimeMs,
+      grants: (known?.grants ?? 0) + stepBeyond(counted.grants, grants),
+      limited: (known?.limited ?? 0) + stepBeyond(counted.limited, limited),
+      counted: {
+        grants: Math.max(counted.grants, grants.to),
+        limited: Math.max(counted.limited, limited.to),
+      },
+      silentForMs: this.#stopwatch(),
+    });
+  }
+
+  /** Forgets a project: another worker runs its budget now, or nobody does. */
+  drop(projectId: string): void {
+    this.#entries.delete(projectId);
+  }
+
+  /** Projects that have not been heard of for so long, in milliseconds. */
+  silentProjects(silentForMs: number): string[] {
+    return [...this.#entries].filter(([, entry]) => entry.silentForMs() >= silentForMs).map(([projectId]) => projectId);
+  }
+
+  /** All of it in Prometheus' text format. */
+  text(): string {
+    for (const [projectId, silentForMs] of this.#leftOut) {
+      if (silentForMs() >= ROOM_AFTER_MS) this.#leftOut.delete(projectId);
+    }
+    const budgets = [...this.#entries.values()].map((entry) => ({
+      ...entry,
+      gateNowMs: entry.reportedAtMs + entry.silentForMs(),
+    }));
+    return budgetMetricsText(budgets, this.#leftOut.size);
+  }
+
+  /**
+   * Whether there is room for one more. Only a project that was silent for long gives its place: were it the one heard
+   * of longest ago, many busy projects would come and go at every report, and their counters with them.
+   */
+  #makeRoom(): boolean {
+    if (this.#entries.size < this.#maxProjects) return true;
+    const [silent] = this.silentProjects(ROOM_AFTER_MS);
+    if (silent === undefined) return false;
+    this.drop(silent);
+    return true;
+  }
+}
+
+/** How far a step goes beyond what is counted. */
+function stepBeyond(counted: number, { from, to }: CountStep): number {
+  return Math.max(0, to - Math.max(counted, from));
+}

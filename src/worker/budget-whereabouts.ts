@@ -1,0 +1,79 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Connection } from '@temporalio/client';
+import type { Logger } from 'pino';
+import { projectBudgetWorkflowId } from '../contract/index.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
+import type { BudgetMetrics } from './budget-metrics.js';
+
+/** A budget that is silent for so long may be idle, or may go on at another worker. */
+const SILENT_FOR_MS = 120_000;
+
+/** Between two rounds. Each project that is silent costs one small read of Temporal a round. */
+const ROUND_EVERY_MS = 120_000;
+
+/** A workflow task is completed within a few events of the last one. */
+const NEWEST_EVENTS = 20;
+
+/** What {@link dropBudgetsElsewhere} needs. */
+export interface WhereaboutsOptions {
+  namespace: string;
+  /** Of this process's workers. */
+  identity: string;
+  logger: Logger;
+  /** Ends it. */
+  signal: AbortSignal;
+  /** @default 120_000 */
+  silentForMs?: number;
+  /** @default 120_000 */
+  everyMs?: number;
+}
+
+/**
+ * Drops the metrics of budgets that another worker runs by now, and of those that were stopped: nobody tells a worker
+ * that a workflow in its cache has gone on elsewhere. Resolves when `signal` ends it.
+ */
+export async function dropBudgetsElsewhere(
+  connection: Connection,
+  metrics: BudgetMetrics,
+  options: WhereaboutsOptions,
+): Promise<void> {
+  const { logger, signal, silentForMs = SILENT_FOR_MS, everyMs = ROUND_EVERY_MS } = options;
+  const isOver = () => signal.aborted;
+  while (!isOver()) {
+    for (const projectId of metrics.silentProjects(silentForMs)) {
+      if (isOver()) return;
+      try {
+        if (await runsElsewhere(connection, projectId, options)) metrics.drop(projectId);
+      } catch (error) {
+        // Its numbers stay until it can be told.
+        logger.debug({ projectId, reason: describeGrpcError(error) }, 'Cannot tell which worker runs a budget');
+      }
+    }
+    await sleep(everyMs, undefined, { signal, ref: false }).catch(() => undefined);
+  }
+}
+
+/** Whether the last workflow task of a project's budget was another worker's, or the budget is stopped. */
+async function runsElsewhere(
+  connection: Connection,
+  projectId: string,
+  { namespace, identity }: WhereaboutsOptions,
+): Promise<boolean> {
+  try {
+    const { history } = await connection.workflowService.getWorkflowExecutionHistoryReverse({
+      namespace,
+      execution: { workflowId: projectBudgetWorkflowId(projectId) },
+      maximumPageSize: NEWEST_EVENTS,
+    });
+    const events = history?.events ?? [];
+    const [newest] = events;
+    if (newest?.workflowExecutionTerminatedEventAttributes || newest?.workflowExecutionFailedEventAttributes)
+      return true;
+    const lastTask = events.find((event) => event.workflowTaskCompletedEventAttributes);
+    const lastIdentity = lastTask?.workflowTaskCompletedEventAttributes?.identity;
+    return lastIdentity !== undefined && lastIdentity !== identity;
+  } catch (error) {
+    if (grpcStatusOf(error) === GrpcStatus.notFound) return true;
+    throw error;
+  }
+}
