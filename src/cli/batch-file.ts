@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import {
+  batchItemsOf,
   type FollowUpDefaults,
   type FollowUpInput,
   followUpInputSchema,
   type InputIssue,
   MAX_PROMPT_BYTES,
   parseInput,
-  withDefaults,
 } from '../contract/index.js';
 import { BadLines } from './bad-lines.js';
 import { type Line, readLines } from './read-lines.js';
@@ -91,7 +91,7 @@ function isFollowUpInput(
   issues: InputIssue[],
 ): value is FollowUpInput {
   if (issues.length > 0) return false;
-  const parsed = parseInput(followUpInputSchema, withDefaults(value, defaults));
+  const parsed = parseInput(followUpInputSchema, batchItemsOf({ items: [value], defaults })[0]);
   if (!parsed.ok) issues.push(...parsed.issues);
   return parsed.ok;
 }

@@ -1,5 +1,10 @@
 import { BinaryUnavailableError } from '../embedded/resolve-steps.js';
 import {
+  BatchEndedError,
+  BatchFailedError,
+  BatchInputDiffersError,
+  BatchNotFoundError,
+  BatchRunningError,
   BudgetNotFoundError,
   BudgetRunningError,
   FollowUpCancelledError,
@@ -9,12 +14,13 @@ import {
   FollowUpTerminatedError,
   FollowUpTimedOutError,
   InvalidInputError,
+  NothingToRetryError,
   ResolveRejectedError,
   TemporalUnreachableError,
   UnexpectedOutcomeError,
 } from '../client/index.js';
 import { ConfigError } from '../config.js';
-import type { FailureDetails } from '../contract/index.js';
+import { type FailureDetails, parseFollowUpBatchWorkflowId } from '../contract/index.js';
 import { BadLinesError } from './bad-lines.js';
 import { ExitCode } from './exit-codes.js';
 import { InterruptedError } from './interrupt.js';
@@ -72,7 +78,16 @@ export function classify(error: unknown): { exitCode: ExitCode; report: Reported
   if (error instanceof FollowUpTimedOutError) return outcome('TimedOut', error);
   if (error instanceof UnexpectedOutcomeError) return outcome('Unexpected', error);
   if (error instanceof TemporalUnreachableError) return unreachable(error);
+  if (error instanceof BatchFailedError) {
+    const { type, issues, workflowId } = error;
+    return { exitCode: ExitCode.followUpFailed, report: { type, message, issues: [...issues], workflowId } };
+  }
   if (
+    error instanceof BatchEndedError ||
+    error instanceof BatchInputDiffersError ||
+    error instanceof BatchNotFoundError ||
+    error instanceof BatchRunningError ||
+    error instanceof NothingToRetryError ||
     error instanceof BudgetNotFoundError ||
     error instanceof BudgetRunningError ||
     error instanceof FollowUpNotFoundError ||
@@ -92,7 +107,11 @@ function unreachable(error: TemporalUnreachableError): { exitCode: ExitCode; rep
   const { message, workflowId, delivered } = error;
   const base = { type: 'TemporalUnreachable', message };
   if (workflowId === undefined) return { exitCode: ExitCode.unreachable, report: base };
-  // Whether it was started is not known; the key makes another try safe.
+  // Whether it was started is not known; its id makes another try safe.
+  if (parseFollowUpBatchWorkflowId(workflowId)) {
+    const again = `${message}; if ${workflowId} was started it goes on, and the same command finds it`;
+    return { exitCode: ExitCode.unreachable, report: { ...base, message: again, workflowId } };
+  }
   const key = workflowId.split('/').at(-1) ?? '';
   const hint = `; if ${workflowId} was started it goes on, and the same command with --key ${key} finds it`;
   return {

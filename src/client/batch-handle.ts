@@ -16,7 +16,10 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { awaitResult, type ResultOptions } from './await-result.js';
-import { BatchEndedError, BatchFailedError, BatchNotFoundError } from './batch-errors.js';
+import { BatchEndedError, BatchFailedError, BatchNotFoundError, BatchRunningError } from './batch-errors.js';
+import type { StartBatchInput } from './batch-input.js';
+import { planRetry, type RetryOptions } from './batch-retry.js';
+import type { StartBatchOptions, StartedBatch } from './batch-start.js';
 import { FollowUpClientError, UnexpectedOutcomeError, WorkerUnavailableError } from './errors.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal, grpcDetails, isPassingTrouble, toConnectionError } from './temporal-call.js';
@@ -32,10 +35,11 @@ export interface BatchExecution {
   endedAt?: string;
 }
 
-/** Where batches are started. */
+/** Where batches are started, and how. */
 export interface BatchTarget {
   client: Client;
   taskQueue: string;
+  start: (input: StartBatchInput, options?: StartBatchOptions) => Promise<StartedBatch>;
 }
 
 /** One batch. Cheap to make; nothing is asked before a method is called. */
@@ -109,6 +113,19 @@ export class BatchHandle {
     // To Temporal a request to cancel what has ended is as good as any.
     if ((await this.describe()).status !== 'running') throw new BatchEndedError(this.workflowId, this.batchId);
     await this.#call(() => this.#handle.cancel());
+  }
+
+  /**
+   * Sends items of a batch that has ended again, with fresh keys, as a batch of its own whose id follows from this one's.
+   * Repeated it finds that batch, and sends nothing.
+   *
+   * @throws BatchRunningError, NothingToRetryError, BatchNotFoundError; InvalidInputError where the id would get too long;
+   * UnexpectedOutcomeError where Temporal does not keep the items any more; what `startBatch` throws
+   */
+  async retry({ only, ...options }: RetryOptions & StartBatchOptions = {}): Promise<StartedBatch> {
+    const { client, start } = this.#target;
+    if ((await this.describe()).status === 'running') throw new BatchRunningError(this.workflowId, this.batchId);
+    return start(await planRetry(client, this, { only }), options);
   }
 
   /**

@@ -20,7 +20,7 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import type { ResultOptions } from './await-result.js';
-import { BatchHandle } from './batch-handle.js';
+import { BatchHandle, type BatchTarget } from './batch-handle.js';
 import type { StartBatchInput } from './batch-input.js';
 import { startBatch, type StartBatchOptions, type StartedBatch } from './batch-start.js';
 import { BudgetHandle } from './budget-handle.js';
@@ -148,7 +148,7 @@ export class FollowUpClient {
    * WorkerUnavailableError (a long list needs a running worker), TemporalUnreachableError
    */
   startBatch(input: StartBatchInput, options?: StartBatchOptions): Promise<StartedBatch> {
-    return startBatch({ client: this.#client, taskQueue: this.#taskQueue }, input, options);
+    return startBatch(this.#batchTarget, input, options);
   }
 
   /**
@@ -159,7 +159,7 @@ export class FollowUpClient {
   batch(batchId: string): BatchHandle {
     const parsed = parseInput(z.object({ id: batchIdSchema }), { id: batchId });
     if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-    return new BatchHandle({ client: this.#client, taskQueue: this.#taskQueue }, batchId);
+    return new BatchHandle(this.#batchTarget, batchId);
   }
 
   /**
@@ -176,6 +176,14 @@ export class FollowUpClient {
       taskQueue: this.#taskQueue,
       settings: this.#budgetSettings,
     });
+  }
+
+  get #batchTarget(): BatchTarget {
+    return {
+      client: this.#client,
+      taskQueue: this.#taskQueue,
+      start: (input, options) => this.startBatch(input, options),
+    };
   }
 }
 
