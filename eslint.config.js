@@ -146,7 +146,7 @@ export default tseslint.config(
     rules: { '@typescript-eslint/no-unnecessary-condition': 'off' },
   },
   {
-    files: ['src/budget/**', 'src/follow-up/**'],
+    files: ['src/batch/**', 'src/budget/**', 'src/follow-up/**'],
     rules: {
       '@typescript-eslint/no-restricted-imports': ['error', pureImports],
       'no-restricted-globals': ['error', ...impureGlobals],

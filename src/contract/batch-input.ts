@@ -87,15 +87,28 @@ export function parseUncheckedBatchInput(input: unknown): Parsed<UncheckedBatchI
   return { ok: false, issues: [{ field, message: 'must not be empty, unless open is true' }] };
 }
 
-/** The items of a batch with prompt, project and `defaults` filled in: as inputs of `followUp`, unless they are bad. */
-export function batchItemsOf(input: UncheckedBatchInput): unknown[] {
-  if ('items' in input) return input.items.map((item) => withDefaults(item, input.defaults));
-  const { projectId, prompt, jobIds } = input;
-  return jobIds.map((jobId) => withDefaults({ projectId, jobId, prompt }, input.defaults));
+/** What every item of a batch has in common: the `batch` lane, `defaults`, and the one prompt for many jobs. */
+export function templateOf(input: UncheckedBatchInput): Record<string, unknown> {
+  const common = 'items' in input ? {} : { projectId: input.projectId, prompt: input.prompt };
+  return { lane: 'batch', ...input.defaults, ...common };
 }
 
-/** An item as its follow-up gets it. `poll` is taken whole from the one or the other. */
-export function withDefaults(item: unknown, defaults: FollowUpDefaults = {}): unknown {
-  if (typeof item !== 'object' || item === null || Array.isArray(item)) return item;
-  return { lane: 'batch', ...defaults, ...item };
+/** The items of a batch without what they have in common. */
+export function unfilledItemsOf(input: UncheckedBatchInput): unknown[] {
+  return 'items' in input ? input.items : input.jobIds.map((jobId) => ({ jobId }));
+}
+
+/** The items of a batch whole: as inputs of `followUp`, unless they are bad. */
+export function batchItemsOf(input: UncheckedBatchInput): unknown[] {
+  const template = templateOf(input);
+  return unfilledItemsOf(input).map((item) => fillItem(item, template));
+}
+
+/** An item as its follow-up gets it. A field is taken whole from the one or the other, `poll` too. */
+export function fillItem(item: unknown, template: Record<string, unknown>): unknown {
+  return isObject(item) ? { ...template, ...item } : item;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

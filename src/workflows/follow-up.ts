@@ -1,4 +1,4 @@
-import { CancellationScope, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow';
+import { CancellationScope, TemporalFailure, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow';
 import {
   followUpInputSchema,
   followUpWorkflowId,
@@ -9,6 +9,7 @@ import {
   type FollowUpSettings,
   type InputIssue,
 } from '../contract/index.js';
+import { outcomeOfFailure, tellBatch } from './batch/item-end.js';
 import { askAndSend } from './follow-up/ask.js';
 import { FollowUpContext, mayReplaceAnotherRun } from './follow-up/context.js';
 import { invalidInput } from './follow-up/endings.js';
@@ -32,6 +33,20 @@ import { newFollowUpState, type FollowUpState } from './follow-up/state.js';
  * @throws ApplicationFailure of a `FailureType`, with `FailureDetails`; ends as Canceled only where nothing was sent
  */
 export async function followUp(input: unknown, carried?: FollowUpState): Promise<FollowUpResult> {
+  try {
+    const result = await seeThrough(input, carried);
+    await CancellationScope.nonCancellable(() => tellBatch({ status: result.status, prLink: result.prLink }));
+    return result;
+  } catch (error) {
+    // Anything else is no end: it continues as new, or its task failed and is tried again.
+    if (error instanceof TemporalFailure) {
+      await CancellationScope.nonCancellable(() => tellBatch(outcomeOfFailure(error)));
+    }
+    throw error;
+  }
+}
+
+async function seeThrough(input: unknown, carried?: FollowUpState): Promise<FollowUpResult> {
   const info = workflowInfo();
   const settings = parseSettings(input, carried !== undefined && info.continuedFromExecutionRunId === undefined);
   const state =

@@ -1,0 +1,335 @@
+import {
+  fillItem,
+  followUpBatchWorkflowId,
+  MAX_RESULT_ITEMS,
+  type BatchItem,
+  type BatchItemsPage,
+  type BatchStatus,
+  type FollowUpBatchResult,
+} from '../contract/index.js';
+import { KeptItems, type CarriedItems } from './kept-items.js';
+import { firstStartAfter, nextOrder, paceOf, renewOrders, type PartOrder } from './orders.js';
+import { addCounts, countOutcome, endedOf, noCounts, type Counts, type ItemOutcome } from './outcome.js';
+import { countForPart, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
+import { idsOf, type PartReport } from './part.js';
+
+/** Bytes of items and outcomes that a batch keeps itself, with its template. */
+const MAX_KEPT_BYTES = 300 * 1_024;
+/** Bytes of items in one answer or result. */
+const MAX_ANSWER_BYTES = 384 * 1_024;
+/** Updates whose answers are remembered: the server may apply one again on the run after. */
+const REMEMBERED_UPDATES = 50;
+
+/** What a batch knows of a part. */
+export interface PartRecord {
+  /** Index of its first item. */
+  first: number;
+  size: number;
+  /** Items that have not ended. */
+  remaining: number;
+  order: PartOrder;
+  /** Number of the latest order that was sent. */
+  sent: number;
+  /** Most follow-ups that it may have open for all that the batch knows. */
+  held: number;
+  open: number;
+  counts: Counts;
+  /** Number of its latest report. */
+  reports: number;
+  aliveAtMs: number;
+  hasEnded: boolean;
+}
+
+/** Everything that a batch carries through continue-as-new. Plain JSON. */
+export interface BatchState {
+  batchId: string;
+  maxOpen: number;
+  template: Record<string, unknown>;
+  sealed: boolean;
+  cancelled: boolean;
+  startedAtMs: number;
+  firstEndedAtMs?: number;
+  lastEndedAtMs?: number;
+  total: number;
+  parts: PartRecord[];
+  kept: CarriedItems;
+  /** Ids of the latest `addItems`, with what they were answered. */
+  updates: [id: string, total: number][];
+}
+
+/** What a part is started with. */
+export interface PartInput {
+  batchId: string;
+  part: number;
+  first: number;
+  template: Record<string, unknown>;
+  items: unknown[];
+  order: PartOrder;
+  /** Its first start is that much later than its own beginning, so that parts do not start follow-ups all at once. */
+  firstStartAfterMs: number;
+}
+
+/** A whole batch: takes items, divides them into parts, and gathers what the parts report. Knows no Temporal, no clock. */
+export class Batch {
+  readonly #state: BatchState;
+  readonly #kept: KeptItems;
+  readonly #templateBytes: number;
+  /** Items that are in no part yet; not carried. */
+  #backlog: unknown[] = [];
+
+  constructor(state: BatchState) {
+    this.#state = state;
+    this.#templateBytes = jsonBytes(state.template);
+    this.#kept = new KeptItems(state.batchId, Math.max(0, MAX_KEPT_BYTES - this.#templateBytes), state.kept);
+  }
+
+  static create(
+    start: Pick<BatchState, 'batchId' | 'maxOpen' | 'template' | 'sealed' | 'startedAtMs'> & { items: unknown[] },
+  ): Batch {
+    const { items, ...state } = start;
+    const batch = new Batch({
+      ...state,
+      cancelled: false,
+      total: 0,
+      parts: [],
+      kept: { projects: [], items: [] },
+      updates: [],
+    });
+    batch.#append(items);
+    return batch;
+  }
+
+  get batchId(): string {
+    return this.#state.batchId;
+  }
+
+  get sealed(): boolean {
+    return this.#state.sealed;
+  }
+
+  get cancelled(): boolean {
+    return this.#state.cancelled;
+  }
+
+  get parts(): readonly PartRecord[] {
+    return this.#state.parts;
+  }
+
+  get hasBacklog(): boolean {
+    return this.#backlog.length > 0;
+  }
+
+  /** Whether the next part needs no more items: waiting for others would not make it larger. */
+  get isNextPartFull(): boolean {
+    return this.sealed || countForPart(this.#backlog, this.#templateBytes) < this.#backlog.length;
+  }
+
+  get hasEnded(): boolean {
+    return this.sealed && !this.hasBacklog && this.parts.every((part) => part.hasEnded);
+  }
+
+  /** The state, once there is no backlog. */
+  carry(): BatchState {
+    return { ...this.#state, kept: this.#kept.carry() };
+  }
+
+  /** Why a piece cannot be taken, or `undefined`. */
+  issueWith(items: readonly unknown[], offset = this.#state.total): string | undefined {
+    const { total, sealed, parts } = this.#state;
+    if (offset > total) return `offset must be at most ${total}, the number of items so far (given ${offset})`;
+    if (offset + items.length <= total) return undefined;
+    if (sealed) return 'the batch takes no more items: it is sealed';
+    const more = partSizes([...this.#backlog, ...items], this.#templateBytes);
+    if (parts.length + more.length > MAX_PARTS) return `the batch is full: it would have more than ${MAX_PARTS} parts`;
+    return undefined;
+  }
+
+  /** Takes a piece, but what is there already, by offset or by the update's id, only once. Answers the new total. */
+  add(items: readonly unknown[], offset: number | undefined, updateId: string): number {
+    const { updates } = this.#state;
+    const known = updates.find(([id]) => id === updateId);
+    if (known) return known[1];
+    this.#append(items.slice(Math.max(0, this.#state.total - (offset ?? this.#state.total))));
+    updates.push([updateId, this.#state.total]);
+    if (updates.length > REMEMBERED_UPDATES) updates.shift();
+    return this.#state.total;
+  }
+
+  seal(): number {
+    this.#state.sealed = true;
+    return this.#state.total;
+  }
+
+  /** No more items; what is in no part yet goes to parts that end it at once. */
+  cancel(nowMs: number): void {
+    this.#state.cancelled = true;
+    this.#state.sealed = true;
+    for (const part of this.#state.parts) {
+      if (!part.hasEnded) part.order = { ...nextOrder(part.order, nowMs), share: 0, cancel: true };
+    }
+  }
+
+  /** Takes the next part off the backlog. */
+  nextPart(nowMs: number): PartInput {
+    const { batchId, parts, template, cancelled } = this.#state;
+    const items = this.#backlog.splice(0, countForPart(this.#backlog, this.#templateBytes));
+    const before = parts.at(-1);
+    const first = before ? before.first + before.size : 0;
+    const record: PartRecord = {
+      first,
+      size: items.length,
+      remaining: items.length,
+      order: { number: nowMs, share: 0, ...paceOf(1), ...(cancelled && { cancel: true }) },
+      sent: 0,
+      held: 0,
+      open: 0,
+      counts: noCounts(),
+      reports: 0,
+      aliveAtMs: nowMs,
+      hasEnded: false,
+    };
+    const part = parts.push(record) - 1;
+    this.#renewOrders(nowMs);
+    const { order } = record;
+    record.sent = order.number;
+    const firstStartAfterMs = firstStartAfter(part, order);
+    return { batchId, part, first, template, items, order, firstStartAfterMs };
+  }
+
+  /** Divides `maxOpen` anew. Answers the orders that parts are not told yet; they count as told. */
+  ordersToSend(nowMs: number): { part: number; order: PartOrder }[] {
+    this.#renewOrders(nowMs);
+    return this.#state.parts.flatMap((record, part) => {
+      if (record.hasEnded || record.sent >= record.order.number) return [];
+      record.sent = record.order.number;
+      return [{ part, order: record.order }];
+    });
+  }
+
+  /** A part's word. Answers whether it was news. */
+  take({ part: index, number, order, open, counts, ended }: PartReport, nowMs: number): boolean {
+    const part = this.#state.parts[index];
+    if (!part || number <= part.reports || part.hasEnded) return false;
+    if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
+    Object.assign(part, { reports: number, open, counts, aliveAtMs: nowMs });
+    if (order >= part.order.number) part.held = Math.max(part.order.share, open);
+    part.remaining = part.size - endedOf(counts);
+    part.hasEnded = part.remaining <= 0;
+    for (const { index: item, ...outcome } of ended) this.#kept.end(item, outcome);
+    return true;
+  }
+
+  /** A part that runs no more and has not said so before: what it had left is lost. */
+  noteGone(index: number, nowMs: number): void {
+    const part = this.#state.parts[index];
+    if (!part || part.hasEnded) return;
+    const outcome: ItemOutcome = {
+      error: {
+        type: 'Terminated',
+        message: `${followUpBatchWorkflowId({ batchId: this.batchId, part: index })} was terminated: see the follow-up`,
+        delivered: 'unknown',
+      },
+    };
+    countOutcome(part.counts, outcome, part.remaining);
+    part.open = 0;
+    part.remaining = 0;
+    part.hasEnded = true;
+    for (let item = part.first; item < part.first + part.size; item++) this.#kept.end(item, outcome);
+    this.#noteEnded(nowMs);
+  }
+
+  noteAlive(index: number, nowMs: number): void {
+    this.#part(index).aliveAtMs = nowMs;
+  }
+
+  status(nowMs: number): BatchStatus {
+    const { batchId, total, parts, maxOpen, sealed, cancelled, startedAtMs, firstEndedAtMs, lastEndedAtMs } =
+      this.#state;
+    const counts = this.#counts();
+    const ended = endedOf(counts);
+    const open = parts.reduce((sum, part) => sum + part.open, 0);
+    const iso = (ms: number): string => new Date(ms).toISOString();
+    const left = total - ended;
+    return {
+      batchId,
+      total,
+      waitingToStart: left - open,
+      open,
+      ...counts,
+      maxOpen,
+      sealed,
+      cancelled,
+      ended: this.hasEnded,
+      parts: parts.length,
+      startedAt: iso(startedAtMs),
+      ...(firstEndedAtMs !== undefined && { firstEndedAt: iso(firstEndedAtMs) }),
+      ...(lastEndedAtMs !== undefined && { lastEndedAt: iso(lastEndedAtMs) }),
+      ...(ended > 0 && left > 0 && { expectedEndAt: iso(nowMs + ((nowMs - startedAtMs) * left) / ended) }),
+    };
+  }
+
+  page(offset: number, limit: number): BatchItemsPage {
+    const { batchId, total, parts } = this.#state;
+    const items = this.#kept.slice(offset, limit, MAX_ANSWER_BYTES);
+    const next = offset + items.length;
+    const page = { total, offset, items };
+    if (items.length >= limit || next >= total || next < this.#kept.length) return page;
+    const part = parts.findIndex(({ first, size }) => next >= first && next < first + size);
+    const record = parts[part];
+    // In no part yet: it can be asked for a little later.
+    if (!record) return page;
+    const count = record.first + record.size - next;
+    return { ...page, elsewhere: { workflowId: followUpBatchWorkflowId({ batchId, part }), count } };
+  }
+
+  result(): FollowUpBatchResult {
+    const { total, cancelled } = this.#state;
+    const items = this.#kept.slice(0, MAX_RESULT_ITEMS, MAX_ANSWER_BYTES);
+    return {
+      total,
+      ...this.#counts(),
+      items,
+      ...(items.length < total && { truncated: true }),
+      ...(cancelled && { cancelled: true }),
+    };
+  }
+
+  /** The first items that ended with an error, for people. */
+  firstErrors(most: number): BatchItem[] {
+    const found: BatchItem[] = [];
+    for (let index = 0; index < this.#kept.length && found.length < most; index++) {
+      const item = this.#kept.at(index);
+      if (item && (item.error || item.status === 'failed')) found.push(item);
+    }
+    return found;
+  }
+
+  #append(items: readonly unknown[]): void {
+    for (const [place, item] of items.entries()) {
+      this.#kept.add(this.#state.total + place, idsOf(fillItem(item, this.#state.template)));
+    }
+    this.#backlog.push(...items);
+    this.#state.total += items.length;
+  }
+
+  #renewOrders(nowMs: number): void {
+    if (this.cancelled) return;
+    const running = this.#state.parts.filter((part) => !part.hasEnded);
+    renewOrders(running, partSizes(this.#backlog, this.#templateBytes), this.#state.maxOpen, nowMs);
+  }
+
+  #part(index: number): PartRecord {
+    const part = this.#state.parts[index];
+    if (!part) throw new RangeError(`There is no part ${index}`);
+    return part;
+  }
+
+  #counts(): Counts {
+    return addCounts(this.#state.parts.map(({ counts }) => counts));
+  }
+
+  #noteEnded(nowMs: number): void {
+    this.#state.firstEndedAtMs ??= nowMs;
+    this.#state.lastEndedAtMs = nowMs;
+  }
+}

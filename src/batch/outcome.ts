@@ -1,0 +1,69 @@
+import { MAX_KEYWORD_LENGTH, utf8Length, type BatchErrorType, type BatchItem } from '../contract/index.js';
+
+/** Longest message of an error in a batch, in bytes of UTF-8; the follow-up's own failure has it whole. */
+const MAX_MESSAGE_BYTES = 200;
+
+/** How an item ended: with a status, or an error. */
+export type ItemOutcome = Pick<BatchItem, 'status' | 'prLink' | 'error'>;
+
+/** Outcomes, counted. */
+export interface Counts {
+  completed: number;
+  archived: number;
+  failed: number;
+  errors: number;
+  /** Of the errors, those that may or may not have been delivered. */
+  unknown: number;
+  errorsByType: Partial<Record<BatchErrorType, number>>;
+}
+
+export function noCounts(): Counts {
+  return { completed: 0, archived: 0, failed: 0, errors: 0, unknown: 0, errorsByType: {} };
+}
+
+/** Counts outcomes, `times` each. */
+export function countOutcome(counts: Counts, { status, error }: ItemOutcome, times = 1): void {
+  if (status) counts[status] += times;
+  if (!error) return;
+  counts.errors += times;
+  if (error.delivered === 'unknown') counts.unknown += times;
+  counts.errorsByType[error.type] = (counts.errorsByType[error.type] ?? 0) + times;
+}
+
+export function addCounts(all: readonly Counts[]): Counts {
+  const sum = noCounts();
+  for (const counts of all) {
+    for (const name of ['completed', 'archived', 'failed', 'errors', 'unknown'] as const) sum[name] += counts[name];
+    for (const [type, count] of entriesOf(counts.errorsByType)) {
+      sum.errorsByType[type] = (sum.errorsByType[type] ?? 0) + count;
+    }
+  }
+  return sum;
+}
+
+/** Number of items that have ended. */
+export function endedOf({ completed, archived, failed, errors }: Counts): number {
+  return completed + archived + failed + errors;
+}
+
+export function entriesOf(counts: Counts['errorsByType']): [BatchErrorType, number][] {
+  return Object.entries(counts) as [BatchErrorType, number][];
+}
+
+/** An outcome small enough to be kept a thousand times over. */
+export function trimOutcome({ status, prLink, error }: ItemOutcome): ItemOutcome {
+  const isShort = prLink === null || (prLink !== undefined && utf8Length(prLink) <= MAX_KEYWORD_LENGTH);
+  return {
+    ...(status && { status }),
+    ...(isShort && { prLink }),
+    ...(error && { error: { ...error, message: trimMessage(error.message) } }),
+  };
+}
+
+function trimMessage(message: string): string {
+  const line = message.replace(/\s+/g, ' ').trim();
+  if (utf8Length(line) <= MAX_MESSAGE_BYTES) return line;
+  let end = MAX_MESSAGE_BYTES;
+  while (utf8Length(line.slice(0, end)) > MAX_MESSAGE_BYTES - 3) end -= 1;
+  return `${line.slice(0, end)}…`;
+}

@@ -1,0 +1,46 @@
+import { utf8Length } from '../contract/index.js';
+
+/** Most items of one part: about 15 events each, so a part seldom has to continue as new. */
+export const MAX_PART_ITEMS = 250;
+/** Most parts of a batch; the server takes 2,000 children of one workflow. */
+export const MAX_PARTS = 800;
+/**
+ * Most bytes of JSON that a part holds: below the 512 KiB at which the server warns of a payload, with room for the
+ * fields around it.
+ */
+const MAX_PART_BYTES = 448 * 1_024;
+/** What an item may take beside its input: two ids, a link of 255 and a message of 200 bytes, and the names of fields. */
+const ITEM_RESERVE_BYTES = 800;
+
+/** Bytes of a value as JSON. */
+export function jsonBytes(value: unknown): number {
+  // Typed as text, but there is none for `undefined`.
+  const text: unknown = JSON.stringify(value);
+  return typeof text === 'string' ? utf8Length(text) : 0;
+}
+
+/**
+ * How many of the first items make one part: as many as fit, and at least one.
+ *
+ * @param templateBytes what is held once for all items of the part
+ */
+export function countForPart(items: readonly unknown[], templateBytes: number): number {
+  let bytes = templateBytes;
+  for (let index = 0; index < Math.min(items.length, MAX_PART_ITEMS); index++) {
+    const item = items[index];
+    bytes += jsonBytes(item) + ITEM_RESERVE_BYTES;
+    if (bytes > MAX_PART_BYTES) return Math.max(1, index);
+  }
+  return Math.min(items.length, MAX_PART_ITEMS);
+}
+
+/** Sizes of the parts that items would be packed in. */
+export function partSizes(items: readonly unknown[], templateBytes: number): number[] {
+  const sizes: number[] = [];
+  for (let from = 0; from < items.length;) {
+    const size = countForPart(items.slice(from), templateBytes);
+    sizes.push(size);
+    from += size;
+  }
+  return sizes;
+}

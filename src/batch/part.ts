@@ -1,0 +1,249 @@
+import {
+  batchItemKey,
+  describeIssues,
+  fillItem,
+  followUpInputSchema,
+  followUpWorkflowId,
+  idSchema,
+  parseInput,
+  type BatchItem,
+  type FollowUpInput,
+} from '../contract/index.js';
+import { countOutcome, noCounts, trimOutcome, type Counts, type ItemOutcome } from './outcome.js';
+import type { PartOrder } from './orders.js';
+
+/** An item of a part. Waiting with an `input`, then open with an instant, then ended with an outcome. */
+interface PartItem {
+  projectId: string;
+  jobId: string;
+  /** What the item says beyond the part's template; dropped when it is started. */
+  input?: unknown;
+  /** When its follow-up was started, or last known to run. */
+  aliveAtMs?: number;
+  outcome?: ItemOutcome;
+}
+
+/** Everything that a part carries through continue-as-new. Plain JSON. */
+export interface PartState {
+  batchId: string;
+  part: number;
+  /** Index of its first item in the batch. */
+  first: number;
+  /** Filled into every item. */
+  template: Record<string, unknown>;
+  items: PartItem[];
+  order: PartOrder;
+  /** No start before then; then `startedInWindow` starts were made since. */
+  windowFromMs: number;
+  startedInWindow: number;
+  /** Number of the latest report. */
+  reports: number;
+  /** Positions of items whose end is not reported yet. */
+  unreported: number[];
+  cancelled: boolean;
+}
+
+/** A follow-up to start. */
+export interface ItemStart {
+  position: number;
+  workflowId: string;
+  input: FollowUpInput;
+}
+
+/** From a part to its batch: how it stands, and what has ended since the last report. */
+export interface PartReport {
+  part: number;
+  /** Goes up: a report that comes twice, or late, says nothing new. */
+  number: number;
+  /** Number of the latest order that the part knows. */
+  order: number;
+  open: number;
+  counts: Counts;
+  ended: (ItemOutcome & { index: number })[];
+}
+
+/** The items of one part: which may start, what has become of them. Knows no Temporal and no clock. */
+export class Part {
+  constructor(readonly state: PartState) {}
+
+  /** A new part; items that are not the input of a follow-up end at once, each by itself. */
+  static create(
+    start: Pick<PartState, 'batchId' | 'part' | 'first' | 'template' | 'order'> & { items: readonly unknown[] },
+    firstStartAtMs: number,
+  ): Part {
+    const part = new Part({
+      ...start,
+      items: start.items.map((input) => ({ ...idsOf(fillItem(input, start.template)), input })),
+      windowFromMs: firstStartAtMs,
+      startedInWindow: 0,
+      reports: 0,
+      unreported: [],
+      cancelled: false,
+    });
+    for (const [position, { input }] of part.state.items.entries()) {
+      const parsed = parseInput(followUpInputSchema, part.#filled(input));
+      if (parsed.ok) continue;
+      const message = describeIssues(parsed.issues);
+      part.end(position, { error: { type: 'InvalidInput', message, delivered: 'no' } });
+    }
+    return part;
+  }
+
+  /**
+   * Follow-ups to start now; each counts as open from here on. Among the jobs at rest the project with the fewest open
+   * goes first, so that no project's budget lies idle because another's items come first; then the order of the list.
+   */
+  start(nowMs: number): ItemStart[] {
+    const { state } = this;
+    const { share, starts, everyMs } = state.order;
+    if (state.cancelled || nowMs < state.windowFromMs) return [];
+    if (nowMs >= state.windowFromMs + everyMs) {
+      state.windowFromMs = nowMs;
+      state.startedInWindow = 0;
+    }
+    const started: ItemStart[] = [];
+    while (this.open < share && state.startedInWindow < starts) {
+      const position = this.#next();
+      if (position === undefined) break;
+      const item = state.items[position];
+      if (!item) break;
+      state.startedInWindow += 1;
+      // Checked when the part was made.
+      const input = this.#filled(item.input) as FollowUpInput;
+      started.push({ position, workflowId: this.workflowIdOf(position), input });
+      delete item.input;
+      item.aliveAtMs = nowMs;
+    }
+    return started;
+  }
+
+  /** When to call {@link start} again, where only the pace keeps an item from being started. */
+  nextStartAtMs(): number | undefined {
+    const { windowFromMs, startedInWindow, order, cancelled } = this.state;
+    if (cancelled || this.open >= order.share || this.#next() === undefined) return undefined;
+    return startedInWindow < order.starts ? windowFromMs : windowFromMs + order.everyMs;
+  }
+
+  /** An item has ended. Only the first word counts. */
+  end(position: number, outcome: ItemOutcome): void {
+    const item = this.state.items[position];
+    if (!item || item.outcome) return;
+    delete item.input;
+    delete item.aliveAtMs;
+    item.outcome = trimOutcome(outcome);
+    this.state.unreported.push(position);
+  }
+
+  /** Starts no more: what waits has ended. */
+  withdraw(message: string): void {
+    this.state.cancelled = true;
+    for (const [position, item] of this.state.items.entries()) {
+      if (isWaiting(item)) this.end(position, { error: { type: 'Cancelled', message, delivered: 'no' } });
+    }
+  }
+
+  /** It is known that the follow-up of an item runs. */
+  noteAlive(position: number, nowMs: number): void {
+    const item = this.state.items[position];
+    if (item?.aliveAtMs !== undefined) item.aliveAtMs = nowMs;
+  }
+
+  /** Positions of open items. */
+  openPositions(): number[] {
+    return this.state.items.flatMap((item, position) => (item.aliveAtMs === undefined ? [] : [position]));
+  }
+
+  get open(): number {
+    return this.openPositions().length;
+  }
+
+  get hasEnded(): boolean {
+    return this.state.items.every((item) => item.outcome);
+  }
+
+  counts(): Counts {
+    const counts = noCounts();
+    for (const { outcome } of this.state.items) if (outcome) countOutcome(counts, outcome);
+    return counts;
+  }
+
+  /** Position by the workflow id of an item's follow-up. */
+  positionOf(workflowId: string): number | undefined {
+    const index = Number(workflowId.slice(workflowId.lastIndexOf(':') + 1));
+    const position = index - this.state.first;
+    return this.state.items[position] && this.workflowIdOf(position) === workflowId ? position : undefined;
+  }
+
+  /** Workflow id of an item's follow-up; empty where a bad item has none. */
+  workflowIdOf(position: number): string {
+    const { batchId, first, items } = this.state;
+    const { projectId = '', jobId = '' } = items[position] ?? {};
+    if (!projectId || !jobId) return '';
+    return followUpWorkflowId({ projectId, jobId, key: batchItemKey(batchId, first + position) });
+  }
+
+  /** What there is to tell the batch. What it says counts as told only once {@link noteReported} hears of it. */
+  report(nowMs: number): PartReport {
+    const { state } = this;
+    // At least the time: a part that was reset must not stay unheard.
+    state.reports = Math.max(state.reports + 1, nowMs);
+    return {
+      part: state.part,
+      number: state.reports,
+      order: state.order.number,
+      open: this.open,
+      counts: this.counts(),
+      ended: state.unreported.map((position) => ({
+        index: state.first + position,
+        ...state.items[position]?.outcome,
+      })),
+    };
+  }
+
+  noteReported({ ended }: PartReport): void {
+    const told = new Set(ended.map(({ index }) => index - this.state.first));
+    this.state.unreported = this.state.unreported.filter((position) => !told.has(position));
+  }
+
+  /** An item with its outcome, as callers see it. */
+  itemAt(position: number): BatchItem {
+    const { projectId = '', jobId = '', outcome } = this.state.items[position] ?? {};
+    const workflowId = this.workflowIdOf(position);
+    return { index: this.state.first + position, projectId, jobId, workflowId, ...outcome };
+  }
+
+  #filled(input: unknown): unknown {
+    return fillItem(input, this.state.template);
+  }
+
+  /** Position of the item to start next. Earlier ones of the same job come first, and the job must not be open. */
+  #next(): number | undefined {
+    const openJobs = new Set<string>();
+    const openOf = new Map<string, number>();
+    for (const { projectId, jobId, aliveAtMs } of this.state.items) {
+      if (aliveAtMs === undefined) continue;
+      openJobs.add(`${projectId}/${jobId}`);
+      openOf.set(projectId, (openOf.get(projectId) ?? 0) + 1);
+    }
+    let best: number | undefined;
+    let fewest = Infinity;
+    for (const [position, item] of this.state.items.entries()) {
+      const openInProject = openOf.get(item.projectId) ?? 0;
+      if (!isWaiting(item) || openInProject >= fewest || openJobs.has(`${item.projectId}/${item.jobId}`)) continue;
+      best = position;
+      fewest = openInProject;
+    }
+    return best;
+  }
+}
+
+function isWaiting({ aliveAtMs, outcome }: PartItem): boolean {
+  return aliveAtMs === undefined && outcome === undefined;
+}
+
+/** The ids of an item; empty where they are not ids. */
+export function idsOf(item: unknown): { projectId: string; jobId: string } {
+  const { projectId, jobId } = (typeof item === 'object' ? (item ?? {}) : {}) as Record<string, unknown>;
+  const idOr = (id: unknown): string => (typeof id === 'string' && idSchema.safeParse(id).success ? id : '');
+  return { projectId: idOr(projectId), jobId: idOr(jobId) };
+}

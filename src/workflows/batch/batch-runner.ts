@@ -1,0 +1,203 @@
+import {
+  CancellationScope,
+  ChildWorkflowCancellationType,
+  condition,
+  continueAsNew,
+  currentUpdateInfo,
+  getExternalWorkflowHandle,
+  ParentClosePolicy,
+  setCurrentDetails,
+  setHandler,
+  startChild,
+  workflowInfo,
+  WorkflowIdReusePolicy,
+} from '@temporalio/workflow';
+import { TypedSearchAttributes, WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
+import type { Batch, PartInput } from '../../batch/batch.js';
+import { describeBatch } from '../../batch/details.js';
+import type { PartOrder } from '../../batch/orders.js';
+import { jsonBytes } from '../../batch/pack.js';
+import {
+  addItemsUpdate,
+  batchItemsQuery,
+  batchStatusQuery,
+  followUpBatchWorkflowId,
+  MAX_PIECE_BYTES,
+  SearchAttribute,
+  sealUpdate,
+  WorkflowType,
+  type FollowUpBatchResult,
+} from '../../contract/index.js';
+import type { followUpBatch } from '../follow-up-batch.js';
+import { invalidInput } from '../follow-up/endings.js';
+import { Alarm } from './alarm.js';
+import { partOrderSignal, partReportSignal } from './messages.js';
+import { pageRange } from './page-range.js';
+
+/** Small pieces that come within that time share a part. */
+const GATHER_MS = 1_000;
+/** A part whose end this run would not hear of by itself is looked for that often. */
+const WATCH_EVERY_MS = 10 * 60_000;
+/** The server takes 2,000 updates a run. */
+const MOST_UPDATES_A_RUN = 1_600;
+/** Items with errors in the current details. */
+const SHOWN_ERRORS = 10;
+
+/** Wires the rules of a batch to Temporal: updates and reports in, parts and orders out. */
+export class BatchRunner {
+  #woken = true;
+  /** Orders that are not answered yet. */
+  #underWay = 0;
+  #updates = 0;
+  /** History length in the task that answered the latest update. */
+  #answeredAtLength: number | undefined;
+  /** Parts whose end this run hears of from Temporal itself. */
+  readonly #watched = new Set<number>();
+  readonly #alarm = new Alarm('look for parts', () => {
+    this.#woken = true;
+  });
+
+  constructor(readonly batch: Batch) {
+    setHandler(
+      addItemsUpdate,
+      (items, offset) => {
+        this.#noteUpdate();
+        return { total: batch.add(items, offset ?? undefined, currentUpdateInfo()?.id ?? '') };
+      },
+      { validator: (items: unknown, offset?: unknown) => this.#checkPiece(items, offset) },
+    );
+    setHandler(
+      sealUpdate,
+      () => {
+        this.#noteUpdate();
+        return { total: batch.seal() };
+      },
+      { validator: (total?: unknown) => this.#checkTotal(total) },
+    );
+    setHandler(partReportSignal, (report) => {
+      if (batch.take(report, Date.now())) this.#woken = true;
+    });
+    setHandler(batchStatusQuery, () => batch.status(Date.now()));
+    setHandler(batchItemsQuery, (range) => {
+      const { offset, limit } = pageRange(range, 0);
+      return batch.page(offset, limit);
+    });
+    // Looked at, never thrown: the parts end what is open, and every item gets its outcome.
+    CancellationScope.current().cancelRequested.catch(() => {
+      batch.cancel(Date.now());
+      this.#woken = true;
+    });
+  }
+
+  /** Runs until every item has an outcome and no more can come. */
+  async run(): Promise<FollowUpBatchResult> {
+    const { batch } = this;
+    for (;;) {
+      this.#woken = false;
+      const nowMs = Date.now();
+      for (const { part, order } of batch.ordersToSend(nowMs)) void this.#tell(part, order);
+      this.#watch(nowMs);
+      setCurrentDetails(describeBatch(batch.status(nowMs), batch.firstErrors(SHOWN_ERRORS), nowMs));
+      if (batch.hasBacklog) {
+        if (!batch.isNextPartFull) await condition(() => batch.isNextPartFull, GATHER_MS);
+        await this.#startPart(batch.nextPart(Date.now()));
+        continue;
+      }
+      if (batch.hasEnded && this.#underWay === 0) return batch.result();
+      if (this.#mayContinueAsNew()) await continueAsNew<typeof followUpBatch>(null, batch.carry());
+      await condition(() => this.#woken || this.#mayContinueAsNew());
+    }
+  }
+
+  /** One after another: each carries its items, and the tasks that start them must stay small. */
+  async #startPart(input: PartInput): Promise<void> {
+    const { batchId, part, first, items } = input;
+    try {
+      const child = await startChild(WorkflowType.followUpBatchPart, {
+        workflowId: followUpBatchWorkflowId({ batchId, part }),
+        args: [input],
+        workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
+        parentClosePolicy: ParentClosePolicy.ABANDON,
+        cancellationType: ChildWorkflowCancellationType.ABANDON,
+        staticSummary: `Items ${first} to ${first + items.length - 1} of batch ${batchId}`,
+        typedSearchAttributes: new TypedSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]),
+      });
+      this.#watched.add(part);
+      // Its last report comes before its end: what it has not reported by then is lost.
+      const ended = () => this.#noteGone(part);
+      void child.result().then(ended, ended);
+    } catch (error) {
+      // Where it runs already, after a reset of this batch, its reports will come.
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) this.#noteGone(part);
+      else void this.#tell(part, input.order);
+    }
+  }
+
+  async #tell(part: number, order: PartOrder): Promise<void> {
+    this.#underWay += 1;
+    const { batchId } = this.batch;
+    try {
+      await getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId, part })).signal(partOrderSignal, order);
+      this.batch.noteAlive(part, Date.now());
+    } catch {
+      this.#noteGone(part);
+    }
+    this.#underWay -= 1;
+    this.#woken = true;
+  }
+
+  #noteGone(part: number): void {
+    this.batch.noteGone(part, Date.now());
+    this.#woken = true;
+  }
+
+  #watch(nowMs: number): void {
+    for (const [part, { hasEnded, aliveAtMs, order }] of this.batch.parts.entries()) {
+      if (hasEnded || this.#watched.has(part)) continue;
+      if (nowMs < aliveAtMs + WATCH_EVERY_MS) {
+        this.#alarm.set(aliveAtMs + WATCH_EVERY_MS);
+        continue;
+      }
+      this.batch.noteAlive(part, nowMs);
+      void this.#tell(part, order);
+    }
+  }
+
+  /** Not in a task that answered an update: it may be applied again on the next run (temporal#6375). */
+  #mayContinueAsNew(): boolean {
+    const { continueAsNewSuggested, historyLength } = workflowInfo();
+    if (!continueAsNewSuggested && this.#updates < MOST_UPDATES_A_RUN) return false;
+    return this.#underWay === 0 && !this.batch.hasBacklog && this.#answeredAtLength !== historyLength;
+  }
+
+  #noteUpdate(): void {
+    this.#updates += 1;
+    this.#answeredAtLength = workflowInfo().historyLength;
+    this.#woken = true;
+  }
+
+  #checkPiece(items: unknown, offset: unknown): void {
+    if (!Array.isArray(items) || items.length === 0) throw refusal('items', 'must be a list with at least one item');
+    if (offset !== undefined && offset !== null && !isCount(offset)) throw refusal('offset', 'must be a whole number');
+    const bytes = jsonBytes(items);
+    if (items.length > 1 && bytes > MAX_PIECE_BYTES) {
+      throw refusal('items', `must be at most ${MAX_PIECE_BYTES} bytes of JSON, or a single item (given ${bytes})`);
+    }
+    const issue = this.batch.issueWith(items, isCount(offset) ? offset : undefined);
+    if (issue !== undefined) throw refusal('items', issue);
+  }
+
+  #checkTotal(total: unknown): void {
+    const has = this.batch.status(Date.now()).total;
+    if (total === undefined || total === null || total === has) return;
+    throw refusal('total', `must be ${has}, the number of items so far (given ${JSON.stringify(total)})`);
+  }
+}
+
+function refusal(field: string, message: string) {
+  return invalidInput([{ field, message }]);
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && Number(value) >= 0;
+}

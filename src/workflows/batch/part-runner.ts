@@ -1,0 +1,247 @@
+import {
+  ChildWorkflowCancellationType,
+  continueAsNew,
+  condition,
+  getExternalWorkflowHandle,
+  ParentClosePolicy,
+  setCurrentDetails,
+  setHandler,
+  startChild,
+  workflowInfo,
+  WorkflowIdReusePolicy,
+  type ChildWorkflowHandle,
+  type Workflow,
+} from '@temporalio/workflow';
+import { TypedSearchAttributes, WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
+import { followUpEndSchema } from '../../batch/messages.js';
+import type { ItemOutcome } from '../../batch/outcome.js';
+import type { ItemStart, Part } from '../../batch/part.js';
+import { describePart } from '../../batch/details.js';
+import {
+  batchItemsQuery,
+  followUpBatchWorkflowId,
+  followUpEndedSignal,
+  followUpResultSchema,
+  parseInput,
+  SearchAttribute,
+  stillThereSignal,
+  WorkflowType,
+} from '../../contract/index.js';
+import type { followUpBatchPart } from '../follow-up-batch-part.js';
+import { Alarm } from './alarm.js';
+import { outcomeOfFailure } from './item-end.js';
+import { partOrderSignal, partReportSignal } from './messages.js';
+import { pageRange } from './page-range.js';
+
+/** A follow-up whose end this run would not hear of by itself is looked for that often. */
+const WATCH_EVERY_MS = 10 * 60_000;
+
+/** Wires the rules of a part to Temporal: children, signals and one timer. */
+export class PartRunner {
+  /** Something has happened since the rules were last asked. */
+  #woken = true;
+  /** Starts, signals and cancels that are not answered yet. */
+  #underWay = 0;
+  #isReporting = false;
+  #reportedAtMs = -Infinity;
+  #hasNews = true;
+  /** Nobody is there to report to. */
+  #isOrphan = false;
+  /** Open items whose end this run hears of from Temporal itself. */
+  readonly #watched = new Set<number>();
+  readonly #alarm = new Alarm('next start, report or look', () => {
+    this.#woken = true;
+  });
+
+  constructor(readonly part: Part) {
+    setHandler(followUpEndedSignal, (message) => {
+      const parsed = parseInput(followUpEndSchema(), message);
+      if (!parsed.ok) return;
+      const { workflowId, ...outcome } = parsed.value;
+      const position = part.positionOf(workflowId);
+      if (position !== undefined) this.#end(position, outcome);
+    });
+    setHandler(partOrderSignal, (order) => {
+      if (order.number <= part.state.order.number) return;
+      part.state.order = order;
+      this.#note();
+    });
+    setHandler(batchItemsQuery, (range) => {
+      const { first, items } = part.state;
+      const { offset, limit } = pageRange(range, first);
+      const count = Math.max(0, Math.min(limit, first + items.length - offset));
+      const found = Array.from({ length: count }, (_, place) => part.itemAt(offset - first + place));
+      return { total: first + items.length, offset, items: found };
+    });
+  }
+
+  /** Runs until every item has ended and the batch knows it. */
+  async run(): Promise<void> {
+    for (;;) {
+      this.#woken = false;
+      this.#step();
+      if (this.part.hasEnded && !this.#hasNews && this.#underWay === 0) return;
+      if (workflowInfo().continueAsNewSuggested && this.#underWay === 0) {
+        await continueAsNew<typeof followUpBatchPart>(null, this.part.state);
+      }
+      await condition(() => this.#woken);
+    }
+  }
+
+  #step(): void {
+    const { part } = this;
+    const nowMs = Date.now();
+    if (part.state.order.cancel && !part.state.cancelled) this.#cancel();
+    for (const start of part.start(nowMs)) {
+      this.#note();
+      void this.#during(() => this.#startFollowUp(start));
+    }
+    const nextStartAtMs = part.nextStartAtMs();
+    if (nextStartAtMs !== undefined) this.#alarm.set(nextStartAtMs);
+    this.#report(nowMs);
+    this.#watch(nowMs);
+    setCurrentDetails(describePart(part, nowMs));
+  }
+
+  #note(): void {
+    this.#woken = true;
+    this.#hasNews = true;
+  }
+
+  #end(position: number, outcome: ItemOutcome): void {
+    const isOutcome = outcome.status !== undefined || outcome.error !== undefined;
+    const unclear = { error: { type: 'Other', message: 'It ended without an outcome', delivered: 'unknown' } } as const;
+    this.part.end(position, isOutcome ? outcome : unclear);
+    this.#note();
+  }
+
+  async #startFollowUp({ position, workflowId, input }: ItemStart): Promise<void> {
+    const { projectId, jobId } = input;
+    const { batchId, first } = this.part.state;
+    let child: ChildWorkflowHandle<Workflow>;
+    try {
+      child = await startChild(WorkflowType.followUp, {
+        workflowId,
+        args: [input],
+        workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
+        // The batch cancels what is to be cancelled: a follow-up that is ended from outside tells the budget nothing.
+        parentClosePolicy: ParentClosePolicy.ABANDON,
+        cancellationType: ChildWorkflowCancellationType.ABANDON,
+        staticSummary: `Follow-up to ${jobId} (${projectId}), item ${first + position} of batch ${batchId}`,
+        typedSearchAttributes: new TypedSearchAttributes([
+          { key: SearchAttribute.projectId, value: projectId },
+          { key: SearchAttribute.jobId, value: jobId },
+          { key: SearchAttribute.batchId, value: batchId },
+        ]),
+      });
+    } catch (error) {
+      return this.#adopt(position, error);
+    }
+    this.#watched.add(position);
+    void this.#hearEnd(position, child);
+    if (this.part.state.cancelled) await this.#cancelFollowUp(position);
+  }
+
+  /** The end as Temporal tells it: of use where the follow-up had no chance to tell it, being terminated or timed out. */
+  async #hearEnd(position: number, child: ChildWorkflowHandle<Workflow>): Promise<void> {
+    try {
+      const result: unknown = await child.result();
+      const parsed = parseInput(followUpResultSchema, result);
+      this.#end(position, parsed.ok ? { status: parsed.value.status, prLink: parsed.value.prLink } : {});
+    } catch (error) {
+      this.#end(position, outcomeOfFailure(error));
+    }
+  }
+
+  /** It could not be started. Where it runs already, as after a reset of this part, it is waited for. */
+  async #adopt(position: number, error: unknown): Promise<void> {
+    const workflowId = this.part.workflowIdOf(position);
+    const isUsed = error instanceof WorkflowExecutionAlreadyStartedError;
+    if (isUsed && (await this.#isThere(position))) return;
+    const message = isUsed
+      ? `${workflowId} was used before, and has ended`
+      : `It could not be started: ${error instanceof Error ? error.message : String(error)}`;
+    this.#end(position, { error: { type: 'NotStarted', message, delivered: isUsed ? 'unknown' : 'no' } });
+  }
+
+  async #isThere(position: number): Promise<boolean> {
+    try {
+      await getExternalWorkflowHandle(this.part.workflowIdOf(position)).signal(stillThereSignal);
+      this.part.noteAlive(position, Date.now());
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  #cancel(): void {
+    this.part.withdraw('The batch was cancelled before it was started');
+    this.#note();
+    for (const position of this.part.openPositions()) void this.#during(() => this.#cancelFollowUp(position));
+  }
+
+  /** One that is not there any more has ended, and says so or is found out by {@link #watch}. */
+  async #cancelFollowUp(position: number): Promise<void> {
+    try {
+      await getExternalWorkflowHandle(this.part.workflowIdOf(position)).cancel();
+    } catch {
+      if (!this.#watched.has(position)) this.#endUnheard(position);
+    }
+  }
+
+  /** Reports at most every `reportEveryMs`, one report at a time, and the last one at once. */
+  #report(nowMs: number): void {
+    const { part } = this;
+    if (this.#isOrphan) this.#hasNews = false;
+    if (!this.#hasNews || this.#isReporting) return;
+    const dueAtMs = this.#reportedAtMs + part.state.order.reportEveryMs;
+    if (nowMs < dueAtMs && !part.hasEnded) return this.#alarm.set(dueAtMs);
+    this.#hasNews = false;
+    this.#isReporting = true;
+    this.#reportedAtMs = nowMs;
+    const report = part.report(nowMs);
+    void this.#during(async () => {
+      try {
+        const batch = getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId: part.state.batchId }));
+        await batch.signal(partReportSignal, report);
+        part.noteReported(report);
+      } catch {
+        // Somebody terminated the batch: nobody could see or stop what would be started from here on.
+        this.#isOrphan = true;
+        part.withdraw('The batch has ended before it was started');
+      }
+      this.#isReporting = false;
+    });
+  }
+
+  #watch(nowMs: number): void {
+    for (const position of this.part.openPositions()) {
+      if (this.#watched.has(position)) continue;
+      const aliveAtMs = this.part.state.items[position]?.aliveAtMs ?? nowMs;
+      if (nowMs < aliveAtMs + WATCH_EVERY_MS) {
+        this.#alarm.set(aliveAtMs + WATCH_EVERY_MS);
+        continue;
+      }
+      this.part.noteAlive(position, nowMs);
+      void this.#during(async () => {
+        if (!(await this.#isThere(position))) this.#endUnheard(position);
+      });
+    }
+  }
+
+  /** Its end would have been reported before it ended. */
+  #endUnheard(position: number): void {
+    const message = 'The follow-up ended without telling its batch: it was terminated, or timed out';
+    this.#end(position, { error: { type: 'Terminated', message, delivered: 'unknown' } });
+  }
+
+  async #during(work: () => Promise<void>): Promise<void> {
+    this.#underWay += 1;
+    try {
+      await work();
+    } finally {
+      this.#underWay -= 1;
+      this.#woken = true;
+    }
+  }
+}
