@@ -76,6 +76,8 @@ export class Batch {
   readonly #templateBytes: number;
   /** Items that are in no part yet; not carried. */
   #backlog: unknown[] = [];
+  /** Bytes of each of them. */
+  #backlogBytes: number[] = [];
 
   constructor(state: BatchState) {
     this.#state = state;
@@ -121,7 +123,7 @@ export class Batch {
 
   /** Whether the next part needs no more items: waiting for others would not make it larger. */
   get isNextPartFull(): boolean {
-    return this.sealed || countForPart(this.#backlog, this.#templateBytes) < this.#backlog.length;
+    return this.sealed || countForPart(this.#backlogBytes, this.#templateBytes) < this.#backlog.length;
   }
 
   get hasEnded(): boolean {
@@ -139,7 +141,7 @@ export class Batch {
     if (offset > total) return `offset must be at most ${total}, the number of items so far (given ${offset})`;
     if (offset + items.length <= total) return undefined;
     if (sealed) return 'the batch takes no more items: it is sealed';
-    const more = partSizes([...this.#backlog, ...items], this.#templateBytes);
+    const more = partSizes([...this.#backlogBytes, ...items.map(jsonBytes)], this.#templateBytes);
     if (parts.length + more.length > MAX_PARTS) return `the batch is full: it would have more than ${MAX_PARTS} parts`;
     return undefined;
   }
@@ -172,7 +174,9 @@ export class Batch {
   /** Takes the next part off the backlog. */
   nextPart(nowMs: number): PartInput {
     const { batchId, parts, template, cancelled } = this.#state;
-    const items = this.#backlog.splice(0, countForPart(this.#backlog, this.#templateBytes));
+    const count = countForPart(this.#backlogBytes, this.#templateBytes);
+    const items = this.#backlog.splice(0, count);
+    this.#backlogBytes.splice(0, count);
     const before = parts.at(-1);
     const first = before ? before.first + before.size : 0;
     const record: PartRecord = {
@@ -308,14 +312,17 @@ export class Batch {
     for (const [place, item] of items.entries()) {
       this.#kept.add(this.#state.total + place, idsOf(fillItem(item, this.#state.template)));
     }
-    this.#backlog.push(...items);
+    for (const item of items) {
+      this.#backlog.push(item);
+      this.#backlogBytes.push(jsonBytes(item));
+    }
     this.#state.total += items.length;
   }
 
   #renewOrders(nowMs: number): void {
     if (this.cancelled) return;
     const running = this.#state.parts.filter((part) => !part.hasEnded);
-    renewOrders(running, partSizes(this.#backlog, this.#templateBytes), this.#state.maxOpen, nowMs);
+    renewOrders(running, partSizes(this.#backlogBytes, this.#templateBytes), this.#state.maxOpen, nowMs);
   }
 
   #part(index: number): PartRecord {

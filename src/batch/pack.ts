@@ -22,25 +22,26 @@ export function jsonBytes(value: unknown): number {
 /**
  * How many of the first items make one part: as many as fit, and at least one.
  *
+ * @param sizes bytes of each item as JSON
  * @param templateBytes what is held once for all items of the part
  */
-export function countForPart(items: readonly unknown[], templateBytes: number): number {
+export function countForPart(sizes: readonly number[], templateBytes: number, from = 0): number {
+  const most = Math.min(sizes.length - from, MAX_PART_ITEMS);
   let bytes = templateBytes;
-  for (let index = 0; index < Math.min(items.length, MAX_PART_ITEMS); index++) {
-    const item = items[index];
-    bytes += jsonBytes(item) + ITEM_RESERVE_BYTES;
-    if (bytes > MAX_PART_BYTES) return Math.max(1, index);
+  for (let count = 0; count < most; count++) {
+    bytes += (sizes[from + count] ?? 0) + ITEM_RESERVE_BYTES;
+    if (bytes > MAX_PART_BYTES) return Math.max(1, count);
   }
-  return Math.min(items.length, MAX_PART_ITEMS);
+  return most;
 }
 
-/** Sizes of the parts that items would be packed in. */
-export function partSizes(items: readonly unknown[], templateBytes: number): number[] {
-  const sizes: number[] = [];
-  for (let from = 0; from < items.length;) {
-    const size = countForPart(items.slice(from), templateBytes);
-    sizes.push(size);
-    from += size;
+/** Numbers of items of the parts that items would be packed in. */
+export function partSizes(sizes: readonly number[], templateBytes: number): number[] {
+  const parts: number[] = [];
+  for (let from = 0; from < sizes.length;) {
+    const count = countForPart(sizes, templateBytes, from);
+    parts.push(count);
+    from += count;
   }
-  return sizes;
+  return parts;
 }

@@ -1,27 +1,166 @@
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { followUpBatchWorkflowId, type FollowUpBatchResult } from '../../src/contract/index.js';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { addItemsUpdate, sealUpdate, type FollowUpBatchResult } from '../../src/contract/index.js';
+import { makeItems, measureHistories, startBatch } from '../support/batch.js';
+import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
+const LIMIT = 3;
+const WINDOW_MS = 6_000;
 let stack: Stack;
 beforeAll(async () => {
-  stack = await startStack({ address: inject('temporalAddress') });
+  stack = await startStack({
+    address: inject('temporalAddress'),
+    env: { FOLLOW_UP_BUDGET_LIMIT: `${LIMIT}`, FOLLOW_UP_BUDGET_WINDOW: '6s', FOLLOW_UP_MARGIN: '200ms' },
+    simulator: { limiter: { kind: 'sliding', limit: LIMIT, windowMs: WINDOW_MS } },
+  });
 });
 afterAll(() => stack.stop());
 
-async function runBatch(batchId: string, input: unknown): Promise<FollowUpBatchResult> {
-  const handle = await stack.client.workflow.start('followUpBatch', {
-    taskQueue: stack.taskQueue,
-    workflowId: followUpBatchWorkflowId({ batchId }),
-    args: [input],
-  });
-  return (await handle.result()) as FollowUpBatchResult;
-}
+const unique = (name: string) => `${name}-${Date.now()}`;
+const sentTo = (projectId: string) =>
+  stack.simulator.ledger.filter((entry) => entry.projectId === projectId && entry.accepted);
 
-test('one prompt for many jobs', async () => {
-  const projectId = `jobs-${Date.now()}`;
-  const jobIds = Array.from({ length: 12 }, (_, index) => `job-${index}`);
-  for (const jobId of jobIds) stack.simulator.addJob({ projectId, jobId });
-  const result = await runBatch(`b-${projectId}`, { projectId, prompt: 'same', jobIds: [...jobIds, 'unknown', 'b d'], defaults: FAST });
-  console.log(JSON.stringify(result, null, 1));
-  expect(result).toMatchObject({ total: 14, completed: 12, errors: 2 });
+describe.concurrent('a batch', () => {
+  test('sends one prompt to many jobs; a job that is not known and an id that is none are errors of their own', async () => {
+    const projectId = unique('jobs');
+    makeItems(stack, [projectId], 4);
+    const jobIds = ['job-0', 'job-1', 'unknown', 'no id', 7, 'job-2', 'job-3'];
+    const batch = await startBatch(stack, projectId, { projectId, prompt: 'same', jobIds, defaults: FAST });
+    const result = await batch.result();
+    expect(result).toMatchObject({ total: 7, completed: 4, errors: 3, unknown: 0 });
+    expect(result.errorsByType).toEqual({ JobNotFound: 1, InvalidInput: 2 });
+    expect(result.items[3]).toMatchObject({
+      jobId: '',
+      workflowId: '',
+      error: { type: 'InvalidInput', message: expect.stringContaining('given "no id"'), delivered: 'no' },
+    });
+    expect(result.items[0]).toMatchObject({
+      workflowId: `follow-up/${projectId}/job-0/${projectId}:0`,
+      status: 'completed',
+      prLink: expect.stringContaining('https://'),
+    });
+    expect(await batch.items()).toEqual(result.items);
+    expect(sentTo(projectId).map(({ prompt }) => prompt)).toEqual(Array<string>(4).fill('same'));
+    const { followUps } = stack;
+    await eventually('every follow-up is found by its batch', async () => {
+      const found = [];
+      for await (const { batchId } of followUps.list({ batch: projectId })) found.push(batchId);
+      return found.length === 5;
+    });
+  });
+
+  test('sends the items of one job one after another, in their order', async () => {
+    const projectId = unique('turns');
+    makeItems(stack, [projectId], 1);
+    const items = [1, 2, 3].map((turn) => ({ projectId, jobId: 'job-0', prompt: `turn ${turn}`, ...FAST }));
+    const batch = await startBatch(stack, projectId, { items });
+    expect(await batch.result()).toMatchObject({ completed: 3, errors: 0 });
+    expect(sentTo(projectId).map(({ prompt }) => prompt)).toEqual(['turn 1', 'turn 2', 'turn 3']);
+  });
+
+  test('takes items in pieces until it is sealed, and a piece that is repeated only once', async () => {
+    const projectId = unique('open');
+    const items = makeItems(stack, [projectId], 5, FAST);
+    const batch = await startBatch(stack, projectId, { items: items.slice(0, 1), open: true });
+    const add = (args: [unknown[], number?]) => batch.handle.executeUpdate(addItemsUpdate, { args });
+    expect(await add([items.slice(1, 3), 1])).toEqual({ total: 3 });
+    expect(await add([items.slice(1, 3), 1])).toEqual({ total: 3 });
+    await expect(add([items.slice(4), 4])).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+    await expect(add([[]])).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+    expect(await add([items.slice(2, 4), 2])).toEqual({ total: 4 });
+    await eventually('all of it has ended', async () => (await batch.status()).completed === 4, 30_000);
+    expect(await batch.status()).toMatchObject({ sealed: false, ended: false, open: 0, waitingToStart: 0 });
+    expect(await add([items.slice(4)])).toEqual({ total: 5 });
+    const seal = (total: number) => batch.handle.executeUpdate<object, [number]>(sealUpdate.name, { args: [total] });
+    await expect(seal(4)).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+    expect(await seal(5)).toEqual({ total: 5 });
+    expect(await add([items.slice(3), 3])).toEqual({ total: 5 });
+    await expect(add([items])).rejects.toMatchObject({ cause: { message: expect.stringContaining('sealed') } });
+    expect(await batch.result()).toMatchObject({ total: 5, completed: 5 });
+    expect(sentTo(projectId)).toHaveLength(5);
+  });
+
+  test('that is cancelled withdraws what it has not sent, and says of each item whether it was delivered', async () => {
+    const projectId = unique('cancel');
+    const items = makeItems(stack, [projectId], 12, FAST);
+    const batch = await startBatch(stack, projectId, { items, maxOpen: 8 });
+    await eventually('its first messages are sent', () => sentTo(projectId).length >= 2);
+    await batch.handle.cancel();
+    const result = await batch.result();
+    expect(result).toMatchObject({ total: 12, cancelled: true });
+    expect(result.items).toHaveLength(12);
+    for (const { jobId, status, error } of result.items) {
+      const sent = sentTo(projectId).filter((entry) => entry.jobId === jobId).length;
+      expect({ jobId, sent }).toEqual({ jobId, sent: status || error?.delivered === 'yes' ? 1 : 0 });
+      if (error) expect(error.type).toBe('Cancelled');
+    }
+    expect(result.errors).toBeGreaterThanOrEqual(4);
+  });
+
+  test('lets an interactive follow-up go first that comes amid its backlog', async () => {
+    const projectId = unique('lanes');
+    const items = makeItems(stack, [projectId], 9, FAST);
+    stack.simulator.addJob({ projectId, jobId: 'urgent' });
+    const batch = await startBatch(stack, projectId, { items });
+    await eventually('the budget is spent', () => sentTo(projectId).length === LIMIT);
+    await eventually('the others wait', async () => {
+      const waiting = (await stack.followUps.budget(projectId).status())?.waiting ?? [];
+      return waiting.length === 9 - LIMIT && waiting.every(({ lane }) => lane === 'batch');
+    });
+    const urgent = await stack.followUps.start({ projectId, jobId: 'urgent', prompt: 'now', ...FAST });
+    const sentBefore = await eventually('it is the first in the queue', async () => {
+      const sent = sentTo(projectId).length;
+      const { state, position } = await urgent.progress();
+      return state === 'waiting-for-budget' && position === 1 ? sent : undefined;
+    });
+    await urgent.result();
+    expect(sentTo(projectId).findIndex(({ jobId }) => jobId === 'urgent')).toBeLessThanOrEqual(sentBefore);
+    expect(await batch.result()).toMatchObject({ completed: 9 });
+  });
+
+  test('notices a follow-up that somebody terminated, and an id that was used before', async () => {
+    const projectId = unique('dead');
+    const items = makeItems(stack, [projectId], 5, FAST);
+    const used = await stack.followUps.run({ ...items[0]!, key: `${projectId}:0` });
+    expect(used.status).toBe('completed');
+    const batch = await startBatch(stack, projectId, { items });
+    // Two slots are left: the last waits for the budget.
+    const last = await eventually('one waits', async () => {
+      const budget = await stack.followUps.budget(projectId).status();
+      return budget?.waiting.at(-1)?.workflowId;
+    });
+    await stack.client.workflow.getHandle(last).terminate('by hand');
+    const { items: ended, ...result } = await batch.result();
+    expect(result).toMatchObject({ completed: 3, errors: 2, errorsByType: { NotStarted: 1, Terminated: 1 } });
+    expect(ended[0]?.error).toMatchObject({ type: 'NotStarted', delivered: 'unknown' });
+    expect(ended.find(({ workflowId }) => workflowId === last)?.error).toMatchObject({ type: 'Terminated' });
+    expect(sentTo(projectId)).toHaveLength(4);
+  });
+
+  test('whose part was terminated ends with what is known', async () => {
+    const projectId = unique('part');
+    const items = makeItems(stack, [projectId], 6, FAST);
+    const batch = await startBatch(stack, projectId, { items });
+    await eventually('some have ended', async () => (await batch.status()).completed >= 1);
+    await stack.client.workflow.getHandle(`follow-up-batch/${projectId}/0`).terminate('by hand');
+    const result: FollowUpBatchResult = await batch.result();
+    expect(result.completed + result.errors).toBe(6);
+    expect(result.errorsByType).toEqual({ Terminated: result.errors });
+    expect(result.unknown).toBe(result.errors);
+  });
+
+  test.each([
+    ['nothing', undefined, 'Invalid input'],
+    ['an empty list', { items: [] }, 'items'],
+    ['an unknown field', { items: [{}], more: 1 }, 'more'],
+    ['a bad default', { items: [{}], defaults: { settleTime: 'soon' } }, 'defaults.settleTime'],
+    ['no prompt', { projectId: 'p', prompt: '', jobIds: ['j'] }, 'prompt'],
+    ['too many at once', { items: [{}], maxOpen: 501 }, 'maxOpen'],
+  ])('of %s is refused', async (name, input, field) => {
+    const batch = await startBatch(stack, unique(name.replaceAll(' ', '-')), input);
+    await expect(batch.result()).rejects.toMatchObject({
+      cause: { type: 'InvalidInput', message: expect.stringContaining(field) },
+    });
+    expect(await measureHistories(stack, batch.handle.workflowId)).toMatchObject({ failedTasks: 0 });
+  });
 });

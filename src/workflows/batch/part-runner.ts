@@ -54,8 +54,9 @@ export class PartRunner {
   });
 
   constructor(readonly part: Part) {
+    const endSchema = followUpEndSchema();
     setHandler(followUpEndedSignal, (message) => {
-      const parsed = parseInput(followUpEndSchema(), message);
+      const parsed = parseInput(endSchema, message);
       if (!parsed.ok) return;
       const { workflowId, ...outcome } = parsed.value;
       const position = part.positionOf(workflowId);

@@ -1,0 +1,125 @@
+import { describe, expect, test } from 'vitest';
+import { Batch } from '../../src/batch/batch.js';
+import { describeBatch } from '../../src/batch/details.js';
+import { jsonBytes, MAX_PART_ITEMS } from '../../src/batch/pack.js';
+import { Part } from '../../src/batch/part.js';
+
+const START = { batchId: 'b', maxOpen: 50, template: { lane: 'batch' }, sealed: false, startedAtMs: 0 };
+const items = (count: number, prompt = 'go on', from = 0) =>
+  Array.from({ length: count }, (_, index) => ({ projectId: 'p', jobId: `job-${from + index}`, prompt }));
+const LIMIT_BYTES = 512 * 1_024;
+
+/** Starts parts until there is nothing left to start. */
+function startParts(batch: Batch, nowMs = 0): Part[] {
+  const parts: Part[] = [];
+  while (batch.hasBacklog) parts.push(Part.create(batch.nextPart(nowMs), nowMs));
+  return parts;
+}
+
+function endAll(part: Part, nowMs: number, outcome: Parameters<Part['end']>[1]): void {
+  for (const position of part.state.items.keys()) part.end(position, outcome);
+  part.state.reports = Math.max(part.state.reports, nowMs);
+}
+
+describe('a batch', () => {
+  test('takes a piece once, by its offset or by the id of the update', () => {
+    const batch = Batch.create({ ...START, items: items(2) });
+    expect(batch.add(items(3, 'x', 2), 2, 'u1')).toBe(5);
+    expect(batch.add(items(3, 'x', 2), 2, 'u2')).toBe(5);
+    expect(batch.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
+    expect(batch.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
+    const carried = new Batch((startParts(batch), JSON.parse(JSON.stringify(batch.carry()))));
+    expect(carried.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
+    expect(carried.issueWith(items(1), 7)).toContain('offset must be at most 6');
+    expect(carried.issueWith(items(1), 5)).toBeUndefined();
+    carried.seal();
+    expect(carried.issueWith(items(1))).toContain('sealed');
+    expect(carried.issueWith(items(1), 5)).toBeUndefined();
+  });
+
+  test('packs 10,000 items, small or large, into parts within every limit', () => {
+    for (const [prompt, least] of [
+      ['go on', 40],
+      ['x'.repeat(20_000), 400],
+      ['"\n'.repeat(4_000), 0],
+    ] as const) {
+      const batch = Batch.create({ ...START, sealed: true, items: [] });
+      const parts: Part[] = [];
+      for (let from = 0; from < 10_000; from += 10) {
+        batch.add(items(10, prompt, from), from, `u${from}`);
+        if (batch.isNextPartFull && from % 500 === 490) parts.push(...startParts(batch));
+      }
+      parts.push(...startParts(batch));
+      expect(parts.length).toBeGreaterThanOrEqual(least);
+      expect(parts.reduce((sum, part) => sum + part.state.items.length, 0)).toBe(10_000);
+      for (const part of parts) {
+        expect(part.state.items.length).toBeLessThanOrEqual(MAX_PART_ITEMS);
+        expect(jsonBytes(part.state)).toBeLessThan(LIMIT_BYTES);
+      }
+      expect(jsonBytes(batch.carry())).toBeLessThan(LIMIT_BYTES);
+      expect(batch.status(0).total).toBe(10_000);
+    }
+  });
+
+  test('stays within a payload when every end is as long as it may be, and then points to its parts', () => {
+    const batch = Batch.create({ ...START, sealed: true, items: [] });
+    batch.add(items(10_000), 0, 'u');
+    const parts = startParts(batch);
+    const error = { type: 'MessageRejected', message: 'm'.repeat(500), delivered: 'no' } as const;
+    for (const part of parts) {
+      endAll(part, 1, { error });
+      expect(jsonBytes(part.state)).toBeLessThan(LIMIT_BYTES);
+      expect(batch.take(part.report(1), 1)).toBe(true);
+    }
+    expect(jsonBytes(batch.carry())).toBeLessThan(LIMIT_BYTES);
+    expect(batch.hasEnded).toBe(true);
+    const result = batch.result();
+    expect(result).toMatchObject({ total: 10_000, errors: 10_000, errorsByType: { MessageRejected: 10_000 } });
+    expect(result).toMatchObject({ truncated: true });
+    expect(result.items).toHaveLength(500);
+    expect(jsonBytes(result)).toBeLessThan(LIMIT_BYTES);
+    const page = batch.page(9_900, 500);
+    expect(page).toMatchObject({ items: [], elsewhere: { workflowId: 'follow-up-batch/b/39', count: 100 } });
+  });
+
+  test('ends when every part has, and takes no report twice', () => {
+    const batch = Batch.create({ ...START, sealed: true, items: items(300) });
+    const [first, second] = startParts(batch) as [Part, Part];
+    endAll(first, 5, { status: 'completed', prLink: null });
+    const report = first.report(5);
+    expect(batch.take(report, 10)).toBe(true);
+    expect(batch.take(report, 11)).toBe(false);
+    expect(batch.status(20)).toMatchObject({ completed: 250, waitingToStart: 50, ended: false });
+    expect(batch.status(20).expectedEndAt).toBe(new Date(24).toISOString());
+    batch.noteGone(1, 30);
+    batch.noteGone(1, 31);
+    expect(batch.take(second.report(40), 40)).toBe(false);
+    expect(batch.hasEnded).toBe(true);
+    expect(batch.result()).toMatchObject({ completed: 250, errors: 50, unknown: 50, errorsByType: { Terminated: 50 } });
+    expect(batch.page(249, 2).items.map(({ status, error }) => status ?? error?.type)).toEqual([
+      'completed',
+      'Terminated',
+    ]);
+  });
+
+  test('tells every part of a cancel, those that are started after it too', () => {
+    const batch = Batch.create({ ...START, items: items(10) });
+    startParts(batch);
+    batch.add(items(1, 'x', 10), 10, 'u');
+    batch.cancel(7);
+    expect(batch.ordersToSend(8)).toMatchObject([{ part: 0, order: { share: 0, cancel: true } }]);
+    expect(batch.ordersToSend(9)).toEqual([]);
+    expect(batch.nextPart(9).order).toMatchObject({ cancel: true, share: 0 });
+  });
+
+  test('shows what went wrong as Markdown that what others said cannot break', () => {
+    const batch = Batch.create({ ...START, sealed: true, items: items(2) });
+    const [part] = startParts(batch) as [Part];
+    part.end(0, { error: { type: 'MessageRejected', message: 'no | `way`\n# at all', delivered: 'no' } });
+    batch.take(part.report(1), 1);
+    const text = describeBatch(batch.status(2), batch.firstErrors(10), 2);
+    expect(text).toContain('**1 of 2 ended**');
+    expect(text).toContain('- errors `MessageRejected`: 1');
+    expect(text).toContain('| 0 | p | job-0 | `MessageRejected: no /  way  # at all` |');
+  });
+});
