@@ -104,6 +104,11 @@ export function batchItemsOf(input: UncheckedBatchInput): unknown[] {
   return unfilledItemsOf(input).map((item) => fillItem(item, template));
 }
 
+/** An item of a list with `defaults` filled in. */
+export function withDefaults(item: unknown, defaults: FollowUpDefaults = {}): unknown {
+  return fillItem(item, { lane: 'batch', ...defaults });
+}
+
 /** An item as its follow-up gets it. A field is taken whole from the one or the other, `poll` too. */
 export function fillItem(item: unknown, template: Record<string, unknown>): unknown {
   return isObject(item) ? { ...template, ...item } : item;
