@@ -1,5 +1,5 @@
 import { formatDuration, type BatchItem, type BatchStatus } from '../contract/index.js';
-import { clock, code } from '../follow-up/markdown.js';
+import { markdownCode as code } from '../contract/markdown.js';
 import { endedOf, entriesOf } from './outcome.js';
 import type { Part } from './part.js';
 
@@ -50,4 +50,9 @@ function describeState({ ended, cancelled, sealed }: BatchStatus): string {
 function describeEnd({ status, error }: BatchItem): string {
   // A bar would end the cell even within code.
   return error ? code(`${error.type}: ${error.message}`.replaceAll('|', '/')) : (status ?? '');
+}
+
+/** `12:40:05` of an ISO 8601 instant. */
+function clock(iso: string): string {
+  return iso.slice(11, 19);
 }

@@ -92,10 +92,11 @@ export type FollowUpInput = z.input<typeof followUpInputSchema>;
 
 /** Bytes of a text in UTF-8. Counted by hand: neither `Buffer` nor `TextEncoder` may be had in the workflow sandbox. */
 export function utf8Length(text: string): number {
-  let bytes = 0;
-  for (const character of text) {
-    const code = character.codePointAt(0) ?? 0;
-    bytes += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+  let bytes = text.length;
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index);
+    // Two halves of a character beyond 16 bits take 4 bytes together, any other beyond 11 bits takes 3.
+    if (code >= 0x80) bytes += code < 0x800 || (code >= 0xd800 && code <= 0xdfff) ? 1 : 2;
   }
   return bytes;
 }

@@ -40,8 +40,8 @@ describe('a batch', () => {
   test('packs 10,000 items, small or large, into parts within every limit', () => {
     for (const [prompt, least] of [
       ['go on', 40],
-      ['x'.repeat(20_000), 400],
-      ['"\n'.repeat(4_000), 0],
+      ['x'.repeat(8_000), 190],
+      ['"\n'.repeat(1_000), 0],
     ] as const) {
       const batch = Batch.create({ ...START, sealed: true, items: [] });
       const parts: Part[] = [];
