@@ -22,7 +22,7 @@ const USAGE = `npm run bench -- [options]
   --polls N         get-job calls of each after the send (5)
   --interval-ms N   between two of them (2500); N polls must take more than 10 s
   --rounds N        each has both sides, in turns (2)
-  --sleeping N      follow-ups asleep while memory is measured, 1 to 900 (900)
+  --sleeping N      follow-ups asleep while memory is measured, 1 to 1,900 (900)
   --seed N          even: the naive side begins, odd: this project (0)
   --json            one JSON document on stdout instead of a table`;
 

@@ -15,7 +15,7 @@ export const PROJECTS = 10;
 export const BUDGET_LIMIT = 10_000;
 
 /** The product's own setting, given to the other side as well. Sleeping follow-ups must fit in. */
-export const MAX_CACHED_WORKFLOWS = 1_000;
+export const MAX_CACHED_WORKFLOWS = 2_000;
 
 /** Finished before anything is measured: code is loaded and compiled by then. */
 export const WARM_UP_FOLLOW_UPS = 20;

@@ -53,13 +53,10 @@ export function forecastSlots(state: BudgetState, nowMs: number): (needed: numbe
   const { limit } = state.settings;
   if (limit <= 0) return () => undefined;
   const cycleMs = SEND_ESTIMATE_MS + heldMs(state);
-  const beingSent = new Set(unsettled(state, nowMs));
-  const settled = occupiedSlotEnds({ ...state, grants: state.grants.filter((grant) => !beingSent.has(grant)) }, nowMs);
-  const ends = [...settled, ...[...beingSent].map((grant) => grant.grantedAtMs + cycleMs)];
-  // Slots that are free now go to the waiters ahead, and end one cycle later.
-  while (ends.length < limit) ends.push(nowMs + cycleMs);
-  ends.sort((a, b) => a - b);
+  // Only where somebody waits: after most events nobody asks.
+  let ends: number[] | undefined;
   return (needed) => {
+    ends ??= expectedSlotEnds(state, nowMs, cycleMs);
     const index = Math.max(0, needed);
     const first = ends[index];
     if (first !== undefined) return Math.max(nowMs, first);
@@ -67,6 +64,16 @@ export function forecastSlots(state: BudgetState, nowMs: number): (needed: numbe
     const base = ends[ends.length - limit + (beyond % limit)] ?? nowMs;
     return Math.max(nowMs, base) + (1 + Math.floor(beyond / limit)) * cycleMs;
   };
+}
+
+/** Ends of all slots, in order; as many as the limit or more. */
+function expectedSlotEnds(state: BudgetState, nowMs: number, cycleMs: number): number[] {
+  const beingSent = new Set(unsettled(state, nowMs));
+  const settled = occupiedSlotEnds({ ...state, grants: state.grants.filter((grant) => !beingSent.has(grant)) }, nowMs);
+  const ends = [...settled, ...[...beingSent].map((grant) => grant.grantedAtMs + cycleMs)];
+  // Slots that are free now go to the waiters ahead, and end one cycle later.
+  while (ends.length < state.settings.limit) ends.push(nowMs + cycleMs);
+  return ends.sort((a, b) => a - b);
 }
 
 /**

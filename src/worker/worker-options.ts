@@ -13,14 +13,19 @@ export function shutdownGraceMs({ agentJobs }: Pick<WorkerConfig, 'agentJobs'>):
   return agentJobs.sendTimeoutMs + 2 * GATE_CALL_TIMEOUT_MS;
 }
 
-/** What a cached workflow holds, rounded up (docs/benchmarks.md), and what the thread needs beside them. */
-const CACHED_WORKFLOW_MIB = 2;
+/**
+ * What a workflow in the cache may hold. A follow-up: 0.25 MiB (docs/benchmarks.md), and a prompt of up to as much again.
+ * A budget: its state, carried as half a megabyte, as objects.
+ */
+const FOLLOW_UP_MIB = 0.5;
+const BUDGET_MIB = 2;
+/** What the process needs beside them. */
 const OTHER_HEAP_MIB = 300;
 
 /** Workflows to keep in the cache: `most`, or what the heap of this process has room for. */
-function cachedWorkflows(most: number): number {
+function cachedWorkflows(most: number, eachMiB: number): number {
   const heapMiB = getHeapStatistics().heap_size_limit / 1_048_576;
-  return Math.max(10, Math.min(most, Math.floor((heapMiB - OTHER_HEAP_MIB) / CACHED_WORKFLOW_MIB)));
+  return Math.max(10, Math.min(most, Math.floor((heapMiB - OTHER_HEAP_MIB) / eachMiB)));
 }
 
 /** Numbers of the worker that runs follow-ups and their activities. */
@@ -39,7 +44,7 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
     maxConcurrentWorkflowTaskPolls: 20,
     maxConcurrentActivityTaskPolls: 10,
     // A follow-up that has left the cache is replayed at its next poll.
-    maxCachedWorkflows: cachedWorkflows(1_000),
+    maxCachedWorkflows: cachedWorkflows(2_000, FOLLOW_UP_MIB),
     shutdownGraceTime: graceMs,
     shutdownForceTime: graceMs + FORCE_AFTER_GRACE_MS,
   };
@@ -53,7 +58,7 @@ export function budgetWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, '
     maxConcurrentWorkflowTaskExecutions: 40,
     maxConcurrentWorkflowTaskPolls: 10,
     // One gate a project, with up to half a megabyte of state each.
-    maxCachedWorkflows: cachedWorkflows(200),
+    maxCachedWorkflows: cachedWorkflows(200, BUDGET_MIB),
     // The gates of a worker that died are picked up by others after that long; asks wait for them meanwhile. The SDK's
     // default of 10 s is the whole deadline of an ask.
     stickyQueueScheduleToStartTimeout: 3_000,

@@ -29,7 +29,7 @@ const LAST_ASK_TRIES = 5;
 export async function askAndSend(context: FollowUpContext): Promise<void> {
   const { state } = context;
   while (state.phase === 'asking') {
-    await context.continueAsNewIfDue();
+    if (context.continueAsNewIsDue()) await context.continueAsNew();
     if (context.cancellation) return giveUp(context, FailureType.Cancelled, 'Cancelled before the message was sent');
     if (budgetWaitLeftMs(context) <= 0) {
       const message = `The message could not be sent within ${formatDuration(context.settings.budgetWaitTimeoutMs)}`;

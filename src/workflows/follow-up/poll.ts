@@ -30,7 +30,7 @@ export async function poll(context: FollowUpContext): Promise<FollowUpResult> {
   state.intervalMs = Math.min(state.intervalMs, settings.poll.maxIntervalMs);
   let waitedBefore = false;
   for (;;) {
-    await context.continueAsNewIfDue();
+    if (context.continueAsNewIsDue()) await context.continueAsNew();
     const sentAtMs = state.sentAtMs ?? Date.now();
     const leftMs = sentAtMs + settings.jobTimeoutMs - Date.now();
     if (context.cancellation) throw await endPolling(context, FailureType.Cancelled, 'Cancelled after the send');

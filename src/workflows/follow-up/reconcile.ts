@@ -18,7 +18,7 @@ export async function reconcile(context: FollowUpContext): Promise<void> {
   state.intervalMs = settings.poll.initialIntervalMs;
   context.show('reconciling');
   for (;;) {
-    await context.continueAsNewIfDue();
+    if (context.continueAsNewIsDue()) await context.continueAsNew();
     if (context.cancellation) {
       const message = 'Cancelled while it was not known whether the message was delivered';
       throw await endSent(context, FailureType.Cancelled, message, { delivered: 'unknown' }, 'unknown');
