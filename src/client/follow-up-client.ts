@@ -29,6 +29,7 @@ import { InvalidInputError } from './errors.js';
 import { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
 import { listFollowUps, type ListFilter, listQuery } from './list.js';
 import { inputDiffers } from './started-input.js';
+import { Schedules } from './schedules.js';
 import type { FollowUpSummary } from './summary.js';
 import { callTemporal } from './temporal-call.js';
 
@@ -67,6 +68,8 @@ export class FollowUpClient {
   readonly #client: Client;
   readonly #taskQueue: string;
   readonly #budgetSettings: BudgetSettings;
+  /** Batches of follow-ups at set times. */
+  readonly schedules: Schedules;
 
   constructor({
     client,
@@ -76,6 +79,7 @@ export class FollowUpClient {
     this.#client = client;
     this.#taskQueue = taskQueue;
     this.#budgetSettings = budgetSettings;
+    this.schedules = new Schedules(client, taskQueue);
   }
 
   /**
