@@ -12,6 +12,7 @@ import { Output } from './output.js';
 import { addPollNowCommand } from './poll-now.js';
 import { reportError, UsageError } from './report-error.js';
 import { addResolveCommand } from './resolve.js';
+import { addScheduleCommand } from './schedule.js';
 import { addSendCommand } from './send.js';
 import { addSetupCommand } from './setup.js';
 import { addSimulatorCommand } from './simulator.js';
@@ -68,6 +69,7 @@ function buildProgram(cli: Cli): Command {
   addCancelCommand(program, cli);
   addPollNowCommand(program, cli);
   addResolveCommand(program, cli);
+  addScheduleCommand(program, cli);
   addBudgetCommand(program, cli);
   addSetupCommand(program, cli);
   addDoctorCommand(program, cli);

@@ -13,9 +13,12 @@ import {
   FollowUpNotFoundError,
   FollowUpTerminatedError,
   FollowUpTimedOutError,
+  ForeignScheduleError,
   InvalidInputError,
   NothingToRetryError,
   ResolveRejectedError,
+  ScheduleExistsError,
+  ScheduleNotFoundError,
   TemporalUnreachableError,
   UnexpectedOutcomeError,
 } from '../client/index.js';
@@ -96,6 +99,13 @@ export function classify(error: unknown): { exitCode: ExitCode; report: Reported
   ) {
     const { name, workflowId } = error;
     return { exitCode: ExitCode.usage, report: { type: name.replace(/Error$/, ''), message, workflowId } };
+  }
+  if (
+    error instanceof ScheduleExistsError ||
+    error instanceof ScheduleNotFoundError ||
+    error instanceof ForeignScheduleError
+  ) {
+    return { exitCode: ExitCode.usage, report: { type: error.name.replace(/Error$/, ''), message } };
   }
   if (error instanceof BinaryUnavailableError)
     return { exitCode: ExitCode.error, report: { type: 'BinaryUnavailable', message } };

@@ -60,12 +60,17 @@ export {
 } from './follow-up-client.js';
 export { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
 export { type ListFilter } from './list.js';
-export { type BackfilledRange, type BackfillInput } from './schedule-backfill.js';
+export { type BackfilledRange, type BackfillInput, MAX_BACKFILL_FIRINGS } from './schedule-backfill.js';
 export { type Firing, type ScheduleDescription, type ScheduleTimes } from './schedule-description.js';
 export { ForeignScheduleError, ScheduleExistsError, ScheduleNotFoundError } from './schedule-errors.js';
 export { type FiringCounts, type FiringOutcome } from './schedule-firings.js';
 export { ScheduleHandle } from './schedule-handle.js';
-export { type CreateScheduleInput, type ScheduleOverlap, scheduleOverlaps } from './schedule-input.js';
+export {
+  type CreateScheduleInput,
+  parseCreateScheduleInput,
+  type ScheduleOverlap,
+  scheduleOverlaps,
+} from './schedule-input.js';
 export { type TriggeredFiring } from './schedule-trigger.js';
 export { Schedules } from './schedules.js';
 export { type ExecutionStatus, type FollowUpSummary } from './summary.js';

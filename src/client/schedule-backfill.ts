@@ -1,6 +1,6 @@
 import type { Backfill, ScheduleDescription as TemporalDescription } from '@temporalio/client';
 import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
-import { msToTs, tsToMs } from '@temporalio/common/lib/time.js';
+import { msToTs, tsToDate } from '@temporalio/common/lib/time.js';
 import { z } from 'zod';
 import { parseInput } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
@@ -10,22 +10,25 @@ import { callSchedule, describeSchedule, type ScheduleTarget } from './schedule-
 import { callTemporal } from './temporal-call.js';
 
 /** Firings of one backfill that nobody has said yes to. */
-export const DEFAULT_MAX_FIRINGS = 100;
+const DEFAULT_MAX_FIRINGS = 100;
 /** The server tells 1,000 matching times at most: with fewer they are all there are. */
-export const MAX_FIRINGS = 999;
+export const MAX_BACKFILL_FIRINGS = 999;
 
 const backfillSchema = z
   .strictObject({
     /** The first time that counts. ISO 8601 with a zone. */
     from: instantSchema,
     /** The last time that counts, not later than now. */
-    to: instantSchema.refine((to) => to.getTime() <= Date.now(), 'must not be later than now'),
+    to: instantSchema.refine((to) => Date.parse(to) <= Date.now(), 'must not be later than now'),
     /** What each does while another firing is running. @default 'buffer-all': one after another */
     overlap: z.enum(scheduleOverlaps).optional(),
     /** More are refused. At most 999. @default 100 */
-    maxFirings: z.int().min(1).max(MAX_FIRINGS).optional(),
+    maxFirings: z.int().min(1).max(MAX_BACKFILL_FIRINGS).optional(),
   })
-  .refine(({ from, to }) => from <= to, { path: ['to'], message: 'must not be earlier than from' });
+  .refine(({ from, to }) => Date.parse(from) <= Date.parse(to), {
+    path: ['to'],
+    message: 'must not be earlier than from',
+  });
 
 /** A time range to make good. */
 export type BackfillInput = z.input<typeof backfillSchema>;
@@ -43,16 +46,20 @@ export interface BackfilledRange {
 export async function backfillSchedule(target: ScheduleTarget, input: BackfillInput): Promise<BackfilledRange> {
   const parsed = parseInput(backfillSchema, input);
   if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-  const { from, to, overlap = 'buffer-all', maxFirings = DEFAULT_MAX_FIRINGS } = parsed.value;
+  const { overlap = 'buffer-all', maxFirings = DEFAULT_MAX_FIRINGS } = parsed.value;
+  const [from, to] = [new Date(parsed.value.from), new Date(parsed.value.to)];
   const described = await describeSchedule(target);
   const times = await matchingTimes(target, from, to);
   const fired = await firedTimes(target, described, from, to);
   const isMissing = (time: Date) => !fired.has(time.getTime());
   const missing = times.filter(isMissing);
   if (missing.length > maxFirings) {
-    const count = times.length > MAX_FIRINGS ? `more than ${MAX_FIRINGS}` : `${missing.length}`;
+    const count = times.length > MAX_BACKFILL_FIRINGS ? `more than ${MAX_BACKFILL_FIRINGS}` : `${missing.length}`;
     throw new InvalidInputError([
-      { field: 'to', message: `the range has ${count} firings, and at most ${maxFirings} are allowed` },
+      {
+        field: 'to',
+        message: `the range has ${count} firings, and at most ${maxFirings} are allowed; maxFirings, or --yes, allows up to ${MAX_BACKFILL_FIRINGS}`,
+      },
     ]);
   }
   const ranges = toRanges(times, isMissing).map((range): Backfill => ({ ...range, overlap: toOverlapPolicy(overlap) }));
@@ -73,11 +80,12 @@ async function matchingTimes(target: ScheduleTarget, from: Date, to: Date): Prom
     client.workflowService.listScheduleMatchingTimes({
       namespace: client.options.namespace,
       scheduleId: name,
-      startTime: msToTs(from.getTime()),
+      // The server leaves the start itself out, where a backfill takes it in.
+      startTime: msToTs(from.getTime() - 1),
       endTime: msToTs(to.getTime()),
     }),
   );
-  return startTime.map((time) => new Date(tsToMs(time)));
+  return startTime.map((time) => tsToDate(time));
 }
 
 const SCHEDULED_START = defineSearchAttributeKey('TemporalScheduledStartTime', SearchAttributeType.DATETIME);

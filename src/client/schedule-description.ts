@@ -102,8 +102,8 @@ export function toScheduleSpec(settings: ScheduleSettings): ScheduleSpec {
     ...(cron !== undefined && { cronExpressions: [`${cron} # ${cron}`] }),
     ...(every !== undefined && { intervals: [{ every, offset: offset ?? 0 }] }),
     ...(timeZone !== undefined && { timezone: timeZone }),
-    ...(startAt && { startAt }),
-    ...(endAt && { endAt }),
+    ...(startAt !== undefined && { startAt: new Date(startAt) }),
+    ...(endAt !== undefined && { endAt: new Date(endAt) }),
     jitter: jitter ?? 0,
   };
 }

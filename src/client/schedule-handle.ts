@@ -4,7 +4,6 @@ import { parseInput } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
 import { type BackfilledRange, type BackfillInput, backfillSchedule } from './schedule-backfill.js';
 import { type ScheduleDescription, toScheduleDescription } from './schedule-description.js';
-import { type FiringOutcome, readFiringOutcome } from './schedule-firings.js';
 import { scheduleNoteSchema } from './schedule-input.js';
 import { callSchedule, describeSchedule, type ScheduleTarget } from './schedule-target.js';
 import { type TriggeredFiring, triggerSchedule } from './schedule-trigger.js';
@@ -27,18 +26,6 @@ export class ScheduleHandle {
    */
   async describe(): Promise<ScheduleDescription> {
     return toScheduleDescription(this.name, await describeSchedule(this.#target));
-  }
-
-  /**
-   * The latest firings with what has become of them, newest first. Of a batch that runs, a worker has to tell.
-   *
-   * @param limit at most 10, as many as Temporal keeps in a schedule
-   * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
-   */
-  async firings(limit = 10): Promise<FiringOutcome[]> {
-    const { recentFirings } = await this.describe();
-    const { client } = this.#target;
-    return Promise.all(recentFirings.slice(0, limit).map((firing) => readFiringOutcome(client, firing)));
   }
 
   /**

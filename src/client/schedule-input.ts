@@ -54,10 +54,10 @@ const timeZoneSchema = z.string().transform((name, context) => {
 const WHOLE_SECONDS = 'must be whole seconds';
 const isWholeSeconds = (ms: number) => ms % 1_000 === 0;
 
-/** An instant, given as ISO 8601 with `Z` or an offset. */
+/** An instant as ISO 8601 with `Z` or an offset; gives it in UTC. */
 export const instantSchema = z.iso
   .datetime({ offset: true, error: 'must be ISO 8601 with its zone, such as "2026-12-01T02:00:00Z"' })
-  .transform((text) => new Date(text));
+  .transform((text) => new Date(text).toISOString());
 
 /** A remark for people, shown with the schedule. */
 export const scheduleNoteSchema = z.string().min(1, 'must not be empty').max(500, 'must be at most 500 characters');
@@ -111,7 +111,10 @@ const createSchema = z
     if (timeZone !== undefined && cron === undefined) {
       issue('timeZone', 'goes with cron: an interval is counted from 1970-01-01T00:00:00Z whatever the zone');
     }
-    if (endAt !== undefined && endAt.getTime() <= Math.max(Date.now(), startAt?.getTime() ?? 0)) {
+    if (
+      endAt !== undefined &&
+      Date.parse(endAt) <= Math.max(Date.now(), startAt === undefined ? 0 : Date.parse(startAt))
+    ) {
       issue('endAt', 'must be later than now and startAt');
     }
   });
@@ -119,7 +122,7 @@ const createSchema = z
 /** A schedule to create. */
 export type CreateScheduleInput = z.input<typeof createSchema> & { input: FollowUpBatchInput };
 
-/** A schedule's settings, checked, with every duration in milliseconds. */
+/** A schedule's settings, checked, with every duration in milliseconds. It is a {@link CreateScheduleInput}, too. */
 export type ScheduleSettings = z.output<typeof createSchema> & { input: FollowUpBatchInput };
 
 /**

@@ -10,8 +10,15 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
-import { projectIdsOf, type ScheduleDescription, toOverlapPolicy, toScheduleSpec } from './schedule-description.js';
+import {
+  type Firing,
+  projectIdsOf,
+  type ScheduleDescription,
+  toOverlapPolicy,
+  toScheduleSpec,
+} from './schedule-description.js';
 import { ScheduleExistsError, ScheduleNotFoundError } from './schedule-errors.js';
+import { type FiringOutcome, readFiringOutcome } from './schedule-firings.js';
 import { ScheduleHandle } from './schedule-handle.js';
 import { type CreateScheduleInput, parseCreateScheduleInput, scheduleNameSchema } from './schedule-input.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
@@ -104,6 +111,15 @@ export class Schedules {
         if (!(error instanceof ScheduleNotFoundError)) throw error;
       }
     }
+  }
+
+  /**
+   * What has become of firings, such as a description's `recentFirings`. Of a batch that runs, a worker has to tell.
+   *
+   * @throws TemporalUnreachableError
+   */
+  async outcomes(firings: readonly Firing[]): Promise<FiringOutcome[]> {
+    return Promise.all(firings.map((firing) => readFiringOutcome(this.#client, firing)));
   }
 
   /**

@@ -1,0 +1,122 @@
+import type { FiringOutcome, ScheduleDescription, TriggeredFiring } from '../client/index.js';
+import { formatDuration } from '../contract/index.js';
+import { clock } from './progress-text.js';
+import { safeLine } from './safe-text.js';
+import { describeTimes, inZone } from './schedule-times-text.js';
+
+const SHOWN_NEXT = 5;
+const SHOWN_PROJECTS = 5;
+
+const OVERLAP_TEXT: Record<ScheduleDescription['overlap'], string> = {
+  skip: 'a firing is left out while the one before is still running',
+  'buffer-one': 'one firing waits for the one before to end, more are left out',
+  'buffer-all': 'firings wait for the one before to end, and run one after another',
+  'cancel-other': 'the one before is cancelled, with all that it has not sent, and then the new one starts',
+  'allow-all': 'a firing starts whether the one before is still running or not',
+  'terminate-other': 'the one before is terminated; its follow-ups go on unseen',
+};
+
+/** An overlap policy for people. */
+export function describeOverlap(overlap: ScheduleDescription['overlap']): string {
+  return `${overlap}: ${OVERLAP_TEXT[overlap]}`;
+}
+
+/** A schedule and its latest firings for people. */
+export function describeScheduleText(schedule: ScheduleDescription, firings: readonly FiringOutcome[]): string {
+  const { name, paused, note, times, overlap, catchUpWindowMs, remainingFirings, counts, buffered } = schedule;
+  const lines: [name: string, text: string][] = [
+    ['schedule', `${name}${paused ? ', paused' : ''}`],
+    ['note', note === undefined ? '' : safeLine(note)],
+    ['fires', describeTimes(times)],
+    ['batch', describeBatchOf(schedule)],
+    ['overlap', describeOverlap(overlap)],
+    [
+      'catch-up',
+      `${formatDuration(catchUpWindowMs)}: a firing that an outage of Temporal held up for longer is left out`,
+    ],
+    [
+      'left',
+      remainingFirings === undefined ? '' : `${remainingFirings} ${remainingFirings === 1 ? 'firing' : 'firings'}`,
+    ],
+    ['so far', `${counts.fired} fired, ${counts.skipped} left out by the overlap policy, ${counts.missed} missed`],
+    ['running', schedule.runningBatchIds.map(safeLine).join(', ')],
+    ['waiting', buffered > 0 ? `${buffered} for the one that runs` : ''],
+  ];
+  return [
+    ...lines.filter(([, text]) => text !== '').map(([label, text]) => `${label.padEnd(10)}${text}`),
+    ...nextLines(schedule),
+    ...(firings.length > 0 ? ['latest firings:', ...firings.map(describeFiring)] : ['has not fired yet']),
+  ].join('\n');
+}
+
+/** A schedule in a list: one line, and one for each of its latest firings. */
+export function summariseSchedule(schedule: ScheduleDescription, firings: readonly FiringOutcome[]): string {
+  const { name, note, times, counts } = schedule;
+  const parts = [
+    name.padEnd(20),
+    standingOf(schedule),
+    describeTimes(times),
+    counts.skipped > 0 ? `${counts.skipped} left out by the overlap policy` : '',
+    note === undefined ? '' : `"${safeLine(note)}"`,
+  ];
+  return [parts.filter(Boolean).join('  '), ...firings.map(describeFiring)].join('\n');
+}
+
+/** One firing, indented. */
+function describeFiring({ batchId, startedAt, status, cancelled, counts, countsUnavailable }: FiringOutcome): string {
+  const standing = cancelled ? 'cancelled' : status === 'unknown' ? 'not known' : status;
+  const text = counts ? countsText(counts) : (countsUnavailable ?? '');
+  return `  ${safeLine(batchId)}  started ${clock(startedAt)}  ${standing.padEnd(9)}  ${text}`.trimEnd();
+}
+
+/** What a trigger did. */
+export function describeTrigger(name: string, { outcome, batchId }: TriggeredFiring): string {
+  switch (outcome) {
+    case 'started':
+      return `started batch ${batchId}`;
+    case 'skipped':
+      return `nothing was started: a batch of ${name} is still running, and its overlap policy leaves this firing out`;
+    case 'buffered':
+      return `batch ${batchId} starts when the one that runs has ended`;
+    case 'accepted':
+      return `Temporal has taken the order for batch ${batchId}, and has not carried it out yet`;
+  }
+}
+
+function countsText({
+  total,
+  completed,
+  archived,
+  failed,
+  errors,
+  unknown,
+}: NonNullable<FiringOutcome['counts']>): string {
+  const ended = completed + archived + failed + errors;
+  return [
+    `${ended} of ${total} done: ${completed} completed`,
+    archived > 0 ? `${archived} archived` : '',
+    failed > 0 ? `${failed} failed` : '',
+    errors > 0 ? `${errors} without a result${unknown > 0 ? `, ${unknown} of them perhaps delivered` : ''}` : '',
+  ]
+    .filter(Boolean)
+    .join(', ');
+}
+
+function describeBatchOf({ followUps, projectIds, taskQueue }: ScheduleDescription): string {
+  const shown = projectIds.slice(0, SHOWN_PROJECTS).map(safeLine).join(', ');
+  const more = projectIds.length - SHOWN_PROJECTS;
+  const projects = `${shown}${more > 0 ? ` and ${more} more` : ''}`;
+  return `${followUps} ${followUps === 1 ? 'follow-up' : 'follow-ups'} of ${projects || 'no project'}, task queue ${safeLine(taskQueue)}`;
+}
+
+function nextLines({ paused, nextFirings, times: { timeZone } }: ScheduleDescription): string[] {
+  if (nextFirings.length === 0) return ['no firing is to come'];
+  const next = nextFirings.slice(0, SHOWN_NEXT).map((at) => `  ${inZone(at, timeZone)} ${safeLine(timeZone)}`);
+  return [paused ? 'next firings, once it is resumed:' : 'next firings:', ...next];
+}
+
+function standingOf({ paused, nextFirings, times: { timeZone } }: ScheduleDescription): string {
+  const [next] = nextFirings;
+  if (paused) return 'paused';
+  return next === undefined ? 'done, no firing is to come' : `next ${inZone(next, timeZone)}`;
+}
