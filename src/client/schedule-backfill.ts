@@ -1,10 +1,11 @@
-import type { Backfill, ScheduleDescription as TemporalDescription } from '@temporalio/client';
-import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
+import type { Backfill } from '@temporalio/client';
+import { WorkflowNotFoundError } from '@temporalio/common';
 import { msToTs, tsToDate } from '@temporalio/common/lib/time.js';
 import { z } from 'zod';
 import { parseInput } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
 import { toOverlapPolicy } from './schedule-description.js';
+import { firingWorkflowId } from './schedule-firing-id.js';
 import { instantSchema, type ScheduleOverlap, scheduleOverlaps } from './schedule-input.js';
 import { callSchedule, describeSchedule, type ScheduleTarget } from './schedule-target.js';
 import { callTemporal } from './temporal-call.js';
@@ -13,6 +14,8 @@ import { callTemporal } from './temporal-call.js';
 const DEFAULT_MAX_FIRINGS = 100;
 /** The server tells 1,000 matching times at most: with fewer they are all there are. */
 export const MAX_BACKFILL_FIRINGS = 999;
+
+const CONCURRENT_LOOKS = 16;
 
 const backfillSchema = z
   .strictObject({
@@ -48,28 +51,25 @@ export async function backfillSchedule(target: ScheduleTarget, input: BackfillIn
   if (!parsed.ok) throw new InvalidInputError(parsed.issues);
   const { overlap = 'buffer-all', maxFirings = DEFAULT_MAX_FIRINGS } = parsed.value;
   const [from, to] = [new Date(parsed.value.from), new Date(parsed.value.to)];
-  const described = await describeSchedule(target);
+  const { spec } = await describeSchedule(target);
   const times = await matchingTimes(target, from, to);
-  const fired = await firedTimes(target, described, from, to);
-  const isMissing = (time: Date) => !fired.has(time.getTime());
-  const missing = times.filter(isMissing);
-  if (missing.length > maxFirings) {
-    const count = times.length > MAX_BACKFILL_FIRINGS ? `more than ${MAX_BACKFILL_FIRINGS}` : `${missing.length}`;
-    throw new InvalidInputError([
-      {
-        field: 'to',
-        message: `the range has ${count} firings, and at most ${maxFirings} are allowed; maxFirings, or --yes, allows up to ${MAX_BACKFILL_FIRINGS}`,
-      },
-    ]);
+  if (times.length > maxFirings) {
+    const count = times.length > MAX_BACKFILL_FIRINGS ? `more than ${MAX_BACKFILL_FIRINGS}` : String(times.length);
+    const message = `the range has ${count} firings, and at most ${maxFirings} are allowed; maxFirings, or --yes, allows up to ${MAX_BACKFILL_FIRINGS}`;
+    throw new InvalidInputError([{ field: 'to', message }]);
   }
-  const ranges = toRanges(times, isMissing).map((range): Backfill => ({ ...range, overlap: toOverlapPolicy(overlap) }));
+  // With jitter a batch's id has the time before the jitter, which is not known here.
+  const fired = (spec.jitter ?? 0) > 0 ? new Set<Date>() : await firedTimes(target, times);
+  const ranges = toRanges(times, (time) => !fired.has(time));
+  const overlapPolicy = toOverlapPolicy(overlap);
   if (ranges.length > 0) {
-    await callSchedule(target, () => target.client.schedule.getHandle(target.name).backfill(ranges));
+    const backfills: Backfill[] = ranges.map((range) => ({ ...range, overlap: overlapPolicy }));
+    await callSchedule(target, () => target.client.schedule.getHandle(target.name).backfill(backfills));
   }
   return {
     overlap,
-    firings: missing.map((time) => time.toISOString()),
-    alreadyFired: times.filter((time) => !isMissing(time)).map((time) => time.toISOString()),
+    firings: times.filter((time) => !fired.has(time)).map((time) => time.toISOString()),
+    alreadyFired: [...fired].map((time) => time.toISOString()).sort(),
   };
 }
 
@@ -88,36 +88,25 @@ async function matchingTimes(target: ScheduleTarget, from: Date, to: Date): Prom
   return startTime.map((time) => tsToDate(time));
 }
 
-const SCHEDULED_START = defineSearchAttributeKey('TemporalScheduledStartTime', SearchAttributeType.DATETIME);
-
 /**
- * Times of the range whose batch is there. A backfill would run it once more under the same id; it would find each of
- * its follow-ups sent, and report nothing but that. With jitter a batch has the time before the jitter, and none is
- * found: then that is what happens.
+ * Those times whose batch is there, running or closed. Temporal would run it once more under the same id; it would find
+ * each of its follow-ups sent, and report nothing but that.
  */
-async function firedTimes(
-  { client, name }: ScheduleTarget,
-  { spec }: TemporalDescription,
-  from: Date,
-  to: Date,
-): Promise<Set<number>> {
-  const fired = new Set<number>();
-  if ((spec.jitter ?? 0) > 0) return fired;
-  const query = [
-    `TemporalScheduledById = '${name}'`,
-    `TemporalScheduledStartTime >= '${from.toISOString()}'`,
-    `TemporalScheduledStartTime <= '${to.toISOString()}'`,
-  ].join(' AND ');
-  await callTemporal(
-    client,
-    async () => {
-      for await (const { typedSearchAttributes } of client.workflow.list({ query })) {
-        const dueAt = typedSearchAttributes.get(SCHEDULED_START);
-        if (dueAt) fired.add(dueAt.getTime());
+async function firedTimes({ client, name }: ScheduleTarget, times: readonly Date[]): Promise<Set<Date>> {
+  const fired = new Set<Date>();
+  const left = [...times];
+  const look = async () => {
+    for (let time = left.shift(); time; time = left.shift()) {
+      const workflowId = firingWorkflowId(name, time);
+      try {
+        await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+        fired.add(time);
+      } catch (error) {
+        if (!(error instanceof WorkflowNotFoundError)) throw error;
       }
-    },
-    { timeoutMs: 30_000 },
-  );
+    }
+  };
+  await Promise.all(Array.from({ length: CONCURRENT_LOOKS }, look));
   return fired;
 }
 
