@@ -50,7 +50,7 @@ function describeCalendar(calendar: Calendar): string {
     year.length === 0 ? '' : `in ${describeRanges(year)}`,
   ].filter(Boolean);
   const time = describeTimeOfDay(calendar);
-  return [time, days.length > 0 ? days.join(' ') : time.startsWith('at ') ? 'every day' : ''].filter(Boolean).join(' ');
+  return [time, days.length > 0 ? days.join(' ') : /^at \d/.test(time) ? 'every day' : ''].filter(Boolean).join(' ');
 }
 
 function describeTimeOfDay({ hour, minute, second }: Calendar): string {

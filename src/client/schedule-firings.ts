@@ -1,19 +1,9 @@
-import type { Client } from '@temporalio/client';
-import { WorkflowNotFoundError } from '@temporalio/common';
-import {
-  batchStatusQuery,
-  type BatchStatus,
-  type FollowUpBatchResult,
-  followUpBatchResultSchema,
-  parseInput,
-} from '../contract/index.js';
-import { TemporalUnreachableError } from './errors.js';
+import type { FollowUpBatchResult } from '../contract/index.js';
+import { BatchNotFoundError } from './batch-errors.js';
+import { BatchHandle, type BatchTarget } from './batch-handle.js';
+import { FollowUpClientError, TemporalUnreachableError } from './errors.js';
 import type { Firing } from './schedule-description.js';
-import { type ExecutionStatus, toExecutionStatus } from './summary.js';
-import { callTemporal } from './temporal-call.js';
-
-/** A query waits for a worker; without one it ends then. */
-const QUERY_TIMEOUT_MS = 5_000;
+import type { ExecutionStatus } from './summary.js';
 
 /** How many of a batch's follow-ups stand how. */
 export type FiringCounts = Pick<
@@ -37,46 +27,22 @@ export interface FiringOutcome extends Firing {
  *
  * @throws TemporalUnreachableError
  */
-export async function readFiringOutcome(client: Client, firing: Firing): Promise<FiringOutcome> {
-  const handle = client.workflow.getHandle(firing.workflowId);
-  let status: ExecutionStatus;
+export async function readFiringOutcome(target: BatchTarget, firing: Firing): Promise<FiringOutcome> {
+  const batch = new BatchHandle(target, firing.batchId);
+  let status: ExecutionStatus = 'unknown';
   try {
-    const { status: described } = await callTemporal(client, () => handle.describe());
-    status = toExecutionStatus(described.name);
-  } catch (error) {
-    if (!(error instanceof WorkflowNotFoundError)) throw error;
-    return { ...firing, status: 'unknown', countsUnavailable: 'its workflow is no longer kept' };
-  }
-  if (status === 'running') {
-    try {
-      const deadlineMs = Date.now() + QUERY_TIMEOUT_MS;
-      const answer = await client.withDeadline(deadlineMs, () => handle.query(batchStatusQuery));
-      return { ...firing, status, ...(answer.cancelled && { cancelled: true as const }), counts: toCounts(answer) };
-    } catch {
-      // Whatever the reason: that the batch runs is known, and its counts are a courtesy.
-      return { ...firing, status, countsUnavailable: 'no worker answers' };
+    ({ status } = await batch.describe());
+    if (status !== 'running' && status !== 'completed') {
+      return { ...firing, status, countsUnavailable: `its workflow was ${status}` };
     }
-  }
-  if (status !== 'completed') return { ...firing, status, countsUnavailable: `its workflow was ${status}` };
-  try {
-    const result = parseInput(followUpBatchResultSchema(), await callTemporal(client, () => handle.result()));
-    if (!result.ok) return { ...firing, status, countsUnavailable: 'its result is not of this version' };
-    const { cancelled } = result.value;
-    return { ...firing, status, ...(cancelled && { cancelled }), counts: toCounts(result.value) };
+    const standing = status === 'running' ? await batch.status() : await batch.result();
+    const { total, completed, archived, failed, errors, unknown, cancelled } = standing;
+    const counts = { total, completed, archived, failed, errors, unknown };
+    return { ...firing, status, ...(cancelled === true && { cancelled }), counts };
   } catch (error) {
-    if (error instanceof TemporalUnreachableError) throw error;
-    // It was run once more, by a backfill, since it was looked at.
-    return { ...firing, status: 'unknown', countsUnavailable: 'it has changed meanwhile' };
+    if (error instanceof TemporalUnreachableError || !(error instanceof FollowUpClientError)) throw error;
+    const countsUnavailable =
+      error instanceof BatchNotFoundError ? 'its workflow is no longer kept' : `no counts: ${error.message}`;
+    return { ...firing, status, countsUnavailable };
   }
-}
-
-function toCounts({
-  total,
-  completed,
-  archived,
-  failed,
-  errors,
-  unknown,
-}: BatchStatus | FollowUpBatchResult): FiringCounts {
-  return { total, completed, archived, failed, errors, unknown };
 }

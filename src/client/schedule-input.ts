@@ -1,13 +1,17 @@
 import { z } from 'zod';
 import {
+  batchItemKey,
+  boundedIssues,
   durationSchema,
   type FollowUpBatchInput,
   idSchema,
   type InputIssue,
   parseBatchInput,
   parseInput,
+  workflowIdIssue,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
+import { firingBatchId } from './schedule-firing-id.js';
 
 /**
  * What a firing does while the one before is still running. Terminating that one is not on offer: its follow-ups would
@@ -136,7 +140,9 @@ export function parseCreateScheduleInput(input: unknown): ScheduleSettings {
   const batch = parseBatchInput(
     typeof input === 'object' && input !== null && 'input' in input ? input.input : undefined,
   );
-  const batchIssues = batch.ok ? unfitIssues(batch.value) : batch.issues;
+  const batchIssues = batch.ok
+    ? [...unfitIssues(batch.value), ...(schedule.ok ? idIssues(schedule.value.name, batch.value) : [])]
+    : batch.issues;
   const issues = [
     ...(schedule.ok ? [] : schedule.issues),
     ...batchIssues.map(({ field, message }) => ({ field: field ? `input.${field}` : 'input', message })),
@@ -161,6 +167,18 @@ function unfitIssues(input: FollowUpBatchInput): InputIssue[] {
           },
         ]),
   ];
+}
+
+/** Follow-ups whose workflow id would be too long, with the key that a firing gives them. */
+function idIssues(name: string, input: FollowUpBatchInput): InputIssue[] {
+  const batchId = firingBatchId(name, new Date(0));
+  const list = 'items' in input ? 'items' : 'jobIds';
+  const items = 'items' in input ? input.items : input.jobIds.map((jobId) => ({ projectId: input.projectId, jobId }));
+  const issues = items.flatMap(({ projectId, jobId }, index) => {
+    const issue = workflowIdIssue({ projectId, jobId, key: batchItemKey(batchId, index) });
+    return issue ? [{ field: `${list}.${index}.${issue.field}`, message: issue.message }] : [];
+  });
+  return boundedIssues(issues);
 }
 
 /**

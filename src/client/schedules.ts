@@ -119,7 +119,9 @@ export class Schedules {
    * @throws TemporalUnreachableError
    */
   async outcomes(firings: readonly Firing[]): Promise<FiringOutcome[]> {
-    return Promise.all(firings.map((firing) => readFiringOutcome(this.#client, firing)));
+    return Promise.all(
+      firings.map((firing) => readFiringOutcome({ client: this.#client, taskQueue: this.#taskQueue }, firing)),
+    );
   }
 
   /**

@@ -139,8 +139,12 @@ describe('what is wrong is told, with exit code 2, and nothing is created', () =
   test('options that break rules, by their names', async () => {
     const bad: [args: string[], message: RegExp][] = [
       [['--cron', '61 2 * * *'], /cron: minute is not in range/i],
-      [['--cron', '0 2 * *', '--time-zone', 'Europe/Nowhere'], /cron: must be minute, hour.*timeZone: .*Europe\/Nowhere/],
-      [['--overlap', 'never'], /overlap: .*never.*cron: one of cron and every/],
+      [
+        ['--cron', '0 2 * *', '--time-zone', 'Europe/Nowhere'],
+        /cron: must be minute, hour.*timeZone: .*Europe\/Nowhere/,
+      ],
+      [['--overlap', 'never'], /overlap: .*never/],
+      [[], /cron: one of cron and every/],
       [['--every', '1h', '--foo'], /unknown option '--foo'/],
     ];
     const runs = bad.map(([args]) => schedule(['create', newName(), '-', ...args], lines));

@@ -80,6 +80,11 @@ describe('input that breaks rules', () => {
     ['no batch', { input: undefined }, ['input']],
     ['a batch that stays open', { input: { ...input, open: true } }, ['input.open']],
     ['a bad follow-up', { input: { items: [{ projectId: 'p', jobId: 'j' }] } }, ['input.items.0.prompt']],
+    [
+      'ids too long for a workflow id of a firing',
+      { input: { ...input, projectId: 'p'.repeat(110), jobIds: ['j', 'j'.repeat(110)] } },
+      ['input.jobIds.1.workflowId'],
+    ],
     ['an unknown field', { cronn: 'x' }, ['cronn']],
     ['all of it at once', { name: '', cron: 'x', jitter: '2d', input: {} }, ['name', 'cron', 'jitter', 'input.items']],
   ];
