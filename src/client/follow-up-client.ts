@@ -79,7 +79,7 @@ export class FollowUpClient {
     this.#client = client;
     this.#taskQueue = taskQueue;
     this.#budgetSettings = budgetSettings;
-    this.schedules = new Schedules(client, taskQueue);
+    this.schedules = new Schedules(this.#batchTarget);
   }
 
   /**

@@ -9,6 +9,7 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
+import type { BatchTarget } from './batch-handle.js';
 import { InvalidInputError } from './errors.js';
 import {
   type Firing,
@@ -31,12 +32,13 @@ const MAX_MEMO_PROJECTS = 20;
 
 /** Batches of follow-ups at set times, on Temporal Schedules. */
 export class Schedules {
+  readonly #batches: BatchTarget;
   readonly #client: Client;
-  readonly #taskQueue: string;
 
-  constructor(client: Client, taskQueue: string) {
-    this.#client = client;
-    this.#taskQueue = taskQueue;
+  /** @param batches how firings are looked at, and the task queue they are started on */
+  constructor(batches: BatchTarget) {
+    this.#batches = batches;
+    this.#client = batches.client;
   }
 
   /**
@@ -70,7 +72,7 @@ export class Schedules {
         type: 'startWorkflow' as const,
         workflowType: WorkflowType.followUpBatch,
         workflowId: followUpBatchWorkflowId({ batchId: name }),
-        taskQueue: this.#taskQueue,
+        taskQueue: this.#batches.taskQueue,
         args: [batch],
         staticSummary: summaryOf(name, batch, projectIds),
       },
@@ -119,9 +121,7 @@ export class Schedules {
    * @throws TemporalUnreachableError
    */
   async outcomes(firings: readonly Firing[]): Promise<FiringOutcome[]> {
-    return Promise.all(
-      firings.map((firing) => readFiringOutcome({ client: this.#client, taskQueue: this.#taskQueue }, firing)),
-    );
+    return Promise.all(firings.map((firing) => readFiringOutcome(this.#batches, firing)));
   }
 
   /**
