@@ -4,6 +4,7 @@ import {
   MAX_UNSETTLED,
   MAX_WAITERS,
   MIN_WAIT_MS,
+  OVERSLEEP_MS,
   RECHECK_MS,
   SPREAD_MS,
   UNSETTLED_WAIT_MS,
@@ -174,7 +175,7 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
   return wait(nowMs, {
     reason: 'slot',
     waiter,
-    dueAtMs: expectedAtMs ?? recheckAtMs,
+    dueAtMs: expectedAtMs === undefined ? recheckAtMs : expectedAtMs + OVERSLEEP_MS,
     position: ahead + 1,
     expectedAtMs,
   });

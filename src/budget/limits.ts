@@ -7,8 +7,20 @@ export const SPREAD_MS = 200;
 /** An invited waiter that does not ask within it counts for nothing until it does. */
 export const INVITATION_GRACE_MS = 2_000;
 
-/** How long a send is expected to take, for estimates only. */
+/** How long a send is expected to take while none was seen, for estimates only. */
 export const SEND_ESTIMATE_MS = 1_000;
+
+/** How long a freed slot is expected to stay unused: wake, baseline, ask. For estimates only. */
+export const REUSE_ESTIMATE_MS = 250;
+
+/** Settled sends whose mean is what the next one is expected to take. */
+export const ESTIMATED_FROM = 20;
+
+/**
+ * A waiter sleeps that much longer than its estimate: its invitation wakes it in time, and an ask that comes too early
+ * costs more than a wake.
+ */
+export const OVERSLEEP_MS = 1_000;
 
 /** Sends that are granted and not settled at once. Bounds what is lost when outsiders have spent the hour: 10 slots, not 100. */
 export const MAX_UNSETTLED = 10;

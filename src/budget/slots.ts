@@ -1,5 +1,5 @@
 import type { SendOutcome } from '../contract/index.js';
-import { AUDIT_LENGTH, SEND_ESTIMATE_MS } from './limits.js';
+import { AUDIT_LENGTH, ESTIMATED_FROM, REUSE_ESTIMATE_MS, SEND_ESTIMATE_MS } from './limits.js';
 import type { BudgetState, Grant } from './state.js';
 
 /**
@@ -52,11 +52,11 @@ export function unsettled(state: BudgetState, nowMs: number): Grant[] {
 export function forecastSlots(state: BudgetState, nowMs: number): (needed: number) => number | undefined {
   const { limit } = state.settings;
   if (limit <= 0) return () => undefined;
-  const cycleMs = SEND_ESTIMATE_MS + heldMs(state);
   // Only where somebody waits: after most events nobody asks.
-  let ends: number[] | undefined;
+  let expected: { cycleMs: number; ends: number[] } | undefined;
   return (needed) => {
-    ends ??= expectedSlotEnds(state, nowMs, cycleMs);
+    expected ??= expectSlotEnds(state, nowMs);
+    const { cycleMs, ends } = expected;
     const index = Math.max(0, needed);
     const first = ends[index];
     if (first !== undefined) return Math.max(nowMs, first);
@@ -66,14 +66,25 @@ export function forecastSlots(state: BudgetState, nowMs: number): (needed: numbe
   };
 }
 
-/** Ends of all slots, in order; as many as the limit or more. */
-function expectedSlotEnds(state: BudgetState, nowMs: number, cycleMs: number): number[] {
+/** Ends of all slots, in order, as many as the limit or more; and how long a slot is taken each time. */
+function expectSlotEnds(state: BudgetState, nowMs: number): { cycleMs: number; ends: number[] } {
+  const cycleMs = sendEstimateMs(state) + REUSE_ESTIMATE_MS + heldMs(state);
   const beingSent = new Set(unsettled(state, nowMs));
   const settled = occupiedSlotEnds({ ...state, grants: state.grants.filter((grant) => !beingSent.has(grant)) }, nowMs);
   const ends = [...settled, ...[...beingSent].map((grant) => grant.grantedAtMs + cycleMs)];
   // Slots that are free now go to the waiters ahead, and end one cycle later.
   while (ends.length < state.settings.limit) ends.push(nowMs + cycleMs);
-  return ends.sort((a, b) => a - b);
+  ends.sort((a, b) => a - b);
+  return { cycleMs, ends };
+}
+
+/** What sends took lately: from the grant to the settle. */
+function sendEstimateMs(state: BudgetState): number {
+  const tookMs = state.grants.flatMap(({ grantedAtMs, settledAtMs, outcome }) =>
+    settledAtMs === undefined || outcome === 'unknown' ? [] : [settledAtMs - grantedAtMs],
+  );
+  const latest = tookMs.slice(-ESTIMATED_FROM);
+  return latest.length === 0 ? SEND_ESTIMATE_MS : latest.reduce((sum, ms) => sum + ms, 0) / latest.length;
 }
 
 /**

@@ -34,10 +34,19 @@ describe('the queue', () => {
     expect(waits).toMatchObject([
       { position: 1, etaMs: HELD_MS },
       { position: 2, etaMs: HELD_MS },
-      { position: 3, etaMs: 2 * HELD_MS + 1_000 },
-      { position: 4, etaMs: 2 * HELD_MS + 1_000 },
-      { position: 5, etaMs: 3 * HELD_MS + 2_000 },
+      { position: 3, etaMs: 2 * HELD_MS + 250 },
+      { position: 4, etaMs: 2 * HELD_MS + 250 },
+      { position: 5, etaMs: 3 * HELD_MS + 500 },
     ]);
+  });
+
+  test('expects of sends what the last ones took, and of a waiter that it sleeps a little longer than it is told', () => {
+    const budget = newBudget({ limit: 1 });
+    acquire(budget, T0, 'x');
+    settle(budget, T0 + 3_000, 'x');
+    acquire(budget, T0 + 3_000, 'a');
+    const etaMs = 2 * HELD_MS + 3_000 + 250;
+    expect(acquire(budget, T0 + 3_000, 'b')).toMatchObject({ kind: 'wait', etaMs, waitMs: etaMs + 1_000 });
   });
 
   test('keeps the place of a follow-up whose send has to be repeated', () => {
