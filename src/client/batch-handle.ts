@@ -23,6 +23,7 @@ import type { StartBatchOptions, StartedBatch } from './batch-start.js';
 import { FollowUpClientError, UnexpectedOutcomeError, WorkerUnavailableError } from './errors.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal, grpcDetails, isPassingTrouble, toConnectionError } from './temporal-call.js';
+import { pauseBetweenLooks } from './watch.js';
 
 /** A batch of thousands may have to read its history again before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;
@@ -40,6 +41,14 @@ export interface BatchTarget {
   client: Client;
   taskQueue: string;
   start: (input: StartBatchInput, options?: StartBatchOptions) => Promise<StartedBatch>;
+}
+
+/** Options of {@link BatchHandle.items}. */
+export interface ItemsOptions {
+  /** Time between two looks. @default 2_000 */
+  intervalMs?: number;
+  /** Ends the iteration without an error. */
+  signal?: AbortSignal;
 }
 
 /** One batch. Cheap to make; nothing is asked before a method is called. */
@@ -79,11 +88,34 @@ export class BatchHandle {
       const { items, total, elsewhere } = await this.#query(asked, batchItemsQuery, [{ offset, limit: PAGE_SIZE }]);
       yield* items;
       offset += items.length;
-      if (offset >= total) return;
+      // A part knows no more than the items up to its own last.
+      if (asked === workflowId && offset >= total) return;
       // A part that has nothing more to say hands back to the batch.
       const next = elsewhere?.workflowId ?? workflowId;
       if (items.length === 0 && next === asked) return;
       asked = next;
+    }
+  }
+
+  /**
+   * Items as they end, in that order by about `intervalMs`, each once; ends with the batch, or when `signal` is aborted.
+   * Needs a running worker.
+   *
+   * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
+   */
+  async *items({ intervalMs = 2_000, signal }: ItemsOptions = {}): AsyncGenerator<BatchItem, void, undefined> {
+    const told = new Set<number>();
+    while (!signal?.aborted) {
+      const { completed, archived, failed, errors, ended } = await this.#query(this.workflowId, batchStatusQuery, []);
+      if (completed + archived + failed + errors > told.size) {
+        for await (const item of this.list()) {
+          if ((item.status === undefined && item.error === undefined) || told.has(item.index)) continue;
+          told.add(item.index);
+          yield item;
+        }
+      }
+      if (ended || (await this.describe()).status !== 'running') return;
+      await pauseBetweenLooks(intervalMs, signal);
     }
   }
 

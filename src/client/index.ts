@@ -22,7 +22,7 @@ export {
   BatchRunningError,
   NothingToRetryError,
 } from './batch-errors.js';
-export { type BatchExecution, BatchHandle } from './batch-handle.js';
+export { type BatchExecution, BatchHandle, type ItemsOptions } from './batch-handle.js';
 export { type StartBatchInput } from './batch-input.js';
 export { type RetryChoice, retryChoices, type RetryOptions } from './batch-retry.js';
 export { type StartBatchOptions, StartedBatch } from './batch-start.js';

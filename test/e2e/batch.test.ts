@@ -137,6 +137,23 @@ describe.concurrent('a batch', () => {
     expect(sentTo(projectId)).toHaveLength(4);
   });
 
+  test('passes over signals that make no sense', async () => {
+    const projectId = unique('nonsense');
+    const batch = await startBatch(stack, projectId, { items: makeItems(stack, [projectId], 2, FAST), open: true });
+    await eventually('its part runs', async () => (await batch.status()).open > 0);
+    const part = stack.client.workflow.getHandle(`follow-up-batch/${projectId}/0`);
+    for (const nonsense of [null, 7, [], {}, { part: 0, number: 1e15, ended: [null] }]) {
+      await batch.handle.signal('partReport', nonsense);
+      await part.signal('partOrder', nonsense);
+      await part.signal('followUpEnded', nonsense);
+    }
+    await batch.handle.executeUpdate(sealUpdate.name);
+    expect(await batch.result()).toMatchObject({ completed: 2 });
+    for (const { workflowId } of [batch.handle, part]) {
+      expect(await measureHistories(stack, workflowId)).toMatchObject({ failedTasks: 0 });
+    }
+  });
+
   test('whose part was terminated ends with what is known', async () => {
     const projectId = unique('part');
     const items = makeItems(stack, [projectId], 6, FAST);

@@ -14,6 +14,7 @@ import {
 } from '@temporalio/workflow';
 import { TypedSearchAttributes, WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Batch, PartInput } from '../../batch/batch.js';
+import { batchMessageSchemas } from '../../batch/messages.js';
 import { describeBatch } from '../../batch/details.js';
 import type { PartOrder } from '../../batch/orders.js';
 import { jsonBytes } from '../../batch/pack.js';
@@ -23,6 +24,7 @@ import {
   batchStatusQuery,
   followUpBatchWorkflowId,
   MAX_PIECE_BYTES,
+  parseInput,
   SearchAttribute,
   sealUpdate,
   WorkflowType,
@@ -74,8 +76,10 @@ export class BatchRunner {
       },
       { validator: (total?: unknown) => this.#checkTotal(total) },
     );
-    setHandler(partReportSignal, (report) => {
-      if (batch.take(report, Date.now())) this.#woken = true;
+    const schemas = batchMessageSchemas();
+    setHandler(partReportSignal, (message) => {
+      const report = parseInput(schemas.partReport, message);
+      if (report.ok && batch.take(report.value, Date.now())) this.#woken = true;
     });
     setHandler(batchStatusQuery, () => batch.status(Date.now()));
     setHandler(batchItemsQuery, (range) => {

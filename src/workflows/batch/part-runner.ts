@@ -13,7 +13,7 @@ import {
   type Workflow,
 } from '@temporalio/workflow';
 import { TypedSearchAttributes, WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
-import { followUpEndSchema } from '../../batch/messages.js';
+import { batchMessageSchemas } from '../../batch/messages.js';
 import type { ItemOutcome } from '../../batch/outcome.js';
 import type { ItemStart, Part } from '../../batch/part.js';
 import { describePart } from '../../batch/details.js';
@@ -54,17 +54,18 @@ export class PartRunner {
   });
 
   constructor(readonly part: Part) {
-    const endSchema = followUpEndSchema();
+    const schemas = batchMessageSchemas();
     setHandler(followUpEndedSignal, (message) => {
-      const parsed = parseInput(endSchema, message);
+      const parsed = parseInput(schemas.followUpEnd, message);
       if (!parsed.ok) return;
       const { workflowId, ...outcome } = parsed.value;
       const position = part.positionOf(workflowId);
       if (position !== undefined) this.#end(position, outcome);
     });
-    setHandler(partOrderSignal, (order) => {
-      if (order.number <= part.state.order.number) return;
-      part.state.order = order;
+    setHandler(partOrderSignal, (message) => {
+      const parsed = parseInput(schemas.partOrder, message);
+      if (!parsed.ok || parsed.value.number <= part.state.order.number) return;
+      part.state.order = parsed.value;
       this.#note();
     });
     setHandler(batchItemsQuery, (range) => {
