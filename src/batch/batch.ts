@@ -146,6 +146,11 @@ export class Batch {
     return undefined;
   }
 
+  /** Whether an update was taken before. */
+  knows(updateId: string): boolean {
+    return this.#state.updates.some(([id]) => id === updateId);
+  }
+
   /** Takes a piece, but what is there already, by offset or by the update's id, only once. Answers the new total. */
   add(items: readonly unknown[], offset: number | undefined, updateId: string): number {
     const { updates } = this.#state;

@@ -29,6 +29,8 @@ describe('a batch', () => {
     expect(batch.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
     expect(batch.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
     const carried = new Batch((startParts(batch), JSON.parse(JSON.stringify(batch.carry()))));
+    expect(carried.knows('u3')).toBe(true);
+    expect(carried.knows('u4')).toBe(false);
     expect(carried.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
     expect(carried.issueWith(items(1), 7)).toContain('offset must be at most 6');
     expect(carried.issueWith(items(1), 5)).toBeUndefined();

@@ -42,6 +42,8 @@ const GATHER_MS = 1_000;
 const WATCH_EVERY_MS = 10 * 60_000;
 /** The server takes 2,000 updates a run. */
 const MOST_UPDATES_A_RUN = 1_600;
+/** Each piece stands in the history twice; beyond 4 MiB a client with usual limits could not read a page of it. */
+const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
 /** Items with errors in the current details. */
 const SHOWN_ERRORS = 10;
 
@@ -51,8 +53,6 @@ export class BatchRunner {
   /** Orders that are not answered yet. */
   #underWay = 0;
   #updates = 0;
-  /** History length in the task that answered the latest update. */
-  #answeredAtLength: number | undefined;
   /** Parts whose end this run hears of from Temporal itself. */
   readonly #watched = new Set<number>();
   readonly #alarm = new Alarm('look for parts', () => {
@@ -64,7 +64,7 @@ export class BatchRunner {
       addItemsUpdate,
       (items, offset) => {
         this.#noteUpdate();
-        return { total: batch.add(items, offset ?? undefined, currentUpdateInfo()?.id ?? '') };
+        return { total: batch.add(items, offset ?? undefined, updateId()) };
       },
       { validator: (items: unknown, offset?: unknown) => this.#checkPiece(items, offset) },
     );
@@ -99,7 +99,8 @@ export class BatchRunner {
     for (;;) {
       this.#woken = false;
       const nowMs = Date.now();
-      for (const { part, order } of batch.ordersToSend(nowMs)) void this.#tell(part, order);
+      const isDue = this.#isContinueAsNewDue();
+      if (!isDue) for (const { part, order } of batch.ordersToSend(nowMs)) void this.#tell(part, order);
       this.#watch(nowMs);
       setCurrentDetails(describeBatch(batch.status(nowMs), batch.firstErrors(SHOWN_ERRORS), nowMs));
       if (batch.hasBacklog) {
@@ -108,8 +109,8 @@ export class BatchRunner {
         continue;
       }
       if (batch.hasEnded && this.#underWay === 0) return batch.result();
-      if (this.#mayContinueAsNew()) await continueAsNew<typeof followUpBatch>(null, batch.carry());
-      await condition(() => this.#woken || this.#mayContinueAsNew());
+      if (isDue && this.#underWay === 0) await continueAsNew<typeof followUpBatch>(null, batch.carry());
+      await condition(() => this.#woken);
     }
   }
 
@@ -167,16 +168,14 @@ export class BatchRunner {
     }
   }
 
-  /** Not in a task that answered an update: it may be applied again on the next run (temporal#6375). */
-  #mayContinueAsNew(): boolean {
-    const { continueAsNewSuggested, historyLength } = workflowInfo();
-    if (!continueAsNewSuggested && this.#updates < MOST_UPDATES_A_RUN) return false;
-    return this.#underWay === 0 && !this.batch.hasBacklog && this.#answeredAtLength !== historyLength;
+  /** At any time: an update that the server applies again on the next run (temporal#6375) is known there by its id. */
+  #isContinueAsNewDue(): boolean {
+    const { continueAsNewSuggested, historySize } = workflowInfo();
+    return continueAsNewSuggested || historySize > MOST_HISTORY_BYTES || this.#updates >= MOST_UPDATES_A_RUN;
   }
 
   #noteUpdate(): void {
     this.#updates += 1;
-    this.#answeredAtLength = workflowInfo().historyLength;
     this.#woken = true;
   }
 
@@ -187,6 +186,7 @@ export class BatchRunner {
     if (items.length > 1 && bytes > MAX_PIECE_BYTES) {
       throw refusal('items', `must be at most ${MAX_PIECE_BYTES} bytes of JSON, or a single item (given ${bytes})`);
     }
+    if (this.batch.knows(updateId())) return;
     const issue = this.batch.issueWith(items, isCount(offset) ? offset : undefined);
     if (issue !== undefined) throw refusal('items', issue);
   }
@@ -200,6 +200,10 @@ export class BatchRunner {
 
 function refusal(field: string, message: string) {
   return invalidInput([{ field, message }]);
+}
+
+function updateId(): string {
+  return currentUpdateInfo()?.id ?? '';
 }
 
 function isCount(value: unknown): value is number {
