@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { activityInfo, log } from '@temporalio/activity';
 import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js';
 import type {
@@ -59,7 +60,7 @@ export interface SendFollowUpDependencies {
 }
 
 /**
- * The `sendFollowUp` activity: ask the gate, POST, settle. Temporal retries it without limit, and it still delivers at
+ * The `sendFollowUp` activity: ask the gate, wait for the slot, POST, settle. Temporal retries it without limit, and it still delivers at
  * most once, for every invocation asks with a token of its own and only the one that is granted may POST.
  */
 export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
@@ -86,6 +87,8 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     if (answer.kind === 'done') return fromRecord(answer, { leaseMs, drainMs, elapsedMs: elapsedMs() });
     if (answer.kind !== 'granted') return { ...answer, proven };
 
+    // Not broken off by a shutdown, which waits longer: the grant would be lost. A timer may fire a millisecond early.
+    if (answer.sendAfterMs !== undefined) await delay(answer.sendAfterMs + 1);
     const sent = await agentJobs.sendMessage({
       projectId,
       jobId,

@@ -1,6 +1,7 @@
 import type { AcquireAnswer, AcquireRequest, JobFingerprint, WaitReason } from '../contract/index.js';
 import {
   ASK_DEADLINE_AFTER_LEASE_MS,
+  GRANT_AHEAD_MS,
   MAX_UNSETTLED,
   MAX_WAITERS,
   MIN_WAIT_MS,
@@ -13,7 +14,7 @@ import { eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from '.
 import { recall, remember } from './memory.js';
 import { isPausedByOperator } from './operator.js';
 import { expireProbe, isPaused } from './pause.js';
-import { forecastSlots, isUndelivered, occupiedSlotEnds, pruneGrants } from './slots.js';
+import { certainSlotMs, forecastSlots, isUndelivered, occupiedSlotEnds, pruneGrants } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
 
 /**
@@ -99,7 +100,7 @@ function answerKnown(
       ...lastJobSeen,
     };
   }
-  if (grant?.token === request.token) return { kind: 'granted', grantedAtMs: grant.grantedAtMs, ...lastJobSeen };
+  if (grant?.token === request.token) return granted(state, nowMs, grant);
   const leaseEndMs = grant ? grant.grantedAtMs + grant.leaseMs : nowMs;
   const drainEndMs = grant ? leaseEndMs + grant.drainMs : nowMs;
   const leaseLeftMs = Math.max(0, leaseEndMs - nowMs);
@@ -163,10 +164,12 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
     return wait(nowMs, { reason: 'job-busy', waiter, dueAtMs: recheckAtMs, position });
   }
   const ahead = line.slice(0, place).filter((each) => !hasLapsed(each, nowMs)).length;
-  const free = freeSlots(state, occupiedSlotEnds(state, nowMs).length, waiter);
-  if (free > ahead) {
+  const slotEnds = occupiedSlotEnds(state, nowMs);
+  const free = freeSlots(state, slotEnds.length, waiter);
+  const slotAtMs = free > ahead ? nowMs : certainSlotMs(slotEnds, ahead - free);
+  if (slotAtMs !== undefined && slotAtMs <= nowMs + GRANT_AHEAD_MS) {
     const startable = startableSends(state, nowMs);
-    if (startable > ahead) return grant(state, nowMs, waiter, request);
+    if (startable > ahead) return grant(state, nowMs, { waiter, request, slotAtMs });
     // Those further back wait longer: the sends in flight make room for about ten a second.
     const dueAtMs = nowMs + UNSETTLED_WAIT_MS * (1 + Math.floor((ahead - startable) / MAX_UNSETTLED));
     return wait(nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
@@ -193,11 +196,16 @@ function pausedUntil(state: BudgetState, nowMs: number): { reason: WaitReason; e
   };
 }
 
-/** Takes slot and turn in one step. */
-function grant(state: BudgetState, nowMs: number, waiter: Waiter, request: AcquireRequest): AcquireAnswer {
+/** Takes slot and turn in one step. The slot counts from `slotAtMs`, now or soon, and the send waits for it. */
+function grant(
+  state: BudgetState,
+  nowMs: number,
+  { waiter, request, slotAtMs }: { waiter: Waiter; request: AcquireRequest; slotAtMs: number },
+): AcquireAnswer {
   const { workflowId, jobId, sendNumber, token, leaseMs, drainMs } = request;
   state.waiters = state.waiters.filter((each) => each !== waiter);
-  state.grants.push({ workflowId, jobId, sendNumber, token, grantedAtMs: nowMs, leaseMs, drainMs });
+  const taken: Grant = { workflowId, jobId, sendNumber, token, grantedAtMs: slotAtMs, leaseMs, drainMs };
+  state.grants.push(taken);
   state.grantCount += 1;
   state.turns.set(jobId, { workflowId });
   if (state.pause) state.pause.probe = { workflowId, sendNumber };
@@ -205,7 +213,7 @@ function grant(state: BudgetState, nowMs: number, waiter: Waiter, request: Acqui
   const doubtfulNumber = before && !isUndelivered(before.outcome) ? before.sendNumber : before?.doubtfulNumber;
   remember(state, workflowId, {
     sendNumber,
-    grantedAtMs: nowMs,
+    grantedAtMs: slotAtMs,
     closed: false,
     arrival: waiter.arrival,
     firstAskAtMs: request.firstRunStartedAtMs,
@@ -213,7 +221,16 @@ function grant(state: BudgetState, nowMs: number, waiter: Waiter, request: Acqui
     ...(doubtfulNumber !== undefined && { doubtfulNumber }),
   });
   pruneGrants(state, nowMs);
-  return { kind: 'granted', grantedAtMs: nowMs, ...lastJobOf(state, jobId) };
+  return granted(state, nowMs, taken);
+}
+
+function granted(state: BudgetState, nowMs: number, { jobId, grantedAtMs }: Grant): AcquireAnswer {
+  return {
+    kind: 'granted',
+    grantedAtMs,
+    ...(grantedAtMs > nowMs && { sendAfterMs: grantedAtMs - nowMs }),
+    ...lastJobOf(state, jobId),
+  };
 }
 
 interface Wait {

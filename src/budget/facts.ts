@@ -1,6 +1,6 @@
 import { eligibleLine } from './line.js';
 import { isPausedByOperator } from './operator.js';
-import { occupiedSlotEnds, sendsOfLastWindow, unsettled } from './slots.js';
+import { sendsOfLastWindow, unsettled, usedSlotEnds } from './slots.js';
 import type { BudgetState, ServicePause } from './state.js';
 
 /**
@@ -34,7 +34,7 @@ export function budgetFacts(state: BudgetState, nowMs: number): BudgetFacts {
     projectId,
     limit: settings.limit,
     windowMs: settings.windowMs,
-    slotEndsMs: occupiedSlotEnds(state, nowMs),
+    slotEndsMs: usedSlotEnds(state, nowMs),
     sentAtMs: sendsOfLastWindow(state, nowMs),
     leaseEndsMs: unsettled(state, nowMs).map(({ grantedAtMs, leaseMs }) => grantedAtMs + leaseMs),
     waiting: waiters.length,

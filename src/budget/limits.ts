@@ -4,14 +4,20 @@ export const RECHECK_MS = 60_000;
 /** Between the rechecks of two waiters, so that they do not all ask at once. */
 export const SPREAD_MS = 200;
 
+/**
+ * A slot is given to somebody that long before it ends; the send waits for the end. It is what an invitation takes at
+ * most: the wake, the look at the job and the ask are over by then, and no slot time is lost to them.
+ */
+export const GRANT_AHEAD_MS = 2_000;
+
 /** An invited waiter that does not ask within it counts for nothing until it does. */
 export const INVITATION_GRACE_MS = 2_000;
 
 /** How long a send is expected to take while none was seen, for estimates only. */
 export const SEND_ESTIMATE_MS = 1_000;
 
-/** How long a freed slot is expected to stay unused: wake, baseline, ask. For estimates only. */
-export const REUSE_ESTIMATE_MS = 250;
+/** How long a freed slot is expected to stay unused. For estimates only. */
+export const REUSE_ESTIMATE_MS = 50;
 
 /** Settled sends whose mean is what the next one is expected to take. */
 export const ESTIMATED_FROM = 20;

@@ -31,6 +31,22 @@ export function occupiedSlotEnds(state: BudgetState, nowMs: number): number[] {
 }
 
 /**
+ * The slots among {@link occupiedSlotEnds} that are in use: not those granted ahead, whose send still waits for another
+ * slot to end.
+ */
+export function usedSlotEnds(state: BudgetState, nowMs: number): number[] {
+  return occupiedSlotEnds({ ...state, grants: state.grants.filter((grant) => grant.grantedAtMs <= nowMs) }, nowMs);
+}
+
+/**
+ * The instant from which somebody may send who needs that many more slots than are free now (0: the next one that ends),
+ * as far as it is certain: a slot may still end earlier, never later.
+ */
+export function certainSlotMs(slotEnds: readonly number[], needed: number): number | undefined {
+  return [...slotEnds].sort((a, b) => a - b)[needed];
+}
+
+/**
  * When each send of the last window was granted, but for those that were given back: nothing of them was sent. Of a send
  * that is not kept in full only the instant is known from which its slot is held.
  */

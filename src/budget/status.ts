@@ -2,7 +2,7 @@ import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason } from '../con
 import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
 import { isPausedByOperator } from './operator.js';
-import { forecastSlots, occupiedSlotEnds, unsettled } from './slots.js';
+import { forecastSlots, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
 import type { BudgetState, Grant } from './state.js';
 
 /** Waiters that a status names; the rest is only counted. */
@@ -35,7 +35,7 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
     limit,
     windowMs,
     reserve,
-    used: slots.length,
+    used: usedSlotEnds(state, nowMs).length,
     unsettled: unsettled(state, nowMs).length,
     ...(slots.length > 0 && { nextFreeSlotAt: iso(Math.min(...slots)) }),
     ...paused,

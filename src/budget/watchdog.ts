@@ -1,4 +1,4 @@
-import { INVITATION_GRACE_MS, RECHECK_MS, SILENT_WAITER_MS } from './limits.js';
+import { GRANT_AHEAD_MS, INVITATION_GRACE_MS, RECHECK_MS, SILENT_WAITER_MS } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, startableSends } from './line.js';
 import { isPausedByOperator } from './operator.js';
 import { expireProbe, isPaused, isProbe } from './pause.js';
@@ -14,9 +14,10 @@ export interface Watch {
 }
 
 /**
- * The invitation rule, run after every event and when the one timer fires: keep one invitation for each free slot along
- * the eligible waiters, and wake those whose own wait ends later. An invitation lapses after a grace; a lapsed waiter
- * is woken every minute, and dropped when its signal fails. No correctness rests on a wake: it may be lost or doubled.
+ * The invitation rule, run after every event and when the one timer fires: keep one invitation for each slot that is
+ * free or about to be along the eligible waiters, and wake those whose own wait ends later. An invitation lapses after a
+ * grace; a lapsed waiter is woken every minute, and dropped when its signal fails. No correctness rests on a wake: it
+ * may be lost or doubled.
  */
 export function watch(state: BudgetState, nowMs: number): Watch {
   expireProbe(state, nowMs);
@@ -34,10 +35,10 @@ export function watch(state: BudgetState, nowMs: number): Watch {
     }
   } else {
     const startable = Math.min(startableSends(state, nowMs), state.pause ? 1 : Infinity);
-    const slotEnds = occupiedSlotEnds(state, nowMs);
+    const laterEnds = occupiedSlotEnds(state, nowMs + GRANT_AHEAD_MS);
     let invited = 0;
     for (const waiter of line) {
-      if (Math.min(freeSlots(state, slotEnds.length, waiter), startable) - invited <= 0) continue;
+      if (Math.min(freeSlots(state, laterEnds.length, waiter), startable) - invited <= 0) continue;
       if (waiter.invitedAtMs === undefined) {
         waiter.invitedAtMs = nowMs;
         if (waiter.dueAtMs > nowMs) wake.push(waiter.workflowId);
@@ -54,7 +55,7 @@ export function watch(state: BudgetState, nowMs: number): Watch {
       lookAgainAtMs = Math.min(lookAgainAtMs, waiter.invitedAtMs + INVITATION_GRACE_MS + 1);
     }
     if (line.some((waiter) => !hasLapsed(waiter, nowMs))) {
-      for (const endMs of slotEnds) lookAgainAtMs = Math.min(lookAgainAtMs, endMs + 1);
+      for (const endMs of laterEnds) lookAgainAtMs = Math.min(lookAgainAtMs, endMs - GRANT_AHEAD_MS);
     }
   }
   wake.push(...silentWaiters(state, nowMs, new Set(line.map((waiter) => waiter.workflowId))));

@@ -46,8 +46,11 @@ export interface AcquireRequest {
 
 /** The gate's answer to an {@link AcquireRequest}. It answers at once and never holds an ask open. */
 export type AcquireAnswer =
-  /** Slot and job turn are taken: send now. */
-  | { kind: 'granted'; grantedAtMs: number; lastJobSeen?: JobFingerprint }
+  /**
+   * Slot and job turn are taken: send after `sendAfterMs`, or now where it is not given. A slot that is about to end is
+   * granted ahead, so that it is used from its first instant; `grantedAtMs` is that instant.
+   */
+  | { kind: 'granted'; grantedAtMs: number; sendAfterMs?: number; lastJobSeen?: JobFingerprint }
   /** This request was granted before, and how its send ended is known. */
   | {
       kind: 'done';

@@ -60,6 +60,7 @@ export function* attempt(
   if (answer.kind === 'done') return fromRecord(answer, elapsedMs());
   if (answer.kind !== 'granted') return { ...answer, proven };
 
+  if (!world.broken.has('wait')) yield* sleep(world.timeline, answer.sendAfterMs ?? 0);
   const mayStart = () => elapsedMs() < LEASE_MS - SEND_TIMEOUT_MS;
   const sent = yield* post({ world, service, followUp, mayStart, process, name: input.name });
   const { outcome, retryAfterMs } = sent;

@@ -1,5 +1,5 @@
 import type { Budget } from '../budget/index.js';
-import { occupiedSlotEnds } from '../budget/slots.js';
+import { usedSlotEnds } from '../budget/slots.js';
 
 /** How often idle slots are looked for. */
 export const SAMPLE_MS = 100;
@@ -26,6 +26,6 @@ export function sampleSlots(
   if (pause) return;
   const jobs = living.filter(({ jobId, workflowId }) => (turns.get(jobId)?.workflowId ?? workflowId) === workflowId);
   const startable = new Set(jobs.map(({ jobId }) => jobId)).size;
-  const free = Math.max(0, settings.limit - occupiedSlotEnds(budget.state, timeMs).length);
+  const free = Math.max(0, settings.limit - usedSlotEnds(budget.state, timeMs).length);
   measures.idleMs += SAMPLE_MS * Math.min(free, startable);
 }

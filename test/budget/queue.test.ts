@@ -34,9 +34,9 @@ describe('the queue', () => {
     expect(waits).toMatchObject([
       { position: 1, etaMs: HELD_MS },
       { position: 2, etaMs: HELD_MS },
-      { position: 3, etaMs: 2 * HELD_MS + 250 },
-      { position: 4, etaMs: 2 * HELD_MS + 250 },
-      { position: 5, etaMs: 3 * HELD_MS + 500 },
+      { position: 3, etaMs: 2 * HELD_MS + 50 },
+      { position: 4, etaMs: 2 * HELD_MS + 50 },
+      { position: 5, etaMs: 3 * HELD_MS + 100 },
     ]);
   });
 
@@ -45,7 +45,7 @@ describe('the queue', () => {
     acquire(budget, T0, 'x');
     settle(budget, T0 + 3_000, 'x');
     acquire(budget, T0 + 3_000, 'a');
-    const etaMs = 2 * HELD_MS + 3_000 + 250;
+    const etaMs = 2 * HELD_MS + 3_000 + 50;
     expect(acquire(budget, T0 + 3_000, 'b')).toMatchObject({ kind: 'wait', etaMs, waitMs: etaMs + 1_000 });
   });
 
@@ -55,6 +55,51 @@ describe('the queue', () => {
     acquire(budget, T0 + 1, 'b');
     settle(budget, T0 + 2, 'a', { outcome: 'notSent' });
     expect(acquire(budget, T0 + 3, 'a', { sendNumber: 2, token: 'two' })).toMatchObject({ kind: 'granted' });
+  });
+});
+
+describe('a slot that is about to end', () => {
+  test('is granted ahead, and the send waits for its end', () => {
+    const budget = newBudget({ limit: 2 });
+    spend(budget, T0, 'x');
+    spend(budget, T0 + 500, 'y');
+    const nowMs = T0 + HELD_MS - 1_000;
+    const answers = ['a', 'b', 'c'].map((name) => acquire(budget, nowMs, name));
+    expect(answers).toMatchObject([
+      { kind: 'granted', grantedAtMs: T0 + HELD_MS, sendAfterMs: 1_000 },
+      { kind: 'granted', grantedAtMs: T0 + 500 + HELD_MS, sendAfterMs: 1_500 },
+      { kind: 'wait', position: 1 },
+    ]);
+    expect(acquire(budget, nowMs + 900, 'a')).toMatchObject({ kind: 'granted', sendAfterMs: 100 });
+    expect(acquire(budget, nowMs + 1_100, 'a')).toEqual({ kind: 'granted', grantedAtMs: T0 + HELD_MS });
+  });
+
+  test('is seen as used once: by its last send until it ends, by the next one from then on', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
+    const endMs = T0 + HELD_MS;
+    acquire(budget, endMs - 1_000, 'a');
+    for (const nowMs of [endMs - 1_000, endMs - 1, endMs, endMs + 1]) {
+      expect(budget.status(nowMs).used).toBe(1);
+      expect(budget.facts(nowMs).slotEndsMs).toHaveLength(1);
+    }
+  });
+
+  test('is granted ahead to nobody while others wait who were asked first', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
+    acquire(budget, T0, 'first');
+    const nowMs = T0 + HELD_MS - 1_500;
+    expect(budget.tick(nowMs).wake).toEqual(['first']);
+    expect(acquire(budget, nowMs, 'second')).toMatchObject({ kind: 'wait', position: 2 });
+    expect(acquire(budget, nowMs + 100, 'first')).toMatchObject({ kind: 'granted', sendAfterMs: 1_400 });
+  });
+
+  test('of a limit that was lowered is granted only when as many have ended as are too many', () => {
+    const budget = newBudget({ limit: 3 });
+    for (const [index, name] of ['x', 'y', 'z'].entries()) spend(budget, T0 + index * 500, name);
+    budget.setLimit(T0 + 2_000, { limit: 1 });
+    expect(acquire(budget, T0 + HELD_MS, 'a')).toMatchObject({ kind: 'granted', grantedAtMs: T0 + 1_000 + HELD_MS });
   });
 });
 

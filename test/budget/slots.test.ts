@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { GRANT_AHEAD_MS } from '../../src/budget/limits.js';
 import type { SendOutcome } from '../../src/contract/index.js';
 import { acquire, DRAIN_MS, finish, LEASE_MS, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
@@ -10,9 +11,16 @@ function slotFreeAfterMs(end: (budget: ReturnType<typeof newBudget>) => void): n
   const { nextFreeSlotAt } = budget.status(T0);
   const endMs = nextFreeSlotAt === undefined ? T0 : Date.parse(nextFreeSlotAt);
   if (endMs > T0) {
-    expect(acquire(budget, endMs - 1, 'b')).toMatchObject({ kind: 'wait', reason: 'slot' });
+    const aheadMs = endMs - GRANT_AHEAD_MS;
+    expect(acquire(budget, aheadMs - 1, 'b')).toMatchObject({ kind: 'wait', reason: 'slot' });
+    expect(acquire(budget, aheadMs, 'b')).toEqual({
+      kind: 'granted',
+      grantedAtMs: endMs,
+      sendAfterMs: GRANT_AHEAD_MS,
+    });
+  } else {
+    expect(acquire(budget, T0 + 1, 'b')).toEqual({ kind: 'granted', grantedAtMs: T0 + 1 });
   }
-  expect(acquire(budget, Math.max(endMs, T0 + 1), 'b')).toMatchObject({ kind: 'granted' });
   return endMs - T0;
 }
 
@@ -44,8 +52,8 @@ describe('a slot is held', () => {
     acquire(budget, T0, 'a');
     settle(budget, T0 + WINDOW_MS, 'a');
     const latest = T0 + LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS;
-    expect(acquire(budget, latest - 1, 'b')).toMatchObject({ kind: 'wait' });
-    expect(acquire(budget, latest, 'b')).toMatchObject({ kind: 'granted' });
+    expect(acquire(budget, latest - GRANT_AHEAD_MS - 1, 'b')).toMatchObject({ kind: 'wait' });
+    expect(acquire(budget, latest - 1, 'b')).toMatchObject({ kind: 'granted', grantedAtMs: latest, sendAfterMs: 1 });
   });
 
   test('not at all after notSent', () => {
@@ -88,8 +96,9 @@ describe('the budget', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'a');
     const end = T0 + WINDOW_MS + MARGIN_MS;
-    expect(acquire(budget, end - 10, 'b')).toMatchObject({ kind: 'wait' });
-    expect(acquire(budget, T0, 'b', { attemptScheduledAtMs: end - 10 })).toMatchObject({ kind: 'wait', etaMs: 10 });
+    const nowMs = end - 10_000;
+    expect(acquire(budget, nowMs, 'b')).toMatchObject({ kind: 'wait' });
+    expect(acquire(budget, T0, 'b', { attemptScheduledAtMs: nowMs })).toMatchObject({ kind: 'wait', etaMs: 10_000 });
     expect(acquire(budget, end, 'b')).toMatchObject({ kind: 'granted' });
   });
 

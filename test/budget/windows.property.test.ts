@@ -55,11 +55,12 @@ function play(limit: number, lives: Life[], carryEvery: number): number[] {
         return;
       }
       if (answer.kind !== 'granted') return;
-      const sentMs = atMs + each.sendDelayMs;
+      const grantedMs = atMs + (answer.sendAfterMs ?? 0);
+      const sentMs = grantedMs + each.sendDelayMs;
       const { outcome } = each;
       // Only what is proven not to have been written leaves no trace in the service.
       const arrivedMs =
-        outcome === 'notSent' ? undefined : Math.min(sentMs + each.arrivalDelayMs, atMs + LEASE_MS + DRAIN_MS);
+        outcome === 'notSent' ? undefined : Math.min(sentMs + each.arrivalDelayMs, grantedMs + LEASE_MS + DRAIN_MS);
       if (arrivedMs !== undefined) ledger.push(arrivedMs);
       // An answer of the service comes after the arrival; `unknown` may be said before the bytes are there.
       const saidMs = outcome === 'unknown' ? sentMs : (arrivedMs ?? sentMs);

@@ -109,9 +109,9 @@ describe.concurrent('a batch', () => {
     });
     const urgent = await stack.followUps.start({ projectId, jobId: 'urgent', prompt: 'now', ...FAST });
     const sentBefore = await eventually('it is the first in the queue', async () => {
-      const sent = sentTo(projectId).length;
+      const granted = (await stack.followUps.budget(projectId).status())?.lastSends.length;
       const { state, position } = await urgent.progress();
-      return state === 'waiting-for-budget' && position === 1 ? sent : undefined;
+      return state === 'waiting-for-budget' && position === 1 ? granted : undefined;
     });
     await urgent.result();
     expect(sentTo(projectId).findIndex(({ jobId }) => jobId === 'urgent')).toBeLessThanOrEqual(sentBefore);

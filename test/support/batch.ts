@@ -10,6 +10,11 @@ import {
 } from '../../src/contract/index.js';
 import type { Stack } from './stack.js';
 
+/**
+ * `WorkflowTaskFailedCause` of the API: something arrived while a task ended a run, and the server asks again. No failure.
+ */
+const UNHANDLED_COMMAND = '1';
+
 /** A batch as any Temporal client sees it. */
 export interface RunningBatch {
   batchId: string;
@@ -75,7 +80,10 @@ export async function measureHistories(
     const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
     measured.runs += 1;
     measured.events = Math.max(measured.events, history.events?.length ?? 0);
-    measured.failedTasks += (history.events ?? []).filter((event) => event.workflowTaskFailedEventAttributes).length;
+    measured.failedTasks += (history.events ?? []).filter(
+      ({ workflowTaskFailedEventAttributes: failed }) =>
+        failed !== null && failed !== undefined && String(failed.cause) !== UNHANDLED_COMMAND,
+    ).length;
     JSON.parse(historyToJSON(history), (_key, value: unknown) => {
       if (typeof value !== 'object' || value === null || !('payloads' in value)) return value;
       const { payloads } = value as { payloads: { data?: string }[] };
