@@ -1,8 +1,5 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { FollowUpClient } from '../../dist/client/index.js';
@@ -19,7 +16,7 @@ const START_CONCURRENCY = 25;
 const FAST = { poll: { initialInterval: '500ms', maxInterval: '2s' }, settleTime: '5s' };
 
 /**
- * A Temporal dev server on a SQLite file, a simulated service, and worker processes, all fresh.
+ * A Temporal dev server as it is by default, in memory, a simulated service, and worker processes, all fresh.
  *
  * @param {object} options
  * @param {object} options.env the environment
@@ -28,13 +25,12 @@ const FAST = { poll: { initialInterval: '500ms', maxInterval: '2s' }, settleTime
  * @param {number} [options.workers] processes, 2
  */
 export async function startBudgetStack({ env, settings, simulator: simulatorOptions, workers = 2 }) {
-  const directory = await mkdtemp(join(tmpdir(), 'follow-up-budget-'));
-  const closers = [() => rm(directory, { recursive: true, force: true })];
+  const closers = [];
   const stop = async () => {
     for (const close of closers.splice(0).reverse()) await close();
   };
   try {
-    const server = await startDevServer({ env, dbFile: join(directory, 'temporal.sqlite') });
+    const server = await startDevServer({ env });
     closers.push(() => server.stop());
     const simulator = await startSimulator({ turn: { minMs: 300, maxMs: 600 }, ...simulatorOptions });
     closers.push(() => simulator.close());
