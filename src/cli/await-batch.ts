@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type BatchHandle, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
 import type { FollowUpBatchResult } from '../contract/index.js';
 import { type BatchRow, toBatchRow, writeCsvReport } from './batch-report.js';
-import { describeBatchProgress, describeBatchResult, exitCodeOfBatch } from './batch-text.js';
+import { describeBatchProgress, describeBatchResult, exitCodeOfBatch, summariseBatchResult } from './batch-text.js';
 import type { ExitCode } from './exit-codes.js';
 import { InterruptedError } from './interrupt.js';
 import type { Output } from './output.js';
@@ -58,7 +58,7 @@ async function showUntilEnd(output: Output, batch: BatchHandle, signal: AbortSig
     try {
       const result = await batch.result({ signal });
       outcome = () => result;
-      return describeBatchResult(batch.batchId, result).split('\n')[0] ?? '';
+      return summariseBatchResult(result);
     } catch (error) {
       const told = withWayBack(error, batch);
       outcome = () => {

@@ -56,10 +56,14 @@ export function describeBatch(status: BatchStatus, failures: readonly BatchItem[
 
 /** A batch that has ended, for people. */
 export function describeBatchResult(batchId: string, result: FollowUpBatchResult): string {
-  const { total, cancelled } = result;
-  const end = `${safeLine(batchId)}: ${doneCount(result)} of ${total} done${countsText(result)}`;
   const failures = result.items.filter(isFailure).slice(0, SHOWN_FAILURES);
-  return [`${end}${cancelled === true ? ', cancelled' : ''}`, ...failureLines(result, failures)].join('\n');
+  return [`${safeLine(batchId)}: ${summariseBatchResult(result)}`, ...failureLines(result, failures)].join('\n');
+}
+
+/** The first line of {@link describeBatchResult}, without the id. */
+export function summariseBatchResult(result: FollowUpBatchResult): string {
+  const { total, cancelled } = result;
+  return `${doneCount(result)} of ${total} done${countsText(result)}${cancelled === true ? ', cancelled' : ''}`;
 }
 
 function doneCount({ completed, archived, failed, errors }: Counts): number {
@@ -81,8 +85,8 @@ function countsText(counts: Counts): string {
   return parts.length > 0 ? `: ${parts.join(', ')}` : '';
 }
 
-function openText({ open, waitingForBudget }: BatchStatus): string {
-  return `${open} open${waitingForBudget === undefined ? '' : `, ${waitingForBudget} of them waiting for budget`}`;
+function openText({ open, waitingForBudget = 0 }: BatchStatus): string {
+  return `${open} open${waitingForBudget > 0 ? `, ${waitingForBudget} of them waiting for budget` : ''}`;
 }
 
 function endText({ ended, expectedEndAt }: BatchStatus, now: Date): string {

@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module';
 import { Command, CommanderError } from 'commander';
 import { processEnvironment } from '../config.js';
+import { addBatchCommand } from './batch.js';
 import { addBudgetCommand } from './budget.js';
 import { addCancelCommand } from './cancel.js';
 import type { Cli } from './cli.js';
@@ -69,6 +70,7 @@ function buildProgram(cli: Cli): Command {
   addCancelCommand(program, cli);
   addPollNowCommand(program, cli);
   addResolveCommand(program, cli);
+  addBatchCommand(program, cli);
   addScheduleCommand(program, cli);
   addBudgetCommand(program, cli);
   addSetupCommand(program, cli);

@@ -1,5 +1,6 @@
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { TerminatedFailure } from '@temporalio/common';
+import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ExecutionStatus } from './summary.js';
 import { isPassingTrouble } from './temporal-call.js';
@@ -35,8 +36,7 @@ export async function awaitResult(
   for (;;) {
     signal?.throwIfAborted();
     try {
-      // The SDK never takes its listeners off a signal, so each long poll gets a signal of its own.
-      return await (signal ? client.withAbortSignal(AbortSignal.any([signal]), longPoll) : longPoll());
+      return await (signal ? client.withAbortSignal(signalForOnePoll(signal), longPoll) : longPoll());
     } catch (error) {
       signal?.throwIfAborted();
       if (error instanceof WorkflowFailedError) {
@@ -48,6 +48,16 @@ export async function awaitResult(
       await untilReachable(describe, reconnectTimeoutMs, signal);
     }
   }
+}
+
+/**
+ * The SDK never takes its listeners off a signal, and adds one whenever the server answers, which it does at the events of
+ * a busy workflow. So each long poll gets a signal of its own, which may have many.
+ */
+function signalForOnePoll(signal: AbortSignal): AbortSignal {
+  const own = AbortSignal.any([signal]);
+  setMaxListeners(0, own);
+  return own;
 }
 
 async function untilReachable(

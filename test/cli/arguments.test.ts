@@ -49,6 +49,36 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
     expectRefused(['resolve', 'follow-up/p/j/k', 'perhaps'], 'word', 'perhaps'));
   test('a bad project of a budget', () => expectRefused(['budget', 'show', 'a b'], 'projectId'));
 
+  test('a batch without an id', () => expectRefused(['batch', 'run', 'list.jsonl'], '--id'));
+  test('a batch without a list', () => expectRefused(['batch', 'run', '--id', 'b'], 'FILE', '--jobs'));
+  test('a list of jobs without project and prompt', () =>
+    expectRefused(['batch', 'run', '--jobs', '-', '--id', 'b'], 'projectId:', 'prompt:'));
+  test('a prompt beside a list that has its own', () =>
+    expectRefused(['batch', 'run', '-', '--id', 'b', '--prompt', 'x'], '--jobs'));
+  test('settings of a batch that are none', () =>
+    expectRefused(
+      ['batch', 'run', '-', '--id', 'a b', '--max-open', '0', '--lane', 'fast'],
+      ...['id:', 'maxOpen:', 'lane:'],
+    ));
+  test('settings of a batch that do not go together', () =>
+    expectRefused(['batch', 'run', '-', '--id', 'b', '--poll-max-interval', '1s'], 'poll.maxInterval:'));
+  test('a batch id that no batch could have', () => expectRefused(['batch', 'status', 'a b'], 'id:'));
+  test('a retry of something else', () => expectRefused(['batch', 'retry', 'b', '--only', 'good'], 'good'));
+  test('a report where none can be written', () =>
+    expectRefused(['batch', 'status', 'b', '--csv', '/nowhere/r.csv'], '/nowhere/r.csv'));
+
+  test('bad lines of a batch, each by its number', async () => {
+    const stdin = '{"projectId":"p","jobId":"j","prompt":"x"}\n{"projectId":"p"}\n7\n';
+    const { exitCode, stdout, stderr } = await runCli(['batch', 'run', '-', '--id', 'b', '--json'], { env, stdin });
+    expect(exitCode).toBe(2);
+    expect(stderr.trim().split('\n').length).toBe(3);
+    expect(stderr).toMatch(/stdin: 2 of 3 lines .*\n {2}line 2: jobId: .*; prompt: .*\n {2}line 3: /);
+    expect(JSON.parse(stdout)).toMatchObject({
+      error: { type: 'InvalidInput', badLineCount: 2, issues: [{ line: 2, field: 'jobId' }, { line: 2 }, { line: 3 }] },
+    });
+    expect(knocks).toBe(0);
+  });
+
   test('every bad field is named at once', () =>
     expectRefused(
       [
@@ -72,14 +102,6 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
       ...['poll.initialInterval:', 'poll.maxInterval:', 'poll.backoffCoefficient:'],
       ...['settleTime:', 'jobTimeout:', 'budgetWaitTimeout:'],
     ));
-
-  test('ids that together make a workflow id that is too long', async () => {
-    const long = 'x'.repeat(128);
-    const { exitCode, stderr } = await runCli(['send', long, long, '-p', 'hi', '-k', 'key'], { env });
-    expect(exitCode).toBe(2);
-    expect(stderr).toContain('workflowId: would have 271 characters, and Temporal keeps 255');
-    expect(stderr).toContain('(given projectId 128, jobId 128, key 3)');
-  });
 
   test('a prompt that is not UTF-8', async () => {
     const { exitCode, stderr } = await runCli(['send', 'p', 'j', '-'], { env, stdin: Buffer.from([0x68, 0xff, 0xfe]) });
@@ -123,7 +145,8 @@ test('escape sequences in an argument do not reach the terminal', async () => {
 
 test('every command explains itself with an example and ends with exit code 0', async () => {
   const commands = ['dev', 'worker', 'send', 'status', 'list', 'cancel', 'poll-now', 'resolve', 'setup', 'doctor'];
-  for (const command of [...commands.map((name) => [name]), ['budget', 'show'], ['simulator']]) {
+  const batch = ['run', 'status', 'retry', 'cancel'].map((name) => ['batch', name]);
+  for (const command of [...commands.map((name) => [name]), ['budget', 'show'], ['simulator'], ...batch]) {
     const { exitCode, stdout } = await runCli([...command, '--help']);
     expect(exitCode).toBe(0);
     expect(stdout).toContain(`$ `);

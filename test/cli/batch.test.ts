@@ -1,0 +1,262 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { eventually } from '../support/eventually.js';
+import { startStack, type Stack } from '../support/stack.js';
+import { runCli, startCli } from './run-cli.js';
+
+const project = `batch-${randomUUID().slice(0, 8)}`;
+const FAST = ['--poll-initial-interval', '200ms', '--poll-max-interval', '500ms', '--settle-time', '5s'];
+let stack: Stack;
+let env: Record<string, string>;
+let directory: string;
+
+beforeAll(async () => {
+  const address = inject('temporalAddress');
+  stack = await startStack({ address, simulator: { autoCreate: true } });
+  env = { TEMPORAL_ADDRESS: address, FOLLOW_UP_TASK_QUEUE: stack.taskQueue };
+  directory = await mkdtemp(join(tmpdir(), 'batch-'));
+});
+afterAll(async () => {
+  await stack.stop();
+  await rm(directory, { recursive: true });
+});
+
+const newId = () => `b-${randomUUID().slice(0, 8)}`;
+const item = (jobId: string, prompt = 'Add tests.') => JSON.stringify({ projectId: project, jobId, prompt });
+const lines = (...jobIds: string[]) => jobIds.map((jobId) => `${item(jobId)}\n`).join('');
+const delivered = (jobId: string) => stack.simulator.job(project, jobId)?.messages ?? 0;
+const run = (id: string, stdin: string, ...options: string[]) =>
+  runCli(['batch', 'run', '-', '--id', id, ...FAST, ...options], { env, stdin });
+
+describe('batch run', () => {
+  test('sends each item once, waits for all, and ends with exit code 0 and their pull requests', async () => {
+    const id = newId();
+    const { exitCode, stdout, stderr } = await run(id, lines('one-1', 'one-2', 'archive-1'), '--json');
+    expect(exitCode, stderr).toBe(0);
+    const report = JSON.parse(stdout);
+    expect(report).toMatchObject({
+      batchId: id,
+      workflowId: `follow-up-batch/${id}`,
+      alreadyStarted: false,
+      ...{ total: 3, completed: 2, archived: 1, failed: 0, errors: 0 },
+    });
+    expect(report.items).toMatchObject([
+      {
+        ...{ index: 0, projectId: project, jobId: 'one-1', workflowId: `follow-up/${project}/one-1/${id}:0` },
+        ...{ status: 'completed', prLink: expect.stringContaining('/one-1/pull/'), delivered: 'yes' },
+      },
+      { index: 1, jobId: 'one-2', status: 'completed' },
+      { index: 2, jobId: 'archive-1', status: 'archived' },
+    ]);
+    expect(stderr).toContain(`started follow-up-batch/${id} with 3 items`);
+    for (const jobId of ['one-1', 'one-2', 'archive-1']) expect(delivered(jobId)).toBe(1);
+  });
+
+  test('ends with exit code 3 where an agent job failed, and 4 where a follow-up had no result', async () => {
+    const failed = await run(newId(), lines('fail-1', 'two-1'), '--json');
+    expect(failed.exitCode).toBe(3);
+    expect(JSON.parse(failed.stdout)).toMatchObject({ completed: 1, failed: 1, errors: 0 });
+    const missing = await run(newId(), lines('missing-1', 'fail-2', 'two-2'));
+    expect(missing.exitCode).toBe(4);
+    expect(missing.stdout).toContain('3 of 3 done: 1 completed, 1 failed, 1 without a result (JobNotFound 1)');
+    expect(missing.stdout).toMatch(/item 0 .*missing-1 +JobNotFound: .*\(delivered: no\)/);
+    expect(missing.stdout).toMatch(/item 1 .*fail-2 +the agent job failed/);
+  });
+
+  test('takes a list of jobs with one prompt', async () => {
+    const file = join(directory, 'jobs.txt');
+    await writeFile(file, 'list-1\r\n\r\nlist-2\r\n');
+    const id = newId();
+    const { exitCode, stderr } = await runCli(
+      ['batch', 'run', '--jobs', file, '--project', project, '--prompt', 'Add tests.', '--id', id, ...FAST],
+      { env },
+    );
+    expect(exitCode, stderr).toBe(0);
+    for (const jobId of ['list-1', 'list-2']) expect(delivered(jobId)).toBe(1);
+  });
+
+  test('with --no-wait prints the ids at once; the same id comes back to the same batch', async () => {
+    const id = newId();
+    const stdin = lines('three-1', 'three-2');
+    const started = await run(id, stdin, '--no-wait', '--json');
+    expect(started.exitCode, started.stderr).toBe(0);
+    expect(JSON.parse(started.stdout)).toMatchObject({
+      ...{ batchId: id, workflowId: `follow-up-batch/${id}`, total: 2, alreadyStarted: false },
+      items: [
+        { index: 0, line: 1, jobId: 'three-1', workflowId: `follow-up/${project}/three-1/${id}:0` },
+        { index: 1, line: 2, jobId: 'three-2', workflowId: `follow-up/${project}/three-2/${id}:1` },
+      ],
+    });
+    const again = await run(id, stdin, '--json');
+    expect(again.exitCode, again.stderr).toBe(0);
+    expect(JSON.parse(again.stdout)).toMatchObject({ alreadyStarted: true, total: 2, completed: 2 });
+    for (const jobId of ['three-1', 'three-2']) expect(delivered(jobId)).toBe(1);
+  });
+
+  test('refuses an id that was used with other items, prompts or settings, and sends nothing', async () => {
+    const id = newId();
+    await run(id, lines('four-1'), '--no-wait');
+    const others: [stdin: string, ...options: string[]][] = [
+      [`${item('four-1', 'Something else.')}\n${item('four-2')}\n`],
+      [lines('four-1'), '--max-open', '7'],
+    ];
+    for (const [stdin, ...options] of others) {
+      const { exitCode, stderr } = await run(id, stdin, '--no-wait', ...options);
+      expect(exitCode).toBe(2);
+      expect(stderr).toContain(`batch ${id}`);
+      expect(stderr).toContain('other input');
+    }
+    expect(delivered('four-2')).toBe(0);
+  });
+
+  test('ends with exit code 130 at Ctrl-C, says how to come back, and the batch goes on', async () => {
+    const id = newId();
+    const started = startCli(['batch', 'run', '-', '--id', id, ...FAST, '--json'], { env, stdin: lines('slow-1') });
+    await eventually('the progress is shown', () => started.stderr().includes('1 open'));
+    started.kill('SIGINT');
+    const { exitCode, stdout, stderr } = await started.ended;
+    expect(exitCode).toBe(130);
+    expect(stderr).toContain(`follow-up batch status ${id}`);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'Interrupted', workflowId: `follow-up-batch/${id}` } });
+    const back = await runCli(['batch', 'status', id, '--watch', '--json'], { env });
+    expect(back.exitCode, back.stderr).toBe(0);
+    expect(JSON.parse(back.stdout)).toMatchObject({ total: 1, completed: 1 });
+    expect(delivered('slow-1')).toBe(1);
+  });
+});
+
+describe('a list that does not fit into one payload', () => {
+  const long = Array.from({ length: 300 }, (_, index) => ({
+    ...{ projectId: `${project}-long`, jobId: `job-${index}`, prompt: `${index} `.repeat(500) },
+  }));
+
+  test('is handed over in pieces; broken off between them, the same command goes on from there', async () => {
+    const id = newId();
+    const interruption = new AbortController();
+    const brokenOff = stack.followUps.startBatch(
+      { id, items: long, maxOpen: 1 },
+      {
+        signal: interruption.signal,
+        onHandedOver: (count) => {
+          if (count > 0) interruption.abort(new Error('broken off'));
+        },
+      },
+    );
+    await expect(brokenOff).rejects.toThrow('broken off');
+    const before = await stack.followUps.batch(id).status();
+    expect(before.total).toBeGreaterThan(0);
+    expect(before.total).toBeLessThan(300);
+    expect(before.sealed).toBe(false);
+
+    const file = join(directory, 'long.jsonl');
+    await writeFile(file, long.map((each) => `${JSON.stringify(each)}\n`).join(''));
+    const args = ['batch', 'run', file, '--id', id, '--max-open', '1', '--no-wait', '--json'];
+    for (const _attempt of ['goes on', 'finds it whole']) {
+      const { exitCode, stdout, stderr } = await runCli(args, { env });
+      expect(exitCode, stderr).toBe(0);
+      expect(JSON.parse(stdout)).toMatchObject({ alreadyStarted: true, total: 300 });
+    }
+    const batch = stack.followUps.batch(id);
+    expect(await batch.status()).toMatchObject({ total: 300, sealed: true });
+    const jobIds: string[] = [];
+    for await (const { jobId } of batch.list()) jobIds.push(jobId);
+    expect(jobIds).toEqual(long.map(({ jobId }) => jobId));
+    await batch.cancel();
+    expect(await batch.result()).toMatchObject({ total: 300, cancelled: true });
+  });
+});
+
+describe('batch retry', () => {
+  test('sends only the items it is asked for, once, as a batch of its own', async () => {
+    const id = newId();
+    const input = lines('good-1', 'stuck-2', 'missing-3', 'fail-4', 'good-5');
+    await run(id, input, '--no-wait');
+    const running = await runCli(['batch', 'retry', id], { env });
+    expect(running.exitCode).toBe(2);
+    expect(running.stderr).toContain('has not ended');
+    await eventually('its message is delivered', () => delivered('stuck-2') === 1);
+    // Nobody can say of a follow-up that was terminated whether its message was delivered.
+    await stack.client.workflow.getHandle(`follow-up/${project}/stuck-2/${id}:1`).terminate('for the test');
+    const { exitCode } = await runCli(['batch', 'status', id, '--watch'], { env });
+    expect(exitCode).toBe(4);
+
+    const unknown = await runCli(['batch', 'retry', id, '--only', 'unknown', '--no-wait', '--json'], { env });
+    expect(unknown.exitCode, unknown.stderr).toBe(0);
+    expect(JSON.parse(unknown.stdout)).toMatchObject({ batchId: `${id}-retry-unknown-1`, retryOf: id });
+    const retried: string[] = [];
+    for await (const { jobId } of stack.followUps.batch(`${id}-retry-unknown-1`).list()) retried.push(jobId);
+    expect(retried).toEqual(['stuck-2']);
+
+    for (const alreadyStarted of [false, true]) {
+      const failed = await runCli(['batch', 'retry', id, '--only', 'failed', '--json'], { env });
+      expect(failed.exitCode, failed.stderr).toBe(4);
+      const report = JSON.parse(failed.stdout);
+      expect(report).toMatchObject({ batchId: `${id}-retry-failed-1`, alreadyStarted, total: 2, failed: 1, errors: 1 });
+      expect(report.items).toMatchObject([
+        {
+          jobId: 'missing-3',
+          errorType: 'JobNotFound',
+          workflowId: `follow-up/${project}/missing-3/${report.batchId}:0`,
+        },
+        { jobId: 'fail-4', status: 'failed' },
+      ]);
+    }
+    expect(delivered('fail-4')).toBe(2);
+    expect(delivered('good-1')).toBe(1);
+    expect(delivered('good-5')).toBe(1);
+    await stack.followUps.batch(`${id}-retry-unknown-1`).cancel();
+  });
+
+  test('of a batch without failures says so and sends nothing', async () => {
+    const id = newId();
+    await run(id, lines('six-1'));
+    const { exitCode, stderr } = await runCli(['batch', 'retry', id], { env });
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain('has no item to retry');
+  });
+});
+
+describe('batch status', () => {
+  test('shows counts, failures and reports of a batch that runs and of one that has ended', async () => {
+    const id = newId();
+    await run(id, lines('stuck-1', 'fail-3', 'missing-2'), '--no-wait');
+    const status = () => runCli(['batch', 'status', id, '--json'], { env });
+    const running = await eventually('two have ended', async () => {
+      const report = JSON.parse((await status()).stdout);
+      return report.failed === 1 && report.errors === 1 ? report : undefined;
+    });
+    expect(running).toMatchObject({ batchId: id, total: 3, open: 1, ended: false });
+    expect(running.items.map((row: { status: string }) => row.status)).toEqual(['pending', 'failed', 'error']);
+    const shown = await runCli(['batch', 'status', id], { env });
+    expect(shown.exitCode).toBe(0);
+    expect(shown.stdout).toMatch(/done +2 of 3: 1 failed, 1 without a result \(JobNotFound 1\)/);
+    expect(shown.stdout).toMatch(/item 2 .*missing-2 +JobNotFound/);
+
+    const cancelled = await runCli(['batch', 'cancel', id], { env });
+    expect(cancelled.exitCode, cancelled.stderr).toBe(0);
+    const file = join(directory, 'report.csv');
+    const ended = await runCli(['batch', 'status', id, '--watch', '--csv', file], { env });
+    expect(ended.exitCode).toBe(4);
+    const rows = (await readFile(file, 'utf8')).split('\r\n');
+    expect(rows[0]).toBe('index,projectId,jobId,workflowId,status,prLink,errorType,message,delivered');
+    expect(rows[1]).toMatch(
+      new RegExp(`^0,${project},stuck-1,follow-up/${project}/stuck-1/${id}:0,error,,Cancelled,.*,yes$`),
+    );
+    expect(rows[2]).toMatch(/^1,.*,failed,/);
+    expect(rows.length).toBe(5);
+    const toStdout = await runCli(['batch', 'status', id, '--csv', '-'], { env });
+    expect(toStdout.stdout.split('\r\n')).toEqual(rows);
+    expect(toStdout.stderr).toContain('cancelled');
+  });
+
+  test('a batch that nobody knows ends with exit code 2', async () => {
+    for (const command of ['status', 'retry', 'cancel']) {
+      const { exitCode, stderr } = await runCli(['batch', command, 'nobody'], { env });
+      expect(exitCode, stderr).toBe(2);
+      expect(stderr).toContain('there is no batch nobody');
+    }
+  });
+});
