@@ -9,6 +9,13 @@ import { cleanLine, cleanString, type Mask } from './service-text.js';
  */
 const MAX_DEPTH = 64;
 
+/**
+ * Largest job that is accepted, as JSON in UTF-8: 128 KiB, like its body. A body may hold less than what becomes of it
+ * (`1e20` is written out, a byte that is no text takes three), and a follow-up carries two jobs and its prompt in one
+ * payload, of which Temporal takes 2 MiB.
+ */
+const MAX_JOB_BYTES = 131_072;
+
 /** A job read from a body, or why there is none. */
 export type ParsedJob = { ok: true; job: AgentJob } | { ok: false; problem: string };
 
@@ -20,6 +27,8 @@ export function parseJob(body: string, mask: Mask): ParsedJob {
   const json = parseJson(body, mask);
   if (!json.ok) return json;
   const parsed = parseInput(agentJobSchema, json.value);
+  if (parsed.ok && Buffer.byteLength(JSON.stringify(parsed.value)) > MAX_JOB_BYTES)
+    return { ok: false, problem: `the job takes more than ${MAX_JOB_BYTES} bytes` };
   if (parsed.ok) return { ok: true, job: parsed.value };
   return { ok: false, problem: `not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
 }

@@ -128,6 +128,25 @@ test('terminal escapes, control characters and half characters are taken out of 
   expect(message).toHaveLength(500);
 });
 
+test.each([
+  ['numbers that are longer when written out', `[${'1e20,'.repeat(25_000)}1]`],
+  ['bytes that are no text', `"${'\u00ff'.repeat(120_000)}"`],
+])('a body within 128 KiB whose job takes more, by %s, is no job', async (_name, extra) => {
+  const peer = await usePeer({
+    onRequest: ({ socket }) => {
+      const body = Buffer.from(`{"id":"a","status":"completed","extra":${extra}}`, 'latin1');
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n`);
+      socket.end(body);
+    },
+  });
+  const client = useClient(peer.url);
+  const got = await get(client);
+  const sent = await send(client);
+  expect(sent.outcome).toBe('sent');
+  expect(sent.job).toBeUndefined();
+  expect(got).toMatchObject({ reason: 'invalid-body', message: expect.stringContaining('131072 bytes') as string });
+});
+
 test('a field named __proto__ changes nothing', async () => {
   const body = '{"id":"a","__proto__":{"status":"completed"},"x":{"__proto__":{"y":1}}}';
   const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, body)) });

@@ -12,6 +12,8 @@ export interface CliResult {
 
 /** A run of the command line that is under way. */
 export interface CliRun {
+  /** 0 where it could not be started. */
+  pid: number;
   kill(signal: NodeJS.Signals): void;
   /** What it has written so far. */
   stdout(): string;
@@ -38,6 +40,7 @@ export function startCli(args: readonly string[], { env = {}, stdin = '' }: CliO
   child.stdin.on('error', () => undefined);
   child.stdin.end(stdin);
   return {
+    pid: child.pid ?? 0,
     kill: (signal) => void child.kill(signal),
     stdout: () => stdout,
     stderr: () => stderr,

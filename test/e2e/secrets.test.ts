@@ -1,70 +1,189 @@
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { inspect } from 'node:util';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
-import { projectBudgetWorkflowId } from '../../src/contract/index.js';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
+import { runCli } from '../cli/run-cli.js';
+import { startEchoService, type EchoService } from '../support/echo-service.js';
 import { eventually } from '../support/eventually.js';
+import { findSecret, spellingsOf, textsIn } from '../support/secret-search.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
-/** Every character that some encoding changes. */
+/** Every character that some spelling changes. */
 const CANARY = 'canary/+="%&<key>\'\\4711';
+/** Alike, and put where the search is to find it. */
+const PLANTED = 'planted/+="%&<key>\'\\0815';
 
-/** The key as any of the encodings writes it that a service may echo it in. */
-const encodings: Record<string, string> = {
-  plain: CANARY,
-  json: JSON.stringify(CANARY).slice(1, -1),
-  json2: JSON.stringify(JSON.stringify(CANARY)).slice(3, -3),
-  url: encodeURIComponent(CANARY),
-  base64: Buffer.from(CANARY).toString('base64').replace(/=+$/, ''),
-  base64url: Buffer.from(CANARY).toString('base64url'),
-  bearer64: Buffer.from(`Bearer ${CANARY}`).toString('base64').replace(/=+$/, ''),
-  hex: Buffer.from(CANARY).toString('hex'),
-};
+const CODES = [400, 401, 403, 404, 429, 500];
+const JOBS = [
+  'ok',
+  'gone',
+  ...CODES.flatMap((code) => [`get-${code}`, `post-${code}`]),
+  'poll-401',
+  'poll-429',
+  'poll-500',
+];
 
-function found(text: string): string[] {
-  return Object.entries(encodings).flatMap(([name, secret]) => (text.includes(secret) ? [name] : []));
+let directory: string;
+let server: DevServer;
+let service: EchoService;
+let stack: Stack;
+/** Everything that was written anywhere, by where. */
+const places = new Map<string, string | Buffer>();
+let dbFiles: [name: string, bytes: Buffer][] = [];
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'canary-'));
+  server = await startDevServer({ env: process.env, dbFile: join(directory, 'temporal.db') });
+  service = await startEchoService();
+  const worker = {
+    AGENT_JOBS_BASE_URL: service.baseUrl,
+    AGENT_JOBS_API_KEY: CANARY,
+    FOLLOW_UP_BUDGET_WINDOW: '10s',
+    FOLLOW_UP_LOG_LEVEL: 'trace',
+  };
+  stack = await startStack({ address: server.address, env: worker });
+  await runEverything(worker);
+  await stack.stop();
+  places.set('log after the stop', stack.log());
+  await service.close();
+  await server.stop();
+  dbFiles = await Promise.all(
+    (await readdir(directory)).map(async (name) => [name, await readFile(join(directory, name))] as [string, Buffer]),
+  );
+  for (const [name, bytes] of dbFiles) places.set(`database file ${name}`, bytes);
+}, 240_000);
+afterAll(async () => {
+  await server.stop();
+  await rm(directory, { recursive: true, force: true });
+});
+
+async function runEverything(worker: Record<string, string>): Promise<void> {
+  const { followUps, client } = stack;
+  const handles = await Promise.all(
+    JOBS.map((jobId) =>
+      // A project for each: a 401 or 429 pauses all of its project.
+      followUps.start({
+        projectId: `canary-${jobId}`,
+        jobId,
+        prompt: 'hello',
+        key: 'k',
+        ...FAST,
+        budgetWaitTimeout: '40s',
+      }),
+    ),
+  );
+  await Promise.all(
+    handles.map(async (handle) => {
+      const end: unknown = await handle.result().catch((error: unknown) => error);
+      // Errors have parts that JSON leaves out, and JSON has escapes that `inspect` leaves out.
+      places.set(
+        `end of ${handle.workflowId}`,
+        `${inspect(end, { depth: 30, showHidden: true })} ${JSON.stringify(end)}`,
+      );
+    }),
+  );
+
+  for (const handle of handles) {
+    const progress = await eventually('its progress is told', () => handle.progress());
+    places.set(`progress of ${handle.workflowId}`, inspect(progress, { depth: 20 }));
+  }
+
+  const env = { TEMPORAL_ADDRESS: server.address, FOLLOW_UP_TASK_QUEUE: stack.taskQueue, ...worker };
+  const commands = [
+    ['send', 'canary-cli', 'ok-cli', '--prompt', 'hello', '--poll-initial-interval', '200ms', '--settle-time', '2s'],
+    ['send', 'canary-cli', 'post-400', '--prompt', 'hello'],
+    ['status', 'follow-up/canary-ok/ok/k'],
+    ['status', 'follow-up/canary-post-400/post-400/k'],
+    ['list'],
+    ['doctor', '--project', 'canary-cli', '--job', 'ok'],
+    ['doctor', '--project', 'canary-cli', '--job', 'gone'],
+    ['doctor', '--project', 'canary-cli', '--job', 'get-403'],
+    ['budget', 'show', 'canary-post-401'],
+    ['budget', 'audit', 'canary-post-429'],
+  ];
+  for (const json of [[], ['--json']]) {
+    for (const command of json.length === 0 ? commands : commands.filter(([name]) => name !== 'doctor')) {
+      // A job answers with its code for its first two reads only.
+      const fresh = command.map((part, index) =>
+        index === 2 || part.startsWith('get-') ? unusedJob(part, json.length) : part,
+      );
+      const { stdout, stderr } = await runCli([...fresh, ...json], { env });
+      places.set(`output of ${[...fresh, ...json].join(' ')}`, `${stdout}\n${stderr}`);
+    }
+  }
+
+  const planted = await client.workflow.start('followUp', {
+    taskQueue: 'nobody-polls-this',
+    workflowId: 'follow-up/planted/job/k',
+    args: [{ projectId: 'planted', jobId: 'job', prompt: Object.values(spellingsOf(PLANTED)).join(' ') }],
+    memo: { planted: PLANTED },
+  });
+  await planted.terminate(PLANTED);
+
+  await eventually('every follow-up is listed as ended', async () => {
+    let running = 0;
+    for await (const each of client.workflow.list())
+      if (each.status.name === 'RUNNING' && each.type === 'followUp') running += 1;
+    return running === 0;
+  });
+  for await (const listed of client.workflow.list()) {
+    places.set(
+      `visibility of ${listed.workflowId}`,
+      `${inspect(listed, { depth: 20 })}\n${textsIn(listed).join('\n')}`,
+    );
+    const handle = client.workflow.getHandle(listed.workflowId, listed.runId);
+    const history = await handle.fetchHistory();
+    places.set(`history of ${listed.workflowId}`, historyToJSON(history));
+    places.set(`payloads of ${listed.workflowId}`, textsIn(history).join('\n'));
+    places.set(`description of ${listed.workflowId}`, textsIn((await handle.describe()).raw).join('\n'));
+  }
+  places.set('metrics', await (await fetch(`${stack.statusUrl}/metrics`)).text());
 }
 
-let stack: Stack;
-beforeAll(async () => {
-  stack = await startStack({
-    address: inject('temporalAddress'),
-    env: { FOLLOW_UP_BUDGET_WINDOW: '60s', AGENT_JOBS_API_KEY: CANARY },
-    simulator: { apiKey: CANARY, echoAuthorization: true, limiter: { kind: 'none' } },
-  });
-});
-afterAll(() => stack.stop());
+/** The job that a command looks at, new for each run of it. */
+function unusedJob(part: string, run: number): string {
+  return /^(get|post)-\d+$/.test(part) ? `${part}-cli${run}` : part;
+}
 
-test('the API key is in no history, log, error, metric or answer, though the service echoes it everywhere', async () => {
-  const projectId = `canary-${Date.now()}`;
-  const { simulator } = stack;
-  const send = (jobId: string) => stack.followUps.start({ projectId, jobId, prompt: 'hello', ...FAST });
-  for (const jobId of ['plain', 'fail-1', 'archived-1', 'faulty', 'refused']) simulator.addJob({ projectId, jobId });
-  simulator.failNext({ method: 'GET', projectId, jobId: 'faulty', kind: 'http500' });
-  simulator.failNext({ method: 'GET', projectId, jobId: 'faulty', kind: 'unauthorized' });
-  simulator.failNext({ method: 'POST', projectId, jobId: 'faulty', kind: 'http503AfterApply' });
-  simulator.failNext({ method: 'POST', projectId, jobId: 'refused', kind: 'status', statusCode: 400, message: CANARY });
-  const handles = await Promise.all(['plain', 'fail-1', 'archived-1', 'faulty', 'refused', 'missing'].map(send));
-  const ends = await Promise.all(
-    handles.map((handle) => handle.result().catch((error: unknown) => `${String(error)} ${JSON.stringify(error)}`)),
-  );
-  // The service did echo it: what comes back from a read shows a mask where the key stood.
-  expect(JSON.stringify(ends[0])).toMatch(/masked|\*\*\*|\[/i);
-
-  const places: Record<string, string> = { ends: JSON.stringify(ends), log: stack.log() };
-  for (const workflowId of [...handles.map((handle) => handle.workflowId), projectBudgetWorkflowId(projectId)]) {
-    const handle = stack.client.workflow.getHandle(workflowId);
-    const history = await handle.fetchHistory();
-    places[`history of ${workflowId}`] = historyToJSON(history);
-    // Payloads are base64 in the JSON of a history: what they hold is looked at as well.
-    places[`payloads of ${workflowId}`] = JSON.stringify(history, (_key, value: unknown) =>
-      value instanceof Uint8Array ? Buffer.from(value).toString('utf8') : value,
-    );
-    places[`description of ${workflowId}`] = JSON.stringify((await handle.describe()).raw);
+test('the service was asked in every way, and did echo the key', () => {
+  for (const code of CODES) {
+    expect([...service.answers.keys()]).toContain(`GET ${code}`);
+    expect([...service.answers.keys()]).toContain(`POST ${code}`);
   }
-  places['metrics'] = await eventually('metrics are served', async () =>
-    (await fetch(`${stack.statusUrl}/metrics`)).text(),
+  const masked = [...places]
+    .filter(([, text]) => text.includes('[masked]'))
+    .map(([name]) => name.replace(/ of .*/, ''));
+  for (const kind of ['end', 'history', 'payloads', 'output', 'database file temporal.db'])
+    expect(masked, kind).toContain(kind);
+});
+
+test('the search finds a key that was put into an input, a memo and a reason, in every spelling', () => {
+  const plantedIn = (kind: RegExp) =>
+    new Set([...places].filter(([name]) => kind.test(name)).flatMap(([, text]) => findSecret(PLANTED, text)));
+  const every = Object.keys(spellingsOf(PLANTED));
+  expect([...plantedIn(/^payloads of follow-up\/planted/)].sort()).toEqual([...every].sort());
+  // In the JSON of a history a payload is base64.
+  expect([...plantedIn(/^history of follow-up\/planted/)].join()).toMatch(/JSON-escaped,.*base64 of JSON-escaped/);
+  expect([...plantedIn(/^database file/)].sort()).toEqual([...every].sort());
+  expect([...plantedIn(/^visibility of follow-up\/planted/)].length).toBeGreaterThan(0);
+  const basic = `Authorization: Basic ${Buffer.from(`x:${CANARY}`).toString('base64')}`;
+  expect(findSecret(CANARY, basic)).toContain('base64 of raw after 2 bytes');
+});
+
+test('the API key is in no history, visibility record, log, metric, failure, output or database file, in no spelling', () => {
+  const hits = [...places].flatMap(([name, text]) =>
+    findSecret(CANARY, text).map((spelling) => `${spelling} in ${name}`),
   );
-  const hits = Object.entries(places).flatMap(([place, text]) => found(text).map((name) => `${name} in ${place}`));
   expect(hits).toEqual([]);
-  expect(places['metrics']).toContain('temporal_');
-  expect(simulator.ledger.length).toBeGreaterThan(0);
+  // Each place was really looked at.
+  expect(places.get('log after the stop')?.length).toBeGreaterThan(10_000);
+  expect(places.get('metrics')).toContain('temporal_');
+  expect(dbFiles.reduce((bytes, [, { length }]) => bytes + length, 0)).toBeGreaterThan(1_000_000);
+  expect([...places.keys()].filter((name) => name.startsWith('history of follow-up/')).length).toBeGreaterThan(
+    JOBS.length,
+  );
+  expect([...places.keys()].filter((name) => name.startsWith('history of project-budget/')).length).toBeGreaterThan(5);
 });

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { leaveMessageSchema } from '../../src/contract/gate-message-schemas.js';
 import { describeBudgetWait, describeProgress } from '../../src/follow-up/details.js';
 import { isBelieved, needsConfirmation, showsDelivery } from '../../src/follow-up/belief.js';
 import { backoffMs, jittered, nextInterval } from '../../src/follow-up/intervals.js';
@@ -72,6 +73,18 @@ test('polls back off to the longest interval, spread by a tenth both ways', () =
   expect(nextInterval(50_000, poll)).toBe(60_000);
   expect([jittered(10_000, 0), jittered(10_000, 0.5), jittered(10_000, 1)]).toEqual([9_000, 10_000, 11_000]);
   expect([1, 2, 3, 7, 50].map(backoffMs)).toEqual([1_000, 2_000, 4_000, 60_000, 60_000]);
+});
+
+test('what the budget is told of a job is short, whatever the service put there, and still tells jobs apart', () => {
+  const endless = (end: string) =>
+    fingerprint({ ...before, prLink: 'x'.repeat(100_000) + end, archivedAt: '9'.repeat(100_000) + end });
+  const message = { workflowId: 'w', jobId: 'j', sendNumber: 1, lastJobSeen: endless('1') };
+  expect(leaveMessageSchema.parse(message)).toEqual(message);
+  expect(JSON.stringify(message).length).toBeLessThan(200);
+  expect(endless('1')).not.toEqual(endless('2'));
+  expect(fingerprint({ ...before, archivedAt: '2026-01-01T00:00:00.000Z' }).archivedAt).toBe(
+    '2026-01-01T00:00:00.000Z',
+  );
 });
 
 describe('what people read', () => {

@@ -1,14 +1,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { WorkflowFailedError } from '@temporalio/client';
-import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
 import {
   parseFollowUpWorkflowId,
   pollNowSignal,
   progressQuery,
   projectBudgetWorkflowId,
   resolveDeliveryUpdate,
-  type FailureDetails,
 } from '../../src/contract/index.js';
+import { failureOf } from '../support/failure-of.js';
 import { record } from '../support/histories.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 import { startTimeSkippingRig, type TimeSkippingRig } from '../support/time-skipping.js';
@@ -16,21 +14,6 @@ import { startTimeSkippingRig, type TimeSkippingRig } from '../support/time-skip
 const BEFORE = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/1' };
 const ACTIVE = { id: 'j', status: 'active', prLink: null };
 const AFTER = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/2' };
-
-/** Type, details and message of the failure a workflow ended with. */
-async function failureOf(result: Promise<unknown>) {
-  const error = await result.then(
-    (value) => {
-      throw new Error(`Did not fail: ${JSON.stringify(value)}`);
-    },
-    (reason: unknown) => reason,
-  );
-  if (!(error instanceof WorkflowFailedError)) throw error;
-  const { cause } = error;
-  if (cause instanceof CancelledFailure) return { type: 'Canceled', message: cause.message };
-  if (!(cause instanceof ApplicationFailure)) throw new Error('not an ApplicationFailure', { cause });
-  return { type: cause.type, message: cause.message, ...(cause.details?.[0] as FailureDetails) };
-}
 
 const SUITE = 'a follow-up, with time skipped,';
 

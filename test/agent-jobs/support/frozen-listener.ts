@@ -1,0 +1,44 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import * as net from 'node:net';
+
+/** A process that listens and does nothing else: it is stopped, and its queue of connections is full. */
+export interface FrozenListener {
+  port: number;
+  stop(): Promise<void>;
+}
+
+const LISTEN = `
+const server = require('node:net').createServer();
+server.listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => console.log(server.address().port));
+`;
+
+/** Connections are tried until the kernel answers one no more within that time. */
+const UNANSWERED_MS = 250;
+
+/** Starts it. A connection to it is never made, and never refused. */
+export async function startFrozenListener(): Promise<FrozenListener> {
+  const child = spawn(process.execPath, ['-e', LISTEN], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const exited = once(child, 'exit');
+  const [line] = (await once(child.stdout, 'data')) as [Buffer];
+  const port = Number(line.toString());
+  child.kill('SIGSTOP');
+  const held: net.Socket[] = [];
+  const stop = async (): Promise<void> => {
+    for (const socket of held) socket.destroy();
+    child.kill('SIGKILL');
+    await exited;
+  };
+  for (let tries = 0; tries < 20; tries++) {
+    const socket = net.connect({ port, host: '127.0.0.1' });
+    socket.on('error', () => undefined);
+    held.push(socket);
+    const connected = await new Promise<boolean>((resolve) => {
+      socket.once('connect', () => resolve(true));
+      setTimeout(() => resolve(false), UNANSWERED_MS);
+    });
+    if (!connected) return { port, stop };
+  }
+  await stop();
+  throw new Error('the kernel goes on taking connections for a process that is stopped');
+}

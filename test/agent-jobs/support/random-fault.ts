@@ -1,0 +1,279 @@
+import type * as net from 'node:net';
+import type { SendOutcome } from '../../../src/contract/budget-messages.js';
+import type { Random } from '../../../src/simulator/random.js';
+import type { Cut } from './cutting-relay.js';
+import { JOB } from './harness.js';
+import { answer, reset, type PeerConnection, type PeerScript } from './peer.js';
+
+/** One way in which a service, or the way to it, can misbehave. */
+export interface RandomFault {
+  name: string;
+  /** Where the client is sent: to the peer itself, or to a place without one. */
+  target: 'peer' | 'closed-port' | 'unknown-host' | 'frozen-listener';
+  script: PeerScript;
+  /** Between the client and the peer. */
+  cut?: Cut;
+  /** Whether the client trusts the authority of the tests. */
+  trusts: boolean;
+  /** It ends the exchange before a request can start: then nothing but `notSent` is true. */
+  isBeforeStart: boolean;
+  /** Status of the answer that the peer writes, or begins to write. */
+  status?: number;
+  /** Its answer arrives whole, so that only what that status means is true. */
+  isWholeAnswer: boolean;
+}
+
+/** What an answer means, by its status: the table of docs/architecture.md, "Sending". */
+export function meaningOf(status: number): SendOutcome {
+  if (status >= 200 && status <= 299) return 'sent';
+  if ([401, 403].includes(status)) return 'unauthorized';
+  if (status === 429) return 'limited';
+  return status >= 400 && status <= 499 && ![408, 409, 425].includes(status) ? 'rejected' : 'unknown';
+}
+
+type Ending = (connection: PeerConnection) => void;
+type Named<T> = readonly [name: string, value: T];
+
+/** Ends without a word. */
+const endings: readonly Named<Ending>[] = [
+  ['ends', ({ socket }) => socket.end()],
+  ['destroys', ({ socket }) => socket.destroy()],
+  ['resets', reset],
+  ['stays silent', () => undefined],
+  [
+    'reads no more',
+    ({ socket, raw }) => {
+      raw.pause();
+      socket.pause();
+    },
+  ],
+];
+
+const repeat = (every: number, text: string) => (socket: net.Socket) => {
+  const drip = setInterval(() => socket.write(text), every);
+  socket.once('close', () => clearInterval(drip));
+};
+
+/** Answers that are none, or break off. `status`: of the final status line, where there is one. */
+const brokenAnswers: readonly Named<{ status?: number; write: Ending }>[] = [
+  ['half a status line', { write: ({ socket }) => socket.end('HTTP/1.1 20') }],
+  ['half the headers', { write: ({ socket }) => socket.end('HTTP/1.1 200 OK\r\nconte') }],
+  ['headers and no end of them', { write: ({ socket }) => socket.write('HTTP/1.1 200 OK\r\na: b\r\n') }],
+  ['garbage', { write: ({ socket }) => socket.end('\u0000\u0001 garbage\r\n\r\n\u00ff') }],
+  ['another protocol', { write: ({ socket }) => socket.end('SSH-2.0-OpenSSH_9.6\r\n') }],
+  ['a header without a name', { write: ({ socket }) => socket.end('HTTP/1.1 200 OK\r\n: x\r\n\r\n') }],
+  ['headers of 70 KB', { write: ({ socket }) => socket.end(answer(200, JOB, { 'x-long': 'x'.repeat(70_000) })) }],
+  ['100 and the end', { write: ({ socket }) => socket.end('HTTP/1.1 100 Continue\r\n\r\n') }],
+  ['103 and silence', { write: ({ socket }) => socket.write('HTTP/1.1 103 Early Hints\r\n\r\n') }],
+  ['101', { write: ({ socket }) => socket.end('HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n') }],
+  [
+    'headers in drips',
+    {
+      write: ({ socket }) => {
+        socket.write('HTTP/1.1 200 OK\r\nx: ');
+        repeat(10, 'x')(socket);
+      },
+    },
+  ],
+  ['half a body and the end', { status: 200, write: ({ socket }) => socket.end(answer(200, '{', long)) }],
+  ['half a body and silence', { status: 200, write: ({ socket }) => socket.write(answer(200, '{', long)) }],
+  [
+    'half a body and a reset',
+    {
+      status: 200,
+      write: (connection) =>
+        connection.socket.write(answer(200, '{', long), () => setImmediate(() => reset(connection))),
+    },
+  ],
+  [
+    'a body in drips',
+    {
+      status: 200,
+      write: ({ socket }) => {
+        socket.write(answer(200, '{', long));
+        repeat(10, ' ')(socket);
+      },
+    },
+  ],
+  ['a chunk that breaks off', { status: 200, write: ({ socket }) => socket.end(`${chunkedHead}20\r\n{"id":`) }],
+  ['no last chunk', { status: 200, write: ({ socket }) => socket.end(`${chunkedHead}2\r\n{}\r\n`) }],
+  ['a chunk of a nonsensical size', { status: 200, write: ({ socket }) => socket.end(`${chunkedHead}zz\r\n{}\r\n`) }],
+  [
+    'two lengths that differ',
+    {
+      status: 200,
+      write: ({ socket }) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 9\r\n\r\n{}'),
+    },
+  ],
+  [
+    'a length and chunks',
+    {
+      status: 200,
+      write: ({ socket }) =>
+        socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n'),
+    },
+  ],
+  [
+    'a negative length',
+    { status: 200, write: ({ socket }) => socket.end(answer(200, '{}', { 'content-length': '-2' })) },
+  ],
+  [
+    'more than its length',
+    { status: 200, write: ({ socket }) => socket.end(answer(200, '{}xxxxx', { 'content-length': '2' })) },
+  ],
+  ['two answers', { status: 200, write: ({ socket }) => socket.end(answer(200, JOB) + answer(500, {})) }],
+  [
+    'an answer and a reset',
+    { status: 200, write: (connection) => connection.socket.write(answer(200, JOB), () => reset(connection)) },
+  ],
+  [
+    'a refusal and a reset',
+    { status: 400, write: (connection) => connection.socket.write(answer(400, JOB), () => reset(connection)) },
+  ],
+  [
+    'a body too long to be read',
+    { status: 200, write: ({ socket }) => socket.end(answer(200, { id: 'x'.repeat(200_000) })) },
+  ],
+];
+const long = { 'content-length': '50' };
+const chunkedHead = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n';
+
+const statuses = [
+  200, 200, 200, 201, 202, 204, 226, 299, 300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404, 405, 408, 409,
+  410, 413, 415, 418, 422, 425, 429, 431, 451, 499, 500, 501, 502, 503, 504, 511, 520, 599,
+];
+
+/** Before the request can start, where TLS comes first. */
+const brokenHandshakes: readonly Named<PeerScript>[] = [
+  ['resets at accept', { onAccept: (raw) => (raw.resetAndDestroy(), false) }],
+  ['ends at accept', { onAccept: (raw) => (raw.end(), false) }],
+  ['never begins', { onAccept: () => false }],
+  ['never reads', { onAccept: (raw) => (raw.pause(), false) }],
+  ['resets at the hello', { onAccept: atHello((raw) => raw.resetAndDestroy()) }],
+  ['ends at the hello', { onAccept: atHello((raw) => raw.end()) }],
+  ['answers in plain HTTP', { onAccept: atHello((raw) => raw.end(answer(400, {}))) }],
+  ['alerts', { onAccept: atHello((raw) => raw.end(Buffer.from([21, 3, 3, 0, 2, 2, 40]))) }],
+  ['breaks its hello off', { onAccept: atHello((raw) => raw.end(Buffer.from([22, 3, 3, 0, 90, 2, 0]))) }],
+  ['stalls in its hello', { onAccept: atHello((raw) => raw.write(Buffer.from([22, 3, 3, 0, 90, 2, 0]))) }],
+  ['says nonsense', { onAccept: atHello((raw) => raw.write(Buffer.alloc(300, 0x5a))) }],
+  ['has another host’s certificate', { certificate: 'other-host' }],
+  ['has an expired certificate', { certificate: 'expired' }],
+];
+
+function atHello(act: (raw: net.Socket) => void): (raw: net.Socket) => boolean {
+  return (raw) => {
+    raw.once('data', () => act(raw));
+    return false;
+  };
+}
+
+/** Draws a fault. `requestBytes`: about how long the request is. */
+export function drawFault(random: Random, secure: boolean, requestBytes: number): RandomFault {
+  const fault = (name: string, more: Partial<RandomFault>): RandomFault => ({
+    name,
+    target: 'peer',
+    script: {},
+    trusts: true,
+    isBeforeStart: false,
+    isWholeAnswer: false,
+    ...more,
+  });
+  const pick = <T>(items: readonly [T, ...T[]] | readonly T[]): T => {
+    const item = items[random.between(0, items.length - 1)];
+    if (item === undefined) throw new Error('nothing to pick from');
+    return item;
+  };
+  switch (pick(secure ? [...KINDS, ...KINDS_BEFORE_START] : KINDS)) {
+    case 'nobody there': {
+      const target = pick(['closed-port', 'closed-port', 'closed-port', 'frozen-listener', 'unknown-host'] as const);
+      return fault(target, { target, isBeforeStart: true });
+    }
+    case 'no request read': {
+      // Over TLS it is a handshake that never ends.
+      const [name, act] = pick<Named<(raw: net.Socket) => unknown>>([
+        ['resets at accept', (raw) => raw.resetAndDestroy()],
+        ['ends at accept', (raw) => raw.end()],
+        ['never reads', (raw) => raw.pause()],
+      ]);
+      return fault(name, { script: { onAccept: (raw) => (act(raw), false) }, isBeforeStart: secure });
+    }
+    case 'breaks off in the request': {
+      const [name, act] = pick(endings);
+      const afterBytes = random.between(1, requestBytes);
+      let bytes = 0;
+      const onData: PeerScript['onData'] = (connection, more) => {
+        bytes += more;
+        if (bytes >= afterBytes) act(connection);
+      };
+      return fault(`${name} after ${afterBytes} bytes of the request`, { script: { onData } });
+    }
+    case 'breaks off after the request': {
+      const [name, act] = pick(endings);
+      return fault(`${name} after the request`, { script: { onRequest: act } });
+    }
+    case 'broken answer': {
+      const [name, { status, write }] = pick(brokenAnswers);
+      return fault(`answers with ${name}`, { script: { onRequest: write }, ...(status !== undefined && { status }) });
+    }
+    case 'whole answer': {
+      const status = pick(statuses);
+      const body = [204, 304].includes(status) ? '' : pick([JOB, {}, '', '<html>', '{', 'null', '[]', { error: 'no' }]);
+      const early = random.next() < 0.2 ? 'HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n' : '';
+      const close: Record<string, string> = random.next() < 0.5 ? { connection: 'close' } : {};
+      const text = early + answer(status, body, close);
+      const end = random.next() < 0.5;
+      const onRequest: Ending = ({ socket }) => (end ? socket.end(text) : socket.write(text));
+      return fault(`answers ${status}`, { script: { onRequest }, status, isWholeAnswer: true });
+    }
+    case 'answer before the end of the request': {
+      const status = pick(statuses);
+      const onData: Ending = ({ socket }) => {
+        if (!socket.writableEnded) socket.end(answer(status, JOB));
+      };
+      return fault(`answers ${status} at the first bytes`, { script: { onData }, status });
+    }
+    case 'answer before the request': {
+      const script: PeerScript = { onAccept: (raw) => (raw.write(answer(200, JOB)), true) };
+      return fault('answers at accept', { script, status: 200 });
+    }
+    case 'cut': {
+      const direction = pick(['request', 'answer'] as const);
+      const most = direction === 'request' ? requestBytes + (secure ? 900 : 50) : secure ? 2_500 : 300;
+      const cut: Cut = {
+        direction,
+        afterBytes: random.between(0, most),
+        how: pick(['reset', 'end', 'stall'] as const),
+      };
+      const onRequest: Ending = ({ socket }) => socket.end(answer(200, JOB));
+      return fault(`${cut.how} after ${cut.afterBytes} bytes of the ${direction}`, {
+        script: { onRequest },
+        cut,
+        status: 200,
+      });
+    }
+    case 'broken handshake': {
+      const [name, script] = pick(brokenHandshakes);
+      return fault(name, { script, isBeforeStart: true });
+    }
+    case 'untrusted certificate':
+      return fault('certificate of an unknown authority', { trusts: false, isBeforeStart: true });
+  }
+}
+
+const KINDS = [
+  'nobody there',
+  'no request read',
+  'breaks off in the request',
+  'breaks off in the request',
+  'breaks off after the request',
+  'broken answer',
+  'broken answer',
+  'whole answer',
+  'whole answer',
+  'answer before the end of the request',
+  'answer before the request',
+  'cut',
+  'cut',
+  'cut',
+] as const;
+const KINDS_BEFORE_START = ['broken handshake', 'broken handshake', 'untrusted certificate'] as const;

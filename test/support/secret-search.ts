@@ -1,0 +1,55 @@
+/** A secret as it may be written, by the name of the way. */
+export function spellingsOf(secret: string): Readonly<Record<string, string>> {
+  const json = (text: string) => JSON.stringify(text).slice(1, -1);
+  const url = encodeURIComponent(secret);
+  const encodings = (name: string, text: string) => {
+    const bytes = Buffer.from(text);
+    const bases = ([0, 1, 2] as const).flatMap((offset) => [
+      [`base64 of ${name} after ${offset} bytes`, base64Core(bytes, offset, 'base64')],
+      [`base64url of ${name} after ${offset} bytes`, base64Core(bytes, offset, 'base64url')],
+    ]);
+    return [
+      [`hex of ${name}`, bytes.toString('hex')],
+      [`HEX of ${name}`, bytes.toString('hex').toUpperCase()],
+      ...bases,
+    ];
+  };
+  return Object.fromEntries([
+    ['raw', secret],
+    ['JSON-escaped', json(secret)],
+    ['JSON-escaped twice', json(json(secret))],
+    ['URL-encoded', url],
+    ['URL-encoded, small letters', url.replace(/%../g, (code) => code.toLowerCase())],
+    ...encodings('raw', secret),
+    // As it stands in the payload of a history that is JSON itself.
+    ...encodings('JSON-escaped', json(secret)),
+  ]) as Record<string, string>;
+}
+
+/** The characters that depend on the secret alone, where `offset` bytes (modulo 3) stand before it. */
+function base64Core(secret: Buffer, offset: number, encoding: 'base64' | 'base64url'): string {
+  const encoded = Buffer.concat([Buffer.alloc(offset), secret]).toString(encoding);
+  return encoded.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + secret.length) * 8) / 6));
+}
+
+/** The ways in which a secret stands in a text, or in bytes. */
+export function findSecret(secret: string, where: string | Buffer): string[] {
+  return Object.entries(spellingsOf(secret)).flatMap(([name, spelling]) => (where.includes(spelling) ? [name] : []));
+}
+
+/** Every text in a message of Temporal's, with the bytes of its payloads as text, and the texts of JSON within those. */
+export function textsIn(value: unknown): string[] {
+  if (typeof value === 'string') return [value, ...textsInJson(value)];
+  if (value instanceof Uint8Array) return textsIn(Buffer.from(value).toString('utf8'));
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, field]) => [name, ...textsIn(field)]);
+}
+
+function textsInJson(text: string): string[] {
+  if (!/^\s*["[{]/.test(text)) return [];
+  try {
+    return textsIn(JSON.parse(text));
+  } catch {
+    return [];
+  }
+}
