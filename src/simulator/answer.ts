@@ -11,6 +11,8 @@ export interface Answer {
   headers: Record<string, string>;
   text: string;
   manner: Manner;
+  /** Called when it has been handed to the socket. */
+  afterDelivery?: () => Promise<void>;
 }
 
 /** Value of the fault `hostilePrLink`: a script URL, terminal escapes, a line break, markup, 2,000 characters. */

@@ -29,6 +29,7 @@ export async function postMessage(
   const plan = state.plan('POST', request);
   await state.wait(plan.beforeMs);
   const prompt = readPrompt(request.body);
+  await state.reach('received', request, prompt);
   const { answer, countedAtMs, appliedAtMs } = decide(state, request, plan, prompt, redirectLocation);
   await state.ledger.append({
     receivedAtMs: request.receivedAtMs,
@@ -42,8 +43,9 @@ export async function postMessage(
     status: answer.status,
     fault: plan.fault?.kind ?? null,
   });
+  await state.reach('recorded', request, prompt);
   await state.wait(plan.afterMs);
-  return answer;
+  return { ...answer, afterDelivery: () => state.reach('answered', request, prompt) };
 }
 
 function decide(

@@ -4,6 +4,7 @@ import { retryAfterHeader } from './answer.js';
 import { FaultPlan, type Fault } from './fault-plan.js';
 import { JobStore } from './job-store.js';
 import type { Ledger } from './ledger.js';
+import type { MessageHook, MessageStep } from './message-hook.js';
 import type { LiveSettings, SimulatorSettings } from './options.js';
 import { ProjectBudget } from './project-budget.js';
 import { createRandom, type Random } from './random.js';
@@ -46,10 +47,12 @@ export class ServiceState {
   redirectsFollowed = 0;
   readonly #random: Random;
   readonly #closing = new AbortController();
+  readonly #onMessage: MessageHook | undefined;
 
-  constructor(live: LiveSettings, ledger: Ledger) {
+  constructor(live: LiveSettings, ledger: Ledger, onMessage?: MessageHook) {
     this.live = live;
     this.ledger = ledger;
+    this.#onMessage = onMessage;
     this.#random = createRandom(live.current.seed);
     this.jobs = new JobStore(() => live.current, this.#random);
     // Every waiting request listens to it.
@@ -72,6 +75,11 @@ export class ServiceState {
   /** Waits; rejects when the simulator closes. */
   async wait(ms: number): Promise<void> {
     if (ms > 0) await sleep(ms, undefined, { signal: this.closing });
+  }
+
+  /** Tells whoever follows messages that one has come to a step, and waits for them. */
+  async reach(step: MessageStep, { projectId, jobId }: ServiceRequest, prompt: string | null): Promise<void> {
+    await this.#onMessage?.({ step, projectId, jobId, prompt });
   }
 
   /** Draws what happens to a request, by its number among those with this method to this job. */

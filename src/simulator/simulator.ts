@@ -9,6 +9,7 @@ import { getJob } from './get-job.js';
 import { jobChangeSchema, newJobSchema, type JobChange, type JobSnapshot, type NewJob } from './job-store.js';
 import { Ledger, type LedgerEntry } from './ledger.js';
 import { LiveSettings, parseOrThrow, type SimulatorOptions, type SimulatorUpdate } from './options.js';
+import type { MessageHook } from './message-hook.js';
 import { postMessage } from './post-message.js';
 import { maxInAnyWindow } from './rolling-window.js';
 import { ServiceState, type ServiceRequest } from './service-state.js';
@@ -53,11 +54,12 @@ export interface Simulator {
 /**
  * Starts the service on a socket of its own.
  *
+ * @param onMessage is told of each step of a message, and holds it up until it resolves
  * @throws naming each bad option; where the port is taken; where the ledger file cannot be written
  */
-export async function startSimulator(options: SimulatorOptions = {}): Promise<Simulator> {
+export async function startSimulator(options: SimulatorOptions = {}, onMessage?: MessageHook): Promise<Simulator> {
   const live = new LiveSettings(options);
-  const state = new ServiceState(live, await Ledger.open(live.current.ledgerFile));
+  const state = new ServiceState(live, await Ledger.open(live.current.ledgerFile), onMessage);
   const connections = new ConnectionTable();
   const actions = { stats: () => statsOf(state, connections), update };
   const server = createServer((request, response) => {
@@ -123,7 +125,9 @@ export async function startSimulator(options: SimulatorOptions = {}): Promise<Si
       const answer = control(state, actions, { method, url, contentType, body: body ?? Buffer.alloc(0) });
       response.writeHead(answer.status, { 'content-type': 'application/json' }).end(JSON.stringify(answer.body));
     } else {
-      await send(await answerService(method, request, body));
+      const answer = await answerService(method, request, body);
+      await send(answer);
+      await answer.afterDelivery?.();
     }
 
     async function send(answer: Answer): Promise<void> {

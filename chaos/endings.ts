@@ -1,0 +1,60 @@
+import { type Client, WorkflowFailedError } from '@temporalio/client';
+import { ApplicationFailure, CancelledFailure, TerminatedFailure } from '@temporalio/common';
+import { tsToMs } from '@temporalio/common/lib/time.js';
+import { z } from 'zod';
+import { followUpResultSchema } from '../src/contract/index.js';
+import type { Ending, TimeSpan } from './checker.js';
+
+/** One call may hang that long while servers and connections are broken. */
+const CALL_DEADLINE_MS = 15_000;
+
+const detailsSchema = z.object({ delivered: z.enum(['yes', 'no', 'unknown']) });
+
+/** Waits for a follow-up's end, over whatever breaks. `undefined`: it had none by `untilMs` (epoch milliseconds). */
+export async function awaitEnding(client: Client, workflowId: string, untilMs: number): Promise<Ending | undefined> {
+  const handle = client.workflow.getHandle(workflowId);
+  while (Date.now() < untilMs) {
+    try {
+      return await client.withDeadline(Math.min(untilMs, Date.now() + CALL_DEADLINE_MS), async () => {
+        const word = await handle.result().then(fromResult, fromFailure);
+        const { closeTime } = await handle.describe();
+        return { atMs: closeTime?.getTime() ?? Date.now(), ...word };
+      });
+    } catch {
+      // The deadline of the call, or a server that is away.
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+  return undefined;
+}
+
+function fromResult(value: unknown): Omit<Ending, 'atMs'> {
+  const { delivery } = followUpResultSchema.parse(value);
+  return { kind: 'result', delivered: delivery === 'assumed' ? 'unknown' : 'yes' };
+}
+
+function fromFailure(error: unknown): Omit<Ending, 'atMs'> {
+  if (!(error instanceof WorkflowFailedError)) throw error;
+  const { cause } = error;
+  if (cause instanceof CancelledFailure) return { kind: 'canceled', delivered: 'no' };
+  if (cause instanceof TerminatedFailure) return { kind: 'terminated', delivered: 'unknown' };
+  if (!(cause instanceof ApplicationFailure)) throw error;
+  const { delivered } = detailsSchema.parse(cause.details?.[0]);
+  return { kind: 'failed', delivered, type: cause.type ?? undefined };
+}
+
+/** When the sends of a follow-up were under way, over all of its attempts, from its history. */
+export async function sendSpans(client: Client, workflowId: string): Promise<TimeSpan[]> {
+  const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
+  const spans = new Map<string, TimeSpan>();
+  for (const event of events ?? []) {
+    const atMs = tsToMs(event.eventTime);
+    if (event.activityTaskScheduledEventAttributes?.activityType?.name === 'sendFollowUp') {
+      spans.set(String(event.eventId), { fromMs: atMs, toMs: Number.POSITIVE_INFINITY });
+    }
+    const ended = event.activityTaskCompletedEventAttributes ?? event.activityTaskFailedEventAttributes;
+    const span = ended && spans.get(String(ended.scheduledEventId));
+    if (span) span.toMs = atMs;
+  }
+  return [...spans.values()];
+}

@@ -1,0 +1,146 @@
+/**
+ * Preloaded into a worker process with `node --import`. Watches the send path from outside the product and, at the
+ * chosen hit of the chosen point, kills or stops its own process with a signal that cannot be caught. Points are listed
+ * in fault-point-names.ts.
+ *
+ * `CHAOS_FAULT_PLAN` is JSON: `{ "point": name, "hit": from 1, "signal": "SIGKILL" | "SIGSTOP" }`; without it nothing
+ * happens. A line is written to file descriptor 3 right before the signal.
+ */
+import { Buffer } from 'node:buffer';
+import { subscribe } from 'node:diagnostics_channel';
+import { writeSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import process from 'node:process';
+import { setImmediate, setTimeout } from 'node:timers';
+
+const REPORT_DESCRIPTOR = 3;
+/** For the bytes of a call to leave this process: the native client writes them on its next turns. */
+const CALL_LEAVES_AFTER_MS = 5;
+
+const plan = JSON.parse(process.env['CHAOS_FAULT_PLAN'] ?? 'null');
+let hits = 0;
+
+function reach(point) {
+  if (point !== plan.point || ++hits !== plan.hit) return;
+  writeSync(REPORT_DESCRIPTOR, `${JSON.stringify({ ...plan, atMs: Date.now() })}\n`);
+  process.kill(process.pid, plan.signal);
+}
+
+/** The POST, as undici's diagnostics channels and Node's tell it. GETs are passed over. */
+function watchHttp() {
+  // undici connects in the same turn in which a request is made.
+  let isPostConnecting = false;
+  subscribe('undici:request:create', ({ request }) => {
+    if (request.method !== 'POST') return;
+    isPostConnecting = true;
+    setImmediate(() => (isPostConnecting = false));
+  });
+  const connectors = new WeakSet();
+  subscribe('undici:client:beforeConnect', ({ connector }) => {
+    if (!isPostConnecting) return;
+    connectors.add(connector);
+    reach('connecting');
+  });
+  subscribe('net.client.socket', ({ socket }) => {
+    if (!isPostConnecting) return;
+    isPostConnecting = false;
+    socket.once('connect', () => reach('tcp-connected'));
+  });
+  subscribe('undici:client:connected', ({ connector }) => {
+    if (connectors.has(connector)) reach('connected');
+  });
+  const onPost = (channel, point) =>
+    subscribe(channel, ({ request }) => {
+      if (request.method === 'POST') reach(point);
+    });
+  onPost('undici:client:sendHeaders', 'headers-writing');
+  onPost('undici:request:bodySent', 'body-written');
+  onPost('undici:request:headers', 'headers-received');
+  onPost('undici:request:trailers', 'body-received');
+}
+
+/** The asks and the settles: calls of the activity to the Temporal server. */
+function watchCalls(require) {
+  const { Client } = require('@grpc/grpc-js');
+  const names = { ExecuteMultiOperation: 'ask', SignalWorkflowExecution: 'settle' };
+  const original = Client.prototype.makeUnaryRequest;
+  Client.prototype.makeUnaryRequest = function (path, ...rest) {
+    const name = names[path.slice(path.lastIndexOf('/') + 1)];
+    if (name === undefined) return original.call(this, path, ...rest);
+    reach(`${name}-sending`);
+    const callback = rest.pop();
+    const call = original.call(this, path, ...rest, (error, answer) => {
+      if (!error) reach(`${name}-answered`);
+      callback(error, answer);
+    });
+    setTimeout(() => reach(`${name}-sent`), CALL_LEAVES_AFTER_MS);
+    return call;
+  };
+}
+
+/** Tasks and completions: what passes between the SDK's JavaScript and its native core. */
+function watchTasks(require) {
+  const { native } = require('@temporalio/core-bridge');
+  const { coresdk } = require('@temporalio/proto');
+  const { workflow_activation: activation, workflow_completion: completion, activity_task: task } = coresdk;
+
+  around('workerPollWorkflowActivation', {
+    after: (bytes) => {
+      const { jobs } = activation.WorkflowActivation.decode(bytes);
+      if (jobs.some((job) => job.initializeWorkflow?.workflowType === 'followUp')) reach('workflow-task-received');
+    },
+  });
+  around('workerCompleteWorkflowActivation', {
+    describe: (bytes) => {
+      const commands = completion.WorkflowActivationCompletion.decodeDelimited(bytes).successful?.commands ?? [];
+      return commands.map(commandName).filter((name) => name !== undefined);
+    },
+    before: (names) => names.forEach((name) => reach(`${name}-completing`)),
+    after: (_answer, names) => names.forEach((name) => reach(`${name}-completed`)),
+  });
+  const sends = new Set();
+  around('workerPollActivityTask', {
+    after: (bytes) => {
+      const { taskToken, start } = task.ActivityTask.decode(bytes);
+      if (start?.activityType !== 'sendFollowUp') return;
+      sends.add(Buffer.from(taskToken).toString('base64'));
+      reach('activity-received');
+    },
+  });
+  around('workerCompleteActivityTask', {
+    describe: (bytes) => {
+      const { taskToken } = coresdk.ActivityTaskCompletion.decodeDelimited(bytes);
+      return sends.delete(Buffer.from(taskToken).toString('base64'));
+    },
+    before: (isSend) => isSend && reach('activity-completing'),
+    after: (_answer, isSend) => isSend && reach('activity-completed'),
+  });
+
+  function around(method, { describe, before, after }) {
+    const original = native[method];
+    native[method] = async (worker, ...rest) => {
+      const described = describe?.(...rest);
+      before?.(described);
+      const answer = await original(worker, ...rest);
+      after?.(answer, described);
+      return answer;
+    };
+  }
+}
+
+/** Which step a command of a workflow task is; the budget's answer to an ask is one, too. */
+function commandName(command) {
+  if (command.scheduleActivity?.activityType === 'sendFollowUp') return 'send';
+  const answer = command.updateResponse?.completed;
+  if (answer && Buffer.from(answer.data ?? []).includes('"kind":"granted"')) return 'grant';
+  if (command.signalExternalWorkflowExecution?.signalName === 'finish') return 'finish';
+  if (command.completeWorkflowExecution ?? command.failWorkflowExecution) return 'end';
+  return undefined;
+}
+
+if (plan !== null) {
+  const require = createRequire(import.meta.url);
+  watchHttp();
+  watchCalls(require);
+  watchTasks(require);
+}

@@ -1,0 +1,68 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { faultPoints, type FaultPointName } from './fault-point-names.js';
+import { RECOVERY_MS, type Lane } from './lane.js';
+import { judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
+import { withScene } from './scene.js';
+import { comesInTime, killAll } from './wait.js';
+import type { WorkerProcess } from './worker-process.js';
+
+const POINT_TIMEOUT_MS = 45_000;
+
+/** Longer than start-to-close of a send: 2 s to send, 30 s and 15 s more (src/config.ts). */
+const FREEZE_MS = 52_000;
+
+/** For a process that was frozen to do what it was about to do. */
+const THAW_MS = 4_000;
+
+/** Steps between the send's last check and its first byte: the only ones at which a frozen process may still deliver. */
+const WITHIN_THE_GAP: readonly FaultPointName[] = ['headers-writing'];
+
+/**
+ * Freezes a worker (SIGSTOP) in the midst of a send for longer than the send's lease and timeout, lets another worker
+ * take over, and then lets the frozen one go on (SIGCONT): it must not send what the other has given up or sent.
+ */
+export async function freezeScenario(
+  options: ScenarioOptions & { freezes: number; lanes: number },
+): Promise<ScenarioOutcome> {
+  const { seed, freezes, say } = options;
+  return withScene({ ...options, name: 'freeze' }, async ({ lanes, random, startedAtMs }) => {
+    const points = faultPoints.flatMap(({ name, seenBy }) => (seenBy === 'worker' ? [name] : []));
+    const sending = points.slice(points.indexOf('activity-received'), points.indexOf('activity-completed') + 1);
+    const offset = random.between(0, sending.length - 1);
+    const counts = { freezes: 0, missed: 0, withinTheGap: 0 };
+    const workers = await Promise.all(
+      lanes.map(async (lane, index) => {
+        const all: WorkerProcess[] = [];
+        for (let number = index; number < freezes; number += lanes.length) {
+          const point = sending[(offset + number * 5) % sending.length] ?? 'connected';
+          const struck = await freeze(lane, point, all);
+          counts[struck ? 'freezes' : 'missed']++;
+          if (struck && WITHIN_THE_GAP.includes(point)) counts.withinTheGap++;
+          say?.(`${lane.projectId}: frozen at ${point}${struck ? '' : ': missed'}`);
+        }
+        return all;
+      }),
+    );
+    const healthy = lanes.map((lane) => lane.startWorker());
+    const endedByMs = Date.now() + RECOVERY_MS;
+    await Promise.all(lanes.map((lane) => lane.collect(endedByMs + 10_000)));
+    await killAll([...workers.flat(), ...healthy]);
+    return judge('freeze', lanes, { seed, startedAtMs, endedByMs, counts });
+  });
+}
+
+async function freeze(lane: Lane, point: FaultPointName, all: WorkerProcess[]): Promise<boolean> {
+  const frozen = lane.startWorker({ point, hit: 1, signal: 'SIGSTOP' });
+  await lane.start(2);
+  const struck = await comesInTime(frozen.struck, frozen, POINT_TIMEOUT_MS);
+  const fromMs = Date.now();
+  const rescuer = lane.startWorker();
+  all.push(frozen, rescuer);
+  if (struck) await delay(FREEZE_MS);
+  frozen.kill('SIGCONT');
+  lane.noteFault({ fromMs, toMs: Date.now() });
+  await delay(THAW_MS);
+  await killAll([frozen, rescuer]);
+  lane.noteFault();
+  return struck;
+}

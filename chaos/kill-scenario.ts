@@ -1,0 +1,99 @@
+import type { Random } from '../src/simulator/random.js';
+import { faultPoints, type FaultPoint } from './fault-point-names.js';
+import { RECOVERY_MS, type Lane } from './lane.js';
+import type { TlsFiles } from './oracle-process.js';
+import { judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
+import { withScene } from './scene.js';
+import { comesInTime, killAll } from './wait.js';
+
+/** A point that a worker with work in hand has not come to by then is counted as missed. */
+const POINT_TIMEOUT_MS = 45_000;
+
+/** Points that the recovery of earlier kills comes to by itself, with nothing new to send. */
+const RECOVERY_POINTS = faultPoints.filter(({ name }) =>
+  ['activity-received', 'ask-sending', 'ask-sent', 'ask-answered', 'finish-completing', 'end-completing'].includes(
+    name,
+  ),
+);
+
+interface KillPlan {
+  point: FaultPoint;
+  hit: number;
+  /** Follow-ups that are started for it; 0: it strikes what recovers from earlier kills. */
+  load: number;
+}
+
+/** Options of {@link killScenario}. */
+export interface KillScenarioOptions extends ScenarioOptions {
+  /** Kills over all lanes. */
+  kills: number;
+  /** Of them, those that strike recovery from the others. */
+  recoveryKills: number;
+  lanes: number;
+  /** Certificate of the service; without one it is reached without TLS. */
+  tls?: TlsFiles;
+  /** Trusted by the workers, PEM. */
+  caFile?: string;
+}
+
+/**
+ * Kills the worker with SIGKILL at every step of the send path, again and again, and starts it anew. Several lanes do so
+ * at once. The follow-ups of one kill recover while the next ones come; the last kills strike while nothing but recovery
+ * goes on.
+ */
+export async function killScenario(options: KillScenarioOptions): Promise<ScenarioOutcome> {
+  const { seed, kills, recoveryKills, say, tls, caFile } = options;
+  const name = tls === undefined ? 'kill' : 'kill-tls';
+  const env = caFile === undefined ? {} : { NODE_EXTRA_CA_CERTS: caFile };
+  return withScene({ ...options, name, env, tls }, async ({ lanes, random, startedAtMs }) => {
+    const plans = makePlans(kills, recoveryKills, random);
+    const counts = { kills: 0, recoveryKills: 0, missed: 0 };
+    const healthy = await Promise.all(
+      lanes.map(async (lane, index) => {
+        for (const plan of plans.filter((_, number) => number % lanes.length === index)) {
+          const struck = await strike(lane, plan);
+          if (!struck) counts.missed++;
+          else if (plan.load > 0) counts.kills++;
+          else counts.recoveryKills++;
+          say?.(`${lane.projectId}: killed at ${plan.point.name}, hit ${plan.hit}${struck ? '' : ': missed'}`);
+        }
+        return lane.startWorker();
+      }),
+    );
+    const endedByMs = Date.now() + RECOVERY_MS;
+    await Promise.all(lanes.map((lane) => lane.collect(endedByMs + 10_000)));
+    await killAll(healthy);
+    return judge(name, lanes, { seed, startedAtMs, endedByMs, counts });
+  });
+}
+
+function makePlans(kills: number, recoveryKills: number, random: Random): KillPlan[] {
+  const plans: KillPlan[] = [];
+  while (plans.length < kills - recoveryKills) {
+    // All points come equally often, each round in another order.
+    const round = faultPoints.map((point) => ({ point, order: random.next() }));
+    for (const { point } of round.sort((a, b) => a.order - b.order)) {
+      const hit = random.between(1, 3);
+      plans.push({ point, hit, load: hit + random.between(0, 2) });
+    }
+  }
+  plans.length = kills - recoveryKills;
+  for (let each = 0; each < recoveryKills; each++) {
+    const point = RECOVERY_POINTS[random.between(0, RECOVERY_POINTS.length - 1)];
+    if (point) plans.push({ point, hit: 1, load: 0 });
+  }
+  return plans;
+}
+
+/** One life of a worker. Answers whether it died where it should. */
+async function strike(lane: Lane, { point, hit, load }: KillPlan): Promise<boolean> {
+  const hold = point.seenBy === 'service' ? lane.oracle.hold(lane.projectId, point.name, hit) : undefined;
+  const worker =
+    point.seenBy === 'service' ? lane.startWorker() : lane.startWorker({ point: point.name, hit, signal: 'SIGKILL' });
+  await lane.start(load);
+  const struck = await comesInTime(hold?.reached ?? worker.struck, worker, POINT_TIMEOUT_MS);
+  await killAll([worker]);
+  lane.noteFault();
+  hold?.release();
+  return struck;
+}

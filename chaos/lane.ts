@@ -1,0 +1,152 @@
+import type { Client } from '@temporalio/client';
+import { FollowUpClient, type StartInput } from '../src/client/index.js';
+import { followUpWorkflowId } from '../src/contract/index.js';
+import type { Random } from '../src/simulator/random.js';
+import type { FollowUpRecord, TimeSpan } from './checker.js';
+import { awaitEnding, sendSpans } from './endings.js';
+import { promptOf } from './ledger-file.js';
+import { ORACLE_API_KEY, type Oracle } from './oracle-process.js';
+import { startWorkerProcess, type FaultPlan, type WorkerProcess } from './worker-process.js';
+
+/** Budget of a project. */
+export interface Budget {
+  limit: number;
+  windowMs: number;
+}
+
+/** Small, so that limits are felt and recovery takes seconds. */
+const DEFAULT_BUDGET: Budget = { limit: 24, windowMs: 10_000 };
+
+/** The lease is 30 s longer (src/config.ts). */
+const SEND_TIMEOUT_MS = 2_000;
+
+/** From a worker's death to the end of everything it had in hand: start-to-close of a send, retries, and slots. */
+export const RECOVERY_MS = 150_000;
+
+/** How many ends are waited for at once. */
+const WAITING_AT_ONCE = 25;
+
+/** Jobs of all kinds: some show that a message was delivered, and some never do. */
+const JOB_KINDS = ['job', 'same', 'nopr', 'fail'] as const;
+
+/** Options of {@link Lane}. */
+export interface LaneOptions {
+  /** Unique within the run, and among runs on the same server. */
+  name: string;
+  /** For the harness's own calls. */
+  client: Client;
+  /** Where the worker finds Temporal, `host:port`. */
+  address: string;
+  oracle: Oracle;
+  random: Random;
+  /** @default 24 messages in 10 s */
+  budget?: Budget | undefined;
+  /** Further settings of the workers. */
+  env?: Readonly<Record<string, string>>;
+}
+
+/** One project with a task queue of its own, its workers, its follow-ups and what was done to them. */
+export class Lane {
+  readonly projectId: string;
+  readonly taskQueue: string;
+  readonly followUps: FollowUpClient;
+  readonly records: FollowUpRecord[] = [];
+  readonly faults: TimeSpan[] = [];
+  readonly budget: Budget;
+  readonly #options: LaneOptions;
+
+  constructor(options: LaneOptions) {
+    this.budget = options.budget ?? DEFAULT_BUDGET;
+    this.#options = options;
+    this.projectId = options.name;
+    this.taskQueue = `chaos-${options.name}`;
+    this.followUps = new FollowUpClient({ client: options.client, taskQueue: this.taskQueue });
+  }
+
+  get client(): Client {
+    return this.#options.client;
+  }
+
+  get oracle(): Oracle {
+    return this.#options.oracle;
+  }
+
+  get random(): Random {
+    return this.#options.random;
+  }
+
+  /** Starts a worker of this lane. */
+  startWorker(plan?: FaultPlan): WorkerProcess {
+    const env = {
+      TEMPORAL_ADDRESS: this.#options.address,
+      AGENT_JOBS_BASE_URL: this.oracle.baseUrl,
+      AGENT_JOBS_API_KEY: ORACLE_API_KEY,
+      FOLLOW_UP_TASK_QUEUE: this.taskQueue,
+      FOLLOW_UP_STATUS_ADDRESS: 'off',
+      FOLLOW_UP_LOG_LEVEL: 'warn',
+      FOLLOW_UP_SEND_TIMEOUT: `${SEND_TIMEOUT_MS}ms`,
+      FOLLOW_UP_DRAIN: '0s',
+      FOLLOW_UP_MARGIN: '200ms',
+      FOLLOW_UP_BUDGET_LIMIT: String(this.budget.limit),
+      FOLLOW_UP_BUDGET_WINDOW: `${this.budget.windowMs}ms`,
+      ...this.#options.env,
+    };
+    return startWorkerProcess(env, plan);
+  }
+
+  /** Starts follow-ups, each to a job of its own, and tries again while Temporal is away. */
+  async start(count: number, input: Partial<StartInput> = {}): Promise<FollowUpRecord[]> {
+    const started: FollowUpRecord[] = [];
+    for (let each = 0; each < count; each++) {
+      const number = this.records.length + 1;
+      const kind = JOB_KINDS[this.random.between(0, JOB_KINDS.length - 1)] ?? 'job';
+      const jobId = `${kind}-${number}`;
+      const marker = `${this.projectId}:${number}`;
+      const key = `key-${number}`;
+      const workflowId = followUpWorkflowId({ projectId: this.projectId, jobId, key });
+      const record: FollowUpRecord = { marker, projectId: this.projectId, workflowId };
+      this.records.push(record);
+      started.push(record);
+      await this.#startOne({
+        projectId: this.projectId,
+        jobId,
+        key,
+        prompt: promptOf(marker),
+        poll: { initialInterval: '200ms', maxInterval: '2s' },
+        settleTime: '3s',
+        ...input,
+      });
+    }
+    return started;
+  }
+
+  /** Notes that something was done which may leave the delivery of what is being sent unknown. */
+  noteFault(span: Partial<TimeSpan> = {}): void {
+    const nowMs = Date.now();
+    this.faults.push({ fromMs: span.fromMs ?? nowMs, toMs: span.toMs ?? nowMs });
+  }
+
+  /** Waits for the ends of all follow-ups. */
+  async collect(untilMs: number): Promise<void> {
+    const open = [...this.records];
+    const wait = async (): Promise<void> => {
+      for (let record = open.shift(); record; record = open.shift()) {
+        record.ending = await awaitEnding(this.client, record.workflowId, untilMs);
+        if (record.ending?.delivered === 'unknown') record.sends = await sendSpans(this.client, record.workflowId);
+      }
+    };
+    await Promise.all(Array.from({ length: WAITING_AT_ONCE }, wait));
+  }
+
+  async #startOne(input: StartInput): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await this.followUps.start(input);
+        return;
+      } catch (error) {
+        if (attempt === 60) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 500));
+      }
+    }
+  }
+}

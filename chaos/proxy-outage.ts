@@ -1,0 +1,50 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Outage } from './outage-scenario.js';
+import type { ProxyMode, TcpProxy } from './tcp-proxy.js';
+
+/** Longer than start-to-close of a send: its completion is lost for good. */
+const LOST_COMPLETION_MS = 55_000;
+
+/** How long a message may take to come when the worker has just lost its connections. */
+const MESSAGE_TIMEOUT_MS = 15_000;
+
+/**
+ * What a network does between a worker and Temporal. Every tenth time the service takes a message, and its answer reaches
+ * a worker that can no longer tell anybody.
+ *
+ * @param longestMs of an outage
+ */
+export function proxyOutage(proxy: TcpProxy, longestMs: number): Outage {
+  let number = 0;
+  return async (lane, random) => {
+    number++;
+    if (number % 10 === 3) {
+      const hold = lane.oracle.hold(lane.projectId, 'recorded', 1);
+      const taken = await Promise.race([hold.reached.then(() => true), delay(MESSAGE_TIMEOUT_MS, false)]);
+      proxy.set({ kind: 'blackhole' });
+      hold.release();
+      await delay(LOST_COMPLETION_MS);
+      heal(proxy);
+      return taken ? 'completionLost' : 'blackhole';
+    }
+    const modes: ProxyMode[] = [
+      { kind: 'pass' },
+      { kind: 'blackhole' },
+      { kind: 'lose-answers' },
+      { kind: 'delay', ms: random.between(100, 3_000) },
+    ];
+    const mode = modes[random.between(0, modes.length - 1)] ?? { kind: 'pass' };
+    proxy.set(mode);
+    // A cut alone: connections are reset, and may be made again at once.
+    if (mode.kind === 'pass') proxy.cut();
+    else await delay(random.between(1_000, longestMs));
+    if (mode.kind === 'delay') await delay(mode.ms);
+    heal(proxy);
+    return mode.kind === 'pass' ? 'cut' : mode.kind;
+  };
+}
+
+function heal(proxy: TcpProxy): void {
+  proxy.set({ kind: 'pass' });
+  proxy.cut();
+}

@@ -1,0 +1,62 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Violation } from './checker.js';
+import { RECOVERY_MS, type Lane } from './lane.js';
+import { judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
+import { withScene } from './scene.js';
+import { killAll } from './wait.js';
+import type { WorkerProcess } from './worker-process.js';
+
+/** Slots enough to have many sends under way. */
+const BUDGET = { limit: 60, windowMs: 10_000 };
+
+/** Grace of a worker with a send timeout of 2 s (src/worker/worker-options.ts), and 5 s. */
+const EXIT_WITHIN_MS = 27_000;
+
+const BETWEEN_RESTARTS_MS = { min: 500, max: 3_000 };
+
+/** Options of {@link restartScenario}. */
+export interface RestartScenarioOptions extends ScenarioOptions {
+  /** All of them are started before the first restart. */
+  followUps: number;
+  restarts: number;
+}
+
+/**
+ * Restarts workers as a rolling deployment does, with many follow-ups under way: the next one is up, then the one before
+ * is told to end (SIGTERM). Nothing here excuses a delivery that remains unknown.
+ */
+export async function restartScenario(options: RestartScenarioOptions): Promise<ScenarioOutcome> {
+  const { seed, followUps, restarts, say } = options;
+  const service = { latency: { minMs: 50, maxMs: 1_200 } };
+  const scene = { ...options, name: 'restart', lanes: 1, service, budget: BUDGET };
+  return withScene(scene, async ({ lanes, random, startedAtMs }) => {
+    const [lane] = lanes;
+    if (!lane) throw new Error('a scene has a lane');
+    let current = lane.startWorker();
+    const leaving: Promise<Violation[]>[] = [];
+    await current.ready;
+    await lane.start(followUps);
+    for (let number = 0; number < restarts; number++) {
+      const next = lane.startWorker();
+      await next.ready;
+      await delay(random.between(BETWEEN_RESTARTS_MS.min, BETWEEN_RESTARTS_MS.max));
+      leaving.push(leave(lane, current));
+      say?.(`${lane.projectId}: restart ${number + 1}`);
+      current = next;
+    }
+    const unclean = (await Promise.all(leaving)).flat();
+    const endedByMs = Date.now() + RECOVERY_MS;
+    await lane.collect(endedByMs + 10_000);
+    await killAll([current]);
+    const outcome = await judge('restart', lanes, { seed, startedAtMs, endedByMs, counts: { restarts } });
+    return { ...outcome, violations: [...outcome.violations, ...unclean] };
+  });
+}
+
+async function leave(lane: Lane, worker: WorkerProcess): Promise<Violation[]> {
+  worker.kill('SIGTERM');
+  const code = await Promise.race([worker.exited, delay(EXIT_WITHIN_MS, 'late' as const)]);
+  if (code === 0) return [];
+  await killAll([worker]);
+  return [{ kind: 'unclean', subject: lane.projectId, detail: `it ended with ${code}: ${worker.log().slice(-500)}` }];
+}

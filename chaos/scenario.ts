@@ -1,0 +1,67 @@
+import { createRandom, type Random } from '../src/simulator/random.js';
+import { check, type Violation } from './checker.js';
+import type { Lane } from './lane.js';
+
+/** What a scenario is given. */
+export interface ScenarioOptions {
+  seed: number;
+  /** `host:port` of a Temporal server to use. */
+  address: string;
+  /** Unique among runs on the same server. @default random */
+  runId?: string;
+  /** Told what goes on. */
+  say?: (line: string) => void;
+}
+
+/** What a scenario found. */
+export interface ScenarioOutcome {
+  name: string;
+  seed: number;
+  durationMs: number;
+  /** How often what was done, and how follow-ups ended. */
+  counts: Record<string, number>;
+  /** Empty is right. */
+  violations: Violation[];
+}
+
+/** The scenario's own random numbers: other scenarios do not matter to it. */
+export function randomOf(name: string, seed: number): Random {
+  return createRandom(seed).fork(name);
+}
+
+/** Judges the lanes of a run, after all of them have collected their ends. */
+export async function judge(
+  name: string,
+  lanes: readonly Lane[],
+  run: { seed: number; startedAtMs: number; endedByMs: number; counts: Record<string, number> },
+): Promise<ScenarioOutcome> {
+  const arrivals = (await Promise.all([...new Set(lanes.map(({ oracle }) => oracle))].map((each) => each.arrivals())))
+    .flat()
+    .filter(({ projectId }) => lanes.some((lane) => lane.projectId === projectId));
+  const violations = lanes.flatMap((lane) =>
+    check({
+      ...lane.budget,
+      followUps: lane.records,
+      arrivals: arrivals.filter(({ projectId }) => projectId === lane.projectId),
+      faults: lane.faults,
+      endedByMs: run.endedByMs,
+    }),
+  );
+  const records = lanes.flatMap((lane) => lane.records);
+  const told = (word: string) =>
+    records.filter(({ ending }) => ending?.delivered === word && ending.kind !== 'terminated').length;
+  return {
+    name,
+    seed: run.seed,
+    durationMs: Date.now() - run.startedAtMs,
+    counts: {
+      ...run.counts,
+      followUps: records.length,
+      arrived: arrivals.length,
+      yes: told('yes'),
+      no: told('no'),
+      unknown: told('unknown'),
+    },
+    violations,
+  };
+}

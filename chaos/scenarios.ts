@@ -1,0 +1,153 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { startDevServer } from '../src/embedded/dev-server.js';
+import { startPostgresRig, type PostgresRig } from '../test/support/postgres-rig.js';
+import type { Violation } from './checker.js';
+import { freezeScenario } from './freeze-scenario.js';
+import { interventionScenario } from './intervention-scenario.js';
+import { killScenario } from './kill-scenario.js';
+import { outageScenario } from './outage-scenario.js';
+import { proxyOutage } from './proxy-outage.js';
+import { restartScenario } from './restart-scenario.js';
+import { devServerOutage, postgresOutage } from './server-outages.js';
+import { startTcpProxy } from './tcp-proxy.js';
+import type { ScenarioOptions, ScenarioOutcome } from './scenario.js';
+
+/** Sizes of a run, and what it starts from. */
+export interface RunOptions {
+  seed: number;
+  /** Kills of scenario `kill`. */
+  kills: number;
+  /** Size of the other scenarios: 1 is the short form. */
+  scale: number;
+  say: (line: string) => void;
+}
+
+const tlsFile = (name: string) => fileURLToPath(new URL(`../test/agent-jobs/tls/${name}`, import.meta.url));
+
+/** Certificates for `localhost`, made for tests. */
+const TLS = { key: tlsFile('server.key'), cert: tlsFile('server.pem') };
+
+/** Worker processes that start at once keep two cores busy. */
+const LANES = 5;
+
+/** Every scenario, at a size of its own. */
+export const scenarios = {
+  kill: ({ kills, ...run }) =>
+    onDevServer(run, (options) =>
+      killScenario({ ...options, kills, recoveryKills: Math.round(kills / 5), lanes: LANES }),
+    ),
+  'kill-tls': ({ scale, ...run }) =>
+    onDevServer(run, (options) =>
+      killScenario({
+        ...options,
+        kills: 6 * scale,
+        recoveryKills: 0,
+        lanes: LANES,
+        tls: TLS,
+        caFile: tlsFile('ca.pem'),
+      }),
+    ),
+  freeze: ({ scale, ...run }) =>
+    onDevServer(run, (options) => freezeScenario({ ...options, freezes: 6 * scale, lanes: Math.min(6 * scale, 12) })),
+  intervention: ({ scale, ...run }) =>
+    onDevServer(run, (options) => interventionScenario({ ...options, rounds: 3 * scale, lanes: LANES })),
+  restart: ({ scale, ...run }) =>
+    onDevServer(run, (options) =>
+      restartScenario({ ...options, followUps: Math.min(200, 60 * scale), restarts: 4 * scale }),
+    ),
+  network: ({ scale, ...run }) =>
+    onDevServer(run, async (options) => {
+      const proxy = await startTcpProxy(options.address);
+      try {
+        return await outageScenario({
+          ...options,
+          name: 'network',
+          workerAddress: proxy.address,
+          outages: 5 * scale,
+          load: 3,
+          outage: proxyOutage(proxy, scale > 1 ? 30_000 : 6_000),
+          quietMs: { min: 0, max: 4_000 },
+        });
+      } finally {
+        await proxy.close();
+      }
+    }),
+  server: async ({ scale, seed, say }) => {
+    const directory = await mkdtemp(join(tmpdir(), 'chaos-server-'));
+    const dbFile = join(directory, 'temporal.db');
+    const server = await startDevServer({ env: process.env, dbFile });
+    const { outage, stop } = devServerOutage(server, dbFile);
+    try {
+      const quietMs = { min: 3_000, max: 8_000 };
+      const { address } = server;
+      return await outageScenario({ seed, say, address, name: 'server', outages: 4 * scale, load: 5, outage, quietMs });
+    } finally {
+      await stop();
+      await rm(directory, { recursive: true, force: true });
+    }
+  },
+  postgres: ({ scale, ...run }) =>
+    onPostgres(run, {}, (options, rig) =>
+      outageScenario({
+        ...options,
+        name: 'postgres',
+        outages: 6 * scale,
+        load: 5,
+        outage: postgresOutage(rig),
+        quietMs: { min: 5_000, max: 10_000 },
+      }),
+    ),
+  'server-faults': ({ scale, ...run }) =>
+    onPostgres(run, { faults: 0.01 }, (options) =>
+      outageScenario({
+        ...options,
+        name: 'server-faults',
+        outages: 4 * scale,
+        load: 15,
+        // The server breaks its own calls all the time; nothing else has to happen.
+        outage: async () => 'rounds',
+        quietMs: { min: 4_000, max: 8_000 },
+        alwaysFaulty: true,
+      }),
+    ),
+} as const satisfies Record<string, (run: RunOptions) => Promise<ScenarioOutcome>>;
+
+/** Name of a scenario. */
+export type ScenarioName = keyof typeof scenarios;
+
+/** Plays on a development server of its own, all in memory. */
+async function onDevServer(
+  { seed, say }: Pick<RunOptions, 'seed' | 'say'>,
+  play: (options: ScenarioOptions) => Promise<ScenarioOutcome>,
+): Promise<ScenarioOutcome> {
+  const server = await startDevServer({ env: process.env });
+  try {
+    return await play({ seed, say, address: server.address });
+  } finally {
+    await server.stop();
+  }
+}
+
+/** Words of a Temporal server that has broken its own assertions. */
+const BROKEN = /panic:|failed assertion:/;
+
+/** Plays on a Temporal server on PostgreSQL, whose log is looked through afterwards. */
+async function onPostgres(
+  { seed, say }: Pick<RunOptions, 'seed' | 'say'>,
+  rigOptions: { faults?: number },
+  play: (options: ScenarioOptions, rig: PostgresRig) => Promise<ScenarioOutcome>,
+): Promise<ScenarioOutcome> {
+  const rig = await startPostgresRig({ ...rigOptions, onProgress: say });
+  try {
+    const outcome = await play({ seed, say, address: rig.address }, rig);
+    const log = await readFile(join(rig.directory, 'server.log'), 'utf8');
+    const broken = log.split('\n').filter((line) => BROKEN.test(line));
+    const violations = broken.map((detail): Violation => ({ kind: 'broken', subject: outcome.name, detail }));
+    return { ...outcome, violations: [...outcome.violations, ...violations] };
+  } finally {
+    await rig.stop();
+  }
+}

@@ -1,0 +1,23 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { WorkerProcess } from './worker-process.js';
+
+/** Whether `event` comes before the worker ends and before `timeoutMs` have passed. */
+export async function comesInTime(event: Promise<unknown>, worker: WorkerProcess, timeoutMs: number): Promise<boolean> {
+  const timer = new AbortController();
+  try {
+    return await Promise.race([
+      event.then(() => true),
+      // A worker that kills itself at the point ends in the same instant as it reports.
+      worker.exited.then(() => delay(50, false)),
+      delay(timeoutMs, false, { signal: timer.signal }).catch(() => false),
+    ]);
+  } finally {
+    timer.abort();
+  }
+}
+
+/** Kills workers and waits until they are dead. */
+export async function killAll(workers: readonly WorkerProcess[]): Promise<void> {
+  for (const worker of workers) worker.kill('SIGKILL');
+  await Promise.all(workers.map((worker) => worker.exited));
+}

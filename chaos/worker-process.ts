@@ -1,0 +1,75 @@
+import { spawn } from 'node:child_process';
+import { Readable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { adopt } from './child-processes.js';
+import type { FaultPointName } from './fault-point-names.js';
+
+const COMMAND = fileURLToPath(new URL('../bin/follow-up.js', import.meta.url));
+const FAULT_POINTS = new URL('fault-points.js', import.meta.url).href;
+const MAX_LOG_LENGTH = 65_536;
+
+/** What fault-points.js is told: at the `hit`-th time that the point is reached, the process sends itself the signal. */
+export interface FaultPlan {
+  point: FaultPointName;
+  /** From 1. */
+  hit: number;
+  signal: 'SIGKILL' | 'SIGSTOP';
+}
+
+/** A real worker, `follow-up worker`, in a process of its own. */
+export interface WorkerProcess {
+  /** Resolves when it has ended, with the exit code, or `null` where a signal ended it. */
+  readonly exited: Promise<number | null>;
+  /** Resolves when its fault plan strikes; never without one. */
+  readonly struck: Promise<void>;
+  /** Resolves when it polls both of its task queues; rejects when it ends before. */
+  readonly ready: Promise<void>;
+  hasExited(): boolean;
+  kill(signal: NodeJS.Signals): void;
+  /** What it logged last. */
+  log(): string;
+}
+
+/**
+ * @param env settings of the worker
+ * @param plan when it is to kill or stop itself
+ */
+export function startWorkerProcess(env: Readonly<Record<string, string>>, plan?: FaultPlan): WorkerProcess {
+  const { PATH = '', HOME = '' } = process.env;
+  const child = adopt(
+    spawn(process.execPath, ['--import', FAULT_POINTS, COMMAND, 'worker', '--json'], {
+      env: { PATH, HOME, ...env, ...(plan && { CHAOS_FAULT_PLAN: JSON.stringify(plan) }) },
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+    }),
+  );
+  let log = '';
+  child.stderr?.on('data', (chunk: Buffer) => {
+    log = (log + chunk.toString()).slice(-MAX_LOG_LENGTH);
+  });
+  let ended = false;
+  const exited = new Promise<number | null>((resolve) => {
+    child.once('exit', (code) => {
+      ended = true;
+      resolve(code);
+    });
+  });
+  const struck = new Promise<void>((resolve) => {
+    const report = child.stdio[3];
+    if (report instanceof Readable) report.once('data', () => resolve());
+  });
+  const ready = new Promise<void>((resolve, reject) => {
+    child.stdout?.on('data', (chunk: Buffer) => {
+      if (chunk.toString().includes('"identity"')) resolve();
+    });
+    void exited.then((code) => reject(new Error(`the worker ended with ${code} before it was ready: ${log}`)));
+  });
+  ready.catch(() => undefined);
+  return {
+    exited,
+    struck,
+    ready,
+    hasExited: () => ended,
+    kill: (signal) => void child.kill(signal),
+    log: () => log,
+  };
+}
