@@ -1,39 +1,39 @@
 /**
- * Steps of the send path at which a worker process is killed or stopped, in their order. Each is reached once a send,
- * but for those of the asks, which waiting repeats.
+ * Steps of the send path at which a worker process is killed or stopped, in their order. Each is reached once a send;
+ * waiting repeats those of the asks.
  *
  * `worker`: seen by fault-points.js in the worker's own process. `service`: seen by the service, which holds the message
- * until the worker is dead.
+ * until the worker is dead. `isShared`: sends that are under way together may reach it together, once.
  */
 export const faultPoints = [
-  { name: 'workflow-task-received', seenBy: 'worker' },
-  { name: 'send-completing', seenBy: 'worker' },
-  { name: 'send-completed', seenBy: 'worker' },
-  { name: 'activity-received', seenBy: 'worker' },
-  { name: 'ask-sending', seenBy: 'worker' },
-  { name: 'ask-sent', seenBy: 'worker' },
-  { name: 'grant-completing', seenBy: 'worker' },
-  { name: 'grant-completed', seenBy: 'worker' },
-  { name: 'ask-answered', seenBy: 'worker' },
-  { name: 'connecting', seenBy: 'worker' },
-  { name: 'tcp-connected', seenBy: 'worker' },
-  { name: 'connected', seenBy: 'worker' },
-  { name: 'headers-writing', seenBy: 'worker' },
-  { name: 'body-written', seenBy: 'worker' },
-  { name: 'received', seenBy: 'service' },
-  { name: 'recorded', seenBy: 'service' },
-  { name: 'answered', seenBy: 'service' },
-  { name: 'headers-received', seenBy: 'worker' },
-  { name: 'body-received', seenBy: 'worker' },
-  { name: 'settle-sending', seenBy: 'worker' },
-  { name: 'settle-sent', seenBy: 'worker' },
-  { name: 'settle-answered', seenBy: 'worker' },
-  { name: 'activity-completing', seenBy: 'worker' },
-  { name: 'activity-completed', seenBy: 'worker' },
-  { name: 'finish-completing', seenBy: 'worker' },
-  { name: 'finish-completed', seenBy: 'worker' },
-  { name: 'end-completing', seenBy: 'worker' },
-  { name: 'end-completed', seenBy: 'worker' },
+  { name: 'workflow-task-received', seenBy: 'worker', isShared: false },
+  { name: 'send-completing', seenBy: 'worker', isShared: false },
+  { name: 'send-completed', seenBy: 'worker', isShared: false },
+  { name: 'activity-received', seenBy: 'worker', isShared: false },
+  { name: 'ask-sending', seenBy: 'worker', isShared: true },
+  { name: 'ask-sent', seenBy: 'worker', isShared: true },
+  { name: 'grant-completing', seenBy: 'worker', isShared: true },
+  { name: 'grant-completed', seenBy: 'worker', isShared: true },
+  { name: 'ask-answered', seenBy: 'worker', isShared: true },
+  { name: 'connecting', seenBy: 'worker', isShared: false },
+  { name: 'tcp-connected', seenBy: 'worker', isShared: false },
+  { name: 'connected', seenBy: 'worker', isShared: false },
+  { name: 'headers-writing', seenBy: 'worker', isShared: false },
+  { name: 'body-written', seenBy: 'worker', isShared: false },
+  { name: 'received', seenBy: 'service', isShared: false },
+  { name: 'recorded', seenBy: 'service', isShared: false },
+  { name: 'answered', seenBy: 'service', isShared: false },
+  { name: 'headers-received', seenBy: 'worker', isShared: false },
+  { name: 'body-received', seenBy: 'worker', isShared: false },
+  { name: 'settle-sending', seenBy: 'worker', isShared: false },
+  { name: 'settle-sent', seenBy: 'worker', isShared: false },
+  { name: 'settle-answered', seenBy: 'worker', isShared: false },
+  { name: 'activity-completing', seenBy: 'worker', isShared: false },
+  { name: 'activity-completed', seenBy: 'worker', isShared: false },
+  { name: 'finish-completing', seenBy: 'worker', isShared: false },
+  { name: 'finish-completed', seenBy: 'worker', isShared: false },
+  { name: 'end-completing', seenBy: 'worker', isShared: false },
+  { name: 'end-completed', seenBy: 'worker', isShared: false },
 ] as const;
 
 /** One of {@link faultPoints}. */

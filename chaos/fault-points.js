@@ -60,8 +60,8 @@ function watchHttp() {
 }
 
 /** The asks and the settles: calls of the activity to the Temporal server. */
-function watchCalls(require) {
-  const { Client } = require('@grpc/grpc-js');
+function watchCalls(load) {
+  const { Client } = load('@grpc/grpc-js');
   const names = { ExecuteMultiOperation: 'ask', SignalWorkflowExecution: 'settle' };
   const original = Client.prototype.makeUnaryRequest;
   Client.prototype.makeUnaryRequest = function (path, ...rest) {
@@ -79,9 +79,9 @@ function watchCalls(require) {
 }
 
 /** Tasks and completions: what passes between the SDK's JavaScript and its native core. */
-function watchTasks(require) {
-  const { native } = require('@temporalio/core-bridge');
-  const { coresdk } = require('@temporalio/proto');
+function watchTasks(load) {
+  const { native } = load('@temporalio/core-bridge');
+  const { coresdk } = load('@temporalio/proto');
   const { workflow_activation: activation, workflow_completion: completion, activity_task: task } = coresdk;
 
   around('workerPollWorkflowActivation', {
@@ -141,6 +141,7 @@ function commandName(command) {
 if (plan !== null) {
   const require = createRequire(import.meta.url);
   watchHttp();
-  watchCalls(require);
-  watchTasks(require);
+  // The very copies that the product's Temporal libraries use.
+  watchCalls(createRequire(require.resolve('@temporalio/client')));
+  watchTasks(createRequire(require.resolve('@temporalio/worker')));
 }

@@ -6,7 +6,7 @@ import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
 import type { WorkerProcess } from './worker-process.js';
 
-const POINT_TIMEOUT_MS = 45_000;
+const POINT_TIMEOUT_MS = 60_000;
 
 /** Longer than start-to-close of a send: 2 s to send, 30 s and 15 s more (src/config.ts). */
 const FREEZE_MS = 52_000;
@@ -47,7 +47,7 @@ export async function freezeScenario(
     const endedByMs = Date.now() + RECOVERY_MS;
     await Promise.all(lanes.map((lane) => lane.collect(endedByMs + 10_000)));
     await killAll([...workers.flat(), ...healthy]);
-    return judge('freeze', lanes, { seed, startedAtMs, endedByMs, counts });
+    return judge('freeze', lanes, { seed, say, startedAtMs, endedByMs, counts });
   });
 }
 

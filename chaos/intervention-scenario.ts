@@ -13,7 +13,7 @@ import type { WorkerProcess } from './worker-process.js';
 export const interventions = ['cancel', 'terminate', 'reset-workflow', 'reset-activity', 'restore-budget'] as const;
 export type Intervention = (typeof interventions)[number];
 
-const POINT_TIMEOUT_MS = 45_000;
+const POINT_TIMEOUT_MS = 60_000;
 
 /** How long a budget stays terminated. */
 const BUDGET_STOPPED_MS = 1_000;
@@ -58,7 +58,7 @@ export async function interventionScenario(options: InterventionScenarioOptions)
     const endedByMs = Date.now() + RECOVERY_MS;
     await Promise.all(lanes.map((lane) => lane.collect(endedByMs + 10_000)));
     await killAll(healthy);
-    return judge('intervention', lanes, { seed, startedAtMs, endedByMs, counts });
+    return judge('intervention', lanes, { seed, say, startedAtMs, endedByMs, counts });
   });
 }
 

@@ -54,6 +54,7 @@ export class Lane {
   readonly faults: TimeSpan[] = [];
   readonly budget: Budget;
   readonly #options: LaneOptions;
+  readonly #workers: WorkerProcess[] = [];
 
   constructor(options: LaneOptions) {
     this.budget = options.budget ?? DEFAULT_BUDGET;
@@ -83,7 +84,7 @@ export class Lane {
       AGENT_JOBS_API_KEY: ORACLE_API_KEY,
       FOLLOW_UP_TASK_QUEUE: this.taskQueue,
       FOLLOW_UP_STATUS_ADDRESS: 'off',
-      FOLLOW_UP_LOG_LEVEL: 'warn',
+      FOLLOW_UP_LOG_LEVEL: 'info',
       FOLLOW_UP_SEND_TIMEOUT: `${SEND_TIMEOUT_MS}ms`,
       FOLLOW_UP_DRAIN: '0s',
       FOLLOW_UP_MARGIN: '200ms',
@@ -91,7 +92,14 @@ export class Lane {
       FOLLOW_UP_BUDGET_WINDOW: `${this.budget.windowMs}ms`,
       ...this.#options.env,
     };
-    return startWorkerProcess(env, plan);
+    const worker = startWorkerProcess(env, plan);
+    this.#workers.push(worker);
+    return worker;
+  }
+
+  /** What the workers of this lane logged last, each. */
+  workerLogs(): string[] {
+    return this.#workers.map((worker) => worker.log());
   }
 
   /** Starts follow-ups, each to a job of its own, and tries again while Temporal is away. */

@@ -51,7 +51,7 @@ export async function outageScenario(options: OutageScenarioOptions): Promise<Sc
       const endedByMs = Date.now() + RECOVERY_MS;
       await lane.collect(endedByMs + 10_000);
       counts['workerRestarts'] = worker.restarts;
-      return await judge(name, lanes, { seed, startedAtMs, endedByMs, counts });
+      return await judge(name, lanes, { seed, say, startedAtMs, endedByMs, counts });
     } finally {
       await worker.stop();
     }

@@ -48,7 +48,7 @@ export async function restartScenario(options: RestartScenarioOptions): Promise<
     const endedByMs = Date.now() + RECOVERY_MS;
     await lane.collect(endedByMs + 10_000);
     await killAll([current]);
-    const outcome = await judge('restart', lanes, { seed, startedAtMs, endedByMs, counts: { restarts } });
+    const outcome = await judge('restart', lanes, { seed, say, startedAtMs, endedByMs, counts: { restarts } });
     return { ...outcome, violations: [...outcome.violations, ...unclean] };
   });
 }

@@ -10,7 +10,7 @@ export interface ScenarioOptions {
   /** Unique among runs on the same server. @default random */
   runId?: string;
   /** Told what goes on. */
-  say?: (line: string) => void;
+  say?: ((line: string) => void) | undefined;
 }
 
 /** What a scenario found. */
@@ -33,20 +33,26 @@ export function randomOf(name: string, seed: number): Random {
 export async function judge(
   name: string,
   lanes: readonly Lane[],
-  run: { seed: number; startedAtMs: number; endedByMs: number; counts: Record<string, number> },
+  run: Pick<ScenarioOptions, 'seed' | 'say'> & {
+    startedAtMs: number;
+    endedByMs: number;
+    counts: Record<string, number>;
+  },
 ): Promise<ScenarioOutcome> {
   const arrivals = (await Promise.all([...new Set(lanes.map(({ oracle }) => oracle))].map((each) => each.arrivals())))
     .flat()
     .filter(({ projectId }) => lanes.some((lane) => lane.projectId === projectId));
-  const violations = lanes.flatMap((lane) =>
-    check({
+  const violations = lanes.flatMap((lane) => {
+    const found = check({
       ...lane.budget,
       followUps: lane.records,
       arrivals: arrivals.filter(({ projectId }) => projectId === lane.projectId),
       faults: lane.faults,
       endedByMs: run.endedByMs,
-    }),
-  );
+    });
+    if (found.length > 0) for (const log of lane.workerLogs()) run.say?.(log);
+    return found;
+  });
   const records = lanes.flatMap((lane) => lane.records);
   const told = (word: string) =>
     records.filter(({ ending }) => ending?.delivered === word && ending.kind !== 'terminated').length;

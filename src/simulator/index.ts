@@ -7,6 +7,6 @@
 export { HOSTILE_PR_LINK, UNKNOWN_STATUS } from './answer.js';
 export type { FaultKind, PlannedFault } from './fault-plan.js';
 export type { LedgerEntry } from './ledger.js';
-export { messageSteps, type MessageHook, type MessageStep } from './message-hook.js';
+export type { MessageStep } from './message-hook.js';
 export { simulatorOptionsSchema, type SimulatorOptions } from './options.js';
 export { startSimulator, type Simulator } from './simulator.js';

@@ -2,8 +2,7 @@
  * Steps of a message request: it has arrived whole and nothing is decided; it stands in the ledger, on disk where there
  * is a file; its answer has been handed to the socket.
  */
-export const messageSteps = ['received', 'recorded', 'answered'] as const;
-export type MessageStep = (typeof messageSteps)[number];
+export type MessageStep = 'received' | 'recorded' | 'answered';
 
 /** Called at each step; the request goes on when it resolves. */
 export type MessageHook = (reached: {
