@@ -4,7 +4,7 @@
  * in fault-point-names.ts.
  *
  * `CHAOS_FAULT_PLAN` is JSON: `{ "point": name, "hit": from 1, "signal": "SIGKILL" | "SIGSTOP" }`; without it nothing
- * happens. A line is written to file descriptor 3 right before the signal.
+ * happens until standard input ends. A line is written to file descriptor 3 right before the signal.
  */
 import { Buffer } from 'node:buffer';
 import { subscribe } from 'node:diagnostics_channel';
@@ -12,6 +12,7 @@ import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import process from 'node:process';
 import { setImmediate, setTimeout } from 'node:timers';
+import { isMainThread } from 'node:worker_threads';
 
 const REPORT_DESCRIPTOR = 3;
 /** For the bytes of a call to leave this process: the native client writes them on its next turns. */
@@ -138,7 +139,13 @@ function commandName(command) {
   return undefined;
 }
 
-if (plan !== null) {
+// Threads load this module, too.
+if (isMainThread) {
+  // It ends with the process that started this one.
+  process.stdin.on('end', () => process.exit(1)).resume();
+  process.stdin.unref();
+}
+if (isMainThread && plan !== null) {
   const require = createRequire(import.meta.url);
   watchHttp();
   // The very copies that the product's Temporal libraries use.

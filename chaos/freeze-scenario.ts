@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { faultPoints, type FaultPointName } from './fault-point-names.js';
 import { RECOVERY_MS, type Lane } from './lane.js';
-import { judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
+import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
 import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
 import type { WorkerProcess } from './worker-process.js';
@@ -30,39 +30,40 @@ export async function freezeScenario(
     const sending = points.slice(points.indexOf('activity-received'), points.indexOf('activity-completed') + 1);
     const offset = random.between(0, sending.length - 1);
     const counts = { freezes: 0, missed: 0, withinTheGap: 0 };
-    const workers = await Promise.all(
+    const hits: Record<string, number> = {};
+    const healthy = await Promise.all(
       lanes.map(async (lane, index) => {
-        const all: WorkerProcess[] = [];
+        let rescuer: WorkerProcess | undefined;
         for (let number = index; number < freezes; number += lanes.length) {
           const point = sending[(offset + number * 5) % sending.length] ?? 'connected';
-          const struck = await freeze(lane, point, all);
+          await kill(lane, rescuer);
+          const frozen = lane.startWorker({ point, hit: 1, signal: 'SIGSTOP' });
+          await lane.start(2);
+          const struck = await comesInTime(frozen.struck, frozen, POINT_TIMEOUT_MS);
+          const fromMs = Date.now();
+          rescuer = lane.startWorker();
+          if (struck) await delay(FREEZE_MS);
+          frozen.kill('SIGCONT');
+          lane.noteFault({ fromMs, toMs: Date.now() });
+          await delay(THAW_MS);
+          await kill(lane, frozen);
           counts[struck ? 'freezes' : 'missed']++;
+          if (struck) count(hits, point);
           if (struck && WITHIN_THE_GAP.includes(point)) counts.withinTheGap++;
           say?.(`${lane.projectId}: frozen at ${point}${struck ? '' : ': missed'}`);
         }
-        return all;
+        return rescuer ?? lane.startWorker();
       }),
     );
-    const healthy = lanes.map((lane) => lane.startWorker());
     const endedByMs = Date.now() + RECOVERY_MS;
     await Promise.all(lanes.map((lane) => lane.collect(endedByMs + 10_000)));
-    await killAll([...workers.flat(), ...healthy]);
-    return judge('freeze', lanes, { seed, say, startedAtMs, endedByMs, counts });
+    await killAll(healthy);
+    return judge('freeze', lanes, { seed, say, startedAtMs, endedByMs, counts, hits });
   });
 }
 
-async function freeze(lane: Lane, point: FaultPointName, all: WorkerProcess[]): Promise<boolean> {
-  const frozen = lane.startWorker({ point, hit: 1, signal: 'SIGSTOP' });
-  await lane.start(2);
-  const struck = await comesInTime(frozen.struck, frozen, POINT_TIMEOUT_MS);
-  const fromMs = Date.now();
-  const rescuer = lane.startWorker();
-  all.push(frozen, rescuer);
-  if (struck) await delay(FREEZE_MS);
-  frozen.kill('SIGCONT');
-  lane.noteFault({ fromMs, toMs: Date.now() });
-  await delay(THAW_MS);
-  await killAll([frozen, rescuer]);
+async function kill(lane: Lane, worker: WorkerProcess | undefined): Promise<void> {
+  if (!worker) return;
+  await killAll([worker]);
   lane.noteFault();
-  return struck;
 }

@@ -4,7 +4,7 @@ import type { FollowUpRecord } from './checker.js';
 import { faultPoints, type FaultPointName } from './fault-point-names.js';
 import { RECOVERY_MS, type Lane } from './lane.js';
 import { resetActivity, resetWorkflow } from './resets.js';
-import { judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
+import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
 import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
 import type { WorkerProcess } from './worker-process.js';
@@ -41,24 +41,27 @@ export async function interventionScenario(options: InterventionScenarioOptions)
       point: points[(offset + number * 7) % points.length] ?? 'ask-sent',
     }));
     const counts: Record<string, number> = { missed: 0 };
+    const hits: Record<string, number> = {};
     const healthy = await Promise.all(
       lanes.map(async (lane, index) => {
+        let last: WorkerProcess | undefined;
         for (const plan of plans.filter((_, number) => number % lanes.length === index)) {
-          const { worker, struck } = await intervene(lane, plan);
-          const what = struck ? plan.intervention : 'missed';
-          counts[what] = (counts[what] ?? 0) + 1;
-          say?.(`${lane.projectId}: ${plan.intervention} at ${plan.point}${struck ? '' : ': missed'}`);
           // In an orderly way, as nothing else here excuses a delivery that remains unknown.
-          worker.kill('SIGTERM');
-          await worker.exited;
+          last?.kill('SIGTERM');
+          await last?.exited;
+          const { worker, struck } = await intervene(lane, plan);
+          last = worker;
+          count(counts, struck ? plan.intervention : 'missed');
+          if (struck) count(hits, plan.point);
+          say?.(`${lane.projectId}: ${plan.intervention} at ${plan.point}${struck ? '' : ': missed'}`);
         }
-        return lane.startWorker();
+        return last ?? lane.startWorker();
       }),
     );
     const endedByMs = Date.now() + RECOVERY_MS;
     await Promise.all(lanes.map((lane) => lane.collect(endedByMs + 10_000)));
     await killAll(healthy);
-    return judge('intervention', lanes, { seed, say, startedAtMs, endedByMs, counts });
+    return judge('intervention', lanes, { seed, say, startedAtMs, endedByMs, counts, hits });
   });
 }
 

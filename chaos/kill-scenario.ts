@@ -2,7 +2,7 @@ import type { Random } from '../src/simulator/random.js';
 import { faultPoints, type FaultPoint } from './fault-point-names.js';
 import { RECOVERY_MS, type Lane } from './lane.js';
 import type { TlsFiles } from './oracle-process.js';
-import { judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
+import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
 import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
 
@@ -51,6 +51,7 @@ export async function killScenario(options: KillScenarioOptions): Promise<Scenar
   return withScene({ ...options, name, env, tls }, async ({ lanes, random, startedAtMs }) => {
     const plans = makePlans(kills, recoveryKills, random);
     const counts = { kills: 0, recoveryKills: 0, missed: 0 };
+    const hits: Record<string, number> = {};
     const healthy = await Promise.all(
       lanes.map(async (lane, index) => {
         for (const plan of plans.filter((_, number) => number % lanes.length === index)) {
@@ -59,6 +60,7 @@ export async function killScenario(options: KillScenarioOptions): Promise<Scenar
             struck = await strike(lane, plan);
             say?.(`${lane.projectId}: killed at ${plan.point.name}, hit ${plan.hit}${struck ? '' : ': missed'}`);
           }
+          if (struck) count(hits, plan.point.name);
           counts[struck ? (plan.load > 0 ? 'kills' : 'recoveryKills') : 'missed']++;
         }
         return lane.startWorker();
@@ -67,7 +69,7 @@ export async function killScenario(options: KillScenarioOptions): Promise<Scenar
     const endedByMs = Date.now() + RECOVERY_MS;
     await Promise.all(lanes.map((lane) => lane.collect(endedByMs + 10_000)));
     await killAll(healthy);
-    return judge(name, lanes, { seed, say, startedAtMs, endedByMs, counts });
+    return judge(name, lanes, { seed, say, startedAtMs, endedByMs, counts, hits });
   });
 }
 

@@ -45,13 +45,18 @@ export async function main(args: string[]): Promise<number> {
   return outcomes.every(({ violations }) => violations.length === 0) ? 0 : 1;
 }
 
-function describeOutcome({ name, seed, durationMs, counts, violations }: ScenarioOutcome): string {
-  const counted = Object.entries(counts).map(([what, count]) => `${what} ${count}`);
+function describeOutcome({ name, seed, durationMs, counts, hits, violations }: ScenarioOutcome): string {
+  const list = (numbers: Record<string, number>) =>
+    Object.entries(numbers)
+      .map(([what, number]) => `${what} ${number}`)
+      .join(', ');
   const verdict = violations.length === 0 ? 'right' : `${violations.length} VIOLATIONS`;
-  const line = `${name} seed ${seed}, ${Math.round(durationMs / 1_000)} s: ${counted.join(', ')}: ${verdict}`;
-  return [line, ...violations.map((each) => `  ${each.subject}: ${violationKinds[each.kind]} (${each.detail})`)].join(
-    '\n',
-  );
+  const line = `${name} seed ${seed}, ${Math.round(durationMs / 1_000)} s: ${list(counts)}: ${verdict}`;
+  return [
+    line,
+    ...(hits ? [`  struck at ${Object.keys(hits).length} steps: ${list(hits)}`] : []),
+    ...violations.map((each) => `  ${each.subject}: ${violationKinds[each.kind]} (${each.detail})`),
+  ].join('\n');
 }
 
 function wholeNumber(text: string): number {

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Random } from '../src/simulator/random.js';
 import { keepWorker } from './kept-worker.js';
 import { RECOVERY_MS, type Lane } from './lane.js';
-import { judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
+import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
 import { withScene } from './scene.js';
 
 /** After an outage, for connections to come back: clients wait up to 5 s between two tries. */
@@ -43,7 +43,7 @@ export async function outageScenario(options: OutageScenarioOptions): Promise<Sc
         const fromMs = Date.now();
         const what = await outage(lane, random);
         lane.noteFault({ fromMs, toMs: Date.now() + AFTERMATH_MS });
-        counts[what] = (counts[what] ?? 0) + 1;
+        count(counts, what);
         say?.(`${lane.projectId}: ${what} for ${Date.now() - fromMs} ms`);
         await starting;
         await delay(random.between(quietMs.min, quietMs.max));

@@ -6,7 +6,7 @@ import type { ProxyMode, TcpProxy } from './tcp-proxy.js';
 const LOST_COMPLETION_MS = 55_000;
 
 /** How long a message may take to come when the worker has just lost its connections. */
-const MESSAGE_TIMEOUT_MS = 15_000;
+const MESSAGE_TIMEOUT_MS = 60_000;
 
 /**
  * What a network does between a worker and Temporal. Every tenth time the service takes a message, and its answer reaches
@@ -20,6 +20,7 @@ export function proxyOutage(proxy: TcpProxy, longestMs: number): Outage {
     number++;
     if (number % 10 === 3) {
       const hold = lane.oracle.hold(lane.projectId, 'recorded', 1);
+      await lane.start(1);
       const taken = await Promise.race([hold.reached.then(() => true), delay(MESSAGE_TIMEOUT_MS, false)]);
       proxy.set({ kind: 'blackhole' });
       hold.release();

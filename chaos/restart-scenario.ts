@@ -16,8 +16,8 @@ const BETWEEN_RESTARTS_MS = { min: 500, max: 3_000 };
 
 /** Options of {@link restartScenario}. */
 export interface RestartScenarioOptions extends ScenarioOptions {
-  /** All of them are started before the first restart. */
-  followUps: number;
+  /** Under way at each restart: as many as have ended are started anew. */
+  underWay: number;
   restarts: number;
 }
 
@@ -26,7 +26,7 @@ export interface RestartScenarioOptions extends ScenarioOptions {
  * is told to end (SIGTERM). Nothing here excuses a delivery that remains unknown.
  */
 export async function restartScenario(options: RestartScenarioOptions): Promise<ScenarioOutcome> {
-  const { seed, followUps, restarts, say } = options;
+  const { seed, underWay, restarts, say } = options;
   const service = { latency: { minMs: 50, maxMs: 1_200 } };
   const scene = { ...options, name: 'restart', lanes: 1, service, budget: BUDGET };
   return withScene(scene, async ({ lanes, random, startedAtMs }) => {
@@ -35,11 +35,14 @@ export async function restartScenario(options: RestartScenarioOptions): Promise<
     let current = lane.startWorker();
     const leaving: Promise<Violation[]>[] = [];
     await current.ready;
-    await lane.start(followUps);
+    const counts = { restarts, leastUnderWay: underWay };
+    await lane.start(underWay);
     for (let number = 0; number < restarts; number++) {
       const next = lane.startWorker();
       await next.ready;
+      await lane.start(Math.max(0, underWay - (await open(lane))));
       await delay(random.between(BETWEEN_RESTARTS_MS.min, BETWEEN_RESTARTS_MS.max));
+      counts.leastUnderWay = Math.min(counts.leastUnderWay, await open(lane));
       leaving.push(leave(lane, current));
       say?.(`${lane.projectId}: restart ${number + 1}`);
       current = next;
@@ -48,9 +51,15 @@ export async function restartScenario(options: RestartScenarioOptions): Promise<
     const endedByMs = Date.now() + RECOVERY_MS;
     await lane.collect(endedByMs + 10_000);
     await killAll([current]);
-    const outcome = await judge('restart', lanes, { seed, say, startedAtMs, endedByMs, counts: { restarts } });
+    const outcome = await judge('restart', lanes, { seed, say, startedAtMs, endedByMs, counts });
     return { ...outcome, violations: [...outcome.violations, ...unclean] };
   });
+}
+
+/** How many follow-ups run. */
+async function open({ client, taskQueue }: Lane): Promise<number> {
+  const query = `TaskQueue = '${taskQueue}' AND WorkflowType = 'followUp' AND ExecutionStatus = 'Running'`;
+  return (await client.workflow.count(query)).count;
 }
 
 async function leave(lane: Lane, worker: WorkerProcess): Promise<Violation[]> {

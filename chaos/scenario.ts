@@ -20,6 +20,8 @@ export interface ScenarioOutcome {
   durationMs: number;
   /** How often what was done, and how follow-ups ended. */
   counts: Record<string, number>;
+  /** How often each step of the send path was struck. */
+  hits?: Record<string, number>;
   /** Empty is right. */
   violations: Violation[];
 }
@@ -27,6 +29,11 @@ export interface ScenarioOutcome {
 /** The scenario's own random numbers: other scenarios do not matter to it. */
 export function randomOf(name: string, seed: number): Random {
   return createRandom(seed).fork(name);
+}
+
+/** Counts one more of something. */
+export function count(counts: Record<string, number>, what: string): void {
+  counts[what] = (counts[what] ?? 0) + 1;
 }
 
 /** Judges the lanes of a run, after all of them have collected their ends. */
@@ -37,6 +44,7 @@ export async function judge(
     startedAtMs: number;
     endedByMs: number;
     counts: Record<string, number>;
+    hits?: Record<string, number>;
   },
 ): Promise<ScenarioOutcome> {
   const arrivals = (await Promise.all([...new Set(lanes.map(({ oracle }) => oracle))].map((each) => each.arrivals())))
@@ -55,7 +63,8 @@ export async function judge(
   });
   const records = lanes.flatMap((lane) => lane.records);
   const told = (word: string) =>
-    records.filter(({ ending }) => ending?.delivered === word && ending.kind !== 'terminated').length;
+    records.filter(({ ending }) => ending?.delivered === word && ending.kind !== 'terminated');
+  const arrived = new Set(arrivals.map(({ marker }) => marker));
   return {
     name,
     seed: run.seed,
@@ -64,10 +73,12 @@ export async function judge(
       ...run.counts,
       followUps: records.length,
       arrived: arrivals.length,
-      yes: told('yes'),
-      no: told('no'),
-      unknown: told('unknown'),
+      yes: told('yes').length,
+      no: told('no').length,
+      unknown: told('unknown').length,
+      unknownButArrived: told('unknown').filter(({ marker }) => arrived.has(marker)).length,
     },
+    ...(run.hits && { hits: run.hits }),
     violations,
   };
 }

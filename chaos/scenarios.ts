@@ -23,6 +23,8 @@ export interface RunOptions {
   /** Size of the other scenarios: 1 is the short form. */
   scale: number;
   say: (line: string) => void;
+  /** `host:port` of a development server to use, where the scenario does nothing to it. @default one of its own */
+  address?: string | undefined;
 }
 
 const tlsFile = (name: string) => fileURLToPath(new URL(`../test/agent-jobs/tls/${name}`, import.meta.url));
@@ -51,12 +53,12 @@ export const scenarios = {
       }),
     ),
   freeze: ({ scale, ...run }) =>
-    onDevServer(run, (options) => freezeScenario({ ...options, freezes: 6 * scale, lanes: Math.min(6 * scale, 12) })),
+    onDevServer(run, (options) => freezeScenario({ ...options, freezes: 4 * scale, lanes: Math.min(4 * scale, 10) })),
   intervention: ({ scale, ...run }) =>
-    onDevServer(run, (options) => interventionScenario({ ...options, rounds: 3 * scale, lanes: LANES })),
+    onDevServer(run, (options) => interventionScenario({ ...options, rounds: 2 * scale, lanes: LANES })),
   restart: ({ scale, ...run }) =>
     onDevServer(run, (options) =>
-      restartScenario({ ...options, followUps: Math.min(200, 60 * scale), restarts: 4 * scale }),
+      restartScenario({ ...options, underWay: Math.min(200, 60 * scale), restarts: 3 * scale }),
     ),
   network: ({ scale, ...run }) =>
     onDevServer(run, async (options) => {
@@ -83,7 +85,7 @@ export const scenarios = {
     try {
       const quietMs = { min: 3_000, max: 8_000 };
       const { address } = server;
-      return await outageScenario({ seed, say, address, name: 'server', outages: 4 * scale, load: 5, outage, quietMs });
+      return await outageScenario({ seed, say, address, name: 'server', outages: 3 * scale, load: 5, outage, quietMs });
     } finally {
       await stop();
       await rm(directory, { recursive: true, force: true });
@@ -118,11 +120,12 @@ export const scenarios = {
 /** Name of a scenario. */
 export type ScenarioName = keyof typeof scenarios;
 
-/** Plays on a development server of its own, all in memory. */
+/** Plays on the development server that is given, or on one of its own, all in memory. */
 async function onDevServer(
-  { seed, say }: Pick<RunOptions, 'seed' | 'say'>,
+  { seed, say, address }: Pick<RunOptions, 'seed' | 'say' | 'address'>,
   play: (options: ScenarioOptions) => Promise<ScenarioOutcome>,
 ): Promise<ScenarioOutcome> {
+  if (address !== undefined) return play({ seed, say, address });
   const server = await startDevServer({ env: process.env });
   try {
     return await play({ seed, say, address: server.address });

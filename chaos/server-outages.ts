@@ -5,6 +5,9 @@ import type { Outage } from './outage-scenario.js';
 
 const LONGEST_OUTAGE_MS = 2_000;
 
+const START_ATTEMPTS = 20;
+const START_AGAIN_AFTER_MS = 500;
+
 /** Every that many times the Temporal server dies, too. */
 const SERVER_DIES_EVERY = 4;
 
@@ -15,11 +18,23 @@ export function devServerOutage(first: DevServer, dbFile: string): { outage: Out
     outage: async (_lane, random) => {
       await server.kill();
       await delay(random.between(0, LONGEST_OUTAGE_MS));
-      server = await startDevServer({ env: process.env, port: first.port, dbFile });
+      server = await startAgain(first.port, dbFile);
       return 'serverKilled';
     },
     stop: () => server.stop(),
   };
+}
+
+/** While nobody listens there, the port may be lent to somebody's outgoing connection for a moment. */
+async function startAgain(port: number, dbFile: string): Promise<DevServer> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await startDevServer({ env: process.env, port, dbFile });
+    } catch (error) {
+      if (attempt === START_ATTEMPTS) throw error;
+      await delay(START_AGAIN_AFTER_MS);
+    }
+  }
 }
 
 /** Stops PostgreSQL for up to 2 s, in an orderly way or as by a crash; every fourth time the server is killed, too. */

@@ -39,7 +39,8 @@ export function startWorkerProcess(env: Readonly<Record<string, string>>, plan?:
   const child = adopt(
     spawn(process.execPath, ['--import', FAULT_POINTS, COMMAND, 'worker', '--json'], {
       env: { PATH, HOME, ...env, ...(plan && { CHAOS_FAULT_PLAN: JSON.stringify(plan) }) },
-      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+      // Its standard input ends with this process, however that ends, and the worker with it: see fault-points.js.
+      stdio: ['pipe', 'pipe', 'pipe', 'pipe'],
     }),
   );
   let log = '';

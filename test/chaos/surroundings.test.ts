@@ -1,0 +1,39 @@
+import { describe, expect, inject, test } from 'vitest';
+import { scenarios } from '../../chaos/scenarios.js';
+
+const TIMEOUT_MS = 400_000;
+const say = () => undefined;
+const run = () => ({ seed: 1, kills: 40, scale: 1, say, address: inject('temporalAddress') });
+
+describe.concurrent('whatever is done around workers, nothing is doubled, lost or told untruly', () => {
+  test(
+    'cancel, terminate, reset and the loss of the budget in the midst of sends',
+    async () => {
+      const { violations, counts } = await scenarios.intervention(run());
+      expect(violations).toEqual([]);
+      const each = { cancel: 2, terminate: 2, 'reset-workflow': 2, 'reset-activity': 2, 'restore-budget': 2 };
+      expect(counts).toMatchObject({ ...each, missed: 0 });
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    'a network that cuts, swallows, delays, and loses the word that a message was sent',
+    async () => {
+      const { violations, counts } = await scenarios.network(run());
+      expect(violations).toEqual([]);
+      expect(counts['completionLost']).toBe(1);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    'a Temporal server that is killed and comes back',
+    async () => {
+      const { violations, counts } = await scenarios.server(run());
+      expect(violations).toEqual([]);
+      expect(counts['serverKilled']).toBe(3);
+    },
+    TIMEOUT_MS,
+  );
+});
