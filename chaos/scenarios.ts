@@ -33,7 +33,7 @@ const tlsFile = (name: string) => fileURLToPath(new URL(`../test/agent-jobs/tls/
 const TLS = { key: tlsFile('server.key'), cert: tlsFile('server.pem') };
 
 /** Worker processes that start at once keep two cores busy. */
-const LANES = 5;
+const LANES = 6;
 
 /** Every scenario, at a size of its own. */
 export const scenarios = {

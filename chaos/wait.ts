@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { WorkerProcess } from './worker-process.js';
 
-/** Whether `event` comes before the worker ends and before `timeoutMs` have passed. */
+/** Whether `event` comes before the worker ends and before `timeoutMs` have passed since it was ready. */
 export async function comesInTime(event: Promise<unknown>, worker: WorkerProcess, timeoutMs: number): Promise<boolean> {
   const timer = new AbortController();
+  await Promise.race([event, worker.ready.catch(() => undefined)]);
   try {
     return await Promise.race([
       event.then(() => true),
