@@ -23,7 +23,18 @@ export function examine({ ledger, projectId, limit, windowMs }) {
     /** Share of what the limit allows after the first window's burst. */
     utilisation: spanMs > 0 ? ((sent.length - limit) * windowMs) / (limit * spanMs) : 0,
     spanS: spanMs / 1_000,
+    firstBurstS: ((instants[limit - 1] ?? 0) - (instants[0] ?? 0)) / 1_000,
+    latenessMs: latenessOfCycles(instants, { limit, windowMs }),
   };
+}
+
+/** By how much later than a window after its last use each slot was used again: the mean of each round. */
+function latenessOfCycles(instants, { limit, windowMs }) {
+  const lateMs = instants.slice(limit).map((atMs, index) => atMs - (instants[index] ?? 0) - windowMs);
+  return Array.from({ length: Math.ceil(lateMs.length / limit) }, (_, round) => {
+    const inRound = lateMs.slice(round * limit, (round + 1) * limit);
+    return Math.round(inRound.reduce((sum, ms) => sum + ms, 0) / inRound.length);
+  });
 }
 
 /** Ends of follow-ups, by kind: `completed`, or the failure's type. */

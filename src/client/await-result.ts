@@ -3,7 +3,7 @@ import { TerminatedFailure } from '@temporalio/common';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ExecutionStatus } from './summary.js';
-import { isPassingTrouble } from './temporal-call.js';
+import { isPassingTrouble, isVagueTrouble } from './temporal-call.js';
 
 /** Options of `result`. */
 export interface ResultOptions {
@@ -17,6 +17,8 @@ export interface ResultOptions {
 const LONG_POLL_TIMEOUT_MS = 60_000;
 const DEFAULT_RECONNECT_TIMEOUT_MS = 600_000;
 const RECONNECT_INTERVAL_MS = 1_000;
+/** Errors that say nothing definite. The SDK itself has tried 10 times before it throws one. */
+const MOST_VAGUE_IN_A_ROW = 10;
 
 /**
  * Waits for the result of a workflow, however long it takes: polls Temporal, comes back after lost connections, follows
@@ -33,6 +35,7 @@ export async function awaitResult(
 ): Promise<unknown> {
   const longPoll = () =>
     client.withDeadline(Date.now() + LONG_POLL_TIMEOUT_MS, () => client.workflow.getHandle(workflowId).result());
+  let vagueInARow = 0;
   for (;;) {
     signal?.throwIfAborted();
     try {
@@ -44,8 +47,10 @@ export async function awaitResult(
         if (error.cause instanceof TerminatedFailure && (await describe()).status !== 'terminated') continue;
         throw error;
       }
-      if (!isPassingTrouble(error)) throw error;
+      if (isPassingTrouble(error)) vagueInARow = 0;
+      else if (!isVagueTrouble(error) || ++vagueInARow > MOST_VAGUE_IN_A_ROW) throw error;
       await untilReachable(describe, reconnectTimeoutMs, signal);
+      await sleep(RECONNECT_INTERVAL_MS, undefined, signal ? { signal } : {});
     }
   }
 }

@@ -3,12 +3,16 @@ import { NamespaceNotFoundError } from '@temporalio/common';
 import type { FollowUpClientError } from './errors.js';
 import { SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
 
-// From the gRPC specification; importing @grpc/grpc-js for five numbers would make it a dependency.
+// From the gRPC specification; importing @grpc/grpc-js for these numbers would make it a dependency.
 const GrpcStatus = {
+  CANCELLED: 1,
+  UNKNOWN: 2,
   INVALID_ARGUMENT: 3,
   DEADLINE_EXCEEDED: 4,
   PERMISSION_DENIED: 7,
   RESOURCE_EXHAUSTED: 8,
+  ABORTED: 10,
+  INTERNAL: 13,
   UNAVAILABLE: 14,
   UNAUTHENTICATED: 16,
 } as const;
@@ -72,6 +76,16 @@ export function isPassingTrouble(error: unknown): boolean {
   return (
     code === GrpcStatus.UNAVAILABLE || code === GrpcStatus.RESOURCE_EXHAUSTED || code === GrpcStatus.DEADLINE_EXCEEDED
   );
+}
+
+/**
+ * Whether an error says nothing about what was asked for, such as that of a server whose database is busy, or of a
+ * connection that broke: a wait may go on after it.
+ */
+export function isVagueTrouble(error: unknown): boolean {
+  const code: number | undefined = grpcErrorIn(error)?.code;
+  const vague: readonly number[] = [GrpcStatus.CANCELLED, GrpcStatus.UNKNOWN, GrpcStatus.ABORTED, GrpcStatus.INTERNAL];
+  return code !== undefined && vague.includes(code);
 }
 
 /** Details of the gRPC error in a chain of causes, as one short line. */

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
+import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
 import {
@@ -160,6 +161,33 @@ test('the budget of a project without follow-ups is undefined, and counts from t
   expect(await budget.status()).toMatchObject({ projectId: budget.projectId, used: 1, limit: 100 });
   expect(await budget.state()).toBe('running');
 });
+
+test.each([status.UNKNOWN, status.INTERNAL, status.ABORTED])(
+  'result waits on after an error of the server that says nothing about the follow-up (gRPC code %i)',
+  async (code) => {
+    let failures = 0;
+    // A server that is out of order cannot be had on demand.
+    const outOfOrder: Interceptor = (options, nextCall) => {
+      if (!options.method_definition.path.endsWith('GetWorkflowExecutionHistory') || failures >= 3) {
+        return new InterceptingCall(nextCall(options));
+      }
+      failures += 1;
+      return new InterceptingCall(nextCall(options), {
+        start: (metadata, listener, next) =>
+          next(metadata, {
+            ...listener,
+            onReceiveStatus: (_status, report) => report({ code, details: 'out of order', metadata: new Metadata() }),
+          }),
+      });
+    };
+    const connection = Connection.lazy({ address: inject('temporalAddress'), interceptors: [outOfOrder] });
+    const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue: stack.taskQueue });
+    const followUp = await followUps.start({ projectId: project, jobId: `job-${code}`, prompt: 'x', ...FAST });
+    expect(await followUp.result()).toMatchObject({ status: 'completed' });
+    expect(failures).toBe(3);
+    await connection.close();
+  },
+);
 
 describe('while Temporal is away', () => {
   let proxy: TcpProxy;
