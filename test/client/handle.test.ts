@@ -173,9 +173,8 @@ test.each([status.UNKNOWN, status.INTERNAL, status.ABORTED])(
       }
       failures += 1;
       return new InterceptingCall(nextCall(options), {
-        start: (metadata, listener, next) =>
+        start: (metadata, _listener, next) =>
           next(metadata, {
-            ...listener,
             onReceiveStatus: (_status, report) => report({ code, details: 'out of order', metadata: new Metadata() }),
           }),
       });
