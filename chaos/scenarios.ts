@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { startDevServer } from '../src/embedded/dev-server.js';
 import { startPostgresRig, type PostgresRig } from '../test/support/postgres-rig.js';
+import { batchScenario } from './batch-scenario.js';
 import type { Violation } from './checker.js';
 import { freezeScenario } from './freeze-scenario.js';
 import { interventionScenario } from './intervention-scenario.js';
@@ -59,6 +60,15 @@ export const scenarios = {
   restart: ({ scale, ...run }) =>
     onDevServer(run, (options) =>
       restartScenario({ ...options, underWay: Math.min(200, 60 * scale), restarts: 3 * scale }),
+    ),
+  batch: ({ scale, ...run }) =>
+    onDevServer(run, (options) =>
+      batchScenario({
+        ...options,
+        items: 200 * scale,
+        projects: scale > 1 ? 20 : 8,
+        killEveryMs: scale > 1 ? 30_000 : 10_000,
+      }),
     ),
   network: ({ scale, ...run }) =>
     onDevServer(run, async (options) => {

@@ -1,0 +1,17 @@
+import { expect, inject, test } from 'vitest';
+import { scenarios } from '../../chaos/scenarios.js';
+
+test('a batch of 200 items with one of two workers killed every 10 s has 200 outcomes that agree with the ledger', async () => {
+  const address = inject('temporalAddress');
+  const { violations, counts } = await scenarios.batch({
+    seed: 1,
+    kills: 0,
+    scale: 1,
+    say: () => undefined,
+    address,
+  });
+  expect(violations).toEqual([]);
+  const { kills = 0, completed = 0, DeliveryUnknown = 0 } = counts;
+  expect(kills).toBeGreaterThanOrEqual(1);
+  expect(completed + DeliveryUnknown).toBe(200);
+}, 400_000);
