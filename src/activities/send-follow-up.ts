@@ -10,6 +10,7 @@ import type {
   SendOutcome,
   SettleMessage,
 } from '../contract/index.js';
+import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
 import { startStopwatch } from '../stopwatch.js';
 import type { BudgetClient } from './budget-client.js';
 
@@ -83,7 +84,12 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       leaseMs,
       drainMs,
     };
-    const { answer, proven } = await budget.acquire(projectId, request);
+    let ask = await budget.acquire(projectId, request);
+    for (let again = 0; again < ASKS_IN_PLACE && waitsForSends(ask); again++) {
+      await delay(ASK_IN_PLACE_EVERY_MS);
+      ask = await budget.acquire(projectId, request);
+    }
+    const { answer, proven } = ask;
     if (answer.kind === 'done') return fromRecord(answer, { leaseMs, drainMs, elapsedMs: elapsedMs() });
     if (answer.kind !== 'granted') return { ...answer, proven };
 

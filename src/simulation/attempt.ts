@@ -1,4 +1,5 @@
 import type { SendFollowUpResult } from '../activities/send-follow-up.js';
+import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
 import type { AcquireAnswer, SendOutcome } from '../contract/index.js';
 import type { FollowUpRecord } from './follow-up-record.js';
 import type { Network } from './network.js';
@@ -53,7 +54,11 @@ export function* attempt(
     leaseMs: LEASE_MS,
     drainMs: world.broken.has('drain') ? 0 : DRAIN_MS,
   };
-  const ask = yield* network.ask(request);
+  let ask = yield* network.ask(request);
+  for (let again = 0; again < ASKS_IN_PLACE && ask && waitsForSends(ask); again++) {
+    yield* sleep(world.timeline, ASK_IN_PLACE_EVERY_MS);
+    ask = yield* network.ask(request);
+  }
   if (!ask) return undefined;
   yield* mishap(world, process, input.name);
   const { answer, proven } = ask;
