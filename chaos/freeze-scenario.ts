@@ -6,8 +6,6 @@ import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
 import type { WorkerProcess } from './worker-process.js';
 
-const POINT_TIMEOUT_MS = 60_000;
-
 /** Longer than start-to-close of a send: 2 s to send, 30 s and 15 s more (src/config.ts). */
 const FREEZE_MS = 52_000;
 
@@ -39,7 +37,7 @@ export async function freezeScenario(
           await kill(lane, rescuer);
           const frozen = lane.startWorker({ point, hit: 1, signal: 'SIGSTOP' });
           await lane.start(2);
-          const struck = await comesInTime(frozen.struck, frozen, POINT_TIMEOUT_MS);
+          const struck = await comesInTime(frozen.struck, frozen);
           const fromMs = Date.now();
           rescuer = lane.startWorker();
           if (struck) await delay(FREEZE_MS);

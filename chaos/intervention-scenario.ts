@@ -13,8 +13,6 @@ import type { WorkerProcess } from './worker-process.js';
 export const interventions = ['cancel', 'terminate', 'reset-workflow', 'reset-activity', 'restore-budget'] as const;
 export type Intervention = (typeof interventions)[number];
 
-const POINT_TIMEOUT_MS = 60_000;
-
 /** How long a budget stays terminated. */
 const BUDGET_STOPPED_MS = 1_000;
 
@@ -71,7 +69,7 @@ async function intervene(
 ): Promise<{ worker: WorkerProcess; struck: boolean }> {
   const worker = lane.startWorker({ point, hit: 1, signal: 'SIGSTOP' });
   const records = await lane.start(2);
-  const struck = await comesInTime(worker.struck, worker, POINT_TIMEOUT_MS);
+  const struck = await comesInTime(worker.struck, worker);
   if (struck && intervention !== 'restore-budget') {
     await Promise.all(records.map((record) => change(lane, record, intervention)));
   }

@@ -6,9 +6,6 @@ import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scen
 import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
 
-/** A point that a worker with work in hand has not come to by then is counted as missed. */
-const POINT_TIMEOUT_MS = 60_000;
-
 /** A plan that was missed is tried again, on another life of the worker. */
 const TRIES = 3;
 
@@ -97,7 +94,7 @@ async function strike(lane: Lane, { point, hit, load }: KillPlan): Promise<boole
   const worker =
     point.seenBy === 'service' ? lane.startWorker() : lane.startWorker({ point: point.name, hit, signal: 'SIGKILL' });
   await lane.start(load);
-  const struck = await comesInTime(hold?.reached ?? worker.struck, worker, POINT_TIMEOUT_MS);
+  const struck = await comesInTime(hold?.reached ?? worker.struck, worker);
   await killAll([worker]);
   lane.noteFault();
   hold?.release();

@@ -1,8 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { WorkerProcess } from './worker-process.js';
 
-/** Whether `event` comes before the worker ends and before `timeoutMs` have passed since it was ready. */
-export async function comesInTime(event: Promise<unknown>, worker: WorkerProcess, timeoutMs: number): Promise<boolean> {
+/** A step that a worker with work in hand has not come to that long after it was ready counts as missed. */
+const STEP_TIMEOUT_MS = 120_000;
+
+/** Whether `event` comes before the worker ends, and in time. */
+export async function comesInTime(event: Promise<unknown>, worker: WorkerProcess): Promise<boolean> {
   const timer = new AbortController();
   await Promise.race([event, worker.ready.catch(() => undefined)]);
   try {
@@ -10,7 +13,7 @@ export async function comesInTime(event: Promise<unknown>, worker: WorkerProcess
       event.then(() => true),
       // A worker that kills itself at the point ends in the same instant as it reports.
       worker.exited.then(() => delay(50, false)),
-      delay(timeoutMs, false, { signal: timer.signal }).catch(() => false),
+      delay(STEP_TIMEOUT_MS, false, { signal: timer.signal }).catch(() => false),
     ]);
   } finally {
     timer.abort();
