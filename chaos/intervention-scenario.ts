@@ -45,8 +45,7 @@ export async function interventionScenario(options: InterventionScenarioOptions)
         let last: WorkerProcess | undefined;
         for (const plan of plans.filter((_, number) => number % lanes.length === index)) {
           // In an orderly way, as nothing else here excuses a delivery that remains unknown.
-          last?.kill('SIGTERM');
-          await last?.exited;
+          await last?.leave();
           const { worker, struck } = await intervene(lane, plan);
           last = worker;
           count(counts, struck ? plan.intervention : 'missed');

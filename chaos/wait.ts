@@ -11,8 +11,8 @@ export async function comesInTime(event: Promise<unknown>, worker: WorkerProcess
   try {
     return await Promise.race([
       event.then(() => true),
-      // A worker that kills itself at the point ends in the same instant as it reports.
-      worker.exited.then(() => delay(50, false)),
+      // A worker that kills itself at the point ends while its report is on its way.
+      worker.exited.then(() => delay(500, false)),
       delay(STEP_TIMEOUT_MS, false, { signal: timer.signal }).catch(() => false),
     ]);
   } finally {

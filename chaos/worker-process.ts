@@ -7,6 +7,8 @@ import type { FaultPointName } from './fault-point-names.js';
 const COMMAND = fileURLToPath(new URL('../bin/follow-up.js', import.meta.url));
 const FAULT_POINTS = new URL('fault-points.js', import.meta.url).href;
 const MAX_LOG_LENGTH = 65_536;
+/** A process reports right before it sends itself the signal. */
+const SIGNAL_TAKES_MS = 100;
 
 /** What fault-points.js is told: at the `hit`-th time that the point is reached, the process sends itself the signal. */
 export interface FaultPlan {
@@ -26,6 +28,8 @@ export interface WorkerProcess {
   readonly ready: Promise<void>;
   hasExited(): boolean;
   kill(signal: NodeJS.Signals): void;
+  /** Has it end in an orderly way (SIGTERM), also where it was stopped, and waits for that. */
+  leave(): Promise<void>;
   /** What it logged last. */
   log(): string;
 }
@@ -56,7 +60,7 @@ export function startWorkerProcess(env: Readonly<Record<string, string>>, plan?:
   });
   const struck = new Promise<void>((resolve) => {
     const report = child.stdio[3];
-    if (report instanceof Readable) report.once('data', () => resolve());
+    if (report instanceof Readable) report.once('data', () => setTimeout(resolve, SIGNAL_TAKES_MS));
   });
   const ready = new Promise<void>((resolve, reject) => {
     child.stdout?.on('data', (chunk: Buffer) => {
@@ -71,6 +75,12 @@ export function startWorkerProcess(env: Readonly<Record<string, string>>, plan?:
     ready,
     hasExited: () => ended,
     kill: (signal) => void child.kill(signal),
+    async leave() {
+      child.kill('SIGTERM');
+      // A stop that came late would outlast the one SIGCONT that it was given.
+      child.kill('SIGCONT');
+      await exited;
+    },
     log: () => log,
   };
 }
