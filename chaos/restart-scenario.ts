@@ -43,7 +43,7 @@ export async function restartScenario(options: RestartScenarioOptions): Promise<
       await lane.start(Math.max(0, underWay - (await open(lane))));
       await delay(random.between(BETWEEN_RESTARTS_MS.min, BETWEEN_RESTARTS_MS.max));
       counts.leastUnderWay = Math.min(counts.leastUnderWay, await open(lane));
-      leaving.push(leave(lane, current));
+      leaving.push(leave(lane, current, say));
       say?.(`${lane.projectId}: restart ${number + 1}`);
       current = next;
     }
@@ -62,10 +62,11 @@ async function open({ client, taskQueue }: Lane): Promise<number> {
   return (await client.workflow.count(query)).count;
 }
 
-async function leave(lane: Lane, worker: WorkerProcess): Promise<Violation[]> {
+async function leave(lane: Lane, worker: WorkerProcess, say?: ScenarioOptions['say']): Promise<Violation[]> {
   worker.kill('SIGTERM');
   const code = await Promise.race([worker.exited, delay(EXIT_WITHIN_MS, 'late' as const)]);
   if (code === 0) return [];
+  say?.(worker.log());
   await killAll([worker]);
   return [{ kind: 'unclean', subject: lane.projectId, detail: `it ended with ${code}: ${worker.log().slice(-500)}` }];
 }
