@@ -154,7 +154,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['test/**', 'bench/**', 'chaos/**'],
+    files: ['test/**', 'bench/**', 'chaos/**', 'mutants/**'],
     rules: {
       'no-console': 'off',
       'no-restricted-syntax': restrictSyntax(style),

@@ -28,7 +28,9 @@ function settleGrant(
   if (remembered?.sendNumber === grant.sendNumber) {
     remember(state, grant.workflowId, { ...remembered, outcome, touchedAtMs: nowMs });
   }
-  if (isUndelivered(outcome)) endTurn(state, grant);
+  // A settle may come after the next send of its follow-up was granted: the turn is that one's then.
+  const isLatest = (remembered?.sendNumber ?? 0) <= grant.sendNumber;
+  if (isUndelivered(outcome) && isLatest) endTurn(state, grant);
   applyOutcome(state, nowMs, { grant, outcome, retryAfterMs });
 }
 

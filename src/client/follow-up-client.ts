@@ -31,7 +31,7 @@ import { listFollowUps, type ListFilter, listQuery } from './list.js';
 import { inputDiffers } from './started-input.js';
 import { Schedules } from './schedules.js';
 import type { FollowUpSummary } from './summary.js';
-import { callTemporal } from './temporal-call.js';
+import { callTemporal, isTooLarge } from './temporal-call.js';
 
 /** Options of {@link FollowUpClient}. */
 export interface FollowUpClientOptions {
@@ -86,7 +86,8 @@ export class FollowUpClient {
    * Starts a follow-up, or finds the one that was started with the same key. Takes about one call of Temporal; that it
    * was started is durable when the promise resolves.
    *
-   * @throws InvalidInputError before anything is sent, TemporalUnreachableError, SearchAttributesMissingError
+   * @throws InvalidInputError before anything is sent, or where the prompt is longer than the server takes (2 MiB, unless
+   * it is configured otherwise); TemporalUnreachableError, SearchAttributesMissingError
    */
   async start(input: StartInput): Promise<StartedFollowUp> {
     const { key, followUpInput, settings } = parseStartInput(input);
@@ -108,6 +109,9 @@ export class FollowUpClient {
     try {
       await callTemporal(this.#client, start, { workflowId });
     } catch (error) {
+      if (isTooLarge(error)) {
+        throw new InvalidInputError([{ field: 'prompt', message: 'is longer than this Temporal server takes' }]);
+      }
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
       const differs = await callTemporal(this.#client, () => inputDiffers(this.#client, workflowId, settings));
       return new StartedFollowUp(this.#client, workflowId, key, true, differs);

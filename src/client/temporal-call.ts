@@ -70,6 +70,13 @@ export function toConnectionError(
   }
 }
 
+/** Whether the server refused a payload as too large (`limit.blobSize.error`). */
+export function isTooLarge(error: unknown): boolean {
+  const grpc = grpcErrorIn(error);
+  const code: number | undefined = grpc?.code;
+  return code === GrpcStatus.INVALID_ARGUMENT && /blob data size/i.test(grpc?.details ?? '');
+}
+
 /** Whether waiting and trying again may help: the server is away or overloaded, or did not answer in time. */
 export function isPassingTrouble(error: unknown): boolean {
   const code: number | undefined = grpcErrorIn(error)?.code;

@@ -57,6 +57,9 @@ import { invalidInput } from './follow-up/endings.js';
  */
 const MOST_UPDATES_A_RUN = 1_600;
 
+/** A run that is to end has a workflow task that long after one that answered an update. */
+const TASK_AFTER_UPDATE_MS = 100;
+
 /**
  * The budget of one project, the gate: the only place that decides who may send. It answers every ask at once, never
  * completes, and continues as new with its whole state.
@@ -69,7 +72,7 @@ export async function projectBudget(input: unknown, carried?: CarriedState): Pro
   const parsed = parseBudgetInput(input, carried !== undefined && !isContinued);
   const gate = new Gate(new Budget(carried ? restoreState(carried) : firstState(parsed)));
   gate.start();
-  await condition(() => gate.mayContinueAsNew());
+  await gate.untilRunOut();
   const { projectId, settings } = parsed;
   return continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(gate.budget.state));
 }
@@ -102,6 +105,15 @@ class Gate {
 
   start(): void {
     const { budget } = this;
+    // What came before a run began is handled as its handlers are set: how a send ended before its follow-up's end, and
+    // both before what is asked next.
+    setHandler(
+      settleSignal,
+      ifValid(settleMessageSchema, (message) => this.#carryOut(budget.settle(Date.now(), message))),
+    );
+    const leave = ifValid(leaveMessageSchema, (message) => this.#carryOut(budget.leave(Date.now(), message)));
+    setHandler(finishSignal, leave);
+    setHandler(withdrawSignal, leave);
     setHandler(
       acquireUpdate,
       (requests) => {
@@ -111,13 +123,6 @@ class Gate {
         return answers;
       },
       { validator: (requests) => void checked(acquireRequestsSchema, requests) },
-    );
-    const leave = ifValid(leaveMessageSchema, (message) => this.#carryOut(budget.leave(Date.now(), message)));
-    setHandler(finishSignal, leave);
-    setHandler(withdrawSignal, leave);
-    setHandler(
-      settleSignal,
-      ifValid(settleMessageSchema, (message) => this.#carryOut(budget.settle(Date.now(), message))),
     );
     setHandler(
       setLimitUpdate,
@@ -151,13 +156,15 @@ class Gate {
   }
 
   /**
-   * Not in a task that answered an update: such an update may be applied again on the next run (temporal#6375), and
-   * its caller would get the second answer.
+   * Until this run is to continue as new. Not in a task that answered an update: such an update may be applied again on
+   * the next run (temporal#6375), and its caller would get the second answer. Where nothing comes but updates, no other
+   * task would ever come, and in the end the server would take no more of them: so a timer makes one.
    */
-  mayContinueAsNew(): boolean {
-    const { continueAsNewSuggested, historyLength } = workflowInfo();
-    if (!continueAsNewSuggested && this.#updates < MOST_UPDATES_A_RUN) return false;
-    return this.#answeredAtLength !== historyLength || this.#updates >= MOST_UPDATES_A_RUN;
+  async untilRunOut(): Promise<void> {
+    await condition(() => workflowInfo().continueAsNewSuggested || this.#updates >= MOST_UPDATES_A_RUN);
+    const hasAnswered = () => this.#answeredAtLength === workflowInfo().historyLength;
+    const mayEnd = () => !hasAnswered() || this.#updates >= MOST_UPDATES_A_RUN;
+    while (!mayEnd()) await condition(mayEnd, TASK_AFTER_UPDATE_MS);
   }
 
   #noteUpdate(): void {

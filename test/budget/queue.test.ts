@@ -163,6 +163,14 @@ describe('the turn of a job', () => {
     expect(acquire(budget, T0 + 3, 'b', { jobId: 'j' })).toMatchObject({ kind: 'granted' });
   });
 
+  test('is not ended by word of an earlier send that comes late', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a');
+    expect(acquire(budget, T0 + 1_000, 'a', { sendNumber: 2, token: 'second' })).toMatchObject({ kind: 'granted' });
+    settle(budget, T0 + 2_000, 'a', { outcome: 'notSent' });
+    expect(acquire(budget, T0 + 3_000, 'b', { jobId: 'job-a' })).toMatchObject({ kind: 'wait', reason: 'job-busy' });
+  });
+
   test('ends when its owner is found not to run any more', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { jobId: 'j' });

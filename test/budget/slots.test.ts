@@ -102,6 +102,14 @@ describe('the budget', () => {
     expect(acquire(budget, end, 'b')).toMatchObject({ kind: 'granted' });
   });
 
+  test('takes no time from those who ask', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'a');
+    const hoursAhead = T0 + 5 * WINDOW_MS;
+    expect(acquire(budget, T0 + 1_000, 'b', { attemptScheduledAtMs: hoursAhead })).toMatchObject({ kind: 'wait' });
+    expect(budget.state.lastTimeMs).toBe(T0 + 1_000);
+  });
+
   test('lets at most 10 sends be unsettled at once', () => {
     const budget = newBudget({ limit: 100 });
     for (let index = 0; index < 10; index++) {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -22,9 +23,17 @@ export async function record(client: Client, name: string, workflowId: string, r
   if (!recording) return;
   const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
   mkdirSync(DIRECTORY, { recursive: true });
-  const file = join(DIRECTORY, `${name.replace(/[^A-Za-z0-9]+/g, '-').slice(0, 100)}.json`);
+  const file = join(DIRECTORY, `${fileNameOf(name)}.json`);
   const recorded = { name, workflowId, history: JSON.parse(historyToJSON(history)) as unknown };
   writeFileSync(file, `${JSON.stringify(recorded)}\n`);
+}
+
+/** The name as a file may have it. A long one is cut, and what was cut off still tells it from others. */
+function fileNameOf(name: string): string {
+  const whole = name.replace(/[^A-Za-z0-9]+/g, '-');
+  return whole.length <= 100
+    ? whole
+    : `${whole.slice(0, 90)}-${createHash('sha256').update(name).digest('hex').slice(0, 8)}`;
 }
 
 /** Every recorded history. */

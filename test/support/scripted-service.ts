@@ -16,6 +16,8 @@ export class ScriptedService implements AgentJobsClient {
   readonly received: ReceivedMessage[] = [];
   gets = 0;
   #reads = new Map<string, GetJobOutcome[]>();
+  #hanging = new Set<string>();
+  #release: (() => void)[] = [];
   #sends: ((message: ReceivedMessage) => SendMessageOutcome | Promise<SendMessageOutcome>)[] = [];
 
   /** What get-job shows of a job, one after the other. */
@@ -24,6 +26,12 @@ export class ScriptedService implements AgentJobsClient {
       jobId,
       outcomes.map((each) => ('kind' in each ? (each as GetJobOutcome) : { kind: 'job', job: each })),
     );
+    return this;
+  }
+
+  /** The next look at the job does not end before the service is closed. */
+  hangs(jobId: string): this {
+    this.#hanging.add(jobId);
     return this;
   }
 
@@ -39,6 +47,9 @@ export class ScriptedService implements AgentJobsClient {
 
   getJob({ jobId }: { jobId: string }): Promise<GetJobOutcome> {
     this.gets += 1;
+    if (this.#hanging.delete(jobId)) {
+      return new Promise((resolve) => this.#release.push(() => resolve({ kind: 'notFound', message: 'too late' })));
+    }
     const reads = this.#reads.get(jobId) ?? [];
     const next = reads.length > 1 ? reads.shift() : reads[0];
     return Promise.resolve(next ?? { kind: 'notFound', message: 'HTTP 404: no such job' });
@@ -54,6 +65,7 @@ export class ScriptedService implements AgentJobsClient {
   }
 
   close(): Promise<void> {
+    for (const release of this.#release) release();
     return Promise.resolve();
   }
 }

@@ -37,6 +37,8 @@ export interface WorkflowRigOptions {
   sendStartToCloseMs?: number;
   drainMs?: number;
   maxCachedWorkflows?: number;
+  /** Called before each activity of that type begins; a throw ends the attempt. */
+  beforeActivity?: (activityType: string) => void;
   /** Called after each activity of that type has ended, before its completion is reported; a throw loses the completion. */
   afterActivity?: (activityType: string) => void;
 }
@@ -86,6 +88,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
           ({ info }: { info: { activityType: string } }) => ({
             inbound: {
               async execute(input: never, next: (input: never) => Promise<unknown>) {
+                options.beforeActivity?.(info.activityType);
                 const result = await next(input);
                 options.afterActivity?.(info.activityType);
                 return result;

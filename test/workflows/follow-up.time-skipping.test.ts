@@ -22,6 +22,8 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   let count = 0;
   /** Whether the next send's completion never reaches the server, as when the worker dies. */
   let losesCompletion = false;
+  /** How many attempts to send end before they begin, as when their worker dies. */
+  let deathsBeforeSend = 0;
   /** A project of its own for each test: budgets do not mix. */
   const target = () => ({ projectId: `p${++count}`, jobId: `job-${count}`, prompt: `message ${count}` });
   const receivedBy = (jobId: string) => rig.service.received.filter((message) => message.jobId === jobId).length;
@@ -29,6 +31,11 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   beforeAll(async () => {
     rig = await startTimeSkippingRig({
       budget: { limit: 1 },
+      beforeActivity: (type) => {
+        if (type !== 'sendFollowUp' || deathsBeforeSend === 0) return;
+        deathsBeforeSend -= 1;
+        throw new Error('the worker died');
+      },
       afterActivity: (type) => {
         if (type !== 'sendFollowUp' || !losesCompletion) return;
         losesCompletion = false;
@@ -131,6 +138,25 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       const result = await rig.end(await rig.start(steering));
       // With an active baseline only time tells whose turn has ended.
       expect(Date.parse(result.finishedAt) - Date.parse(result.sentAt)).toBeGreaterThanOrEqual(120_000);
+    });
+
+    test('is sent, not in doubt, when the service takes its time to answer', async () => {
+      const input = target();
+      rig.service.reads(input.jobId, BEFORE, ACTIVE, AFTER).sends(async () => {
+        await rig.advance(25_000);
+        return { outcome: 'sent', statusCode: 200 };
+      });
+      expect(await rig.end(await rig.start(input))).toMatchObject({ delivery: 'sent' });
+      expect(receivedBy(input.jobId)).toBe(1);
+    });
+
+    test('outlives any number of workers that die before they ask', async () => {
+      const input = target();
+      rig.service.reads(input.jobId, BEFORE, ACTIVE, AFTER);
+      deathsBeforeSend = 5;
+      expect(await rig.end(await rig.start(input))).toMatchObject({ delivery: 'sent' });
+      expect(deathsBeforeSend).toBe(0);
+      expect(receivedBy(input.jobId)).toBe(1);
     });
 
     test('waits for its slot for a whole window when the budget is spent', async () => {

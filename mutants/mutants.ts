@@ -1,0 +1,242 @@
+import type { Mutant } from './mutant.js';
+
+const BUDGET_STATE = 'src/budget/carry.ts';
+const POST = 'src/agent-jobs/post-once.ts';
+const CLIENT = 'src/agent-jobs/agent-jobs-client.ts';
+const SEND = 'src/activities/send-follow-up.ts';
+const FOLLOW_UP = 'src/workflows/follow-up/context.ts';
+
+const AT_MOST_ONCE = 'test/agent-jobs/at-most-once.test.ts';
+const TIME_SKIPPED = 'test/workflows/follow-up.time-skipping.test.ts';
+
+/** Mistakes that somebody could make in good faith. Each must be noticed by the test that is named. */
+export const mutants: readonly Mutant[] = [
+  {
+    name: 'a lost answer is retried',
+    what: 'a POST whose connection broke after it had started is sent once more',
+    edits: [
+      {
+        file: POST,
+        find: `  if (attempt.started) return { kind: 'unanswered', error };`,
+        replace: `  if (attempt.started) {
+    if ('isSecond' in request) return { kind: 'unanswered', error };
+    return postOnce(Object.assign({ isSecond: true }, request));
+  }`,
+      },
+    ],
+    test: {
+      file: 'test/agent-jobs/send-outcomes.test.ts',
+      name: 'over plain TCP, a message to a peer that reads all, resets is unknown',
+    },
+  },
+  {
+    name: 'connections are reused',
+    what: 'messages share a keep-alive connection',
+    edits: [
+      {
+        file: POST,
+        find: `class RefusedError extends Error {`,
+        replace: `const kept: Record<string, Client> = {};
+
+class RefusedError extends Error {`,
+      },
+      {
+        file: POST,
+        find: `  const client = new Client(request.origin, {
+    connect: connection.connect,
+    pipelining: 0,
+    maxResponseSize: request.maxResponseBytes,
+    // The total deadline covers both.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });`,
+        replace: `  const client = (kept[request.origin] ??= new Client(request.origin, { pipelining: 1 }));`,
+      },
+      { file: POST, find: `  void client.destroy().catch(() => undefined);\n`, replace: '' },
+    ],
+    test: {
+      file: AT_MOST_ONCE,
+      name: 'over plain TCP of 200 messages to a peer that closes every connection after its answer none fails',
+    },
+  },
+  {
+    name: 'redirects are followed',
+    what: 'an answer with a Location is followed with the same POST, as fetch does for 307 and 308',
+    edits: [
+      {
+        file: POST,
+        find: `  if (attempt.answer) return { kind: 'answered', answer: attempt.answer, error };`,
+        replace: `  const location = attempt.answer?.headers['location'];
+  if (typeof location === 'string') {
+    const { origin, pathname } = new URL(location, request.origin);
+    return postOnce({ ...request, origin, path: pathname });
+  }
+  if (attempt.answer) return { kind: 'answered', answer: attempt.answer, error };`,
+      },
+    ],
+    test: { file: AT_MOST_ONCE, name: 'a 307 is never followed, neither for a message nor for a job' },
+  },
+  {
+    name: 'an error is passed on as the cause',
+    what: 'the error of the HTTP library, which holds what the service wrote, goes with the outcome into the history',
+    edits: [
+      {
+        file: CLIENT,
+        find: `          outcome: 'unknown',`,
+        replace: `          outcome: 'unknown',
+          ...{ cause: result.error },`,
+      },
+    ],
+    test: {
+      file: 'test/agent-jobs/secrets.test.ts',
+      name: 'errors of the parser, which hold what the peer wrote, give none of it',
+    },
+  },
+  {
+    name: 'the slot is free from its grant',
+    what: 'a slot counts only once its send has settled',
+    edits: [
+      {
+        file: 'src/budget/slots.ts',
+        find: `  return grant.outcome === 'notSent' ? -Infinity`,
+        replace: `  return grant.settledAtMs === undefined || grant.outcome === 'notSent' ? -Infinity`,
+      },
+    ],
+    test: {
+      file: 'test/budget/windows.property.test.ts',
+      name: 'no rolling window of the service ever holds more messages than the limit, whatever is lost, late or doubled',
+    },
+  },
+  {
+    name: 'a new run remembers no send',
+    what: 'continue-as-new carries slots, turns and queue, but not what was granted to whom',
+    edits: [{ file: BUDGET_STATE, find: `    memory: encodeMemory(state.memory, atMs),`, replace: `    memory: '',` }],
+    test: {
+      file: 'test/budget/protocol.test.ts',
+      name: 'what is remembered survives a walk through JSON whole',
+    },
+  },
+  {
+    name: 'Retry-After is ignored',
+    what: 'a pause after 429 takes its own backoff',
+    edits: [
+      {
+        file: 'src/budget/pause.ts',
+        find: `const backoffMs = retryAfterMs ?? backoffOf(`,
+        replace: `const backoffMs = backoffOf(`,
+      },
+    ],
+    test: { file: 'test/budget/queue.test.ts', name: 'a pause honours Retry-After' },
+  },
+  {
+    name: 'budget time is that of those who ask',
+    what: 'slots end by the time in the ask, which comes from the side of the worker, and not by the workflow’s',
+    edits: [
+      {
+        file: 'src/budget/budget.ts',
+        find: `  acquire(timeMs: number, request: AcquireRequest): [AcquireAnswer, Effects] {
+    const nowMs = this.#advance(timeMs);`,
+        replace: `  acquire(timeMs: number, request: AcquireRequest): [AcquireAnswer, Effects] {
+    const nowMs = this.#advance(Math.max(timeMs, request.attemptScheduledAtMs));`,
+      },
+    ],
+    test: { file: 'test/budget/slots.test.ts', name: 'the budget takes no time from those who ask' },
+  },
+  {
+    name: 'the slot that is still to end is not waited for',
+    what: 'a grant ahead is sent at once',
+    edits: [
+      {
+        file: SEND,
+        find: `    if (answer.sendAfterMs !== undefined) await delay(answer.sendAfterMs + 1);\n`,
+        replace: '',
+      },
+    ],
+    test: {
+      file: 'test/activities/send-follow-up.test.ts',
+      name: 'a message that was granted ahead leaves when its slot begins, and not before',
+    },
+  },
+  {
+    name: 'every attempt has the same token',
+    what: 'an attempt after one that died is granted its slot again, as with three attempts and no ledger',
+    edits: [
+      {
+        file: SEND,
+        find: `      token: randomUUID(),`,
+        replace: '      token: `${info.workflowExecution.workflowId} ${sendNumber}`,',
+      },
+    ],
+    test: {
+      file: TIME_SKIPPED,
+      name: 'a follow-up, with time skipped, whose send is not proven is never repeated when the worker died between grant and settle, whether it was delivered or not',
+    },
+  },
+  {
+    name: 'a new run of the budget begins empty',
+    what: 'continue-as-new without the state',
+    edits: [
+      {
+        file: 'src/workflows/project-budget.ts',
+        find: `continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(gate.budget.state));`,
+        replace: `continueAsNew<typeof projectBudget>({ projectId, settings });`,
+      },
+    ],
+    test: {
+      file: 'test/workflows/lowered-limits.test.ts',
+      name: 'a budget that continues as new all the time grants every ask once, whichever run it comes to',
+    },
+    rebuilds: true,
+  },
+  {
+    name: 'a plain Error is thrown in a workflow',
+    what: 'what should end the follow-up fails its workflow task, again and again',
+    edits: [
+      {
+        file: 'src/workflows/follow-up/endings.ts',
+        find: `  return ApplicationFailure.create({ type, message, nonRetryable: true, details: [details] });`,
+        replace: `  return Object.assign(new Error(message), { type, details: [details] }) as unknown as ApplicationFailure;`,
+      },
+    ],
+    test: {
+      file: 'test/workflows/first-task.test.ts',
+      name: 'an input that breaks rules ends the follow-up in its first workflow task, which does not fail',
+    },
+    rebuilds: true,
+  },
+  {
+    name: 'the send has a heartbeat timeout',
+    what: 'a POST that takes longer than the heartbeat is given up by Temporal while it is under way',
+    edits: [
+      {
+        file: FOLLOW_UP,
+        find: `        startToCloseTimeout: this.state.sendStartToCloseMs,`,
+        replace: `        startToCloseTimeout: this.state.sendStartToCloseMs,
+        heartbeatTimeout: '10s',`,
+      },
+    ],
+    test: {
+      file: TIME_SKIPPED,
+      name: 'a follow-up, with time skipped, on its way to the result is sent, not in doubt, when the service takes its time to answer',
+    },
+    rebuilds: true,
+  },
+  {
+    name: 'a send has three attempts',
+    what: 'Temporal gives up after three attempts, and the follow-up ends without a word on its delivery',
+    edits: [
+      {
+        file: FOLLOW_UP,
+        find: `        startToCloseTimeout: this.state.sendStartToCloseMs,
+        retry: { initialInterval: '1s', maximumInterval: '60s' },`,
+        replace: `        startToCloseTimeout: this.state.sendStartToCloseMs,
+        retry: { initialInterval: '1s', maximumInterval: '60s', maximumAttempts: 3 },`,
+      },
+    ],
+    test: {
+      file: TIME_SKIPPED,
+      name: 'a follow-up, with time skipped, on its way to the result outlives any number of workers that die before they ask',
+    },
+    rebuilds: true,
+  },
+];

@@ -1,0 +1,115 @@
+/** An edit of the workflow bundle: `from` must occur in it. */
+export interface BundleEdit {
+  what: string;
+  from: RegExp;
+  to: string;
+  /** Type of the workflow whose histories must notice it. */
+  in: string;
+}
+
+const WORKFLOW = String.raw`\(0,_temporalio_workflow__WEBPACK_IMPORTED_MODULE_0__\.`;
+
+/** Edits that change the commands of a workflow. */
+export const breakingEdits: readonly BundleEdit[] = [
+  {
+    what: 'another activity type',
+    from: /sendFollowUp\.executeWithOptions/g,
+    to: 'getJob.executeWithOptions',
+    in: 'followUp',
+  },
+  {
+    what: 'a poll by an activity instead of a local one',
+    from: new RegExp(`${WORKFLOW}proxyLocalActivities\\)`, 'g'),
+    to: '(0,_temporalio_workflow__WEBPACK_IMPORTED_MODULE_0__.proxyActivities)',
+    in: 'followUp',
+  },
+  {
+    what: 'two commands in another order: the budget is told the end before it is shown',
+    from: /context\.show\('done'\);\s*await context\.leave\(how, outcome\);/g,
+    to: `await context.leave(how, outcome); context.show('done');`,
+    in: 'followUp',
+  },
+  {
+    what: 'a timer that is gone: the first poll comes at once',
+    from: /await context\.sleep\(waitMs, `next poll in/g,
+    to: 'if (state.polls > 0) await context.sleep(waitMs, `next poll in',
+    in: 'followUp',
+  },
+  {
+    what: 'a command more: the job is read twice before an ask',
+    from: /const hold = await takeBaseline\(context\);/g,
+    to: 'await takeBaseline(context); const hold = await takeBaseline(context);',
+    in: 'followUp',
+  },
+  {
+    what: 'a command less: the end is not told to the budget',
+    from: /await gate\.signal\(how === 'finish'/g,
+    to: "await ({ signal() {} }).signal(how === 'finish'",
+    in: 'followUp',
+  },
+  {
+    what: 'search attributes that are written each time, changed or not',
+    from: /if \(pairs\.length > 0\)/g,
+    to: 'if (pairs.push({ key: _contract_index_js__WEBPACK_IMPORTED_MODULE_1__.SearchAttribute.state, value: shownState }))',
+    in: 'followUp',
+  },
+  {
+    what: 'no timer for the next slot',
+    from: /if \(this\.#timerAtMs !== undefined && this\.#timerAtMs <= atMs\)\s*return;/g,
+    to: 'return;',
+    in: 'projectBudget',
+  },
+  {
+    what: 'a timer for every event, though an earlier one runs',
+    from: /if \(this\.#timerAtMs !== undefined && this\.#timerAtMs <= atMs\)\s*return;/g,
+    to: '',
+    in: 'projectBudget',
+  },
+  {
+    what: 'nobody is woken',
+    from: /for \(const workflowId of wake\)/g,
+    to: 'for (const workflowId of [])',
+    in: 'projectBudget',
+  },
+  {
+    what: 'a run that never continues as new',
+    from: /await gate\.untilRunOut\(\)/g,
+    to: 'await new Promise(() => undefined)',
+    in: 'projectBudget',
+  },
+  {
+    what: 'one follow-up less at a time',
+    from: /for \(const start of part\.start\(nowMs\)\)/g,
+    to: 'for (const start of part.start(nowMs).slice(1))',
+    in: 'followUpBatchPart',
+  },
+  {
+    what: 'a part under another id',
+    from: /\(\{ batchId, part \}\),\s*args: \[input\]/g,
+    to: '({ batchId, part: part + 1 }), args: [input]',
+    in: 'followUpBatch',
+  },
+];
+
+/** Edits that replay does not and must not notice: what is free to change. */
+export const harmlessEdits: readonly BundleEdit[] = [
+  { what: 'another summary of a timer', from: /`next poll in /g, to: '`the next poll comes in ', in: 'followUp' },
+  {
+    what: 'another summary of the budget’s timer',
+    from: /'next slot or invitation'/g,
+    to: "'later'",
+    in: 'projectBudget',
+  },
+  {
+    what: 'another length of a timer',
+    from: /Math\.max\(1, Math\.round\(ms\)\)/g,
+    to: '(Math.round(ms) + 5)',
+    in: 'followUp',
+  },
+  {
+    what: 'one more field in an argument',
+    from: /sendNumber: this\.state\.sendNumber,/g,
+    to: 'sendNumber: this.state.sendNumber, more: 1,',
+    in: 'followUp',
+  },
+];

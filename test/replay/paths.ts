@@ -1,0 +1,62 @@
+/** A history as it lies in the repository. */
+interface HistoryJson {
+  events: ({ eventType: string } & Record<string, unknown>)[];
+}
+
+/** What a history shows of the way that its run went. */
+export interface RecordedPath {
+  workflowType: string;
+  /** How the run ended, with the type of its failure; the last event where it had not. */
+  end: string;
+  /** Every kind of step: events, with the names of what they are about. */
+  steps: ReadonlySet<string>;
+  /** The steps that follow on each other: the same for two runs that differ only in how often they went round in a loop. */
+  signature: string;
+}
+
+/** Every run has them, and how they fall depends on the machine. */
+const NO_STEP = /^(WORKFLOW_TASK_(SCHEDULED|STARTED|COMPLETED)|ACTIVITY_TASK_STARTED)$/;
+
+/** Reads a recorded history. */
+export function pathOf(history: unknown): RecordedPath {
+  const steps = (history as HistoryJson).events
+    .map((event) => ({ type: event.eventType.replace('EVENT_TYPE_', ''), event }))
+    .filter(({ type }) => !NO_STEP.test(type))
+    .map(({ type, event }) => `${type}${namesIn(event)}`);
+  const [first = '', ...others] = steps;
+  const pairs = new Set(others.map((step, index) => `${steps[index]} > ${step}`));
+  return {
+    workflowType: /\(([^ )]*)/.exec(first)?.[1] ?? '',
+    end: steps.at(-1) ?? '',
+    steps: new Set(steps),
+    signature: [first, ...[...pairs].sort()].join('\n'),
+  };
+}
+
+/** What is looked at in the attributes of an event. */
+interface Attributes {
+  workflowType?: { name: string };
+  activityType?: { name: string };
+  acceptedRequest?: { input?: { name: string } };
+  failure?: { applicationFailureInfo?: { type?: string }; cause?: object };
+  signalName?: string;
+  cause?: string;
+  continuedExecutionRunId?: string;
+}
+
+/** Names of activities, signals, updates, failures and the like, in an event. */
+function namesIn(event: Record<string, unknown>): string {
+  const [, attributes = {}] = Object.entries(event).find(([key]) => key.endsWith('Attributes')) ?? [];
+  const { workflowType, activityType, acceptedRequest, failure, signalName, cause, continuedExecutionRunId } =
+    attributes as Attributes;
+  const names = [
+    workflowType?.name,
+    activityType?.name,
+    acceptedRequest?.input?.name,
+    signalName,
+    failure && (failure.applicationFailureInfo?.type ?? 'failure'),
+    cause,
+    continuedExecutionRunId && 'continued',
+  ].filter((name) => name !== undefined && name !== '');
+  return names.length === 0 ? '' : `(${names.join(' ')})`;
+}

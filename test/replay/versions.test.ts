@@ -1,0 +1,104 @@
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
+import { bundleWorkflowCode, DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { workflowBundleOptions } from '../../src/worker/bundle-options.js';
+import { eventually } from '../support/eventually.js';
+
+const logger = new DefaultLogger('ERROR');
+Runtime.install({ logger });
+
+const taskQueue = `versions-${randomUUID()}`;
+const bundles: { code: string }[] = [];
+let connection: Connection;
+let nativeConnection: NativeConnection;
+let client: Client;
+
+beforeAll(async () => {
+  const address = inject('temporalAddress');
+  for (const version of [1, 2, 3, 4]) {
+    const workflowsPath = join(import.meta.dirname, 'versions', `version-${version}.ts`);
+    bundles.push(await bundleWorkflowCode({ ...workflowBundleOptions(workflowsPath), logger }));
+  }
+  connection = await Connection.connect({ address });
+  nativeConnection = await NativeConnection.connect({ address });
+  client = new Client({ connection });
+});
+afterAll(async () => {
+  await nativeConnection.close();
+  await connection.close();
+});
+
+/** Runs a worker with the workflow code of one version while `work` is done. */
+async function whileRuns<T>(version: number, work: () => Promise<T>): Promise<T> {
+  const workflowBundle = bundles[version - 1]!;
+  const worker = await Worker.create({ connection: nativeConnection, taskQueue, workflowBundle });
+  return worker.runUntil(work());
+}
+
+const start = () => client.workflow.start('changing', { taskQueue, workflowId: `changing-${randomUUID()}` });
+const goOn = (handle: WorkflowHandle) => handle.signal('goOn');
+
+/** Waits until the workflow has done that many timers and rests. */
+const hasRested = (handle: WorkflowHandle, timers: number) =>
+  eventually(`${timers} timers have fired`, async () => {
+    const { events } = await handle.fetchHistory();
+    const fired = events?.filter((event) => event.timerFiredEventAttributes).length ?? 0;
+    return fired === timers && events?.at(-1)?.workflowTaskCompletedEventAttributes;
+  });
+
+async function replay(version: number, handle: WorkflowHandle): Promise<'replays' | 'breaks'> {
+  try {
+    await Worker.runReplayHistory({ workflowBundle: bundles[version - 1]! }, await handle.fetchHistory());
+    return 'replays';
+  } catch (error) {
+    if (error instanceof Error && error.name === 'DeterminismViolationError') return 'breaks';
+    throw error;
+  }
+}
+
+test('an old run goes on with new code by its old path, a new one takes the new path, and each step of a patch has its time', async () => {
+  const [beforeStep, afterStep] = await whileRuns(1, async () => {
+    const handles = [await start(), await start()] as const;
+    await goOn(handles[1]);
+    await hasRested(handles[0], 0);
+    await hasRested(handles[1], 1);
+    return handles;
+  });
+
+  const patchedRun = await whileRuns(2, async () => {
+    // What it had gone by keeps its path; what comes after the deployment has the new one, in an old run, too.
+    await goOn(afterStep);
+    expect(await afterStep.result()).toBe('one step');
+    await goOn(beforeStep);
+    await hasRested(beforeStep, 2);
+    await goOn(beforeStep);
+    expect(await beforeStep.result()).toBe('two steps');
+    const handle = await start();
+    await goOn(handle);
+    await hasRested(handle, 2);
+    return handle;
+  });
+
+  const deprecatedRun = await whileRuns(3, async () => {
+    await goOn(patchedRun);
+    expect(await patchedRun.result()).toBe('two steps');
+    const handle = await start();
+    await goOn(handle);
+    await hasRested(handle, 2);
+    return handle;
+  });
+
+  await whileRuns(4, async () => {
+    await goOn(deprecatedRun);
+    expect(await deprecatedRun.result()).toBe('two steps');
+  });
+
+  const verdicts = async (handle: WorkflowHandle) =>
+    Promise.all([1, 2, 3, 4].map((version) => replay(version, handle)));
+  // Of a run that took the old path, one with the patch, and one with the deprecated patch: the versions that may go on.
+  expect(await verdicts(afterStep)).toEqual(['replays', 'replays', 'breaks', 'breaks']);
+  expect(await verdicts(patchedRun)).toEqual(['breaks', 'replays', 'replays', 'breaks']);
+  expect(await verdicts(deprecatedRun)).toEqual(['breaks', 'replays', 'replays', 'replays']);
+}, 120_000);

@@ -1,0 +1,261 @@
+import { randomUUID } from 'node:crypto';
+import { Connection } from '@temporalio/client';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { createBudgetClient } from '../../src/activities/index.js';
+import { FollowUpClient } from '../../src/client/index.js';
+import {
+  carriedStateQuery,
+  followUpWorkflowId,
+  progressQuery,
+  projectBudgetWorkflowId,
+  withdrawSignal,
+  type FollowUpProgress,
+} from '../../src/contract/index.js';
+import { eventually } from '../support/eventually.js';
+import { failureOf } from '../support/failure-of.js';
+import { record } from '../support/histories.js';
+import { ScriptedService } from '../support/scripted-service.js';
+import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
+
+const BEFORE = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/1' };
+const ACTIVE = { id: 'j', status: 'active', prLink: null };
+const AFTER = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/2' };
+const FAST = { poll: { initialInterval: 100, maxInterval: 200 }, settleTime: 0 };
+
+const address = inject('temporalAddress');
+const service = new ScriptedService();
+let rig: WorkflowRig;
+let followUps: FollowUpClient;
+
+beforeAll(async () => {
+  rig = await startWorkflowRig({ address, agentJobs: service });
+  followUps = new FollowUpClient({ client: rig.client, taskQueue: rig.taskQueue });
+});
+afterAll(async () => {
+  await service.close();
+  await rig.stop();
+});
+
+const newTarget = () => ({ projectId: `p-${randomUUID().slice(0, 8)}`, jobId: 'j', prompt: 'x', ...FAST });
+const budgetIdOf = ({ projectId }: { projectId: string }) => projectBudgetWorkflowId(projectId);
+
+/** Jobs of all tests are called the same: each test gives its job a name of its own. */
+function scripted(...reads: Parameters<ScriptedService['reads']>[1][]) {
+  const input = { ...newTarget(), jobId: `job-${randomUUID().slice(0, 8)}` };
+  service.reads(input.jobId, ...reads);
+  return input;
+}
+
+const shows = (handle: Awaited<ReturnType<WorkflowRig['start']>>, expected: Partial<FollowUpProgress>) =>
+  eventually(`it shows ${JSON.stringify(expected)}`, async () => {
+    const progress = await handle.query(progressQuery);
+    return Object.entries(expected).every(([key, value]) => progress[key as keyof FollowUpProgress] === value);
+  });
+
+test('a follow-up that is reset goes on from there and sends nothing again', async () => {
+  const input = scripted(BEFORE, ACTIVE, AFTER);
+  const handle = await rig.start(input);
+  await handle.result();
+  const { runId } = await rig.client.workflow.getHandle(handle.workflowId).describe();
+  const { events } = await rig.client.workflow.getHandle(handle.workflowId).fetchHistory();
+  const tasks = (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
+  for (const [name, task] of [
+    ['before its send', tasks[0]],
+    ['after its send', tasks[2]],
+  ] as const) {
+    const { runId: newRunId } = await rig.client.workflowService.resetWorkflowExecution({
+      namespace: 'default',
+      workflowExecution: { workflowId: handle.workflowId, runId },
+      reason: 'test',
+      requestId: randomUUID(),
+      workflowTaskFinishEventId: task?.eventId ?? null,
+    });
+    expect(await rig.client.workflow.getHandle(handle.workflowId, newRunId).result()).toMatchObject({
+      delivery: 'sent',
+    });
+    await record(rig.client, `a follow-up that was reset ${name}`, handle.workflowId, newRunId);
+  }
+  expect(service.received.filter(({ jobId }) => jobId === input.jobId)).toHaveLength(1);
+});
+
+test('a look at the job that never ends is a read that failed', async () => {
+  const input = scripted(BEFORE, ACTIVE, AFTER);
+  service.hangs(input.jobId);
+  const handle = await rig.start(input);
+  expect(await handle.result()).toMatchObject({ delivery: 'sent' });
+  await record(rig.client, 'a follow-up whose local activity timed out', handle.workflowId);
+}, 60_000);
+
+test('a follow-up beyond 1,000 waiters is told so, waits, and may be cancelled', async () => {
+  const input = scripted(BEFORE);
+  const acquireConnection = await Connection.connect({ address, interceptors: [] });
+  const connection = await Connection.connect({ address });
+  const settings = { limit: 0, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+  const { taskQueue } = rig;
+  const budget = createBudgetClient({ acquireConnection, connection, namespace: 'default', taskQueue, settings });
+  const ask = (index: number) =>
+    budget.acquire(input.projectId, {
+      workflowId: `w${index}`,
+      sendNumber: 1,
+      jobId: `j${index}`,
+      lane: 'interactive',
+      token: 't',
+      hold: false,
+      attemptScheduledAtMs: Date.now(),
+      firstRunStartedAtMs: Date.now(),
+      leaseMs: 60_000,
+      drainMs: 120_000,
+    });
+  await Promise.all(Array.from({ length: 1_000 }, (_, index) => ask(index)));
+  await Promise.all([acquireConnection.close(), connection.close()]);
+  const handle = await rig.start(input);
+  await shows(handle, { state: 'blocked', waitReason: 'queue-full' });
+  await handle.cancel();
+  expect(await failureOf(handle.result())).toMatchObject({ type: 'Canceled' });
+  await record(rig.client, 'a follow-up for which the queue is full', handle.workflowId);
+});
+
+test('orders of an operator hold back and let through', async () => {
+  const input = scripted(BEFORE, BEFORE, BEFORE, ACTIVE, AFTER);
+  const budget = followUps.budget(input.projectId);
+  await budget.pause({ note: 'maintenance' });
+  await budget.setLimit({ limit: 7, reserve: 2 });
+  const handle = await rig.start(input);
+  await shows(handle, { state: 'blocked', waitReason: 'paused' });
+  await budget.pause({ for: '1h' });
+  await budget.resume();
+  expect(await handle.result()).toMatchObject({ delivery: 'sent' });
+  await record(rig.client, 'a budget that was paused, changed and resumed', budgetIdOf(input));
+  await record(rig.client, 'a follow-up that waits for a paused budget', handle.workflowId);
+});
+
+test('a budget that was stopped blocks a follow-up, and is restored with its state or as full', async () => {
+  const input = scripted(BEFORE, ACTIVE, AFTER);
+  const first = await rig.start(input);
+  await first.result();
+  const budget = rig.client.workflow.getHandle(budgetIdOf(input));
+  await eventually('the end is known', async () =>
+    JSON.stringify(await budget.query(carriedStateQuery)).includes('"turns":[]'),
+  );
+  await budget.terminate();
+  service.reads(input.jobId, BEFORE);
+  const blocked = await rig.start(input);
+  await shows(blocked, { state: 'blocked', waitReason: 'gate-stopped' });
+  await blocked.cancel();
+  expect(await failureOf(blocked.result())).toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
+  await record(rig.client, 'a follow-up whose budget is stopped', blocked.workflowId);
+
+  await followUps.budget(input.projectId).restore();
+  service.reads(input.jobId, BEFORE, ACTIVE, AFTER);
+  const next = await rig.start(input);
+  await next.result();
+  await record(rig.client, 'a budget that was restored', budgetIdOf(input));
+
+  await budget.terminate();
+  const before = scripted(BEFORE);
+  const old = followUps.budget(input.projectId);
+  await old.restore({ assumeFull: true });
+  expect(await old.status()).toMatchObject({ used: 100 });
+  const late = await rig.start({ ...before, projectId: input.projectId });
+  await shows(late, { state: 'waiting-for-budget' });
+  await late.cancel();
+  expect(await failureOf(late.result())).toMatchObject({ type: 'Canceled' });
+  await record(rig.client, 'a budget that is taken for full', budgetIdOf(input));
+});
+
+test('a budget passes over signals that make no sense, and fails with InvalidInput where its input makes none', async () => {
+  const input = scripted(BEFORE, ACTIVE, AFTER);
+  const handle = await rig.start(input);
+  await handle.result();
+  const budget = rig.client.workflow.getHandle(budgetIdOf(input));
+  for (const signal of ['settle', 'finish', 'withdraw']) await budget.signal(signal, { nonsense: true });
+  expect(await rig.budgetStatus(input.projectId)).toMatchObject({ used: 1 });
+  await record(rig.client, 'a budget that is sent nonsense', budgetIdOf(input));
+
+  const bad = await rig.client.workflow.start('projectBudget', {
+    taskQueue: `${rig.taskQueue}-budget`,
+    workflowId: projectBudgetWorkflowId(`bad-${randomUUID()}`),
+    args: [{ projectId: 'other' }],
+  });
+  await expect(bad.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+  await record(rig.client, 'a budget with invalid input', bad.workflowId);
+});
+
+test('a follow-up that the budget has seen end is not sent', async () => {
+  const other = scripted(BEFORE, ACTIVE, AFTER);
+  await (await rig.start(other)).result();
+  const input = { ...scripted(BEFORE), projectId: other.projectId };
+  const workflowId = followUpWorkflowId({ ...input, key: 'closed' });
+  const { jobId } = input;
+  await rig.client.workflow.getHandle(budgetIdOf(input)).signal(withdrawSignal, { workflowId, jobId, sendNumber: 1 });
+  const handle = await rig.start(input, 'closed');
+  expect(await failureOf(handle.result())).toMatchObject({ type: 'Closed', delivered: 'no' });
+  await record(rig.client, 'a follow-up that is closed', handle.workflowId);
+});
+
+test('a follow-up is cancelled while its job is at work for somebody else, or cannot be read', async () => {
+  const waiting = await rig.start(scripted(ACTIVE));
+  await shows(waiting, { state: 'waiting-for-job' });
+  await waiting.cancel();
+  expect(await failureOf(waiting.result())).toMatchObject({ type: 'Canceled' });
+  await record(rig.client, 'a follow-up that is cancelled while it waits for its job', waiting.workflowId);
+
+  const blocked = await rig.start(scripted({ kind: 'failed', reason: 'network', message: 'refused' }));
+  await shows(blocked, { state: 'blocked', waitReason: 'service' });
+  await blocked.cancel();
+  expect(await failureOf(blocked.result())).toMatchObject({ type: 'Canceled' });
+  await record(rig.client, 'a follow-up that is cancelled while its job cannot be read', blocked.workflowId);
+});
+
+test('a batch that a schedule starts sends its follow-ups, and a wrong batch fails as a whole', async () => {
+  const { projectId, jobId } = scripted(BEFORE, ACTIVE, AFTER);
+  const unknown = scripted({ kind: 'notFound', message: 'HTTP 404' });
+  const schedule = await followUps.schedules.create({
+    name: `nightly-${randomUUID().slice(0, 8)}`,
+    every: '365d',
+    input: {
+      items: [
+        { projectId, jobId, prompt: 'x', ...FAST },
+        { projectId, jobId: unknown.jobId, prompt: 'x', ...FAST },
+      ],
+    },
+  });
+  try {
+    const { batchId } = await schedule.trigger();
+    const result = await followUps.batch(batchId).result();
+    expect(result).toMatchObject({ total: 2, completed: 1, errors: 1 });
+    await record(rig.client, 'a batch that a schedule started', `follow-up-batch/${batchId}`);
+    await record(rig.client, 'a part of a batch that a schedule started', `follow-up-batch/${batchId}/0`);
+    await record(rig.client, 'a follow-up that a schedule started', `follow-up/${projectId}/${jobId}/${batchId}:0`);
+  } finally {
+    await schedule.delete();
+  }
+  const bad = await rig.client.workflow.start('followUpBatch', {
+    taskQueue: rig.taskQueue,
+    workflowId: `follow-up-batch/${randomUUID()}`,
+    args: [{ items: 'none' }],
+  });
+  await expect(bad.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+  await record(rig.client, 'a batch with invalid input', bad.workflowId);
+});
+
+test('a batch goes on where a part of it, or a follow-up, was terminated', async () => {
+  const input = scripted(ACTIVE);
+  const batchId = randomUUID();
+  const workflowId = `follow-up-batch/${batchId}`;
+  const start = { taskQueue: rig.taskQueue, workflowId, args: [{ items: [input] }] };
+  const batch = await rig.client.workflow.start('followUpBatch', start);
+  const followUp = rig.client.workflow.getHandle(`follow-up/${input.projectId}/${input.jobId}/${batchId}:0`);
+  await eventually('the follow-up runs', async () => (await followUp.describe()).status.name === 'RUNNING');
+  await followUp.terminate();
+  expect(await batch.result()).toMatchObject({ errors: 1 });
+  await record(rig.client, 'a part of a batch whose follow-up was terminated', `${workflowId}/0`);
+
+  const otherId = `follow-up-batch/${randomUUID()}`;
+  const other = await rig.client.workflow.start('followUpBatch', { ...start, workflowId: otherId });
+  const part = rig.client.workflow.getHandle(`${otherId}/0`);
+  await eventually('the part runs', async () => (await part.describe()).status.name === 'RUNNING');
+  await part.terminate();
+  expect(await other.result()).toMatchObject({ errors: 1 });
+  await record(rig.client, 'a batch whose part was terminated', otherId);
+});
