@@ -26,7 +26,7 @@ export const mutants: readonly Mutant[] = [
     ],
     test: {
       file: 'test/agent-jobs/send-outcomes.test.ts',
-      name: 'over plain TCP, a message to a peer that reads all, resets is unknown',
+      name: "over plain TCP, a message to a peer that 'reads all, resets' is 'unknown'",
     },
   },
   {

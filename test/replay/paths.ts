@@ -8,6 +8,8 @@ export interface RecordedPath {
   workflowType: string;
   /** How the run ended, with the type of its failure; the last event where it had not. */
   end: string;
+  /** Number of events. */
+  length: number;
   /** Every kind of step: events, with the names of what they are about. */
   steps: ReadonlySet<string>;
   /** The steps that follow on each other: the same for two runs that differ only in how often they went round in a loop. */
@@ -19,7 +21,8 @@ const NO_STEP = /^(WORKFLOW_TASK_(SCHEDULED|STARTED|COMPLETED)|ACTIVITY_TASK_STA
 
 /** Reads a recorded history. */
 export function pathOf(history: unknown): RecordedPath {
-  const steps = (history as HistoryJson).events
+  const { events } = history as HistoryJson;
+  const steps = events
     .map((event) => ({ type: event.eventType.replace('EVENT_TYPE_', ''), event }))
     .filter(({ type }) => !NO_STEP.test(type))
     .map(({ type, event }) => `${type}${namesIn(event)}`);
@@ -28,6 +31,7 @@ export function pathOf(history: unknown): RecordedPath {
   return {
     workflowType: /\(([^ )]*)/.exec(first)?.[1] ?? '',
     end: steps.at(-1) ?? '',
+    length: events.length,
     steps: new Set(steps),
     signature: [first, ...[...pairs].sort()].join('\n'),
   };

@@ -52,7 +52,7 @@ const shows = (handle: Awaited<ReturnType<WorkflowRig['start']>>, expected: Part
     return Object.entries(expected).every(([key, value]) => progress[key as keyof FollowUpProgress] === value);
   });
 
-test('a follow-up that is reset goes on from there and sends nothing again', async () => {
+test.concurrent('a follow-up that is reset goes on from there and sends nothing again', async () => {
   const input = scripted(BEFORE, ACTIVE, AFTER);
   const handle = await rig.start(input);
   await handle.result();
@@ -78,15 +78,19 @@ test('a follow-up that is reset goes on from there and sends nothing again', asy
   expect(service.received.filter(({ jobId }) => jobId === input.jobId)).toHaveLength(1);
 });
 
-test('a look at the job that never ends is a read that failed', async () => {
-  const input = scripted(BEFORE, ACTIVE, AFTER);
-  service.hangs(input.jobId);
-  const handle = await rig.start(input);
-  expect(await handle.result()).toMatchObject({ delivery: 'sent' });
-  await record(rig.client, 'a follow-up whose local activity timed out', handle.workflowId);
-}, 60_000);
+test.concurrent(
+  'a look at the job that never ends is a read that failed',
+  async () => {
+    const input = scripted(BEFORE, ACTIVE, AFTER);
+    service.hangs(input.jobId);
+    const handle = await rig.start(input);
+    expect(await handle.result()).toMatchObject({ delivery: 'sent' });
+    await record(rig.client, 'a follow-up whose local activity timed out', handle.workflowId);
+  },
+  60_000,
+);
 
-test('a follow-up beyond 1,000 waiters is told so, waits, and may be cancelled', async () => {
+test.concurrent('a follow-up beyond 1,000 waiters is told so, waits, and may be cancelled', async () => {
   const input = scripted(BEFORE);
   const acquireConnection = await Connection.connect({ address, interceptors: [] });
   const connection = await Connection.connect({ address });
@@ -115,7 +119,7 @@ test('a follow-up beyond 1,000 waiters is told so, waits, and may be cancelled',
   await record(rig.client, 'a follow-up for which the queue is full', handle.workflowId);
 });
 
-test('orders of an operator hold back and let through', async () => {
+test.concurrent('orders of an operator hold back and let through', async () => {
   const input = scripted(BEFORE, BEFORE, BEFORE, ACTIVE, AFTER);
   const budget = followUps.budget(input.projectId);
   await budget.pause({ note: 'maintenance' });
@@ -129,7 +133,7 @@ test('orders of an operator hold back and let through', async () => {
   await record(rig.client, 'a follow-up that waits for a paused budget', handle.workflowId);
 });
 
-test('a budget that was stopped blocks a follow-up, and is restored with its state or as full', async () => {
+test.concurrent('a budget that was stopped blocks a follow-up, and is restored with its state or as full', async () => {
   const input = scripted(BEFORE, ACTIVE, AFTER);
   const first = await rig.start(input);
   await first.result();
@@ -163,25 +167,28 @@ test('a budget that was stopped blocks a follow-up, and is restored with its sta
   await record(rig.client, 'a budget that is taken for full', budgetIdOf(input));
 });
 
-test('a budget passes over signals that make no sense, and fails with InvalidInput where its input makes none', async () => {
-  const input = scripted(BEFORE, ACTIVE, AFTER);
-  const handle = await rig.start(input);
-  await handle.result();
-  const budget = rig.client.workflow.getHandle(budgetIdOf(input));
-  for (const signal of ['settle', 'finish', 'withdraw']) await budget.signal(signal, { nonsense: true });
-  expect(await rig.budgetStatus(input.projectId)).toMatchObject({ used: 1 });
-  await record(rig.client, 'a budget that is sent nonsense', budgetIdOf(input));
+test.concurrent(
+  'a budget passes over signals that make no sense, and fails with InvalidInput where its input makes none',
+  async () => {
+    const input = scripted(BEFORE, ACTIVE, AFTER);
+    const handle = await rig.start(input);
+    await handle.result();
+    const budget = rig.client.workflow.getHandle(budgetIdOf(input));
+    for (const signal of ['settle', 'finish', 'withdraw']) await budget.signal(signal, { nonsense: true });
+    expect(await rig.budgetStatus(input.projectId)).toMatchObject({ used: 1 });
+    await record(rig.client, 'a budget that is sent nonsense', budgetIdOf(input));
 
-  const bad = await rig.client.workflow.start('projectBudget', {
-    taskQueue: `${rig.taskQueue}-budget`,
-    workflowId: projectBudgetWorkflowId(`bad-${randomUUID()}`),
-    args: [{ projectId: 'other' }],
-  });
-  await expect(bad.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
-  await record(rig.client, 'a budget with invalid input', bad.workflowId);
-});
+    const bad = await rig.client.workflow.start('projectBudget', {
+      taskQueue: `${rig.taskQueue}-budget`,
+      workflowId: projectBudgetWorkflowId(`bad-${randomUUID()}`),
+      args: [{ projectId: 'other' }],
+    });
+    await expect(bad.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+    await record(rig.client, 'a budget with invalid input', bad.workflowId);
+  },
+);
 
-test('a follow-up that the budget has seen end is not sent', async () => {
+test.concurrent('a follow-up that the budget has seen end is not sent', async () => {
   const other = scripted(BEFORE, ACTIVE, AFTER);
   await (await rig.start(other)).result();
   const input = { ...scripted(BEFORE), projectId: other.projectId };
@@ -193,7 +200,7 @@ test('a follow-up that the budget has seen end is not sent', async () => {
   await record(rig.client, 'a follow-up that is closed', handle.workflowId);
 });
 
-test('a follow-up is cancelled while its job is at work for somebody else, or cannot be read', async () => {
+test.concurrent('a follow-up is cancelled while its job is at work for somebody else, or cannot be read', async () => {
   const waiting = await rig.start(scripted(ACTIVE));
   await shows(waiting, { state: 'waiting-for-job' });
   await waiting.cancel();
@@ -207,7 +214,7 @@ test('a follow-up is cancelled while its job is at work for somebody else, or ca
   await record(rig.client, 'a follow-up that is cancelled while its job cannot be read', blocked.workflowId);
 });
 
-test('a batch that a schedule starts sends its follow-ups, and a wrong batch fails as a whole', async () => {
+test.concurrent('a batch that a schedule starts sends its follow-ups, and a wrong batch fails as a whole', async () => {
   const { projectId, jobId } = scripted(BEFORE, ACTIVE, AFTER);
   const unknown = scripted({ kind: 'notFound', message: 'HTTP 404' });
   const schedule = await followUps.schedules.create({
@@ -239,7 +246,7 @@ test('a batch that a schedule starts sends its follow-ups, and a wrong batch fai
   await record(rig.client, 'a batch with invalid input', bad.workflowId);
 });
 
-test('a batch goes on where a part of it, or a follow-up, was terminated', async () => {
+test.concurrent('a batch goes on where a part of it, or a follow-up, was terminated', async () => {
   const input = scripted(ACTIVE);
   const batchId = randomUUID();
   const workflowId = `follow-up-batch/${batchId}`;
