@@ -118,7 +118,7 @@ export const scenarios = {
         ...options,
         name: 'server-faults',
         outages: 4 * scale,
-        load: 15,
+        load: 10,
         // The server breaks its own calls all the time; nothing else has to happen.
         outage: async () => 'rounds',
         quietMs: { min: 4_000, max: 8_000 },

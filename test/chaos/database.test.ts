@@ -22,7 +22,7 @@ describeWith(missing)('with Temporal on PostgreSQL, nothing is doubled, lost or 
     async () => {
       const { violations, counts } = await scenarios['server-faults'](run);
       expect(violations).toEqual([]);
-      expect(counts['followUps']).toBe(60);
+      expect(counts['followUps']).toBe(40);
     },
     TIMEOUT_MS,
   );
