@@ -99,23 +99,26 @@ describe.concurrent('a batch', () => {
 
   test('lets an interactive follow-up go first that comes amid its backlog', async () => {
     const projectId = unique('lanes');
-    const items = makeItems(stack, [projectId], 9, FAST);
+    const items = makeItems(stack, [projectId], 6, FAST);
     stack.simulator.addJob({ projectId, jobId: 'urgent' });
+    // Nothing comes free until the test says so.
+    const budget = stack.followUps.budget(projectId);
+    await budget.setLimit({ limit: LIMIT, window: '10m' });
     const batch = await startBatch(stack, projectId, { items });
-    await eventually('the budget is spent', () => sentTo(projectId).length === LIMIT);
-    await eventually('the others wait', async () => {
-      const waiting = (await stack.followUps.budget(projectId).status())?.waiting ?? [];
-      return waiting.length === 9 - LIMIT && waiting.every(({ lane }) => lane === 'batch');
+    await eventually('the budget is spent, and the others wait', async () => {
+      const waiting = (await budget.status())?.waiting ?? [];
+      return waiting.length === 6 - LIMIT && waiting.every(({ lane }) => lane === 'batch');
     });
     const urgent = await stack.followUps.start({ projectId, jobId: 'urgent', prompt: 'now', ...FAST });
-    const sentBefore = await eventually('it is the first in the queue', async () => {
-      const granted = (await stack.followUps.budget(projectId).status())?.lastSends.length;
+    await eventually('it is the first in the queue', async () => {
       const { state, position } = await urgent.progress();
-      return state === 'waiting-for-budget' && position === 1 ? granted : undefined;
+      return state === 'waiting-for-budget' && position === 1;
     });
+    await budget.setLimit({ window: `${WINDOW_MS}ms` });
     await urgent.result();
-    expect(sentTo(projectId).findIndex(({ jobId }) => jobId === 'urgent')).toBeLessThanOrEqual(sentBefore);
-    expect(await batch.result()).toMatchObject({ completed: 9 });
+    // Among the slots that come free at once, the first to arrive is a matter of milliseconds.
+    expect(sentTo(projectId).findIndex(({ jobId }) => jobId === 'urgent')).toBeLessThan(2 * LIMIT);
+    expect(await batch.result()).toMatchObject({ completed: 6 });
   });
 
   test('notices a follow-up that somebody terminated, and an id that was used before', async () => {
