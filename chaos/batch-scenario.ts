@@ -20,11 +20,13 @@ export interface BatchScenarioOptions extends ScenarioOptions {
   projects: number;
   /** One of the two workers is killed that often. */
   killEveryMs: number;
+  /** @default without limit */
+  mostKills?: number;
 }
 
 /** One batch over many projects, while one of two workers is killed (SIGKILL) again and again, in turns. */
 export async function batchScenario(options: BatchScenarioOptions): Promise<ScenarioOutcome> {
-  const { seed, items, projects, killEveryMs, say } = options;
+  const { seed, items, projects, killEveryMs, mostKills = Infinity, say } = options;
   return withScene({ ...options, name: 'batch', lanes: 1, budget: BUDGET }, async ({ oracle, lanes, startedAtMs }) => {
     const [lane] = lanes;
     if (!lane) throw new Error('a scene has a lane');
@@ -39,7 +41,7 @@ export async function batchScenario(options: BatchScenarioOptions): Promise<Scen
     }));
     const batch = await lane.followUps.startBatch({ id: lane.projectId, items: inputs, maxOpen: 200 });
     const ended = new AbortController();
-    const kills = killInTurns(lane, workers, { everyMs: killEveryMs, ended: ended.signal });
+    const kills = killInTurns(lane, workers, { everyMs: killEveryMs, most: mostKills, ended: ended.signal });
     try {
       await batch.result({ signal: AbortSignal.timeout(LONGEST_MS) });
     } finally {
@@ -64,12 +66,12 @@ export async function batchScenario(options: BatchScenarioOptions): Promise<Scen
 async function killInTurns(
   lane: Lane,
   workers: WorkerProcess[],
-  { everyMs, ended }: { everyMs: number; ended: AbortSignal },
+  { everyMs, most, ended }: { everyMs: number; most: number; ended: AbortSignal },
 ): Promise<number> {
   for (let kills = 0; ; kills++) {
     const isOver = await delay(everyMs, false, { signal: ended }).catch(() => true);
     const doomed = workers[kills % WORKERS];
-    if (isOver || !doomed) return kills;
+    if (isOver || !doomed || kills >= most) return kills;
     const fromMs = Date.now();
     await killAll([doomed]);
     lane.noteFault({ fromMs });

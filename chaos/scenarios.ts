@@ -67,7 +67,7 @@ export const scenarios = {
         ...options,
         items: 200 * scale,
         projects: scale > 1 ? 20 : 8,
-        killEveryMs: scale > 1 ? 30_000 : 10_000,
+        ...(scale > 1 ? { killEveryMs: 30_000 } : { killEveryMs: 10_000, mostKills: 4 }),
       }),
     ),
   network: ({ scale, ...run }) =>
