@@ -4,8 +4,8 @@ import { Checkout } from './checkout.js';
 import { mutate, type Mutant } from './mutant.js';
 import { mutants } from './mutants.js';
 
-/** Says so in its failure message: the test looked, and found something else than it should. */
-const ASSERTION = 'AssertionError';
+/** Says so in its failure message: the test looked, and found something else than it should; or a property test did. */
+const ASSERTION = /AssertionError|^Error: Property failed after \d+ tests/;
 
 /** What the worker runs of the workflows, and the tests with it. */
 const BUNDLE = 'dist/workflow-bundle.js';
@@ -67,7 +67,7 @@ async function attack(checkout: Checkout, mutant: Mutant, verbose: boolean): Pro
     if (mutant.rebuilds) await checkout.build();
     const [end] = await checkout.test([mutant.test]);
     if (verbose) say(end?.messages.join('\n') ?? '');
-    if (end?.status === 'failed' && end.messages.some((message) => message.includes(ASSERTION))) return undefined;
+    if (end?.status === 'failed' && end.messages.some((message) => ASSERTION.test(message))) return undefined;
     if (end?.status === 'passed') return 'the test passed';
     return `the test did not fail by an assertion: ${end?.status ?? 'missing'}\n${end?.messages.join('\n') ?? ''}`;
   } catch (error) {
