@@ -1,4 +1,5 @@
 import {
+  allHandlersFinished,
   CancellationScope,
   ChildWorkflowCancellationType,
   condition,
@@ -62,9 +63,11 @@ export class BatchRunner {
   constructor(readonly batch: Batch) {
     setHandler(
       addItemsUpdate,
-      (items, offset) => {
+      async (items, offset) => {
         this.#noteUpdate();
-        return { total: batch.add(items, offset ?? undefined, updateId()) };
+        const total = batch.add(items, offset ?? undefined, updateId());
+        await this.#hasRoom();
+        return { total };
       },
       { validator: (items: unknown, offset?: unknown) => this.#checkPiece(items, offset) },
     );
@@ -104,13 +107,15 @@ export class BatchRunner {
       this.#watch(nowMs);
       setCurrentDetails(describeBatch(batch.status(nowMs), batch.firstErrors(SHOWN_ERRORS), nowMs));
       if (batch.hasBacklog) {
-        if (!batch.isNextPartFull) await condition(() => batch.isNextPartFull, GATHER_MS);
+        if (!batch.isNextPartFull && !isDue) await condition(() => batch.isNextPartFull, GATHER_MS);
         await this.#startPart(batch.nextPart(Date.now()));
         continue;
       }
-      if (batch.hasEnded && this.#underWay === 0) return batch.result();
-      if (isDue && this.#underWay === 0) await continueAsNew<typeof followUpBatch>(null, batch.carry());
-      await condition(() => this.#woken);
+      const isAnswering = !allHandlersFinished();
+      const isIdle = this.#underWay === 0 && !isAnswering;
+      if (batch.hasEnded && isIdle) return batch.result();
+      if (isDue && isIdle) await continueAsNew<typeof followUpBatch>(null, batch.carry());
+      await condition(() => this.#woken || (isAnswering && allHandlersFinished()));
     }
   }
 
@@ -166,6 +171,15 @@ export class BatchRunner {
       this.batch.noteAlive(part, nowMs);
       void this.#tell(part, order);
     }
+  }
+
+  /**
+   * Who hands over a list faster than its parts start waits here with the next piece. Where the run is to be continued,
+   * until all items are in parts: else there would always be a next piece, and the run would never end.
+   */
+  async #hasRoom(): Promise<void> {
+    const { batch } = this;
+    await condition(() => !batch.hasBacklog || (!batch.isNextPartFull && !this.#isContinueAsNewDue()));
   }
 
   /** At any time: an update that the server applies again on the next run (temporal#6375) is known there by its id. */
