@@ -259,7 +259,8 @@ export class FollowUpContext {
         nonRetryable: true,
       });
     }
-    if (this.state.phase !== 'reconciling') {
+    // Shown as done, it has decided already: it only tells its budget so.
+    if (this.state.phase !== 'reconciling' || this.#shownState === 'done') {
       throw ApplicationFailure.create({
         type: 'InvalidInput',
         message: `the follow-up is not reconciling (it is ${this.#shownState}): its delivery is not in doubt`,
