@@ -10,8 +10,9 @@ import { limiters } from './budget/limiters.js';
 import { thousand } from './budget/thousand.js';
 
 const SCENARIOS = {
-  backlog: (options) => backlog({ ...options, terminatedShare: 0, leastUtilisation: 0.97 }),
-  terminated: (options) => backlog({ ...options, terminatedShare: 0.2, leastUtilisation: 0.92 }),
+  backlog: (options) => backlog({ ...options, standing: true, terminatedShare: 0, leastUtilisation: 0.97 }),
+  terminated: (options) => backlog({ ...options, standing: true, terminatedShare: 0.2, leastUtilisation: 0.92 }),
+  rush: (options) => backlog({ ...options, standing: false, terminatedShare: 0, leastUtilisation: 0.92 }),
   thousand,
   estimates,
   limiters,

@@ -9,15 +9,18 @@ const LIMIT = 20;
 const WINDOW_MS = 20_000;
 const PROJECTS = ['red', 'green', 'blue'];
 const PER_PROJECT = 200;
+/** Job of the message that makes a budget, where it is paused before the others come. */
+const FIRST_JOB = 'first';
 
 /**
  * 3 projects with 200 follow-ups each on a budget of 20 per 20 s with the smallest sensible margin, two workers.
  *
  * @param {object} options
+ * @param {boolean} options.standing the budgets are paused until all 600 wait; else they send while the rest are started
  * @param {number} options.terminatedShare so many of the waiting ones are terminated at random instants
  * @param {number} options.leastUtilisation of each project
  */
-export async function backlog({ env, seed, terminatedShare, leastUtilisation }) {
+export async function backlog({ env, seed, standing, terminatedShare, leastUtilisation }) {
   const verdict = new Verdict();
   const stack = await startBudgetStack({
     env,
@@ -33,13 +36,14 @@ export async function backlog({ env, seed, terminatedShare, leastUtilisation }) 
       projectId: PROJECTS[index % PROJECTS.length],
       jobId: `job-${index}`,
     }));
+    if (standing) await pauseAll(stack);
     const handles = await stack.start(inputs);
-    const arrivals = await allPlaces(stack);
+    const arrivals = await allPlaces(stack, standing ? PER_PROJECT + 1 : PER_PROJECT);
+    if (standing) await resumeAll(stack);
     const terminated = await terminateSome(stack, handles, terminatedShare, createRandom(seed));
     const ends = await endsOf(handles);
-    const projects = PROJECTS.map((projectId) =>
-      examine({ ledger: stack.simulator.ledger, projectId, limit: LIMIT, windowMs: WINDOW_MS }),
-    );
+    const ledger = stack.simulator.ledger.filter(({ jobId }) => jobId !== FIRST_JOB);
+    const projects = PROJECTS.map((projectId) => examine({ ledger, projectId, limit: LIMIT, windowMs: WINDOW_MS }));
     for (const project of projects) {
       const { projectId, doubled, refused, mostInAnyWindow, utilisation } = project;
       verdict.expect(mostInAnyWindow <= LIMIT, `${projectId}: ${mostInAnyWindow} in a window`);
@@ -52,7 +56,7 @@ export async function backlog({ env, seed, terminatedShare, leastUtilisation }) 
     }
     const completed = ends['completed/sent'] ?? 0;
     verdict.expect(completed + terminated === handles.length, `ends ${JSON.stringify(ends)}, ${terminated} terminated`);
-    const displacement = mostDisplaced(stack.simulator.ledger, arrivals);
+    const displacement = mostDisplaced(ledger, arrivals);
     verdict.expect(displacement < LIMIT, `one was sent ${displacement} places from its turn`);
     return { figures: { projects, ends, terminated, mostDisplaced: displacement }, failures: verdict.failures };
   } finally {
@@ -60,13 +64,31 @@ export async function backlog({ env, seed, terminatedShare, leastUtilisation }) 
   }
 }
 
-/** Arrival numbers by job, once every follow-up that was not sent has a place. */
-async function allPlaces(stack) {
+/** Each budget is made by a message of its own, so that it has the workers' settings. */
+async function pauseAll({ start, followUps }) {
+  const handles = await start(PROJECTS.map((projectId) => ({ projectId, jobId: FIRST_JOB })));
+  await endsOf(handles);
+  await Promise.all(PROJECTS.map((projectId) => followUps.budget(projectId).pause()));
+}
+
+/** Once that message uses no slot any more. */
+async function resumeAll({ followUps }) {
+  await Promise.all(
+    PROJECTS.map(async (projectId) => {
+      const budget = followUps.budget(projectId);
+      while ((await budget.status()).used > 0) await delay(200);
+      await budget.resume();
+    }),
+  );
+}
+
+/** Arrival numbers by job, once `each` follow-ups of every project have a place or were sent. */
+async function allPlaces(stack, each) {
   const arrivals = new Map();
   for (const projectId of PROJECTS) {
     for (;;) {
       const { waitingTotal, lastSends } = await stack.followUps.budget(projectId).status();
-      if (waitingTotal + lastSends.length >= PER_PROJECT) break;
+      if (waitingTotal + lastSends.length >= each) break;
       await delay(200);
     }
     const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
