@@ -9,6 +9,8 @@ const LIMIT = 20;
 const WINDOW_MS = 20_000;
 const PROJECTS = ['red', 'green', 'blue'];
 const PER_PROJECT = 200;
+/** Those who were held by the pause show that until they ask again. */
+const WAITING = ['waiting-for-budget', 'blocked'];
 /** Job of the message that makes a budget, where it is paused before the others come. */
 const FIRST_JOB = 'first';
 
@@ -109,7 +111,7 @@ async function terminateSome(stack, handles, share, random) {
     victims.map(async (handle) => {
       await delay(random.next() * spanMs * 0.8);
       const progress = await handle.progress().catch(() => undefined);
-      if (progress?.state !== 'waiting-for-budget') return;
+      if (progress === undefined || !WAITING.includes(progress.state)) return;
       const ended = await stack.client.workflow
         .getHandle(handle.workflowId)
         .terminate('at random')
