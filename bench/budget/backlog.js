@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createRandom } from '../../dist/simulator/random.js';
 import { carriedStateQuery, projectBudgetWorkflowId } from '../../dist/contract/index.js';
@@ -101,28 +102,36 @@ async function allPlaces(stack, each) {
   return arrivals;
 }
 
-/** Terminates waiting follow-ups at random instants of the backlog's time; gives how many had not been sent. */
+/** Terminates a share of each project's follow-ups while they wait, at random instants; gives how many. */
 async function terminateSome(stack, handles, share, random) {
-  if (share === 0) return 0;
-  let terminated = 0;
   const spanMs = (PER_PROJECT / LIMIT - 1) * WINDOW_MS;
-  const victims = handles.filter(() => random.next() < share);
-  await Promise.all(
-    victims.map(async (handle) => {
-      await delay(random.next() * spanMs * 0.8);
-      const progress = await handle.progress().catch(() => undefined);
-      if (progress === undefined || !WAITING.includes(progress.state)) return;
-      const ended = await stack.client.workflow
-        .getHandle(handle.workflowId)
-        .terminate('at random')
-        .then(
-          () => true,
-          () => false,
-        );
-      if (ended) terminated += 1;
+  const inRandomOrder = (list) => list.map((each) => [random.next(), each]).sort(([a], [b]) => a - b);
+  const counts = await Promise.all(
+    PROJECTS.map(async (_projectId, project) => {
+      const candidates = inRandomOrder(handles.filter((_handle, index) => index % PROJECTS.length === project));
+      const instants = Array.from({ length: share * PER_PROJECT }, () => random.next() * spanMs * 0.8);
+      const startedAtMs = performance.now();
+      let terminated = 0;
+      for (const atMs of instants.sort((a, b) => a - b)) {
+        await delay(Math.max(0, startedAtMs + atMs - performance.now()));
+        if (await terminateNextWaiting(stack, candidates)) terminated += 1;
+      }
+      return terminated;
     }),
   );
-  return terminated;
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** Terminates the first candidate that still waits. */
+async function terminateNextWaiting({ client }, candidates) {
+  for (let next = candidates.pop(); next; next = candidates.pop()) {
+    const [, handle] = next;
+    const progress = await handle.progress().catch(() => undefined);
+    if (progress === undefined || !WAITING.includes(progress.state)) continue;
+    await client.workflow.getHandle(handle.workflowId).terminate('at random');
+    return true;
+  }
+  return false;
 }
 
 /** The most places by which the order of sending differs from the order of arrival, among those that waited. */
