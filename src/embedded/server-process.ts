@@ -90,6 +90,8 @@ export function startServerProcess(
     kill: (signal) => void child.kill(signal),
     stop: async (graceMs = 5_000) => {
       if (ended) return;
+      // From here on its end is awaited, and nothing else may be left that keeps this process running.
+      child.ref();
       child.kill('SIGTERM');
       const grace = new AbortController();
       const killer = delay(graceMs, undefined, { signal: grace.signal }).then(

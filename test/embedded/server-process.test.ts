@@ -18,18 +18,29 @@ describe('a server process', () => {
 
   afterEach(() => rm(directory, { recursive: true, force: true }));
 
-  test('dies with its parent, even when that is killed by kill -9', async () => {
+  /** A process of its own that runs `code`, in which `startServerProcess` is at hand. */
+  async function startParent(code: string) {
     const source = await readFile(new URL('../../src/embedded/server-process.ts', import.meta.url), 'utf8');
     const options = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
     await writeFile(join(directory, 'server-process.mjs'), ts.transpile(source, options));
-    await writeFile(
-      join(directory, 'parent.mjs'),
-      `import { startServerProcess } from './server-process.mjs';
-       const server = startServerProcess('sleep', ['1000'], { env: process.env });
+    const path = join(directory, 'parent.mjs');
+    await writeFile(path, `import { startServerProcess } from './server-process.mjs';\n${code}`);
+    return spawn(process.execPath, [path], { stdio: ['ignore', 'pipe', 'inherit'] });
+  }
+
+  async function endOf(parent: Awaited<ReturnType<typeof startParent>>) {
+    let output = '';
+    parent.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+    const exitCode = await new Promise<unknown>((resolve) => parent.once('close', resolve));
+    return { exitCode, output };
+  }
+
+  test('dies with its parent, even when that is killed by kill -9', async () => {
+    const parent = await startParent(
+      `const server = startServerProcess('sleep', ['1000'], { env: process.env });
        console.log(server.pid);
        setInterval(() => undefined, 1000);`,
     );
-    const parent = spawn(process.execPath, [join(directory, 'parent.mjs')], { stdio: ['ignore', 'pipe', 'inherit'] });
     const pid = await new Promise<number>((resolve) =>
       parent.stdout.once('data', (line: Buffer) => resolve(Number(line.toString()))),
     );
@@ -41,20 +52,25 @@ describe('a server process', () => {
   });
 
   test('does not keep its parent running', async () => {
-    const source = await readFile(new URL('../../src/embedded/server-process.ts', import.meta.url), 'utf8');
-    const options = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
-    await writeFile(join(directory, 'server-process.mjs'), ts.transpile(source, options));
-    await writeFile(
-      join(directory, 'parent.mjs'),
-      `import { startServerProcess } from './server-process.mjs';
-       console.log(startServerProcess('sleep', ['1000'], { env: process.env }).pid);`,
-    );
-    const parent = spawn(process.execPath, [join(directory, 'parent.mjs')], { stdio: ['ignore', 'pipe', 'inherit'] });
-    let output = '';
-    parent.stdout.on('data', (line: Buffer) => (output += line.toString()));
-    const exitCode = await new Promise((resolve) => parent.once('close', resolve));
+    const parent = await startParent(`console.log(startServerProcess('sleep', ['1000'], { env: process.env }).pid);`);
+    const { exitCode, output } = await endOf(parent);
     expect(exitCode).toBe(0);
     await eventually('the server is gone', () => !isAlive(Number(output)));
+  });
+
+  test('is awaited when it is stopped, by a parent with nothing else to do, though it ignores SIGTERM', async () => {
+    const parent = await startParent(
+      `const stubborn = 'trap "" TERM; echo ready; while :; do sleep 0.1; done';
+       let ready;
+       const isReady = new Promise((resolve) => (ready = resolve));
+       const alive = setInterval(() => undefined, 1000);
+       const server = startServerProcess('sh', ['-c', stubborn], { env: process.env, onOutput: ready });
+       await isReady;
+       clearInterval(alive);
+       await server.stop(100);
+       console.log('stopped');`,
+    );
+    expect(await endOf(parent)).toEqual({ exitCode: 0, output: 'stopped\n' });
   });
 
   test('is stopped by SIGKILL when it ignores SIGTERM', async () => {
