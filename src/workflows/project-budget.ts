@@ -50,19 +50,13 @@ import {
 } from '../contract/index.js';
 import { BudgetReporter } from './budget-reporter.js';
 import { invalidInput } from './follow-up/endings.js';
+import { isRunLong } from './run-length.js';
 
 /**
  * Updates that a run takes before it continues as new even in a task that answered one. The server allows 2,000 a run;
  * handlers are idempotent by id, so this is safe.
  */
 const MOST_UPDATES_A_RUN = 1_600;
-
-/**
- * Events after which a run continues as new, well before the server suggests it at 4,096. Another worker that takes a
- * budget over replays its whole run first; with 4,300 events and 160 waiters that took 5 to 7 s on two busy cores
- * (`npm run chaos -- --only restart`), in which nobody was answered.
- */
-const MOST_EVENTS_A_RUN = 1_000;
 
 /** A run that is to end has a workflow task that long after one that answered an update. */
 const TASK_AFTER_UPDATE_MS = 100;
@@ -168,12 +162,7 @@ class Gate {
    * task would ever come, and in the end the server would take no more of them: so a timer makes one.
    */
   async untilRunOut(): Promise<void> {
-    await condition(
-      () =>
-        workflowInfo().continueAsNewSuggested ||
-        workflowInfo().historyLength >= MOST_EVENTS_A_RUN ||
-        this.#updates >= MOST_UPDATES_A_RUN,
-    );
+    await condition(() => isRunLong() || this.#updates >= MOST_UPDATES_A_RUN);
     const hasAnswered = () => this.#answeredAtLength === workflowInfo().historyLength;
     const mayEnd = () => !hasAnswered() || this.#updates >= MOST_UPDATES_A_RUN;
     while (!mayEnd()) await condition(mayEnd, TASK_AFTER_UPDATE_MS);

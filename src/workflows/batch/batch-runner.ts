@@ -33,6 +33,7 @@ import {
 } from '../../contract/index.js';
 import type { followUpBatch } from '../follow-up-batch.js';
 import { invalidInput } from '../follow-up/endings.js';
+import { isRunLong } from '../run-length.js';
 import { Alarm } from './alarm.js';
 import { partOrderSignal, partReportSignal } from './messages.js';
 import { pageRange } from './page-range.js';
@@ -184,8 +185,7 @@ export class BatchRunner {
 
   /** At any time: an update that the server applies again on the next run (temporal#6375) is known there by its id. */
   #isContinueAsNewDue(): boolean {
-    const { continueAsNewSuggested, historySize } = workflowInfo();
-    return continueAsNewSuggested || historySize > MOST_HISTORY_BYTES || this.#updates >= MOST_UPDATES_A_RUN;
+    return isRunLong() || workflowInfo().historySize > MOST_HISTORY_BYTES || this.#updates >= MOST_UPDATES_A_RUN;
   }
 
   #noteUpdate(): void {

@@ -7,7 +7,6 @@ import {
   setCurrentDetails,
   setHandler,
   startChild,
-  workflowInfo,
   WorkflowIdReusePolicy,
   type ChildWorkflowHandle,
   type Workflow,
@@ -31,6 +30,7 @@ import type { followUpBatchPart } from '../follow-up-batch-part.js';
 import { Alarm } from './alarm.js';
 import { outcomeOfFailure } from './item-end.js';
 import { partOrderSignal, partReportSignal } from './messages.js';
+import { isRunLong } from '../run-length.js';
 import { pageRange } from './page-range.js';
 
 /** A follow-up whose end this run would not hear of by itself is looked for that often. */
@@ -83,7 +83,7 @@ export class PartRunner {
       this.#woken = false;
       this.#step();
       if (this.part.hasEnded && !this.#hasNews && this.#underWay === 0) return;
-      if (workflowInfo().continueAsNewSuggested && this.#underWay === 0) {
+      if (isRunLong() && this.#underWay === 0) {
         await continueAsNew<typeof followUpBatchPart>(null, this.part.state);
       }
       await condition(() => this.#woken);
