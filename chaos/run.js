@@ -11,9 +11,12 @@ const vite = await createViteServer({
   server: { middlewareMode: true, hmr: false, ws: false, watch: null },
   optimizeDeps: { noDiscovery: true },
 });
+// Scenarios wait for servers that are away, and such waits keep no process running by themselves.
+const alive = setInterval(() => undefined, 60_000);
 try {
   const { main } = await vite.ssrLoadModule('/chaos/main.ts');
   process.exitCode = await main(process.argv.slice(2));
 } finally {
+  clearInterval(alive);
   await vite.close();
 }
