@@ -1,5 +1,6 @@
 /** `npm run chaos`: loads main.ts, which like the tests runs from its source. */
 import process from 'node:process';
+import { clearInterval, setInterval } from 'node:timers';
 import { fileURLToPath } from 'node:url';
 import { createViteServer } from 'vitest/node';
 
