@@ -20,8 +20,11 @@ export function examine({ ledger, projectId, limit, windowMs }) {
     doubled: sent.length - new Set(sent.map((entry) => entry.jobId)).size,
     refused: entries.filter((entry) => entry.status === 429).length,
     mostInAnyWindow: maxInAnyWindow(instants, windowMs),
-    /** Share of what the limit allows after the first window's burst. */
-    utilisation: spanMs > 0 ? ((sent.length - limit) * windowMs) / (limit * spanMs) : 0,
+    /**
+     * Time that the limit makes them take after the first window's burst, and time taken. In whole windows: the first
+     * message of a window comes a window after the first of the one before, however few follow it.
+     */
+    utilisation: spanMs > 0 ? (Math.ceil((sent.length - limit) / limit) * windowMs) / spanMs : 0,
     spanS: spanMs / 1_000,
     firstBurstS: ((instants[limit - 1] ?? 0) - (instants[0] ?? 0)) / 1_000,
     latenessMs: latenessOfCycles(instants, { limit, windowMs }),
