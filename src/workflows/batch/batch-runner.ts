@@ -55,6 +55,7 @@ export class BatchRunner {
   /** Orders that are not answered yet. */
   #underWay = 0;
   #updates = 0;
+  #isStartingPart = false;
   /** Parts whose end this run hears of from Temporal itself. */
   readonly #watched = new Set<number>();
   readonly #alarm = new Alarm('look for parts', () => {
@@ -109,7 +110,9 @@ export class BatchRunner {
       setCurrentDetails(describeBatch(batch.status(nowMs), batch.firstErrors(SHOWN_ERRORS), nowMs));
       if (batch.hasBacklog) {
         if (!batch.isNextPartFull && !isDue) await condition(() => batch.isNextPartFull, GATHER_MS);
+        this.#isStartingPart = true;
         await this.#startPart(batch.nextPart(Date.now()));
+        this.#isStartingPart = false;
         continue;
       }
       const isAnswering = !allHandlersFinished();
@@ -176,11 +179,12 @@ export class BatchRunner {
 
   /**
    * Who hands over a list faster than its parts start waits here with the next piece. Where the run is to be continued,
-   * until all items are in parts: else there would always be a next piece, and the run would never end.
+   * until all items are in parts that have started: else there would always be a next piece, and the run would never end.
    */
   async #hasRoom(): Promise<void> {
     const { batch } = this;
-    await condition(() => !batch.hasBacklog || (!batch.isNextPartFull && !this.#isContinueAsNewDue()));
+    const isDone = () => !batch.hasBacklog && !this.#isStartingPart;
+    await condition(() => isDone() || (!batch.isNextPartFull && !this.#isContinueAsNewDue()));
   }
 
   /** At any time: an update that the server applies again on the next run (temporal#6375) is known there by its id. */
