@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { Connection } from '@temporalio/client';
 import { InterceptingCall, status, type Interceptor } from '@grpc/grpc-js';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { createBudgetClient } from '../../src/activities/index.js';
-import { budgetStatusQuery, projectBudgetWorkflowId, type AcquireRequest } from '../../src/contract/index.js';
+import { budgetStatusQuery, projectBudgetWorkflowId } from '../../src/contract/index.js';
+import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { startStack, type Stack } from '../support/stack.js';
 
 const address = inject('temporalAddress');
@@ -31,27 +30,13 @@ function losesAnswers(count: number, code: status): Interceptor {
   };
 }
 
-async function budgetThatLoses(count: number, code: status) {
-  const acquireConnection = await Connection.connect({ address, interceptors: [losesAnswers(count, code)] });
-  const connection = await Connection.connect({ address });
-  const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+function budgetThatLoses(count: number, code: status) {
   const { taskQueue, namespace } = stack;
-  const budget = createBudgetClient({ acquireConnection, connection, namespace, taskQueue, settings });
-  return { budget, close: () => Promise.all([acquireConnection.close(), connection.close()]) };
+  const interceptors = [losesAnswers(count, code)];
+  return connectBudgetClient({ address, namespace, taskQueue, limit: 100, interceptors });
 }
 
-const request = (): AcquireRequest => ({
-  workflowId: `follow-up/p/j/${randomUUID()}`,
-  sendNumber: 1,
-  jobId: 'j',
-  lane: 'interactive',
-  token: randomUUID(),
-  hold: false,
-  attemptScheduledAtMs: Date.now(),
-  firstRunStartedAtMs: Date.now(),
-  leaseMs: 60_000,
-  drainMs: 120_000,
-});
+const request = () => makeAcquireRequest({ workflowId: `follow-up/p/j/${randomUUID()}`, jobId: 'j' });
 
 test.each([
   ['FAILED_PRECONDITION', status.FAILED_PRECONDITION],

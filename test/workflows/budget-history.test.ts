@@ -1,47 +1,33 @@
 import { randomUUID } from 'node:crypto';
-import { Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { createBudgetClient, type BudgetClient } from '../../src/activities/index.js';
 import { budgetStatusQuery, projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { measureHistories } from '../support/batch.js';
+import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { ScriptedService } from '../support/scripted-service.js';
 import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
 
 const SENDS = 250;
 let rig: WorkflowRig;
-let budget: BudgetClient;
-const connections: Connection[] = [];
+let client: Awaited<ReturnType<typeof connectBudgetClient>>;
 beforeAll(async () => {
   const address = inject('temporalAddress');
   rig = await startWorkflowRig({ address, agentJobs: new ScriptedService() });
-  const acquireConnection = await Connection.connect({ address, interceptors: [] });
-  const connection = await Connection.connect({ address });
-  connections.push(acquireConnection, connection);
-  const { taskQueue } = rig;
-  const settings = { limit: 10_000, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
-  budget = createBudgetClient({ acquireConnection, connection, namespace: 'default', taskQueue, settings });
+  client = await connectBudgetClient({ address, taskQueue: rig.taskQueue, limit: 10_000 });
 });
 afterAll(async () => {
-  await Promise.all(connections.map((connection) => connection.close()));
+  await client.close();
   await rig.stop();
 });
 
 test('a run of a budget is short enough to be replayed in a moment, where no server asks for it', async () => {
+  const { budget } = client;
   const projectId = `short-${randomUUID()}`;
   for (let number = 0; number < SENDS; number++) {
     const jobId = `job-${number}`;
-    const send = { workflowId: `follow-up/${projectId}/${jobId}/key`, sendNumber: 1, jobId, token: randomUUID() };
-    const { answer } = await budget.acquire(projectId, {
-      ...send,
-      lane: 'interactive',
-      hold: false,
-      attemptScheduledAtMs: Date.now(),
-      firstRunStartedAtMs: Date.now(),
-      leaseMs: 60_000,
-      drainMs: 120_000,
-    });
+    const request = makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
+    const { answer } = await budget.acquire(projectId, request);
     expect(answer.kind).toBe('granted');
-    await budget.settle(projectId, { ...send, outcome: 'sent' });
+    await budget.settle(projectId, { ...request, outcome: 'sent' });
   }
   const workflowId = projectBudgetWorkflowId(projectId);
   const { used } = await rig.client.workflow.getHandle(workflowId).query(budgetStatusQuery);

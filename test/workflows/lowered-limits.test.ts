@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { Connection, type WorkflowHandle } from '@temporalio/client';
+import type { WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createBudgetClient, type BudgetClient } from '../../src/activities/index.js';
+import type { BudgetClient } from '../../src/activities/index.js';
 import { InvalidInputError } from '../../src/client/index.js';
 import {
   budgetStatusQuery,
@@ -11,6 +11,7 @@ import {
 } from '../../src/contract/index.js';
 import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
 import { measureHistories } from '../support/batch.js';
+import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { ScriptedService } from '../support/scripted-service.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
@@ -26,18 +27,7 @@ function startLimitedServer(limits: Readonly<Record<string, number>>): Promise<D
 }
 
 function makeRequest(followUp: number | string): AcquireRequest {
-  return {
-    workflowId: `follow-up/p/job-${followUp}/key`,
-    sendNumber: 1,
-    jobId: `job-${followUp}`,
-    lane: 'interactive',
-    token: randomUUID(),
-    hold: false,
-    attemptScheduledAtMs: Date.now(),
-    firstRunStartedAtMs: Date.now(),
-    leaseMs: 60_000,
-    drainMs: 120_000,
-  };
+  return makeAcquireRequest({ workflowId: `follow-up/p/job-${followUp}/key`, jobId: `job-${followUp}` });
 }
 
 type HistoryEvents = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>;
@@ -104,18 +94,15 @@ describe('a server with lowered limits', () => {
   test('answers every ask of a budget to which nothing comes but asks', async () => {
     const projectId = 'asked';
     await stack.followUps.budget(projectId).setLimit({ limit: 0 });
-    const acquireConnection = await Connection.connect({ address: server.address, interceptors: [] });
     const { namespace, taskQueue } = stack;
-    const settings = { limit: 0, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
-    const connection = await Connection.connect({ address: server.address });
-    const budget = createBudgetClient({ acquireConnection, connection, namespace, taskQueue, settings });
+    const { budget, close } = await connectBudgetClient({ address: server.address, namespace, taskQueue, limit: 0 });
     for (let ask = 0; ask < 45; ask++) {
       expect(await budget.acquire(projectId, makeRequest(ask))).toMatchObject({
         proven: true,
         answer: { kind: 'wait' },
       });
     }
-    await Promise.all([acquireConnection.close(), connection.close()]);
+    await close();
     expect(await stack.followUps.budget(projectId).status()).toMatchObject({ waitingTotal: 45 });
   });
 
@@ -142,22 +129,19 @@ describe('a budget that continues as new all the time', () => {
   let server: DevServer;
   let rig: WorkflowRig;
   const budgets: BudgetClient[] = [];
-  const connections: Connection[] = [];
+  const closers: (() => Promise<unknown>)[] = [];
   beforeAll(async () => {
     server = await startLimitedServer({ 'limit.historyCount.suggestContinueAsNew': 10 });
     const { address } = server;
     rig = await startWorkflowRig({ address, agentJobs: new ScriptedService() });
-    const settings = { limit: 10_000, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
     for (let worker = 0; worker < ASKERS; worker++) {
-      const acquireConnection = await Connection.connect({ address, interceptors: [] });
-      const connection = await Connection.connect({ address });
-      const { taskQueue } = rig;
-      connections.push(acquireConnection, connection);
-      budgets.push(createBudgetClient({ acquireConnection, connection, namespace: 'default', taskQueue, settings }));
+      const { budget, close } = await connectBudgetClient({ address, taskQueue: rig.taskQueue, limit: 10_000 });
+      closers.push(close);
+      budgets.push(budget);
     }
   });
   afterAll(async () => {
-    await Promise.all(connections.map((connection) => connection.close()));
+    await Promise.all(closers.map((close) => close()));
     await rig.stop();
     await server.stop();
   });

@@ -1,7 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { createBudgetClient } from '../../src/activities/index.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import {
   carriedStateQuery,
@@ -11,6 +9,7 @@ import {
   withdrawSignal,
   type FollowUpProgress,
 } from '../../src/contract/index.js';
+import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
 import { record } from '../support/histories.js';
@@ -92,26 +91,11 @@ test.concurrent(
 
 test.concurrent('a follow-up beyond 1,000 waiters is told so, waits, and may be cancelled', async () => {
   const input = scripted(BEFORE);
-  const acquireConnection = await Connection.connect({ address, interceptors: [] });
-  const connection = await Connection.connect({ address });
-  const settings = { limit: 0, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
-  const { taskQueue } = rig;
-  const budget = createBudgetClient({ acquireConnection, connection, namespace: 'default', taskQueue, settings });
+  const { budget, close } = await connectBudgetClient({ address, taskQueue: rig.taskQueue, limit: 0 });
   const ask = (index: number) =>
-    budget.acquire(input.projectId, {
-      workflowId: `w${index}`,
-      sendNumber: 1,
-      jobId: `j${index}`,
-      lane: 'interactive',
-      token: 't',
-      hold: false,
-      attemptScheduledAtMs: Date.now(),
-      firstRunStartedAtMs: Date.now(),
-      leaseMs: 60_000,
-      drainMs: 120_000,
-    });
+    budget.acquire(input.projectId, makeAcquireRequest({ workflowId: `w${index}`, jobId: `j${index}`, token: 't' }));
   await Promise.all(Array.from({ length: 1_000 }, (_, index) => ask(index)));
-  await Promise.all([acquireConnection.close(), connection.close()]);
+  await close();
   const handle = await rig.start(input);
   await shows(handle, { state: 'blocked', waitReason: 'queue-full' });
   await handle.cancel();

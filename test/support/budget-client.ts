@@ -1,0 +1,40 @@
+import { randomUUID } from 'node:crypto';
+import { Connection, type ConnectionOptions } from '@temporalio/client';
+import { createBudgetClient, type BudgetClient } from '../../src/activities/index.js';
+import type { AcquireRequest } from '../../src/contract/index.js';
+
+/** A budget client with connections of its own, as each worker has one. Asks are not repeated below it, unless told so. */
+export async function connectBudgetClient(options: {
+  address: string;
+  taskQueue: string;
+  limit: number;
+  namespace?: string;
+  /** Of the connection that asks. */
+  interceptors?: ConnectionOptions['interceptors'];
+}): Promise<{ budget: BudgetClient; close: () => Promise<unknown> }> {
+  const { address, taskQueue, limit, namespace = 'default', interceptors = [] } = options;
+  const acquireConnection = await Connection.connect({ address, interceptors });
+  const connection = await Connection.connect({ address });
+  const settings = { limit, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+  return {
+    budget: createBudgetClient({ acquireConnection, connection, namespace, taskQueue, settings }),
+    close: () => Promise.all([acquireConnection.close(), connection.close()]),
+  };
+}
+
+/** A first ask of a follow-up, with a token of its own. */
+export function makeAcquireRequest(
+  request: Pick<AcquireRequest, 'workflowId' | 'jobId'> & Partial<AcquireRequest>,
+): AcquireRequest {
+  return {
+    sendNumber: 1,
+    lane: 'interactive',
+    token: randomUUID(),
+    hold: false,
+    attemptScheduledAtMs: Date.now(),
+    firstRunStartedAtMs: Date.now(),
+    leaseMs: 60_000,
+    drainMs: 120_000,
+    ...request,
+  };
+}
