@@ -72,7 +72,11 @@ export interface BudgetClient {
    * @throws what the server answers when it refuses, or in the end
    */
   acquire(projectId: string, request: AcquireRequest): Promise<Ask>;
-  /** Tells how a send ended. Losing it is made good by the follow-up's `finish`. */
+  /**
+   * Tells how a send ended, within 10 s. Losing it is made good by the follow-up's `finish`.
+   *
+   * @throws what the server answers, or that it does not
+   */
   settle(projectId: string, message: SettleMessage): Promise<void>;
 }
 
@@ -145,7 +149,8 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
     async settle(projectId, message) {
       try {
-        await telling.getHandle(projectBudgetWorkflowId(projectId)).signal(settleSignal, message);
+        const gate = telling.getHandle(projectBudgetWorkflowId(projectId));
+        await connection.withDeadline(Date.now() + CALL_DEADLINE_MS, () => gate.signal(settleSignal, message));
       } catch (error) {
         // A gate that was terminated gets its state back by `budget restore`, without this settle: the slot is then
         // held longer, and the follow-up's own word makes the outcome good.

@@ -2,15 +2,16 @@ import { getHeapStatistics } from 'node:v8';
 import type { WorkerOptions } from '@temporalio/worker';
 import type { WorkerConfig } from '../config.js';
 
-/** An ask of the gate and telling it the outcome may each take that long beside the POST. */
-const GATE_CALL_TIMEOUT_MS = 10_000;
-
 /** From the end of the grace to giving up: enough to report what was cut off. */
 const FORCE_AFTER_GRACE_MS = 5_000;
 
-/** How long running sends may take to end when a worker is shut down. Below it, a message could be cut off half-way. */
-export function shutdownGraceMs({ agentJobs }: Pick<WorkerConfig, 'agentJobs'>): number {
-  return agentJobs.sendTimeoutMs + 2 * GATE_CALL_TIMEOUT_MS;
+/**
+ * How long running sends may take to end when a worker is shut down, in milliseconds: as long as the server lets them
+ * run. A send asks the budget for up to 35 s while its answers are lost, then POSTs, then settles; one that was cut
+ * short could be a message that nobody can tell from one that was delivered.
+ */
+export function shutdownGraceMs({ sendStartToCloseMs }: Pick<WorkerConfig, 'sendStartToCloseMs'>): number {
+  return sendStartToCloseMs;
 }
 
 /**

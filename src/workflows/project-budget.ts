@@ -7,6 +7,7 @@ import {
   setCurrentDetails,
   setHandler,
   sleep,
+  upsertMemo,
   workflowInfo,
 } from '@temporalio/workflow';
 import {
@@ -97,6 +98,8 @@ class Gate {
   #updates = 0;
   /** History length in the task that answered the latest update. */
   #answeredAtLength: number | undefined;
+  /** History length in the latest task that is known to leave an event. */
+  #eventAtLength: number | undefined;
 
   readonly #reporter: BudgetReporter;
 
@@ -171,6 +174,7 @@ class Gate {
   #noteUpdate(): void {
     this.#updates += 1;
     this.#answeredAtLength = workflowInfo().historyLength;
+    this.#eventAtLength = this.#answeredAtLength;
   }
 
   #operate(effects: Effects): BudgetStatus {
@@ -180,11 +184,25 @@ class Gate {
   }
 
   #carryOut({ wake, check, lookAgainAtMs }: Effects): void {
+    if (wake.length > 0 || check.length > 0) this.#eventAtLength = workflowInfo().historyLength;
     for (const workflowId of wake) void this.#signal(workflowId, 'wake');
     for (const workflowId of check) void this.#signal(workflowId, 'stillThere');
     if (lookAgainAtMs !== undefined) void this.#lookAgain(lookAgainAtMs);
+    this.#leaveEvent();
     setCurrentDetails(describeBudget(this.budget.status(Date.now()), Date.now()));
     this.#reporter.report(Date.now());
+  }
+
+  /**
+   * Has a task that went by the time leave an event, so that its time is known for good. A worker that replays a task
+   * without any may take it for a part of the next one, and hand over what came with it at that one's time
+   * (temporalio/sdk-rust#1146): the rules would decide anew, and contradict the history. Updates leave events themselves.
+   */
+  #leaveEvent(): void {
+    const { historyLength } = workflowInfo();
+    if (this.#eventAtLength === historyLength) return;
+    this.#eventAtLength = historyLength;
+    upsertMemo({ lastChangeAt: new Date(Date.now()).toISOString() });
   }
 
   /** A signal that fails says that the follow-up runs no more. */

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { InterceptingCall, status, type Interceptor } from '@grpc/grpc-js';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { startTcpProxy } from '../../chaos/tcp-proxy.js';
 import { budgetStatusQuery, projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { startStack, type Stack } from '../support/stack.js';
@@ -60,6 +61,21 @@ test('an ask that the server turns away all the time is told to come again, and 
   const ask = await budget.acquire(`busy-${randomUUID()}`, request());
   expect(ask).toMatchObject({ proven: false, answer: { kind: 'wait', reason: 'slot' } });
   await close();
+});
+
+test('telling a server that does not answer how a send ended is given up after 10 s', async () => {
+  const proxy = await startTcpProxy(address);
+  const { taskQueue, namespace } = stack;
+  const { budget, close } = await connectBudgetClient({ address: proxy.address, namespace, taskQueue, limit: 100 });
+  const projectId = `silent-${randomUUID()}`;
+  const asked = request();
+  await budget.acquire(projectId, asked);
+  proxy.set({ kind: 'blackhole' });
+  const fromMs = performance.now();
+  await expect(budget.settle(projectId, { ...asked, outcome: 'sent' })).rejects.toThrow();
+  expect(performance.now() - fromMs).toBeLessThan(12_000);
+  await close();
+  await proxy.close();
 });
 
 test('an ask that the server refuses fails at once', async () => {

@@ -1,0 +1,68 @@
+import { randomUUID } from 'node:crypto';
+import { Client, Connection } from '@temporalio/client';
+import { NativeConnection, Worker } from '@temporalio/worker';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import {
+  budgetStatusQuery,
+  budgetTaskQueue,
+  carriedStateQuery,
+  projectBudgetWorkflowId,
+  type AcquireRequest,
+} from '../../src/contract/index.js';
+import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
+import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
+import { eventually } from '../support/eventually.js';
+import { workflowBundle } from '../support/workflow-rig.js';
+
+const address = inject('temporalAddress');
+const taskQueue = `taken-over-${randomUUID()}`;
+let connection: Connection;
+let native: NativeConnection;
+let asker: Awaited<ReturnType<typeof connectBudgetClient>>;
+beforeAll(async () => {
+  connection = await Connection.connect({ address });
+  native = await NativeConnection.connect({ address });
+  asker = await connectBudgetClient({ address, taskQueue, limit: 100 });
+});
+afterAll(async () => {
+  await asker.close();
+  await native.close();
+  await connection.close();
+});
+
+/** Runs budgets while `use` runs. */
+async function withWorker<T>(use: () => Promise<T>): Promise<T> {
+  const worker = await Worker.create({
+    connection: native,
+    taskQueue: budgetTaskQueue(taskQueue),
+    workflowBundle: workflowBundle(),
+    sinks: new BudgetMetrics().sinks,
+  });
+  return worker.runUntil(use());
+}
+
+// temporalio/sdk-rust#1146: after two tasks that leave no event, a worker that replays takes the second for a mere
+// continuation of the third, as long as it does not see what the third has left.
+test('a budget that one worker after the other takes over knows when each send ended', async () => {
+  const { budget } = asker;
+  const projectId = `taken-over-${randomUUID()}`;
+  const gate = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));
+  const ask = (jobId: string) => makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
+  const settle = async (request: AcquireRequest, unsettled: number) => {
+    await budget.settle(projectId, { ...request, outcome: 'sent' });
+    await eventually('the budget knows', async () => (await gate.query(budgetStatusQuery)).unsettled === unsettled);
+  };
+  await withWorker(async () => {
+    const requests = [ask('one'), ask('two'), ask('three')];
+    for (const request of requests) await budget.acquire(projectId, request);
+    for (const [index, request] of requests.entries()) await settle(request, 2 - index);
+  });
+  const asked = await withWorker(async () => {
+    const { answer } = await budget.acquire(projectId, ask('four'));
+    expect(answer.kind).toBe('granted');
+    return gate.query(carriedStateQuery);
+  });
+  const later = await withWorker(() => gate.query(carriedStateQuery));
+  await gate.terminate();
+  expect(later).toEqual(asked);
+});
