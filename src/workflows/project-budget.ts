@@ -59,6 +59,9 @@ import { isRunLong } from './run-length.js';
  */
 const MOST_UPDATES_A_RUN = 1_600;
 
+/** Events after which it does so, too: where asks come one upon the other, no task may be without one for long. */
+const EVENTS_TO_END_ANYWAY = 1_500;
+
 /** A run that is to end has a workflow task that long after one that answered an update. */
 const TASK_AFTER_UPDATE_MS = 100;
 
@@ -160,14 +163,16 @@ class Gate {
   }
 
   /**
-   * Until this run is to continue as new. Not in a task that answered an update: such an update may be applied again on
-   * the next run (temporal#6375), and its caller would get the second answer. Where nothing comes but updates, no other
-   * task would ever come, and in the end the server would take no more of them: so a timer makes one.
+   * Until this run is to continue as new. Not in a task that answered an update, if it can be avoided: such an update may
+   * be applied again on the next run (temporal#6375), and its caller would get the second answer. Where nothing comes
+   * but updates, no other task would ever come, and in the end the server would take no more of them: so a timer makes
+   * one.
    */
   async untilRunOut(): Promise<void> {
     await condition(() => isRunLong() || this.#updates >= MOST_UPDATES_A_RUN);
     const hasAnswered = () => this.#answeredAtLength === workflowInfo().historyLength;
-    const mayEnd = () => !hasAnswered() || this.#updates >= MOST_UPDATES_A_RUN;
+    const mustEnd = () => this.#updates >= MOST_UPDATES_A_RUN || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
+    const mayEnd = () => !hasAnswered() || mustEnd();
     while (!mayEnd()) await condition(mayEnd, TASK_AFTER_UPDATE_MS);
   }
 
@@ -218,6 +223,7 @@ class Gate {
   async #lookAgain(atMs: number): Promise<void> {
     if (this.#timerAtMs !== undefined && this.#timerAtMs <= atMs) return;
     this.#timerAtMs = atMs;
+    this.#eventAtLength = workflowInfo().historyLength;
     await sleep(Math.max(1, atMs - Date.now()), { summary: 'next slot or invitation' });
     if (this.#timerAtMs !== atMs) return;
     this.#timerAtMs = undefined;

@@ -34,7 +34,7 @@ test('a run of a budget is short enough to be replayed in a moment, where no ser
   expect(used).toBe(SENDS);
   const { runs, events, failedTasks } = await measureHistories(rig, workflowId);
   expect(runs).toBeGreaterThan(1);
-  // It ends with the first task after 1,000 events that answers nobody.
-  expect(events).toBeLessThan(2_000);
+  // It ends with the first task after 1,000 events that answers nobody, and after 1,500 in any case.
+  expect(events).toBeLessThan(1_600);
   expect(failedTasks).toBe(0);
 });
