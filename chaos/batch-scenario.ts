@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { BatchItem } from '../src/contract/index.js';
 import { check, type FollowUpRecord } from './checker.js';
+import { contradictions } from './contradictions.js';
 import { sendSpans } from './endings.js';
 import type { Lane } from './lane.js';
 import { promptOf } from './ledger-file.js';
@@ -57,6 +58,7 @@ export async function batchScenario(options: BatchScenarioOptions): Promise<Scen
     const arrivals = await oracle.arrivals();
     const endedByMs = Date.now();
     const violations = check({ ...BUDGET, followUps, arrivals, faults: lane.faults, endedByMs });
+    violations.push(...(await contradictions(lane.client, lane.taskQueue)));
     if (violations.length > 0) for (const log of lane.workerLogs()) say?.(log);
     return { name: 'batch', seed, durationMs: endedByMs - startedAtMs, counts, violations };
   });

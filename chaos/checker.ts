@@ -51,13 +51,14 @@ export const violationKinds = {
   unaccounted: 'a delivery is unknown although nothing happened while it was sent',
   stray: 'a message arrived that no follow-up stands for',
   unclean: 'a worker that was told to end did not end with 0 in its time',
+  contradicted: 'a workflow contradicted its own history, or threw',
   broken: 'the Temporal server broke one of its own assertions',
 } as const;
 
 /** One thing that is wrong. */
 export interface Violation {
   kind: keyof typeof violationKinds;
-  /** Marker or project. */
+  /** Marker, project or workflow. */
   subject: string;
   detail: string;
 }

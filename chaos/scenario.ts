@@ -1,5 +1,6 @@
 import { createRandom, type Random } from '../src/simulator/random.js';
 import { check, type Violation } from './checker.js';
+import { contradictions } from './contradictions.js';
 import type { Lane } from './lane.js';
 
 /** What a scenario is given. */
@@ -61,6 +62,7 @@ export async function judge(
     if (found.length > 0) for (const log of lane.workerLogs()) run.say?.(log);
     return found;
   });
+  for (const { client, taskQueue } of lanes) violations.push(...(await contradictions(client, taskQueue)));
   const records = lanes.flatMap((lane) => lane.records);
   const told = (word: string) =>
     records.filter(({ ending }) => ending?.delivered === word && ending.kind !== 'terminated');

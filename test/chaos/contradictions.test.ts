@@ -1,0 +1,57 @@
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { Client, Connection } from '@temporalio/client';
+import { bundleWorkflowCode, DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { contradictions } from '../../chaos/contradictions.js';
+import { workflowBundleOptions } from '../../src/worker/bundle-options.js';
+import { eventually } from '../support/eventually.js';
+
+const logger = new DefaultLogger('ERROR');
+Runtime.install({ logger });
+let connection: Connection;
+let native: NativeConnection;
+beforeAll(async () => {
+  const address = inject('temporalAddress');
+  connection = await Connection.connect({ address });
+  native = await NativeConnection.connect({ address });
+});
+afterAll(async () => {
+  await native.close();
+  await connection.close();
+});
+
+test('a workflow that contradicts its own history is seen, and one that does not is not', async () => {
+  const taskQueue = `contradictions-${randomUUID()}`;
+  const client = new Client({ connection });
+  const versions = join(import.meta.dirname, '..', 'replay', 'versions');
+  const withVersion = async <T>(version: number, use: () => Promise<T>): Promise<T> => {
+    const workflowsPath = join(versions, `version-${version}.ts`);
+    const workflowBundle = await bundleWorkflowCode({ ...workflowBundleOptions(workflowsPath), logger });
+    const worker = await Worker.create({ connection: native, taskQueue, workflowBundle });
+    return worker.runUntil(use());
+  };
+  const handle = await withVersion(4, async () => {
+    const started = await client.workflow.start('changing', { taskQueue, workflowId: `changing-${randomUUID()}` });
+    await started.signal('goOn');
+    await eventually('its two timers have fired', async () => {
+      const { events } = await started.fetchHistory();
+      return events?.filter((event) => event.timerFiredEventAttributes).length === 2;
+    });
+    return started;
+  });
+  await eventually('it is listed', async () => {
+    for await (const _listed of client.workflow.list({ query: `TaskQueue = '${taskQueue}'` })) return true;
+    return false;
+  });
+  expect(await contradictions(client, taskQueue)).toEqual([]);
+  // The first version knows one timer only.
+  await withVersion(1, async () => {
+    await handle.signal('goOn');
+    await eventually('a task has failed', async () => (await contradictions(client, taskQueue)).length > 0);
+  });
+  expect(await contradictions(client, taskQueue)).toMatchObject([
+    { kind: 'contradicted', subject: handle.workflowId, detail: expect.stringContaining('Nondeterminism') as string },
+  ]);
+  await handle.terminate();
+});
