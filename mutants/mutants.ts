@@ -189,6 +189,22 @@ class RefusedError extends Error {`,
     rebuilds: true,
   },
   {
+    name: 'a task leaves no event',
+    what: 'a worker that takes a budget over hands old signals to it as if they had come just now',
+    edits: [
+      {
+        file: 'src/workflows/project-budget.ts',
+        find: `    upsertMemo({ lastChangeAt: new Date(Date.now()).toISOString() });`,
+        replace: `    void upsertMemo;`,
+      },
+    ],
+    test: {
+      file: 'test/workflows/taken-over.test.ts',
+      name: 'a budget that one worker after the other takes over knows when each send ended',
+    },
+    rebuilds: true,
+  },
+  {
     name: 'a plain Error is thrown in a workflow',
     what: 'what should end the follow-up fails its workflow task, again and again',
     edits: [
