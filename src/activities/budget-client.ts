@@ -18,6 +18,7 @@ import {
   type ProjectBudgetInput,
   type SettleMessage,
 } from '../contract/index.js';
+import { askAgainAfterMs } from './ask-again.js';
 import { createCoalescer } from './coalescer.js';
 import { GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
 
@@ -37,14 +38,8 @@ const ASK_FOR_MS = 25_000;
 const MAX_CALLS_IN_FLIGHT = 2;
 const MAX_ASKS_PER_CALL = 50;
 
-/** Between two calls of one ask. */
-const RETRY_AFTER_MS = 250;
-
 /** Wait while a gate was terminated and nobody has restored it. */
 const GATE_STOPPED_WAIT_MS = 60_000;
-
-/** Asks of a gate that has too many updates in flight come again after a random wait in this range. */
-const EXHAUSTED_WAIT_MS = { min: 250, max: 2_000 };
 
 /** Answers of the server after which the gate has certainly not heard the ask, and which a repetition would not change. */
 const REFUSALS: readonly (number | undefined)[] = [
@@ -126,6 +121,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   return {
     async acquire(projectId, request) {
       const giveUpAtMs = performance.now() + ASK_FOR_MS;
+      let timesTurnedAway = 0;
       for (;;) {
         try {
           return { answer: await ask(projectId, request), proven: true };
@@ -134,11 +130,12 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
             return { answer: waitAnswer('gate-stopped', GATE_STOPPED_WAIT_MS), proven: false };
           }
           const status = grpcStatusOf(error);
-          const isExhausted = status === GrpcStatus.resourceExhausted;
-          const retryAfterMs = isExhausted ? between(EXHAUSTED_WAIT_MS.min, EXHAUSTED_WAIT_MS.max) : RETRY_AFTER_MS;
           if (REFUSALS.includes(status)) throw error;
+          const isTurnedAway = status === GrpcStatus.resourceExhausted;
+          timesTurnedAway = isTurnedAway ? timesTurnedAway + 1 : 0;
+          const retryAfterMs = askAgainAfterMs(timesTurnedAway, Math.random());
           if (performance.now() + retryAfterMs >= giveUpAtMs) {
-            if (isExhausted) return { answer: waitAnswer('slot', retryAfterMs), proven: false };
+            if (isTurnedAway) return { answer: waitAnswer('slot', retryAfterMs), proven: false };
             throw error;
           }
           // The gate may have granted it and the answer was lost: only this token can take the grant up.
@@ -162,8 +159,4 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
 function waitAnswer(reason: 'gate-stopped' | 'slot', waitMs: number): AcquireAnswer {
   return { kind: 'wait', reason, waitMs: Math.round(waitMs), position: 0, etaMs: null };
-}
-
-function between(min: number, max: number): number {
-  return min + Math.random() * (max - min);
 }
