@@ -54,12 +54,10 @@ import { invalidInput } from './follow-up/endings.js';
 import { isRunLong } from './run-length.js';
 
 /**
- * Updates that a run takes before it continues as new even in a task that answered one. The server allows 2,000 a run;
- * handlers are idempotent by id, so this is safe.
+ * Events after which a run continues as new even in a task that answered an update: where asks come one upon the other,
+ * no task may be without one for long. Handlers are idempotent by id, so this is safe. An update leaves two events at
+ * least, so that a run stays far from the 2,000 updates that the server allows it.
  */
-const MOST_UPDATES_A_RUN = 1_600;
-
-/** Events after which it does so, too: where asks come one upon the other, no task may be without one for long. */
 const EVENTS_TO_END_ANYWAY = 1_500;
 
 /** A run that is to end has a workflow task that long after one that answered an update. */
@@ -98,7 +96,6 @@ function firstState(input: ProjectBudgetInput): BudgetState {
 /** Wires the rules to Temporal: messages in, signals and one timer out. */
 class Gate {
   #timerAtMs: number | undefined;
-  #updates = 0;
   /** History length in the task that answered the latest update. */
   #answeredAtLength: number | undefined;
   /** History length in the latest task that is known to leave an event. */
@@ -169,15 +166,13 @@ class Gate {
    * one.
    */
   async untilRunOut(): Promise<void> {
-    await condition(() => isRunLong() || this.#updates >= MOST_UPDATES_A_RUN);
+    await condition(isRunLong);
     const hasAnswered = () => this.#answeredAtLength === workflowInfo().historyLength;
-    const mustEnd = () => this.#updates >= MOST_UPDATES_A_RUN || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
-    const mayEnd = () => !hasAnswered() || mustEnd();
+    const mayEnd = () => !hasAnswered() || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
     while (!mayEnd()) await condition(mayEnd, TASK_AFTER_UPDATE_MS);
   }
 
   #noteUpdate(): void {
-    this.#updates += 1;
     this.#answeredAtLength = workflowInfo().historyLength;
     this.#eventAtLength = this.#answeredAtLength;
   }
@@ -189,7 +184,6 @@ class Gate {
   }
 
   #carryOut({ wake, check, lookAgainAtMs }: Effects): void {
-    if (wake.length > 0 || check.length > 0) this.#eventAtLength = workflowInfo().historyLength;
     for (const workflowId of wake) void this.#signal(workflowId, 'wake');
     for (const workflowId of check) void this.#signal(workflowId, 'stillThere');
     if (lookAgainAtMs !== undefined) void this.#lookAgain(lookAgainAtMs);
@@ -212,6 +206,7 @@ class Gate {
 
   /** A signal that fails says that the follow-up runs no more. */
   async #signal(workflowId: string, what: 'wake' | 'stillThere'): Promise<void> {
+    this.#eventAtLength = workflowInfo().historyLength;
     try {
       await getExternalWorkflowHandle(workflowId).signal(what === 'wake' ? wakeSignal : stillThereSignal);
     } catch {

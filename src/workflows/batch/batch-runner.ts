@@ -42,8 +42,6 @@ import { pageRange } from './page-range.js';
 const GATHER_MS = 1_000;
 /** A part whose end this run would not hear of by itself is looked for that often. */
 const WATCH_EVERY_MS = 10 * 60_000;
-/** The server takes 2,000 updates a run. */
-const MOST_UPDATES_A_RUN = 1_600;
 /** Each piece stands in the history twice; beyond 4 MiB a client with usual limits could not read a page of it. */
 const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
 /** Items with errors in the current details. */
@@ -54,7 +52,6 @@ export class BatchRunner {
   #woken = true;
   /** Orders that are not answered yet. */
   #underWay = 0;
-  #updates = 0;
   #isStartingPart = false;
   /** Parts whose end this run hears of from Temporal itself. */
   readonly #watched = new Set<number>();
@@ -66,7 +63,7 @@ export class BatchRunner {
     setHandler(
       addItemsUpdate,
       async (items, offset) => {
-        this.#noteUpdate();
+        this.#woken = true;
         const total = batch.add(items, offset ?? undefined, updateId());
         await this.#hasRoom();
         return { total };
@@ -76,7 +73,7 @@ export class BatchRunner {
     setHandler(
       sealUpdate,
       () => {
-        this.#noteUpdate();
+        this.#woken = true;
         return { total: batch.seal() };
       },
       { validator: (total?: unknown) => this.#checkTotal(total) },
@@ -189,12 +186,7 @@ export class BatchRunner {
 
   /** At any time: an update that the server applies again on the next run (temporal#6375) is known there by its id. */
   #isContinueAsNewDue(): boolean {
-    return isRunLong() || workflowInfo().historySize > MOST_HISTORY_BYTES || this.#updates >= MOST_UPDATES_A_RUN;
-  }
-
-  #noteUpdate(): void {
-    this.#updates += 1;
-    this.#woken = true;
+    return isRunLong() || workflowInfo().historySize > MOST_HISTORY_BYTES;
   }
 
   #checkPiece(items: unknown, offset: unknown): void {
