@@ -10,7 +10,7 @@ import {
   SPREAD_MS,
   UNSETTLED_WAIT_MS,
 } from './limits.js';
-import { eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
+import { countOvertaken, eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
 import { recall, remember } from './memory.js';
 import { isPausedByOperator } from './operator.js';
 import { expireProbe, isPaused } from './pause.js';
@@ -165,11 +165,14 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
   }
   const ahead = line.slice(0, place).filter((each) => !hasLapsed(each, nowMs)).length;
   const slotEnds = occupiedSlotEnds(state, nowMs);
-  const free = freeSlots(state, slotEnds.length, waiter);
+  const free = freeSlots(state, slotEnds.length, { waiter, line });
   const slotAtMs = free > ahead ? nowMs : certainSlotMs(slotEnds, ahead - free);
   if (slotAtMs !== undefined && slotAtMs <= nowMs + GRANT_AHEAD_MS) {
     const startable = startableSends(state, nowMs);
-    if (startable > ahead) return grant(state, nowMs, { waiter, request, slotAtMs });
+    if (startable > ahead) {
+      countOvertaken(state, nowMs, { granted: waiter, line });
+      return grant(state, nowMs, { waiter, request, slotAtMs });
+    }
     // Those further back wait longer: the sends in flight make room for about ten a second.
     const dueAtMs = nowMs + UNSETTLED_WAIT_MS * (1 + Math.floor((ahead - startable) / MAX_UNSETTLED));
     return wait(nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });

@@ -26,6 +26,7 @@ export const carriedStateSchema = z.strictObject({
   arrivalCount: z.number(),
   /** Missing in states of older versions. */
   limitedCount: z.number().exactOptional(),
+  overtakenCount: z.number().exactOptional(),
   resumedAtMs: z.number().exactOptional(),
   memorySinceMs: z.number().exactOptional(),
   pause: z
@@ -69,6 +70,7 @@ export function carryState(state: BudgetState): CarriedState {
     grantCount,
     arrivalCount,
     limitedCount: state.limitedCount,
+    overtakenCount: state.overtakenCount,
     ...(resumedAtMs !== undefined && { resumedAtMs }),
     ...(memorySinceMs !== undefined && { memorySinceMs }),
     ...(pause && { pause }),
@@ -118,6 +120,7 @@ export function restoreState(carried: CarriedState): BudgetState {
     grantCount,
     arrivalCount,
     limitedCount: carried.limitedCount ?? 0,
+    overtakenCount: carried.overtakenCount ?? 0,
     ...(carried.resumedAtMs !== undefined && { resumedAtMs: carried.resumedAtMs }),
     ...(carried.memorySinceMs !== undefined && { memorySinceMs: carried.memorySinceMs }),
     ...(pause && { pause }),

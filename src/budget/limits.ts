@@ -56,5 +56,5 @@ export const ASK_DEADLINE_AFTER_LEASE_MS = 25_000;
 /** A waiter that is not invited and not heard of for that long is asked whether it is still there. */
 export const SILENT_WAITER_MS = 15 * 60_000;
 
-/** Every that many grants, the oldest eligible waiter of any lane has its turn: no lane starves. */
-export const OLDEST_FIRST_EVERY = 10;
+/** While interactive follow-ups overtake it, the batch lane has one grant of that many: no lane starves. */
+export const BATCH_TURN_EVERY = 10;

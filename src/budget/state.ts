@@ -95,6 +95,8 @@ export interface BudgetState {
   /** Sends that the service answered with 429. */
   limitedCount: number;
   arrivalCount: number;
+  /** Interactive grants in a row that overtook a batch waiter. */
+  overtakenCount: number;
   waiters: Waiter[];
   /** In the order of their grants: all that may still be settled, and the last 100. */
   grants: Grant[];
@@ -122,6 +124,7 @@ export function newState(projectId: string, settings: BudgetSettings): BudgetSta
     grantCount: 0,
     limitedCount: 0,
     arrivalCount: 0,
+    overtakenCount: 0,
     waiters: [],
     grants: [],
     spent: [],

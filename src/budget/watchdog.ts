@@ -38,7 +38,7 @@ export function watch(state: BudgetState, nowMs: number): Watch {
     const laterEnds = occupiedSlotEnds(state, nowMs + GRANT_AHEAD_MS);
     let invited = 0;
     for (const waiter of line) {
-      if (Math.min(freeSlots(state, laterEnds.length, waiter), startable) - invited <= 0) continue;
+      if (Math.min(freeSlots(state, laterEnds.length, { waiter, line }), startable) - invited <= 0) continue;
       if (waiter.invitedAtMs === undefined) {
         waiter.invitedAtMs = nowMs;
         if (waiter.dueAtMs > nowMs) wake.push(waiter.workflowId);

@@ -19,12 +19,68 @@ describe('the queue', () => {
     ]);
   });
 
-  test('gives every tenth grant to the oldest of any lane', () => {
-    const budget = newBudget({ limit: 9 });
-    for (let index = 0; index < 9; index++) spend(budget, T0, `x${index}`);
+  test('gives a batch waiter its turn once nine interactive ones in a row have overtaken it', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
     acquire(budget, T0 + 1, 'night', { lane: 'batch' });
-    acquire(budget, T0 + 2, 'day');
-    expect(acquire(budget, T0 + HELD_MS, 'night', { lane: 'batch' })).toMatchObject({ kind: 'granted' });
+    let nowMs = T0;
+    for (let index = 0; index < 9; index++) {
+      acquire(budget, nowMs + 2, `day-${index}`);
+      nowMs += HELD_MS;
+      expect(acquire(budget, nowMs, 'night', { lane: 'batch' })).toMatchObject({ kind: 'wait', position: 2 });
+      spend(budget, nowMs, `day-${index}`);
+    }
+    acquire(budget, nowMs + 2, 'day-9');
+    expect(acquire(budget, nowMs + HELD_MS, 'day-9')).toMatchObject({ kind: 'wait', position: 2 });
+    expect(acquire(budget, nowMs + HELD_MS, 'night', { lane: 'batch' })).toMatchObject({ kind: 'granted' });
+  });
+
+  test('leaves the reserve to the interactive lane, whoever was sent before', () => {
+    for (let sentBefore = 0; sentBefore < 10; sentBefore++) {
+      const budget = newBudget({ limit: 100, reserve: 10 });
+      for (let index = 0; index < sentBefore; index++) spend(budget, T0, `x${index}`);
+      const nowMs = T0 + HELD_MS;
+      const batch = Array.from({ length: 120 }, (_, index) => {
+        const name = `night-${index}`;
+        const answer = acquire(budget, nowMs, name, { lane: 'batch' });
+        settle(budget, nowMs, name);
+        return answer.kind;
+      });
+      expect(batch.filter((kind) => kind === 'granted')).toHaveLength(90);
+      expect(acquire(budget, nowMs + 5_000, 'day')).toMatchObject({ kind: 'granted' });
+    }
+  });
+
+  test('gives the batch lane its turn although the interactive lane uses up all but the reserve', () => {
+    const budget = newBudget({ limit: 2, reserve: 1 });
+    spend(budget, T0, 'x', 'y');
+    acquire(budget, T0 + 1, 'night', { lane: 'batch' });
+    for (let round = 1; round <= 5; round++) {
+      const names = [`day-${2 * round}`, `day-${2 * round + 1}`];
+      for (const name of names) acquire(budget, T0 + (round - 1) * HELD_MS + 2, name);
+      const nowMs = T0 + round * HELD_MS;
+      if (round < 5) spend(budget, nowMs, ...names);
+      else {
+        spend(budget, nowMs, names[0]!);
+        expect(acquire(budget, nowMs, names[1]!)).toMatchObject({ kind: 'wait', position: 2 });
+        expect(acquire(budget, nowMs, 'night', { lane: 'batch' })).toMatchObject({ kind: 'granted' });
+      }
+    }
+  });
+
+  test('invites nobody who would be told to wait', () => {
+    const budget = newBudget({ limit: 20, reserve: 5 });
+    for (let index = 0; index < 14; index++) spend(budget, T0, `x${index}`);
+    for (let index = 0; index < 8; index++) acquire(budget, T0 + 1, `night-${index}`, { lane: 'batch' });
+    for (let index = 0; index < 8; index++) acquire(budget, T0 + 1, `day-${index}`);
+    for (let nowMs = T0 + 10; nowMs < T0 + 60_000; nowMs += 100) {
+      for (const name of budget.tick(nowMs).wake) {
+        const lane = name.startsWith('night') ? 'batch' : 'interactive';
+        expect(acquire(budget, nowMs + 1, name, { lane })).toMatchObject({ kind: 'granted' });
+        settle(budget, nowMs + 1, name);
+      }
+    }
+    expect(budget.status(T0 + 60_000).used).toBe(20);
   });
 
   test('tells positions and expected waits: a whole window further for each full round', () => {
