@@ -1,3 +1,4 @@
+import { lanes } from '../contract/index.js';
 import type { BudgetState, Waiter } from './state.js';
 import { BATCH_TURN_EVERY, INVITATION_GRACE_MS, MAX_UNSETTLED } from './limits.js';
 import { unsettled } from './slots.js';
@@ -21,15 +22,15 @@ export function isJobBusy(state: BudgetState, waiter: Pick<Waiter, 'jobId' | 'wo
  * Invariant: nobody stands before a waiter that needs fewer free slots, so whoever is invited is granted when it asks.
  */
 export function eligibleLine(state: BudgetState, nowMs: number): Waiter[] {
-  const ordered = state.waiters
-    .filter((waiter) => !waiter.hold)
-    .sort((a, b) => laneRank(a) - laneRank(b) || a.arrival - b.arrival);
   const jobsTaken = new Set<string>();
-  const line = ordered.filter((waiter) => {
-    if (isJobBusy(state, waiter) || jobsTaken.has(waiter.jobId)) return false;
-    if (!hasLapsed(waiter, nowMs)) jobsTaken.add(waiter.jobId);
-    return true;
-  });
+  const line: Waiter[] = [];
+  for (const lane of lanes) {
+    for (const waiter of state.waiters) {
+      if (waiter.lane !== lane || waiter.hold || isJobBusy(state, waiter) || jobsTaken.has(waiter.jobId)) continue;
+      if (!hasLapsed(waiter, nowMs)) jobsTaken.add(waiter.jobId);
+      line.push(waiter);
+    }
+  }
   if (state.overtakenCount < BATCH_TURN_EVERY - 1) return line;
   const first = line.find((waiter) => !hasLapsed(waiter, nowMs));
   const next = first && overtakenBy(first, line, nowMs);
@@ -70,8 +71,4 @@ export function freeSlots(
 /** Sends that may still be begun before the cap of unsettled ones is reached. */
 export function startableSends(state: BudgetState, nowMs: number): number {
   return MAX_UNSETTLED - unsettled(state, nowMs).length;
-}
-
-function laneRank(waiter: Waiter): number {
-  return waiter.lane === 'interactive' ? 0 : 1;
 }

@@ -97,6 +97,7 @@ export interface BudgetState {
   arrivalCount: number;
   /** Interactive grants in a row that overtook a batch waiter. */
   overtakenCount: number;
+  /** In the order of their arrival. */
   waiters: Waiter[];
   /** In the order of their grants: all that may still be settled, and the last 100. */
   grants: Grant[];
