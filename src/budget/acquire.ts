@@ -4,6 +4,7 @@ import {
   ASK_DEADLINE_AFTER_LEASE_MS,
   GRANT_AHEAD_MS,
   INTERACTIVE_PLACES,
+  MAX_TURNS,
   MAX_UNSETTLED,
   MAX_WAITERS,
   MIN_WAIT_MS,
@@ -11,27 +12,22 @@ import {
   RECHECK_BEHIND_MS,
   RECHECK_MS,
   SPREAD_MS,
+  TURNS_BEFORE_CHECKS,
   UNSETTLED_WAIT_MS,
 } from './limits.js';
 import { countOvertaken, eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
-import { recall, remember } from './memory.js';
+import { recall, remember, trimOldest } from './memory.js';
 import { isPausedByOperator } from './operator.js';
 import { expireProbe, isPaused } from './pause.js';
-import {
-  certainSlotMs,
-  forecastSlots,
-  isUndelivered,
-  occupiedSlotEnds,
-  pruneGrants,
-  sendEstimateMs,
-} from './slots.js';
+import { certainSlotMs, forecastSlots, isUndelivered, occupiedSlotEnds, pruneGrants, sendEstimateMs } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
 
 /**
  * Answers one ask, at once. The order of the look-ups is part of the protocol: what was sent stays known even when the
  * follow-up has ended, and a stale ask changes nothing.
  *
- * @param checkOwner called where the ask waits for another follow-up's turn: asks its owner whether it still runs
+ * @param checkOwner asks the owner of a job's turn whether it still runs: where the ask waits for that turn, or where
+ *   there are many turns
  */
 export function acquire(
   state: BudgetState,
@@ -46,7 +42,9 @@ export function acquire(
   const waiter = takePlace(state, nowMs, request);
   if (!waiter) return waitOutside(state, nowMs, request);
   if (isJobBusy(state, waiter)) checkOwner(waiter.jobId);
-  return grantOrWait(state, nowMs, waiter, request);
+  const answer = grantOrWait(state, nowMs, waiter, request);
+  if (answer.kind === 'granted') checkOldTurn(state, checkOwner);
+  return answer;
 }
 
 /** The answers that need no place in the queue. */
@@ -184,7 +182,8 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
   const paused = pausedUntil(state, nowMs);
   if (paused) {
     // Only the first is told the end of the pause: all others would ask at the same instant.
-    const dueAtMs = place === 0 ? Math.min(paused.endMs, nowMs + RECHECK_MS) : recheckAtMs + SPREAD_MS * Math.max(0, place);
+    const dueAtMs =
+      place === 0 ? Math.min(paused.endMs, nowMs + RECHECK_MS) : recheckAtMs + SPREAD_MS * Math.max(0, place);
     return wait(nowMs, { reason: paused.reason, waiter, dueAtMs, position: Math.max(0, place) + 1 });
   }
   if (place < 0) {
@@ -241,6 +240,16 @@ function pausedUntil(state: BudgetState, nowMs: number): { reason: WaitReason; e
   };
 }
 
+/** Follow-ups that were terminated never end their turns: has the one asked that was checked longest ago, or never. */
+function checkOldTurn({ turns }: BudgetState, checkOwner: (jobId: string) => void): void {
+  if (turns.size <= TURNS_BEFORE_CHECKS) return;
+  let [oldest] = turns;
+  for (const each of turns) {
+    if (oldest && (each[1].checkedAtMs ?? -Infinity) < (oldest[1].checkedAtMs ?? -Infinity)) oldest = each;
+  }
+  if (oldest) checkOwner(oldest[0]);
+}
+
 /** Takes slot and turn in one step. The slot counts from `slotAtMs`, now or soon, and the send waits for it. */
 function grant(
   state: BudgetState,
@@ -252,7 +261,9 @@ function grant(
   const taken: Grant = { workflowId, jobId, sendNumber, token, grantedAtMs: slotAtMs, leaseMs, drainMs };
   state.grants.push(taken);
   state.grantCount += 1;
+  state.turns.delete(jobId);
   state.turns.set(jobId, { workflowId });
+  trimOldest(state.turns, MAX_TURNS);
   if (state.pause) state.pause.probe = { workflowId, sendNumber };
   const before = recall(state, workflowId);
   const doubtfulNumber = before && !isUndelivered(before.outcome) ? before.sendNumber : before?.doubtfulNumber;

@@ -102,7 +102,11 @@ export function carryState(state: BudgetState): CarriedState {
       ...(grant.statusCode === undefined ? [] : [grant.statusCode]),
     ]),
     spent: state.spent.map((ms) => atMs - ms),
-    turns: [...state.turns].map(([jobId, turn]) => [jobId, name(turn.workflowId), ago(turn.checkedAtMs)]),
+    turns: [...state.turns].map(([jobId, { workflowId, checkedAtMs }]) => [
+      name(workflowId),
+      jobCell({ workflowId, jobId }),
+      ...(checkedAtMs === undefined ? [] : [atMs - checkedAtMs]),
+    ]),
     memory: encodeMemory(state.memory, atMs),
     lastJobs: [...state.lastJobs].map(([jobId, job]) => [jobId, job.status, job.prLinkHash, job.archivedAt]),
   };
@@ -158,8 +162,8 @@ export function restoreState(carried: CarriedState): BudgetState {
     ),
     spent: carried.spent.map((ms) => atMs - ms),
     turns: new Map(
-      carried.turns.map(([jobId, owner, checked]): [string, Turn] => [
-        String(jobId),
+      carried.turns.map(([owner, job, checked]): [string, Turn] => [
+        jobOf(workflowId(owner), job),
         { workflowId: workflowId(owner), ...(isSet(checked) && { checkedAtMs: at(checked) }) },
       ]),
     ),

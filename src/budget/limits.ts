@@ -53,6 +53,12 @@ export const MAX_REMEMBERED = 7_500;
 /** Jobs whose last turn's end is remembered. */
 export const MAX_LAST_JOBS = 250;
 
+/** Turns that are kept. Beyond them the oldest is dropped: its job may get a second message before its turn ends. */
+export const MAX_TURNS = 300;
+
+/** Where more turns are kept, each grant has the owner of one of them asked whether it still runs. */
+export const TURNS_BEFORE_CHECKS = 100;
+
 /** Sends kept in full for the audit after their slots have ended. */
 export const AUDIT_LENGTH = 100;
 

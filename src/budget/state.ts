@@ -103,6 +103,7 @@ export interface BudgetState {
   grants: Grant[];
   /** Older grants whose slots have not ended: the instant from which each is held for window and margin. */
   spent: number[];
+  /** By job, in the order of their grants. */
   turns: Map<string, Turn>;
   pause?: ServicePause;
   operatorPause?: OperatorPause;
