@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { Runtime, Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
-import { createActivities, createBudgetClient } from './activities/index.js';
+import { createActivities, createBudgetClient, createOwnRun } from './activities/index.js';
 import { createAgentJobsClient, createApiKeys } from './agent-jobs/index.js';
 import type { AgentJobsClient } from './agent-jobs/index.js';
 import type { WorkerConfig } from './config.js';
@@ -181,6 +181,7 @@ async function createWorkers(
   const activities = createActivities({
     agentJobs,
     budget: meterBudget(budget, Runtime.instance().metricMeter),
+    ownRun: createOwnRun({ connection: connections.client, namespace }),
     sendTimeoutMs: config.agentJobs.sendTimeoutMs,
     leaseMs,
     sendStartToCloseMs,

@@ -1,9 +1,11 @@
 import type { AgentJobsClient } from '../agent-jobs/index.js';
 import type { BudgetClient } from './budget-client.js';
 import { createGetJob } from './get-job.js';
+import type { OwnRun } from './own-run.js';
 import { createSendFollowUp } from './send-follow-up.js';
 
 export { createBudgetClient, type BudgetClient } from './budget-client.js';
+export { createOwnRun, type OwnRun } from './own-run.js';
 export type { GetJobResult } from './get-job.js';
 export type { SendFollowUpResult, SendOutcomeResult } from './send-follow-up.js';
 
@@ -11,6 +13,7 @@ export type { SendFollowUpResult, SendOutcomeResult } from './send-follow-up.js'
 export interface ActivityDependencies {
   agentJobs: AgentJobsClient;
   budget: BudgetClient;
+  ownRun: OwnRun;
   /** Total deadline of one POST. */
   sendTimeoutMs: number;
   /** Lease of a grant: the send timeout and a slack of 30 s. */

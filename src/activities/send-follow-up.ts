@@ -5,6 +5,7 @@ import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js
 import type {
   AcquireAnswer,
   AcquireRequest,
+  GrantedBefore,
   JobFingerprint,
   Lane,
   SendOutcome,
@@ -13,6 +14,7 @@ import type {
 import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
 import { startStopwatch } from '../stopwatch.js';
 import type { BudgetClient } from './budget-client.js';
+import type { OwnRun } from './own-run.js';
 
 /** Longest text of a rejection that the gate keeps for a follow-up whose activity's answer was lost. */
 const KEPT_MESSAGE_LENGTH = 200;
@@ -21,13 +23,24 @@ const KEPT_MESSAGE_LENGTH = 200;
 export interface SendFollowUpInput {
   projectId: string;
   jobId: string;
-  prompt: string;
   lane: Lane;
   sendNumber: number;
   /** Give or keep a place, but do not send. */
   hold: boolean;
+  /** Leave, unless something was granted. */
+  withdraw?: true;
   /** Start of the follow-up's first run, in epoch milliseconds. */
   firstRunStartedAtMs: number;
+  /** Whether an earlier ask for this send may have been granted. */
+  grantedBefore?: GrantedBefore;
+  /** As the gate said it last. */
+  ledgerSinceMs?: number;
+  messageTag: string;
+}
+
+/** What an attempt leaves with the server before it sends, for the attempts after it. */
+interface GrantMark {
+  ledgerSinceMs: number;
 }
 
 /** How a send ended, by this invocation or an earlier one. */
@@ -36,22 +49,30 @@ export interface SendOutcomeResult extends Omit<SendMessageOutcome, 'outcome'> {
   outcome: SendOutcome;
   /** In epoch milliseconds, by the gate's time. */
   grantedAtMs?: number;
+  /** Where the gate had recorded it: when the service answered, or as near as is still known. In epoch milliseconds. */
+  recordedAtMs?: number;
   /** How long bytes of this send may still be on their way, in milliseconds from this answer. */
   mayArriveForMs: number;
   lastJobSeen?: JobFingerprint;
+  messageTag?: string;
 }
 
 /**
- * Result of the `sendFollowUp` activity. `proven`: the gate itself answered, so no earlier attempt of this follow-up
- * can be granted any more.
+ * Result of the `sendFollowUp` activity. `proven`: the gate itself answered. `grantedBefore`: an earlier attempt was
+ * granted, and may have sent.
  */
 export type SendFollowUpResult =
-  SendOutcomeResult | (Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }> & { proven: boolean });
+  | SendOutcomeResult
+  | (Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }> & {
+      proven: boolean;
+      grantedBefore?: GrantedBefore;
+    });
 
 /** What {@link createSendFollowUp} needs. */
 export interface SendFollowUpDependencies {
   agentJobs: AgentJobsClient;
   budget: BudgetClient;
+  ownRun: OwnRun;
   /** Total deadline of one POST. */
   sendTimeoutMs: number;
   /** From the grant, the POST has ended by then. */
@@ -61,28 +82,31 @@ export interface SendFollowUpDependencies {
 }
 
 /**
- * The `sendFollowUp` activity: ask the gate, wait for the slot, POST, settle. Temporal retries it without limit, and it still delivers at
- * most once, for every invocation asks with a token of its own and only the one that is granted may POST.
+ * The `sendFollowUp` activity: ask the gate, note the grant, wait for the slot, POST, settle. Temporal retries it without
+ * limit, and it still delivers at most once, for every invocation asks with a token of its own and only the one that is
+ * granted may POST. The message stands in the first event of the run, and is read from there: no ask carries it.
  */
 export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
-  const { agentJobs, budget, sendTimeoutMs, leaseMs, drainMs } = dependencies;
+  const { agentJobs, budget, ownRun, sendTimeoutMs, leaseMs, drainMs } = dependencies;
 
   return async function sendFollowUp(input: SendFollowUpInput): Promise<SendFollowUpResult> {
     const info = activityInfo();
     if (!info.workflowExecution) throw new Error('sendFollowUp runs only as an activity of a workflow');
-    const { projectId, jobId, lane, sendNumber, hold, firstRunStartedAtMs } = input;
+    const { projectId, ...asked } = input;
+    const { jobId } = input;
     const elapsedMs = startStopwatch();
+    const mark = info.heartbeatDetails as GrantMark | undefined;
+    const grantedBefore = grantedEarlier(info, input);
+    const ledgerSinceMs = mark?.ledgerSinceMs ?? input.ledgerSinceMs;
     const request: AcquireRequest = {
+      ...asked,
       workflowId: info.workflowExecution.workflowId,
-      sendNumber,
-      jobId,
-      lane,
       token: randomUUID(),
-      hold,
       attemptScheduledAtMs: info.currentAttemptScheduledTimestampMs,
-      firstRunStartedAtMs,
       leaseMs,
       drainMs,
+      ...(grantedBefore && { grantedBefore }),
+      ...(ledgerSinceMs !== undefined && { ledgerSinceMs }),
     };
     let ask = await budget.acquire(projectId, request);
     for (let again = 0; again < ASKS_IN_PLACE && waitsForSends(ask); again++) {
@@ -91,16 +115,13 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     }
     const { answer, proven } = ask;
     if (answer.kind === 'done') return fromRecord(answer, { leaseMs, drainMs, elapsedMs: elapsedMs() });
-    if (answer.kind !== 'granted') return { ...answer, proven };
+    if (answer.kind !== 'granted') return { ...answer, proven, ...(grantedBefore && { grantedBefore }) };
 
-    // Not broken off by a shutdown, which waits longer: the grant would be lost. A timer may fire a millisecond early.
-    if (answer.sendAfterMs !== undefined) await delay(answer.sendAfterMs + 1);
-    const sent = await agentJobs.sendMessage({
-      projectId,
-      jobId,
-      prompt: input.prompt,
-      mayStart: () => elapsedMs() < leaseMs - sendTimeoutMs,
-    });
+    const mayStart = () => elapsedMs() < leaseMs - sendTimeoutMs;
+    const prompt = await prepare(info.taskToken, answer);
+    const sent: SendMessageOutcome = prompt.ok
+      ? await agentJobs.sendMessage({ projectId, jobId, prompt: prompt.value, mayStart })
+      : { outcome: 'notSent', message: prompt.message };
     await settle(projectId, request, sent);
     return {
       kind: 'outcome',
@@ -110,6 +131,25 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       ...(answer.lastJobSeen && { lastJobSeen: answer.lastJobSeen }),
     };
   };
+
+  /**
+   * What comes between the grant and the POST. The grant is noted with the server first: where the gate and all that it
+   * knew is gone, a later attempt still knows that this one may have sent. Where that cannot be noted, nothing is sent.
+   */
+  async function prepare(
+    taskToken: Uint8Array,
+    { sendAfterMs, ledgerSinceMs }: Extract<AcquireAnswer, { kind: 'granted' }>,
+  ): Promise<{ ok: true; value: string } | { ok: false; message: string }> {
+    const mark: GrantMark = { ledgerSinceMs };
+    // Not broken off by a shutdown, which waits longer: the grant would be lost. A timer may fire a millisecond early.
+    const [read] = await Promise.allSettled([
+      Promise.all([ownRun.readPrompt(activityInfo()), ownRun.noteGrant(taskToken, mark)]),
+      sendAfterMs === undefined ? undefined : delay(sendAfterMs + 1),
+    ]);
+    if (read.status === 'fulfilled') return { ok: true, value: read.value[0] };
+    const reason = read.reason instanceof Error ? read.reason.message : String(read.reason);
+    return { ok: false, message: `the send could not be prepared: ${reason}` };
+  }
 
   /** The outcome must not be lost because the gate could not be told: the follow-up's `finish` repeats it. */
   async function settle(projectId: string, request: AcquireRequest, sent: SendMessageOutcome): Promise<void> {
@@ -133,6 +173,16 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
   }
 }
 
+/**
+ * Whether an earlier attempt may have sent. One that was granted has left its mark. Where an operator has reset the
+ * activity, its attempts are counted anew and its marks may be gone.
+ */
+function grantedEarlier(info: ReturnType<typeof activityInfo>, input: SendFollowUpInput): GrantedBefore | undefined {
+  if (info.heartbeatDetails !== undefined) return 'surely';
+  const isReset = info.attempt === 1 && info.currentAttemptScheduledTimestampMs > info.scheduledTimestampMs;
+  return input.grantedBefore ?? (isReset ? 'perhaps' : undefined);
+}
+
 /** What the gate keeps of a rejection. */
 function keptRejection({ message, statusCode }: SendMessageOutcome): Pick<SettleMessage, 'message' | 'statusCode'> {
   return {
@@ -146,12 +196,14 @@ function fromRecord(
   answer: Extract<AcquireAnswer, { kind: 'done' }>,
   { leaseMs, drainMs, elapsedMs }: { leaseMs: number; drainMs: number; elapsedMs: number },
 ): SendOutcomeResult {
-  const { outcome, grantedAtMs, message, statusCode, lastJobSeen } = answer;
+  const { outcome, grantedAtMs, settledAtMs = grantedAtMs, message, statusCode, lastJobSeen, messageTag } = answer;
   return {
     kind: 'outcome',
     outcome,
     mayArriveForMs: mayArriveForMs(outcome, Math.max(0, leaseMs + drainMs - elapsedMs)),
     ...(grantedAtMs !== undefined && { grantedAtMs }),
+    ...(settledAtMs !== undefined && { recordedAtMs: settledAtMs }),
+    ...(messageTag !== undefined && { messageTag }),
     ...(message !== undefined && { message }),
     ...(statusCode !== undefined && { statusCode }),
     ...(lastJobSeen && { lastJobSeen }),

@@ -16,11 +16,22 @@ import {
   UNSETTLED_WAIT_MS,
 } from './limits.js';
 import { countOvertaken, eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
-import { recall, remember, trimOldest } from './memory.js';
-import { isPausedByOperator } from './operator.js';
+import { recall, recallJob, remember, trimOldest } from './memory.js';
+import { assumeFullUnasked, isPausedByOperator } from './operator.js';
+import { notePaced, pacedMs } from './pace.js';
 import { expireProbe, isPaused } from './pause.js';
-import { certainSlotMs, forecastSlots, isUndelivered, occupiedSlotEnds, pruneGrants, sendEstimateMs } from './slots.js';
-import type { BudgetState, Grant, Waiter } from './state.js';
+import {
+  certainSlotMs,
+  expectSlot,
+  findGrant,
+  forecastSlots,
+  isUndelivered,
+  occupiedSlotEnds,
+  pruneGrants,
+  sendEstimateMs,
+} from './slots.js';
+import { leave } from './settle.js';
+import type { BudgetState, Grant, Remembered, Waiter } from './state.js';
 
 /**
  * Answers one ask, at once. The order of the look-ups is part of the protocol: what was sent stays known even when the
@@ -36,8 +47,15 @@ export function acquire(
   checkOwner: (jobId: string) => void,
 ): AcquireAnswer {
   expireProbe(state, nowMs);
+  if (request.ledgerSinceMs !== undefined && request.ledgerSinceMs < state.ledgerSinceMs) {
+    assumeFullUnasked(state, nowMs, request.leaseMs + request.drainMs);
+  }
   const known = lookUp(state, nowMs, request);
   if (known) return known;
+  if (request.withdraw) {
+    leave(state, nowMs, request);
+    return { kind: 'closed' };
+  }
 
   const waiter = takePlace(state, nowMs, request);
   if (!waiter) return waitOutside(state, nowMs, request);
@@ -60,15 +78,30 @@ function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): Acq
     return answerKnown(state, nowMs, request, remembered);
   }
   const waiter = state.waiters.find((each) => each.workflowId === request.workflowId);
-  const mayBeForgotten =
-    !waiter && (remembered?.sendNumber ?? 0) === 0 && request.firstRunStartedAtMs <= (state.memorySinceMs ?? -Infinity);
-  if (remembered?.closed && !mayBeForgotten) return { kind: 'closed' };
+  const isDoubtful = mayBeForgotten(state, request, waiter ?? remembered);
+  if (remembered?.closed && !isDoubtful) return { kind: 'closed' };
   const ageMs = nowMs - request.attemptScheduledAtMs;
   if (ageMs > request.leaseMs + ASK_DEADLINE_AFTER_LEASE_MS) return { kind: 'stale' };
-  if (waiter && (request.attemptScheduledAtMs < waiter.newestAskAtMs || request.sendNumber < waiter.sendNumber)) {
-    return { kind: 'stale' };
-  }
-  return mayBeForgotten ? rememberDoubt(state, nowMs, request) : undefined;
+  if (waiter && request.attemptScheduledAtMs < waiter.newestAskAtMs) return { kind: 'stale' };
+  return isDoubtful ? rememberDoubt(state, nowMs, request) : undefined;
+}
+
+/**
+ * Whether this send may have been granted although the gate does not know of it: an attempt has noted its grant; or the
+ * gate knows nothing of a follow-up that is older than what it remembers, and the ask does not say that it has never
+ * been granted anything.
+ */
+function mayBeForgotten(
+  state: BudgetState,
+  request: AcquireRequest,
+  known: { sendNumber: number } | undefined,
+): boolean {
+  // A later send waits already, of a run that this one replaces: how this one ended, only that run had heard.
+  if (request.grantedBefore === 'surely' || request.sendNumber < (known?.sendNumber ?? 0)) return true;
+  if (known !== undefined && known.sendNumber > 0) return false;
+  const { firstRunStartedAtMs } = request;
+  if (firstRunStartedAtMs <= (state.lostBeforeMs ?? -Infinity)) return true;
+  return request.grantedBefore === 'perhaps' && firstRunStartedAtMs <= (state.memorySinceMs ?? -Infinity);
 }
 
 /**
@@ -76,14 +109,15 @@ function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): Acq
  * that a follow-up which repeats what is unknown gets on with its next number.
  */
 function rememberDoubt(state: BudgetState, nowMs: number, request: AcquireRequest): AcquireAnswer {
+  state.waiters = state.waiters.filter(({ workflowId }) => workflowId !== request.workflowId);
   remember(state, request.workflowId, {
     sendNumber: request.sendNumber,
     grantedAtMs: nowMs,
     outcome: 'unknown',
     closed: recall(state, request.workflowId)?.closed ?? false,
     arrival: ++state.arrivalCount,
-    firstAskAtMs: request.firstRunStartedAtMs,
     touchedAtMs: nowMs,
+    messageTag: request.messageTag,
   });
   return { kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: 0 };
 }
@@ -92,20 +126,20 @@ function answerKnown(
   state: BudgetState,
   nowMs: number,
   request: AcquireRequest,
-  remembered: { grantedAtMs: number; outcome?: Grant['outcome'] },
+  remembered: Pick<Remembered, 'grantedAtMs' | 'outcome' | 'messageTag'>,
 ): AcquireAnswer {
   const grant = findGrant(state, request.workflowId, request.sendNumber);
   const outcome = grant?.outcome ?? remembered.outcome;
-  const lastJobSeen = lastJobOf(state, request.jobId);
+  const { grantedAtMs, messageTag } = remembered;
+  const known = { grantedAtMs, ...(messageTag !== '' && { messageTag }), ...lastJobOf(state, request.jobId) };
   if (outcome !== undefined) {
     return {
       kind: 'done',
       outcome,
-      grantedAtMs: remembered.grantedAtMs,
+      ...known,
       ...(grant?.settledAtMs !== undefined && { settledAtMs: grant.settledAtMs }),
       ...(grant?.message !== undefined && { message: grant.message }),
       ...(grant?.statusCode !== undefined && { statusCode: grant.statusCode }),
-      ...lastJobSeen,
     };
   }
   if (grant?.token === request.token) return granted(state, nowMs, grant);
@@ -116,8 +150,7 @@ function answerKnown(
     kind: 'alreadyGranted',
     leaseLeftMs,
     drainLeftMs: Math.max(0, drainEndMs - nowMs - leaseLeftMs),
-    grantedAtMs: remembered.grantedAtMs,
-    ...lastJobSeen,
+    ...known,
   };
 }
 
@@ -131,7 +164,7 @@ function waitOutside(state: BudgetState, nowMs: number, { workflowId }: AcquireR
   // Those that are turned away together come back apart.
   const share = 0.75 + 0.25 * shareOf(workflowId);
   const dueAtMs = nowMs + Math.round(longestMs * share);
-  return wait(nowMs, { reason: 'queue-full', dueAtMs, position: MAX_WAITERS + 1 });
+  return wait(state, nowMs, { reason: 'queue-full', dueAtMs, position: MAX_WAITERS + 1 });
 }
 
 /** A number from 0 to 1 that is an id's own. */
@@ -152,7 +185,6 @@ function takePlace(state: BudgetState, nowMs: number, request: AcquireRequest): 
       lane: request.lane,
       sendNumber: request.sendNumber,
       arrival,
-      firstAskAtMs: request.firstRunStartedAtMs,
       hold: request.hold,
       newestAskAtMs: request.attemptScheduledAtMs,
       heardAtMs: nowMs,
@@ -175,7 +207,7 @@ function takePlace(state: BudgetState, nowMs: number, request: AcquireRequest): 
 
 function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request: AcquireRequest): AcquireAnswer {
   const recheckAtMs = nowMs + RECHECK_BEHIND_MS;
-  if (waiter.hold) return wait(nowMs, { reason: 'job-busy', waiter, dueAtMs: recheckAtMs, position: 0 });
+  if (waiter.hold) return wait(state, nowMs, { reason: 'job-busy', waiter, dueAtMs: recheckAtMs, position: 0 });
 
   const line = eligibleLine(state, nowMs);
   const place = line.indexOf(waiter);
@@ -184,20 +216,21 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
     // Only the first is told the end of the pause: all others would ask at the same instant.
     const dueAtMs =
       place === 0 ? Math.min(paused.endMs, nowMs + RECHECK_MS) : recheckAtMs + SPREAD_MS * Math.max(0, place);
-    return wait(nowMs, { reason: paused.reason, waiter, dueAtMs, position: Math.max(0, place) + 1 });
+    return wait(state, nowMs, { reason: paused.reason, waiter, dueAtMs, position: Math.max(0, place) + 1 });
   }
   if (place < 0) {
     const position = state.waiters.filter(
       (each) => each.jobId === waiter.jobId && each.arrival < waiter.arrival,
     ).length;
     const dueAtMs = position === 0 ? nowMs + turnRecheckMs(state, nowMs, waiter) : recheckAtMs + SPREAD_MS * position;
-    return wait(nowMs, { reason: 'job-busy', waiter, dueAtMs, position });
+    return wait(state, nowMs, { reason: 'job-busy', waiter, dueAtMs, position });
   }
   const ahead = line.slice(0, place).filter((each) => !hasLapsed(each, nowMs)).length;
   const slotEnds = occupiedSlotEnds(state, nowMs);
   const free = freeSlots(state, slotEnds.length, { waiter, line });
-  const slotAtMs = free > ahead ? nowMs : certainSlotMs(slotEnds, ahead - free);
-  if (slotAtMs !== undefined && slotAtMs <= nowMs + GRANT_AHEAD_MS) {
+  const freeAtMs = free > ahead ? nowMs : certainSlotMs(slotEnds, ahead - free);
+  const slotAtMs = Math.max(freeAtMs ?? Infinity, pacedMs(state, ahead));
+  if (slotAtMs <= nowMs + GRANT_AHEAD_MS) {
     const startable = startableSends(state, nowMs);
     if (startable > ahead) {
       countOvertaken(state, nowMs, { granted: waiter, line });
@@ -206,10 +239,10 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
     // Those further back wait longer: the sends in flight make room for ten in the time that one takes.
     const sendMs = Math.max(UNSETTLED_WAIT_MS, sendEstimateMs(state));
     const dueAtMs = nowMs + Math.round(sendMs) * (1 + Math.floor((ahead - startable) / MAX_UNSETTLED));
-    return wait(nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
+    return wait(state, nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
   }
-  const expectedAtMs = forecastSlots(state, nowMs)(ahead - free);
-  return wait(nowMs, {
+  const expectedAtMs = expectSlot(state, nowMs)(ahead, free);
+  return wait(state, nowMs, {
     reason: 'slot',
     waiter,
     dueAtMs: expectedAtMs === undefined ? recheckAtMs + SPREAD_MS * ahead : expectedAtMs + OVERSLEEP_MS,
@@ -256,11 +289,12 @@ function grant(
   nowMs: number,
   { waiter, request, slotAtMs }: { waiter: Waiter; request: AcquireRequest; slotAtMs: number },
 ): AcquireAnswer {
-  const { workflowId, jobId, sendNumber, token, leaseMs, drainMs } = request;
+  const { workflowId, jobId, sendNumber, token, messageTag, leaseMs, drainMs } = request;
   state.waiters = state.waiters.filter((each) => each !== waiter);
-  const taken: Grant = { workflowId, jobId, sendNumber, token, grantedAtMs: slotAtMs, leaseMs, drainMs };
+  const taken: Grant = { workflowId, jobId, sendNumber, token, messageTag, grantedAtMs: slotAtMs, leaseMs, drainMs };
   state.grants.push(taken);
   state.grantCount += 1;
+  notePaced(state, slotAtMs);
   state.turns.delete(jobId);
   state.turns.set(jobId, { workflowId });
   trimOldest(state.turns, MAX_TURNS);
@@ -272,8 +306,8 @@ function grant(
     grantedAtMs: slotAtMs,
     closed: false,
     arrival: waiter.arrival,
-    firstAskAtMs: request.firstRunStartedAtMs,
     touchedAtMs: nowMs,
+    messageTag,
     ...(doubtfulNumber !== undefined && { doubtfulNumber }),
   });
   pruneGrants(state, nowMs);
@@ -284,6 +318,7 @@ function granted(state: BudgetState, nowMs: number, { jobId, grantedAtMs }: Gran
   return {
     kind: 'granted',
     grantedAtMs,
+    ledgerSinceMs: state.ledgerSinceMs,
     ...(grantedAtMs > nowMs && { sendAfterMs: grantedAtMs - nowMs }),
     ...lastJobOf(state, jobId),
   };
@@ -297,19 +332,19 @@ interface Wait {
   expectedAtMs?: number | undefined;
 }
 
-function wait(nowMs: number, { reason, waiter, dueAtMs, position, expectedAtMs }: Wait): AcquireAnswer {
+function wait(
+  state: BudgetState,
+  nowMs: number,
+  { reason, waiter, dueAtMs, position, expectedAtMs }: Wait,
+): AcquireAnswer {
   const boundedMs = Math.max(dueAtMs, nowMs + MIN_WAIT_MS);
   if (waiter) waiter.dueAtMs = boundedMs;
   const etaMs = expectedAtMs === undefined ? null : Math.max(0, expectedAtMs - nowMs);
-  return { kind: 'wait', reason, waitMs: boundedMs - nowMs, position, etaMs };
+  const { ledgerSinceMs } = state;
+  return { kind: 'wait', reason, waitMs: boundedMs - nowMs, position, etaMs, ledgerSinceMs };
 }
 
 function lastJobOf(state: BudgetState, jobId: string): { lastJobSeen?: JobFingerprint } {
-  const lastJobSeen = state.lastJobs.get(jobId);
+  const lastJobSeen = recallJob(state, jobId);
   return lastJobSeen ? { lastJobSeen } : {};
-}
-
-/** The grant of a request, where it is still kept. */
-export function findGrant(state: BudgetState, workflowId: string, sendNumber: number): Grant | undefined {
-  return state.grants.find((each) => each.workflowId === workflowId && each.sendNumber === sendNumber);
 }

@@ -17,18 +17,20 @@ const cellsSchema = z.array(z.array(z.union([z.string(), z.number(), z.null()]))
  * Instants are milliseconds before `atMs`, as lists without names.
  */
 export const carriedStateSchema = z.strictObject({
-  version: z.literal(1),
+  version: z.literal(2),
   projectId: idSchema,
   settings: budgetSettingsSchema,
   /** Gate time. */
   atMs: instantMsSchema,
   grantCount: z.number(),
   arrivalCount: z.number(),
-  /** Missing in states of older versions. */
-  limitedCount: z.number().exactOptional(),
-  overtakenCount: z.number().exactOptional(),
+  limitedCount: z.number(),
+  overtakenCount: z.number(),
   resumedAtMs: z.number().exactOptional(),
+  ledgerSinceMs: z.number(),
   memorySinceMs: z.number().exactOptional(),
+  lostBeforeMs: z.number().exactOptional(),
+  assumedFullFromMs: z.number().exactOptional(),
   pause: z
     .strictObject({
       reason: z.enum(['limited', 'credentials']),
@@ -45,6 +47,14 @@ export const carriedStateSchema = z.strictObject({
       note: z.string().exactOptional(),
     })
     .exactOptional(),
+  pace: z
+    .strictObject({
+      refusedAtMs: z.number(),
+      atOnce: z.number(),
+      gapMs: z.number().exactOptional(),
+      nextAtMs: z.number().exactOptional(),
+    })
+    .exactOptional(),
   waiters: cellsSchema,
   grants: cellsSchema,
   spent: z.array(z.number()),
@@ -58,12 +68,13 @@ type Cell = CarriedState['waiters'][number][number];
 
 /** The whole state as plain JSON; inverse of {@link restoreState}. */
 export function carryState(state: BudgetState): CarriedState {
-  const { projectId, settings, grantCount, arrivalCount, pause, operatorPause, resumedAtMs, memorySinceMs } = state;
+  const { projectId, settings, grantCount, arrivalCount, pause, operatorPause, pace } = state;
+  const { resumedAtMs, ledgerSinceMs, memorySinceMs, lostBeforeMs, assumedFullFromMs } = state;
   const atMs = state.lastTimeMs;
   const ago = (ms: number | undefined): Cell => (ms === undefined ? null : atMs - ms);
   const name = (workflowId: string) => shorten(projectId, workflowId);
   return {
-    version: 1,
+    version: 2,
     projectId,
     settings,
     atMs,
@@ -72,16 +83,19 @@ export function carryState(state: BudgetState): CarriedState {
     limitedCount: state.limitedCount,
     overtakenCount: state.overtakenCount,
     ...(resumedAtMs !== undefined && { resumedAtMs }),
+    ledgerSinceMs,
     ...(memorySinceMs !== undefined && { memorySinceMs }),
+    ...(lostBeforeMs !== undefined && { lostBeforeMs }),
+    ...(assumedFullFromMs !== undefined && { assumedFullFromMs }),
     ...(pause && { pause }),
     ...(operatorPause && { operatorPause }),
+    ...(pace && { pace }),
     waiters: state.waiters.map((waiter) => [
       name(waiter.workflowId),
       jobCell(waiter),
       lanes.indexOf(waiter.lane) * 2 + (waiter.hold ? 1 : 0),
       waiter.sendNumber,
       waiter.arrival,
-      ago(waiter.firstAskAtMs),
       ago(waiter.newestAskAtMs),
       ago(waiter.heardAtMs),
       ago(waiter.dueAtMs),
@@ -92,7 +106,9 @@ export function carryState(state: BudgetState): CarriedState {
       name(grant.workflowId),
       jobCell(grant),
       grant.sendNumber,
-      grant.token,
+      // Of no use any more to a send that is settled.
+      grant.token ?? null,
+      grant.messageTag,
       ago(grant.grantedAtMs),
       grant.leaseMs,
       grant.drainMs,
@@ -108,13 +124,14 @@ export function carryState(state: BudgetState): CarriedState {
       ...(checkedAtMs === undefined ? [] : [atMs - checkedAtMs]),
     ]),
     memory: encodeMemory(state.memory, atMs),
-    lastJobs: [...state.lastJobs].map(([jobId, job]) => [jobId, job.status, job.prLinkHash, job.archivedAt]),
+    lastJobs: [...state.lastJobs].map(([key, job]) => [key, job.status, job.prLinkHash, job.archivedAt]),
   };
 }
 
 /** Inverse of {@link carryState}. */
 export function restoreState(carried: CarriedState): BudgetState {
-  const { projectId, settings, atMs, grantCount, arrivalCount, pause, operatorPause } = carried;
+  const { projectId, settings, atMs, grantCount, arrivalCount, pause, operatorPause, pace } = carried;
+  const { resumedAtMs, ledgerSinceMs, memorySinceMs, lostBeforeMs, assumedFullFromMs } = carried;
   const at = (cell: Cell | undefined): number => atMs - Number(cell);
   const workflowId = (cell: Cell | undefined) => lengthen(projectId, String(cell));
   return {
@@ -123,21 +140,24 @@ export function restoreState(carried: CarriedState): BudgetState {
     lastTimeMs: atMs,
     grantCount,
     arrivalCount,
-    limitedCount: carried.limitedCount ?? 0,
-    overtakenCount: carried.overtakenCount ?? 0,
-    ...(carried.resumedAtMs !== undefined && { resumedAtMs: carried.resumedAtMs }),
-    ...(carried.memorySinceMs !== undefined && { memorySinceMs: carried.memorySinceMs }),
+    limitedCount: carried.limitedCount,
+    overtakenCount: carried.overtakenCount,
+    ...(resumedAtMs !== undefined && { resumedAtMs }),
+    ledgerSinceMs,
+    ...(memorySinceMs !== undefined && { memorySinceMs }),
+    ...(lostBeforeMs !== undefined && { lostBeforeMs }),
+    ...(assumedFullFromMs !== undefined && { assumedFullFromMs }),
     ...(pause && { pause }),
     ...(operatorPause && { operatorPause }),
+    ...(pace && { pace }),
     waiters: carried.waiters.map(
-      ([id, job, flags, sendNumber, arrival, firstAsk, newestAsk, heard, due, invited, quiet]): Waiter => ({
+      ([id, job, flags, sendNumber, arrival, newestAsk, heard, due, invited, quiet]): Waiter => ({
         workflowId: workflowId(id),
         jobId: jobOf(workflowId(id), job),
         lane: lanes[Math.floor(Number(flags) / 2)] ?? 'interactive',
         hold: Number(flags) % 2 === 1,
         sendNumber: Number(sendNumber),
         arrival: Number(arrival),
-        firstAskAtMs: at(firstAsk),
         newestAskAtMs: at(newestAsk),
         heardAtMs: at(heard),
         dueAtMs: at(due),
@@ -146,11 +166,12 @@ export function restoreState(carried: CarriedState): BudgetState {
       }),
     ),
     grants: carried.grants.map(
-      ([id, job, sendNumber, token, granted, leaseMs, drainMs, settled, outcome, message, statusCode]): Grant => ({
+      ([id, job, sendNumber, token, tag, granted, leaseMs, drainMs, settled, outcome, message, statusCode]): Grant => ({
         workflowId: workflowId(id),
         jobId: jobOf(workflowId(id), job),
         sendNumber: Number(sendNumber),
-        token: String(token),
+        ...(isSet(token) && { token: String(token) }),
+        messageTag: String(tag),
         grantedAtMs: at(granted),
         leaseMs: Number(leaseMs),
         drainMs: Number(drainMs),
@@ -169,8 +190,8 @@ export function restoreState(carried: CarriedState): BudgetState {
     ),
     memory: decodeMemory(carried.memory, atMs),
     lastJobs: new Map(
-      carried.lastJobs.map(([jobId, status, prLinkHash, archivedAt]): [string, JobFingerprint] => [
-        String(jobId),
+      carried.lastJobs.map(([key, status, prLinkHash, archivedAt]): [string, JobFingerprint] => [
+        String(key),
         { status: textOf(status), prLinkHash: textOf(prLinkHash), archivedAt: textOf(archivedAt) },
       ]),
     ),
@@ -190,12 +211,11 @@ function encodeMemory(memory: BudgetState['memory'], atMs: number): string {
         (entry.sendNumber * (sendOutcomes.length + 1) + outcome) * 2 + (entry.closed ? 1 : 0),
         entry.touchedAtMs - beforeMs,
         entry.touchedAtMs - entry.grantedAtMs,
-        entry.touchedAtMs - entry.firstAskAtMs,
         ...(entry.closed && entry.doubtfulNumber === undefined ? [] : [entry.arrival]),
         ...(entry.doubtfulNumber === undefined ? [] : [entry.doubtfulNumber]),
       ];
       beforeMs = entry.touchedAtMs;
-      return [key, ...numbers.map((number) => number.toString(36))].join(',');
+      return [key, entry.messageTag, ...numbers.map((number) => number.toString(36))].join(',');
     })
     .join(';');
 }
@@ -204,9 +224,9 @@ function decodeMemory(text: string, atMs: number): BudgetState['memory'] {
   const memory: BudgetState['memory'] = new Map();
   let touchedAtMs = atMs;
   for (const entry of text === '' ? [] : text.split(';')) {
-    const [key = '', ...fields] = entry.split(',');
+    const [key = '', messageTag = '', ...fields] = entry.split(',');
     const numbers = fields.map((field) => parseInt(field, 36));
-    const [flags = 0, touched = 0, granted = 0, firstAsk = 0, arrival = 0, doubtfulNumber] = numbers;
+    const [flags = 0, touched = 0, granted = 0, arrival = 0, doubtfulNumber] = numbers;
     const outcomes = sendOutcomes.length + 1;
     touchedAtMs += touched;
     memory.set(key, {
@@ -215,8 +235,8 @@ function decodeMemory(text: string, atMs: number): BudgetState['memory'] {
       ...outcomeOf(Math.floor(flags / 2) % outcomes),
       closed: flags % 2 === 1,
       arrival,
-      firstAskAtMs: touchedAtMs - firstAsk,
       touchedAtMs,
+      messageTag,
       ...(doubtfulNumber !== undefined && { doubtfulNumber }),
     });
   }

@@ -12,6 +12,13 @@ export function describeBudget(status: BudgetStatus, nowMs: number): string {
   if (unsettled > 0) lines.push(`- being sent: ${unsettled}`);
   if (nextFreeSlotAt) lines.push(`- next slot ends: ${clock(nextFreeSlotAt)}`);
   if (paused) lines.push(`- **paused**: ${describePause(paused, nowMs)}`);
+  if (status.pacedEveryMs !== undefined) {
+    lines.push(`- slowed down by refusals of the service: one message each ${formatDuration(status.pacedEveryMs)}`);
+  }
+  if (status.assumedFullUntil) {
+    const until = dayAndClock(status.assumedFullUntil, nowMs);
+    lines.push(`- **began anew**: the budget before was deleted; its slots count as used until ${until}`);
+  }
   lines.push(`- waiting: ${waitingTotal}${waitingForJob > 0 ? ` (${waitingForJob} for their job)` : ''}`);
   if (status.waiting.length > 0) {
     lines.push('', '| position | lane | job | expected |', '|---|---|---|---|');

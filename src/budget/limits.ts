@@ -34,6 +34,14 @@ export const OVERSLEEP_MS = 1_000;
 /** Sends that are granted and not settled at once. Bounds what is lost when outsiders have spent the hour: 10 slots, not 100. */
 export const MAX_UNSETTLED = 10;
 
+/**
+ * After a second refusal within a window, sends come at least window / limit apart. Each further refusal makes that gap
+ * longer by this factor, each send that the service takes makes it shorter, until it is so small a share that it goes.
+ */
+export const GAP_AFTER_REFUSAL = 1.25;
+export const GAP_AFTER_SEND = 0.98;
+export const SHORTEST_GAP_SHARE = 0.25;
+
 /** Shortest wait that is answered. */
 export const MIN_WAIT_MS = 50;
 

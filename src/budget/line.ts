@@ -1,6 +1,7 @@
 import { lanes } from '../contract/index.js';
 import type { BudgetState, Waiter } from './state.js';
-import { BATCH_TURN_EVERY, INVITATION_GRACE_MS, MAX_UNSETTLED } from './limits.js';
+import { BATCH_TURN_EVERY, INVITATION_GRACE_MS } from './limits.js';
+import { sendsAtOnce } from './pace.js';
 import { unsettled } from './slots.js';
 
 /** Whether an invitation was not answered in time: such a waiter keeps its place and counts for nothing. */
@@ -68,7 +69,7 @@ export function freeSlots(
   return limit - usedSlots - (waiter.lane === 'batch' && !hasTurn ? reserve : 0);
 }
 
-/** Sends that may still be begun before the cap of unsettled ones is reached. */
+/** Sends that may still be begun before too many are unsettled. */
 export function startableSends(state: BudgetState, nowMs: number): number {
-  return MAX_UNSETTLED - unsettled(state, nowMs).length;
+  return sendsAtOnce(state) - unsettled(state, nowMs).length;
 }

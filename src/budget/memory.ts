@@ -18,20 +18,26 @@ export function remember(state: BudgetState, workflowId: string, entry: Remember
 
 /** Keeps how a job's turn ended, for the next turn's baseline. */
 export function rememberJob(state: BudgetState, jobId: string, job: JobFingerprint): void {
-  state.lastJobs.delete(jobId);
-  state.lastJobs.set(jobId, job);
+  const key = hash64(jobId);
+  state.lastJobs.delete(key);
+  state.lastJobs.set(key, job);
   trimOldest(state.lastJobs, MAX_LAST_JOBS);
 }
 
+/** How the job's last turn ended, where that is known. */
+export function recallJob(state: BudgetState, jobId: string): JobFingerprint | undefined {
+  return state.lastJobs.get(hash64(jobId));
+}
+
 /**
- * Forgets entries older than 72 h and all but the newest 7,500. A follow-up that began no later than a forgotten one
- * may itself have been forgotten, so `memorySinceMs` moves along.
+ * Forgets entries older than 72 h and all but the newest 7,500. What is forgotten was granted before its last touch, so
+ * `memorySinceMs` moves along.
  */
 function trimMemory(state: BudgetState): void {
   for (const [key, entry] of state.memory) {
     if (state.memory.size <= MAX_REMEMBERED && entry.touchedAtMs > state.lastTimeMs - MEMORY_MS) return;
     state.memory.delete(key);
-    state.memorySinceMs = Math.max(state.memorySinceMs ?? -Infinity, entry.firstAskAtMs);
+    state.memorySinceMs = Math.max(state.memorySinceMs ?? -Infinity, entry.touchedAtMs + state.settings.marginMs);
   }
 }
 

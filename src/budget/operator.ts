@@ -1,4 +1,5 @@
 import { RECHECK_MS } from './limits.js';
+import { occupiedSlotEnds } from './slots.js';
 import type { BudgetState, OperatorPause } from './state.js';
 
 /** New settings; what is missing stays. */
@@ -18,6 +19,7 @@ export function limitChangeIssue(state: BudgetState, change: LimitChange): strin
 /** Slot ends are computed from stored instants, so what is occupied follows at once; over-limit states drain. */
 export function setLimit(state: BudgetState, change: LimitChange): void {
   const { limit, windowMs, reserve } = change;
+  if (limit !== undefined || windowMs !== undefined) delete state.pace;
   state.settings = {
     ...state.settings,
     ...(limit !== undefined && { limit }),
@@ -39,6 +41,7 @@ export function pause(state: BudgetState, operatorPause: OperatorPause): void {
 /** Ends the operator's pause, and the wait of the service's: the next asker is its probe. */
 export function resume(state: BudgetState, nowMs: number): void {
   delete state.operatorPause;
+  delete state.pace;
   if (state.pause) state.pause.untilMs = Math.min(state.pause.untilMs, nowMs);
 }
 
@@ -56,7 +59,7 @@ export function reopen(state: BudgetState, nowMs: number): void {
 }
 
 /**
- * A gate whose state is lost: every slot is spent, and every follow-up that began before may have been sent.
+ * A gate whose state is lost, as an operator says: every slot is spent, and every follow-up that began before may have been sent.
  *
  * @param inFlightUntilMs sends of the gate before may reach the service until then
  */
@@ -64,5 +67,20 @@ export function assumeFull(state: BudgetState, nowMs: number, inFlightUntilMs = 
   state.lastTimeMs = Math.max(state.lastTimeMs, nowMs);
   const spentFromMs = Math.max(state.lastTimeMs, inFlightUntilMs);
   state.spent = Array.from({ length: state.settings.limit }, () => spentFromMs);
-  state.memorySinceMs = state.lastTimeMs;
+  state.lostBeforeMs = state.lastTimeMs;
+}
+
+/**
+ * A gate that has taken the place of one that was deleted: what that one sent may count in the service's window, so as
+ * many slots as are free are spent.
+ *
+ * @param inFlightMs sends that the gate before granted may reach the service so long after this one began
+ */
+export function assumeFullUnasked(state: BudgetState, nowMs: number, inFlightMs: number): void {
+  if (state.assumedFullFromMs !== undefined) return;
+  state.assumedFullFromMs = state.ledgerSinceMs + inFlightMs;
+  const { limit, windowMs, marginMs } = state.settings;
+  if (state.assumedFullFromMs + windowMs + marginMs <= nowMs) return;
+  const free = Math.max(0, limit - occupiedSlotEnds(state, nowMs).length);
+  for (let slot = 0; slot < free; slot++) state.spent.push(state.assumedFullFromMs);
 }

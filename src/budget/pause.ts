@@ -1,4 +1,5 @@
 import type { SendOutcome } from '../contract/index.js';
+import { slowDown, speedUp } from './pace.js';
 import type { BudgetState, Grant, ServicePause } from './state.js';
 
 /** Shares of the window: the first backoff is 1/60 of it (1 min of an hour), the longest 1/4 (15 min). */
@@ -41,6 +42,7 @@ export function applyOutcome(
       return;
     }
     if (!state.pause && grant.grantedAtMs < (state.resumedAtMs ?? -Infinity)) return;
+    if (!state.pause && outcome === 'limited') slowDown(state, nowMs);
     const step = state.pause?.step ?? 0;
     const backoffMs = retryAfterMs ?? backoffOf(state.settings.windowMs, step);
     state.pause = {
@@ -51,6 +53,7 @@ export function applyOutcome(
     };
     return;
   }
+  if (grant.grantedAtMs >= (state.pace?.refusedAtMs ?? Infinity)) speedUp(state, nowMs, outcome);
   if (!state.pause || !wasProbe) return;
   if (outcome === 'sent' || outcome === 'rejected') {
     delete state.pause;

@@ -1,8 +1,7 @@
 import type { LeaveMessage, SendOutcome, SettleMessage } from '../contract/index.js';
-import { findGrant } from './acquire.js';
 import { recall, remember, rememberJob } from './memory.js';
 import { applyOutcome } from './pause.js';
-import { isUndelivered } from './slots.js';
+import { findGrant, isUndelivered } from './slots.js';
 import type { BudgetState, Grant, Remembered } from './state.js';
 
 /** Records how a send ended. Only the owner's token counts, and only the first time. */
@@ -20,6 +19,7 @@ function settleGrant(
 ): void {
   if (grant.settledAtMs !== undefined) return;
   grant.settledAtMs = nowMs;
+  delete grant.token;
   grant.outcome = outcome;
   if (message !== undefined) grant.message = message;
   if (statusCode !== undefined) grant.statusCode = statusCode;
@@ -42,12 +42,11 @@ export function leave(state: BudgetState, nowMs: number, message: LeaveMessage):
   const { workflowId, jobId, sendNumber, outcome } = message;
   const grant = findGrant(state, workflowId, sendNumber);
   if (grant && outcome !== undefined) settleGrant(state, nowMs, grant, { outcome });
-  const waiter = state.waiters.find((each) => each.workflowId === workflowId);
   const remembered = recall(state, workflowId);
   remember(state, workflowId, {
     sendNumber: 0,
     grantedAtMs: nowMs,
-    firstAskAtMs: waiter?.firstAskAtMs ?? nowMs,
+    messageTag: '',
     ...remembered,
     // Of no use to an id that is never granted again.
     arrival: 0,

@@ -1,5 +1,6 @@
 import type { SendOutcome } from '../contract/index.js';
 import { AUDIT_LENGTH, ESTIMATED_FROM, REUSE_ESTIMATE_MS, SEND_ESTIMATE_MS } from './limits.js';
+import { pacedMs } from './pace.js';
 import type { BudgetState, Grant } from './state.js';
 
 /**
@@ -82,6 +83,15 @@ export function forecastSlots(state: BudgetState, nowMs: number): (needed: numbe
   };
 }
 
+/** When somebody may expect its slot who has so many others before it, while so many slots are free. */
+export function expectSlot(state: BudgetState, nowMs: number): (ahead: number, free: number) => number | undefined {
+  const forecast = forecastSlots(state, nowMs);
+  return (ahead, free) => {
+    const slotAtMs = forecast(ahead - free);
+    return slotAtMs === undefined ? undefined : Math.max(slotAtMs, pacedMs(state, ahead));
+  };
+}
+
 /** Ends of all slots, in order, as many as the limit or more; and how long a slot is taken each time. */
 function expectSlotEnds(state: BudgetState, nowMs: number): { cycleMs: number; ends: number[] } {
   const cycleMs = sendEstimateMs(state) + REUSE_ESTIMATE_MS + heldMs(state);
@@ -119,4 +129,9 @@ export function pruneGrants(state: BudgetState, nowMs: number): void {
 
 function heldMs({ settings }: BudgetState): number {
   return settings.windowMs + settings.marginMs;
+}
+
+/** The grant of a request, where it is still kept. */
+export function findGrant(state: BudgetState, workflowId: string, sendNumber: number): Grant | undefined {
+  return state.grants.find((each) => each.workflowId === workflowId && each.sendNumber === sendNumber);
 }

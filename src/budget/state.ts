@@ -8,8 +8,6 @@ export interface Waiter {
   sendNumber: number;
   /** Order of the workflow id's first ask; kept when a send has to be repeated. */
   arrival: number;
-  /** Start of the follow-up's first run. */
-  firstAskAtMs: number;
   /** Keeps its place, is never granted. */
   hold: boolean;
   /** Scheduling time of the newest attempt that asked; an older one is overtaken. */
@@ -29,8 +27,9 @@ export interface Grant {
   workflowId: string;
   jobId: string;
   sendNumber: number;
-  /** Only its holder may settle this grant. */
-  token: string;
+  /** Only its holder may settle this grant; kept until then. */
+  token?: string;
+  messageTag: string;
   grantedAtMs: number;
   leaseMs: number;
   drainMs: number;
@@ -66,9 +65,9 @@ export interface Remembered {
   /** Finished or withdrawn: never granted again. */
   closed: boolean;
   arrival: number;
-  /** Start of the follow-up's first run. */
-  firstAskAtMs: number;
   touchedAtMs: number;
+  /** Of the highest send number that was granted; empty for none. */
+  messageTag: string;
   /** The last send number before it that was repeated though it may have been delivered. */
   doubtfulNumber?: number;
 }
@@ -83,6 +82,20 @@ export interface ServicePause {
   step: number;
   /** The one send that tries whether the pause may end. */
   probe?: { workflowId: string; sendNumber: number };
+}
+
+/**
+ * How a gate sends after the service has refused messages that the gate took to be within the limit: somebody else
+ * spends it, too, or the service wants messages evenly spread.
+ */
+export interface Pace {
+  /** When the latest such refusal began a pause. */
+  refusedAtMs: number;
+  /** Sends that may be unsettled at once: one more for each that the service takes. */
+  atOnce: number;
+  /** From the second refusal of a window on: the time between two sends, and the earliest instant of the next one. */
+  gapMs?: number;
+  nextAtMs?: number;
 }
 
 /** The whole state of a gate. */
@@ -107,18 +120,32 @@ export interface BudgetState {
   turns: Map<string, Turn>;
   pause?: ServicePause;
   operatorPause?: OperatorPause;
+  pace?: Pace;
   /** End of the last service pause: answers to sends granted before it say nothing about now. */
   resumedAtMs?: number;
   /** By hash of the workflow id, least recently touched first. */
   memory: Map<string, Remembered>;
-  /** Ids of follow-ups that began before it may have been forgotten. */
+  /**
+   * Since when this gate, and those before whose state it took over, have known everything. Tells it from one that was
+   * deleted.
+   */
+  ledgerSinceMs: number;
+  /** What follow-ups that began before it were granted may have been forgotten. */
   memorySinceMs?: number;
-  /** The last turn's end by job, least recently touched first. */
+  /** An operator said so: what follow-ups that began before it were granted is lost. */
+  lostBeforeMs?: number;
+  /** The slots of a gate that was deleted count as used; this is when they were taken to be sent. */
+  assumedFullFromMs?: number;
+  /** The last turn's end by hash of the job's id, least recently touched first. */
   lastJobs: Map<string, JobFingerprint>;
 }
 
-/** A gate that has never granted anything. */
-export function newState(projectId: string, settings: BudgetSettings): BudgetState {
+/**
+ * A gate that has never granted anything.
+ *
+ * @param sinceMs when it was started, in epoch milliseconds. What was granted before, it cannot know
+ */
+export function newState(projectId: string, settings: BudgetSettings, sinceMs?: number): BudgetState {
   return {
     projectId,
     settings,
@@ -131,6 +158,9 @@ export function newState(projectId: string, settings: BudgetSettings): BudgetSta
     grants: [],
     spent: [],
     turns: new Map(),
+    ledgerSinceMs: sinceMs ?? 0,
+    // The clocks of the hosts differ.
+    ...(sinceMs !== undefined && { memorySinceMs: sinceMs + settings.marginMs }),
     memory: new Map(),
     lastJobs: new Map(),
   };

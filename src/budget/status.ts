@@ -2,7 +2,7 @@ import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason } from '../con
 import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
 import { isPausedByOperator } from './operator.js';
-import { forecastSlots, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
+import { expectSlot, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
 import type { BudgetState, Grant } from './state.js';
 
 /** Waiters that a status names; the rest is only counted. */
@@ -10,16 +10,17 @@ const MAX_SHOWN_WAITERS = 100;
 
 /** What a gate would tell an onlooker at `nowMs`. Changes nothing. */
 export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
-  const { limit, windowMs, reserve } = state.settings;
+  const { limit, windowMs, reserve, marginMs } = state.settings;
+  const assumedFullUntilMs = (state.assumedFullFromMs ?? -Infinity) + windowMs + marginMs;
   const slots = occupiedSlotEnds(state, nowMs);
   const line = eligibleLine(state, nowMs);
   const inLine = new Set(line);
-  const expectedSlotAtMs = forecastSlots(state, nowMs);
+  const expectedSlotAtMs = expectSlot(state, nowMs);
   const paused = pausedOf(state, nowMs);
   let ahead = 0;
   const waiting: BudgetWaiter[] = line.slice(0, MAX_SHOWN_WAITERS).map((waiter) => {
     const { workflowId, jobId, lane } = waiter;
-    const expectedAtMs = expectedSlotAtMs(ahead - freeSlots(state, slots.length, { waiter, line }));
+    const expectedAtMs = expectedSlotAtMs(ahead, freeSlots(state, slots.length, { waiter, line }));
     const shown = { workflowId, jobId, lane, position: ahead + 1 };
     if (!hasLapsed(waiter, nowMs)) ahead += 1;
     return expectedAtMs === undefined || paused.paused ? shown : { ...shown, expectedAt: iso(expectedAtMs) };
@@ -39,6 +40,8 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
     unsettled: unsettled(state, nowMs).length,
     ...(slots.length > 0 && { nextFreeSlotAt: iso(Math.min(...slots)) }),
     ...paused,
+    ...(state.pace?.gapMs !== undefined && { pacedEveryMs: Math.round(state.pace.gapMs) }),
+    ...(assumedFullUntilMs > nowMs && { assumedFullUntil: iso(assumedFullUntilMs) }),
     waiting,
     waitingTotal: state.waiters.length,
     waitingForJob: elsewhere.length,

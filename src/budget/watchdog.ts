@@ -1,6 +1,7 @@
 import { GRANT_AHEAD_MS, INVITATION_GRACE_MS, LONGEST_QUIET_MS, RECHECK_MS, SILENT_WAITER_MS } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, startableSends } from './line.js';
 import { isPausedByOperator } from './operator.js';
+import { pacedMs } from './pace.js';
 import { expireProbe, isPaused, isProbe } from './pause.js';
 import { occupiedSlotEnds } from './slots.js';
 import type { BudgetState } from './state.js';
@@ -39,6 +40,11 @@ export function watch(state: BudgetState, nowMs: number): Watch {
     let invited = 0;
     for (const waiter of line) {
       if (Math.min(freeSlots(state, laterEnds.length, { waiter, line }), startable) - invited <= 0) continue;
+      const pacedAtMs = pacedMs(state, invited);
+      if (pacedAtMs > nowMs + GRANT_AHEAD_MS) {
+        lookAgainAtMs = Math.min(lookAgainAtMs, pacedAtMs - GRANT_AHEAD_MS);
+        break;
+      }
       if (waiter.invitedAtMs === undefined) {
         waiter.invitedAtMs = nowMs;
         if (waiter.dueAtMs > nowMs) wake.push(waiter.workflowId);

@@ -17,11 +17,23 @@ export function describeBudget(status: BudgetStatus, now = new Date()): string {
     unsettled > 0 ? `under way  ${unsettled} sent and not settled yet` : '',
     nextFreeSlotAt === undefined ? '' : `next slot  ${clock(nextFreeSlotAt, now)}${countdown(nextFreeSlotAt, now)}`,
     paused === undefined ? '' : `paused     ${describePause(paused, now)}`,
+    slowedText(status),
+    anewText(status, now),
     `waiting    ${describeWaiting(status)}`,
     ...waitingLines(status, now),
     ...sendLines(status, now),
   ];
   return lines.filter(Boolean).join('\n');
+}
+
+function slowedText({ pacedEveryMs }: BudgetStatus): string {
+  if (pacedEveryMs === undefined) return '';
+  return `slowed     one message each ${formatDuration(pacedEveryMs)}: the service refused more`;
+}
+
+function anewText({ assumedFullUntil }: BudgetStatus, now: Date): string {
+  if (assumedFullUntil === undefined) return '';
+  return `anew       the budget before was deleted: its slots count as used until ${clock(assumedFullUntil, now)}`;
 }
 
 /** What a watch of a budget saw, whole. */

@@ -72,7 +72,7 @@ const optionsSchema = z.strictObject({
 
 /** Looked into no further than needed: the workflow itself wrote it, and reads it. */
 const carriedStateSchema = z.looseObject({
-  version: z.literal(1),
+  version: z.literal(2),
   projectId: z.string(),
   settings: budgetSettingsSchema,
 });

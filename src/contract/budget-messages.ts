@@ -22,6 +22,9 @@ export interface JobFingerprint {
   archivedAt: string | null;
 }
 
+export const grantedBefore = ['surely', 'perhaps'] as const;
+export type GrantedBefore = (typeof grantedBefore)[number];
+
 /** One ask for a slot and the job's turn. */
 export interface AcquireRequest {
   /** Workflow id of the follow-up. With `sendNumber` it is the request id. */
@@ -34,6 +37,17 @@ export interface AcquireRequest {
   token: string;
   /** Give or keep a place, but never grant. */
   hold: boolean;
+  /** Leave: `closed` is the answer where nothing was granted, and nothing will be. */
+  withdraw?: true;
+  /**
+   * An earlier attempt of this send was granted and may have sent (`surely`), or the run replaces another that may have
+   * (`perhaps`). A gate that does not know of it has forgotten it, or has taken the place of one that was deleted.
+   */
+  grantedBefore?: GrantedBefore;
+  /** What the follow-up was told as {@link AcquireAnswer}'s `ledgerSinceMs`. */
+  ledgerSinceMs?: number;
+  /** What is asked for, as `messageTag` in `src/follow-up` makes it. Kept with the grant. */
+  messageTag: string;
   /** Server time at which this attempt of the activity was scheduled, in epoch milliseconds. */
   attemptScheduledAtMs: number;
   /** Start of the follow-up's first run, in epoch milliseconds. */
@@ -50,7 +64,13 @@ export type AcquireAnswer =
    * Slot and job turn are taken: send after `sendAfterMs`, or now where it is not given. A slot that is about to end is
    * granted ahead, so that it is used from its first instant; `grantedAtMs` is that instant.
    */
-  | { kind: 'granted'; grantedAtMs: number; sendAfterMs?: number; lastJobSeen?: JobFingerprint }
+  | {
+      kind: 'granted';
+      grantedAtMs: number;
+      sendAfterMs?: number;
+      lastJobSeen?: JobFingerprint;
+      ledgerSinceMs: number;
+    }
   /** This request was granted before, and how its send ended is known. */
   | {
       kind: 'done';
@@ -61,6 +81,7 @@ export type AcquireAnswer =
       /** HTTP status of a rejection. */
       statusCode?: number;
       lastJobSeen?: JobFingerprint;
+      messageTag?: string;
     }
   /** This request was granted before, and how its send ended is not known (yet). */
   | {
@@ -69,9 +90,20 @@ export type AcquireAnswer =
       drainLeftMs: number;
       grantedAtMs?: number;
       lastJobSeen?: JobFingerprint;
+      messageTag?: string;
     }
-  /** Ask again after `waitMs`, or when woken. `etaMs`: expected wait until the grant, `null` where it can't be told. */
-  | { kind: 'wait'; reason: WaitReason; waitMs: number; position: number; etaMs: number | null }
+  /**
+   * Ask again after `waitMs`, or when woken. `etaMs`: expected wait until the grant, `null` where it can't be told.
+   * `ledgerSinceMs`: since when this gate, or one whose state it took over, has known everything.
+   */
+  | {
+      kind: 'wait';
+      reason: WaitReason;
+      waitMs: number;
+      position: number;
+      etaMs: number | null;
+      ledgerSinceMs?: number;
+    }
   /** The follow-up has ended or was withdrawn; it is never granted again. */
   | { kind: 'closed' }
   /** The ask was overtaken by a newer one, or is too old; nothing was changed. */
@@ -169,6 +201,13 @@ export interface BudgetStatus {
   paused?: { reasons: PauseReason[]; since?: string; until?: string; note?: string };
   /** At most the first 100, in the order of their turns. */
   waiting: BudgetWaiter[];
+  /** After refusals by the service: milliseconds between two sends. */
+  pacedEveryMs?: number;
+  /**
+   * The budget before this one was deleted with what it knew, while follow-ups of it still run: until then every slot
+   * counts as used.
+   */
+  assumedFullUntil?: string;
   waitingTotal: number;
   waitingForJob: number;
   /** Newest first, at most 100. */

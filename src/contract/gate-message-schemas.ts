@@ -1,5 +1,11 @@
 import { z } from 'zod';
-import { sendOutcomes, type AcquireRequest, type LeaveMessage, type SettleMessage } from './budget-messages.js';
+import {
+  grantedBefore,
+  sendOutcomes,
+  type AcquireRequest,
+  type LeaveMessage,
+  type SettleMessage,
+} from './budget-messages.js';
 import { instantMsSchema } from './durations.js';
 import { lanes } from './follow-up-input.js';
 
@@ -15,6 +21,10 @@ const acquireRequestSchema: z.ZodType<AcquireRequest> = z.object({
   lane: z.enum(lanes),
   token: text,
   hold: z.boolean(),
+  withdraw: z.literal(true).exactOptional(),
+  grantedBefore: z.enum(grantedBefore).exactOptional(),
+  ledgerSinceMs: instantMsSchema.exactOptional(),
+  messageTag: z.string().regex(/^[\w-]{8}$/),
   attemptScheduledAtMs: instantMsSchema,
   firstRunStartedAtMs: instantMsSchema,
   leaseMs: durationMs,

@@ -1,7 +1,6 @@
 import type { SendFollowUpResult } from '../activities/send-follow-up.js';
-import { attempt, type AttemptInput, type AttemptSurroundings } from './attempt.js';
+import { attempt, type AttemptInput, type AttemptSurroundings, type GrantMark } from './attempt.js';
 import { Later, Process } from './process.js';
-import { LEASE_MS } from './sizes.js';
 import type { ServerClock, World } from './world.js';
 
 /** Retries of the activity: 1 s, doubling up to 60 s, without limit. */
@@ -21,8 +20,8 @@ export class ActivityServer {
     this.#surroundings = surroundings;
     this.#clock = clock;
     // A shorter one makes more attempts that the server has given up and that run on.
-    const { chaotic, chance } = surroundings.world;
-    const longestMs = LEASE_MS + START_TO_CLOSE_AFTER_LEASE_MS;
+    const { chaotic, chance, sizes } = surroundings.world;
+    const longestMs = sizes.leaseMs + START_TO_CLOSE_AFTER_LEASE_MS;
     this.#startToCloseMs = chaotic ? chance.between(8_000, longestMs) : longestMs;
   }
 
@@ -33,17 +32,33 @@ export class ActivityServer {
    * @param isOpen whether the workflow run that scheduled it still runs
    */
   schedule(
-    input: Omit<AttemptInput, 'attemptScheduledAtMs' | 'name'>,
+    input: Omit<AttemptInput, 'attemptScheduledAtMs' | 'name' | 'mark' | 'isReset' | 'note'>,
     { activityId, isOpen }: { activityId: string; isOpen: () => boolean },
   ): Later<SendFollowUpResult> {
     const { world } = this.#surroundings;
     const result = new Later<SendFollowUpResult>(world.timeline);
+    const scheduledAtMs = this.#clock.nowMs();
     let number = 0;
+    let mark: GrantMark | undefined;
     const next = (): void => {
       if (result.isSet || !isOpen()) return;
       number = world.faults.strikes('activityReset') ? 1 : number + 1;
+      const own = number;
       const name = `${input.followUp.workflowId}:${activityId}#${number}`;
-      const attemptInput = { ...input, attemptScheduledAtMs: this.#clock.nowMs(), name };
+      const attemptScheduledAtMs = Math.max(scheduledAtMs, this.#clock.nowMs());
+      const attemptInput = {
+        ...input,
+        attemptScheduledAtMs,
+        name,
+        mark: world.broken.has('mark') ? undefined : mark,
+        isReset: number === 1 && attemptScheduledAtMs > scheduledAtMs,
+        // Of two attempts of the same number the server cannot tell one from the other.
+        note: (given: GrantMark): boolean => {
+          if (own !== number || result.isSet || !isOpen()) return false;
+          mark = given;
+          return true;
+        },
+      };
       world.timeline.after(world.delayMs(60, 3_000), () => {
         this.#runAttempt(world, attemptInput, { result, retry: () => world.timeline.after(retryMs(number), next) });
       });

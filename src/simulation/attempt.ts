@@ -1,11 +1,10 @@
 import type { SendFollowUpResult } from '../activities/send-follow-up.js';
 import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
-import type { AcquireAnswer, SendOutcome } from '../contract/index.js';
+import type { AcquireAnswer, AcquireRequest, GrantedBefore, SendOutcome } from '../contract/index.js';
 import type { FollowUpRecord } from './follow-up-record.js';
 import type { Network } from './network.js';
 import { Later, sleep, sleepForEver, type Process, type Steps } from './process.js';
 import type { Service, ServiceAnswer } from './service.js';
-import { DRAIN_MS, LEASE_MS, SEND_TIMEOUT_MS } from './sizes.js';
 import type { World } from './world.js';
 
 /** What the workflow wants sent, and what the server says about this attempt. */
@@ -13,10 +12,24 @@ export interface AttemptInput {
   followUp: FollowUpRecord;
   sendNumber: number;
   hold: boolean;
+  withdraw: boolean;
   firstRunStartedAtMs: number;
+  grantedBefore: GrantedBefore | undefined;
+  ledgerSinceMs: number | undefined;
   attemptScheduledAtMs: number;
+  /** What an attempt before has noted with the server. */
+  mark: GrantMark | undefined;
+  /** Attempts are counted anew. */
+  isReset: boolean;
+  /** Notes the grant with the server; `false` where it does not take it from this attempt. */
+  note: (mark: GrantMark) => boolean;
   /** Activity id and attempt number: not unique, for they repeat after a reset. */
   name: string;
+}
+
+/** What an attempt leaves with the server before it sends. */
+export interface GrantMark {
+  ledgerSinceMs: number;
 }
 
 /** Where attempts run. */
@@ -39,20 +52,27 @@ export function* attempt(
   input: AttemptInput,
   process: Process,
 ): Steps<SendFollowUpResult | undefined> {
-  const { followUp, sendNumber, hold, firstRunStartedAtMs, attemptScheduledAtMs } = input;
+  const { followUp, sendNumber, hold, withdraw, firstRunStartedAtMs, attemptScheduledAtMs, mark } = input;
+  const { leaseMs, drainMs, sendTimeoutMs } = world.sizes;
   yield* mishap(world, process, input.name);
   const elapsedMs = startStopwatch(world, process);
-  const request = {
+  const grantedBefore = mark ? 'surely' : (input.grantedBefore ?? (input.isReset ? 'perhaps' : undefined));
+  const ledgerSinceMs = mark?.ledgerSinceMs ?? input.ledgerSinceMs;
+  const request: AcquireRequest = {
     workflowId: followUp.workflowId,
     sendNumber,
     jobId: followUp.jobId,
     lane: followUp.lane,
     token: world.broken.has('nonce') ? input.name : world.newToken(),
     hold,
+    ...(withdraw && { withdraw }),
     attemptScheduledAtMs,
     firstRunStartedAtMs,
-    leaseMs: LEASE_MS,
-    drainMs: world.broken.has('drain') ? 0 : DRAIN_MS,
+    ...(grantedBefore && { grantedBefore }),
+    ...(ledgerSinceMs !== undefined && { ledgerSinceMs }),
+    messageTag: 'messages',
+    leaseMs,
+    drainMs: world.broken.has('drain') ? 0 : drainMs,
   };
   let ask = yield* network.ask(request);
   for (let again = 0; again < ASKS_IN_PLACE && ask && waitsForSends(ask); again++) {
@@ -62,12 +82,15 @@ export function* attempt(
   if (!ask) return undefined;
   yield* mishap(world, process, input.name);
   const { answer, proven } = ask;
-  if (answer.kind === 'done') return fromRecord(answer, elapsedMs());
-  if (answer.kind !== 'granted') return { ...answer, proven };
+  if (answer.kind === 'done') return fromRecord(answer, leaseMs + drainMs - elapsedMs());
+  if (answer.kind !== 'granted') return { ...answer, proven, ...(grantedBefore && { grantedBefore }) };
 
+  const isNoted = yield* network.note(() => input.note({ ledgerSinceMs: answer.ledgerSinceMs }));
   if (!world.broken.has('wait')) yield* sleep(world.timeline, answer.sendAfterMs ?? 0);
-  const mayStart = () => elapsedMs() < LEASE_MS - SEND_TIMEOUT_MS;
-  const sent = yield* post({ world, service, followUp, mayStart, process, name: input.name });
+  const mayStart = () => elapsedMs() < leaseMs - sendTimeoutMs;
+  const sent: PostOutcome = isNoted
+    ? yield* post({ world, service, followUp, mayStart, process, name: input.name })
+    : { outcome: 'notSent' };
   const { outcome, retryAfterMs } = sent;
   yield* network.settle({
     workflowId: followUp.workflowId,
@@ -81,13 +104,13 @@ export function* attempt(
     kind: 'outcome',
     ...sent,
     grantedAtMs: answer.grantedAtMs,
-    mayArriveForMs: outcome === 'unknown' ? Math.max(0, LEASE_MS + DRAIN_MS - elapsedMs()) : 0,
+    mayArriveForMs: outcome === 'unknown' ? Math.max(0, leaseMs + drainMs - elapsedMs()) : 0,
   };
 }
 
-function fromRecord(answer: Extract<AcquireAnswer, { kind: 'done' }>, elapsedMs: number): SendFollowUpResult {
+function fromRecord(answer: Extract<AcquireAnswer, { kind: 'done' }>, latestMs: number): SendFollowUpResult {
   const { outcome, grantedAtMs } = answer;
-  const mayArriveForMs = outcome === 'unknown' ? Math.max(0, LEASE_MS + DRAIN_MS - elapsedMs) : 0;
+  const mayArriveForMs = outcome === 'unknown' ? Math.max(0, latestMs) : 0;
   return { kind: 'outcome', outcome, mayArriveForMs, ...(grantedAtMs !== undefined && { grantedAtMs }) };
 }
 
@@ -103,19 +126,20 @@ interface Post {
 /** The POST: connect, last check, bytes, answer. */
 function* post({ world, service, followUp, mayStart, process, name }: Post): Steps<PostOutcome> {
   const { chance, faults, timeline } = world;
+  const { sendTimeoutMs, drainMs } = world.sizes;
   // DNS, connect and TLS come before the last check.
   yield* sleep(timeline, world.delayMs(50, 6_000));
-  if (faults.strikes('pause')) yield* sleep(timeline, chance.between(1_000, 30_000));
+  yield* mishap(world, process, name);
   if (faults.strikes('post')) return { outcome: 'notSent' };
   if (!mayStart()) return { outcome: 'notSent' };
   if (world.profile === 'residual' && faults.strikes('pause')) yield* sleep(timeline, chance.between(1_000, 30_000));
 
   world.counts.posts += 1;
   followUp.beganPost = true;
-  const answered = new Later<ServiceAnswer | undefined>(timeline).expire(SEND_TIMEOUT_MS, undefined);
+  const answered = new Later<ServiceAnswer | undefined>(timeline).expire(sendTimeoutMs, undefined);
   if (!faults.strikes('post', 0.5)) {
     const isLate = faults.strikes('lateBytes');
-    const arrivesAfterMs = isLate ? chance.between(100, SEND_TIMEOUT_MS + DRAIN_MS - 50) : chance.between(5, 300);
+    const arrivesAfterMs = isLate ? chance.between(100, sendTimeoutMs + drainMs - 50) : chance.between(5, 300);
     timeline.after(arrivesAfterMs, () => {
       const answer = service.take(followUp.workflowId);
       if (!faults.strikes('post', 0.5)) timeline.after(world.delayMs(300, 4_000), () => answered.set(answer));

@@ -4,6 +4,7 @@
  */
 export const breakages = {
   nonce: "an attempt's token is its activity id and attempt number, which repeat after a reset",
+  mark: 'a grant is not noted with the server before the send',
   restore: 'a terminated gate starts empty',
   clock: 'gate time may go back, and slots are held no longer than the window',
   wall: 'the stopwatch before the first byte is the monotonic clock alone',

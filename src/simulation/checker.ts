@@ -1,6 +1,6 @@
 import type { FollowUpRecord } from './follow-up-record.js';
 import type { LedgerEntry } from './service.js';
-import { WINDOW_MS } from './sizes.js';
+import type { Sizes } from './sizes.js';
 
 /** What can be wrong with a seed. */
 export const verdicts = {
@@ -15,8 +15,12 @@ type Verdict = keyof typeof verdicts;
 export type Verdicts = Record<Verdict, number>;
 
 /** The checker: it sees the service's ledger and what the callers were told, and nothing else. */
-export function check(limit: number, ledger: readonly LedgerEntry[], followUps: readonly FollowUpRecord[]): Verdicts {
-  const found = { overBudget: countOverBudget(limit, ledger), doubled: 0, stuck: 0, lying: 0 };
+export function check(
+  sizes: Pick<Sizes, 'limit' | 'windowMs'>,
+  ledger: readonly LedgerEntry[],
+  followUps: readonly FollowUpRecord[],
+): Verdicts {
+  const found = { overBudget: countOverBudget(sizes, ledger), doubled: 0, stuck: 0, lying: 0 };
   const accepted = new Map<string, number>();
   for (const entry of ledger) {
     if (entry.accepted) accepted.set(entry.workflowId, (accepted.get(entry.workflowId) ?? 0) + 1);
@@ -34,10 +38,13 @@ export function check(limit: number, ledger: readonly LedgerEntry[], followUps: 
 }
 
 /** Messages that came less than a window after the one `limit` places before them. */
-function countOverBudget(limit: number, ledger: readonly LedgerEntry[]): number {
+function countOverBudget(
+  { limit, windowMs }: Pick<Sizes, 'limit' | 'windowMs'>,
+  ledger: readonly LedgerEntry[],
+): number {
   const times = ledger.map((entry) => entry.atMs).sort((a, b) => a - b);
   return times.filter((atMs, index) => {
     const before = times[index - limit];
-    return before !== undefined && atMs - before < WINDOW_MS;
+    return before !== undefined && atMs - before < windowMs;
   }).length;
 }

@@ -7,8 +7,9 @@ import type { World } from './world.js';
 /** The wait that production allows before the send; no simulated follow-up without the `giveUp` fault gets there. */
 const UNLIMITED_WAIT_MS = 7 * 86_400_000;
 
-/** Follow-ups of a profile without faults. */
-const QUEUE_LENGTH = 120;
+/** In the profile `busy`, that many follow-ups share a job. */
+const SHARING = 8;
+const SHARED_JOB = 'same';
 
 interface Member {
   record: FollowUpRecord;
@@ -28,9 +29,9 @@ export class Crowd {
 
   /** Plans the begin of every follow-up, and its fate. */
   plan(surroundings: FollowUpSurroundings): void {
-    const { chance, timeline, chaotic, profile } = this.#world;
+    const { chance, timeline, profile } = this.#world;
     this.records.forEach((record, index) => {
-      const startsAtMs = chaotic ? chance.between(0, 60_000) : profile === 'herd' ? 40 * index : 5 * index;
+      const { startsAtMs } = record;
       timeline.at(startsAtMs, () => this.#start(surroundings, record));
       const later = () => startsAtMs + chance.between(10, 150_000);
       if (this.#isHit('cancel')) timeline.at(later(), () => this.#cancel(record));
@@ -94,32 +95,46 @@ export class Crowd {
 }
 
 function drawRecords(world: World): FollowUpRecord[] {
-  const { chance, chaotic } = world;
-  const most = world.limit * 5;
-  const count = chaotic ? chance.whole(8, most) : QUEUE_LENGTH;
-  const jobs = chaotic ? chance.whole(2, count + 1) : count;
-  return Array.from({ length: count }, (_, index) => {
-    const jobNumber = chaotic ? chance.whole(0, jobs - 1) : index;
-    const sharesJob = world.profile === 'busy' && index < 8;
-    const jobId = sharesJob ? 'same' : `j${jobNumber}`;
-    const givesUp = chance.happens(world.faults.rates.giveUp);
-    return {
-      workflowId: followUpWorkflowId({ projectId: 'p', jobId, key: `w${index}` }),
-      jobId,
-      lane: laneOf(world, index),
-      onUnknownDelivery: chaotic ? policyOf(chance.between(0, 1)) : 'fail',
-      budgetWaitTimeoutMs: givesUp ? chance.whole(20_000, 200_000) : UNLIMITED_WAIT_MS,
-      jobAtWorkUntilMs: chance.happens(world.faults.rates.hold) ? chance.between(0, 150_000) : 0,
-      turnMs: sharesJob ? { min: 50_000, max: 70_000 } : { min: 500, max: chaotic ? 30_000 : 3_000 },
-      showsDelivery: chance.happens(0.6),
-      beganPost: false,
-    };
+  const { calm, chance, sizes } = world;
+  if (!calm) {
+    const count = chance.whole(8, sizes.limit * 5);
+    const jobs = chance.whole(2, count + 1);
+    return Array.from({ length: count }, (_, index) =>
+      recordOf(world, {
+        index,
+        jobId: `j${chance.whole(0, jobs - 1)}`,
+        lane: chance.happens(0.3) ? 'interactive' : 'batch',
+        startsAtMs: chance.between(0, 60_000),
+      }),
+    );
+  }
+  const starts = calm.arrivals.flatMap(({ lane, count, fromMs = 0, everyMs }) =>
+    Array.from({ length: count }, (_, index) => ({ lane, startsAtMs: fromMs + index * everyMs })),
+  );
+  return starts.map((start, index) => {
+    const jobId = world.profile === 'busy' && index < SHARING ? SHARED_JOB : `j${index}`;
+    return recordOf(world, { index, jobId, ...start });
   });
 }
 
-function laneOf({ profile, chaotic, chance }: World, index: number): FollowUpRecord['lane'] {
-  if (profile === 'lanes') return index < QUEUE_LENGTH / 2 ? 'batch' : 'interactive';
-  return chaotic && chance.happens(0.3) ? 'interactive' : 'batch';
+function recordOf(
+  { calm, chance, faults, sizes }: World,
+  { index, jobId, lane, startsAtMs }: Pick<FollowUpRecord, 'jobId' | 'lane' | 'startsAtMs'> & { index: number },
+): FollowUpRecord {
+  const givesUp = chance.happens(faults.rates.giveUp);
+  const turnMs = { min: 500, max: calm ? sizes.windowMs / 20 : 30_000 };
+  return {
+    workflowId: followUpWorkflowId({ projectId: 'p', jobId, key: `w${index}` }),
+    jobId,
+    lane,
+    startsAtMs,
+    onUnknownDelivery: calm ? 'fail' : policyOf(chance.between(0, 1)),
+    budgetWaitTimeoutMs: givesUp ? chance.whole(20_000, 200_000) : UNLIMITED_WAIT_MS,
+    jobAtWorkUntilMs: chance.happens(faults.rates.hold) ? chance.between(0, 150_000) : 0,
+    turnMs: jobId === SHARED_JOB ? { min: 50_000, max: 70_000 } : turnMs,
+    showsDelivery: chance.happens(0.6),
+    beganPost: false,
+  };
 }
 
 function policyOf(draw: number): FollowUpRecord['onUnknownDelivery'] {

@@ -2,30 +2,6 @@ import type { Chance } from './chance.js';
 import { HEALED_AT_MS } from './sizes.js';
 import type { Timeline } from './timeline.js';
 
-/** Kinds of worlds. */
-export const profiles = {
-  chaos: 'all faults, 8 to 25 follow-ups',
-  residual: 'chaos, and processes frozen between the last check and the first byte, which no rule can see',
-  backlog: 'no faults, 120 follow-ups of one lane',
-  dead: 'backlog, and 20 of the waiting follow-ups are terminated',
-  busy: 'backlog, and the first 8 follow-ups are for one job whose turns take a minute',
-  herd: 'backlog, and the service refuses the credentials for the first 30 s',
-  lanes: 'backlog, half of it batch and half interactive',
-} as const;
-
-/** Name of a {@link profiles | profile}. */
-export type Profile = keyof typeof profiles;
-
-/** Whether a text names a profile. */
-export function isProfile(text: string): text is Profile {
-  return Object.hasOwn(profiles, text);
-}
-
-/** Whether a profile is one with faults. */
-export function isChaotic(profile: Profile): boolean {
-  return profile === 'chaos' || profile === 'residual';
-}
-
 /** The mix of faults of one seed: each kind is in some seeds only, and there at a rate of its own. 0: not in this one. */
 export interface FaultRates {
   /** A worker process dies. */
@@ -60,6 +36,8 @@ export interface FaultRates {
   gateTerminated: number;
   /** The gate is terminated, its state is lost, and it is begun anew with every slot taken to be spent. */
   gateLost: number;
+  /** The gate is terminated and deleted: the next ask starts one that knows nothing. */
+  gateDeleted: number;
   /** An operator pauses and resumes the budget. */
   operatorPauses: number;
   /** Others spend the same budget. */
@@ -67,7 +45,7 @@ export interface FaultRates {
   /** The service refuses the credentials for a while. */
   badCredentials: number;
   clockJumps: number;
-  /** Limit and reserve are changed while sends are under way. */
+  /** Limit, window and reserve are changed while sends are under way. */
   liveChanges: number;
 }
 
@@ -115,6 +93,7 @@ export function drawFaults(chance: Chance, chaotic: boolean): FaultRates {
     gateDown: always(0.3),
     gateTerminated: always(0.12),
     gateLost: always(0.06),
+    gateDeleted: always(0.06),
     operatorPauses: always(0.2),
     outsiders: always(0.3),
     badCredentials: always(0.2),

@@ -32,7 +32,7 @@ export class FollowUpContext {
     readonly surroundings: FollowUpSurroundings,
     readonly record: FollowUpRecord,
     readonly startedAtMs: number,
-    isFirstRun: boolean,
+    readonly isFirstRun: boolean,
   ) {
     this.process = new Process(surroundings.world.timeline);
     this.state = newRunState(isFirstRun);
@@ -56,7 +56,7 @@ export class FollowUpContext {
   }
 
   /** `abandoned`: with the rule taken out, a cancelled follow-up does not await the end of its send. */
-  protected *send(hold: boolean): Steps<SendFollowUpResult | 'abandoned'> {
+  protected *send(how?: 'hold' | 'withdraw'): Steps<SendFollowUpResult | 'abandoned'> {
     const { activities, world } = this.surroundings;
     const state = this.state;
     this.woken = false;
@@ -65,7 +65,10 @@ export class FollowUpContext {
     const input = {
       followUp: this.record,
       sendNumber: state.sendNumber,
-      hold,
+      hold: how === 'hold',
+      withdraw: how === 'withdraw',
+      grantedBefore: state.grantedBefore ?? (this.isFirstRun ? undefined : ('perhaps' as const)),
+      ledgerSinceMs: state.ledgerSinceMs,
       firstRunStartedAtMs: this.startedAtMs,
     };
     const activityId = String(++this.#activityCount);
@@ -75,8 +78,18 @@ export class FollowUpContext {
     });
     const result = world.broken.has('awaitCancel') ? yield* this.#orCancelled(activity) : yield* activity.get();
     if (result === 'abandoned') return result;
-    state.provenNotSent = result.kind === 'closed' || (result.kind === 'wait' && result.proven);
+    if (result.kind === 'wait' && result.ledgerSinceMs !== undefined) state.ledgerSinceMs = result.ledgerSinceMs;
+    if ('grantedBefore' in result && result.grantedBefore) state.grantedBefore = result.grantedBefore;
+    const hasPlace = result.kind === 'wait' && result.proven && result.reason !== 'queue-full';
+    if (hasPlace) delete state.grantedBefore;
+    state.provenNotSent = result.kind === 'closed' || hasPlace;
     return result;
+  }
+
+  /** The send before is over, and this follow-up is to be sent again. */
+  protected beginNextSend(): void {
+    this.state.sendNumber += 1;
+    delete this.state.grantedBefore;
   }
 
   *#orCancelled<T>(later: Later<T>): Steps<T | 'abandoned'> {

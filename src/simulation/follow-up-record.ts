@@ -11,6 +11,8 @@ export interface FollowUpRecord {
   workflowId: string;
   jobId: string;
   lane: Lane;
+  /** In simulated time. */
+  startsAtMs: number;
   /** What happens where nothing shows whether the message was delivered. */
   onUnknownDelivery: 'fail' | 'assumeSent' | 'resend';
   budgetWaitTimeoutMs: number;

@@ -5,7 +5,6 @@ import { FollowUpContext } from './follow-up-context.js';
 import type { Ending } from './follow-up-record.js';
 import { FIRST_LOOK_MS, LOOKS } from './follow-up-state.js';
 import type { Steps } from './process.js';
-import { SETTLE_TIME_MS } from './sizes.js';
 
 /** As in the product's workflow. */
 const STALE_RETRY_MS = 200;
@@ -42,7 +41,7 @@ export class FollowUpRun extends FollowUpContext {
     const hold = world.timeline.nowMs < this.record.jobAtWorkUntilMs;
     if (!hold) state.intervalMs = FIRST_LOOK_MS;
     if (hold && clock.nowMs() - state.heldAtMs < HOLD_EVERY_MS && !this.woken) return yield* this.waitForJob();
-    const answer = yield* this.send(hold);
+    const answer = yield* this.send(hold ? 'hold' : undefined);
     if (answer === 'abandoned') return yield* this.#endUnsent('Cancelled', true);
     if (answer.kind !== 'stale') state.staleAsks = 0;
     if (hold && answer.kind === 'wait') {
@@ -64,7 +63,7 @@ export class FollowUpRun extends FollowUpContext {
         const nowMs = this.surroundings.clock.nowMs();
         state.grantedAtMs = answer.grantedAtMs ?? nowMs;
         const arrivedMs = nowMs + answer.leaseLeftMs + answer.drainLeftMs;
-        state.reconcileUntilMs = Math.max(arrivedMs, state.grantedAtMs + SETTLE_TIME_MS);
+        state.reconcileUntilMs = Math.max(arrivedMs, state.grantedAtMs + this.surroundings.world.sizes.settleTimeMs);
         state.askAgainFirst = true;
         state.phase = 'reconciling';
         return undefined;
@@ -88,7 +87,7 @@ export class FollowUpRun extends FollowUpContext {
       case 'unknown':
         state.reconcileUntilMs = Math.max(
           clock.nowMs() + mayArriveForMs,
-          (state.grantedAtMs ?? clock.nowMs()) + SETTLE_TIME_MS,
+          (state.grantedAtMs ?? clock.nowMs()) + world.sizes.settleTimeMs,
         );
         state.phase = 'reconciling';
         return undefined;
@@ -97,7 +96,7 @@ export class FollowUpRun extends FollowUpContext {
       case 'notSent':
       case 'limited':
       case 'unauthorized':
-        state.sendNumber += 1;
+        this.beginNextSend();
         state.failures += 1;
         if (outcome !== 'notSent') return undefined;
         return yield* this.pause(jittered(backoffMs(state.failures), world.chance.between(0, 1)));
@@ -122,7 +121,7 @@ export class FollowUpRun extends FollowUpContext {
 
   *#askForOutcome(): Step {
     const state = this.state;
-    const answer = yield* this.send(true);
+    const answer = yield* this.send('hold');
     if (answer === 'abandoned') return yield* this.#endSent('Cancelled', 'unknown', 'unknown');
     if (answer.kind === 'outcome' && answer.outcome !== 'unknown') {
       state.askAgainFirst = false;
@@ -144,7 +143,7 @@ export class FollowUpRun extends FollowUpContext {
       case 'resend':
         this.#countDoubt();
         state.earlierSendUnknown = true;
-        state.sendNumber += 1;
+        this.beginNextSend();
         state.phase = 'asking';
         delete state.grantedAtMs;
         return undefined;
@@ -174,13 +173,15 @@ export class FollowUpRun extends FollowUpContext {
   *#giveUp(result: FailureType): Step {
     const state = this.state;
     for (let tries = 0; !this.isProvenUnsent() && tries < LAST_ASK_TRIES; tries++) {
-      const answer = yield* this.send(true);
+      const answer = yield* this.send('withdraw');
       if (answer === 'abandoned') return yield* this.#endUnsent('Cancelled', true);
       if (answer.kind === 'outcome' || answer.kind === 'alreadyGranted') {
         const ending = yield* this.#handle(answer);
         if (ending || state.phase !== 'asking') return ending;
       } else if (answer.kind === 'wait' && answer.reason === 'gate-stopped') {
         break;
+      } else if (answer.kind === 'closed') {
+        state.knownToGate = false;
       } else if (!this.isProvenUnsent()) {
         yield* this.sleep(answer.kind === 'wait' ? answer.waitMs : STALE_RETRY_MS);
       }

@@ -1,3 +1,5 @@
+import type { GrantedBefore } from '../contract/index.js';
+
 /** What one run of a follow-up knows, as in the product's workflow. */
 export interface FollowUpRunState {
   phase: 'asking' | 'reconciling' | 'polling';
@@ -13,6 +15,8 @@ export interface FollowUpRunState {
   intervalMs: number;
   reconcileUntilMs: number;
   grantedAtMs?: number;
+  grantedBefore?: GrantedBefore;
+  ledgerSinceMs?: number;
   askAgainFirst: boolean;
   delivery: 'sent' | 'inferred' | 'assumed' | undefined;
 }

@@ -10,7 +10,7 @@ import {
 } from '../budget/index.js';
 import type { AcquireAnswer, AcquireRequest, BudgetSettings } from '../contract/index.js';
 import { withBrokenRules } from './broken-gate.js';
-import { DRAIN_MS, HEALED_AT_MS, LEASE_MS, MARGIN_MS, WINDOW_MS } from './sizes.js';
+import { HEALED_AT_MS } from './sizes.js';
 import type { ServerClock, World } from './world.js';
 
 /** What an ask comes back with; `proven`: the gate itself answered. */
@@ -40,7 +40,7 @@ const MOST_UPDATES_IN_FLIGHT = 10;
 const RESTORED_AFTER_MS = 5_000;
 
 /** An operator whose update failed repeats it after that long, longer than the gate's worker is ever away. */
-const OPERATOR_RETRY_MS = 25_000;
+const OPERATOR_RETRY_MS = 70_000;
 
 const PROJECT_ID = 'p';
 
@@ -59,6 +59,7 @@ export class GateHost {
   #downUntilMs = 0;
   #updatesInFlight = 0;
   #stopped = false;
+  #isDeleted = false;
   readonly #granted = new Set<string>();
 
   constructor(world: World, clock: ServerClock, surroundings: Surroundings) {
@@ -81,6 +82,7 @@ export class GateHost {
 
   /** An update arrives. `respond` is never called for one that is lost. */
   ask(request: AcquireRequest, respond: (ask: Ask | 'exhausted') => void): void {
+    if (this.#isDeleted) this.#startAnew();
     if (this.#stopped) return respond(GATE_STOPPED);
     const isDown = this.#isDown();
     if (isDown && this.#updatesInFlight >= MOST_UPDATES_IN_FLIGHT) {
@@ -182,38 +184,50 @@ export class GateHost {
   }
 
   #emptyBudget(): Budget {
-    return new Budget(newState(PROJECT_ID, this.#settings()));
+    return new Budget(newState(PROJECT_ID, this.#settings(), this.#clock.nowMs()));
   }
 
   #settings(): BudgetSettings {
-    const marginMs = this.#world.broken.has('clock') ? 0 : MARGIN_MS;
-    return { limit: this.#world.limit, windowMs: WINDOW_MS, reserve: 0, marginMs };
+    const { sizes, reserve, broken } = this.#world;
+    const { limit, windowMs, marginMs } = sizes;
+    return { limit, windowMs, reserve, marginMs: broken.has('clock') ? 0 : marginMs };
   }
 
   #planFaults(): void {
-    const { timeline, chance, faults, limit: fullLimit } = this.#world;
+    const { timeline, chance, faults, calm, sizes } = this.#world;
     if (faults.rates.gateDown > 0) {
-      timeline.at(chance.between(0, HEALED_AT_MS - 30_000), () => {
-        this.#downUntilMs = timeline.nowMs + chance.between(1_000, 20_000);
-      });
+      const forMs = chance.happens(0.2) ? 60_000 : chance.between(1_000, 20_000);
+      this.#planSilence(chance.between(0, HEALED_AT_MS - 70_000), forMs);
     }
+    for (const { atMs, forMs } of calm?.silences ?? []) this.#planSilence(atMs, forMs);
     if (faults.rates.gateTerminated > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#terminate());
+    if (faults.rates.gateDeleted > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#delete());
     if (faults.rates.gateLost > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#lose());
     for (let pause = 0; pause < faults.rates.operatorPauses * 2; pause++) this.#planPause();
     if (faults.rates.liveChanges > 0) {
       for (let change = 0; change < 3; change++) {
         timeline.at(chance.between(0, HEALED_AT_MS), () => {
-          const limit = chance.whole(1, fullLimit);
-          this.#change({ limit, reserve: Math.min(limit - 1, chance.whole(0, 1)) });
+          const limit = chance.whole(1, sizes.limit);
+          // Never below the service's own window.
+          const windowMs = sizes.windowMs * (chance.happens(0.5) ? chance.between(1, 2) : 1);
+          this.#change({ limit, windowMs, reserve: chance.whole(0, Math.floor(limit / 2)) });
         });
       }
-      timeline.at(HEALED_AT_MS, () => this.#change({ limit: fullLimit, reserve: 0 }));
+      timeline.at(HEALED_AT_MS, () => this.#change(this.#settings()));
     }
   }
 
-  #change(change: Pick<BudgetSettings, 'limit' | 'reserve'>): void {
-    this.#world.note('LIMIT', change.limit, 'reserve', change.reserve);
-    this.#operate((budget, timeMs) => budget.setLimit(timeMs, change));
+  #planSilence(atMs: number, forMs: number): void {
+    const { timeline } = this.#world;
+    timeline.at(atMs, () => {
+      this.#world.note('GATE SILENT', forMs, 'ms');
+      this.#downUntilMs = timeline.nowMs + forMs;
+    });
+  }
+
+  #change({ limit, windowMs, reserve }: Omit<BudgetSettings, 'marginMs'>): void {
+    this.#world.note('LIMIT', limit, 'window', windowMs, 'reserve', reserve);
+    this.#operate((budget, timeMs) => budget.setLimit(timeMs, { limit, windowMs, reserve }));
   }
 
   /** Ends by itself, or is resumed. */
@@ -267,12 +281,32 @@ export class GateHost {
   #lose(): void {
     if (this.#stopped) return;
     this.#world.note('GATE LOST');
-    const inFlightUntilMs = this.#clock.nowMs() + LEASE_MS + DRAIN_MS;
+    const { sizes } = this.#world;
+    const inFlightUntilMs = this.#clock.nowMs() + sizes.leaseMs + sizes.drainMs;
     this.#stopUntilRestored(() => {
       const { state } = this.#emptyBudget();
       assumeFull(state, this.#clock.nowMs(), inFlightUntilMs);
       return new Budget(state);
     });
+  }
+
+  /** Deleted at once, or a while after its end. */
+  #delete(): void {
+    if (this.#stopped) return;
+    const { chance, timeline } = this.#world;
+    this.#world.note('GATE TERMINATED, TO BE DELETED');
+    this.#stopped = true;
+    this.#updatesInFlight = 0;
+    timeline.after(chance.happens(0.5) ? 0 : chance.between(1, 100_000), () => {
+      this.#world.note('GATE DELETED');
+      this.#isDeleted = true;
+    });
+  }
+
+  #startAnew(): void {
+    this.#stopped = false;
+    this.#isDeleted = false;
+    this.#beginRun(new Budget(newState(PROJECT_ID, this.#settings(), this.#clock.nowMs())));
   }
 
   #stopUntilRestored(restored: () => Budget): void {

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { breakages, isBreakage, type Breakage } from './breakages.js';
-import { profiles, isProfile, type Profile } from './faults.js';
+import { profiles, isProfile, type Profile } from './profiles.js';
 import { Report } from './report.js';
 import { runSeed } from './run-seed.js';
 

@@ -1,8 +1,14 @@
 import type { Budget } from '../budget/index.js';
+import { eligibleLine, isJobBusy } from '../budget/line.js';
+import { pacedMs } from '../budget/pace.js';
 import { usedSlotEnds } from '../budget/slots.js';
+import type { Waiter } from '../budget/state.js';
+import type { Sizes } from './sizes.js';
 
-/** How often idle slots are looked for. */
-export const SAMPLE_MS = 100;
+/** How often the queue is looked at: as often as it takes to see what lasts a share of the window. */
+export function sampleEveryMs({ windowMs }: Sizes): number {
+  return Math.max(100, windowMs / 3_600);
+}
 
 /** Figures of the queue in one seed. */
 export interface Measures {
@@ -12,20 +18,59 @@ export interface Measures {
   slotTimeMs: number;
   /** By how much each slot came later than the first answer had said; negative: earlier. In milliseconds. */
   etaErrorsMs: number[];
+  /** Longest time that somebody stood first in line before a free slot, in milliseconds. */
+  longestStandMs: number;
+  /** Longest time that an interactive follow-up waited while slots of its lane were free, in milliseconds. */
+  longestPassedOverMs: number;
+  /** Asks of the hour with most of them. */
+  asksInAnyHour: number;
+  /** Most messages that the service took in an hour of the backlog, and fewest. */
+  takenEachHour: number[];
 }
 
-/** Adds one sample: a slot is idle if it is free and a living follow-up whose job is free waits. */
-export function sampleSlots(
-  measures: Measures,
-  { budget, timeMs, isAlive }: { budget: Budget; timeMs: number; isAlive: (workflowId: string) => boolean },
-): void {
-  const { waiters, turns, settings, pause } = budget.state;
-  const living = waiters.filter(({ workflowId }) => isAlive(workflowId));
-  if (living.length === 0) return;
-  measures.slotTimeMs += SAMPLE_MS * settings.limit;
-  if (pause) return;
-  const jobs = living.filter(({ jobId, workflowId }) => (turns.get(jobId)?.workflowId ?? workflowId) === workflowId);
-  const startable = new Set(jobs.map(({ jobId }) => jobId)).size;
-  const free = Math.max(0, settings.limit - usedSlotEnds(budget.state, timeMs).length);
-  measures.idleMs += SAMPLE_MS * Math.min(free, startable);
+/** Looks at the queue of one seed again and again. */
+export class QueueSampler {
+  readonly #measures: Measures;
+  readonly #everyMs: number;
+  readonly #isAlive: (workflowId: string) => boolean;
+  /** Since when each waiter could have been sent, by what it is measured for. */
+  #standing = new Map<string, number>();
+  #passedOver = new Map<string, number>();
+
+  constructor(measures: Measures, { everyMs, isAlive }: { everyMs: number; isAlive: (workflowId: string) => boolean }) {
+    this.#measures = measures;
+    this.#everyMs = everyMs;
+    this.#isAlive = isAlive;
+  }
+
+  /** Adds one sample. A slot is idle if it is free and a living follow-up whose job is free may use it. */
+  sample(budget: Budget, timeMs: number): void {
+    const { state } = budget;
+    const { waiters, settings, pause } = state;
+    const living = waiters.filter(({ workflowId }) => this.#isAlive(workflowId));
+    if (living.length > 0) this.#measures.slotTimeMs += this.#everyMs * settings.limit;
+    const isPaced = pacedMs(state, 0) > timeMs;
+    const free = pause || isPaced ? 0 : Math.max(0, settings.limit - usedSlotEnds(state, timeMs).length);
+    const line = free === 0 ? [] : eligibleLine(state, timeMs).filter(({ workflowId }) => this.#isAlive(workflowId));
+    const reserved = (waiter: Waiter) => (waiter.lane === 'batch' ? settings.reserve : 0);
+
+    const first = line.find((waiter) => free > reserved(waiter));
+    this.#standing = since(this.#standing, first ? [first] : [], timeMs);
+    const passedOver = line.filter(({ lane }) => lane === 'interactive').slice(0, free);
+    this.#passedOver = since(this.#passedOver, passedOver, timeMs);
+    const longest = (map: Map<string, number>) => Math.max(0, ...[...map.values()].map((fromMs) => timeMs - fromMs));
+    this.#measures.longestStandMs = Math.max(this.#measures.longestStandMs, longest(this.#standing));
+    this.#measures.longestPassedOverMs = Math.max(this.#measures.longestPassedOverMs, longest(this.#passedOver));
+
+    if (free === 0) return;
+    const jobs = (lane: Waiter['lane']) =>
+      new Set(living.filter((each) => each.lane === lane && !isJobBusy(state, each)).map(({ jobId }) => jobId)).size;
+    const interactive = Math.min(free, jobs('interactive'));
+    const batch = Math.min(Math.max(0, free - interactive - settings.reserve), jobs('batch'));
+    this.#measures.idleMs += this.#everyMs * (interactive + batch);
+  }
+}
+
+function since(before: Map<string, number>, waiters: readonly Waiter[], timeMs: number): Map<string, number> {
+  return new Map(waiters.map(({ workflowId }) => [workflowId, before.get(workflowId) ?? timeMs]));
 }

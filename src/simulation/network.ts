@@ -2,7 +2,6 @@ import type { Budget, Effects } from '../budget/index.js';
 import type { AcquireRequest, LeaveMessage, SettleMessage } from '../contract/index.js';
 import type { Ask, GateHost } from './gate-host.js';
 import { Later, sleep, type Steps } from './process.js';
-import { ASK_FOR_MS, CALL_DEADLINE_MS } from './sizes.js';
 import type { World } from './world.js';
 
 /** Between two tries of an ask while the server cannot be reached. */
@@ -13,9 +12,17 @@ export class Network {
   readonly #world: World;
   readonly #gate: GateHost;
 
+  /** Asks by the hour. */
+  readonly #asks: number[] = [];
+
   constructor(world: World, gate: GateHost) {
     this.#world = world;
     this.#gate = gate;
+  }
+
+  /** Asks of the hour with most of them. */
+  asksInAnyHour(): number {
+    return Math.max(0, ...this.#asks.filter((asks) => asks > 0));
   }
 
   /**
@@ -25,7 +32,9 @@ export class Network {
   *ask(request: AcquireRequest): Steps<Ask | undefined> {
     const { timeline, chance, counts, faults } = this.#world;
     counts.asks += 1;
-    const giveUpAtMs = timeline.nowMs + ASK_FOR_MS;
+    const hour = Math.floor(timeline.nowMs / 3_600_000);
+    this.#asks[hour] = (this.#asks[hour] ?? 0) + 1;
+    const giveUpAtMs = timeline.nowMs + this.#world.sizes.askForMs;
     if (faults.strikes('duplicated')) {
       timeline.after(chance.between(50, 20_000), () => this.#gate.ask(request, () => undefined));
     }
@@ -41,7 +50,10 @@ export class Network {
   /** One call. `undefined`: it failed, at once or at its deadline. */
   *#call(request: AcquireRequest): Steps<Ask | 'exhausted' | undefined> {
     const { timeline, chance, faults } = this.#world;
-    const answered = new Later<Ask | 'exhausted' | undefined>(timeline).expire(CALL_DEADLINE_MS, undefined);
+    const answered = new Later<Ask | 'exhausted' | undefined>(timeline).expire(
+      this.#world.sizes.callDeadlineMs,
+      undefined,
+    );
     // A connection that breaks is noticed soon, or not before the deadline.
     const isNoticed = chance.happens(0.5);
     const lose = (): void => {
@@ -57,6 +69,16 @@ export class Network {
       });
     }
     return yield* answered.get();
+  }
+
+  /** A call of the server that notes something; whether it is known to have done so. */
+  *note(take: () => boolean): Steps<boolean> {
+    const { timeline, faults } = this.#world;
+    yield* sleep(timeline, this.#world.delayMs(20, 2_000));
+    if (faults.strikes('lost')) return false;
+    const isTaken = take();
+    yield* sleep(timeline, this.#world.delayMs(20, 2_000));
+    return isTaken && !faults.strikes('lost');
   }
 
   #exhausted(): Ask {

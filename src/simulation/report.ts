@@ -1,4 +1,4 @@
-import type { Profile } from './faults.js';
+import type { Profile } from './profiles.js';
 import type { SeedReport } from './run-seed.js';
 import { verdicts } from './checker.js';
 import type { Counts } from './world.js';
@@ -18,6 +18,10 @@ export class Report {
   readonly failures: Record<Verdict, { seeds: number; events: number; examples: number[] }>;
   readonly counts: Partial<Counts> = {};
   readonly #etaErrorsMs: number[] = [];
+  readonly #takenEachHour: number[] = [];
+  #asksInAnyHour = 0;
+  #longestStandMs = 0;
+  #longestPassedOverMs = 0;
   #idleMs = 0;
   #slotTimeMs = 0;
 
@@ -44,6 +48,10 @@ export class Report {
       this.counts[name] = (this.counts[name] ?? 0) + counts[name];
     }
     this.#etaErrorsMs.push(...measures.etaErrorsMs);
+    this.#takenEachHour.push(...measures.takenEachHour);
+    this.#asksInAnyHour = Math.max(this.#asksInAnyHour, measures.asksInAnyHour);
+    this.#longestStandMs = Math.max(this.#longestStandMs, measures.longestStandMs);
+    this.#longestPassedOverMs = Math.max(this.#longestPassedOverMs, measures.longestPassedOverMs);
     this.#idleMs += measures.idleMs;
     this.#slotTimeMs += measures.slotTimeMs;
   }
@@ -72,6 +80,10 @@ export class Report {
       ...(this.#slotTimeMs > 0 && {
         idleShare: round(this.#idleMs / this.#slotTimeMs, 4),
         idleMsPerGrant: Math.round(perGrant(this.#idleMs)),
+        asksInAnyHour: this.#asksInAnyHour,
+        takenEachHour: { least: least(this.#takenEachHour), mean: mean(this.#takenEachHour) },
+        longestStandMs: Math.round(this.#longestStandMs),
+        longestPassedOverMs: Math.round(this.#longestPassedOverMs),
         etaErrorMs: { p5: at(0.05), p50: at(0.5), p95: at(0.95) },
       }),
     };
@@ -95,6 +107,13 @@ export class Report {
     if (json.etaErrorMs) {
       const { p5, p50, p95 } = json.etaErrorMs;
       lines.push(`idle slots: ${((json.idleShare ?? 0) * 100).toFixed(2)} %, ${json.idleMsPerGrant} ms per grant`);
+      lines.push(`first in line before a free slot: at most ${json.longestStandMs} ms`);
+      lines.push(`interactive while slots of its lane are free: at most ${json.longestPassedOverMs} ms`);
+      lines.push(`asks in any hour: at most ${json.asksInAnyHour}`);
+      if (json.takenEachHour) {
+        const { least, mean } = json.takenEachHour;
+        lines.push(`messages taken in an hour of backlog: at least ${least}, ${mean} in the mean`);
+      }
       lines.push(`first estimate: slot came ${p5} / ${p50} / ${p95} ms (p5 / p50 / p95) after it`);
     }
     lines.push(`${this.events} events, ${json.seedsPerSecond} seeds/s`);
@@ -104,4 +123,12 @@ export class Report {
 
 function round(value: number, digits: number): number {
   return Number(value.toFixed(digits));
+}
+
+function least(values: readonly number[]): number {
+  return Math.min(...values);
+}
+
+function mean(values: readonly number[]): number {
+  return round(values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length), 1);
 }

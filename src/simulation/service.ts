@@ -1,5 +1,8 @@
-import { HEALED_AT_MS, WINDOW_MS } from './sizes.js';
+import { createLimiter, type Limiter } from '../simulator/limiter.js';
+import { HEALED_AT_MS } from './sizes.js';
 import type { World } from './world.js';
+
+const HOUR_MS = 3_600_000;
 
 /** The service's answer to a message. */
 export interface ServiceAnswer {
@@ -18,18 +21,25 @@ export interface LedgerEntry {
 export class Service {
   readonly ledger: LedgerEntry[] = [];
   readonly #world: World;
-  /** Instants at which somebody spent a message of the budget. */
-  readonly #spentAtMs: number[] = [];
+  readonly #limiter: Limiter;
   readonly #badCredentials: { fromMs: number; toMs: number };
 
   constructor(world: World) {
     this.#world = world;
-    const { chance, faults, timeline, profile } = world;
+    const { calm, chance, faults, timeline, profile, sizes } = world;
+    const { limiter = 'sliding', burst, outsiders = 0 } = calm?.service ?? {};
+    this.#limiter = createLimiter({ kind: limiter, limit: sizes.limit, windowMs: sizes.windowMs, burst });
     const fromMs = chance.between(0, HEALED_AT_MS - 40_000);
     const lengthMs = faults.rates.badCredentials * chance.between(5_000, 40_000);
     this.#badCredentials = profile === 'herd' ? { fromMs: 0, toMs: 30_000 } : { fromMs, toMs: fromMs + lengthMs };
+    const spend = () => void this.#limiter.take(timeline.nowMs);
     for (let message = 0; message < faults.rates.outsiders * 8; message++) {
-      timeline.at(chance.between(0, HEALED_AT_MS), () => this.#spentAtMs.push(timeline.nowMs));
+      timeline.at(chance.between(0, HEALED_AT_MS), spend);
+    }
+    for (let window = 0; calm && outsiders > 0 && window * sizes.windowMs < calm.endMs; window++) {
+      for (let message = 0; message < outsiders; message++) {
+        timeline.at(chance.between(window, window + 1) * sizes.windowMs, spend);
+      }
     }
   }
 
@@ -44,7 +54,6 @@ export class Service {
       this.#world.note('  service', workflowId, answer.status);
       return answer;
     }
-    this.#spentAtMs.push(nowMs);
     entry.accepted = true;
     this.#world.note('  DELIVERED', workflowId);
     return { status: chaotic && chance.happens(0.02) ? 504 : 200 };
@@ -55,13 +64,23 @@ export class Service {
     return this.ledger.filter((entry) => entry.workflowId === workflowId && entry.accepted).length;
   }
 
+  /** Messages that were accepted in each hour but the last, which is not whole. */
+  takenEachHour(): number[] {
+    const accepted = this.ledger.filter((entry) => entry.accepted);
+    const hours = Math.floor((accepted.at(-1)?.atMs ?? 0) / HOUR_MS);
+    return Array.from(
+      { length: hours },
+      (_, hour) => accepted.filter(({ atMs }) => Math.floor(atMs / HOUR_MS) === hour).length,
+    );
+  }
+
   #judge(nowMs: number): ServiceAnswer | undefined {
-    const { chance, chaotic, limit } = this.#world;
+    const { calm, chance, chaotic } = this.#world;
     if (nowMs >= this.#badCredentials.fromMs && nowMs < this.#badCredentials.toMs) return { status: 401 };
     if (chaotic && chance.happens(0.01)) return { status: 400 };
-    const inWindow = this.#spentAtMs.filter((atMs) => atMs > nowMs - WINDOW_MS).sort((a, b) => a - b);
-    const oldest = inWindow[inWindow.length - limit];
-    if (oldest === undefined) return undefined;
-    return chance.happens(0.3) ? { status: 429, retryAfterMs: Math.ceil(oldest + WINDOW_MS - nowMs) } : { status: 429 };
+    const retryAfterMs = Math.ceil(this.#limiter.availableInMs(nowMs));
+    if (retryAfterMs === 0 && this.#limiter.take(nowMs)) return undefined;
+    const saysRetryAfter = calm?.service?.saysRetryAfter ?? chance.happens(0.3);
+    return saysRetryAfter ? { status: 429, retryAfterMs } : { status: 429 };
   }
 }

@@ -1,7 +1,8 @@
 import type { Breakage } from './breakages.js';
 import { Chance } from './chance.js';
-import { drawFaults, Faults, isChaotic, type Profile } from './faults.js';
-import { EPOCH_MS, HEALED_AT_MS, LARGE_LIMIT, LIMIT, MARGIN_MS } from './sizes.js';
+import { drawFaults, Faults } from './faults.js';
+import { drawCalm, type Calm, type Profile } from './profiles.js';
+import { EPOCH_MS, HEALED_AT_MS, LARGE_LIMIT, SMALL, type Sizes } from './sizes.js';
 import { Timeline } from './timeline.js';
 
 /** Takes one line of a trace. */
@@ -27,9 +28,11 @@ export class World {
   readonly timeline = new Timeline();
   readonly chance: Chance;
   readonly faults: Faults;
-  readonly chaotic: boolean;
-  /** Messages of the project per window. */
-  readonly limit: number;
+  /** Missing in a world with faults. */
+  readonly calm: Calm | undefined;
+  readonly sizes: Sizes;
+  /** Slots that the batch lane leaves free. */
+  readonly reserve: number;
   readonly counts: Counts = {
     asks: 0,
     wakes: 0,
@@ -50,10 +53,21 @@ export class World {
     trace?: Trace,
   ) {
     this.chance = new Chance(seed);
-    this.chaotic = isChaotic(profile);
-    this.limit = this.chaotic && this.chance.happens(0.1) ? LARGE_LIMIT : LIMIT;
+    this.calm = drawCalm(profile, this.chance);
+    const limit = this.chance.happens(0.1) ? LARGE_LIMIT : SMALL.limit;
+    this.sizes = this.calm?.sizes ?? { ...SMALL, limit };
+    this.reserve = this.calm ? (this.calm.reserve ?? 0) : this.#drawReserve();
     this.faults = new Faults(this.timeline, this.chance, drawFaults(this.chance, this.chaotic));
     this.#trace = trace;
+  }
+
+  get chaotic(): boolean {
+    return this.calm === undefined;
+  }
+
+  /** From none to half of the limit. */
+  #drawReserve(): number {
+    return this.chance.happens(0.5) ? this.chance.whole(0, Math.floor(this.sizes.limit / 2)) : 0;
   }
 
   /** Writes a line of the trace, if somebody reads it. */
@@ -79,11 +93,11 @@ export class ServerClock {
   readonly #timeline: Timeline;
   #offsetMs = 0;
 
-  constructor({ timeline, chance, faults }: World) {
+  constructor({ timeline, chance, faults, sizes: { marginMs } }: World) {
     this.#timeline = timeline;
     for (let jump = 0; jump < faults.rates.clockJumps * 4; jump++) {
       timeline.at(chance.between(0, HEALED_AT_MS), () => {
-        this.#offsetMs = chance.between(-MARGIN_MS / 2, MARGIN_MS / 2);
+        this.#offsetMs = chance.between(-marginMs / 2, marginMs / 2);
       });
     }
   }

@@ -88,7 +88,7 @@ function firstState(input: ProjectBudgetInput): BudgetState {
     reopen(state, Date.now());
     return state;
   }
-  const state = newState(projectId, settings);
+  const state = newState(projectId, settings, workflowInfo().startTime.getTime());
   if (isLost) assumeFull(state, Date.now(), inFlightUntilMs);
   return state;
 }

@@ -35,7 +35,7 @@ test('a message that was granted ahead leaves when its slot begins, and not befo
       grantedAtMs = performance.now();
       return Promise.resolve({
         proven: true,
-        answer: { kind: 'granted', grantedAtMs: Date.now() + sendAfterMs, sendAfterMs },
+        answer: { kind: 'granted', grantedAtMs: Date.now() + sendAfterMs, sendAfterMs, ledgerSinceMs: 0 },
       });
     },
     settle(_projectId, message) {
@@ -46,6 +46,7 @@ test('a message that was granted ahead leaves when its slot begins, and not befo
   const { sendFollowUp } = createActivities({
     agentJobs,
     budget,
+    ownRun: { readPrompt: () => Promise.resolve('x'), noteGrant: () => Promise.resolve() },
     sendTimeoutMs: 5_000,
     leaseMs: 35_000,
     sendStartToCloseMs: 50_000,
@@ -54,7 +55,7 @@ test('a message that was granted ahead leaves when its slot begins, and not befo
   const result = await new MockActivityEnvironment().run(sendFollowUp, {
     projectId: 'p',
     jobId: 'j',
-    prompt: 'x',
+    messageTag: 'messages',
     lane: 'interactive' as const,
     sendNumber: 1,
     hold: false,

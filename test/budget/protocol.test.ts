@@ -1,12 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { Budget, carryState, restoreState } from '../../src/budget/index.js';
+import type { AcquireRequest } from '../../src/contract/index.js';
 import { acquire, DRAIN_MS, finish, LEASE_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
 describe('a request that is known', () => {
   test('is granted again to the same token, so that a lost answer loses nothing', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
-    expect(acquire(budget, T0 + 5, 'a')).toEqual({ kind: 'granted', grantedAtMs: T0 });
+    expect(acquire(budget, T0 + 5, 'a')).toEqual({ kind: 'granted', grantedAtMs: T0, ledgerSinceMs: 0 });
     expect(budget.status(T0 + 5).used).toBe(1);
   });
 
@@ -18,6 +19,7 @@ describe('a request that is known', () => {
       leaseLeftMs: LEASE_MS - 5_000,
       drainLeftMs: DRAIN_MS,
       grantedAtMs: T0,
+      messageTag: 'messages',
     });
     expect(acquire(budget, T0 + LEASE_MS + DRAIN_MS + 1, 'a', { token: 'retry' })).toMatchObject({
       kind: 'alreadyGranted',
@@ -95,8 +97,11 @@ describe('an ask', () => {
   test('of a follow-up that began before what is remembered may have been granted', () => {
     const budget = newBudget();
     budget.state.memorySinceMs = T0;
-    expect(acquire(budget, T0 + 1, 'old', { firstRunStartedAtMs: T0 })).toMatchObject({ kind: 'alreadyGranted' });
-    expect(acquire(budget, T0 + 1, 'new', { firstRunStartedAtMs: T0 + 1 })).toMatchObject({ kind: 'granted' });
+    const asked = (name: string, more: Partial<AcquireRequest>) => acquire(budget, T0 + 1, name, more).kind;
+    expect(asked('reset', { firstRunStartedAtMs: T0, grantedBefore: 'perhaps' })).toBe('alreadyGranted');
+    expect(asked('younger', { firstRunStartedAtMs: T0 + 1, grantedBefore: 'perhaps' })).toBe('granted');
+    expect(asked('granted', { firstRunStartedAtMs: T0 + 1, grantedBefore: 'surely' })).toBe('alreadyGranted');
+    expect(asked('first', { firstRunStartedAtMs: T0 })).toBe('granted');
   });
 
   test('beyond 1,000 waiters keeps no place and is told so', () => {
@@ -116,7 +121,8 @@ describe('what is remembered', () => {
     }
     expect(budget.state.memory.size).toBe(7_500);
     expect(acquire(budget, T0 + 8_000, 'w1', { firstRunStartedAtMs: T0 + 1 })).toEqual({ kind: 'closed' });
-    expect(acquire(budget, T0 + 8_000, 'w0', { firstRunStartedAtMs: T0 })).toMatchObject({ kind: 'alreadyGranted' });
+    const reset = { firstRunStartedAtMs: T0, grantedBefore: 'perhaps' } as const;
+    expect(acquire(budget, T0 + 8_000, 'w0', reset)).toMatchObject({ kind: 'alreadyGranted' });
   });
 
   test('is forgotten after 72 h', () => {
@@ -124,7 +130,7 @@ describe('what is remembered', () => {
     spend(budget, T0, 'a');
     const laterMs = T0 + 73 * 3_600_000;
     finish(budget, laterMs, 'b');
-    expect(acquire(budget, laterMs, 'a')).toMatchObject({ kind: 'alreadyGranted' });
+    expect(acquire(budget, laterMs, 'a', { grantedBefore: 'perhaps' })).toMatchObject({ kind: 'alreadyGranted' });
   });
 
   test('survives a walk through JSON whole', () => {

@@ -129,7 +129,11 @@ describe('a slot that is about to end', () => {
       { kind: 'wait', position: 1 },
     ]);
     expect(acquire(budget, nowMs + 900, 'a')).toMatchObject({ kind: 'granted', sendAfterMs: 100 });
-    expect(acquire(budget, nowMs + 1_100, 'a')).toEqual({ kind: 'granted', grantedAtMs: T0 + HELD_MS });
+    expect(acquire(budget, nowMs + 1_100, 'a')).toEqual({
+      kind: 'granted',
+      grantedAtMs: T0 + HELD_MS,
+      ledgerSinceMs: 0,
+    });
   });
 
   test('is seen as used once: by its last send until it ends, by the next one from then on', () => {
@@ -279,7 +283,12 @@ describe('the turn of a job', () => {
     const lastJobSeen = { status: 'completed', prLinkHash: 'x', archivedAt: null };
     acquire(budget, T0, 'a', { jobId: 'j' });
     budget.leave(T0, { workflowId: 'a', jobId: 'j', sendNumber: 1, outcome: 'sent', lastJobSeen });
-    expect(acquire(budget, T0, 'b', { jobId: 'j' })).toEqual({ kind: 'granted', grantedAtMs: T0, lastJobSeen });
+    expect(acquire(budget, T0, 'b', { jobId: 'j' })).toEqual({
+      kind: 'granted',
+      grantedAtMs: T0,
+      ledgerSinceMs: 0,
+      lastJobSeen,
+    });
   });
 });
 

@@ -17,9 +17,10 @@ function slotFreeAfterMs(end: (budget: ReturnType<typeof newBudget>) => void): n
       kind: 'granted',
       grantedAtMs: endMs,
       sendAfterMs: GRANT_AHEAD_MS,
+      ledgerSinceMs: 0,
     });
   } else {
-    expect(acquire(budget, T0 + 1, 'b')).toEqual({ kind: 'granted', grantedAtMs: T0 + 1 });
+    expect(acquire(budget, T0 + 1, 'b')).toEqual({ kind: 'granted', grantedAtMs: T0 + 1, ledgerSinceMs: 0 });
   }
   return endMs - T0;
 }

@@ -24,6 +24,7 @@ export function ask(name: string, nowMs: number, more: Partial<AcquireRequest> =
     hold: false,
     attemptScheduledAtMs: nowMs,
     firstRunStartedAtMs: T0,
+    messageTag: 'messages',
     leaseMs: LEASE_MS,
     drainMs: DRAIN_MS,
     ...more,

@@ -33,6 +33,7 @@ export function makeAcquireRequest(
     hold: false,
     attemptScheduledAtMs: Date.now(),
     firstRunStartedAtMs: Date.now(),
+    messageTag: 'messages',
     leaseMs: 60_000,
     drainMs: 120_000,
     ...request,

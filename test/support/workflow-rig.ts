@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
-import { createActivities, createBudgetClient } from '../../src/activities/index.js';
+import { createActivities, createBudgetClient, createOwnRun } from '../../src/activities/index.js';
 import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
 import {
   budgetTaskQueue,
@@ -72,6 +72,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
   const activities = createActivities({
     agentJobs,
     budget,
+    ownRun: createOwnRun({ connection, namespace }),
     sendTimeoutMs,
     leaseMs,
     sendStartToCloseMs: options.sendStartToCloseMs ?? leaseMs + 15_000,

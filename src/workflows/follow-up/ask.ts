@@ -6,8 +6,10 @@ import {
   type WaitReason,
 } from '../../contract/index.js';
 import { describeBudgetWait } from '../../follow-up/details.js';
+import { isUndelivered } from '../../budget/index.js';
 import { backoffMs, jittered, nextInterval } from '../../follow-up/intervals.js';
 import { isAtWork } from '../../follow-up/job-state.js';
+import { isSameMessage } from '../../follow-up/message-tag.js';
 import { mayReplaceAnotherRun, type FollowUpContext } from './context.js';
 import { endSent, endUnsent } from './endings.js';
 
@@ -85,7 +87,7 @@ async function takeBaseline(context: FollowUpContext): Promise<boolean | undefin
 
 async function ask(context: FollowUpContext, hold: boolean): Promise<void> {
   if (context.state.shown.state === undefined) context.show(hold ? 'waiting-for-job' : 'sending');
-  const answer = await context.send(hold);
+  const answer = await context.send(hold ? 'hold' : undefined);
   if (hold && answer.kind === 'wait') {
     context.state.heldAtMs = Date.now();
     return waitForJob(context);
@@ -94,6 +96,7 @@ async function ask(context: FollowUpContext, hold: boolean): Promise<void> {
 }
 
 async function handle(context: FollowUpContext, answer: SendFollowUpResult): Promise<void> {
+  await checkMessage(context, answer);
   switch (answer.kind) {
     case 'outcome':
       return handleOutcome(context, answer);
@@ -106,6 +109,22 @@ async function handle(context: FollowUpContext, answer: SendFollowUpResult): Pro
     case 'closed':
       throw await endUnsent(context, FailureType.Closed, 'The budget has already seen this follow-up end', true);
   }
+}
+
+/**
+ * Where the gate has recorded a send for this workflow id, looks whether it was of this message. An earlier start with
+ * the same key may have had another prompt.
+ *
+ * @throws the failure that ends the follow-up, of whose message nothing was sent
+ */
+async function checkMessage(context: FollowUpContext, answer: SendFollowUpResult): Promise<void> {
+  const tag = 'messageTag' in answer ? answer.messageTag : undefined;
+  if (tag === undefined || (answer.kind === 'outcome' && isUndelivered(answer.outcome))) return;
+  if (!isSameMessage(tag, context.messageTag())) {
+    const message = 'The key was used for another message, and this one was not sent: use a key of its own';
+    throw await endUnsent(context, FailureType.Closed, message, true);
+  }
+  context.state.recordedTag = tag;
 }
 
 /** What the end of a send means for the follow-up: another phase, another try, or its own end. */
@@ -122,7 +141,7 @@ export async function handleOutcome(context: FollowUpContext, answer: SendOutcom
         state.jobSeenAtMs = Date.now();
       }
       state.delivery = 'sent';
-      state.sentAtMs = Date.now();
+      state.sentAtMs = answer.recordedAtMs ?? Date.now();
       state.phase = 'polling';
       return;
     case 'unknown':
@@ -150,7 +169,7 @@ export async function handleOutcome(context: FollowUpContext, answer: SendOutcom
     case 'notSent':
     case 'limited':
     case 'unauthorized': {
-      state.sendNumber += 1;
+      context.beginNextSend();
       state.failures += 1;
       // The gate paces what the service refused; here only what never reached it is paced.
       const waitMs = answer.outcome === 'notSent' ? jittered(backoffMs(state.failures), Math.random()) : 0;
@@ -218,19 +237,22 @@ function budgetWaitLeftMs({ settings, state }: FollowUpContext): number {
 }
 
 /**
- * Ends an unsent follow-up, after proof that it is one: where the gate's latest answer does not prove it, it is asked
- * once more, for the place alone. If it says that something was granted, the follow-up goes on from there.
+ * Ends an unsent follow-up, after proof that it is one: where the gate's latest answer does not prove it, the follow-up
+ * leaves by an ask. If the answer is that something was granted, the follow-up goes on from there.
  */
 async function giveUp(context: FollowUpContext, type: FailureType, message: string): Promise<void> {
   const { state } = context;
   if (mayReplaceAnotherRun()) state.provenNotSent = false;
   for (let tries = 0; !state.provenNotSent && tries < LAST_ASK_TRIES; tries++) {
-    const answer = await context.send(true);
+    const answer = await context.send('withdraw');
     if (answer.kind === 'outcome' || answer.kind === 'alreadyGranted') {
       await handle(context, answer);
       if (state.phase !== 'asking') return;
     } else if (answer.kind === 'wait' && answer.reason === 'gate-stopped') {
       break;
+    } else if (answer.kind === 'closed') {
+      // It has left, and need not say so again.
+      state.knownToGate = false;
     } else if (!state.provenNotSent) {
       await context.sleep(answer.kind === 'wait' ? answer.waitMs : context.staleBackoffMs(), 'ask once more');
     }

@@ -34,6 +34,7 @@ import {
 } from '../../contract/index.js';
 import { describeProgress } from '../../follow-up/details.js';
 import { fingerprint, isAtWork } from '../../follow-up/job-state.js';
+import { messageTag } from '../../follow-up/message-tag.js';
 import type { FollowUpState } from './state.js';
 
 /** A get-job call ends within 7 s, so that its local activity costs one event. */
@@ -61,6 +62,11 @@ const MOST_STALE_DOUBLINGS = 8;
 export function mayReplaceAnotherRun(): boolean {
   const { runId, originalExecutionRunId, attempt } = workflowInfo();
   return runId !== originalExecutionRunId || attempt > 1;
+}
+
+function summaryOf(how: 'hold' | 'withdraw' | undefined, sendNumber: number, jobId: string): string {
+  if (how === undefined) return `send ${sendNumber} to ${jobId}`;
+  return how === 'hold' ? `keep the place for ${jobId}` : `leave ${jobId}`;
 }
 
 /** What the steps of a follow-up share: its settings and state, what others said to it, and how it shows itself. */
@@ -118,10 +124,16 @@ export class FollowUpContext {
     return result;
   }
 
-  /** Asks the gate and, where it grants and `hold` is not set, sends. */
-  async send(hold: boolean): Promise<SendFollowUpResult> {
-    const { projectId, jobId, prompt, lane } = this.settings;
-    const { sendNumber, firstRunStartedAtMs } = this.state;
+  /**
+   * Asks the gate and, where it grants, sends.
+   *
+   * @param how `hold`: for a place only; `withdraw`: leave, unless something was granted
+   */
+  async send(how?: 'hold' | 'withdraw'): Promise<SendFollowUpResult> {
+    const { projectId, jobId, lane } = this.settings;
+    const { sendNumber, firstRunStartedAtMs, ledgerSinceMs } = this.state;
+    const replaces = this.state.replacesRun ?? mayReplaceAnotherRun();
+    const grantedBefore = this.state.grantedBefore ?? (replaces ? 'perhaps' : undefined);
     this.woken = false;
     this.state.provenNotSent = false;
     this.state.knownToGate = true;
@@ -129,13 +141,42 @@ export class FollowUpContext {
       {
         startToCloseTimeout: this.state.sendStartToCloseMs,
         retry: { initialInterval: '1s', maximumInterval: '60s' },
-        summary: hold ? `keep the place for ${jobId}` : `send ${sendNumber} to ${jobId}`,
+        summary: summaryOf(how, sendNumber, jobId),
       },
-      [{ projectId, jobId, prompt, lane, sendNumber, hold, firstRunStartedAtMs }],
+      [
+        {
+          projectId,
+          jobId,
+          lane,
+          sendNumber,
+          hold: how === 'hold',
+          ...(how === 'withdraw' && { withdraw: true }),
+          firstRunStartedAtMs,
+          ...(grantedBefore && { grantedBefore }),
+          ...(ledgerSinceMs !== undefined && { ledgerSinceMs }),
+          messageTag: this.messageTag(),
+        },
+      ],
     );
     if (result.kind !== 'stale') this.state.staleAsks = 0;
-    this.state.provenNotSent = result.kind === 'closed' || (result.kind === 'wait' && result.proven);
+    if (result.kind === 'wait' && result.ledgerSinceMs !== undefined) this.state.ledgerSinceMs = result.ledgerSinceMs;
+    if ('grantedBefore' in result && result.grantedBefore) this.state.grantedBefore = result.grantedBefore;
+    const hasPlace = result.kind === 'wait' && result.proven && result.reason !== 'queue-full';
+    if (hasPlace) delete this.state.grantedBefore;
+    this.state.provenNotSent = result.kind === 'closed' || hasPlace;
     return result;
+  }
+
+  /** What the gate is told of the message. */
+  messageTag(): string {
+    const { prompt } = this.settings;
+    return messageTag({ workflowId: workflowInfo().workflowId, prompt, prLink: this.state.baseline?.prLink ?? null });
+  }
+
+  /** The send before is over, and this follow-up is to be sent again. */
+  beginNextSend(): void {
+    this.state.sendNumber += 1;
+    delete this.state.grantedBefore;
   }
 
   /** Wait before an ask that was overtaken is made anew; doubled for each one in a row, up to 51 s. */
@@ -221,7 +262,10 @@ export class FollowUpContext {
 
   /** Ends this run; another goes on from its state. */
   async continueAsNew(): Promise<never> {
-    if (mayReplaceAnotherRun()) this.state.provenNotSent = false;
+    if (mayReplaceAnotherRun()) {
+      this.state.provenNotSent = false;
+      this.state.replacesRun = true;
+    }
     return continueAsNew(this.input, this.state);
   }
 

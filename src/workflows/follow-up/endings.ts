@@ -9,6 +9,7 @@ import {
   type SendOutcome,
 } from '../../contract/index.js';
 import { describeIssues } from '../../contract/validation.js';
+import { isOtherLink } from '../../follow-up/message-tag.js';
 import type { FollowUpContext } from './context.js';
 
 /** A typed failure whose first detail says truly whether the message was delivered. */
@@ -61,7 +62,10 @@ export async function endWithResult(
     jobId: settings.jobId,
     status: job.status,
     prLink,
-    prLinkChanged: prLink !== (state.baseline?.prLink ?? null),
+    prLinkChanged:
+      state.recordedTag === undefined
+        ? prLink !== (state.baseline?.prLink ?? null)
+        : isOtherLink(state.recordedTag, prLink),
     delivery,
     observedActive: state.observedActive,
     sentAt: new Date(state.sentAtMs ?? finishedAtMs).toISOString(),

@@ -58,7 +58,7 @@ async function lookLater(context: FollowUpContext, leftMs: number): Promise<void
 /** The attempt that was granted is over by now, and may have settled since. */
 async function askForOutcome(context: FollowUpContext): Promise<void> {
   const { state } = context;
-  const answer = await context.send(true);
+  const answer = await context.send('hold');
   if (answer.kind === 'outcome' && answer.outcome !== 'unknown') {
     delete state.askAgainFirst;
     delete state.operatorWord;
@@ -85,7 +85,7 @@ async function conclude(context: FollowUpContext): Promise<void> {
       return goOn(context, 'assumed');
     case 'resend':
       state.earlierSendUnknown = true;
-      state.sendNumber += 1;
+      context.beginNextSend();
       state.phase = 'asking';
       delete state.grantedAtMs;
       delete state.reconcileUntilMs;

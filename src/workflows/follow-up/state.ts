@@ -1,4 +1,4 @@
-import type { AgentJob, FollowUpResult, JobFingerprint, WaitReason } from '../../contract/index.js';
+import type { AgentJob, FollowUpResult, GrantedBefore, JobFingerprint, WaitReason } from '../../contract/index.js';
 
 /** Everything that a follow-up carries through continue-as-new. Plain JSON. */
 export interface FollowUpState {
@@ -13,9 +13,17 @@ export interface FollowUpState {
   earlierSendUnknown: boolean;
   /**
    * Whether it is certain that nothing was granted to the current send number: this is the first run and it has not
-   * asked, or the gate's own answer to the latest ask was to wait.
+   * asked, or the gate's own answer to the latest ask was a place in the queue, which fences off all earlier asks.
    */
   provenNotSent: boolean;
+  /** Whether an earlier attempt for the current send number was granted, though how it ended was not heard. */
+  grantedBefore?: GrantedBefore;
+  /** A run before this one took the place of another, which may have gone on and sent. */
+  replacesRun?: true;
+  /** The gate's `ledgerSinceMs`, as it said it last. */
+  ledgerSinceMs?: number;
+  /** Tag of the message that was let through, where the gate had recorded it: the baseline may be from after the send. */
+  recordedTag?: string;
   /** Whether the gate may know this follow-up, so that it has to be told its end. */
   knownToGate: boolean;
   /** When it last asked to keep its place while the job is at work. */

@@ -1,0 +1,49 @@
+import type { Info } from '@temporalio/activity';
+import type { Connection } from '@temporalio/client';
+import { defaultPayloadConverter } from '@temporalio/common';
+
+/** Deadline of one call. */
+const CALL_DEADLINE_MS = 5_000;
+
+/** What an activity does with the workflow run that it belongs to. */
+export interface OwnRun {
+  /**
+   * The message, from the input of the run. It stands in the run's first event, so that no other event has to hold it.
+   *
+   * @throws what the server answers, or that it does not
+   */
+  readPrompt(info: Pick<Info, 'workflowExecution'>): Promise<string>;
+  /**
+   * Notes with the server, as a heartbeat's details, that this attempt has been granted its send. Later attempts are given it.
+   *
+   * @throws where the server did not take it: among others, because it has given this attempt up
+   */
+  noteGrant(taskToken: Uint8Array, mark: object): Promise<void>;
+}
+
+/** The own run of every activity, on one Temporal namespace. */
+export function createOwnRun({ connection, namespace }: { connection: Connection; namespace: string }): OwnRun {
+  const withDeadline = <T>(call: () => Promise<T>) => connection.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
+  return {
+    async readPrompt({ workflowExecution }) {
+      const { workflowId, runId } = workflowExecution ?? {};
+      const { history } = await withDeadline(() =>
+        connection.workflowService.getWorkflowExecutionHistory({
+          namespace,
+          execution: { workflowId: workflowId ?? null, runId: runId ?? null },
+          maximumPageSize: 1,
+        }),
+      );
+      const [payload] = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads ?? [];
+      const input = payload && defaultPayloadConverter.fromPayload<{ prompt?: unknown }>(payload);
+      if (typeof input?.prompt !== 'string') throw new Error('the run has no prompt in its input');
+      return input.prompt;
+    },
+    async noteGrant(taskToken, mark) {
+      const details = { payloads: [defaultPayloadConverter.toPayload(mark)] };
+      await withDeadline(() =>
+        connection.workflowService.recordActivityTaskHeartbeat({ namespace, taskToken, details }),
+      );
+    },
+  };
+}

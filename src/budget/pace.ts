@@ -1,0 +1,44 @@
+import type { SendOutcome } from '../contract/index.js';
+import { GAP_AFTER_REFUSAL, GAP_AFTER_SEND, MAX_UNSETTLED, SHORTEST_GAP_SHARE } from './limits.js';
+import type { BudgetState } from './state.js';
+
+/** The service has refused a message while nothing was paused. */
+export function slowDown(state: BudgetState, nowMs: number): void {
+  const { limit, windowMs } = state.settings;
+  const before = state.pace;
+  const isFirst = before === undefined || nowMs - before.refusedAtMs >= windowMs;
+  const gapMs = before?.gapMs === undefined ? windowMs / Math.max(1, limit) : before.gapMs * GAP_AFTER_REFUSAL;
+  state.pace = {
+    refusedAtMs: nowMs,
+    atOnce: 1,
+    ...(!isFirst && { gapMs, nextAtMs: before.nextAtMs ?? nowMs }),
+  };
+}
+
+/** The service has taken a message. */
+export function speedUp(state: BudgetState, nowMs: number, outcome: SendOutcome): void {
+  const { pace, settings } = state;
+  if (!pace || (outcome !== 'sent' && outcome !== 'rejected')) return;
+  pace.atOnce = Math.min(MAX_UNSETTLED, pace.atOnce + 1);
+  if (pace.gapMs !== undefined) {
+    pace.gapMs *= GAP_AFTER_SEND;
+    if (pace.gapMs < (SHORTEST_GAP_SHARE * settings.windowMs) / Math.max(1, settings.limit)) delete state.pace;
+  } else if (nowMs - pace.refusedAtMs >= settings.windowMs) {
+    delete state.pace;
+  }
+}
+
+/** A send was granted for that instant. */
+export function notePaced({ pace }: BudgetState, slotAtMs: number): void {
+  if (pace?.gapMs !== undefined) pace.nextAtMs = Math.max(slotAtMs, pace.nextAtMs ?? slotAtMs) + pace.gapMs;
+}
+
+/** Sends that may be unsettled at once. */
+export function sendsAtOnce({ pace }: BudgetState): number {
+  return pace?.atOnce ?? MAX_UNSETTLED;
+}
+
+/** The earliest instant at which somebody may send who has so many others before it. */
+export function pacedMs({ pace }: BudgetState, ahead: number): number {
+  return pace?.gapMs === undefined ? -Infinity : Math.ceil((pace.nextAtMs ?? -Infinity) + ahead * pace.gapMs);
+}

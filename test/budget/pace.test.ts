@@ -1,0 +1,80 @@
+import { describe, expect, test } from 'vitest';
+import { Budget, carryState, restoreState } from '../../src/budget/index.js';
+import { describeBudget } from '../../src/budget/details.js';
+import { acquire, newBudget, settle, T0, WINDOW_MS } from './support.js';
+
+/** A refusal at `nowMs`, and a probe that gets through at the end of the pause. Gives that instant. */
+function refuseAndProbe(budget: Budget, nowMs: number, name: string): number {
+  acquire(budget, nowMs, name);
+  settle(budget, nowMs, name, { outcome: 'limited' });
+  const untilMs = Date.parse(budget.status(nowMs).paused!.until!);
+  acquire(budget, untilMs, `probe-${name}`);
+  settle(budget, untilMs, `probe-${name}`);
+  return untilMs;
+}
+
+const granted = (budget: Budget, nowMs: number, names: string[]) =>
+  names.filter((name) => acquire(budget, nowMs, name).kind === 'granted');
+const names = (from: number, count: number) => Array.from({ length: count }, (_, index) => `w${from + index}`);
+
+describe('after the service has refused a message', () => {
+  test('sends begin one at a time, and one more at once for each that the service takes', () => {
+    const budget = newBudget({ limit: 100 });
+    const nowMs = refuseAndProbe(budget, T0, 'x');
+    expect(granted(budget, nowMs, names(0, 20))).toEqual(['w0', 'w1']);
+    for (const name of ['w0', 'w1']) settle(budget, nowMs + 10, name);
+    expect(granted(budget, nowMs + 20, names(2, 20))).toHaveLength(4);
+  });
+
+  test('for the second time within a window, sends come a share of the window apart', () => {
+    const budget = newBudget({ limit: 100 });
+    const nowMs = refuseAndProbe(budget, refuseAndProbe(budget, T0, 'x') + 1_000, 'y');
+    const sentMs = [nowMs];
+    for (let ms = nowMs + 100; ms < nowMs + 400_000; ms += 100) {
+      for (const name of granted(budget, ms, [`at-${sentMs.length}`])) {
+        sentMs.push(ms);
+        settle(budget, ms, name);
+      }
+    }
+    const gaps = sentMs.slice(1).map((ms, index) => ms - sentMs[index]!);
+    expect(Math.max(...gaps)).toBeLessThanOrEqual(WINDOW_MS / 100);
+    expect(Math.min(...gaps)).toBeGreaterThan(0.7 * (WINDOW_MS / 100));
+  });
+
+  test('for the second time a window later, nothing is paced', () => {
+    const budget = newBudget({ limit: 100 });
+    const nowMs = refuseAndProbe(budget, refuseAndProbe(budget, T0, 'x') + WINDOW_MS, 'y');
+    expect(budget.state.pace?.gapMs).toBeUndefined();
+    expect(granted(budget, nowMs, ['a'])).toEqual(['a']);
+  });
+
+  test('the waiter that is invited is granted, and everyone is told when to expect its turn', () => {
+    const budget = newBudget({ limit: 100 });
+    const nowMs = refuseAndProbe(budget, refuseAndProbe(budget, T0, 'x') + 1_000, 'y');
+    const waits = names(0, 5).map((name) => acquire(budget, nowMs + 1, name));
+    const etas = waits.map((answer) => (answer.kind === 'wait' ? answer.etaMs! : -1));
+    for (const [index, etaMs] of etas.entries()) {
+      expect(etaMs).toBeGreaterThan(index * 30_000);
+      expect(etaMs).toBeLessThanOrEqual((index + 1) * 36_000);
+    }
+    const wakes: string[] = [];
+    for (let ms = nowMs + 100; ms < nowMs + 200_000; ms += 100) {
+      for (const name of budget.tick(ms).wake) {
+        expect(acquire(budget, ms + 1, name)).toMatchObject({ kind: 'granted' });
+        settle(budget, ms + 2_100, name);
+        wakes.push(name);
+      }
+    }
+    expect(wakes).toEqual(names(0, 5));
+  });
+
+  test('the pace is carried on, is shown, and ends when an operator resumes', () => {
+    const budget = newBudget({ limit: 100 });
+    const nowMs = refuseAndProbe(budget, refuseAndProbe(budget, T0, 'x') + 1_000, 'y');
+    const again = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
+    expect(again.state).toEqual(budget.state);
+    expect(describeBudget(again.status(nowMs), nowMs)).toContain('one message each 35 s');
+    again.resume(nowMs);
+    expect(granted(again, nowMs, names(0, 20))).toHaveLength(10);
+  });
+});

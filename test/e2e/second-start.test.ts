@@ -1,0 +1,116 @@
+import { randomUUID } from 'node:crypto';
+import type { WorkflowStartOptions } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { followUpWorkflowId, type FollowUpInput, type FollowUpResult } from '../../src/contract/index.js';
+import { failureOf } from '../support/failure-of.js';
+import { FAST, startStack, type Stack } from '../support/stack.js';
+
+let stack: Stack;
+beforeAll(async () => {
+  stack = await startStack({
+    address: inject('temporalAddress'),
+    simulator: { turn: { minMs: 1_000, maxMs: 1_500 } },
+  });
+});
+afterAll(() => stack.stop());
+
+type StartPolicy = Pick<WorkflowStartOptions, 'workflowIdReusePolicy' | 'workflowIdConflictPolicy'>;
+
+/** Starts a follow-up under a fixed key, as any client of Temporal can. */
+function start(input: FollowUpInput, policy: StartPolicy = {}) {
+  const { projectId, jobId } = input;
+  return stack.client.workflow.start('followUp', {
+    taskQueue: stack.taskQueue,
+    workflowId: followUpWorkflowId({ projectId, jobId, key: 'key' }),
+    args: [input],
+    ...policy,
+  });
+}
+
+function newJob(): FollowUpInput {
+  const projectId = `again-${randomUUID().slice(0, 8)}`;
+  stack.simulator.addJob({ projectId, jobId: 'job' });
+  return { projectId, jobId: 'job', prompt: `the first message to ${projectId}`, ...FAST };
+}
+
+const arrived = ({ projectId }: FollowUpInput) =>
+  stack.simulator.ledger.filter((entry) => entry.projectId === projectId).map(({ status }) => status);
+
+describe.each<[string, StartPolicy]>([
+  ['ALLOW_DUPLICATE', { workflowIdReusePolicy: 'ALLOW_DUPLICATE' }],
+  ['TERMINATE_EXISTING', { workflowIdConflictPolicy: 'TERMINATE_EXISTING' }],
+])('a key that was used, started again under %s after the end,', (_name, policy) => {
+  test('with the same prompt gives the recorded delivery, and sends nothing', async () => {
+    const input = newJob();
+    const first = (await (await start(input)).result()) as FollowUpResult;
+    const second = (await (await start(input, policy)).result()) as FollowUpResult;
+    expect(second).toMatchObject({ status: 'completed', delivery: 'sent', prLink: first.prLink, prLinkChanged: true });
+    expect(Math.abs(Date.parse(second.sentAt) - Date.parse(first.sentAt))).toBeLessThan(3_000);
+    expect(Date.parse(second.sentAt)).toBeLessThan(Date.parse(first.finishedAt));
+    expect(arrived(input)).toEqual([200]);
+  });
+
+  test('with another prompt fails with Closed, and says that nothing of it was sent and why', async () => {
+    const input = newJob();
+    await (await start(input)).result();
+    const second = await start({ ...input, prompt: 'another message' }, policy);
+    const failure = await failureOf(second.result());
+    expect(failure).toMatchObject({ type: 'Closed', delivered: 'no' });
+    expect(failure).toMatchObject({ message: expect.stringContaining('key was used for another message') as string });
+    expect(arrived(input)).toEqual([200]);
+  });
+});
+
+describe('a follow-up that is terminated by a second start of its key while its agent works', () => {
+  const policy = { workflowIdConflictPolicy: 'TERMINATE_EXISTING' } as const;
+
+  async function sent(input: FollowUpInput): Promise<void> {
+    const { workflowId } = await start(input);
+    await expect.poll(() => arrived(input).length, { timeout: 30_000 }).toBe(1);
+    await expect
+      .poll(async () => (await stack.followUps.get(workflowId).progress()).state, { timeout: 30_000 })
+      .toBe('polling');
+  }
+
+  test('is seen to its end by the second one, if it has the same prompt', async () => {
+    const input = newJob();
+    await sent(input);
+    const second = (await (await start(input, policy)).result()) as FollowUpResult;
+    expect(second).toMatchObject({ status: 'completed', delivery: 'sent', prLinkChanged: true });
+    expect(arrived(input)).toEqual([200]);
+  });
+
+  test('keeps the key: the second one fails with Closed, if it has another prompt', async () => {
+    const input = newJob();
+    await sent(input);
+    const second = await start({ ...input, prompt: 'another message' }, policy);
+    expect(await failureOf(second.result())).toMatchObject({ type: 'Closed', delivered: 'no' });
+    expect(arrived(input)).toEqual([200]);
+  });
+});
+
+test('the prompt stands in the first event of a follow-up that waits and is sent, and in no other', async () => {
+  const input = newJob();
+  const budget = stack.followUps.budget(input.projectId);
+  await (await start({ ...input, prompt: 'starts the budget' })).result();
+  await budget.pause();
+  const jobId = 'job-2';
+  stack.simulator.addJob({ projectId: input.projectId, jobId });
+  const handle = await start({ ...input, jobId });
+  await expect
+    .poll(async () => (await stack.followUps.get(handle.workflowId).progress()).state, { timeout: 30_000 })
+    .toBe('blocked');
+  await budget.resume();
+  await handle.result();
+  const { events } = await handle.fetchHistory();
+  expect(events?.length).toBeGreaterThan(15);
+  const holding = (events ?? []).filter((event) => holds(event, input.prompt));
+  expect(holding.map((event) => event.eventId?.toString())).toEqual(['1']);
+});
+
+/** Whether some payload of an event holds the text. */
+function holds(value: unknown, text: string): boolean {
+  if (value instanceof Uint8Array) return Buffer.from(value).toString().includes(text);
+  if (typeof value === 'string') return value.includes(text);
+  return typeof value === 'object' && value !== null && Object.values(value).some((each) => holds(each, text));
+}
