@@ -11,7 +11,8 @@ export default defineConfig({
     isolate: false,
     // Most files wait more than they compute.
     maxWorkers: 4,
-    testTimeout: 60_000,
+    // Longer than `eventually` waits.
+    testTimeout: 240_000,
     hookTimeout: 300_000,
   },
 });
