@@ -11,7 +11,8 @@ export default defineConfig({
     isolate: false,
     // Most files wait more than they compute.
     maxWorkers: 4,
-    // Longer than `eventually` waits.
+    expect: { poll: { timeout: 120_000 } },
+    // Longer than `eventually` and `expect.poll` wait.
     testTimeout: 240_000,
     hookTimeout: 300_000,
   },

@@ -2,9 +2,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createAgentJobsClient, type AgentJobsClient } from '../../src/agent-jobs/index.js';
 import { sendOutcomes, type SendOutcome } from '../../src/contract/budget-messages.js';
 import { createRandom } from '../../src/simulator/random.js';
+import { eventually } from '../support/eventually.js';
 import { startCuttingRelay } from './support/cutting-relay.js';
 import { startFrozenListener, type FrozenListener } from './support/frozen-listener.js';
-import { API_KEY, get, JOB, JOB_ID, PROJECT_ID, send, until, useClient, usePeer } from './support/harness.js';
+import { API_KEY, get, JOB, JOB_ID, PROJECT_ID, send, useClient, usePeer } from './support/harness.js';
 import { answer, startPeer, tlsFile, type Peer } from './support/peer.js';
 import { drawFault, meaningOf, type RandomFault } from './support/random-fault.js';
 
@@ -146,7 +147,8 @@ test(`of ${COUNT} messages into random faults, half of them over TLS, none that 
   await Promise.all(Array.from({ length: AT_ONCE }, one));
   expect(broken).toEqual([]);
   // The faults reach every class and most of the ways to fail.
-  for (const outcome of sendOutcomes) expect(tally.certain.get(outcome) ?? 0, outcome).toBeGreaterThanOrEqual(COUNT / 500);
+  for (const outcome of sendOutcomes)
+    expect(tally.certain.get(outcome) ?? 0, outcome).toBeGreaterThanOrEqual(COUNT / 500);
   expect(tally.faults.size).toBeGreaterThan(55);
   expect(tally.beforeStart).toBeGreaterThan(COUNT / 20);
 }, 480_000);
@@ -177,7 +179,10 @@ for (const secure of [false, true]) {
       if (round % 4 === 0) expect((await send(client)).outcome).toBe('sent');
       if (random.next() < 0.5) await new Promise((resolve) => setTimeout(resolve, random.between(0, 3)));
     }
-    await until(() => peer.requests.filter(({ method }) => method === 'POST').length === GETS / 4, 'every message');
+    await eventually(
+      'every message',
+      () => peer.requests.filter(({ method }) => method === 'POST').length === GETS / 4,
+    );
     expect(lost).toBeLessThan(GETS);
   });
 }

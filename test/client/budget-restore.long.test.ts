@@ -82,7 +82,7 @@ test('a terminated budget is restored with its queue and its window: follow-ups 
   expect(new Set(ledger.map(({ jobId }) => jobId)).size).toBe(14);
   expect(stack.simulator.maxInAnyWindow(projectId, WINDOW_MS)).toBe(LIMIT);
   expect((await budget.audit()).map(({ jobId }) => jobId).sort()).toEqual(ledger.map(({ jobId }) => jobId).sort());
-}, 150_000);
+});
 
 test('those that waited when it was stopped are woken as soon as it runs again', async () => {
   const projectId = newProject();

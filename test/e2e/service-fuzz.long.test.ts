@@ -79,7 +79,7 @@ beforeAll(async () => {
       NODE_OPTIONS: `--max-semi-space-size=2 --import=data:text/javascript,${encodeURIComponent(COLLECT_GARBAGE)}`,
     },
   });
-  await eventually('the worker is ready', () => worker.stdout().includes('\n'), 60_000);
+  await eventually('the worker is ready', () => worker.stdout().includes('\n'));
   connection = await Connection.connect({ address: inject('temporalAddress') });
   client = new Client({ connection });
   followUps = new FollowUpClient({ client, taskQueue });

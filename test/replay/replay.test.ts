@@ -115,7 +115,7 @@ describe('there are histories', () => {
 
 test('every recorded history replays with the code of today', async () => {
   expect(await replay(code, histories)).toEqual([]);
-}, 120_000);
+});
 
 describe('an edit of the workflows', () => {
   test.each(breakingEdits)('is found out: $what', async (edit) => {

@@ -100,4 +100,4 @@ test('an old run goes on with new code by its old path, a new one takes the new 
   expect(await verdicts(afterStep)).toEqual(['replays', 'replays', 'breaks', 'breaks']);
   expect(await verdicts(patchedRun)).toEqual(['breaks', 'replays', 'replays', 'breaks']);
   expect(await verdicts(deprecatedRun)).toEqual(['breaks', 'replays', 'replays', 'replays']);
-}, 120_000);
+});

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { startSimulator, type LedgerEntry } from '../../src/simulator/index.js';
 import { call, get, post, start } from './service.js';
 
@@ -52,10 +52,9 @@ describe('sending a message', () => {
     const { status, json } = await post(simulator);
     expect(status).toBe(200);
     expect(Object.keys(json).sort()).toEqual(['archivedAt', 'createdAt', 'id', 'model', 'prLink', 'source']);
-    await vi.waitFor(async () => {
-      const job = (await get(simulator)).json;
-      expect(job).toMatchObject({ status: 'completed', prLink: 'https://git.example/p1/job-1/pull/2' });
-    });
+    await expect
+      .poll(async () => (await get(simulator)).json)
+      .toMatchObject({ status: 'completed', prLink: 'https://git.example/p1/job-1/pull/2' });
     expect(simulator.job('p1', 'job-1')).toMatchObject({ messages: 1, posts: 1 });
   });
 
@@ -96,7 +95,7 @@ describe('sending a message', () => {
   ])('ends the turn of %s as its name says', async (jobId, end) => {
     const simulator = await start();
     expect((await post(simulator, { jobId })).status).toBe(200);
-    await vi.waitFor(() => expect(simulator.job('p1', jobId)).toMatchObject(end));
+    await expect.poll(() => simulator.job('p1', jobId)).toMatchObject(end);
   });
 
   it('shows slow-… and stuck-… and active-… at work', async () => {
@@ -112,7 +111,7 @@ describe('sending a message', () => {
     const simulator = await start({ staleWindowMs: 60_000 });
     const before = (await get(simulator)).json;
     await post(simulator);
-    await vi.waitFor(() => expect(simulator.job('p1', 'job-1')?.prLink).toMatch(/pull\/2$/));
+    await expect.poll(() => simulator.job('p1', 'job-1')?.prLink).toMatch(/pull\/2$/);
     expect((await get(simulator)).json).toEqual(before);
   });
 
@@ -142,7 +141,7 @@ describe('sending a message', () => {
       limiter: { kind: 'sliding', limit: 4, windowMs: 400 },
       outsider: { share: 1 },
     });
-    await vi.waitFor(async () => expect((await post(simulator)).status).toBe(429), { interval: 120, timeout: 20_000 });
+    await expect.poll(async () => (await post(simulator)).status, { interval: 120 }).toBe(429);
     expect(simulator.maxInAnyWindow('p1', 400)).toBeLessThan(4);
     expect(simulator.stats().outsiderRequests['p1']).toBeGreaterThan(0);
   });
@@ -202,9 +201,9 @@ describe('the ledger', () => {
       `POST /v2/agent/p1/job/job-1/message HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${simulator.apiKey}\r\n` +
         'content-type: application/json\r\ncontent-length: 50\r\n\r\n{"prompt":',
     );
-    await vi.waitFor(() => expect(simulator.stats().openConnections).toBe(1));
+    await expect.poll(() => simulator.stats().openConnections).toBe(1);
     socket.destroy();
-    await vi.waitFor(() => expect(simulator.stats().openConnections).toBe(0));
+    await expect.poll(() => simulator.stats().openConnections).toBe(0);
     expect(simulator.ledger).toHaveLength(0);
   });
 });
@@ -223,7 +222,7 @@ describe('the server', () => {
           socket.on('close', () => resolve(reply));
         }),
     );
-    await vi.waitFor(() => expect(simulator.stats().openConnections).toBe(1_000), 30_000);
+    await expect.poll(() => simulator.stats().openConnections).toBe(1_000);
     for (const socket of sockets) socket.write(request);
     const all = await Promise.all(replies);
     expect(all.filter((reply) => reply.startsWith('HTTP/1.1 200 '))).toHaveLength(1_000);
@@ -235,7 +234,7 @@ describe('the server', () => {
     simulator.failNext({ method: 'GET', kind: 'hangBefore' });
     simulator.failNext({ method: 'POST', kind: 'slowBody' });
     const ends = [get(simulator), post(simulator)].map((reply) => reply.then(String, String));
-    await vi.waitFor(() => expect(simulator.stats().openConnections).toBe(2));
+    await expect.poll(() => simulator.stats().openConnections).toBe(2);
     await simulator.close();
     for (const end of await Promise.all(ends)) expect(end).toMatch(/^\w*Error: /);
     await expect(get(simulator)).rejects.toThrow('ECONNREFUSED');

@@ -89,7 +89,7 @@ describe('a server with lowered limits', () => {
     const measured = await measureHistories(stack, workflowId);
     expect(measured.failedTasks).toBe(0);
     expect(measured.payloadBytes).toBeLessThan(BLOB_BYTES / 2);
-  }, 120_000);
+  });
 
   test('answers every ask of a budget to which nothing comes but asks', async () => {
     const projectId = 'asked';
