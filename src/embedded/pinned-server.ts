@@ -23,11 +23,16 @@ export function hasGlibc(): boolean {
   return header.glibcVersionRuntime !== undefined;
 }
 
-/** @throws Error that names both checksums when a file is not the pinned one */
-export async function checkSha256(path: string, pinned: string): Promise<void> {
+/** SHA-256 of a file, in hex. */
+export async function sha256Of(path: string): Promise<string> {
   const hash = createHash('sha256');
   await pipeline(createReadStream(path), hash);
-  const found = hash.digest('hex');
+  return hash.digest('hex');
+}
+
+/** @throws Error that names both checksums when a file is not the pinned one */
+export async function checkSha256(path: string, pinned: string): Promise<void> {
+  const found = await sha256Of(path);
   if (found !== pinned) throw new Error(`${basename(path)} has SHA-256 ${found}, but ${pinned} is pinned`);
 }
 

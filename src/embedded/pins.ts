@@ -109,5 +109,18 @@ export const GO_CLI_MODULE = {
  */
 export const MIN_TEMPORAL_SERVER_VERSION = [1, 28] as const;
 
-/** Maven plugin that copies the time-skipping server and what it needs. */
-export const MAVEN_DEPENDENCY_PLUGIN = 'org.apache.maven.plugins:maven-dependency-plugin:3.8.1';
+/** Servers of production, built for tests on PostgreSQL: those that the newest and the oldest CLI hold. */
+export const GO_SERVER_MODULE = {
+  path: 'go.temporal.io/server',
+  newest: { version: 'v1.32.0', sum: 'h1:JQoqsVREaGc8vcuDNfuRlySiV3tVi81XUOVC9LeL/1Y=' },
+  oldest: { version: 'v1.29.1', sum: 'h1:sgiMveg/8e51lA62pWb9VzC5WTRitKFyT6XsjonHUhE=' },
+} as const;
+
+/** The time-skipping server as jars: an older version, the newest that Maven has. */
+export const MAVEN_TEST_SERVER = {
+  version: '1.35.0',
+  /** Copies `io.temporal:temporal-test-server` and what it needs. */
+  plugin: 'org.apache.maven.plugins:maven-dependency-plugin:3.8.1',
+  /** Of what `sha256sum *` prints in the directory of all 39 jars. */
+  jarsSha256: '6bc30b8b8d174cfcb2f0710613e5e062a95bcf4ee2fd57df8b038ace1cc110fb',
+} as const;

