@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { contradictions } from '../../chaos/contradictions.js';
 import { eventually } from '../support/eventually.js';
-import { bundleTestWorkflows } from '../support/workflow-bundles.js';
+import { bundleVersion } from '../support/workflow-bundles.js';
 import { installQuietRuntime } from '../support/workflow-rig.js';
 
 let connection: Connection;
@@ -24,11 +23,8 @@ afterAll(async () => {
 test('a workflow that contradicts its own history is seen, and one that does not is not', async () => {
   const taskQueue = `contradictions-${randomUUID()}`;
   const client = new Client({ connection });
-  const versions = join(import.meta.dirname, '..', 'replay', 'versions');
-  const withVersion = async <T>(version: number, use: () => Promise<T>): Promise<T> => {
-    const workflowsPath = join(versions, `version-${version}.ts`);
-    const workflowBundle = await bundleTestWorkflows(workflowsPath);
-    const worker = await Worker.create({ connection: native, taskQueue, workflowBundle });
+  const withVersion = async <T>(version: 1 | 4, use: () => Promise<T>): Promise<T> => {
+    const worker = await Worker.create({ connection: native, taskQueue, workflowBundle: await bundleVersion(version) });
     return worker.runUntil(use());
   };
   const handle = await withVersion(4, async () => {

@@ -53,7 +53,7 @@ async function minutesSatOut({ workflowId }: StartedFollowUp): Promise<number> {
   return minutes.filter(({ timerStartedEventAttributes: timer }) => fired.includes(timer?.timerId ?? '')).length;
 }
 
-test('a terminated budget is restored with its queue and its window: follow-ups go on by themselves, never over the limit', async () => {
+test.concurrent('a terminated budget is restored with its queue and its window: follow-ups go on by themselves, never over the limit', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   // Fills the window, and three more wait for their slots.
@@ -84,7 +84,7 @@ test('a terminated budget is restored with its queue and its window: follow-ups 
   expect((await budget.audit()).map(({ jobId }) => jobId).sort()).toEqual(ledger.map(({ jobId }) => jobId).sort());
 });
 
-test('those that waited when it was stopped are woken as soon as it runs again', async () => {
+test.concurrent('those that waited when it was stopped are woken as soon as it runs again', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   await budget.pause();
@@ -107,7 +107,7 @@ test('those that waited when it was stopped are woken as soon as it runs again',
   expect(await Promise.all(waiting.map(minutesSatOut))).toEqual([0, 0, 0]);
 });
 
-test('two restores at the same time start one budget', async () => {
+test.concurrent('two restores at the same time start one budget', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   await budget.setLimit({ limit: 7 });
@@ -119,7 +119,7 @@ test('two restores at the same time start one budget', async () => {
   expect(await budget.status()).toMatchObject({ limit: 7 });
 });
 
-test('there is nothing to restore where a budget runs, or where there never was one', async () => {
+test.concurrent('there is nothing to restore where a budget runs, or where there never was one', async () => {
   const budget = stack.followUps.budget(newProject());
   await expect(budget.restore()).rejects.toThrow(BudgetNotFoundError);
   await expect(budget.restore({ assumeFull: true })).rejects.toThrow(BudgetNotFoundError);
@@ -129,7 +129,7 @@ test('there is nothing to restore where a budget runs, or where there never was 
   await expect(budget.restore({ assumeFull: true, inFlight: 'soon' })).rejects.toThrow(InvalidInputError);
 });
 
-test('a stopped budget takes no orders, and says how it is restored', async () => {
+test.concurrent('a stopped budget takes no orders, and says how it is restored', async () => {
   const budget = stack.followUps.budget(newProject());
   await budget.resume();
   await terminate(budget);
@@ -141,7 +141,7 @@ test('a stopped budget takes no orders, and says how it is restored', async () =
   expect(await budget.state()).toBe('stopped');
 });
 
-test('a budget that was stopped before it did anything is started again as it was', async () => {
+test.concurrent('a budget that was stopped before it did anything is started again as it was', async () => {
   const projectId = newProject();
   const workflowId = projectBudgetWorkflowId(projectId);
   const settings = { limit: 3, windowMs: 60_000, reserve: 1, marginMs: 0 };
@@ -155,7 +155,7 @@ test('a budget that was stopped before it did anything is started again as it wa
   expect(await stack.followUps.budget(projectId).status()).toMatchObject({ limit: 3, windowMs: 60_000, reserve: 1 });
 });
 
-test('a budget that failed has no state: it says so, and only assumeFull starts it', async () => {
+test.concurrent('a budget that failed has no state: it says so, and only assumeFull starts it', async () => {
   const projectId = newProject();
   const handle = await stack.client.workflow.start('projectBudget', {
     workflowId: projectBudgetWorkflowId(projectId),
@@ -174,7 +174,7 @@ test('a budget that failed has no state: it says so, and only assumeFull starts 
   expect(await budget.status()).toMatchObject({ limit: 100, used: 100 });
 });
 
-test('a state that is no budget of this project ends the run with a typed failure, not with a stuck one', async () => {
+test.concurrent('a state that is no budget of this project ends the run with a typed failure, not with a stuck one', async () => {
   for (const restored of [null, 'x', {}, { version: 1 }]) {
     const projectId = newProject();
     const settings = { limit: 3, windowMs: 60_000, reserve: 0, marginMs: 0 };
@@ -189,7 +189,7 @@ test('a state that is no budget of this project ends the run with a typed failur
   }
 });
 
-test('assumeFull lets nothing out for one window after the last send could have arrived, then goes on', async () => {
+test.concurrent('assumeFull lets nothing out for one window after the last send could have arrived, then goes on', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   await stack.followUps.run({ projectId, jobId: 'a-1', prompt: 'x', ...FAST });
@@ -207,7 +207,7 @@ test('assumeFull lets nothing out for one window after the last send could have 
   for (const { receivedAtMs } of later) expect(receivedAtMs).toBeGreaterThanOrEqual(fullUntilMs - 250);
 });
 
-test('a follow-up that began before assumeFull counts as sent and is not sent again', async () => {
+test.concurrent('a follow-up that began before assumeFull counts as sent and is not sent again', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   await budget.pause();

@@ -167,7 +167,7 @@ describe('input that breaks rules', () => {
   });
 });
 
-test('a budget that an order starts has the documented defaults, or those that the client was given', async () => {
+test.concurrent('a budget that an order starts has the documented defaults, or those that the client was given', async () => {
   const budget = stack.followUps.budget(newProject());
   expect(await budget.state()).toBe('none');
   expect(await budget.resume()).toMatchObject({ limit: 100, windowMs: 3_600_000, reserve: 0, used: 0 });
@@ -177,7 +177,7 @@ test('a budget that an order starts has the documented defaults, or those that t
   expect(await other.pause()).toMatchObject({ limit: 9, windowMs: 60_000, reserve: 2 });
 });
 
-test('audit lists what the ledger has, newest first', async () => {
+test.concurrent('audit lists what the ledger has, newest first', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   expect(await budget.audit()).toEqual([]);
@@ -197,7 +197,7 @@ test('audit lists what the ledger has, newest first', async () => {
   expect(granted).toEqual([...granted].sort((a, b) => b - a));
 });
 
-test('watch shows the budget from before its first follow-up to after its end, and ends when it is told to', async () => {
+test.concurrent('watch shows the budget from before its first follow-up to after its end, and ends when it is told to', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   const controller = new AbortController();
@@ -229,7 +229,7 @@ test('a server that is not there is told at once, by watch, too', async () => {
   await nowhere.close();
 });
 
-test('without a worker every order says so', async () => {
+test.concurrent('without a worker every order says so', async () => {
   const { client } = stack;
   const budget = new FollowUpClient({ client, taskQueue: `nobody-${randomUUID()}` }).budget(newProject());
   const error = await budget.setLimit({ limit: 5 }).catch((thrown: unknown) => thrown);

@@ -36,8 +36,8 @@ function deliveredOf(stack: Stack, projectId: string): string[] {
     .sort();
 }
 
-describe('a budget whose service', () => {
-  test.concurrent.each([
+describe.concurrent('a budget whose service', () => {
+  test.each([
     { kind: 'sliding', retryAfter: 'none' },
     { kind: 'fixed', retryAfter: 'seconds' },
     { kind: 'token-bucket', retryAfter: 'date' },

@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-test('a budget that was terminated is not replaced by an empty one: follow-ups wait and say so', async () => {
+test.concurrent('a budget that was terminated is not replaced by an empty one: follow-ups wait and say so', async () => {
   const projectId = `stopped-${Date.now()}`;
   stack.simulator.addJob({ projectId, jobId: 'job-1' });
   stack.simulator.addJob({ projectId, jobId: 'job-2' });
@@ -29,7 +29,7 @@ test('a budget that was terminated is not replaced by an empty one: follow-ups w
   await expect(handle.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
 });
 
-test('a project whose input is no budget is refused by the budget itself', async () => {
+test.concurrent('a project whose input is no budget is refused by the budget itself', async () => {
   const handle = await stack.client.workflow.start('projectBudget', {
     taskQueue: `${stack.taskQueue}-budget`,
     workflowId: projectBudgetWorkflowId(`bad-${Date.now()}`),
@@ -38,7 +38,7 @@ test('a project whose input is no budget is refused by the budget itself', async
   await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
 });
 
-test('a budget is not restored from a state whose instants are none, which would stop it for good', async () => {
+test.concurrent('a budget is not restored from a state whose instants are none, which would stop it for good', async () => {
   const projectId = `unsound-${Date.now()}`;
   const settings = { limit: 5, windowMs: 10_000, reserve: 0, marginMs: 100 };
   const start = (input: object) =>
@@ -59,7 +59,7 @@ test('a budget is not restored from a state whose instants are none, which would
   }
 });
 
-test('a budget passes over signals that make no sense, and refuses such asks', async () => {
+test.concurrent('a budget passes over signals that make no sense, and refuses such asks', async () => {
   const projectId = `nonsense-${Date.now()}`;
   for (const jobId of ['job-1', 'job-2']) stack.simulator.addJob({ projectId, jobId });
   await stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'first', ...FAST });

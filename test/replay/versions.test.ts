@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { eventually } from '../support/eventually.js';
-import { bundleTestWorkflows } from '../support/workflow-bundles.js';
+import { bundleVersion } from '../support/workflow-bundles.js';
 import { installQuietRuntime } from '../support/workflow-rig.js';
 
 const taskQueue = `versions-${randomUUID()}`;
-const bundles: { codePath: string }[] = [];
+const bundles: { code: string }[] = [];
 let connection: Connection;
 let nativeConnection: NativeConnection;
 let client: Client;
@@ -16,10 +15,7 @@ let client: Client;
 beforeAll(async () => {
   const address = inject('temporalAddress');
   await installQuietRuntime();
-  for (const version of [1, 2, 3, 4]) {
-    const workflowsPath = join(import.meta.dirname, 'versions', `version-${version}.ts`);
-    bundles.push(await bundleTestWorkflows(workflowsPath));
-  }
+  for (const version of [1, 2, 3, 4] as const) bundles.push(await bundleVersion(version));
   connection = await Connection.connect({ address });
   nativeConnection = await NativeConnection.connect({ address });
   client = new Client({ connection });

@@ -16,7 +16,7 @@ export const builtBundle = { bundlePath: join(ROOT, 'dist', 'workflow-bundle.js'
  *
  * @param workflowsPath module that exports the workflows
  */
-export async function bundleTestWorkflows(workflowsPath: string): Promise<{ codePath: string }> {
+export async function bundleTestWorkflows(workflowsPath: string): Promise<{ code: string }> {
   const hash = createHash('sha256').update(workflowsPath);
   const directories = [join(ROOT, 'src'), dirname(workflowsPath)];
   const sources = await Promise.all(directories.map((directory) => filesIn(directory)));
@@ -24,15 +24,22 @@ export async function bundleTestWorkflows(workflowsPath: string): Promise<{ code
     hash.update(`${path}\n`).update(await readFile(path));
   }
   const cache = join(ROOT, '.cache', 'test-bundles');
-  const codePath = join(cache, `${hash.digest('hex').slice(0, 32)}.js`);
-  if (await readFile(codePath).catch(() => undefined)) return { codePath };
+  const path = join(cache, `${hash.digest('hex').slice(0, 32)}.js`);
+  const kept = await readFile(path, 'utf8').catch(() => undefined);
+  if (kept !== undefined) return { code: kept };
   const logger = toTemporalLogger(() => createLogger({ level: 'error', format: 'json' }));
   const { code } = await bundleWorkflowCode({ ...workflowBundleOptions(workflowsPath), logger });
   await mkdir(cache, { recursive: true });
-  const written = `${codePath}.${randomUUID()}`;
+  const written = `${path}.${randomUUID()}`;
   await writeFile(written, code);
-  await rename(written, codePath);
-  return { codePath };
+  await rename(written, path);
+  return { code };
+}
+
+/** Bundles the workflow `changing` as it is in one of the versions in `test/replay/versions`. */
+export async function bundleVersion(version: 1 | 2 | 3 | 4): Promise<{ code: string }> {
+  const { code } = await bundleTestWorkflows(join(ROOT, 'test', 'replay', 'versions', 'index.ts'));
+  return { code: code.replaceAll(`version${version}`, 'changing') };
 }
 
 async function filesIn(directory: string): Promise<string[]> {

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { Client, Connection } from '@temporalio/client';
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
 import { ConfigError } from '../../src/config.js';
 import { createLogger } from '../../src/logging.js';
@@ -39,7 +39,7 @@ describe('a worker', () => {
     return startWorker({ config, logger, workflowCode: builtBundle });
   }
 
-  it('registers the search attributes, gets ready, sends a follow-up, and shuts down', async () => {
+  test('registers the search attributes, gets ready, sends a follow-up, and shuts down', async () => {
     const namespace = await makeNamespace(connection);
     const config = testConfig({
       AGENT_JOBS_BASE_URL: simulator.baseUrl,
@@ -83,7 +83,7 @@ describe('a worker', () => {
     expect(log.text()).not.toContain(simulator.apiKey);
   });
 
-  it('refuses a status address that is taken, before anything is polled', async () => {
+  test('refuses a status address that is taken, before anything is polled', async () => {
     const other = createServer();
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
     const { port } = other.address() as AddressInfo;
@@ -96,14 +96,14 @@ describe('a worker', () => {
     }
   });
 
-  it('can do without a status server, and be shut down before it is ready', async () => {
+  test('can do without a status server, and be shut down before it is ready', async () => {
     const service = await start({ FOLLOW_UP_STATUS_ADDRESS: 'off' });
     expect(service.statusUrl).toBeUndefined();
     await Promise.all([service.shutdown(), service.shutdown()]);
     await service.run();
   });
 
-  it('is not ready while it shuts down, and lets a running send end', async () => {
+  test('is not ready while it shuts down, and lets a running send end', async () => {
     simulator.addJob({ projectId: 'p2', jobId: 'j2' });
     const config = testConfig({
       AGENT_JOBS_BASE_URL: simulator.baseUrl,
@@ -136,7 +136,7 @@ describe('a worker', () => {
     }
   });
 
-  it('waits for a Temporal that is not there, says so, and can be told to stop waiting', async () => {
+  test('waits for a Temporal that is not there, says so, and can be told to stop waiting', async () => {
     const config = testConfig({ TEMPORAL_ADDRESS: '127.0.0.1:9' });
     const waits = logMemory();
     const told = new AbortController();
