@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
@@ -10,7 +9,6 @@ import { startWorker } from '../../src/worker.js';
 import { eventually } from '../support/eventually.js';
 import { logMemory, testConfig } from './support.js';
 
-const workflowCode = { bundlePath: join(import.meta.dirname, '..', '..', 'dist', 'workflow-bundle.js') };
 /** An ask is repeated for 25 s, and its last call takes up to 10 s. */
 const ASK_MAY_TAKE_MS = 35_000;
 
@@ -44,7 +42,6 @@ test('a worker that is told to end while a budget does not answer lets the ask e
   const worker = await startWorker({
     config,
     logger: createLogger({ level: 'info', format: 'json' }, logMemory()),
-    workflowCode,
   });
   await worker.ready;
   const followUps = new FollowUpClient({ client, taskQueue: config.taskQueue });

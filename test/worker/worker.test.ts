@@ -1,6 +1,5 @@
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
@@ -11,7 +10,6 @@ import { startWorker, type WorkerService } from '../../src/worker.js';
 import { eventually } from '../support/eventually.js';
 import { logMemory, makeNamespace, testConfig } from './support.js';
 
-const workflowCode = { bundlePath: join(import.meta.dirname, '..', '..', 'dist', 'workflow-bundle.js') };
 const log = logMemory();
 const logger = createLogger({ level: 'debug', format: 'json' }, log);
 
@@ -37,7 +35,7 @@ describe('a worker', () => {
       AGENT_JOBS_API_KEY: simulator.apiKey,
       ...env,
     });
-    return startWorker({ config, logger, workflowCode });
+    return startWorker({ config, logger });
   }
 
   it('registers the search attributes, gets ready, sends a follow-up, and shuts down', async () => {
@@ -47,7 +45,7 @@ describe('a worker', () => {
       AGENT_JOBS_API_KEY: simulator.apiKey,
       TEMPORAL_NAMESPACE: namespace,
     });
-    const service = await startWorker({ config, logger, workflowCode });
+    const service = await startWorker({ config, logger });
     try {
       expect(await statusOf(`${service.statusUrl}/healthz`)).toBe(200);
       await service.ready;
@@ -111,7 +109,7 @@ describe('a worker', () => {
       AGENT_JOBS_API_KEY: simulator.apiKey,
       FOLLOW_UP_SEND_TIMEOUT: '10s',
     });
-    const first = await startWorker({ config, logger, workflowCode });
+    const first = await startWorker({ config, logger });
     await first.ready;
     simulator.update({ latency: { minMs: 1_500, maxMs: 1_500 } });
     const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue: config.taskQueue });
@@ -128,7 +126,7 @@ describe('a worker', () => {
     expect(await statusOf(`${first.statusUrl}/readyz`)).toBe(503);
     await stopping;
     simulator.update({ latency: { minMs: 0, maxMs: 0 } });
-    const second = await startWorker({ config, logger, workflowCode });
+    const second = await startWorker({ config, logger });
     try {
       expect(await running).toMatchObject({ status: 'completed', delivery: 'sent' });
       expect(simulator.ledger.length - before).toBe(1);
@@ -144,7 +142,6 @@ describe('a worker', () => {
     const starting = startWorker({
       config,
       logger: createLogger({ level: 'info', format: 'json' }, waits),
-      workflowCode,
       signal: told.signal,
     });
     starting.catch(() => undefined);
