@@ -60,7 +60,7 @@ export async function startDevStack(cli: Cli, signal: AbortSignal): Promise<DevS
       simulatorUrl = baseUrl;
     }
     output.note('starting the worker');
-    const worker = await startDevWorker(await toWorkerConfig(env, output.stderr.isTTY), signal);
+    const worker = await startDevWorker(await toWorkerConfig(env, output.stderr.isTTY === true), signal);
     stops.push({ name: 'worker', stop: () => worker.shutdown() });
     worker.run().catch(fail);
     await worker.ready;

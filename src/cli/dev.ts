@@ -1,14 +1,12 @@
 import { once } from 'node:events';
-import type { Command } from 'commander';
 import { parseStartInput, type StartInput } from '../client/index.js';
 import type { FollowUpResult } from '../contract/index.js';
 import { awaitFollowUp } from './await-follow-up.js';
-import { type Cli, withCommonOptions } from './cli.js';
+import { classify } from './classify-error.js';
+import { type Cli, interruptible } from './cli.js';
 import { type DevStack, startDevStack } from './dev-stack.js';
-import { ExitCode } from './exit-codes.js';
-import { interruptible } from './interrupt.js';
+import { ExitCode } from './errors.js';
 import { showProgress } from './progress-view.js';
-import { classify } from './report-error.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
 
@@ -19,22 +17,6 @@ interface DevOptions {
   prompt?: string;
 }
 
-/** `follow-up dev` */
-export function addDevCommand(program: Command, cli: Cli): void {
-  const command = program
-    .command('dev')
-    .description(
-      'run everything on this machine: Temporal with its UI, a simulated service, a worker, and a few follow-ups',
-    )
-    .option('--exit', 'end when the follow-ups have ended, instead of at Ctrl-C')
-    .option('--project <id>', 'with --job and --prompt: send this follow-up instead of the demonstration')
-    .option('--job <id>', 'see --project')
-    .option('--prompt <text>', 'see --project');
-  withCommonOptions(command, 'follow-up dev --exit').action(async (options: DevOptions) => {
-    cli.exitCode = await runDev(cli, options);
-  });
-}
-
 /** A follow-up of the stack, and how it ended. */
 interface DevFollowUp {
   workflowId: string;
@@ -43,9 +25,10 @@ interface DevFollowUp {
   error?: ReturnType<typeof classify>['report'];
 }
 
-async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
+/** `follow-up dev` */
+export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
   const own = ownFollowUp(options);
-  return interruptible(async (signal) => {
+  return interruptible(cli, async (signal) => {
     const stack = await startDevStack(cli, signal);
     try {
       const inputs = own ? [own] : stack.simulatorUrl === undefined ? [] : demonstration();
