@@ -54,11 +54,11 @@ export function isStale(root) {
 /**
  * Builds what is stale, in another process: the compiler and the bundler would stay in this one's memory.
  *
- * @returns {Promise<{ bundled: Promise<void> } | undefined>} once the code can be imported; `bundled` settles when the
+ * @returns {Promise<{ bundled?: Promise<void> } | undefined>} once the code can be imported; `bundled` settles when the
  *   workflow bundle is there, which takes seconds longer. `undefined` if the build failed, which it has said on stderr
  */
 export async function buildIfStale() {
-  if (!isStale(packageRoot)) return { bundled: Promise.resolve() };
+  if (!isStale(packageRoot)) return {};
   const { fork } = await import('node:child_process');
   const script = fileURLToPath(new URL('build.js', import.meta.url));
   // Everything goes to stderr: stdout is for the command's data.

@@ -15,7 +15,7 @@ async function prepare() {
 const prepared = await prepare();
 if (prepared) {
   const { main } = await import('../dist/cli/main.js');
-  process.exitCode = await main(process.argv.slice(2), prepared.bundled);
+  process.exitCode = await main(process.argv.slice(2), undefined, prepared.bundled);
 } else {
   process.exitCode = 1;
 }

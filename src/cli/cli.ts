@@ -29,6 +29,8 @@ export interface Cli {
   output: Output;
   /** What the command that was run ended with. */
   exitCode: ExitCode;
+  /** Resolves when the workflow bundle is there. Missing unless a checkout is making it just now. */
+  bundled?: Promise<void> | undefined;
 }
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;

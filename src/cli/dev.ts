@@ -6,7 +6,7 @@ import { classify } from './classify-error.js';
 import { type Cli, interruptible } from './cli.js';
 import { type DevStack, startDevStack } from './dev-stack.js';
 import { ExitCode } from './errors.js';
-import { showProgress } from './progress-view.js';
+import { type ProgressRow, showProgress } from './progress-view.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
 
@@ -29,14 +29,14 @@ interface DevFollowUp {
 export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
   const own = ownFollowUp(options);
   return interruptible(cli, async (signal) => {
-    const stack = await startDevStack(cli, signal);
+    const stack = await startStack(cli, signal);
     try {
       const inputs = own ? [own] : stack.simulatorUrl === undefined ? [] : demonstration();
       const followUps = await Promise.race([sendAll(cli, stack, inputs, signal), stack.failed]);
       signal.throwIfAborted();
       report(cli, stack, followUps);
       if (options.exit !== true) {
-        cli.output.note('everything is up; Ctrl-C ends it');
+        cli.output.note('Ctrl-C ends it');
         await Promise.race([once(signal, 'abort'), stack.failed]);
       }
       return followUps.every(({ result }) => result !== undefined && result.status !== 'failed')
@@ -46,6 +46,22 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
       await stack.stop();
     }
   });
+}
+
+/** Starts the stack and shows how that goes. @throws as {@link startDevStack} */
+async function startStack(cli: Cli, signal: AbortSignal): Promise<DevStack> {
+  let stack: Promise<DevStack> | undefined;
+  const work: ProgressRow['work'] = async (report) => {
+    stack = startDevStack(cli, (headline) => report({ headline, timing: '' }), signal);
+    // Its error is reported by whoever awaits it.
+    return stack.then(
+      ({ uiUrl }) => (uiUrl === undefined ? 'ready' : `ready, Temporal UI at ${uiUrl}`),
+      () => 'not started',
+    );
+  };
+  await showProgress(cli.output, [{ label: 'stack', work }]);
+  if (!stack) throw new Error('the progress view ran nothing');
+  return stack;
 }
 
 /** The follow-up that the options ask for, if any. */
@@ -68,7 +84,7 @@ function demonstration(): StartInput[] {
     jobId,
     prompt,
     // The simulated agent needs seconds only.
-    poll: { initialInterval: '1s', maxInterval: '2s' },
+    poll: { initialInterval: '500ms', maxInterval: '1s' },
   }));
 }
 

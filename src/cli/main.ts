@@ -15,12 +15,13 @@ import { addServiceCommands, addWorkerCommands } from './service-commands.js';
  *
  * @param argv the arguments behind the program's name
  * @param io what it runs in. Default: this process
+ * @param bundled see {@link Cli}
  * @returns the exit code; nothing is thrown
  */
-export async function main(argv: readonly string[], io: CliIo = processIo()): Promise<number> {
+export async function main(argv: readonly string[], io: CliIo = processIo(), bundled?: Promise<void>): Promise<number> {
   // Until the arguments are parsed this is the best guess; commander's own errors come before that.
   const output = new Output(io, argv.includes('--json'));
-  const cli: Cli = { io, env: io.env, output, exitCode: ExitCode.ok };
+  const cli: Cli = { io, env: io.env, output, exitCode: ExitCode.ok, bundled };
   endQuietlyOnClosedPipe(io);
   try {
     await buildProgram(cli).parseAsync(argv, { from: 'user' });

@@ -2,13 +2,14 @@ import { loadConfig, loadLoggingConfig } from '../config.js';
 import type { Cli } from './cli.js';
 
 /** `follow-up worker` */
-export async function runWorker({ env, output }: Cli): Promise<void> {
+export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
   const logging = loadLoggingConfig(env, output.stderr.isTTY === true ? 'pretty' : 'json');
   const config = { ...loadConfig(env), logging };
   // The worker's native code takes a second to load: only the commands that need it pay for it.
   const [{ runUntilSignal, startWorker }, { createLogger }] = await Promise.all([
     import('../worker.js'),
     import('../logging.js'),
+    bundled,
   ]);
   const logger = createLogger(logging);
   await runUntilSignal(async (signal) => {

@@ -31,7 +31,7 @@ const sources = {
     "import { z } from 'zod';\nexport const followUpInputSchema = z.object({ wait: z.union([z.number(), z.string()]) });\nexport const followUpResultSchema = z.object({ a: z.string() });\n",
   // With the argument "bundle" it waits for the bundle and says whether it is there, before and after.
   'src/cli/main.ts': `import { existsSync } from 'node:fs';
-export async function main(argv: string[], bundled?: Promise<void>): Promise<number> {
+export async function main(argv: string[], _io: unknown, bundled?: Promise<void>): Promise<number> {
   const bundle = new URL('../workflow-bundle.js', import.meta.url);
   process.stdout.write(argv.join());
   if (argv[0] === 'bundle') {
