@@ -97,12 +97,9 @@ function takeAway(lock, mine) {
  * @throws Error naming what cannot be parsed; `dist` is left as it was
  */
 async function compile() {
-  let swc;
-  try {
-    swc = createRequire(import.meta.url)('@swc/core');
-  } catch (error) {
+  const { default: swc } = await import('@swc/core').catch((error) => {
     throw new Error(`the compiler cannot be loaded: run "npm ci" (${error.message})`, { cause: error });
-  }
+  });
   fs.rmSync(next, { recursive: true, force: true });
   const names = fs.readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'));
   const compileFile = async (name) => {

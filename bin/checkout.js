@@ -1,7 +1,6 @@
 /** What the command does in a checkout before anything else. Nothing of it runs in an installed package. */
 import * as fs from 'node:fs';
 import { join } from 'node:path';
-import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 
 const packageRoot = fileURLToPath(new URL('..', import.meta.url));

@@ -193,20 +193,23 @@ async function createWorkers(
     identity,
     workflowBundle: { codePath: bundlePath },
   };
-  const budgets = await Worker.create({
-    ...budgetWorkerOptions(config),
-    ...shared,
-    taskQueue: budgetTaskQueue(taskQueue),
-    sinks: budgetMetrics.sinks,
-  });
+  // Side by side: each starts a thread that loads the SDK and the bundle.
+  const creations = [
+    Worker.create({
+      ...budgetWorkerOptions(config),
+      ...shared,
+      taskQueue: budgetTaskQueue(taskQueue),
+      sinks: budgetMetrics.sinks,
+    }),
+    Worker.create({ ...followUpWorkerOptions(config), ...shared, taskQueue, activities }),
+  ] as const;
   try {
-    return {
-      budgets,
-      followUps: await Worker.create({ ...followUpWorkerOptions(config), ...shared, taskQueue, activities }),
-    };
+    const [budgets, followUps] = await Promise.all(creations);
+    return { budgets, followUps };
   } catch (error) {
     // A worker that was never run would hold its connection for ever.
-    await budgets.runUntil(Promise.resolve());
+    const leaveUnused = (worker: Worker) => worker.runUntil(Promise.resolve());
+    await Promise.all(creations.map((creation) => creation.then(leaveUnused, () => undefined)));
     throw error;
   }
 }
