@@ -43,7 +43,7 @@ test('a follow-up that is reset to any of its workflow tasks is not delivered ag
     expect(result).toMatchObject({ status: 'completed', delivery: 'sent' });
   }
   expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(1);
-}, 120_000);
+});
 
 test('a follow-up that is reset to its wait for a slot, and cancelled there, does not deny what was sent since', async () => {
   const projectId = `denied-${Date.now()}`;
@@ -62,4 +62,4 @@ test('a follow-up that is reset to its wait for a slot, and cancelled there, doe
   await handle.cancel();
   await expect(handle.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'yes' });
   expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(2);
-}, 120_000);
+});

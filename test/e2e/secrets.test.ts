@@ -54,7 +54,7 @@ beforeAll(async () => {
     (await readdir(directory)).map(async (name) => [name, await readFile(join(directory, name))] as [string, Buffer]),
   );
   for (const [name, bytes] of dbFiles) places.set(`database file ${name}`, bytes);
-}, 240_000);
+});
 afterAll(async () => {
   await server.stop();
   await rm(directory, { recursive: true, force: true });

@@ -4,9 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { ESLint } from 'eslint';
-import { describe, expect, it, vi } from 'vitest';
-
-vi.setConfig({ testTimeout: 60_000 }); // the first lint starts the compiler
+import { describe, expect, it } from 'vitest';
 
 const root = join(import.meta.dirname, '..', '..');
 const eslint = new ESLint({ cwd: root });

@@ -14,9 +14,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
-
-vi.setConfig({ testTimeout: 300_000 }); // a few seconds for each build, and more on a busy machine
+import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 
 const repository = join(import.meta.dirname, '..', '..');
 const directory = mkdtempSync(join(tmpdir(), 'build-test-'));

@@ -1,13 +1,17 @@
+import { readFileSync } from 'node:fs';
 import { Worker } from '@temporalio/worker';
-import { describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { FailureType } from '../../src/contract/index.js';
 import { recordedHistories } from '../support/histories.js';
-import { workflowBundle } from '../support/workflow-rig.js';
+import { builtBundle } from '../support/workflow-bundles.js';
+import { installQuietRuntime } from '../support/workflow-rig.js';
 import { breakingEdits, harmlessEdits, type BundleEdit } from './edits.js';
 import { pathOf } from './paths.js';
 
 const histories = recordedHistories().map((recorded) => ({ ...recorded, path: pathOf(recorded.history) }));
-const { code } = workflowBundle();
+const code = readFileSync(builtBundle.codePath, 'utf8');
+
+beforeAll(installQuietRuntime);
 
 /** One history of each way to go, the shortest. */
 const different = [
@@ -111,7 +115,7 @@ describe('there are histories', () => {
 
 test('every recorded history replays with the code of today', async () => {
   expect(await replay(code, histories)).toEqual([]);
-}, 120_000);
+});
 
 describe('an edit of the workflows', () => {
   test.each(breakingEdits)('is found out: $what', async (edit) => {

@@ -1,25 +1,24 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
-import { bundleWorkflowCode, DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
+import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { workflowBundleOptions } from '../../src/worker/bundle-options.js';
 import { eventually } from '../support/eventually.js';
-
-const logger = new DefaultLogger('ERROR');
-Runtime.install({ logger });
+import { bundleTestWorkflows } from '../support/workflow-bundles.js';
+import { installQuietRuntime } from '../support/workflow-rig.js';
 
 const taskQueue = `versions-${randomUUID()}`;
-const bundles: { code: string }[] = [];
+const bundles: { codePath: string }[] = [];
 let connection: Connection;
 let nativeConnection: NativeConnection;
 let client: Client;
 
 beforeAll(async () => {
   const address = inject('temporalAddress');
+  await installQuietRuntime();
   for (const version of [1, 2, 3, 4]) {
     const workflowsPath = join(import.meta.dirname, 'versions', `version-${version}.ts`);
-    bundles.push(await bundleWorkflowCode({ ...workflowBundleOptions(workflowsPath), logger }));
+    bundles.push(await bundleTestWorkflows(workflowsPath));
   }
   connection = await Connection.connect({ address });
   nativeConnection = await NativeConnection.connect({ address });
@@ -101,4 +100,4 @@ test('an old run goes on with new code by its old path, a new one takes the new 
   expect(await verdicts(afterStep)).toEqual(['replays', 'replays', 'breaks', 'breaks']);
   expect(await verdicts(patchedRun)).toEqual(['breaks', 'replays', 'replays', 'breaks']);
   expect(await verdicts(deprecatedRun)).toEqual(['breaks', 'replays', 'replays', 'replays']);
-}, 120_000);
+});

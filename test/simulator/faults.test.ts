@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { HOSTILE_PR_LINK, UNKNOWN_STATUS, type FaultKind, type PlannedFault } from '../../src/simulator/index.js';
 import { get, post, start } from './service.js';
 
@@ -55,7 +55,7 @@ describe('a planned fault', () => {
     const simulator = await start();
     simulator.failNext({ method: 'POST', kind });
     const struck = post(simulator).catch(String);
-    await vi.waitFor(() => expect(simulator.ledger).toMatchObject([{ accepted, status: accepted ? 200 : 0 }]));
+    await expect.poll(() => simulator.ledger).toMatchObject([{ accepted, status: accepted ? 200 : 0 }]);
     await simulator.close();
     expect(await struck).toMatch(CONNECTION_ENDED);
   });
@@ -152,7 +152,7 @@ describe('random faults', () => {
             ),
           );
         }
-        await vi.waitFor(() => expect(simulator.job('p1', jobId)?.status).not.toBe('active'));
+        await expect.poll(() => simulator.job('p1', jobId)?.status).not.toBe('active');
         return [...seen, simulator.job('p1', jobId)?.status ?? ''];
       }),
     );

@@ -4,13 +4,13 @@ import { setTimeout as delay } from 'node:timers/promises';
  * Waits until a condition holds. A condition that throws does not hold yet.
  *
  * @param what is said when it never does
- * @param timeoutMs default 20 s
+ * @param timeoutMs default 2 min: a busy machine may need it, and only a test that fails waits so long
  * @returns what the condition gave
  */
 export async function eventually<T>(
   what: string,
   condition: () => T | Promise<T>,
-  timeoutMs = 20_000,
+  timeoutMs = 120_000,
 ): Promise<NonNullable<T>> {
   const deadline = performance.now() + timeoutMs;
   let reason = '';

@@ -55,7 +55,7 @@ describe('the worker process', () => {
         FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
         FOLLOW_UP_LOG_LEVEL: 'debug',
       });
-      await eventually('it takes follow-ups', () => worker.stdout().includes('"identity"'), 60_000);
+      await eventually('it takes follow-ups', () => worker.stdout().includes('"identity"'));
       worker.child.kill(signal);
       worker.child.kill(signal);
       expect(await worker.exited).toBe(0);
@@ -96,7 +96,7 @@ describe('the worker process', () => {
       AGENT_JOBS_API_KEY: SECRET,
       FOLLOW_UP_STATUS_ADDRESS: 'off',
     });
-    await eventually('it waits', () => worker.stderr().includes('Waiting for Temporal'), 60_000);
+    await eventually('it waits', () => worker.stderr().includes('Waiting for Temporal'));
     worker.child.kill('SIGTERM');
     expect(await worker.exited).toBe(0);
   });

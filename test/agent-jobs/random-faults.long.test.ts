@@ -2,23 +2,24 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createAgentJobsClient, type AgentJobsClient } from '../../src/agent-jobs/index.js';
 import { sendOutcomes, type SendOutcome } from '../../src/contract/budget-messages.js';
 import { createRandom } from '../../src/simulator/random.js';
+import { eventually } from '../support/eventually.js';
 import { startCuttingRelay } from './support/cutting-relay.js';
 import { startFrozenListener, type FrozenListener } from './support/frozen-listener.js';
-import { API_KEY, get, JOB, JOB_ID, PROJECT_ID, send, until, useClient, usePeer } from './support/harness.js';
+import { API_KEY, get, JOB, JOB_ID, PROJECT_ID, send, useClient, usePeer } from './support/harness.js';
 import { answer, startPeer, tlsFile, type Peer } from './support/peer.js';
 import { drawFault, meaningOf, type RandomFault } from './support/random-fault.js';
 
 /** Seeds that once failed; each run tries them first. An even seed is plain TCP, an odd one TLS. */
 const KEPT_SEEDS: readonly number[] = [];
 
-/** `FAULTS=20000 FAULTS_FROM=1 npx vitest run test/agent-jobs/random-faults.test.ts` is the long form. */
+/** `FAULTS=20000 FAULTS_FROM=1 npx vitest run test/agent-jobs/random-faults.long.test.ts` is the long form. */
 const COUNT = Number(process.env['FAULTS'] ?? 2_000);
 const FROM = Number(process.env['FAULTS_FROM'] ?? 1);
 const AT_ONCE = 32;
 
-/** A deadline that nothing but a stall reaches, and how late an outcome may come after it on a busy machine. */
-const LONG_MS = 5_000;
-const GRACE_MS = 4_000;
+/** A deadline that nothing but a stall reaches, and how late an outcome may come after its deadline: both on a machine that has other things to do. */
+const LONG_MS = 60_000;
+const GRACE_MS = 30_000;
 
 /** Of no server, and below those that a system gives to one: a port that was closed just now may be another peer's next. */
 const CLOSED_PORT = 1;
@@ -31,10 +32,14 @@ beforeAll(async () => {
 });
 afterAll(() => frozen.stop());
 
+/**
+ * What the seeds drew. Outcomes are counted where the draw leaves one possible: which outcome the others have is decided
+ * by the load of the machine, since a deadline of 30 ms may strike at any step.
+ */
 interface Tally {
-  outcomes: Map<SendOutcome, number>;
+  certain: Map<SendOutcome, number>;
   faults: Set<string>;
-  provenBeforeStart: number;
+  beforeStart: number;
 }
 
 /** Sends one message into one fault. Answers every promise that was broken. */
@@ -82,17 +87,16 @@ async function breaches(seed: number, tally: Tally): Promise<string[]> {
     promise(peer.requests.length <= 1, `${peer.requests.length} requests`);
     if (outcome === 'notSent') promise(peer.bytes === 0, `notSent, and the peer read ${peer.bytes} bytes`);
     if (outcome === 'notSent' && !secure && relay) promise(relay.clientBytes === 0, `notSent, and bytes were written`);
-    if (fault.isBeforeStart || !checkPasses)
-      promise(outcome === 'notSent', `${outcome}, and nothing can have been sent`);
     const answered = fault.status === undefined ? undefined : meaningOf(fault.status);
     promise(['notSent', 'unknown', answered].includes(outcome), `${outcome}, and no answer said so`);
-    if (fault.isWholeAnswer && checkPasses) promise(outcome === answered, `${outcome}, and the answer was ${answered}`);
+    const certain = fault.isBeforeStart || !checkPasses ? 'notSent' : fault.isWholeAnswer ? answered : undefined;
+    if (certain) promise(outcome === certain, `${outcome}, and only ${certain} is true`);
     if (peer.requests.length === 1) promise(peer.requests[0]?.body.length === prompt.length + 13, 'another body');
     promise(!JSON.stringify(result).includes(API_KEY), 'the key is in the outcome');
 
-    tally.outcomes.set(outcome, (tally.outcomes.get(outcome) ?? 0) + 1);
+    if (certain) tally.certain.set(certain, (tally.certain.get(certain) ?? 0) + 1);
     tally.faults.add(fault.name.replace(/\d+/g, 'N'));
-    if (fault.isBeforeStart && outcome === 'notSent') tally.provenBeforeStart += 1;
+    if (fault.isBeforeStart) tally.beforeStart += 1;
     if (seed % 8 < 2) await look(client, sendTimeoutMs, peer, promise);
   } finally {
     await client.close();
@@ -133,7 +137,7 @@ async function goneOrQuiet(peer: Peer): Promise<void> {
 }
 
 test(`of ${COUNT} messages into random faults, half of them over TLS, none that was seen is called not sent, and none is sent twice`, async () => {
-  const tally: Tally = { outcomes: new Map(), faults: new Set(), provenBeforeStart: 0 };
+  const tally: Tally = { certain: new Map(), faults: new Set(), beforeStart: 0 };
   const seeds = [...KEPT_SEEDS, ...Array.from({ length: COUNT }, (_, index) => FROM + index)];
   const broken: string[] = [];
   const one = async (): Promise<void> => {
@@ -143,9 +147,10 @@ test(`of ${COUNT} messages into random faults, half of them over TLS, none that 
   await Promise.all(Array.from({ length: AT_ONCE }, one));
   expect(broken).toEqual([]);
   // The faults reach every class and most of the ways to fail.
-  for (const outcome of sendOutcomes) expect(tally.outcomes.get(outcome) ?? 0, outcome).toBeGreaterThan(COUNT / 500);
+  for (const outcome of sendOutcomes)
+    expect(tally.certain.get(outcome) ?? 0, outcome).toBeGreaterThanOrEqual(COUNT / 500);
   expect(tally.faults.size).toBeGreaterThan(55);
-  expect(tally.provenBeforeStart).toBeGreaterThan(COUNT / 20);
+  expect(tally.beforeStart).toBeGreaterThan(COUNT / 20);
 }, 480_000);
 
 for (const secure of [false, true]) {
@@ -174,7 +179,10 @@ for (const secure of [false, true]) {
       if (round % 4 === 0) expect((await send(client)).outcome).toBe('sent');
       if (random.next() < 0.5) await new Promise((resolve) => setTimeout(resolve, random.between(0, 3)));
     }
-    await until(() => peer.requests.filter(({ method }) => method === 'POST').length === GETS / 4, 'every message');
+    await eventually(
+      'every message',
+      () => peer.requests.filter(({ method }) => method === 'POST').length === GETS / 4,
+    );
     expect(lost).toBeLessThan(GETS);
   });
 }

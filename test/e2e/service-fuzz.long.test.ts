@@ -24,7 +24,7 @@ import { residentBytes } from '../support/process-memory.js';
 
 /** Seeds that once failed; each run tries them first. */
 const KEPT_SEEDS: readonly number[] = [];
-/** `SERVICE_FUZZ=5000 SERVICE_FUZZ_FROM=1 npx vitest run test/e2e/service-fuzz.test.ts` is the long form. */
+/** `SERVICE_FUZZ=5000 SERVICE_FUZZ_FROM=1 npx vitest run test/e2e/service-fuzz.long.test.ts` is the long form. */
 const COUNT = Number(process.env['SERVICE_FUZZ'] ?? 300);
 const FROM = Number(process.env['SERVICE_FUZZ_FROM'] ?? 1);
 const AT_ONCE = 75;
@@ -79,7 +79,7 @@ beforeAll(async () => {
       NODE_OPTIONS: `--max-semi-space-size=2 --import=data:text/javascript,${encodeURIComponent(COLLECT_GARBAGE)}`,
     },
   });
-  await eventually('the worker is ready', () => worker.stdout().includes('\n'), 60_000);
+  await eventually('the worker is ready', () => worker.stdout().includes('\n'));
   connection = await Connection.connect({ address: inject('temporalAddress') });
   client = new Client({ connection });
   followUps = new FollowUpClient({ client, taskQueue });

@@ -45,7 +45,7 @@ async function startWorkerProcess(): Promise<WorkerProcess> {
     },
   });
   processes.push(run);
-  const ready = await eventually('the worker takes follow-ups', () => run.stdout().trim(), 60_000);
+  const ready = await eventually('the worker takes follow-ups', () => run.stdout().trim());
   const { identity, statusUrl } = JSON.parse(ready) as { identity: string; statusUrl: string };
   const text = async () => (await fetch(`${statusUrl}/metrics`)).text();
   return {

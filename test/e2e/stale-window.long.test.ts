@@ -67,5 +67,4 @@ test.concurrent.each(['http503AfterApply', 'resetAfter', 'hangAfter'] as const)(
     expect(result.prLink).toBe(truth(jobId));
     expect(acceptedBy(jobId)).toBe(1);
   },
-  90_000,
 );

@@ -53,7 +53,6 @@ describe('a budget whose service', () => {
         expect(deliveredOf(stack, kind)).toEqual(results.map(({ jobId }) => jobId).sort());
       });
     },
-    120_000,
   );
 
   test('refuses three messages in a row goes on by itself when it takes them again', async () => {
@@ -86,7 +85,7 @@ describe('a budget whose service', () => {
     } finally {
       await rm(directory, { recursive: true, force: true });
     }
-  }, 90_000);
+  });
 
   test('takes its key away for messages holds the project, fails nothing, and the first probe that succeeds lifts it', async () => {
     await withStack({ env: BUDGET }, async (stack) => {

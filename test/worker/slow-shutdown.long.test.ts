@@ -11,6 +11,8 @@ import { logMemory, testConfig } from './support.js';
 
 /** An ask is repeated for 25 s, and its last call takes up to 10 s. */
 const ASK_MAY_TAKE_MS = 35_000;
+/** How much longer it takes on a machine that has other things to do. */
+const GRACE_MS = 30_000;
 
 let connection: Connection;
 let simulator: Simulator;
@@ -56,11 +58,11 @@ test('a worker that is told to end while a budget does not answer lets the ask e
     await worker.shutdown();
     // One that fails has cut the activity short.
     await worker.run();
-    expect(performance.now() - toldAtMs).toBeLessThan(ASK_MAY_TAKE_MS + 5_000);
+    expect(performance.now() - toldAtMs).toBeLessThan(ASK_MAY_TAKE_MS + GRACE_MS);
     expect(simulator.ledger).toHaveLength(0);
   } finally {
     await worker.shutdown().catch(() => undefined);
     await followUp.terminate();
     await budget.terminate();
   }
-}, 90_000);
+});
