@@ -18,6 +18,8 @@ export interface CliIo {
    * @returns stops that
    */
   onSignal(listener: (signal: NodeJS.Signals) => void): () => void;
+  /** When the command was called, as `performance.now()` tells it. */
+  calledAtMs: number;
   /** Ends the process at once. */
   exit(code: ExitCode): void;
 }
@@ -51,6 +53,8 @@ export function processIo(): CliIo {
         for (const name of SIGNALS) process.off(name, listener);
       };
     },
+    // The clock starts with the process.
+    calledAtMs: 0,
     exit: (code) => process.exit(code),
   };
 }

@@ -8,7 +8,7 @@ import { addFollowUpCommands } from './follow-up-commands.js';
 import { lazyAction } from './options.js';
 import { reportError } from './report-error.js';
 import { addScheduleCommands } from './schedule-commands.js';
-import { addServiceCommands, addWorkerCommands } from './service-commands.js';
+import { addCompletionCommands, addServiceCommands, addWorkerCommands } from './service-commands.js';
 
 /**
  * Runs the command line.
@@ -65,6 +65,7 @@ function buildProgram(cli: Cli): Command {
   addScheduleCommands(program, action);
   addBudgetCommands(program, action);
   addServiceCommands(program, action);
+  addCompletionCommands(program, action);
   return program;
 }
 

@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { Argument, type Command } from 'commander';
 import { type LazyAction, withCommonOptions } from './options.js';
 
 /** `follow-up dev` and `worker`. */
@@ -57,3 +57,23 @@ export function addServiceCommands(program: Command, action: LazyAction): void {
     action(async () => (await import('./simulator.js')).runSimulator),
   );
 }
+
+/** `follow-up completion`, and what its scripts ask. */
+export function addCompletionCommands(program: Command, action: LazyAction): void {
+  program
+    .command('completion')
+    .description('print a script with which the shell completes commands, options, and ids of a running Temporal')
+    .addArgument(new Argument('<shell>', 'whose script').choices(['bash', 'zsh', 'fish']))
+    .addHelpText('after', COMPLETION_HELP)
+    .action(action(async () => (await import('./complete.js')).printCompletionScript));
+  program
+    .command('complete', { hidden: true })
+    .argument('[words...]')
+    .action(action(async () => (await import('./complete.js')).complete));
+}
+
+const COMPLETION_HELP = `
+Examples:
+  $ echo 'source <(follow-up completion bash)' >> ~/.bashrc
+  $ echo 'source <(follow-up completion zsh)' >> ~/.zshrc
+  $ follow-up completion fish > ~/.config/fish/completions/follow-up.fish`;

@@ -5,6 +5,8 @@ import type { Cli } from './cli.js';
 export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
   const logging = loadLoggingConfig(env, output.stderr.isTTY === true ? 'pretty' : 'json');
   const config = { ...loadConfig(env), logging };
+  // A stack that a worker leaves behind must lead to its sources; commands that end soon would wait for the maps.
+  process.setSourceMapsEnabled(true);
   // The worker's native code takes a second to load: only the commands that need it pay for it.
   const [{ runUntilSignal, startWorker }, { createLogger }] = await Promise.all([
     import('../worker.js'),

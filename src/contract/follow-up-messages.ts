@@ -1,7 +1,7 @@
-import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { AgentJob } from './agent-job.js';
 import type { WaitReason } from './budget-messages.js';
 import type { FollowUpState, ResolveWord } from './choices.js';
+import { defineQuery, defineSignal, defineUpdate } from './definitions.js';
 
 /** Answer of the `progress` query. Instants are ISO 8601 in UTC. */
 export interface FollowUpProgress {

@@ -31,6 +31,8 @@ export interface CliProcess extends CliRun {
 export interface CliOptions {
   env?: Record<string, string>;
   stdin?: string | Buffer;
+  /** In this process: a command that has a deadline has that much longer. */
+  calledInMs?: number;
 }
 
 /** Nothing of this process's settings but where programs and the home directory are. */
@@ -52,7 +54,7 @@ class Captured extends Writable {
 }
 
 /** Runs a command in this process, against a captured terminal. A signal reaches it as Ctrl-C would. */
-export function openCli(args: readonly string[], { env = {}, stdin = '' }: CliOptions = {}): CliRun {
+export function openCli(args: readonly string[], { env = {}, stdin = '', calledInMs = 0 }: CliOptions = {}): CliRun {
   const [stdout, stderr] = [new Captured(), new Captured()];
   const listeners = new Set<(signal: NodeJS.Signals) => void>();
   const ended = new Promise<CliResult>((resolve, reject) => {
@@ -66,6 +68,7 @@ export function openCli(args: readonly string[], { env = {}, stdin = '' }: CliOp
         listeners.add(listener);
         return () => void listeners.delete(listener);
       },
+      calledAtMs: performance.now() + calledInMs,
       exit: end,
     };
     main(args, io).then(end, reject);
