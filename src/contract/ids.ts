@@ -32,7 +32,6 @@ export const batchIdSchema = keySchema.refine(
   `must be at most ${MAX_BATCH_ID_LENGTH} characters`,
 );
 
-
 /** The three parts of a follow-up's workflow id. */
 export interface FollowUpIdParts {
   projectId: string;
@@ -91,7 +90,9 @@ export interface BatchIdParts {
 
 /** Workflow id of a batch: `follow-up-batch/{batchId}`; of a part: `follow-up-batch/{batchId}/{part}`. */
 export function followUpBatchWorkflowId({ batchId, part }: BatchIdParts): string {
-  return part === undefined ? `${WorkflowIdPrefix.followUpBatch}${batchId}` : `${WorkflowIdPrefix.followUpBatch}${batchId}/${part}`;
+  return part === undefined
+    ? `${WorkflowIdPrefix.followUpBatch}${batchId}`
+    : `${WorkflowIdPrefix.followUpBatch}${batchId}/${part}`;
 }
 
 /** Inverse of {@link followUpBatchWorkflowId}; `undefined` for anything it could not have made. */

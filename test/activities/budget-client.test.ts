@@ -57,12 +57,15 @@ test.each([
 });
 
 // These two wait for most of half a minute.
-test.concurrent('an ask that the server turns away all the time is told to come again, and is not taken for proof', async () => {
-  const { budget, close } = await budgetThatLoses(1_000, status.RESOURCE_EXHAUSTED);
-  const ask = await budget.acquire(`busy-${randomUUID()}`, request());
-  expect(ask).toMatchObject({ proven: false, answer: { kind: 'wait', reason: 'slot' } });
-  await close();
-});
+test.concurrent(
+  'an ask that the server turns away all the time is told to come again, and is not taken for proof',
+  async () => {
+    const { budget, close } = await budgetThatLoses(1_000, status.RESOURCE_EXHAUSTED);
+    const ask = await budget.acquire(`busy-${randomUUID()}`, request());
+    expect(ask).toMatchObject({ proven: false, answer: { kind: 'wait', reason: 'slot' } });
+    await close();
+  },
+);
 
 test.concurrent('telling a server that does not answer how a send ended is given up after 10 s', async () => {
   const proxy = await startTcpProxy(address);

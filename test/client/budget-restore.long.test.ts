@@ -53,36 +53,39 @@ async function minutesSatOut({ workflowId }: StartedFollowUp): Promise<number> {
   return minutes.filter(({ timerStartedEventAttributes: timer }) => fired.includes(timer?.timerId ?? '')).length;
 }
 
-test.concurrent('a terminated budget is restored with its queue and its window: follow-ups go on by themselves, never over the limit', async () => {
-  const projectId = newProject();
-  const budget = stack.followUps.budget(projectId);
-  // Fills the window, and three more wait for their slots.
-  const before = await start(projectId, 'a-1', 'a-2', 'a-3', 'a-4', 'a-5', 'a-6', 'a-7', 'a-8');
-  await isSettled(budget, LIMIT);
-  await eventually('three wait', async () => (await budget.status())?.waitingTotal === 3);
-  await terminate(budget);
-  expect(await budget.state()).toBe('stopped');
-  const [meanwhile] = await start(projectId, 'b-1');
-  if (!meanwhile) throw new Error('not started');
-  await isBlocked(meanwhile);
-  expect(ledgerOf(projectId)).toHaveLength(LIMIT);
+test.concurrent(
+  'a terminated budget is restored with its queue and its window: follow-ups go on by themselves, never over the limit',
+  async () => {
+    const projectId = newProject();
+    const budget = stack.followUps.budget(projectId);
+    // Fills the window, and three more wait for their slots.
+    const before = await start(projectId, 'a-1', 'a-2', 'a-3', 'a-4', 'a-5', 'a-6', 'a-7', 'a-8');
+    await isSettled(budget, LIMIT);
+    await eventually('three wait', async () => (await budget.status())?.waitingTotal === 3);
+    await terminate(budget);
+    expect(await budget.state()).toBe('stopped');
+    const [meanwhile] = await start(projectId, 'b-1');
+    if (!meanwhile) throw new Error('not started');
+    await isBlocked(meanwhile);
+    expect(ledgerOf(projectId)).toHaveLength(LIMIT);
 
-  const restored = await budget.restore();
-  expect(restored).toMatchObject({ projectId, from: 'lastState', settings: { limit: LIMIT, windowMs: WINDOW_MS } });
-  expect(restored.stopped.status).toBe('terminated');
-  expect(restored.runId).not.toBe(restored.stopped.runId);
-  const after = await start(projectId, 'c-1', 'c-2', 'c-3', 'c-4', 'c-5');
-  const results = await Promise.all([...before, ...after].map((followUp) => followUp.result()));
-  expect(results.every(({ status, delivery }) => status === 'completed' && delivery === 'sent')).toBe(true);
-  expect(await meanwhile.result()).toMatchObject({ status: 'completed' });
-  expect(await minutesSatOut(meanwhile)).toBe(0);
+    const restored = await budget.restore();
+    expect(restored).toMatchObject({ projectId, from: 'lastState', settings: { limit: LIMIT, windowMs: WINDOW_MS } });
+    expect(restored.stopped.status).toBe('terminated');
+    expect(restored.runId).not.toBe(restored.stopped.runId);
+    const after = await start(projectId, 'c-1', 'c-2', 'c-3', 'c-4', 'c-5');
+    const results = await Promise.all([...before, ...after].map((followUp) => followUp.result()));
+    expect(results.every(({ status, delivery }) => status === 'completed' && delivery === 'sent')).toBe(true);
+    expect(await meanwhile.result()).toMatchObject({ status: 'completed' });
+    expect(await minutesSatOut(meanwhile)).toBe(0);
 
-  const ledger = ledgerOf(projectId);
-  expect(ledger.map(({ status }) => status)).toEqual(Array<number>(14).fill(200));
-  expect(new Set(ledger.map(({ jobId }) => jobId)).size).toBe(14);
-  expect(stack.simulator.maxInAnyWindow(projectId, WINDOW_MS)).toBe(LIMIT);
-  expect((await budget.audit()).map(({ jobId }) => jobId).sort()).toEqual(ledger.map(({ jobId }) => jobId).sort());
-});
+    const ledger = ledgerOf(projectId);
+    expect(ledger.map(({ status }) => status)).toEqual(Array<number>(14).fill(200));
+    expect(new Set(ledger.map(({ jobId }) => jobId)).size).toBe(14);
+    expect(stack.simulator.maxInAnyWindow(projectId, WINDOW_MS)).toBe(LIMIT);
+    expect((await budget.audit()).map(({ jobId }) => jobId).sort()).toEqual(ledger.map(({ jobId }) => jobId).sort());
+  },
+);
 
 test.concurrent('those that waited when it was stopped are woken as soon as it runs again', async () => {
   const projectId = newProject();
@@ -174,38 +177,44 @@ test.concurrent('a budget that failed has no state: it says so, and only assumeF
   expect(await budget.status()).toMatchObject({ limit: 100, used: 100 });
 });
 
-test.concurrent('a state that is no budget of this project ends the run with a typed failure, not with a stuck one', async () => {
-  for (const restored of [null, 'x', {}, { version: 1 }]) {
-    const projectId = newProject();
-    const settings = { limit: 3, windowMs: 60_000, reserve: 0, marginMs: 0 };
-    const handle = await stack.client.workflow.start('projectBudget', {
-      workflowId: projectBudgetWorkflowId(projectId),
-      taskQueue: `${stack.taskQueue}-budget`,
-      args: [{ projectId, settings, restored }],
-    });
-    await expect(handle.result()).rejects.toMatchObject({
-      cause: { type: 'InvalidInput', message: expect.stringContaining('restored') },
-    });
-  }
-});
+test.concurrent(
+  'a state that is no budget of this project ends the run with a typed failure, not with a stuck one',
+  async () => {
+    for (const restored of [null, 'x', {}, { version: 1 }]) {
+      const projectId = newProject();
+      const settings = { limit: 3, windowMs: 60_000, reserve: 0, marginMs: 0 };
+      const handle = await stack.client.workflow.start('projectBudget', {
+        workflowId: projectBudgetWorkflowId(projectId),
+        taskQueue: `${stack.taskQueue}-budget`,
+        args: [{ projectId, settings, restored }],
+      });
+      await expect(handle.result()).rejects.toMatchObject({
+        cause: { type: 'InvalidInput', message: expect.stringContaining('restored') },
+      });
+    }
+  },
+);
 
-test.concurrent('assumeFull lets nothing out for one window after the last send could have arrived, then goes on', async () => {
-  const projectId = newProject();
-  const budget = stack.followUps.budget(projectId);
-  await stack.followUps.run({ projectId, jobId: 'a-1', prompt: 'x', ...FAST });
-  await budget.setLimit({ limit: 2 });
-  await terminate(budget);
-  const restored = await budget.restore({ assumeFull: true, inFlight: '3s' });
-  const fullUntilMs = Date.parse(restored.fullUntil ?? '');
-  expect(fullUntilMs - Date.parse(restored.stopped.at)).toBeGreaterThanOrEqual(WINDOW_MS + 3_000);
-  // The limit that was in force last is known, as its state could still be read.
-  expect(await budget.status()).toMatchObject({ limit: 2, used: 2, lastSends: [] });
-  const followUps = await start(projectId, 'b-1', 'b-2');
-  await Promise.all(followUps.map((followUp) => followUp.result()));
-  const [, ...later] = ledgerOf(projectId);
-  expect(later).toHaveLength(2);
-  for (const { receivedAtMs } of later) expect(receivedAtMs).toBeGreaterThanOrEqual(fullUntilMs - 250);
-});
+test.concurrent(
+  'assumeFull lets nothing out for one window after the last send could have arrived, then goes on',
+  async () => {
+    const projectId = newProject();
+    const budget = stack.followUps.budget(projectId);
+    await stack.followUps.run({ projectId, jobId: 'a-1', prompt: 'x', ...FAST });
+    await budget.setLimit({ limit: 2 });
+    await terminate(budget);
+    const restored = await budget.restore({ assumeFull: true, inFlight: '3s' });
+    const fullUntilMs = Date.parse(restored.fullUntil ?? '');
+    expect(fullUntilMs - Date.parse(restored.stopped.at)).toBeGreaterThanOrEqual(WINDOW_MS + 3_000);
+    // The limit that was in force last is known, as its state could still be read.
+    expect(await budget.status()).toMatchObject({ limit: 2, used: 2, lastSends: [] });
+    const followUps = await start(projectId, 'b-1', 'b-2');
+    await Promise.all(followUps.map((followUp) => followUp.result()));
+    const [, ...later] = ledgerOf(projectId);
+    expect(later).toHaveLength(2);
+    for (const { receivedAtMs } of later) expect(receivedAtMs).toBeGreaterThanOrEqual(fullUntilMs - 250);
+  },
+);
 
 test.concurrent('a follow-up that began before assumeFull counts as sent and is not sent again', async () => {
   const projectId = newProject();

@@ -167,15 +167,18 @@ describe('input that breaks rules', () => {
   });
 });
 
-test.concurrent('a budget that an order starts has the documented defaults, or those that the client was given', async () => {
-  const budget = stack.followUps.budget(newProject());
-  expect(await budget.state()).toBe('none');
-  expect(await budget.resume()).toMatchObject({ limit: 100, windowMs: 3_600_000, reserve: 0, used: 0 });
-  const { client, taskQueue } = stack;
-  const budgetSettings = { limit: 9, windowMs: 60_000, reserve: 2, marginMs: 0 };
-  const other = new FollowUpClient({ client, taskQueue, budgetSettings }).budget(newProject());
-  expect(await other.pause()).toMatchObject({ limit: 9, windowMs: 60_000, reserve: 2 });
-});
+test.concurrent(
+  'a budget that an order starts has the documented defaults, or those that the client was given',
+  async () => {
+    const budget = stack.followUps.budget(newProject());
+    expect(await budget.state()).toBe('none');
+    expect(await budget.resume()).toMatchObject({ limit: 100, windowMs: 3_600_000, reserve: 0, used: 0 });
+    const { client, taskQueue } = stack;
+    const budgetSettings = { limit: 9, windowMs: 60_000, reserve: 2, marginMs: 0 };
+    const other = new FollowUpClient({ client, taskQueue, budgetSettings }).budget(newProject());
+    expect(await other.pause()).toMatchObject({ limit: 9, windowMs: 60_000, reserve: 2 });
+  },
+);
 
 test.concurrent('audit lists what the ledger has, newest first', async () => {
   const projectId = newProject();
@@ -197,28 +200,31 @@ test.concurrent('audit lists what the ledger has, newest first', async () => {
   expect(granted).toEqual([...granted].sort((a, b) => b - a));
 });
 
-test.concurrent('watch shows the budget from before its first follow-up to after its end, and ends when it is told to', async () => {
-  const projectId = newProject();
-  const budget = stack.followUps.budget(projectId);
-  const controller = new AbortController();
-  const updates: BudgetUpdate[] = [];
-  const watching = (async () => {
-    for await (const update of budget.watch({ intervalMs: 50, signal: controller.signal })) updates.push(update);
-  })();
-  const sees = (what: string, matches: (update: BudgetUpdate) => boolean) =>
-    eventually(what, () => updates.some(matches));
-  await sees('no budget yet', ({ state, status }) => state === 'none' && !status);
-  await stack.followUps.run({ projectId, jobId: 'a-1', prompt: 'x', ...FAST });
-  await sees('a slot', ({ status }) => status?.used === 1);
-  await budget.pause({ note: 'stop' });
-  await sees('the pause', ({ status }) => status?.paused?.note === 'stop');
-  await stack.client.workflow.getHandle(budget.workflowId).terminate();
-  await sees('its end', ({ state, status }) => state === 'stopped' && status?.used === 1);
-  await budget.restore();
-  await eventually('that it runs again', () => updates.at(-1)?.state === 'running');
-  controller.abort();
-  await watching;
-});
+test.concurrent(
+  'watch shows the budget from before its first follow-up to after its end, and ends when it is told to',
+  async () => {
+    const projectId = newProject();
+    const budget = stack.followUps.budget(projectId);
+    const controller = new AbortController();
+    const updates: BudgetUpdate[] = [];
+    const watching = (async () => {
+      for await (const update of budget.watch({ intervalMs: 50, signal: controller.signal })) updates.push(update);
+    })();
+    const sees = (what: string, matches: (update: BudgetUpdate) => boolean) =>
+      eventually(what, () => updates.some(matches));
+    await sees('no budget yet', ({ state, status }) => state === 'none' && !status);
+    await stack.followUps.run({ projectId, jobId: 'a-1', prompt: 'x', ...FAST });
+    await sees('a slot', ({ status }) => status?.used === 1);
+    await budget.pause({ note: 'stop' });
+    await sees('the pause', ({ status }) => status?.paused?.note === 'stop');
+    await stack.client.workflow.getHandle(budget.workflowId).terminate();
+    await sees('its end', ({ state, status }) => state === 'stopped' && status?.used === 1);
+    await budget.restore();
+    await eventually('that it runs again', () => updates.at(-1)?.state === 'running');
+    controller.abort();
+    await watching;
+  },
+);
 
 test('a server that is not there is told at once, by watch, too', async () => {
   const nowhere = Connection.lazy({ address: '127.0.0.1:1', interceptors: [] });

@@ -134,28 +134,34 @@ test.concurrent('watch and result end at their signal, and the follow-up goes on
   await stack.client.workflow.getHandle(followUp.workflowId).terminate();
 });
 
-test.concurrent('without a worker the progress is said to be unavailable, and watching goes on to the end', async () => {
-  const idle = new FollowUpClient({ client: stack.client, taskQueue: `nobody-${randomUUID()}` });
-  const followUp = await idle.start({ projectId: project, jobId: 'job-3', prompt: 'x' });
-  await expect(followUp.progress()).rejects.toThrow(WorkerUnavailableError);
-  const watch = followUp.watch({ intervalMs: 50 });
-  const first = await watch.next();
-  expect(first.value).toMatchObject({ summary: { status: 'running' } });
-  expect(first.value?.progressUnavailable).toBeTruthy();
-  await stack.client.workflow.getHandle(followUp.workflowId).terminate();
-  const second = await watch.next();
-  expect(second.value).toMatchObject({ summary: { status: 'terminated' } });
-  expect((await watch.next()).done).toBe(true);
-});
+test.concurrent(
+  'without a worker the progress is said to be unavailable, and watching goes on to the end',
+  async () => {
+    const idle = new FollowUpClient({ client: stack.client, taskQueue: `nobody-${randomUUID()}` });
+    const followUp = await idle.start({ projectId: project, jobId: 'job-3', prompt: 'x' });
+    await expect(followUp.progress()).rejects.toThrow(WorkerUnavailableError);
+    const watch = followUp.watch({ intervalMs: 50 });
+    const first = await watch.next();
+    expect(first.value).toMatchObject({ summary: { status: 'running' } });
+    expect(first.value?.progressUnavailable).toBeTruthy();
+    await stack.client.workflow.getHandle(followUp.workflowId).terminate();
+    const second = await watch.next();
+    expect(second.value).toMatchObject({ summary: { status: 'terminated' } });
+    expect((await watch.next()).done).toBe(true);
+  },
+);
 
-test.concurrent('the budget of a project without follow-ups is undefined, and counts from the first one on', async () => {
-  const budget = stack.followUps.budget(`${project}-budget`);
-  expect(await budget.status()).toBeUndefined();
-  expect(await budget.state()).toBe('none');
-  await stack.followUps.run({ projectId: budget.projectId, jobId: 'job-1', prompt: 'x', ...FAST });
-  expect(await budget.status()).toMatchObject({ projectId: budget.projectId, used: 1, limit: 100 });
-  expect(await budget.state()).toBe('running');
-});
+test.concurrent(
+  'the budget of a project without follow-ups is undefined, and counts from the first one on',
+  async () => {
+    const budget = stack.followUps.budget(`${project}-budget`);
+    expect(await budget.status()).toBeUndefined();
+    expect(await budget.state()).toBe('none');
+    await stack.followUps.run({ projectId: budget.projectId, jobId: 'job-1', prompt: 'x', ...FAST });
+    expect(await budget.status()).toMatchObject({ projectId: budget.projectId, used: 1, limit: 100 });
+    expect(await budget.state()).toBe('running');
+  },
+);
 
 test.concurrent.each([status.UNKNOWN, status.INTERNAL, status.ABORTED])(
   'result waits on after an error of the server that says nothing about the follow-up (gRPC code %i)',

@@ -31,21 +31,24 @@ test.concurrent('a follow-up that is reset to any of its workflow tasks is not d
   expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(1);
 });
 
-test.concurrent('a follow-up that is reset to its wait for a slot, and cancelled there, does not deny what was sent since', async () => {
-  const projectId = `denied-${Date.now()}`;
-  for (const jobId of ['first', 'second']) stack.simulator.addJob({ projectId, jobId });
-  await stack.followUps.run({ projectId, jobId: 'first', prompt: 'takes the slot', ...FAST });
-  const handle = await stack.followUps.start({ projectId, jobId: 'second', prompt: 'waits', ...FAST });
-  await handle.result();
-  const workflow = stack.client.workflow.getHandle(handle.workflowId);
-  const { runId } = await workflow.describe();
-  const { events } = await workflow.fetchHistory();
-  // The task after the one that the gate's first answer began: that answer, to wait, proved that nothing was sent then.
-  const answered = (events ?? []).findIndex((event) => event.activityTaskCompletedEventAttributes);
-  const tasks = (events ?? []).slice(answered).filter((event) => event.workflowTaskCompletedEventAttributes);
-  expect(tasks.length).toBeGreaterThan(2);
-  await resetToTask(stack.client, { workflowId: handle.workflowId, runId }, tasks[1]);
-  await handle.cancel();
-  await expect(handle.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'yes' });
-  expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(2);
-});
+test.concurrent(
+  'a follow-up that is reset to its wait for a slot, and cancelled there, does not deny what was sent since',
+  async () => {
+    const projectId = `denied-${Date.now()}`;
+    for (const jobId of ['first', 'second']) stack.simulator.addJob({ projectId, jobId });
+    await stack.followUps.run({ projectId, jobId: 'first', prompt: 'takes the slot', ...FAST });
+    const handle = await stack.followUps.start({ projectId, jobId: 'second', prompt: 'waits', ...FAST });
+    await handle.result();
+    const workflow = stack.client.workflow.getHandle(handle.workflowId);
+    const { runId } = await workflow.describe();
+    const { events } = await workflow.fetchHistory();
+    // The task after the one that the gate's first answer began: that answer, to wait, proved that nothing was sent then.
+    const answered = (events ?? []).findIndex((event) => event.activityTaskCompletedEventAttributes);
+    const tasks = (events ?? []).slice(answered).filter((event) => event.workflowTaskCompletedEventAttributes);
+    expect(tasks.length).toBeGreaterThan(2);
+    await resetToTask(stack.client, { workflowId: handle.workflowId, runId }, tasks[1]);
+    await handle.cancel();
+    await expect(handle.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'yes' });
+    expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(2);
+  },
+);

@@ -25,19 +25,22 @@ const effects: [FaultKind, { status?: number; accepted: boolean; counted: boolea
 ];
 
 describe('a planned fault', () => {
-  test.each(effects)('%s strikes one message and leaves the next alone', async (kind, { status, accepted, counted }) => {
-    const simulator = await start({ slowBodyMs: 40, hugeBodyBytes: 2_000_000 });
-    simulator.failNext({ method: 'POST', jobId: 'job-1', kind });
-    expect((await post(simulator, { jobId: 'job-2' })).status).toBe(200);
-    const struck = post(simulator);
-    if (status === undefined) await expect(struck).rejects.toThrow();
-    else expect((await struck).status).toBe(status);
-    expect(simulator.ledger[1]).toMatchObject({ accepted, fault: kind });
-    expect(simulator.ledger[1]?.countedAtMs !== null).toBe(counted);
-    expect(simulator.job('p1', 'job-1')?.messages ?? 0).toBe(accepted ? 1 : 0);
-    expect((await post(simulator)).status).toBe(200);
-    expect(simulator.stats().faults).toEqual({ [kind]: 1 });
-  });
+  test.each(effects)(
+    '%s strikes one message and leaves the next alone',
+    async (kind, { status, accepted, counted }) => {
+      const simulator = await start({ slowBodyMs: 40, hugeBodyBytes: 2_000_000 });
+      simulator.failNext({ method: 'POST', jobId: 'job-1', kind });
+      expect((await post(simulator, { jobId: 'job-2' })).status).toBe(200);
+      const struck = post(simulator);
+      if (status === undefined) await expect(struck).rejects.toThrow();
+      else expect((await struck).status).toBe(status);
+      expect(simulator.ledger[1]).toMatchObject({ accepted, fault: kind });
+      expect(simulator.ledger[1]?.countedAtMs !== null).toBe(counted);
+      expect(simulator.job('p1', 'job-1')?.messages ?? 0).toBe(accepted ? 1 : 0);
+      expect((await post(simulator)).status).toBe(200);
+      expect(simulator.stats().faults).toEqual({ [kind]: 1 });
+    },
+  );
 
   test.each(effects)('%s strikes one read, too', async (kind, { status }) => {
     const simulator = await start({ slowBodyMs: 40, hugeBodyBytes: 2_000_000 });
