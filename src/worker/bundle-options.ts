@@ -20,7 +20,8 @@ export function workflowBundleOptions(workflowsPath: string): BundleOptions {
       context,
       output: {
         ...config.output,
-        devtoolModuleFilenameTemplate: ({ resourcePath }: { resourcePath: string }) => resourcePath.replace(context, ''),
+        devtoolModuleFilenameTemplate: ({ resourcePath }: { resourcePath: string }) =>
+          resourcePath.replace(context, ''),
       },
       // The SDK insists on an inline source map. Lines of the sources are enough for stack traces; columns and the text
       // of the sources would double the size of the bundle.
