@@ -20,6 +20,12 @@ export interface DevStack {
   stop(): Promise<void>;
 }
 
+/** Something that runs until it is stopped. */
+interface Part {
+  name: string;
+  stop: () => Promise<void>;
+}
+
 const GRPC_PORT = 7233;
 const UI_PORT = 8233;
 const HOST = '127.0.0.1';
@@ -35,11 +41,18 @@ const SIMULATED_TURN = { minMs: 1_000, maxMs: 2_500 };
  */
 export async function startDevStack(cli: Cli, say: OnProgress, signal: AbortSignal): Promise<DevStack> {
   const { output } = cli;
-  const stops: { name: string; stop: () => Promise<void> }[] = [];
+  const parts: Part[] = [];
+  let isStopped = false;
   const stop = async () => {
-    for (const part of stops.splice(0).reverse()) {
+    isStopped = true;
+    for (const part of parts.splice(0).reverse()) {
       await part.stop().catch((error: unknown) => output.note(`${part.name}: ${String(error)}`));
     }
+  };
+  const keep = async (part: Part) => {
+    parts.push(part);
+    // Another part has failed, or Ctrl-C came, while this one started.
+    if (isStopped) await stop();
   };
   let fail: (error: unknown) => void = () => undefined;
   const failed = new Promise<never>((_resolve, reject) => (fail = reject));
@@ -49,7 +62,7 @@ export async function startDevStack(cli: Cli, say: OnProgress, signal: AbortSign
     if (isTemporalConfigured(cli.env)) return undefined;
     const server = await startServer(cli.env, say);
     // It keeps everything in memory: an orderly end would take a second and save nothing.
-    stops.push({ name: 'Temporal', stop: () => server.kill() });
+    await keep({ name: 'Temporal', stop: () => server.kill() });
     void server.exited.then(() => fail(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
     return server;
   };
@@ -57,14 +70,14 @@ export async function startDevStack(cli: Cli, say: OnProgress, signal: AbortSign
     if (isSet(cli.env, 'AGENT_JOBS_BASE_URL')) return undefined;
     const { startSimulator } = await import('../simulator/index.js');
     const simulator = await startSimulator({ autoCreate: true, turn: SIMULATED_TURN });
-    stops.push({ name: 'simulator', stop: () => simulator.close() });
+    await keep({ name: 'simulator', stop: () => simulator.close() });
     return simulator;
   };
   const importWorker = () => Promise.all([import('../worker.js'), import('../logging.js')]);
 
   try {
     if (cli.bundled) say('bundling the workflows');
-    const [server, simulator, [{ startWorker }, { createLogger }]] = await allOrFirstError([
+    const [server, simulator, [{ startWorker }, { createLogger }]] = await Promise.all([
       startTemporal(),
       startService(),
       importWorker(),
@@ -82,7 +95,7 @@ export async function startDevStack(cli: Cli, say: OnProgress, signal: AbortSign
     say('starting the worker');
     const config = await toWorkerConfig(env, output.stderr.isTTY === true);
     const worker = await startWorker({ config, logger: createLogger(config.logging), signal });
-    stops.push({ name: 'worker', stop: () => worker.shutdown() });
+    await keep({ name: 'worker', stop: () => worker.shutdown() });
     worker.run().catch(fail);
     await worker.ready;
     const { address, namespace } = loadTemporalConfig(env);
@@ -102,14 +115,6 @@ export async function startDevStack(cli: Cli, say: OnProgress, signal: AbortSign
     // What is interrupted fails for reasons of its own.
     throw signal.aborted ? signal.reason : error;
   }
-}
-
-/** As `Promise.all`, but settles after all have: what is started side by side can be stopped then. */
-async function allOrFirstError<const T extends readonly unknown[]>(
-  promises: T,
-): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
-  await Promise.allSettled(promises);
-  return Promise.all(promises);
 }
 
 /** A server is configured by an address, a profile or a file; also by a default file that names another address. */
