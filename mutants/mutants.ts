@@ -183,7 +183,7 @@ class RefusedError extends Error {`,
       },
     ],
     test: {
-      file: 'test/workflows/lowered-limits.test.ts',
+      file: 'test/workflows/lowered-limits.long.test.ts',
       name: 'a budget that continues as new all the time grants every ask once, whichever run it comes to',
     },
     rebuilds: true,
