@@ -21,7 +21,9 @@ for (const server of [TEMPORAL_CLI, OLDEST_TEMPORAL_CLI, TIME_SKIPPING_SERVER]) 
       for (const [name, sha256] of Object.entries(found)) {
         const isPinned = sha256 === pinned[name];
         if (!isPinned) process.exitCode = 1;
-        process.stdout.write(`  ${platform} ${name}: '${sha256}'${isPinned ? '' : `, but pinned is '${pinned[name]}'`}\n`);
+        process.stdout.write(
+          `  ${platform} ${name}: '${sha256}'${isPinned ? '' : `, but pinned is '${pinned[name]}'`}\n`,
+        );
       }
     } finally {
       await rm(directory, { recursive: true, force: true });
