@@ -11,6 +11,7 @@ import type { BudgetSettings } from './contract/index.js';
 export { ConfigError } from './config/config-error.js';
 export { describeConfig } from './config/describe-config.js';
 export type { ApiKeySettings } from './config/agent-jobs-config.js';
+export { processEnvironment } from './config/settings-reader.js';
 export type { Environment } from './config/settings-reader.js';
 export type { TemporalConfig } from './config/temporal-config.js';
 
@@ -207,11 +208,6 @@ export function loadLoggingConfig(
   const logging = readLogging(settings, defaultFormat);
   settings.throwIfBad();
   return logging;
-}
-
-/** The environment of this process, the only place where it is read. Everything else is given it as an argument. */
-export function processEnvironment(): Environment {
-  return process.env;
 }
 
 function readBudgetSettings(settings: SettingsReader): BudgetSettings {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { fileURLToPath } from 'node:url';
 import { Runtime, Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities, createBudgetClient } from './activities/index.js';
@@ -17,18 +18,18 @@ import { waitUntilPolled } from './worker/polling.js';
 import { installRuntime } from './worker/runtime.js';
 import { startStatusServer } from './worker/status-server.js';
 import { budgetWorkerOptions, followUpWorkerOptions } from './worker/worker-options.js';
-import { loadWorkflowBundle } from './worker/workflow-code.js';
-import type { WorkflowCode } from './worker/workflow-code.js';
 
 export { runUntilSignal } from './worker/run-until-signal.js';
-export type { WorkflowCode } from './worker/workflow-code.js';
+
+/** The same from `dist` and, in tests, from `src`. */
+const BUNDLE_PATH = fileURLToPath(new URL('../dist/workflow-bundle.js', import.meta.url));
 
 /** Settings of {@link startWorker}. */
 export interface StartWorkerOptions {
   config: WorkerConfig;
   logger: Logger;
-  /** @default the bundle built beside this module, or else the workflows' sources */
-  workflowCode?: WorkflowCode;
+  /** Path of the workflow bundle. @default the one that the build makes in `dist` */
+  bundlePath?: string;
   /** Ends the start early; the promise is rejected with the signal's reason. */
   signal?: AbortSignal;
 }
@@ -166,7 +167,7 @@ function openAgentJobs({ agentJobs }: WorkerConfig, logger: Logger): AgentJobsCl
 }
 
 async function createWorkers(
-  { config, logger, workflowCode }: StartWorkerOptions,
+  { config, bundlePath = BUNDLE_PATH }: StartWorkerOptions,
   { connections, agentJobs, budgetMetrics, identity }: WorkerParts,
 ): Promise<Workers> {
   const { taskQueue, leaseMs, drainMs, sendStartToCloseMs } = config;
@@ -190,22 +191,25 @@ async function createWorkers(
     connection: connections.native,
     namespace,
     identity,
-    workflowBundle: await loadWorkflowBundle(logger, workflowCode),
+    workflowBundle: { codePath: bundlePath },
   };
-  const budgets = await Worker.create({
-    ...budgetWorkerOptions(config),
-    ...shared,
-    taskQueue: budgetTaskQueue(taskQueue),
-    sinks: budgetMetrics.sinks,
-  });
+  // Side by side: each starts a thread that loads the SDK and the bundle.
+  const creations = [
+    Worker.create({
+      ...budgetWorkerOptions(config),
+      ...shared,
+      taskQueue: budgetTaskQueue(taskQueue),
+      sinks: budgetMetrics.sinks,
+    }),
+    Worker.create({ ...followUpWorkerOptions(config), ...shared, taskQueue, activities }),
+  ] as const;
   try {
-    return {
-      budgets,
-      followUps: await Worker.create({ ...followUpWorkerOptions(config), ...shared, taskQueue, activities }),
-    };
+    const [budgets, followUps] = await Promise.all(creations);
+    return { budgets, followUps };
   } catch (error) {
     // A worker that was never run would hold its connection for ever.
-    await budgets.runUntil(Promise.resolve());
+    const leaveUnused = (worker: Worker) => worker.runUntil(Promise.resolve());
+    await Promise.all(creations.map((creation) => creation.then(leaveUnused, () => undefined)));
     throw error;
   }
 }

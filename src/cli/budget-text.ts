@@ -1,6 +1,6 @@
 import type { BudgetUpdate } from '../client/index.js';
 import { type BudgetSend, type BudgetStatus, formatDuration } from '../contract/index.js';
-import { clock } from './progress-text.js';
+import { clock } from './follow-up-text.js';
 import { safeLine } from './safe-text.js';
 
 const BAR_WIDTH = 40;

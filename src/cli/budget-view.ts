@@ -2,7 +2,7 @@ import { clearScreenDown, cursorTo, moveCursor } from 'node:readline';
 import { stripVTControlCharacters } from 'node:util';
 import type { BudgetUpdate } from '../client/index.js';
 import { describeBudgetUpdate, summariseBudgetUpdate } from './budget-text.js';
-import type { Output } from './output.js';
+import { isLive, type Output } from './cli.js';
 import { safeText } from './safe-text.js';
 
 const REDRAW_EVERY_MS = 1_000;
@@ -16,8 +16,8 @@ export async function showBudgetWatch(
   projectId: string,
   updates: AsyncIterable<BudgetUpdate>,
 ): Promise<void> {
-  // A terminal that does not know its size (0 rows) can't be drawn on.
-  if (!output.json && output.stdout.isTTY && output.stdout.rows > 0) await showLive(output.stdout, projectId, updates);
+  const { json, stdout } = output;
+  if (!json && isLive(stdout)) await showLive(stdout, projectId, updates);
   else await showLines(output, projectId, updates);
 }
 

@@ -1,6 +1,6 @@
-import { Listr, type ListrDefaultRendererLogLevels, ListrLogger, ProcessOutput } from 'listr2';
-import type { Output } from './output.js';
-import type { ProgressText } from './progress-text.js';
+import type { ListrDefaultRendererLogLevels } from 'listr2';
+import { isLive, type Output, type OutputStream } from './cli.js';
+import type { ProgressText } from './follow-up-text.js';
 
 /** One thing whose progress is shown. */
 export interface ProgressRow {
@@ -14,20 +14,18 @@ export interface ProgressRow {
  * Never rejects; what the rows themselves keep decides what comes next.
  */
 export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
-  if (isLiveTerminal(output)) await showLive(output, rows);
+  const { stdout, stderr } = output;
+  if (isLive(stderr)) await showLive(stderr, stdout, rows);
   else await Promise.all(rows.map((row) => showLines(output, row)));
 }
 
-/** Whether progress is shown live. A terminal that does not know its size (0 rows) would show nothing. */
-export function isLiveTerminal({ stderr }: Output): boolean {
-  return stderr.isTTY && stderr.rows > 0;
-}
-
-async function showLive(output: Output, rows: readonly ProgressRow[]): Promise<void> {
+async function showLive(stderr: NodeJS.WriteStream, stdout: OutputStream, rows: readonly ProgressRow[]): Promise<void> {
+  const { Listr, ListrLogger, ProcessOutput } = await import('listr2');
   // To listr2 stderr is its stdout: ours is for data.
   const logger = new ListrLogger<ListrDefaultRendererLogLevels>({
     useIcons: true,
-    processOutput: new ProcessOutput(output.stderr, output.stdout),
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-class-instance-assignment -- it is written to, no more
+    processOutput: new ProcessOutput(stderr, stdout as NodeJS.WriteStream),
   });
   const tasks = rows.map(({ label, work }) => ({
     title: label,

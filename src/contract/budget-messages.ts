@@ -1,6 +1,6 @@
-import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import { z } from 'zod';
-import type { Lane } from './follow-up-input.js';
+import type { Lane } from './choices.js';
+import { defineQuery, defineSignal, defineUpdate } from './definitions.js';
 import { durationSchema, instantMsSchema } from './durations.js';
 import { idSchema } from './ids.js';
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { sendOutcomes, type AcquireRequest, type LeaveMessage, type SettleMessage } from './budget-messages.js';
 import { instantMsSchema } from './durations.js';
-import { lanes } from './follow-up-input.js';
+import { lanes } from './choices.js';
 
 /** Ids and texts of messages to a gate; longer than any that follow-ups send. */
 const text = z.string().min(1).max(1_000);

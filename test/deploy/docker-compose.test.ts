@@ -4,7 +4,7 @@ import { parse } from 'yaml';
 import { loadConfig } from '../../src/config.js';
 import { parseDurationMs } from '../../src/contract/index.js';
 import { simulatorOptionsSchema } from '../../src/simulator/index.js';
-import { TEMPORAL_SERVER_VERSION } from '../support/temporal-server-binaries.js';
+import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
 import { followUpWorkerOptions } from '../../src/worker/worker-options.js';
 import { readComposeFile, readRepositoryFile, type ComposeService } from './compose-file.js';
 import { lastInstruction, readDockerfile, type DockerStage } from './dockerfile.js';
@@ -37,15 +37,19 @@ describe('docker-compose.yml', () => {
     expect(lasting().filter(([, { profiles }]) => profiles !== undefined).length).toBe(1);
   });
 
-  test('pins every image by its full version', () => {
-    const images = [...Object.values(services).map(({ image }) => image), ...stages.map(({ image }) => image)];
-    for (const image of images) expect(image).toMatch(/^[a-z-]+(\/[a-z-]+)?:\d+\.\d+(\.\d+)?(-[a-z0-9.-]+)?$/);
-    expect(images.filter((image) => image.includes('latest'))).toEqual([]);
+  test('pins every image by its full version and its digest, the same one wherever it is used', () => {
+    const images = [...Object.values(services), ...stages].map(({ image }) => image);
+    const foreign = new Set(images.filter((image) => !image.startsWith('agent-follow-up:')));
+    for (const image of foreign) {
+      expect(image).toMatch(/^[a-z-]+(\/[a-z-]+)?:\d+\.\d+(\.\d+)?(-[a-z0-9.-]+)?@sha256:[0-9a-f]{64}$/);
+    }
+    expect(foreign.size).toBe(5);
   });
 
   test('runs the server whose binary the native rig runs', () => {
-    expect(service('temporal').image).toBe(`temporalio/server:${TEMPORAL_SERVER_VERSION.slice(1)}`);
-    expect(service('temporal-schema').image).toContain(`:${TEMPORAL_SERVER_VERSION.slice(1)}-`);
+    const version = GO_SERVER_MODULE.newest.version.slice(1);
+    expect(service('temporal').image).toMatch(new RegExp(`^temporalio/server:${version}@`));
+    expect(service('temporal-schema').image).toMatch(new RegExp(`^temporalio/admin-tools:${version}@`));
     expect(service('temporal-namespace').image).toBe(service('temporal-schema').image);
   });
 

@@ -1,10 +1,18 @@
+import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SearchAttribute } from '../../src/contract/index.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
+import { probeTemporal } from '../../src/embedded/probe.js';
+import { startServerProcess, waitUntilReady } from '../../src/embedded/server-process.js';
+import { lastWords, runCommand } from '../../src/embedded/run-command.js';
+import { resolveTemporalServer } from '../support/temporal-server-binaries.js';
+import { readComposeFile } from './compose-file.js';
 import { startPostgresRig, type PostgresRig } from '../support/postgres-rig.js';
 import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing } from '../support/requirements.js';
+
+const DYNAMIC_CONFIG = fileURLToPath(new URL('../../deploy/temporal-dynamic-config.yaml', import.meta.url));
 
 const missing = await findMissing(['postgres', 'temporal-server']);
 
@@ -22,6 +30,16 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
   afterAll(async () => {
     await connection?.close();
     await rig?.stop();
+  });
+
+  test('knows every key of the shipped dynamic configuration', async () => {
+    const { server } = await resolveTemporalServer('newest', process.env);
+    const checked = await runCommand(server, ['validate-dynamic-config', DYNAMIC_CONFIG], {
+      env: {},
+      timeoutMs: 60_000,
+    });
+    expect(checked.exitCode, lastWords(checked)).toBe(0);
+    expect(checked.stdout).not.toContain('warning');
   });
 
   test('lists its namespaces', async () => {
@@ -45,7 +63,7 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
       client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'x'.repeat(length) });
     expect((await start(255)).workflowId).toHaveLength(255);
     const refusal = await start(256).catch((error: unknown) => error);
-    expect(refusal).toMatchObject({ cause: { details: 'WorkflowId length exceeds limit.' } });
+    expect(refusal).toMatchObject({ cause: { details: expect.stringContaining('(256/255)') as string } });
   });
 
   test('keeps a workflow over kill -9 of the server', async () => {
@@ -54,6 +72,42 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
     await rig.startServer();
     const description = await eventually('the workflow is known', () => handle.describe());
     expect(description.status.name).toBe('RUNNING');
+  });
+
+  test('starts as its image does, by the environment that docker-compose.yml gives it and nothing else', async () => {
+    const { server } = await resolveTemporalServer('newest', process.env);
+    const given = (await readComposeFile()).services['temporal']?.environment;
+    const ports = rig.ports;
+    await rig.killServer();
+    const asImage = startServerProcess(server, ['start'], {
+      env: {
+        ...given,
+        // What differs from a container: addresses, and shards that were made before.
+        BIND_ON_IP: '127.0.0.1',
+        POSTGRES_SEEDS: '127.0.0.1',
+        POSTGRES_PWD: 'temporal',
+        DB_PORT: String(ports.postgres),
+        NUM_HISTORY_SHARDS: '4',
+        DYNAMIC_CONFIG_FILE_PATH: DYNAMIC_CONFIG,
+        FRONTEND_GRPC_PORT: String(ports.frontend),
+        FRONTEND_HTTP_PORT: String(ports.frontendHttp),
+        FRONTEND_MEMBERSHIP_PORT: String(ports.frontendMembership),
+        MATCHING_GRPC_PORT: String(ports.matching),
+        MATCHING_MEMBERSHIP_PORT: String(ports.matchingMembership),
+        HISTORY_GRPC_PORT: String(ports.history),
+        HISTORY_MEMBERSHIP_PORT: String(ports.historyMembership),
+        WORKER_GRPC_PORT: String(ports.worker),
+        WORKER_MEMBERSHIP_PORT: String(ports.workerMembership),
+      },
+    });
+    try {
+      await waitUntilReady('Temporal server', asImage, 120_000, () => probeTemporal(rig.address, 'default'));
+      const started = client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'y'.repeat(256) });
+      await expect(started).rejects.toMatchObject({ cause: { details: expect.stringContaining('256/255') as string } });
+    } finally {
+      await asImage.stop();
+      await rig.startServer();
+    }
   });
 
   test('keeps a workflow over a crash of PostgreSQL', async () => {
@@ -78,8 +132,10 @@ describeWith(missing)('a Temporal server on PostgreSQL with fault injection', ()
     try {
       const refusals: string[] = [];
       let accepted = 0;
+      let tries = 0;
       await eventually('an injected failure and a success', async () => {
-        await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: `faults-${accepted}` }).then(
+        // A new id each time: a start that failed may have been made all the same.
+        await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: `faults-${++tries}` }).then(
           () => accepted++,
           (error: unknown) => refusals.push(error instanceof Error ? String(error.cause) : ''),
         );

@@ -11,7 +11,7 @@ import {
   type FollowUpResult,
 } from '../../src/contract/index.js';
 import { createRandom } from '../../src/simulator/random.js';
-import { startCli, type CliRun } from '../cli/run-cli.js';
+import { startCli, type CliProcess } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { drawAnswer, good, job } from '../support/hostile-answers.js';
 import {
@@ -48,7 +48,7 @@ const AFTER = good(job('completed', 'https://git.example/pull/2'));
 let service: HostileService;
 let elsewhere: net.Server;
 let visitors = 0;
-let worker: CliRun;
+let worker: CliProcess;
 let connection: Connection;
 let client: Client;
 let followUps: FollowUpClient;

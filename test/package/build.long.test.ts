@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -18,7 +19,7 @@ import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 const repository = join(import.meta.dirname, '..', '..');
 const directory = mkdtempSync(join(tmpdir(), 'build-test-'));
 const root = join(directory, 'package');
-const stampPath = join(root, 'dist', 'build-stamp.json');
+const bundlePath = join(root, 'dist', 'workflow-bundle.js');
 
 /** A package as small as can be built: a workflow, a contract, a command. */
 const sources = {
@@ -26,8 +27,19 @@ const sources = {
   'src/workflows/shared-modules.ts': 'export {};\n',
   'src/contract/index.ts':
     "import { z } from 'zod';\nexport const followUpInputSchema = z.object({ wait: z.union([z.number(), z.string()]) });\nexport const followUpResultSchema = z.object({ a: z.string() });\n",
-  'src/cli/main.ts':
-    'export async function main(argv: string[]): Promise<number> {\n  process.stdout.write(argv.join());\n  return 3;\n}\n',
+  // With the argument "bundle" it waits for the bundle and says whether it is there, before and after.
+  'src/cli/main.ts': `import { existsSync } from 'node:fs';
+export async function main(argv: string[], _io: unknown, bundled?: Promise<void>): Promise<number> {
+  const bundle = new URL('../workflow-bundle.js', import.meta.url);
+  process.stdout.write(argv.join());
+  if (argv[0] === 'bundle') {
+    process.stdout.write(\` \${existsSync(bundle)}\`);
+    await bundled;
+    process.stdout.write(\` \${existsSync(bundle)}\`);
+  }
+  return 3;
+}
+`,
 };
 
 function write(path: string, text: string): void {
@@ -35,8 +47,16 @@ function write(path: string, text: string): void {
   writeFileSync(join(root, path), text);
 }
 
-async function run(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, args, { cwd: directory });
+interface Ended {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+const run = (...args: string[]) => runIn(directory, ...args);
+
+async function runIn(cwd: string, ...args: string[]): Promise<Ended> {
+  const child = spawn(process.execPath, args, { cwd });
   let stdout = '';
   let stderr = '';
   child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
@@ -48,11 +68,14 @@ async function run(...args: string[]): Promise<{ code: number | null; stdout: st
 const build = (...args: string[]) => run(join(root, 'bin', 'build.js'), ...args);
 const command = (...args: string[]) => run(join(root, 'bin', 'follow-up.js'), ...args);
 
-/** As an editor would, a little later than the last build. */
-function touch(path: string): void {
-  const later = new Date(statSync(join(root, path)).mtimeMs + 5_000);
-  utimesSync(join(root, path), later, later);
+/** Sets the modification time, seconds from what it was. */
+function shiftTime(path: string, seconds: number): void {
+  const time = new Date(statSync(join(root, path)).mtimeMs + seconds * 1_000);
+  utimesSync(join(root, path), time, time);
 }
+
+const declarations = () =>
+  readdirSync(join(root, 'dist'), { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.d.ts'));
 
 describe('the build', () => {
   beforeEach(() => {
@@ -68,26 +91,42 @@ describe('the build', () => {
   });
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-  it('is made by the command when it is missing, again when a source changed, and not otherwise', async () => {
+  it('is made by the command when it is missing', async () => {
     const first = await command('a', 'b');
-    expect(first).toEqual({ code: 3, stdout: 'a,b', stderr: expect.stringMatching(/^built dist in [\d.]+ s\n$/) });
-    expect(existsSync(join(root, 'dist', 'workflow-bundle.js'))).toBe(true);
-    expect(existsSync(join(root, 'dist', 'contract', 'index.d.ts'))).toBe(true);
-    expect(existsSync(join(root, 'schemas'))).toBe(false);
-
+    expect(first).toEqual({ code: 3, stdout: 'a,b', stderr: expect.stringMatching(/^compiled src in [\d.]+ s\n$/) });
+    expect(existsSync(bundlePath)).toBe(true);
     expect(await command()).toEqual({ code: 3, stdout: '', stderr: '' });
+    // Neither is needed to run anything.
+    expect(declarations()).toEqual([]);
+    expect(existsSync(join(root, 'schemas'))).toBe(false);
+  });
+
+  it('lets the command begin before the bundle is there, and tells it when it is', async () => {
+    expect((await command('bundle')).stdout).toBe('bundle false true');
+    expect((await command('bundle')).stdout).toBe('bundle true true');
+  });
+
+  it('is made again after every kind of change to a source', async () => {
+    await command();
+    const compiled = /^compiled src/;
 
     write('src/cli/main.ts', sources['src/cli/main.ts'].replace('return 3', 'return 4'));
-    touch('src/cli/main.ts');
-    expect((await command()).code).toBe(4);
+    expect(await command()).toMatchObject({ code: 4, stderr: expect.stringMatching(compiled) });
+
+    // Replaced by a copy that is older than the build, as `mv` and `cp -p` do.
+    write('src/cli/main.ts', sources['src/cli/main.ts'].replace('return 3', 'return 5'));
+    shiftTime('src/cli/main.ts', -3_600);
+    expect(await command()).toMatchObject({ code: 5, stderr: expect.stringMatching(compiled) });
 
     write('src/cli/unused.ts', 'export {};\n');
-    touch('src/cli');
-    expect((await command()).stderr).toContain('built dist');
+    expect((await command()).stderr).toMatch(compiled);
+    expect(existsSync(join(root, 'dist/cli/unused.js'))).toBe(true);
     rmSync(join(root, 'src/cli/unused.ts'));
-    touch('src/cli');
-    expect((await command()).stderr).toContain('built dist');
+    expect((await command()).stderr).toMatch(compiled);
     expect(existsSync(join(root, 'dist/cli/unused.js'))).toBe(false);
+
+    shiftTime('package.json', 5);
+    expect((await command()).stderr).toMatch(compiled);
     expect((await command()).stderr).toBe('');
   });
 
@@ -98,47 +137,71 @@ describe('the build', () => {
     const results = await Promise.all([command('1'), command('2'), command('3')]);
     expect(results.map(({ code }) => code)).toEqual([3, 3, 3]);
     expect(results.map(({ stdout }) => stdout)).toEqual(['1', '2', '3']);
-    expect(results.filter(({ stderr }) => stderr.includes('built dist'))).toHaveLength(1);
+    expect(results.filter(({ stderr }) => stderr.includes('compiled src'))).toHaveLength(1);
     expect(existsSync(join(root, '.cache/build.lock'))).toBe(false);
   });
 
-  it('leaves the old one in place where the compiler finds errors, and says them', async () => {
+  it('leaves the old one in place where a source cannot be parsed, says where, and runs nothing', async () => {
+    await build('--if-stale');
+    const bundle = readFileSync(bundlePath, 'utf8');
+    write('src/cli/main.ts', 'export const main = ;\n');
+    for (const run of [() => build(), () => build('--if-stale'), () => command('x')]) {
+      const failed = await run();
+      expect(failed).toMatchObject({ code: 1, stdout: '' });
+      expect(failed.stderr).toContain('src/cli/main.ts:1:1');
+    }
+    expect(readFileSync(bundlePath, 'utf8')).toBe(bundle);
+    expect(existsSync(join(root, 'dist-next'))).toBe(false);
+  });
+
+  it('fails where the workflows cannot be bundled, and is made again by the next command', async () => {
+    write('src/workflows/index.ts', "import './missing.js';\n");
+    for (const attempt of ['first', 'second']) {
+      const failed = await command('bundle', attempt);
+      expect(failed).toMatchObject({ code: 1, stdout: `bundle,${attempt} false` });
+      expect(failed.stderr).toMatch(/build failed: the workflows cannot be bundled.*missing\.js/s);
+    }
+    // A command that runs no workflows goes on.
+    expect((await command('other')).code).toBe(3);
+  });
+
+  it('checks types and writes declarations by itself only, not for a command', async () => {
     expect((await build()).code).toBe(0);
-    const stamp = readFileSync(stampPath, 'utf8');
-    write('src/cli/main.ts', 'export const main: number = "text";\n');
-    touch('src/cli/main.ts');
+    expect(declarations()).toContain(join('contract', 'index.d.ts'));
+    write('src/cli/main.ts', `${sources['src/cli/main.ts']}export const wrong: number = "text";\n`);
+    expect((await command()).code).toBe(3);
     const failed = await build();
     expect(failed.code).toBe(1);
-    expect(failed.stderr).toContain("src/cli/main.ts(1,14): error TS2322: Type 'string' is not assignable");
-    expect(readFileSync(stampPath, 'utf8')).toBe(stamp);
-    expect(existsSync(join(root, 'dist-next'))).toBe(false);
-    expect((await command()).code).toBe(1);
+    expect(failed.stderr).toMatch(/src\/cli\/main\.ts\(\d+,14\): error TS2322: Type 'string' is not assignable/);
+    expect(declarations()).toEqual([]);
   });
 
   it('writes the JSON Schemas, and can fail where they are out of date instead', async () => {
     const outdated = await build('--check-schemas');
     expect(outdated.code).toBe(1);
-    expect(outdated.stderr).toContain('follow-up-input.schema.json, follow-up-result.schema.json');
+    expect(outdated.stderr).toContain('schemas/follow-up-input.schema.json is out of date');
     expect((await build()).code).toBe(0);
     expect((await build('--check-schemas')).code).toBe(0);
     const schema: unknown = JSON.parse(readFileSync(join(root, 'schemas/follow-up-input.schema.json'), 'utf8'));
     expect(schema).toMatchObject({ properties: { wait: { type: ['integer', 'string'], minimum: 0 } } });
   });
 
-  it('gives the same bundle for the same sources', async () => {
-    const bundle = join(root, 'dist', 'workflow-bundle.js');
-    await build();
-    const first = readFileSync(bundle, 'utf8');
-    expect(first).not.toContain(directory);
-    await build();
-    expect(readFileSync(bundle, 'utf8')).toBe(first);
+  it('gives the same bundle for the same sources, wherever it is started, and names no directory in it', async () => {
+    await run(join(root, 'bin', 'build.js'), '--if-stale');
+    const first = readFileSync(bundlePath, 'utf8');
+    const map = Buffer.from(first.slice(first.lastIndexOf('base64,') + 'base64,'.length), 'base64').toString();
+    expect(map).toContain('./src/workflows/index.ts');
+    expect(first + map).not.toContain(directory);
+    shiftTime('package.json', 5);
+    await runIn(root, 'bin/build.js', '--if-stale');
+    expect(readFileSync(bundlePath, 'utf8')).toBe(first);
   });
 
-  it('is not needed where there are no sources', async () => {
-    await build();
-    rmSync(join(root, 'src'), { recursive: true });
-    rmSync(stampPath);
+  it('is not looked at where there are no sources', async () => {
+    await build('--if-stale');
+    for (const name of ['src', 'bin/build.js', 'bin/checkout.js', 'dist/build-stamp.txt']) {
+      rmSync(join(root, name), { recursive: true });
+    }
     expect(await command('x')).toEqual({ code: 3, stdout: 'x', stderr: '' });
-    expect((await build()).stderr).toContain('there is nothing to build');
   });
 });

@@ -88,7 +88,7 @@ export const breakingEdits: readonly BreakingEdit[] = [
   },
   {
     what: 'a part under another id',
-    from: /\(\{ batchId, part \}\),\s*args: \[input\]/g,
+    from: /\(\{\s*batchId,\s*part\s*\}\),\s*args: \[\s*input\s*\]/g,
     to: '({ batchId, part: part + 1 }), args: [input]',
     in: 'followUpBatch',
   },

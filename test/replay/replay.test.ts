@@ -9,7 +9,7 @@ import { breakingEdits, harmlessEdits, type BundleEdit } from './edits.js';
 import { pathOf } from './paths.js';
 
 const histories = recordedHistories().map((recorded) => ({ ...recorded, path: pathOf(recorded.history) }));
-const code = readFileSync(builtBundle.bundlePath, 'utf8');
+const code = readFileSync(builtBundle.codePath, 'utf8');
 
 beforeAll(installQuietRuntime);
 

@@ -5,7 +5,6 @@ import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config.js';
 import { createLogger } from '../../src/logging.js';
 import { startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/index.js';
-import { builtBundle } from './workflow-bundles.js';
 
 /** A worker and a simulated service on a Temporal server that runs already. */
 export interface Stack {
@@ -46,7 +45,7 @@ export async function startStack({ address, env = {}, simulator: options = {} }:
   });
   const lines: string[] = [];
   const logger = createLogger(config.logging, { write: (line: string) => void lines.push(line) });
-  const worker = await startWorker({ config, logger, workflowCode: builtBundle });
+  const worker = await startWorker({ config, logger });
   await worker.ready;
   const connection = await Connection.connect({ address });
   const { namespace } = config.temporal;

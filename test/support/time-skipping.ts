@@ -1,6 +1,6 @@
 import type { WorkflowHandle } from '@temporalio/client';
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
-import { createTimeSkippingEnvironment } from '../../src/embedded/time-skipping-server.js';
+import { createTimeSkippingEnvironment } from './time-skipping-server.js';
 import type { FollowUpResult } from '../../src/contract/index.js';
 import { ScriptedService } from './scripted-service.js';
 import { installQuietRuntime, startWorkflowRig, type WorkflowRig, type WorkflowRigOptions } from './workflow-rig.js';

@@ -8,7 +8,7 @@ import { createLogger, toTemporalLogger } from '../../src/logging.js';
 const ROOT = join(import.meta.dirname, '..', '..');
 
 /** The very bundle that runs in production, as the build made it. */
-export const builtBundle = { bundlePath: join(ROOT, 'dist', 'workflow-bundle.js') };
+export const builtBundle = { codePath: join(ROOT, 'dist', 'workflow-bundle.js') };
 
 /**
  * Bundles workflows that only tests have, or takes the bundle of an earlier run. It is kept under a hash of all that it

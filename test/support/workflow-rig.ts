@@ -78,8 +78,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
     sendStartToCloseMs: options.sendStartToCloseMs ?? leaseMs + 15_000,
     drainMs: options.drainMs ?? 120_000,
   });
-  const workflowBundle = { codePath: builtBundle.bundlePath };
-  const shared = { connection: nativeConnection, namespace, workflowBundle, shutdownGraceTime: '5s' };
+  const shared = { connection: nativeConnection, namespace, workflowBundle: builtBundle, shutdownGraceTime: '5s' };
   const workers = await Promise.all([
     Worker.create({
       ...shared,

@@ -7,7 +7,6 @@ import { createLogger } from '../../src/logging.js';
 import { startSimulator, type Simulator } from '../../src/simulator/index.js';
 import { startWorker } from '../../src/worker.js';
 import { eventually } from '../support/eventually.js';
-import { builtBundle } from '../support/workflow-bundles.js';
 import { logMemory, testConfig } from './support.js';
 
 /** An ask is repeated for 25 s, and its last call takes up to 10 s. */
@@ -45,7 +44,6 @@ test('a worker that is told to end while a budget does not answer lets the ask e
   const worker = await startWorker({
     config,
     logger: createLogger({ level: 'info', format: 'json' }, logMemory()),
-    workflowCode: builtBundle,
   });
   await worker.ready;
   const followUps = new FollowUpClient({ client, taskQueue: config.taskQueue });

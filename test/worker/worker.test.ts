@@ -8,7 +8,6 @@ import { createLogger } from '../../src/logging.js';
 import { startSimulator, type Simulator } from '../../src/simulator/index.js';
 import { startWorker, type WorkerService } from '../../src/worker.js';
 import { eventually } from '../support/eventually.js';
-import { builtBundle } from '../support/workflow-bundles.js';
 import { logMemory, makeNamespace, testConfig } from './support.js';
 
 const log = logMemory();
@@ -36,7 +35,7 @@ describe('a worker', () => {
       AGENT_JOBS_API_KEY: simulator.apiKey,
       ...env,
     });
-    return startWorker({ config, logger, workflowCode: builtBundle });
+    return startWorker({ config, logger });
   }
 
   test('registers the search attributes, gets ready, sends a follow-up, and shuts down', async () => {
@@ -46,7 +45,7 @@ describe('a worker', () => {
       AGENT_JOBS_API_KEY: simulator.apiKey,
       TEMPORAL_NAMESPACE: namespace,
     });
-    const service = await startWorker({ config, logger, workflowCode: builtBundle });
+    const service = await startWorker({ config, logger });
     try {
       expect(await statusOf(`${service.statusUrl}/healthz`)).toBe(200);
       await service.ready;
@@ -110,7 +109,7 @@ describe('a worker', () => {
       AGENT_JOBS_API_KEY: simulator.apiKey,
       FOLLOW_UP_SEND_TIMEOUT: '10s',
     });
-    const first = await startWorker({ config, logger, workflowCode: builtBundle });
+    const first = await startWorker({ config, logger });
     await first.ready;
     simulator.update({ latency: { minMs: 1_500, maxMs: 1_500 } });
     const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue: config.taskQueue });
@@ -127,7 +126,7 @@ describe('a worker', () => {
     expect(await statusOf(`${first.statusUrl}/readyz`)).toBe(503);
     await stopping;
     simulator.update({ latency: { minMs: 0, maxMs: 0 } });
-    const second = await startWorker({ config, logger, workflowCode: builtBundle });
+    const second = await startWorker({ config, logger });
     try {
       expect(await running).toMatchObject({ status: 'completed', delivery: 'sent' });
       expect(simulator.ledger.length - before).toBe(1);
@@ -143,7 +142,6 @@ describe('a worker', () => {
     const starting = startWorker({
       config,
       logger: createLogger({ level: 'info', format: 'json' }, waits),
-      workflowCode: builtBundle,
       signal: told.signal,
     });
     starting.catch(() => undefined);

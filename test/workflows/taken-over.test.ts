@@ -37,7 +37,7 @@ async function withWorker<T>(use: () => Promise<T>): Promise<T> {
   const worker = await Worker.create({
     connection: native,
     taskQueue: budgetTaskQueue(taskQueue),
-    workflowBundle: { codePath: builtBundle.bundlePath },
+    workflowBundle: builtBundle,
     sinks: new BudgetMetrics().sinks,
   });
   return worker.runUntil(use());

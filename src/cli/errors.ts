@@ -16,3 +16,19 @@ export const ExitCode = {
   interrupted: 130,
 } as const;
 export type ExitCode = (typeof ExitCode)[keyof typeof ExitCode];
+
+/** The arguments are wrong in a way that only the command itself could see. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+/** Ended by Ctrl-C or SIGTERM. */
+export class InterruptedError extends Error {
+  override readonly name = 'InterruptedError';
+  /** The follow-up that goes on, where there is one. */
+  workflowId?: string;
+
+  constructor(readonly signal: NodeJS.Signals) {
+    super(`interrupted by ${signal}`);
+  }
+}

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { csvRecord } from '../../src/cli/csv.js';
+import { csvRecord } from '../../src/cli/batch-report.js';
 
 test('a record ends with CRLF, and cells with commas, quotes or line ends are quoted', () => {
   expect(csvRecord(['a', 'b,c', 'say "no"', 'two\nlines', 'two\r\nlines', '', undefined, null, 0, 12])).toBe(

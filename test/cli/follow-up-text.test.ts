@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { FollowUpUpdate } from '../../src/client/index.js';
 import { describeBudget } from '../../src/cli/budget-text.js';
-import { describeUpdate } from '../../src/cli/progress-text.js';
+import { describeUpdate } from '../../src/cli/follow-up-text.js';
 import { safeJson, safeLine, safeText } from '../../src/cli/safe-text.js';
 import type { BudgetStatus, FollowUpProgress } from '../../src/contract/index.js';
 
