@@ -1,7 +1,8 @@
 import type { Readable, Writable } from 'node:stream';
 import { type Environment, processEnvironment } from '../config/settings-reader.js';
 import { ExitCode, InterruptedError } from './errors.js';
-import { safeJson, safeText } from './safe-text.js';
+import { plainText } from '../terminal-text.js';
+import { safeJson } from './safe-text.js';
 
 /** Where output goes. The size is known of a terminal only. */
 export type OutputStream = Writable & { isTTY?: boolean; columns?: number; rows?: number };
@@ -78,12 +79,12 @@ export class Output {
 
   /** The command's data: a document of its own, or one item of several. */
   data(value: unknown, text: string): void {
-    this.stdout.write(this.json ? `${safeJson(value)}\n` : `${safeText(text)}\n`);
+    this.stdout.write(this.json ? `${safeJson(value)}\n` : `${plainText(text)}\n`);
   }
 
   /** A line for people only: progress, hints, warnings. */
   note(text: string): void {
-    this.stderr.write(`${safeText(text)}\n`);
+    this.stderr.write(`${plainText(text)}\n`);
   }
 }
 

@@ -53,6 +53,8 @@ function buildProgram(cli: Cli): Command {
       // Reported once, with its type and as JSON too, where the error is caught.
       outputError: () => undefined,
     })
+    // Beside the longest command 39 of 80 columns are left, and commander would leave them to the terminal to wrap.
+    .configureHelp({ minWidthToWrap: 20 })
     .showSuggestionAfterError()
     .addHelpText('after', HELP)
     .hook('preAction', (_program, command) => {

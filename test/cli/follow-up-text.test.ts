@@ -2,8 +2,9 @@ import { describe, expect, test } from 'vitest';
 import type { FollowUpUpdate } from '../../src/client/index.js';
 import { describeBudget } from '../../src/cli/budget-text.js';
 import { describeUpdate } from '../../src/cli/follow-up-text.js';
-import { safeJson, safeLine, safeText } from '../../src/cli/safe-text.js';
+import { safeJson, safeLine } from '../../src/cli/safe-text.js';
 import type { BudgetStatus, FollowUpProgress } from '../../src/contract/index.js';
+import { plainText } from '../../src/terminal-text.js';
 
 const summary: FollowUpUpdate['summary'] = {
   workflowId: 'follow-up/p/j/k',
@@ -52,8 +53,39 @@ describe('progress in words', () => {
 });
 
 test('text for a terminal keeps its lines and loses what controls the terminal', () => {
-  expect(safeText('a\n\tb\u001b[2J\u009b31m\u0007\u202ec')).toBe('a\n\tbc');
+  expect(plainText('a\n\tb\u001b[2J\u009b31m\u0007\u202ec')).toBe('a\n\tbc');
   expect(safeLine(' a\r\nb\u001b]0;t\u0007 ')).toBe('a b');
+});
+
+test.each([
+  ['a link', '\u001b]8;;https://evil.example\u001b\\text\u001b]8;;\u001b\\', 'text'],
+  ['colours of 256 and of 16 million', '\u001b[38;5;1mred\u001b[48;2;1;2;3m\u001b[0m', 'red'],
+  ['a character set', '\u001b(0lqk\u001b(B', 'lqk'],
+  ['a string of one byte controls', 'a\u0090q#0;2;0;0;0\u009cb', 'ab'],
+  ['a string without its end, of which the text stays', 'a\u009dtext', 'atext'],
+  ['a string in a string', '\u001b]0;\u001b]0;t\u0007b', '0;b'],
+  ['a sequence without its end', 'text\u001b[1;2', 'text'],
+  ['ESC at the end', 'text\u001b', 'text'],
+])('a terminal is not told %s', (_what, text, plain) => {
+  expect(plainText(text)).toBe(plain);
+});
+
+// Where the time grows with the square of the length, some of these take an hour.
+test.each([
+  '\u001b;#',
+  ';#',
+  '\u001b]',
+  '\u009d',
+  '\u009da',
+  '\u001b[',
+  '\u009b1;',
+  '\u001b(',
+  '\u001b]a\u001b',
+  '\u0090\u009b',
+])('text of megabytes that repeats %j behind ESC is cleaned at once', (part) => {
+  const text = `\u001b${part.repeat(300_000)}`;
+  // eslint-disable-next-line no-control-regex -- it is what must not be there
+  expect(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/.test(plainText(text))).toBe(false);
 });
 
 test('JSON keeps every character, and none that controls the terminal stands as itself', () => {
