@@ -3,7 +3,7 @@ import { stripVTControlCharacters } from 'node:util';
 import type { BudgetUpdate } from '../client/index.js';
 import { describeBudgetUpdate, summariseBudgetUpdate } from './budget-text.js';
 import type { Output } from './output.js';
-import { safeText } from './safe-text.js';
+import { safeText } from '../terminal-text.js';
 
 const REDRAW_EVERY_MS = 1_000;
 

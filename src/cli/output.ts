@@ -1,4 +1,5 @@
-import { safeJson, safeText } from './safe-text.js';
+import { safeText } from '../terminal-text.js';
+import { safeJson } from './safe-text.js';
 
 /**
  * Where a command writes: its data to stdout, as text or, with `--json`, as JSON; everything else to stderr. Control

@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest';
 import type { FollowUpUpdate } from '../../src/client/index.js';
 import { describeBudget } from '../../src/cli/budget-text.js';
 import { describeUpdate } from '../../src/cli/progress-text.js';
-import { safeJson, safeLine, safeText } from '../../src/cli/safe-text.js';
+import { safeJson, safeLine } from '../../src/cli/safe-text.js';
+import { safeText } from '../../src/terminal-text.js';
 import type { BudgetStatus, FollowUpProgress } from '../../src/contract/index.js';
 
 const summary: FollowUpUpdate['summary'] = {
@@ -54,6 +55,10 @@ describe('progress in words', () => {
 test('text for a terminal keeps its lines and loses what controls the terminal', () => {
   expect(safeText('a\n\tb\u001b[2J\u009b31m\u0007\u202ec')).toBe('a\n\tbc');
   expect(safeLine(' a\r\nb\u001b]0;t\u0007 ')).toBe('a b');
+  expect(safeText('\u001b[38;5;1ma\u001b(Bb\u001b=c\u001b]8;;http://x\u001b\\d\u009d0;t\u009ce\u001b\u001b[1mf')).toBe(
+    'abcdef',
+  );
+  expect(safeText('\u001b]0;without an end\nnext line')).toBe('\nnext line');
 });
 
 test('JSON keeps every character, and none that controls the terminal stands as itself', () => {
