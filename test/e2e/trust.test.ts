@@ -224,3 +224,25 @@ test('each send and each refusal is one line of the log, with its ids and outcom
   expect(stack.log()).not.toContain(prompt);
   expect(stack.log()).not.toContain(simulator.apiKey);
 });
+
+test('a key whose follow-up ended with InvalidInput is free for the corrected one; any other end keeps it', async () => {
+  const stack = await useStack({});
+  const { projectId, client, taskQueue, followUps, simulator } = stack;
+  simulator.addJob({ projectId, jobId: 'typo' });
+  const wrong = await client.workflow.start(WorkflowType.followUp, {
+    workflowId: `follow-up/${projectId}/typo/k`,
+    taskQueue,
+    args: [{ projectId, jobId: 'typo', prompt: 'hello', lane: 'fast' }],
+    workflowIdReusePolicy: 'REJECT_DUPLICATE',
+  });
+  await expect(wrong.result()).rejects.toThrow();
+  const start = (jobId: string) => followUps.start({ projectId, jobId, prompt: 'hello', key: 'k', ...FAST });
+  const corrected = await start('typo');
+  expect(corrected.alreadyStarted).toBe(false);
+  expect(await corrected.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
+  expect((await start('typo')).alreadyStarted).toBe(true);
+  expect(accepted(stack, projectId)).toBe(1);
+
+  await expect((await start('missing')).result()).rejects.toMatchObject({ type: 'JobNotFound' });
+  expect((await start('missing')).alreadyStarted).toBe(true);
+});
