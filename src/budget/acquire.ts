@@ -13,7 +13,7 @@ import {
 import { eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
 import { recall, remember } from './memory.js';
 import { isPausedByOperator } from './operator.js';
-import { expireProbe, isPaused } from './pause.js';
+import { expireProbe, isPaused, noteKeyRead } from './pause.js';
 import { certainSlotMs, forecastSlots, isUndelivered, occupiedSlotEnds, pruneGrants } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
 
@@ -29,6 +29,8 @@ export function acquire(
   request: AcquireRequest,
   checkOwner: (jobId: string) => void,
 ): AcquireAnswer {
+  if (request.ceiling) state.ceiling = request.ceiling;
+  if (!request.hold) noteKeyRead(state, nowMs, { isRefused: false });
   expireProbe(state, nowMs);
   const known = lookUp(state, nowMs, request);
   if (known) return known;

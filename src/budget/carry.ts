@@ -20,6 +20,7 @@ export const carriedStateSchema = z.strictObject({
   version: z.literal(1),
   projectId: idSchema,
   settings: budgetSettingsSchema,
+  ceiling: z.strictObject({ limit: z.number(), windowMs: z.number() }).exactOptional(),
   /** Gate time. */
   atMs: instantMsSchema,
   grantCount: z.number(),
@@ -37,6 +38,7 @@ export const carriedStateSchema = z.strictObject({
       probe: z.strictObject({ workflowId: z.string(), sendNumber: z.number() }).exactOptional(),
     })
     .exactOptional(),
+  keyRefused: z.strictObject({ sinceMs: z.number(), untilMs: z.number() }).exactOptional(),
   operatorPause: z
     .strictObject({
       sinceMs: z.number().exactOptional(),
@@ -51,6 +53,8 @@ export const carriedStateSchema = z.strictObject({
   /** Entries separated by `;`, fields by `,`, numbers in base 36: 7,500 of them are most of the state. */
   memory: z.string(),
   lastJobs: cellsSchema,
+  /** Missing in states of older versions. */
+  orders: z.array(z.string()).exactOptional(),
 });
 export type CarriedState = z.infer<typeof carriedStateSchema>;
 type Cell = CarriedState['waiters'][number][number];
@@ -65,6 +69,7 @@ export function carryState(state: BudgetState): CarriedState {
     version: 1,
     projectId,
     settings,
+    ...(state.ceiling && { ceiling: state.ceiling }),
     atMs,
     grantCount,
     arrivalCount,
@@ -73,6 +78,7 @@ export function carryState(state: BudgetState): CarriedState {
     ...(memorySinceMs !== undefined && { memorySinceMs }),
     ...(pause && { pause }),
     ...(operatorPause && { operatorPause }),
+    ...(state.keyRefused && { keyRefused: state.keyRefused }),
     waiters: state.waiters.map((waiter) => [
       name(waiter.workflowId),
       jobCell(waiter),
@@ -103,6 +109,7 @@ export function carryState(state: BudgetState): CarriedState {
     turns: [...state.turns].map(([jobId, turn]) => [jobId, name(turn.workflowId), ago(turn.checkedAtMs)]),
     memory: encodeMemory(state.memory, atMs),
     lastJobs: [...state.lastJobs].map(([jobId, job]) => [jobId, job.status, job.prLinkHash, job.archivedAt]),
+    orders: state.orders,
   };
 }
 
@@ -114,6 +121,7 @@ export function restoreState(carried: CarriedState): BudgetState {
   return {
     projectId,
     settings,
+    ...(carried.ceiling && { ceiling: carried.ceiling }),
     lastTimeMs: atMs,
     grantCount,
     arrivalCount,
@@ -122,6 +130,7 @@ export function restoreState(carried: CarriedState): BudgetState {
     ...(carried.memorySinceMs !== undefined && { memorySinceMs: carried.memorySinceMs }),
     ...(pause && { pause }),
     ...(operatorPause && { operatorPause }),
+    ...(carried.keyRefused && { keyRefused: carried.keyRefused }),
     waiters: carried.waiters.map(
       ([id, job, flags, sendNumber, arrival, firstAsk, newestAsk, heard, due, invited, quiet]): Waiter => ({
         workflowId: workflowId(id),
@@ -167,6 +176,7 @@ export function restoreState(carried: CarriedState): BudgetState {
         { status: textOf(status), prLinkHash: textOf(prLinkHash), archivedAt: textOf(archivedAt) },
       ]),
     ),
+    orders: carried.orders ?? [],
   };
 }
 

@@ -1,6 +1,6 @@
 import type { BudgetState, Waiter } from './state.js';
 import { INVITATION_GRACE_MS, MAX_UNSETTLED, OLDEST_FIRST_EVERY } from './limits.js';
-import { unsettled } from './slots.js';
+import { limitOf, unsettled } from './slots.js';
 
 /** Whether an invitation was not answered in time: such a waiter keeps its place and counts for nothing. */
 export function hasLapsed(waiter: Waiter, nowMs: number): boolean {
@@ -34,7 +34,7 @@ export function eligibleLine(state: BudgetState, nowMs: number): Waiter[] {
 /** Slots that are free for a lane; negative where the limit was lowered below what is occupied. */
 export function freeSlots(state: BudgetState, usedSlots: number, waiter: Pick<Waiter, 'lane'>): number {
   const reserve = waiter.lane === 'batch' ? state.settings.reserve : 0;
-  return state.settings.limit - usedSlots - reserve;
+  return limitOf(state) - usedSlots - reserve;
 }
 
 /** Sends that may still be begun before the cap of unsettled ones is reached. */

@@ -7,6 +7,11 @@ export function addBudgetCommands(program: Command, action: LazyAction): void {
   const named = (name: string, description: string) =>
     budget.command(name).description(description).argument('<project>', 'project id');
 
+  const list = budget.command('list').description('list the running budgets of all projects: slots, queue, pauses');
+  withCommonOptions(list, 'follow-up budget list --json').action(
+    action(async () => (await import('./budget-list.js')).listBudgets),
+  );
+
   const show = named('show', 'show slots, waiting list and last sends of a project').option(
     '-w, --watch',
     'go on showing it, live on a terminal, else a line a change; Ctrl-C ends it',

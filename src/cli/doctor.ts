@@ -26,7 +26,8 @@ export async function runDoctor({ env, output }: Cli, options: DoctorOptions): P
     }),
     checkService(config, options),
   ]);
-  const checks = [configuration, ...temporal, service];
+  const security = (config?.warnings ?? []).map((message): Check => ({ name: 'security', status: 'warning', message }));
+  const checks = [configuration, ...security, ...temporal, service];
   const count = (status: CheckStatus) => checks.filter((check) => check.status === status).length;
   const [errors, warnings] = [count('error'), count('warning')];
   const verdict = errors === 0 ? `all is well${warnings > 0 ? `, ${warnings} to look at` : ''}` : `${errors} to mend`;

@@ -1,6 +1,7 @@
 import type { ListrDefaultRendererLogLevels } from 'listr2';
 import { isLive, type Output, type OutputStream } from './cli.js';
 import type { ProgressText } from './follow-up-text.js';
+import { safeLine } from './safe-text.js';
 
 /** One thing whose progress is shown. */
 export interface ProgressRow {
@@ -30,11 +31,16 @@ async function showLive(stderr: NodeJS.WriteStream, stdout: OutputStream, rows: 
   const tasks = rows.map(({ label, work }) => ({
     title: label,
     task: async (_context: unknown, task: { title: string; output: string }) => {
-      const last = await work(({ headline, timing }) => {
-        task.title = `${label}: ${headline}`;
-        task.output = timing;
-      });
-      task.title = `${label}: ${last}`;
+      try {
+        const last = await work(({ headline, timing }) => {
+          task.title = safeLine(`${label}: ${headline}`);
+          task.output = safeLine(timing);
+        });
+        task.title = safeLine(`${label}: ${last}`);
+      } catch (error) {
+        // listr2 writes the message as it stands, and the reason of a termination is anybody's text.
+        throw new Error(safeLine(messageOf(error)), { cause: error });
+      }
     },
   }));
   await new Listr(tasks, {
@@ -55,6 +61,10 @@ async function showLines(output: Output, { label, work }: ProgressRow): Promise<
     });
     output.note(`${label}: ${last}`);
   } catch (error) {
-    output.note(`${label}: ${error instanceof Error ? error.message : String(error)}`);
+    output.note(`${label}: ${messageOf(error)}`);
   }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

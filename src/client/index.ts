@@ -35,6 +35,7 @@ export {
   BudgetUpdateRejectedError,
 } from './budget-errors.js';
 export { BudgetHandle } from './budget-handle.js';
+export type { ListedBudget } from './budget-list.js';
 export { type RestoredBudget, type RestoreOptions } from './budget-restore.js';
 export { type BudgetExecutionState, type BudgetUpdate } from './budget-watch.js';
 export {

@@ -1,9 +1,10 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { ConfigError, describeConfig, loadConfig, loadTaskQueue, loadTemporalConfig } from '../../src/config.js';
+import { budgetSettingsSchema } from '../../src/contract/index.js';
 
 const SECRET = 'key-live-a1b2c3d4e5f6';
 const good = { AGENT_JOBS_BASE_URL: 'https://api.example.com', AGENT_JOBS_API_KEY: SECRET };
@@ -108,6 +109,50 @@ describe('the worker configuration', () => {
   ])('a budget of %s messages is allowed: %s', (limit, allowed) => {
     const issues = issuesOf(() => loadConfig({ ...good, FOLLOW_UP_BUDGET_LIMIT: limit }));
     expect(issues['FOLLOW_UP_BUDGET_LIMIT'] === undefined).toBe(allowed);
+  });
+
+  test('bounds every budget by the limit of a new one, or by a higher ceiling', () => {
+    expect(loadConfig({ ...good, FOLLOW_UP_BUDGET_LIMIT: '7' }).budget).toMatchObject({ limit: 7, maxLimit: 7 });
+    expect(loadConfig({ ...good, FOLLOW_UP_BUDGET_MAX_LIMIT: '500' }).budget).toMatchObject({
+      limit: 100,
+      maxLimit: 500,
+    });
+    expect(issuesOf(() => loadConfig({ ...good, FOLLOW_UP_BUDGET_MAX_LIMIT: '99' }))).toEqual({
+      FOLLOW_UP_BUDGET_MAX_LIMIT: 'must be at least FOLLOW_UP_BUDGET_LIMIT, 100 (given "99")',
+    });
+  });
+
+  test('takes no window that a budget would refuse', () => {
+    const issues = issuesOf(() => loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '999ms' }));
+    expect(issues['FOLLOW_UP_BUDGET_WINDOW']).toMatch(/^must be from 1s to /);
+    const { budget } = loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '1s', FOLLOW_UP_MARGIN: '5m' });
+    expect(budgetSettingsSchema.safeParse(budget).success).toBe(true);
+  });
+
+  test('serves all projects, or those of a list', () => {
+    expect(loadConfig(good).projects).toBe('*');
+    expect(loadConfig({ ...good, FOLLOW_UP_PROJECTS: '*' }).projects).toBe('*');
+    expect(loadConfig({ ...good, FOLLOW_UP_PROJECTS: 'a, b-2,c' }).projects).toEqual(['a', 'b-2', 'c']);
+    for (const bad of ['a,,b', 'a;b', 'a,*', '../x']) {
+      expect(
+        issuesOf(() => loadConfig({ ...good, FOLLOW_UP_PROJECTS: bad })),
+        bad,
+      ).toHaveProperty('FOLLOW_UP_PROJECTS');
+    }
+  });
+
+  test('warns of keys that everybody may read, and of certificates that nobody checks', () => {
+    const path = file('open-key', SECRET);
+    const warningsAt = (mode: number) => {
+      chmodSync(path, mode);
+      return loadConfig({ ...good, AGENT_JOBS_API_KEY_FILE: path }).warnings;
+    };
+    expect(warningsAt(0o640)).toEqual([]);
+    expect(warningsAt(0o604)).toEqual([expect.stringMatching(/^AGENT_JOBS_API_KEY_FILE: every user .*open-key/)]);
+    expect(loadConfig({ ...good, NODE_TLS_REJECT_UNAUTHORIZED: '0' }).warnings).toEqual([
+      expect.stringMatching(/^NODE_TLS_REJECT_UNAUTHORIZED=0: certificates are not checked/),
+    ]);
+    expect(loadConfig({ ...good, NODE_TLS_REJECT_UNAUTHORIZED: '1' }).warnings).toEqual([]);
   });
 
   test('turns the status server off, and takes IPv6 addresses and port 0', () => {

@@ -64,7 +64,7 @@ describe('the image, built and run natively by the instructions of its Dockerfil
     const worker = await start(services['worker']?.command ?? [], {
       TEMPORAL_ADDRESS: inject('temporalAddress'),
       AGENT_JOBS_BASE_URL: baseUrl,
-      AGENT_JOBS_API_KEY_FILE: join(ROOT, 'deploy/simulator-api-key'),
+      AGENT_JOBS_API_KEY_FILE: join(ROOT, 'deploy/simulator-keys/api-key'),
       FOLLOW_UP_STATUS_ADDRESS: `127.0.0.1:${statusPort}`,
       FOLLOW_UP_TASK_QUEUE: taskQueue,
     });

@@ -5,6 +5,7 @@ import type { BudgetClient } from '../../src/activities/index.js';
 import { InvalidInputError } from '../../src/client/index.js';
 import {
   budgetStatusQuery,
+  pauseUpdate,
   projectBudgetWorkflowId,
   type AcquireRequest,
   type FollowUpResult,
@@ -104,6 +105,25 @@ describe('a server with lowered limits', () => {
     }
     await close();
     expect(await stack.followUps.budget(projectId).status()).toMatchObject({ waitingTotal: 45 });
+  });
+
+  test('carries out an order of an operator once, though it comes again on a later run with the same id', async () => {
+    const projectId = 'ordered';
+    const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+    const budget = stack.followUps.budget(projectId);
+    await budget.setLimit({ limit: 0 });
+    const pause = () => gate.executeUpdate(pauseUpdate, { args: [{ note: 'once' }], updateId: 'the-pause' });
+    expect(await pause()).toMatchObject({ paused: { reasons: ['operator'], note: 'once' } });
+    await budget.resume();
+    const { runId } = await gate.describe();
+    const { namespace, taskQueue } = stack;
+    const asking = await connectBudgetClient({ address: server.address, namespace, taskQueue, limit: 0 });
+    for (let ask = 0; (await gate.describe()).runId === runId; ask++) {
+      await asking.budget.acquire(projectId, makeRequest(ask));
+    }
+    await asking.close();
+    expect((await pause()).paused).toBeUndefined();
+    expect((await budget.pause({ note: 'again' })).paused).toMatchObject({ note: 'again' });
   });
 
   test('refuses a prompt that is too long for it at the start, and the client says so', async () => {
