@@ -57,8 +57,9 @@ export function upgradeOutage(rig: PostgresRig): Outage {
   let number = 0;
   return async (_lane, random) => {
     if (++number === 2) {
+      const from = await rig.serverVersion();
       await rig.upgradeServer();
-      return 'serverUpgraded';
+      return `upgradedFrom ${from} to ${await rig.serverVersion()}`;
     }
     await rig.killServer();
     await delay(random.between(0, LONGEST_OUTAGE_MS));

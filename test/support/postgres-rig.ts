@@ -58,6 +58,8 @@ export interface PostgresRig {
   killServer(): Promise<void>;
   /** Starts it again on the same ports and waits until its namespace answers; nothing to do while it runs. */
   startServer(): Promise<void>;
+  /** Such as `1.32.0`. */
+  serverVersion(): Promise<string>;
   /** Stops the server in an orderly way, brings the schemas up to date, and starts the newest one on the same ports. */
   upgradeServer(): Promise<void>;
   /** Runs deploy/setup-schema.sh once more, as a second `docker compose up` would. */
@@ -138,6 +140,8 @@ export async function startPostgresRig(options: PostgresRigOptions = {}): Promis
       await server?.exited;
     },
     startServer,
+    serverVersion: () =>
+      onConnection(address, async ({ workflowService }) => (await workflowService.getClusterInfo({})).serverVersion),
     upgradeServer: async () => {
       binaries = await resolveTemporalServer('newest', env, options.onProgress);
       await server?.stop();
@@ -201,20 +205,24 @@ async function setUpSchemas(
 }
 
 /** Registers the namespace where it is missing; ready once lists of it answer, too. */
-async function ensureNamespace(address: string): Promise<boolean> {
+function ensureNamespace(address: string): Promise<boolean> {
+  return onConnection(address, async ({ workflowService }) => {
+    const { namespaces } = await workflowService.listNamespaces({});
+    if (!namespaces.some(({ namespaceInfo }) => namespaceInfo?.name === NAMESPACE)) {
+      await workflowService.registerNamespace({
+        namespace: NAMESPACE,
+        workflowExecutionRetentionPeriod: msToTs(RETENTION_MS),
+      });
+    }
+    await workflowService.listWorkflowExecutions({ namespace: NAMESPACE });
+    return true;
+  });
+}
+
+async function onConnection<T>(address: string, use: (connection: Connection) => Promise<T>): Promise<T> {
   const connection = await Connection.connect({ address });
   try {
-    return await connection.withDeadline(Date.now() + 10_000, async () => {
-      const { namespaces } = await connection.workflowService.listNamespaces({});
-      if (!namespaces.some(({ namespaceInfo }) => namespaceInfo?.name === NAMESPACE)) {
-        await connection.workflowService.registerNamespace({
-          namespace: NAMESPACE,
-          workflowExecutionRetentionPeriod: msToTs(RETENTION_MS),
-        });
-      }
-      await connection.workflowService.listWorkflowExecutions({ namespace: NAMESPACE });
-      return true;
-    });
+    return await connection.withDeadline(Date.now() + 10_000, () => use(connection));
   } finally {
     await connection.close();
   }

@@ -16,6 +16,9 @@ import { lastWords, runCommand } from '../../src/embedded/run-command.js';
 /** Which of the pinned servers: docker-compose.yml runs the newest. */
 export type ServerAge = 'newest' | 'oldest';
 
+/** Which development server the tests of this run have: `npm run test:oldest` asks for the oldest. */
+export const testServerAge: ServerAge = process.env['TEST_TEMPORAL_SERVER'] === 'oldest' ? 'oldest' : 'newest';
+
 const BUILD_TIMEOUT_MS = 1_800_000;
 
 /** Files of a Temporal server with its SQL schema. */
