@@ -29,9 +29,12 @@ const DEADLINE_MS = 450;
 export async function complete({ io }: Cli, words: string[], _options: unknown, command: Command): Promise<void> {
   const program = command.parent ?? command;
   const leftMs = DEADLINE_MS - (performance.now() - io.calledAtMs);
-  const found = await Promise.race([candidates(io.env, program, words, leftMs), sleep(Math.max(0, leftMs))]);
+  const answered = new AbortController();
+  const deadline = sleep(Math.max(0, leftMs), undefined, { signal: answered.signal }).catch(() => undefined);
+  const found = await Promise.race([candidates(io.env, program, words, leftMs), deadline]);
   // A lookup that still runs would keep the process.
   if (!found) return io.exit(ExitCode.ok);
+  answered.abort();
   // Whatever somebody has called a workflow becomes part of a shell's command line.
   const safe = found.filter(({ word }) => /^[\w.~:/=-]+$/.test(word));
   const lines = safe.map(({ word, description }) => (description === undefined ? word : `${word}\t${description}`));
