@@ -27,6 +27,7 @@ export const carriedStateSchema = z.strictObject({
   arrivalCount: z.number(),
   /** Missing in states of older versions. */
   limitedCount: z.number().exactOptional(),
+  overtakenCount: z.number().exactOptional(),
   resumedAtMs: z.number().exactOptional(),
   memorySinceMs: z.number().exactOptional(),
   pause: z
@@ -74,6 +75,7 @@ export function carryState(state: BudgetState): CarriedState {
     grantCount,
     arrivalCount,
     limitedCount: state.limitedCount,
+    overtakenCount: state.overtakenCount,
     ...(resumedAtMs !== undefined && { resumedAtMs }),
     ...(memorySinceMs !== undefined && { memorySinceMs }),
     ...(pause && { pause }),
@@ -106,7 +108,11 @@ export function carryState(state: BudgetState): CarriedState {
       ...(grant.statusCode === undefined ? [] : [grant.statusCode]),
     ]),
     spent: state.spent.map((ms) => atMs - ms),
-    turns: [...state.turns].map(([jobId, turn]) => [jobId, name(turn.workflowId), ago(turn.checkedAtMs)]),
+    turns: [...state.turns].map(([jobId, { workflowId, checkedAtMs }]) => [
+      name(workflowId),
+      jobCell({ workflowId, jobId }),
+      ...(checkedAtMs === undefined ? [] : [atMs - checkedAtMs]),
+    ]),
     memory: encodeMemory(state.memory, atMs),
     lastJobs: [...state.lastJobs].map(([jobId, job]) => [jobId, job.status, job.prLinkHash, job.archivedAt]),
     orders: state.orders,
@@ -126,6 +132,7 @@ export function restoreState(carried: CarriedState): BudgetState {
     grantCount,
     arrivalCount,
     limitedCount: carried.limitedCount ?? 0,
+    overtakenCount: carried.overtakenCount ?? 0,
     ...(carried.resumedAtMs !== undefined && { resumedAtMs: carried.resumedAtMs }),
     ...(carried.memorySinceMs !== undefined && { memorySinceMs: carried.memorySinceMs }),
     ...(pause && { pause }),
@@ -164,8 +171,8 @@ export function restoreState(carried: CarriedState): BudgetState {
     ),
     spent: carried.spent.map((ms) => atMs - ms),
     turns: new Map(
-      carried.turns.map(([jobId, owner, checked]): [string, Turn] => [
-        String(jobId),
+      carried.turns.map(([owner, job, checked]): [string, Turn] => [
+        jobOf(workflowId(owner), job),
         { workflowId: workflowId(owner), ...(isSet(checked) && { checkedAtMs: at(checked) }) },
       ]),
     ),

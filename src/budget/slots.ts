@@ -95,7 +95,7 @@ export function forecastSlots(state: BudgetState, nowMs: number): (needed: numbe
   return (needed) => {
     expected ??= expectSlotEnds(state, nowMs);
     const { cycleMs, ends } = expected;
-    const index = Math.max(0, needed);
+    const index = Math.max(0, Math.floor(needed));
     const first = ends[index];
     if (first !== undefined) return Math.max(nowMs, first);
     const beyond = index - ends.length;
@@ -117,7 +117,7 @@ function expectSlotEnds(state: BudgetState, nowMs: number): { cycleMs: number; e
 }
 
 /** What sends took lately: from the grant to the settle. */
-function sendEstimateMs(state: BudgetState): number {
+export function sendEstimateMs(state: BudgetState): number {
   const tookMs = state.grants.flatMap(({ grantedAtMs, settledAtMs, outcome }) =>
     settledAtMs === undefined || outcome === 'unknown' ? [] : [settledAtMs - grantedAtMs],
   );

@@ -97,11 +97,15 @@ export interface BudgetState {
   /** Sends that the service answered with 429. */
   limitedCount: number;
   arrivalCount: number;
+  /** Interactive grants in a row that overtook a batch waiter. */
+  overtakenCount: number;
+  /** In the order of their arrival. */
   waiters: Waiter[];
   /** In the order of their grants: all that may still be settled, and the last 100. */
   grants: Grant[];
   /** Older grants whose slots have not ended: the instant from which each is held for window and margin. */
   spent: number[];
+  /** By job, in the order of their grants. */
   turns: Map<string, Turn>;
   pause?: ServicePause;
   operatorPause?: OperatorPause;
@@ -128,6 +132,7 @@ export function newState(projectId: string, settings: BudgetSettings): BudgetSta
     grantCount: 0,
     limitedCount: 0,
     arrivalCount: 0,
+    overtakenCount: 0,
     waiters: [],
     grants: [],
     spent: [],

@@ -20,7 +20,7 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
   let ahead = 0;
   const waiting: BudgetWaiter[] = line.slice(0, MAX_SHOWN_WAITERS).map((waiter) => {
     const { workflowId, jobId, lane } = waiter;
-    const expectedAtMs = expectedSlotAtMs(ahead - freeSlots(state, slots.length, waiter));
+    const expectedAtMs = expectedSlotAtMs(ahead - freeSlots(state, slots.length, { waiter, line }));
     const shown = { workflowId, jobId, lane, position: ahead + 1 };
     if (!hasLapsed(waiter, nowMs)) ahead += 1;
     return expectedAtMs === undefined || paused.paused ? shown : { ...shown, expectedAt: iso(expectedAtMs) };
