@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { bundleWorkflowCode } from '@temporalio/worker';
-import { processEnvironment } from '../dist/config.js';
+import { processEnvironment } from '../dist/config/settings-reader.js';
 import { createLogger, toTemporalLogger } from '../dist/logging.js';
 import { workflowBundleOptions } from '../dist/worker/bundle-options.js';
 import { measureRuns, measureSleeping } from './measure.js';

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { processEnvironment } from '../dist/config.js';
+import { processEnvironment } from '../dist/config/settings-reader.js';
 import { SearchAttribute } from '../dist/contract/index.js';
 import { startDevServer } from '../dist/embedded/dev-server.js';
 import { startSimulator } from '../dist/simulator/index.js';

@@ -11,7 +11,6 @@ import type { BudgetSettings } from './contract/index.js';
 export { ConfigError } from './config/config-error.js';
 export { describeConfig } from './config/describe-config.js';
 export type { ApiKeySettings } from './config/agent-jobs-config.js';
-export { processEnvironment } from './config/settings-reader.js';
 export type { Environment } from './config/settings-reader.js';
 export type { TemporalConfig } from './config/temporal-config.js';
 

@@ -69,7 +69,7 @@ export class Output {
   readonly stderr: OutputStream;
 
   constructor(
-    { stdout, stderr }: CliIo,
+    { stdout, stderr }: Pick<CliIo, 'stdout' | 'stderr'>,
     /** Whether stdout takes JSON. Set again once the arguments are parsed. */
     public json: boolean,
   ) {

@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import type { WriteStream } from 'node:tty';
 import { beforeEach, expect, test, vi } from 'vitest';
-import { Output } from '../../src/cli/output.js';
+import { Output } from '../../src/cli/cli.js';
 import { type ProgressRow, showProgress } from '../../src/cli/progress-view.js';
 
 const HOSTILE = 'stopped\u001b[2J\u001b]0;owned\u0007\u009b31m by\r\nsomebody\u202e';
@@ -15,7 +15,7 @@ async function shownLive(work: ProgressRow['work']): Promise<string> {
   let text = '';
   terminal.on('data', (chunk: Buffer) => (text += chunk.toString()));
   const stream = terminal as unknown as WriteStream;
-  await showProgress(new Output(false, stream, stream), [{ label: 'p/j', work }]);
+  await showProgress(new Output({ stdout: stream, stderr: stream }, false), [{ label: 'p/j', work }]);
   return text;
 }
 

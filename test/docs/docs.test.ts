@@ -82,7 +82,9 @@ describe('docs/operations.md', () => {
   });
 
   test('documents no setting that does not exist', () => {
-    const embedded = filesBelow('src/embedded', '.ts').flatMap((path) => [...namesIn(read(path))]);
+    const embedded = [...filesBelow('src/embedded', '.ts'), ...filesBelow('test/support', '.ts')].flatMap((path) => [
+      ...namesIn(read(path)),
+    ]);
     const temporal = filesBelow('node_modules/@temporalio/envconfig/lib', '.js').flatMap((path) => [
       ...namesIn(read(path)),
     ]);

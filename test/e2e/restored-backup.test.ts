@@ -14,7 +14,6 @@ import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
 
 const projectId = 'demo';
-const bundlePath = join(import.meta.dirname, '..', '..', 'dist', 'workflow-bundle.js');
 
 test('after a restored database backup, the steps of docs/operations.md send nothing twice and nothing over budget', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'backup-'));
@@ -52,7 +51,7 @@ test('after a restored database backup, the steps of docs/operations.md send not
       FOLLOW_UP_STATUS_ADDRESS: 'off',
     });
     const logger = createLogger({ level: 'silent', format: 'json' });
-    const worker = await startWorker({ config, logger, workflowCode: { bundlePath } });
+    const worker = await startWorker({ config, logger });
     await worker.ready;
     return worker;
   }

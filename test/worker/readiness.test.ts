@@ -67,8 +67,7 @@ test('a worker whose file of keys is gone or bad says so on /readyz, lives on, a
   const log = logMemory();
   const logger = createLogger({ level: 'info', format: 'json' }, log);
   const config = testConfig({ AGENT_JOBS_API_KEY_FILE: path });
-  const bundlePath = join(import.meta.dirname, '..', '..', 'dist', 'workflow-bundle.js');
-  const service = await startWorker({ config, logger, workflowCode: { bundlePath } });
+  const service = await startWorker({ config, logger });
   onTestFinished(() => service.shutdown());
   await service.ready;
   const probe = async (name: string) => {
