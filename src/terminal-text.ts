@@ -1,4 +1,3 @@
-// eslint-disable-next-line no-control-regex -- removing control characters is what it is for
 const SEQUENCES = new RegExp(
   [
     // A string (OSC, DCS, SOS, PM, APC) with its end. Without an end only its beginning is taken away.
