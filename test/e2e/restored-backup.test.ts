@@ -31,7 +31,8 @@ test('after a restored database backup, the steps of docs/operations.md send not
     const server = await startDevServer({ env: process.env, dbFile: database });
     const connection = await Connection.connect({ address: server.address });
     const client = new Client({ connection });
-    const followUps = new FollowUpClient({ client, taskQueue });
+    const budgetSettings = { limit: 2, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+    const followUps = new FollowUpClient({ client, taskQueue, budgetSettings });
     const startOne = (jobId: string) => followUps.start({ projectId, jobId, prompt: 'x', key: 'k', ...FAST });
     const stop = async () => {
       await connection.close();

@@ -118,7 +118,8 @@ export class FollowUpContext {
     } else {
       this.noteError(result.message);
     }
-    await this.#tellOfKey(result);
+    // Not awaited where there is nothing to tell: each promise of a poll costs.
+    if (result.kind === 'failed' || this.state.keyRefusedAtMs !== undefined) await this.#tellOfKey(result);
     if (result.sendStartToCloseMs !== undefined) this.state.sendStartToCloseMs = result.sendStartToCloseMs;
     return result;
   }
