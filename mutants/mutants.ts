@@ -98,8 +98,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: 'src/budget/slots.ts',
-        find: `  return grant.outcome === 'notSent' ? -Infinity`,
-        replace: `  return grant.settledAtMs === undefined || grant.outcome === 'notSent' ? -Infinity`,
+        find: `state.grants.filter(({ outcome }) => outcome !== 'notSent').map((grant) => heldFromMs(grant) + heldMs)`,
+        replace: `state.grants.filter(({ outcome }) => outcome !== undefined && outcome !== 'notSent').map((grant) => heldFromMs(grant) + heldMs)`,
       },
     ],
     test: {

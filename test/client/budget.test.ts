@@ -20,7 +20,12 @@ beforeAll(async () => {
   stack = await startStack({
     address: inject('temporalAddress'),
     // A window that is longer than any test: only orders let follow-ups go.
-    env: { FOLLOW_UP_BUDGET_LIMIT: '4', FOLLOW_UP_BUDGET_WINDOW: '1h', FOLLOW_UP_MARGIN: '200ms' },
+    env: {
+      FOLLOW_UP_BUDGET_LIMIT: '4',
+      FOLLOW_UP_BUDGET_MAX_LIMIT: '100',
+      FOLLOW_UP_BUDGET_WINDOW: '1h',
+      FOLLOW_UP_MARGIN: '200ms',
+    },
     simulator: { autoCreate: true },
   });
 });
