@@ -58,7 +58,7 @@ test('a gate whose clock jumped far ahead stands still, restored or not; taken f
   reopen(restoredState, T0);
   const began = { firstRunStartedAtMs: T0 + 1 };
   const yearLaterMs = T0 + 365 * 86_400_000;
-  expect(acquire(new Budget(restoredState), yearLaterMs, 'new', began)).toMatchObject({ kind: 'wait', reason: 'slot' });
+  expect(acquire(new Budget(restoredState), yearLaterMs, 'new', began)).toMatchObject({ kind: 'stale' });
   const cured = new Budget(newState('p', budget.state.settings));
   assumeFull(cured.state, T0);
   expect(acquire(cured, T0 + 1, 'new', began)).toMatchObject({ kind: 'wait', reason: 'slot' });
