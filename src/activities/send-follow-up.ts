@@ -5,6 +5,7 @@ import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js
 import type {
   AcquireAnswer,
   AcquireRequest,
+  BudgetCeiling,
   GrantedBefore,
   JobFingerprint,
   Lane,
@@ -79,6 +80,8 @@ export interface SendFollowUpDependencies {
   leaseMs: number;
   /** Bytes may still arrive that long after the lease. */
   drainMs: number;
+  /** The most that any budget may grant, whatever it says itself. @default none */
+  ceiling?: BudgetCeiling;
 }
 
 /**
@@ -87,13 +90,13 @@ export interface SendFollowUpDependencies {
  * granted may POST. The message stands in the first event of the run, and is read from there: no ask carries it.
  */
 export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
-  const { agentJobs, budget, ownRun, sendTimeoutMs, leaseMs, drainMs } = dependencies;
+  const { agentJobs, budget, ownRun, sendTimeoutMs, leaseMs, drainMs, ceiling } = dependencies;
 
   return async function sendFollowUp(input: SendFollowUpInput): Promise<SendFollowUpResult> {
     const info = activityInfo();
     if (!info.workflowExecution) throw new Error('sendFollowUp runs only as an activity of a workflow');
     const { projectId, ...asked } = input;
-    const { jobId } = input;
+    const { jobId, sendNumber, hold, firstRunStartedAtMs } = input;
     const elapsedMs = startStopwatch();
     const mark = info.heartbeatDetails as GrantMark | undefined;
     const grantedBefore = grantedEarlier(info, input);
@@ -107,6 +110,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       drainMs,
       ...(grantedBefore && { grantedBefore }),
       ...(ledgerSinceMs !== undefined && { ledgerSinceMs }),
+      ...(ceiling && { ceiling }),
     };
     let ask = await budget.acquire(projectId, request);
     for (let again = 0; again < ASKS_IN_PLACE && waitsForSends(ask); again++) {
@@ -114,14 +118,26 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       ask = await budget.acquire(projectId, request);
     }
     const { answer, proven } = ask;
+    const where = { projectId, jobId, sendNumber };
     if (answer.kind === 'done') return fromRecord(answer, { leaseMs, drainMs, elapsedMs: elapsedMs() });
-    if (answer.kind !== 'granted') return { ...answer, proven, ...(grantedBefore && { grantedBefore }) };
+    if (answer.kind !== 'granted') {
+      if (!hold) log.info('The budget did not let a message through', { ...where, ...describeRefusal(answer) });
+      return { ...answer, proven, ...(grantedBefore && { grantedBefore }) };
+    }
 
     const mayStart = () => elapsedMs() < leaseMs - sendTimeoutMs;
     const prompt = await prepare(info.taskToken, answer);
     const sent: SendMessageOutcome = prompt.ok
       ? await agentJobs.sendMessage({ projectId, jobId, prompt: prompt.value, mayStart })
       : { outcome: 'notSent', message: prompt.message };
+    const { outcome, statusCode, retryAfterMs } = sent;
+    log[outcome === 'sent' ? 'info' : 'warn'](outcome === 'sent' ? 'Sent a message' : 'A message was not taken', {
+      ...where,
+      outcome,
+      ...(statusCode !== undefined && { statusCode }),
+      ...(retryAfterMs !== undefined && { retryAfterMs }),
+      waitMs: answer.grantedAtMs - firstRunStartedAtMs,
+    });
     await settle(projectId, request, sent);
     return {
       kind: 'outcome',
@@ -181,6 +197,13 @@ function grantedEarlier(info: ReturnType<typeof activityInfo>, input: SendFollow
   if (info.heartbeatDetails !== undefined) return 'surely';
   const isReset = info.attempt === 1 && info.currentAttemptScheduledTimestampMs > info.scheduledTimestampMs;
   return input.grantedBefore ?? (isReset ? 'perhaps' : undefined);
+}
+
+/** What the log says of an ask that was not granted. */
+function describeRefusal(answer: Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }>): object {
+  if (answer.kind !== 'wait') return { outcome: answer.kind };
+  const { reason, waitMs, position } = answer;
+  return { outcome: 'wait', reason, waitMs, position };
 }
 
 /** What the gate keeps of a rejection. */

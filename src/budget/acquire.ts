@@ -18,11 +18,10 @@ import {
 import { countOvertaken, eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
 import { recall, recallJob, remember, trimOldest } from './memory.js';
 import { assumeFullUnasked, isPausedByOperator } from './operator.js';
-import { notePaced, pacedMs } from './pace.js';
-import { expireProbe, isPaused } from './pause.js';
+import { expectSlot, notePaced, pacedMs } from './pace.js';
+import { expireProbe, isPaused, noteKeyRead } from './pause.js';
 import {
   certainSlotMs,
-  expectSlot,
   findGrant,
   forecastSlots,
   isUndelivered,
@@ -46,6 +45,8 @@ export function acquire(
   request: AcquireRequest,
   checkOwner: (jobId: string) => void,
 ): AcquireAnswer {
+  if (request.ceiling) state.ceiling = request.ceiling;
+  if (!request.hold && !request.withdraw) noteKeyRead(state, nowMs, { isRefused: false });
   expireProbe(state, nowMs);
   if (request.ledgerSinceMs !== undefined && request.ledgerSinceMs < state.ledgerSinceMs) {
     assumeFullUnasked(state, nowMs, request.leaseMs + request.drainMs);

@@ -20,6 +20,7 @@ export const carriedStateSchema = z.strictObject({
   version: z.literal(2),
   projectId: idSchema,
   settings: budgetSettingsSchema,
+  ceiling: z.strictObject({ limit: z.number(), windowMs: z.number() }).exactOptional(),
   /** Gate time. */
   atMs: instantMsSchema,
   grantCount: z.number(),
@@ -40,6 +41,7 @@ export const carriedStateSchema = z.strictObject({
       probe: z.strictObject({ workflowId: z.string(), sendNumber: z.number() }).exactOptional(),
     })
     .exactOptional(),
+  keyRefused: z.strictObject({ sinceMs: z.number(), untilMs: z.number() }).exactOptional(),
   operatorPause: z
     .strictObject({
       sinceMs: z.number().exactOptional(),
@@ -62,6 +64,7 @@ export const carriedStateSchema = z.strictObject({
   /** Entries separated by `;`, fields by `,`, numbers in base 36: 7,500 of them are most of the state. */
   memory: z.string(),
   lastJobs: cellsSchema,
+  orders: z.array(z.string()),
 });
 export type CarriedState = z.infer<typeof carriedStateSchema>;
 type Cell = CarriedState['waiters'][number][number];
@@ -77,6 +80,7 @@ export function carryState(state: BudgetState): CarriedState {
     version: 2,
     projectId,
     settings,
+    ...(state.ceiling && { ceiling: state.ceiling }),
     atMs,
     grantCount,
     arrivalCount,
@@ -90,6 +94,7 @@ export function carryState(state: BudgetState): CarriedState {
     ...(pause && { pause }),
     ...(operatorPause && { operatorPause }),
     ...(pace && { pace }),
+    ...(state.keyRefused && { keyRefused: state.keyRefused }),
     waiters: state.waiters.map((waiter) => [
       name(waiter.workflowId),
       jobCell(waiter),
@@ -125,6 +130,7 @@ export function carryState(state: BudgetState): CarriedState {
     ]),
     memory: encodeMemory(state.memory, atMs),
     lastJobs: [...state.lastJobs].map(([key, job]) => [key, job.status, job.prLinkHash, job.archivedAt]),
+    orders: state.orders,
   };
 }
 
@@ -137,6 +143,7 @@ export function restoreState(carried: CarriedState): BudgetState {
   return {
     projectId,
     settings,
+    ...(carried.ceiling && { ceiling: carried.ceiling }),
     lastTimeMs: atMs,
     grantCount,
     arrivalCount,
@@ -150,6 +157,7 @@ export function restoreState(carried: CarriedState): BudgetState {
     ...(pause && { pause }),
     ...(operatorPause && { operatorPause }),
     ...(pace && { pace }),
+    ...(carried.keyRefused && { keyRefused: carried.keyRefused }),
     waiters: carried.waiters.map(
       ([id, job, flags, sendNumber, arrival, newestAsk, heard, due, invited, quiet]): Waiter => ({
         workflowId: workflowId(id),
@@ -195,6 +203,7 @@ export function restoreState(carried: CarriedState): BudgetState {
         { status: textOf(status), prLinkHash: textOf(prLinkHash), archivedAt: textOf(archivedAt) },
       ]),
     ),
+    orders: carried.orders,
   };
 }
 

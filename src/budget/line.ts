@@ -2,7 +2,7 @@ import { lanes } from '../contract/index.js';
 import type { BudgetState, Waiter } from './state.js';
 import { BATCH_TURN_EVERY, INVITATION_GRACE_MS } from './limits.js';
 import { sendsAtOnce } from './pace.js';
-import { unsettled } from './slots.js';
+import { limitOf, unsettled } from './slots.js';
 
 /** Whether an invitation was not answered in time: such a waiter keeps its place and counts for nothing. */
 export function hasLapsed(waiter: Waiter, nowMs: number): boolean {
@@ -64,9 +64,9 @@ export function freeSlots(
   usedSlots: number,
   { waiter, line }: { waiter: Waiter; line: readonly Waiter[] },
 ): number {
-  const { limit, reserve } = state.settings;
+  const { reserve } = state.settings;
   const hasTurn = waiter === line[0] && line[1]?.lane === 'interactive';
-  return limit - usedSlots - (waiter.lane === 'batch' && !hasTurn ? reserve : 0);
+  return limitOf(state) - usedSlots - (waiter.lane === 'batch' && !hasTurn ? reserve : 0);
 }
 
 /** Sends that may still be begun before too many are unsettled. */

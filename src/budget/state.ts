@@ -1,4 +1,4 @@
-import type { BudgetSettings, JobFingerprint, Lane, SendOutcome } from '../contract/index.js';
+import type { BudgetCeiling, BudgetSettings, JobFingerprint, Lane, SendOutcome } from '../contract/index.js';
 
 /** A follow-up that waits for a slot, for its job, or (`hold`) for somebody else's turn to end. */
 export interface Waiter {
@@ -102,6 +102,8 @@ export interface Pace {
 export interface BudgetState {
   projectId: string;
   settings: BudgetSettings;
+  /** Of the worker that asked last: holds beside the settings. */
+  ceiling?: BudgetCeiling;
   /** Gate time: never goes back, whatever the clock of the server does. */
   lastTimeMs: number;
   grantCount: number;
@@ -121,6 +123,8 @@ export interface BudgetState {
   pause?: ServicePause;
   operatorPause?: OperatorPause;
   pace?: Pace;
+  /** Reads are refused for their key since then; forgotten at `untilMs` unless somebody repeats it. */
+  keyRefused?: { sinceMs: number; untilMs: number };
   /** End of the last service pause: answers to sends granted before it say nothing about now. */
   resumedAtMs?: number;
   /** By hash of the workflow id, least recently touched first. */
@@ -138,6 +142,8 @@ export interface BudgetState {
   assumedFullFromMs?: number;
   /** The last turn's end by hash of the job's id, least recently touched first. */
   lastJobs: Map<string, JobFingerprint>;
+  /** Ids of the latest orders of operators, oldest first: each is carried out once. */
+  orders: string[];
 }
 
 /**
@@ -163,5 +169,6 @@ export function newState(projectId: string, settings: BudgetSettings, sinceMs?: 
     ...(sinceMs !== undefined && { memorySinceMs: sinceMs + settings.marginMs }),
     memory: new Map(),
     lastJobs: new Map(),
+    orders: [],
   };
 }

@@ -28,6 +28,8 @@ export function watch(state: BudgetState, nowMs: number): Watch {
 
   if (isPausedByOperator(state, nowMs)) {
     if (line.length > 0) lookAgainAtMs = state.operatorPause?.untilMs ?? Infinity;
+  } else if (state.keyRefused) {
+    // Nobody asks before it has read its job.
   } else if (isPaused(state, nowMs) && state.pause) {
     const probe = state.grants.find((grant) => isProbe(state.pause, grant));
     if (line.length > 0) {
@@ -65,6 +67,7 @@ export function watch(state: BudgetState, nowMs: number): Watch {
       for (const endMs of laterEnds) lookAgainAtMs = Math.min(lookAgainAtMs, endMs - GRANT_AHEAD_MS);
     }
   }
+  lookAgainAtMs = Math.min(lookAgainAtMs, state.keyRefused?.untilMs ?? Infinity);
   wake.push(...silentWaiters(state, nowMs, new Set(line.map((waiter) => waiter.workflowId))));
   if (lookAgainAtMs === Infinity) return { wake };
   return { wake, lookAgainAtMs: lookAgainAtMs <= nowMs ? nowMs + RECHECK_MS : lookAgainAtMs };

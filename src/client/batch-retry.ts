@@ -6,6 +6,7 @@ import {
   followUpBatchWorkflowId,
   followUpInputSchema,
   parseInput,
+  type RetryChoice,
 } from '../contract/index.js';
 import { NothingToRetryError } from './batch-errors.js';
 import type { BatchHandle } from './batch-handle.js';
@@ -13,10 +14,6 @@ import type { StartBatchInput } from './batch-input.js';
 import { UnexpectedOutcomeError } from './errors.js';
 import { readRunStart } from './started-input.js';
 import { callTemporal } from './temporal-call.js';
-
-/** Which items a retry sends again. */
-export const retryChoices = ['unknown', 'failed'] as const;
-export type RetryChoice = (typeof retryChoices)[number];
 
 /** Options of `retry`. */
 export interface RetryOptions {

@@ -68,7 +68,7 @@ describe('a follow-up that is terminated by a second start of its key while its 
     const { workflowId } = await start(input);
     await expect.poll(() => arrived(input).length, { timeout: 30_000 }).toBe(1);
     await expect
-      .poll(async () => (await stack.followUps.get(workflowId).progress()).state, { timeout: 30_000 })
+      .poll(async () => (await stack.followUps.handle(workflowId).progress()).state, { timeout: 30_000 })
       .toBe('polling');
   }
 
@@ -98,7 +98,7 @@ test('the prompt stands in the first event of a follow-up that waits and is sent
   stack.simulator.addJob({ projectId: input.projectId, jobId });
   const handle = await start({ ...input, jobId });
   await expect
-    .poll(async () => (await stack.followUps.get(handle.workflowId).progress()).state, { timeout: 30_000 })
+    .poll(async () => (await stack.followUps.handle(handle.workflowId).progress()).state, { timeout: 30_000 })
     .toBe('blocked');
   await budget.resume();
   await handle.result();
