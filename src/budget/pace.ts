@@ -47,7 +47,7 @@ export function pacedMs({ pace }: BudgetState, ahead: number): number {
 export function expectSlot(state: BudgetState, nowMs: number): (ahead: number, free: number) => number | undefined {
   const forecast = forecastSlots(state, nowMs);
   return (ahead, free) => {
-    const slotAtMs = forecast(ahead - free);
+    const slotAtMs = ahead < free ? nowMs : forecast(ahead - free);
     return slotAtMs === undefined ? undefined : Math.max(slotAtMs, pacedMs(state, ahead));
   };
 }
