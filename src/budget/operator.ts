@@ -1,6 +1,6 @@
 import type { InputIssue } from '../contract/index.js';
 import { RECHECK_MS } from './limits.js';
-import { occupiedSlotEnds } from './slots.js';
+import { longestHeldMs, occupiedSlotEnds } from './slots.js';
 import type { BudgetState, OperatorPause } from './state.js';
 
 /** New settings; what is missing stays. */
@@ -100,9 +100,8 @@ export function assumeFull(state: BudgetState, nowMs: number, inFlightUntilMs = 
 export function assumeFullUnasked(state: BudgetState, nowMs: number, inFlightMs: number): void {
   if (state.assumedFullFromMs !== undefined) return;
   state.assumedFullFromMs = state.ledgerSinceMs + inFlightMs;
-  const { limit, windowMs, marginMs } = state.settings;
-  if (state.assumedFullFromMs + windowMs + marginMs <= nowMs) return;
+  if (state.assumedFullFromMs + longestHeldMs(state) <= nowMs) return;
   // Of the whole limit: the ceiling of the next worker may be higher.
-  const free = Math.max(0, limit - occupiedSlotEnds(state, nowMs).length);
+  const free = Math.max(0, state.settings.limit - occupiedSlotEnds(state, nowMs).length);
   for (let slot = 0; slot < free; slot++) state.spent.push(state.assumedFullFromMs);
 }

@@ -136,8 +136,13 @@ export function pruneGrants(state: BudgetState, nowMs: number): void {
     index >= auditFrom || (grant.settledAtMs === undefined && nowMs < heldFromMs(grant));
   const spent = state.grants.filter((grant, index) => !isKept(grant, index) && grant.outcome !== 'notSent');
   state.grants = state.grants.filter(isKept);
-  const keptMs = Math.max(state.settings.windowMs, state.ceiling?.windowMs ?? 0) + state.settings.marginMs;
+  const keptMs = longestHeldMs(state);
   state.spent = [...state.spent, ...spent.map(heldFromMs)].filter((fromMs) => fromMs + keptMs > nowMs);
+}
+
+/** How long a slot may be held: the longer of the budget's own window and the ceiling's, and the margin. */
+export function longestHeldMs({ settings, ceiling }: BudgetState): number {
+  return Math.max(settings.windowMs, ceiling?.windowMs ?? 0) + settings.marginMs;
 }
 
 function heldMs({ settings }: BudgetState): number {

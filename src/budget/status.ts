@@ -3,7 +3,7 @@ import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
 import { isPausedByOperator } from './operator.js';
 import { expectSlot } from './pace.js';
-import { limitOf, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
+import { limitOf, longestHeldMs, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
 import type { BudgetState, Grant } from './state.js';
 
 /** Waiters that a status names; the rest is only counted. */
@@ -11,9 +11,9 @@ const MAX_SHOWN_WAITERS = 100;
 
 /** What a gate would tell an onlooker at `nowMs`. Changes nothing. */
 export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
-  const { windowMs, reserve, marginMs } = state.settings;
+  const { windowMs, reserve } = state.settings;
   const limit = limitOf(state);
-  const assumedFullUntilMs = (state.assumedFullFromMs ?? -Infinity) + windowMs + marginMs;
+  const assumedFullUntilMs = (state.assumedFullFromMs ?? -Infinity) + longestHeldMs(state);
   const slots = occupiedSlotEnds(state, nowMs);
   const line = eligibleLine(state, nowMs);
   const inLine = new Set(line);

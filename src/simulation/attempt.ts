@@ -73,6 +73,7 @@ export function* attempt(
     messageTag: 'messages',
     leaseMs,
     drainMs: world.broken.has('drain') ? 0 : drainMs,
+    ...(world.ceiling && { ceiling: world.ceiling }),
   };
   let ask = yield* network.ask(request);
   for (let again = 0; again < ASKS_IN_PLACE && ask && waitsForSends(ask); again++) {

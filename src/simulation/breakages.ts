@@ -8,6 +8,7 @@ export const breakages = {
   restore: 'a terminated gate starts empty',
   clock: 'gate time may go back, and slots are held no longer than the window',
   wall: 'the stopwatch before the first byte is the monotonic clock alone',
+  ceiling: 'workers do not say what they let any budget grant',
   wait: 'a slot that is granted ahead is used at once',
   drain: 'a slot is not held for bytes that are still on their way',
   probeLease: 'a probe that never settles is never given up',

@@ -47,6 +47,8 @@ export interface FaultRates {
   clockJumps: number;
   /** Limit, window and reserve are changed while sends are under way. */
   liveChanges: number;
+  /** The budget's limit is too high and its window too short, and only the workers' ceiling is right. */
+  ceiling: number;
 }
 
 /** Faults of one seed; none after {@link HEALED_AT_MS}. */
@@ -99,5 +101,6 @@ export function drawFaults(chance: Chance, chaotic: boolean): FaultRates {
     badCredentials: always(0.2),
     clockJumps: always(0.3),
     liveChanges: always(0.3),
+    ceiling: always(0.2),
   };
 }

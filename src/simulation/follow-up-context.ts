@@ -106,9 +106,14 @@ export class FollowUpContext {
     return this.state.provenNotSent;
   }
 
-  protected *getJob(): Steps<void> {
-    const { timeline, chance } = this.surroundings.world;
-    yield* sleep(timeline, chance.between(5, 50));
+  /** Reads the job; answers whether the key was taken. The gate is told where that has changed. */
+  protected *getJob(): Steps<boolean> {
+    const { world, service, network } = this.surroundings;
+    yield* sleep(world.timeline, world.chance.between(5, 50));
+    const isRefused = service.refusesRead();
+    if (isRefused !== this.state.keyIsRefused) network.keyRead(isRefused);
+    this.state.keyIsRefused = isRefused;
+    return !isRefused;
   }
 
   /** Sleeps on a durable timer, or until `until` holds, or a cancel arrives. */

@@ -37,7 +37,8 @@ export class FollowUpRun extends FollowUpContext {
     const state = this.state;
     if (this.cancelled) return yield* this.#giveUp('Cancelled');
     if (this.budgetWaitLeftMs() <= 0) return yield* this.#giveUp('BudgetWaitTimeout');
-    yield* this.getJob();
+    if (!(yield* this.getJob())) return yield* this.pause(backoffMs(++state.failures));
+    state.failures = 0;
     const hold = world.timeline.nowMs < this.record.jobAtWorkUntilMs;
     if (!hold) state.intervalMs = FIRST_LOOK_MS;
     if (hold && clock.nowMs() - state.heldAtMs < HOLD_EVERY_MS && !this.woken) return yield* this.waitForJob();
@@ -97,9 +98,9 @@ export class FollowUpRun extends FollowUpContext {
       case 'limited':
       case 'unauthorized':
         this.beginNextSend();
-        state.failures += 1;
+        state.notSentInARow = outcome === 'notSent' ? state.notSentInARow + 1 : 0;
         if (outcome !== 'notSent') return undefined;
-        return yield* this.pause(jittered(backoffMs(state.failures), world.chance.between(0, 1)));
+        return yield* this.pause(jittered(backoffMs(state.notSentInARow), world.chance.between(0, 1)));
     }
   }
 
@@ -109,8 +110,9 @@ export class FollowUpRun extends FollowUpContext {
     state.intervalMs = FIRST_LOOK_MS;
     for (;;) {
       if (this.cancelled) return yield* this.#endSent('Cancelled', 'unknown', 'unknown');
-      yield* this.getJob();
-      if (this.record.showsDelivery && service.accepted(this.record.workflowId) > 0) return this.#goOn('inferred');
+      const isRead = yield* this.getJob();
+      if (isRead && this.record.showsDelivery && service.accepted(this.record.workflowId) > 0)
+        return this.#goOn('inferred');
       const leftMs = state.reconcileUntilMs - clock.nowMs();
       if (leftMs <= 0) break;
       yield* this.sleep(Math.min(leftMs, jittered(state.intervalMs, world.chance.between(0, 1))));

@@ -4,7 +4,11 @@ import type { GrantedBefore } from '../contract/index.js';
 export interface FollowUpRunState {
   phase: 'asking' | 'reconciling' | 'polling';
   sendNumber: number;
+  /** Reads of the job that failed in a row. */
   failures: number;
+  notSentInARow: number;
+  /** Whether the latest read was refused for its key. */
+  keyIsRefused: boolean;
   staleAsks: number;
   earlierSendUnknown: boolean;
   /** Whether it is certain that nothing was granted to the current send number. */
@@ -31,6 +35,8 @@ export function newRunState(isFirstRun: boolean): FollowUpRunState {
     phase: 'asking',
     sendNumber: 1,
     failures: 0,
+    notSentInARow: 0,
+    keyIsRefused: false,
     staleAsks: 0,
     earlierSendUnknown: false,
     provenNotSent: isFirstRun,

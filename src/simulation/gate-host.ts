@@ -188,9 +188,8 @@ export class GateHost {
   }
 
   #settings(): BudgetSettings {
-    const { sizes, reserve, broken } = this.#world;
-    const { limit, windowMs, marginMs } = sizes;
-    return { limit, windowMs, reserve, marginMs: broken.has('clock') ? 0 : marginMs };
+    const { settings, sizes, broken } = this.#world;
+    return { ...settings, marginMs: broken.has('clock') ? 0 : sizes.marginMs };
   }
 
   #planFaults(): void {
@@ -207,10 +206,8 @@ export class GateHost {
     if (faults.rates.liveChanges > 0) {
       for (let change = 0; change < 3; change++) {
         timeline.at(chance.between(0, HEALED_AT_MS), () => {
-          const limit = chance.whole(1, sizes.limit);
-          // Never below the service's own window.
-          const windowMs = sizes.windowMs * (chance.happens(0.5) ? chance.between(1, 2) : 1);
-          this.#change({ limit, windowMs, reserve: chance.whole(0, Math.floor(limit / 2)) });
+          const windows = chance.happens(0.5) ? chance.between(1, 2) : 1;
+          this.#change(this.#world.drawSettings(chance.whole(1, sizes.limit), windows));
         });
       }
       timeline.at(HEALED_AT_MS, () => this.#change(this.#settings()));

@@ -1,7 +1,7 @@
 import type { Budget } from '../budget/index.js';
 import { eligibleLine, isJobBusy } from '../budget/line.js';
 import { pacedMs } from '../budget/pace.js';
-import { usedSlotEnds } from '../budget/slots.js';
+import { limitOf, usedSlotEnds } from '../budget/slots.js';
 import type { Waiter } from '../budget/state.js';
 import type { Sizes } from './sizes.js';
 
@@ -22,9 +22,11 @@ export interface Measures {
   longestStandMs: number;
   /** Longest time that an interactive follow-up waited while slots of its lane were free, in milliseconds. */
   longestPassedOverMs: number;
+  /** Longest time from the start of an interactive follow-up to its first grant, in milliseconds. */
+  longestInteractiveMs: number;
   /** Asks of the hour with most of them. */
   asksInAnyHour: number;
-  /** Most messages that the service took in an hour of the backlog, and fewest. */
+  /** Messages that the service took in each hour of the backlog. */
   takenEachHour: number[];
 }
 
@@ -47,11 +49,12 @@ export class QueueSampler {
   sample(budget: Budget, timeMs: number): void {
     const { state } = budget;
     const { waiters, settings, pause } = state;
-    const living = waiters.filter(({ workflowId }) => this.#isAlive(workflowId));
-    if (living.length > 0) this.#measures.slotTimeMs += this.#everyMs * settings.limit;
+    const isAlive = ({ workflowId }: Waiter) => this.#isAlive(workflowId);
+    const limit = limitOf(state);
+    if (waiters.some(isAlive)) this.#measures.slotTimeMs += this.#everyMs * limit;
     const isPaced = pacedMs(state, 0) > timeMs;
-    const free = pause || isPaced ? 0 : Math.max(0, settings.limit - usedSlotEnds(state, timeMs).length);
-    const line = free === 0 ? [] : eligibleLine(state, timeMs).filter(({ workflowId }) => this.#isAlive(workflowId));
+    const free = pause || isPaced ? 0 : Math.max(0, limit - usedSlotEnds(state, timeMs).length);
+    const line = free === 0 ? [] : eligibleLine(state, timeMs).filter(isAlive);
     const reserved = (waiter: Waiter) => (waiter.lane === 'batch' ? settings.reserve : 0);
 
     const first = line.find((waiter) => free > reserved(waiter));
@@ -63,6 +66,7 @@ export class QueueSampler {
     this.#measures.longestPassedOverMs = Math.max(this.#measures.longestPassedOverMs, longest(this.#passedOver));
 
     if (free === 0) return;
+    const living = waiters.filter(isAlive);
     const jobs = (lane: Waiter['lane']) =>
       new Set(living.filter((each) => each.lane === lane && !isJobBusy(state, each)).map(({ jobId }) => jobId)).size;
     const interactive = Math.min(free, jobs('interactive'));

@@ -1,11 +1,9 @@
+import { askAgainAfterMs } from '../activities/ask-again.js';
 import type { Budget, Effects } from '../budget/index.js';
 import type { AcquireRequest, LeaveMessage, SettleMessage } from '../contract/index.js';
 import type { Ask, GateHost } from './gate-host.js';
 import { Later, sleep, type Steps } from './process.js';
 import type { World } from './world.js';
-
-/** Between two tries of an ask while the server cannot be reached. */
-const RETRY_AFTER_MS = 250;
 
 /** The way to the gate: what goes over it may be lost, late, overtaken, or applied twice. */
 export class Network {
@@ -38,12 +36,15 @@ export class Network {
     if (faults.strikes('duplicated')) {
       timeline.after(chance.between(50, 20_000), () => this.#gate.ask(request, () => undefined));
     }
-    for (let isFirst = true; ; isFirst = false) {
+    for (let timesTurnedAway = 0; ;) {
       const ask = yield* this.#call(request);
-      // Anything but the first refusal may come after a grant whose answer was lost: only this token can take it up.
-      if (ask && (ask !== 'exhausted' || isFirst)) return ask === 'exhausted' ? this.#exhausted() : ask;
-      if (timeline.nowMs + RETRY_AFTER_MS >= giveUpAtMs) return undefined;
-      yield* sleep(timeline, RETRY_AFTER_MS);
+      if (ask && ask !== 'exhausted') return ask;
+      timesTurnedAway = ask ? timesTurnedAway + 1 : 0;
+      const waitMs = askAgainAfterMs(timesTurnedAway, chance.between(0, 1));
+      if (timeline.nowMs + waitMs >= giveUpAtMs) {
+        return ask && { answer: { kind: 'wait', reason: 'slot', waitMs, position: 0, etaMs: null }, proven: false };
+      }
+      yield* sleep(timeline, waitMs);
     }
   }
 
@@ -81,16 +82,16 @@ export class Network {
     return isTaken && !faults.strikes('lost');
   }
 
-  #exhausted(): Ask {
-    const waitMs = this.#world.chance.whole(250, 2_000);
-    return { answer: { kind: 'wait', reason: 'slot', waitMs, position: 0, etaMs: null }, proven: false };
-  }
-
   /** Tells how a send ended. The sender does not wait for the gate to have handled it. */
   *settle(message: SettleMessage): Steps<void> {
     this.#world.note('  settle', message.workflowId, message.sendNumber, message.outcome);
     if (!this.#world.faults.strikes('settleLost')) this.#tell((budget, timeMs) => budget.settle(timeMs, message));
     yield* sleep(this.#world.timeline, this.#world.chance.between(5, 60));
+  }
+
+  /** Tells what a read says about the key. */
+  keyRead(isRefused: boolean): void {
+    this.#tell((budget, timeMs) => budget.keyRead(timeMs, { isRefused }));
   }
 
   /** Tells the end of a follow-up, from workflow to workflow: the server loses nothing, but there may be no gate. */

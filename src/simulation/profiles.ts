@@ -77,16 +77,9 @@ const calm = {
       { lane: 'interactive', count: 20, fromMs: 10 * MINUTE_MS, everyMs: 1_000 },
     ],
   }),
-  bucket: (chance) => ({
-    sizes: HOUR,
-    endMs: 24 * HOUR_MS,
-    arrivals: [{ lane: 'batch', count: 400, everyMs: 100 }],
-    service: {
-      limiter: 'token-bucket',
-      burst: [1, 10, HOUR.limit][chance.whole(0, 2)] ?? 1,
-      saysRetryAfter: chance.happens(0.5),
-    },
-  }),
+  burst1: (chance) => bucket(1, chance),
+  burst10: (chance) => bucket(10, chance),
+  burst100: (chance) => bucket(HOUR.limit, chance),
   outsider: (chance) => ({
     sizes: HOUR,
     endMs: 24 * HOUR_MS,
@@ -107,6 +100,16 @@ const calm = {
   }),
 } satisfies Record<string, (chance: Chance) => Calm>;
 
+/** A service that lets messages through evenly spread, but for a burst; 400 follow-ups. */
+function bucket(burst: number, chance: Chance): Calm {
+  return {
+    sizes: HOUR,
+    endMs: 24 * HOUR_MS,
+    arrivals: [{ lane: 'batch', count: 400, everyMs: 100 }],
+    service: { limiter: 'token-bucket', burst, saysRetryAfter: chance.happens(0.5) },
+  };
+}
+
 /** Kinds of worlds. */
 export const profiles = {
   chaos: 'all faults, 8 to 25 follow-ups',
@@ -118,7 +121,9 @@ export const profiles = {
   lanes: 'backlog, half of it batch and half interactive',
   reserve: 'sizes of production, 150 follow-ups of both lanes, a reserve from 0 to half of the limit',
   crowd: 'sizes of production, 1,400 follow-ups of a batch, and 20 interactive ones that come 10 min later',
-  bucket: 'sizes of production, 400 follow-ups, the service has a token bucket with a burst of 1, 10 or the limit',
+  burst1: 'sizes of production, 400 follow-ups, the service has a token bucket with a burst of 1',
+  burst10: 'burst1 with a burst of 10',
+  burst100: 'burst1 with a burst of 100, the limit',
   outsider: 'sizes of production, 400 follow-ups, and somebody else who sends 30 messages an hour',
   silent: 'sizes of production, 150 follow-ups, the budget does not answer for a minute and for an hour',
 } as const;

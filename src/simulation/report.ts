@@ -22,6 +22,7 @@ export class Report {
   #asksInAnyHour = 0;
   #longestStandMs = 0;
   #longestPassedOverMs = 0;
+  #longestInteractiveMs = 0;
   #idleMs = 0;
   #slotTimeMs = 0;
 
@@ -52,6 +53,7 @@ export class Report {
     this.#asksInAnyHour = Math.max(this.#asksInAnyHour, measures.asksInAnyHour);
     this.#longestStandMs = Math.max(this.#longestStandMs, measures.longestStandMs);
     this.#longestPassedOverMs = Math.max(this.#longestPassedOverMs, measures.longestPassedOverMs);
+    this.#longestInteractiveMs = Math.max(this.#longestInteractiveMs, measures.longestInteractiveMs);
     this.#idleMs += measures.idleMs;
     this.#slotTimeMs += measures.slotTimeMs;
   }
@@ -81,9 +83,12 @@ export class Report {
         idleShare: round(this.#idleMs / this.#slotTimeMs, 4),
         idleMsPerGrant: Math.round(perGrant(this.#idleMs)),
         asksInAnyHour: this.#asksInAnyHour,
-        takenEachHour: { least: least(this.#takenEachHour), mean: mean(this.#takenEachHour) },
+        ...(this.#takenEachHour.length > 0 && {
+          takenEachHour: { least: Math.min(...this.#takenEachHour), mean: mean(this.#takenEachHour) },
+        }),
         longestStandMs: Math.round(this.#longestStandMs),
         longestPassedOverMs: Math.round(this.#longestPassedOverMs),
+        longestInteractiveMs: Math.round(this.#longestInteractiveMs),
         etaErrorMs: { p5: at(0.05), p50: at(0.5), p95: at(0.95) },
       }),
     };
@@ -109,6 +114,7 @@ export class Report {
       lines.push(`idle slots: ${((json.idleShare ?? 0) * 100).toFixed(2)} %, ${json.idleMsPerGrant} ms per grant`);
       lines.push(`first in line before a free slot: at most ${json.longestStandMs} ms`);
       lines.push(`interactive while slots of its lane are free: at most ${json.longestPassedOverMs} ms`);
+      lines.push(`start of an interactive follow-up to its grant: at most ${json.longestInteractiveMs} ms`);
       lines.push(`asks in any hour: at most ${json.asksInAnyHour}`);
       if (json.takenEachHour) {
         const { least, mean } = json.takenEachHour;
@@ -125,10 +131,6 @@ function round(value: number, digits: number): number {
   return Number(value.toFixed(digits));
 }
 
-function least(values: readonly number[]): number {
-  return Math.min(...values);
-}
-
 function mean(values: readonly number[]): number {
-  return round(values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length), 1);
+  return round(values.reduce((sum, value) => sum + value, 0) / values.length, 1);
 }

@@ -44,6 +44,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
     etaErrorsMs: [],
     longestStandMs: 0,
     longestPassedOverMs: 0,
+    longestInteractiveMs: 0,
     asksInAnyHour: 0,
     takenEachHour: [],
   };
@@ -54,6 +55,10 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
     granted: (workflowId) => {
       counts.grants += 1;
       const record = crowd.record(workflowId);
+      if (record?.lane === 'interactive') {
+        const tookMs = timeline.nowMs - record.startsAtMs;
+        measures.longestInteractiveMs = Math.max(measures.longestInteractiveMs, tookMs);
+      }
       if (record?.expectedGrantAtMs === undefined) return;
       measures.etaErrorsMs.push(timeline.nowMs - record.expectedGrantAtMs);
       delete record.expectedGrantAtMs;

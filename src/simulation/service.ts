@@ -23,6 +23,8 @@ export class Service {
   readonly #world: World;
   readonly #limiter: Limiter;
   readonly #badCredentials: { fromMs: number; toMs: number };
+  /** Whether it refuses reads, too, while it refuses messages for their key. */
+  readonly #refusesReads: boolean;
 
   constructor(world: World) {
     this.#world = world;
@@ -32,7 +34,11 @@ export class Service {
     const fromMs = chance.between(0, HEALED_AT_MS - 40_000);
     const lengthMs = faults.rates.badCredentials * chance.between(5_000, 40_000);
     this.#badCredentials = profile === 'herd' ? { fromMs: 0, toMs: 30_000 } : { fromMs, toMs: fromMs + lengthMs };
-    const spend = () => void this.#limiter.take(timeline.nowMs);
+    this.#refusesReads = profile !== 'herd' && chance.happens(0.5);
+    // Somebody else gets what he wants: where nothing is left, he has the next message that the service takes.
+    const spend = (): void => {
+      if (!this.#limiter.take(timeline.nowMs)) timeline.after(this.#limiter.availableInMs(timeline.nowMs), spend);
+    };
     for (let message = 0; message < faults.rates.outsiders * 8; message++) {
       timeline.at(chance.between(0, HEALED_AT_MS), spend);
     }
@@ -59,6 +65,11 @@ export class Service {
     return { status: chaotic && chance.happens(0.02) ? 504 : 200 };
   }
 
+  /** Whether a read is refused for its key now. */
+  refusesRead(): boolean {
+    return this.#refusesReads && this.#refusesKey();
+  }
+
   /** Messages of a follow-up that were accepted. */
   accepted(workflowId: string): number {
     return this.ledger.filter((entry) => entry.workflowId === workflowId && entry.accepted).length;
@@ -74,9 +85,14 @@ export class Service {
     );
   }
 
+  #refusesKey(): boolean {
+    const { nowMs } = this.#world.timeline;
+    return nowMs >= this.#badCredentials.fromMs && nowMs < this.#badCredentials.toMs;
+  }
+
   #judge(nowMs: number): ServiceAnswer | undefined {
     const { calm, chance, chaotic } = this.#world;
-    if (nowMs >= this.#badCredentials.fromMs && nowMs < this.#badCredentials.toMs) return { status: 401 };
+    if (this.#refusesKey()) return { status: 401 };
     if (chaotic && chance.happens(0.01)) return { status: 400 };
     const retryAfterMs = Math.ceil(this.#limiter.availableInMs(nowMs));
     if (retryAfterMs === 0 && this.#limiter.take(nowMs)) return undefined;

@@ -1,3 +1,4 @@
+import type { BudgetCeiling, BudgetSettings } from '../contract/index.js';
 import type { Breakage } from './breakages.js';
 import { Chance } from './chance.js';
 import { drawFaults, Faults } from './faults.js';
@@ -31,8 +32,8 @@ export class World {
   /** Missing in a world with faults. */
   readonly calm: Calm | undefined;
   readonly sizes: Sizes;
-  /** Slots that the batch lane leaves free. */
-  readonly reserve: number;
+  /** What the budget grants by itself; more than the service takes where only the workers' ceiling is right. */
+  readonly settings: Omit<BudgetSettings, 'marginMs'>;
   readonly counts: Counts = {
     asks: 0,
     wakes: 0,
@@ -56,18 +57,32 @@ export class World {
     this.calm = drawCalm(profile, this.chance);
     const limit = this.chance.happens(0.1) ? LARGE_LIMIT : SMALL.limit;
     this.sizes = this.calm?.sizes ?? { ...SMALL, limit };
-    this.reserve = this.calm ? (this.calm.reserve ?? 0) : this.#drawReserve();
     this.faults = new Faults(this.timeline, this.chance, drawFaults(this.chance, this.chaotic));
+    this.settings = this.drawSettings(this.sizes.limit, 1);
+    if (this.calm) this.settings.reserve = this.calm.reserve ?? 0;
     this.#trace = trace;
+  }
+
+  /** What workers let any budget grant. */
+  get ceiling(): BudgetCeiling | undefined {
+    const { limit, windowMs } = this.sizes;
+    return this.faults.rates.ceiling > 0 && !this.broken.has('ceiling') ? { limit, windowMs } : undefined;
   }
 
   get chaotic(): boolean {
     return this.calm === undefined;
   }
 
-  /** From none to half of the limit. */
-  #drawReserve(): number {
-    return this.chance.happens(0.5) ? this.chance.whole(0, Math.floor(this.sizes.limit / 2)) : 0;
+  /** Of a budget that is to grant at most `limit` messages in that many windows. */
+  drawSettings(limit: number, windows: number): Omit<BudgetSettings, 'marginMs'> {
+    const { chance, faults, sizes } = this;
+    const isForged = faults.rates.ceiling > 0;
+    return {
+      limit: isForged ? limit * chance.whole(1, 3) : limit,
+      windowMs: Math.round(sizes.windowMs * windows * (isForged ? chance.between(0.1, 1) : 1)),
+      // From none to half of the limit.
+      reserve: chance.happens(0.5) ? chance.whole(0, Math.floor(limit / 2)) : 0,
+    };
   }
 
   /** Writes a line of the trace, if somebody reads it. */
