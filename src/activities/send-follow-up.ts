@@ -67,6 +67,7 @@ export type SendFollowUpResult =
   | (Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }> & {
       proven: boolean;
       grantedBefore?: GrantedBefore;
+      ledgerSinceMs?: number;
     });
 
 /** What {@link createSendFollowUp} needs. */
@@ -101,6 +102,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     const mark = info.heartbeatDetails as GrantMark | undefined;
     const grantedBefore = grantedEarlier(info, input);
     const ledgerSinceMs = mark?.ledgerSinceMs ?? input.ledgerSinceMs;
+    const known = { ...(grantedBefore && { grantedBefore }), ...(ledgerSinceMs !== undefined && { ledgerSinceMs }) };
     const request: AcquireRequest = {
       ...asked,
       workflowId: info.workflowExecution.workflowId,
@@ -108,8 +110,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       attemptScheduledAtMs: info.currentAttemptScheduledTimestampMs,
       leaseMs,
       drainMs,
-      ...(grantedBefore && { grantedBefore }),
-      ...(ledgerSinceMs !== undefined && { ledgerSinceMs }),
+      ...known,
       ...(ceiling && { ceiling }),
     };
     let ask = await budget.acquire(projectId, request);
@@ -122,7 +123,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     if (answer.kind === 'done') return fromRecord(answer, { leaseMs, drainMs, elapsedMs: elapsedMs() });
     if (answer.kind !== 'granted') {
       if (!hold) log.info('The budget did not let a message through', { ...where, ...describeRefusal(answer) });
-      return { ...answer, proven, ...(grantedBefore && { grantedBefore }) };
+      return { ...known, ...answer, proven };
     }
 
     const mayStart = () => elapsedMs() < leaseMs - sendTimeoutMs;

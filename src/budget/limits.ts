@@ -39,8 +39,8 @@ export const MAX_UNSETTLED = 10;
  * longer by this factor, each send that the service takes makes it shorter, until it is so small a share that it goes.
  */
 export const GAP_AFTER_REFUSAL = 1.25;
-export const GAP_AFTER_SEND = 0.98;
-export const SHORTEST_GAP_SHARE = 0.25;
+export const GAP_AFTER_SEND = 0.95;
+export const SHORTEST_GAP_SHARE = 0.6;
 
 /** Shortest wait that is answered. */
 export const MIN_WAIT_MS = 50;

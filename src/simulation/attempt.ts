@@ -58,6 +58,7 @@ export function* attempt(
   const elapsedMs = startStopwatch(world, process);
   const grantedBefore = mark ? 'surely' : (input.grantedBefore ?? (input.isReset ? 'perhaps' : undefined));
   const ledgerSinceMs = mark?.ledgerSinceMs ?? input.ledgerSinceMs;
+  const known = { ...(grantedBefore && { grantedBefore }), ...(ledgerSinceMs !== undefined && { ledgerSinceMs }) };
   const request: AcquireRequest = {
     workflowId: followUp.workflowId,
     sendNumber,
@@ -68,8 +69,7 @@ export function* attempt(
     ...(withdraw && { withdraw }),
     attemptScheduledAtMs,
     firstRunStartedAtMs,
-    ...(grantedBefore && { grantedBefore }),
-    ...(ledgerSinceMs !== undefined && { ledgerSinceMs }),
+    ...known,
     messageTag: 'messages',
     leaseMs,
     drainMs: world.broken.has('drain') ? 0 : drainMs,
@@ -84,7 +84,7 @@ export function* attempt(
   yield* mishap(world, process, input.name);
   const { answer, proven } = ask;
   if (answer.kind === 'done') return fromRecord(answer, leaseMs + drainMs - elapsedMs());
-  if (answer.kind !== 'granted') return { ...answer, proven, ...(grantedBefore && { grantedBefore }) };
+  if (answer.kind !== 'granted') return { ...known, ...answer, proven };
 
   const isNoted = yield* network.note(() => input.note({ ledgerSinceMs: answer.ledgerSinceMs }));
   if (!world.broken.has('wait')) yield* sleep(world.timeline, answer.sendAfterMs ?? 0);

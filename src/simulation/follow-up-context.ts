@@ -78,8 +78,10 @@ export class FollowUpContext {
     });
     const result = world.broken.has('awaitCancel') ? yield* this.#orCancelled(activity) : yield* activity.get();
     if (result === 'abandoned') return result;
-    if (result.kind === 'wait' && result.ledgerSinceMs !== undefined) state.ledgerSinceMs = result.ledgerSinceMs;
-    if ('grantedBefore' in result && result.grantedBefore) state.grantedBefore = result.grantedBefore;
+    if (result.kind !== 'outcome') {
+      if (result.ledgerSinceMs !== undefined) state.ledgerSinceMs = result.ledgerSinceMs;
+      if (result.grantedBefore) state.grantedBefore = result.grantedBefore;
+    }
     const hasPlace = result.kind === 'wait' && result.proven && result.reason !== 'queue-full';
     if (hasPlace) delete state.grantedBefore;
     state.provenNotSent = result.kind === 'closed' || hasPlace;

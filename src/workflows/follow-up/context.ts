@@ -165,8 +165,10 @@ export class FollowUpContext {
       ],
     );
     if (result.kind !== 'stale') this.state.staleAsks = 0;
-    if (result.kind === 'wait' && result.ledgerSinceMs !== undefined) this.state.ledgerSinceMs = result.ledgerSinceMs;
-    if ('grantedBefore' in result && result.grantedBefore) this.state.grantedBefore = result.grantedBefore;
+    if (result.kind !== 'outcome') {
+      if (result.ledgerSinceMs !== undefined) this.state.ledgerSinceMs = result.ledgerSinceMs;
+      if (result.grantedBefore) this.state.grantedBefore = result.grantedBefore;
+    }
     const hasPlace = result.kind === 'wait' && result.proven && result.reason !== 'queue-full';
     if (hasPlace) delete this.state.grantedBefore;
     this.state.provenNotSent = result.kind === 'closed' || hasPlace;
