@@ -26,8 +26,8 @@ export interface Measures {
   longestInteractiveMs: number;
   /** Asks of the hour with most of them. */
   asksInAnyHour: number;
-  /** Messages that the service took in each hour of the backlog. */
-  takenEachHour: number[];
+  /** Messages that the service took in each hour of the backlog but the first, before which it had refused none. */
+  takenInLaterHours: number[];
 }
 
 /** Looks at the queue of one seed again and again. */

@@ -18,7 +18,7 @@ export class Report {
   readonly failures: Record<Verdict, { seeds: number; events: number; examples: number[] }>;
   readonly counts: Partial<Counts> = {};
   readonly #etaErrorsMs: number[] = [];
-  readonly #takenEachHour: number[] = [];
+  readonly #takenInLaterHours: number[] = [];
   #asksInAnyHour = 0;
   #longestStandMs = 0;
   #longestPassedOverMs = 0;
@@ -49,7 +49,7 @@ export class Report {
       this.counts[name] = (this.counts[name] ?? 0) + counts[name];
     }
     this.#etaErrorsMs.push(...measures.etaErrorsMs);
-    this.#takenEachHour.push(...measures.takenEachHour);
+    this.#takenInLaterHours.push(...measures.takenInLaterHours);
     this.#asksInAnyHour = Math.max(this.#asksInAnyHour, measures.asksInAnyHour);
     this.#longestStandMs = Math.max(this.#longestStandMs, measures.longestStandMs);
     this.#longestPassedOverMs = Math.max(this.#longestPassedOverMs, measures.longestPassedOverMs);
@@ -83,8 +83,8 @@ export class Report {
         idleShare: round(this.#idleMs / this.#slotTimeMs, 4),
         idleMsPerGrant: Math.round(perGrant(this.#idleMs)),
         asksInAnyHour: this.#asksInAnyHour,
-        ...(this.#takenEachHour.length > 0 && {
-          takenEachHour: { least: Math.min(...this.#takenEachHour), mean: mean(this.#takenEachHour) },
+        ...(this.#takenInLaterHours.length > 0 && {
+          takenInLaterHours: { least: Math.min(...this.#takenInLaterHours), mean: mean(this.#takenInLaterHours) },
         }),
         longestStandMs: Math.round(this.#longestStandMs),
         longestPassedOverMs: Math.round(this.#longestPassedOverMs),
@@ -116,9 +116,9 @@ export class Report {
       lines.push(`interactive while slots of its lane are free: at most ${json.longestPassedOverMs} ms`);
       lines.push(`start of an interactive follow-up to its grant: at most ${json.longestInteractiveMs} ms`);
       lines.push(`asks in any hour: at most ${json.asksInAnyHour}`);
-      if (json.takenEachHour) {
-        const { least, mean } = json.takenEachHour;
-        lines.push(`messages taken in an hour of backlog: at least ${least}, ${mean} in the mean`);
+      if (json.takenInLaterHours) {
+        const { least, mean } = json.takenInLaterHours;
+        lines.push(`messages taken in an hour of backlog after the first: at least ${least}, ${mean} in the mean`);
       }
       lines.push(`first estimate: slot came ${p5} / ${p50} / ${p95} ms (p5 / p50 / p95) after it`);
     }

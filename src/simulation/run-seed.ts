@@ -46,7 +46,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
     longestPassedOverMs: 0,
     longestInteractiveMs: 0,
     asksInAnyHour: 0,
-    takenEachHour: [],
+    takenInLaterHours: [],
   };
   const crowd = new Crowd(world);
   const gateClock = new ServerClock(world);
@@ -83,7 +83,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
   }
   timeline.run(world.calm?.endMs ?? END_MS);
   measures.asksInAnyHour = network.asksInAnyHour();
-  measures.takenEachHour = service.takenEachHour();
+  measures.takenInLaterHours = service.takenEachHour().slice(1);
 
   const verdicts = check(world.sizes, service.ledger, crowd.records);
   // Nothing is left that knows what a deleted budget let through; it is made good as far as its follow-ups tell.

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { Budget, carryState, restoreState } from '../../src/budget/index.js';
 import { describeBudget } from '../../src/budget/details.js';
+import { SHORTEST_GAP_SHARE } from '../../src/budget/limits.js';
 import { acquire, newBudget, settle, T0, WINDOW_MS } from './support.js';
 
 /** A refusal at `nowMs`, and a probe that gets through at the end of the pause. Gives that instant. */
@@ -26,11 +27,11 @@ describe('after the service has refused a message', () => {
     expect(granted(budget, nowMs + 20, names(2, 20))).toHaveLength(4);
   });
 
-  test('for the second time within a window, sends come a share of the window apart', () => {
+  test('for the second time within a window, sends come a share of the window apart, ever less while the service takes them', () => {
     const budget = newBudget({ limit: 100 });
     const nowMs = refuseAndProbe(budget, refuseAndProbe(budget, T0, 'x') + 1_000, 'y');
     const sentMs = [nowMs];
-    for (let ms = nowMs + 100; ms < nowMs + 400_000; ms += 100) {
+    for (let ms = nowMs + 100; budget.state.pace?.gapMs !== undefined; ms += 100) {
       for (const name of granted(budget, ms, [`at-${sentMs.length}`])) {
         sentMs.push(ms);
         settle(budget, ms, name);
@@ -38,7 +39,9 @@ describe('after the service has refused a message', () => {
     }
     const gaps = sentMs.slice(1).map((ms, index) => ms - sentMs[index]!);
     expect(Math.max(...gaps)).toBeLessThanOrEqual(WINDOW_MS / 100);
-    expect(Math.min(...gaps)).toBeGreaterThan(0.7 * (WINDOW_MS / 100));
+    expect(Math.min(...gaps)).toBeGreaterThan(SHORTEST_GAP_SHARE * (WINDOW_MS / 100));
+    expect(gaps.at(-1)).toBeLessThan(0.8 * gaps[0]!);
+    expect(gaps.length).toBeGreaterThan(5);
   });
 
   test('for the second time a window later, nothing is paced', () => {
@@ -73,7 +76,7 @@ describe('after the service has refused a message', () => {
     const nowMs = refuseAndProbe(budget, refuseAndProbe(budget, T0, 'x') + 1_000, 'y');
     const again = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
     expect(again.state).toEqual(budget.state);
-    expect(describeBudget(again.status(nowMs), nowMs)).toContain('one message each 35 s');
+    expect(describeBudget(again.status(nowMs), nowMs)).toContain('one message each 34 s');
     again.resume(nowMs);
     expect(granted(again, nowMs, names(0, 20))).toHaveLength(10);
   });

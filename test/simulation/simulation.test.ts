@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
+import { INVITATION_GRACE_MS } from '../../src/budget/limits.js';
 import { breakages, isBreakage } from '../../src/simulation/breakages.js';
 import { runSeed } from '../../src/simulation/run-seed.js';
 import { expectRight, simulate } from './support.js';
@@ -46,15 +47,25 @@ describe('without a rule', () => {
 
 describe('a queue of 120 follow-ups, 24 windows deep', () => {
   test('leaves less than 1 % of the slots idle and costs at most 3 asks a grant', () => {
-    const { idleShare, perGrant } = simulate([1], { profile: 'backlog' }).toJson(1);
+    const { idleShare, perGrant, longestStandMs } = simulate([1], { profile: 'backlog' }).toJson(1);
     expect(idleShare).toBeLessThan(0.01);
     expect(perGrant.asks).toBeLessThanOrEqual(3);
+    expect(longestStandMs).toBeLessThanOrEqual(INVITATION_GRACE_MS);
   });
 
   test.each(['dead', 'busy'] as const)('does so although followers ahead are %s', (profile) => {
     const report = simulate([1], { profile });
     expect(report.isRight).toBe(true);
     expect(report.toJson(1).idleShare).toBeLessThan(0.01);
+  });
+
+  test('of both lanes, 150 follow-ups and a reserve up to half of the limit, leaves nobody before a free slot and costs less than 300 asks an hour', () => {
+    const report = simulate([1, 2, 3, 4, 5, 6, 7, 8], { profile: 'reserve' });
+    expect(report.isRight).toBe(true);
+    const { asksInAnyHour, longestPassedOverMs, longestStandMs } = report.toJson(1);
+    expect(asksInAnyHour).toBeLessThan(300);
+    expect(longestStandMs).toBeLessThanOrEqual(INVITATION_GRACE_MS);
+    expect(longestPassedOverMs).toBeLessThanOrEqual(INVITATION_GRACE_MS);
   });
 });
 
