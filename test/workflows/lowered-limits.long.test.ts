@@ -7,12 +7,14 @@ import {
   budgetStatusQuery,
   pauseUpdate,
   projectBudgetWorkflowId,
+  wakeSignal,
   type AcquireRequest,
   type FollowUpResult,
 } from '../../src/contract/index.js';
 import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
 import { measureHistories } from '../support/batch.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
+import { eventually } from '../support/eventually.js';
 import { ScriptedService } from '../support/scripted-service.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
@@ -133,13 +135,27 @@ describe('a server with lowered limits', () => {
     await expect(start).rejects.toThrow(/prompt/);
   });
 
-  test('ends a follow-up whose prompt is too long only for what comes after its start, and loops over nothing', async () => {
-    const jobId = 'edge';
-    stack.simulator.addJob({ projectId: 'limited', jobId });
-    const handle = await stack.followUps.start({ projectId: 'limited', jobId, prompt: 'x'.repeat(BLOB_BYTES - 100) });
-    await expect(handle.result()).rejects.toMatchObject({ delivered: expect.stringMatching(/no|unknown/) as string });
-    expect(stack.simulator.ledger.filter((entry) => entry.jobId === jobId)).toHaveLength(0);
-    const { events } = await stack.client.workflow.getHandle(handle.workflowId).fetchHistory();
+  test('sends a prompt that only the first event has room for', async () => {
+    const input = { projectId: 'edge', jobId: 'edge', prompt: 'x'.repeat(BLOB_BYTES - 100) };
+    stack.simulator.addJob({ projectId: input.projectId, jobId: input.jobId });
+    const handle = await stack.followUps.start(input);
+    expect(await handle.result()).toMatchObject({ delivery: 'sent' });
+    expect(stack.simulator.ledger.filter((entry) => entry.jobId === input.jobId)).toHaveLength(1);
+  });
+
+  test('ends a follow-up whose prompt is too long for its next run, and loops over nothing', async () => {
+    const input = { projectId: 'edge-paused', jobId: 'edge-2', prompt: 'x'.repeat(BLOB_BYTES - 100) };
+    stack.simulator.addJob({ projectId: input.projectId, jobId: input.jobId });
+    await stack.followUps.budget(input.projectId).pause();
+    const { workflowId } = await stack.followUps.start(input);
+    const handle = stack.client.workflow.getHandle(workflowId);
+    await eventually('it ends', async () => {
+      await handle.signal(wakeSignal).catch(() => undefined);
+      return (await handle.describe()).status.name !== 'RUNNING';
+    });
+    await expect(stack.followUps.handle(workflowId).result()).rejects.toMatchObject({ delivered: 'unknown' });
+    expect(stack.simulator.ledger.filter((entry) => entry.jobId === input.jobId)).toHaveLength(0);
+    const { events } = await handle.fetchHistory();
     expect(events?.filter((event) => event.workflowTaskFailedEventAttributes).length).toBeLessThan(3);
   });
 });
