@@ -1,5 +1,6 @@
 import { log } from '@temporalio/activity';
-import type { AgentJobsClient, GetJobOutcome } from '../agent-jobs/index.js';
+import type { AgentJobsClient } from '../agent-jobs/index.js';
+import type { GetJobResult } from '../follow-up/port.js';
 
 /** A refused key is logged that often for each project. */
 const WARN_OF_KEY_EVERY_MS = 60_000;
@@ -11,12 +12,6 @@ export interface GetJobInput {
   /** Ask for {@link GetJobResult.sendStartToCloseMs}, too. */
   beforeSend?: true;
 }
-
-/** What was read. */
-export type GetJobResult = GetJobOutcome & {
-  /** Start-to-close timeout of the send that may follow. It is the worker's configuration, which a workflow cannot see. */
-  sendStartToCloseMs?: number;
-};
 
 /**
  * The `getJob` activity. It is run as a local activity and never fails for what the service or the network does: the

@@ -7,8 +7,6 @@ import { createSendFollowUp } from './send-follow-up.js';
 
 export { createBudgetClient, type BudgetClient } from './budget-client.js';
 export { createOwnRun, type OwnRun } from './own-run.js';
-export type { GetJobResult } from './get-job.js';
-export type { SendFollowUpResult, SendOutcomeResult } from './send-follow-up.js';
 
 /** What the activities need from the process that runs them. */
 export interface ActivityDependencies {

@@ -7,12 +7,11 @@ import type {
   AcquireRequest,
   BudgetCeiling,
   GrantedBefore,
-  JobFingerprint,
-  Lane,
   SendOutcome,
   SettleMessage,
 } from '../contract/index.js';
 import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
+import type { SendFollowUpInput, SendFollowUpResult, SendOutcomeResult } from '../follow-up/port.js';
 import { startStopwatch } from '../stopwatch.js';
 import type { BudgetClient } from './budget-client.js';
 import type { OwnRun } from './own-run.js';
@@ -20,55 +19,10 @@ import type { OwnRun } from './own-run.js';
 /** Longest text of a rejection that the gate keeps for a follow-up whose activity's answer was lost. */
 const KEPT_MESSAGE_LENGTH = 200;
 
-/** Argument of the `sendFollowUp` activity. */
-export interface SendFollowUpInput {
-  projectId: string;
-  jobId: string;
-  lane: Lane;
-  sendNumber: number;
-  /** Give or keep a place, but do not send. */
-  hold: boolean;
-  /** Leave, unless something was granted. */
-  withdraw?: true;
-  /** Start of the follow-up's first run, in epoch milliseconds. */
-  firstRunStartedAtMs: number;
-  /** Whether an earlier ask for this send may have been granted. */
-  grantedBefore?: GrantedBefore;
-  /** As the gate said it last. */
-  ledgerSinceMs?: number;
-  messageTag: string;
-}
-
 /** What an attempt leaves with the server before it sends, for the attempts after it. */
 interface GrantMark {
   ledgerSinceMs: number;
 }
-
-/** How a send ended, by this invocation or an earlier one. */
-export interface SendOutcomeResult extends Omit<SendMessageOutcome, 'outcome'> {
-  kind: 'outcome';
-  outcome: SendOutcome;
-  /** In epoch milliseconds, by the gate's time. */
-  grantedAtMs?: number;
-  /** Where the gate had recorded it: when the service answered, or as near as is still known. In epoch milliseconds. */
-  recordedAtMs?: number;
-  /** How long bytes of this send may still be on their way, in milliseconds from this answer. */
-  mayArriveForMs: number;
-  lastJobSeen?: JobFingerprint;
-  messageTag?: string;
-}
-
-/**
- * Result of the `sendFollowUp` activity. `proven`: the gate itself answered. `grantedBefore`: an earlier attempt was
- * granted, and may have sent.
- */
-export type SendFollowUpResult =
-  | SendOutcomeResult
-  | (Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }> & {
-      proven: boolean;
-      grantedBefore?: GrantedBefore;
-      ledgerSinceMs?: number;
-    });
 
 /** What {@link createSendFollowUp} needs. */
 export interface SendFollowUpDependencies {

@@ -1,4 +1,4 @@
-import type { SendFollowUpResult } from '../activities/send-follow-up.js';
+import type { SendFollowUpResult } from '../follow-up/port.js';
 import { attempt, type AttemptInput, type AttemptSurroundings, type GrantMark } from './attempt.js';
 import { Later, Process } from './process.js';
 import type { ServerClock, World } from './world.js';

@@ -1,6 +1,6 @@
-import type { SendFollowUpResult } from '../activities/send-follow-up.js';
 import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
-import type { AcquireAnswer, AcquireRequest, GrantedBefore, SendOutcome } from '../contract/index.js';
+import type { AcquireAnswer, AcquireRequest, SendOutcome } from '../contract/index.js';
+import type { SendFollowUpInput, SendFollowUpResult } from '../follow-up/port.js';
 import type { FollowUpRecord } from './follow-up-record.js';
 import type { Network } from './network.js';
 import { Later, sleep, sleepForEver, type Process, type Steps } from './process.js';
@@ -8,14 +8,8 @@ import type { Service, ServiceAnswer } from './service.js';
 import type { World } from './world.js';
 
 /** What the workflow wants sent, and what the server says about this attempt. */
-export interface AttemptInput {
+export interface AttemptInput extends SendFollowUpInput {
   followUp: FollowUpRecord;
-  sendNumber: number;
-  hold: boolean;
-  withdraw: boolean;
-  firstRunStartedAtMs: number;
-  grantedBefore: GrantedBefore | undefined;
-  ledgerSinceMs: number | undefined;
   attemptScheduledAtMs: number;
   /** What an attempt before has noted with the server. */
   mark: GrantMark | undefined;
@@ -52,7 +46,7 @@ export function* attempt(
   input: AttemptInput,
   process: Process,
 ): Steps<SendFollowUpResult | undefined> {
-  const { followUp, sendNumber, hold, withdraw, firstRunStartedAtMs, attemptScheduledAtMs, mark } = input;
+  const { followUp, sendNumber, hold, withdraw, firstRunStartedAtMs, attemptScheduledAtMs, mark, messageTag } = input;
   const { leaseMs, drainMs, sendTimeoutMs } = world.sizes;
   yield* mishap(world, process, input.name);
   const elapsedMs = startStopwatch(world, process);
@@ -64,13 +58,13 @@ export function* attempt(
     sendNumber,
     jobId: followUp.jobId,
     lane: followUp.lane,
-    token: world.broken.has('nonce') ? input.name : world.newToken(),
+    token: tokenOf(world, input),
     hold,
     ...(withdraw && { withdraw }),
     attemptScheduledAtMs,
     firstRunStartedAtMs,
     ...known,
-    messageTag: 'messages',
+    messageTag,
     leaseMs,
     drainMs: world.broken.has('drain') ? 0 : drainMs,
     ...(world.ceiling && { ceiling: world.ceiling }),
@@ -107,6 +101,11 @@ export function* attempt(
     grantedAtMs: answer.grantedAtMs,
     mayArriveForMs: outcome === 'unknown' ? Math.max(0, leaseMs + drainMs - elapsedMs()) : 0,
   };
+}
+
+function tokenOf(world: World, { name, followUp, sendNumber }: AttemptInput): string {
+  if (world.broken.has('token')) return `${followUp.workflowId}#${sendNumber}`;
+  return world.broken.has('nonce') ? name : world.newToken();
 }
 
 function fromRecord(answer: Extract<AcquireAnswer, { kind: 'done' }>, latestMs: number): SendFollowUpResult {

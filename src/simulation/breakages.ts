@@ -4,6 +4,10 @@
  */
 export const breakages = {
   nonce: "an attempt's token is its activity id and attempt number, which repeat after a reset",
+  token: 'all attempts of a send share a token',
+  unknown: 'a send whose outcome is unknown is taken to be not sent',
+  belief: 'a terminal status is believed at once',
+  finish: 'a follow-up does not tell the budget its end',
   mark: 'a grant is not noted with the server before the send',
   restore: 'a terminated gate starts empty',
   clock: 'gate time may go back, and slots are held no longer than the window',

@@ -1,7 +1,6 @@
 import { followUpWorkflowId } from '../contract/index.js';
 import type { FollowUpRecord } from './follow-up-record.js';
-import type { FollowUpSurroundings } from './follow-up-context.js';
-import { FollowUpRun } from './follow-up-run.js';
+import { FollowUpRun, type FollowUpSurroundings } from './follow-up-run.js';
 import type { World } from './world.js';
 
 /** The wait that production allows before the send; no simulated follow-up without the `giveUp` fault gets there. */
@@ -62,10 +61,12 @@ export class Crowd {
 
   #start(surroundings: FollowUpSurroundings, record: FollowUpRecord, before?: FollowUpRun): void {
     const startedAtMs = before?.startedAtMs ?? surroundings.clock.nowMs();
+    record.hasToldEnd = false;
     const run = new FollowUpRun(surroundings, record, startedAtMs, before === undefined);
     this.#members.set(record.workflowId, { record, run });
     run.process.start(run.steps(), (ending) => {
       record.ending = ending;
+      record.endedAtMs = this.#world.timeline.nowMs;
       this.#world.note('END', record.workflowId, ending.result, 'delivered', ending.delivered);
     });
   }
@@ -133,7 +134,10 @@ function recordOf(
     jobAtWorkUntilMs: chance.happens(faults.rates.hold) ? chance.between(0, 150_000) : 0,
     turnMs: jobId === SHARED_JOB ? { min: 50_000, max: 70_000 } : turnMs,
     showsDelivery: chance.happens(0.6),
+    staleForMs: chance.between(0, sizes.settleTimeMs * (calm ? 0.05 : 0.7)),
     beganPost: false,
+    hasAsked: false,
+    hasToldEnd: false,
   };
 }
 

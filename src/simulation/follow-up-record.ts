@@ -22,10 +22,18 @@ export interface FollowUpRecord {
   turnMs: { min: number; max: number };
   /** Whether the job shows that a message was delivered, where the sender could not see it. */
   showsDelivery: boolean;
+  /** How long reads after the delivery show the job as it was before. */
+  staleForMs: number;
   /** Whether a POST was ever begun for it. */
   beganPost: boolean;
+  /** Whether it has asked for a slot, so that the budget may know it. */
+  hasAsked: boolean;
+  /** Whether its latest run has told the budget its end. */
+  hasToldEnd: boolean;
   /** For the figures: when the first answer expected the slot, in simulated time. */
   expectedGrantAtMs?: number;
   /** Missing while it runs. */
   ending?: Ending | 'terminated';
+  /** In simulated time. */
+  endedAtMs?: number;
 }

@@ -7,7 +7,7 @@ import type { Counts } from './world.js';
 const EXAMPLES = 5;
 
 type Verdict = keyof typeof verdicts;
-const verdictNames: readonly Verdict[] = ['overBudget', 'doubled', 'stuck', 'lying'];
+const verdictNames: readonly Verdict[] = ['overBudget', 'doubled', 'stuck', 'lying', 'fooled', 'untold'];
 
 /** Adds up the reports of many seeds. */
 export class Report {
@@ -31,7 +31,7 @@ export class Report {
     readonly broken: readonly string[],
   ) {
     const none = () => ({ seeds: 0, events: 0, examples: [] });
-    this.failures = { overBudget: none(), doubled: none(), stuck: none(), lying: none() };
+    this.failures = { overBudget: none(), doubled: none(), stuck: none(), lying: none(), fooled: none(), untold: none() };
   }
 
   add({ seed, verdicts: found, counts, measures, events, followUps }: SeedReport): void {

@@ -69,6 +69,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
   // The follow-ups' histories lie on another host than the gate's.
   const clock = new ServerClock(world);
   const activities = new ActivityServer({ world, network, service }, clock);
+  service.admit(crowd.records);
   crowd.plan({ world, clock, network, service, activities });
 
   if (world.calm) {
@@ -85,7 +86,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
   measures.asksInAnyHour = network.asksInAnyHour();
   measures.takenInLaterHours = service.takenEachHour().slice(1);
 
-  const verdicts = check(world.sizes, service.ledger, crowd.records);
+  const verdicts = check(world.sizes, service, crowd.records);
   // Nothing is left that knows what a deleted budget let through; it is made good as far as its follow-ups tell.
   if (world.faults.rates.gateDeleted > 0) verdicts.overBudget = 0;
   for (const { workflowId, ending } of crowd.records) if (!ending) world.note('STUCK', workflowId);

@@ -1,4 +1,7 @@
+import type { AgentJob } from '../contract/index.js';
+import type { GetJobResult } from '../follow-up/port.js';
 import { createLimiter, type Limiter } from '../simulator/limiter.js';
+import type { FollowUpRecord } from './follow-up-record.js';
 import { HEALED_AT_MS } from './sizes.js';
 import type { World } from './world.js';
 
@@ -20,6 +23,10 @@ export interface LedgerEntry {
 /** The agent job service: its own ledger and its own limiter. What the gate believes never gets here. */
 export class Service {
   readonly ledger: LedgerEntry[] = [];
+  /** By workflow id, when the turn is over that its latest delivery began; in simulated time. */
+  readonly turnEndsAtMs = new Map<string, number>();
+  readonly #turns = new Map<string, { shownFromMs: number; hasNewLink: boolean }>();
+  readonly #records = new Map<string, FollowUpRecord>();
   readonly #world: World;
   readonly #limiter: Limiter;
   readonly #badCredentials: { fromMs: number; toMs: number };
@@ -61,18 +68,40 @@ export class Service {
       return answer;
     }
     entry.accepted = true;
+    this.#beginTurn(workflowId);
     this.#world.note('  DELIVERED', workflowId);
     return { status: chaotic && chance.happens(0.02) ? 504 : 200 };
   }
 
-  /** Whether a read is refused for its key now. */
-  refusesRead(): boolean {
-    return this.#refusesReads && this.#refusesKey();
+  /** Makes the follow-ups known whose messages may come. */
+  admit(records: readonly FollowUpRecord[]): void {
+    for (const record of records) this.#records.set(record.workflowId, record);
   }
 
-  /** Messages of a follow-up that were accepted. */
-  accepted(workflowId: string): number {
-    return this.ledger.filter((entry) => entry.workflowId === workflowId && entry.accepted).length;
+  /** The job as the reads of one follow-up show it: the turns that others begin are not in it. */
+  getJob({ workflowId, jobAtWorkUntilMs }: FollowUpRecord): GetJobResult {
+    if (this.#refusesReads && this.#refusesKey()) {
+      return { kind: 'failed', reason: 'unauthorized', message: 'HTTP 401', statusCode: 401 };
+    }
+    const { nowMs } = this.#world.timeline;
+    const isForOthers = nowMs < jobAtWorkUntilMs;
+    const before: AgentJob = { status: isForOthers ? 'active' : 'completed', prLink: 'https://example.com/1' };
+    const turn = this.#turns.get(workflowId);
+    if (!turn || nowMs < turn.shownFromMs) return { kind: 'job', job: before };
+    if (nowMs < (this.turnEndsAtMs.get(workflowId) ?? 0)) return { kind: 'job', job: { ...before, status: 'active' } };
+    return { kind: 'job', job: turn.hasNewLink ? { ...before, prLink: 'https://example.com/2' } : before };
+  }
+
+  /** A turn that the job does not show is over before it could be seen. */
+  #beginTurn(workflowId: string): void {
+    const record = this.#records.get(workflowId);
+    if (!record) return;
+    const { chance, timeline } = this.#world;
+    const { showsDelivery, staleForMs, turnMs } = record;
+    const shownFromMs = timeline.nowMs + staleForMs;
+    const lengthMs = showsDelivery ? chance.between(turnMs.min, turnMs.max) : 0;
+    this.#turns.set(workflowId, { shownFromMs, hasNewLink: showsDelivery && chance.happens(0.7) });
+    this.turnEndsAtMs.set(workflowId, shownFromMs + lengthMs);
   }
 
   /** Messages that were accepted in each hour but the last, which is not whole. */

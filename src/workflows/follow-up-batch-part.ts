@@ -4,7 +4,7 @@ import type { Counts } from '../batch/outcome.js';
 import { Part, type PartState } from '../batch/part.js';
 import { followUpBatchWorkflowId } from '../contract/index.js';
 import { PartRunner } from './batch/part-runner.js';
-import { invalidInput } from './follow-up/endings.js';
+import { invalidInput } from './failures.js';
 
 /**
  * Some of the items of a batch, as many as one workflow can hold: starts their follow-ups, as its batch orders, and

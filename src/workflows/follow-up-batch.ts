@@ -12,7 +12,7 @@ import {
   type InputIssue,
 } from '../contract/index.js';
 import { BatchRunner } from './batch/batch-runner.js';
-import { invalidInput } from './follow-up/endings.js';
+import { invalidInput } from './failures.js';
 
 /**
  * Many follow-ups: a bounded number open at a time, items of one job one after another, one outcome for every item. The

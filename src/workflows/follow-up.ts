@@ -1,21 +1,35 @@
-import { CancellationScope, TemporalFailure, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow';
 import {
+  ApplicationFailure,
+  CancellationScope,
+  continueAsNew,
+  setHandler,
+  TemporalFailure,
+  upsertSearchAttributes,
+  workflowInfo,
+  type CancelledFailure,
+} from '@temporalio/workflow';
+import {
+  FailureType,
   followUpInputSchema,
   followUpWorkflowId,
   parseFollowUpWorkflowId,
   parseInput,
+  pollNowSignal,
+  progressQuery,
+  resolveDeliveryUpdate,
   SearchAttribute,
+  stillThereSignal,
+  wakeSignal,
   type FollowUpResult,
   type FollowUpSettings,
   type InputIssue,
 } from '../contract/index.js';
+import { FollowUpFlow } from '../follow-up/flow.js';
+import { run } from '../follow-up/run.js';
+import { newFollowUpState, type FollowUpState } from '../follow-up/state.js';
 import { outcomeOfFailure, tellBatch } from './batch/item-end.js';
-import { askAndSend } from './follow-up/ask.js';
-import { FollowUpContext, mayReplaceAnotherRun } from './follow-up/context.js';
-import { invalidInput } from './follow-up/endings.js';
-import { poll } from './follow-up/poll.js';
-import { reconcile } from './follow-up/reconcile.js';
-import { newFollowUpState, type FollowUpState } from './follow-up/state.js';
+import { failure, invalidInput } from './failures.js';
+import { createFollowUpPort, drive, mayReplaceAnotherRun } from './follow-up-port.js';
 
 /**
  * Sends one follow-up message to an agent job and sees it through to the end of the turn it starts.
@@ -54,15 +68,42 @@ async function seeThrough(input: unknown, carried?: FollowUpState): Promise<Foll
     newFollowUpState({
       startedAtMs: info.startTime.getTime(),
       isFirstRun: !mayReplaceAnotherRun() && info.continuedFromExecutionRunId === undefined,
-      intervalMs: settings.poll.initialIntervalMs,
+      settings,
     });
-  const context = new FollowUpContext(settings, state, input);
-  return CancellationScope.nonCancellable(async () => {
-    while (state.phase !== 'polling') {
-      if (state.phase === 'asking') await askAndSend(context);
-      else await reconcile(context);
+  const flow = new FollowUpFlow(settings, state, createFollowUpPort(settings));
+  let cancellation: CancelledFailure | undefined;
+  // The root scope's cancellation is looked at, never thrown: a send under way is awaited to its end.
+  CancellationScope.current().cancelRequested.catch((error: unknown) => {
+    cancellation = error as CancelledFailure;
+    flow.cancel();
+  });
+  listen(flow);
+  const ending = await CancellationScope.nonCancellable(() => drive(run(flow)));
+  switch (ending.kind) {
+    case 'result':
+      return ending.result;
+    case 'continueAsNew':
+      return continueAsNew(input, state);
+    case 'failure': {
+      const { type, message, details } = ending;
+      if (type === FailureType.Cancelled && details.delivered === 'no' && cancellation) throw cancellation;
+      throw failure(type, message, details);
     }
-    return poll(context);
+  }
+}
+
+/** What others may say to a follow-up, and ask of it. */
+function listen(flow: FollowUpFlow): void {
+  setHandler(progressQuery, () => flow.progress());
+  setHandler(pollNowSignal, () => flow.pollNow());
+  setHandler(wakeSignal, () => flow.wake());
+  setHandler(stillThereSignal, () => undefined);
+  setHandler(resolveDeliveryUpdate, (word) => flow.resolveDelivery(word), {
+    validator: (word: unknown) => {
+      const message = flow.refusalOfWord(word);
+      if (message === undefined) return;
+      throw ApplicationFailure.create({ type: FailureType.InvalidInput, message, nonRetryable: true });
+    },
   });
 }
 

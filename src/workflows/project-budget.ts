@@ -54,7 +54,7 @@ import {
   type ProjectBudgetInput,
 } from '../contract/index.js';
 import { BudgetReporter } from './budget-reporter.js';
-import { invalidInput } from './follow-up/endings.js';
+import { invalidInput } from './failures.js';
 import { isRunLong } from './run-length.js';
 
 /**

@@ -1,15 +1,20 @@
 import { describe, expect, test } from 'vitest';
 import { check } from '../../src/simulation/checker.js';
 import type { FollowUpRecord } from '../../src/simulation/follow-up-record.js';
+import type { LedgerEntry } from '../../src/simulation/service.js';
 import { SMALL } from '../../src/simulation/sizes.js';
 
 const WINDOW_MS = SMALL.windowMs;
 const sizes = (limit: number) => ({ limit, windowMs: WINDOW_MS });
-const RIGHT = { overBudget: 0, doubled: 0, stuck: 0, lying: 0 };
+const RIGHT = { overBudget: 0, doubled: 0, stuck: 0, lying: 0, fooled: 0, untold: 0 };
+const seen = (ledger: LedgerEntry[], turnEndsAtMs: [string, number][] = []) => ({
+  ledger,
+  turnEndsAtMs: new Map(turnEndsAtMs),
+});
 
 describe('the checker', () => {
   test('counts messages that come before the window of the one `limit` places ahead has passed', () => {
-    const ledger = (...times: number[]) => times.map((atMs) => ({ atMs, workflowId: 'x', accepted: false }));
+    const ledger = (...times: number[]) => seen(times.map((atMs) => ({ atMs, workflowId: 'x', accepted: false })));
     expect(check(sizes(2), ledger(0, 1, WINDOW_MS), [])).toEqual(RIGHT);
     expect(check(sizes(2), ledger(0, 1, WINDOW_MS - 1), [])).toEqual({ ...RIGHT, overBudget: 1 });
     expect(check(sizes(2), ledger(WINDOW_MS - 1, 1, 0), [])).toEqual({ ...RIGHT, overBudget: 1 });
@@ -23,22 +28,37 @@ describe('the checker', () => {
   });
 
   test('finds a follow-up that never ended', () => {
-    expect(check(sizes(5), [], [followUp('a', {})])).toEqual({ ...RIGHT, stuck: 1 });
+    expect(check(sizes(5), seen([]), [followUp('a', {})])).toEqual({ ...RIGHT, stuck: 1 });
   });
 
   test('finds callers who were told the wrong thing, and none who were told that nobody knows', () => {
     const told = (word: 'yes' | 'no' | 'unknown') =>
       followUp('a', { ending: { result: 'DeliveryUnknown', delivered: word } });
     expect(check(sizes(5), delivered('a', 1), [told('no')])).toEqual({ ...RIGHT, lying: 1 });
-    expect(check(sizes(5), [], [told('yes')])).toEqual({ ...RIGHT, lying: 1 });
+    expect(check(sizes(5), seen([]), [told('yes')])).toEqual({ ...RIGHT, lying: 1 });
     expect(check(sizes(5), delivered('a', 1), [told('unknown')])).toEqual(RIGHT);
     expect(check(sizes(5), delivered('a', 1), [told('yes')])).toEqual(RIGHT);
     expect(check(sizes(5), delivered('a', 1), [followUp('a', { ending: 'terminated' })])).toEqual(RIGHT);
   });
+
+  test('finds a result that came before the turn was over', () => {
+    const ending = { result: 'completed', delivered: 'yes' } as const;
+    const { ledger } = delivered('a', 1);
+    const ended = [followUp('a', { ending, endedAtMs: 10 })];
+    expect(check(sizes(5), seen(ledger, [['a', 11]]), ended)).toEqual({ ...RIGHT, fooled: 1 });
+    expect(check(sizes(5), seen(ledger, [['a', 10]]), ended)).toEqual(RIGHT);
+  });
+
+  test('finds an end that the budget was not told of, where it may know the follow-up', () => {
+    const ending = { result: 'Cancelled', delivered: 'no' } as const;
+    expect(check(sizes(5), seen([]), [followUp('a', { ending, hasAsked: true })])).toEqual({ ...RIGHT, untold: 1 });
+    expect(check(sizes(5), seen([]), [followUp('a', { ending, hasAsked: true, hasToldEnd: true })])).toEqual(RIGHT);
+    expect(check(sizes(5), seen([]), [followUp('a', { ending })])).toEqual(RIGHT);
+  });
 });
 
 function delivered(workflowId: string, times: number) {
-  return Array.from({ length: times }, (_, index) => ({ atMs: index, workflowId, accepted: true }));
+  return seen(Array.from({ length: times }, (_, index) => ({ atMs: index, workflowId, accepted: true })));
 }
 
 function followUp(workflowId: string, more: Partial<FollowUpRecord>): FollowUpRecord {
@@ -52,7 +72,10 @@ function followUp(workflowId: string, more: Partial<FollowUpRecord>): FollowUpRe
     jobAtWorkUntilMs: 0,
     turnMs: { min: 0, max: 0 },
     showsDelivery: false,
+    staleForMs: 0,
     beganPost: false,
+    hasAsked: false,
+    hasToldEnd: false,
     ...more,
   };
 }

@@ -32,7 +32,7 @@ import {
   type FollowUpBatchResult,
 } from '../../contract/index.js';
 import type { followUpBatch } from '../follow-up-batch.js';
-import { invalidInput } from '../follow-up/endings.js';
+import { invalidInput } from '../failures.js';
 import { isRunLong } from '../run-length.js';
 import { Alarm } from './alarm.js';
 import { partOrderSignal, partReportSignal } from './messages.js';

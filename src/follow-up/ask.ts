@@ -1,0 +1,261 @@
+import { isUndelivered } from '../budget/index.js';
+import {
+  FailureType,
+  formatDuration,
+  type FailureDetails,
+  type FollowUpState as ShownState,
+  type WaitReason,
+} from '../contract/index.js';
+import { describeIssues } from '../contract/validation.js';
+import { describeBudgetWait } from './details.js';
+import { endSent, endUnsent } from './endings.js';
+import type { FollowUpFlow } from './flow.js';
+import { backoffMs, jittered, nextInterval } from './intervals.js';
+import { isAtWork } from './job-state.js';
+import { isSameMessage } from './message-tag.js';
+import type { Ending, GetJobResult, SendFollowUpResult, SendOutcomeResult, Steps } from './port.js';
+import { newWatching, type Asking, type Phase } from './state.js';
+
+/** A job that the service does not know is asked for three times before it counts as missing. */
+const NOT_FOUND_TRIES = 3;
+const NOT_FOUND_RETRY_MS = 1_000;
+
+/** While the job is at work for somebody else, the place in the queue is confirmed that often. */
+const HOLD_EVERY_MS = 10 * 60_000;
+
+/** Last ask of a follow-up that gives up: tries until the budget itself answers. */
+const LAST_ASK_TRIES = 5;
+
+/** Before the send, and the send: read the job, ask, and wait where there is something to wait for. */
+export function* askAndSend(flow: FollowUpFlow, asking: Asking): Steps<Phase | Ending> {
+  const { port, settings, state } = flow;
+  if (flow.isCancelled) {
+    return yield* giveUp(flow, asking, FailureType.Cancelled, 'Cancelled before the message was sent');
+  }
+  if (budgetWaitLeftMs(flow) <= 0) {
+    const message = `The message could not be sent within ${formatDuration(settings.budgetWaitTimeoutMs)}`;
+    return yield* giveUp(flow, asking, FailureType.BudgetWaitTimeout, message);
+  }
+  const read = yield* flow.getJob('baseline', { beforeSend: true });
+  if (read.kind !== 'job') return yield* withoutBaseline(flow, asking, read);
+  asking.failures = 0;
+  asking.notFoundInARow = 0;
+  asking.baseline = read.job;
+  if (read.job.status === 'archived') {
+    return yield* giveUp(flow, asking, FailureType.JobArchived, 'The job was archived before the message was sent');
+  }
+  const hold = settings.whenActive === 'wait' && isAtWork(read.job);
+  if (!hold) asking.intervalMs = settings.poll.initialIntervalMs;
+  const keepsPlace = port.nowMs() - asking.heldAtMs < HOLD_EVERY_MS;
+  if (hold && keepsPlace && !flow.isWoken) return yield* waitForJob(flow, asking);
+  if (state.attributes.state === undefined) flow.show(hold ? JOB_BUSY : { state: 'sending' });
+  const answer = yield* flow.send(hold ? 'hold' : undefined);
+  if (hold && answer.kind === 'wait') {
+    asking.heldAtMs = port.nowMs();
+    return yield* waitForJob(flow, asking);
+  }
+  return yield* handle(flow, asking, answer);
+}
+
+const JOB_BUSY = { state: 'waiting-for-job', waitReason: 'job-busy', position: 0, expectedSendAtMs: null } as const;
+
+/** A job that could not be read before the send. */
+function* withoutBaseline(
+  flow: FollowUpFlow,
+  asking: Asking,
+  read: Exclude<GetJobResult, { kind: 'job' }>,
+): Steps<Phase | Ending> {
+  if (read.kind === 'notFound') {
+    asking.notFoundInARow += 1;
+    if (asking.notFoundInARow >= NOT_FOUND_TRIES) {
+      const message = `The service does not know the job: ${read.message}`;
+      return yield* giveUp(flow, asking, FailureType.JobNotFound, message);
+    }
+    flow.show({ state: 'sending' });
+    yield* flow.sleep(NOT_FOUND_RETRY_MS, 'job not found, look again');
+    return asking;
+  }
+  if (read.reason === 'not-served') {
+    const issues = [{ field: 'projectId', message: read.message }];
+    const message = `Invalid input: ${describeIssues(issues)}`;
+    return yield* giveUp(flow, asking, FailureType.InvalidInput, message, { issues });
+  }
+  asking.failures += 1;
+  const waitReason = flow.state.keyRefusedAtMs === undefined ? 'service' : 'credentials';
+  flow.show({ state: 'blocked', waitReason, position: 0, expectedSendAtMs: null });
+  const waitMs = Math.max(backoffMs(asking.failures), read.retryAfterMs ?? 0);
+  yield* pause(flow, waitMs, `${read.message}; look again in ${formatDuration(waitMs)}`);
+  return asking;
+}
+
+function* handle(flow: FollowUpFlow, asking: Asking, answer: SendFollowUpResult): Steps<Phase | Ending> {
+  const { port, settings, state } = flow;
+  if (isOfAnotherMessage(flow, answer)) {
+    const message = 'The key was used for another message, and this one was not sent: use a key of its own';
+    return yield* endUnsent(flow, { type: FailureType.Closed, message }, true);
+  }
+  switch (answer.kind) {
+    case 'outcome':
+      return yield* handleOutcome(flow, asking, answer);
+    case 'wait':
+      return yield* waitForBudget(flow, asking, answer);
+    case 'alreadyGranted': {
+      // That attempt may be alive until its lease and drain are over.
+      if (answer.lastJobSeen) state.lastTurn = answer.lastJobSeen;
+      const nowMs = port.nowMs();
+      const grantedAtMs = answer.grantedAtMs ?? nowMs;
+      const overAtMs = nowMs + answer.leaseLeftMs + answer.drainLeftMs;
+      return {
+        kind: 'reconciling',
+        baseline: asking.baseline,
+        grantedAtMs,
+        untilMs: Math.max(overAtMs, grantedAtMs + settings.settleTimeMs),
+        askAgainFirst: true,
+        operatorWord: null,
+        intervalMs: settings.poll.initialIntervalMs,
+      };
+    }
+    case 'stale':
+      yield* flow.sleep(flow.staleBackoffMs(), 'ask was overtaken, ask again');
+      return asking;
+    case 'closed': {
+      const message = 'The budget has already seen this follow-up end';
+      return yield* endUnsent(flow, { type: FailureType.Closed, message }, true);
+    }
+  }
+}
+
+/**
+ * Whether the budget has recorded a send for this workflow id that was of another message: an earlier start with the
+ * same key may have had another prompt.
+ */
+function isOfAnotherMessage(flow: FollowUpFlow, answer: SendFollowUpResult): boolean {
+  const tag = 'messageTag' in answer ? answer.messageTag : undefined;
+  if (tag === undefined || (answer.kind === 'outcome' && isUndelivered(answer.outcome))) return false;
+  if (!isSameMessage(tag, flow.messageTag())) return true;
+  flow.state.recordedTag = tag;
+  return false;
+}
+
+/** What the end of a send means for the follow-up: another phase, another try, or its own end. */
+export function* handleOutcome(
+  flow: FollowUpFlow,
+  asking: Asking,
+  answer: SendOutcomeResult,
+): Steps<Phase | Ending> {
+  const { port, settings, state } = flow;
+  const { baseline, intervalMs } = asking;
+  const nowMs = port.nowMs();
+  if (answer.lastJobSeen) state.lastTurn = answer.lastJobSeen;
+  if (answer.message !== undefined) flow.noteError(answer.message);
+  switch (answer.outcome) {
+    case 'sent':
+      if (answer.job) state.seen = { job: answer.job, atMs: nowMs };
+      return newWatching(baseline, { delivery: 'sent', sentAtMs: answer.recordedAtMs ?? nowMs, intervalMs });
+    case 'unknown': {
+      const grantedAtMs = answer.grantedAtMs ?? nowMs;
+      return {
+        kind: 'reconciling',
+        baseline,
+        grantedAtMs,
+        untilMs: Math.max(nowMs + answer.mayArriveForMs, grantedAtMs + settings.settleTimeMs),
+        askAgainFirst: false,
+        operatorWord: null,
+        intervalMs: settings.poll.initialIntervalMs,
+      };
+    }
+    case 'rejected': {
+      const { statusCode, message: serviceMessage } = answer;
+      const failure = {
+        type: statusCode === 404 ? FailureType.JobNotFound : FailureType.MessageRejected,
+        message: `The service refused the message: ${serviceMessage ?? 'without a word'}`,
+        details: {
+          ...(statusCode !== undefined && { statusCode }),
+          ...(serviceMessage !== undefined && { serviceMessage }),
+        },
+      };
+      const delivered = state.earlierSendUnknown ? 'unknown' : 'no';
+      return yield* endSent(flow, failure, { delivered, outcome: 'rejected' });
+    }
+    case 'notSent':
+    case 'limited':
+    case 'unauthorized': {
+      flow.beginNextSend();
+      // The budget paces what the service refused; here only what never reached it is paced.
+      asking.notSentInARow = answer.outcome === 'notSent' ? asking.notSentInARow + 1 : 0;
+      if (answer.outcome === 'notSent') {
+        const waitMs = jittered(backoffMs(asking.notSentInARow), port.random());
+        yield* pause(flow, waitMs, `not sent; try again in ${formatDuration(waitMs)}`);
+      }
+      return asking;
+    }
+  }
+}
+
+function* waitForBudget(
+  flow: FollowUpFlow,
+  asking: Asking,
+  { reason, waitMs, position, etaMs }: Extract<SendFollowUpResult, { kind: 'wait' }>,
+): Steps<Phase> {
+  const nowMs = flow.port.nowMs();
+  const expectedSendAtMs = etaMs === null ? null : nowMs + etaMs;
+  flow.show({ state: shownStateOf(reason), waitReason: reason, position, expectedSendAtMs });
+  yield* pause(flow, waitMs, describeBudgetWait(reason, position, etaMs, nowMs), () => flow.isWoken);
+  return asking;
+}
+
+/** Somebody else's turn is under way: look at the job again, as a watch would. */
+function* waitForJob(flow: FollowUpFlow, asking: Asking): Steps<Phase> {
+  flow.show(JOB_BUSY);
+  const waitMs = jittered(asking.intervalMs, flow.port.random());
+  asking.intervalMs = nextInterval(asking.intervalMs, flow.settings.poll);
+  const summary = `job is active; look again in ${formatDuration(waitMs)}`;
+  flow.forgetCall();
+  yield* pause(flow, waitMs, summary, () => flow.isWoken);
+  return asking;
+}
+
+/** Sleeps, but not beyond `budgetWaitTimeout`, and not when told to look now. */
+function* pause(flow: FollowUpFlow, ms: number, summary: string, until: () => boolean = () => false): Steps<void> {
+  yield* flow.sleep(Math.min(ms, budgetWaitLeftMs(flow)), summary, () => flow.state.pollNow || until());
+  flow.state.pollNow = false;
+}
+
+function budgetWaitLeftMs({ port, settings, state }: FollowUpFlow): number {
+  return state.firstRunStartedAtMs + settings.budgetWaitTimeoutMs - port.nowMs();
+}
+
+/**
+ * Ends an unsent follow-up, after proof that it is one: where the budget's latest answer does not prove it, the
+ * follow-up leaves by an ask. If the answer is that something was granted, the follow-up goes on from there.
+ */
+function* giveUp(
+  flow: FollowUpFlow,
+  asking: Asking,
+  type: FailureType,
+  message: string,
+  details: Pick<FailureDetails, 'issues'> = {},
+): Steps<Phase | Ending> {
+  const { port, state } = flow;
+  if (port.replacesRun) state.provenNotSent = false;
+  for (let tries = 0; !state.provenNotSent && tries < LAST_ASK_TRIES; tries++) {
+    const answer = yield* flow.send('withdraw');
+    if (answer.kind === 'outcome' || answer.kind === 'alreadyGranted') {
+      const step = yield* handle(flow, asking, answer);
+      if (step !== asking) return step;
+    } else if (answer.kind === 'wait' && answer.reason === 'gate-stopped') {
+      break;
+    } else if (answer.kind === 'closed') {
+      // It has left, and need not say so again.
+      state.knownToBudget = false;
+    } else if (!state.provenNotSent) {
+      yield* flow.sleep(answer.kind === 'wait' ? answer.waitMs : flow.staleBackoffMs(), 'ask once more');
+    }
+  }
+  return yield* endUnsent(flow, { type, message, details }, state.provenNotSent);
+}
+
+function shownStateOf(reason: WaitReason): Extract<ShownState, 'waiting-for-budget' | 'waiting-for-job' | 'blocked'> {
+  if (reason === 'slot') return 'waiting-for-budget';
+  return reason === 'job-busy' ? 'waiting-for-job' : 'blocked';
+}

@@ -1,0 +1,99 @@
+import {
+  FailureType,
+  type AgentJob,
+  type Delivered,
+  type FailureDetails,
+  type FollowUpResult,
+  type SendOutcome,
+} from '../contract/index.js';
+import type { FollowUpFlow } from './flow.js';
+import { fingerprint, isAtWork } from './job-state.js';
+import { isOtherLink } from './message-tag.js';
+import type { Ending, Steps } from './port.js';
+import type { Watching } from './state.js';
+
+/** A failure as its message and type say it, and what else the caller is told. */
+interface Failure {
+  type: FailureType;
+  message: string;
+  details?: Pick<FailureDetails, 'issues' | 'statusCode' | 'serviceMessage'>;
+}
+
+/** Ends a follow-up that was not sent. Where an earlier send of it ended unknown, `no` would be a lie. */
+export function* endUnsent(flow: FollowUpFlow, failure: Failure, isProven: boolean): Steps<Ending> {
+  const delivered = isProven && !flow.state.earlierSendUnknown ? 'no' : 'unknown';
+  return yield* fail(flow, failure, { delivered, leaves: { kind: 'withdraw' } });
+}
+
+/** Ends a follow-up whose message was granted a send. */
+export function* endSent(
+  flow: FollowUpFlow,
+  failure: Failure,
+  { delivered, outcome }: { delivered: Delivered; outcome: SendOutcome },
+): Steps<Ending> {
+  return yield* fail(flow, failure, { delivered, leaves: { kind: 'finish', outcome } });
+}
+
+/** Ends a follow-up whose job has ended its turn. */
+export function* endWithResult(
+  flow: FollowUpFlow,
+  { delivery, baseline, observedActive, sentAtMs }: Watching,
+  job: AgentJob & { status: FollowUpResult['status'] },
+): Steps<Ending> {
+  const { port, settings, state } = flow;
+  const finishedAtMs = port.nowMs();
+  yield* end(flow, { kind: 'finish', outcome: delivery === 'sent' ? 'sent' : 'unknown' });
+  const prLink = job.prLink ?? null;
+  return {
+    kind: 'result',
+    result: {
+      projectId: settings.projectId,
+      jobId: settings.jobId,
+      status: job.status,
+      prLink,
+      prLinkChanged:
+        state.recordedTag === undefined
+          ? prLink !== (baseline.prLink ?? null)
+          : isOtherLink(state.recordedTag, prLink),
+      delivery,
+      observedActive,
+      sentAt: new Date(sentAtMs).toISOString(),
+      finishedAt: new Date(finishedAtMs).toISOString(),
+      polls: state.polls,
+      job,
+    },
+  };
+}
+
+type Leaves = { kind: 'withdraw' } | { kind: 'finish'; outcome: SendOutcome };
+
+function* fail(
+  flow: FollowUpFlow,
+  { type, message, details }: Failure,
+  { delivered, leaves }: { delivered: Delivered; leaves: Leaves },
+): Steps<Ending> {
+  yield* end(flow, leaves);
+  const { projectId, jobId } = flow.settings;
+  const job = flow.state.seen?.job;
+  return {
+    kind: 'failure',
+    type,
+    message,
+    details: { delivered, projectId, jobId, ...(job && { job }), ...details },
+  };
+}
+
+/** Tells the budget, where it may know this follow-up. Awaited: nothing is said after the end. */
+function* end(flow: FollowUpFlow, leaves: Leaves): Steps<void> {
+  const { port, settings, state } = flow;
+  flow.show({ state: 'done' });
+  if (!state.knownToBudget) return;
+  const job = state.seen?.job;
+  yield* port.tell({
+    workflowId: port.workflowId,
+    jobId: settings.jobId,
+    sendNumber: state.sendNumber,
+    ...leaves,
+    ...(leaves.kind === 'finish' && job && !isAtWork(job) && { lastJobSeen: fingerprint(job) }),
+  });
+}

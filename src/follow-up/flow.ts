@@ -1,0 +1,223 @@
+import {
+  MAX_KEYWORD_LENGTH,
+  type FollowUpProgress,
+  type FollowUpSettings,
+  type GrantedBefore,
+  type ResolveWord,
+} from '../contract/index.js';
+import { messageTag } from './message-tag.js';
+import type { FollowUpPort, GetJobResult, SendFollowUpResult, Steps } from './port.js';
+import type { FollowUpState, ShownAttributes, View } from './state.js';
+
+/** A follow-up whose reads are refused for their key repeats that to the budget. */
+const TELL_OF_KEY_EVERY_MS = 10 * 60_000;
+
+const STALE_RETRY_MS = 200;
+const MOST_STALE_DOUBLINGS = 8;
+
+/** What the steps of a follow-up share: its settings and state, what others said to it, and its way to the world. */
+export class FollowUpFlow {
+  #isCancelled = false;
+  #isWoken = false;
+
+  constructor(
+    readonly settings: FollowUpSettings,
+    readonly state: FollowUpState,
+    readonly port: FollowUpPort,
+  ) {}
+
+  get isCancelled(): boolean {
+    return this.#isCancelled;
+  }
+
+  /** The budget has called since the latest ask. */
+  get isWoken(): boolean {
+    return this.#isWoken;
+  }
+
+  /** Ends the follow-up at the next step. A send under way is awaited. */
+  cancel(): void {
+    this.#isCancelled = true;
+  }
+
+  /** The budget has a slot, or knows something new: ask now. */
+  wake(): void {
+    this.#isWoken = true;
+  }
+
+  /** Wait for the next call of the budget: what it said before is taken care of. */
+  forgetCall(): void {
+    this.#isWoken = false;
+  }
+
+  /** Look at the job now. */
+  pollNow(): void {
+    this.state.pollNow = true;
+  }
+
+  /** Why an operator's word on the delivery is not taken now; `undefined` where it is. */
+  refusalOfWord(word: unknown): string | undefined {
+    const { phase, view } = this.state;
+    if (word !== 'sent' && word !== 'notSent') return `must be 'sent' or 'notSent' (given ${JSON.stringify(word)})`;
+    // Shown as done, it has decided already: it only tells its budget so.
+    if (phase.kind === 'reconciling' && view.state !== 'done') return undefined;
+    return `the follow-up is not reconciling (it is ${view.state}): its delivery is not in doubt`;
+  }
+
+  /** An operator's word on the delivery. */
+  resolveDelivery(word: ResolveWord): void {
+    if (this.state.phase.kind === 'reconciling') this.state.phase.operatorWord = word;
+  }
+
+  /** Reads the job. */
+  *getJob(summary: string, { beforeSend = false } = {}): Steps<GetJobResult> {
+    const { port, state } = this;
+    const read = yield* port.getJob(summary, beforeSend);
+    if (read.kind === 'job') state.seen = { job: read.job, atMs: port.nowMs() };
+    else this.noteError(read.message);
+    yield* this.#tellOfKey(read);
+    if (read.sendStartToCloseMs !== undefined) state.sendStartToCloseMs = read.sendStartToCloseMs;
+    return read;
+  }
+
+  /**
+   * Asks the budget and, where it grants, sends.
+   *
+   * @param how `hold`: for a place only; `withdraw`: leave, unless something was granted
+   */
+  *send(how?: 'hold' | 'withdraw'): Steps<SendFollowUpResult> {
+    const { port, state } = this;
+    const { projectId, jobId, lane } = this.settings;
+    const { sendNumber, firstRunStartedAtMs, ledgerSinceMs } = state;
+    const replaces = state.replacesRun || port.replacesRun;
+    const grantedBefore: GrantedBefore | undefined = state.grantedBefore ?? (replaces ? 'perhaps' : undefined);
+    this.#isWoken = false;
+    state.provenNotSent = false;
+    state.knownToBudget = true;
+    const result = yield* port.send(
+      {
+        projectId,
+        jobId,
+        lane,
+        sendNumber,
+        hold: how === 'hold',
+        ...(how === 'withdraw' && { withdraw: true }),
+        firstRunStartedAtMs,
+        ...(grantedBefore && { grantedBefore }),
+        ...(ledgerSinceMs !== undefined && { ledgerSinceMs }),
+        messageTag: this.messageTag(),
+      },
+      { startToCloseMs: state.sendStartToCloseMs, summary: summaryOf(how, sendNumber, jobId) },
+    );
+    if (result.kind !== 'stale') state.staleAsks = 0;
+    if (result.kind !== 'outcome') {
+      if (result.ledgerSinceMs !== undefined) state.ledgerSinceMs = result.ledgerSinceMs;
+      if (result.grantedBefore) state.grantedBefore = result.grantedBefore;
+    }
+    const hasPlace = result.kind === 'wait' && result.proven && result.reason !== 'queue-full';
+    if (hasPlace) delete state.grantedBefore;
+    state.provenNotSent = result.kind === 'closed' || hasPlace;
+    return result;
+  }
+
+  /** What the budget is told of the message. */
+  messageTag(): string {
+    const prLink = this.state.phase.baseline.prLink ?? null;
+    return messageTag({ workflowId: this.port.workflowId, prompt: this.settings.prompt, prLink });
+  }
+
+  /** The send before is over, and this follow-up is to be sent again. */
+  beginNextSend(): void {
+    this.state.sendNumber += 1;
+    delete this.state.grantedBefore;
+  }
+
+  /** Wait before an ask that was overtaken is made anew; doubled for each one in a row, up to 51 s. */
+  staleBackoffMs(): number {
+    return STALE_RETRY_MS * 2 ** Math.min(this.state.staleAsks++, MOST_STALE_DOUBLINGS);
+  }
+
+  /** Sleeps on a durable timer, or until `until` holds, or a cancel arrives. */
+  sleep(ms: number, summary: string, until: () => boolean = () => false): Steps<void> {
+    return this.port.sleep(Math.max(1, Math.round(ms)), summary, () => this.#isCancelled || until());
+  }
+
+  /** Keeps the last thing that went wrong, to be shown. */
+  noteError(message: string): void {
+    this.state.lastError = { atMs: this.port.nowMs(), message };
+  }
+
+  /** Shows where the follow-up stands. */
+  show(view: View): void {
+    const { settings, state } = this;
+    state.view = view;
+    const job = state.seen?.job;
+    const jobStatus = job?.status?.slice(0, MAX_KEYWORD_LENGTH);
+    const attributes: ShownAttributes = {
+      projectId: settings.projectId,
+      jobId: settings.jobId,
+      state: view.state,
+      jobStatus: jobStatus ?? state.attributes.jobStatus ?? '',
+      // `null` takes the attribute away: while the agent works, the link of the turn before must not stand there.
+      prLink: job?.prLink && job.prLink.length <= MAX_KEYWORD_LENGTH ? job.prLink : null,
+    };
+    const shown = { jobStatus: '', prLink: null, ...state.attributes };
+    const changed = Object.fromEntries(
+      Object.entries(attributes).filter(([name, value]) => value !== shown[name as keyof ShownAttributes]),
+    ) as Partial<ShownAttributes>;
+    state.attributes = attributes;
+    this.port.show(this.progress(), changed);
+  }
+
+  /** What is known, and what is waited for, now. */
+  progress(): FollowUpProgress {
+    const { settings, state } = this;
+    const { view, phase, seen, lastError } = state;
+    const iso = (ms: number) => new Date(ms).toISOString();
+    return {
+      projectId: settings.projectId,
+      jobId: settings.jobId,
+      state: view.state,
+      ...('waitReason' in view && {
+        waitReason: view.waitReason,
+        ...(view.state === 'waiting-for-budget' && view.position > 0 && { position: view.position }),
+        ...(view.expectedSendAtMs !== null && { expectedSendAt: iso(view.expectedSendAtMs) }),
+      }),
+      ...(phase.kind === 'watching' && { sentAt: iso(phase.sentAtMs) }),
+      polls: state.polls,
+      ...('nextLookAtMs' in view && view.nextLookAtMs !== null && { nextPollAt: iso(view.nextLookAtMs) }),
+      ...(seen && { job: seen.job, prLink: seen.job.prLink ?? null, jobSeenAt: iso(seen.atMs) }),
+      ...(lastError && { lastError: { at: iso(lastError.atMs), message: lastError.message } }),
+    };
+  }
+
+  /**
+   * Tells the budget that a read was refused for its key, or that one is taken again. Where the project has no budget
+   * yet, an ask for the place alone makes one: nobody else would say what is wrong.
+   */
+  *#tellOfKey(read: GetJobResult): Steps<void> {
+    const { port, state } = this;
+    const isRefused = isKeyRefused(read);
+    if (isRefused) {
+      if (state.keyRefusedAtMs !== undefined && port.nowMs() < state.keyRefusedAtMs + TELL_OF_KEY_EVERY_MS) return;
+      state.keyRefusedAtMs = port.nowMs();
+    } else {
+      if (read.kind === 'failed' || state.keyRefusedAtMs === undefined) return;
+      delete state.keyRefusedAtMs;
+    }
+    const isHeard = yield* port.tell({ kind: 'keyRead', isRefused });
+    if (isHeard || !isRefused || state.phase.kind !== 'asking') return;
+    yield* this.send('hold');
+    yield* port.tell({ kind: 'keyRead', isRefused });
+  }
+}
+
+/** Whether a read was refused for its key. */
+export function isKeyRefused(read: GetJobResult): boolean {
+  return read.kind === 'failed' && (read.reason === 'unauthorized' || read.reason === 'no-key');
+}
+
+function summaryOf(how: 'hold' | 'withdraw' | undefined, sendNumber: number, jobId: string): string {
+  if (how === undefined) return `send ${sendNumber} to ${jobId}`;
+  return how === 'hold' ? `keep the place for ${jobId}` : `leave ${jobId}`;
+}

@@ -1,0 +1,89 @@
+import { FailureType, formatDuration } from '../contract/index.js';
+import { handleOutcome } from './ask.js';
+import { showsDelivery } from './belief.js';
+import { endSent } from './endings.js';
+import type { FollowUpFlow } from './flow.js';
+import { jittered, nextInterval } from './intervals.js';
+import { isAtWork } from './job-state.js';
+import type { Ending, Steps } from './port.js';
+import { newAsking, newWatching, type Phase, type Reconciling } from './state.js';
+
+/**
+ * A send whose outcome is not known: the job is read until no byte can arrive any more and the settle time has passed.
+ * Evidence that it was delivered goes on to watching; without any, `onUnknownDelivery` or an operator decides.
+ */
+export function* reconcile(flow: FollowUpFlow, reconciling: Reconciling): Steps<Phase | Ending> {
+  const { port, state } = flow;
+  if (flow.isCancelled) {
+    const message = 'Cancelled while it was not known whether the message was delivered';
+    return yield* endSent(flow, { type: FailureType.Cancelled, message }, UNKNOWN);
+  }
+  if (state.view.state !== 'reconciling') flow.show({ state: 'reconciling', nextLookAtMs: null });
+  if (reconciling.operatorWord === 'sent') return goOn(reconciling, 'assumed');
+  const read = yield* flow.getJob('reconcile');
+  state.polls += 1;
+  if (read.kind === 'job' && showsDelivery(read.job, { baseline: reconciling.baseline, lastTurn: state.lastTurn })) {
+    return goOn(reconciling, 'inferred', isAtWork(read.job));
+  }
+  const leftMs = reconciling.untilMs - port.nowMs();
+  if (leftMs > 0) {
+    yield* lookLater(flow, reconciling, leftMs);
+    return reconciling;
+  }
+  return yield* reconciling.askAgainFirst ? askForOutcome(flow, reconciling) : conclude(flow, reconciling);
+}
+
+const UNKNOWN = { delivered: 'unknown', outcome: 'unknown' } as const;
+
+function* lookLater(flow: FollowUpFlow, reconciling: Reconciling, leftMs: number): Steps<void> {
+  const { port, settings, state } = flow;
+  const waitMs = Math.min(leftMs, jittered(reconciling.intervalMs, port.random()));
+  reconciling.intervalMs = nextInterval(reconciling.intervalMs, settings.poll);
+  flow.show({ state: 'reconciling', nextLookAtMs: port.nowMs() + waitMs });
+  const summary = `delivery unknown; look again in ${formatDuration(waitMs)}`;
+  yield* flow.sleep(waitMs, summary, () => state.pollNow || reconciling.operatorWord === 'sent');
+  state.pollNow = false;
+}
+
+/** The attempt that was granted is over by now, and may have settled since. */
+function* askForOutcome(flow: FollowUpFlow, reconciling: Reconciling): Steps<Phase | Ending> {
+  const answer = yield* flow.send('hold');
+  if (answer.kind === 'outcome' && answer.outcome !== 'unknown') {
+    // The baseline stays: by now the job may show what the message has done.
+    return yield* handleOutcome(flow, newAsking(reconciling.baseline, flow.settings), answer);
+  }
+  if (answer.kind === 'stale' || (answer.kind === 'wait' && !answer.proven && answer.reason !== 'gate-stopped')) {
+    const waitMs = answer.kind === 'wait' ? answer.waitMs : flow.staleBackoffMs();
+    yield* flow.sleep(waitMs, 'ask once more', () => reconciling.operatorWord === 'sent');
+    return reconciling;
+  }
+  reconciling.askAgainFirst = false;
+  return yield* conclude(flow, reconciling);
+}
+
+function* conclude(flow: FollowUpFlow, reconciling: Reconciling): Steps<Phase | Ending> {
+  const { settings, state } = flow;
+  const { baseline, operatorWord } = reconciling;
+  // It may have been said during the last read or ask.
+  if (operatorWord === 'sent') return goOn(reconciling, 'assumed');
+  switch (operatorWord === 'notSent' ? 'resend' : settings.onUnknownDelivery) {
+    case 'assumeSent':
+      return goOn(reconciling, 'assumed');
+    case 'resend':
+      state.earlierSendUnknown = true;
+      flow.beginNextSend();
+      return newAsking(baseline, settings);
+    case 'fail': {
+      const message = 'It cannot be told whether the message was delivered';
+      return yield* endSent(flow, { type: FailureType.DeliveryUnknown, message }, UNKNOWN);
+    }
+  }
+}
+
+function goOn(
+  { baseline, grantedAtMs, intervalMs }: Reconciling,
+  delivery: 'inferred' | 'assumed',
+  observedActive = false,
+): Phase {
+  return newWatching(baseline, { delivery, sentAtMs: grantedAtMs, intervalMs, observedActive });
+}

@@ -1,0 +1,152 @@
+import {
+  CancellationScope,
+  condition,
+  getExternalWorkflowHandle,
+  proxyActivities,
+  proxyLocalActivities,
+  setCurrentDetails,
+  sleep,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { SearchAttributeUpdatePair } from '@temporalio/common';
+import type { Activities } from '../activities/index.js';
+import {
+  finishSignal,
+  keyReadSignal,
+  projectBudgetWorkflowId,
+  SearchAttribute,
+  withdrawSignal,
+  type FollowUpSettings,
+} from '../contract/index.js';
+import { describeProgress } from '../follow-up/details.js';
+import type { BudgetWord, FollowUpPort, Steps } from '../follow-up/port.js';
+
+/** A get-job call ends within 7 s, so that its local activity costs one event. */
+const GET_JOB_TIMEOUT = '10s';
+
+const { getJob } = proxyLocalActivities<Activities>({
+  startToCloseTimeout: GET_JOB_TIMEOUT,
+  // The flow is the retry.
+  retry: { maximumAttempts: 1 },
+});
+
+/** Without limit: each invocation asks the budget with a token of its own, and only one of them may send. */
+const SEND_RETRY = { initialInterval: '1s', maximumInterval: '60s' } as const;
+
+const { sendFollowUp } = proxyActivities<Activities>({ startToCloseTimeout: '75s', retry: SEND_RETRY });
+
+/**
+ * Whether this run takes the place of another, by a reset or by a retry policy: see {@link FollowUpPort.replacesRun}.
+ */
+export function mayReplaceAnotherRun(): boolean {
+  const { runId, originalExecutionRunId, attempt } = workflowInfo();
+  return runId !== originalExecutionRunId || attempt > 1;
+}
+
+/** The flow's way to the world, through Temporal. */
+export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): FollowUpPort {
+  return {
+    workflowId: workflowInfo().workflowId,
+    replacesRun: mayReplaceAnotherRun(),
+    nowMs: () => Date.now(),
+    random: () => Math.random(),
+    continueAsNewIsDue: () => workflowInfo().continueAsNewSuggested,
+    // Issues the commands of the SDK's `condition` with a timeout, and makes fewer promises: the worker records a stack
+    // for each.
+    sleep: (ms, summary, until) => {
+      const scope = new CancellationScope({ cancellable: true });
+      let hasFired = false;
+      const fired = scope.run(() => sleep(ms, { summary }));
+      fired.then(
+        () => {
+          hasFired = true;
+        },
+        // Cancelled below.
+        () => undefined,
+      );
+      return awaited(
+        condition(() => hasFired || until()).then(() => {
+          if (!hasFired) scope.cancel();
+        }),
+      );
+    },
+    getJob: (summary, beforeSend) =>
+      awaited(
+        getJob
+          .executeWithOptions({ startToCloseTimeout: GET_JOB_TIMEOUT, retry: { maximumAttempts: 1 }, summary }, [
+            { projectId, jobId, ...(beforeSend && { beforeSend }) },
+          ])
+          .catch(() => ({
+            kind: 'failed' as const,
+            reason: 'timeout' as const,
+            message: 'the worker could not read the job in time',
+          })),
+      ),
+    send: (input, { startToCloseMs, summary }) =>
+      awaited(
+        sendFollowUp.executeWithOptions({ startToCloseTimeout: startToCloseMs, retry: SEND_RETRY, summary }, [input]),
+      ),
+    tell: (word) => awaited(tell(projectId, word)),
+    show: (progress, changed) => {
+      const pairs = Object.entries(changed).map(
+        ([name, value]) =>
+          ({ key: SearchAttribute[name as keyof typeof changed], value }) as SearchAttributeUpdatePair,
+      );
+      if (pairs.length > 0) upsertSearchAttributes(pairs);
+      setCurrentDetails(describeProgress(progress, Date.now()));
+    },
+  };
+}
+
+/** Tells the budget. Where there is none, or a stopped one, nobody hears it. */
+async function tell(projectId: string, word: BudgetWord): Promise<boolean> {
+  const budget = getExternalWorkflowHandle(projectBudgetWorkflowId(projectId));
+  try {
+    if (word.kind === 'keyRead') {
+      await budget.signal(keyReadSignal, { isRefused: word.isRefused });
+    } else {
+      const { kind, ...message } = word;
+      await budget.signal(kind === 'finish' ? finishSignal : withdrawSignal, message);
+    }
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Waits for a promise. What it is rejected with is thrown into the flow, which ends the workflow task. */
+function* awaited<T>(promise: Promise<T>): Steps<T> {
+  let settled: { ok: true; value: T } | { ok: false; error: unknown } | undefined;
+  yield (resume) => {
+    promise.then(
+      (value) => {
+        settled = { ok: true, value };
+        resume();
+      },
+      (error: unknown) => {
+        settled = { ok: false, error };
+        resume();
+      },
+    );
+  };
+  if (!settled) throw new Error('resumed before its promise was settled');
+  if (!settled.ok) throw settled.error;
+  return settled.value;
+}
+
+/** Runs the flow's code: one promise for each wait. */
+export function drive<T>(steps: Steps<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const step = (): void => {
+      try {
+        const next = steps.next();
+        if (next.done) resolve(next.value);
+        else next.value(step);
+      } catch (error) {
+        reject(error as Error);
+      }
+    };
+    step();
+  });
+}
