@@ -134,7 +134,7 @@ export default tseslint.config(
   },
   {
     // Signals and updates change a workflow's state while it awaits, which the compiler cannot see.
-    files: ['src/workflows/**'],
+    files: ['src/workflows/**', 'src/follow-up/**'],
     rules: { '@typescript-eslint/no-unnecessary-condition': 'off' },
   },
   {

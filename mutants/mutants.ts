@@ -148,7 +148,7 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: SEND,
-        find: `    if (answer.sendAfterMs !== undefined) await delay(answer.sendAfterMs + 1);\n`,
+        find: `      sendAfterMs === undefined ? undefined : delay(sendAfterMs + 1),\n`,
         replace: '',
       },
     ],

@@ -138,11 +138,7 @@ function isOfAnotherMessage(flow: FollowUpFlow, answer: SendFollowUpResult): boo
 }
 
 /** What the end of a send means for the follow-up: another phase, another try, or its own end. */
-export function* handleOutcome(
-  flow: FollowUpFlow,
-  asking: Asking,
-  answer: SendOutcomeResult,
-): Steps<Phase | Ending> {
+export function* handleOutcome(flow: FollowUpFlow, asking: Asking, answer: SendOutcomeResult): Steps<Phase | Ending> {
   const { port, settings, state } = flow;
   const { baseline, intervalMs } = asking;
   const nowMs = port.nowMs();

@@ -1,5 +1,5 @@
+import type { FailureType } from '../contract/index.js';
 import {
-  FailureType,
   type AgentJob,
   type Delivered,
   type FailureDetails,
@@ -52,9 +52,7 @@ export function* endWithResult(
       status: job.status,
       prLink,
       prLinkChanged:
-        state.recordedTag === undefined
-          ? prLink !== (baseline.prLink ?? null)
-          : isOtherLink(state.recordedTag, prLink),
+        state.recordedTag === undefined ? prLink !== (baseline.prLink ?? null) : isOtherLink(state.recordedTag, prLink),
       delivery,
       observedActive,
       sentAt: new Date(sentAtMs).toISOString(),

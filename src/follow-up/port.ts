@@ -72,9 +72,7 @@ export type SendFollowUpResult =
     });
 
 /** What a follow-up tells its budget. */
-export type BudgetWord =
-  | ({ kind: 'finish' | 'withdraw' } & LeaveMessage)
-  | ({ kind: 'keyRead' } & KeyReadMessage);
+export type BudgetWord = ({ kind: 'finish' | 'withdraw' } & LeaveMessage) | ({ kind: 'keyRead' } & KeyReadMessage);
 
 /** How a follow-up, or this run of it, ends. */
 export type Ending =

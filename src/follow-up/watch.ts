@@ -85,12 +85,7 @@ function* waitForNextLook(flow: FollowUpFlow, watching: Watching, leftMs: number
   state.pollNow = false;
 }
 
-function giveUp(
-  flow: FollowUpFlow,
-  { delivery }: Watching,
-  type: FailureType,
-  message: string,
-): Steps<Ending> {
+function giveUp(flow: FollowUpFlow, { delivery }: Watching, type: FailureType, message: string): Steps<Ending> {
   const delivered = delivery === 'assumed' ? 'unknown' : 'yes';
   return endSent(flow, { type, message }, { delivered, outcome: delivery === 'sent' ? 'sent' : 'unknown' });
 }

@@ -31,7 +31,14 @@ export class Report {
     readonly broken: readonly string[],
   ) {
     const none = () => ({ seeds: 0, events: 0, examples: [] });
-    this.failures = { overBudget: none(), doubled: none(), stuck: none(), lying: none(), fooled: none(), untold: none() };
+    this.failures = {
+      overBudget: none(),
+      doubled: none(),
+      stuck: none(),
+      lying: none(),
+      fooled: none(),
+      untold: none(),
+    };
   }
 
   add({ seed, verdicts: found, counts, measures, events, followUps }: SeedReport): void {

@@ -89,10 +89,10 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
       ),
     tell: (word) => awaited(tell(projectId, word)),
     show: (progress, changed) => {
-      const pairs = Object.entries(changed).map(
-        ([name, value]) =>
-          ({ key: SearchAttribute[name as keyof typeof changed], value }) as SearchAttributeUpdatePair,
-      );
+      const pairs = Object.entries(changed).map(([name, value]) => ({
+        key: SearchAttribute[name as keyof typeof changed],
+        value,
+      }));
       if (pairs.length > 0) upsertSearchAttributes(pairs);
       setCurrentDetails(describeProgress(progress, Date.now()));
     },
@@ -144,7 +144,7 @@ export function drive<T>(steps: Steps<T>): Promise<T> {
         if (next.done) resolve(next.value);
         else next.value(step);
       } catch (error) {
-        reject(error as Error);
+        reject(error);
       }
     };
     step();

@@ -180,7 +180,7 @@ test.concurrent('a budget that failed has no state: it says so, and only assumeF
 test.concurrent(
   'a state that is no budget of this project ends the run with a typed failure, not with a stuck one',
   async () => {
-    for (const restored of [null, 'x', {}, { version: 1 }]) {
+    for (const restored of [null, 'x', {}, { version: 2 }]) {
       const projectId = newProject();
       const settings = { limit: 3, windowMs: 60_000, reserve: 0, marginMs: 0 };
       const handle = await stack.client.workflow.start('projectBudget', {

@@ -53,10 +53,10 @@ test.concurrent(
         args: [{ projectId, settings, ...input }],
       });
     const carried = carryState(newState(projectId, settings));
-    const grant = [`job/key`, null, 1, 'token', 'no number', 60_000, 120_000, null, null, null];
+    const grant = [`job/key`, null, 1, 'token', 'messages', 'no number', 60_000, 120_000, null, null, null];
     for (const input of [
       { restored: { ...carried, grants: [grant] } },
-      { restored: { ...carried, grants: [grant.with(4, -1e300)] } },
+      { restored: { ...carried, grants: [grant.with(5, -1e300)] } },
       { restored: { ...carried, atMs: 1e300 } },
       { restored: carried, inFlightUntilMs: 1e300 },
     ]) {
