@@ -4,7 +4,7 @@ const BUDGET_STATE = 'src/budget/carry.ts';
 const POST = 'src/agent-jobs/post-once.ts';
 const CLIENT = 'src/agent-jobs/agent-jobs-client.ts';
 const SEND = 'src/activities/send-follow-up.ts';
-const FOLLOW_UP = 'src/workflows/follow-up/context.ts';
+const FOLLOW_UP = 'src/workflows/follow-up-port.ts';
 
 const AT_MOST_ONCE = 'test/agent-jobs/at-most-once.test.ts';
 const TIME_SKIPPED = 'test/workflows/follow-up.time-skipping.test.ts';
@@ -209,7 +209,7 @@ class RefusedError extends Error {`,
     what: 'what should end the follow-up fails its workflow task, again and again',
     edits: [
       {
-        file: 'src/workflows/follow-up/endings.ts',
+        file: 'src/workflows/failures.ts',
         find: `  return ApplicationFailure.create({ type, message, nonRetryable: true, details: [details] });`,
         replace: `  return Object.assign(new Error(message), { type, details: [details] }) as unknown as ApplicationFailure;`,
       },
@@ -226,9 +226,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: FOLLOW_UP,
-        find: `        startToCloseTimeout: this.state.sendStartToCloseMs,`,
-        replace: `        startToCloseTimeout: this.state.sendStartToCloseMs,
-        heartbeatTimeout: '10s',`,
+        find: `startToCloseTimeout: startToCloseMs,`,
+        replace: `startToCloseTimeout: startToCloseMs, heartbeatTimeout: '10s',`,
       },
     ],
     test: {
@@ -243,10 +242,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: FOLLOW_UP,
-        find: `        startToCloseTimeout: this.state.sendStartToCloseMs,
-        retry: { initialInterval: '1s', maximumInterval: '60s' },`,
-        replace: `        startToCloseTimeout: this.state.sendStartToCloseMs,
-        retry: { initialInterval: '1s', maximumInterval: '60s', maximumAttempts: 3 },`,
+        find: `const SEND_RETRY = { initialInterval: '1s', maximumInterval: '60s' }`,
+        replace: `const SEND_RETRY = { initialInterval: '1s', maximumInterval: '60s', maximumAttempts: 3 }`,
       },
     ],
     test: {

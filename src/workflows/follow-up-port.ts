@@ -9,7 +9,6 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { SearchAttributeUpdatePair } from '@temporalio/common';
 import type { Activities } from '../activities/index.js';
 import {
   finishSignal,
@@ -135,18 +134,11 @@ function* awaited<T>(promise: Promise<T>): Steps<T> {
   return settled.value;
 }
 
-/** Runs the flow's code: one promise for each wait. */
-export function drive<T>(steps: Steps<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const step = (): void => {
-      try {
-        const next = steps.next();
-        if (next.done) resolve(next.value);
-        else next.value(step);
-      } catch (error) {
-        reject(error);
-      }
-    };
-    step();
-  });
+/** Runs the flow's code. */
+export async function drive<T>(steps: Steps<T>): Promise<T> {
+  for (;;) {
+    const next = steps.next();
+    if (next.done) return next.value;
+    await new Promise<void>(next.value);
+  }
 }
