@@ -1,11 +1,13 @@
 import type { AgentJobsClient } from '../agent-jobs/index.js';
 import type { BudgetCeiling } from '../contract/index.js';
 import type { BudgetClient } from './budget-client.js';
-import { createGetJob } from './get-job.js';
+import { createGetJob, createWarnOfKey } from './get-job.js';
 import type { OwnRun } from './own-run.js';
 import { createSendFollowUp } from './send-follow-up.js';
+import { createWatchJob } from './watch-job.js';
 
 export { createBudgetClient, type BudgetClient } from './budget-client.js';
+export type { NothingNewDetails } from './watch-job.js';
 export { createOwnRun, type OwnRun } from './own-run.js';
 
 /** What the activities need from the process that runs them. */
@@ -27,7 +29,12 @@ export interface ActivityDependencies {
 
 /** The activities of the `followUp` workflow. */
 export function createActivities(dependencies: ActivityDependencies) {
-  return { getJob: createGetJob(dependencies), sendFollowUp: createSendFollowUp(dependencies) };
+  const reading = { ...dependencies, warnOfKey: createWarnOfKey() };
+  return {
+    getJob: createGetJob(reading),
+    watchJob: createWatchJob(reading),
+    sendFollowUp: createSendFollowUp(dependencies),
+  };
 }
 
 /** Type of {@link createActivities}' result, for the workflow's proxies. */

@@ -5,12 +5,13 @@ import {
   type GrantedBefore,
   type ResolveWord,
 } from '../contract/index.js';
+import { isKeyRefused } from './look.js';
 import { messageTag } from './message-tag.js';
 import type { FollowUpPort, GetJobResult, SendFollowUpResult, Steps } from './port.js';
 import type { FollowUpState, ShownAttributes, View } from './state.js';
 
 /** A follow-up whose reads are refused for their key repeats that to the budget. */
-const TELL_OF_KEY_EVERY_MS = 10 * 60_000;
+export const TELL_OF_KEY_EVERY_MS = 10 * 60_000;
 
 const STALE_RETRY_MS = 200;
 const MOST_STALE_DOUBLINGS = 8;
@@ -71,13 +72,18 @@ export class FollowUpFlow {
 
   /** Reads the job. */
   *getJob(summary: string, { beforeSend = false } = {}): Steps<GetJobResult> {
+    const read = yield* this.port.getJob(summary, beforeSend);
+    yield* this.noteRead(read);
+    return read;
+  }
+
+  /** Keeps what a read has shown, and tells the budget what it says about the key. */
+  *noteRead(read: GetJobResult): Steps<void> {
     const { port, state } = this;
-    const read = yield* port.getJob(summary, beforeSend);
     if (read.kind === 'job') state.seen = { job: read.job, atMs: port.nowMs() };
     else this.noteError(read.message);
     yield* this.#tellOfKey(read);
     if (read.sendStartToCloseMs !== undefined) state.sendStartToCloseMs = read.sendStartToCloseMs;
-    return read;
   }
 
   /**
@@ -210,11 +216,6 @@ export class FollowUpFlow {
     yield* this.send('hold');
     yield* port.tell({ kind: 'keyRead', isRefused });
   }
-}
-
-/** Whether a read was refused for its key. */
-export function isKeyRefused(read: GetJobResult): boolean {
-  return read.kind === 'failed' && (read.reason === 'unauthorized' || read.reason === 'no-key');
 }
 
 function summaryOf(how: 'hold' | 'withdraw' | undefined, sendNumber: number, jobId: string): string {

@@ -12,6 +12,7 @@ import type {
   LeaveMessage,
   SendOutcome,
 } from '../contract/index.js';
+import type { WatchOrder, WatchResult } from './look.js';
 import type { ShownAttributes } from './state.js';
 
 /** What a step waits for: something that resumes it once. */
@@ -71,6 +72,9 @@ export type SendFollowUpResult =
       ledgerSinceMs?: number;
     });
 
+/** How a watch has ended: by what it saw, or before that, after as many looks as are known. */
+export type WatchEnd = ({ kind: 'seen' } & WatchResult) | { kind: 'stopped'; looks: number };
+
 /** What a follow-up tells its budget. */
 export type BudgetWord = ({ kind: 'finish' | 'withdraw' } & LeaveMessage) | ({ kind: 'keyRead' } & KeyReadMessage);
 
@@ -99,6 +103,12 @@ export interface FollowUpPort {
   sleep(ms: number, summary: string, until: () => boolean): Steps<void>;
   /** Reads the job. A read that could not be made is one that failed. */
   getJob(summary: string, beforeSend: boolean): Steps<GetJobResult>;
+  /** Begins to look at the job again and again, until something is new or the time has come. One watch at a time. */
+  startWatch(order: WatchOrder): void;
+  /** Waits for the end of the watch, or until `until` holds. */
+  awaitWatch(until: () => boolean): Steps<WatchEnd | undefined>;
+  /** Ends the watch. A look under way is awaited. */
+  stopWatch(): Steps<WatchEnd>;
   /** Asks, and sends where it is granted. Repeated until there is an answer, and never broken off. */
   send(input: SendFollowUpInput, options: { startToCloseMs: number; summary: string }): Steps<SendFollowUpResult>;
   /** Tells the budget; whether there was one to hear it. */

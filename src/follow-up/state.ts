@@ -6,6 +6,7 @@ import type {
   GrantedBefore,
   JobFingerprint,
 } from '../contract/index.js';
+import type { Trouble } from './look.js';
 
 /** Before the send, and the send. */
 export interface Asking {
@@ -46,7 +47,7 @@ export interface Watching {
   terminalSeen: boolean;
   /** Whether there was a look at all. */
   hasLooked: boolean;
-  failures: number;
+  trouble: Trouble | null;
   notFoundInARow: number;
   intervalMs: number;
   /** From a Retry-After: no look before then, unless somebody asks for one. */
@@ -167,7 +168,7 @@ export function newWatching(
     observedActive: false,
     terminalSeen: false,
     hasLooked: false,
-    failures: 0,
+    trouble: null,
     notFoundInARow: 0,
     notBeforeMs: 0,
     ...how,

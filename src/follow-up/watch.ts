@@ -7,48 +7,112 @@ import {
 } from '../contract/index.js';
 import { isBelieved, needsConfirmation } from './belief.js';
 import { endSent, endWithResult } from './endings.js';
-import type { FollowUpFlow } from './flow.js';
+import { TELL_OF_KEY_EVERY_MS, type FollowUpFlow } from './flow.js';
 import { jittered, nextInterval } from './intervals.js';
 import { isAtWork } from './job-state.js';
-import type { Ending, Steps } from './port.js';
+import { isNewToPeople, shownOf, troubleOf, watchUntilMs, type Shown } from './look.js';
+import type { Ending, GetJobResult, Steps } from './port.js';
 import type { Phase, Watching } from './state.js';
 
 /** A job that is not found that often in a row is gone. */
 const NOT_FOUND_LIMIT = 3;
 
-/** Failed reads in a row after which the follow-up is shown as blocked. */
-const BLOCKED_AFTER_FAILURES = 3;
-
-/** Wait, get-job, decide: until the job has a terminal status that belongs to this message. */
+/**
+ * Get-job until the job has a terminal status that belongs to this message. One step is one change of what people are
+ * shown: the watch looks again and again by itself. Where a decision hangs on the very next look, a timer comes before it.
+ */
 export function* watch(flow: FollowUpFlow, watching: Watching): Steps<Phase | Ending> {
-  const { port, settings, state } = flow;
-  const leftMs = watching.sentAtMs + settings.jobTimeoutMs - port.nowMs();
+  const { port, settings } = flow;
+  const timeoutAtMs = watching.sentAtMs + settings.jobTimeoutMs;
   if (flow.isCancelled) return yield* giveUp(flow, watching, FailureType.Cancelled, 'Cancelled after the send');
-  if (leftMs <= 0 && watching.hasLooked) {
+  if (port.nowMs() >= timeoutAtMs && watching.hasLooked) {
     const message = `The job did not end within ${formatDuration(settings.jobTimeoutMs)} of the send`;
     return yield* giveUp(flow, watching, FailureType.JobTimeout, message);
   }
-  yield* waitForNextLook(flow, watching, leftMs);
-  if (flow.isCancelled) return watching;
-
-  const read = yield* flow.getJob(`poll ${state.polls + 1}`);
-  state.polls += 1;
+  const notBeforeMs = Math.min(nextLookMs(flow, watching), timeoutAtMs);
+  const decidesNext = watching.terminalSeen || watching.notFoundInARow > 0;
+  const read = yield* decidesNext
+    ? lookOnce(flow, watching, notBeforeMs)
+    : lookUntilNew(flow, watching, { notBeforeMs, timeoutAtMs });
+  if (!read) return watching;
   watching.hasLooked = true;
-  if (read.kind === 'job') {
-    watching.failures = 0;
-    watching.notFoundInARow = 0;
-    const ended = judge(flow, watching, read.job);
-    if (ended) return yield* endWithResult(flow, watching, ended);
-  } else if (read.kind === 'notFound') {
-    watching.notFoundInARow += 1;
-    if (watching.notFoundInARow >= NOT_FOUND_LIMIT) {
-      return yield* giveUp(flow, watching, FailureType.JobNotFound, `The job is gone: ${read.message}`);
+  watching.trouble = troubleOf(read);
+  watching.notFoundInARow = read.kind === 'notFound' ? watching.notFoundInARow + 1 : 0;
+  switch (read.kind) {
+    case 'job': {
+      const ended = judge(flow, watching, read.job);
+      return ended ? yield* endWithResult(flow, watching, ended) : watching;
     }
-  } else {
-    watching.failures += 1;
-    if (read.retryAfterMs !== undefined) watching.notBeforeMs = port.nowMs() + read.retryAfterMs;
+    case 'notFound':
+      if (watching.notFoundInARow < NOT_FOUND_LIMIT) return watching;
+      return yield* giveUp(flow, watching, FailureType.JobNotFound, `The job is gone: ${read.message}`);
+    case 'failed':
+      if (read.retryAfterMs !== undefined) watching.notBeforeMs = port.nowMs() + read.retryAfterMs;
+      return watching;
   }
-  return watching;
+}
+
+/** When the next look is due; and the one after it later. */
+function nextLookMs({ port }: FollowUpFlow, watching: Watching): number {
+  const dueAtMs = Math.max(port.nowMs() + jittered(watching.intervalMs, port.random()), watching.notBeforeMs);
+  watching.notBeforeMs = 0;
+  return dueAtMs;
+}
+
+/** A look after a timer. `undefined`: cancelled. */
+function* lookOnce(flow: FollowUpFlow, watching: Watching, dueAtMs: number): Steps<GetJobResult | undefined> {
+  const { port, settings, state } = flow;
+  const waitMs = Math.max(0, dueAtMs - port.nowMs());
+  watching.intervalMs = nextInterval(watching.intervalMs, settings.poll);
+  showWatch(flow, watching, dueAtMs);
+  yield* flow.sleep(waitMs, `next poll in ${formatDuration(waitMs)}`, () => state.pollNow);
+  state.pollNow = false;
+  return flow.isCancelled ? undefined : yield* lookNow(flow);
+}
+
+function* lookNow(flow: FollowUpFlow): Steps<GetJobResult> {
+  flow.state.polls += 1;
+  return yield* flow.getJob(`poll ${flow.state.polls}`);
+}
+
+/** A watch, to its end or to what a look out of turn finds. `undefined`: cancelled. */
+function* lookUntilNew(
+  flow: FollowUpFlow,
+  watching: Watching,
+  { notBeforeMs, timeoutAtMs }: { notBeforeMs: number; timeoutAtMs: number },
+): Steps<GetJobResult | undefined> {
+  const { port, settings, state } = flow;
+  const since = sinceOf(flow, watching);
+  const settledAtMs = watching.sentAtMs + settings.settleTimeMs;
+  // Whoever waits for a key says so again and again.
+  const tellAgainAtMs = state.keyRefusedAtMs === undefined ? Infinity : state.keyRefusedAtMs + TELL_OF_KEY_EVERY_MS;
+  const untilMs = Math.min(watchUntilMs(since, { settledAtMs, notBeforeMs, timeoutAtMs }), tellAgainAtMs);
+  const { projectId, jobId, poll } = settings;
+  showWatch(flow, watching, notBeforeMs);
+  const { intervalMs } = watching;
+  const startedAtMs = port.nowMs();
+  port.startWatch({ projectId, jobId, since, poll, intervalMs, startedAtMs, notBeforeMs, untilMs });
+  for (;;) {
+    const end = yield* port.awaitWatch(() => flow.isCancelled || state.pollNow);
+    if (end) {
+      state.polls += end.looks;
+      if (end.kind === 'stopped') return yield* lookNow(flow);
+      watching.intervalMs = end.intervalMs;
+      yield* flow.noteRead(end.read);
+      return end.read;
+    }
+    state.pollNow = false;
+    const read = flow.isCancelled ? undefined : yield* lookNow(flow);
+    if (read && !isNewToPeople(since, read)) continue;
+    const { looks } = yield* port.stopWatch();
+    state.polls += looks;
+    return read;
+  }
+}
+
+/** What people are shown. The answer to a message need not name everything that a read names. */
+function sinceOf({ state }: FollowUpFlow, { baseline, hasLooked, trouble }: Watching): Shown {
+  return shownOf({ ...(!hasLooked && baseline), ...state.seen?.job }, trouble);
 }
 
 /** The job, if its status ends this message's turn. */
@@ -67,22 +131,11 @@ function judge(
   return needsConfirmation(sentAtMs, nowMs, terminalSeen) ? undefined : { ...job, status };
 }
 
-function* waitForNextLook(flow: FollowUpFlow, watching: Watching, leftMs: number): Steps<void> {
-  const { port, settings, state } = flow;
-  const nowMs = port.nowMs();
-  const atLeastMs = watching.notBeforeMs - nowMs;
-  const waitMs = Math.max(0, Math.min(Math.max(jittered(watching.intervalMs, port.random()), atLeastMs), leftMs));
-  watching.notBeforeMs = 0;
-  watching.intervalMs = nextInterval(watching.intervalMs, settings.poll);
-  const isKeyRefused = state.keyRefusedAtMs !== undefined;
-  if (isKeyRefused || watching.failures >= BLOCKED_AFTER_FAILURES) {
-    const waitReason = isKeyRefused ? 'credentials' : 'service';
-    flow.show({ state: 'blocked', waitReason, position: 0, expectedSendAtMs: null });
-  } else {
-    flow.show({ state: 'polling', nextLookAtMs: nowMs + waitMs });
-  }
-  yield* flow.sleep(waitMs, `next poll in ${formatDuration(waitMs)}`, () => state.pollNow);
-  state.pollNow = false;
+function showWatch(flow: FollowUpFlow, { trouble }: Watching, nextLookAtMs: number): void {
+  const isKeyRefused = flow.state.keyRefusedAtMs !== undefined;
+  if (!isKeyRefused && trouble !== 'unreadable') return flow.show({ state: 'polling', nextLookAtMs });
+  const waitReason = isKeyRefused ? 'credentials' : 'service';
+  flow.show({ state: 'blocked', waitReason, position: 0, expectedSendAtMs: null });
 }
 
 function giveUp(flow: FollowUpFlow, { delivery }: Watching, type: FailureType, message: string): Steps<Ending> {

@@ -1,4 +1,5 @@
-import type { SendFollowUpResult } from '../follow-up/port.js';
+import { judgeLook, waitBeforeLook, type Attempt, type WatchOrder } from '../follow-up/look.js';
+import type { GetJobResult, SendFollowUpResult, WatchEnd } from '../follow-up/port.js';
 import { attempt, type AttemptInput, type AttemptSurroundings, type GrantMark } from './attempt.js';
 import { Later, Process } from './process.js';
 import type { ServerClock, World } from './world.js';
@@ -6,6 +7,9 @@ import type { ServerClock, World } from './world.js';
 /** Retries of the activity: 1 s, doubling up to 60 s, without limit. */
 const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 60_000;
+
+/** After that long, the server makes a look again whose worker died. */
+const LOOK_TIMEOUT_MS = 10_000;
 
 /** In production start-to-close is lease + 15 s. */
 const START_TO_CLOSE_AFTER_LEASE_MS = 15_000;
@@ -65,6 +69,30 @@ export class ActivityServer {
     };
     next();
     return result;
+  }
+
+  /** Schedules a watch: attempts, each a look, until one ends it. A look whose worker dies is made again. */
+  watch(order: WatchOrder, { read, isOpen }: { read: () => GetJobResult; isOpen: () => boolean }): Later<WatchEnd> {
+    const { world } = this.#surroundings;
+    const end = new Later<WatchEnd>(world.timeline);
+    let number = 0;
+    let failuresBefore = 0;
+    const look = (): void => {
+      if (end.isSet || !isOpen()) return;
+      number += 1;
+      if (world.faults.strikes('crash') || world.faults.strikes('lost')) {
+        world.timeline.after(LOOK_TIMEOUT_MS + order.intervalMs, look);
+        return;
+      }
+      const random = world.chance.between(0, 1);
+      const attempt: Attempt = { number, nowMs: this.#clock.nowMs(), failuresBefore, random };
+      const what = waitBeforeLook(order, attempt) ?? judgeLook(order, attempt, read());
+      if (what.kind === 'end') return end.set({ ...what, kind: 'seen' });
+      failuresBefore = what.failures;
+      world.timeline.after(what.delayMs + world.delayMs(60, 3_000), look);
+    };
+    world.timeline.after(world.delayMs(60, 3_000), look);
+    return end;
   }
 
   #runAttempt(

@@ -6,6 +6,7 @@ import type {
   GetJobResult,
   SendFollowUpInput,
   SendFollowUpResult,
+  WatchEnd,
 } from '../follow-up/port.js';
 import { run } from '../follow-up/run.js';
 import { newFollowUpState } from '../follow-up/state.js';
@@ -32,6 +33,7 @@ export class FollowUpRun {
   readonly #record: FollowUpRecord;
   readonly #flow: FollowUpFlow;
   #activityCount = 0;
+  #watch: Later<WatchEnd> | undefined;
   /** Looks whether the wait under way is over. */
   #onChange: () => void = () => undefined;
 
@@ -78,7 +80,7 @@ export class FollowUpRun {
   }
 
   #port(isFirstRun: boolean): FollowUpPort {
-    const { clock, world } = this.#surroundings;
+    const { clock, service, world } = this.#surroundings;
     return {
       workflowId: this.#record.workflowId,
       replacesRun: !isFirstRun,
@@ -87,6 +89,14 @@ export class FollowUpRun {
       continueAsNewIsDue: () => false,
       sleep: (ms, _summary, until) => this.#sleep(ms, until),
       getJob: () => this.#getJob(),
+      startWatch: (order) => {
+        this.#watch = this.#surroundings.activities.watch(order, {
+          read: () => service.getJob(this.#record),
+          isOpen: () => !this.process.dead && !this.#record.ending,
+        });
+      },
+      awaitWatch: (until) => this.#awaitWatch(until),
+      stopWatch: () => this.#stopWatch(),
       send: (input) => this.#send(input),
       tell: (word) => this.#tell(word),
       show: () => undefined,
@@ -100,6 +110,25 @@ export class FollowUpRun {
     };
     this.#onChange();
     yield* over.get();
+  }
+
+  *#awaitWatch(until: () => boolean): Steps<WatchEnd | undefined> {
+    const watch = this.#watch;
+    if (!watch) return undefined;
+    const first = new Later<WatchEnd | undefined>(this.#surroundings.world.timeline);
+    watch.whenSet((end) => first.set(end));
+    this.#onChange = () => {
+      if (until()) first.set(undefined);
+    };
+    this.#onChange();
+    return yield* first.get();
+  }
+
+  /** A watch between two looks ends at once. */
+  *#stopWatch(): Steps<WatchEnd> {
+    const watch = this.#watch ?? new Later<WatchEnd>(this.#surroundings.world.timeline);
+    watch.set({ kind: 'stopped', looks: 0 });
+    return yield* watch.get();
   }
 
   *#getJob(): Steps<GetJobResult> {

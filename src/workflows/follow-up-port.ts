@@ -1,4 +1,7 @@
 import {
+  ActivityCancellationType,
+  ActivityFailure,
+  ApplicationFailure,
   CancellationScope,
   condition,
   getExternalWorkflowHandle,
@@ -9,7 +12,7 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { Activities } from '../activities/index.js';
+import type { Activities, NothingNewDetails } from '../activities/index.js';
 import {
   finishSignal,
   keyReadSignal,
@@ -19,7 +22,8 @@ import {
   type FollowUpSettings,
 } from '../contract/index.js';
 import { describeProgress } from '../follow-up/details.js';
-import type { BudgetWord, FollowUpPort, Steps } from '../follow-up/port.js';
+import type { WatchOrder } from '../follow-up/look.js';
+import type { BudgetWord, FollowUpPort, Steps, WatchEnd } from '../follow-up/port.js';
 
 /** A get-job call ends within 7 s, so that its local activity costs one event. */
 const GET_JOB_TIMEOUT = '10s';
@@ -29,6 +33,11 @@ const { getJob } = proxyLocalActivities<Activities>({
   // The flow is the retry.
   retry: { maximumAttempts: 1 },
 });
+
+/** After the time at which a watch ends by itself. */
+const WATCH_SLACK_MS = 30_000;
+
+const { watchJob } = proxyActivities<Activities>({ startToCloseTimeout: GET_JOB_TIMEOUT });
 
 /** Without limit: each invocation asks the budget with a token of its own, and only one of them may send. */
 const SEND_RETRY = { initialInterval: '1s', maximumInterval: '60s' } as const;
@@ -45,6 +54,7 @@ export function mayReplaceAnotherRun(): boolean {
 
 /** The flow's way to the world, through Temporal. */
 export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): FollowUpPort {
+  let watch: OpenWatch | undefined;
   return {
     workflowId: workflowInfo().workflowId,
     replacesRun: mayReplaceAnotherRun(),
@@ -82,6 +92,11 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
             message: 'the worker could not read the job in time',
           })),
       ),
+    startWatch: (order) => {
+      watch = startWatch(order);
+    },
+    awaitWatch: (until) => awaited(condition(() => watch?.end !== undefined || until()).then(() => watch?.end)),
+    stopWatch: () => awaited(stopWatch(watch)),
     send: (input, { startToCloseMs, summary }) =>
       awaited(
         sendFollowUp.executeWithOptions({ startToCloseTimeout: startToCloseMs, retry: SEND_RETRY, summary }, [input]),
@@ -96,6 +111,59 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
       setCurrentDetails(describeProgress(progress, Date.now()));
     },
   };
+}
+
+interface OpenWatch {
+  scope: CancellationScope;
+  end?: WatchEnd;
+}
+
+/** Each attempt is one look, and the server waits between two of them: see `watchJob`. */
+function startWatch(order: WatchOrder): OpenWatch {
+  const { jobId, poll, intervalMs, untilMs } = order;
+  const watch: OpenWatch = { scope: new CancellationScope({ cancellable: true }) };
+  const looking = watch.scope.run(() =>
+    watchJob.executeWithOptions(
+      {
+        startToCloseTimeout: GET_JOB_TIMEOUT,
+        // Ends by itself at that time; this is for a worker that does not come.
+        scheduleToCloseTimeout: Math.max(0, untilMs - Date.now()) + WATCH_SLACK_MS,
+        // For attempts whose worker died: all others say themselves when to look again.
+        retry: {
+          initialInterval: intervalMs,
+          maximumInterval: poll.maxIntervalMs,
+          backoffCoefficient: poll.backoffCoefficient,
+        },
+        cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary: `get-job: watch ${jobId}`,
+      },
+      [order],
+    ),
+  );
+  looking.then(
+    (result) => {
+      watch.end = { kind: 'seen', ...result };
+    },
+    (error: unknown) => {
+      watch.end = { kind: 'stopped', looks: looksOf(error) };
+    },
+  );
+  return watch;
+}
+
+async function stopWatch(watch: OpenWatch | undefined): Promise<WatchEnd> {
+  watch?.scope.cancel();
+  await condition(() => watch?.end !== undefined);
+  return watch?.end ?? { kind: 'stopped', looks: 0 };
+}
+
+/** As far as the latest failure tells. */
+function looksOf(error: unknown): number {
+  let cause = error instanceof ActivityFailure ? error.cause : undefined;
+  while (cause instanceof Error && !(cause instanceof ApplicationFailure)) cause = cause.cause as Error | undefined;
+  const [details] = (cause instanceof ApplicationFailure ? cause.details : undefined) ?? [];
+  const { looks } = (details ?? {}) as Partial<NothingNewDetails>;
+  return looks ?? 0;
 }
 
 /** Tells the budget. Where there is none, or a stopped one, nobody hears it. */
