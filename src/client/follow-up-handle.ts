@@ -24,6 +24,7 @@ import {
   UnexpectedOutcomeError,
   WorkerUnavailableError,
 } from './errors.js';
+import { joinPendingWatch } from './pending-watch.js';
 import { toFollowUpResult, toOutcomeError } from './outcome.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { callTemporal, grpcDetails, isPassingTrouble, toConnectionError } from './temporal-call.js';
@@ -69,7 +70,11 @@ export class FollowUpHandle {
     const { workflowId } = this;
     try {
       const deadline = Date.now() + QUERY_TIMEOUT_MS;
-      return await this.#client.withDeadline(deadline, () => this.#handle.query(progressQuery));
+      return await this.#client.withDeadline(deadline, async () => {
+        const progress = await this.#handle.query(progressQuery);
+        const isWatching = progress.sentAt !== undefined && progress.state !== 'done';
+        return isWatching ? joinPendingWatch(progress, await this.#handle.describe()) : progress;
+      });
     } catch (error) {
       if (error instanceof QueryNotRegisteredError) {
         throw new WorkerUnavailableError(workflowId, 'it has not begun', { cause: error });

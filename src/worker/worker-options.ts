@@ -39,8 +39,9 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
     maxConcurrentWorkflowTaskExecutions: 400,
     // With fewer than workflow-task slots, tasks would wait for a local activity's slot while they hold their own.
     maxConcurrentLocalActivityExecutions: 400,
-    // Sends. A gate lets 10 be unsettled at once, so this serves ten busy projects; more wait on the server.
-    maxConcurrentActivityTaskExecutions: 100,
+    // Sends: a gate lets 10 be unsettled at once, so 100 serve ten busy projects. And looks, each for as long as its GET
+    // takes: 400 are 80 looks/s where every GET takes 5 s.
+    maxConcurrentActivityTaskExecutions: 500,
     // Twice the SDK's default: a task is short apart from its GET, so slots fill as fast as tasks are fetched.
     maxConcurrentWorkflowTaskPolls: 20,
     maxConcurrentActivityTaskPolls: 10,

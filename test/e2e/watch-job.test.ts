@@ -1,0 +1,118 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { eventually } from '../support/eventually.js';
+import { startStack, type Stack } from '../support/stack.js';
+
+const HOUR = { initialInterval: '1h', maxInterval: '1h' } as const;
+
+let stack: Stack;
+beforeAll(async () => {
+  stack = await startStack({
+    address: inject('temporalAddress'),
+    simulator: { turn: { minMs: 1_000, maxMs: 1_500 } },
+    env: { AGENT_JOBS_GET_TIMEOUT: '3s' },
+  });
+});
+afterAll(() => stack.stop());
+
+/** A follow-up to a job of its own; by default the job works for ever and is looked at once an hour. */
+async function follow(more: object = {}, job: object = { behaviour: { neverEnds: true } }) {
+  const target = { projectId: `watch-${randomUUID().slice(0, 8)}`, jobId: 'job' };
+  stack.simulator.addJob({ ...target, ...job });
+  const followUp = await stack.followUps.start({ ...target, prompt: 'x', poll: HOUR, ...more });
+  return { ...target, followUp, handle: stack.client.workflow.getHandle(followUp.workflowId) };
+}
+type Followed = Awaited<ReturnType<typeof follow>>;
+
+const watchOf = async ({ handle }: Followed) => {
+  const { raw } = await handle.describe();
+  return raw.pendingActivities?.find(({ activityType }) => activityType?.name === 'watchJob');
+};
+const isAsleep = (followed: Followed) =>
+  eventually('the watch waits for its next look', async () => Boolean((await watchOf(followed))?.lastFailure));
+const eventCount = async ({ handle }: Followed) => (await handle.fetchHistory()).events?.length ?? 0;
+
+describe.concurrent('a follow-up that watches its job', () => {
+  test('says in the pending activity, and in its progress, what each look found, without an event', async () => {
+    const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
+    const { followUp } = followed;
+    await eventually('it has seen the agent at work', async () => (await followUp.progress()).job?.status === 'active');
+    const before = await followUp.progress();
+    const events = await eventCount(followed);
+    await eventually('three more looks', async () => (await followUp.progress()).polls >= before.polls + 3);
+    const progress = await followUp.progress();
+    expect(Date.parse(progress.nextPollAt ?? '')).toBeGreaterThan(Date.parse(progress.sentAt ?? ''));
+    expect(Date.parse(progress.jobSeenAt ?? '')).toBeGreaterThan(Date.parse(before.jobSeenAt ?? ''));
+    expect((await watchOf(followed))?.lastFailure?.message).toMatch(/^job is active; look \d+; next in \d+ ms$/);
+    expect(await eventCount(followed)).toBe(events);
+    await followUp.cancel();
+  });
+
+  test('that waits for its next look looks at once when told to, and goes on waiting where nothing is new', async () => {
+    const followed = await follow({}, { behaviour: { turnFactor: 2 } });
+    await isAsleep(followed);
+    await followed.followUp.pollNow();
+    await eventually('it has seen the agent at work', async () => {
+      const { job } = await followed.followUp.progress();
+      return job?.status === 'active';
+    });
+    await isAsleep(followed);
+    const { polls } = await followed.followUp.progress();
+    await followed.followUp.pollNow();
+    await eventually('it has looked', async () => (await followed.followUp.progress()).polls > polls);
+    await eventually('the turn is over', () =>
+      Promise.resolve(stack.simulator.job(followed.projectId, 'job')?.status === 'completed'),
+    );
+    await eventually('it ends', async () => {
+      const { status } = await followed.handle.describe();
+      if (status.name === 'RUNNING') await followed.followUp.pollNow();
+      return status.name === 'COMPLETED';
+    });
+  });
+
+  test('whose look is under way looks once more when told to', async () => {
+    const followed = await follow({ poll: { initialInterval: '100ms', maxInterval: '1h' } }, {});
+    const { projectId, followUp } = followed;
+    stack.simulator.failNext({ method: 'GET', projectId, jobId: 'job', kind: 'hangBefore', times: 1 });
+    await eventually('a look hangs', async () => {
+      const { sentAt } = await followUp.progress();
+      return sentAt !== undefined && (await watchOf(followed))?.attempt === 2;
+    });
+    await eventually('the turn is over', () =>
+      Promise.resolve(stack.simulator.job(projectId, 'job')?.status === 'completed'),
+    );
+    await followUp.pollNow();
+    await eventually('it looked', async () => (await followUp.progress()).job?.status === 'completed');
+    await followUp.pollNow();
+    expect(await followUp.result()).toMatchObject({ status: 'completed' });
+  });
+
+  test('is cancelled at once, and says that its message was delivered', async () => {
+    const followed = await follow();
+    await isAsleep(followed);
+    await followed.followUp.cancel();
+    const error = await followed.followUp.result().catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ type: 'Cancelled', delivered: 'yes' });
+  });
+
+  test('looks once more when its time is over', async () => {
+    // Not within 10 s of the send, when one more look would confirm it.
+    const { followUp } = await follow({ jobTimeout: '11s', settleTime: 0 }, { behaviour: { turnFactor: 2 } });
+    expect(await followUp.result()).toMatchObject({ status: 'completed', polls: 1 });
+    const late = await follow({ jobTimeout: '2s' });
+    const error = await late.followUp.result().catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ type: 'JobTimeout', delivered: 'yes' });
+    expect(stack.simulator.job(late.projectId, 'job')?.status).toBe('active');
+  });
+
+  test('is shown as blocked after three reads that fail, and goes on as soon as the job can be read', async () => {
+    const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
+    const { projectId, followUp } = followed;
+    await eventually('it polls', async () => (await followUp.progress()).job?.status === 'active');
+    stack.simulator.failNext({ method: 'GET', projectId, jobId: 'job', kind: 'status', statusCode: 500, times: 8 });
+    await eventually('it is blocked', async () => (await followUp.progress()).state === 'blocked');
+    expect(await followUp.progress()).toMatchObject({ waitReason: 'service' });
+    await eventually('it polls again', async () => (await followUp.progress()).state === 'polling');
+    await followUp.cancel();
+  });
+});

@@ -1,0 +1,47 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { describeWith, findMissing } from '../support/requirements.js';
+import { startTimeSkippingRig, type TimeSkippingRig } from '../support/time-skipping.js';
+
+const BEFORE = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/1' };
+const ACTIVE = { id: 'j', status: 'active', prLink: null };
+const AFTER = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/2' };
+
+/** A follow-up whose job changes once, to active, and once more at its end. */
+const MOST_EVENTS = 34;
+
+describeWith(await findMissing(['time-skipping-server']))('a watch, with time skipped,', () => {
+  let rig: TimeSkippingRig;
+  let count = 0;
+  /** How many looks end before they begin, as when their worker dies. */
+  let deathsBeforeLook = 0;
+  const target = () => ({ projectId: `watch-${++count}`, jobId: `job-${count}`, prompt: 'x' });
+  const many = (times: number, job: typeof ACTIVE) => Array.from({ length: times }, () => job);
+
+  beforeAll(async () => {
+    rig = await startTimeSkippingRig({
+      beforeActivity: (type) => {
+        if (type !== 'watchJob' || deathsBeforeLook === 0) return;
+        deathsBeforeLook -= 1;
+        throw new Error('the worker died');
+      },
+    });
+  });
+  afterAll(() => rig.stop());
+
+  test.each([5, 30, 300])('costs no event a look: %i looks', { timeout: 120_000 }, async (looks) => {
+    const input = target();
+    rig.service.reads(input.jobId, BEFORE, ...many(looks - 1, ACTIVE), AFTER);
+    const handle = await rig.start(input);
+    expect(await rig.end(handle, 120_000)).toMatchObject({ polls: looks, observedActive: true });
+    const { events } = await rig.client.workflow.getHandle(handle.workflowId).fetchHistory();
+    expect(events?.length).toBeLessThanOrEqual(MOST_EVENTS);
+  });
+
+  test('outlives workers that die while they look', async () => {
+    const input = target();
+    rig.service.reads(input.jobId, BEFORE, ACTIVE, ACTIVE, AFTER);
+    deathsBeforeLook = 4;
+    expect(await rig.end(await rig.start(input))).toMatchObject({ status: 'completed', prLink: AFTER.prLink });
+    expect(deathsBeforeLook).toBe(0);
+  });
+});
