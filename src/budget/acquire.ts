@@ -118,19 +118,7 @@ function takePlace(state: BudgetState, nowMs: number, request: AcquireRequest): 
   let waiter = state.waiters.find((each) => each.workflowId === request.workflowId);
   if (!waiter) {
     if (state.waiters.length >= MAX_WAITERS) return undefined;
-    const arrival = recall(state, request.workflowId)?.arrival ?? ++state.arrivalCount;
-    waiter = {
-      workflowId: request.workflowId,
-      jobId: request.jobId,
-      lane: request.lane,
-      sendNumber: request.sendNumber,
-      arrival,
-      firstAskAtMs: request.firstRunStartedAtMs,
-      hold: request.hold,
-      newestAskAtMs: request.attemptScheduledAtMs,
-      heardAtMs: nowMs,
-      dueAtMs: nowMs,
-    };
+    waiter = newWaiter(state, nowMs, request);
     state.waiters.push(waiter);
   }
   waiter.sendNumber = request.sendNumber;
@@ -142,6 +130,21 @@ function takePlace(state: BudgetState, nowMs: number, request: AcquireRequest): 
   delete waiter.invitedAtMs;
   delete waiter.quietUntilMs;
   return waiter;
+}
+
+function newWaiter(state: BudgetState, nowMs: number, request: AcquireRequest): Waiter {
+  return {
+    workflowId: request.workflowId,
+    jobId: request.jobId,
+    lane: request.lane,
+    sendNumber: request.sendNumber,
+    arrival: recall(state, request.workflowId)?.arrival ?? ++state.arrivalCount,
+    firstAskAtMs: request.firstRunStartedAtMs,
+    hold: request.hold,
+    newestAskAtMs: request.attemptScheduledAtMs,
+    heardAtMs: nowMs,
+    dueAtMs: nowMs,
+  };
 }
 
 function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request: AcquireRequest): AcquireAnswer {
@@ -257,4 +260,22 @@ function lastJobOf(state: BudgetState, jobId: string): { lastJobSeen?: JobFinger
 /** The grant of a request, where it is still kept. */
 export function findGrant(state: BudgetState, workflowId: string, sendNumber: number): Grant | undefined {
   return state.grants.find((each) => each.workflowId === workflowId && each.sendNumber === sendNumber);
+}
+
+/**
+ * Enters what was answered to an ask, instead of answering it: the state then knows what the state that answered knew.
+ * For a gate whose events are read from its history. The answer counts, whatever the rules would say by now.
+ */
+export function enterAnswer(state: BudgetState, nowMs: number, request: AcquireRequest, answer: AcquireAnswer): void {
+  const remembered = recall(state, request.workflowId);
+  if (answer.kind === 'granted') {
+    if (findGrant(state, request.workflowId, request.sendNumber)?.token === request.token) return;
+    const waiter = takePlace(state, nowMs, request) ?? newWaiter(state, nowMs, request);
+    grant(state, nowMs, { waiter, request, slotAtMs: answer.grantedAtMs });
+  } else if (answer.kind === 'wait' && answer.reason !== 'queue-full') {
+    const waiter = takePlace(state, nowMs, request);
+    if (waiter) waiter.dueAtMs = nowMs + answer.waitMs;
+  } else if (answer.kind === 'alreadyGranted' && (remembered?.sendNumber ?? 0) < request.sendNumber) {
+    rememberDoubt(state, nowMs, request);
+  }
 }

@@ -1,5 +1,5 @@
 import type { AcquireAnswer, AcquireRequest, BudgetStatus, LeaveMessage, SettleMessage } from '../contract/index.js';
-import { acquire } from './acquire.js';
+import { acquire, enterAnswer } from './acquire.js';
 import { budgetFacts, type BudgetFacts } from './facts.js';
 import { RECHECK_MS } from './limits.js';
 import { pause, resume, setLimit, type LimitChange } from './operator.js';
@@ -41,6 +41,15 @@ export class Budget {
     const check: string[] = [];
     const answers = requests.map((request) => this.#answer(nowMs, request, check));
     return [answers, this.#effects(nowMs, check)];
+  }
+
+  /** Enters asks with what they were answered, as its history tells it; see {@link enterAnswer}. */
+  enterAnswers(timeMs: number, requests: readonly AcquireRequest[], answers: readonly AcquireAnswer[]): void {
+    const nowMs = this.#advance(timeMs);
+    for (const [index, request] of requests.entries()) {
+      const answer = answers[index];
+      if (answer) enterAnswer(this.state, nowMs, request, answer);
+    }
   }
 
   /** Records how a granted send ended. */

@@ -217,6 +217,9 @@ export const budgetSettingsSchema = z
   });
 export type BudgetSettings = z.infer<typeof budgetSettingsSchema>;
 
+/** Failure type of a gate's run that somebody reset. */
+export const BUDGET_RESET = 'BudgetReset';
+
 /** First argument of the `projectBudget` workflow. */
 export const projectBudgetInputSchema = z.strictObject({
   projectId: idSchema,

@@ -1,9 +1,12 @@
 import type { z } from 'zod';
 import {
+  ApplicationFailure,
+  CancellationScope,
   condition,
   continueAsNew,
   getExternalWorkflowHandle,
   log,
+  patched,
   setCurrentDetails,
   setHandler,
   sleep,
@@ -27,6 +30,7 @@ import { describeBudget } from '../budget/details.js';
 import {
   acquireRequestsSchema,
   acquireUpdate,
+  BUDGET_RESET,
   budgetStatusQuery,
   carriedStateQuery,
   finishSignal,
@@ -65,17 +69,19 @@ const TASK_AFTER_UPDATE_MS = 100;
 
 /**
  * The budget of one project, the gate: the only place that decides who may send. It answers every ask at once, never
- * completes, and continues as new with its whole state.
+ * completes, and continues as new with its whole state. It refuses a cancel: without it the whole project would stand.
  *
  * @param input {@link ProjectBudgetInput}
  * @param carried state of the run before
+ * @throws ApplicationFailure `BudgetReset` where somebody reset it; the workers start it again with what it knew
  */
 export async function projectBudget(input: unknown, carried?: CarriedState): Promise<never> {
   const isContinued = workflowInfo().continuedFromExecutionRunId !== undefined;
   const parsed = parseBudgetInput(input, carried !== undefined && !isContinued);
   const gate = new Gate(new Budget(carried ? restoreState(carried) : firstState(parsed)));
+  CancellationScope.current().cancelRequested.catch(() => gate.refuseCancel());
   gate.start();
-  await gate.untilRunOut();
+  await CancellationScope.nonCancellable(() => gate.untilRunOut());
   const { projectId, settings } = parsed;
   return continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(gate.budget.state));
 }
@@ -100,6 +106,7 @@ class Gate {
   #answeredAtLength: number | undefined;
   /** History length in the latest task that is known to leave an event. */
   #eventAtLength: number | undefined;
+  #cancelAskedAtMs: number | undefined;
 
   readonly #reporter: BudgetReporter;
 
@@ -121,6 +128,7 @@ class Gate {
     setHandler(
       acquireUpdate,
       (requests) => {
+        this.#refuseIfReset();
         this.#noteUpdate();
         const [answers, effects] = budget.acquireAll(Date.now(), requests);
         this.#carryOut(effects);
@@ -166,10 +174,26 @@ class Gate {
    * one.
    */
   async untilRunOut(): Promise<void> {
-    await condition(isRunLong);
+    await condition(() => isRunLong() || wasReset());
+    this.#refuseIfReset();
     const hasAnswered = () => this.#answeredAtLength === workflowInfo().historyLength;
     const mayEnd = () => !hasAnswered() || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
-    while (!mayEnd()) await condition(mayEnd, TASK_AFTER_UPDATE_MS);
+    while (!mayEnd()) {
+      await condition(() => mayEnd() || wasReset(), TASK_AFTER_UPDATE_MS);
+      this.#refuseIfReset();
+    }
+  }
+
+  /** A cancel is asked of every workflow; this one goes on, and says why. */
+  refuseCancel(): void {
+    this.#cancelAskedAtMs = Date.now();
+    this.#carryOut(this.budget.tick(Date.now()));
+  }
+
+  #refuseIfReset(): void {
+    if (!wasReset()) return;
+    const message = 'Somebody reset this run: it has forgotten what was sent since. It ends, and goes on as another run';
+    throw ApplicationFailure.create({ type: BUDGET_RESET, message, nonRetryable: true });
   }
 
   #noteUpdate(): void {
@@ -178,6 +202,7 @@ class Gate {
   }
 
   #operate(effects: Effects): BudgetStatus {
+    this.#refuseIfReset();
     this.#noteUpdate();
     this.#carryOut(effects);
     return this.budget.status(Date.now());
@@ -188,7 +213,8 @@ class Gate {
     for (const workflowId of check) void this.#signal(workflowId, 'stillThere');
     if (lookAgainAtMs !== undefined) void this.#lookAgain(lookAgainAtMs);
     this.#leaveEvent();
-    setCurrentDetails(describeBudget(this.budget.status(Date.now()), Date.now()));
+    const details = describeBudget(this.budget.status(Date.now()), Date.now());
+    setCurrentDetails(this.#cancelAskedAtMs === undefined ? details : `${this.#cancelRefusal()}\n\n${details}`);
     this.#reporter.report(Date.now());
   }
 
@@ -204,13 +230,24 @@ class Gate {
     upsertMemo({ lastChangeAt: new Date(Date.now()).toISOString() });
   }
 
-  /** A signal that fails says that the follow-up runs no more. */
+  #cancelRefusal(): string {
+    const { projectId } = this.budget.state;
+    const at = new Date(this.#cancelAskedAtMs ?? 0).toISOString().slice(0, 19);
+    return (
+      `**Was asked to cancel (${at}Z), and goes on**: nobody else knows what was sent, and without it every follow-up ` +
+      `of the project would stand still. To send nothing for a while: \`follow-up budget pause ${projectId}\``
+    );
+  }
+
+  /** A signal that finds nobody says that the follow-up runs no more. One that fails otherwise says nothing. */
   async #signal(workflowId: string, what: 'wake' | 'stillThere'): Promise<void> {
     this.#eventAtLength = workflowInfo().historyLength;
+    const signal = what === 'wake' ? wakeSignal : stillThereSignal;
     try {
-      await getExternalWorkflowHandle(workflowId).signal(what === 'wake' ? wakeSignal : stillThereSignal);
-    } catch {
-      this.#carryOut(this.budget.gone(Date.now(), workflowId));
+      await CancellationScope.nonCancellable(() => getExternalWorkflowHandle(workflowId).signal(signal));
+    } catch (error) {
+      const isGone = error instanceof Error && error.message.includes('not found');
+      if (isGone) this.#carryOut(this.budget.gone(Date.now(), workflowId));
     }
   }
 
@@ -219,11 +256,22 @@ class Gate {
     if (this.#timerAtMs !== undefined && this.#timerAtMs <= atMs) return;
     this.#timerAtMs = atMs;
     this.#eventAtLength = workflowInfo().historyLength;
-    await sleep(Math.max(1, atMs - Date.now()), { summary: 'next slot or invitation' });
+    await CancellationScope.nonCancellable(() =>
+      sleep(Math.max(1, atMs - Date.now()), { summary: 'next slot or invitation' }),
+    );
     if (this.#timerAtMs !== atMs) return;
     this.#timerAtMs = undefined;
     this.#carryOut(this.budget.tick(Date.now()));
   }
+}
+
+/**
+ * Whether this run was begun by a reset, from here on: not while it replays what went before. What it answered since is
+ * lost to it, so it must not answer anything more. The mark in its history makes the answer the same for ever.
+ */
+function wasReset(): boolean {
+  const { runId, originalExecutionRunId } = workflowInfo();
+  return runId !== originalExecutionRunId && patched('ends-after-a-reset');
 }
 
 function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetInput {

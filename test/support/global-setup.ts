@@ -12,7 +12,12 @@ declare module 'vitest' {
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const say = (message: string) => void process.stderr.write(`${message}\n`);
   try {
-    const server = await startDevServer({ env: process.env, onProgress: say });
+    const server = await startDevServer({
+      env: process.env,
+      onProgress: say,
+      // Operators may have it, and then find its button in the UI.
+      extraArgs: ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'],
+    });
     project.provide('temporalAddress', server.address);
     return () => server.stop();
   } catch (error) {
