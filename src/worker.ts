@@ -177,6 +177,10 @@ async function createWorkers(
     namespace,
     taskQueue,
     settings: config.budget,
+    onSilence: (projectId, reason) => {
+      if (reason === undefined) logger.info({ projectId }, 'The budget answers again');
+      else logger.warn({ projectId, reason }, 'The budget does not answer; "follow-up doctor" says what keeps it');
+    },
   });
   const activities = createActivities({
     agentJobs,

@@ -21,13 +21,14 @@ interface Group<Request, Answer> {
 
 /**
  * Lets requests of a group share calls: the first go out at once, and while as many calls as allowed are under way the
- * others wait and go together, in order. A call that fails fails all of its requests.
+ * others wait and go together, in order. A call that fails fails all of its requests. A request whose signal is aborted
+ * before its call goes out is taken back; later nothing can be.
  */
 export function createCoalescer<Request, Answer>({
   call,
   maxCallsInFlight,
   maxPerCall,
-}: CoalescerOptions<Request, Answer>): (group: string, request: Request) => Promise<Answer> {
+}: CoalescerOptions<Request, Answer>): (group: string, request: Request, signal?: AbortSignal) => Promise<Answer> {
   const groups = new Map<string, Group<Request, Answer>>();
 
   async function callNext(name: string, group: Group<Request, Answer>): Promise<void> {
@@ -56,11 +57,28 @@ export function createCoalescer<Request, Answer>({
     if (group.callsInFlight === 0) groups.delete(name);
   }
 
-  return (name, request) =>
+  return (name, request, signal) =>
     new Promise((resolve, reject) => {
       const group = groups.get(name) ?? { pending: [], callsInFlight: 0 };
       groups.set(name, group);
-      group.pending.push({ request, resolve, reject });
+      const takeBack = () => {
+        const place = group.pending.findIndex((each) => each.request === request);
+        if (place >= 0) group.pending.splice(place, 1);
+        if (place >= 0) reject(new Error('taken back'));
+      };
+      const forget = () => signal?.removeEventListener('abort', takeBack);
+      signal?.addEventListener('abort', takeBack);
+      group.pending.push({
+        request,
+        resolve: (answer) => {
+          forget();
+          resolve(answer);
+        },
+        reject: (reason) => {
+          forget();
+          reject(reason as Error);
+        },
+      });
       startCalls(name, group);
     });
 }

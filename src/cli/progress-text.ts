@@ -25,6 +25,7 @@ const BLOCKED_TEXT: Record<string, string> = {
   credentials: 'the service refuses the API key',
   'queue-full': "the project's queue is full",
   'gate-stopped': "the project's budget workflow is stopped",
+  'budget-silent': "the project's budget does not answer; follow-up doctor says why",
   service: 'the service does not answer as it should',
 };
 

@@ -151,9 +151,9 @@ export async function handleOutcome(context: FollowUpContext, answer: SendOutcom
     case 'limited':
     case 'unauthorized': {
       state.sendNumber += 1;
-      state.failures += 1;
+      state.notSentInARow = answer.outcome === 'notSent' ? (state.notSentInARow ?? 0) + 1 : 0;
       // The gate paces what the service refused; here only what never reached it is paced.
-      const waitMs = answer.outcome === 'notSent' ? jittered(backoffMs(state.failures), Math.random()) : 0;
+      const waitMs = state.notSentInARow > 0 ? jittered(backoffMs(state.notSentInARow), Math.random()) : 0;
       if (waitMs > 0) await pause(context, waitMs, `not sent; try again in ${formatDuration(waitMs)}`);
       return;
     }
@@ -229,13 +229,18 @@ async function giveUp(context: FollowUpContext, type: FailureType, message: stri
     if (answer.kind === 'outcome' || answer.kind === 'alreadyGranted') {
       await handle(context, answer);
       if (state.phase !== 'asking') return;
-    } else if (answer.kind === 'wait' && answer.reason === 'gate-stopped') {
+    } else if (answer.kind === 'wait' && isWithoutGate(answer.reason)) {
       break;
     } else if (!state.provenNotSent) {
       await context.sleep(answer.kind === 'wait' ? answer.waitMs : context.staleBackoffMs(), 'ask once more');
     }
   }
   throw await endUnsent(context, type, message, state.provenNotSent);
+}
+
+/** Nobody answers for the gate, and that may go on for long. */
+export function isWithoutGate(reason: WaitReason): boolean {
+  return reason === 'gate-stopped' || reason === 'budget-silent';
 }
 
 function shownStateOf(reason: WaitReason): ShownState {
