@@ -90,7 +90,11 @@ async function change(
     if (intervention === 'cancel') await handle.cancel();
     if (intervention === 'terminate') await handle.terminate('chaos');
     if (intervention === 'reset-workflow') {
-      await resetWorkflow(lane.client, workflowId, (tasks) => tasks[lane.random.between(0, Math.max(0, tasks.length - 1))]);
+      await resetWorkflow(
+        lane.client,
+        workflowId,
+        (tasks) => tasks[lane.random.between(0, Math.max(0, tasks.length - 1))],
+      );
     }
     if (intervention === 'reset-activity') await onActivities(lane.client, workflowId, 'reset');
   } catch (error) {

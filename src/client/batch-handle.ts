@@ -1,4 +1,4 @@
-import { type Client, QueryNotRegisteredError, WorkflowFailedError } from '@temporalio/client';
+import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, type QueryDefinition, TerminatedFailure, WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import {
@@ -22,7 +22,8 @@ import { planRetry, type RetryOptions } from './batch-retry.js';
 import type { StartBatchOptions, StartedBatch } from './batch-start.js';
 import { FollowUpClientError, UnexpectedOutcomeError, WorkerUnavailableError } from './errors.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
-import { callTemporal, grpcDetails, isPassingTrouble, toConnectionError } from './temporal-call.js';
+import { callTemporal, toConnectionError } from './temporal-call.js';
+import { reasonOfSilence } from './trouble.js';
 import { pauseBetweenLooks } from './watch.js';
 
 /** A batch of thousands may have to read its history again before it answers. */
@@ -205,15 +206,10 @@ export class BatchHandle {
     try {
       return await client.withDeadline(Date.now() + QUERY_TIMEOUT_MS, () => handle.query(query, ...args));
     } catch (error) {
-      if (error instanceof QueryNotRegisteredError) {
-        throw new WorkerUnavailableError(workflowId, 'it has not begun', { cause: error });
-      }
       // A query waits for a worker: without one it ends at the deadline, just as without a server.
       await this.describe();
       if (error instanceof WorkflowNotFoundError) throw this.#translate(error);
-      const reason = isPassingTrouble(error)
-        ? 'no worker runs, or it is overloaded'
-        : (grpcDetails(error) ?? String(error));
+      const reason = await reasonOfSilence(client, workflowId, error);
       throw new WorkerUnavailableError(workflowId, reason, { cause: error });
     }
   }

@@ -91,8 +91,8 @@ async function readPartInput(client: Client, workflowId: string): Promise<z.infe
   try {
     const { raw } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
     const runId = raw.workflowExecutionInfo?.firstRunId;
-    const { args } = await callTemporal(client, () => readRunStart(client, workflowId, runId ?? undefined));
-    return partInputSchema.parse(args[0]);
+    const [input] = await callTemporal(client, () => readRunStart(client, workflowId, runId ?? undefined));
+    return partInputSchema.parse(input);
   } catch (error) {
     const message = `what ${workflowId} was to send cannot be read: Temporal does not keep it any more`;
     throw new UnexpectedOutcomeError(workflowId, message, { cause: error });

@@ -28,6 +28,7 @@ export { type RetryChoice, retryChoices, type RetryOptions } from './batch-retry
 export { type StartBatchOptions, StartedBatch } from './batch-start.js';
 export {
   BudgetNotFoundError,
+  BudgetPausedError,
   BudgetRunningError,
   BudgetStateLostError,
   BudgetStoppedError,
@@ -74,4 +75,5 @@ export {
 export { type TriggeredFiring } from './schedule-trigger.js';
 export { Schedules } from './schedules.js';
 export { type ExecutionStatus, type FollowUpSummary } from './summary.js';
+export { type FoundTroubles, type WorkflowTrouble } from './trouble.js';
 export { type FollowUpUpdate, type WatchOptions } from './watch.js';

@@ -14,13 +14,10 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import {
-  assumeFull,
+  beginState,
   Budget,
-  carriedStateSchema,
   carryState,
   limitChangeIssue,
-  newState,
-  reopen,
   restoreState,
   type BudgetState,
   type CarriedState,
@@ -86,17 +83,11 @@ export async function projectBudget(input: unknown, carried?: CarriedState): Pro
   return continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(gate.budget.state));
 }
 
-/** State of a first run: new, that of a gate that was terminated, or, where that is lost, all spent. */
+/** @throws ApplicationFailure `InvalidInput` for a state that is none */
 function firstState(input: ProjectBudgetInput): BudgetState {
-  const { projectId, settings, restored, assumeFull: isLost, inFlightUntilMs } = input;
-  if (restored !== undefined) {
-    const state = parseRestored(projectId, restored);
-    reopen(state, Date.now());
-    return state;
-  }
-  const state = newState(projectId, settings);
-  if (isLost) assumeFull(state, Date.now(), inFlightUntilMs);
-  return state;
+  const begun = beginState(input, Date.now());
+  if (!begun.ok) throw invalidInput(begun.issues);
+  return begun.state;
 }
 
 /** Wires the rules to Temporal: messages in, signals and one timer out. */
@@ -192,7 +183,8 @@ class Gate {
 
   #refuseIfReset(): void {
     if (!wasReset()) return;
-    const message = 'Somebody reset this run: it has forgotten what was sent since. It ends, and goes on as another run';
+    const message =
+      'Somebody reset this run: it has forgotten what was sent since. It ends, and goes on as another run';
     throw ApplicationFailure.create({ type: BUDGET_RESET, message, nonRetryable: true });
   }
 
@@ -285,30 +277,6 @@ function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetI
   }
   if (!parsed.ok || issues.length > 0) throw invalidInput(issues);
   return parsed.value;
-}
-
-/** Written by this very workflow, of this or an older version, and read by its query; not by people. */
-function parseRestored(projectId: string, restored: unknown): BudgetState {
-  const parsed = parseInput(carriedStateSchema, restored);
-  const state = parsed.ok && parsed.value.projectId === projectId ? restoreSound(parsed.value) : undefined;
-  if (state) return state;
-  const issues = parsed.ok ? [] : parsed.issues.map(({ field, message }) => ({ field: `restored.${field}`, message }));
-  throw invalidInput([
-    { field: 'restored', message: `must be the carriedState of a budget of ${projectId}` },
-    ...issues,
-  ]);
-}
-
-/** None where an instant is none: every later task would fail on it. */
-function restoreSound(carried: CarriedState): BudgetState | undefined {
-  const state = restoreState(carried);
-  try {
-    void new Budget(state).status(state.lastTimeMs);
-    return state;
-  } catch (error) {
-    if (error instanceof RangeError) return undefined;
-    throw error;
-  }
 }
 
 /** A signal cannot be refused: one that makes no sense is passed over, for a throw would fail the gate's task for good. */

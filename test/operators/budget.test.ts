@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { sendNonsense } from '../../chaos/buttons.js';
+import { resetWorkflow, sendNonsense } from '../../chaos/buttons.js';
 import type { StartedFollowUp } from '../../src/client/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
@@ -33,9 +33,7 @@ function start(projectId: string, count: number, from = 0): Promise<StartedFollo
 /** All of them end well, each was sent once, and no window held more than the limit. */
 async function endWell(projectId: string, followUps: readonly StartedFollowUp[]): Promise<void> {
   const results = await Promise.all(followUps.map((followUp) => followUp.result()));
-  expect(results.map(({ status, delivery }) => `${status} ${delivery}`)).toEqual(
-    followUps.map(() => 'completed sent'),
-  );
+  expect(results.map(({ status, delivery }) => `${status} ${delivery}`)).toEqual(followUps.map(() => 'completed sent'));
   expect(
     ledgerOf(projectId)
       .map(({ jobId }) => jobId)
@@ -118,4 +116,54 @@ test('a budget passes over signals and updates that make no sense', async () => 
   await sendNonsense(stack.client, projectBudgetWorkflowId(projectId), ['settle', 'finish', 'withdraw']);
   await endWell(projectId, followUps);
   await expectNoFailedTask(projectId);
+});
+
+describe('a budget that is reset', () => {
+  test.each(['first', 'last'] as const)(
+    'to its %s task goes on by itself with all that it knew: nothing is sent over the limit, or twice',
+    async (point) => {
+      const projectId = newProject();
+      const budget = stack.followUps.budget(projectId);
+      await budget.setLimit({ limit: LIMIT, window: '15s' });
+      const followUps = await start(projectId, LIMIT + 2);
+      await waits(projectId, 2);
+      const sent = (await budget.audit()).map(({ workflowId, grantedAt }) => ({ workflowId, grantedAt }));
+      await resetWorkflow(stack.client, budget.workflowId, point);
+      const more = await start(projectId, 1, LIMIT + 2);
+      await eventually('it runs again', async () => (await budget.status())?.waitingTotal === 3);
+      const audit = await budget.audit();
+      expect(audit.map(({ workflowId, grantedAt }) => ({ workflowId, grantedAt }))).toEqual(sent);
+      await endWell(projectId, [...followUps, ...more]);
+      expect(stack.simulator.maxInAnyWindow(projectId, 15_000)).toBeLessThanOrEqual(LIMIT);
+    },
+  );
+
+  test('twice, and after it was terminated, still knows all', async () => {
+    const projectId = newProject();
+    const budget = stack.followUps.budget(projectId);
+    await budget.setLimit({ limit: LIMIT, window: '15s' });
+    const followUps = await start(projectId, LIMIT);
+    await endWell(projectId, followUps);
+    await workflowOf(projectId).terminate('by hand');
+    await resetWorkflow(stack.client, budget.workflowId, 'first');
+    followUps.push(...(await start(projectId, 1, LIMIT)));
+    await waits(projectId, 1);
+    await resetWorkflow(stack.client, budget.workflowId, 'last');
+    await resetWorkflow(stack.client, budget.workflowId, 'first');
+    await endWell(projectId, followUps);
+    expect(stack.simulator.maxInAnyWindow(projectId, 15_000)).toBeLessThanOrEqual(LIMIT);
+    expect(await budget.audit()).toHaveLength(LIMIT + 1);
+  });
+
+  test('is named while nobody asks it, and is restored by hand as well', async () => {
+    const projectId = newProject();
+    const budget = stack.followUps.budget(projectId);
+    const followUps = await start(projectId, 1);
+    await endWell(projectId, followUps);
+    await resetWorkflow(stack.client, budget.workflowId, 'first');
+    await eventually('it has ended', async () => (await budget.state()) === 'stopped');
+    expect(await budget.trouble()).toMatchObject({ kind: 'closed', mend: `follow-up budget restore ${projectId}` });
+    expect(await budget.restore()).toMatchObject({ from: 'lastState', stopped: { status: 'failed' } });
+    expect(await budget.audit()).toHaveLength(1);
+  });
 });
