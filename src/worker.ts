@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { Client } from '@temporalio/client';
 import { Runtime, Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities, createBudgetClient } from './activities/index.js';
@@ -189,6 +190,7 @@ async function createWorkers(
     leaseMs,
     sendStartToCloseMs,
     drainMs,
+    temporal: new Client({ connection: connections.client, namespace }),
   });
   const shared = {
     connection: connections.native,

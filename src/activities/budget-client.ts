@@ -278,8 +278,11 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
       abandoned.delete(id);
       if (ask.answer.kind !== 'alreadyGranted' || !tokens) return ask;
       // Granted to one of this process that never sent: with that told, the follow-up need not wait for its lease.
-      await giveBack(projectId, request, tokens);
-      return acquire(projectId, request, forMs);
+      const isGivenBack = await giveBack(projectId, request, tokens).then(
+        () => true,
+        () => false,
+      );
+      return isGivenBack ? acquire(projectId, request, forMs) : ask;
     },
     settle,
   };

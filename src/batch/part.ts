@@ -9,7 +9,7 @@ import {
   type BatchItem,
   type FollowUpInput,
 } from '../contract/index.js';
-import { countOutcome, noCounts, trimOutcome, type Counts, type ItemOutcome } from './outcome.js';
+import { countAll, trimOutcome, type Counts, type ItemOutcome } from './outcome.js';
 import type { PartOrder } from './orders.js';
 
 /** An item of a part. Waiting with an `input`, then open with an instant, then ended with an outcome. */
@@ -68,7 +68,13 @@ export class Part {
 
   /** A new part; items that are not the input of a follow-up end at once, each by itself. */
   static create(
-    start: Pick<PartState, 'batchId' | 'part' | 'first' | 'template' | 'order'> & { items: readonly unknown[] },
+    {
+      ended = [],
+      ...start
+    }: Pick<PartState, 'batchId' | 'part' | 'first' | 'template' | 'order'> & {
+      items: readonly unknown[];
+      ended?: readonly (ItemOutcome & { index: number })[];
+    },
     firstStartAtMs: number,
   ): Part {
     const part = new Part({
@@ -80,7 +86,9 @@ export class Part {
       unreported: [],
       cancelled: false,
     });
-    for (const [position, { input }] of part.state.items.entries()) {
+    for (const { index, ...outcome } of ended) part.end(index - start.first, outcome);
+    for (const [position, { input, outcome }] of part.state.items.entries()) {
+      if (outcome) continue;
       const parsed = parseInput(followUpInputSchema, part.#filled(input));
       if (parsed.ok) continue;
       const message = describeIssues(parsed.issues);
@@ -162,9 +170,7 @@ export class Part {
   }
 
   counts(): Counts {
-    const counts = noCounts();
-    for (const { outcome } of this.state.items) if (outcome) countOutcome(counts, outcome);
-    return counts;
+    return countAll(this.state.items.flatMap(({ outcome }) => (outcome ? [outcome] : [])));
   }
 
   /** Position by the workflow id of an item's follow-up. */
@@ -198,6 +204,11 @@ export class Part {
         ...state.items[position]?.outcome,
       })),
     };
+  }
+
+  /** The batch has lost what it was told: it is told again. */
+  tellAll(): void {
+    this.state.unreported = this.state.items.flatMap(({ outcome }, position) => (outcome ? [position] : []));
   }
 
   noteReported({ ended }: PartReport): void {

@@ -1,7 +1,15 @@
-import type { AcquireAnswer, AcquireRequest, BudgetStatus, LeaveMessage, SettleMessage } from '../contract/index.js';
+import type {
+  AcquireAnswer,
+  AcquireRequest,
+  BudgetStatus,
+  LeaveMessage,
+  SendOutcome,
+  SettleMessage,
+} from '../contract/index.js';
 import { acquire, enterAnswer } from './acquire.js';
 import { budgetFacts, type BudgetFacts } from './facts.js';
 import { RECHECK_MS } from './limits.js';
+import { recall } from './memory.js';
 import { pause, resume, setLimit, type LimitChange } from './operator.js';
 import { gone, leave, settle } from './settle.js';
 import type { BudgetState } from './state.js';
@@ -100,6 +108,12 @@ export class Budget {
   /** Time has passed. */
   tick(timeMs: number): Effects {
     return this.#effects(this.#advance(timeMs));
+  }
+
+  /** How the latest send of a follow-up ended; `undefined` where none is remembered. Changes nothing. */
+  outcomeOf(workflowId: string): SendOutcome | undefined {
+    const remembered = recall(this.state, workflowId);
+    return remembered && remembered.sendNumber > 0 ? (remembered.outcome ?? 'unknown') : undefined;
   }
 
   /** What metrics are made of. Changes nothing. */

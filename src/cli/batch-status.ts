@@ -7,6 +7,7 @@ import { describeBatch, isFailure, SHOWN_FAILURES } from './batch-text.js';
 import { type Cli, withCommonOptions } from './cli.js';
 import { ExitCode } from './exit-codes.js';
 import { interruptible } from './interrupt.js';
+import { describeTrouble } from './progress-text.js';
 import { withTemporal } from './temporal-session.js';
 
 interface BatchStatusOptions {
@@ -50,9 +51,14 @@ async function showBatch({ output }: Cli, batch: BatchHandle, csv: string | unde
       else if (failures.length >= failureCount) break;
     }
   }
-  const text = describeBatch(status, failures);
+  const troubles = status.ended || status.cutOff !== undefined ? [] : await batch.troubles();
+  const text = [describeBatch(status, failures), ...troubles.map(describeTrouble)].join('\n');
   if (csv !== undefined) await writeCsvReport(output, csv, rows);
   if (csv === '-') output.note(text);
-  else output.data({ workflowId: batch.workflowId, ...status, items: rows }, text);
+  else
+    output.data(
+      { workflowId: batch.workflowId, ...status, ...(troubles.length > 0 && { troubles }), items: rows },
+      text,
+    );
   return ExitCode.ok;
 }

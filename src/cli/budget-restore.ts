@@ -16,11 +16,11 @@ interface RestoreOptions {
 export function addBudgetRestoreCommand(budget: Command, cli: Cli): void {
   const restore = budget
     .command('restore')
-    .description('start a stopped budget again, from the state of its last run; waiting follow-ups go on by themselves')
+    .description('start a budget again that is stopped, or whose tasks fail, with what it knew; waiting follow-ups go on by themselves')
     .argument('<project>', 'project id')
     .option(
       '--assume-full',
-      'where that state is lost: take every slot for spent and every follow-up that began before for sent',
+      'where its history is lost: take every slot for spent and every follow-up that began before for sent',
     )
     .option(
       '--in-flight <duration>',

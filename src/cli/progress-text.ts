@@ -1,4 +1,4 @@
-import type { FollowUpUpdate } from '../client/index.js';
+import type { FollowUpUpdate, WorkflowTrouble } from '../client/index.js';
 import type { FollowUpProgress, FollowUpState } from '../contract/index.js';
 import { safeLine } from './safe-text.js';
 
@@ -28,6 +28,11 @@ const BLOCKED_TEXT: Record<string, string> = {
   'budget-silent': "the project's budget does not answer; follow-up doctor says why",
   service: 'the service does not answer as it should',
 };
+
+/** What keeps a workflow from going on, and the way out. */
+export function describeTrouble({ workflowId, what, mend }: WorkflowTrouble): string {
+  return `${safeLine(`${workflowId} ${what}`)}\n  -> ${safeLine(mend)}`;
+}
 
 /** An update in words. Clock times are local. */
 export function describeUpdate({ summary, progress, progressUnavailable }: FollowUpUpdate): ProgressText {

@@ -1,14 +1,17 @@
 import type { Command } from 'commander';
 import {
+  type FollowUpClient,
   FollowUpClientError,
   type FollowUpHandle,
   TemporalUnreachableError,
   WorkerUnavailableError,
+  type WorkflowTrouble,
 } from '../client/index.js';
+import type { FollowUpProgress } from '../contract/index.js';
 import { type Cli, withCommonOptions } from './cli.js';
 import { ExitCode } from './exit-codes.js';
 import { describeResult } from './follow-up-text.js';
-import { clock, describeUpdate } from './progress-text.js';
+import { clock, describeTrouble, describeUpdate } from './progress-text.js';
 import { classify } from './report-error.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
@@ -22,14 +25,14 @@ export function addStatusCommand(program: Command, cli: Cli): void {
   withCommonOptions(command, 'follow-up status follow-up/my-project/job-42/parser-tests').action(
     async (workflowId: string) => {
       cli.exitCode = await withTemporal(cli.env, async ({ followUps }) => {
-        await showStatus(cli, followUps.handle(workflowId));
+        await showStatus(cli, followUps, followUps.handle(workflowId));
         return ExitCode.ok;
       });
     },
   );
 }
 
-async function showStatus({ output }: Cli, followUp: FollowUpHandle): Promise<void> {
+async function showStatus({ output }: Cli, followUps: FollowUpClient, followUp: FollowUpHandle): Promise<void> {
   const summary = await followUp.describe();
   if (summary.status !== 'running') {
     const end = await lookAtEnd(followUp);
@@ -42,10 +45,23 @@ async function showStatus({ output }: Cli, followUp: FollowUpHandle): Promise<vo
     return;
   }
   const live = await lookAtProgress(followUp);
+  const troubles = await lookForTrouble(followUps, followUp, live.progress);
   const { headline, timing } = describeUpdate({ summary, ...live });
   const prLink = live.progress?.prLink ?? summary.prLink;
-  const lines = [headline, timing, prLink ? `pull request  ${safeLine(prLink)}` : ''];
-  output.data({ ...summary, ...live }, lines.filter(Boolean).join('\n'));
+  const lines = [headline, timing, prLink ? `pull request  ${safeLine(prLink)}` : '', ...troubles.map(describeTrouble)];
+  output.data({ ...summary, ...live, ...(troubles.length > 0 && { troubles }) }, lines.filter(Boolean).join('\n'));
+}
+
+/** What keeps it, or before its send the project's budget, from going on. */
+async function lookForTrouble(
+  followUps: FollowUpClient,
+  followUp: FollowUpHandle,
+  progress: FollowUpProgress | undefined,
+): Promise<WorkflowTrouble[]> {
+  const { projectId } = await followUp.describe();
+  const waits = progress === undefined || progress.sentAt === undefined;
+  const found = await Promise.all([followUp.trouble(), waits ? followUps.budget(projectId).trouble() : undefined]);
+  return found.filter((trouble) => trouble !== undefined);
 }
 
 async function lookAtProgress(followUp: FollowUpHandle) {

@@ -24,7 +24,7 @@ export {
 } from './batch-errors.js';
 export { type BatchExecution, BatchHandle, type ItemsOptions } from './batch-handle.js';
 export { type StartBatchInput } from './batch-input.js';
-export { type RetryChoice, retryChoices, type RetryOptions } from './batch-retry.js';
+export { type RetryChoice, retryChoices, type RetryOptions, type RetryPlan } from './batch-retry.js';
 export { type StartBatchOptions, StartedBatch } from './batch-start.js';
 export {
   BudgetNotFoundError,

@@ -1,7 +1,7 @@
 import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { tsToMs } from '@temporalio/common/lib/time.js';
-import { parseProjectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
+import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { FollowUpClientError } from './errors.js';
 import { toExecutionStatus } from './summary.js';
 import { callTemporal, grpcDetails, isPassingTrouble } from './temporal-call.js';
@@ -19,6 +19,10 @@ const NEWEST_EVENTS = 10;
 /** Workflows of one kind that are looked at. */
 const MOST_LOOKED_AT = 500;
 const AT_ONCE = 10;
+/** Running or paused: servers before 1.30 do not know the latter by its name. */
+const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', 'Canceled', 'TimedOut']
+  .map((status) => `ExecutionStatus != '${status}'`)
+  .join(' AND ');
 
 /**
  * Something that keeps a workflow from going on, as Temporal itself knows it.
@@ -75,14 +79,30 @@ export async function readTrouble(
  * @throws TemporalUnreachableError
  */
 export async function findTroubles(client: Client): Promise<FoundTroubles> {
-  const isOpen = `ExecutionStatus != 'Completed' AND ExecutionStatus != 'Terminated' AND ExecutionStatus != 'Failed'`;
-  const queries = [
+  return findAmong(client, [
     `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus != 'ContinuedAsNew'`,
-    ...[WorkflowType.followUpBatch, WorkflowType.followUpBatchPart].map(
-      (type) => `WorkflowType = '${type}' AND ExecutionStatus != 'ContinuedAsNew' AND ${isOpen}`,
-    ),
+    `WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
+    `WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
     `WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Paused'`,
-  ];
+  ]);
+}
+
+/**
+ * What keeps a batch or its parts from going on.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function findTroublesOfBatch(client: Client, batchId: string): Promise<WorkflowTrouble[]> {
+  const isOfBatch = `${SearchAttribute.batchId.name} = '${batchId}'`;
+  const { troubles } = await findAmong(client, [
+    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
+    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
+    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Paused'`,
+  ]);
+  return troubles;
+}
+
+async function findAmong(client: Client, queries: readonly string[]): Promise<FoundTroubles> {
   const found: FoundTroubles = { troubles: [], isPartial: false };
   const polled: Polled = new Map();
   for (const query of queries) {
