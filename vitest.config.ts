@@ -7,9 +7,13 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     reporters: ['default', new SummaryReporter()],
     pool: 'forks',
-    // A test file may hold a server, a worker and its bundle: more files at once only slow each other down.
-    maxWorkers: 2,
-    testTimeout: 60_000,
+    // Files share a process one after another: to import Temporal's packages takes longer than most files run.
+    isolate: false,
+    // Most files wait more than they compute.
+    maxWorkers: 4,
+    expect: { poll: { timeout: 120_000 } },
+    // Longer than `eventually` and `expect.poll` wait.
+    testTimeout: 240_000,
     hookTimeout: 300_000,
   },
 });

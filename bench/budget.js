@@ -3,7 +3,7 @@
  * See docs/benchmarks.md.
  */
 import { parseArgs } from 'node:util';
-import { processEnvironment } from '../dist/config.js';
+import { processEnvironment } from '../dist/config/settings-reader.js';
 import { backlog } from './budget/backlog.js';
 import { estimates } from './budget/estimates.js';
 import { limiters } from './budget/limiters.js';

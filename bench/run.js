@@ -9,9 +9,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { bundleWorkflowCode } from '@temporalio/worker';
-import { processEnvironment } from '../dist/config.js';
+import { processEnvironment } from '../dist/config/settings-reader.js';
 import { createLogger, toTemporalLogger } from '../dist/logging.js';
-import { loadWorkflowBundle } from '../dist/worker/workflow-code.js';
+import { workflowBundleOptions } from '../dist/worker/bundle-options.js';
 import { measureRuns, measureSleeping } from './measure.js';
 import { compare, toText } from './report.js';
 import { EARLIEST_END_MS, MAX_CACHED_WORKFLOWS, PROJECTS, SHORTEST_WAIT_SHARE, SIDES } from './settings.js';
@@ -66,14 +66,13 @@ function readOptions(args) {
  * a bundler would stay in the workers' memory.
  */
 async function bundle(directory) {
-  const logger = createLogger({ level: 'warn', format: 'json' });
-  const makers = {
-    naive: (workflowsPath) => bundleWorkflowCode({ workflowsPath, logger: toTemporalLogger(() => logger) }),
-    product: (workflowsPath) => loadWorkflowBundle(logger, { workflowsPath }),
-  };
+  const log = createLogger({ level: 'warn', format: 'json' });
+  const logger = toTemporalLogger(() => log);
+  const options = { naive: (workflowsPath) => ({ workflowsPath }), product: workflowBundleOptions };
   const paths = {};
   for (const side of SIDES) {
-    const { code } = await makers[side](fileURLToPath(new URL(`./${side}-workflows.js`, import.meta.url)));
+    const workflowsPath = fileURLToPath(new URL(`./${side}-workflows.js`, import.meta.url));
+    const { code } = await bundleWorkflowCode({ ...options[side](workflowsPath), logger });
     paths[side] = join(directory, `${side}.js`);
     await writeFile(paths[side], code);
   }

@@ -20,7 +20,7 @@ async function startProduct({ address, baseUrl, bundlePath }) {
     FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
     FOLLOW_UP_LOG_LEVEL: 'error',
   });
-  const worker = await startWorker({ config, logger: createLogger(config.logging), workflowCode: { bundlePath } });
+  const worker = await startWorker({ config, logger: createLogger(config.logging), bundlePath });
   await worker.ready;
   return { ended: worker.run(), stop: () => worker.shutdown() };
 }

@@ -1,81 +1,33 @@
 #!/usr/bin/env node
 /**
- * Builds `dist`: compiled code and type declarations, the prebuilt workflow bundle, and a stamp; and writes the JSON
- * Schemas in `schemas`. Run as a command it takes
+ * Builds `dist`: the code, compiled one file at a time, the workflow bundle, and a stamp of the sources. By itself it also
+ * checks the types, adds the type declarations, and writes the JSON Schemas in `schemas`. Options:
  *
- *   --if-stale       build only when `dist` is missing or older than its sources, and leave `schemas` alone
+ *   --if-stale       only the code and the bundle, and only when the sources have changed
  *   --check-schemas  fail when `schemas` is out of date instead of writing it
  *
- * It prints one line on stderr. Two builds started at once build once.
+ * It says what it did on stderr. Two builds started at once build once.
  */
 import { spawn } from 'node:child_process';
 import * as fs from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { isStale, sourceState, stampPath } from './checkout.js';
 
-const packageRoot = join(dirname(fileURLToPath(import.meta.url)), '..');
+const root = fileURLToPath(new URL('..', import.meta.url));
+const source = join(root, 'src');
+const dist = join(root, 'dist');
+const next = join(root, 'dist-next');
+const schemasDirectory = join(root, 'schemas');
 
-/** What `dist` is made from, beside `src`. */
-const SOURCE_FILES = ['package.json', 'package-lock.json', 'tsconfig.json', 'tsconfig.build.json', 'bin/build.js'];
-/** A build takes well under a minute; a lock that old belongs to a machine that went down, or to a reused process id. */
+/** A build takes seconds; a lock that old belongs to a machine that went down, or to a reused process id. */
 const LOCK_LIMIT_MS = 10 * 60_000;
 /** How often a process that waits for another's build looks. */
 const LOCK_POLL_MS = 100;
-
-/**
- * Paths of a build.
- *
- * @param {string} root the package's directory
- */
-function pathsOf(root) {
-  return {
-    dist: join(root, 'dist'),
-    // The name is always the same: it ends up in the bundle's source map, and the same sources must give the same
-    // bundle. The lock sees to it that only one process uses it.
-    next: join(root, 'dist-next'),
-    lock: join(root, '.cache', 'build.lock'),
-    stamp: join(root, 'dist', 'build-stamp.json'),
-    schemas: join(root, 'schemas'),
-    source: join(root, 'src'),
-  };
-}
-
-/**
- * Newest modification time of everything that `dist` is made from, in epoch milliseconds. Directories count as well, so
- * that a file taken away is noticed.
- *
- * @param {string} root
- * @returns {number}
- */
-function newestSourceMs(root) {
-  const source = pathsOf(root).source;
-  const entries = fs.readdirSync(source, { recursive: true, encoding: 'utf8' }).map((name) => join(source, name));
-  const others = SOURCE_FILES.map((name) => join(root, name)).filter((path) => fs.existsSync(path));
-  return Math.max(...[source, ...entries, ...others].map((path) => fs.statSync(path).mtimeMs));
-}
-
-/**
- * Whether `dist` is missing or older than its sources. Never true in an installed package, which has no sources.
- *
- * @param {string} [root]
- * @returns {boolean}
- */
-export function isStale(root = packageRoot) {
-  const { source, stamp } = pathsOf(root);
-  if (!fs.existsSync(source)) return false;
-  try {
-    // The newest time as it was when the build began is compared, not the clock: a source dated in the future would
-    // be built again and again, and one that was edited while it was built not at all.
-    const { newestSourceMs: builtFromMs } = JSON.parse(fs.readFileSync(stamp, 'utf8'));
-    return !(newestSourceMs(root) <= builtFromMs);
-  } catch {
-    return true;
-  }
-}
 
 /**
  * Runs `work` in one process at a time.
@@ -140,26 +92,62 @@ function takeAway(lock, mine) {
 }
 
 /**
- * Runs the TypeScript compiler.
+ * Compiles every file of `src` into `dist`. Types are dropped, not checked.
  *
- * @param {string} root
- * @param {string} outDir
+ * @throws Error naming what cannot be parsed; `dist` is left as it was
  */
-async function compile(root, outDir) {
-  let compiler;
-  try {
-    compiler = createRequire(join(root, 'package.json')).resolve('typescript/lib/tsc.js');
-  } catch {
-    throw new Error('dist must be built, and TypeScript is not installed: run "npm ci" without --omit=dev');
+async function compile() {
+  const { default: swc } = await import('@swc/core').catch((error) => {
+    throw new Error(`the compiler cannot be loaded: run "npm ci" (${error.message})`, { cause: error });
+  });
+  fs.rmSync(next, { recursive: true, force: true });
+  const names = fs.readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'));
+  const compileFile = async (name) => {
+    const outputName = name.replace(/\.ts$/, '.js');
+    const { code, map } = await swc.transformFile(join(source, name), {
+      configFile: false,
+      swcrc: false,
+      module: { type: 'es6' },
+      jsc: { target: 'es2022', parser: { syntax: 'typescript' }, transform: { verbatimModuleSyntax: true } },
+      sourceMaps: true,
+      sourceFileName: relative(dirname(join(dist, name)), join(source, name)),
+      inlineSourcesContent: false,
+    });
+    const output = join(next, outputName);
+    fs.mkdirSync(dirname(output), { recursive: true });
+    fs.writeFileSync(output, `${code}//# sourceMappingURL=${basename(outputName)}.map\n`);
+    fs.writeFileSync(`${output}.map`, map);
+  };
+  const results = await Promise.allSettled(names.map(compileFile));
+  const failures = results.filter(({ status }) => status === 'rejected').map(({ reason }) => reason.message);
+  if (failures.length > 0) {
+    fs.rmSync(next, { recursive: true, force: true });
+    throw new Error(`the compiler found errors:\n${failures.join('\n')}`);
   }
-  const child = spawn(
-    process.execPath,
-    [compiler, '-p', 'tsconfig.build.json', '--outDir', outDir, '--noEmitOnError'],
-    {
-      cwd: root,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  );
+  replaceDirectory(next, dist);
+}
+
+/** Bundles the workflows as Temporal's sandbox takes them. */
+async function bundleWorkflows() {
+  const { bundleWorkflowCode } = await import('@temporalio/worker');
+  const { workflowBundleOptions } = await importCompiled('worker/bundle-options.js');
+  const problems = [];
+  const keep = (message) => problems.push(message);
+  const ignore = () => undefined;
+  const logger = { log: ignore, trace: ignore, debug: ignore, info: ignore, warn: keep, error: keep };
+  try {
+    const options = workflowBundleOptions(join(dist, 'workflows', 'index.js'));
+    const { code } = await bundleWorkflowCode({ ...options, logger });
+    fs.writeFileSync(join(dist, 'workflow-bundle.js'), code);
+  } catch (error) {
+    throw new Error([`the workflows cannot be bundled: ${error.message}`, ...problems].join('\n'), { cause: error });
+  }
+}
+
+/** Checks the types of `src` and writes the declarations beside the code. */
+async function declareTypes() {
+  const compiler = createRequire(import.meta.url).resolve('typescript/lib/tsc.js');
+  const child = spawn(process.execPath, [compiler, '-p', 'tsconfig.build.json'], { cwd: root });
   let output = '';
   child.stdout.on('data', (chunk) => (output += chunk));
   child.stderr.on('data', (chunk) => (output += chunk));
@@ -167,36 +155,19 @@ async function compile(root, outDir) {
   if (code !== 0) throw new Error(`the TypeScript compiler found errors:\n${output.trim()}`);
 }
 
-/**
- * Bundles the workflows as Temporal's sandbox takes them.
- *
- * @param {string} directory where the compiled code is
- */
-async function bundleWorkflows(directory) {
-  const { bundleWorkflowCode } = await import('@temporalio/worker');
-  const { workflowBundleOptions } = await import(pathToFileURL(join(directory, 'worker', 'bundle-options.js')).href);
-  const problems = [];
-  const keep = (_level, message) => problems.push(message);
-  const ignore = () => undefined;
-  const logger = { log: ignore, trace: ignore, debug: ignore, info: ignore, warn: keep, error: keep };
-  try {
-    const options = workflowBundleOptions(join(directory, 'workflows', 'index.js'));
-    const { code } = await bundleWorkflowCode({ ...options, logger });
-    fs.writeFileSync(join(directory, 'workflow-bundle.js'), code);
-  } catch (error) {
-    throw new Error([`the workflows cannot be bundled: ${error.message}`, ...problems].join('\n'), { cause: error });
-  }
+/** @param {string} name path of a module in `dist` */
+function importCompiled(name) {
+  return import(pathToFileURL(join(dist, name)).href);
 }
 
 /**
  * JSON Schemas of what callers write and read, by file name.
  *
- * @param {string} directory where the compiled code is
  * @returns {Promise<Map<string, string>>}
  */
-async function jsonSchemas(directory) {
+async function jsonSchemas() {
   const { z } = await import('zod');
-  const contract = await import(pathToFileURL(join(directory, 'contract', 'index.js')).href);
+  const contract = await importCompiled('contract/index.js');
   const described = [
     ['follow-up-input', contract.followUpInputSchema, 'Input of the followUp workflow'],
     ['follow-up-result', contract.followUpResultSchema, 'Result of the followUp workflow'],
@@ -226,12 +197,15 @@ function describeDuration({ jsonSchema }) {
   });
 }
 
-/** Names of the files in `directory` whose text differs from `schemas`. */
-function outdated(directory, schemas) {
-  return [...schemas].flatMap(([name, text]) => {
-    const path = join(directory, name);
-    return fs.existsSync(path) && fs.readFileSync(path, 'utf8') === text ? [] : [name];
-  });
+/** Writes the JSON Schemas, or fails where one is out of date. */
+async function updateSchemas({ check }) {
+  for (const [name, text] of await jsonSchemas()) {
+    const path = join(schemasDirectory, name);
+    if (fs.existsSync(path) && fs.readFileSync(path, 'utf8') === text) continue;
+    if (check) throw new Error(`schemas/${name} is out of date: run "npm run build" and commit it`);
+    fs.mkdirSync(schemasDirectory, { recursive: true });
+    fs.writeFileSync(path, text);
+  }
 }
 
 /** Puts the new directory in the old one's place. */
@@ -243,54 +217,37 @@ function replaceDirectory(next, current) {
   fs.rmSync(old, { recursive: true, force: true });
 }
 
-/**
- * Builds `dist`.
- *
- * @param {object} [options]
- * @param {string} [options.root] the package's directory
- * @param {boolean} [options.ifStale] only when it is missing or older than its sources
- * @param {'write' | 'check' | 'leave'} [options.schemas] what to do with the JSON Schemas. Default: `write`
- * @param {(line: string) => void} [options.report] takes the one line that says what was done
- * @returns {Promise<boolean>} whether something was built
- */
-export async function build({ root = packageRoot, ifStale = false, schemas = 'write', report = () => undefined } = {}) {
-  if (ifStale && !isStale(root)) return false;
-  const paths = pathsOf(root);
-  if (!fs.existsSync(paths.source)) throw new Error(`there is nothing to build: ${paths.source} does not exist`);
-  let built = false;
-  await withLock(paths.lock, async () => {
-    if (ifStale && !isStale(root)) return;
-    const startedMs = performance.now();
-    fs.rmSync(paths.next, { recursive: true, force: true });
-    try {
-      const stamp = { newestSourceMs: newestSourceMs(root) };
-      await compile(root, paths.next);
-      await bundleWorkflows(paths.next);
-      const texts = await jsonSchemas(paths.next);
-      fs.writeFileSync(join(paths.next, 'build-stamp.json'), `${JSON.stringify(stamp)}\n`);
-      replaceDirectory(paths.next, paths.dist);
-      built = true;
-      const names = schemas === 'leave' ? [] : outdated(paths.schemas, texts);
-      if (schemas === 'check' && names.length > 0) {
-        throw new Error(`out of date in schemas/: ${names.join(', ')}. Run "npm run build" and commit them`);
-      }
-      if (names.length > 0) fs.mkdirSync(paths.schemas, { recursive: true });
-      for (const name of names) fs.writeFileSync(join(paths.schemas, name), texts.get(name));
-    } finally {
-      fs.rmSync(paths.next, { recursive: true, force: true });
-    }
-    report(`built dist in ${((performance.now() - startedMs) / 1_000).toFixed(1)} s`);
-  });
-  return built;
+/** @param {string} text what has been done since `startedMs` */
+function say(text, startedMs) {
+  process.stderr.write(`${text} in ${((performance.now() - startedMs) / 1_000).toFixed(1)} s\n`);
 }
 
-if (process.argv[1] !== undefined && fileURLToPath(import.meta.url) === fs.realpathSync(process.argv[1])) {
-  const ifStale = process.argv.includes('--if-stale');
-  const schemas = process.argv.includes('--check-schemas') ? 'check' : ifStale ? 'leave' : 'write';
-  try {
-    await build({ ifStale, schemas, report: (line) => process.stderr.write(`${line}\n`) });
-  } catch (error) {
-    process.stderr.write(`build failed: ${error.message}\n`);
-    process.exitCode = 1;
-  }
+async function main(args) {
+  if (!fs.existsSync(source)) throw new Error(`there is nothing to build: ${source} does not exist`);
+  const ifStale = args.includes('--if-stale');
+  if (ifStale && !isStale(root)) return;
+  await withLock(join(root, '.cache', 'build.lock'), async () => {
+    if (ifStale && !isStale(root)) return;
+    const startedMs = performance.now();
+    // Read first: what is edited from now on is stale.
+    const state = sourceState(root);
+    await compile();
+    say('compiled src', startedMs);
+    // The command that started this build goes on, and waits for the bundle only if it needs it.
+    process.send?.('compiled');
+    await Promise.all([
+      bundleWorkflows().then(() => fs.writeFileSync(stampPath(root), state)),
+      ifStale ? undefined : declareTypes(),
+    ]);
+    if (!ifStale) await updateSchemas({ check: args.includes('--check-schemas') });
+    // A command that started this build shows its own progress by now.
+    if (!process.send) say('built dist', startedMs);
+  });
+}
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  process.stderr.write(`build failed: ${error.message}\n`);
+  process.exitCode = 1;
 }

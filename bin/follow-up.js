@@ -1,23 +1,17 @@
 #!/usr/bin/env node
-/** The command `follow-up`. In a checkout it builds `dist` first when that is missing or older than `src`. */
-import { spawnSync } from 'node:child_process';
+/** The command `follow-up`. In a checkout, which alone has sources, it first builds what they have changed. */
+import { existsSync } from 'node:fs';
+import nodeModule from 'node:module';
 import process from 'node:process';
-import { fileURLToPath } from 'node:url';
-import { isStale } from './build.js';
 
-process.setSourceMapsEnabled(true);
+// Node 22 and newer keep what they compiled, which saves a sixth of the time of a command that calls Temporal.
+nodeModule.enableCompileCache?.();
 
-/** Builds in a process of its own: the compiler and the bundler would stay in this one's memory. */
-function ensureBuilt() {
-  if (!isStale()) return true;
-  const script = fileURLToPath(new URL('./build.js', import.meta.url));
-  // Everything goes to stderr: stdout is for the command's data.
-  return spawnSync(process.execPath, [script, '--if-stale'], { stdio: ['ignore', 2, 2] }).status === 0;
-}
-
-if (ensureBuilt()) {
+const isCheckout = existsSync(new URL('../src', import.meta.url));
+const built = isCheckout ? await (await import('./checkout.js')).buildIfStale() : {};
+if (built) {
   const { main } = await import('../dist/cli/main.js');
-  process.exitCode = await main(process.argv.slice(2));
+  process.exitCode = await main(process.argv.slice(2), undefined, built.bundled);
 } else {
   process.exitCode = 1;
 }

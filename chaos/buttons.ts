@@ -21,14 +21,28 @@ export async function resetWorkflow(
   const { events } = await handle.fetchHistory();
   const tasks = (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
   const task = point === 'first' ? tasks[0] : point === 'last' ? tasks.at(-1) : point(tasks);
-  if (!task) return;
-  await client.workflowService.resetWorkflowExecution({
+  if (task) await resetToTask(client, { workflowId, runId: description.runId }, task);
+}
+
+/**
+ * Begins a new run of a workflow from the end of one of its workflow tasks.
+ *
+ * @param task the event that completed the task; without one the server refuses
+ * @returns id of the new run
+ */
+export async function resetToTask(
+  client: Client,
+  { workflowId, runId }: { workflowId: string; runId: string },
+  task: HistoryEvent | undefined,
+): Promise<string> {
+  const reset = await client.workflowService.resetWorkflowExecution({
     namespace: client.options.namespace,
-    workflowExecution: { workflowId, runId: description.runId },
+    workflowExecution: { workflowId, runId },
     reason: 'by hand',
     requestId: randomUUID(),
-    workflowTaskFinishEventId: task.eventId ?? null,
+    workflowTaskFinishEventId: task?.eventId ?? null,
   });
+  return reset.runId;
 }
 
 /** Pauses a workflow; the server needs `frontend.WorkflowPauseEnabled`. */

@@ -1,5 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { batchItemKey, followUpBatchWorkflowId, followUpWorkflowId, projectBudgetWorkflowId } from '../src/contract/index.js';
+import {
+  batchItemKey,
+  followUpBatchWorkflowId,
+  followUpWorkflowId,
+  projectBudgetWorkflowId,
+} from '../src/contract/index.js';
 import {
   onActivities,
   pauseWorkflow,
@@ -109,9 +114,7 @@ async function startBatch(lane: Lane, count: number): Promise<string[]> {
     settleTime: '3s',
   }));
   await lane.followUps.startBatch({ id: projectId, items, maxOpen: Math.ceil(count / 2) });
-  return items.map(({ jobId }, index) =>
-    followUpWorkflowId({ projectId, jobId, key: batchItemKey(projectId, index) }),
-  );
+  return items.map(({ jobId }, index) => followUpWorkflowId({ projectId, jobId, key: batchItemKey(projectId, index) }));
 }
 
 /** The items of a lane's batch, as the batch tells of them; those that were started are follow-ups of the lane as well. */

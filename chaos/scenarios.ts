@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { startDevServer } from '../src/embedded/dev-server.js';
-import { startPostgresRig, type PostgresRig } from '../test/support/postgres-rig.js';
+import { startPostgresRig, type PostgresRig, type PostgresRigOptions } from '../test/support/postgres-rig.js';
 import { batchScenario } from './batch-scenario.js';
 import type { Violation } from './checker.js';
 import { freezeScenario } from './freeze-scenario.js';
@@ -13,7 +13,7 @@ import { operatorScenario } from './operator-scenario.js';
 import { outageScenario } from './outage-scenario.js';
 import { proxyOutage } from './proxy-outage.js';
 import { restartScenario } from './restart-scenario.js';
-import { devServerOutage, postgresOutage } from './server-outages.js';
+import { devServerOutage, postgresOutage, upgradeOutage } from './server-outages.js';
 import { startTcpProxy } from './tcp-proxy.js';
 import type { ScenarioOptions, ScenarioOutcome } from './scenario.js';
 
@@ -117,6 +117,17 @@ export const scenarios = {
         quietMs: { min: 5_000, max: 10_000 },
       }),
     ),
+  upgrade: ({ scale, ...run }) =>
+    onPostgres(run, { serverAge: 'oldest' }, (options, rig) =>
+      outageScenario({
+        ...options,
+        name: 'upgrade',
+        outages: 2 + scale,
+        load: 5,
+        outage: upgradeOutage(rig),
+        quietMs: { min: 2_000, max: 5_000 },
+      }),
+    ),
   'server-faults': ({ scale, ...run }) =>
     onPostgres(run, { faults: 0.01 }, (options) =>
       outageScenario({
@@ -156,7 +167,7 @@ const BROKEN = /panic:|failed assertion:/;
 /** Plays on a Temporal server on PostgreSQL, whose log is looked through afterwards. */
 async function onPostgres(
   { seed, say }: Pick<RunOptions, 'seed' | 'say'>,
-  rigOptions: { faults?: number },
+  rigOptions: Pick<PostgresRigOptions, 'faults' | 'serverAge'>,
   play: (options: ScenarioOptions, rig: PostgresRig) => Promise<ScenarioOutcome>,
 ): Promise<ScenarioOutcome> {
   const rig = await startPostgresRig({ ...rigOptions, onProgress: say });

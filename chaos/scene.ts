@@ -5,6 +5,7 @@ import { Lane, type Budget } from './lane.js';
 import { startOracle, type Oracle, type TlsFiles } from './oracle-process.js';
 import { randomOf, type ScenarioOptions } from './scenario.js';
 import type { Random } from '../src/simulator/random.js';
+import { ensureSearchAttributes } from '../src/temporal/search-attributes.js';
 
 /** What a scenario plays on: the service, a client, and lanes. */
 export interface Scene {
@@ -35,6 +36,8 @@ export async function withScene<T>(options: SceneOptions, play: (scene: Scene) =
   const runId = options.runId ?? randomUUID().slice(0, 8);
   const connection = await Connection.connect({ address });
   const client = new Client({ connection });
+  // Follow-ups are started before a worker is there that would do it.
+  await ensureSearchAttributes(connection, client.options.namespace);
   const oracle = await startOracle({ seed, ...options.service }, tls);
   try {
     const lanes = Array.from(

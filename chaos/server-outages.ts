@@ -51,3 +51,19 @@ export function postgresOutage(rig: PostgresRig): Outage {
     return dies ? 'postgresAndServerKilled' : isCrash ? 'postgresCrashed' : 'postgresStopped';
   };
 }
+
+/** The second time the server is replaced by the newest one, every other time it is killed. */
+export function upgradeOutage(rig: PostgresRig): Outage {
+  let number = 0;
+  return async (_lane, random) => {
+    if (++number === 2) {
+      const from = await rig.serverVersion();
+      await rig.upgradeServer();
+      return `upgradedFrom ${from} to ${await rig.serverVersion()}`;
+    }
+    await rig.killServer();
+    await delay(random.between(0, LONGEST_OUTAGE_MS));
+    await rig.startServer();
+    return 'serverKilled';
+  };
+}

@@ -98,8 +98,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: 'src/budget/slots.ts',
-        find: `  return grant.outcome === 'notSent' ? -Infinity`,
-        replace: `  return grant.settledAtMs === undefined || grant.outcome === 'notSent' ? -Infinity`,
+        find: `state.grants.filter(({ outcome }) => outcome !== 'notSent').map((grant) => heldFromMs(grant) + heldMs)`,
+        replace: `state.grants.filter(({ outcome }) => outcome !== undefined && outcome !== 'notSent').map((grant) => heldFromMs(grant) + heldMs)`,
       },
     ],
     test: {
@@ -183,7 +183,7 @@ class RefusedError extends Error {`,
       },
     ],
     test: {
-      file: 'test/workflows/lowered-limits.test.ts',
+      file: 'test/workflows/lowered-limits.long.test.ts',
       name: 'a budget that continues as new all the time grants every ask once, whichever run it comes to',
     },
     rebuilds: true,

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { readApiKeySettings, readBaseUrl } from './config/agent-jobs-config.js';
+import { readApiKeySettings, readBaseUrl, readSecurityWarnings } from './config/agent-jobs-config.js';
 import type { ApiKeySettings } from './config/agent-jobs-config.js';
 import { SettingsReader } from './config/settings-reader.js';
 import type { Environment } from './config/settings-reader.js';
 import { readTemporalConfig } from './config/temporal-config.js';
 import type { TemporalConfig } from './config/temporal-config.js';
-import { DEFAULT_TASK_QUEUE, durationSchema } from './contract/index.js';
+import { DEFAULT_TASK_QUEUE, durationSchema, idSchema } from './contract/index.js';
 import type { BudgetSettings } from './contract/index.js';
 
 export { ConfigError } from './config/config-error.js';
@@ -48,8 +48,12 @@ export interface WorkerConfig {
   };
   /** Task queue of the follow-ups; the budgets' is named after it. */
   taskQueue: string;
-  /** Settings of a new project's budget. */
-  budget: BudgetSettings;
+  /** Settings of a new project's budget; `maxLimit` messages per `windowMs` are the most that any budget gets. */
+  budget: Required<BudgetSettings>;
+  /** The projects that this worker serves. */
+  projects: '*' | readonly string[];
+  /** What is weaker than it should be, in words. The worker logs it; `follow-up doctor` shows it. */
+  warnings: readonly string[];
   /** From a grant to the instant at which its sender has certainly stopped: send timeout + {@link LEASE_SLACK_MS}. */
   leaseMs: number;
   /** Start-to-close timeout of the send activity: lease + {@link START_TO_CLOSE_SLACK_MS}. */
@@ -112,6 +116,18 @@ const statusSchema = z.string().transform((text, context): StatusAddress | undef
   return z.NEVER;
 });
 
+const projectsSchema = z.string().transform((text, context): '*' | readonly string[] => {
+  if (text === '*') return '*';
+  const projects = text.split(',').map((project) => project.trim());
+  const bad = projects.find((project) => !idSchema.safeParse(project).success);
+  if (bad === undefined) return projects;
+  context.addIssue({
+    code: 'custom',
+    message: `must be * or project ids with commas between, not ${JSON.stringify(bad)}`,
+  });
+  return z.NEVER;
+});
+
 const oneOf = <const T extends readonly string[]>(values: T) =>
   z.enum(values, { error: `must be one of ${values.join(', ')}` });
 
@@ -128,6 +144,7 @@ export function loadConfig(env: Environment): WorkerConfig {
   const baseUrl = readBaseUrl(settings);
   const apiKeys = readApiKeySettings(settings);
   const budget = readBudgetSettings(settings);
+  const projects = settings.read<'*' | readonly string[]>('FOLLOW_UP_PROJECTS', projectsSchema, '*');
   const drainMs = settings.read('FOLLOW_UP_DRAIN', durationSetting('0s', '1h'), configDefaults.drainMs);
   // More would make the local activity last longer than 8 s, which costs 3 more events a poll.
   const getTimeoutMs = settings.read(
@@ -154,6 +171,8 @@ export function loadConfig(env: Environment): WorkerConfig {
     agentJobs: { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs },
     taskQueue,
     budget,
+    projects,
+    warnings: readSecurityWarnings(settings),
     leaseMs,
     sendStartToCloseMs: leaseMs + START_TO_CLOSE_SLACK_MS,
     drainMs,
@@ -187,7 +206,7 @@ export function loadTaskQueue(env: Environment): string {
  *
  * @throws {@link ConfigError} that names every bad setting at once
  */
-export function loadBudgetSettings(env: Environment): BudgetSettings {
+export function loadBudgetSettings(env: Environment): Required<BudgetSettings> {
   const settings = new SettingsReader(env);
   const budget = readBudgetSettings(settings);
   settings.throwIfBad();
@@ -209,24 +228,24 @@ export function loadLoggingConfig(
   return logging;
 }
 
-/** The environment of this process, the only place where it is read. Everything else is given it as an argument. */
-export function processEnvironment(): Environment {
-  return process.env;
-}
-
-function readBudgetSettings(settings: SettingsReader): BudgetSettings {
+function readBudgetSettings(settings: SettingsReader): Required<BudgetSettings> {
   const limit = settings.read('FOLLOW_UP_BUDGET_LIMIT', countSchema(1, 10_000), configDefaults.budgetLimit);
   const reserve = settings.read('FOLLOW_UP_BUDGET_RESERVE', countSchema(0, 10_000), configDefaults.budgetReserve);
   if (reserve >= limit) {
     settings.refuse('FOLLOW_UP_BUDGET_RESERVE', `must be less than FOLLOW_UP_BUDGET_LIMIT, ${limit}`, String(reserve));
   }
+  const maxLimit = settings.read('FOLLOW_UP_BUDGET_MAX_LIMIT', countSchema(1, 10_000), limit);
+  if (maxLimit < limit) {
+    const rule = `must be at least FOLLOW_UP_BUDGET_LIMIT, ${limit}`;
+    settings.refuse('FOLLOW_UP_BUDGET_MAX_LIMIT', rule, String(maxLimit));
+  }
   const windowMs = settings.read(
     'FOLLOW_UP_BUDGET_WINDOW',
-    durationSetting('100ms', '31d'),
+    durationSetting('1s', '31d'),
     configDefaults.budgetWindowMs,
   );
   const marginMs = settings.read('FOLLOW_UP_MARGIN', durationSetting('0s', '5m'), configDefaults.marginMs);
-  return { limit, windowMs, reserve, marginMs };
+  return { limit, windowMs, reserve, marginMs, maxLimit };
 }
 
 function readLogging(settings: SettingsReader, defaultFormat: LogFormat): LoggingConfig {

@@ -1,35 +1,39 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { Client } from '@temporalio/client';
+import { fileURLToPath } from 'node:url';
 import { Runtime, Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities, createBudgetClient } from './activities/index.js';
 import { createAgentJobsClient, createApiKeys } from './agent-jobs/index.js';
-import type { AgentJobsClient } from './agent-jobs/index.js';
+import type { AgentJobsClient, WatchedApiKeys } from './agent-jobs/index.js';
 import type { WorkerConfig } from './config.js';
 import { budgetTaskQueue } from './contract/index.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
 import { BudgetMetrics } from './worker/budget-metrics.js';
 import { dropBudgetsElsewhere } from './worker/budget-whereabouts.js';
+import { boundSends } from './worker/bound-sends.js';
 import { openConnections } from './worker/connections.js';
 import type { Connections } from './worker/connections.js';
 import { meterAgentJobs, meterBudget } from './worker/metrics.js';
 import { waitUntilPolled } from './worker/polling.js';
 import { installRuntime } from './worker/runtime.js';
+import { watchReadiness } from './worker/readiness.js';
 import { startStatusServer } from './worker/status-server.js';
+import type { Readiness } from './worker/status-server.js';
 import { budgetWorkerOptions, followUpWorkerOptions } from './worker/worker-options.js';
-import { loadWorkflowBundle } from './worker/workflow-code.js';
-import type { WorkflowCode } from './worker/workflow-code.js';
 
 export { runUntilSignal } from './worker/run-until-signal.js';
-export type { WorkflowCode } from './worker/workflow-code.js';
+
+/** The same from `dist` and, in tests, from `src`. */
+const BUNDLE_PATH = fileURLToPath(new URL('../dist/workflow-bundle.js', import.meta.url));
 
 /** Settings of {@link startWorker}. */
 export interface StartWorkerOptions {
   config: WorkerConfig;
   logger: Logger;
-  /** @default the bundle built beside this module, or else the workflows' sources */
-  workflowCode?: WorkflowCode;
+  /** Path of the workflow bundle. @default the one that the build makes in `dist` */
+  bundlePath?: string;
   /** Ends the start early; the promise is rejected with the signal's reason. */
   signal?: AbortSignal;
 }
@@ -62,14 +66,18 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
   const closeAll = async (): Promise<void> => {
     for (const close of closers.splice(0).reverse()) await close();
   };
-  let readiness = { ready: false, reason: 'starting' };
+  let readiness = (): Promise<Readiness> => Promise.resolve({ ready: false, reason: 'starting' });
+  const noLonger = (reason: string) => {
+    readiness = () => Promise.resolve({ ready: false, reason });
+  };
   let metricsUrl: string | undefined;
   const budgetMetrics = new BudgetMetrics();
+  for (const warning of config.warnings) logger.warn(warning);
   try {
     const status =
       config.status &&
       (await startStatusServer(config.status, {
-        readiness: () => readiness,
+        readiness: () => readiness(),
         metricsUrl: () => metricsUrl,
         ownMetrics: () => budgetMetrics.text(),
       }));
@@ -85,14 +93,16 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     closers.push(() => connections.close());
     const { added } = await ensureSearchAttributes(connections.client, config.temporal.namespace);
     if (added.length > 0) logger.info({ added }, 'Registered search attributes');
-    const agentJobs = meterAgentJobs(openAgentJobs(config, logger), Runtime.instance().metricMeter);
+    const keys = openKeys(config, logger);
+    const agentJobs = meterAgentJobs(openAgentJobs(config, keys), Runtime.instance().metricMeter);
     closers.push(() => agentJobs.close());
     const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
     const workers = await createWorkers(options, { connections, agentJobs, budgetMetrics, identity });
 
+    const { namespace } = config.temporal;
     const polling = new AbortController();
     const stopped = runWorkers(workers).finally(async () => {
-      readiness = { ready: false, reason: 'stopped' };
+      noLonger('stopped');
       polling.abort(new Error('the worker ended before it was ready'));
       await closeAll();
     });
@@ -107,13 +117,12 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
       logger,
       signal: polling.signal,
     }).then(() => {
-      readiness = { ready: true, reason: 'ready' };
+      readiness = watchReadiness(connections.client, keys, { namespace, taskQueue: config.taskQueue });
       logger.info(
         { taskQueue: config.taskQueue, namespace: config.temporal.namespace, address: config.temporal.address },
         'The worker takes follow-ups',
       );
     });
-    const { namespace } = config.temporal;
     // Its errors are its own; it never rejects.
     void dropBudgetsElsewhere(connections.client, budgetMetrics, {
       namespace,
@@ -130,7 +139,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
       identity,
       run: () => stopped,
       shutdown: async () => {
-        readiness = { ready: false, reason: 'shutting down' };
+        noLonger('shutting down');
         shutDown(workers.followUps);
         await stopped;
       },
@@ -153,9 +162,8 @@ interface Workers {
   budgets: Worker;
 }
 
-function openAgentJobs({ agentJobs }: WorkerConfig, logger: Logger): AgentJobsClient {
-  const { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs } = agentJobs;
-  const keys = createApiKeys({
+function openKeys({ agentJobs: { apiKeys } }: WorkerConfig, logger: Logger): WatchedApiKeys {
+  return createApiKeys({
     ...apiKeys,
     key: apiKeys.key?.(),
     onProblem: (file, problem) => {
@@ -163,14 +171,20 @@ function openAgentJobs({ agentJobs }: WorkerConfig, logger: Logger): AgentJobsCl
       else logger.error({ file, problem }, 'A file of API keys cannot be used; the last good keys stay in use');
     },
   });
-  return createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs });
+}
+
+function openAgentJobs({ agentJobs, budget, projects }: WorkerConfig, keys: WatchedApiKeys): AgentJobsClient {
+  const { baseUrl, getTimeoutMs, sendTimeoutMs } = agentJobs;
+  const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs });
+  return boundSends(client, { projects, ceiling: { limit: budget.maxLimit, windowMs: budget.windowMs } });
 }
 
 async function createWorkers(
-  { config, logger, workflowCode }: StartWorkerOptions,
+  { config, logger, bundlePath = BUNDLE_PATH }: StartWorkerOptions,
   { connections, agentJobs, budgetMetrics, identity }: WorkerParts,
 ): Promise<Workers> {
   const { taskQueue, leaseMs, drainMs, sendStartToCloseMs } = config;
+  const ceiling = { limit: config.budget.maxLimit, windowMs: config.budget.windowMs };
   const { namespace } = config.temporal;
   const budget = createBudgetClient({
     acquireConnection: connections.acquire,
@@ -191,27 +205,31 @@ async function createWorkers(
     sendStartToCloseMs,
     drainMs,
     temporal: new Client({ connection: connections.client, namespace }),
+    ceiling,
   });
   const shared = {
     connection: connections.native,
     namespace,
     identity,
-    workflowBundle: await loadWorkflowBundle(logger, workflowCode),
+    workflowBundle: { codePath: bundlePath },
   };
-  const budgets = await Worker.create({
-    ...budgetWorkerOptions(config),
-    ...shared,
-    taskQueue: budgetTaskQueue(taskQueue),
-    sinks: budgetMetrics.sinks,
-  });
+  // Side by side: each starts a thread that loads the SDK and the bundle.
+  const creations = [
+    Worker.create({
+      ...budgetWorkerOptions(config),
+      ...shared,
+      taskQueue: budgetTaskQueue(taskQueue),
+      sinks: budgetMetrics.sinks,
+    }),
+    Worker.create({ ...followUpWorkerOptions(config), ...shared, taskQueue, activities }),
+  ] as const;
   try {
-    return {
-      budgets,
-      followUps: await Worker.create({ ...followUpWorkerOptions(config), ...shared, taskQueue, activities }),
-    };
+    const [budgets, followUps] = await Promise.all(creations);
+    return { budgets, followUps };
   } catch (error) {
     // A worker that was never run would hold its connection for ever.
-    await budgets.runUntil(Promise.resolve());
+    const leaveUnused = (worker: Worker) => worker.runUntil(Promise.resolve());
+    await Promise.all(creations.map((creation) => creation.then(leaveUnused, () => undefined)));
     throw error;
   }
 }

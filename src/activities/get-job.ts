@@ -1,4 +1,8 @@
+import { log } from '@temporalio/activity';
 import type { AgentJobsClient, GetJobOutcome } from '../agent-jobs/index.js';
+
+/** A refused key is logged that often for each project. */
+const WARN_OF_KEY_EVERY_MS = 60_000;
 
 /** Which job to read. */
 export interface GetJobInput {
@@ -25,8 +29,23 @@ export function createGetJob({
   agentJobs: AgentJobsClient;
   sendStartToCloseMs: number;
 }) {
+  const warnedAtMs = new Map<string, number>();
+
+  /** Each follow-up of a project reads with the same key: one line a minute says it for all of them. */
+  function warnOfKey(projectId: string, jobId: string, statusCode: number | undefined): void {
+    const nowMs = Date.now();
+    if (nowMs < (warnedAtMs.get(projectId) ?? -Infinity) + WARN_OF_KEY_EVERY_MS) return;
+    for (const [project, atMs] of warnedAtMs) if (nowMs >= atMs + WARN_OF_KEY_EVERY_MS) warnedAtMs.delete(project);
+    warnedAtMs.set(projectId, nowMs);
+    const fields = { projectId, jobId, outcome: 'unauthorized', ...(statusCode !== undefined && { statusCode }) };
+    log.warn('The API key of a project is missing, or the service refuses it', fields);
+  }
+
   return async function getJob({ projectId, jobId, beforeSend }: GetJobInput): Promise<GetJobResult> {
     const outcome = await agentJobs.getJob({ projectId, jobId });
+    if (outcome.kind === 'failed' && (outcome.reason === 'unauthorized' || outcome.reason === 'no-key')) {
+      warnOfKey(projectId, jobId, outcome.statusCode);
+    }
     return beforeSend ? { ...outcome, sendStartToCloseMs } : outcome;
   };
 }

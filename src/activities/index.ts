@@ -1,5 +1,6 @@
 import type { Client } from '@temporalio/client';
 import type { AgentJobsClient } from '../agent-jobs/index.js';
+import type { BudgetCeiling } from '../contract/index.js';
 import type { BudgetClient } from './budget-client.js';
 import { createGetJob } from './get-job.js';
 import { createLookUps } from './look-up.js';
@@ -22,6 +23,8 @@ export interface ActivityDependencies {
   sendStartToCloseMs: number;
   /** How long bytes may arrive after the lease. */
   drainMs: number;
+  /** The most that any budget may grant, whatever it says itself. @default none */
+  ceiling?: BudgetCeiling;
   /** By which batches look up what they were not told. */
   temporal: Client;
 }

@@ -5,6 +5,7 @@ import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js
 import type {
   AcquireAnswer,
   AcquireRequest,
+  BudgetCeiling,
   JobFingerprint,
   Lane,
   SendOutcome,
@@ -58,6 +59,8 @@ export interface SendFollowUpDependencies {
   leaseMs: number;
   /** Bytes may still arrive that long after the lease. */
   drainMs: number;
+  /** The most that any budget may grant, whatever it says itself. @default none */
+  ceiling?: BudgetCeiling;
 }
 
 /**
@@ -65,7 +68,7 @@ export interface SendFollowUpDependencies {
  * most once, for every invocation asks with a token of its own and only the one that is granted may POST.
  */
 export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
-  const { agentJobs, budget, sendTimeoutMs, leaseMs, drainMs } = dependencies;
+  const { agentJobs, budget, sendTimeoutMs, leaseMs, drainMs, ceiling } = dependencies;
 
   return async function sendFollowUp(input: SendFollowUpInput): Promise<SendFollowUpResult> {
     const info = activityInfo();
@@ -83,6 +86,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       firstRunStartedAtMs,
       leaseMs,
       drainMs,
+      ...(ceiling && { ceiling }),
     };
     let ask = await budget.acquire(projectId, request);
     for (let again = 0; again < ASKS_IN_PLACE && waitsForSends(ask); again++) {
@@ -90,8 +94,12 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       ask = await budget.acquire(projectId, request, Math.max(0, ASK_FOR_MS - elapsedMs()));
     }
     const { answer, proven } = ask;
+    const where = { projectId, jobId, sendNumber };
     if (answer.kind === 'done') return fromRecord(answer, { leaseMs, drainMs, elapsedMs: elapsedMs() });
-    if (answer.kind !== 'granted') return { ...answer, proven };
+    if (answer.kind !== 'granted') {
+      if (!hold) log.info('The budget did not let a message through', { ...where, ...describeRefusal(answer) });
+      return { ...answer, proven };
+    }
 
     // Not broken off by a shutdown, which waits longer: the grant would be lost. A timer may fire a millisecond early.
     if (answer.sendAfterMs !== undefined) await delay(answer.sendAfterMs + 1);
@@ -100,6 +108,14 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       jobId,
       prompt: input.prompt,
       mayStart: () => elapsedMs() < leaseMs - sendTimeoutMs,
+    });
+    const { outcome, statusCode, retryAfterMs } = sent;
+    log[outcome === 'sent' ? 'info' : 'warn'](outcome === 'sent' ? 'Sent a message' : 'A message was not taken', {
+      ...where,
+      outcome,
+      ...(statusCode !== undefined && { statusCode }),
+      ...(retryAfterMs !== undefined && { retryAfterMs }),
+      waitMs: answer.grantedAtMs - firstRunStartedAtMs,
     });
     await settle(projectId, request, sent);
     return {
@@ -131,6 +147,13 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       });
     }
   }
+}
+
+/** What the log says of an ask that was not granted. */
+function describeRefusal(answer: Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }>): object {
+  if (answer.kind !== 'wait') return { outcome: answer.kind };
+  const { reason, waitMs, position } = answer;
+  return { outcome: 'wait', reason, waitMs, position };
 }
 
 /** What the gate keeps of a rejection. */

@@ -15,6 +15,12 @@ export interface ApiKeys {
   forProject(projectId: string): Promise<string | undefined>;
 }
 
+/** API keys, of which some may come from files. */
+export interface WatchedApiKeys extends ApiKeys {
+  /** Why a file of keys cannot be used now, with its path; `undefined` while all can. Never throws. */
+  problem(): Promise<string | undefined>;
+}
+
 /** Sources of API keys. For a project the first of `keysFile`, `keyFile`, `key` that has one for it is used. */
 export interface ApiKeySource {
   /** One key for all projects. */
@@ -42,7 +48,7 @@ export function isUsableApiKey(key: string): boolean {
  *
  * @throws Error when no source is given, or the literal key is not usable; the message does not hold the key
  */
-export function createApiKeys(source: ApiKeySource): ApiKeys {
+export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
   const { key, keyFile, keysFile } = source;
   if (key === undefined && keyFile === undefined && keysFile === undefined) {
     throw new Error('API key: give one of key, keyFile, keysFile');
@@ -50,7 +56,18 @@ export function createApiKeys(source: ApiKeySource): ApiKeys {
   if (key !== undefined && !isUsableApiKey(key)) throw new Error(`API key: ${KEY_RULE} (value not shown)`);
   const keys = keysFile === undefined ? undefined : watch(keysFile, parseKeysFile, source);
   const single = keyFile === undefined ? undefined : watch(keyFile, parseKeyFile, source);
+  const files = [
+    [keysFile, keys],
+    [keyFile, single],
+  ] as const;
   return {
+    async problem() {
+      for (const [path, file] of files) {
+        const problem = await file?.problem();
+        if (problem !== undefined) return `${path}: ${problem}`;
+      }
+      return undefined;
+    },
     forProject: async (projectId) => (await keys?.read())?.get(projectId) ?? (await single?.read()) ?? key,
   };
 }

@@ -29,7 +29,9 @@ export type GetJobFailureReason =
   /** 2xx, but its body is no job: not JSON, of wrong types, longer than the limit. */
   | 'invalid-body'
   /** There is no API key for the project; nothing was sent. */
-  | 'no-key';
+  | 'no-key'
+  /** This worker does not serve the project; nothing was sent. */
+  | 'not-served';
 
 /** What an answer to a GET means, by its status. */
 export function getOutcomeOf(statusCode: number): 'job' | 'notFound' | GetJobFailureReason {

@@ -10,6 +10,8 @@ const TIME_STAMP_RESOLUTION_MS = 2_000;
 export interface WatchedFile<T> {
   /** The newest good content; `undefined` where there never was one. Never throws. */
   read(): Promise<T | undefined>;
+  /** Why the file cannot be used now, though its last good content may be in use. Never throws. */
+  problem(): Promise<string | undefined>;
 }
 
 /** Settings of {@link createWatchedFile}. */
@@ -49,14 +51,14 @@ export function createWatchedFile<T>(options: WatchedFileOptions<T>): WatchedFil
     return content;
   }
 
-  return {
-    read() {
-      // One after the other: an older look must not overwrite a newer one.
-      const next = last.then(refresh);
-      last = next.catch(() => undefined);
-      return next;
-    },
-  };
+  function read(): Promise<T | undefined> {
+    // One after the other: an older look must not overwrite a newer one.
+    const next = last.then(refresh);
+    last = next.catch(() => undefined);
+    return next;
+  }
+
+  return { read, problem: () => read().then(() => problem) };
 }
 
 function describe(error: unknown): string {

@@ -1,4 +1,4 @@
-import { utf8Length } from '../contract/index.js';
+import { utf8Length, type InputIssue, type UncheckedBatchInput } from '../contract/index.js';
 
 /** Most items of one part: about 15 events each, so a part seldom has to continue as new. */
 export const MAX_PART_ITEMS = 250;
@@ -44,4 +44,10 @@ export function partSizes(sizes: readonly number[], templateBytes: number): numb
     from += count;
   }
   return parts;
+}
+
+/** What is wrong with a batch that would come to more than {@link MAX_PARTS} parts. */
+export function tooManyParts(input: UncheckedBatchInput): InputIssue {
+  const message = `the batch is too long: it would have more than ${MAX_PARTS} parts; divide it into several batches`;
+  return { field: 'items' in input ? 'items' : 'jobIds', message };
 }

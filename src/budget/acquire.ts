@@ -1,27 +1,33 @@
+import { hash64 } from '../contract/hash.js';
 import type { AcquireAnswer, AcquireRequest, JobFingerprint, WaitReason } from '../contract/index.js';
 import {
   ASK_DEADLINE_AFTER_LEASE_MS,
   GRANT_AHEAD_MS,
+  INTERACTIVE_PLACES,
+  MAX_TURNS,
   MAX_UNSETTLED,
   MAX_WAITERS,
   MIN_WAIT_MS,
   OVERSLEEP_MS,
+  RECHECK_BEHIND_MS,
   RECHECK_MS,
   SPREAD_MS,
+  TURNS_BEFORE_CHECKS,
   UNSETTLED_WAIT_MS,
 } from './limits.js';
-import { eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
-import { recall, remember } from './memory.js';
+import { countOvertaken, eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
+import { recall, remember, trimOldest } from './memory.js';
 import { isPausedByOperator } from './operator.js';
-import { expireProbe, isPaused } from './pause.js';
-import { certainSlotMs, forecastSlots, isUndelivered, occupiedSlotEnds, pruneGrants } from './slots.js';
+import { expireProbe, isPaused, noteKeyRead } from './pause.js';
+import { certainSlotMs, forecastSlots, isUndelivered, occupiedSlotEnds, pruneGrants, sendEstimateMs } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
 
 /**
  * Answers one ask, at once. The order of the look-ups is part of the protocol: what was sent stays known even when the
  * follow-up has ended, and a stale ask changes nothing.
  *
- * @param checkOwner called where the ask waits for another follow-up's turn: asks its owner whether it still runs
+ * @param checkOwner asks the owner of a job's turn whether it still runs: where the ask waits for that turn, or where
+ *   there are many turns
  */
 export function acquire(
   state: BudgetState,
@@ -29,14 +35,18 @@ export function acquire(
   request: AcquireRequest,
   checkOwner: (jobId: string) => void,
 ): AcquireAnswer {
+  if (request.ceiling) state.ceiling = request.ceiling;
+  if (!request.hold) noteKeyRead(state, nowMs, { isRefused: false });
   expireProbe(state, nowMs);
   const known = lookUp(state, nowMs, request);
   if (known) return known;
 
   const waiter = takePlace(state, nowMs, request);
-  if (!waiter) return wait(nowMs, { reason: 'queue-full', dueAtMs: nowMs + RECHECK_MS, position: MAX_WAITERS + 1 });
+  if (!waiter) return waitOutside(state, nowMs, request);
   if (isJobBusy(state, waiter)) checkOwner(waiter.jobId);
-  return grantOrWait(state, nowMs, waiter, request);
+  const answer = grantOrWait(state, nowMs, waiter, request);
+  if (answer.kind === 'granted') checkOldTurn(state, checkOwner);
+  return answer;
 }
 
 /** The answers that need no place in the queue. */
@@ -113,13 +123,34 @@ function answerKnown(
   };
 }
 
-/** The waiter of this ask, made or brought up to date; `undefined` where the queue is full. */
+/**
+ * There is no place for this ask. It comes again before half of the queue can have been sent, so that a fast budget does
+ * not run dry while others wait outside.
+ */
+function waitOutside(state: BudgetState, nowMs: number, { workflowId }: AcquireRequest): AcquireAnswer {
+  const halfSentAtMs = forecastSlots(state, nowMs)(state.waiters.length / 2) ?? Infinity;
+  const longestMs = Math.min(Math.max(halfSentAtMs - nowMs, RECHECK_MS), RECHECK_BEHIND_MS);
+  // Those that are turned away together come back apart.
+  const share = 0.75 + 0.25 * shareOf(workflowId);
+  const dueAtMs = nowMs + Math.round(longestMs * share);
+  return wait(nowMs, { reason: 'queue-full', dueAtMs, position: MAX_WAITERS + 1 });
+}
+
+/** A number from 0 to 1 that is an id's own. */
+function shareOf(workflowId: string): number {
+  return (hash64(workflowId).charCodeAt(0) % 32) / 31;
+}
+
+/** The waiter of this ask, made or brought up to date; `undefined` where the queue has no place for its lane. */
 function takePlace(state: BudgetState, nowMs: number, request: AcquireRequest): Waiter | undefined {
   let waiter = state.waiters.find((each) => each.workflowId === request.workflowId);
   if (!waiter) {
-    if (state.waiters.length >= MAX_WAITERS) return undefined;
+    const places = MAX_WAITERS - (request.lane === 'batch' ? INTERACTIVE_PLACES : 0);
+    if (state.waiters.length >= places) return undefined;
     waiter = newWaiter(state, nowMs, request);
-    state.waiters.push(waiter);
+    const { arrival } = waiter;
+    const index = state.waiters.findLastIndex((each) => each.arrival < arrival);
+    state.waiters.splice(index + 1, 0, waiter);
   }
   waiter.sendNumber = request.sendNumber;
   waiter.lane = request.lane;
@@ -148,55 +179,80 @@ function newWaiter(state: BudgetState, nowMs: number, request: AcquireRequest): 
 }
 
 function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request: AcquireRequest): AcquireAnswer {
-  const recheckAtMs = nowMs + RECHECK_MS;
+  const recheckAtMs = nowMs + RECHECK_BEHIND_MS;
   if (waiter.hold) return wait(nowMs, { reason: 'job-busy', waiter, dueAtMs: recheckAtMs, position: 0 });
 
   const line = eligibleLine(state, nowMs);
   const place = line.indexOf(waiter);
   const paused = pausedUntil(state, nowMs);
   if (paused) {
-    const position = Math.max(0, place);
     // Only the first is told the end of the pause: all others would ask at the same instant.
-    const dueAtMs = position === 0 ? paused.endMs : paused.endMs + RECHECK_MS + SPREAD_MS * position;
-    return wait(nowMs, { reason: paused.reason, waiter, dueAtMs, position: position + 1 });
+    const dueAtMs =
+      place === 0 ? Math.min(paused.endMs, nowMs + RECHECK_MS) : recheckAtMs + SPREAD_MS * Math.max(0, place);
+    return wait(nowMs, { reason: paused.reason, waiter, dueAtMs, position: Math.max(0, place) + 1 });
   }
   if (place < 0) {
     const position = state.waiters.filter(
       (each) => each.jobId === waiter.jobId && each.arrival < waiter.arrival,
     ).length;
-    return wait(nowMs, { reason: 'job-busy', waiter, dueAtMs: recheckAtMs, position });
+    const dueAtMs = position === 0 ? nowMs + turnRecheckMs(state, nowMs, waiter) : recheckAtMs + SPREAD_MS * position;
+    return wait(nowMs, { reason: 'job-busy', waiter, dueAtMs, position });
   }
   const ahead = line.slice(0, place).filter((each) => !hasLapsed(each, nowMs)).length;
   const slotEnds = occupiedSlotEnds(state, nowMs);
-  const free = freeSlots(state, slotEnds.length, waiter);
+  const free = freeSlots(state, slotEnds.length, { waiter, line });
   const slotAtMs = free > ahead ? nowMs : certainSlotMs(slotEnds, ahead - free);
   if (slotAtMs !== undefined && slotAtMs <= nowMs + GRANT_AHEAD_MS) {
     const startable = startableSends(state, nowMs);
-    if (startable > ahead) return grant(state, nowMs, { waiter, request, slotAtMs });
-    // Those further back wait longer: the sends in flight make room for about ten a second.
-    const dueAtMs = nowMs + UNSETTLED_WAIT_MS * (1 + Math.floor((ahead - startable) / MAX_UNSETTLED));
+    if (startable > ahead) {
+      countOvertaken(state, nowMs, { granted: waiter, line });
+      return grant(state, nowMs, { waiter, request, slotAtMs });
+    }
+    // Those further back wait longer: the sends in flight make room for ten in the time that one takes.
+    const sendMs = Math.max(UNSETTLED_WAIT_MS, sendEstimateMs(state));
+    const dueAtMs = nowMs + Math.round(sendMs) * (1 + Math.floor((ahead - startable) / MAX_UNSETTLED));
     return wait(nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
   }
   const expectedAtMs = forecastSlots(state, nowMs)(ahead - free);
   return wait(nowMs, {
     reason: 'slot',
     waiter,
-    dueAtMs: expectedAtMs === undefined ? recheckAtMs : expectedAtMs + OVERSLEEP_MS,
+    dueAtMs: expectedAtMs === undefined ? recheckAtMs + SPREAD_MS * ahead : expectedAtMs + OVERSLEEP_MS,
     position: ahead + 1,
     expectedAtMs,
   });
 }
 
+/**
+ * The first of those who wait for a job's turn asks again after as long as the turn has lasted, so that the end of one
+ * whose owner is gone is found out, and a long turn costs few asks.
+ */
+function turnRecheckMs(state: BudgetState, nowMs: number, { jobId }: Waiter): number {
+  const owner = state.turns.get(jobId)?.workflowId;
+  const sinceMs = (owner === undefined ? undefined : recall(state, owner)?.grantedAtMs) ?? nowMs;
+  return Math.min(Math.max(nowMs - sinceMs, RECHECK_MS), RECHECK_BEHIND_MS);
+}
+
 /** The reason why nobody may send now, and when to ask again. */
 function pausedUntil(state: BudgetState, nowMs: number): { reason: WaitReason; endMs: number } | undefined {
   if (isPausedByOperator(state, nowMs)) {
-    return { reason: 'paused', endMs: state.operatorPause?.untilMs ?? nowMs + RECHECK_MS };
+    return { reason: 'paused', endMs: state.operatorPause?.untilMs ?? Infinity };
   }
   if (!state.pause || !isPaused(state, nowMs)) return undefined;
   return {
     reason: state.pause.reason === 'credentials' ? 'credentials' : 'paused',
     endMs: Math.max(state.pause.untilMs, nowMs + (state.pause.probe ? UNSETTLED_WAIT_MS : 0)),
   };
+}
+
+/** Follow-ups that were terminated never end their turns: has the one asked that was checked longest ago, or never. */
+function checkOldTurn({ turns }: BudgetState, checkOwner: (jobId: string) => void): void {
+  if (turns.size <= TURNS_BEFORE_CHECKS) return;
+  let [oldest] = turns;
+  for (const each of turns) {
+    if (oldest && (each[1].checkedAtMs ?? -Infinity) < (oldest[1].checkedAtMs ?? -Infinity)) oldest = each;
+  }
+  if (oldest) checkOwner(oldest[0]);
 }
 
 /** Takes slot and turn in one step. The slot counts from `slotAtMs`, now or soon, and the send waits for it. */
@@ -210,7 +266,9 @@ function grant(
   const taken: Grant = { workflowId, jobId, sendNumber, token, grantedAtMs: slotAtMs, leaseMs, drainMs };
   state.grants.push(taken);
   state.grantCount += 1;
+  state.turns.delete(jobId);
   state.turns.set(jobId, { workflowId });
+  trimOldest(state.turns, MAX_TURNS);
   if (state.pause) state.pause.probe = { workflowId, sendNumber };
   const before = recall(state, workflowId);
   const doubtfulNumber = before && !isUndelivered(before.outcome) ? before.sendNumber : before?.doubtfulNumber;
@@ -245,8 +303,7 @@ interface Wait {
 }
 
 function wait(nowMs: number, { reason, waiter, dueAtMs, position, expectedAtMs }: Wait): AcquireAnswer {
-  const latestMs = reason === 'slot' ? Infinity : nowMs + RECHECK_MS + SPREAD_MS * position;
-  const boundedMs = Math.min(Math.max(dueAtMs, nowMs + MIN_WAIT_MS), latestMs);
+  const boundedMs = Math.max(dueAtMs, nowMs + MIN_WAIT_MS);
   if (waiter) waiter.dueAtMs = boundedMs;
   const etaMs = expectedAtMs === undefined ? null : Math.max(0, expectedAtMs - nowMs);
   return { kind: 'wait', reason, waitMs: boundedMs - nowMs, position, etaMs };
@@ -267,10 +324,13 @@ export function findGrant(state: BudgetState, workflowId: string, sendNumber: nu
  * For a gate whose events are read from its history. The answer counts, whatever the rules would say by now.
  */
 export function enterAnswer(state: BudgetState, nowMs: number, request: AcquireRequest, answer: AcquireAnswer): void {
+  if (request.ceiling) state.ceiling = request.ceiling;
+  if (!request.hold) noteKeyRead(state, nowMs, { isRefused: false });
   const remembered = recall(state, request.workflowId);
   if (answer.kind === 'granted') {
     if (findGrant(state, request.workflowId, request.sendNumber)?.token === request.token) return;
     const waiter = takePlace(state, nowMs, request) ?? newWaiter(state, nowMs, request);
+    countOvertaken(state, nowMs, { granted: waiter, line: eligibleLine(state, nowMs) });
     grant(state, nowMs, { waiter, request, slotAtMs: answer.grantedAtMs });
   } else if (answer.kind === 'wait' && answer.reason !== 'queue-full') {
     const waiter = takePlace(state, nowMs, request);

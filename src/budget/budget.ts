@@ -2,6 +2,7 @@ import type {
   AcquireAnswer,
   AcquireRequest,
   BudgetStatus,
+  KeyReadMessage,
   LeaveMessage,
   SendOutcome,
   SettleMessage,
@@ -11,6 +12,7 @@ import { budgetFacts, type BudgetFacts } from './facts.js';
 import { RECHECK_MS } from './limits.js';
 import { recall } from './memory.js';
 import { pause, resume, setLimit, type LimitChange } from './operator.js';
+import { noteKeyRead } from './pause.js';
 import { gone, leave, settle } from './settle.js';
 import type { BudgetState } from './state.js';
 import { budgetStatus } from './status.js';
@@ -78,6 +80,13 @@ export class Budget {
   gone(timeMs: number, workflowId: string): Effects {
     const nowMs = this.#advance(timeMs);
     gone(this.state, workflowId);
+    return this.#effects(nowMs);
+  }
+
+  /** A read of a job was refused for its key, or a key is taken again. */
+  keyRead(timeMs: number, message: KeyReadMessage): Effects {
+    const nowMs = this.#advance(timeMs);
+    noteKeyRead(this.state, nowMs, message);
     return this.#effects(nowMs);
   }
 

@@ -20,12 +20,14 @@ export const carriedStateSchema = z.strictObject({
   version: z.literal(1),
   projectId: idSchema,
   settings: budgetSettingsSchema,
+  ceiling: z.strictObject({ limit: z.number(), windowMs: z.number() }).exactOptional(),
   /** Gate time. */
   atMs: instantMsSchema,
   grantCount: z.number(),
   arrivalCount: z.number(),
   /** Missing in states of older versions. */
   limitedCount: z.number().exactOptional(),
+  overtakenCount: z.number().exactOptional(),
   resumedAtMs: z.number().exactOptional(),
   memorySinceMs: z.number().exactOptional(),
   pause: z
@@ -37,6 +39,7 @@ export const carriedStateSchema = z.strictObject({
       probe: z.strictObject({ workflowId: z.string(), sendNumber: z.number() }).exactOptional(),
     })
     .exactOptional(),
+  keyRefused: z.strictObject({ sinceMs: z.number(), untilMs: z.number() }).exactOptional(),
   operatorPause: z
     .strictObject({
       sinceMs: z.number().exactOptional(),
@@ -51,6 +54,8 @@ export const carriedStateSchema = z.strictObject({
   /** Entries separated by `;`, fields by `,`, numbers in base 36: 7,500 of them are most of the state. */
   memory: z.string(),
   lastJobs: cellsSchema,
+  /** Missing in states of older versions. */
+  orders: z.array(z.string()).exactOptional(),
 });
 export type CarriedState = z.infer<typeof carriedStateSchema>;
 type Cell = CarriedState['waiters'][number][number];
@@ -65,14 +70,17 @@ export function carryState(state: BudgetState): CarriedState {
     version: 1,
     projectId,
     settings,
+    ...(state.ceiling && { ceiling: state.ceiling }),
     atMs,
     grantCount,
     arrivalCount,
     limitedCount: state.limitedCount,
+    overtakenCount: state.overtakenCount,
     ...(resumedAtMs !== undefined && { resumedAtMs }),
     ...(memorySinceMs !== undefined && { memorySinceMs }),
     ...(pause && { pause }),
     ...(operatorPause && { operatorPause }),
+    ...(state.keyRefused && { keyRefused: state.keyRefused }),
     waiters: state.waiters.map((waiter) => [
       name(waiter.workflowId),
       jobCell(waiter),
@@ -100,9 +108,14 @@ export function carryState(state: BudgetState): CarriedState {
       ...(grant.statusCode === undefined ? [] : [grant.statusCode]),
     ]),
     spent: state.spent.map((ms) => atMs - ms),
-    turns: [...state.turns].map(([jobId, turn]) => [jobId, name(turn.workflowId), ago(turn.checkedAtMs)]),
+    turns: [...state.turns].map(([jobId, { workflowId, checkedAtMs }]) => [
+      name(workflowId),
+      jobCell({ workflowId, jobId }),
+      ...(checkedAtMs === undefined ? [] : [atMs - checkedAtMs]),
+    ]),
     memory: encodeMemory(state.memory, atMs),
     lastJobs: [...state.lastJobs].map(([jobId, job]) => [jobId, job.status, job.prLinkHash, job.archivedAt]),
+    orders: state.orders,
   };
 }
 
@@ -114,14 +127,17 @@ export function restoreState(carried: CarriedState): BudgetState {
   return {
     projectId,
     settings,
+    ...(carried.ceiling && { ceiling: carried.ceiling }),
     lastTimeMs: atMs,
     grantCount,
     arrivalCount,
     limitedCount: carried.limitedCount ?? 0,
+    overtakenCount: carried.overtakenCount ?? 0,
     ...(carried.resumedAtMs !== undefined && { resumedAtMs: carried.resumedAtMs }),
     ...(carried.memorySinceMs !== undefined && { memorySinceMs: carried.memorySinceMs }),
     ...(pause && { pause }),
     ...(operatorPause && { operatorPause }),
+    ...(carried.keyRefused && { keyRefused: carried.keyRefused }),
     waiters: carried.waiters.map(
       ([id, job, flags, sendNumber, arrival, firstAsk, newestAsk, heard, due, invited, quiet]): Waiter => ({
         workflowId: workflowId(id),
@@ -155,8 +171,8 @@ export function restoreState(carried: CarriedState): BudgetState {
     ),
     spent: carried.spent.map((ms) => atMs - ms),
     turns: new Map(
-      carried.turns.map(([jobId, owner, checked]): [string, Turn] => [
-        String(jobId),
+      carried.turns.map(([owner, job, checked]): [string, Turn] => [
+        jobOf(workflowId(owner), job),
         { workflowId: workflowId(owner), ...(isSet(checked) && { checkedAtMs: at(checked) }) },
       ]),
     ),
@@ -167,6 +183,7 @@ export function restoreState(carried: CarriedState): BudgetState {
         { status: textOf(status), prLinkHash: textOf(prLinkHash), archivedAt: textOf(archivedAt) },
       ]),
     ),
+    orders: carried.orders ?? [],
   };
 }
 

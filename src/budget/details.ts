@@ -1,4 +1,4 @@
-import { formatDuration, type BudgetStatus } from '../contract/index.js';
+import { formatDuration, type BudgetStatus, type PauseReason } from '../contract/index.js';
 import { markdownCode } from '../contract/markdown.js';
 
 /** Waiters and sends that the current details list. */
@@ -30,11 +30,16 @@ export function describeBudget(status: BudgetStatus, nowMs: number): string {
   return lines.join('\n');
 }
 
+/** What ends a pause that has no end of its own. */
+export function describePauseEnd(reasons: readonly PauseReason[]): string {
+  return reasons.includes('operator') ? 'it is resumed' : 'the key is accepted again';
+}
+
 function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, nowMs: number): string {
   return [
     reasons.join(', '),
     since && `since ${dayAndClock(since, nowMs)}`,
-    until ? `until ${dayAndClock(until, nowMs)}` : 'until it is resumed',
+    until ? `until ${dayAndClock(until, nowMs)}` : `until ${describePauseEnd(reasons)}`,
     note && `(${markdownCode(note)})`,
   ]
     .filter(Boolean)

@@ -1,6 +1,6 @@
 import { eligibleLine } from './line.js';
 import { isPausedByOperator } from './operator.js';
-import { sendsOfLastWindow, unsettled, usedSlotEnds } from './slots.js';
+import { limitOf, sendsOfLastWindow, unsettled, usedSlotEnds } from './slots.js';
 import type { BudgetState, ServicePause } from './state.js';
 
 /**
@@ -28,11 +28,11 @@ export interface BudgetFacts {
 
 /** The facts at `nowMs`. Changes nothing. */
 export function budgetFacts(state: BudgetState, nowMs: number): BudgetFacts {
-  const { projectId, settings, waiters, pause, operatorPause } = state;
+  const { projectId, settings, waiters, pause, operatorPause, keyRefused } = state;
   const untilMs = operatorPause?.untilMs;
   return {
     projectId,
-    limit: settings.limit,
+    limit: limitOf(state),
     windowMs: settings.windowMs,
     slotEndsMs: usedSlotEnds(state, nowMs),
     sentAtMs: sendsOfLastWindow(state, nowMs),
@@ -40,6 +40,6 @@ export function budgetFacts(state: BudgetState, nowMs: number): BudgetFacts {
     waiting: waiters.length,
     waitingForJob: waiters.length - eligibleLine(state, nowMs).length,
     ...(isPausedByOperator(state, nowMs) && { operatorPause: untilMs === undefined ? {} : { untilMs } }),
-    ...(pause && { servicePause: pause.reason }),
+    ...(keyRefused ? { servicePause: 'credentials' as const } : pause && { servicePause: pause.reason }),
   };
 }

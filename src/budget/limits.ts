@@ -1,5 +1,8 @@
-/** Every wait but `slot` is at most that long, so that no lost wake can strand anyone. */
+/** The first in line asks again after that long at most, so that no lost wake leaves a slot idle for longer. */
 export const RECHECK_MS = 60_000;
+
+/** Everybody else asks again after about that long: a wake comes first, and an ask costs a read and a dozen events. */
+export const RECHECK_BEHIND_MS = 10 * 60_000;
 
 /** Between the rechecks of two waiters, so that they do not all ask at once. */
 export const SPREAD_MS = 200;
@@ -40,6 +43,9 @@ export const UNSETTLED_WAIT_MS = 1_000;
 /** Waiters that a gate keeps; more are told `queue-full` and keep no place. */
 export const MAX_WAITERS = 1_000;
 
+/** Of these places, as many stay free of the batch lane. */
+export const INTERACTIVE_PLACES = 100;
+
 /** Workflow ids are remembered that long, or the newest 7,500, whichever is less. */
 export const MEMORY_MS = 72 * 3_600_000;
 export const MAX_REMEMBERED = 7_500;
@@ -47,14 +53,23 @@ export const MAX_REMEMBERED = 7_500;
 /** Jobs whose last turn's end is remembered. */
 export const MAX_LAST_JOBS = 250;
 
+/** Turns that are kept. Beyond them the oldest is dropped: its job may get a second message before its turn ends. */
+export const MAX_TURNS = 300;
+
+/** Where more turns are kept, each grant has the owner of one of them asked whether it still runs. */
+export const TURNS_BEFORE_CHECKS = 100;
+
 /** Sends kept in full for the audit after their slots have ended. */
 export const AUDIT_LENGTH = 100;
 
 /** An ask is too old that long after lease: start-to-close is lease + 15 s, and 10 s for the call itself. */
 export const ASK_DEADLINE_AFTER_LEASE_MS = 25_000;
 
+/** A lapsed waiter is woken after a minute, two, four and so on, up to that long. */
+export const LONGEST_QUIET_MS = 15 * 60_000;
+
 /** A waiter that is not invited and not heard of for that long is asked whether it is still there. */
 export const SILENT_WAITER_MS = 15 * 60_000;
 
-/** Every that many grants, the oldest eligible waiter of any lane has its turn: no lane starves. */
-export const OLDEST_FIRST_EVERY = 10;
+/** While interactive follow-ups overtake it, the batch lane has one grant of that many: no lane starves. */
+export const BATCH_TURN_EVERY = 10;

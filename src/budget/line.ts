@@ -1,6 +1,7 @@
+import { lanes } from '../contract/index.js';
 import type { BudgetState, Waiter } from './state.js';
-import { INVITATION_GRACE_MS, MAX_UNSETTLED, OLDEST_FIRST_EVERY } from './limits.js';
-import { unsettled } from './slots.js';
+import { BATCH_TURN_EVERY, INVITATION_GRACE_MS, MAX_UNSETTLED } from './limits.js';
+import { limitOf, unsettled } from './slots.js';
 
 /** Whether an invitation was not answered in time: such a waiter keeps its place and counts for nothing. */
 export function hasLapsed(waiter: Waiter, nowMs: number): boolean {
@@ -16,32 +17,58 @@ export function isJobBusy(state: BudgetState, waiter: Pick<Waiter, 'jobId' | 'wo
 /**
  * The eligible waiters in the order of their turns: the job is free or the turn is the waiter's own, and it is the
  * first of its job that has not lapsed (a lapsed waiter holds up nobody, not even its own job). Interactive before
- * batch, then by first ask; every tenth grant goes to the oldest of any lane.
+ * batch, then by first ask. A batch waiter that nine interactive ones in a row have overtaken stands before all.
+ *
+ * Invariant: nobody stands before a waiter that needs fewer free slots, so whoever is invited is granted when it asks.
  */
 export function eligibleLine(state: BudgetState, nowMs: number): Waiter[] {
-  const oldestFirst = state.grantCount % OLDEST_FIRST_EVERY === OLDEST_FIRST_EVERY - 1;
-  const ordered = state.waiters
-    .filter((waiter) => !waiter.hold)
-    .sort((a, b) => (oldestFirst ? 0 : laneRank(a) - laneRank(b)) || a.arrival - b.arrival);
   const jobsTaken = new Set<string>();
-  return ordered.filter((waiter) => {
-    if (isJobBusy(state, waiter) || jobsTaken.has(waiter.jobId)) return false;
-    if (!hasLapsed(waiter, nowMs)) jobsTaken.add(waiter.jobId);
-    return true;
-  });
+  const line: Waiter[] = [];
+  for (const lane of lanes) {
+    for (const waiter of state.waiters) {
+      if (waiter.lane !== lane || waiter.hold || isJobBusy(state, waiter) || jobsTaken.has(waiter.jobId)) continue;
+      if (!hasLapsed(waiter, nowMs)) jobsTaken.add(waiter.jobId);
+      line.push(waiter);
+    }
+  }
+  if (state.overtakenCount < BATCH_TURN_EVERY - 1) return line;
+  const first = line.find((waiter) => !hasLapsed(waiter, nowMs));
+  const next = first && overtakenBy(first, line, nowMs);
+  return next ? [next, ...line.filter((waiter) => waiter !== next)] : line;
 }
 
-/** Slots that are free for a lane; negative where the limit was lowered below what is occupied. */
-export function freeSlots(state: BudgetState, usedSlots: number, waiter: Pick<Waiter, 'lane'>): number {
-  const reserve = waiter.lane === 'batch' ? state.settings.reserve : 0;
-  return state.settings.limit - usedSlots - reserve;
+/** The oldest batch waiter that would be overtaken if `waiter` were granted. */
+function overtakenBy(waiter: Waiter, line: readonly Waiter[], nowMs: number): Waiter | undefined {
+  if (waiter.lane !== 'interactive') return undefined;
+  return line.find((each) => each.lane === 'batch' && each.arrival < waiter.arrival && !hasLapsed(each, nowMs));
+}
+
+/** Counts the interactive grants in a row that overtook a batch waiter; called with the line before the grant. */
+export function countOvertaken(
+  state: BudgetState,
+  nowMs: number,
+  { granted, line }: { granted: Waiter; line: readonly Waiter[] },
+): void {
+  if (granted.lane === 'batch') state.overtakenCount = 0;
+  else if (overtakenBy(granted, line, nowMs)) state.overtakenCount += 1;
+}
+
+/**
+ * Slots that are free for a waiter of the line; negative where the limit was lowered below what is occupied. A batch
+ * waiter that stands before an interactive one has been overtaken too often, and the reserve does not bind it: where
+ * interactive ones use up all the rest, it would never be sent.
+ */
+export function freeSlots(
+  state: BudgetState,
+  usedSlots: number,
+  { waiter, line }: { waiter: Waiter; line: readonly Waiter[] },
+): number {
+  const { reserve } = state.settings;
+  const hasTurn = waiter === line[0] && line[1]?.lane === 'interactive';
+  return limitOf(state) - usedSlots - (waiter.lane === 'batch' && !hasTurn ? reserve : 0);
 }
 
 /** Sends that may still be begun before the cap of unsettled ones is reached. */
 export function startableSends(state: BudgetState, nowMs: number): number {
   return MAX_UNSETTLED - unsettled(state, nowMs).length;
-}
-
-function laneRank(waiter: Waiter): number {
-  return waiter.lane === 'interactive' ? 0 : 1;
 }

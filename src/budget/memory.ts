@@ -35,7 +35,8 @@ function trimMemory(state: BudgetState): void {
   }
 }
 
-function trimOldest<V>(map: Map<string, V>, size: number): void {
+/** Keeps the newest entries of a map. */
+export function trimOldest<V>(map: Map<string, V>, size: number): void {
   for (const key of map.keys()) {
     if (map.size <= size) return;
     map.delete(key);

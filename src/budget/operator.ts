@@ -1,3 +1,4 @@
+import type { InputIssue } from '../contract/index.js';
 import { RECHECK_MS } from './limits.js';
 import type { BudgetState, OperatorPause } from './state.js';
 
@@ -9,10 +10,14 @@ export interface LimitChange {
 }
 
 /** The rule that a change would break, or `undefined`. */
-export function limitChangeIssue(state: BudgetState, change: LimitChange): string | undefined {
+export function limitChangeIssue(state: BudgetState, change: LimitChange): InputIssue | undefined {
   const { limit = state.settings.limit, reserve = state.settings.reserve } = change;
+  const most = state.ceiling?.limit ?? state.settings.maxLimit ?? Infinity;
+  if (change.limit !== undefined && limit > most) {
+    return { field: 'limit', message: `must be at most ${most}, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers` };
+  }
   if (reserve === 0 || reserve < limit) return undefined;
-  return `must be below limit (limit ${limit}, reserve ${reserve})`;
+  return { field: 'reserve', message: `must be below limit (limit ${limit}, reserve ${reserve})` };
 }
 
 /** Slot ends are computed from stored instants, so what is occupied follows at once; over-limit states drain. */
@@ -24,6 +29,21 @@ export function setLimit(state: BudgetState, change: LimitChange): void {
     ...(windowMs !== undefined && { windowMs }),
     ...(reserve !== undefined && { reserve }),
   };
+}
+
+/** Orders of operators that are remembered. */
+const MAX_ORDERS = 50;
+
+/**
+ * Whether an order has not been carried out yet. The server may apply an update again on the run that follows
+ * (temporal#6375); a repeated `pause` must not undo the `resume` that came after it.
+ *
+ * @param id of the update
+ */
+export function takeOrder(state: BudgetState, id: string): boolean {
+  if (state.orders.includes(id)) return false;
+  state.orders = [...state.orders, id].slice(-MAX_ORDERS);
+  return true;
 }
 
 /** Whether an operator lets nothing through, not even a probe. */
@@ -39,6 +59,7 @@ export function pause(state: BudgetState, operatorPause: OperatorPause): void {
 /** Ends the operator's pause, and the wait of the service's: the next asker is its probe. */
 export function resume(state: BudgetState, nowMs: number): void {
   delete state.operatorPause;
+  delete state.keyRefused;
   if (state.pause) state.pause.untilMs = Math.min(state.pause.untilMs, nowMs);
 }
 

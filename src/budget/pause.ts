@@ -1,4 +1,4 @@
-import type { SendOutcome } from '../contract/index.js';
+import type { KeyReadMessage, SendOutcome } from '../contract/index.js';
 import type { BudgetState, Grant, ServicePause } from './state.js';
 
 /** Shares of the window: the first backoff is 1/60 of it (1 min of an hour), the longest 1/4 (15 min). */
@@ -12,10 +12,23 @@ export function isPaused(state: BudgetState, nowMs: number): boolean {
 
 /** Ends a probe that settled elsewhere, is gone, or is past its lease: the next asker is the next probe. */
 export function expireProbe(state: BudgetState, nowMs: number): void {
+  if (nowMs >= (state.keyRefused?.untilMs ?? Infinity)) delete state.keyRefused;
   const probe = state.pause?.probe;
   if (!state.pause || !probe) return;
   const grant = state.grants.find((each) => isProbe(state.pause, each));
   if (!grant || grant.settledAtMs !== undefined || nowMs > grant.grantedAtMs + grant.leaseMs) delete state.pause.probe;
+}
+
+/** After that long without a word about the key, nobody is left who could say that it is taken again. */
+const FORGET_KEY_AFTER_MS = 15 * 60_000;
+
+/**
+ * What a read says about the key. While reads are refused nobody is invited, since no follow-up asks before it has read
+ * its job. Those that were refused read again by themselves, and each ask says that a read has succeeded.
+ */
+export function noteKeyRead(state: BudgetState, nowMs: number, { isRefused }: KeyReadMessage): void {
+  if (!isRefused) delete state.keyRefused;
+  else state.keyRefused = { sinceMs: state.keyRefused?.sinceMs ?? nowMs, untilMs: nowMs + FORGET_KEY_AFTER_MS };
 }
 
 /** Whether a grant is the probe of a pause. */

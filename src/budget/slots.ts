@@ -17,16 +17,38 @@ export function isUndelivered(outcome: SendOutcome | undefined): boolean {
   return outcome === 'notSent' || outcome === 'limited' || outcome === 'unauthorized';
 }
 
-/** The instant at which a grant's slot ends. Only `notSent`, proof that no byte was written, frees it at once. */
-export function slotEndMs(state: BudgetState, grant: Grant): number {
-  return grant.outcome === 'notSent' ? -Infinity : heldFromMs(grant) + heldMs(state);
+/** Messages per window: the budget's own limit, and at most the workers' ceiling. */
+export function limitOf({ settings, ceiling }: Pick<BudgetState, 'settings' | 'ceiling'>): number {
+  return Math.min(settings.limit, ceiling?.limit ?? Infinity);
 }
 
-/** Ends of all slots that are occupied at `nowMs`, in no order. Computed anew: limit and window may change live. */
+/**
+ * Ends of all slots that are occupied at `nowMs`, in no order. Computed anew: limit and window may change live. Where the
+ * ceiling has a longer window, a slot is also occupied while only the ceiling forbids a send.
+ */
 export function occupiedSlotEnds(state: BudgetState, nowMs: number): number[] {
+  const ends = endsAfter(state, nowMs, state.settings.windowMs);
+  const { ceiling } = state;
+  if (!ceiling || ceiling.windowMs <= state.settings.windowMs) return ends;
+  const limit = limitOf(state);
+  const ceilingEnds = endsAfter(state, nowMs, ceiling.windowMs);
+  const [free, freeByCeiling] = [limit - ends.length, ceiling.limit - ceilingEnds.length];
+  if (freeByCeiling >= limit) return ends;
+  // The send after `n` others may go once both windows have room for it.
+  for (const each of [ends, ceilingEnds]) each.sort((a, b) => a - b);
+  const freeByBoth = Math.min(free, freeByCeiling);
+  return Array.from({ length: limit - freeByBoth }, (_, index) => {
+    const n = freeByBoth + index;
+    return Math.max(ends[n - free] ?? -Infinity, ceilingEnds[n - freeByCeiling] ?? -Infinity);
+  });
+}
+
+/** Only `notSent`, proof that no byte was written, frees a slot at once. */
+function endsAfter(state: BudgetState, nowMs: number, windowMs: number): number[] {
+  const heldMs = windowMs + state.settings.marginMs;
   return [
-    ...state.grants.map((grant) => slotEndMs(state, grant)),
-    ...state.spent.map((fromMs) => fromMs + heldMs(state)),
+    ...state.grants.filter(({ outcome }) => outcome !== 'notSent').map((grant) => heldFromMs(grant) + heldMs),
+    ...state.spent.map((fromMs) => fromMs + heldMs),
   ].filter((endMs) => endMs > nowMs);
 }
 
@@ -66,14 +88,14 @@ export function unsettled(state: BudgetState, nowMs: number): Grant[] {
  * that is not settled yet is expected to end like any other; its true end decides.
  */
 export function forecastSlots(state: BudgetState, nowMs: number): (needed: number) => number | undefined {
-  const { limit } = state.settings;
+  const limit = limitOf(state);
   if (limit <= 0) return () => undefined;
   // Only where somebody waits: after most events nobody asks.
   let expected: { cycleMs: number; ends: number[] } | undefined;
   return (needed) => {
     expected ??= expectSlotEnds(state, nowMs);
     const { cycleMs, ends } = expected;
-    const index = Math.max(0, needed);
+    const index = Math.max(0, Math.floor(needed));
     const first = ends[index];
     if (first !== undefined) return Math.max(nowMs, first);
     const beyond = index - ends.length;
@@ -89,13 +111,13 @@ function expectSlotEnds(state: BudgetState, nowMs: number): { cycleMs: number; e
   const settled = occupiedSlotEnds({ ...state, grants: state.grants.filter((grant) => !beingSent.has(grant)) }, nowMs);
   const ends = [...settled, ...[...beingSent].map((grant) => grant.grantedAtMs + cycleMs)];
   // Slots that are free now go to the waiters ahead, and end one cycle later.
-  while (ends.length < state.settings.limit) ends.push(nowMs + cycleMs);
+  while (ends.length < limitOf(state)) ends.push(nowMs + cycleMs);
   ends.sort((a, b) => a - b);
   return { cycleMs, ends };
 }
 
 /** What sends took lately: from the grant to the settle. */
-function sendEstimateMs(state: BudgetState): number {
+export function sendEstimateMs(state: BudgetState): number {
   const tookMs = state.grants.flatMap(({ grantedAtMs, settledAtMs, outcome }) =>
     settledAtMs === undefined || outcome === 'unknown' ? [] : [settledAtMs - grantedAtMs],
   );
@@ -114,7 +136,8 @@ export function pruneGrants(state: BudgetState, nowMs: number): void {
     index >= auditFrom || (grant.settledAtMs === undefined && nowMs < heldFromMs(grant));
   const spent = state.grants.filter((grant, index) => !isKept(grant, index) && grant.outcome !== 'notSent');
   state.grants = state.grants.filter(isKept);
-  state.spent = [...state.spent, ...spent.map(heldFromMs)].filter((fromMs) => fromMs + heldMs(state) > nowMs);
+  const keptMs = Math.max(state.settings.windowMs, state.ceiling?.windowMs ?? 0) + state.settings.marginMs;
+  state.spent = [...state.spent, ...spent.map(heldFromMs)].filter((fromMs) => fromMs + keptMs > nowMs);
 }
 
 function heldMs({ settings }: BudgetState): number {

@@ -1,4 +1,4 @@
-import type { BudgetSettings, JobFingerprint, Lane, SendOutcome } from '../contract/index.js';
+import type { BudgetCeiling, BudgetSettings, JobFingerprint, Lane, SendOutcome } from '../contract/index.js';
 
 /** A follow-up that waits for a slot, for its job, or (`hold`) for somebody else's turn to end. */
 export interface Waiter {
@@ -89,20 +89,28 @@ export interface ServicePause {
 export interface BudgetState {
   projectId: string;
   settings: BudgetSettings;
+  /** Of the worker that asked last: holds beside the settings. */
+  ceiling?: BudgetCeiling;
   /** Gate time: never goes back, whatever the clock of the server does. */
   lastTimeMs: number;
   grantCount: number;
   /** Sends that the service answered with 429. */
   limitedCount: number;
   arrivalCount: number;
+  /** Interactive grants in a row that overtook a batch waiter. */
+  overtakenCount: number;
+  /** In the order of their arrival. */
   waiters: Waiter[];
   /** In the order of their grants: all that may still be settled, and the last 100. */
   grants: Grant[];
   /** Older grants whose slots have not ended: the instant from which each is held for window and margin. */
   spent: number[];
+  /** By job, in the order of their grants. */
   turns: Map<string, Turn>;
   pause?: ServicePause;
   operatorPause?: OperatorPause;
+  /** Reads are refused for their key since then; forgotten at `untilMs` unless somebody repeats it. */
+  keyRefused?: { sinceMs: number; untilMs: number };
   /** End of the last service pause: answers to sends granted before it say nothing about now. */
   resumedAtMs?: number;
   /** By hash of the workflow id, least recently touched first. */
@@ -111,6 +119,8 @@ export interface BudgetState {
   memorySinceMs?: number;
   /** The last turn's end by job, least recently touched first. */
   lastJobs: Map<string, JobFingerprint>;
+  /** Ids of the latest orders of operators, oldest first: each is carried out once. */
+  orders: string[];
 }
 
 /** A gate that has never granted anything. */
@@ -122,11 +132,13 @@ export function newState(projectId: string, settings: BudgetSettings): BudgetSta
     grantCount: 0,
     limitedCount: 0,
     arrivalCount: 0,
+    overtakenCount: 0,
     waiters: [],
     grants: [],
     spent: [],
     turns: new Map(),
     memory: new Map(),
     lastJobs: new Map(),
+    orders: [],
   };
 }

@@ -2,7 +2,7 @@ import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason } from '../con
 import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
 import { isPausedByOperator } from './operator.js';
-import { forecastSlots, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
+import { forecastSlots, limitOf, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
 import type { BudgetState, Grant } from './state.js';
 
 /** Waiters that a status names; the rest is only counted. */
@@ -10,7 +10,8 @@ const MAX_SHOWN_WAITERS = 100;
 
 /** What a gate would tell an onlooker at `nowMs`. Changes nothing. */
 export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
-  const { limit, windowMs, reserve } = state.settings;
+  const { windowMs, reserve } = state.settings;
+  const limit = limitOf(state);
   const slots = occupiedSlotEnds(state, nowMs);
   const line = eligibleLine(state, nowMs);
   const inLine = new Set(line);
@@ -19,7 +20,7 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
   let ahead = 0;
   const waiting: BudgetWaiter[] = line.slice(0, MAX_SHOWN_WAITERS).map((waiter) => {
     const { workflowId, jobId, lane } = waiter;
-    const expectedAtMs = expectedSlotAtMs(ahead - freeSlots(state, slots.length, waiter));
+    const expectedAtMs = expectedSlotAtMs(ahead - freeSlots(state, slots.length, { waiter, line }));
     const shown = { workflowId, jobId, lane, position: ahead + 1 };
     if (!hasLapsed(waiter, nowMs)) ahead += 1;
     return expectedAtMs === undefined || paused.paused ? shown : { ...shown, expectedAt: iso(expectedAtMs) };
@@ -47,25 +48,23 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
 }
 
 function pausedOf(state: BudgetState, nowMs: number): Pick<BudgetStatus, 'paused'> {
-  const byOperator = isPausedByOperator(state, nowMs);
-  const reasons: PauseReason[] = [
-    ...(byOperator ? (['operator'] as const) : []),
-    ...(state.pause ? [state.pause.reason] : []),
+  const operatorPause = isPausedByOperator(state, nowMs) ? state.operatorPause : undefined;
+  // Refused reads pause until one is answered again.
+  const keyRefused = state.keyRefused && { reason: 'credentials' as const, sinceMs: state.keyRefused.sinceMs };
+  const pauses: { reason: PauseReason; sinceMs?: number; untilMs?: number }[] = [
+    ...(operatorPause ? [{ ...operatorPause, reason: 'operator' as const }] : []),
+    ...(state.pause ? [state.pause] : []),
+    ...(keyRefused ? [keyRefused] : []),
   ];
-  if (reasons.length === 0) return {};
-  const ends = [byOperator ? (state.operatorPause?.untilMs ?? Infinity) : 0, state.pause?.untilMs ?? 0];
-  const untilMs = Math.max(...ends);
-  const sinceMs = Math.min(
-    byOperator ? (state.operatorPause?.sinceMs ?? Infinity) : Infinity,
-    state.pause?.sinceMs ?? Infinity,
-  );
-  const note = byOperator ? state.operatorPause?.note : undefined;
+  if (pauses.length === 0) return {};
+  const sinceMs = Math.min(...pauses.map((pause) => pause.sinceMs ?? Infinity));
+  const untilMs = Math.max(...pauses.map((pause) => pause.untilMs ?? Infinity));
   return {
     paused: {
-      reasons,
+      reasons: [...new Set(pauses.map(({ reason }) => reason))],
       ...(sinceMs < Infinity && { since: iso(sinceMs) }),
       ...(untilMs < Infinity && { until: iso(untilMs) }),
-      ...(note !== undefined && { note }),
+      ...(operatorPause?.note !== undefined && { note: operatorPause.note }),
     },
   };
 }

@@ -1,4 +1,4 @@
-import { GRANT_AHEAD_MS, INVITATION_GRACE_MS, RECHECK_MS, SILENT_WAITER_MS } from './limits.js';
+import { GRANT_AHEAD_MS, INVITATION_GRACE_MS, LONGEST_QUIET_MS, RECHECK_MS, SILENT_WAITER_MS } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, startableSends } from './line.js';
 import { isPausedByOperator } from './operator.js';
 import { expireProbe, isPaused, isProbe } from './pause.js';
@@ -16,7 +16,7 @@ export interface Watch {
 /**
  * The invitation rule, run after every event and when the one timer fires: keep one invitation for each slot that is
  * free or about to be along the eligible waiters, and wake those whose own wait ends later. An invitation lapses after a
- * grace; a lapsed waiter is woken every minute, and dropped when its signal fails. No correctness rests on a wake: it
+ * grace; a lapsed waiter is woken ever more seldom until it asks, and dropped when its signal fails. No correctness rests on a wake: it
  * may be lost or doubled.
  */
 export function watch(state: BudgetState, nowMs: number): Watch {
@@ -27,6 +27,8 @@ export function watch(state: BudgetState, nowMs: number): Watch {
 
   if (isPausedByOperator(state, nowMs)) {
     if (line.length > 0) lookAgainAtMs = state.operatorPause?.untilMs ?? Infinity;
+  } else if (state.keyRefused) {
+    // Nobody asks before it has read its job.
   } else if (isPaused(state, nowMs) && state.pause) {
     const probe = state.grants.find((grant) => isProbe(state.pause, grant));
     if (line.length > 0) {
@@ -38,14 +40,15 @@ export function watch(state: BudgetState, nowMs: number): Watch {
     const laterEnds = occupiedSlotEnds(state, nowMs + GRANT_AHEAD_MS);
     let invited = 0;
     for (const waiter of line) {
-      if (Math.min(freeSlots(state, laterEnds.length, waiter), startable) - invited <= 0) continue;
+      if (Math.min(freeSlots(state, laterEnds.length, { waiter, line }), startable) - invited <= 0) continue;
       if (waiter.invitedAtMs === undefined) {
         waiter.invitedAtMs = nowMs;
         if (waiter.dueAtMs > nowMs) wake.push(waiter.workflowId);
       }
       if (hasLapsed(waiter, nowMs)) {
         if (nowMs >= (waiter.quietUntilMs ?? -Infinity)) {
-          waiter.quietUntilMs = nowMs + RECHECK_MS;
+          const lapsedForMs = nowMs - (waiter.invitedAtMs ?? nowMs);
+          waiter.quietUntilMs = nowMs + Math.min(Math.max(lapsedForMs, RECHECK_MS), LONGEST_QUIET_MS);
           wake.push(waiter.workflowId);
         }
         lookAgainAtMs = Math.min(lookAgainAtMs, waiter.quietUntilMs ?? Infinity);
@@ -58,6 +61,7 @@ export function watch(state: BudgetState, nowMs: number): Watch {
       for (const endMs of laterEnds) lookAgainAtMs = Math.min(lookAgainAtMs, endMs - GRANT_AHEAD_MS);
     }
   }
+  lookAgainAtMs = Math.min(lookAgainAtMs, state.keyRefused?.untilMs ?? Infinity);
   wake.push(...silentWaiters(state, nowMs, new Set(line.map((waiter) => waiter.workflowId))));
   if (lookAgainAtMs === Infinity) return { wake };
   return { wake, lookAgainAtMs: lookAgainAtMs <= nowMs ? nowMs + RECHECK_MS : lookAgainAtMs };

@@ -3,11 +3,10 @@ import { type BatchHandle, TemporalUnreachableError, WorkerUnavailableError } fr
 import type { FollowUpBatchResult } from '../contract/index.js';
 import { type BatchRow, toBatchRow, writeCsvReport } from './batch-report.js';
 import { describeBatchProgress, describeBatchResult, exitCodeOfBatch, summariseBatchResult } from './batch-text.js';
-import type { ExitCode } from './exit-codes.js';
-import { InterruptedError } from './interrupt.js';
-import type { Output } from './output.js';
-import type { ProgressText } from './progress-text.js';
-import { isLiveTerminal, showProgress } from './progress-view.js';
+import { type Cli, isLive, type Output } from './cli.js';
+import { type ExitCode, InterruptedError } from './errors.js';
+import type { ProgressText } from './follow-up-text.js';
+import { showProgress } from './progress-view.js';
 import { safeLine } from './safe-text.js';
 
 /** Settings of {@link awaitBatch}. */
@@ -28,7 +27,7 @@ const LINE_INTERVAL_MS = 5_000;
  *
  * @throws InterruptedError that says how to come back; what `BatchHandle.result` throws
  */
-export async function awaitBatch(output: Output, batch: BatchHandle, options: AwaitBatchOptions): Promise<ExitCode> {
+export async function awaitBatch({ output }: Cli, batch: BatchHandle, options: AwaitBatchOptions): Promise<ExitCode> {
   const { signal, csv, data = {} } = options;
   const { batchId, workflowId } = batch;
   const result = await showUntilEnd(output, batch, signal);
@@ -42,7 +41,7 @@ export async function awaitBatch(output: Output, batch: BatchHandle, options: Aw
 }
 
 /** Every item of a batch as the reports have it. */
-export async function readRows(batch: BatchHandle): Promise<BatchRow[]> {
+async function readRows(batch: BatchHandle): Promise<BatchRow[]> {
   const rows: BatchRow[] = [];
   for await (const item of batch.list()) rows.push(toBatchRow(item));
   return rows;
@@ -54,7 +53,7 @@ async function showUntilEnd(output: Output, batch: BatchHandle, signal: AbortSig
   };
   const work = async (report: (progress: ProgressText) => void) => {
     const ended = new AbortController();
-    const watching = watch(batch, report, isLiveTerminal(output) ? LIVE_INTERVAL_MS : LINE_INTERVAL_MS, ended.signal);
+    const watching = watch(batch, report, isLive(output.stderr) ? LIVE_INTERVAL_MS : LINE_INTERVAL_MS, ended.signal);
     try {
       const result = await batch.result({ signal });
       outcome = () => result;

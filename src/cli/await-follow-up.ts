@@ -1,7 +1,6 @@
 import type { FollowUpHandle } from '../client/index.js';
 import type { FollowUpResult } from '../contract/index.js';
-import { summariseResult } from './follow-up-text.js';
-import { describeUpdate } from './progress-text.js';
+import { describeUpdate, summariseResult } from './follow-up-text.js';
 import type { ProgressRow } from './progress-view.js';
 
 /** A follow-up that is waited for. Its result, or why there is none, is there once its row has been shown. */

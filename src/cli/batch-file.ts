@@ -8,9 +8,8 @@ import {
   MAX_PROMPT_BYTES,
   parseInput,
 } from '../contract/index.js';
-import { BadLines } from './bad-lines.js';
-import { type Line, readLines } from './read-lines.js';
-import { UsageError } from './report-error.js';
+import { UsageError } from './errors.js';
+import { BadLines, type Line, readLines } from './read-lines.js';
 import { type ByteSource, unreadable } from './text-source.js';
 
 /** An item of a batch and the line it stands in. */

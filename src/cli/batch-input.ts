@@ -9,10 +9,10 @@ import {
   parseUncheckedBatchInput,
 } from '../contract/index.js';
 import { type BatchFileItem, readBatchFile } from './batch-file.js';
+import type { CliIo } from './cli.js';
+import { UsageError } from './errors.js';
 import { given, number, type SettingOptions, toSettings } from './follow-up-options.js';
-import { type PromptSource, readPrompt } from './prompt.js';
-import { UsageError } from './report-error.js';
-import { openSource } from './text-source.js';
+import { openSource, type PromptSource, readPrompt } from './text-source.js';
 
 /** The options of `follow-up batch run` that say what is sent. */
 export interface BatchInputOptions extends SettingOptions, PromptSource {
@@ -37,7 +37,11 @@ export interface CheckedBatch {
  *
  * @throws InvalidInputError naming every bad option; BadLinesError naming every bad line; UsageError
  */
-export async function readBatchInput(file: string | undefined, options: BatchInputOptions): Promise<CheckedBatch> {
+export async function readBatchInput(
+  io: CliIo,
+  file: string | undefined,
+  options: BatchInputOptions,
+): Promise<CheckedBatch> {
   const { jobs, project, prompt, promptFile, allowDuplicates = false } = options;
   if ((file === undefined) === (jobs === undefined)) {
     throw new UsageError('give one of FILE, with an input as JSON a line, and --jobs FILE, with a job id a line');
@@ -48,15 +52,15 @@ export async function readBatchInput(file: string | undefined, options: BatchInp
       throw new UsageError('--project and the prompt go with --jobs; in FILE each line has its own');
     }
     const checked = checkSettings(options.id, settings, {});
-    const source = await openSource('batch', file ?? '-');
+    const source = await openSource('batch', file ?? '-', io);
     return { ...checked, items: await readBatchFile(source, { ...checked, allowDuplicates }) };
   }
   if (jobs === '-' && (prompt === '-' || promptFile === '-')) {
     throw new UsageError('stdin can be the list of jobs or the prompt, not both');
   }
-  const common = given({ projectId: project, prompt: await readPrompt(options) });
+  const common = given({ projectId: project, prompt: await readPrompt(io, options) });
   const checked = checkSettings(options.id, settings, { projectId: undefined, prompt: undefined, ...common });
-  const source = await openSource('batch', jobs);
+  const source = await openSource('batch', jobs, io);
   const toInput = (line: string) => ({ ...common, jobId: line.trim() });
   return { ...checked, items: await readBatchFile(source, { ...checked, allowDuplicates, toInput }) };
 }

@@ -1,13 +1,11 @@
-import type { Command } from 'commander';
-import type { StartedBatch } from '../client/index.js';
+import { createInterface } from 'node:readline/promises';
+import type { RetryChoice, StartedBatch } from '../client/index.js';
 import { batchItemKey, followUpWorkflowId } from '../contract/index.js';
 import { awaitBatch } from './await-batch.js';
 import { type BatchInputOptions, type CheckedBatch, readBatchInput } from './batch-input.js';
 import { checkReportFile } from './batch-report.js';
-import { type Cli, withCommonOptions } from './cli.js';
-import { ExitCode } from './exit-codes.js';
-import { addPromptOptions, addSettingOptions } from './follow-up-options.js';
-import { interruptible, InterruptedError } from './interrupt.js';
+import { type Cli, interruptible, isLive } from './cli.js';
+import { ExitCode, InterruptedError, UsageError } from './errors.js';
 import { withTemporal } from './temporal-session.js';
 
 interface BatchRunOptions extends BatchInputOptions {
@@ -15,37 +13,21 @@ interface BatchRunOptions extends BatchInputOptions {
   csv?: string;
 }
 
-/** `follow-up batch run` */
-export function addBatchRunCommand(batch: Command, cli: Cli): void {
-  const command = batch
-    .command('run')
-    .description(
-      'send a follow-up message to each of many agent jobs; the file is checked whole before anything is sent',
-    )
-    .argument('[file]', 'an input as JSON a line, {"projectId":…,"jobId":…,"prompt":…}; - is stdin')
-    .requiredOption('--id <id>', 'id of the batch: the same id is the same batch, and never sends a second message')
-    .option('--jobs <file>', 'instead of FILE: a job id a line, for --project, all with the same prompt; - is stdin')
-    .option('--project <id>', 'with --jobs: their project');
-  addPromptOptions(command)
-    .option('--max-open <number>', 'follow-ups that are open at a time (default: 50)')
-    .option('--allow-duplicates', 'take lines with the same project, job and prompt');
-  addSettingOptions(command, 'batch')
-    .option('--no-wait', 'only start it, and print its ids')
-    .option('--csv <file>', 'write a report with a row an item at the end; - is stdout');
-  withCommonOptions(command, 'follow-up batch run list.jsonl --id nightly-2026-11-21 --csv report.csv').action(
-    async (file: string | undefined, options: BatchRunOptions) => {
-      cli.exitCode = await runBatch(cli, file, options);
-    },
-  );
+interface BatchRetryOptions {
+  only?: RetryChoice;
+  yes?: boolean;
+  wait: boolean;
+  csv?: string;
 }
 
-async function runBatch(cli: Cli, file: string | undefined, options: BatchRunOptions): Promise<ExitCode> {
+/** `follow-up batch run` */
+export async function runBatch(cli: Cli, file: string | undefined, options: BatchRunOptions): Promise<ExitCode> {
   const { csv, wait } = options;
   await checkReportFile(csv, cli.output.json);
-  const checked = await readBatchInput(file, options);
+  const checked = await readBatchInput(cli.io, file, options);
   const { batchId, items } = checked;
   return withTemporal(cli.env, ({ followUps }) =>
-    interruptible(async (signal) => {
+    interruptible(cli, async (signal) => {
       const { maxOpen, defaults } = checked;
       const batch = await followUps
         .startBatch({ id: batchId, items: items.map(({ input }) => input), maxOpen, defaults }, { signal })
@@ -53,13 +35,52 @@ async function runBatch(cli: Cli, file: string | undefined, options: BatchRunOpt
           throw withWayOn(error, batchId);
         });
       reportStart(cli, batch, items.length);
-      if (wait) {
-        return awaitBatch(cli.output, batch, { signal, csv, data: { alreadyStarted: batch.alreadyStarted } });
-      }
+      if (wait) return awaitBatch(cli, batch, { signal, csv, data: { alreadyStarted: batch.alreadyStarted } });
       printIds(cli, batch, checked);
       return ExitCode.ok;
     }),
   );
+}
+
+/** `follow-up batch retry` */
+export async function retryBatch(cli: Cli, retryOf: string, options: BatchRetryOptions): Promise<ExitCode> {
+  const { only, wait, csv, yes = false } = options;
+  const { output } = cli;
+  await checkReportFile(csv, output.json);
+  return withTemporal(cli.env, ({ followUps }) =>
+    interruptible(cli, async (signal) => {
+      const { input, unknown, delivered, open } = await followUps.batch(retryOf).planRetry({ only });
+      if (delivered > 0) output.note(`${delivered} left out: as is known by now, they were delivered`);
+      if (open > 0) output.note(`${open} left out: their follow-ups still run`);
+      if (unknown > 0 && !yes) await confirmUnknown(cli, unknown, signal);
+      const batch = await followUps.startBatch(input, { signal });
+      const { batchId, workflowId, alreadyStarted } = batch;
+      output.note(
+        alreadyStarted
+          ? `this retry was started before, as batch ${batchId}: nothing is sent a second time`
+          : `started ${workflowId}`,
+      );
+      if (wait) return awaitBatch(cli, batch, { signal, csv, data: { retryOf, alreadyStarted } });
+      output.data({ batchId, workflowId, retryOf, alreadyStarted }, batchId);
+      return ExitCode.ok;
+    }),
+  );
+}
+
+/** @throws UsageError unless somebody at a terminal says yes */
+async function confirmUnknown({ io, output }: Cli, count: number, signal: AbortSignal): Promise<void> {
+  const doubt = `whether the message was delivered is not known of ${count} of the items`;
+  const refusal = `${doubt}: --yes sends them again, though they may then be delivered twice; --only failed leaves them out`;
+  const isAtTerminal = 'isTTY' in io.stdin && io.stdin.isTTY === true && isLive(output.stderr);
+  if (output.json || !isAtTerminal) throw new UsageError(refusal);
+  const asking = createInterface({ input: io.stdin, output: output.stderr });
+  try {
+    const question = `${doubt}; send them again, though they may be delivered twice? [y/N] `;
+    const word = await asking.question(question, { signal });
+    if (!/^y(es)?$/i.test(word.trim())) throw new UsageError(refusal);
+  } finally {
+    asking.close();
+  }
 }
 
 function reportStart({ output }: Cli, { batchId, workflowId, alreadyStarted }: StartedBatch, count: number): void {

@@ -1,6 +1,6 @@
 import { type BatchItem, type BatchStatus, type FollowUpBatchResult, formatDuration } from '../contract/index.js';
-import { ExitCode } from './exit-codes.js';
-import { clock, type ProgressText } from './progress-text.js';
+import { ExitCode } from './errors.js';
+import { clock, type ProgressText } from './follow-up-text.js';
 import { safeLine } from './safe-text.js';
 
 /** Items without success that are told one by one; the reports have all. */

@@ -1,10 +1,9 @@
-import type { Command } from 'commander';
-import type { BudgetHandle } from '../client/index.js';
-import { type BudgetStatus } from '../contract/index.js';
+import { type BudgetHandle, type RestoredBudget, WorkerUnavailableError } from '../client/index.js';
+import { type BudgetStatus, formatDuration } from '../contract/index.js';
 import { describeBudget } from './budget-text.js';
-import { type Cli, withCommonOptions } from './cli.js';
-import { ExitCode } from './exit-codes.js';
+import type { Cli } from './cli.js';
 import { duration, given, number } from './follow-up-options.js';
+import { clock } from './follow-up-text.js';
 import { withTemporal } from './temporal-session.js';
 
 interface SetOptions {
@@ -18,46 +17,83 @@ interface PauseOptions {
   note?: string;
 }
 
-/** `follow-up budget set`, `pause` and `resume` */
-export function addBudgetOrderCommands(budget: Command, cli: Cli): void {
-  const order = async (projectId: string, give: (handle: BudgetHandle) => Promise<BudgetStatus>) => {
-    await withTemporal(cli.env, async ({ followUps }) => {
-      const status = await give(followUps.budget(projectId));
-      cli.output.data({ state: 'running', ...status }, describeBudget(status));
-    });
-    cli.exitCode = ExitCode.ok;
-  };
+interface RestoreOptions {
+  assumeFull?: boolean;
+  inFlight?: string;
+}
 
-  const set = budget
-    .command('set')
-    .description('change limit, window or reserve at once; what is not given stays')
-    .argument('<project>', 'project id')
-    .option('--limit <n>', 'messages per window, 0 to 10000; over a lower limit nothing is sent until slots have ended')
-    .option('--window <duration>', 'length of the rolling window, 1s to 365d')
-    .option('--reserve <n>', 'slots that the batch lane leaves free, below the limit');
-  withCommonOptions(set, 'follow-up budget set my-project --limit 50 --window 1h --reserve 10').action(
-    (projectId: string, { limit, window, reserve }: SetOptions) =>
-      order(projectId, (handle) =>
-        handle.setLimit(given({ limit: number(limit), window: duration(window), reserve: number(reserve) })),
-      ),
-  );
+/** `follow-up budget set` */
+export async function setBudget(cli: Cli, projectId: string, { limit, window, reserve }: SetOptions): Promise<void> {
+  const change = given({ limit: number(limit), window: duration(window), reserve: number(reserve) });
+  await order(cli, projectId, (budget) => budget.setLimit(change));
+}
 
-  const pause = budget
-    .command('pause')
-    .description('let nothing through; what is being sent goes on, and the queue is kept')
-    .argument('<project>', 'project id')
-    .option('--for <duration>', 'resume by itself after that long (default: until it is resumed)')
-    .option('--note <text>', 'shown with the pause, at most 200 characters');
-  withCommonOptions(pause, 'follow-up budget pause my-project --for 30m --note "release freeze"').action(
-    (projectId: string, options: PauseOptions) =>
-      order(projectId, (handle) => handle.pause(given({ for: duration(options.for), note: options.note }))),
-  );
+/** `follow-up budget pause` */
+export async function pauseBudget(cli: Cli, projectId: string, options: PauseOptions): Promise<void> {
+  const pause = given({ for: duration(options.for), note: options.note });
+  await order(cli, projectId, (budget) => budget.pause(pause));
+}
 
-  const resume = budget
-    .command('resume')
-    .description('end a pause; where the service caused it, the next follow-up tries at once')
-    .argument('<project>', 'project id');
-  withCommonOptions(resume, 'follow-up budget resume my-project').action((projectId: string) =>
-    order(projectId, (handle) => handle.resume()),
-  );
+/** `follow-up budget resume` */
+export async function resumeBudget(cli: Cli, projectId: string): Promise<void> {
+  await order(cli, projectId, (budget) => budget.resume());
+}
+
+/** `follow-up budget restore` */
+export async function restoreBudget(
+  { env, output }: Cli,
+  projectId: string,
+  { assumeFull, inFlight }: RestoreOptions,
+): Promise<void> {
+  await withTemporal(env, async ({ followUps }) => {
+    const handle = followUps.budget(projectId);
+    const restored = await handle.restore(given({ assumeFull, inFlight: duration(inFlight) }));
+    output.data(restored, describeRestored(restored, await lookAt(handle)));
+  });
+}
+
+async function order(
+  { env, output }: Cli,
+  projectId: string,
+  give: (budget: BudgetHandle) => Promise<BudgetStatus>,
+): Promise<void> {
+  await withTemporal(env, async ({ followUps }) => {
+    const status = await give(followUps.budget(projectId));
+    output.data({ state: 'running', ...status }, describeBudget(status));
+  });
+}
+
+function describeRestored(restored: RestoredBudget, standing: string): string {
+  const { projectId, settings, stopped, from, fullUntil } = restored;
+  const limit = `${settings.limit} in ${formatDuration(settings.windowMs)}`;
+  const meaning =
+    from === 'lastState'
+      ? [
+          'it goes on where that run ended: slots, queue, pauses and memory are as they were',
+          'follow-ups that wait go on by themselves, all within a minute',
+        ]
+      : [
+          `every slot is taken: nothing is sent before ${fullUntil === undefined ? 'one window has passed' : clock(fullUntil)}`,
+          'follow-ups that began before and were not sent count as sent: each looks for a sign of it at its job, and fails with DeliveryUnknown where there is none',
+          `the limit is ${limit}; "follow-up budget set" changes it`,
+        ];
+  return [
+    `the budget of ${projectId} runs again; its last run was ${stopped.status} ${clock(stopped.at)}`,
+    ...meaning,
+    standing,
+  ]
+    .filter(Boolean)
+    .join('\n');
+}
+
+/** How it stands now. It has been started: that no worker answers yet is no failure of the restore. */
+async function lookAt(handle: BudgetHandle): Promise<string> {
+  try {
+    const status = await handle.status();
+    if (!status) return '';
+    return `${status.used} of ${status.limit} slots used, ${status.waitingTotal} waiting`;
+  } catch (error) {
+    if (error instanceof WorkerUnavailableError) return `it does not answer yet: ${error.reason}`;
+    throw error;
+  }
 }

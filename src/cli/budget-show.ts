@@ -1,27 +1,28 @@
-import type { Command } from 'commander';
 import type { BudgetHandle } from '../client/index.js';
-import { describeBudget, noBudgetText } from './budget-text.js';
+import { AUDIT_HEADER, describeBudget, describeSend, noBudgetText } from './budget-text.js';
 import { showBudgetWatch } from './budget-view.js';
-import { type Cli, withCommonOptions } from './cli.js';
-import { ExitCode } from './exit-codes.js';
-import { interruptible } from './interrupt.js';
+import { type Cli, interruptible } from './cli.js';
+import { ExitCode } from './errors.js';
 import { withTemporal } from './temporal-session.js';
 
 /** `follow-up budget show` */
-export function addBudgetShowCommand(budget: Command, cli: Cli): void {
-  const show = budget
-    .command('show')
-    .description('show slots, waiting list and last sends of a project')
-    .argument('<project>', 'project id')
-    .option('-w, --watch', 'go on showing it, live on a terminal, else a line a change; Ctrl-C ends it');
-  withCommonOptions(show, 'follow-up budget show my-project --watch').action(
-    async (projectId: string, { watch = false }: { watch?: boolean }) => {
-      cli.exitCode = await withTemporal(cli.env, async ({ followUps }) => {
-        const handle = followUps.budget(projectId);
-        return watch ? watchBudget(cli, handle) : showOnce(cli, handle);
-      });
-    },
-  );
+export async function showBudget(cli: Cli, projectId: string, { watch }: { watch?: boolean }): Promise<ExitCode> {
+  return withTemporal(cli.env, async ({ followUps }) => {
+    const handle = followUps.budget(projectId);
+    if (watch !== true) return showOnce(cli, handle);
+    await interruptible(cli, (signal) => showBudgetWatch(cli.output, projectId, handle.watch({ signal })));
+    return ExitCode.interrupted;
+  });
+}
+
+/** `follow-up budget audit` */
+export async function auditBudget({ env, output }: Cli, projectId: string): Promise<void> {
+  await withTemporal(env, async ({ followUps }) => {
+    const sends = await followUps.budget(projectId).audit();
+    if (sends.length === 0) output.note(`project ${projectId} has sent nothing`);
+    else if (!output.json) output.data(undefined, AUDIT_HEADER);
+    for (const send of sends) output.data(send, describeSend(send));
+  });
 }
 
 async function showOnce({ output }: Cli, handle: BudgetHandle): Promise<ExitCode> {
@@ -42,9 +43,4 @@ async function showOnce({ output }: Cli, handle: BudgetHandle): Promise<ExitCode
   }
   output.data({ state, ...status }, describeBudget(status));
   return ExitCode.ok;
-}
-
-async function watchBudget({ output }: Cli, handle: BudgetHandle): Promise<ExitCode> {
-  await interruptible((signal) => showBudgetWatch(output, handle.projectId, handle.watch({ signal })));
-  return ExitCode.interrupted;
 }

@@ -1,6 +1,7 @@
+import { describePauseEnd } from '../budget/details.js';
 import type { BudgetUpdate } from '../client/index.js';
 import { type BudgetSend, type BudgetStatus, formatDuration } from '../contract/index.js';
-import { clock } from './progress-text.js';
+import { clock } from './follow-up-text.js';
 import { safeLine } from './safe-text.js';
 
 const BAR_WIDTH = 40;
@@ -96,7 +97,9 @@ function drainText({ used, limit }: BudgetStatus): string {
 /** With `now` how long it still lasts, too. */
 function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, now?: Date): string {
   const end =
-    until === undefined ? ', until it is resumed' : `, until ${clock(until, now)}${now ? countdown(until, now) : ''}`;
+    until === undefined
+      ? `, until ${describePauseEnd(reasons)}`
+      : `, until ${clock(until, now)}${now ? countdown(until, now) : ''}`;
   const begin = since === undefined ? '' : ` since ${clock(since, now)}`;
   return `${reasons.map(safeLine).join(', ')}${begin}${end}${note ? ` (${safeLine(note)})` : ''}`;
 }

@@ -1,9 +1,8 @@
 import { clearScreenDown, cursorTo, moveCursor } from 'node:readline';
-import { stripVTControlCharacters } from 'node:util';
 import type { BudgetUpdate } from '../client/index.js';
+import { plainText } from '../terminal-text.js';
 import { describeBudgetUpdate, summariseBudgetUpdate } from './budget-text.js';
-import type { Output } from './output.js';
-import { safeText } from './safe-text.js';
+import { isLive, type Output } from './cli.js';
 
 const REDRAW_EVERY_MS = 1_000;
 
@@ -16,8 +15,8 @@ export async function showBudgetWatch(
   projectId: string,
   updates: AsyncIterable<BudgetUpdate>,
 ): Promise<void> {
-  // A terminal that does not know its size (0 rows) can't be drawn on.
-  if (!output.json && output.stdout.isTTY && output.stdout.rows > 0) await showLive(output.stdout, projectId, updates);
+  const { json, stdout } = output;
+  if (!json && isLive(stdout)) await showLive(stdout, projectId, updates);
   else await showLines(output, projectId, updates);
 }
 
@@ -30,7 +29,7 @@ async function showLive(
   let drawnLines = 0;
   const draw = () => {
     if (!latest) return;
-    const text = safeText(describeBudgetUpdate(projectId, latest));
+    const text = plainText(describeBudgetUpdate(projectId, latest));
     const lines = fitFrame(text.split('\n'), terminal.columns, terminal.rows);
     moveCursor(terminal, 0, -drawnLines);
     cursorTo(terminal, 0);
@@ -63,7 +62,7 @@ async function showLines(output: Output, projectId: string, updates: AsyncIterab
 /** Lines that a terminal of that size shows whole: none wraps, and the last row stays free for the cursor. */
 export function fitFrame(lines: readonly string[], columns: number, rows: number): string[] {
   const fitting = lines.map((line) => {
-    const characters = Array.from(stripVTControlCharacters(line));
+    const characters = Array.from(line);
     return characters.length <= columns ? line : `${characters.slice(0, Math.max(0, columns - 1)).join('')}…`;
   });
   const room = Math.max(1, rows - 1);

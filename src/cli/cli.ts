@@ -1,19 +1,120 @@
-import type { Command } from 'commander';
-import type { Environment } from '../config.js';
-import type { ExitCode } from './exit-codes.js';
-import type { Output } from './output.js';
+import type { Readable, Writable } from 'node:stream';
+import { type Environment, processEnvironment } from '../config/settings-reader.js';
+import { ExitCode, InterruptedError } from './errors.js';
+import { plainText } from '../terminal-text.js';
+import { safeJson } from './safe-text.js';
+
+/** Where output goes. The size is known of a terminal only. */
+export type OutputStream = Writable & { isTTY?: boolean; columns?: number; rows?: number };
+
+/** What the command line runs in: this process and its terminal, or a test's. */
+export interface CliIo {
+  env: Environment;
+  stdin: Readable;
+  stdout: OutputStream;
+  stderr: OutputStream;
+  /**
+   * Calls the listener at every SIGINT and SIGTERM.
+   *
+   * @returns stops that
+   */
+  onSignal(listener: (signal: NodeJS.Signals) => void): () => void;
+  /** When the command was called, as `performance.now()` tells it. */
+  calledAtMs: number;
+  /** Ends the process at once. */
+  exit(code: ExitCode): void;
+}
 
 /** What every command is given. */
 export interface Cli {
+  io: CliIo;
   env: Environment;
   output: Output;
   /** What the command that was run ended with. */
   exitCode: ExitCode;
+  /** Resolves when the workflow bundle is there. Missing unless a checkout is making it just now. */
+  bundled?: Promise<void> | undefined;
 }
 
-/** Adds what all commands have: `--json`, and an example in the help. */
-export function withCommonOptions(command: Command, example: string): Command {
-  return command
-    .option('--json', 'one JSON document on stdout (for lists one a line), everything else on stderr')
-    .addHelpText('after', `\nExample:\n  $ ${example}`);
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+
+/** This process. */
+export function processIo(): CliIo {
+  return {
+    env: processEnvironment(),
+    // Looking at it opens it.
+    get stdin() {
+      return process.stdin;
+    },
+    stdout: process.stdout,
+    stderr: process.stderr,
+    onSignal: (listener) => {
+      for (const name of SIGNALS) process.on(name, listener);
+      return () => {
+        for (const name of SIGNALS) process.off(name, listener);
+      };
+    },
+    // The clock starts with the process.
+    calledAtMs: 0,
+    exit: (code) => process.exit(code),
+  };
+}
+
+/**
+ * Where a command writes: its data to stdout, as text or, with `--json`, as JSON; everything else to stderr. Control
+ * characters never get through.
+ */
+export class Output {
+  readonly stdout: OutputStream;
+  readonly stderr: OutputStream;
+
+  constructor(
+    { stdout, stderr }: Pick<CliIo, 'stdout' | 'stderr'>,
+    /** Whether stdout takes JSON. Set again once the arguments are parsed. */
+    public json: boolean,
+  ) {
+    this.stdout = stdout;
+    this.stderr = stderr;
+  }
+
+  /** The command's data: a document of its own, or one item of several. */
+  data(value: unknown, text: string): void {
+    this.stdout.write(this.json ? `${safeJson(value)}\n` : `${plainText(text)}\n`);
+  }
+
+  /** A line for people only: progress, hints, warnings. */
+  note(text: string): void {
+    this.stderr.write(`${plainText(text)}\n`);
+  }
+}
+
+/** Whether a stream can be drawn on. A terminal that does not know its size (0 rows) would show nothing. */
+export function isLive(stream: OutputStream): stream is NodeJS.WriteStream {
+  return stream.isTTY === true && (stream.rows ?? 0) > 0;
+}
+
+/** Two signals within that time are one. */
+const REPEAT_AFTER_MS = 1_000;
+
+/**
+ * Runs work that Ctrl-C and SIGTERM end: the first aborts the signal with an {@link InterruptedError}, the second ends
+ * the process at once.
+ */
+export async function interruptible<T>({ io }: Cli, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const controller = new AbortController();
+  let firstMs = 0;
+  const ignore = io.onSignal((signal) => {
+    if (controller.signal.aborted) {
+      // Whoever asks twice does not want to wait for anything. npm passes a Ctrl-C on that the terminal sent us as well.
+      if (performance.now() - firstMs > REPEAT_AFTER_MS) io.exit(ExitCode.interrupted);
+      return;
+    }
+    firstMs = performance.now();
+    controller.abort(new InterruptedError(signal));
+  });
+  try {
+    return await work(controller.signal);
+  } finally {
+    ignore();
+  }
 }

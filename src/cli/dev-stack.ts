@@ -1,5 +1,6 @@
 import { type Environment, loadConfig, loadTemporalConfig, type WorkerConfig } from '../config.js';
 import { SearchAttribute } from '../contract/index.js';
+import type { OnProgress } from '../embedded/environment.js';
 import type { Cli } from './cli.js';
 
 /** Everything that `follow-up dev` runs. */
@@ -19,49 +20,82 @@ export interface DevStack {
   stop(): Promise<void>;
 }
 
+/** Something that runs until it is stopped. */
+interface Part {
+  name: string;
+  stop: () => Promise<void>;
+}
+
 const GRPC_PORT = 7233;
 const UI_PORT = 8233;
 const HOST = '127.0.0.1';
 
+/** How long the simulated agent works on a message: long enough to be seen at work. */
+const SIMULATED_TURN = { minMs: 1_000, maxMs: 2_500 };
+
 /**
  * Starts Temporal unless one is configured, the simulated service unless a real one is configured, and a worker.
  *
+ * @param say is told what goes on
  * @throws what the parts throw; then those that were started are stopped
  */
-export async function startDevStack(cli: Cli, signal: AbortSignal): Promise<DevStack> {
+export async function startDevStack(cli: Cli, say: OnProgress, signal: AbortSignal): Promise<DevStack> {
   const { output } = cli;
-  const stops: { name: string; stop: () => Promise<void> }[] = [];
+  const parts: Part[] = [];
+  let isStopped = false;
   const stop = async () => {
-    for (const part of stops.splice(0).reverse()) {
+    isStopped = true;
+    for (const part of parts.splice(0).reverse()) {
       await part.stop().catch((error: unknown) => output.note(`${part.name}: ${String(error)}`));
     }
+  };
+  const keep = async (part: Part) => {
+    parts.push(part);
+    // Another part has failed, or Ctrl-C came, while this one started.
+    if (isStopped) await stop();
   };
   let fail: (error: unknown) => void = () => undefined;
   const failed = new Promise<never>((_resolve, reject) => (fail = reject));
   failed.catch(() => undefined);
+
+  const startTemporal = async () => {
+    if (isTemporalConfigured(cli.env)) return undefined;
+    const server = await startServer(cli.env, say);
+    // It keeps everything in memory: an orderly end would take a second and save nothing.
+    await keep({ name: 'Temporal', stop: () => server.kill() });
+    void server.exited.then(() => fail(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
+    return server;
+  };
+  const startService = async () => {
+    if (isSet(cli.env, 'AGENT_JOBS_BASE_URL')) return undefined;
+    const { startSimulator } = await import('../simulator/index.js');
+    const simulator = await startSimulator({ autoCreate: true, turn: SIMULATED_TURN });
+    await keep({ name: 'simulator', stop: () => simulator.close() });
+    return simulator;
+  };
+  const importWorker = () => Promise.all([import('../worker.js'), import('../logging.js')]);
+
   try {
-    let env = cli.env;
-    let uiUrl: string | undefined;
-    if (!isTemporalConfigured(env)) {
-      const server = await startServer(cli);
-      stops.push({ name: 'Temporal', stop: () => server.stop() });
-      void server.exited.then(() => fail(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
-      env = { ...without(env, 'TEMPORAL_'), TEMPORAL_ADDRESS: server.address, TEMPORAL_NAMESPACE: server.namespace };
-      uiUrl = server.uiUrl;
-    }
+    if (cli.bundled) say('bundling the workflows');
+    const [server, simulator, [{ startWorker }, { createLogger }]] = await Promise.all([
+      startTemporal(),
+      startService(),
+      importWorker(),
+      cli.bundled,
+    ]);
     signal.throwIfAborted();
-    let simulatorUrl: string | undefined;
-    if (!isSet(env, 'AGENT_JOBS_BASE_URL')) {
-      const { startSimulator } = await import('../simulator/index.js');
-      const simulator = await startSimulator({ autoCreate: true, turn: { minMs: 2_000, maxMs: 5_000 } });
-      stops.push({ name: 'simulator', stop: () => simulator.close() });
+    let { env } = cli;
+    if (server) {
+      env = { ...without(env, 'TEMPORAL_'), TEMPORAL_ADDRESS: server.address, TEMPORAL_NAMESPACE: server.namespace };
+    }
+    if (simulator) {
       const { baseUrl, apiKey } = simulator;
       env = { ...without(env, 'AGENT_JOBS_API_'), AGENT_JOBS_BASE_URL: baseUrl, AGENT_JOBS_API_KEY: apiKey };
-      simulatorUrl = baseUrl;
     }
-    output.note('starting the worker');
-    const worker = await startDevWorker(await toWorkerConfig(env, output.stderr.isTTY), signal);
-    stops.push({ name: 'worker', stop: () => worker.shutdown() });
+    say('starting the worker');
+    const config = await toWorkerConfig(env, output.stderr.isTTY === true);
+    const worker = await startWorker({ config, logger: createLogger(config.logging), signal });
+    await keep({ name: 'worker', stop: () => worker.shutdown() });
     worker.run().catch(fail);
     await worker.ready;
     const { address, namespace } = loadTemporalConfig(env);
@@ -70,15 +104,16 @@ export async function startDevStack(cli: Cli, signal: AbortSignal): Promise<DevS
       env,
       address,
       namespace,
-      ...(uiUrl !== undefined && { uiUrl }),
-      ...(simulatorUrl !== undefined && { simulatorUrl }),
+      ...(server?.uiUrl !== undefined && { uiUrl: server.uiUrl }),
+      ...(simulator && { simulatorUrl: simulator.baseUrl }),
       ...(statusUrl !== undefined && { statusUrl }),
       failed,
       stop,
     };
   } catch (error) {
     await stop();
-    throw error;
+    // What is interrupted fails for reasons of its own.
+    throw signal.aborted ? signal.reason : error;
   }
 }
 
@@ -88,16 +123,16 @@ function isTemporalConfigured(env: Environment): boolean {
   return names.some((name) => isSet(env, name)) || loadTemporalConfig(env).address !== `localhost:${GRPC_PORT}`;
 }
 
-async function startServer({ env, output }: Cli) {
+async function startServer(env: Environment, say: OnProgress) {
   const [{ startDevServer }, { isPortFree }] = await Promise.all([
     import('../embedded/dev-server.js'),
     import('../embedded/ports.js'),
   ]);
   const [isGrpcFree, isUiFree] = await Promise.all([isPortFree(GRPC_PORT, HOST), isPortFree(UI_PORT, HOST)]);
-  output.note('starting Temporal');
+  say('starting Temporal');
   return startDevServer({
     env,
-    onProgress: (message) => output.note(message),
+    onProgress: say,
     ui: true,
     searchAttributes: Object.values(SearchAttribute),
     ...(isGrpcFree && { port: GRPC_PORT }),
@@ -116,11 +151,6 @@ async function toWorkerConfig(env: Environment, isTerminal: boolean): Promise<Wo
   const { status } = config;
   if (!status || isSet(env, 'FOLLOW_UP_STATUS_ADDRESS') || (await isPortFree(status.port, status.host))) return config;
   return { ...config, status: { ...status, port: 0 } };
-}
-
-async function startDevWorker(config: WorkerConfig, signal: AbortSignal) {
-  const [{ startWorker }, { createLogger }] = await Promise.all([import('../worker.js'), import('../logging.js')]);
-  return startWorker({ config, logger: createLogger(config.logging), signal });
 }
 
 function isSet(env: Environment, name: string): boolean {

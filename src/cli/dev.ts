@@ -1,14 +1,12 @@
 import { once } from 'node:events';
-import type { Command } from 'commander';
 import { parseStartInput, type StartInput } from '../client/index.js';
 import type { FollowUpResult } from '../contract/index.js';
 import { awaitFollowUp } from './await-follow-up.js';
-import { type Cli, withCommonOptions } from './cli.js';
+import { classify } from './classify-error.js';
+import { type Cli, interruptible } from './cli.js';
 import { type DevStack, startDevStack } from './dev-stack.js';
-import { ExitCode } from './exit-codes.js';
-import { interruptible } from './interrupt.js';
-import { showProgress } from './progress-view.js';
-import { classify } from './report-error.js';
+import { ExitCode } from './errors.js';
+import { type ProgressRow, showProgress } from './progress-view.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
 
@@ -19,22 +17,6 @@ interface DevOptions {
   prompt?: string;
 }
 
-/** `follow-up dev` */
-export function addDevCommand(program: Command, cli: Cli): void {
-  const command = program
-    .command('dev')
-    .description(
-      'run everything on this machine: Temporal with its UI, a simulated service, a worker, and a few follow-ups',
-    )
-    .option('--exit', 'end when the follow-ups have ended, instead of at Ctrl-C')
-    .option('--project <id>', 'with --job and --prompt: send this follow-up instead of the demonstration')
-    .option('--job <id>', 'see --project')
-    .option('--prompt <text>', 'see --project');
-  withCommonOptions(command, 'follow-up dev --exit').action(async (options: DevOptions) => {
-    cli.exitCode = await runDev(cli, options);
-  });
-}
-
 /** A follow-up of the stack, and how it ended. */
 interface DevFollowUp {
   workflowId: string;
@@ -43,17 +25,18 @@ interface DevFollowUp {
   error?: ReturnType<typeof classify>['report'];
 }
 
-async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
+/** `follow-up dev` */
+export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
   const own = ownFollowUp(options);
-  return interruptible(async (signal) => {
-    const stack = await startDevStack(cli, signal);
+  return interruptible(cli, async (signal) => {
+    const stack = await startStack(cli, signal);
     try {
       const inputs = own ? [own] : stack.simulatorUrl === undefined ? [] : demonstration();
       const followUps = await Promise.race([sendAll(cli, stack, inputs, signal), stack.failed]);
       signal.throwIfAborted();
       report(cli, stack, followUps);
       if (options.exit !== true) {
-        cli.output.note('everything is up; Ctrl-C ends it');
+        cli.output.note('Ctrl-C ends it');
         await Promise.race([once(signal, 'abort'), stack.failed]);
       }
       return followUps.every(({ result }) => result !== undefined && result.status !== 'failed')
@@ -63,6 +46,22 @@ async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
       await stack.stop();
     }
   });
+}
+
+/** Starts the stack and shows how that goes. @throws as {@link startDevStack} */
+async function startStack(cli: Cli, signal: AbortSignal): Promise<DevStack> {
+  let stack: Promise<DevStack> | undefined;
+  const work: ProgressRow['work'] = async (report) => {
+    stack = startDevStack(cli, (headline) => report({ headline, timing: '' }), signal);
+    // Its error is reported by whoever awaits it.
+    return stack.then(
+      ({ uiUrl }) => (uiUrl === undefined ? 'ready' : `ready, Temporal UI at ${uiUrl}`),
+      () => 'not started',
+    );
+  };
+  await showProgress(cli.output, [{ label: 'stack', work }]);
+  if (!stack) throw new Error('the progress view ran nothing');
+  return stack;
 }
 
 /** The follow-up that the options ask for, if any. */
@@ -85,7 +84,7 @@ function demonstration(): StartInput[] {
     jobId,
     prompt,
     // The simulated agent needs seconds only.
-    poll: { initialInterval: '1s', maxInterval: '2s' },
+    poll: { initialInterval: '500ms', maxInterval: '1s' },
   }));
 }
 

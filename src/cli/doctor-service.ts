@@ -1,6 +1,6 @@
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
 import type { WorkerConfig } from '../config.js';
-import type { Check } from './doctor-check.js';
+import type { Check } from './doctor-temporal.js';
 
 const PLACEHOLDER = 'follow-up-doctor';
 

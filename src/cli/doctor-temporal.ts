@@ -1,16 +1,31 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { FollowUpClientError } from '../client/index.js';
 import { callTemporal } from '../client/temporal-call.js';
 import { budgetTaskQueue, formatDuration, SearchAttribute } from '../contract/index.js';
 import { describeGrpcError } from '../temporal/grpc-status.js';
-import { measureClockSkew } from './clock-skew.js';
-import type { Check } from './doctor-check.js';
 import type { TemporalSession } from './temporal-session.js';
+
+export type CheckStatus = 'ok' | 'warning' | 'error';
+
+/** One thing that the doctor looked at. */
+export interface Check {
+  name: string;
+  status: CheckStatus;
+  message: string;
+  /** What to do about it. */
+  mend?: string;
+}
 
 /** `TASK_QUEUE_TYPE_*` of Temporal's API. */
 const QueueType = { workflow: 1, activity: 2 } as const;
 
 /** Two machines that differ by more than that make the budget's margin too small; 2 s is its default. */
 const MAX_SKEW_MS = 2_000;
+
+/** The server refuses long polls with less than 2 s left. */
+const POLL_TIMEOUT_MS = 3_000;
+const LOOK_INTERVAL_MS = 100;
 
 /** Connection, namespace, search attributes, workers and clocks. The first check is the connection itself. */
 export async function checkTemporal(session: TemporalSession): Promise<Check[]> {
@@ -120,4 +135,34 @@ async function examineClock(session: TemporalSession): Promise<Check> {
 
 async function call<T>(session: TemporalSession, rpc: () => Promise<T>): Promise<T> {
   return callTemporal(session.client, rpc);
+}
+
+/**
+ * How far this machine's clock is ahead of the Temporal server's, in milliseconds, give or take a round trip. No call
+ * of Temporal tells its time, but it notes when a task queue was polled last: so a task queue that nobody else knows is
+ * polled, and asked about. It leaves nothing behind. `undefined` where the server does not tell.
+ */
+async function measureClockSkew({ connection, config }: TemporalSession): Promise<number | undefined> {
+  const { namespace } = config;
+  const taskQueue = { name: `follow-up-doctor-${randomUUID()}` };
+  const polledAtMs = Date.now();
+  const poll = connection
+    .withDeadline(polledAtMs + POLL_TIMEOUT_MS, () =>
+      connection.workflowService.pollWorkflowTaskQueue({ namespace, taskQueue, identity: 'follow-up-doctor' }),
+    )
+    .catch(() => undefined);
+  try {
+    while (Date.now() < polledAtMs + POLL_TIMEOUT_MS) {
+      await sleep(LOOK_INTERVAL_MS);
+      const { pollers } = await connection.withDeadline(Date.now() + POLL_TIMEOUT_MS, () =>
+        // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
+        connection.workflowService.describeTaskQueue({ namespace, taskQueue, taskQueueType: 1 }),
+      );
+      const seen = pollers[0]?.lastAccessTime;
+      if (seen) return polledAtMs - (Number(seen.seconds ?? 0) * 1_000 + (seen.nanos ?? 0) / 1e6);
+    }
+    return undefined;
+  } finally {
+    await poll;
+  }
 }

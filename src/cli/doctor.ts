@@ -1,13 +1,12 @@
-import type { Command } from 'commander';
+import { z } from 'zod';
+import { InvalidInputError } from '../client/index.js';
 import { ConfigError, loadConfig, type WorkerConfig } from '../config.js';
 import { idSchema, parseInput } from '../contract/index.js';
-import { InvalidInputError } from '../client/index.js';
-import { z } from 'zod';
-import { type Cli, withCommonOptions } from './cli.js';
-import { type Check, type CheckStatus, describeCheck } from './doctor-check.js';
+import type { Cli } from './cli.js';
+import { type Check, type CheckStatus, checkTemporal } from './doctor-temporal.js';
 import { checkService } from './doctor-service.js';
-import { checkTemporal } from './doctor-temporal.js';
-import { ExitCode } from './exit-codes.js';
+import { ExitCode } from './errors.js';
+import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
 
 interface DoctorOptions {
@@ -16,18 +15,7 @@ interface DoctorOptions {
 }
 
 /** `follow-up doctor` */
-export function addDoctorCommand(program: Command, cli: Cli): void {
-  const command = program
-    .command('doctor')
-    .description('check every connection and setting, and say what to mend')
-    .option('--project <id>', 'project whose API key is tried')
-    .option('--job <id>', 'job that is read; it need not exist');
-  withCommonOptions(command, 'follow-up doctor --project my-project').action(async (options: DoctorOptions) => {
-    cli.exitCode = await examine(cli, options);
-  });
-}
-
-async function examine({ env, output }: Cli, options: DoctorOptions): Promise<ExitCode> {
+export async function runDoctor({ env, output }: Cli, options: DoctorOptions): Promise<ExitCode> {
   const ids = parseInput(z.object({ project: idSchema.optional(), job: idSchema.optional() }), options);
   if (!ids.ok) throw new InvalidInputError(ids.issues);
   const { config, check: configuration } = checkConfiguration(() => loadConfig(env));
@@ -38,7 +26,8 @@ async function examine({ env, output }: Cli, options: DoctorOptions): Promise<Ex
     }),
     checkService(config, options),
   ]);
-  const checks = [configuration, ...temporal, service];
+  const security = (config?.warnings ?? []).map((message): Check => ({ name: 'security', status: 'warning', message }));
+  const checks = [configuration, ...security, ...temporal, service];
   const count = (status: CheckStatus) => checks.filter((check) => check.status === status).length;
   const [errors, warnings] = [count('error'), count('warning')];
   const verdict = errors === 0 ? `all is well${warnings > 0 ? `, ${warnings} to look at` : ''}` : `${errors} to mend`;
@@ -57,4 +46,10 @@ function checkConfiguration(load: () => WorkerConfig): { config?: WorkerConfig; 
     const message = error.issues.map((issue) => `${issue.name}: ${issue.message}`).join('; ');
     return { check: { name, status: 'error', message, mend: 'set these in the environment of the worker' } };
   }
+}
+
+/** A check as a line, and its mend as another. */
+function describeCheck({ name, status, message, mend }: Check): string {
+  const line = `${status.padEnd(7)}  ${name.padEnd(17)}  ${safeLine(message)}`;
+  return mend === undefined ? line : `${line}\n${' '.repeat(28)}-> ${mend}`;
 }

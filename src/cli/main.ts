@@ -1,36 +1,28 @@
 import { createRequire } from 'node:module';
 import { Command, CommanderError } from 'commander';
-import { processEnvironment } from '../config.js';
-import { addBatchCommand } from './batch.js';
-import { addBudgetCommand } from './budget.js';
-import { addCancelCommand } from './cancel.js';
-import type { Cli } from './cli.js';
-import { ExitCode } from './exit-codes.js';
-import { addDevCommand } from './dev.js';
-import { addDoctorCommand } from './doctor.js';
-import { addListCommand } from './list.js';
-import { Output } from './output.js';
-import { addPollNowCommand } from './poll-now.js';
-import { reportError, UsageError } from './report-error.js';
-import { addResolveCommand } from './resolve.js';
-import { addScheduleCommand } from './schedule.js';
-import { addSendCommand } from './send.js';
-import { addSetupCommand } from './setup.js';
-import { addSimulatorCommand } from './simulator.js';
-import { addStatusCommand } from './status.js';
-import { addWorkerCommand } from './worker.js';
+import { addBatchCommands } from './batch-commands.js';
+import { addBudgetCommands } from './budget-commands.js';
+import { type Cli, type CliIo, Output, processIo } from './cli.js';
+import { ExitCode, UsageError } from './errors.js';
+import { addFollowUpCommands } from './follow-up-commands.js';
+import { lazyAction } from './options.js';
+import { reportError } from './report-error.js';
+import { addScheduleCommands } from './schedule-commands.js';
+import { addCompletionCommands, addServiceCommands, addWorkerCommands } from './service-commands.js';
 
 /**
  * Runs the command line.
  *
  * @param argv the arguments behind the program's name
+ * @param io what it runs in. Default: this process
+ * @param bundled see {@link Cli}
  * @returns the exit code; nothing is thrown
  */
-export async function main(argv: string[]): Promise<number> {
+export async function main(argv: readonly string[], io: CliIo = processIo(), bundled?: Promise<void>): Promise<number> {
   // Until the arguments are parsed this is the best guess; commander's own errors come before that.
-  const output = new Output(argv.includes('--json'));
-  const cli: Cli = { env: processEnvironment(), output, exitCode: ExitCode.ok };
-  endQuietlyOnClosedPipe(output);
+  const output = new Output(io, argv.includes('--json'));
+  const cli: Cli = { io, env: io.env, output, exitCode: ExitCode.ok, bundled };
+  endQuietlyOnClosedPipe(io);
   try {
     await buildProgram(cli).parseAsync(argv, { from: 'user' });
     return cli.exitCode;
@@ -44,7 +36,7 @@ export async function main(argv: string[]): Promise<number> {
 }
 
 function buildProgram(cli: Cli): Command {
-  const { output } = cli;
+  const { stdout, stderr } = cli.io;
   const program = new Command('follow-up')
     .description(
       'Sends follow-up messages to agent jobs, durably, on Temporal, and sees each through to its pull request.',
@@ -52,41 +44,48 @@ function buildProgram(cli: Cli): Command {
     .version(readVersion())
     .exitOverride()
     .configureOutput({
-      writeOut: (text) => void output.stdout.write(text),
-      writeErr: (text) => void output.stderr.write(text),
+      writeOut: (text) => void stdout.write(text),
+      writeErr: (text) => void stderr.write(text),
+      getOutHelpWidth: () => helpWidth(stdout),
+      getErrHelpWidth: () => helpWidth(stderr),
+      getOutHasColors: () => false,
+      getErrHasColors: () => false,
       // Reported once, with its type and as JSON too, where the error is caught.
       outputError: () => undefined,
     })
+    // Beside the longest command 39 of 80 columns are left, and commander would leave them to the terminal to wrap.
+    .configureHelp({ minWidthToWrap: 20 })
     .showSuggestionAfterError()
     .addHelpText('after', HELP)
     .hook('preAction', (_program, command) => {
-      output.json = command.opts<{ json?: boolean }>().json === true;
+      cli.output.json = command.opts<{ json?: boolean }>().json === true;
     });
-  addDevCommand(program, cli);
-  addWorkerCommand(program, cli);
-  addSendCommand(program, cli);
-  addStatusCommand(program, cli);
-  addListCommand(program, cli);
-  addCancelCommand(program, cli);
-  addPollNowCommand(program, cli);
-  addResolveCommand(program, cli);
-  addBatchCommand(program, cli);
-  addScheduleCommand(program, cli);
-  addBudgetCommand(program, cli);
-  addSetupCommand(program, cli);
-  addDoctorCommand(program, cli);
-  addSimulatorCommand(program, cli);
+  const action = lazyAction(cli);
+  addWorkerCommands(program, action);
+  addFollowUpCommands(program, action);
+  addBatchCommands(program, action);
+  addScheduleCommands(program, action);
+  addBudgetCommands(program, action);
+  addServiceCommands(program, action);
+  addCompletionCommands(program, action);
   return program;
 }
 
 const HELP = `
-Temporal is found by TEMPORAL_ADDRESS and the other TEMPORAL_* variables or a profile; localhost:7233 without them.
+Temporal is found by TEMPORAL_ADDRESS and the other TEMPORAL_* variables or a
+profile; localhost:7233 without them.
 Durations are milliseconds or text such as 500ms, 90s, 5m, 1h, 7d.
 
 Exit codes:
-  0    completed or archived       4    the follow-up failed or was cancelled
-  2    wrong usage or input        5    Temporal cannot be reached
-  3    the agent job failed        130  interrupted; the follow-up goes on`;
+  0  completed or archived           4    the follow-up failed or was cancelled
+  1  another error                   5    Temporal cannot be reached
+  2  wrong usage, input or setting   130  interrupted; the follow-up goes on
+  3  the agent job failed`;
+
+/** Of a terminal its own; else commander's 80 columns. */
+function helpWidth({ isTTY, columns }: { isTTY?: boolean; columns?: number }): number {
+  return isTTY === true && columns ? columns : 80;
+}
 
 /** From package.json, which is two directories above both src/cli and dist/cli. */
 function readVersion(): string {
@@ -95,12 +94,12 @@ function readVersion(): string {
 }
 
 /** `follow-up list | head` closes our stdout early; that is no error of ours. */
-function endQuietlyOnClosedPipe({ stdout, stderr }: Output): void {
-  stdout.on('error', (error: NodeJS.ErrnoException) => {
+function endQuietlyOnClosedPipe(io: CliIo): void {
+  io.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
-    process.exit(ExitCode.ok);
+    io.exit(ExitCode.ok);
   });
-  stderr.on('error', (error: NodeJS.ErrnoException) => {
+  io.stderr.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
   });
 }

@@ -1,6 +1,7 @@
-import { Listr, type ListrDefaultRendererLogLevels, ListrLogger, ProcessOutput } from 'listr2';
-import type { Output } from './output.js';
-import type { ProgressText } from './progress-text.js';
+import type { ListrDefaultRendererLogLevels } from 'listr2';
+import { isLive, type Output, type OutputStream } from './cli.js';
+import type { ProgressText } from './follow-up-text.js';
+import { safeLine } from './safe-text.js';
 
 /** One thing whose progress is shown. */
 export interface ProgressRow {
@@ -14,29 +15,32 @@ export interface ProgressRow {
  * Never rejects; what the rows themselves keep decides what comes next.
  */
 export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
-  if (isLiveTerminal(output)) await showLive(output, rows);
+  const { stdout, stderr } = output;
+  if (isLive(stderr)) await showLive(stderr, stdout, rows);
   else await Promise.all(rows.map((row) => showLines(output, row)));
 }
 
-/** Whether progress is shown live. A terminal that does not know its size (0 rows) would show nothing. */
-export function isLiveTerminal({ stderr }: Output): boolean {
-  return stderr.isTTY && stderr.rows > 0;
-}
-
-async function showLive(output: Output, rows: readonly ProgressRow[]): Promise<void> {
+async function showLive(stderr: NodeJS.WriteStream, stdout: OutputStream, rows: readonly ProgressRow[]): Promise<void> {
+  const { Listr, ListrLogger, ProcessOutput } = await import('listr2');
   // To listr2 stderr is its stdout: ours is for data.
   const logger = new ListrLogger<ListrDefaultRendererLogLevels>({
     useIcons: true,
-    processOutput: new ProcessOutput(output.stderr, output.stdout),
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-class-instance-assignment -- it is written to, no more
+    processOutput: new ProcessOutput(stderr, stdout as NodeJS.WriteStream),
   });
   const tasks = rows.map(({ label, work }) => ({
     title: label,
     task: async (_context: unknown, task: { title: string; output: string }) => {
-      const last = await work(({ headline, timing }) => {
-        task.title = `${label}: ${headline}`;
-        task.output = timing;
-      });
-      task.title = `${label}: ${last}`;
+      try {
+        const last = await work(({ headline, timing }) => {
+          task.title = safeLine(`${label}: ${headline}`);
+          task.output = safeLine(timing);
+        });
+        task.title = safeLine(`${label}: ${last}`);
+      } catch (error) {
+        // listr2 writes the message as it stands, and the reason of a termination is anybody's text.
+        throw new Error(safeLine(messageOf(error)), { cause: error });
+      }
     },
   }));
   await new Listr(tasks, {
@@ -57,6 +61,10 @@ async function showLines(output: Output, { label, work }: ProgressRow): Promise<
     });
     output.note(`${label}: ${last}`);
   } catch (error) {
-    output.note(`${label}: ${error instanceof Error ? error.message : String(error)}`);
+    output.note(`${label}: ${messageOf(error)}`);
   }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

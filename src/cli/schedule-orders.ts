@@ -1,64 +1,94 @@
-import type { Command } from 'commander';
-import type { ScheduleDescription } from '../client/index.js';
-import { type Cli, withCommonOptions } from './cli.js';
-import { ExitCode } from './exit-codes.js';
+import {
+  type BackfilledRange,
+  MAX_BACKFILL_FIRINGS,
+  type ScheduleDescription,
+  type ScheduleOverlap,
+  type Schedules,
+} from '../client/index.js';
+import type { Cli } from './cli.js';
 import { safeLine } from './safe-text.js';
-import { describeTrigger } from './schedule-text.js';
+import { describeOverlap, describeTrigger } from './schedule-text.js';
 import { inZone } from './schedule-times-text.js';
 import { withTemporal } from './temporal-session.js';
 
-/** `follow-up schedule pause`, `resume`, `trigger` and `delete` */
-export function addScheduleOrderCommands(schedule: Command, cli: Cli): void {
-  const named = (order: string, description: string) =>
-    schedule.command(order).description(description).argument('<name>', 'as "follow-up schedule list" prints it');
+interface BackfillOptions {
+  from: string;
+  to: string;
+  overlap?: ScheduleOverlap;
+  yes?: boolean;
+}
 
-  const pause = named('pause', 'fire no more until it is resumed; a batch that runs goes on').option(
-    '--note <text>',
-    'shown with the schedule, in the place of its note (default: that stays)',
-  );
-  withCommonOptions(pause, 'follow-up schedule pause nightly --note "release freeze"').action(
-    async (name: string, { note }: { note?: string }) => {
-      await withTemporal(cli.env, async ({ followUps: { schedules } }) => {
-        cli.output.data(await schedules.handle(name).pause(note), `${name} is paused`);
-      });
-      cli.exitCode = ExitCode.ok;
-    },
-  );
-
-  const resume = named('resume', 'fire again from the next time on; what was due meanwhile is for backfill').option(
-    '--note <text>',
-    'shown with the schedule, in the place of its note (default: that stays)',
-  );
-  withCommonOptions(resume, 'follow-up schedule resume nightly').action(
-    async (name: string, { note }: { note?: string }) => {
-      await withTemporal(cli.env, async ({ followUps: { schedules } }) => {
-        const description = await schedules.handle(name).resume(note);
-        cli.output.data(description, `${name} is resumed; ${nextText(description)}`);
-      });
-      cli.exitCode = ExitCode.ok;
-    },
-  );
-
-  const trigger = named('trigger', "fire now, paused or not, under the schedule's own overlap policy");
-  withCommonOptions(trigger, 'follow-up schedule trigger nightly').action(async (name: string) => {
-    await withTemporal(cli.env, async ({ followUps: { schedules } }) => {
-      const triggered = await schedules.handle(name).trigger();
-      cli.output.data(triggered, describeTrigger(name, triggered));
-    });
-    cli.exitCode = ExitCode.ok;
+/** `follow-up schedule pause` */
+export async function pauseSchedule(cli: Cli, name: string, { note }: { note?: string }): Promise<void> {
+  await withSchedules(cli, async (schedules) => {
+    cli.output.data(await schedules.handle(name).pause(note), `${name} is paused`);
   });
+}
 
-  const remove = named('delete', 'delete a schedule; batches that run go on');
-  withCommonOptions(remove, 'follow-up schedule delete nightly').action(async (name: string) => {
-    await withTemporal(cli.env, async ({ followUps: { schedules } }) => {
-      const { runningBatchIds } = await schedules.handle(name).delete();
-      const goesOn = runningBatchIds.length > 0 ? `; still running: ${runningBatchIds.map(safeLine).join(', ')}` : '';
-      cli.output.data({ name, deleted: true, runningBatchIds }, `${name} is deleted${goesOn}`);
-    });
-    cli.exitCode = ExitCode.ok;
+/** `follow-up schedule resume` */
+export async function resumeSchedule(cli: Cli, name: string, { note }: { note?: string }): Promise<void> {
+  await withSchedules(cli, async (schedules) => {
+    const description = await schedules.handle(name).resume(note);
+    cli.output.data(description, `${name} is resumed; ${nextText(description)}`);
   });
+}
+
+/** `follow-up schedule trigger` */
+export async function triggerSchedule(cli: Cli, name: string): Promise<void> {
+  await withSchedules(cli, async (schedules) => {
+    const triggered = await schedules.handle(name).trigger();
+    cli.output.data(triggered, describeTrigger(name, triggered));
+  });
+}
+
+/** `follow-up schedule delete` */
+export async function deleteSchedule(cli: Cli, name: string): Promise<void> {
+  await withSchedules(cli, async (schedules) => {
+    const { runningBatchIds } = await schedules.handle(name).delete();
+    const goesOn = runningBatchIds.length > 0 ? `; still running: ${runningBatchIds.map(safeLine).join(', ')}` : '';
+    cli.output.data({ name, deleted: true, runningBatchIds }, `${name} is deleted${goesOn}`);
+  });
+}
+
+/** `follow-up schedule backfill` */
+export async function backfillSchedule(
+  cli: Cli,
+  name: string,
+  { from, to, overlap, yes }: BackfillOptions,
+): Promise<void> {
+  const input = {
+    from,
+    to,
+    ...(overlap !== undefined && { overlap }),
+    ...(yes && { maxFirings: MAX_BACKFILL_FIRINGS }),
+  };
+  await withSchedules(cli, async (schedules) => {
+    const range = await schedules.handle(name).backfill(input);
+    cli.output.data({ name, ...range }, describeBackfill(range));
+  });
+}
+
+function withSchedules(cli: Cli, use: (schedules: Schedules) => Promise<void>): Promise<void> {
+  return withTemporal(cli.env, ({ followUps }) => use(followUps.schedules));
 }
 
 function nextText({ nextFirings: [next], times: { timeZone } }: ScheduleDescription): string {
   return next === undefined ? 'no firing is to come' : `next firing ${inZone(next, timeZone)} ${safeLine(timeZone)}`;
+}
+
+function describeBackfill({ overlap, firings, alreadyFired }: BackfilledRange): string {
+  const count = (times: readonly string[]) => `${times.length} ${times.length === 1 ? 'firing' : 'firings'}`;
+  const [first] = firings;
+  const last = firings.at(-1);
+  return [
+    first === undefined || last === undefined
+      ? 'nothing to make good in that range'
+      : `asked for ${count(firings)}, from ${first} to ${last}`,
+    alreadyFired.length > 0
+      ? `${count(alreadyFired)} of the range had been before, and ${alreadyFired.length === 1 ? 'is' : 'are'} left out`
+      : '',
+    firings.length > 1 ? `overlap ${describeOverlap(overlap)}` : '',
+  ]
+    .filter(Boolean)
+    .join('\n');
 }

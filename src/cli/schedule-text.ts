@@ -1,6 +1,6 @@
 import type { FiringOutcome, ScheduleDescription, TriggeredFiring } from '../client/index.js';
 import { formatDuration } from '../contract/index.js';
-import { clock } from './progress-text.js';
+import { clock } from './follow-up-text.js';
 import { safeLine } from './safe-text.js';
 import { describeTimes, inZone } from './schedule-times-text.js';
 

@@ -1,44 +1,36 @@
-import type { Command } from 'commander';
 import { parseStartInput, type StartedFollowUp } from '../client/index.js';
 import { awaitFollowUp } from './await-follow-up.js';
-import { type Cli, withCommonOptions } from './cli.js';
-import { ExitCode } from './exit-codes.js';
-import { addFollowUpOptions, type FollowUpOptions, toStartInput } from './follow-up-options.js';
+import { type Cli, interruptible } from './cli.js';
+import { ExitCode, InterruptedError } from './errors.js';
+import { given, type SettingOptions, toSettings } from './follow-up-options.js';
 import { describeResult, exitCodeOf } from './follow-up-text.js';
-import { interruptible, InterruptedError } from './interrupt.js';
 import { showProgress } from './progress-view.js';
 import { withTemporal } from './temporal-session.js';
+import { type PromptSource, readPrompt } from './text-source.js';
 
-interface SendOptions extends FollowUpOptions {
+interface SendOptions extends SettingOptions, PromptSource {
+  key?: string;
   wait: boolean;
 }
 
 /** `follow-up send` */
-export function addSendCommand(program: Command, cli: Cli): void {
-  const command = program
-    .command('send')
-    .description('send a follow-up message to an agent job and wait for its pull request')
-    .argument('<project>', 'project id')
-    .argument('<job>', 'job id')
-    .argument('[-]', 'a lone - reads the prompt from stdin');
-  addFollowUpOptions(command).option('--no-wait', 'only start it, and print its workflow id');
-  withCommonOptions(
-    command,
-    'follow-up send my-project job-42 --prompt "Add tests for the parser." --key parser-tests',
-  ).action(async (project: string, job: string, dash: string | undefined, options: SendOptions) => {
-    cli.exitCode = await send(cli, project, job, { ...options, ...(dash !== undefined && { dash }) });
-  });
-}
-
-async function send(cli: Cli, project: string, job: string, options: SendOptions): Promise<ExitCode> {
-  const { key, followUpInput } = parseStartInput(await toStartInput(project, job, options));
+export async function send(
+  cli: Cli,
+  projectId: string,
+  jobId: string,
+  dash: string | undefined,
+  options: SendOptions,
+): Promise<ExitCode> {
+  const prompt = await readPrompt(cli.io, { ...options, ...(dash !== undefined && { dash }) });
+  const input = given({ projectId, jobId, prompt, key: options.key, ...toSettings(options) });
+  const { key, followUpInput } = parseStartInput(input);
   return withTemporal(cli.env, ({ followUps }) =>
-    interruptible(async (signal) => {
+    interruptible(cli, async (signal) => {
       const started = await followUps.start({ ...followUpInput, key });
       reportStart(cli, started);
       if (!options.wait) {
         const { workflowId, alreadyStarted, inputDiffers } = started;
-        cli.output.data({ workflowId, projectId: project, jobId: job, key, alreadyStarted, inputDiffers }, workflowId);
+        cli.output.data({ workflowId, projectId, jobId, key, alreadyStarted, inputDiffers }, workflowId);
         return ExitCode.ok;
       }
       return awaitResult(cli, started, signal);

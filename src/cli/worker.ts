@@ -1,28 +1,17 @@
-import type { Command } from 'commander';
 import { loadConfig, loadLoggingConfig } from '../config.js';
-import { type Cli, withCommonOptions } from './cli.js';
-import { ExitCode } from './exit-codes.js';
+import type { Cli } from './cli.js';
 
 /** `follow-up worker` */
-export function addWorkerCommand(program: Command, cli: Cli): void {
-  const command = program
-    .command('worker')
-    .description('run the worker, until SIGTERM or Ctrl-C; settings are environment variables, see the README');
-  withCommonOptions(
-    command,
-    'AGENT_JOBS_BASE_URL=https://api.example.com AGENT_JOBS_API_KEY_FILE=/run/secrets/key follow-up worker',
-  ).action(async () => {
-    cli.exitCode = await runWorker(cli);
-  });
-}
-
-async function runWorker({ env, output }: Cli): Promise<ExitCode> {
-  const logging = loadLoggingConfig(env, output.stderr.isTTY ? 'pretty' : 'json');
+export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
+  const logging = loadLoggingConfig(env, output.stderr.isTTY === true ? 'pretty' : 'json');
   const config = { ...loadConfig(env), logging };
+  // A stack that a worker leaves behind must lead to its sources; commands that end soon would wait for the maps.
+  process.setSourceMapsEnabled(true);
   // The worker's native code takes a second to load: only the commands that need it pay for it.
   const [{ runUntilSignal, startWorker }, { createLogger }] = await Promise.all([
     import('../worker.js'),
     import('../logging.js'),
+    bundled,
   ]);
   const logger = createLogger(logging);
   await runUntilSignal(async (signal) => {
@@ -36,5 +25,4 @@ async function runWorker({ env, output }: Cli): Promise<ExitCode> {
     );
     return service;
   }, logger);
-  return ExitCode.ok;
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
+import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
 import {
   batchIdSchema,
   batchItemsOf,
@@ -10,6 +11,8 @@ import {
   MAX_PIECE_BYTES,
   parseBatchInput,
   parseInput,
+  templateOf,
+  unfilledItemsOf,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
 
@@ -56,6 +59,7 @@ export function planBatch(input: StartBatchInput): BatchPlan {
     ...(input.maxOpen !== undefined && { maxOpen: input.maxOpen }),
     ...(input.defaults && { defaults: input.defaults }),
   };
+  if (countParts(parsed.value, items) > MAX_PARTS) throw new InvalidInputError([tooManyParts(parsed.value)]);
   const base = { batchId: id, items, digest: digestOf(parsed.value) };
   if (isOnePiece(parsed.value)) return { ...base, firstInput: parsed.value, isInPieces: false };
   const first = items.slice(0, countInPiece(items, 0));
@@ -75,6 +79,23 @@ export function countInPiece(items: readonly unknown[], offset: number): number 
   return count;
 }
 
+/**
+ * The most parts that the batch can come to. Its workflow packs a piece by itself where the next one is slow to come, so
+ * that each piece is counted by itself, too: a batch that passes is never refused half-way.
+ */
+function countParts(input: FollowUpBatchInput, items: readonly unknown[]): number {
+  const templateBytes = jsonBytes(templateOf(input));
+  if (isOnePiece(input)) return partSizes(unfilledItemsOf(input).map(jsonBytes), templateBytes).length;
+  const sizes = items.map(jsonBytes);
+  let parts = 0;
+  for (let from = 0; from < items.length;) {
+    const count = countInPiece(items, from);
+    parts += partSizes(sizes.slice(from, from + count), templateBytes).length;
+    from += count;
+  }
+  return parts;
+}
+
 function isOnePiece(input: FollowUpBatchInput): boolean {
   if (!('items' in input)) return jsonBytes(input) <= MAX_PIECE_BYTES;
   return countInPiece(input.items, 0) === input.items.length;
@@ -91,8 +112,4 @@ function sorted(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   const entries = Object.entries(value).filter(([, field]) => field !== undefined);
   return entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, field]) => [name, sorted(field)]);
-}
-
-function jsonBytes(value: unknown): number {
-  return Buffer.byteLength(JSON.stringify(value));
 }

@@ -5,16 +5,13 @@ import {
   followUpBatchWorkflowId,
   followUpInputSchema,
   parseInput,
+  type RetryChoice,
 } from '../contract/index.js';
 import { NothingToRetryError } from './batch-errors.js';
 import type { BatchHandle } from './batch-handle.js';
 import type { StartBatchInput } from './batch-input.js';
 import { UnexpectedOutcomeError } from './errors.js';
 import { LookUp, readPartItems } from './look-up.js';
-
-/** Which items a retry sends again. */
-export const retryChoices = ['unknown', 'failed'] as const;
-export type RetryChoice = (typeof retryChoices)[number];
 
 /** Items that are looked up at once. */
 const LOOKED_UP_AT_ONCE = 10;

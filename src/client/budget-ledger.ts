@@ -1,12 +1,14 @@
 import type { Client } from '@temporalio/client';
 import { tsToMs } from '@temporalio/common/lib/time.js';
-import { beginState, Budget, type BudgetState, type CarriedState, restoreState } from '../budget/index.js';
+import { beginState, Budget, type BudgetState, type CarriedState, restoreState, takeOrder } from '../budget/index.js';
 import {
   type AcquireAnswer,
   type AcquireRequest,
   acquireUpdate,
   describeIssues,
   finishSignal,
+  keyReadMessageSchema,
+  keyReadSignal,
   leaveMessageSchema,
   parseInput,
   pauseInputSchema,
@@ -124,7 +126,11 @@ class LedgerReader {
     const answer = completed?.outcome?.success?.payloads;
     if (asked && answer) {
       const [args, [answered]] = await Promise.all([this.#decode(asked.args), this.#decode(answer)]);
-      this.#answer(atMs, asked.name, args, answered);
+      if (asked.name === acquireUpdate.name) {
+        this.#budget.enterAnswers(atMs, args[0] as AcquireRequest[], answered as AcquireAnswer[]);
+      } else if (takeOrder(this.#budget.state, completed?.meta?.updateId ?? '')) {
+        this.#carryOut(atMs, asked.name, args);
+      }
     }
   }
 
@@ -133,18 +139,19 @@ class LedgerReader {
       const parsed = parseInput(settleMessageSchema, message);
       if (parsed.ok) this.#budget.settle(atMs, parsed.value);
     }
+    if (name === keyReadSignal.name) {
+      const parsed = parseInput(keyReadMessageSchema, message);
+      if (parsed.ok) this.#budget.keyRead(atMs, parsed.value);
+    }
     if (name === finishSignal.name || name === withdrawSignal.name) {
       const parsed = parseInput(leaveMessageSchema, message);
       if (parsed.ok) this.#budget.leave(atMs, parsed.value);
     }
   }
 
-  /** It was answered, so what was asked is sound. */
-  #answer(atMs: number, name: string, [asked]: unknown[], answered: unknown): void {
+  /** An order that was answered, so what was asked is sound. */
+  #carryOut(atMs: number, name: string, [asked]: unknown[]): void {
     const budget = this.#budget;
-    if (name === acquireUpdate.name) {
-      budget.enterAnswers(atMs, asked as AcquireRequest[], answered as AcquireAnswer[]);
-    }
     if (name === setLimitUpdate.name) {
       const { limit, window: windowMs, reserve } = setLimitInputSchema.parse(asked);
       budget.setLimit(atMs, { limit, windowMs, reserve });

@@ -24,11 +24,12 @@ import { BatchHandle, type BatchTarget } from './batch-handle.js';
 import type { StartBatchInput } from './batch-input.js';
 import { startBatch, type StartBatchOptions, type StartedBatch } from './batch-start.js';
 import { BudgetHandle } from './budget-handle.js';
+import { listBudgets, type ListedBudget } from './budget-list.js';
 import { DEFAULT_BUDGET_SETTINGS } from './budget-start.js';
 import { InvalidInputError } from './errors.js';
 import { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
 import { listFollowUps, type ListFilter, listQuery } from './list.js';
-import { inputDiffers } from './started-input.js';
+import { endedAsInvalid, inputDiffers } from './started-input.js';
 import { Schedules } from './schedules.js';
 import type { FollowUpSummary } from './summary.js';
 import { callTemporal, isTooLarge } from './temporal-call.js';
@@ -85,7 +86,8 @@ export class FollowUpClient {
 
   /**
    * Starts a follow-up, or finds the one that was started with the same key. Takes about one call of Temporal; that it
-   * was started is durable when the promise resolves.
+   * was started is durable when the promise resolves. A key whose follow-up ended with `InvalidInput` is free again: it
+   * never asked for a send.
    *
    * @throws InvalidInputError before anything is sent, or where the prompt is longer than the server takes (2 MiB, unless
    * it is configured otherwise); TemporalUnreachableError, SearchAttributesMissingError
@@ -94,12 +96,12 @@ export class FollowUpClient {
     const { key, followUpInput, settings } = parseStartInput(input);
     const { projectId, jobId } = settings;
     const workflowId = followUpWorkflowId({ projectId, jobId, key });
-    const start = () =>
+    const start = (workflowIdReusePolicy: 'REJECT_DUPLICATE' | 'ALLOW_DUPLICATE_FAILED_ONLY') => () =>
       this.#client.workflow.start(WorkflowType.followUp, {
         workflowId,
         taskQueue: this.#taskQueue,
         args: [followUpInput],
-        workflowIdReusePolicy: 'REJECT_DUPLICATE',
+        workflowIdReusePolicy,
         workflowIdConflictPolicy: 'FAIL',
         staticSummary: `Follow-up to ${jobId} (${projectId})`,
         typedSearchAttributes: new TypedSearchAttributes([
@@ -108,7 +110,11 @@ export class FollowUpClient {
         ]),
       });
     try {
-      await callTemporal(this.#client, start, { workflowId });
+      await callTemporal(this.#client, start('REJECT_DUPLICATE'), { workflowId }).catch(async (error: unknown) => {
+        if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+        if (!(await callTemporal(this.#client, () => endedAsInvalid(this.#client, workflowId)))) throw error;
+        await callTemporal(this.#client, start('ALLOW_DUPLICATE_FAILED_ONLY'), { workflowId });
+      });
     } catch (error) {
       if (isTooLarge(error)) {
         throw new InvalidInputError([{ field: 'prompt', message: 'is longer than this Temporal server takes' }]);
@@ -196,6 +202,16 @@ export class FollowUpClient {
    */
   troubles(): Promise<FoundTroubles> {
     return findTroubles(this.#client);
+  }
+
+  /**
+   * The running budgets of all projects, newest first, with their status. What is listed may lag behind by a second. A
+   * budget that does not answer is listed without a status.
+   *
+   * @throws TemporalUnreachableError while iterating
+   */
+  budgets(): AsyncIterable<ListedBudget> {
+    return listBudgets(this.#client, (projectId) => this.budget(projectId));
   }
 
   get #batchTarget(): BatchTarget {

@@ -11,6 +11,7 @@ import {
   pollNowSignal,
   progressQuery,
   resolveDeliveryUpdate,
+  type ResolveWord,
 } from '../contract/index.js';
 import { awaitResult, type ResultOptions } from './await-result.js';
 import {
@@ -137,7 +138,7 @@ export class FollowUpHandle {
    * @throws ResolveRejectedError, WorkerUnavailableError, FollowUpEndedError, FollowUpNotFoundError,
    * TemporalUnreachableError
    */
-  async resolve(word: 'sent' | 'notSent'): Promise<void> {
+  async resolve(word: ResolveWord): Promise<void> {
     try {
       await this.#message(() => this.#handle.executeUpdate(resolveDeliveryUpdate, { args: [word] }));
     } catch (error) {

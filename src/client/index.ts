@@ -24,7 +24,8 @@ export {
 } from './batch-errors.js';
 export { type BatchExecution, BatchHandle, type ItemsOptions } from './batch-handle.js';
 export { type StartBatchInput } from './batch-input.js';
-export { type RetryChoice, retryChoices, type RetryOptions, type RetryPlan } from './batch-retry.js';
+export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
+export { type RetryOptions, type RetryPlan } from './batch-retry.js';
 export { type StartBatchOptions, StartedBatch } from './batch-start.js';
 export {
   BudgetNotFoundError,
@@ -35,6 +36,7 @@ export {
   BudgetUpdateRejectedError,
 } from './budget-errors.js';
 export { BudgetHandle } from './budget-handle.js';
+export type { ListedBudget } from './budget-list.js';
 export { type RestoredBudget, type RestoreOptions } from './budget-restore.js';
 export { type BudgetExecutionState, type BudgetUpdate } from './budget-watch.js';
 export {
@@ -66,12 +68,7 @@ export { type Firing, type ScheduleDescription, type ScheduleTimes } from './sch
 export { ForeignScheduleError, ScheduleExistsError, ScheduleNotFoundError } from './schedule-errors.js';
 export { type FiringCounts, type FiringOutcome } from './schedule-firings.js';
 export { ScheduleHandle } from './schedule-handle.js';
-export {
-  type CreateScheduleInput,
-  parseCreateScheduleInput,
-  type ScheduleOverlap,
-  scheduleOverlaps,
-} from './schedule-input.js';
+export { type CreateScheduleInput, parseCreateScheduleInput } from './schedule-input.js';
 export { type TriggeredFiring } from './schedule-trigger.js';
 export { Schedules } from './schedules.js';
 export { type ExecutionStatus, type FollowUpSummary } from './summary.js';

@@ -1,4 +1,4 @@
-import type { Client } from '@temporalio/client';
+import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { z } from 'zod';
 import { followUpStates, idSchema, keySchema, parseInput, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
@@ -44,6 +44,18 @@ export function listQuery(filter: ListFilter): string {
 
 /** Runs a query of {@link listQuery}, newest first, page by page while it is iterated. */
 export async function* listFollowUps(client: Client, query: string): AsyncGenerator<FollowUpSummary> {
+  for await (const info of listWorkflows(client, query)) {
+    const summary = toFollowUpSummary(info);
+    if (summary) yield summary;
+  }
+}
+
+/**
+ * Runs a query of Temporal's visibility, newest first, page by page while it is iterated.
+ *
+ * @throws TemporalUnreachableError, SearchAttributesMissingError
+ */
+export async function* listWorkflows(client: Client, query: string): AsyncGenerator<WorkflowExecutionInfo> {
   const pages = client.workflow.list({ query })[Symbol.asyncIterator]();
   for (;;) {
     let next;
@@ -53,7 +65,6 @@ export async function* listFollowUps(client: Client, query: string): AsyncGenera
       throw toConnectionError(client, error) ?? error;
     }
     if (next.done) return;
-    const summary = toFollowUpSummary(next.value);
-    if (summary) yield summary;
+    yield next.value;
   }
 }

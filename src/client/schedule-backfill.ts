@@ -2,11 +2,11 @@ import type { Backfill } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { msToTs, tsToDate } from '@temporalio/common/lib/time.js';
 import { z } from 'zod';
-import { parseInput } from '../contract/index.js';
+import { parseInput, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
 import { toOverlapPolicy } from './schedule-description.js';
 import { firingWorkflowId } from './schedule-firing-id.js';
-import { instantSchema, type ScheduleOverlap, scheduleOverlaps } from './schedule-input.js';
+import { instantSchema } from './schedule-input.js';
 import { callSchedule, describeSchedule, type ScheduleTarget } from './schedule-target.js';
 import { callTemporal } from './temporal-call.js';
 

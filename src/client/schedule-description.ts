@@ -9,8 +9,9 @@ import {
   type FollowUpBatchInput,
   parseFollowUpBatchWorkflowId,
   parseUncheckedBatchInput,
+  type ScheduleOverlap,
 } from '../contract/index.js';
-import type { ScheduleOverlap, ScheduleSettings } from './schedule-input.js';
+import type { ScheduleSettings } from './schedule-input.js';
 
 /** When a schedule fires. Somebody may have changed it in Temporal, so it need not be what `create` can make. */
 export interface ScheduleTimes {

@@ -8,17 +8,11 @@ import {
   type InputIssue,
   parseBatchInput,
   parseInput,
+  scheduleOverlaps,
   workflowIdIssue,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
 import { firingBatchId } from './schedule-firing-id.js';
-
-/**
- * What a firing does while the one before is still running. Terminating that one is not on offer: its follow-ups would
- * go on with nobody to report to.
- */
-export const scheduleOverlaps = ['skip', 'buffer-one', 'buffer-all', 'cancel-other', 'allow-all'] as const;
-export type ScheduleOverlap = (typeof scheduleOverlaps)[number];
 
 /** What Temporal puts behind the workflow id of each firing: the time it was due, to the second. */
 const FIRING_SUFFIX_LENGTH = '-2026-11-21T02:00:00Z'.length;

@@ -1,6 +1,8 @@
-import type { Client } from '@temporalio/client';
+import { type Client, WorkflowFailedError } from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
 import { isDeepStrictEqual } from 'node:util';
-import { type FollowUpSettings, followUpInputSchema, parseInput } from '../contract/index.js';
+import { z } from 'zod';
+import { FailureType, type FollowUpSettings, followUpInputSchema, parseInput } from '../contract/index.js';
 import { decodePayloads } from './history.js';
 
 /**
@@ -19,6 +21,23 @@ export async function inputDiffers(
     return !parsed.ok || !isDeepStrictEqual(parsed.value, settings);
   } catch {
     return undefined;
+  }
+}
+
+/**
+ * Whether a follow-up that was started before ended with `InvalidInput` and certainly sent nothing, so that its key may
+ * be used again. Whatever this says, the budget knows each id that was ever granted, and grants it nothing twice.
+ */
+export async function endedAsInvalid(client: Client, workflowId: string): Promise<boolean> {
+  const handle = client.workflow.getHandle(workflowId);
+  if ((await handle.describe()).status.name !== 'FAILED') return false;
+  try {
+    await handle.result();
+    return false;
+  } catch (error) {
+    const failure = error instanceof WorkflowFailedError ? error.cause : undefined;
+    if (!(failure instanceof ApplicationFailure) || failure.type !== FailureType.InvalidInput) return false;
+    return z.object({ delivered: z.literal('no') }).safeParse(failure.details?.[0]).success;
   }
 }
 

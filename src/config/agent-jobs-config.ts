@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { z } from 'zod';
 import { isUsableApiKey, MIN_API_KEY_LENGTH } from '../agent-jobs/api-keys.js';
 import { baseUrlIssue } from '../agent-jobs/base-url.js';
@@ -81,6 +81,28 @@ export function readApiKeySettings(settings: SettingsReader): ApiKeySettings {
     ...(keyFile === undefined ? {} : { keyFile }),
     ...(keysFile === undefined ? {} : { keysFile }),
   };
+}
+
+/** What makes a key or a connection easier to steal than it should be. A file that cannot be read is refused elsewhere. */
+export function readSecurityWarnings(settings: SettingsReader): string[] {
+  const warnings = [];
+  for (const name of ['AGENT_JOBS_API_KEY_FILE', 'AGENT_JOBS_API_KEYS_FILE', 'TEMPORAL_TLS_CLIENT_KEY_PATH']) {
+    const path = settings.text(name);
+    if (path === undefined || !isForEverybody(path)) continue;
+    warnings.push(`${name}: every user of this machine may read ${path}; take the right away with chmod o= ${path}`);
+  }
+  if (settings.text('NODE_TLS_REJECT_UNAUTHORIZED') === '0') {
+    warnings.push(
+      'NODE_TLS_REJECT_UNAUTHORIZED=0: certificates are not checked, so anybody on the way can read the API key; unset it, and name an authority of your own with NODE_EXTRA_CA_CERTS',
+    );
+  }
+  return warnings;
+}
+
+function isForEverybody(path: string): boolean {
+  // Windows has no such bits: it reports the same mode for every file.
+  if (process.platform === 'win32') return false;
+  return ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o007) !== 0;
 }
 
 /** Notes a file that cannot be read, or whose text `problemOf` finds fault with. The text is never shown. */

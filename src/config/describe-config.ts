@@ -5,7 +5,7 @@ import { usesTls } from './temporal-config.js';
 
 /** The configuration for people, setting by setting, without any secret. */
 export function describeConfig(config: WorkerConfig): [setting: string, value: string][] {
-  const { temporal, agentJobs, budget, status, logging } = config;
+  const { temporal, agentJobs, budget, projects, status, logging } = config;
   const { apiKey, tls } = temporal.connectionOptions();
   return [
     ['Temporal', `${temporal.address}, namespace ${temporal.namespace}`],
@@ -19,6 +19,8 @@ export function describeConfig(config: WorkerConfig): [setting: string, value: s
       'Budget of a new project',
       `${budget.limit} messages in ${formatDuration(budget.windowMs)}, ${budget.reserve} of them kept from batches`,
     ],
+    ['Most of any budget', `${budget.maxLimit} messages in ${formatDuration(budget.windowMs)}`],
+    ['Projects', projects === '*' ? 'all' : projects.join(', ')],
     ['Lease, drain, margin', [config.leaseMs, config.drainMs, budget.marginMs].map(formatDuration).join(', ')],
     ['Status address', status === undefined ? 'off' : `${status.host}:${status.port}`],
     ['Log', `${logging.level}, ${logging.format}`],

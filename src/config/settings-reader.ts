@@ -5,6 +5,11 @@ import type { ConfigIssue } from './config-error.js';
 /** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
+/** The environment of this process, the only place where it is read. Everything else is given it as an argument. */
+export function processEnvironment(): Environment {
+  return process.env;
+}
+
 const SHOWN_VALUE_LENGTH = 60;
 
 /**

@@ -1,6 +1,6 @@
-import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { TerminalStatus } from './agent-job.js';
 import type { BatchErrorType, BatchItem, BatchItemError } from './batch-result.js';
+import { defineQuery, defineSignal, defineUpdate } from './definitions.js';
 
 /** Answer of the `batchStatus` query. Instants are ISO 8601 in UTC. */
 export interface BatchStatus {

@@ -1,6 +1,6 @@
-import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import { z } from 'zod';
-import type { Lane } from './follow-up-input.js';
+import type { Lane } from './choices.js';
+import { defineQuery, defineSignal, defineUpdate } from './definitions.js';
 import { durationSchema, instantMsSchema } from './durations.js';
 import { idSchema } from './ids.js';
 
@@ -33,6 +33,13 @@ export interface JobFingerprint {
   archivedAt: string | null;
 }
 
+/** The most that a worker's configuration lets any budget grant, whatever the budget's own limit and window say. */
+export interface BudgetCeiling {
+  /** Messages per window. */
+  limit: number;
+  windowMs: number;
+}
+
 /** One ask for a slot and the job's turn. */
 export interface AcquireRequest {
   /** Workflow id of the follow-up. With `sendNumber` it is the request id. */
@@ -53,6 +60,8 @@ export interface AcquireRequest {
   leaseMs: number;
   /** Bytes may still arrive that long after the lease: kernel retransmits, gateways. */
   drainMs: number;
+  /** Holds for this ask beside the budget's own limit and window. @default none */
+  ceiling?: BudgetCeiling;
 }
 
 /** The gate's answer to an {@link AcquireRequest}. It answers at once and never holds an ask open. */
@@ -113,11 +122,19 @@ export interface LeaveMessage {
   lastJobSeen?: JobFingerprint;
 }
 
+/** What a read of the job says about the project's key. */
+export interface KeyReadMessage {
+  /** The service answered 401 or 403, or there is no key; `false` where the key is taken again. */
+  isRefused: boolean;
+}
+
 /** Several asks at once; one answer for each, in their order. */
 export const acquireUpdate = defineUpdate<AcquireAnswer[], [AcquireRequest[]]>('acquire');
 export const settleSignal = defineSignal<[SettleMessage]>('settle');
 export const finishSignal = defineSignal<[LeaveMessage]>('finish');
 export const withdrawSignal = defineSignal<[LeaveMessage]>('withdraw');
+/** A read was refused for its key, or one is taken again. */
+export const keyReadSignal = defineSignal<[KeyReadMessage]>('keyRead');
 /**
  * What an onlooker is told. The argument is the asker's time in epoch milliseconds: a workflow that is idle does not know
  * how late it is, and without it tells how things were after its last event.
@@ -221,6 +238,8 @@ export const budgetSettingsSchema = z
     reserve: z.int().min(0),
     /** A slot is held that much longer than the window: clocks of the service and of Temporal differ. @default 2_000 */
     marginMs: z.int().min(0).max(3_600_000),
+    /** Largest `limit` that `setLimit` takes until a worker's ask brings its own ceiling. @default no bound */
+    maxLimit: z.int().min(0).max(10_000).exactOptional(),
   })
   .refine(({ limit, reserve }) => reserve === 0 || reserve < limit, {
     path: ['reserve'],

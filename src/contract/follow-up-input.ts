@@ -1,13 +1,17 @@
 import { z } from 'zod';
+import {
+  type Lane,
+  lanes,
+  type UnknownDeliveryAction,
+  unknownDeliveryActions,
+  type WhenActiveAction,
+  whenActiveActions,
+} from './choices.js';
 import { durationSchema } from './durations.js';
 import { idSchema } from './ids.js';
 
 /** Longest prompt, in bytes of UTF-8: 256 KiB. */
 export const MAX_PROMPT_BYTES = 262_144;
-
-/** Whose turn comes first when several follow-ups of a project wait for the budget. */
-export const lanes = ['interactive', 'batch'] as const;
-export type Lane = (typeof lanes)[number];
 
 const pollSchema = z.strictObject({
   /** Wait before the first poll. @default '5s' */
@@ -33,9 +37,9 @@ const baseSchema = z.strictObject({
   /** @default 'interactive' */
   lane: z.enum(lanes).optional(),
   /** What to do when it cannot be told whether the message was delivered. @default 'fail' */
-  onUnknownDelivery: z.enum(['fail', 'assumeSent', 'resend']).optional(),
+  onUnknownDelivery: z.enum(unknownDeliveryActions).optional(),
   /** Whether a job that somebody else keeps active is waited for, or steered at once. @default 'wait' */
-  whenActive: z.enum(['wait', 'send']).optional(),
+  whenActive: z.enum(whenActiveActions).optional(),
   poll: pollSchema.optional(),
   /** How long after the send an unchanged terminal status is not believed. @default '120s' */
   settleTime: durationSchema('0s', '1h').optional(),
@@ -54,8 +58,8 @@ export interface FollowUpSettings {
   jobId: string;
   prompt: string;
   lane: Lane;
-  onUnknownDelivery: 'fail' | 'assumeSent' | 'resend';
-  whenActive: 'wait' | 'send';
+  onUnknownDelivery: UnknownDeliveryAction;
+  whenActive: WhenActiveAction;
   poll: { initialIntervalMs: number; maxIntervalMs: number; backoffCoefficient: number };
   settleTimeMs: number;
   jobTimeoutMs: number;

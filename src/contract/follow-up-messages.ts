@@ -1,7 +1,7 @@
-import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { AgentJob } from './agent-job.js';
 import type { WaitReason } from './budget-messages.js';
-import type { FollowUpState } from './search-attributes.js';
+import type { FollowUpState, ResolveWord } from './choices.js';
+import { defineQuery, defineSignal, defineUpdate } from './definitions.js';
 
 /** Answer of the `progress` query. Instants are ISO 8601 in UTC. */
 export interface FollowUpProgress {
@@ -33,7 +33,7 @@ export const progressQuery = defineQuery<FollowUpProgress>('progress');
 export const pollNowSignal = defineSignal('pollNow');
 
 /** An operator's word on a delivery that cannot be told otherwise; accepted only while the follow-up is reconciling. */
-export const resolveDeliveryUpdate = defineUpdate<void, [word: 'sent' | 'notSent']>('resolveDelivery');
+export const resolveDeliveryUpdate = defineUpdate<void, [word: ResolveWord]>('resolveDelivery');
 
 /** From the gate: ask again now. May be lost, late or doubled without harm. */
 export const wakeSignal = defineSignal('wake');

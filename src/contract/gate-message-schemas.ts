@@ -1,7 +1,13 @@
 import { z } from 'zod';
-import { sendOutcomes, type AcquireRequest, type LeaveMessage, type SettleMessage } from './budget-messages.js';
+import {
+  sendOutcomes,
+  type AcquireRequest,
+  type KeyReadMessage,
+  type LeaveMessage,
+  type SettleMessage,
+} from './budget-messages.js';
 import { instantMsSchema } from './durations.js';
-import { lanes } from './follow-up-input.js';
+import { lanes } from './choices.js';
 
 /** Ids and texts of messages to a gate; longer than any that follow-ups send. */
 const text = z.string().min(1).max(1_000);
@@ -19,6 +25,7 @@ const acquireRequestSchema: z.ZodType<AcquireRequest> = z.object({
   firstRunStartedAtMs: instantMsSchema,
   leaseMs: durationMs,
   drainMs: durationMs,
+  ceiling: z.object({ limit: z.int().min(0), windowMs: durationMs }).exactOptional(),
 });
 
 /** What a gate takes for asks: anything else would fail its task, and with it every follow-up of the project. */
@@ -34,6 +41,9 @@ export const settleMessageSchema: z.ZodType<SettleMessage> = z.object({
   message: z.string().max(1_000).exactOptional(),
   statusCode: z.int().min(100).max(999).exactOptional(),
 });
+
+/** What a gate takes for what a read says about the key. */
+export const keyReadMessageSchema: z.ZodType<KeyReadMessage> = z.object({ isRefused: z.boolean() });
 
 /** What a gate takes for the end of a follow-up. */
 export const leaveMessageSchema: z.ZodType<LeaveMessage> = z.object({

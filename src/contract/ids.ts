@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { InputIssue } from './failures.js';
+import { WorkflowIdPrefix } from './names.js';
 
 /**
  * What may stand in a path of the service and in a workflow id. Strict on purpose: `..` normalises away even when it is
@@ -31,10 +32,6 @@ export const batchIdSchema = keySchema.refine(
   `must be at most ${MAX_BATCH_ID_LENGTH} characters`,
 );
 
-const FOLLOW_UP_PREFIX = 'follow-up/';
-const BATCH_PREFIX = 'follow-up-batch/';
-const BUDGET_PREFIX = 'project-budget/';
-
 /** The three parts of a follow-up's workflow id. */
 export interface FollowUpIdParts {
   projectId: string;
@@ -45,7 +42,7 @@ export interface FollowUpIdParts {
 
 /** Workflow id of a follow-up: `follow-up/{projectId}/{jobId}/{key}`. */
 export function followUpWorkflowId({ projectId, jobId, key }: FollowUpIdParts): string {
-  return `${FOLLOW_UP_PREFIX}${projectId}/${jobId}/${key}`;
+  return `${WorkflowIdPrefix.followUp}${projectId}/${jobId}/${key}`;
 }
 
 /** Longest workflow id: Temporal's SQL stores keep ids in columns of 255 characters. */
@@ -65,8 +62,8 @@ export function workflowIdIssue(parts: FollowUpIdParts): InputIssue | undefined 
 
 /** Inverse of {@link followUpWorkflowId}; `undefined` for anything it could not have made. */
 export function parseFollowUpWorkflowId(workflowId: string): FollowUpIdParts | undefined {
-  if (!workflowId.startsWith(FOLLOW_UP_PREFIX)) return undefined;
-  const [projectId, jobId, key, ...rest] = workflowId.slice(FOLLOW_UP_PREFIX.length).split('/');
+  if (!workflowId.startsWith(WorkflowIdPrefix.followUp)) return undefined;
+  const [projectId, jobId, key, ...rest] = workflowId.slice(WorkflowIdPrefix.followUp.length).split('/');
   if (rest.length > 0) return undefined;
   if (!idSchema.safeParse(projectId).success || !idSchema.safeParse(jobId).success) return undefined;
   if (!keySchema.safeParse(key).success) return undefined;
@@ -75,13 +72,13 @@ export function parseFollowUpWorkflowId(workflowId: string): FollowUpIdParts | u
 
 /** Workflow id of a project's budget, the gate: `project-budget/{projectId}`. */
 export function projectBudgetWorkflowId(projectId: string): string {
-  return `${BUDGET_PREFIX}${projectId}`;
+  return `${WorkflowIdPrefix.projectBudget}${projectId}`;
 }
 
 /** Inverse of {@link projectBudgetWorkflowId}; `undefined` for anything it could not have made. */
 export function parseProjectBudgetWorkflowId(workflowId: string): string | undefined {
-  if (!workflowId.startsWith(BUDGET_PREFIX)) return undefined;
-  const projectId = workflowId.slice(BUDGET_PREFIX.length);
+  if (!workflowId.startsWith(WorkflowIdPrefix.projectBudget)) return undefined;
+  const projectId = workflowId.slice(WorkflowIdPrefix.projectBudget.length);
   return idSchema.safeParse(projectId).success ? projectId : undefined;
 }
 
@@ -93,13 +90,15 @@ export interface BatchIdParts {
 
 /** Workflow id of a batch: `follow-up-batch/{batchId}`; of a part: `follow-up-batch/{batchId}/{part}`. */
 export function followUpBatchWorkflowId({ batchId, part }: BatchIdParts): string {
-  return part === undefined ? `${BATCH_PREFIX}${batchId}` : `${BATCH_PREFIX}${batchId}/${part}`;
+  return part === undefined
+    ? `${WorkflowIdPrefix.followUpBatch}${batchId}`
+    : `${WorkflowIdPrefix.followUpBatch}${batchId}/${part}`;
 }
 
 /** Inverse of {@link followUpBatchWorkflowId}; `undefined` for anything it could not have made. */
 export function parseFollowUpBatchWorkflowId(workflowId: string): BatchIdParts | undefined {
-  if (!workflowId.startsWith(BATCH_PREFIX)) return undefined;
-  const [batchId, part, ...rest] = workflowId.slice(BATCH_PREFIX.length).split('/');
+  if (!workflowId.startsWith(WorkflowIdPrefix.followUpBatch)) return undefined;
+  const [batchId, part, ...rest] = workflowId.slice(WorkflowIdPrefix.followUpBatch.length).split('/');
   if (batchId === undefined || rest.length > 0 || !batchIdSchema.safeParse(batchId).success) return undefined;
   if (part === undefined) return { batchId };
   return /^(0|[1-9]\d{0,6})$/.test(part) ? { batchId, part: Number(part) } : undefined;

@@ -9,6 +9,7 @@ export * from './batch-input.js';
 export * from './batch-messages.js';
 export * from './batch-result.js';
 export * from './budget-messages.js';
+export * from './choices.js';
 export * from './durations.js';
 export * from './failures.js';
 export * from './follow-up-input.js';

@@ -7,6 +7,13 @@ export const WorkflowType = {
   projectBudget: 'projectBudget',
 } as const;
 
+/** What workflow ids begin with. */
+export const WorkflowIdPrefix = {
+  followUp: 'follow-up/',
+  followUpBatch: 'follow-up-batch/',
+  projectBudget: 'project-budget/',
+} as const;
+
 /** Base name of the task queues when `FOLLOW_UP_TASK_QUEUE` is not set. */
 export const DEFAULT_TASK_QUEUE = 'follow-ups';
 

@@ -7,22 +7,10 @@ export const MAX_KEYWORD_LENGTH = 255;
 export const SearchAttribute = {
   projectId: defineSearchAttributeKey('FollowUpProjectId', SearchAttributeType.KEYWORD),
   jobId: defineSearchAttributeKey('FollowUpJobId', SearchAttributeType.KEYWORD),
-  /** A {@link FollowUpState}. */
+  /** A `FollowUpState`. */
   state: defineSearchAttributeKey('FollowUpState', SearchAttributeType.KEYWORD),
   /** The job's status as last seen. */
   jobStatus: defineSearchAttributeKey('FollowUpJobStatus', SearchAttributeType.KEYWORD),
   prLink: defineSearchAttributeKey('FollowUpPrLink', SearchAttributeType.KEYWORD),
   batchId: defineSearchAttributeKey('FollowUpBatchId', SearchAttributeType.KEYWORD),
 } as const;
-
-/** Where a follow-up stands, as its search attribute `FollowUpState` says. */
-export const followUpStates = [
-  'waiting-for-budget',
-  'waiting-for-job',
-  'sending',
-  'reconciling',
-  'polling',
-  'blocked',
-  'done',
-] as const;
-export type FollowUpState = (typeof followUpStates)[number];

@@ -1,9 +1,16 @@
-import type { OnProgress } from './environment.js';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { cacheDirectory, type Environment, type OnProgress } from './environment.js';
+import { fetchOnce } from './fetch-once.js';
 
-/** Where a binary was found. */
-export type BinarySource = 'setting' | 'path' | 'cache' | 'sdk-download' | 'go-install' | 'maven';
+/** Settings of the resolvers. */
+export interface ResolveOptions {
+  env: Environment;
+  onProgress?: OnProgress | undefined;
+}
 
-const FETCHING: readonly BinarySource[] = ['sdk-download', 'go-install', 'maven'];
+/** Where a server was found. */
+export type BinarySource = 'setting' | 'path' | 'cache' | 'sdk-download' | 'pip' | 'go-install' | 'maven';
 
 /** An executable that is ready to run. */
 export interface ResolvedBinary {
@@ -14,10 +21,23 @@ export interface ResolvedBinary {
 
 /** One place to look at. Throws an error that says why it has nothing. */
 export interface ResolveStep {
+  /** For people, such as `temporal on PATH`. */
+  name: string;
+  source: BinarySource;
+  /** @returns path of the executable */
+  run: () => Promise<string>;
+}
+
+/** One way to fetch a server. Throws an error that says why it gave nothing. */
+export interface FetchStep {
   /** For people, such as `the SDK's own download`. */
   name: string;
   source: BinarySource;
-  run: () => Promise<string>;
+  /**
+   * @param temporaryDirectory empty, on the file system of the cache, removed afterwards
+   * @returns path of the executable in the cache
+   */
+  run: (temporaryDirectory: string) => Promise<string>;
 }
 
 /** A step has nothing, which is no news: it is told only once something has to be fetched. */
@@ -31,7 +51,7 @@ export interface FailedStep {
   reason: string;
 }
 
-/** No step gave a binary. The message is one line with every step, its reason, and what to do. */
+/** No step gave a server. The message is one line with every step, its reason, and what to do. */
 export class BinaryUnavailableError extends Error {
   override readonly name = 'BinaryUnavailableError';
 
@@ -45,30 +65,79 @@ export class BinaryUnavailableError extends Error {
   }
 }
 
+/** What {@link resolveBinary} needs to know. */
+export interface Resolution extends ResolveOptions {
+  /** For people, such as `Temporal CLI`. */
+  what: string;
+  /** Looked at in order, before the cache. */
+  local: readonly ResolveStep[];
+  /** Path in the cache, if it is there. */
+  findCached: () => Promise<string | undefined>;
+  /** Unique in the cache. */
+  fetchName: string;
+  /** Tried in order, after the cache; by one process at a time, and once in a process. */
+  fetches: readonly FetchStep[];
+  /** What a person can do about it when no step gives anything. */
+  mend: string;
+}
+
 /**
- * Takes the steps in order until one gives a path.
+ * Takes the steps in order until one gives a path: the local ones, the cache, the fetches.
  *
  * @throws {@link BinaryUnavailableError} when none does
  */
-export async function resolveBinary(
-  what: string,
-  steps: readonly ResolveStep[],
-  mend: string,
-  onProgress: OnProgress | undefined,
-): Promise<ResolvedBinary> {
+export async function resolveBinary(resolution: Resolution): Promise<ResolvedBinary> {
+  const { what, env, onProgress, findCached } = resolution;
+  const cache = cacheDirectory(env);
   const failedSteps: FailedStep[] = [];
   const notTold: string[] = [];
+  const fail = (name: string, error: unknown) => {
+    const reason = (error instanceof Error ? error.message : String(error)).replace(/\s*\n\s*/g, ' ');
+    failedSteps.push({ name, reason });
+    notTold.push(`${what}: ${name}: ${reason}`);
+    if (!(error instanceof NotHereError)) tellAll();
+  };
   const tellAll = () => notTold.splice(0).forEach((message) => onProgress?.(message));
-  for (const { name, source, run } of steps) {
-    if (FETCHING.includes(source)) tellAll();
+
+  for (const { name, source, run } of [...resolution.local, cacheStep(cache, findCached)]) {
     try {
       return { path: await run(), source };
     } catch (error) {
-      const reason = (error instanceof Error ? error.message : String(error)).replace(/\s*\n\s*/g, ' ');
-      failedSteps.push({ name, reason });
-      notTold.push(`${what}: ${name}: ${reason}`);
-      if (!(error instanceof NotHereError)) tellAll();
+      fail(name, error);
     }
   }
-  throw new BinaryUnavailableError(what, failedSteps, mend);
+  tellAll();
+  return await fetchOnce<ResolvedBinary>({
+    cacheDirectory: cache,
+    name: resolution.fetchName,
+    onProgress,
+    lookUp: async () => {
+      const path = await findCached();
+      return path === undefined ? undefined : { path, source: 'cache' };
+    },
+    fetch: async (temporaryDirectory) => {
+      for (const { name, source, run } of resolution.fetches) {
+        try {
+          const directory = join(temporaryDirectory, source);
+          await mkdir(directory);
+          return { path: await run(directory), source };
+        } catch (error) {
+          fail(name, error);
+        }
+      }
+      throw new BinaryUnavailableError(what, failedSteps, resolution.mend);
+    },
+  });
+}
+
+function cacheStep(cache: string, findCached: Resolution['findCached']): ResolveStep {
+  return {
+    name: `cache ${cache}`,
+    source: 'cache',
+    run: async () => {
+      const path = await findCached();
+      if (path === undefined) throw new NotHereError('holds none yet');
+      return path;
+    },
+  };
 }

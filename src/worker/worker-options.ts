@@ -46,6 +46,9 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
     maxConcurrentActivityTaskPolls: 10,
     // A follow-up that has left the cache is replayed at its next poll.
     maxCachedWorkflows: cachedWorkflows(2_000, FOLLOW_UP_MIB),
+    // The SDK would fail the workflow task of a payload that the server does not take, again and again at once. The
+    // server itself ends the workflow.
+    disablePayloadErrorLimit: true,
     shutdownGraceTime: graceMs,
     shutdownForceTime: graceMs + FORCE_AFTER_GRACE_MS,
   };

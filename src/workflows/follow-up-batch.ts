@@ -1,5 +1,6 @@
 import { CancellationScope, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow';
 import { Batch, type BatchState } from '../batch/batch.js';
+import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
 import {
   DEFAULT_MAX_OPEN,
   parseFollowUpBatchWorkflowId,
@@ -43,13 +44,17 @@ function newBatch(input: unknown, strangeState: boolean): Batch {
   }
   if (!parsed.ok || !ids || issues.length > 0) throw invalidInput(issues);
   const { batchId } = ids;
+  const [items, template] = [unfilledItemsOf(parsed.value), templateOf(parsed.value)];
+  if (partSizes(items.map(jsonBytes), jsonBytes(template)).length > MAX_PARTS) {
+    throw invalidInput([tooManyParts(parsed.value)]);
+  }
   upsertSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]);
   return Batch.create({
     batchId,
     maxOpen: parsed.value.maxOpen ?? DEFAULT_MAX_OPEN,
-    template: templateOf(parsed.value),
+    template,
     sealed: parsed.value.open !== true,
     startedAtMs: startTime.getTime(),
-    items: unfilledItemsOf(parsed.value),
+    items,
   });
 }

@@ -4,6 +4,7 @@ import {
   CancellationScope,
   condition,
   continueAsNew,
+  currentUpdateInfo,
   getExternalWorkflowHandle,
   log,
   patched,
@@ -19,6 +20,7 @@ import {
   carryState,
   limitChangeIssue,
   restoreState,
+  takeOrder,
   type BudgetState,
   type CarriedState,
   type Effects,
@@ -32,6 +34,8 @@ import {
   carriedStateQuery,
   finishSignal,
   instantMsSchema,
+  keyReadMessageSchema,
+  keyReadSignal,
   leaveMessageSchema,
   parseInput,
   pauseInputSchema,
@@ -117,6 +121,10 @@ class Gate {
     setHandler(finishSignal, leave);
     setHandler(withdrawSignal, leave);
     setHandler(
+      keyReadSignal,
+      ifValid(keyReadMessageSchema, (message) => this.#carryOut(budget.keyRead(Date.now(), message))),
+    );
+    setHandler(
       acquireUpdate,
       (requests) => {
         this.#refuseIfReset();
@@ -131,13 +139,13 @@ class Gate {
       setLimitUpdate,
       (input) => {
         const { limit, window: windowMs, reserve } = checked(setLimitInputSchema, input);
-        return this.#operate(budget.setLimit(Date.now(), { limit, windowMs, reserve }));
+        return this.#operate(() => budget.setLimit(Date.now(), { limit, windowMs, reserve }));
       },
       {
         validator: (input) => {
           const { limit, reserve } = checked(setLimitInputSchema, input);
           const issue = limitChangeIssue(budget.state, { limit, reserve });
-          if (issue !== undefined) throw invalidInput([{ field: 'reserve', message: issue }]);
+          if (issue) throw invalidInput([issue]);
         },
       },
     );
@@ -145,11 +153,11 @@ class Gate {
       pauseUpdate,
       (input) => {
         const { for: forMs, note } = checked(pauseInputSchema, input ?? {});
-        return this.#operate(budget.pause(Date.now(), { forMs, note }));
+        return this.#operate(() => budget.pause(Date.now(), { forMs, note }));
       },
       { validator: (input) => void checked(pauseInputSchema, input ?? {}) },
     );
-    setHandler(resumeUpdate, () => this.#operate(budget.resume(Date.now())));
+    setHandler(resumeUpdate, () => this.#operate(() => budget.resume(Date.now())));
     setHandler(carriedStateQuery, () => carryState(budget.state));
     setHandler(budgetStatusQuery, (nowMs) => {
       const asked = instantMsSchema.safeParse(nowMs);
@@ -193,10 +201,12 @@ class Gate {
     this.#eventAtLength = this.#answeredAtLength;
   }
 
-  #operate(effects: Effects): BudgetStatus {
+  /** Carries an order out, once. */
+  #operate(order: () => Effects): BudgetStatus {
     this.#refuseIfReset();
     this.#noteUpdate();
-    this.#carryOut(effects);
+    const id = currentUpdateInfo()?.id;
+    if (id === undefined || takeOrder(this.budget.state, id)) this.#carryOut(order());
     return this.budget.status(Date.now());
   }
 

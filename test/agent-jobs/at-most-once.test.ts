@@ -1,7 +1,8 @@
 import type * as net from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { createSingleConnection } from '../../src/agent-jobs/single-connection.js';
-import { API_KEY, get, JOB, JOB_ID, PROJECT_ID, send, until, useClient, usePeer } from './support/harness.js';
+import { eventually } from '../support/eventually.js';
+import { API_KEY, get, JOB, JOB_ID, PROJECT_ID, send, useClient, usePeer } from './support/harness.js';
 import { answer, reset, type PeerConnection } from './support/peer.js';
 
 for (const secure of [false, true]) {
@@ -20,7 +21,7 @@ for (const secure of [false, true]) {
         expect(thrown.outcome).toBe('notSent');
         expect(JSON.stringify(thrown)).not.toContain(API_KEY);
       }
-      await until(() => peer.closed === 40, 'all connections gone');
+      await eventually('all connections gone', () => peer.closed === 40);
       expect(peer.connections).toBe(40);
       expect(peer.bytes).toBe(0);
     });
@@ -38,8 +39,8 @@ for (const secure of [false, true]) {
 
     test('at the deadline the connection is reset, not closed', async () => {
       const peer = await usePeer({ secure });
-      expect((await send(useClient(peer.url, { sendTimeoutMs: 200 }))).outcome).toBe('unknown');
-      await until(() => peer.closed === 1, 'the connection gone');
+      expect((await send(useClient(peer.url, { sendTimeoutMs: 1_000 }))).outcome).toBe('unknown');
+      await eventually('the connection gone', () => peer.closed === 1);
       expect(peer.errors).toEqual(['ECONNRESET']);
     });
 
@@ -54,14 +55,14 @@ for (const secure of [false, true]) {
           connection.socket.pause();
         },
       });
-      const client = useClient(peer.url, { sendTimeoutMs: 300 });
+      const client = useClient(peer.url, { sendTimeoutMs: 1_000 });
       // Less than the kernel buffers hold: after a plain close the peer would get all of it.
       const prompt = 'x'.repeat(2_000_000);
       const result = await client.sendMessage({ projectId: PROJECT_ID, jobId: JOB_ID, prompt, mayStart: () => true });
       expect(result.outcome).toBe('unknown');
       held?.socket.resume();
       held?.raw.resume();
-      await until(() => peer.closed === 1, 'the connection gone');
+      await eventually('the connection gone', () => peer.closed === 1);
       expect(peer.requests).toHaveLength(0);
       expect(peer.bytes).toBeLessThan(prompt.length);
     });
@@ -123,7 +124,7 @@ test('a request gets one connection; a second one is refused', async () => {
   const socket = await open();
   socket.destroy();
   await expect(open()).rejects.toThrow('a second one is not made');
-  await until(() => peer.closed === 1, 'the connection gone');
+  await eventually('the connection gone', () => peer.closed === 1);
   expect(peer.connections).toBe(1);
   reset();
 });
@@ -147,7 +148,7 @@ test('closing waits for a message that is under way, and sends nothing afterward
   const peer = await usePeer({ onRequest: (held) => (connection = held) });
   const client = useClient(peer.url);
   const sending = send(client);
-  await until(() => connection !== undefined, 'the request at the peer');
+  await eventually('the request at the peer', () => connection !== undefined);
   const closing = client.close();
   connection?.socket.end(answer(200, JOB));
   expect((await sending).outcome).toBe('sent');

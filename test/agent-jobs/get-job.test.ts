@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { createAgentJobsClient, type GetJobFailureReason } from '../../src/agent-jobs/index.js';
-import { get, JOB, send, until, useClient, usePeer } from './support/harness.js';
+import { eventually } from '../support/eventually.js';
+import { get, JOB, send, useClient, usePeer } from './support/harness.js';
 import { answer, reset, type PeerScript } from './support/peer.js';
 
 const failing: {
@@ -52,8 +53,8 @@ const failing: {
   {
     peer: 'stays silent',
     script: {},
-    getTimeoutMs: 150,
-    expected: { reason: 'timeout', message: 'no answer: the deadline of 150 ms has passed' },
+    getTimeoutMs: 1_000,
+    expected: { reason: 'timeout', message: 'no answer: the deadline of 1000 ms has passed' },
   },
   {
     peer: 'never finishes the TLS handshake',
@@ -138,8 +139,8 @@ test('many looks at a silent service all end at their deadline, and leave no con
   const startedAt = performance.now();
   const outcomes = await Promise.all(Array.from({ length: 100 }, () => get(client)));
   expect(outcomes.every((outcome) => outcome.kind === 'failed' && outcome.reason === 'timeout')).toBe(true);
-  expect(performance.now() - startedAt).toBeLessThan(3_000);
-  await until(() => peer.closed === peer.connections, 'all connections gone');
+  expect(performance.now() - startedAt).toBeLessThan(30_000);
+  await eventually('all connections gone', () => peer.closed === peer.connections);
 });
 
 test.for([

@@ -110,8 +110,8 @@ const rows: Row[] = [
     script: {},
     outcome: 'unknown',
     received: 1,
-    sendTimeoutMs: 200,
-    message: /deadline of 200 ms/,
+    sendTimeoutMs: 1_000,
+    message: /deadline of 1000 ms/,
   },
   {
     peer: 'never reads',
@@ -119,7 +119,7 @@ const rows: Row[] = [
     outcome: 'unknown',
     received: 0,
     only: 'plain',
-    sendTimeoutMs: 200,
+    sendTimeoutMs: 1_000,
   },
   {
     peer: 'sends half a status line',
@@ -196,7 +196,7 @@ const rows: Row[] = [
     outcome: 'sent',
     received: 1,
     statusCode: 200,
-    sendTimeoutMs: 300,
+    sendTimeoutMs: 1_000,
     message: /body was lost.*deadline/,
   },
   {

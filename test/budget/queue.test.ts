@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import type { Budget } from '../../src/budget/index.js';
+import type { AcquireRequest } from '../../src/contract/index.js';
 import { acquire, ask, finish, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
 const HELD_MS = WINDOW_MS + MARGIN_MS;
@@ -19,12 +21,68 @@ describe('the queue', () => {
     ]);
   });
 
-  test('gives every tenth grant to the oldest of any lane', () => {
-    const budget = newBudget({ limit: 9 });
-    for (let index = 0; index < 9; index++) spend(budget, T0, `x${index}`);
+  test('gives a batch waiter its turn once nine interactive ones in a row have overtaken it', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
     acquire(budget, T0 + 1, 'night', { lane: 'batch' });
-    acquire(budget, T0 + 2, 'day');
-    expect(acquire(budget, T0 + HELD_MS, 'night', { lane: 'batch' })).toMatchObject({ kind: 'granted' });
+    let nowMs = T0;
+    for (let index = 0; index < 9; index++) {
+      acquire(budget, nowMs + 2, `day-${index}`);
+      nowMs += HELD_MS;
+      expect(acquire(budget, nowMs, 'night', { lane: 'batch' })).toMatchObject({ kind: 'wait', position: 2 });
+      spend(budget, nowMs, `day-${index}`);
+    }
+    acquire(budget, nowMs + 2, 'day-9');
+    expect(acquire(budget, nowMs + HELD_MS, 'day-9')).toMatchObject({ kind: 'wait', position: 2 });
+    expect(acquire(budget, nowMs + HELD_MS, 'night', { lane: 'batch' })).toMatchObject({ kind: 'granted' });
+  });
+
+  test('leaves the reserve to the interactive lane, whoever was sent before', () => {
+    for (let sentBefore = 0; sentBefore < 10; sentBefore++) {
+      const budget = newBudget({ limit: 100, reserve: 10 });
+      for (let index = 0; index < sentBefore; index++) spend(budget, T0, `x${index}`);
+      const nowMs = T0 + HELD_MS;
+      const batch = Array.from({ length: 120 }, (_, index) => {
+        const name = `night-${index}`;
+        const answer = acquire(budget, nowMs, name, { lane: 'batch' });
+        settle(budget, nowMs, name);
+        return answer.kind;
+      });
+      expect(batch.filter((kind) => kind === 'granted')).toHaveLength(90);
+      expect(acquire(budget, nowMs + 5_000, 'day')).toMatchObject({ kind: 'granted' });
+    }
+  });
+
+  test('gives the batch lane its turn although the interactive lane uses up all but the reserve', () => {
+    const budget = newBudget({ limit: 2, reserve: 1 });
+    spend(budget, T0, 'x', 'y');
+    acquire(budget, T0 + 1, 'night', { lane: 'batch' });
+    for (let round = 1; round <= 5; round++) {
+      const names = [`day-${2 * round}`, `day-${2 * round + 1}`];
+      for (const name of names) acquire(budget, T0 + (round - 1) * HELD_MS + 2, name);
+      const nowMs = T0 + round * HELD_MS;
+      if (round < 5) spend(budget, nowMs, ...names);
+      else {
+        spend(budget, nowMs, names[0]!);
+        expect(acquire(budget, nowMs, names[1]!)).toMatchObject({ kind: 'wait', position: 2 });
+        expect(acquire(budget, nowMs, 'night', { lane: 'batch' })).toMatchObject({ kind: 'granted' });
+      }
+    }
+  });
+
+  test('invites nobody who would be told to wait', () => {
+    const budget = newBudget({ limit: 20, reserve: 5 });
+    for (let index = 0; index < 14; index++) spend(budget, T0, `x${index}`);
+    for (let index = 0; index < 8; index++) acquire(budget, T0 + 1, `night-${index}`, { lane: 'batch' });
+    for (let index = 0; index < 8; index++) acquire(budget, T0 + 1, `day-${index}`);
+    for (let nowMs = T0 + 10; nowMs < T0 + 60_000; nowMs += 100) {
+      for (const name of budget.tick(nowMs).wake) {
+        const lane = name.startsWith('night') ? 'batch' : 'interactive';
+        expect(acquire(budget, nowMs + 1, name, { lane })).toMatchObject({ kind: 'granted' });
+        settle(budget, nowMs + 1, name);
+      }
+    }
+    expect(budget.status(T0 + 60_000).used).toBe(20);
   });
 
   test('tells positions and expected waits: a whole window further for each full round', () => {
@@ -143,6 +201,27 @@ describe('invitations', () => {
     expect(budget.status(T0 + 1).waitingTotal).toBe(0);
   });
 
+  test('that lapsed are repeated after a minute, two, four, up to a quarter of an hour, and soon again after an ask', () => {
+    const budget = newBudget({ limit: 1 });
+    acquire(budget, T0, 'x');
+    acquire(budget, T0, 'silent');
+    settle(budget, T0, 'x', { outcome: 'notSent' });
+    const wakesFrom = (fromMs: number) => {
+      const wakes: number[] = [];
+      for (let nowMs = fromMs + 2_001; nowMs < fromMs + 3_600_000; nowMs += 1_000) {
+        if (budget.tick(nowMs).wake.length > 0) wakes.push(Math.round((nowMs - fromMs) / 60_000));
+      }
+      return wakes;
+    };
+    expect(wakesFrom(T0)).toEqual([0, 1, 2, 4, 8, 17, 32, 47]);
+    acquire(budget, T0 + 3_600_000, 'silent', { hold: true });
+    budget.tick(T0 + 3_600_000);
+    acquire(budget, T0 + 3_600_000, 'y');
+    acquire(budget, T0 + 3_600_000, 'silent');
+    settle(budget, T0 + 3_600_000, 'y', { outcome: 'notSent' });
+    expect(wakesFrom(T0 + 3_600_000).slice(0, 3)).toEqual([0, 1, 2]);
+  });
+
   test('need no timer while nobody waits', () => {
     const budget = newBudget();
     expect(budget.acquire(T0, ask('a', T0))[1].lookAgainAtMs).toBeUndefined();
@@ -257,11 +336,83 @@ describe('a pause', () => {
     expect(acquire(budget, endMs + 60_001, 'b')).toMatchObject({ kind: 'granted' });
   });
 
-  test('tells only the first waiter its end, and no wait but slot is much longer than a minute', () => {
+  test('has the first waiter ask again within a minute, and all others after ten', () => {
     const budget = newBudget({ limit: 10 });
     acquire(budget, T0, 'a');
     settle(budget, T0, 'a', { outcome: 'limited', retryAfterMs: 600_000 });
     const waits = ['b', 'c', 'd'].map((name) => acquire(budget, T0, name));
-    expect(waits.map((answer) => answer.kind === 'wait' && answer.waitMs)).toEqual([60_200, 60_400, 60_600]);
+    expect(waits.map((answer) => answer.kind === 'wait' && answer.waitMs)).toEqual([60_000, 600_200, 600_400]);
   });
 });
+
+describe('the asks of those who wait', () => {
+  test('are at most seven an hour for each of 1,000 waiters of a paused budget', () => {
+    const budget = newBudget({ limit: 100 });
+    budget.pause(T0, {});
+    expect(asksInAnHour(budget, waiters(1_000))).toBeLessThanOrEqual(7_000);
+  });
+
+  test('are at most seven an hour for each of 300 waiters of one busy job', () => {
+    const budget = newBudget({ limit: 100 });
+    acquire(budget, T0, 'owner', { jobId: 'j' });
+    expect(asksInAnHour(budget, waiters(300, { jobId: 'j' }))).toBeLessThanOrEqual(2_100);
+  });
+
+  test('are at most seven an hour for each of 400 follow-ups that find no place', () => {
+    const budget = newBudget({ limit: 0 });
+    expect(asksInAnHour(budget, waiters(1_400))).toBeLessThanOrEqual(9_800);
+  });
+
+  test('do not come every second while slow sends are in flight', () => {
+    const budget = newBudget({ limit: 200 });
+    for (let index = 0; index < 10; index++) acquire(budget, T0, `x${index}`);
+    for (let index = 0; index < 10; index++) settle(budget, T0 + 25_000, `x${index}`);
+    for (let index = 0; index < 10; index++) acquire(budget, T0 + 25_000, `sending-${index}`);
+    const waits = waiters(100).map(({ workflowId }) => acquire(budget, T0 + 25_000, workflowId));
+    for (const answer of waits) expect(answer).toMatchObject({ kind: 'wait', reason: 'slot' });
+    expect(Math.min(...waits.map((answer) => (answer.kind === 'wait' ? answer.waitMs : 0)))).toBe(25_000);
+  });
+});
+
+describe('a queue that is full', () => {
+  test('keeps 100 of its 1,000 places free of the batch lane', () => {
+    const budget = newBudget({ limit: 0 });
+    const reasons = (count: number, lane: 'batch' | 'interactive') =>
+      Array.from({ length: count }, (_, index) => {
+        const answer = acquire(budget, T0, `${lane}-${index}`, { lane });
+        return answer.kind === 'wait' ? answer.reason : answer.kind;
+      });
+    expect(reasons(950, 'batch').filter((reason) => reason === 'slot')).toHaveLength(900);
+    expect(reasons(120, 'interactive').filter((reason) => reason === 'slot')).toHaveLength(100);
+  });
+
+  test('has those outside come back before a fast budget can have sent half of it', () => {
+    const budget = newBudget({ limit: 1_000, windowMs: 180_000 });
+    for (let index = 0; index < 1_000; index++) spend(budget, T0 + 180 * index, `x${index}`);
+    const nowMs = T0 + 180_000;
+    for (let index = 0; index < 1_012; index++) acquire(budget, nowMs - 2_001, `w${index}`);
+    const outside = acquire(budget, nowMs, 'outside');
+    expect(outside).toMatchObject({ kind: 'wait', reason: 'queue-full' });
+    expect(outside.kind === 'wait' && outside.waitMs).toBeLessThanOrEqual(500 * 180 + 3_000);
+  });
+});
+
+function waiters(count: number, more: Partial<AcquireRequest> = {}) {
+  return Array.from({ length: count }, (_, index) => ({ workflowId: `waiter-${index}`, ...more }));
+}
+
+/** Lets follow-ups ask when they are told to, and when they are woken. */
+function asksInAnHour(budget: Budget, all: readonly (Partial<AcquireRequest> & { workflowId: string })[]): number {
+  const dueAtMs = new Map(all.map(({ workflowId }, index) => [workflowId, T0 + index]));
+  let asks = 0;
+  for (let nowMs = T0; nowMs < T0 + 3_600_000; nowMs += 10_000) {
+    for (const more of all) {
+      if ((dueAtMs.get(more.workflowId) ?? 0) > nowMs) continue;
+      const [answer, { wake }] = budget.acquire(nowMs, ask(more.workflowId, nowMs, more));
+      asks += 1;
+      dueAtMs.set(more.workflowId, nowMs + (answer.kind === 'wait' ? answer.waitMs : Infinity));
+      for (const woken of wake) dueAtMs.set(woken, nowMs + 1);
+    }
+  }
+  return asks;
+}

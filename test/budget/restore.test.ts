@@ -49,3 +49,18 @@ test('a follow-up that began before the state was lost may have been sent', () =
   expect(acquire(budget, T0 + 1, 'old', { firstRunStartedAtMs: T0 })).toMatchObject({ kind: 'alreadyGranted' });
   expect(acquire(budget, T0 + 1, 'new', { firstRunStartedAtMs: T0 + 1 })).toMatchObject({ kind: 'wait' });
 });
+
+test('a gate whose clock jumped far ahead stands still, restored or not; taken for full, it goes on a window later', () => {
+  const budget = newBudget({ limit: 1 });
+  const farAheadMs = T0 + 10 * 365 * 86_400_000;
+  spend(budget, farAheadMs, 'before');
+  const restoredState = restoreState(carryState(budget.state));
+  reopen(restoredState, T0);
+  const began = { firstRunStartedAtMs: T0 + 1 };
+  const yearLaterMs = T0 + 365 * 86_400_000;
+  expect(acquire(new Budget(restoredState), yearLaterMs, 'new', began)).toMatchObject({ kind: 'stale' });
+  const cured = new Budget(newState('p', budget.state.settings));
+  assumeFull(cured.state, T0);
+  expect(acquire(cured, T0 + 1, 'new', began)).toMatchObject({ kind: 'wait', reason: 'slot' });
+  expect(acquire(cured, T0 + WINDOW_MS + MARGIN_MS, 'new', began).kind).toBe('granted');
+});

@@ -1,18 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
-import { bundleWorkflowCode, DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
+import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { contradictions } from '../../chaos/contradictions.js';
-import { workflowBundleOptions } from '../../src/worker/bundle-options.js';
 import { eventually } from '../support/eventually.js';
+import { bundleVersion } from '../support/workflow-bundles.js';
+import { installQuietRuntime } from '../support/workflow-rig.js';
 
-const logger = new DefaultLogger('ERROR');
-Runtime.install({ logger });
 let connection: Connection;
 let native: NativeConnection;
 beforeAll(async () => {
   const address = inject('temporalAddress');
+  await installQuietRuntime();
   connection = await Connection.connect({ address });
   native = await NativeConnection.connect({ address });
 });
@@ -24,11 +23,8 @@ afterAll(async () => {
 test('a workflow that contradicts its own history is seen, and one that does not is not', async () => {
   const taskQueue = `contradictions-${randomUUID()}`;
   const client = new Client({ connection });
-  const versions = join(import.meta.dirname, '..', 'replay', 'versions');
-  const withVersion = async <T>(version: number, use: () => Promise<T>): Promise<T> => {
-    const workflowsPath = join(versions, `version-${version}.ts`);
-    const workflowBundle = await bundleWorkflowCode({ ...workflowBundleOptions(workflowsPath), logger });
-    const worker = await Worker.create({ connection: native, taskQueue, workflowBundle });
+  const withVersion = async <T>(version: 1 | 4, use: () => Promise<T>): Promise<T> => {
+    const worker = await Worker.create({ connection: native, taskQueue, workflowBundle: await bundleVersion(version) });
     return worker.runUntil(use());
   };
   const handle = await withVersion(4, async () => {

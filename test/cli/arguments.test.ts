@@ -4,6 +4,7 @@ import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ExitCode } from '../../src/cli/errors.js';
 import { runCli } from './run-cli.js';
 
 // Counts whoever knocks where Temporal should be: bad input must be told before anything is contacted.
@@ -143,15 +144,37 @@ test('escape sequences in an argument do not reach the terminal', async () => {
   expect(stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
 });
 
-test('every command explains itself with an example and ends with exit code 0', async () => {
-  const commands = ['dev', 'worker', 'send', 'status', 'list', 'cancel', 'poll-now', 'resolve', 'setup', 'doctor'];
-  const batch = ['run', 'status', 'retry', 'cancel'].map((name) => ['batch', name]);
-  for (const command of [...commands.map((name) => [name]), ['budget', 'show'], ['simulator'], ...batch]) {
-    const { exitCode, stdout } = await runCli([...command, '--help']);
-    expect(exitCode).toBe(0);
-    expect(stdout).toContain(`$ `);
-    expect(stdout).toContain(`follow-up ${command.join(' ')}`);
+describe('help', () => {
+  /** Every command, found as somebody finds them who reads the help. */
+  async function commandsBelow(...group: string[]): Promise<string[][]> {
+    const { stdout } = await runCli([...group, '--help']);
+    const [, list = ''] = stdout.split('\nCommands:\n');
+    const names = [...list.matchAll(/^ {2}([a-z-]+)/gm)]
+      .map(([, name]) => name ?? '')
+      .filter((name) => name !== 'help');
+    return (await Promise.all(names.map((name) => commandsBelow(...group, name))))
+      .flat()
+      .concat(names.length > 0 ? [] : [group]);
   }
+
+  test('of every command has an example and fits 80 columns; the exit code is 0', async () => {
+    const commands = await commandsBelow();
+    expect(commands.length).toBeGreaterThan(27);
+    for (const command of [[], ['batch'], ['schedule'], ['budget'], ...commands]) {
+      const { exitCode, stdout } = await runCli([...command, '--help']);
+      expect(exitCode).toBe(0);
+      expect(stdout.split('\n').filter((line) => line.length > 80)).toEqual([]);
+      if (!commands.includes(command)) continue;
+      expect(stdout).toMatch(/^ {2}\$ /m);
+      expect(stdout).toContain(`follow-up ${command.join(' ')}`);
+    }
+  });
+
+  test('names every exit code', async () => {
+    const { stdout } = await runCli(['--help']);
+    for (const code of Object.values(ExitCode))
+      expect(stdout).toMatch(new RegExp(`^( {2}| .* {3})${code} {2,}\\w`, 'm'));
+  });
 });
 
 test('a Temporal that nobody serves is told within seconds, with its address and exit code 5', async () => {

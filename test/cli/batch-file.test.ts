@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { BadLinesError } from '../../src/cli/bad-lines.js';
+import { BadLinesError } from '../../src/cli/read-lines.js';
 import { type BatchFileOptions, readBatchFile } from '../../src/cli/batch-file.js';
 import { openSource } from '../../src/cli/text-source.js';
 
@@ -120,8 +120,10 @@ describe('a file is refused', () => {
 
   test('without an item, or that is not there, or is a directory', async () => {
     await expect(read('\n\r\n')).rejects.toThrow('list.jsonl has no items');
-    await expect(openSource('batch', '/nowhere/list.jsonl')).rejects.toThrow('cannot read /nowhere/list.jsonl: ENOENT');
-    const directory = await openSource('batch', '/');
+    await expect(openSource('batch', '/nowhere/list.jsonl', process)).rejects.toThrow(
+      'cannot read /nowhere/list.jsonl: ENOENT',
+    );
+    const directory = await openSource('batch', '/', process);
     await expect(readBatchFile(directory)).rejects.toThrow('cannot read /: EISDIR');
   });
 });

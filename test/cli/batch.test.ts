@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { eventually } from '../support/eventually.js';
 import { startStack, type Stack } from '../support/stack.js';
-import { runCli, startCli } from './run-cli.js';
+import { openCli, runCli } from './run-cli.js';
 
 const project = `batch-${randomUUID().slice(0, 8)}`;
 const FAST = ['--poll-initial-interval', '200ms', '--poll-max-interval', '500ms', '--settle-time', '5s'];
@@ -114,7 +114,7 @@ describe('batch run', () => {
 
   test('ends with exit code 130 at Ctrl-C, says how to come back, and the batch goes on', async () => {
     const id = newId();
-    const started = startCli(['batch', 'run', '-', '--id', id, ...FAST, '--json'], { env, stdin: lines('slow-1') });
+    const started = openCli(['batch', 'run', '-', '--id', id, ...FAST, '--json'], { env, stdin: lines('slow-1') });
     await eventually('the progress is shown', () => started.stderr().includes('1 open'));
     started.kill('SIGINT');
     const { exitCode, stdout, stderr } = await started.ended;

@@ -5,7 +5,7 @@ import { fitFrame } from '../../src/cli/budget-view.js';
 import type { BudgetStatus } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
-import { runCli, startCli } from './run-cli.js';
+import { openCli, runCli } from './run-cli.js';
 
 let stack: Stack;
 let env: Record<string, string>;
@@ -178,7 +178,7 @@ describe('restore', () => {
 describe('show --watch', () => {
   test('prints a line a change, and ends with exit code 130 at Ctrl-C', async () => {
     const projectId = newProject();
-    const run = startCli(['budget', 'show', projectId, '--watch'], { env });
+    const run = openCli(['budget', 'show', projectId, '--watch'], { env });
     await eventually('it says that there is none', () => run.stdout().includes('has no budget yet'));
     await send(projectId, 'job-1');
     await eventually('it shows the send', () => run.stdout().includes('1 of 100 slots used'));
@@ -195,7 +195,7 @@ describe('show --watch', () => {
 
   test('prints a document a change with --json', async () => {
     const projectId = newProject();
-    const run = startCli(['budget', 'show', projectId, '--watch', '--json'], { env });
+    const run = openCli(['budget', 'show', projectId, '--watch', '--json'], { env });
     await eventually('it has begun', () => run.stdout().includes('\n'));
     await budget('set', projectId, '--limit', '7');
     await eventually('it shows the change', () => run.stdout().includes('"limit":7'));

@@ -7,13 +7,18 @@ let run: CliRun | undefined;
 afterEach(() => run?.kill('SIGKILL'));
 
 test('npm start -- --exit sends its follow-ups on an embedded stack and ends with exit code 0', async () => {
-  const child = spawn('npm', ['start', '--silent', '--', '--exit', '--json'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn('npm', ['start', '--silent', '--', '--exit', '--json'], { stdio: ['ignore', 'pipe', 'pipe'] });
   let stdout = '';
+  let stderr = '';
   child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
   const exitCode = await new Promise((resolve) => child.once('close', resolve));
   expect(exitCode).toBe(0);
   const { temporal, followUps } = JSON.parse(stdout);
   expect(temporal.uiUrl).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
+  // Every step is told, and the UI can be opened while the follow-ups run.
+  const steps = ['stack: starting Temporal', `stack: ready, Temporal UI at ${temporal.uiUrl}`, 'demo/add-tests: '];
+  expect(stderr).toMatch(new RegExp(steps.map((step) => `^${step}`).join('.*'), 'ms'));
   expect(followUps).toHaveLength(4);
   for (const { result } of followUps) expect(result).toMatchObject({ status: 'completed', prLinkChanged: true });
 }, 180_000);

@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process';
+import { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import { main } from '../../src/cli/main.js';
 
 const COMMAND = fileURLToPath(new URL('../../bin/follow-up.js', import.meta.url));
 
@@ -12,8 +14,6 @@ export interface CliResult {
 
 /** A run of the command line that is under way. */
 export interface CliRun {
-  /** 0 where it could not be started. */
-  pid: number;
   kill(signal: NodeJS.Signals): void;
   /** What it has written so far. */
   stdout(): string;
@@ -21,18 +21,77 @@ export interface CliRun {
   ended: Promise<CliResult>;
 }
 
-/** Settings of {@link startCli}. */
+/** A run as a process of its own. */
+export interface CliProcess extends CliRun {
+  /** 0 where it could not be started. */
+  pid: number;
+}
+
+/** Settings of a run. */
 export interface CliOptions {
   env?: Record<string, string>;
   stdin?: string | Buffer;
+  /** In this process: a command that has a deadline has that much longer. */
+  calledInMs?: number;
 }
 
-/** Runs the real command as a process of its own, with nothing of this one's settings. */
-export function startCli(args: readonly string[], { env = {}, stdin = '' }: CliOptions = {}): CliRun {
-  const child = spawn(process.execPath, [COMMAND, ...args], {
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], NO_COLOR: '1', ...env },
-    stdio: ['pipe', 'pipe', 'pipe'],
+/** Nothing of this process's settings but where programs and the home directory are. */
+const environment = (env: Record<string, string>) => ({
+  PATH: process.env['PATH'],
+  HOME: process.env['HOME'],
+  NO_COLOR: '1',
+  ...env,
+});
+
+/** Keeps what is written to it. */
+class Captured extends Writable {
+  text = '';
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.text += chunk.toString();
+    done();
+  }
+}
+
+/** Runs a command in this process, against a captured terminal. A signal reaches it as Ctrl-C would. */
+export function openCli(args: readonly string[], { env = {}, stdin = '', calledInMs = 0 }: CliOptions = {}): CliRun {
+  const [stdout, stderr] = [new Captured(), new Captured()];
+  const listeners = new Set<(signal: NodeJS.Signals) => void>();
+  const ended = new Promise<CliResult>((resolve, reject) => {
+    const end = (exitCode: number) => resolve({ exitCode, stdout: stdout.text, stderr: stderr.text });
+    const io = {
+      env: environment(env),
+      stdin: Readable.from([Buffer.from(stdin)]),
+      stdout,
+      stderr,
+      onSignal: (listener: (signal: NodeJS.Signals) => void) => {
+        listeners.add(listener);
+        return () => void listeners.delete(listener);
+      },
+      calledAtMs: performance.now() + calledInMs,
+      exit: end,
+    };
+    main(args, io).then(end, reject);
   });
+  return {
+    kill: (signal) => {
+      if (listeners.size === 0) throw new Error(`the command does not listen for ${signal}`);
+      for (const listener of listeners) listener(signal);
+    },
+    stdout: () => stdout.text,
+    stderr: () => stderr.text,
+    ended,
+  };
+}
+
+/** Runs a command to its end in this process. */
+export function runCli(args: readonly string[], options?: CliOptions): Promise<CliResult> {
+  return openCli(args, options).ended;
+}
+
+/** Starts the executable as a process of its own. It costs a second more than {@link openCli}. */
+export function startCli(args: readonly string[], { env = {}, stdin = '' }: CliOptions = {}): CliProcess {
+  const child = spawn(process.execPath, [COMMAND, ...args], { env: environment(env), stdio: 'pipe' });
   let stdout = '';
   let stderr = '';
   child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
@@ -49,9 +108,4 @@ export function startCli(args: readonly string[], { env = {}, stdin = '' }: CliO
       child.once('close', (exitCode) => resolve({ exitCode, stdout, stderr }));
     }),
   };
-}
-
-/** Runs the command to its end. */
-export function runCli(args: readonly string[], options?: CliOptions): Promise<CliResult> {
-  return startCli(args, options).ended;
 }

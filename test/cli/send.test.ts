@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { eventually } from '../support/eventually.js';
 import { startStack, type Stack } from '../support/stack.js';
-import { runCli, startCli } from './run-cli.js';
+import { openCli, runCli, startCli } from './run-cli.js';
 
 const project = `cli-${randomUUID().slice(0, 8)}`;
 const FAST = ['--poll-initial-interval', '200ms', '--poll-max-interval', '500ms', '--settle-time', '5s'];
@@ -210,7 +210,7 @@ describe('looking and acting', () => {
   });
 
   test('the simulator command serves until it is told to end', async () => {
-    const run = startCli(['simulator', '--port', '0', '--json']);
+    const run = openCli(['simulator', '--port', '0', '--json']);
     const line = await eventually('it is up', () => (run.stdout().includes('\n') ? run.stdout() : undefined));
     const { baseUrl, apiKey } = JSON.parse(line);
     const answer = await fetch(`${baseUrl}/v2/agent/p/job/j`, { headers: { authorization: `Bearer ${apiKey}` } });

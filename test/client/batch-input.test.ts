@@ -93,3 +93,10 @@ test('a batch that breaks rules is refused, and each of them is named', () => {
   expect(plan).toThrow(InvalidInputError);
   expect(plan).toThrow(/id: must be .*; maxOpen: /);
 });
+
+test('a batch that may come to more than 800 parts is refused whole, before any piece of it is sent', () => {
+  // As few parts as 780 would do, but a piece that comes late shares none with another.
+  const jobIds = Array.from({ length: 195_000 }, (_, index) => `job-${index}`);
+  const plan = () => planBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds });
+  expect(plan).toThrow(/jobIds: the batch is too long: .* more than 800 parts/);
+});

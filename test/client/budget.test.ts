@@ -12,13 +12,20 @@ import type { Lane } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
-const WINDOW_MS = 8_000;
+/** Follow-ups that wait ask again by themselves after a minute. */
+const SOONER_THAN_BY_THEMSELVES_MS = 45_000;
 let stack: Stack;
 
 beforeAll(async () => {
   stack = await startStack({
     address: inject('temporalAddress'),
-    env: { FOLLOW_UP_BUDGET_LIMIT: '4', FOLLOW_UP_BUDGET_WINDOW: `${WINDOW_MS}ms`, FOLLOW_UP_MARGIN: '200ms' },
+    // A window that is longer than any test: only orders let follow-ups go.
+    env: {
+      FOLLOW_UP_BUDGET_LIMIT: '4',
+      FOLLOW_UP_BUDGET_MAX_LIMIT: '100',
+      FOLLOW_UP_BUDGET_WINDOW: '1h',
+      FOLLOW_UP_MARGIN: '200ms',
+    },
     simulator: { autoCreate: true },
   });
 });
@@ -36,17 +43,15 @@ const waits = (projectId: string, count: number) =>
     return status?.waitingTotal === count && status.unsettled === 0;
   });
 
-describe('setLimit', () => {
+describe.concurrent('setLimit', () => {
   test('a raised limit lets those that wait go at once', async () => {
     const projectId = newProject();
     const followUps = await start(projectId, 'interactive', 'a-1', 'a-2', 'a-3', 'a-4', 'a-5', 'a-6');
     await waits(projectId, 2);
-    // A window that is longer than the test: only the new limit can let them go.
     const budget = stack.followUps.budget(projectId);
-    await budget.setLimit({ window: '1h' });
     expect(ledgerOf(projectId)).toHaveLength(4);
     expect(await budget.setLimit({ limit: 6 })).toMatchObject({ limit: 6, windowMs: 3_600_000, used: 4 });
-    await isSent(projectId, 6, 10_000);
+    await isSent(projectId, 6, SOONER_THAN_BY_THEMSELVES_MS);
     await Promise.all(followUps.map((followUp) => followUp.result()));
   });
 
@@ -57,6 +62,8 @@ describe('setLimit', () => {
     await isSent(projectId, 4);
     const change = await budget.setLimit({ limit: 2 });
     expect(change).toMatchObject({ limit: 2, used: 4 });
+    const windowMs = 3_000;
+    await budget.setLimit({ window: windowMs });
     const changedAtMs = Date.now();
     const more = await start(projectId, 'interactive', 'b-1', 'b-2', 'b-3', 'b-4');
     await Promise.all([...first, ...more].map((followUp) => followUp.result()));
@@ -64,7 +71,7 @@ describe('setLimit', () => {
     const later = instants.filter((atMs) => atMs > changedAtMs);
     expect(later).toHaveLength(4);
     for (const atMs of later) {
-      const inWindow = instants.filter((other) => other > atMs - WINDOW_MS && other <= atMs);
+      const inWindow = instants.filter((other) => other > atMs - windowMs && other <= atMs);
       expect(inWindow.length).toBeLessThanOrEqual(2);
     }
   });
@@ -96,7 +103,7 @@ describe('setLimit', () => {
   });
 });
 
-describe('pause and resume', () => {
+describe.concurrent('pause and resume', () => {
   test('a pause keeps everything back, shows its note, and ends when it is resumed', async () => {
     const projectId = newProject();
     const budget = stack.followUps.budget(projectId);
@@ -111,8 +118,7 @@ describe('pause and resume', () => {
     });
     expect(ledgerOf(projectId)).toHaveLength(0);
     expect(await budget.resume()).not.toHaveProperty('paused');
-    // Sooner than the minute after which they would ask by themselves.
-    await isSent(projectId, 2, 15_000);
+    await isSent(projectId, 2, SOONER_THAN_BY_THEMSELVES_MS);
     await Promise.all(followUps.map((followUp) => followUp.result()));
   });
 
@@ -166,17 +172,20 @@ describe('input that breaks rules', () => {
   });
 });
 
-test('a budget that an order starts has the documented defaults, or those that the client was given', async () => {
-  const budget = stack.followUps.budget(newProject());
-  expect(await budget.state()).toBe('none');
-  expect(await budget.resume()).toMatchObject({ limit: 100, windowMs: 3_600_000, reserve: 0, used: 0 });
-  const { client, taskQueue } = stack;
-  const budgetSettings = { limit: 9, windowMs: 60_000, reserve: 2, marginMs: 0 };
-  const other = new FollowUpClient({ client, taskQueue, budgetSettings }).budget(newProject());
-  expect(await other.pause()).toMatchObject({ limit: 9, windowMs: 60_000, reserve: 2 });
-});
+test.concurrent(
+  'a budget that an order starts has the documented defaults, or those that the client was given',
+  async () => {
+    const budget = stack.followUps.budget(newProject());
+    expect(await budget.state()).toBe('none');
+    expect(await budget.resume()).toMatchObject({ limit: 100, windowMs: 3_600_000, reserve: 0, used: 0 });
+    const { client, taskQueue } = stack;
+    const budgetSettings = { limit: 9, windowMs: 60_000, reserve: 2, marginMs: 0 };
+    const other = new FollowUpClient({ client, taskQueue, budgetSettings }).budget(newProject());
+    expect(await other.pause()).toMatchObject({ limit: 9, windowMs: 60_000, reserve: 2 });
+  },
+);
 
-test('audit lists what the ledger has, newest first', async () => {
+test.concurrent('audit lists what the ledger has, newest first', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   expect(await budget.audit()).toEqual([]);
@@ -196,28 +205,31 @@ test('audit lists what the ledger has, newest first', async () => {
   expect(granted).toEqual([...granted].sort((a, b) => b - a));
 });
 
-test('watch shows the budget from before its first follow-up to after its end, and ends when it is told to', async () => {
-  const projectId = newProject();
-  const budget = stack.followUps.budget(projectId);
-  const controller = new AbortController();
-  const updates: BudgetUpdate[] = [];
-  const watching = (async () => {
-    for await (const update of budget.watch({ intervalMs: 50, signal: controller.signal })) updates.push(update);
-  })();
-  const sees = (what: string, matches: (update: BudgetUpdate) => boolean) =>
-    eventually(what, () => updates.some(matches));
-  await sees('no budget yet', ({ state, status }) => state === 'none' && !status);
-  await stack.followUps.run({ projectId, jobId: 'a-1', prompt: 'x', ...FAST });
-  await sees('a slot', ({ status }) => status?.used === 1);
-  await budget.pause({ note: 'stop' });
-  await sees('the pause', ({ status }) => status?.paused?.note === 'stop');
-  await stack.client.workflow.getHandle(budget.workflowId).terminate();
-  await sees('its end', ({ state, status }) => state === 'stopped' && status?.used === 1);
-  await budget.restore();
-  await eventually('that it runs again', () => updates.at(-1)?.state === 'running');
-  controller.abort();
-  await watching;
-});
+test.concurrent(
+  'watch shows the budget from before its first follow-up to after its end, and ends when it is told to',
+  async () => {
+    const projectId = newProject();
+    const budget = stack.followUps.budget(projectId);
+    const controller = new AbortController();
+    const updates: BudgetUpdate[] = [];
+    const watching = (async () => {
+      for await (const update of budget.watch({ intervalMs: 50, signal: controller.signal })) updates.push(update);
+    })();
+    const sees = (what: string, matches: (update: BudgetUpdate) => boolean) =>
+      eventually(what, () => updates.some(matches));
+    await sees('no budget yet', ({ state, status }) => state === 'none' && !status);
+    await stack.followUps.run({ projectId, jobId: 'a-1', prompt: 'x', ...FAST });
+    await sees('a slot', ({ status }) => status?.used === 1);
+    await budget.pause({ note: 'stop' });
+    await sees('the pause', ({ status }) => status?.paused?.note === 'stop');
+    await stack.client.workflow.getHandle(budget.workflowId).terminate();
+    await sees('its end', ({ state, status }) => state === 'stopped' && status?.used === 1);
+    await budget.restore();
+    await eventually('that it runs again', () => updates.at(-1)?.state === 'running');
+    controller.abort();
+    await watching;
+  },
+);
 
 test('a server that is not there is told at once, by watch, too', async () => {
   const nowhere = Connection.lazy({ address: '127.0.0.1:1', interceptors: [] });
@@ -228,7 +240,7 @@ test('a server that is not there is told at once, by watch, too', async () => {
   await nowhere.close();
 });
 
-test('without a worker every order says so', async () => {
+test.concurrent('without a worker every order says so', async () => {
   const { client } = stack;
   const budget = new FollowUpClient({ client, taskQueue: `nobody-${randomUUID()}` }).budget(newProject());
   const error = await budget.setLimit({ limit: 5 }).catch((thrown: unknown) => thrown);

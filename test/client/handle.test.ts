@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
+import { resetToTask } from '../../chaos/buttons.js';
 import {
   FollowUpClient,
   FollowUpEndedError,
@@ -30,7 +31,7 @@ const isPolling = (jobId: string, key = 'k') =>
     return progress.state === 'polling' && progress.polls > 0;
   });
 
-test('run gives the result, and tells of the start before', async () => {
+test.concurrent('run gives the result, and tells of the start before', async () => {
   const seen: string[] = [];
   const input = { projectId: project, jobId: 'job-1', prompt: 'x', key: 'k', ...FAST };
   const result = await stack.followUps.run(input, { onStarted: ({ workflowId }) => seen.push(workflowId) });
@@ -41,7 +42,7 @@ test('run gives the result, and tells of the start before', async () => {
   expect(await stack.followUps.handle(seen[0] ?? '').result()).toEqual(result);
 });
 
-describe('each way to end has an error of its own, which says whether the message was delivered', () => {
+describe.concurrent('each way to end has an error of its own, which says whether the message was delivered', () => {
   test('a typed failure', async () => {
     const error = await (await start('missing-1')).result().catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({ name: 'FollowUpFailedError', type: 'JobNotFound', delivered: 'no' });
@@ -91,7 +92,7 @@ describe('each way to end has an error of its own, which says whether the messag
   });
 });
 
-test('a reset does not end the wait: the new run does, and the message is not sent twice', async () => {
+test.concurrent('a reset does not end the wait: the new run does, and the message is not sent twice', async () => {
   const followUp = await start('slow-1');
   await isPolling('slow-1');
   const outcome = followUp.result().then(
@@ -102,19 +103,13 @@ test('a reset does not end the wait: the new run does, and the message is not se
   const { runId } = await handle.describe();
   const { events } = await handle.fetchHistory();
   const firstTask = events?.find((event) => event.workflowTaskCompletedEventAttributes);
-  await stack.client.workflowService.resetWorkflowExecution({
-    namespace: stack.namespace,
-    workflowExecution: { workflowId: followUp.workflowId, runId },
-    workflowTaskFinishEventId: firstTask?.eventId ?? null,
-    requestId: randomUUID(),
-    reason: 'a test',
-  });
-  expect((await handle.describe()).runId).not.toBe(runId);
+  const newRunId = await resetToTask(stack.client, { workflowId: followUp.workflowId, runId }, firstTask);
+  expect(newRunId).not.toBe(runId);
   expect(await outcome).toBe('completed');
   expect(stack.simulator.job(project, 'slow-1')?.messages).toBe(1);
 });
 
-test('watch yields changes only, and ends with the follow-up', async () => {
+test.concurrent('watch yields changes only, and ends with the follow-up', async () => {
   const followUp = await start('job-2');
   const updates: FollowUpUpdate[] = [];
   for await (const update of followUp.watch({ intervalMs: 50 })) updates.push(update);
@@ -124,7 +119,7 @@ test('watch yields changes only, and ends with the follow-up', async () => {
   expect(new Set(updates.map((update) => JSON.stringify(update))).size).toBe(updates.length);
 });
 
-test('watch and result end at their signal, and the follow-up goes on', async () => {
+test.concurrent('watch and result end at their signal, and the follow-up goes on', async () => {
   const followUp = await start('stuck-3');
   const controller = new AbortController();
   const result = followUp.result({ signal: controller.signal }).catch((error: unknown) => error);
@@ -139,30 +134,36 @@ test('watch and result end at their signal, and the follow-up goes on', async ()
   await stack.client.workflow.getHandle(followUp.workflowId).terminate();
 });
 
-test('without a worker the progress is said to be unavailable, and watching goes on to the end', async () => {
-  const idle = new FollowUpClient({ client: stack.client, taskQueue: `nobody-${randomUUID()}` });
-  const followUp = await idle.start({ projectId: project, jobId: 'job-3', prompt: 'x' });
-  await expect(followUp.progress()).rejects.toThrow(WorkerUnavailableError);
-  const watch = followUp.watch({ intervalMs: 50 });
-  const first = await watch.next();
-  expect(first.value).toMatchObject({ summary: { status: 'running' } });
-  expect(first.value?.progressUnavailable).toBeTruthy();
-  await stack.client.workflow.getHandle(followUp.workflowId).terminate();
-  const second = await watch.next();
-  expect(second.value).toMatchObject({ summary: { status: 'terminated' } });
-  expect((await watch.next()).done).toBe(true);
-});
+test.concurrent(
+  'without a worker the progress is said to be unavailable, and watching goes on to the end',
+  async () => {
+    const idle = new FollowUpClient({ client: stack.client, taskQueue: `nobody-${randomUUID()}` });
+    const followUp = await idle.start({ projectId: project, jobId: 'job-3', prompt: 'x' });
+    await expect(followUp.progress()).rejects.toThrow(WorkerUnavailableError);
+    const watch = followUp.watch({ intervalMs: 50 });
+    const first = await watch.next();
+    expect(first.value).toMatchObject({ summary: { status: 'running' } });
+    expect(first.value?.progressUnavailable).toBeTruthy();
+    await stack.client.workflow.getHandle(followUp.workflowId).terminate();
+    const second = await watch.next();
+    expect(second.value).toMatchObject({ summary: { status: 'terminated' } });
+    expect((await watch.next()).done).toBe(true);
+  },
+);
 
-test('the budget of a project without follow-ups is undefined, and counts from the first one on', async () => {
-  const budget = stack.followUps.budget(`${project}-budget`);
-  expect(await budget.status()).toBeUndefined();
-  expect(await budget.state()).toBe('none');
-  await stack.followUps.run({ projectId: budget.projectId, jobId: 'job-1', prompt: 'x', ...FAST });
-  expect(await budget.status()).toMatchObject({ projectId: budget.projectId, used: 1, limit: 100 });
-  expect(await budget.state()).toBe('running');
-});
+test.concurrent(
+  'the budget of a project without follow-ups is undefined, and counts from the first one on',
+  async () => {
+    const budget = stack.followUps.budget(`${project}-budget`);
+    expect(await budget.status()).toBeUndefined();
+    expect(await budget.state()).toBe('none');
+    await stack.followUps.run({ projectId: budget.projectId, jobId: 'job-1', prompt: 'x', ...FAST });
+    expect(await budget.status()).toMatchObject({ projectId: budget.projectId, used: 1, limit: 100 });
+    expect(await budget.state()).toBe('running');
+  },
+);
 
-test.each([status.UNKNOWN, status.INTERNAL, status.ABORTED])(
+test.concurrent.each([status.UNKNOWN, status.INTERNAL, status.ABORTED])(
   'result waits on after an error of the server that says nothing about the follow-up (gRPC code %i)',
   async (code) => {
     let failures = 0;

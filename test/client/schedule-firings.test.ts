@@ -40,18 +40,13 @@ async function runFor(schedule: ScheduleHandle, firings: number) {
   await eventually(
     `${schedule.name} has fired ${firings} times`,
     async () => (await schedule.describe()).counts.fired >= firings,
-    45_000,
   );
   await schedule.pause();
-  const outcomes = await eventually(
-    `all of ${schedule.name} has ended`,
-    async () => {
-      const { buffered, recentFirings } = await schedule.describe();
-      const all = await stack.followUps.schedules.outcomes(recentFirings);
-      return buffered === 0 && all.every(({ status }) => status === 'completed') ? all.reverse() : undefined;
-    },
-    45_000,
-  );
+  const outcomes = await eventually(`all of ${schedule.name} has ended`, async () => {
+    const { buffered, recentFirings } = await schedule.describe();
+    const all = await stack.followUps.schedules.outcomes(recentFirings);
+    return buffered === 0 && all.every(({ status }) => status === 'completed') ? all.reverse() : undefined;
+  });
   const { counts } = await schedule.describe();
   await schedule.delete();
   expect(outcomes).toHaveLength(counts.fired);

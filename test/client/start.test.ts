@@ -132,14 +132,10 @@ test('a namespace without the search attributes is told as such, with the comman
   });
   const bare = new FollowUpClient({ client: new Client({ connection, namespace }) });
   // The server learns of a new namespace from a cache.
-  const error = await eventually(
-    'the namespace is known',
-    async () => {
-      const thrown = await bare.start(input('job-8')).catch((reason: unknown) => reason);
-      return thrown instanceof TemporalUnreachableError ? undefined : thrown;
-    },
-    40_000,
-  );
+  const error = await eventually('the namespace is known', async () => {
+    const thrown = await bare.start(input('job-8')).catch((reason: unknown) => reason);
+    return thrown instanceof TemporalUnreachableError ? undefined : thrown;
+  });
   expect(error).toBeInstanceOf(SearchAttributesMissingError);
   expect(error).toMatchObject({ delivered: 'no', message: expect.stringContaining('follow-up setup') });
 });

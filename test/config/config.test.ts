@@ -1,9 +1,10 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ConfigError, describeConfig, loadConfig, loadTaskQueue, loadTemporalConfig } from '../../src/config.js';
+import { budgetSettingsSchema } from '../../src/contract/index.js';
 
 const SECRET = 'key-live-a1b2c3d4e5f6';
 const good = { AGENT_JOBS_BASE_URL: 'https://api.example.com', AGENT_JOBS_API_KEY: SECRET };
@@ -27,7 +28,7 @@ function issuesOf(load: () => unknown): Record<string, string> {
 }
 
 describe('the worker configuration', () => {
-  it('has the documented defaults', () => {
+  test('has the documented defaults', () => {
     const config = loadConfig(good);
     expect(config).toMatchObject({
       temporal: { address: 'localhost:7233', namespace: 'default' },
@@ -43,7 +44,7 @@ describe('the worker configuration', () => {
     expect(config.agentJobs.apiKeys.key?.()).toBe(SECRET);
   });
 
-  it('takes a variable that is set to nothing for one that is not set', () => {
+  test('takes a variable that is set to nothing for one that is not set', () => {
     const empty = { TEMPORAL_ADDRESS: '', TEMPORAL_TLS: '', FOLLOW_UP_BUDGET_LIMIT: ' ', AGENT_JOBS_API_KEY_FILE: '' };
     expect(loadConfig({ ...good, ...empty })).toMatchObject({
       temporal: { address: 'localhost:7233' },
@@ -51,13 +52,13 @@ describe('the worker configuration', () => {
     });
   });
 
-  it('takes durations as text with a unit and as whole milliseconds', () => {
+  test('takes durations as text with a unit and as whole milliseconds', () => {
     const config = loadConfig({ ...good, FOLLOW_UP_DRAIN: '1500', FOLLOW_UP_BUDGET_WINDOW: '1.5m' });
     expect(config.drainMs).toBe(1_500);
     expect(config.budget.windowMs).toBe(90_000);
   });
 
-  it('names every bad setting in one error', () => {
+  test('names every bad setting in one error', () => {
     const issues = issuesOf(() =>
       loadConfig({
         AGENT_JOBS_BASE_URL: 'http://api.example.com',
@@ -97,7 +98,7 @@ describe('the worker configuration', () => {
     expect(issues['AGENT_JOBS_GET_TIMEOUT']).toBe('must be from 100ms to 7s (given "8s")');
   });
 
-  it.each([
+  test.each([
     ['0', false],
     ['1', true],
     ['10000', true],
@@ -110,7 +111,51 @@ describe('the worker configuration', () => {
     expect(issues['FOLLOW_UP_BUDGET_LIMIT'] === undefined).toBe(allowed);
   });
 
-  it('turns the status server off, and takes IPv6 addresses and port 0', () => {
+  test('bounds every budget by the limit of a new one, or by a higher ceiling', () => {
+    expect(loadConfig({ ...good, FOLLOW_UP_BUDGET_LIMIT: '7' }).budget).toMatchObject({ limit: 7, maxLimit: 7 });
+    expect(loadConfig({ ...good, FOLLOW_UP_BUDGET_MAX_LIMIT: '500' }).budget).toMatchObject({
+      limit: 100,
+      maxLimit: 500,
+    });
+    expect(issuesOf(() => loadConfig({ ...good, FOLLOW_UP_BUDGET_MAX_LIMIT: '99' }))).toEqual({
+      FOLLOW_UP_BUDGET_MAX_LIMIT: 'must be at least FOLLOW_UP_BUDGET_LIMIT, 100 (given "99")',
+    });
+  });
+
+  test('takes no window that a budget would refuse', () => {
+    const issues = issuesOf(() => loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '999ms' }));
+    expect(issues['FOLLOW_UP_BUDGET_WINDOW']).toMatch(/^must be from 1s to /);
+    const { budget } = loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '1s', FOLLOW_UP_MARGIN: '5m' });
+    expect(budgetSettingsSchema.safeParse(budget).success).toBe(true);
+  });
+
+  test('serves all projects, or those of a list', () => {
+    expect(loadConfig(good).projects).toBe('*');
+    expect(loadConfig({ ...good, FOLLOW_UP_PROJECTS: '*' }).projects).toBe('*');
+    expect(loadConfig({ ...good, FOLLOW_UP_PROJECTS: 'a, b-2,c' }).projects).toEqual(['a', 'b-2', 'c']);
+    for (const bad of ['a,,b', 'a;b', 'a,*', '../x']) {
+      expect(
+        issuesOf(() => loadConfig({ ...good, FOLLOW_UP_PROJECTS: bad })),
+        bad,
+      ).toHaveProperty('FOLLOW_UP_PROJECTS');
+    }
+  });
+
+  test('warns of keys that everybody may read, and of certificates that nobody checks', () => {
+    const path = file('open-key', SECRET);
+    const warningsAt = (mode: number) => {
+      chmodSync(path, mode);
+      return loadConfig({ ...good, AGENT_JOBS_API_KEY_FILE: path }).warnings;
+    };
+    expect(warningsAt(0o640)).toEqual([]);
+    expect(warningsAt(0o604)).toEqual([expect.stringMatching(/^AGENT_JOBS_API_KEY_FILE: every user .*open-key/)]);
+    expect(loadConfig({ ...good, NODE_TLS_REJECT_UNAUTHORIZED: '0' }).warnings).toEqual([
+      expect.stringMatching(/^NODE_TLS_REJECT_UNAUTHORIZED=0: certificates are not checked/),
+    ]);
+    expect(loadConfig({ ...good, NODE_TLS_REJECT_UNAUTHORIZED: '1' }).warnings).toEqual([]);
+  });
+
+  test('turns the status server off, and takes IPv6 addresses and port 0', () => {
     expect(loadConfig({ ...good, FOLLOW_UP_STATUS_ADDRESS: 'off' }).status).toBeUndefined();
     expect(loadConfig({ ...good, FOLLOW_UP_STATUS_ADDRESS: '[::1]:0' }).status).toEqual({ host: '::1', port: 0 });
     expect(issuesOf(() => loadConfig({ ...good, FOLLOW_UP_STATUS_ADDRESS: 'host:70000' }))).toHaveProperty(
@@ -120,7 +165,7 @@ describe('the worker configuration', () => {
 });
 
 describe('the base URL', () => {
-  it.each([
+  test.each([
     ['https://api.example.com/prefix/', 'https://api.example.com/prefix'],
     ['http://localhost:8080', 'http://localhost:8080'],
     ['http://127.0.0.1:8080', 'http://127.0.0.1:8080'],
@@ -130,7 +175,7 @@ describe('the base URL', () => {
     expect(loadConfig({ ...good, AGENT_JOBS_BASE_URL: given }).agentJobs.baseUrl).toBe(expected);
   });
 
-  it.each([
+  test.each([
     'http://api.example.com',
     'http://localhost.example.com',
     'http://127.0.0.1.example.com',
@@ -142,13 +187,13 @@ describe('the base URL', () => {
     expect(issuesOf(() => loadConfig({ ...good, AGENT_JOBS_BASE_URL: given }))).toHaveProperty('AGENT_JOBS_BASE_URL');
   });
 
-  it('is refused with a password in it, and the password is not repeated', () => {
+  test('is refused with a password in it, and the password is not repeated', () => {
     expect(issuesOf(() => loadConfig({ ...good, AGENT_JOBS_BASE_URL: `https://me:${SECRET}@host` }))).toHaveProperty(
       'AGENT_JOBS_BASE_URL',
     );
   });
 
-  it('may be plain http elsewhere where that is allowed', () => {
+  test('may be plain http elsewhere where that is allowed', () => {
     const config = loadConfig({ ...good, AGENT_JOBS_BASE_URL: 'http://api.test', AGENT_JOBS_ALLOW_HTTP: 'true' });
     expect(config.agentJobs.baseUrl).toBe('http://api.test');
   });
@@ -157,18 +202,18 @@ describe('the base URL', () => {
 describe('API keys', () => {
   const base = { AGENT_JOBS_BASE_URL: good.AGENT_JOBS_BASE_URL };
 
-  it('are required', () => {
+  test('are required', () => {
     expect(issuesOf(() => loadConfig(base))).toHaveProperty('AGENT_JOBS_API_KEY');
   });
 
-  it('may come from files', () => {
+  test('may come from files', () => {
     const keyFile = file('key', `${SECRET}\n`);
     const keysFile = file('keys.json', JSON.stringify({ 'project-1': SECRET }));
     expect(loadConfig({ ...base, AGENT_JOBS_API_KEY_FILE: keyFile }).agentJobs.apiKeys).toEqual({ keyFile });
     expect(loadConfig({ ...base, AGENT_JOBS_API_KEYS_FILE: keysFile }).agentJobs.apiKeys).toEqual({ keysFile });
   });
 
-  it('are never shown when a value or a file is wrong', () => {
+  test('are never shown when a value or a file is wrong', () => {
     const cases: [string, string][] = [
       ['AGENT_JOBS_API_KEY', `${SECRET}\r\nX-Injected: 1`],
       ['AGENT_JOBS_API_KEY', 'short'],
@@ -185,7 +230,7 @@ describe('API keys', () => {
     }
   });
 
-  it('do not show when a configuration is described, inspected or written as JSON', () => {
+  test('do not show when a configuration is described, inspected or written as JSON', () => {
     const config = loadConfig({ ...good, TEMPORAL_API_KEY: SECRET });
     expect(describeConfig(config).flat().join('\n')).not.toContain(SECRET);
     expect(inspect(config, { depth: null, showHidden: true })).not.toContain(SECRET);
@@ -207,7 +252,7 @@ describe('the Temporal configuration', () => {
     ].join('\n'),
   );
 
-  it('reads profiles from the configuration file, and variables overrule them', () => {
+  test('reads profiles from the configuration file, and variables overrule them', () => {
     expect(loadTemporalConfig({ TEMPORAL_CONFIG_FILE: toml })).toMatchObject({
       address: 'one.example.com:7233',
       namespace: 'one',
@@ -221,12 +266,12 @@ describe('the Temporal configuration', () => {
     expect(cloud.connectionOptions()).toMatchObject({ tls: true, apiKey: SECRET });
   });
 
-  it('fills in the port', () => {
+  test('fills in the port', () => {
     expect(loadTemporalConfig({ TEMPORAL_ADDRESS: 'temporal' }).address).toBe('temporal:7233');
     expect(loadTemporalConfig({ TEMPORAL_ADDRESS: '[::1]' }).address).toBe('[::1]:7233');
   });
 
-  it('refuses an API key over plaintext to another machine', () => {
+  test('refuses an API key over plaintext to another machine', () => {
     const plaintext = { TEMPORAL_API_KEY: SECRET, TEMPORAL_TLS: 'false' };
     expect(issuesOf(() => loadTemporalConfig({ ...plaintext, TEMPORAL_ADDRESS: 'far:7233' }))).toHaveProperty(
       'TEMPORAL_TLS',
@@ -239,7 +284,7 @@ describe('the Temporal configuration', () => {
     expect(issuesOf(() => loadTemporalConfig(plaintext))).toEqual({});
   });
 
-  it('refuses half a certificate, a missing file, and an unknown profile', () => {
+  test('refuses half a certificate, a missing file, and an unknown profile', () => {
     const certificate = file('client.pem', 'x');
     expect(issuesOf(() => loadTemporalConfig({ TEMPORAL_TLS_CLIENT_CERT_PATH: certificate }))).toHaveProperty(
       'TEMPORAL_TLS_CLIENT_KEY_PATH',
@@ -252,13 +297,13 @@ describe('the Temporal configuration', () => {
     ).toContain("Profile 'gone' not found");
   });
 
-  it('does not quote a configuration file that is no TOML, for its key', () => {
+  test('does not quote a configuration file that is no TOML, for its key', () => {
     const broken = file('broken.toml', `[profile.default]\napi_key = ${SECRET}\n`);
     const issues = issuesOf(() => loadTemporalConfig({ TEMPORAL_CONFIG_FILE: broken }));
     expect(issues['TEMPORAL_*']).toBe('the configuration file is not TOML, see line 2');
   });
 
-  it('gives commands the task queue alone', () => {
+  test('gives commands the task queue alone', () => {
     expect(loadTaskQueue({})).toBe('follow-ups');
     expect(loadTaskQueue({ FOLLOW_UP_TASK_QUEUE: 'mine' })).toBe('mine');
   });

@@ -21,7 +21,6 @@ const serviceSchema = z.object({
   environment: z.record(z.string(), z.string()).optional(),
   ports: z.array(z.string()).optional(),
   volumes: z.array(z.string()).optional(),
-  secrets: z.array(z.string()).optional(),
   healthcheck: healthcheckSchema.optional(),
   stop_grace_period: z.string().optional(),
   read_only: z.boolean().optional(),
@@ -31,7 +30,6 @@ const serviceSchema = z.object({
 
 const composeSchema = z.object({
   services: z.record(z.string(), serviceSchema),
-  secrets: z.record(z.string(), z.object({ file: z.string() })),
   volumes: z.record(z.string(), z.unknown()),
 });
 

@@ -1,10 +1,13 @@
-import { stat } from 'node:fs/promises';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
+import { createApiKeys } from '../../src/agent-jobs/index.js';
 import { loadConfig } from '../../src/config.js';
 import { parseDurationMs } from '../../src/contract/index.js';
 import { simulatorOptionsSchema } from '../../src/simulator/index.js';
-import { TEMPORAL_SERVER_VERSION } from '../support/temporal-server-binaries.js';
+import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
 import { followUpWorkerOptions } from '../../src/worker/worker-options.js';
 import { readComposeFile, readRepositoryFile, type ComposeService } from './compose-file.js';
 import { lastInstruction, readDockerfile, type DockerStage } from './dockerfile.js';
@@ -37,15 +40,19 @@ describe('docker-compose.yml', () => {
     expect(lasting().filter(([, { profiles }]) => profiles !== undefined).length).toBe(1);
   });
 
-  test('pins every image by its full version', () => {
-    const images = [...Object.values(services).map(({ image }) => image), ...stages.map(({ image }) => image)];
-    for (const image of images) expect(image).toMatch(/^[a-z-]+(\/[a-z-]+)?:\d+\.\d+(\.\d+)?(-[a-z0-9.-]+)?$/);
-    expect(images.filter((image) => image.includes('latest'))).toEqual([]);
+  test('pins every image by its full version and its digest, the same one wherever it is used', () => {
+    const images = [...Object.values(services), ...stages].map(({ image }) => image);
+    const foreign = new Set(images.filter((image) => !image.startsWith('agent-follow-up:')));
+    for (const image of foreign) {
+      expect(image).toMatch(/^[a-z-]+(\/[a-z-]+)?:\d+\.\d+(\.\d+)?(-[a-z0-9.-]+)?@sha256:[0-9a-f]{64}$/);
+    }
+    expect(foreign.size).toBe(5);
   });
 
   test('runs the server whose binary the native rig runs', () => {
-    expect(service('temporal').image).toBe(`temporalio/server:${TEMPORAL_SERVER_VERSION.slice(1)}`);
-    expect(service('temporal-schema').image).toContain(`:${TEMPORAL_SERVER_VERSION.slice(1)}-`);
+    const version = GO_SERVER_MODULE.newest.version.slice(1);
+    expect(service('temporal').image).toMatch(new RegExp(`^temporalio/server:${version}@`));
+    expect(service('temporal-schema').image).toMatch(new RegExp(`^temporalio/admin-tools:${version}@`));
     expect(service('temporal-namespace').image).toBe(service('temporal-schema').image);
   });
 
@@ -100,14 +107,16 @@ describe('docker-compose.yml', () => {
     for (const line of text.split('\n').filter((each) => /PASSWORD:|PWD:|API_KEY:/.test(each))) {
       expect(line).toMatch(/: \$\{[A-Z_]+:\?/);
     }
-    expect(service('worker').secrets).toEqual(['agent_jobs_api_key']);
-    expect(service('worker').environment?.['AGENT_JOBS_API_KEY_FILE']).toBe('/run/secrets/agent_jobs_api_key');
+    expect(service('worker').environment?.['AGENT_JOBS_API_KEY_FILE']).toBe('/run/keys/api-key');
     expect(text).not.toContain(simulatorKey);
   });
 
   test("gives a worker settings it knows, and time for its sends' ends", async () => {
     const environment = await simulatorEnvironment(service('worker'));
-    const config = loadConfig({ ...environment, AGENT_JOBS_API_KEY_FILE: repositoryPath('deploy/simulator-api-key') });
+    const config = loadConfig({
+      ...environment,
+      AGENT_JOBS_API_KEY_FILE: repositoryPath('deploy/simulator-keys/api-key'),
+    });
     expect(config).toMatchObject({
       temporal: { address: 'temporal:7233', namespace: 'default' },
       agentJobs: { baseUrl: 'http://simulator:8080' },
@@ -137,8 +146,27 @@ describe('docker-compose.yml', () => {
     }
   });
 
+  test('mounts the directory of the key, so that a key that is renamed into its place is seen without a restart', async () => {
+    const [mount = ''] = service('worker').volumes ?? [];
+    const [, source, variable, target] = /^(\$\{(\w+):\?[^}]*\}):([^:]+):ro$/.exec(mount) ?? [];
+    expect(source).toBeDefined();
+    expect(service('worker').environment?.['AGENT_JOBS_API_KEY_FILE']).toBe(`${target}/api-key`);
+    const given = (await readRepositoryFile('deploy/simulator.env')).split('\n');
+    const directory = given.find((line) => line.startsWith(`${variable}=`))?.split('=')[1];
+    expect((await stat(repositoryPath(String(directory)))).isDirectory()).toBe(true);
+    // As deploy/README.md says it: what a worker sees of a mounted directory is what stands in it.
+    const keys = await mkdtemp(join(tmpdir(), 'keys-'));
+    onTestFinished(() => rm(keys, { recursive: true }));
+    await writeFile(join(keys, 'api-key'), 'adm_the-old-key');
+    const read = createApiKeys({ keyFile: join(keys, 'api-key') });
+    expect(await read.forProject('p')).toBe('adm_the-old-key');
+    await writeFile(join(keys, 'api-key.new'), 'adm_the-new-key');
+    await rename(join(keys, 'api-key.new'), join(keys, 'api-key'));
+    expect(await read.forProject('p')).toBe('adm_the-new-key');
+  });
+
   test("the simulator's key is the one that the simulator asks for", async () => {
-    expect((await readRepositoryFile('deploy/simulator-api-key')).trim()).toBe(simulatorKey);
+    expect((await readRepositoryFile('deploy/simulator-keys/api-key')).trim()).toBe(simulatorKey);
   });
 });
 

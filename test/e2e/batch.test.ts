@@ -68,7 +68,7 @@ describe.concurrent('a batch', () => {
     await expect(add([items.slice(4), 4])).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
     await expect(add([[]])).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
     expect(await add([items.slice(2, 4), 2])).toEqual({ total: 4 });
-    await eventually('all of it has ended', async () => (await batch.status()).completed === 4, 30_000);
+    await eventually('all of it has ended', async () => (await batch.status()).completed === 4);
     expect(await batch.status()).toMatchObject({ sealed: false, ended: false, open: 0, waitingToStart: 0 });
     expect(await add([items.slice(4)])).toEqual({ total: 5 });
     const seal = (total: number) => batch.handle.executeUpdate<object, [number]>(sealUpdate.name, { args: [total] });

@@ -10,26 +10,29 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-test('a budget that was terminated is not replaced by an empty one: follow-ups wait and say so', async () => {
-  const projectId = `stopped-${Date.now()}`;
-  stack.simulator.addJob({ projectId, jobId: 'job-1' });
-  stack.simulator.addJob({ projectId, jobId: 'job-2' });
-  await stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'first', ...FAST });
-  await stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId)).terminate('by hand');
-  const handle = await stack.followUps.start({ projectId, jobId: 'job-2', prompt: 'second', ...FAST });
-  const workflow = stack.client.workflow.getHandle(handle.workflowId);
-  const progress = await eventually('it is blocked', async () => {
-    const now = await workflow.query(progressQuery);
-    return now.state === 'blocked' ? now : undefined;
-  });
-  expect(progress.waitReason).toBe('gate-stopped');
-  expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(1);
-  // Nobody can prove any more that no attempt of it was granted, so its cancel does not claim that nothing was sent.
-  await handle.cancel();
-  await expect(handle.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
-});
+test.concurrent(
+  'a budget that was terminated is not replaced by an empty one: follow-ups wait and say so',
+  async () => {
+    const projectId = `stopped-${Date.now()}`;
+    stack.simulator.addJob({ projectId, jobId: 'job-1' });
+    stack.simulator.addJob({ projectId, jobId: 'job-2' });
+    await stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'first', ...FAST });
+    await stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId)).terminate('by hand');
+    const handle = await stack.followUps.start({ projectId, jobId: 'job-2', prompt: 'second', ...FAST });
+    const workflow = stack.client.workflow.getHandle(handle.workflowId);
+    const progress = await eventually('it is blocked', async () => {
+      const now = await workflow.query(progressQuery);
+      return now.state === 'blocked' ? now : undefined;
+    });
+    expect(progress.waitReason).toBe('gate-stopped');
+    expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(1);
+    // Nobody can prove any more that no attempt of it was granted, so its cancel does not claim that nothing was sent.
+    await handle.cancel();
+    await expect(handle.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
+  },
+);
 
-test('a project whose input is no budget is refused by the budget itself', async () => {
+test.concurrent('a project whose input is no budget is refused by the budget itself', async () => {
   const handle = await stack.client.workflow.start('projectBudget', {
     taskQueue: `${stack.taskQueue}-budget`,
     workflowId: projectBudgetWorkflowId(`bad-${Date.now()}`),
@@ -38,28 +41,31 @@ test('a project whose input is no budget is refused by the budget itself', async
   await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
 });
 
-test('a budget is not restored from a state whose instants are none, which would stop it for good', async () => {
-  const projectId = `unsound-${Date.now()}`;
-  const settings = { limit: 5, windowMs: 10_000, reserve: 0, marginMs: 100 };
-  const start = (input: object) =>
-    stack.client.workflow.execute('projectBudget', {
-      taskQueue: `${stack.taskQueue}-budget`,
-      workflowId: projectBudgetWorkflowId(projectId),
-      args: [{ projectId, settings, ...input }],
-    });
-  const carried = carryState(newState(projectId, settings));
-  const grant = [`job/key`, null, 1, 'token', 'no number', 60_000, 120_000, null, null, null];
-  for (const input of [
-    { restored: { ...carried, grants: [grant] } },
-    { restored: { ...carried, grants: [grant.with(4, -1e300)] } },
-    { restored: { ...carried, atMs: 1e300 } },
-    { restored: carried, inFlightUntilMs: 1e300 },
-  ]) {
-    await expect(start(input)).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
-  }
-});
+test.concurrent(
+  'a budget is not restored from a state whose instants are none, which would stop it for good',
+  async () => {
+    const projectId = `unsound-${Date.now()}`;
+    const settings = { limit: 5, windowMs: 10_000, reserve: 0, marginMs: 100 };
+    const start = (input: object) =>
+      stack.client.workflow.execute('projectBudget', {
+        taskQueue: `${stack.taskQueue}-budget`,
+        workflowId: projectBudgetWorkflowId(projectId),
+        args: [{ projectId, settings, ...input }],
+      });
+    const carried = carryState(newState(projectId, settings));
+    const grant = [`job/key`, null, 1, 'token', 'no number', 60_000, 120_000, null, null, null];
+    for (const input of [
+      { restored: { ...carried, grants: [grant] } },
+      { restored: { ...carried, grants: [grant.with(4, -1e300)] } },
+      { restored: { ...carried, atMs: 1e300 } },
+      { restored: carried, inFlightUntilMs: 1e300 },
+    ]) {
+      await expect(start(input)).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+    }
+  },
+);
 
-test('a budget passes over signals that make no sense, and refuses such asks', async () => {
+test.concurrent('a budget passes over signals that make no sense, and refuses such asks', async () => {
   const projectId = `nonsense-${Date.now()}`;
   for (const jobId of ['job-1', 'job-2']) stack.simulator.addJob({ projectId, jobId });
   await stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'first', ...FAST });

@@ -1,6 +1,5 @@
-import { randomUUID } from 'node:crypto';
-import type { WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { resetToTask } from '../../chaos/buttons.js';
 import type { FollowUpResult } from '../../src/contract/index.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
@@ -14,20 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
-
-/** Begins a new run of a workflow from the end of one of its workflow tasks. */
-async function reset(workflowId: string, runId: string, task: HistoryEvent | undefined): Promise<void> {
-  await stack.client.workflowService.resetWorkflowExecution({
-    namespace: stack.namespace,
-    workflowExecution: { workflowId, runId },
-    reason: 'test',
-    requestId: randomUUID(),
-    workflowTaskFinishEventId: task?.eventId ?? null,
-  });
-}
-
-test('a follow-up that is reset to any of its workflow tasks is not delivered again', async () => {
+test.concurrent('a follow-up that is reset to any of its workflow tasks is not delivered again', async () => {
   const projectId = `reset-${Date.now()}`;
   stack.simulator.addJob({ projectId, jobId: 'job' });
   const handle = await stack.followUps.start({ projectId, jobId: 'job', prompt: 'once', ...FAST });
@@ -38,28 +24,31 @@ test('a follow-up that is reset to any of its workflow tasks is not delivered ag
   const tasks = (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
   expect(tasks.length).toBeGreaterThan(3);
   for (const task of [tasks[0], tasks[1], tasks.at(-1)]) {
-    await reset(handle.workflowId, runId, task);
+    await resetToTask(stack.client, { workflowId: handle.workflowId, runId }, task);
     const result = (await stack.client.workflow.getHandle(handle.workflowId).result()) as FollowUpResult;
     expect(result).toMatchObject({ status: 'completed', delivery: 'sent' });
   }
   expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(1);
-}, 120_000);
+});
 
-test('a follow-up that is reset to its wait for a slot, and cancelled there, does not deny what was sent since', async () => {
-  const projectId = `denied-${Date.now()}`;
-  for (const jobId of ['first', 'second']) stack.simulator.addJob({ projectId, jobId });
-  await stack.followUps.run({ projectId, jobId: 'first', prompt: 'takes the slot', ...FAST });
-  const handle = await stack.followUps.start({ projectId, jobId: 'second', prompt: 'waits', ...FAST });
-  await handle.result();
-  const workflow = stack.client.workflow.getHandle(handle.workflowId);
-  const { runId } = await workflow.describe();
-  const { events } = await workflow.fetchHistory();
-  // The task after the one that the gate's first answer began: that answer, to wait, proved that nothing was sent then.
-  const answered = (events ?? []).findIndex((event) => event.activityTaskCompletedEventAttributes);
-  const tasks = (events ?? []).slice(answered).filter((event) => event.workflowTaskCompletedEventAttributes);
-  expect(tasks.length).toBeGreaterThan(2);
-  await reset(handle.workflowId, runId, tasks[1]);
-  await handle.cancel();
-  await expect(handle.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'yes' });
-  expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(2);
-}, 120_000);
+test.concurrent(
+  'a follow-up that is reset to its wait for a slot, and cancelled there, does not deny what was sent since',
+  async () => {
+    const projectId = `denied-${Date.now()}`;
+    for (const jobId of ['first', 'second']) stack.simulator.addJob({ projectId, jobId });
+    await stack.followUps.run({ projectId, jobId: 'first', prompt: 'takes the slot', ...FAST });
+    const handle = await stack.followUps.start({ projectId, jobId: 'second', prompt: 'waits', ...FAST });
+    await handle.result();
+    const workflow = stack.client.workflow.getHandle(handle.workflowId);
+    const { runId } = await workflow.describe();
+    const { events } = await workflow.fetchHistory();
+    // The task after the one that the gate's first answer began: that answer, to wait, proved that nothing was sent then.
+    const answered = (events ?? []).findIndex((event) => event.activityTaskCompletedEventAttributes);
+    const tasks = (events ?? []).slice(answered).filter((event) => event.workflowTaskCompletedEventAttributes);
+    expect(tasks.length).toBeGreaterThan(2);
+    await resetToTask(stack.client, { workflowId: handle.workflowId, runId }, tasks[1]);
+    await handle.cancel();
+    await expect(handle.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'yes' });
+    expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(2);
+  },
+);

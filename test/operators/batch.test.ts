@@ -2,7 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { deleteWorkflow, pauseWorkflow, resetWorkflow, sendNonsense, unpauseWorkflow } from '../../chaos/buttons.js';
 import type { BatchHandle } from '../../src/client/index.js';
-import { followUpBatchWorkflowId, type FollowUpBatchResult } from '../../src/contract/index.js';
+import {
+  batchItemKey,
+  followUpBatchWorkflowId,
+  followUpWorkflowId,
+  type FollowUpBatchResult,
+} from '../../src/contract/index.js';
 import { makeItems, measureHistories } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -182,14 +187,14 @@ describe('a part of a batch', () => {
 
 test('an item whose follow-up was terminated after its send counts as delivered, and is not retried', async () => {
   const id = `op-${randomUUID().slice(0, 8)}`;
-  stack.simulator.addJob({ projectId: id, jobId: 'job', neverEnds: true });
+  stack.simulator.addJob({ projectId: id, jobId: 'job', behaviour: { neverEnds: true } });
   const batch = await stack.followUps.startBatch({
     id,
     items: [{ projectId: id, jobId: 'job', prompt: 'x', ...FAST }],
   });
   const budget = stack.followUps.budget(id);
   await eventually('its send is settled', async () => (await budget.audit())[0]?.outcome === 'sent');
-  await workflowOf(`follow-up/${id}/stuck-1/${id}:0`).terminate('by hand');
+  await workflowOf(followUpWorkflowId({ projectId: id, jobId: 'job', key: batchItemKey(id, 0) })).terminate('by hand');
   const { items: ended } = await batch.result();
   expect(ended[0]?.error).toMatchObject({ type: 'Terminated', delivered: 'yes' });
   await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });

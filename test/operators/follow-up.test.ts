@@ -113,12 +113,15 @@ describe('a follow-up whose message is on its way', () => {
     await endsWell(projectId, followUp);
   });
 
-  test.each(['first', 'last'] as const)('and is reset to its %s task is sent once, and its outcome is known', async (point) => {
-    const projectId = newProject();
-    const followUp = await startSending(projectId);
-    await resetWorkflow(stack.client, followUp.workflowId, point);
-    await endsWell(projectId, followUp, ['sent', 'inferred']);
-  });
+  test.each(['first', 'last'] as const)(
+    'and is reset to its %s task is sent once, and its outcome is known',
+    async (point) => {
+      const projectId = newProject();
+      const followUp = await startSending(projectId);
+      await resetWorkflow(stack.client, followUp.workflowId, point);
+      await endsWell(projectId, followUp, ['sent', 'inferred']);
+    },
+  );
 
   test('and is paused in Temporal goes on when it is unpaused', async () => {
     const projectId = newProject();

@@ -3,14 +3,17 @@ export interface BundleEdit {
   what: string;
   from: RegExp;
   to: string;
+}
+
+/** One that changes the commands of a workflow. */
+interface BreakingEdit extends BundleEdit {
   /** Type of the workflow whose histories must notice it. */
   in: string;
 }
 
 const WORKFLOW = String.raw`\(0,_temporalio_workflow__WEBPACK_IMPORTED_MODULE_0__\.`;
 
-/** Edits that change the commands of a workflow. */
-export const breakingEdits: readonly BundleEdit[] = [
+export const breakingEdits: readonly BreakingEdit[] = [
   {
     what: 'another activity type',
     from: /sendFollowUp\.executeWithOptions/g,
@@ -85,7 +88,7 @@ export const breakingEdits: readonly BundleEdit[] = [
   },
   {
     what: 'a part under another id',
-    from: /\(\{ batchId, part \}\),\s*args: \[input\]/g,
+    from: /\(\{\s*batchId,\s*part\s*\}\),\s*args: \[\s*input\s*\]/g,
     to: '({ batchId, part: part + 1 }), args: [input]',
     in: 'followUpBatch',
   },
@@ -93,23 +96,20 @@ export const breakingEdits: readonly BundleEdit[] = [
 
 /** Edits that replay does not and must not notice: what is free to change. */
 export const harmlessEdits: readonly BundleEdit[] = [
-  { what: 'another summary of a timer', from: /`next poll in /g, to: '`the next poll comes in ', in: 'followUp' },
+  { what: 'another summary of a timer', from: /`next poll in /g, to: '`the next poll comes in ' },
   {
     what: 'another summary of the budget’s timer',
     from: /'next slot or invitation'/g,
     to: "'later'",
-    in: 'projectBudget',
   },
   {
     what: 'another length of a timer',
     from: /Math\.max\(1, Math\.round\(ms\)\)/g,
     to: '(Math.round(ms) + 5)',
-    in: 'followUp',
   },
   {
     what: 'one more field in an argument',
     from: /sendNumber: this\.state\.sendNumber,/g,
     to: 'sendNumber: this.state.sendNumber, more: 1,',
-    in: 'followUp',
   },
 ];

@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
-import { bundleWorkflowCode, DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
+import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { workflowBundleOptions } from '../../src/worker/bundle-options.js';
 import { eventually } from '../support/eventually.js';
-
-const logger = new DefaultLogger('ERROR');
-Runtime.install({ logger });
+import { bundleVersion } from '../support/workflow-bundles.js';
+import { installQuietRuntime } from '../support/workflow-rig.js';
 
 const taskQueue = `versions-${randomUUID()}`;
 const bundles: { code: string }[] = [];
@@ -17,10 +14,8 @@ let client: Client;
 
 beforeAll(async () => {
   const address = inject('temporalAddress');
-  for (const version of [1, 2, 3, 4]) {
-    const workflowsPath = join(import.meta.dirname, 'versions', `version-${version}.ts`);
-    bundles.push(await bundleWorkflowCode({ ...workflowBundleOptions(workflowsPath), logger }));
-  }
+  await installQuietRuntime();
+  for (const version of [1, 2, 3, 4] as const) bundles.push(await bundleVersion(version));
   connection = await Connection.connect({ address });
   nativeConnection = await NativeConnection.connect({ address });
   client = new Client({ connection });
@@ -101,4 +96,4 @@ test('an old run goes on with new code by its old path, a new one takes the new 
   expect(await verdicts(afterStep)).toEqual(['replays', 'replays', 'breaks', 'breaks']);
   expect(await verdicts(patchedRun)).toEqual(['breaks', 'replays', 'replays', 'breaks']);
   expect(await verdicts(deprecatedRun)).toEqual(['breaks', 'replays', 'replays', 'replays']);
-}, 120_000);
+});

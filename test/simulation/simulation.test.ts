@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { breakages, isBreakage } from '../../src/simulation/breakages.js';
-import { Report } from '../../src/simulation/report.js';
-import { runSeed, type SeedOptions } from '../../src/simulation/run-seed.js';
+import { runSeed } from '../../src/simulation/run-seed.js';
+import { expectRight, simulate } from './support.js';
 
-/** As many as run in about 20 s; `npm run simulate` runs more. */
-const SEEDS = 3_000;
+/** As many as run in seconds; `npm run test:all` runs the next 2,500, `npm run simulate` any number. */
+const SEEDS = 500;
 
 const seedsFile = new URL('failing-seeds.json', import.meta.url);
 /** By rule, seeds that fail without it; `rules`: seeds that once broke the rules as they were. */
@@ -16,27 +16,10 @@ const { rules: oldFailures = [], ...seedsByRule } = JSON.parse(readFileSync(seed
   number[]
 >;
 
-function simulate(seeds: readonly number[], options: Omit<SeedOptions, 'seed'> = {}): Report {
-  const report = new Report(options.profile ?? 'chaos', [...(options.broken ?? [])]);
-  for (const seed of seeds) report.add(runSeed({ seed, ...options }));
-  return report;
-}
-
 describe('under faults of every kind, the rules of the budget', () => {
-  test(
-    `keep the budget, send once, end every follow-up and tell the truth in ${SEEDS} seeds`,
-    { timeout: 180_000 },
-    () => {
-      const report = simulate(Array.from({ length: SEEDS }, (_, index) => index + 1));
-      expect(report.failures).toMatchObject({
-        overBudget: { seeds: 0, examples: [] },
-        doubled: { seeds: 0, examples: [] },
-        stuck: { seeds: 0, examples: [] },
-        lying: { seeds: 0, examples: [] },
-      });
-      expect(report.counts.posts).toBeGreaterThan(SEEDS * 10);
-    },
-  );
+  test(`keep the budget, send once, end every follow-up and tell the truth in ${SEEDS} seeds`, () => {
+    expectRight(1, SEEDS);
+  });
 
   test('hold in every seed that once broke them', () => {
     expect(oldFailures.length).toBeGreaterThan(0);

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Simulator } from '../../src/simulator/index.js';
 import { call, get, post, start, type Reply } from './service.js';
 
@@ -13,7 +13,7 @@ function control(
 }
 
 describe('the control interface', () => {
-  it('makes jobs, changes them, and shows them as they are', async () => {
+  test('makes jobs, changes them, and shows them as they are', async () => {
     const simulator = await start({ autoCreate: false });
     await control(simulator, 'POST', 'jobs', [
       { projectId: 'p1', jobId: 'a', prLink: null, behaviour: { outcome: 'failed' } },
@@ -29,7 +29,7 @@ describe('the control interface', () => {
     ]);
   });
 
-  it('shows the ledger from an index on, and the fullest rolling window', async () => {
+  test('shows the ledger from an index on, and the fullest rolling window', async () => {
     const simulator = await start();
     for (const jobId of ['a', 'b', 'c']) await post(simulator, { jobId });
     expect((await control(simulator, 'GET', 'ledger')).json).toEqual(simulator.ledger);
@@ -39,7 +39,7 @@ describe('the control interface', () => {
     expect((await control(simulator, 'GET', 'stats')).json).toMatchObject({ posts: 3, accepted: 3, gets: 0 });
   });
 
-  it('changes options, each as a whole, and never shows a key', async () => {
+  test('changes options, each as a whole, and never shows a key', async () => {
     const simulator = await start({ apiKeys: { p9: 'key-of-p9' } });
     await post(simulator);
     const patch = { apiKey: 'new-key', limiter: { kind: 'fixed', limit: 1 }, faults: { post: { http500: 1 } } };
@@ -51,7 +51,7 @@ describe('the control interface', () => {
     expect((await post(simulator)).status).toBe(429);
   });
 
-  it('plans faults and drops them', async () => {
+  test('plans faults and drops them', async () => {
     const simulator = await start();
     await control(simulator, 'POST', 'faults', { method: 'GET', kind: 'http404', times: 3 });
     expect((await get(simulator)).status).toBe(404);
@@ -59,7 +59,7 @@ describe('the control interface', () => {
     expect((await get(simulator)).status).toBe(200);
   });
 
-  it.each([
+  test.each([
     ['PATCH', 'options', { seed: 3 }, 'simulator options: seed can only be set at the start'],
     [
       'PATCH',
@@ -79,7 +79,7 @@ describe('the control interface', () => {
     expect((await control(simulator, 'GET', 'options')).json).toEqual(before);
   });
 
-  it('refuses a body that a form of any web page could send', async () => {
+  test('refuses a body that a form of any web page could send', async () => {
     const simulator = await start();
     const path = '/_simulator/options';
     const { status } = await call(simulator, 'PATCH', path, { 'content-type': 'text/plain' }, '{"down":true}');
@@ -87,7 +87,7 @@ describe('the control interface', () => {
     expect((await get(simulator)).status).toBe(200);
   });
 
-  it('is not served where it is switched off, and is while the service is down', async () => {
+  test('is not served where it is switched off, and is while the service is down', async () => {
     const simulator = await start({ down: true });
     expect((await control(simulator, 'GET', 'stats')).status).toBe(200);
     simulator.update({ down: false, controlApi: false });

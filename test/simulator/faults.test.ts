@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { HOSTILE_PR_LINK, UNKNOWN_STATUS, type FaultKind, type PlannedFault } from '../../src/simulator/index.js';
 import { get, post, start } from './service.js';
 
@@ -25,21 +25,24 @@ const effects: [FaultKind, { status?: number; accepted: boolean; counted: boolea
 ];
 
 describe('a planned fault', () => {
-  it.each(effects)('%s strikes one message and leaves the next alone', async (kind, { status, accepted, counted }) => {
-    const simulator = await start({ slowBodyMs: 40, hugeBodyBytes: 2_000_000 });
-    simulator.failNext({ method: 'POST', jobId: 'job-1', kind });
-    expect((await post(simulator, { jobId: 'job-2' })).status).toBe(200);
-    const struck = post(simulator);
-    if (status === undefined) await expect(struck).rejects.toThrow();
-    else expect((await struck).status).toBe(status);
-    expect(simulator.ledger[1]).toMatchObject({ accepted, fault: kind });
-    expect(simulator.ledger[1]?.countedAtMs !== null).toBe(counted);
-    expect(simulator.job('p1', 'job-1')?.messages ?? 0).toBe(accepted ? 1 : 0);
-    expect((await post(simulator)).status).toBe(200);
-    expect(simulator.stats().faults).toEqual({ [kind]: 1 });
-  });
+  test.each(effects)(
+    '%s strikes one message and leaves the next alone',
+    async (kind, { status, accepted, counted }) => {
+      const simulator = await start({ slowBodyMs: 40, hugeBodyBytes: 2_000_000 });
+      simulator.failNext({ method: 'POST', jobId: 'job-1', kind });
+      expect((await post(simulator, { jobId: 'job-2' })).status).toBe(200);
+      const struck = post(simulator);
+      if (status === undefined) await expect(struck).rejects.toThrow();
+      else expect((await struck).status).toBe(status);
+      expect(simulator.ledger[1]).toMatchObject({ accepted, fault: kind });
+      expect(simulator.ledger[1]?.countedAtMs !== null).toBe(counted);
+      expect(simulator.job('p1', 'job-1')?.messages ?? 0).toBe(accepted ? 1 : 0);
+      expect((await post(simulator)).status).toBe(200);
+      expect(simulator.stats().faults).toEqual({ [kind]: 1 });
+    },
+  );
 
-  it.each(effects)('%s strikes one read, too', async (kind, { status }) => {
+  test.each(effects)('%s strikes one read, too', async (kind, { status }) => {
     const simulator = await start({ slowBodyMs: 40, hugeBodyBytes: 2_000_000 });
     simulator.failNext({ method: 'GET', kind });
     const struck = get(simulator);
@@ -48,19 +51,19 @@ describe('a planned fault', () => {
     expect((await get(simulator)).json).toMatchObject({ id: 'job-1' });
   });
 
-  it.each([
+  test.each([
     ['hangBefore', false],
     ['hangAfter', true],
   ] as const)('%s never answers', async (kind, accepted) => {
     const simulator = await start();
     simulator.failNext({ method: 'POST', kind });
     const struck = post(simulator).catch(String);
-    await vi.waitFor(() => expect(simulator.ledger).toMatchObject([{ accepted, status: accepted ? 200 : 0 }]));
+    await expect.poll(() => simulator.ledger).toMatchObject([{ accepted, status: accepted ? 200 : 0 }]);
     await simulator.close();
     expect(await struck).toMatch(CONNECTION_ENDED);
   });
 
-  it('strikes as often as it is told, in the order of the plans, until it is dropped', async () => {
+  test('strikes as often as it is told, in the order of the plans, until it is dropped', async () => {
     const simulator = await start();
     simulator.failNext({ method: 'GET', kind: 'http503', times: 2 });
     simulator.failNext({ method: 'GET', kind: 'http404', times: 9 });
@@ -70,7 +73,7 @@ describe('a planned fault', () => {
     expect((await get(simulator)).status).toBe(200);
   });
 
-  it('answers any status with any words, with the message taken or not', async () => {
+  test('answers any status with any words, with the message taken or not', async () => {
     const simulator = await start();
     const conflict: PlannedFault = { method: 'POST', kind: 'status', statusCode: 409, message: 'busy' };
     simulator.failNext(conflict);
@@ -80,7 +83,7 @@ describe('a planned fault', () => {
     expect(simulator.ledger.map((entry) => entry.accepted)).toEqual([false, true]);
   });
 
-  it('names a wait in Retry-After in any of its forms', async () => {
+  test('names a wait in Retry-After in any of its forms', async () => {
     const simulator = await start();
     for (const retryAfter of ['none', 'seconds', 'date'] as const) {
       simulator.failNext({ method: 'POST', kind: 'limited', retryAfter, retryAfterMs: 4_200 });
@@ -92,7 +95,7 @@ describe('a planned fault', () => {
     expect(Date.parse(String(headers[2])) - Date.now()).toBeGreaterThan(4_000);
   });
 
-  it('leads a client that follows redirects to a place that counts it', async () => {
+  test('leads a client that follows redirects to a place that counts it', async () => {
     const simulator = await start();
     simulator.failNext({ method: 'POST', kind: 'redirect' });
     const { headers } = await post(simulator);
@@ -104,7 +107,7 @@ describe('a planned fault', () => {
     expect((await get(simulator)).headers['location']).toBe('https://elsewhere.example/');
   });
 
-  it('shows what it should', async () => {
+  test('shows what it should', async () => {
     const simulator = await start({ hugeBodyBytes: 3_000_000 });
     for (const kind of ['unknownStatus', 'hostilePrLink', 'html200', 'invalidJson', 'hugeBody'] as const) {
       simulator.failNext({ method: 'GET', kind });
@@ -119,7 +122,7 @@ describe('a planned fault', () => {
     expect(huge.json).toMatchObject({ id: 'job-1' });
   });
 
-  it('repeats the Authorization header in errors, or everywhere, where it is asked to', async () => {
+  test('repeats the Authorization header in errors, or everywhere, where it is asked to', async () => {
     const simulator = await start({ apiKey: 'canary-key' });
     const readOfBoth = async (): Promise<boolean[]> => {
       simulator.failNext({ method: 'GET', kind: 'http500' });
@@ -152,20 +155,20 @@ describe('random faults', () => {
             ),
           );
         }
-        await vi.waitFor(() => expect(simulator.job('p1', jobId)?.status).not.toBe('active'));
+        await expect.poll(() => simulator.job('p1', jobId)?.status).not.toBe('active');
         return [...seen, simulator.job('p1', jobId)?.status ?? ''];
       }),
     );
   }
 
-  it('are the same for the same seed, in whatever order requests of different jobs arrive', async () => {
+  test('are the same for the same seed, in whatever order requests of different jobs arrive', async () => {
     const [first, again, other] = [await outcomes(5), await outcomes(5), await outcomes(6)];
     expect(again).toEqual(first);
     expect(other).not.toEqual(first);
     expect(new Set(first.flat())).toEqual(new Set(['200', '429', '500', 'lost', 'completed', 'failed']));
   });
 
-  it('strike about as often as their probability says, for each method apart', async () => {
+  test('strike about as often as their probability says, for each method apart', async () => {
     const simulator = await start({ faults: { get: { http503: 0.3 } } });
     const replies = await Promise.all(Array.from({ length: 400 }, () => get(simulator)));
     const struck = replies.filter(({ status }) => status === 503).length;

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { createLimiter, limiterKinds, type Limiter } from '../../src/simulator/limiter.js';
 import { maxInAnyWindow } from '../../src/simulator/rolling-window.js';
 
@@ -11,7 +11,7 @@ function takeMany(limiter: Limiter, nowMs: number, count: number): number {
 }
 
 describe('a limiter with a log of instants', () => {
-  it('frees a place exactly one window after it was taken, and not a millisecond before', () => {
+  test('frees a place exactly one window after it was taken, and not a millisecond before', () => {
     const limiter = createLimiter({ kind: 'sliding', limit: 2, windowMs: WINDOW_MS });
     expect(limiter.take(100)).toBe(true);
     expect(limiter.take(400)).toBe(true);
@@ -24,7 +24,7 @@ describe('a limiter with a log of instants', () => {
 });
 
 describe('a limiter with fixed windows', () => {
-  it('begins its count anew at the boundary, so twice the limit passes around it', () => {
+  test('begins its count anew at the boundary, so twice the limit passes around it', () => {
     const limiter = createLimiter({ kind: 'fixed', limit: 5, windowMs: WINDOW_MS });
     expect(takeMany(limiter, 1_999, 6)).toBe(5);
     expect(limiter.availableInMs(1_999)).toBe(1);
@@ -33,7 +33,7 @@ describe('a limiter with fixed windows', () => {
 });
 
 describe('a token bucket', () => {
-  it('starts full and refills one token at a time', () => {
+  test('starts full and refills one token at a time', () => {
     const limiter = createLimiter({ kind: 'token-bucket', limit: 10, windowMs: WINDOW_MS });
     expect(takeMany(limiter, 0, 20)).toBe(10);
     expect(limiter.availableInMs(0)).toBe(100);
@@ -43,7 +43,7 @@ describe('a token bucket', () => {
     expect(takeMany(limiter, 600, 20)).toBe(5);
   });
 
-  it('paces strictly with a burst of one', () => {
+  test('paces strictly with a burst of one', () => {
     const limiter = createLimiter({ kind: 'token-bucket', limit: 10, windowMs: WINDOW_MS, burst: 1 });
     expect(takeMany(limiter, 5_000, 3)).toBe(1);
     expect(limiter.take(5_099)).toBe(false);
@@ -52,7 +52,7 @@ describe('a token bucket', () => {
 });
 
 describe('a limiter that weights the window before', () => {
-  it('counts the part of the window before that the rolling window still overlaps', () => {
+  test('counts the part of the window before that the rolling window still overlaps', () => {
     const limiter = createLimiter({ kind: 'weighted', limit: 10, windowMs: WINDOW_MS });
     expect(takeMany(limiter, 1_900, 20)).toBe(10);
     expect(limiter.availableInMs(1_900)).toBe(200);
@@ -66,7 +66,7 @@ describe('a limiter that weights the window before', () => {
     expect(limiter.availableInMs(2_500)).toBe(100);
   });
 
-  it('forgets a window that is not the one before', () => {
+  test('forgets a window that is not the one before', () => {
     const limiter = createLimiter({ kind: 'weighted', limit: 10, windowMs: WINDOW_MS });
     expect(takeMany(limiter, 1_900, 20)).toBe(10);
     expect(takeMany(limiter, 3_000, 20)).toBe(10);
@@ -74,7 +74,7 @@ describe('a limiter that weights the window before', () => {
 });
 
 describe('every limiter', () => {
-  it.each(limiterKinds)('takes a request after the wait it names, and none before: %s', (kind) => {
+  test.each(limiterKinds)('takes a request after the wait it names, and none before: %s', (kind) => {
     const gaps = fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 1, maxLength: 60 });
     fc.assert(
       fc.property(gaps, fc.integer({ min: 1, max: 7 }), (gapsMs, limit) => {
@@ -106,7 +106,7 @@ describe('every limiter', () => {
 });
 
 describe('the most instants in any rolling window', () => {
-  it('agrees with a count over every window that begins at an instant', () => {
+  test('agrees with a count over every window that begins at an instant', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 5_000 }), { maxLength: 80 }), (instants) => {
         const counts = instants.map((from) => instants.filter((at) => at >= from && at < from + WINDOW_MS).length);

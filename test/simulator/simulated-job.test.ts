@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { SimulatedJob, type Turn } from '../../src/simulator/simulated-job.js';
 
 const REPOSITORY = 'https://git.example/p/j';
@@ -31,7 +31,7 @@ function turn(change: Partial<Turn> = {}): Turn {
 }
 
 describe('a simulated job', () => {
-  it('is active without a link from a message to the end of the turn, then completed with a new link', () => {
+  test('is active without a link from a message to the end of the turn, then completed with a new link', () => {
     const job = newJob();
     job.message(1_000, turn());
     expect(job.shown(1_000)).toMatchObject({ status: 'active', prLink: null });
@@ -39,19 +39,19 @@ describe('a simulated job', () => {
     expect(job.shown(1_100)).toMatchObject({ status: 'completed', prLink: `${REPOSITORY}/pull/2` });
   });
 
-  it('keeps the earlier link when a turn fails', () => {
+  test('keeps the earlier link when a turn fails', () => {
     const job = newJob();
     job.message(1_000, turn({ outcome: 'failed' }));
     expect(job.truth(1_100)).toMatchObject({ status: 'failed', prLink: OLD_LINK, archivedAt: null });
   });
 
-  it('says when it was archived', () => {
+  test('says when it was archived', () => {
     const job = newJob();
     job.message(1_000, turn({ outcome: 'archived' }));
     expect(job.truth(5_000)).toMatchObject({ status: 'archived', archivedAt: new Date(1_100).toISOString() });
   });
 
-  it('ends with the link before, none, or a given one as its turn says', () => {
+  test('ends with the link before, none, or a given one as its turn says', () => {
     const links = (['same', 'none', { url: 'https://other.example/1' }] as const).map((prLink) => {
       const job = newJob();
       job.message(0, turn({ prLink }));
@@ -60,7 +60,7 @@ describe('a simulated job', () => {
     expect(links).toEqual([OLD_LINK, null, 'https://other.example/1']);
   });
 
-  it('shows the old turn within the stale window, even past the end of the new one', () => {
+  test('shows the old turn within the stale window, even past the end of the new one', () => {
     const job = newJob();
     job.message(1_000, turn({ staleWindowMs: 500 }));
     expect(job.truth(1_000).status).toBe('active');
@@ -69,7 +69,7 @@ describe('a simulated job', () => {
     expect(job.shown(1_500)).toMatchObject({ status: 'completed', prLink: `${REPOSITORY}/pull/2` });
   });
 
-  it('moves the end of a running turn when it is steered, and does not lose the link before', () => {
+  test('moves the end of a running turn when it is steered, and does not lose the link before', () => {
     const job = newJob();
     job.message(1_000, turn());
     job.message(1_090, turn({ outcome: 'failed' }));
@@ -78,7 +78,7 @@ describe('a simulated job', () => {
     expect(job.messages).toBe(2);
   });
 
-  it('never ends a turn without an end', () => {
+  test('never ends a turn without an end', () => {
     const job = newJob();
     job.message(0, turn({ durationMs: Number.POSITIVE_INFINITY, outcome: 'archived' }));
     expect(job.truth(Number.MAX_SAFE_INTEGER).status).toBe('active');

@@ -1,5 +1,8 @@
 import type { TestProject } from 'vitest/node';
 import { startDevServer } from '../../src/embedded/dev-server.js';
+import { OLDEST_TEMPORAL_CLI } from '../../src/embedded/pins.js';
+import { resolvePinnedCli } from '../../src/embedded/resolve-temporal-cli.js';
+import { testServerAge } from './temporal-server-binaries.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -8,10 +11,15 @@ declare module 'vitest' {
   }
 }
 
-/** One development server for the whole run, in memory. Without a Temporal binary the run ends here, with one line. */
+/** One development server for the whole run, in memory: the newest, or the oldest that is supported. Without a Temporal binary the run ends here, with one line. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const say = (message: string) => void process.stderr.write(`${message}\n`);
   try {
+    if (testServerAge === 'oldest') {
+      const { path } = await resolvePinnedCli(OLDEST_TEMPORAL_CLI, { env: process.env, onProgress: say });
+      // For every server that a test starts, too: the processes of the tests inherit it.
+      process.env['TEMPORAL_CLI_PATH'] = path;
+    }
     const server = await startDevServer({
       env: process.env,
       onProgress: say,

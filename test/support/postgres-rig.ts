@@ -13,7 +13,7 @@ import { probeTemporal } from '../../src/embedded/probe.js';
 import { lastWords, runCommand } from '../../src/embedded/run-command.js';
 import { startServerProcess, waitUntilReady, type ServerProcess } from '../../src/embedded/server-process.js';
 import { createPostgres } from './postgres.js';
-import { resolveTemporalServer, type TemporalServerBinaries } from './temporal-server-binaries.js';
+import { resolveTemporalServer, type ServerAge, type TemporalServerBinaries } from './temporal-server-binaries.js';
 import {
   dynamicConfig,
   temporalServerConfig,
@@ -25,6 +25,8 @@ import {
 export interface PostgresRigOptions {
   env?: Environment;
   onProgress?: OnProgress;
+  /** @default 'newest' */
+  serverAge?: ServerAge;
   /** Configuration, logs and data. @default a temporary one, removed by `stop` */
   directory?: string;
   /** Ports from here up, twelve of them; the first is gRPC. @default free ones */
@@ -56,6 +58,10 @@ export interface PostgresRig {
   killServer(): Promise<void>;
   /** Starts it again on the same ports and waits until its namespace answers; nothing to do while it runs. */
   startServer(): Promise<void>;
+  /** Such as `1.32.0`. */
+  serverVersion(): Promise<string>;
+  /** Stops the server in an orderly way, brings the schemas up to date, and starts the newest one on the same ports. */
+  upgradeServer(): Promise<void>;
   /** Runs deploy/setup-schema.sh once more, as a second `docker compose up` would. */
   setUpSchemas(): Promise<void>;
   stop(): Promise<void>;
@@ -71,7 +77,7 @@ const SCHEMA_TIMEOUT_MS = 180_000;
 /** Raises the rig: a few seconds, the first build of the server apart. Needs PostgreSQL, and Go for that build. */
 export async function startPostgresRig(options: PostgresRigOptions = {}): Promise<PostgresRig> {
   const env = options.env ?? process.env;
-  const binaries = await resolveTemporalServer(env, options.onProgress);
+  let binaries = await resolveTemporalServer(options.serverAge ?? 'newest', env, options.onProgress);
   const directory = options.directory ?? (await mkdtemp(join(tmpdir(), 'postgres-rig-')));
   const ports = await choosePorts(options.basePort);
   const configDirectory = join(directory, 'config');
@@ -134,6 +140,14 @@ export async function startPostgresRig(options: PostgresRigOptions = {}): Promis
       await server?.exited;
     },
     startServer,
+    serverVersion: () =>
+      onConnection(address, async ({ workflowService }) => (await workflowService.getClusterInfo({})).serverVersion),
+    upgradeServer: async () => {
+      binaries = await resolveTemporalServer('newest', env, options.onProgress);
+      await server?.stop();
+      await setUpSchemas(binaries, directory, ports.postgres, env);
+      await startServer();
+    },
     setUpSchemas: () => setUpSchemas(binaries, directory, ports.postgres, env),
     stop,
   };
@@ -191,20 +205,24 @@ async function setUpSchemas(
 }
 
 /** Registers the namespace where it is missing; ready once lists of it answer, too. */
-async function ensureNamespace(address: string): Promise<boolean> {
+function ensureNamespace(address: string): Promise<boolean> {
+  return onConnection(address, async ({ workflowService }) => {
+    const { namespaces } = await workflowService.listNamespaces({});
+    if (!namespaces.some(({ namespaceInfo }) => namespaceInfo?.name === NAMESPACE)) {
+      await workflowService.registerNamespace({
+        namespace: NAMESPACE,
+        workflowExecutionRetentionPeriod: msToTs(RETENTION_MS),
+      });
+    }
+    await workflowService.listWorkflowExecutions({ namespace: NAMESPACE });
+    return true;
+  });
+}
+
+async function onConnection<T>(address: string, use: (connection: Connection) => Promise<T>): Promise<T> {
   const connection = await Connection.connect({ address });
   try {
-    return await connection.withDeadline(Date.now() + 10_000, async () => {
-      const { namespaces } = await connection.workflowService.listNamespaces({});
-      if (!namespaces.some(({ namespaceInfo }) => namespaceInfo?.name === NAMESPACE)) {
-        await connection.workflowService.registerNamespace({
-          namespace: NAMESPACE,
-          workflowExecutionRetentionPeriod: msToTs(RETENTION_MS),
-        });
-      }
-      await connection.workflowService.listWorkflowExecutions({ namespace: NAMESPACE });
-      return true;
-    });
+    return await connection.withDeadline(Date.now() + 10_000, () => use(connection));
   } finally {
     await connection.close();
   }

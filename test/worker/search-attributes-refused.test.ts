@@ -2,7 +2,7 @@ import { createServer } from 'node:http2';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { Connection } from '@temporalio/client';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 
 const PERMISSION_DENIED = '7';
@@ -30,14 +30,14 @@ async function withServer(statuses: Record<string, string>, use: (connection: Co
   }
 }
 
-it('a worker that may not register missing search attributes is told the command', async () => {
+test('a worker that may not register missing search attributes is told the command', async () => {
   await withServer({ AddSearchAttributes: PERMISSION_DENIED }, async (connection) => {
     const start = ensureSearchAttributes(connection, 'default');
     await expect(start).rejects.toThrow(/FollowUpProjectId.*not for you.*"follow-up setup"/);
   });
 });
 
-it('a server that cannot list, add or query search attributes is fine', async () => {
+test('a server that cannot list, add or query search attributes is fine', async () => {
   const statuses = {
     ListSearchAttributes: UNIMPLEMENTED,
     AddSearchAttributes: UNIMPLEMENTED,
@@ -48,7 +48,7 @@ it('a server that cannot list, add or query search attributes is fine', async ()
   });
 });
 
-it('attributes that never become queryable end the wait with the command', async () => {
+test('attributes that never become queryable end the wait with the command', async () => {
   await withServer({ ListWorkflowExecutions: '3' }, async (connection) => {
     const start = ensureSearchAttributes(connection, 'default', { timeoutMs: 700 });
     await expect(start).rejects.toThrow(/does not take queries.*"follow-up setup"/);

@@ -1,5 +1,5 @@
 import { Connection } from '@temporalio/client';
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { ensureSearchAttributes, SearchAttributesError } from '../../src/temporal/search-attributes.js';
 import { makeNamespace } from './support.js';
 
@@ -10,7 +10,7 @@ describe('search attributes', () => {
   });
   afterAll(() => connection.close());
 
-  it('are registered once, and can be queried when that is done', async () => {
+  test('are registered once, and can be queried when that is done', async () => {
     const namespace = await makeNamespace(connection);
     const first = await ensureSearchAttributes(connection, namespace);
     expect(first.added.sort()).toEqual([
@@ -26,14 +26,14 @@ describe('search attributes', () => {
     expect(await ensureSearchAttributes(connection, namespace)).toEqual({ added: [] });
   });
 
-  it('may be registered by many at once', async () => {
+  test('may be registered by many at once', async () => {
     const namespace = await makeNamespace(connection);
     await Promise.all([1, 2, 3, 4].map(() => ensureSearchAttributes(connection, namespace)));
     const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
     expect(Object.keys(customAttributes)).toContain('FollowUpState');
   });
 
-  it('are refused where one exists with another type', async () => {
+  test('are refused where one exists with another type', async () => {
     const namespace = await makeNamespace(connection);
     const integer = 3;
     await connection.operatorService.addSearchAttributes({

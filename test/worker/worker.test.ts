@@ -1,8 +1,7 @@
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
 import { ConfigError } from '../../src/config.js';
 import { createLogger } from '../../src/logging.js';
@@ -11,7 +10,6 @@ import { startWorker, type WorkerService } from '../../src/worker.js';
 import { eventually } from '../support/eventually.js';
 import { logMemory, makeNamespace, testConfig } from './support.js';
 
-const workflowCode = { bundlePath: join(import.meta.dirname, '..', '..', 'dist', 'workflow-bundle.js') };
 const log = logMemory();
 const logger = createLogger({ level: 'debug', format: 'json' }, log);
 
@@ -37,17 +35,17 @@ describe('a worker', () => {
       AGENT_JOBS_API_KEY: simulator.apiKey,
       ...env,
     });
-    return startWorker({ config, logger, workflowCode });
+    return startWorker({ config, logger });
   }
 
-  it('registers the search attributes, gets ready, sends a follow-up, and shuts down', async () => {
+  test('registers the search attributes, gets ready, sends a follow-up, and shuts down', async () => {
     const namespace = await makeNamespace(connection);
     const config = testConfig({
       AGENT_JOBS_BASE_URL: simulator.baseUrl,
       AGENT_JOBS_API_KEY: simulator.apiKey,
       TEMPORAL_NAMESPACE: namespace,
     });
-    const service = await startWorker({ config, logger, workflowCode });
+    const service = await startWorker({ config, logger });
     try {
       expect(await statusOf(`${service.statusUrl}/healthz`)).toBe(200);
       await service.ready;
@@ -84,7 +82,7 @@ describe('a worker', () => {
     expect(log.text()).not.toContain(simulator.apiKey);
   });
 
-  it('refuses a status address that is taken, before anything is polled', async () => {
+  test('refuses a status address that is taken, before anything is polled', async () => {
     const other = createServer();
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
     const { port } = other.address() as AddressInfo;
@@ -97,21 +95,21 @@ describe('a worker', () => {
     }
   });
 
-  it('can do without a status server, and be shut down before it is ready', async () => {
+  test('can do without a status server, and be shut down before it is ready', async () => {
     const service = await start({ FOLLOW_UP_STATUS_ADDRESS: 'off' });
     expect(service.statusUrl).toBeUndefined();
     await Promise.all([service.shutdown(), service.shutdown()]);
     await service.run();
   });
 
-  it('is not ready while it shuts down, and lets a running send end', async () => {
+  test('is not ready while it shuts down, and lets a running send end', async () => {
     simulator.addJob({ projectId: 'p2', jobId: 'j2' });
     const config = testConfig({
       AGENT_JOBS_BASE_URL: simulator.baseUrl,
       AGENT_JOBS_API_KEY: simulator.apiKey,
       FOLLOW_UP_SEND_TIMEOUT: '10s',
     });
-    const first = await startWorker({ config, logger, workflowCode });
+    const first = await startWorker({ config, logger });
     await first.ready;
     simulator.update({ latency: { minMs: 1_500, maxMs: 1_500 } });
     const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue: config.taskQueue });
@@ -128,7 +126,7 @@ describe('a worker', () => {
     expect(await statusOf(`${first.statusUrl}/readyz`)).toBe(503);
     await stopping;
     simulator.update({ latency: { minMs: 0, maxMs: 0 } });
-    const second = await startWorker({ config, logger, workflowCode });
+    const second = await startWorker({ config, logger });
     try {
       expect(await running).toMatchObject({ status: 'completed', delivery: 'sent' });
       expect(simulator.ledger.length - before).toBe(1);
@@ -137,14 +135,13 @@ describe('a worker', () => {
     }
   });
 
-  it('waits for a Temporal that is not there, says so, and can be told to stop waiting', async () => {
+  test('waits for a Temporal that is not there, says so, and can be told to stop waiting', async () => {
     const config = testConfig({ TEMPORAL_ADDRESS: '127.0.0.1:9' });
     const waits = logMemory();
     const told = new AbortController();
     const starting = startWorker({
       config,
       logger: createLogger({ level: 'info', format: 'json' }, waits),
-      workflowCode,
       signal: told.signal,
     });
     starting.catch(() => undefined);

@@ -1,13 +1,12 @@
-import { expect, test, vi } from 'vitest';
+import { afterAll, expect, test, vi } from 'vitest';
 import { followUpInputSchema } from '../../src/contract/index.js';
-import { FollowUpContext } from '../../src/workflows/follow-up/context.js';
-import { newFollowUpState } from '../../src/workflows/follow-up/state.js';
 
 type Validator = (word: unknown) => void;
-const validators = vi.hoisted(() => new Map<string, Validator>());
+const validators = new Map<string, Validator>();
 
 // Between the decision and the end of the run lie a few milliseconds, which no server lets a test prolong.
-vi.mock(import('@temporalio/workflow'), async (importOriginal) => ({
+// No other test file loads this module, so the worker has no copy of it with the real package.
+vi.doMock(import('@temporalio/workflow'), async (importOriginal) => ({
   ...(await importOriginal()),
   setHandler: (({ name }: { name: string }, _handler: unknown, options?: { validator?: Validator }) => {
     if (options?.validator) validators.set(name, options.validator);
@@ -18,6 +17,9 @@ vi.mock(import('@temporalio/workflow'), async (importOriginal) => ({
   setCurrentDetails: () => undefined,
   upsertSearchAttributes: () => undefined,
 }));
+afterAll(() => vi.doUnmock('@temporalio/workflow'));
+const { FollowUpContext } = await import('../../src/workflows/follow-up/context.js');
+const { newFollowUpState } = await import('../../src/workflows/follow-up/state.js');
 
 test('an operator’s word is taken while the delivery is in doubt, and refused once that has been decided', () => {
   const settings = followUpInputSchema.parse({ projectId: 'p', jobId: 'j', prompt: 'x' });

@@ -2,25 +2,25 @@ import { randomUUID } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
-import { bundleWorkflowCode, DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
+import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { z } from 'zod';
 import * as budget from '../../src/budget/index.js';
 import * as contract from '../../src/contract/index.js';
-import { workflowBundleOptions } from '../../src/worker/bundle-options.js';
+import { bundleTestWorkflows } from '../support/workflow-bundles.js';
+import { installQuietRuntime } from '../support/workflow-rig.js';
 import { parseEverything } from './support/parse-everything.js';
 
 const taskQueue = `shared-modules-${randomUUID()}`;
-const logger = new DefaultLogger('ERROR');
-Runtime.install({ logger });
 
 let client: Client;
 const closers: (() => Promise<void>)[] = [];
 
 beforeAll(async () => {
   const address = inject('temporalAddress');
+  await installQuietRuntime();
   const workflowsPath = join(import.meta.dirname, 'support', 'shared-modules-workflows.ts');
-  const workflowBundle = await bundleWorkflowCode({ ...workflowBundleOptions(workflowsPath), logger });
+  const workflowBundle = await bundleTestWorkflows(workflowsPath);
   const nativeConnection = await NativeConnection.connect({ address });
   closers.push(() => nativeConnection.close());
   const worker = await Worker.create({ connection: nativeConnection, taskQueue, workflowBundle });

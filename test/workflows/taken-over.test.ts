@@ -12,7 +12,8 @@ import {
 import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { eventually } from '../support/eventually.js';
-import { workflowBundle } from '../support/workflow-rig.js';
+import { builtBundle } from '../support/workflow-bundles.js';
+import { installQuietRuntime } from '../support/workflow-rig.js';
 
 const address = inject('temporalAddress');
 const taskQueue = `taken-over-${randomUUID()}`;
@@ -20,6 +21,7 @@ let connection: Connection;
 let native: NativeConnection;
 let asker: Awaited<ReturnType<typeof connectBudgetClient>>;
 beforeAll(async () => {
+  await installQuietRuntime();
   connection = await Connection.connect({ address });
   native = await NativeConnection.connect({ address });
   asker = await connectBudgetClient({ address, taskQueue, limit: 100 });
@@ -35,7 +37,7 @@ async function withWorker<T>(use: () => Promise<T>): Promise<T> {
   const worker = await Worker.create({
     connection: native,
     taskQueue: budgetTaskQueue(taskQueue),
-    workflowBundle: workflowBundle(),
+    workflowBundle: builtBundle,
     sinks: new BudgetMetrics().sinks,
   });
   return worker.runUntil(use());

@@ -2,9 +2,11 @@ import type { SendFollowUpResult, SendOutcomeResult } from '../../activities/ind
 import {
   FailureType,
   formatDuration,
+  type FailureDetails,
   type FollowUpState as ShownState,
   type WaitReason,
 } from '../../contract/index.js';
+import { describeIssues } from '../../contract/validation.js';
 import { describeBudgetWait } from '../../follow-up/details.js';
 import { backoffMs, jittered, nextInterval } from '../../follow-up/intervals.js';
 import { isAtWork } from '../../follow-up/job-state.js';
@@ -75,8 +77,13 @@ async function takeBaseline(context: FollowUpContext): Promise<boolean | undefin
     await context.sleep(NOT_FOUND_RETRY_MS, 'job not found, look again');
     return undefined;
   }
+  if (read.reason === 'not-served') {
+    const issues = [{ field: 'projectId', message: read.message }];
+    await giveUp(context, FailureType.InvalidInput, `Invalid input: ${describeIssues(issues)}`, { issues });
+    return undefined;
+  }
   state.failures += 1;
-  state.wait = { reason: 'service', position: 0 };
+  state.wait = { reason: state.keyRefusedAtMs === undefined ? 'service' : 'credentials', position: 0 };
   context.show('blocked');
   const waitMs = Math.max(backoffMs(state.failures), read.retryAfterMs ?? 0);
   await pause(context, waitMs, `${read.message}; look again in ${formatDuration(waitMs)}`);
@@ -221,7 +228,12 @@ function budgetWaitLeftMs({ settings, state }: FollowUpContext): number {
  * Ends an unsent follow-up, after proof that it is one: where the gate's latest answer does not prove it, it is asked
  * once more, for the place alone. If it says that something was granted, the follow-up goes on from there.
  */
-async function giveUp(context: FollowUpContext, type: FailureType, message: string): Promise<void> {
+async function giveUp(
+  context: FollowUpContext,
+  type: FailureType,
+  message: string,
+  details: Pick<FailureDetails, 'issues'> = {},
+): Promise<void> {
   const { state } = context;
   if (mayReplaceAnotherRun()) state.provenNotSent = false;
   for (let tries = 0; !state.provenNotSent && tries < LAST_ASK_TRIES; tries++) {
@@ -235,7 +247,7 @@ async function giveUp(context: FollowUpContext, type: FailureType, message: stri
       await context.sleep(answer.kind === 'wait' ? answer.waitMs : context.staleBackoffMs(), 'ask once more');
     }
   }
-  throw await endUnsent(context, type, message, state.provenNotSent);
+  throw await endUnsent(context, type, message, state.provenNotSent, details);
 }
 
 /** Nobody answers for the gate, and that may go on for long. */

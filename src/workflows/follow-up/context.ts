@@ -17,6 +17,7 @@ import type { SearchAttributeUpdatePair } from '@temporalio/common';
 import type { Activities, GetJobResult, SendFollowUpResult } from '../../activities/index.js';
 import {
   finishSignal,
+  keyReadSignal,
   MAX_KEYWORD_LENGTH,
   pollNowSignal,
   progressQuery,
@@ -50,6 +51,9 @@ const { sendFollowUp } = proxyActivities<Activities>({
   // Without limit: each invocation asks the gate with a token of its own, and only one of them may send.
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
+
+/** A follow-up whose reads are refused for their key repeats that to the budget. */
+const TELL_OF_KEY_EVERY_MS = 10 * 60_000;
 
 const STALE_RETRY_MS = 200;
 const MOST_STALE_DOUBLINGS = 8;
@@ -114,6 +118,8 @@ export class FollowUpContext {
     } else {
       this.noteError(result.message);
     }
+    // Not awaited where there is nothing to tell: each promise of a poll costs.
+    if (result.kind === 'failed' || this.state.keyRefusedAtMs !== undefined) await this.#tellOfKey(result);
     if (result.sendStartToCloseMs !== undefined) this.state.sendStartToCloseMs = result.sendStartToCloseMs;
     return result;
   }
@@ -188,6 +194,31 @@ export class FollowUpContext {
       };
     }
     setCurrentDetails(describeProgress(this.progress(), Date.now()));
+  }
+
+  /**
+   * Tells the budget that a read was refused for its key, or that one is taken again. Where the project has no budget
+   * yet, an ask for the place alone makes one: nobody else would say what is wrong.
+   */
+  async #tellOfKey(read: GetJobResult): Promise<void> {
+    const { settings, state } = this;
+    const isRefused = read.kind === 'failed' && (read.reason === 'unauthorized' || read.reason === 'no-key');
+    if (isRefused) {
+      if (Date.now() < (state.keyRefusedAtMs ?? -Infinity) + TELL_OF_KEY_EVERY_MS) return;
+      state.keyRefusedAtMs = Date.now();
+    } else {
+      if (read.kind === 'failed' || state.keyRefusedAtMs === undefined) return;
+      delete state.keyRefusedAtMs;
+    }
+    const budget = getExternalWorkflowHandle(projectBudgetWorkflowId(settings.projectId));
+    const tell = () => budget.signal(keyReadSignal, { isRefused });
+    try {
+      await tell();
+    } catch {
+      if (!isRefused || state.phase !== 'asking') return;
+      await this.send(true);
+      await tell().catch(() => undefined);
+    }
   }
 
   /** Keeps the last thing that went wrong, to be shown. */

@@ -27,11 +27,12 @@ export async function endUnsent(
   type: FailureType,
   message: string,
   proven: boolean,
+  details: Pick<FailureDetails, 'issues'> = {},
 ): Promise<TemporalFailure> {
   const delivered: Delivered = proven && !context.state.earlierSendUnknown ? 'no' : 'unknown';
   await end(context, 'withdraw');
   if (type === FailureType.Cancelled && delivered === 'no' && context.cancellation) return context.cancellation;
-  return failure(type, message, detailsOf(context, { delivered }));
+  return failure(type, message, detailsOf(context, { delivered, ...details }));
 }
 
 /** Ends a follow-up whose message was granted a send. */

@@ -95,8 +95,10 @@ async function waitForNextPoll(context: FollowUpContext, leftMs: number): Promis
   delete state.pollNotBeforeMs;
   state.intervalMs = nextInterval(state.intervalMs, settings.poll);
   state.nextPollAtMs = Date.now() + waitMs;
-  if (state.failures >= BLOCKED_AFTER_FAILURES) state.wait = { reason: 'service', position: 0 };
-  context.show(state.failures >= BLOCKED_AFTER_FAILURES ? 'blocked' : 'polling');
+  const isKeyRefused = state.keyRefusedAtMs !== undefined;
+  const isBlocked = isKeyRefused || state.failures >= BLOCKED_AFTER_FAILURES;
+  if (isBlocked) state.wait = { reason: isKeyRefused ? 'credentials' : 'service', position: 0 };
+  context.show(isBlocked ? 'blocked' : 'polling');
   await context.sleep(waitMs, `next poll in ${formatDuration(waitMs)}`, () => state.pollNow);
   state.pollNow = false;
 }

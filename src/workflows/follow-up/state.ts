@@ -41,6 +41,8 @@ export interface FollowUpState {
   polls: number;
   intervalMs: number;
   nextPollAtMs?: number;
+  /** The latest read was refused for its key, and the budget was told so at that time. */
+  keyRefusedAtMs?: number;
   /** From a Retry-After: no poll before then, unless somebody asks for one. */
   pollNotBeforeMs?: number;
   job?: AgentJob;

@@ -41,12 +41,3 @@ export const send = (client: AgentJobsClient, mayStart: SendMessageRequest['mayS
   client.sendMessage({ ...ADDRESS, prompt: 'Please add tests.', mayStart });
 
 export const get = (client: AgentJobsClient) => client.getJob(ADDRESS);
-
-/** Waits for a condition, looking every few milliseconds. */
-export async function until(condition: () => boolean, what: string, timeoutMs = 5_000): Promise<void> {
-  const end = performance.now() + timeoutMs;
-  while (!condition()) {
-    if (performance.now() > end) throw new Error(`not within ${timeoutMs} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}

@@ -1,0 +1,122 @@
+import { BinaryUnavailableError } from '../embedded/resolve-steps.js';
+import {
+  BatchEndedError,
+  BatchFailedError,
+  BatchInputDiffersError,
+  BatchNotFoundError,
+  BatchRunningError,
+  BudgetNotFoundError,
+  BudgetRunningError,
+  FollowUpCancelledError,
+  FollowUpEndedError,
+  FollowUpFailedError,
+  FollowUpNotFoundError,
+  FollowUpTerminatedError,
+  FollowUpTimedOutError,
+  ForeignScheduleError,
+  InvalidInputError,
+  NothingToRetryError,
+  ResolveRejectedError,
+  ScheduleExistsError,
+  ScheduleNotFoundError,
+  TemporalUnreachableError,
+  UnexpectedOutcomeError,
+} from '../client/index.js';
+import { ConfigError } from '../config.js';
+import { parseFollowUpBatchWorkflowId } from '../contract/index.js';
+import { ExitCode, InterruptedError, UsageError } from './errors.js';
+import { BadLinesError } from './read-lines.js';
+import type { ReportedError } from './report-error.js';
+
+/** The error and its exit code. */
+export function classify(error: unknown): { exitCode: ExitCode; report: ReportedError } {
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof InvalidInputError) {
+    const { issues, delivered } = error;
+    return { exitCode: ExitCode.usage, report: { type: 'InvalidInput', message, delivered, issues: [...issues] } };
+  }
+  if (error instanceof ConfigError) {
+    const issues = error.issues.map(({ name, message }) => ({ field: name, message }));
+    return { exitCode: ExitCode.usage, report: { type: 'ConfigError', message, issues } };
+  }
+  if (error instanceof BadLinesError) {
+    const { badLineCount, issues } = error;
+    return { exitCode: ExitCode.usage, report: { type: 'InvalidInput', message, badLineCount, issues: [...issues] } };
+  }
+  if (error instanceof UsageError) return { exitCode: ExitCode.usage, report: { type: 'Usage', message } };
+  if (error instanceof InterruptedError) {
+    return { exitCode: ExitCode.interrupted, report: { type: 'Interrupted', message, ...workflowIdOf(error) } };
+  }
+  if (error instanceof FollowUpFailedError) {
+    const { type, details, workflowId } = error;
+    return { exitCode: ExitCode.followUpFailed, report: { type, message, ...details, workflowId } };
+  }
+  if (error instanceof FollowUpCancelledError) {
+    return outcome('Cancelled', error);
+  }
+  if (error instanceof FollowUpTerminatedError) return outcome('Terminated', error);
+  if (error instanceof FollowUpTimedOutError) return outcome('TimedOut', error);
+  if (error instanceof UnexpectedOutcomeError) return outcome('Unexpected', error);
+  if (error instanceof TemporalUnreachableError) return unreachable(error);
+  if (error instanceof BatchFailedError) {
+    const { type, issues, workflowId } = error;
+    return { exitCode: ExitCode.followUpFailed, report: { type, message, issues: [...issues], workflowId } };
+  }
+  if (
+    error instanceof BatchEndedError ||
+    error instanceof BatchInputDiffersError ||
+    error instanceof BatchNotFoundError ||
+    error instanceof BatchRunningError ||
+    error instanceof NothingToRetryError ||
+    error instanceof BudgetNotFoundError ||
+    error instanceof BudgetRunningError ||
+    error instanceof FollowUpNotFoundError ||
+    error instanceof FollowUpEndedError ||
+    error instanceof ResolveRejectedError
+  ) {
+    const { name, workflowId } = error;
+    return { exitCode: ExitCode.usage, report: { type: name.replace(/Error$/, ''), message, workflowId } };
+  }
+  if (
+    error instanceof ScheduleExistsError ||
+    error instanceof ScheduleNotFoundError ||
+    error instanceof ForeignScheduleError
+  ) {
+    return { exitCode: ExitCode.usage, report: { type: error.name.replace(/Error$/, ''), message } };
+  }
+  if (error instanceof BinaryUnavailableError)
+    return { exitCode: ExitCode.error, report: { type: 'BinaryUnavailable', message } };
+  const type = error instanceof Error ? error.name.replace(/(.)Error$/, '$1') : 'Error';
+  return { exitCode: ExitCode.error, report: { type, message, ...workflowIdOf(error) } };
+}
+
+function unreachable(error: TemporalUnreachableError): { exitCode: ExitCode; report: ReportedError } {
+  const { message, workflowId, delivered } = error;
+  const base = { type: 'TemporalUnreachable', message };
+  if (workflowId === undefined) return { exitCode: ExitCode.unreachable, report: base };
+  // Whether it was started is not known; its id makes another try safe.
+  if (parseFollowUpBatchWorkflowId(workflowId)) {
+    const again = `${message}; if ${workflowId} was started it goes on, and the same command finds it`;
+    return { exitCode: ExitCode.unreachable, report: { ...base, message: again, workflowId } };
+  }
+  const key = workflowId.split('/').at(-1) ?? '';
+  const hint = `; if ${workflowId} was started it goes on, and the same command with --key ${key} finds it`;
+  return {
+    exitCode: ExitCode.unreachable,
+    report: { ...base, message: `${message}${hint}`, delivered, workflowId },
+  };
+}
+
+function outcome(
+  type: string,
+  error: { message: string; delivered: 'no' | 'unknown'; workflowId: string },
+): { exitCode: ExitCode; report: ReportedError } {
+  const { message, delivered, workflowId } = error;
+  return { exitCode: ExitCode.followUpFailed, report: { type, message, delivered, workflowId } };
+}
+
+function workflowIdOf(error: unknown): { workflowId?: string } {
+  return error instanceof Error && 'workflowId' in error && typeof error.workflowId === 'string'
+    ? { workflowId: error.workflowId }
+    : {};
+}

@@ -1,0 +1,68 @@
+import { type Command, Option } from 'commander';
+import { type Lane, lanes, unknownDeliveryActions, whenActiveActions } from '../contract/choices.js';
+import type { Cli } from './cli.js';
+import { ExitCode } from './errors.js';
+
+/** What a command does, given its arguments as commander has parsed them. No exit code means `ok`. */
+type Run<A extends unknown[]> = (cli: Cli, ...args: A) => Promise<ExitCode | void>;
+
+/** Makes the action of a command from a function that imports what the command runs. */
+export type LazyAction = <A extends unknown[]>(load: () => Promise<Run<A>>) => (...args: A) => Promise<void>;
+
+/**
+ * Actions that import what they run when they run it: nobody waits for all commands to see the help of one, or that an
+ * option is misspelt. What defines the commands imports commander alone.
+ */
+export function lazyAction(cli: Cli): LazyAction {
+  return (load) =>
+    async (...args) => {
+      const run = await load();
+      cli.exitCode = (await run(cli, ...args)) ?? ExitCode.ok;
+    };
+}
+
+/** Adds what all commands have: `--json`, and an example in the help. */
+export function withCommonOptions(command: Command, example: string): Command {
+  return command
+    .option('--json', 'one JSON document on stdout (for lists one a line), everything else on stderr')
+    .addHelpText('after', `\nExample:\n  $ ${example}`);
+}
+
+/**
+ * An option whose values are known, for the help and for completion. What commander would check itself is checked with
+ * all other fields, so that every bad one is named at once.
+ */
+export function choice(flags: string, description: string, values: readonly string[]): Option {
+  const option = new Option(flags, description);
+  option.argChoices = [...values];
+  return option;
+}
+
+/** Adds the options that say where the prompt comes from. */
+export function addPromptOptions(command: Command): Command {
+  return command
+    .option('-p, --prompt <text>', 'the follow-up instruction; - reads it from stdin')
+    .option('-f, --prompt-file <file>', 'file with the follow-up instruction; - reads it from stdin');
+}
+
+/** Adds an option for every field of a follow-up's input but ids and prompt. */
+export function addSettingOptions(command: Command, defaultLane: Lane): Command {
+  return command
+    .addOption(choice('--lane <lane>', `whose turn is first (default: ${defaultLane})`, lanes))
+    .addOption(
+      choice(
+        '--on-unknown-delivery <action>',
+        'what to do when nobody can tell whether it was delivered (default: fail)',
+        unknownDeliveryActions,
+      ),
+    )
+    .addOption(
+      choice('--when-active <action>', 'what to do about a job that is at work (default: wait)', whenActiveActions),
+    )
+    .option('--poll-initial-interval <duration>', 'wait before the first poll (default: 5s)')
+    .option('--poll-max-interval <duration>', 'longest wait between two polls (default: 60s)')
+    .option('--poll-backoff-coefficient <number>', 'each wait is this many times the one before (default: 1.5)')
+    .option('--settle-time <duration>', 'how long an unchanged terminal status is not believed (default: 120s)')
+    .option('--job-timeout <duration>', 'longest wait for the job, from the send (default: 24h)')
+    .option('--budget-wait-timeout <duration>', 'longest wait for everything before the send (default: 7d)');
+}

@@ -1,0 +1,43 @@
+/**
+ * The words that fields of inputs and results choose from. This module imports nothing: the command line lists them in
+ * its help, which must not wait for the schemas.
+ */
+
+/** Whose turn comes first when several follow-ups of a project wait for the budget. */
+export const lanes = ['interactive', 'batch'] as const;
+export type Lane = (typeof lanes)[number];
+
+/** What a follow-up does when it cannot tell whether its message was delivered. */
+export const unknownDeliveryActions = ['fail', 'assumeSent', 'resend'] as const;
+export type UnknownDeliveryAction = (typeof unknownDeliveryActions)[number];
+
+/** What a follow-up does about a job that somebody else keeps active. */
+export const whenActiveActions = ['wait', 'send'] as const;
+export type WhenActiveAction = (typeof whenActiveActions)[number];
+
+/** What an operator can say about a message whose delivery is unknown. */
+export const resolveWords = ['sent', 'notSent'] as const;
+export type ResolveWord = (typeof resolveWords)[number];
+
+/** Where a follow-up stands, as its search attribute `FollowUpState` says. */
+export const followUpStates = [
+  'waiting-for-budget',
+  'waiting-for-job',
+  'sending',
+  'reconciling',
+  'polling',
+  'blocked',
+  'done',
+] as const;
+export type FollowUpState = (typeof followUpStates)[number];
+
+/** Which items a retry of a batch sends again. */
+export const retryChoices = ['unknown', 'failed'] as const;
+export type RetryChoice = (typeof retryChoices)[number];
+
+/**
+ * What a firing of a schedule does while the one before is still running. Terminating that one is not on offer: its
+ * follow-ups would go on with nobody to report to.
+ */
+export const scheduleOverlaps = ['skip', 'buffer-one', 'buffer-all', 'cancel-other', 'allow-all'] as const;
+export type ScheduleOverlap = (typeof scheduleOverlaps)[number];

@@ -1,0 +1,26 @@
+const SEQUENCES = new RegExp(
+  [
+    // A string (OSC, DCS, SOS, PM, APC) with its end. Without an end only its beginning is taken away.
+    '(?:\\u001b[\\]PX^_]|[\\u0090\\u0098\\u009d-\\u009f])(?:[^\\u0007\\u001b\\u0090\\u0098\\u009c-\\u009f]*(?:\\u0007|\\u001b\\\\|\\u009c))?',
+    // A control sequence (CSI): colours, the cursor.
+    '(?:\\u001b\\[|\\u009b)[0-?]*[ -/]*[@-~]?',
+    // All else that begins with ESC.
+    '\\u001b[ -/]*[0-~]?',
+  ].join('|'),
+  'g',
+);
+
+// C0 without tab and line feed, DEL, C1, and what reorders text on a screen.
+// eslint-disable-next-line no-control-regex -- removing control characters is what it is for
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/**
+ * Text without escape sequences of terminals (ECMA-48) and without control characters; tabs and line feeds stay.
+ *
+ * No alternative of the patterns can take up what another part of it left, and no part runs past the next beginning of a
+ * sequence: so the time is linear in the length, whatever the text. Node's `stripVTControlCharacters` is not: of 128 KiB
+ * from a hostile service it makes 40 s.
+ */
+export function plainText(text: string): string {
+  return text.replace(SEQUENCES, '').replace(CONTROLS, '');
+}

@@ -1,0 +1,63 @@
+import type { AgentJobsClient } from '../agent-jobs/index.js';
+import { formatDuration, type BudgetCeiling } from '../contract/index.js';
+import { startStopwatch } from '../stopwatch.js';
+
+/** What the worker's configuration allows. */
+export interface SendBounds {
+  /** Projects that are served. */
+  projects: '*' | readonly string[];
+  /** Messages that this process sends for one project at most, whatever the project's budget grants. */
+  ceiling: BudgetCeiling;
+}
+
+/**
+ * Keeps the service's client within the worker's configuration, which nobody who writes to Temporal can change. A
+ * project that is not served is neither read nor sent to. The ceiling counts the requests that were begun, in this
+ * process alone: an honest budget never reaches it, since it holds a slot for longer than the window. It is the last
+ * line against a budget whose state was forged.
+ */
+export function boundSends(client: AgentJobsClient, { projects, ceiling }: SendBounds): AgentJobsClient {
+  const served = projects === '*' ? undefined : new Set(projects);
+  /** By project, how long ago each send of the last window began. */
+  const begun = new Map<string, (() => number)[]>();
+
+  const refusal = (projectId: string): string | undefined =>
+    served === undefined || served.has(projectId)
+      ? undefined
+      : `this worker does not serve project ${projectId} (FOLLOW_UP_PROJECTS)`;
+
+  function isFull(projectId: string): boolean {
+    const sends = begun.get(projectId)?.filter((elapsedMs) => elapsedMs() < ceiling.windowMs) ?? [];
+    if (sends.length === 0) begun.delete(projectId);
+    else begun.set(projectId, sends);
+    return sends.length >= ceiling.limit;
+  }
+
+  return {
+    async getJob(job) {
+      const message = refusal(job.projectId);
+      return message === undefined ? client.getJob(job) : { kind: 'failed', reason: 'not-served', message };
+    },
+    async sendMessage(message) {
+      const { projectId } = message;
+      const issue = refusal(projectId);
+      if (issue !== undefined) return { outcome: 'notSent', message: `nothing was sent: ${issue}` };
+      if (isFull(projectId)) {
+        const most = `${ceiling.limit} messages in ${formatDuration(ceiling.windowMs)}`;
+        return {
+          outcome: 'notSent',
+          message: `nothing was sent: this worker has sent ${most} to project ${projectId}, the most that FOLLOW_UP_BUDGET_MAX_LIMIT allows, and its budget granted more`,
+        };
+      }
+      return client.sendMessage({
+        ...message,
+        mayStart: () => {
+          if (isFull(projectId) || !message.mayStart()) return false;
+          begun.set(projectId, [...(begun.get(projectId) ?? []), startStopwatch()]);
+          return true;
+        },
+      });
+    },
+    close: () => client.close(),
+  };
+}

@@ -1,0 +1,137 @@
+import { describe, expect, test } from 'vitest';
+import type { FollowUpUpdate } from '../../src/client/index.js';
+import { describeBudget } from '../../src/cli/budget-text.js';
+import { describeUpdate } from '../../src/cli/follow-up-text.js';
+import { safeJson, safeLine } from '../../src/cli/safe-text.js';
+import type { BudgetStatus, FollowUpProgress } from '../../src/contract/index.js';
+import { plainText } from '../../src/terminal-text.js';
+
+const summary: FollowUpUpdate['summary'] = {
+  workflowId: 'follow-up/p/j/k',
+  projectId: 'p',
+  jobId: 'j',
+  key: 'k',
+  status: 'running',
+  startedAt: '2026-01-02T03:04:05.000Z',
+};
+const progress = (more: Partial<FollowUpProgress>): FollowUpUpdate => ({
+  summary,
+  progress: { projectId: 'p', jobId: 'j', state: 'polling', polls: 0, ...more },
+});
+
+describe('progress in words', () => {
+  test('one that waits says its position and when it is expected to be sent', () => {
+    const text = describeUpdate(
+      progress({ state: 'waiting-for-budget', position: 3, expectedSendAt: new Date().toISOString() }),
+    );
+    expect(text.headline).toBe('waits for a slot of the project budget, position 3');
+    expect(text.timing).toMatch(/^send expected \d\d:\d\d:\d\d$/);
+  });
+
+  test('one that is sent says the job status, the polls and the next one', () => {
+    const now = new Date().toISOString();
+    const text = describeUpdate(progress({ sentAt: now, polls: 2, nextPollAt: now, job: { status: 'active' } }));
+    expect(text.headline).toBe('sent, job active');
+    expect(text.timing).toMatch(/^sent \S+, 2 polls, next poll \S+$/);
+  });
+
+  test('the status that the job had before the send is not shown as news', () => {
+    expect(describeUpdate(progress({ state: 'sending', job: { status: 'completed' } })).headline).toBe('sending');
+  });
+
+  test('a blocked one says by what, and the last error', () => {
+    const lastError = { at: '2026-01-02T03:04:05Z', message: 'HTTP 401:\n\u001b[31mno' };
+    const text = describeUpdate(progress({ state: 'blocked', waitReason: 'credentials', lastError }));
+    expect(text.headline).toBe('blocked: the service refuses the API key, last error: HTTP 401: no');
+  });
+
+  test('without a worker it says what Temporal itself knows', () => {
+    const known = { ...summary, state: 'polling' as const, jobStatus: 'active' };
+    const text = describeUpdate({ summary: known, progressUnavailable: 'no worker runs' });
+    expect(text.headline).toBe('progress unavailable: no worker runs; last known: sent, job active');
+  });
+});
+
+test('text for a terminal keeps its lines and loses what controls the terminal', () => {
+  expect(plainText('a\n\tb\u001b[2J\u009b31m\u0007\u202ec')).toBe('a\n\tbc');
+  expect(safeLine(' a\r\nb\u001b]0;t\u0007 ')).toBe('a b');
+});
+
+test.each([
+  ['a link', '\u001b]8;;https://evil.example\u001b\\text\u001b]8;;\u001b\\', 'text'],
+  ['colours of 256 and of 16 million', '\u001b[38;5;1mred\u001b[48;2;1;2;3m\u001b[0m', 'red'],
+  ['a character set', '\u001b(0lqk\u001b(B', 'lqk'],
+  ['a string of one byte controls', 'a\u0090q#0;2;0;0;0\u009cb', 'ab'],
+  ['a string without its end, of which the text stays', 'a\u009dtext', 'atext'],
+  ['a string in a string', '\u001b]0;\u001b]0;t\u0007b', '0;b'],
+  ['a sequence without its end', 'text\u001b[1;2', 'text'],
+  ['ESC at the end', 'text\u001b', 'text'],
+])('a terminal is not told %s', (_what, text, plain) => {
+  expect(plainText(text)).toBe(plain);
+});
+
+// Where the time grows with the square of the length, some of these take an hour.
+test.each([
+  '\u001b;#',
+  ';#',
+  '\u001b]',
+  '\u009d',
+  '\u009da',
+  '\u001b[',
+  '\u009b1;',
+  '\u001b(',
+  '\u001b]a\u001b',
+  '\u0090\u009b',
+])('text of megabytes that repeats %j behind ESC is cleaned at once', (part) => {
+  const text = `\u001b${part.repeat(300_000)}`;
+  // eslint-disable-next-line no-control-regex -- it is what must not be there
+  expect(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/.test(plainText(text))).toBe(false);
+});
+
+test('JSON keeps every character, and none that controls the terminal stands as itself', () => {
+  const value = { text: '\u001b[2J\u009b31m\u007f\u0000ü' };
+  const json = safeJson(value);
+  // eslint-disable-next-line no-control-regex -- it is what must not be there
+  expect(json).not.toMatch(/[\u0000-\u001f\u007f-\u009f]/);
+  expect(JSON.parse(json)).toEqual(value);
+});
+
+test('a budget shows its bar, its pause, its queue and its sends', () => {
+  const status: BudgetStatus = {
+    projectId: 'p',
+    limit: 100,
+    windowMs: 3_600_000,
+    reserve: 10,
+    used: 50,
+    unsettled: 1,
+    nextFreeSlotAt: new Date().toISOString(),
+    paused: { reasons: ['limited'], until: new Date().toISOString() },
+    waiting: [
+      {
+        workflowId: 'follow-up/p/a/k',
+        jobId: 'a',
+        lane: 'interactive',
+        position: 1,
+        expectedAt: new Date().toISOString(),
+      },
+      { workflowId: 'follow-up/p/b/k', jobId: 'b', lane: 'batch' },
+    ],
+    waitingTotal: 30,
+    waitingForJob: 1,
+    lastSends: [
+      {
+        workflowId: 'follow-up/p/c/k',
+        jobId: 'c',
+        sendNumber: 2,
+        grantedAt: new Date().toISOString(),
+        outcome: 'sent',
+      },
+    ],
+  };
+  const text = describeBudget(status);
+  expect(text).toContain(`[${'#'.repeat(20)}${'.'.repeat(20)}] 50 of 100 used in 1 h`);
+  expect(text).toMatch(/paused {5}limited, until \d\d:/);
+  expect(text).toMatch(/ {5}1 {2}interactive {2}follow-up\/p\/a\/k {2}expected \d\d:/);
+  expect(text).toContain('… and 28 more');
+  expect(text).toContain('follow-up/p/c/k, send 2');
+});

@@ -1,0 +1,65 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+import { eventually } from '../support/eventually.js';
+import { openCli, startCli } from './run-cli.js';
+
+// What only a process of its own can show. What the commands say and do is tested in one process.
+
+test('the executable gives the exit code of the command, its data on stdout and all else on stderr', async () => {
+  const [version, wrong, bare] = await Promise.all([
+    startCli(['--version']).ended,
+    startCli(['send', 'p', 'j', '--prompt', '', '--json']).ended,
+    startCli([]).ended,
+  ]);
+  expect(version).toEqual({ exitCode: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/), stderr: '' });
+  expect(wrong.exitCode).toBe(2);
+  expect(JSON.parse(wrong.stdout)).toMatchObject({ error: { type: 'InvalidInput' } });
+  expect(wrong.stderr).toMatch(/^error: InvalidInput: prompt: .*\n$/);
+  expect(bare).toEqual({ exitCode: 2, stdout: '', stderr: expect.stringContaining('Usage: follow-up') });
+});
+
+test('the executable reads stdin, and takes its settings from the environment', async () => {
+  const stdin = '{"projectId":"p"}\n';
+  const run = startCli(['batch', 'run', '-', '--id', 'b'], { stdin }).ended;
+  const setting = startCli(['list'], { env: { TEMPORAL_CONFIG_FILE: '/nowhere/temporal.toml' } }).ended;
+  expect((await run).stderr).toContain('stdin: 1 of 1 line cannot be taken');
+  expect((await setting).stderr).toContain('TEMPORAL_CONFIG_FILE');
+});
+
+test('a reader that closes the pipe early ends the command without a word', async () => {
+  const command = fileURLToPath(new URL('../../bin/follow-up.js', import.meta.url));
+  const child = spawn(process.execPath, [command, 'simulator', '--port', '0', '--json'], { stdio: 'pipe' });
+  child.stdout.destroy();
+  let stderr = '';
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+  const [exitCode] = (await once(child, 'close')) as [number];
+  expect({ exitCode, stderr: stderr.replace('simulated agent job service is up; Ctrl-C ends it\n', '') }).toEqual({
+    exitCode: 0,
+    stderr: '',
+  });
+});
+
+test('the second Ctrl-C ends a command that does not end at the first, but not within the same second', async () => {
+  // It accepts and never answers: the start is tried for as long as its deadline allows, signal or not.
+  const silent = createServer(() => undefined).listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  const address = silent.address();
+  const target = `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
+  const [connected, run] = [
+    once(silent, 'connection'),
+    openCli(['send', 'p', 'j', '-p', 'x', '--json'], { env: { TEMPORAL_ADDRESS: target } }),
+  ];
+  await connected;
+  const startedMs = performance.now();
+  run.kill('SIGINT');
+  run.kill('SIGINT');
+  await eventually('it listens to the next one', () => {
+    if (performance.now() - startedMs > 1_000) run.kill('SIGINT');
+    return performance.now() - startedMs > 1_000;
+  });
+  expect(await run.ended).toEqual({ exitCode: 130, stdout: '', stderr: '' });
+  silent.close();
+});

@@ -1,0 +1,37 @@
+import { PassThrough } from 'node:stream';
+import type { WriteStream } from 'node:tty';
+import { beforeEach, expect, test, vi } from 'vitest';
+import { Output } from '../../src/cli/cli.js';
+import { type ProgressRow, showProgress } from '../../src/cli/progress-view.js';
+
+const HOSTILE = 'stopped\u001b[2J\u001b]0;owned\u0007\u009b31m by\r\nsomebody\u202e';
+
+// listr2 asks whether the process's own stdout is a terminal.
+beforeEach(() => void vi.stubEnv('LISTR_FORCE_TTY', '1'));
+
+/** What a row makes a live terminal show. */
+async function shownLive(work: ProgressRow['work']): Promise<string> {
+  const terminal = Object.assign(new PassThrough(), { isTTY: true, rows: 24, columns: 120 });
+  let text = '';
+  terminal.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  const stream = terminal as unknown as WriteStream;
+  await showProgress(new Output({ stdout: stream, stderr: stream }, false), [{ label: 'p/j', work }]);
+  return text;
+}
+
+test.each<[string, ProgressRow['work']]>([
+  ['the error of a row that fails', () => Promise.reject(new Error(HOSTILE))],
+  ['the last line of a row', () => Promise.resolve(HOSTILE)],
+  [
+    'the progress of a row',
+    async (report) => {
+      report({ headline: HOSTILE, timing: HOSTILE });
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      return 'done';
+    },
+  ],
+])('a live terminal shows %s without what controls it', async (_what, work) => {
+  const text = await shownLive(work);
+  expect(text).toContain('stopped by somebody');
+  for (const control of ['\u001b[2J', '\u001b]0', '\u0007', '\u009b', '\u202e']) expect(text).not.toContain(control);
+});

@@ -1,0 +1,149 @@
+import { fileURLToPath } from 'node:url';
+import { Client, Connection } from '@temporalio/client';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { SearchAttribute } from '../../src/contract/index.js';
+import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
+import { probeTemporal } from '../../src/embedded/probe.js';
+import { startServerProcess, waitUntilReady } from '../../src/embedded/server-process.js';
+import { lastWords, runCommand } from '../../src/embedded/run-command.js';
+import { resolveTemporalServer } from '../support/temporal-server-binaries.js';
+import { readComposeFile } from './compose-file.js';
+import { startPostgresRig, type PostgresRig } from '../support/postgres-rig.js';
+import { eventually } from '../support/eventually.js';
+import { describeWith, findMissing } from '../support/requirements.js';
+
+const DYNAMIC_CONFIG = fileURLToPath(new URL('../../deploy/temporal-dynamic-config.yaml', import.meta.url));
+
+const missing = await findMissing(['postgres', 'temporal-server']);
+
+describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml describes it', () => {
+  let rig: PostgresRig;
+  let connection: Connection;
+  let client: Client;
+
+  beforeAll(async () => {
+    rig = await startPostgresRig({ onProgress: (message) => void process.stderr.write(`${message}\n`) });
+    connection = await Connection.connect({ address: rig.address });
+    client = new Client({ connection });
+  }, 1_800_000);
+
+  afterAll(async () => {
+    await connection?.close();
+    await rig?.stop();
+  });
+
+  test('knows every key of the shipped dynamic configuration', async () => {
+    const { server } = await resolveTemporalServer('newest', process.env);
+    const checked = await runCommand(server, ['validate-dynamic-config', DYNAMIC_CONFIG], {
+      env: {},
+      timeoutMs: 60_000,
+    });
+    expect(checked.exitCode, lastWords(checked)).toBe(0);
+    expect(checked.stdout).not.toContain('warning');
+  });
+
+  test('lists its namespaces', async () => {
+    const { namespaces } = await connection.workflowService.listNamespaces({});
+    expect(namespaces.map(({ namespaceInfo }) => namespaceInfo?.name)).toContain('default');
+  });
+
+  test('is set up again without harm, as by a second docker compose up', async () => {
+    await rig.setUpSchemas();
+    expect((await connection.workflowService.listNamespaces({})).namespaces.length).toBeGreaterThan(0);
+  });
+
+  test('registers search attributes and lists by them', async () => {
+    await ensureSearchAttributes(connection, 'default');
+    const listed = client.workflow.list({ query: `${SearchAttribute.state.name} = 'done'` });
+    expect((await listed[Symbol.asyncIterator]().next()).done).toBe(true);
+  });
+
+  test('refuses an id that the columns of its tables cannot hold, by the shipped dynamic configuration', async () => {
+    const start = (length: number) =>
+      client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'x'.repeat(length) });
+    expect((await start(255)).workflowId).toHaveLength(255);
+    const refusal = await start(256).catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ cause: { details: expect.stringContaining('(256/255)') as string } });
+  });
+
+  test('keeps a workflow over kill -9 of the server', async () => {
+    const handle = await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'over-server' });
+    await rig.killServer();
+    await rig.startServer();
+    const description = await eventually('the workflow is known', () => handle.describe());
+    expect(description.status.name).toBe('RUNNING');
+  });
+
+  test('starts as its image does, by the environment that docker-compose.yml gives it and nothing else', async () => {
+    const { server } = await resolveTemporalServer('newest', process.env);
+    const given = (await readComposeFile()).services['temporal']?.environment;
+    const ports = rig.ports;
+    await rig.killServer();
+    const asImage = startServerProcess(server, ['start'], {
+      env: {
+        ...given,
+        // What differs from a container: addresses, and shards that were made before.
+        BIND_ON_IP: '127.0.0.1',
+        POSTGRES_SEEDS: '127.0.0.1',
+        POSTGRES_PWD: 'temporal',
+        DB_PORT: String(ports.postgres),
+        NUM_HISTORY_SHARDS: '4',
+        DYNAMIC_CONFIG_FILE_PATH: DYNAMIC_CONFIG,
+        FRONTEND_GRPC_PORT: String(ports.frontend),
+        FRONTEND_HTTP_PORT: String(ports.frontendHttp),
+        FRONTEND_MEMBERSHIP_PORT: String(ports.frontendMembership),
+        MATCHING_GRPC_PORT: String(ports.matching),
+        MATCHING_MEMBERSHIP_PORT: String(ports.matchingMembership),
+        HISTORY_GRPC_PORT: String(ports.history),
+        HISTORY_MEMBERSHIP_PORT: String(ports.historyMembership),
+        WORKER_GRPC_PORT: String(ports.worker),
+        WORKER_MEMBERSHIP_PORT: String(ports.workerMembership),
+      },
+    });
+    try {
+      await waitUntilReady('Temporal server', asImage, 120_000, () => probeTemporal(rig.address, 'default'));
+      const started = client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'y'.repeat(256) });
+      await expect(started).rejects.toMatchObject({ cause: { details: expect.stringContaining('256/255') as string } });
+    } finally {
+      await asImage.stop();
+      await rig.startServer();
+    }
+  });
+
+  test('keeps a workflow over a crash of PostgreSQL', async () => {
+    const handle = await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'over-postgres' });
+    await rig.stopPostgres('immediate');
+    await expect(
+      connection.withDeadline(Date.now() + 2_000, () =>
+        client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'while-down' }),
+      ),
+    ).rejects.toThrow();
+    await rig.startPostgres();
+    const description = await eventually('the workflow is known', () => handle.describe(), 60_000);
+    expect(description.status.name).toBe('RUNNING');
+  });
+});
+
+describeWith(missing)('a Temporal server on PostgreSQL with fault injection', () => {
+  test('fails a share of its own persistence calls, and works all the same', async () => {
+    const rig = await startPostgresRig({ faults: 0.05 });
+    const connection = await Connection.connect({ address: rig.address });
+    const client = new Client({ connection });
+    try {
+      const refusals: string[] = [];
+      let accepted = 0;
+      let tries = 0;
+      await eventually('an injected failure and a success', async () => {
+        // A new id each time: a start that failed may have been made all the same.
+        await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: `faults-${++tries}` }).then(
+          () => accepted++,
+          (error: unknown) => refusals.push(error instanceof Error ? String(error.cause) : ''),
+        );
+        return accepted > 0 && refusals.some((each) => each.includes('fault injection error'));
+      });
+    } finally {
+      await connection.close();
+      await rig.stop();
+    }
+  });
+});

@@ -1,0 +1,70 @@
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { FAST, startStack, type Stack } from '../support/stack.js';
+
+const STALE_MS = 1_000;
+/** Shorter than the stale window: no read ever shows the job at work. */
+const TURN_MS = 400;
+
+let stack: Stack;
+beforeAll(async () => {
+  stack = await startStack({
+    address: inject('temporalAddress'),
+    env: { FOLLOW_UP_SEND_TIMEOUT: '2s' },
+    simulator: {
+      staleWindowMs: STALE_MS,
+      turn: { minMs: TURN_MS, maxMs: TURN_MS },
+      // The answer to a message says "active", which a read does not say for another second.
+      statusInPostAnswer: true,
+    },
+  });
+});
+afterAll(() => stack.stop());
+
+const projectId = `stale-${Date.now()}`;
+function makeJob(jobId: string) {
+  stack.simulator.addJob({ projectId, jobId });
+  return { projectId, jobId, prompt: `message to ${jobId}`, ...FAST };
+}
+const truth = (jobId: string) => stack.simulator.job(projectId, jobId)?.prLink;
+const acceptedBy = (jobId: string) =>
+  stack.simulator.ledger.filter((entry) => entry.jobId === jobId && entry.accepted).length;
+
+test.concurrent('three messages in a row to one job each get the pull request of their own turn', async () => {
+  const input = makeJob('in-a-row');
+  const links = [truth('in-a-row')];
+  for (let turn = 1; turn <= 3; turn++) {
+    const result = await stack.followUps.run({ ...input, prompt: `message ${turn}` });
+    expect(result).toMatchObject({ delivery: 'sent', prLinkChanged: true, observedActive: false });
+    expect(result.prLink).toBe(truth('in-a-row'));
+    expect(links).not.toContain(result.prLink);
+    links.push(result.prLink);
+  }
+  expect(acceptedBy('in-a-row')).toBe(3);
+});
+
+test.concurrent(
+  'three messages at once to one job have their turns one after the other, each with its own result',
+  async () => {
+    const input = makeJob('at-once');
+    const first = truth('at-once');
+    const results = await Promise.all(
+      [1, 2, 3].map((turn) => stack.followUps.run({ ...input, prompt: `message ${turn}` })),
+    );
+    const links = new Set([first, ...results.map(({ prLink }) => prLink)]);
+    expect(links.size).toBe(4);
+    expect(acceptedBy('at-once')).toBe(3);
+  },
+);
+
+test.concurrent.each(['http503AfterApply', 'resetAfter', 'hangAfter'] as const)(
+  'a message whose answer is %s is found out behind the stale window, and not sent again',
+  async (kind) => {
+    const jobId = `lost-${kind}`;
+    const input = makeJob(jobId);
+    stack.simulator.failNext({ method: 'POST', projectId, jobId, kind });
+    const result = await stack.followUps.run(input);
+    expect(result).toMatchObject({ delivery: 'inferred', prLinkChanged: true, observedActive: false });
+    expect(result.prLink).toBe(truth(jobId));
+    expect(acceptedBy(jobId)).toBe(1);
+  },
+);

@@ -1,0 +1,5 @@
+/** The versions of one workflow. A bundle of one version has it under its name, `changing`. */
+export { changing as version1 } from './version-1.js';
+export { changing as version2 } from './version-2.js';
+export { changing as version3 } from './version-3.js';
+export { changing as version4 } from './version-4.js';

@@ -1,0 +1,78 @@
+import { TestWorkflowEnvironment } from '@temporalio/testing';
+import { childEnvironment, findOnPath, type Environment, type OnProgress } from '../../src/embedded/environment.js';
+import { findFreePorts } from '../../src/embedded/ports.js';
+import { probeTemporal } from '../../src/embedded/probe.js';
+import { resolveTimeSkippingServer } from './resolve-time-skipping-server.js';
+import { ServerExitedError, startServerProcess, waitUntilReady } from '../../src/embedded/server-process.js';
+
+/** Settings of {@link startTimeSkippingServer}. */
+export interface TimeSkippingServerOptions {
+  env: Environment;
+  onProgress?: OnProgress | undefined;
+  /** How long the start may take, the download apart. @default 60_000 */
+  startTimeoutMs?: number;
+}
+
+/** A running time-skipping server. It is killed when this process ends, however it ends. */
+export interface TimeSkippingServer {
+  /** `host:port` of gRPC. */
+  readonly address: string;
+  readonly port: number;
+  readonly pid: number;
+  stop(): Promise<void>;
+}
+
+const IP = '127.0.0.1';
+const START_ATTEMPTS = 4;
+
+/**
+ * Starts the time-skipping test server of the Java SDK.
+ *
+ * @throws BinaryUnavailableError when it cannot be had
+ */
+export async function startTimeSkippingServer(options: TimeSkippingServerOptions): Promise<TimeSkippingServer> {
+  const { path } = await resolveTimeSkippingServer(options);
+  for (let attempt = 1; ; attempt++) {
+    const [port = 0] = await findFreePorts(1, IP);
+    const server = startServerProcess(path, [String(port)], { env: childEnvironment(options.env) });
+    const address = `${IP}:${port}`;
+    try {
+      await waitUntilReady('Time-skipping server', server, options.startTimeoutMs ?? 60_000, () =>
+        probeTemporal(address),
+      );
+      return { address, port, pid: server.pid, stop: () => server.stop(0) };
+    } catch (error) {
+      await server.stop(0);
+      if (!(error instanceof ServerExitedError && error.isPortTaken) || attempt >= START_ATTEMPTS) throw error;
+    }
+  }
+}
+
+/**
+ * A test environment whose time skips while a workflow's result is awaited. Time is one for the whole environment: run
+ * one workflow at a time on it, or an environment a test. `teardown()` of the environment stops the server, too.
+ *
+ * @throws BinaryUnavailableError when the server cannot be had
+ */
+export async function createTimeSkippingEnvironment(
+  options: TimeSkippingServerOptions,
+): Promise<TestWorkflowEnvironment> {
+  const server = await startTimeSkippingServer(options);
+  try {
+    // The SDK gives a server it starts itself 5 s, which a JVM on a busy machine exceeds. It finds this one running at
+    // the port, and has nothing to start.
+    const nothing = (await findOnPath('true', options.env)) ?? '/usr/bin/true';
+    const environment = await TestWorkflowEnvironment.createTimeSkipping({
+      server: { port: server.port, executable: { type: 'existing-path', path: nothing } },
+    });
+    const teardown = environment.teardown.bind(environment);
+    environment.teardown = async () => {
+      await teardown();
+      await server.stop();
+    };
+    return environment;
+  } catch (error) {
+    await server.stop();
+    throw error;
+  }
+}

@@ -1,0 +1,63 @@
+import { expect, test, vi } from 'vitest';
+import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
+import { boundSends, type SendBounds } from '../../src/worker/bound-sends.js';
+
+function boundClient(bounds: Partial<SendBounds>) {
+  const posted: string[] = [];
+  const read: string[] = [];
+  const client: AgentJobsClient = {
+    getJob: async ({ projectId }) => {
+      read.push(projectId);
+      return { kind: 'job', job: {} };
+    },
+    sendMessage: async ({ projectId, mayStart }) => {
+      if (!mayStart()) return { outcome: 'notSent' };
+      posted.push(projectId);
+      return { outcome: 'sent' };
+    },
+    close: async () => undefined,
+  };
+  const bound = boundSends(client, { projects: '*', ceiling: { limit: 2, windowMs: 1_000 }, ...bounds });
+  const send = (projectId: string, mayStart = () => true) =>
+    bound.sendMessage({ projectId, jobId: 'job', prompt: 'x', mayStart });
+  return { bound, send, posted, read };
+}
+
+test('a project that is not served is neither read nor sent to', async () => {
+  const { bound, send, posted, read } = boundClient({ projects: ['mine', 'ours'] });
+  expect(await bound.getJob({ projectId: 'theirs', jobId: 'job' })).toEqual({
+    kind: 'failed',
+    reason: 'not-served',
+    message: 'this worker does not serve project theirs (FOLLOW_UP_PROJECTS)',
+  });
+  expect(await send('theirs')).toMatchObject({
+    outcome: 'notSent',
+    message: expect.stringContaining('theirs') as string,
+  });
+  await bound.getJob({ projectId: 'mine', jobId: 'job' });
+  expect(await send('ours')).toEqual({ outcome: 'sent' });
+  expect([read, posted]).toEqual([['mine'], ['ours']]);
+});
+
+test('no project gets more messages in a window than the ceiling, whatever is granted; what never began does not count', async () => {
+  vi.useFakeTimers();
+  try {
+    const { send, posted } = boundClient({});
+    await send('p', () => false);
+    await send('p');
+    vi.advanceTimersByTime(500);
+    await Promise.all(Array.from({ length: 5 }, () => send('p')));
+    expect(posted).toEqual(['p', 'p']);
+    expect(await send('p')).toMatchObject({
+      outcome: 'notSent',
+      message: expect.stringMatching(/has sent 2 messages in 1 s to project p.*FOLLOW_UP_BUDGET_MAX_LIMIT/) as string,
+    });
+    await send('q');
+    vi.advanceTimersByTime(500);
+    await send('p');
+    await send('p');
+    expect(posted).toEqual(['p', 'p', 'q', 'p']);
+  } finally {
+    vi.useRealTimers();
+  }
+});

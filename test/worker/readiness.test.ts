@@ -1,0 +1,88 @@
+import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Connection } from '@temporalio/client';
+import { expect, inject, onTestFinished, test } from 'vitest';
+import { startTcpProxy } from '../../chaos/tcp-proxy.js';
+import { createApiKeys } from '../../src/agent-jobs/index.js';
+import { startWorker } from '../../src/worker.js';
+import { createLogger } from '../../src/logging.js';
+import { watchReadiness } from '../../src/worker/readiness.js';
+import { eventually } from '../support/eventually.js';
+import { logMemory, testConfig } from './support.js';
+
+const target = { namespace: 'default', taskQueue: 'readiness' };
+
+async function useKeyFile(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'readiness-'));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  const path = join(directory, 'key');
+  await writeFile(path, 'adm_key-for-tests', { mode: 0o644 });
+  return path;
+}
+
+test('a worker that loses Temporal is not ready until it is back', async () => {
+  const proxy = await startTcpProxy(inject('temporalAddress'));
+  const connection = await Connection.connect({ address: proxy.address });
+  onTestFinished(async () => {
+    await connection.close();
+    await proxy.close();
+  });
+  const keys = createApiKeys({ key: 'adm_key-for-tests' });
+  const readiness = watchReadiness(connection, keys, { ...target, checkEveryMs: 1 });
+  expect(await readiness()).toEqual({ ready: true, reason: 'ready' });
+  proxy.set({ kind: 'blackhole' });
+  const lost = await eventually('it is not ready', async () => {
+    const { ready, reason } = await readiness();
+    return ready ? undefined : reason;
+  });
+  expect(lost).toMatch(/^Temporal cannot be reached: /);
+  proxy.cut();
+  proxy.set({ kind: 'pass' });
+  await eventually('it is ready again', async () => (await readiness()).ready);
+});
+
+test('probes, however many, cost one look in the time that an answer is good', async () => {
+  const address = inject('temporalAddress');
+  let calls = 0;
+  const connection = await Connection.connect({
+    address,
+    interceptors: [
+      (options, nextCall) => {
+        calls += 1;
+        return nextCall(options) as never;
+      },
+    ],
+  });
+  onTestFinished(() => connection.close());
+  const before = calls;
+  const readiness = watchReadiness(connection, createApiKeys({ key: 'adm_key-for-tests' }), target);
+  await Promise.all(Array.from({ length: 100 }, readiness));
+  for (let probe = 0; probe < 100; probe++) await readiness();
+  expect(calls - before).toBe(1);
+});
+
+test('a worker whose file of keys is gone or bad says so on /readyz, lives on, and is ready again when it is back', async () => {
+  const path = await useKeyFile();
+  const log = logMemory();
+  const logger = createLogger({ level: 'info', format: 'json' }, log);
+  const config = testConfig({ AGENT_JOBS_API_KEY_FILE: path });
+  const service = await startWorker({ config, logger });
+  onTestFinished(() => service.shutdown());
+  await service.ready;
+  const probe = async (name: string) => {
+    const response = await fetch(`${String(service.statusUrl)}/${name}`);
+    return { status: response.status, text: await response.text() };
+  };
+  expect(await probe('readyz')).toEqual({ status: 200, text: 'ready\n' });
+  await rename(path, `${path}.away`);
+  const lost = await eventually('it is not ready', async () => {
+    const answer = await probe('readyz');
+    return answer.status === 503 ? answer : undefined;
+  });
+  expect(lost.text).toBe(`a file of API keys cannot be used: ${path}: cannot be read (ENOENT)\n`);
+  expect((await probe('healthz')).status).toBe(200);
+  await rename(`${path}.away`, path);
+  await eventually('it is ready again', async () => (await probe('readyz')).status === 200);
+  expect(log.text()).toMatch(/"level":"warn".*AGENT_JOBS_API_KEY_FILE: every user of this machine may read/);
+});

@@ -1,0 +1,205 @@
+import { randomUUID } from 'node:crypto';
+import type { WorkflowHandle } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { BudgetClient } from '../../src/activities/index.js';
+import { InvalidInputError } from '../../src/client/index.js';
+import {
+  budgetStatusQuery,
+  pauseUpdate,
+  projectBudgetWorkflowId,
+  type AcquireRequest,
+  type FollowUpResult,
+} from '../../src/contract/index.js';
+import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
+import { measureHistories } from '../support/batch.js';
+import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
+import { ScriptedService } from '../support/scripted-service.js';
+import { FAST, startStack, type Stack } from '../support/stack.js';
+import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
+
+/** `ROUNDS=220 npx vitest run test/workflows/lowered-limits.long.test.ts` is the long form, with more than 400 runs. */
+const ROUNDS = Number(process.env['ROUNDS'] ?? 10);
+
+function startLimitedServer(limits: Readonly<Record<string, number>>): Promise<DevServer> {
+  // Else a run that ends within a second is followed by another only after one: short runs are what is wanted here.
+  const settings = { 'history.workflowIdReuseMinimalInterval': '"0s"', ...limits };
+  const extraArgs = Object.entries(settings).flatMap(([key, value]) => ['--dynamic-config-value', `${key}=${value}`]);
+  return startDevServer({ env: process.env, extraArgs });
+}
+
+function makeRequest(followUp: number | string): AcquireRequest {
+  return makeAcquireRequest({ workflowId: `follow-up/p/job-${followUp}/key`, jobId: `job-${followUp}` });
+}
+
+type HistoryEvents = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>;
+
+/** Events of every run of a workflow, from its latest run back to its first. */
+async function historiesOf({ client }: Pick<Stack, 'client'>, workflowId: string): Promise<HistoryEvents[]> {
+  const runs: HistoryEvents[] = [];
+  let runId: string | null | undefined = (await client.workflow.getHandle(workflowId).describe()).runId;
+  while (runId) {
+    const events: HistoryEvents = (await client.workflow.getHandle(workflowId, runId).fetchHistory()).events ?? [];
+    runs.push(events);
+    runId = events[0]?.workflowExecutionStartedEventAttributes?.continuedExecutionRunId;
+  }
+  return runs;
+}
+
+describe('a server with lowered limits', () => {
+  const BLOB_BYTES = 64 * 1_024;
+  let server: DevServer;
+  let stack: Stack;
+  beforeAll(async () => {
+    server = await startLimitedServer({
+      'limit.historyCount.suggestContinueAsNew': 30,
+      'history.maxTotalUpdates': 20,
+      'history.maxInFlightUpdates': 3,
+      'history.maximumSignalsPerExecution': 60,
+      'limit.blobSize.warn': BLOB_BYTES / 2,
+      'limit.blobSize.error': BLOB_BYTES,
+    });
+    stack = await startStack({ address: server.address, env: { FOLLOW_UP_BUDGET_LIMIT: '1000' } });
+  });
+  afterAll(async () => {
+    await stack.stop();
+    await server.stop();
+  });
+
+  test('loses and doubles none of 100 follow-ups over 20 runs of their budget and more', async () => {
+    const projectId = 'limited';
+    const inputs = Array.from({ length: 100 }, (_, index) => ({
+      projectId,
+      jobId: `job-${index}`,
+      prompt: `message ${index}`,
+      ...FAST,
+    }));
+    for (const { jobId } of inputs) stack.simulator.addJob({ projectId, jobId });
+    // Few at a time, so that they share few updates.
+    const results: FollowUpResult[] = [];
+    const left = inputs.values();
+    const lane = async () => {
+      for (const input of left) results.push(await stack.followUps.run(input));
+    };
+    await Promise.all(Array.from({ length: 6 }, lane));
+    expect(results.filter(({ status, delivery }) => status === 'completed' && delivery === 'sent')).toHaveLength(100);
+    expect(stack.simulator.ledger).toHaveLength(100);
+    expect(new Set(stack.simulator.ledger.map(({ jobId }) => jobId)).size).toBe(100);
+    const workflowId = projectBudgetWorkflowId(projectId);
+    const runs = await historiesOf(stack, workflowId);
+    expect(runs.length).toBeGreaterThanOrEqual(20);
+    const measured = await measureHistories(stack, workflowId);
+    expect(measured.failedTasks).toBe(0);
+    expect(measured.payloadBytes).toBeLessThan(BLOB_BYTES / 2);
+  });
+
+  test('answers every ask of a budget to which nothing comes but asks', async () => {
+    const projectId = 'asked';
+    await stack.followUps.budget(projectId).setLimit({ limit: 0 });
+    const { namespace, taskQueue } = stack;
+    const { budget, close } = await connectBudgetClient({ address: server.address, namespace, taskQueue, limit: 0 });
+    for (let ask = 0; ask < 45; ask++) {
+      expect(await budget.acquire(projectId, makeRequest(ask))).toMatchObject({
+        proven: true,
+        answer: { kind: 'wait' },
+      });
+    }
+    await close();
+    expect(await stack.followUps.budget(projectId).status()).toMatchObject({ waitingTotal: 45 });
+  });
+
+  test('carries out an order of an operator once, though it comes again on a later run with the same id', async () => {
+    const projectId = 'ordered';
+    const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+    const budget = stack.followUps.budget(projectId);
+    await budget.setLimit({ limit: 0 });
+    const pause = () => gate.executeUpdate(pauseUpdate, { args: [{ note: 'once' }], updateId: 'the-pause' });
+    expect(await pause()).toMatchObject({ paused: { reasons: ['operator'], note: 'once' } });
+    await budget.resume();
+    const { runId } = await gate.describe();
+    const { namespace, taskQueue } = stack;
+    const asking = await connectBudgetClient({ address: server.address, namespace, taskQueue, limit: 0 });
+    for (let ask = 0; (await gate.describe()).runId === runId; ask++) {
+      await asking.budget.acquire(projectId, makeRequest(ask));
+    }
+    await asking.close();
+    expect((await pause()).paused).toBeUndefined();
+    expect((await budget.pause({ note: 'again' })).paused).toMatchObject({ note: 'again' });
+  });
+
+  test('refuses a prompt that is too long for it at the start, and the client says so', async () => {
+    const jobId = 'long';
+    const start = stack.followUps.start({ projectId: 'limited', jobId, prompt: 'x'.repeat(BLOB_BYTES + 1), ...FAST });
+    await expect(start).rejects.toThrow(InvalidInputError);
+    await expect(start).rejects.toThrow(/prompt/);
+  });
+
+  test('ends a follow-up whose prompt is too long only for what comes after its start, and loops over nothing', async () => {
+    const jobId = 'edge';
+    stack.simulator.addJob({ projectId: 'limited', jobId });
+    const handle = await stack.followUps.start({ projectId: 'limited', jobId, prompt: 'x'.repeat(BLOB_BYTES - 100) });
+    await expect(handle.result()).rejects.toMatchObject({ delivered: expect.stringMatching(/no|unknown/) as string });
+    expect(stack.simulator.ledger.filter((entry) => entry.jobId === jobId)).toHaveLength(0);
+    const { events } = await stack.client.workflow.getHandle(handle.workflowId).fetchHistory();
+    expect(events?.filter((event) => event.workflowTaskFailedEventAttributes).length).toBeLessThan(3);
+  });
+});
+
+describe('a budget that continues as new all the time', () => {
+  const ASKERS = 5;
+  let server: DevServer;
+  let rig: WorkflowRig;
+  const budgets: BudgetClient[] = [];
+  const closers: (() => Promise<unknown>)[] = [];
+  beforeAll(async () => {
+    server = await startLimitedServer({ 'limit.historyCount.suggestContinueAsNew': 10 });
+    const { address } = server;
+    rig = await startWorkflowRig({ address, agentJobs: new ScriptedService() });
+    for (let worker = 0; worker < ASKERS; worker++) {
+      const { budget, close } = await connectBudgetClient({ address, taskQueue: rig.taskQueue, limit: 10_000 });
+      closers.push(close);
+      budgets.push(budget);
+    }
+  });
+  afterAll(async () => {
+    await Promise.all(closers.map((close) => close()));
+    await rig.stop();
+    await server.stop();
+  });
+
+  test(
+    'grants every ask once, whichever run it comes to',
+    async () => {
+      const projectId = 'p';
+      const workflowId = projectBudgetWorkflowId(projectId);
+      const answers: string[] = [];
+      for (let round = 0; round < ROUNDS; round++) {
+        const requests = budgets.map((_budget, asker) => makeRequest(`${asker}-${round}`));
+        const each = <T>(does: (budget: BudgetClient, request: AcquireRequest) => Promise<T>) =>
+          Promise.all(budgets.map((budget, asker) => does(budget, requests[asker]!)));
+        const asks = await each((budget, request) => budget.acquire(projectId, request));
+        answers.push(...asks.map(({ answer }) => answer.kind));
+        // A task without an ask: the run ends with it, and the next asks come to the end or to the run after it.
+        await each((budget, request) => budget.settle(projectId, { ...request, outcome: 'sent' }));
+        const again = await each((budget, request) => budget.acquire(projectId, { ...request, token: randomUUID() }));
+        const done = { proven: true, answer: { kind: 'done', outcome: 'sent' } };
+        expect(again).toMatchObject(budgets.map(() => done));
+      }
+      expect(answers).toEqual(Array<string>(ASKERS * ROUNDS).fill('granted'));
+      const { used } = await rig.client.workflow.getHandle(workflowId).query(budgetStatusQuery);
+      expect(used).toBe(ASKERS * ROUNDS);
+
+      const applied = new Map<string, number>();
+      const runs = await historiesOf(rig, workflowId);
+      for (const events of runs) {
+        for (const { workflowExecutionUpdateAcceptedEventAttributes: accepted } of events) {
+          const updateId = accepted?.acceptedRequest?.meta?.updateId;
+          if (updateId) applied.set(updateId, (applied.get(updateId) ?? 0) + 1);
+        }
+      }
+      const appliedAgain = [...applied.values()].filter((times) => times > 1).length;
+      console.log(`${runs.length} runs, ${applied.size} updates, ${appliedAgain} of them applied again on a later run`);
+      expect(runs.length).toBeGreaterThanOrEqual(ROUNDS);
+    },
+    Math.max(120_000, ROUNDS * 2_000),
+  );
+});
