@@ -40,6 +40,8 @@ export interface PartState {
   reports: number;
   /** Positions of items whose end is not reported yet. */
   unreported: number[];
+  /** Number of the latest report before the batch asked to be told everything again: it told a batch that has forgotten. */
+  forgottenReports?: number;
   cancelled: boolean;
 }
 
@@ -208,10 +210,14 @@ export class Part {
 
   /** The batch has lost what it was told: it is told again. */
   tellAll(): void {
-    this.state.unreported = this.state.items.flatMap(({ outcome }, position) => (outcome ? [position] : []));
+    const { state } = this;
+    state.unreported = state.items.flatMap(({ outcome }, position) => (outcome ? [position] : []));
+    state.forgottenReports = state.reports;
   }
 
-  noteReported({ ended }: PartReport): void {
+  /** A report has arrived. */
+  noteReported({ number, ended }: PartReport): void {
+    if (number <= (this.state.forgottenReports ?? -Infinity)) return;
     const told = new Set(ended.map(({ index }) => index - this.state.first));
     this.state.unreported = this.state.unreported.filter((position) => !told.has(position));
   }
