@@ -1,17 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
-import { bundleWorkflowCode, DefaultLogger, NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
 import type { StartedFollowUp, StartInput } from '../../src/client/index.js';
-import { budgetTaskQueue, projectBudgetWorkflowId } from '../../src/contract/index.js';
-import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
-import { workflowBundleOptions } from '../../src/worker/bundle-options.js';
-import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
+import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
-const logger = new DefaultLogger('ERROR');
 let stack: Stack;
 beforeAll(async () => {
   stack = await startStack({ address: inject('temporalAddress'), simulator: { autoCreate: true } });
@@ -45,7 +39,7 @@ async function secondsOf(what: Promise<unknown>): Promise<number> {
   return (performance.now() - fromMs) / 1_000;
 }
 
-describe('a budget without a worker', () => {
+describe.concurrent('a budget without a worker', () => {
   test('lets its follow-ups be cancelled within 10 s, at any time, and end with BudgetWaitTimeout on time', async () => {
     const projectId = newProject();
     await startBudget(projectId, `nobody-${randomUUID()}`);
@@ -81,7 +75,7 @@ describe('a budget without a worker', () => {
   });
 });
 
-test('a budget that is paused in Temporal says so, and all goes on when it is unpaused', async () => {
+test.concurrent('a budget that is paused in Temporal says so, and all goes on when it is unpaused', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   await budget.resume();
@@ -99,67 +93,4 @@ test('a budget that is paused in Temporal says so, and all goes on when it is un
   expect(await budget.state()).toBe('running');
   await unpauseWorkflow(stack.client, budget.workflowId);
   expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
-});
-
-describe('a budget whose tasks fail', () => {
-  const taskQueue = `wedged-${randomUUID()}`;
-  const settings = { ...SETTINGS, limit: 3 };
-  const projects = [newProject(), newProject()] as const;
-  let wedged: Stack;
-
-  // A version with a mistake runs the budgets first, and grants a send of each.
-  beforeAll(async () => {
-    const address = inject('temporalAddress');
-    const native = await NativeConnection.connect({ address });
-    const workflowsPath = join(import.meta.dirname, '..', 'support', 'broken-workflows.ts');
-    const workflowBundle = await bundleWorkflowCode({ ...workflowBundleOptions(workflowsPath), logger });
-    const worker = await Worker.create({
-      connection: native,
-      taskQueue: budgetTaskQueue(taskQueue),
-      workflowBundle,
-      sinks: new BudgetMetrics().sinks,
-    });
-    const { budget, close } = await connectBudgetClient({ address, taskQueue, limit: 3 });
-    await worker.runUntil(async () => {
-      for (const projectId of projects) {
-        const asked = makeAcquireRequest({ workflowId: `follow-up/${projectId}/before/key`, jobId: 'before' });
-        expect(await budget.acquire(projectId, asked)).toMatchObject({ answer: { kind: 'granted' } });
-        await budget.settle(projectId, { ...asked, outcome: 'sent' });
-      }
-    });
-    await close();
-    await native.close();
-    wedged = await startStack({ address, taskQueue, simulator: { autoCreate: true } });
-  });
-  afterAll(() => wedged.stop());
-
-  const startHere = (projectId: string) =>
-    wedged.followUps.start({ projectId, jobId: 'after', prompt: 'Add tests.', ...FAST });
-
-  test('says so, and is restored with what it knew', async () => {
-    const [projectId] = projects;
-    const budget = wedged.followUps.budget(projectId);
-    const followUp = await startHere(projectId);
-    await isBlocked(followUp);
-    expect(await eventually('it is seen', () => budget.trouble())).toMatchObject({
-      kind: 'failing',
-      what: expect.stringContaining('Nondeterminism'),
-      mend: `follow-up budget restore ${projectId}`,
-    });
-    const restored = await budget.restore();
-    expect(restored).toMatchObject({ from: 'lastState', settings, stopped: { status: 'terminated' } });
-    expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
-    const audit = await budget.audit();
-    expect(audit.map(({ jobId, outcome }) => `${jobId} ${outcome}`)).toEqual(['after sent', 'before sent']);
-  });
-
-  test('and that was then terminated is restored with what it knew', async () => {
-    const [, projectId] = projects;
-    const budget = wedged.followUps.budget(projectId);
-    await wedged.client.workflow.getHandle(budget.workflowId).terminate('by hand');
-    expect(await budget.trouble()).toMatchObject({ kind: 'closed', mend: `follow-up budget restore ${projectId}` });
-    expect(await budget.restore()).toMatchObject({ from: 'lastState', settings });
-    expect(await (await startHere(projectId)).result()).toMatchObject({ delivery: 'sent' });
-    expect((await budget.status())?.used).toBe(2);
-  });
 });
