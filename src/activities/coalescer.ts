@@ -57,28 +57,21 @@ export function createCoalescer<Request, Answer>({
     if (group.callsInFlight === 0) groups.delete(name);
   }
 
-  return (name, request, signal) =>
-    new Promise((resolve, reject) => {
-      const group = groups.get(name) ?? { pending: [], callsInFlight: 0 };
-      groups.set(name, group);
-      const takeBack = () => {
+  return (name, request, signal) => {
+    const group = groups.get(name) ?? { pending: [], callsInFlight: 0 };
+    groups.set(name, group);
+    let takeBack = () => undefined as void;
+    const answered = new Promise<Answer>((resolve, reject) => {
+      takeBack = () => {
         const place = group.pending.findIndex((each) => each.request === request);
-        if (place >= 0) group.pending.splice(place, 1);
-        if (place >= 0) reject(new Error('taken back'));
+        if (place < 0) return;
+        group.pending.splice(place, 1);
+        reject(new Error('taken back'));
       };
-      const forget = () => signal?.removeEventListener('abort', takeBack);
-      signal?.addEventListener('abort', takeBack);
-      group.pending.push({
-        request,
-        resolve: (answer) => {
-          forget();
-          resolve(answer);
-        },
-        reject: (reason) => {
-          forget();
-          reject(reason as Error);
-        },
-      });
-      startCalls(name, group);
+      group.pending.push({ request, resolve, reject });
     });
+    signal?.addEventListener('abort', takeBack);
+    startCalls(name, group);
+    return answered.finally(() => signal?.removeEventListener('abort', takeBack));
+  };
 }

@@ -41,7 +41,9 @@ export class LedgerLostError extends Error {}
 export async function readLedger(client: Client, projectId: string, runId: string): Promise<BudgetState> {
   const workflowId = projectBudgetWorkflowId(projectId);
   const events = await readHistory(client, workflowId, runId);
-  const resetAt = events.findLastIndex((event) => event.workflowTaskFailedEventAttributes?.cause === RESET_CAUSE);
+  const resetAt = events.findLastIndex(
+    (event) => Number(event.workflowTaskFailedEventAttributes?.cause) === RESET_CAUSE,
+  );
   const [started] = events;
   if (!started) throw new LedgerLostError('its history is empty');
   if (resetAt < 0) return new LedgerReader(client, await beginFrom(client, projectId, started)).read(events.slice(1));
@@ -124,11 +126,11 @@ class LedgerReader {
     const completed = event.workflowExecutionUpdateCompletedEventAttributes;
     const asked = this.#asked.get(String(completed?.acceptedEventId));
     const answer = completed?.outcome?.success?.payloads;
-    if (asked && answer) {
+    if (completed && asked && answer) {
       const [args, [answered]] = await Promise.all([this.#decode(asked.args), this.#decode(answer)]);
       if (asked.name === acquireUpdate.name) {
         this.#budget.enterAnswers(atMs, args[0] as AcquireRequest[], answered as AcquireAnswer[]);
-      } else if (takeOrder(this.#budget.state, completed?.meta?.updateId ?? '')) {
+      } else if (takeOrder(this.#budget.state, completed.meta?.updateId ?? '')) {
         this.#carryOut(atMs, asked.name, args);
       }
     }

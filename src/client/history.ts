@@ -27,10 +27,11 @@ export async function readHistory(
     const request = {
       namespace: client.options.namespace,
       execution: { workflowId, runId },
-      // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-comparison -- the enum is in a package of the SDK's own
+
       historyEventFilterType: FilterType[which],
       ...(nextPageToken && { nextPageToken }),
     };
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
     const page = await callTemporal(client, () => client.workflowService.getWorkflowExecutionHistory(request));
     events.push(...(page.history?.events ?? []));
     nextPageToken = page.nextPageToken;

@@ -207,11 +207,12 @@ export async function isPolled(client: Client, name: string, polled: Polled = ne
   const request = {
     namespace,
     taskQueue: { name },
-    // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
+
     taskQueueType: WORKFLOW_QUEUE,
   };
   const asked =
     polled.get(name) ??
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
     callTemporal(client, () => client.workflowService.describeTaskQueue(request)).then(
       ({ pollers }) => pollers.length > 0,
     );

@@ -39,7 +39,7 @@ async function secondsOf(what: Promise<unknown>): Promise<number> {
   return (performance.now() - fromMs) / 1_000;
 }
 
-describe.concurrent('a budget without a worker', () => {
+describe('a budget without a worker', () => {
   test('lets its follow-ups be cancelled within 10 s, at any time, and end with BudgetWaitTimeout on time', async () => {
     const projectId = newProject();
     await startBudget(projectId, `nobody-${randomUUID()}`);
