@@ -50,7 +50,7 @@ export function addBudgetCommands(program: Command, action: LazyAction): void {
 
   const restore = named(
     'restore',
-    'start a budget again that is stopped, or whose tasks fail, with what it knew; waiting follow-ups go on by themselves',
+    'start a stopped budget again, or one whose tasks fail, with what it knew; waiting follow-ups go on by themselves',
   )
     .option(
       '--assume-full',
