@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
+import { Client, Connection } from '@temporalio/client';
 import { bundleWorkflowCode, DefaultLogger, NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { budgetTaskQueue } from '../../src/contract/index.js';
+import { budgetTaskQueue, projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
 import { workflowBundleOptions } from '../../src/worker/bundle-options.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
@@ -12,10 +13,10 @@ import { FAST, startStack, type Stack } from '../support/stack.js';
 const logger = new DefaultLogger('ERROR');
 const newProject = () => `wedged-${randomUUID().slice(0, 8)}`;
 
-describe.concurrent('a budget whose tasks fail', () => {
+describe.concurrent('a budget that a version with mistakes ran', () => {
   const taskQueue = `wedged-${randomUUID()}`;
   const settings = { limit: 3, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
-  const projects = [newProject(), newProject()] as const;
+  const projects = [newProject(), newProject(), newProject()] as const;
   let wedged: Stack;
 
   // A version with a mistake runs the budgets first, and grants a send of each.
@@ -30,6 +31,7 @@ describe.concurrent('a budget whose tasks fail', () => {
       workflowBundle,
       sinks: new BudgetMetrics().sinks,
     });
+    const client = new Client({ connection: await Connection.connect({ address }) });
     const { budget, close } = await connectBudgetClient({ address, taskQueue, limit: 3 });
     await worker.runUntil(async () => {
       for (const projectId of projects) {
@@ -37,7 +39,11 @@ describe.concurrent('a budget whose tasks fail', () => {
         expect(await budget.acquire(projectId, asked)).toMatchObject({ answer: { kind: 'granted' } });
         await budget.settle(projectId, { ...asked, outcome: 'sent' });
       }
+      const cancelled = client.workflow.getHandle(projectBudgetWorkflowId(projects[2]));
+      await cancelled.cancel();
+      await expect(cancelled.result()).rejects.toMatchObject({ cause: { name: 'CancelledFailure' } });
     });
+    await client.connection.close();
     await close();
     await native.close();
     wedged = await startStack({ address, taskQueue, simulator: { autoCreate: true } });
@@ -47,7 +53,7 @@ describe.concurrent('a budget whose tasks fail', () => {
   const startHere = (projectId: string) =>
     wedged.followUps.start({ projectId, jobId: 'after', prompt: 'Add tests.', ...FAST });
 
-  test('says so, and is restored with what it knew', async () => {
+  test('and whose tasks fail says so, and is restored with what it knew', async () => {
     const [projectId] = projects;
     const budget = wedged.followUps.budget(projectId);
     const followUp = await startHere(projectId);
@@ -62,6 +68,14 @@ describe.concurrent('a budget whose tasks fail', () => {
     expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
     const audit = await budget.audit();
     expect(audit.map(({ jobId, outcome }) => `${jobId} ${outcome}`)).toEqual(['after sent', 'before sent']);
+  });
+
+  test('and that was cancelled is restored with what it knew', async () => {
+    const [, , projectId] = projects;
+    const budget = wedged.followUps.budget(projectId);
+    expect(await budget.trouble()).toMatchObject({ kind: 'closed', mend: `follow-up budget restore ${projectId}` });
+    expect(await budget.restore()).toMatchObject({ from: 'lastState', settings, stopped: { status: 'cancelled' } });
+    expect((await budget.audit()).map(({ jobId, outcome }) => `${jobId} ${outcome}`)).toEqual(['before sent']);
   });
 
   test('and that was then terminated is restored with what it knew', async () => {

@@ -1,8 +1,11 @@
-import { sleep } from '@temporalio/workflow';
+import { CancellationScope, sleep } from '@temporalio/workflow';
 import { projectBudget as rightBudget } from '../../src/workflows/project-budget.js';
 
-/** A budget as a version with a mistake runs it: it leaves a timer in its history that the right code contradicts. */
+/**
+ * A budget as a version with two mistakes runs it: it leaves a timer in its history that the right code contradicts, and
+ * a cancel ends it.
+ */
 export async function projectBudget(...args: Parameters<typeof rightBudget>): Promise<never> {
-  void sleep('30 days');
-  return rightBudget(...args);
+  sleep('30 days').catch(() => undefined);
+  return Promise.race([rightBudget(...args), CancellationScope.current().cancelRequested]);
 }
