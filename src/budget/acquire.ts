@@ -326,6 +326,7 @@ export function findGrant(state: BudgetState, workflowId: string, sendNumber: nu
 export function enterAnswer(state: BudgetState, nowMs: number, request: AcquireRequest, answer: AcquireAnswer): void {
   if (request.ceiling) state.ceiling = request.ceiling;
   if (!request.hold) noteKeyRead(state, nowMs, { isRefused: false });
+  expireProbe(state, nowMs);
   const remembered = recall(state, request.workflowId);
   if (answer.kind === 'granted') {
     if (findGrant(state, request.workflowId, request.sendNumber)?.token === request.token) return;
