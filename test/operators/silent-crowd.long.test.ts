@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import type { StartedFollowUp } from '../../src/client/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -45,11 +46,14 @@ test(`${CROWD} follow-ups whose budget has no worker do not slow another project
     taskQueue: `nobody-${randomUUID()}`,
     args: [{ projectId: silent, settings: { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 } }],
   });
-  const crowd = await Promise.all(
-    Array.from({ length: CROWD }, (_, index) =>
-      stack.followUps.start({ projectId: silent, jobId: `job-${index}`, prompt: 'Add tests.', ...FAST }),
-    ),
-  );
+  const crowd: StartedFollowUp[] = [];
+  while (crowd.length < CROWD) {
+    const jobIds = Array.from({ length: 20 }, (_, place) => `job-${crowd.length + place}`);
+    const started = jobIds.map((jobId) =>
+      stack.followUps.start({ projectId: silent, jobId, prompt: 'Add tests.', ...FAST }),
+    );
+    crowd.push(...(await Promise.all(started)));
+  }
   await eventually('some are told that it is silent', async () => {
     for await (const { state } of stack.followUps.list({ project: silent, state: 'blocked' }))
       return state === 'blocked';
