@@ -43,6 +43,13 @@ const PROBE_DEADLINE_MS = 3_000;
 /** Wait of a follow-up whose gate is silent: as long as it has been so, within these bounds. */
 const SHORTEST_SILENT_WAIT_MS = 5_000;
 const LONGEST_SILENT_WAIT_MS = 5 * 60_000;
+/**
+ * Follow-ups of a silent gate come again that far apart at least, as far as {@link LONGEST_SILENT_WAIT_MS} lets them: any
+ * of them finds out for all whether the gate is back, and each costs a read of its job.
+ */
+const SILENT_ASKS_APART_MS = 500;
+/** Wait of a follow-up whose gate has been slow to answer while enough others wait for it. */
+const SLOW_WAIT_MS = 5_000;
 
 /** Asks that were let go whose tokens are remembered. */
 const MOST_ABANDONED = 5_000;
@@ -151,11 +158,14 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     if (!line) {
       const made: Line = {
         reason: '',
+        comesAgainAtMs: 0,
         patience: new Patience({
           probe: () => probe(projectId),
           onChange(silentForMs) {
             options.onSilence?.(projectId, silentForMs === undefined ? undefined : made.reason);
-            if (silentForMs === undefined) void wakeBlockedFollowUps(waking, projectId);
+            if (silentForMs !== undefined) return;
+            made.comesAgainAtMs = 0;
+            void wakeBlockedFollowUps(waking, projectId);
           },
         }),
       };
@@ -233,10 +243,15 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     }
   }
 
-  function letGo({ patience }: Line, why: LetGo): Ask {
-    if (why === 'slow') return { answer: waitAnswer('slot', askAgainAfterMs(3, Math.random())), proven: false };
-    const waitMs = Math.min(LONGEST_SILENT_WAIT_MS, Math.max(SHORTEST_SILENT_WAIT_MS, patience.silentForMs));
-    return { answer: waitAnswer('budget-silent', waitMs * (0.75 + Math.random() / 2)), proven: false };
+  function letGo(line: Line, why: LetGo): Ask {
+    const spread = 0.75 + Math.random() / 2;
+    if (why === 'slow') return { answer: waitAnswer('slot', SLOW_WAIT_MS * spread), proven: false };
+    const shortestMs = Math.max(SHORTEST_SILENT_WAIT_MS, line.patience.silentForMs) * spread;
+    const nowMs = performance.now();
+    line.comesAgainAtMs = Math.max(nowMs + shortestMs, line.comesAgainAtMs + SILENT_ASKS_APART_MS);
+    const longestMs = LONGEST_SILENT_WAIT_MS * spread;
+    if (line.comesAgainAtMs > nowMs + longestMs) line.comesAgainAtMs = nowMs + longestMs;
+    return { answer: waitAnswer('budget-silent', line.comesAgainAtMs - nowMs), proven: false };
   }
 
   /** An ask that nobody waits for any more may be granted yet. Its token never sends, and the gate is told so. */
@@ -291,6 +306,8 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 /** The asks of one project. */
 interface Line {
   patience: Patience;
+  /** When the one that was told last that the gate is silent asks again, as `performance.now()` tells it. */
+  comesAgainAtMs: number;
   /** What the latest call that failed said. */
   reason: string;
 }
