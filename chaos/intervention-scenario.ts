@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { projectBudgetWorkflowId } from '../src/contract/index.js';
 import type { FollowUpRecord } from './checker.js';
+import { onActivities, resetWorkflow } from './buttons.js';
 import { faultPoints, type FaultPointName } from './fault-point-names.js';
 import { RECOVERY_MS, type Lane } from './lane.js';
-import { resetActivity, resetWorkflow } from './resets.js';
 import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
 import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
@@ -93,8 +93,14 @@ async function change(
   try {
     if (intervention === 'cancel') await handle.cancel();
     if (intervention === 'terminate') await handle.terminate('chaos');
-    if (intervention === 'reset-workflow') await resetWorkflow(lane.client, workflowId, lane.random);
-    if (intervention === 'reset-activity') await resetActivity(lane.client, workflowId);
+    if (intervention === 'reset-workflow') {
+      await resetWorkflow(
+        lane.client,
+        workflowId,
+        (tasks) => tasks[lane.random.between(0, Math.max(0, tasks.length - 1))],
+      );
+    }
+    if (intervention === 'reset-activity') await onActivities(lane.client, workflowId, 'reset');
   } catch (error) {
     const { status } = await handle.describe();
     if (status.name === 'RUNNING') throw error;

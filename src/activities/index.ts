@@ -1,13 +1,16 @@
+import type { Client } from '@temporalio/client';
 import type { AgentJobsClient } from '../agent-jobs/index.js';
 import type { BudgetCeiling } from '../contract/index.js';
 import type { BudgetClient } from './budget-client.js';
 import { createGetJob } from './get-job.js';
+import { createLookUps } from './look-up.js';
 import type { OwnRun } from './own-run.js';
 import { createSendFollowUp } from './send-follow-up.js';
 
 export { createBudgetClient, type BudgetClient } from './budget-client.js';
 export { createOwnRun, type OwnRun } from './own-run.js';
 export type { GetJobResult } from './get-job.js';
+export type { LookedUpPart } from './look-up.js';
 export type { SendFollowUpResult, SendOutcomeResult } from './send-follow-up.js';
 
 /** What the activities need from the process that runs them. */
@@ -25,11 +28,17 @@ export interface ActivityDependencies {
   drainMs: number;
   /** The most that any budget may grant, whatever it says itself. @default none */
   ceiling?: BudgetCeiling;
+  /** By which batches look up what they were not told. */
+  temporal: Client;
 }
 
-/** The activities of the `followUp` workflow. */
+/** The activities of the workflows `followUp`, `followUpBatch` and `followUpBatchPart`. */
 export function createActivities(dependencies: ActivityDependencies) {
-  return { getJob: createGetJob(dependencies), sendFollowUp: createSendFollowUp(dependencies) };
+  return {
+    getJob: createGetJob(dependencies),
+    sendFollowUp: createSendFollowUp(dependencies),
+    ...createLookUps(dependencies.temporal),
+  };
 }
 
 /** Type of {@link createActivities}' result, for the workflow's proxies. */

@@ -177,9 +177,9 @@ export async function handleOutcome(context: FollowUpContext, answer: SendOutcom
     case 'limited':
     case 'unauthorized': {
       context.beginNextSend();
-      state.failures += 1;
+      state.notSentInARow = answer.outcome === 'notSent' ? (state.notSentInARow ?? 0) + 1 : 0;
       // The gate paces what the service refused; here only what never reached it is paced.
-      const waitMs = answer.outcome === 'notSent' ? jittered(backoffMs(state.failures), Math.random()) : 0;
+      const waitMs = state.notSentInARow > 0 ? jittered(backoffMs(state.notSentInARow), Math.random()) : 0;
       if (waitMs > 0) await pause(context, waitMs, `not sent; try again in ${formatDuration(waitMs)}`);
       return;
     }
@@ -260,7 +260,7 @@ async function giveUp(
     if (answer.kind === 'outcome' || answer.kind === 'alreadyGranted') {
       await handle(context, answer);
       if (state.phase !== 'asking') return;
-    } else if (answer.kind === 'wait' && answer.reason === 'gate-stopped') {
+    } else if (answer.kind === 'wait' && isWithoutGate(answer.reason)) {
       break;
     } else if (answer.kind === 'closed') {
       // It has left, and need not say so again.
@@ -270,6 +270,11 @@ async function giveUp(
     }
   }
   throw await endUnsent(context, type, message, state.provenNotSent, details);
+}
+
+/** Nobody answers for the gate, and that may go on for long. */
+export function isWithoutGate(reason: WaitReason): boolean {
+  return reason === 'gate-stopped' || reason === 'budget-silent';
 }
 
 function shownStateOf(reason: WaitReason): ShownState {

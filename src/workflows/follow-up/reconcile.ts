@@ -1,4 +1,4 @@
-import { FailureType, formatDuration } from '../../contract/index.js';
+import { FailureType, formatDuration, type WaitReason } from '../../contract/index.js';
 import { showsDelivery } from '../../follow-up/belief.js';
 import { jittered, nextInterval } from '../../follow-up/intervals.js';
 import { isAtWork } from '../../follow-up/job-state.js';
@@ -66,12 +66,22 @@ async function askForOutcome(context: FollowUpContext): Promise<void> {
     // The baseline stays: by now the job may show what the message has done.
     return handleOutcome(context, answer);
   }
-  if (answer.kind === 'stale' || (answer.kind === 'wait' && !answer.proven && answer.reason !== 'gate-stopped')) {
-    await context.sleep(answer.kind === 'wait' ? answer.waitMs : context.staleBackoffMs(), 'ask once more');
+  if (answer.kind === 'stale' || (answer.kind === 'wait' && mayAnswerYet(context, answer))) {
+    const waitMs = answer.kind === 'wait' ? answer.waitMs : context.staleBackoffMs();
+    await context.sleep(waitMs, 'ask once more', () => state.operatorWord === 'sent');
     return;
   }
   delete state.askAgainFirst;
   return conclude(context);
+}
+
+/** Whether to ask once more after an answer that was not the gate's: one that is silent is waited for, but not for ever. */
+function mayAnswerYet(
+  { settings, state }: FollowUpContext,
+  { proven, reason }: { proven: boolean; reason: WaitReason },
+) {
+  if (proven || reason === 'gate-stopped') return false;
+  return reason !== 'budget-silent' || Date.now() < state.firstRunStartedAtMs + settings.budgetWaitTimeoutMs;
 }
 
 async function conclude(context: FollowUpContext): Promise<void> {

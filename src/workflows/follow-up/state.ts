@@ -5,8 +5,10 @@ export interface FollowUpState {
   phase: 'asking' | 'reconciling' | 'polling';
   firstRunStartedAtMs: number;
   sendNumber: number;
-  /** Sends and get-job calls before the send that failed in a row. */
+  /** Get-job calls before the send, or polls after it, that failed in a row. */
   failures: number;
+  /** Sends in a row that never left: each waits longer than the one before. */
+  notSentInARow?: number;
   /** Asks in a row that were overtaken. Many of them mean that the server's clock was set back. */
   staleAsks: number;
   /** An earlier send of this follow-up ended unknown and was repeated. */
