@@ -375,7 +375,7 @@ export function enterAnswer(state: BudgetState, nowMs: number, request: AcquireR
     if (waiter) waiter.dueAtMs = nowMs + answer.waitMs;
   } else if (answer.kind === 'alreadyGranted' && (remembered?.sendNumber ?? 0) < request.sendNumber) {
     rememberDoubt(state, nowMs, request);
-  } else if (answer.kind === 'closed' && request.withdraw) {
+  } else if (answer.kind === 'closed' && request.withdraw && remembered?.closed !== true) {
     leave(state, nowMs, request);
   }
 }

@@ -12,6 +12,7 @@ const step = fc.record({
     'ask',
     'ask',
     'hold',
+    'withdraw',
     'repeat',
     'settle',
     'settle',
@@ -41,6 +42,7 @@ test('a state into which the answers of another are entered knows what that one 
     fc.property(fc.array(step, { minLength: 20, maxLength: 120 }), fc.integer({ min: 1, max: 4 }), (steps, limit) => {
       const live = newBudget({ limit });
       const entered = newBudget({ limit });
+      for (const { state } of [live, entered]) state.ledgerSinceMs = T0;
       const asked = new Map<number, AcquireRequest>();
       const sendNumbers = new Map<number, number>();
       let nowMs = T0;
@@ -49,7 +51,7 @@ test('a state into which the answers of another are entered knows what that one 
         const name = `follow-up/p/job-${who % 5}/${who}`;
         const sendNumber = sendNumbers.get(who) ?? 1;
         const leave = { workflowId: name, jobId: `job-${who % 5}`, sendNumber };
-        if (what === 'ask' || what === 'hold' || what === 'repeat') {
+        if (what === 'ask' || what === 'hold' || what === 'withdraw' || what === 'repeat') {
           const before = asked.get(who);
           const token = what === 'repeat' && before ? before.token : `token-${who}-${nowMs}`;
           const request = ask(name, nowMs, {
@@ -58,6 +60,9 @@ test('a state into which the answers of another are entered knows what that one 
             sendNumber,
             token,
             hold: what === 'hold',
+            ...(what === 'withdraw' && { withdraw: true }),
+            ...(who === 3 && { grantedBefore: 'surely' }),
+            ...(who === 7 && { ledgerSinceMs: T0 - 1 }),
             ceiling: { limit: 3 + (who % 2), windowMs: WINDOW_MS },
           });
           asked.set(who, request);
