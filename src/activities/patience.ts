@@ -5,6 +5,9 @@ const SILENT_AFTER_MS = 6_000;
 const SLOW_AFTER_MS = 2_000;
 const MOST_WHILE_SLOW = 20;
 
+/** So long an ask waits for the call that finds out whether the budget is back. */
+const PROBED_FOR_MS = 1_000;
+
 /** Why an ask was let go without an answer. `slow`: others of its project are still waited for. */
 export type LetGo = 'slow' | 'silent';
 
@@ -32,7 +35,7 @@ export class Patience {
   /** Since when somebody has been waiting without that anybody was answered. */
   #unansweredSinceMs: number | undefined;
   #silentSinceMs: number | undefined;
-  #probe: Promise<void> | undefined;
+  #probe: Promise<boolean> | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: PatienceOptions) {
@@ -87,20 +90,31 @@ export class Patience {
     for (const { letGo } of this.#held) letGo('silent');
   }
 
-  /** Whether a silent budget answers by now. One call at a time finds out; who comes meanwhile does not wait for it. */
+  /**
+   * Whether a silent budget answers by now. One call at a time finds out; who begins it waits a second for it, and who
+   * comes meanwhile does not.
+   */
   async isBack(): Promise<boolean> {
     if (this.#silentSinceMs === undefined) return true;
     if (this.#probe) return false;
-    this.#probe = this.#options.probe();
-    try {
-      await this.#probe;
-      this.answered();
-      return true;
-    } catch {
-      return false;
-    } finally {
-      this.#probe = undefined;
-    }
+    const probe = this.#options
+      .probe()
+      .then(
+        () => {
+          this.answered();
+          return true;
+        },
+        () => false,
+      )
+      .finally(() => (this.#probe = undefined));
+    this.#probe = probe;
+    return new Promise((resolve) => {
+      const enough = setTimeout(() => resolve(false), PROBED_FOR_MS);
+      void probe.then((isBack) => {
+        clearTimeout(enough);
+        resolve(isBack);
+      });
+    });
   }
 
   #setTimer(): void {
