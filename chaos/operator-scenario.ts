@@ -113,8 +113,15 @@ async function startBatch(lane: Lane, count: number): Promise<string[]> {
     poll: { initialInterval: '200ms', maxInterval: '2s' },
     settleTime: '3s',
   }));
-  await lane.followUps.startBatch({ id: projectId, items, maxOpen: Math.ceil(count / 2) });
+  const batch = await lane.followUps.startBatch({ id: projectId, items, maxOpen: Math.ceil(count / 2) });
+  // A workflow that is paused before its first task is lost: server 1.32 leaves a history that SDK 1.24 refuses.
+  while (!(await hasBegun(lane, batch.workflowId))) await delay(50);
   return items.map(({ jobId }, index) => followUpWorkflowId({ projectId, jobId, key: batchItemKey(projectId, index) }));
+}
+
+async function hasBegun({ client }: Lane, workflowId: string): Promise<boolean> {
+  const { historyLength, raw } = await client.workflow.getHandle(workflowId).describe();
+  return historyLength > 3 && !raw.pendingWorkflowTask;
 }
 
 /** The items of a lane's batch, as the batch tells of them; those that were started are follow-ups of the lane as well. */
