@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Client, WorkflowHandle } from '@temporalio/client';
+import { GrpcStatus, grpcStatusOf } from '../src/temporal/grpc-status.js';
 
 type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
 
@@ -55,7 +56,7 @@ export async function unpauseWorkflow(client: Client, workflowId: string): Promi
   await client.workflowService.unpauseWorkflowExecution({ ...request(client), workflowId, reason: 'by hand' });
 }
 
-/** Does something to each activity of a workflow that is pending; answers how many there were. */
+/** Does something to each activity of a workflow that is pending; answers to how many. One may end meanwhile. */
 export async function onActivities(
   client: Client,
   workflowId: string,
@@ -63,13 +64,19 @@ export async function onActivities(
 ): Promise<number> {
   const { raw } = await client.workflow.getHandle(workflowId).describe();
   const service = client.workflowService;
+  let count = 0;
   for (const { activityId } of raw.pendingActivities ?? []) {
     const activity = { ...request(client), execution: { workflowId }, id: activityId ?? '' };
-    if (what === 'reset') await service.resetActivity(activity);
-    else if (what === 'pause') await service.pauseActivity(activity);
-    else await service.unpauseActivity(activity);
+    try {
+      if (what === 'reset') await service.resetActivity(activity);
+      else if (what === 'pause') await service.pauseActivity(activity);
+      else await service.unpauseActivity(activity);
+      count += 1;
+    } catch (error) {
+      if (grpcStatusOf(error) !== GrpcStatus.notFound) throw error;
+    }
   }
-  return raw.pendingActivities?.length ?? 0;
+  return count;
 }
 
 /** Signals that no workflow of this project knows, and known ones with nonsense; and an update that none knows. */
