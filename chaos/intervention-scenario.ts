@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { projectBudgetWorkflowId } from '../src/contract/index.js';
 import type { FollowUpRecord } from './checker.js';
+import { onActivities, resetWorkflow } from './buttons.js';
 import { faultPoints, type FaultPointName } from './fault-point-names.js';
 import { RECOVERY_MS, type Lane } from './lane.js';
-import { resetActivity, resetWorkflow } from './resets.js';
 import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
 import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
@@ -15,6 +15,9 @@ export type Intervention = (typeof interventions)[number];
 
 /** How long a budget stays terminated. */
 const BUDGET_STOPPED_MS = 1_000;
+
+/** Far longer than a worker stands still, also on a busy machine: a send that times out excuses an unknown delivery. */
+const SEND_TIMEOUT_MS = 20_000;
 
 /** Options of {@link interventionScenario}. */
 export interface InterventionScenarioOptions extends ScenarioOptions {
@@ -30,7 +33,8 @@ export interface InterventionScenarioOptions extends ScenarioOptions {
  */
 export async function interventionScenario(options: InterventionScenarioOptions): Promise<ScenarioOutcome> {
   const { seed, rounds, say } = options;
-  return withScene({ ...options, name: 'intervention' }, async ({ lanes, random, startedAtMs }) => {
+  const env = { FOLLOW_UP_SEND_TIMEOUT: `${SEND_TIMEOUT_MS}ms` };
+  return withScene({ ...options, name: 'intervention', env }, async ({ lanes, random, startedAtMs }) => {
     const points = faultPoints.flatMap(({ name, seenBy }) => (seenBy === 'worker' ? [name] : []));
     const offset = random.between(0, points.length - 1);
     // A prime step visits all points.
@@ -89,8 +93,14 @@ async function change(
   try {
     if (intervention === 'cancel') await handle.cancel();
     if (intervention === 'terminate') await handle.terminate('chaos');
-    if (intervention === 'reset-workflow') await resetWorkflow(lane.client, workflowId, lane.random);
-    if (intervention === 'reset-activity') await resetActivity(lane.client, workflowId);
+    if (intervention === 'reset-workflow') {
+      await resetWorkflow(
+        lane.client,
+        workflowId,
+        (tasks) => tasks[lane.random.between(0, Math.max(0, tasks.length - 1))],
+      );
+    }
+    if (intervention === 'reset-activity') await onActivities(lane.client, workflowId, 'reset');
   } catch (error) {
     const { status } = await handle.describe();
     if (status.name === 'RUNNING') throw error;

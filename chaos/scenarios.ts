@@ -9,6 +9,7 @@ import type { Violation } from './checker.js';
 import { freezeScenario } from './freeze-scenario.js';
 import { interventionScenario } from './intervention-scenario.js';
 import { killScenario } from './kill-scenario.js';
+import { operatorScenario } from './operator-scenario.js';
 import { outageScenario } from './outage-scenario.js';
 import { proxyOutage } from './proxy-outage.js';
 import { restartScenario } from './restart-scenario.js';
@@ -57,6 +58,10 @@ export const scenarios = {
     onDevServer(run, (options) => freezeScenario({ ...options, freezes: 4 * scale, lanes: Math.min(4 * scale, 10) })),
   intervention: ({ scale, ...run }) =>
     onDevServer(run, (options) => interventionScenario({ ...options, rounds: 2 * scale, lanes: LANES })),
+  operator: ({ scale, ...run }) =>
+    onDevServer(run, (options) =>
+      operatorScenario({ ...options, lanes: Math.min(LANES, 2 * scale), presses: 15 * scale, items: 12 }),
+    ),
   restart: ({ scale, ...run }) =>
     onDevServer(run, (options) =>
       restartScenario({ ...options, underWay: Math.min(200, 60 * scale), restarts: 3 * scale }),
@@ -147,7 +152,8 @@ async function onDevServer(
   play: (options: ScenarioOptions) => Promise<ScenarioOutcome>,
 ): Promise<ScenarioOutcome> {
   if (address !== undefined) return play({ seed, say, address });
-  const server = await startDevServer({ env: process.env });
+  const extraArgs = ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'];
+  const server = await startDevServer({ env: process.env, extraArgs });
   try {
     return await play({ seed, say, address: server.address });
   } finally {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { Client } from '@temporalio/client';
 import { fileURLToPath } from 'node:url';
 import { Runtime, Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
@@ -179,7 +180,7 @@ function openAgentJobs({ agentJobs, budget, projects }: WorkerConfig, keys: Watc
 }
 
 async function createWorkers(
-  { config, bundlePath = BUNDLE_PATH }: StartWorkerOptions,
+  { config, logger, bundlePath = BUNDLE_PATH }: StartWorkerOptions,
   { connections, agentJobs, budgetMetrics, identity }: WorkerParts,
 ): Promise<Workers> {
   const { taskQueue, leaseMs, drainMs, sendStartToCloseMs } = config;
@@ -191,6 +192,10 @@ async function createWorkers(
     namespace,
     taskQueue,
     settings: config.budget,
+    onSilence: (projectId, reason) => {
+      if (reason === undefined) logger.info({ projectId }, 'The budget answers again');
+      else logger.warn({ projectId, reason }, 'The budget does not answer; "follow-up doctor" says what keeps it');
+    },
   });
   const activities = createActivities({
     agentJobs,
@@ -200,6 +205,7 @@ async function createWorkers(
     leaseMs,
     sendStartToCloseMs,
     drainMs,
+    temporal: new Client({ connection: connections.client, namespace }),
     ceiling,
   });
   const shared = {

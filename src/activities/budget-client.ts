@@ -1,11 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import {
+  Client,
   WithStartWorkflowOperation,
   WorkflowClient,
   WorkflowExecutionAlreadyStartedError,
   WorkflowNotFoundError,
+  WorkflowUpdateFailedError,
   type Connection,
 } from '@temporalio/client';
+import { restoreAfterReset } from '../client/budget-restore.js';
+import { wakeBlockedFollowUps } from '../client/budget-wake.js';
 import {
   acquireUpdate,
   budgetTaskQueue,
@@ -20,16 +24,35 @@ import {
 } from '../contract/index.js';
 import { askAgainAfterMs } from './ask-again.js';
 import { createCoalescer } from './coalescer.js';
-import { GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
+import { Patience, type LetGo } from './patience.js';
 
 /** Deadline of one call. */
 const CALL_DEADLINE_MS = 10_000;
 
 /**
- * How long one ask is repeated, with the same token, while it is uncertain whether the gate has heard it. Less than the
- * 30 s that a lease is longer than a send may take, for the send's last check counts from the first call.
+ * How long one ask is repeated, with the same token, while it is uncertain whether the gate has heard it, all calls
+ * included. Less than the 30 s that a lease is longer than a send may take, for the send's last check counts from the
+ * first call.
  */
-const ASK_FOR_MS = 25_000;
+export const ASK_FOR_MS = 28_000;
+
+/** Deadline of the call that finds out whether a silent gate answers again. */
+const PROBE_DEADLINE_MS = 3_000;
+
+/** Wait of a follow-up whose gate is silent: as long as it has been so, within these bounds. */
+const SHORTEST_SILENT_WAIT_MS = 5_000;
+const LONGEST_SILENT_WAIT_MS = 5 * 60_000;
+/**
+ * Follow-ups of a silent gate come again that far apart at least, as far as {@link LONGEST_SILENT_WAIT_MS} lets them: any
+ * of them finds out for all whether the gate is back, and each costs a read of its job.
+ */
+const SILENT_ASKS_APART_MS = 500;
+/** Wait of a follow-up whose gate has been slow to answer while enough others wait for it. */
+const SLOW_WAIT_MS = 5_000;
+
+/** Asks that were let go whose tokens are remembered. */
+const MOST_ABANDONED = 5_000;
 
 /**
  * Asks of one project share calls: the server lets 10 updates be in flight per workflow and 2,000 in a run, and each
@@ -60,13 +83,13 @@ export interface Ask {
 export interface BudgetClient {
   /**
    * Asks for a slot and the job's turn, and starts the gate if it does not run yet. A call that fails is repeated with
-   * the same token for up to 25 s, since the gate may have granted it: a server under load was seen to answer
-   * FAILED_PRECONDITION and RESOURCE_EXHAUSTED to asks that the gate had granted, and the token of a later attempt could
-   * only wait for the lease to end.
+   * the same token, since the gate may have granted it: a server under load was seen to answer FAILED_PRECONDITION and
+   * RESOURCE_EXHAUSTED to asks that the gate had granted, and the token of a later attempt could only wait for the lease
+   * to end. It never throws: where the gate does not answer (see `Patience`), the answer is a wait that proves nothing.
    *
-   * @throws what the server answers when it refuses, or in the end
+   * @param forMs how long it may take. @default 28 s
    */
-  acquire(projectId: string, request: AcquireRequest): Promise<Ask>;
+  acquire(projectId: string, request: AcquireRequest, forMs?: number): Promise<Ask>;
   /**
    * Tells how a send ended, within 10 s. Losing it is made good by the follow-up's `finish`.
    *
@@ -89,6 +112,8 @@ export interface BudgetClientOptions {
   taskQueue: string;
   /** Settings of a gate that does not exist yet. */
   settings: BudgetSettings;
+  /** Told when a project's gate stops answering, with the reason, and (`undefined`) when it answers again. */
+  onSilence?: (projectId: string, reason: string | undefined) => void;
 }
 
 /** The budget of every project, on one Temporal namespace. */
@@ -98,7 +123,12 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   const telling = new WorkflowClient({ connection, namespace });
   const taskQueue = budgetTaskQueue(options.taskQueue);
 
-  async function askAll(projectId: string, requests: AcquireRequest[]): Promise<AcquireAnswer[]> {
+  const waking = new Client({ connection, namespace });
+  const lines = new Map<string, Line>();
+  /** Tokens that were asked with and then let go, by request: they never send. */
+  const abandoned = new Map<string, string[]>();
+
+  async function askAll(projectId: string, requests: AcquireRequest[], deadlineMs = CALL_DEADLINE_MS) {
     const input: ProjectBudgetInput = { projectId, settings };
     const ask = {
       args: [requests] as [AcquireRequest[]],
@@ -112,51 +142,185 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
         staticSummary: `Message budget of project ${projectId}`,
       }),
     };
-    const deadlineMs = Date.now() + CALL_DEADLINE_MS;
-    return acquireConnection.withDeadline(deadlineMs, () => asking.executeUpdateWithStart(acquireUpdate, ask));
+    return acquireConnection.withDeadline(Date.now() + deadlineMs, () =>
+      asking.executeUpdateWithStart(acquireUpdate, ask),
+    );
   }
 
-  const ask = createCoalescer({ call: askAll, maxCallsInFlight: MAX_CALLS_IN_FLIGHT, maxPerCall: MAX_ASKS_PER_CALL });
+  const ask = createCoalescer({
+    call: (projectId: string, requests: AcquireRequest[]) => askAll(projectId, requests),
+    maxCallsInFlight: MAX_CALLS_IN_FLIGHT,
+    maxPerCall: MAX_ASKS_PER_CALL,
+  });
+
+  function lineOf(projectId: string): Line {
+    let line = lines.get(projectId);
+    if (!line) {
+      const made: Line = {
+        reason: '',
+        comesAgainAtMs: 0,
+        patience: new Patience({
+          probe: () => probe(projectId),
+          onChange(silentForMs) {
+            options.onSilence?.(projectId, silentForMs === undefined ? undefined : made.reason);
+            if (silentForMs !== undefined) return;
+            made.comesAgainAtMs = 0;
+            void wakeBlockedFollowUps(waking, projectId);
+          },
+        }),
+      };
+      line = made;
+      lines.set(projectId, line);
+    }
+    return line;
+  }
+
+  /** An ask for nothing, which the gate refuses: that is an answer, and leaves nothing behind. */
+  async function probe(projectId: string): Promise<void> {
+    try {
+      await askAll(projectId, [], PROBE_DEADLINE_MS);
+    } catch (error) {
+      const isAnswer =
+        error instanceof WorkflowUpdateFailedError || error instanceof WorkflowExecutionAlreadyStartedError;
+      if (!isAnswer) throw error;
+    }
+  }
+
+  /** Asks until there is an answer, or `signal` says that nobody waits for it any more. */
+  async function askUntilAnswered(
+    line: Line,
+    projectId: string,
+    request: AcquireRequest,
+    signal: AbortSignal,
+  ): Promise<Ask> {
+    for (let timesTurnedAway = 0; ;) {
+      try {
+        const answer = await ask(projectId, request, signal);
+        line.patience.answered();
+        return { answer, proven: true };
+      } catch (error) {
+        signal.throwIfAborted();
+        if (error instanceof WorkflowExecutionAlreadyStartedError) {
+          line.patience.answered();
+          if (await isMended(projectId)) continue;
+          return { answer: waitAnswer('gate-stopped', GATE_STOPPED_WAIT_MS), proven: false };
+        }
+        line.reason = describeGrpcError(error);
+        if (REFUSALS.includes(grpcStatusOf(error)) || isPausedInTemporal(error)) line.patience.fallSilent();
+        timesTurnedAway = grpcStatusOf(error) === GrpcStatus.resourceExhausted ? timesTurnedAway + 1 : 0;
+        // The gate may have granted it and the answer was lost: only this token can take the grant up.
+        await delay(askAgainAfterMs(timesTurnedAway, Math.random()), undefined, { signal });
+      }
+    }
+  }
+
+  const mending = new Map<string, Promise<boolean>>();
+  /** A gate that ended itself after a reset is started again with what it knew; whether it runs now. */
+  function isMended(projectId: string): Promise<boolean> {
+    const target = { client: waking, projectId, taskQueue: options.taskQueue, settings };
+    const mended =
+      mending.get(projectId) ??
+      restoreAfterReset(target)
+        .catch(() => false)
+        .finally(() => mending.delete(projectId));
+    mending.set(projectId, mended);
+    return mended;
+  }
+
+  async function acquire(projectId: string, request: AcquireRequest, forMs = ASK_FOR_MS): Promise<Ask> {
+    const line = lineOf(projectId);
+    try {
+      if (!(await line.patience.isBack())) return letGo(line, 'silent');
+      const over = new AbortController();
+      const asked = askUntilAnswered(line, projectId, request, over.signal);
+      const ask = await line.patience.wait(asked, forMs);
+      if (typeof ask !== 'string') return ask;
+      over.abort();
+      abandon(projectId, request, asked);
+      return letGo(line, ask);
+    } finally {
+      if (line.patience.isIdle && lines.get(projectId) === line) lines.delete(projectId);
+    }
+  }
+
+  function letGo(line: Line, why: LetGo): Ask {
+    const spread = 0.75 + Math.random() / 2;
+    if (why === 'slow') return { answer: waitAnswer('slot', SLOW_WAIT_MS * spread), proven: false };
+    const shortestMs = Math.max(SHORTEST_SILENT_WAIT_MS, line.patience.silentForMs) * spread;
+    const nowMs = performance.now();
+    line.comesAgainAtMs = Math.max(nowMs + shortestMs, line.comesAgainAtMs + SILENT_ASKS_APART_MS);
+    const longestMs = LONGEST_SILENT_WAIT_MS * spread;
+    if (line.comesAgainAtMs > nowMs + longestMs) line.comesAgainAtMs = nowMs + longestMs;
+    return { answer: waitAnswer('budget-silent', line.comesAgainAtMs - nowMs), proven: false };
+  }
+
+  /** An ask that nobody waits for any more may be granted yet. Its token never sends, and the gate is told so. */
+  function abandon(projectId: string, request: AcquireRequest, asked: Promise<Ask>): void {
+    const id = requestId(request);
+    abandoned.set(id, [...(abandoned.get(id) ?? []), request.token]);
+    for (const oldest of abandoned.keys()) {
+      if (abandoned.size <= MOST_ABANDONED) break;
+      abandoned.delete(oldest);
+    }
+    void asked
+      .then(({ answer }) => (answer.kind === 'granted' ? giveBack(projectId, request, [request.token]) : undefined))
+      .catch(() => undefined);
+  }
+
+  async function giveBack(projectId: string, { workflowId, sendNumber }: AcquireRequest, tokens: string[]) {
+    for (const token of tokens) {
+      await settle(projectId, { workflowId, sendNumber, token, outcome: 'notSent' });
+    }
+  }
+
+  async function settle(projectId: string, message: SettleMessage): Promise<void> {
+    try {
+      const gate = telling.getHandle(projectBudgetWorkflowId(projectId));
+      await connection.withDeadline(Date.now() + CALL_DEADLINE_MS, () => gate.signal(settleSignal, message));
+    } catch (error) {
+      // A gate that was terminated gets its state back by `budget restore`, without this settle: the slot is then
+      // held longer, and the follow-up's own word makes the outcome good.
+      if (!(error instanceof WorkflowNotFoundError)) throw error;
+    }
+  }
 
   return {
-    async acquire(projectId, request) {
-      const giveUpAtMs = performance.now() + ASK_FOR_MS;
-      let timesTurnedAway = 0;
-      for (;;) {
-        try {
-          return { answer: await ask(projectId, request), proven: true };
-        } catch (error) {
-          if (error instanceof WorkflowExecutionAlreadyStartedError) {
-            return { answer: waitAnswer('gate-stopped', GATE_STOPPED_WAIT_MS), proven: false };
-          }
-          const status = grpcStatusOf(error);
-          if (REFUSALS.includes(status)) throw error;
-          const isTurnedAway = status === GrpcStatus.resourceExhausted;
-          timesTurnedAway = isTurnedAway ? timesTurnedAway + 1 : 0;
-          const retryAfterMs = askAgainAfterMs(timesTurnedAway, Math.random());
-          if (performance.now() + retryAfterMs >= giveUpAtMs) {
-            if (isTurnedAway) return { answer: waitAnswer('slot', retryAfterMs), proven: false };
-            throw error;
-          }
-          // The gate may have granted it and the answer was lost: only this token can take the grant up.
-          await delay(retryAfterMs);
-        }
-      }
+    async acquire(projectId, request, forMs) {
+      const ask = await acquire(projectId, request, forMs);
+      if (!ask.proven) return ask;
+      const id = requestId(request);
+      const tokens = abandoned.get(id);
+      abandoned.delete(id);
+      if (ask.answer.kind !== 'alreadyGranted' || !tokens) return ask;
+      // Granted to one of this process that never sent: with that told, the follow-up need not wait for its lease.
+      const isGivenBack = await giveBack(projectId, request, tokens).then(
+        () => true,
+        () => false,
+      );
+      return isGivenBack ? acquire(projectId, request, forMs) : ask;
     },
-
-    async settle(projectId, message) {
-      try {
-        const gate = telling.getHandle(projectBudgetWorkflowId(projectId));
-        await connection.withDeadline(Date.now() + CALL_DEADLINE_MS, () => gate.signal(settleSignal, message));
-      } catch (error) {
-        // A gate that was terminated gets its state back by `budget restore`, without this settle: the slot is then
-        // held longer, and the follow-up's own word makes the outcome good.
-        if (!(error instanceof WorkflowNotFoundError)) throw error;
-      }
-    },
+    settle,
   };
 }
 
-function waitAnswer(reason: 'gate-stopped' | 'slot', waitMs: number): AcquireAnswer {
+/** The asks of one project. */
+interface Line {
+  patience: Patience;
+  /** When the one that was told last that the gate is silent asks again, as `performance.now()` tells it. */
+  comesAgainAtMs: number;
+  /** What the latest call that failed said. */
+  reason: string;
+}
+
+function requestId({ workflowId, sendNumber }: AcquireRequest): string {
+  return `${workflowId} ${sendNumber}`;
+}
+
+/** The server's answer to updates of a workflow that somebody paused. */
+function isPausedInTemporal(error: unknown): boolean {
+  return /workflow is paused/i.test(describeGrpcError(error));
+}
+
+function waitAnswer(reason: 'gate-stopped' | 'slot' | 'budget-silent', waitMs: number): AcquireAnswer {
   return { kind: 'wait', reason, waitMs: Math.round(waitMs), position: 0, etaMs: null };
 }

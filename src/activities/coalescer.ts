@@ -21,13 +21,14 @@ interface Group<Request, Answer> {
 
 /**
  * Lets requests of a group share calls: the first go out at once, and while as many calls as allowed are under way the
- * others wait and go together, in order. A call that fails fails all of its requests.
+ * others wait and go together, in order. A call that fails fails all of its requests. A request whose signal is aborted
+ * before its call goes out is taken back; later nothing can be.
  */
 export function createCoalescer<Request, Answer>({
   call,
   maxCallsInFlight,
   maxPerCall,
-}: CoalescerOptions<Request, Answer>): (group: string, request: Request) => Promise<Answer> {
+}: CoalescerOptions<Request, Answer>): (group: string, request: Request, signal?: AbortSignal) => Promise<Answer> {
   const groups = new Map<string, Group<Request, Answer>>();
 
   async function callNext(name: string, group: Group<Request, Answer>): Promise<void> {
@@ -56,11 +57,21 @@ export function createCoalescer<Request, Answer>({
     if (group.callsInFlight === 0) groups.delete(name);
   }
 
-  return (name, request) =>
-    new Promise((resolve, reject) => {
-      const group = groups.get(name) ?? { pending: [], callsInFlight: 0 };
-      groups.set(name, group);
+  return (name, request, signal) => {
+    const group = groups.get(name) ?? { pending: [], callsInFlight: 0 };
+    groups.set(name, group);
+    let takeBack = () => undefined as void;
+    const answered = new Promise<Answer>((resolve, reject) => {
+      takeBack = () => {
+        const place = group.pending.findIndex((each) => each.request === request);
+        if (place < 0) return;
+        group.pending.splice(place, 1);
+        reject(new Error('taken back'));
+      };
       group.pending.push({ request, resolve, reject });
-      startCalls(name, group);
     });
+    signal?.addEventListener('abort', takeBack);
+    startCalls(name, group);
+    return answered.finally(() => signal?.removeEventListener('abort', takeBack));
+  };
 }

@@ -1,7 +1,9 @@
+import type { Client } from '@temporalio/client';
 import type { AgentJobsClient } from '../agent-jobs/index.js';
 import type { BudgetCeiling } from '../contract/index.js';
 import type { BudgetClient } from './budget-client.js';
 import { createGetJob, createWarnOfKey } from './get-job.js';
+import { createLookUps } from './look-up.js';
 import type { OwnRun } from './own-run.js';
 import { createSendFollowUp } from './send-follow-up.js';
 import { createWatchJob } from './watch-job.js';
@@ -9,6 +11,7 @@ import { createWatchJob } from './watch-job.js';
 export { createBudgetClient, type BudgetClient } from './budget-client.js';
 export type { NothingNewDetails } from './watch-job.js';
 export { createOwnRun, type OwnRun } from './own-run.js';
+export type { LookedUpPart } from './look-up.js';
 
 /** What the activities need from the process that runs them. */
 export interface ActivityDependencies {
@@ -25,15 +28,18 @@ export interface ActivityDependencies {
   drainMs: number;
   /** The most that any budget may grant, whatever it says itself. @default none */
   ceiling?: BudgetCeiling;
+  /** By which batches look up what they were not told. */
+  temporal: Client;
 }
 
-/** The activities of the `followUp` workflow. */
+/** The activities of the workflows `followUp`, `followUpBatch` and `followUpBatchPart`. */
 export function createActivities(dependencies: ActivityDependencies) {
   const reading = { ...dependencies, warnOfKey: createWarnOfKey() };
   return {
     getJob: createGetJob(reading),
     watchJob: createWatchJob(reading),
     sendFollowUp: createSendFollowUp(dependencies),
+    ...createLookUps(dependencies.temporal),
   };
 }
 

@@ -13,7 +13,7 @@ import type {
 import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
 import type { SendFollowUpInput, SendFollowUpResult, SendOutcomeResult } from '../follow-up/port.js';
 import { startStopwatch } from '../stopwatch.js';
-import type { BudgetClient } from './budget-client.js';
+import { ASK_FOR_MS, type BudgetClient } from './budget-client.js';
 import type { OwnRun } from './own-run.js';
 
 /** Longest text of a rejection that the gate keeps for a follow-up whose activity's answer was lost. */
@@ -70,7 +70,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     let ask = await budget.acquire(projectId, request);
     for (let again = 0; again < ASKS_IN_PLACE && waitsForSends(ask); again++) {
       await delay(ASK_IN_PLACE_EVERY_MS);
-      ask = await budget.acquire(projectId, request);
+      ask = await budget.acquire(projectId, request, Math.max(0, ASK_FOR_MS - elapsedMs()));
     }
     const { answer, proven } = ask;
     const where = { projectId, jobId, sendNumber };

@@ -9,7 +9,7 @@ import {
 } from '../contract/index.js';
 import { KeptItems, type CarriedItems } from './kept-items.js';
 import { firstStartAfter, nextOrder, paceOf, renewOrders, type PartOrder } from './orders.js';
-import { addCounts, countOutcome, endedOf, noCounts, type Counts, type ItemOutcome } from './outcome.js';
+import { addCounts, countAll, countOutcome, endedOf, noCounts, type Counts, type ItemOutcome } from './outcome.js';
 import { countForPart, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
 import { idsOf, type PartReport } from './part.js';
 
@@ -19,6 +19,8 @@ const MAX_KEPT_BYTES = 300 * 1_024;
 const MAX_ANSWER_BYTES = 384 * 1_024;
 /** Updates whose answers are remembered: the server may apply one again on the run after. */
 const REMEMBERED_UPDATES = 50;
+/** A part that somebody terminates is started again that often. */
+const MOST_RESTARTS = 3;
 
 /** What a batch knows of a part. */
 export interface PartRecord {
@@ -38,6 +40,8 @@ export interface PartRecord {
   reports: number;
   aliveAtMs: number;
   hasEnded: boolean;
+  /** How often it was started again after somebody had terminated it. */
+  restarts?: number;
 }
 
 /** Everything that a batch carries through continue-as-new. Plain JSON. */
@@ -67,6 +71,15 @@ export interface PartInput {
   order: PartOrder;
   /** Its first start is that much later than its own beginning, so that parts do not start follow-ups all at once. */
   firstStartAfterMs: number;
+  /** Of a part that is started again: the items that have ended. */
+  ended?: (ItemOutcome & { index: number })[];
+}
+
+/** What could be found out about a part that runs no more. */
+export interface GonePart {
+  ended: (ItemOutcome & { index: number })[];
+  /** Its items, where some of them have not ended. */
+  rest?: Pick<PartInput, 'first' | 'template' | 'items'>;
 }
 
 /** A whole batch: takes items, divides them into parts, and gathers what the parts report. Knows no Temporal, no clock. */
@@ -228,23 +241,48 @@ export class Batch {
     return true;
   }
 
-  /** A part that runs no more and has not said so before: what it had left is lost. */
-  noteGone(index: number, nowMs: number): void {
+  /**
+   * A part that runs no more and has not said so before. Answers with what it is to be started again where items are left;
+   * what is left after the last restart is lost.
+   */
+  noteGone(index: number, gone: GonePart, nowMs: number): PartInput | undefined {
     const part = this.#state.parts[index];
-    if (!part || part.hasEnded) return;
+    if (!part || part.hasEnded) return undefined;
+    const { batchId } = this.#state;
+    part.open = 0;
+    // What it reported is a part of what was found out, unless nothing could be.
+    if (gone.ended.length > endedOf(part.counts)) part.counts = countAll(gone.ended);
+    for (const { index: item, ...outcome } of gone.ended) this.#kept.end(item, outcome);
+    part.remaining = part.size - endedOf(part.counts);
+    if (part.remaining > 0 && gone.rest && (part.restarts ?? 0) < MOST_RESTARTS) {
+      part.restarts = (part.restarts ?? 0) + 1;
+      part.order = { ...nextOrder(part.order, nowMs), ...(this.cancelled && { share: 0, cancel: true }) };
+      part.sent = part.order.number;
+      part.aliveAtMs = nowMs;
+      return { batchId, part: index, ...gone.rest, ended: gone.ended, order: part.order, firstStartAfterMs: 0 };
+    }
     const outcome: ItemOutcome = {
       error: {
         type: 'Terminated',
-        message: `${followUpBatchWorkflowId({ batchId: this.batchId, part: index })} was terminated: see the follow-up`,
+        message: `${followUpBatchWorkflowId({ batchId, part: index })} was terminated: see the follow-up`,
         delivered: 'unknown',
       },
     };
-    countOutcome(part.counts, outcome, part.remaining);
-    part.open = 0;
+    if (part.remaining > 0) countOutcome(part.counts, outcome, part.remaining);
     part.remaining = 0;
     part.hasEnded = true;
     for (let item = part.first; item < part.first + part.size; item++) this.#kept.end(item, outcome);
     this.#noteEnded(nowMs);
+    return undefined;
+  }
+
+  /** An order to a part that runs, and of which this batch has forgotten what it was told. */
+  askForAll(index: number, nowMs: number): PartOrder {
+    const part = this.#part(index);
+    part.aliveAtMs = nowMs;
+    part.order = { ...nextOrder(part.order, nowMs), tellAll: true };
+    part.sent = part.order.number;
+    return part.order;
   }
 
   noteAlive(index: number, nowMs: number): void {

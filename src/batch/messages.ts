@@ -29,6 +29,7 @@ export function batchMessageSchemas() {
     everyMs: z.number().min(1),
     reportEveryMs: z.number().min(1),
     cancel: z.literal(true).optional(),
+    tellAll: z.literal(true).optional(),
   });
   const partReport: z.ZodType<PartReport> = z.object({
     part: count,

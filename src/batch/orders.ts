@@ -17,6 +17,8 @@ export interface PartOrder {
   reportEveryMs: number;
   /** Start no more, and cancel what is open. */
   cancel?: true | undefined;
+  /** Tell all ends again: the batch was reset. */
+  tellAll?: true | undefined;
 }
 
 /** What decides the order of a part; changed by {@link renewOrders}. */
@@ -58,7 +60,8 @@ export function shareOut(wanted: readonly number[], maxOpen: number): number[] {
 
 /** The order after one, to be filled in. */
 export function nextOrder(order: PartOrder, nowMs: number): PartOrder {
-  return { ...order, number: Math.max(order.number + 1, nowMs) };
+  const { tellAll: _told, ...rest } = order;
+  return { ...rest, number: Math.max(order.number + 1, nowMs) };
 }
 
 /** Delay of a part's first start: parts that are started together take turns. */

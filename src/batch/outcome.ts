@@ -30,6 +30,12 @@ export function countOutcome(counts: Counts, { status, error }: ItemOutcome, tim
   counts.errorsByType[error.type] = (counts.errorsByType[error.type] ?? 0) + times;
 }
 
+export function countAll(outcomes: readonly ItemOutcome[]): Counts {
+  const counts = noCounts();
+  for (const outcome of outcomes) countOutcome(counts, outcome);
+  return counts;
+}
+
 export function addCounts(all: readonly Counts[]): Counts {
   const sum = noCounts();
   for (const counts of all) {

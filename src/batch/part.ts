@@ -9,7 +9,7 @@ import {
   type BatchItem,
   type FollowUpInput,
 } from '../contract/index.js';
-import { countOutcome, noCounts, trimOutcome, type Counts, type ItemOutcome } from './outcome.js';
+import { countAll, trimOutcome, type Counts, type ItemOutcome } from './outcome.js';
 import type { PartOrder } from './orders.js';
 
 /** An item of a part. Waiting with an `input`, then open with an instant, then ended with an outcome. */
@@ -40,6 +40,8 @@ export interface PartState {
   reports: number;
   /** Positions of items whose end is not reported yet. */
   unreported: number[];
+  /** Number of the latest report before the batch asked to be told everything again: it told a batch that has forgotten. */
+  forgottenReports?: number;
   cancelled: boolean;
 }
 
@@ -68,7 +70,13 @@ export class Part {
 
   /** A new part; items that are not the input of a follow-up end at once, each by itself. */
   static create(
-    start: Pick<PartState, 'batchId' | 'part' | 'first' | 'template' | 'order'> & { items: readonly unknown[] },
+    {
+      ended = [],
+      ...start
+    }: Pick<PartState, 'batchId' | 'part' | 'first' | 'template' | 'order'> & {
+      items: readonly unknown[];
+      ended?: readonly (ItemOutcome & { index: number })[];
+    },
     firstStartAtMs: number,
   ): Part {
     const part = new Part({
@@ -80,7 +88,9 @@ export class Part {
       unreported: [],
       cancelled: false,
     });
-    for (const [position, { input }] of part.state.items.entries()) {
+    for (const { index, ...outcome } of ended) part.end(index - start.first, outcome);
+    for (const [position, { input, outcome }] of part.state.items.entries()) {
+      if (outcome) continue;
       const parsed = parseInput(followUpInputSchema, part.#filled(input));
       if (parsed.ok) continue;
       const message = describeIssues(parsed.issues);
@@ -162,9 +172,7 @@ export class Part {
   }
 
   counts(): Counts {
-    const counts = noCounts();
-    for (const { outcome } of this.state.items) if (outcome) countOutcome(counts, outcome);
-    return counts;
+    return countAll(this.state.items.flatMap(({ outcome }) => (outcome ? [outcome] : [])));
   }
 
   /** Position by the workflow id of an item's follow-up. */
@@ -200,7 +208,16 @@ export class Part {
     };
   }
 
-  noteReported({ ended }: PartReport): void {
+  /** The batch has lost what it was told: it is told again. */
+  tellAll(): void {
+    const { state } = this;
+    state.unreported = state.items.flatMap(({ outcome }, position) => (outcome ? [position] : []));
+    state.forgottenReports = state.reports;
+  }
+
+  /** A report has arrived. */
+  noteReported({ number, ended }: PartReport): void {
+    if (number <= (this.state.forgottenReports ?? -Infinity)) return;
     const told = new Set(ended.map(({ index }) => index - this.state.first));
     this.state.unreported = this.state.unreported.filter((position) => !told.has(position));
   }

@@ -45,12 +45,7 @@ export function acquire(
   request: AcquireRequest,
   checkOwner: (jobId: string) => void,
 ): AcquireAnswer {
-  if (request.ceiling) state.ceiling = request.ceiling;
-  if (!request.hold && !request.withdraw) noteKeyRead(state, nowMs, { isRefused: false });
-  expireProbe(state, nowMs);
-  if (request.ledgerSinceMs !== undefined && request.ledgerSinceMs < state.ledgerSinceMs) {
-    assumeFullUnasked(state, nowMs, request.leaseMs + request.drainMs);
-  }
+  begin(state, nowMs, request);
   const known = lookUp(state, nowMs, request);
   if (known) return known;
   if (request.withdraw) {
@@ -64,6 +59,16 @@ export function acquire(
   const answer = grantOrWait(state, nowMs, waiter, request);
   if (answer.kind === 'granted') checkOldTurn(state, checkOwner);
   return answer;
+}
+
+/** What an ask changes whatever it is answered. */
+function begin(state: BudgetState, nowMs: number, request: AcquireRequest): void {
+  if (request.ceiling) state.ceiling = request.ceiling;
+  if (!request.hold && !request.withdraw) noteKeyRead(state, nowMs, { isRefused: false });
+  expireProbe(state, nowMs);
+  if (request.ledgerSinceMs !== undefined && request.ledgerSinceMs < state.ledgerSinceMs) {
+    assumeFullUnasked(state, nowMs, request.leaseMs + request.drainMs);
+  }
 }
 
 /** The answers that need no place in the queue. */
@@ -179,20 +184,9 @@ function takePlace(state: BudgetState, nowMs: number, request: AcquireRequest): 
   if (!waiter) {
     const places = MAX_WAITERS - (request.lane === 'batch' ? INTERACTIVE_PLACES : 0);
     if (state.waiters.length >= places) return undefined;
-    const arrival = recall(state, request.workflowId)?.arrival ?? ++state.arrivalCount;
-    waiter = {
-      workflowId: request.workflowId,
-      jobId: request.jobId,
-      lane: request.lane,
-      sendNumber: request.sendNumber,
-      arrival,
-      hold: request.hold,
-      newestAskAtMs: request.attemptScheduledAtMs,
-      heardAtMs: nowMs,
-      dueAtMs: nowMs,
-    };
-    const { arrival: own } = waiter;
-    const index = state.waiters.findLastIndex((each) => each.arrival < own);
+    waiter = newWaiter(state, nowMs, request);
+    const { arrival } = waiter;
+    const index = state.waiters.findLastIndex((each) => each.arrival < arrival);
     state.waiters.splice(index + 1, 0, waiter);
   }
   waiter.sendNumber = request.sendNumber;
@@ -204,6 +198,20 @@ function takePlace(state: BudgetState, nowMs: number, request: AcquireRequest): 
   delete waiter.invitedAtMs;
   delete waiter.quietUntilMs;
   return waiter;
+}
+
+function newWaiter(state: BudgetState, nowMs: number, request: AcquireRequest): Waiter {
+  return {
+    workflowId: request.workflowId,
+    jobId: request.jobId,
+    lane: request.lane,
+    sendNumber: request.sendNumber,
+    arrival: recall(state, request.workflowId)?.arrival ?? ++state.arrivalCount,
+    hold: request.hold,
+    newestAskAtMs: request.attemptScheduledAtMs,
+    heardAtMs: nowMs,
+    dueAtMs: nowMs,
+  };
 }
 
 function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request: AcquireRequest): AcquireAnswer {
@@ -348,4 +356,26 @@ function wait(
 function lastJobOf(state: BudgetState, jobId: string): { lastJobSeen?: JobFingerprint } {
   const lastJobSeen = recallJob(state, jobId);
   return lastJobSeen ? { lastJobSeen } : {};
+}
+
+/**
+ * Enters what was answered to an ask, instead of answering it: the state then knows what the state that answered knew.
+ * For a gate whose events are read from its history. The answer counts, whatever the rules would say by now.
+ */
+export function enterAnswer(state: BudgetState, nowMs: number, request: AcquireRequest, answer: AcquireAnswer): void {
+  begin(state, nowMs, request);
+  const remembered = recall(state, request.workflowId);
+  if (answer.kind === 'granted') {
+    if (findGrant(state, request.workflowId, request.sendNumber)?.token === request.token) return;
+    const waiter = takePlace(state, nowMs, request) ?? newWaiter(state, nowMs, request);
+    countOvertaken(state, nowMs, { granted: waiter, line: eligibleLine(state, nowMs) });
+    grant(state, nowMs, { waiter, request, slotAtMs: answer.grantedAtMs });
+  } else if (answer.kind === 'wait' && answer.reason !== 'queue-full') {
+    const waiter = takePlace(state, nowMs, request);
+    if (waiter) waiter.dueAtMs = nowMs + answer.waitMs;
+  } else if (answer.kind === 'alreadyGranted' && (remembered?.sendNumber ?? 0) < request.sendNumber) {
+    rememberDoubt(state, nowMs, request);
+  } else if (answer.kind === 'closed' && request.withdraw && remembered?.closed !== true) {
+    leave(state, nowMs, request);
+  }
 }

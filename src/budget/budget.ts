@@ -4,11 +4,13 @@ import type {
   BudgetStatus,
   KeyReadMessage,
   LeaveMessage,
+  SendOutcome,
   SettleMessage,
 } from '../contract/index.js';
-import { acquire } from './acquire.js';
+import { acquire, enterAnswer } from './acquire.js';
 import { budgetFacts, type BudgetFacts } from './facts.js';
 import { RECHECK_MS } from './limits.js';
+import { recall } from './memory.js';
 import { pause, resume, setLimit, type LimitChange } from './operator.js';
 import { noteKeyRead } from './pause.js';
 import { gone, leave, settle } from './settle.js';
@@ -49,6 +51,15 @@ export class Budget {
     const check: string[] = [];
     const answers = requests.map((request) => this.#answer(nowMs, request, check));
     return [answers, this.#effects(nowMs, check)];
+  }
+
+  /** Enters asks with what they were answered, as its history tells it; see {@link enterAnswer}. */
+  enterAnswers(timeMs: number, requests: readonly AcquireRequest[], answers: readonly AcquireAnswer[]): void {
+    const nowMs = this.#advance(timeMs);
+    for (const [index, request] of requests.entries()) {
+      const answer = answers[index];
+      if (answer) enterAnswer(this.state, nowMs, request, answer);
+    }
   }
 
   /** Records how a granted send ended. */
@@ -106,6 +117,12 @@ export class Budget {
   /** Time has passed. */
   tick(timeMs: number): Effects {
     return this.#effects(this.#advance(timeMs));
+  }
+
+  /** How the latest send of a follow-up ended; `undefined` where none is remembered. Changes nothing. */
+  outcomeOf(workflowId: string): SendOutcome | undefined {
+    const remembered = recall(this.state, workflowId);
+    return remembered && remembered.sendNumber > 0 ? (remembered.outcome ?? 'unknown') : undefined;
   }
 
   /** What metrics are made of. Changes nothing. */

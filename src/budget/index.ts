@@ -1,3 +1,4 @@
+export { beginState } from './begin.js';
 export { Budget, type Effects } from './budget.js';
 export { carriedStateSchema, carryState, restoreState, type CarriedState } from './carry.js';
 export type { BudgetFacts } from './facts.js';

@@ -47,6 +47,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
         'unknown: whether the message was delivered cannot be told, it may be delivered twice; failed: the agent job failed, or nothing was delivered (default: both)',
       ).choices(retryChoices),
     )
+    .option('--yes', 'also send items that may have been delivered already, without asking')
     .option('--no-wait', 'only start it, and print its id')
     .option('--csv <file>', 'write a report with a row an item at the end; - is stdout');
   withCommonOptions(retry, 'follow-up batch retry nightly-2026-11-21 --only unknown').action(

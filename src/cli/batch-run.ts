@@ -1,10 +1,11 @@
+import { createInterface } from 'node:readline/promises';
 import type { RetryChoice, StartedBatch } from '../client/index.js';
 import { batchItemKey, followUpWorkflowId } from '../contract/index.js';
 import { awaitBatch } from './await-batch.js';
 import { type BatchInputOptions, type CheckedBatch, readBatchInput } from './batch-input.js';
 import { checkReportFile } from './batch-report.js';
-import { type Cli, interruptible } from './cli.js';
-import { ExitCode, InterruptedError } from './errors.js';
+import { type Cli, interruptible, isLive } from './cli.js';
+import { ExitCode, InterruptedError, UsageError } from './errors.js';
 import { withTemporal } from './temporal-session.js';
 
 interface BatchRunOptions extends BatchInputOptions {
@@ -14,6 +15,7 @@ interface BatchRunOptions extends BatchInputOptions {
 
 interface BatchRetryOptions {
   only?: RetryChoice;
+  yes?: boolean;
   wait: boolean;
   csv?: string;
 }
@@ -42,12 +44,16 @@ export async function runBatch(cli: Cli, file: string | undefined, options: Batc
 
 /** `follow-up batch retry` */
 export async function retryBatch(cli: Cli, retryOf: string, options: BatchRetryOptions): Promise<ExitCode> {
-  const { only, wait, csv } = options;
+  const { only, wait, csv, yes = false } = options;
   const { output } = cli;
   await checkReportFile(csv, output.json);
   return withTemporal(cli.env, ({ followUps }) =>
     interruptible(cli, async (signal) => {
-      const batch = await followUps.batch(retryOf).retry({ only, signal });
+      const { input, unknown, delivered, open } = await followUps.batch(retryOf).planRetry({ only });
+      if (delivered > 0) output.note(`${delivered} left out: as is known by now, they were delivered`);
+      if (open > 0) output.note(`${open} left out: their follow-ups still run`);
+      if (unknown > 0 && !yes) await confirmUnknown(cli, unknown, signal);
+      const batch = await followUps.startBatch(input, { signal });
       const { batchId, workflowId, alreadyStarted } = batch;
       output.note(
         alreadyStarted
@@ -59,6 +65,22 @@ export async function retryBatch(cli: Cli, retryOf: string, options: BatchRetryO
       return ExitCode.ok;
     }),
   );
+}
+
+/** @throws UsageError unless somebody at a terminal says yes */
+async function confirmUnknown({ io, output }: Cli, count: number, signal: AbortSignal): Promise<void> {
+  const doubt = `whether the message was delivered is not known of ${count} of the items`;
+  const refusal = `${doubt}: --yes sends them again, though they may then be delivered twice; --only failed leaves them out`;
+  const isAtTerminal = 'isTTY' in io.stdin && io.stdin.isTTY === true && isLive(output.stderr);
+  if (output.json || !isAtTerminal) throw new UsageError(refusal);
+  const asking = createInterface({ input: io.stdin, output: output.stderr });
+  try {
+    const question = `${doubt}; send them again, though they may be delivered twice? [y/N] `;
+    const word = await asking.question(question, { signal });
+    if (!/^y(es)?$/i.test(word.trim())) throw new UsageError(refusal);
+  } finally {
+    asking.close();
+  }
 }
 
 function reportStart({ output }: Cli, { batchId, workflowId, alreadyStarted }: StartedBatch, count: number): void {

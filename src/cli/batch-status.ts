@@ -4,6 +4,7 @@ import { type BatchRow, checkReportFile, toBatchRow, writeCsvReport } from './ba
 import { describeBatch, isFailure, SHOWN_FAILURES } from './batch-text.js';
 import { type Cli, interruptible } from './cli.js';
 import { ExitCode } from './errors.js';
+import { describeTrouble } from './follow-up-text.js';
 import { withTemporal } from './temporal-session.js';
 
 interface BatchStatusOptions {
@@ -30,10 +31,14 @@ export async function showBatch(cli: Cli, batchId: string, { watch, csv }: Batch
         else if (failures.length >= failureCount) break;
       }
     }
-    const text = describeBatch(status, failures);
+    const troubles = status.ended || status.cutOff !== undefined ? [] : await batch.troubles();
+    const text = [describeBatch(status, failures), ...troubles.map(describeTrouble)].join('\n');
     if (csv !== undefined) await writeCsvReport(output, csv, rows);
     if (csv === '-') output.note(text);
-    else output.data({ workflowId: batch.workflowId, ...status, items: rows }, text);
+    else {
+      const { workflowId } = batch;
+      output.data({ workflowId, ...status, ...(troubles.length > 0 && { troubles }), items: rows }, text);
+    }
     return ExitCode.ok;
   });
 }

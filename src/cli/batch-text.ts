@@ -39,6 +39,7 @@ export function describeBatchProgress(status: BatchStatus, now = new Date()): Pr
 /** A batch for people; `failures` are its first, as far as they are to be told. */
 export function describeBatch(status: BatchStatus, failures: readonly BatchItem[], now = new Date()): string {
   const { batchId, total, waitingToStart, startedAt, lastEndedAt, ended, cancelled, sealed, maxOpen } = status;
+  if (status.cutOff !== undefined) return describeCutOff(status, failures, now);
   const lines: [name: string, text: string][] = [
     ['batch', `${safeLine(batchId)}, ${ended ? 'ended' : 'running'}${cancelled ? ', cancelled' : ''}`],
     ['done', `${doneCount(status)} of ${total}${countsText(status)}`],
@@ -50,6 +51,22 @@ export function describeBatch(status: BatchStatus, failures: readonly BatchItem[
   ];
   return [
     ...lines.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(13)}${text}`),
+    ...failureLines(status, failures),
+  ].join('\n');
+}
+
+/** A batch that somebody terminated: what it knew then, and what goes on. */
+function describeCutOff(status: BatchStatus, failures: readonly BatchItem[], now: Date): string {
+  const { batchId, total, waitingToStart, open, startedAt, stillRunning, cutOff = '' } = status;
+  const going =
+    stillRunning === undefined
+      ? `some may still run: follow-up list --batch ${safeLine(batchId)}`
+      : `${stillRunning} ${stillRunning === 1 ? 'follow-up runs' : 'follow-ups run'} still${stillRunning > 0 ? `: follow-up list --batch ${safeLine(batchId)}` : ''}`;
+  return [
+    `batch        ${safeLine(batchId)}, ${safeLine(cutOff)}: it has no result, and nothing more is started`,
+    `done         ${doneCount(status)} of ${total}${countsText(status)}, as it knew at its end`,
+    `cut off      ${open} were open, ${waitingToStart} not started; ${going}`,
+    `started      ${clock(startedAt, now)}`,
     ...failureLines(status, failures),
   ].join('\n');
 }

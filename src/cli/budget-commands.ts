@@ -50,11 +50,11 @@ export function addBudgetCommands(program: Command, action: LazyAction): void {
 
   const restore = named(
     'restore',
-    'start a stopped budget again, from the state of its last run; waiting follow-ups go on by themselves',
+    'start a stopped budget again, or one whose tasks fail, with what it knew; waiting follow-ups go on by themselves',
   )
     .option(
       '--assume-full',
-      'where that state is lost: take every slot for spent and every follow-up that began before for sent',
+      'where its history is lost: take every slot for spent and every follow-up that began before for sent',
     )
     .option(
       '--in-flight <duration>',

@@ -46,7 +46,27 @@ export async function checkTemporal(session: TemporalSession): Promise<Check[]> 
     ),
     examineClock(session),
   ]);
-  return [connection, namespace, ...others];
+  return [connection, namespace, ...others, ...(await examineWorkflows(session))];
+}
+
+/** One check for each budget, batch, part or follow-up that stands. */
+async function examineWorkflows({ followUps }: TemporalSession): Promise<Check[]> {
+  try {
+    const { troubles, isPartial } = await followUps.troubles();
+    // Many have no worker where none runs: one stands for all.
+    const told = new Set<string>();
+    const found = troubles
+      .filter(({ kind, what }) => kind !== 'unattended' || (!told.has(what) && told.add(what)))
+      .map(({ workflowId, what, mend }): Check => {
+        return { name: 'workflow', status: 'error', message: `${workflowId} ${what}`, mend };
+      });
+    const seen = isPartial ? 'of those that were looked at, the newest of each kind, ' : '';
+    const none: Check = { name: 'workflows', status: 'ok', message: `${seen}no budget and no batch stands` };
+    return found.length > 0 ? found : [none];
+  } catch (error) {
+    const message = error instanceof FollowUpClientError ? error.message : describeGrpcError(error);
+    return [{ name: 'workflows', status: 'error', message, mend: 'check the visibility store of Temporal' }];
+  }
 }
 
 async function check(name: string, mend: string, examine: () => Promise<string>): Promise<Check> {

@@ -1,4 +1,4 @@
-import type { FollowUpUpdate } from '../client/index.js';
+import type { FollowUpUpdate, WorkflowTrouble } from '../client/index.js';
 import type { FollowUpProgress, FollowUpResult, FollowUpState } from '../contract/index.js';
 import { ExitCode } from './errors.js';
 import { safeLine } from './safe-text.js';
@@ -49,8 +49,14 @@ const BLOCKED_TEXT: Record<string, string> = {
   credentials: 'the service refuses the API key',
   'queue-full': "the project's queue is full",
   'gate-stopped': "the project's budget workflow is stopped",
+  'budget-silent': "the project's budget does not answer; follow-up doctor says why",
   service: 'the service does not answer as it should',
 };
+
+/** What keeps a workflow from going on, and the way out. */
+export function describeTrouble({ workflowId, what, mend }: WorkflowTrouble): string {
+  return `${safeLine(`${workflowId} ${what}`)}\n  -> ${safeLine(mend)}`;
+}
 
 /** An update in words. Clock times are local. */
 export function describeUpdate({ summary, progress, progressUnavailable }: FollowUpUpdate): ProgressText {

@@ -1,12 +1,14 @@
 import {
+  type BudgetHandle,
   FollowUpClientError,
   type FollowUpHandle,
   TemporalUnreachableError,
   WorkerUnavailableError,
+  type WorkflowTrouble,
 } from '../client/index.js';
 import { classify } from './classify-error.js';
 import type { Cli } from './cli.js';
-import { clock, describeResult, describeUpdate } from './follow-up-text.js';
+import { clock, describeResult, describeTrouble, describeUpdate } from './follow-up-text.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
 
@@ -23,11 +25,24 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
       return;
     }
     const live = await lookAtProgress(followUp);
+    const isSent = live.progress?.sentAt !== undefined;
+    const troubles = await lookForTrouble(followUp, isSent ? undefined : followUps.budget(summary.projectId));
     const { headline, timing } = describeUpdate({ summary, ...live });
     const prLink = live.progress?.prLink ?? summary.prLink;
-    const lines = [headline, timing, prLink ? `pull request  ${safeLine(prLink)}` : ''];
-    output.data({ ...summary, ...live }, lines.filter(Boolean).join('\n'));
+    const lines = [
+      headline,
+      timing,
+      prLink ? `pull request  ${safeLine(prLink)}` : '',
+      ...troubles.map(describeTrouble),
+    ];
+    output.data({ ...summary, ...live, ...(troubles.length > 0 && { troubles }) }, lines.filter(Boolean).join('\n'));
   });
+}
+
+/** What keeps a follow-up, or the budget that it waits for, from going on. */
+async function lookForTrouble(followUp: FollowUpHandle, budget?: BudgetHandle): Promise<WorkflowTrouble[]> {
+  const found = await Promise.all([followUp.trouble(), budget?.trouble()]);
+  return found.filter((trouble) => trouble !== undefined);
 }
 
 async function lookAtProgress(followUp: FollowUpHandle) {

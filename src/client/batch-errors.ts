@@ -58,8 +58,14 @@ export class NothingToRetryError extends FollowUpClientError {
   constructor(
     readonly workflowId: string,
     readonly batchId: string,
+    leftOut: { delivered: number; open: number } = { delivered: 0, open: 0 },
   ) {
-    super(`batch ${batchId} has no item to retry`);
+    const { delivered, open } = leftOut;
+    const reasons = [
+      delivered > 0 ? `${delivered} ${delivered === 1 ? 'was' : 'were'} delivered, as is known by now` : '',
+      open > 0 ? `the follow-ups of ${open} still run` : '',
+    ].filter(Boolean);
+    super(`batch ${batchId} has no item to retry${reasons.length > 0 ? `: ${reasons.join(', ')}` : ''}`);
   }
 }
 

@@ -1,4 +1,4 @@
-import { type Client, QueryNotRegisteredError, WorkflowFailedError } from '@temporalio/client';
+import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, type QueryDefinition, TerminatedFailure, WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import {
@@ -10,6 +10,7 @@ import {
   type FollowUpBatchResult,
   followUpBatchResultSchema,
   followUpBatchWorkflowId,
+  type FollowUpState,
   type InputIssue,
   parseInput,
   SearchAttribute,
@@ -18,11 +19,12 @@ import {
 import { awaitResult, type ResultOptions } from './await-result.js';
 import { BatchEndedError, BatchFailedError, BatchNotFoundError, BatchRunningError } from './batch-errors.js';
 import type { StartBatchInput } from './batch-input.js';
-import { planRetry, type RetryOptions } from './batch-retry.js';
+import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
 import type { StartBatchOptions, StartedBatch } from './batch-start.js';
 import { FollowUpClientError, UnexpectedOutcomeError, WorkerUnavailableError } from './errors.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
-import { callTemporal, grpcDetails, isPassingTrouble, toConnectionError } from './temporal-call.js';
+import { callTemporal, toConnectionError } from './temporal-call.js';
+import { findTroublesOfBatch, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
 import { pauseBetweenLooks } from './watch.js';
 
 /** A batch of thousands may have to read its history again before it answers. */
@@ -66,13 +68,20 @@ export class BatchHandle {
   }
 
   /**
-   * Counts of the items, and when the batch is expected to end. Needs a running worker, for ended batches, too.
+   * Counts of the items, and when the batch is expected to end; `cutOff` where it ended without a result. Needs a running
+   * worker, for ended batches, too.
    *
    * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
    */
   async status(): Promise<BatchStatus> {
     const status = await this.#query(this.workflowId, batchStatusQuery, []);
-    return status.open > 0 ? { ...status, waitingForBudget: await this.#countWaitingForBudget() } : status;
+    if (status.ended) return status;
+    const execution = (await this.describe()).status;
+    if (execution === 'running') {
+      return status.open > 0 ? { ...status, waitingForBudget: await this.#count('waiting-for-budget') } : status;
+    }
+    // Its own counts are those of its end: how many follow-ups go on since, only Temporal knows.
+    return { ...status, cutOff: execution, stillRunning: await this.#count() };
   }
 
   /**
@@ -149,15 +158,35 @@ export class BatchHandle {
 
   /**
    * Sends items of a batch that has ended again, with fresh keys, as a batch of its own whose id follows from this one's.
-   * Repeated it finds that batch, and sends nothing.
+   * Repeated it finds that batch, and sends nothing. Items whose delivery is unknown may be delivered a second time:
+   * {@link planRetry} tells how many those are.
    *
-   * @throws BatchRunningError, NothingToRetryError, BatchNotFoundError; InvalidInputError where the id would get too long;
-   * UnexpectedOutcomeError where Temporal does not keep the items any more; what `startBatch` throws
+   * @throws what {@link planRetry} and `startBatch` throw
    */
   async retry({ only, ...options }: RetryOptions & StartBatchOptions = {}): Promise<StartedBatch> {
-    const { client, start } = this.#target;
+    const { input } = await this.planRetry({ only });
+    return this.#target.start(input, options);
+  }
+
+  /**
+   * What {@link retry} would send. Sends nothing.
+   *
+   * @throws BatchRunningError, NothingToRetryError, BatchNotFoundError; InvalidInputError where the id would get too long;
+   * UnexpectedOutcomeError where Temporal does not keep the items any more; WorkerUnavailableError
+   */
+  async planRetry({ only }: RetryOptions = {}): Promise<RetryPlan> {
     if ((await this.describe()).status === 'running') throw new BatchRunningError(this.workflowId, this.batchId);
-    return start(await planRetry(client, this, { only }), options);
+    return planRetry(this.#target.client, this, { only });
+  }
+
+  /**
+   * What keeps the batch or one of its parts from going on, with the way out: paused in Temporal, failing, or without a
+   * worker. Needs no worker.
+   *
+   * @throws TemporalUnreachableError
+   */
+  async troubles(): Promise<WorkflowTrouble[]> {
+    return findTroublesOfBatch(this.#target.client, this.batchId);
   }
 
   /**
@@ -178,12 +207,12 @@ export class BatchHandle {
     return this.#target.client.workflow.getHandle(this.workflowId);
   }
 
-  /** Visibility knows it, up to a second late; `undefined` where it cannot be asked. */
-  async #countWaitingForBudget(): Promise<number | undefined> {
+  /** Follow-ups that run, in that state; visibility knows it, up to a second late; `undefined` where it cannot be asked. */
+  async #count(state?: FollowUpState): Promise<number | undefined> {
     const { client } = this.#target;
     const query = [
       `${SearchAttribute.batchId.name} = '${this.batchId}'`,
-      `${SearchAttribute.state.name} = 'waiting-for-budget'`,
+      ...(state ? [`${SearchAttribute.state.name} = '${state}'`] : []),
       `WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Running'`,
     ].join(' AND ');
     try {
@@ -205,15 +234,10 @@ export class BatchHandle {
     try {
       return await client.withDeadline(Date.now() + QUERY_TIMEOUT_MS, () => handle.query(query, ...args));
     } catch (error) {
-      if (error instanceof QueryNotRegisteredError) {
-        throw new WorkerUnavailableError(workflowId, 'it has not begun', { cause: error });
-      }
       // A query waits for a worker: without one it ends at the deadline, just as without a server.
       await this.describe();
       if (error instanceof WorkflowNotFoundError) throw this.#translate(error);
-      const reason = isPassingTrouble(error)
-        ? 'no worker runs, or it is overloaded'
-        : (grpcDetails(error) ?? String(error));
+      const reason = await reasonOfSilence(client, workflowId, error);
       throw new WorkerUnavailableError(workflowId, reason, { cause: error });
     }
   }

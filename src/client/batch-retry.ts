@@ -1,5 +1,4 @@
 import type { Client } from '@temporalio/client';
-import { z } from 'zod';
 import {
   type BatchItem,
   type FollowUpInput,
@@ -12,8 +11,10 @@ import { NothingToRetryError } from './batch-errors.js';
 import type { BatchHandle } from './batch-handle.js';
 import type { StartBatchInput } from './batch-input.js';
 import { UnexpectedOutcomeError } from './errors.js';
-import { readRunStart } from './started-input.js';
-import { callTemporal } from './temporal-call.js';
+import { LookUp, readPartItems } from './look-up.js';
+
+/** Items that are looked up at once. */
+const LOOKED_UP_AT_ONCE = 10;
 
 /** Options of `retry`. */
 export interface RetryOptions {
@@ -26,31 +27,67 @@ export interface RetryOptions {
   only?: RetryChoice | undefined;
 }
 
-/** What a part of a batch is started with, as far as it matters here. */
-const partInputSchema = z.looseObject({
-  first: z.int().min(0),
-  template: z.record(z.string(), z.unknown()),
-  items: z.array(z.unknown()),
-});
+/** What a retry would send. */
+export interface RetryPlan {
+  /** To be given to `startBatch`. */
+  input: StartBatchInput;
+  /** How many of the items may have been delivered, and would then be delivered a second time. */
+  unknown: number;
+  /** Left out: by their own results, or by what their budget knows, they were delivered. */
+  delivered: number;
+  /** Left out: their follow-ups run still. */
+  open: number;
+}
 
 /**
  * The batch that sends the items of another one again whose end calls for it. Its id follows from the other's and from
  * `only`: `nightly` is retried as `nightly-retry-1`, that as `nightly-retry-2`, and with `only` as
- * `nightly-retry-unknown-1`; so a retry that is repeated is the same batch, and sends nothing twice.
+ * `nightly-retry-unknown-1`; so a retry that is repeated is the same batch, and sends nothing twice. What became of an
+ * item that the batch does not know for certain is looked up first.
  *
  * @param batch one that has ended
  * @throws NothingToRetryError, UnexpectedOutcomeError where what was to be sent is not kept any more
  */
-export async function planRetry(client: Client, batch: BatchHandle, { only }: RetryOptions): Promise<StartBatchInput> {
+export async function planRetry(client: Client, batch: BatchHandle, { only }: RetryOptions): Promise<RetryPlan> {
   const { batchId, workflowId } = batch;
+  const candidates: BatchItem[] = [];
+  for await (const item of batch.list()) if (isRetried(item, only)) candidates.push(item);
+  const lookUp = new LookUp(client);
   const chosen = new Set<number>();
-  for await (const item of batch.list()) if (isRetried(item, only)) chosen.add(item.index);
-  if (chosen.size === 0) throw new NothingToRetryError(workflowId, batchId);
+  const plan = { unknown: 0, delivered: 0, open: 0 };
+  for (let next = 0; next < candidates.length; next += LOOKED_UP_AT_ONCE) {
+    const few = candidates.slice(next, next + LOOKED_UP_AT_ONCE);
+    await Promise.all(
+      few.map(async (item) => {
+        const standing = await standingOf(lookUp, batchId, item, only);
+        if (standing === 'send' || standing === 'unknown') chosen.add(item.index);
+        if (standing !== 'send') plan[standing] += 1;
+      }),
+    );
+  }
+  if (chosen.size === 0) throw new NothingToRetryError(workflowId, batchId, plan);
   const { maxOpen, parts } = await batch.status();
   const items: FollowUpInput[] = [];
   for (let part = 0; part < parts; part++) items.push(...(await readItems(client, batchId, part, chosen)));
-  if (items.length === 0) throw new NothingToRetryError(workflowId, batchId);
-  return { id: retryId(batchId, only), items, maxOpen };
+  if (items.length === 0) throw new NothingToRetryError(workflowId, batchId, plan);
+  return { input: { id: retryId(batchId, only), items, maxOpen }, ...plan };
+}
+
+/** What a retry does with an item that its batch's word would have it send: what is known better counts more. */
+async function standingOf(
+  lookUp: LookUp,
+  batchId: string,
+  { workflowId, error: told }: BatchItem,
+  only: RetryChoice | undefined,
+): Promise<'send' | 'unknown' | 'delivered' | 'open'> {
+  if (!told || workflowId === '') return 'send';
+  const { isOpen, outcome } = await lookUp.followUp(workflowId, { batchId });
+  if (isOpen) return 'open';
+  if (outcome?.status === 'failed') return only === 'unknown' ? 'delivered' : 'send';
+  if (outcome?.status !== undefined) return 'delivered';
+  const delivered = outcome?.error?.delivered ?? told.delivered;
+  if (delivered === 'yes') return 'delivered';
+  return delivered === 'no' ? 'send' : 'unknown';
 }
 
 /** Whether a retry sends an item again. */
@@ -76,24 +113,19 @@ async function readItems(
   chosen: ReadonlySet<number>,
 ): Promise<FollowUpInput[]> {
   const workflowId = followUpBatchWorkflowId({ batchId, part });
-  const { first, template, items } = await readPartInput(client, workflowId);
+  const { first, template, items } = await readPartItems(client, workflowId).then(
+    (input) => input ?? failToRead(workflowId),
+    (cause: unknown) => failToRead(workflowId, { cause }),
+  );
   return items
     .filter((_item, position) => chosen.has(first + position))
     .map((item) => (typeof item === 'object' && item !== null ? { ...template, ...item } : item))
     .filter(isFollowUpInput);
 }
 
-/** The input of a part's first run: later ones carry only what is left. */
-async function readPartInput(client: Client, workflowId: string): Promise<z.infer<typeof partInputSchema>> {
-  try {
-    const { raw } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
-    const runId = raw.workflowExecutionInfo?.firstRunId;
-    const { args } = await callTemporal(client, () => readRunStart(client, workflowId, runId ?? undefined));
-    return partInputSchema.parse(args[0]);
-  } catch (error) {
-    const message = `what ${workflowId} was to send cannot be read: Temporal does not keep it any more`;
-    throw new UnexpectedOutcomeError(workflowId, message, { cause: error });
-  }
+function failToRead(workflowId: string, options?: ErrorOptions): never {
+  const message = `what ${workflowId} was to send cannot be read: Temporal does not keep it any more`;
+  throw new UnexpectedOutcomeError(workflowId, message, options);
 }
 
 function isFollowUpInput(item: unknown): item is FollowUpInput {

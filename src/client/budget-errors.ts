@@ -29,6 +29,20 @@ export class BudgetRunningError extends FollowUpClientError {
   }
 }
 
+/** Thrown when a budget should be restored that somebody paused in Temporal: it goes on when it is unpaused. */
+export class BudgetPausedError extends FollowUpClientError {
+  override readonly name = 'BudgetPausedError' as const;
+
+  constructor(
+    readonly workflowId: string,
+    readonly projectId: string,
+    trouble: { what: string; mend: string },
+    options?: ErrorOptions,
+  ) {
+    super(`the budget of ${projectId} ${trouble.what}; nothing is lost, it goes on with: ${trouble.mend}`, options);
+  }
+}
+
 /** Thrown when a budget should be restored that never was, or that the namespace's retention has removed. */
 export class BudgetNotFoundError extends FollowUpClientError {
   override readonly name = 'BudgetNotFoundError' as const;
@@ -42,7 +56,7 @@ export class BudgetNotFoundError extends FollowUpClientError {
   }
 }
 
-/** Thrown when a stopped budget's last run has no state that could be read. Nothing was changed. */
+/** Thrown when the history of a budget's last run does not tell what it knew. Nothing was changed. */
 export class BudgetStateLostError extends FollowUpClientError {
   override readonly name = 'BudgetStateLostError' as const;
 

@@ -1,4 +1,4 @@
-import { type Client, QueryNotRegisteredError } from '@temporalio/client';
+import type { Client } from '@temporalio/client';
 import { type UpdateDefinition, WorkflowNotFoundError } from '@temporalio/common';
 import type { z } from 'zod';
 import {
@@ -21,7 +21,8 @@ import { updateBudget } from './budget-update.js';
 import { type BudgetExecutionState, type BudgetUpdate, watchBudget } from './budget-watch.js';
 import { InvalidInputError, WorkerUnavailableError } from './errors.js';
 import { toExecutionStatus } from './summary.js';
-import { callTemporal, grpcDetails, isPassingTrouble } from './temporal-call.js';
+import { callTemporal } from './temporal-call.js';
+import { readTrouble, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
 import type { WatchOptions } from './watch.js';
 
 const QUERY_TIMEOUT_MS = 5_000;
@@ -57,6 +58,16 @@ export class BudgetHandle {
   }
 
   /**
+   * What keeps the budget from answering, with the way out: it is stopped, paused in Temporal, fails at its tasks, or has
+   * no worker. `undefined` where nothing does, and before the project's first follow-up. Needs no worker.
+   *
+   * @throws TemporalUnreachableError
+   */
+  async trouble(): Promise<WorkflowTrouble | undefined> {
+    return readTrouble(this.#client, this.workflowId);
+  }
+
+  /**
    * Slots, queue and last sends; `undefined` before the project's first follow-up. Of a stopped budget what it knew
    * last. Needs a running worker, and a clock that is right: it says which slots have ended since the budget's last event.
    *
@@ -69,12 +80,7 @@ export class BudgetHandle {
     } catch (error) {
       // A query waits for a worker: without one it ends at the deadline, just as without a server.
       if (error instanceof WorkflowNotFoundError || (await this.state()) === 'none') return undefined;
-      const reason =
-        error instanceof QueryNotRegisteredError
-          ? 'it has not begun'
-          : isPassingTrouble(error)
-            ? 'no worker runs, or it is overloaded'
-            : (grpcDetails(error) ?? String(error));
+      const reason = await reasonOfSilence(this.#client, this.workflowId, error);
       throw new WorkerUnavailableError(this.workflowId, reason, { cause: error });
     }
   }
@@ -134,12 +140,12 @@ export class BudgetHandle {
   }
 
   /**
-   * Starts a stopped budget again: with the state of its last run, or, where that is lost and `assumeFull` says so, with
-   * every slot spent. Follow-ups that wait go on by themselves: most at once, all within a minute. Two restores at the same time start
-   * one budget; the other throws BudgetRunningError. Needs a running worker, but for `assumeFull`.
+   * Starts a budget again that is stopped, or whose tasks fail: with what its last run knew, as its history tells it, or,
+   * where that is lost and `assumeFull` says so, with every slot spent. Follow-ups that wait go on by themselves: most at
+   * once, all within a minute. Two restores at the same time start one budget; the other throws BudgetRunningError.
    *
-   * @throws BudgetRunningError, BudgetNotFoundError, BudgetStateLostError; InvalidInputError, WorkerUnavailableError,
-   * TemporalUnreachableError
+   * @throws BudgetRunningError, BudgetPausedError, BudgetNotFoundError, BudgetStateLostError; InvalidInputError,
+   * WorkerUnavailableError (it runs, and no worker takes its tasks), TemporalUnreachableError
    */
   async restore(options: RestoreOptions = {}): Promise<RestoredBudget> {
     return restoreBudget(this.#target, options);

@@ -1,33 +1,28 @@
-import {
-  QueryNotRegisteredError,
-  type WorkflowExecutionDescription,
-  WorkflowExecutionAlreadyStartedError,
-} from '@temporalio/client';
+import { WorkflowExecutionAlreadyStartedError, type WorkflowExecutionDescription } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
+import { type BudgetState, carryState } from '../budget/index.js';
 import {
+  BUDGET_RESET,
   type BudgetSettings,
   budgetSettingsSchema,
-  carriedStateQuery,
-  describeIssues,
   type DurationInput,
   durationSchema,
   parseInput,
   type ProjectBudgetInput,
-  projectBudgetInputSchema,
   projectBudgetWorkflowId,
   WorkflowType,
 } from '../contract/index.js';
-import { BudgetNotFoundError, BudgetRunningError, BudgetStateLostError } from './budget-errors.js';
+import { BudgetNotFoundError, BudgetPausedError, BudgetRunningError, BudgetStateLostError } from './budget-errors.js';
+import { LedgerLostError, readLedger } from './budget-ledger.js';
 import { budgetStartOptions, type BudgetTarget } from './budget-start.js';
 import { wakeBlockedFollowUps } from './budget-wake.js';
 import { InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import { readHistory } from './history.js';
 import { readRunStart } from './started-input.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal, grpcDetails, isPassingTrouble } from './temporal-call.js';
-
-/** A worker replays the whole last run to answer: some thousand events. */
-const STATE_QUERY_TIMEOUT_MS = 30_000;
+import { isPolled, readTrouble } from './trouble.js';
 
 /** Lease (send timeout of 30 s + 30 s) and drain (120 s) of workers with the default settings. */
 const DEFAULT_IN_FLIGHT_MS = 180_000;
@@ -70,31 +65,28 @@ const optionsSchema = z.strictObject({
   inFlight: durationSchema('0s', '2h').optional(),
 });
 
-/** Looked into no further than needed: the workflow itself wrote it, and reads it. */
-const carriedStateSchema = z.looseObject({
-  version: z.literal(2),
-  projectId: z.string(),
-  settings: budgetSettingsSchema,
-});
-
 /** See `BudgetHandle.restore`. */
 export async function restoreBudget(target: BudgetTarget, options: RestoreOptions): Promise<RestoredBudget> {
   const parsed = parseInput(optionsSchema, options);
   if (!parsed.ok) throw new InvalidInputError(parsed.issues);
   const { assumeFull = false, inFlight: inFlightMs = DEFAULT_IN_FLIGHT_MS } = parsed.value;
-  const { projectId } = target;
-  const last = await describeStopped(target);
+  const { client, projectId } = target;
+  const last = await stopFailing(target, assumeFull);
   const stoppedAt = last.closeTime ?? new Date();
-  const input = assumeFull
+  const input: ProjectBudgetInput = assumeFull
     ? {
         projectId,
         settings: await lastSettings(target, last),
-        assumeFull: true as const,
+        assumeFull: true,
         inFlightUntilMs: stoppedAt.getTime() + inFlightMs,
       }
-    : await inputFromState(target, last);
+    : await readState(target, last.runId).then((state) => ({
+        projectId,
+        settings: state.settings,
+        restored: carryState(state),
+      }));
   const runId = await start(target, last, input);
-  await wakeBlockedFollowUps(target.client, projectId);
+  await wakeBlockedFollowUps(client, projectId);
   const { settings, inFlightUntilMs } = input;
   return {
     projectId,
@@ -112,22 +104,45 @@ export async function restoreBudget(target: BudgetTarget, options: RestoreOption
 }
 
 /**
- * Starts the budget, unless its last run is another by now: a state that was read before that run would miss its sends.
+ * Restores a budget that ended itself because somebody reset it: what it knew before stands in the run that the reset
+ * replaced. Answers whether it runs now; any other end of a budget was somebody's will, or wants somebody's eye.
+ *
+ * @throws what {@link restoreBudget} throws
  */
+export async function restoreAfterReset(target: BudgetTarget): Promise<boolean> {
+  const { client, projectId } = target;
+  const workflowId = projectBudgetWorkflowId(projectId);
+  const { runId, status } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+  if (status.name === 'RUNNING') return true;
+  if (status.name !== 'FAILED') return false;
+  const events = await readHistory(client, workflowId, runId, 'close');
+  const failure = events.at(-1)?.workflowExecutionFailedEventAttributes?.failure;
+  if (failure?.applicationFailureInfo?.type !== BUDGET_RESET) return false;
+  try {
+    await restoreBudget(target, {});
+  } catch (error) {
+    // Another worker was quicker.
+    if (!(error instanceof BudgetRunningError)) throw error;
+  }
+  return true;
+}
+
+/** Starts the budget, unless its last run is another by now: a state that was read before that run would miss its sends. */
 async function start(
   target: BudgetTarget,
   last: WorkflowExecutionDescription,
   input: ProjectBudgetInput,
 ): Promise<string> {
   const { client, projectId } = target;
-  const now = await describeStopped(target);
+  const now = await describe(target);
   if (now.runId !== last.runId) throw new BudgetRunningError(last.workflowId, projectId);
+  // Where the workers are, whatever the caller's own settings are.
+  const isPolledStill = input.restored !== undefined && (await isPolled(client, last.taskQueue));
   try {
     const handle = await callTemporal(client, () =>
       client.workflow.start(WorkflowType.projectBudget, {
         ...budgetStartOptions(target),
-        // The worker that read the state is there, whatever the caller's own settings are.
-        ...(input.restored !== undefined && { taskQueue: last.taskQueue }),
+        ...(isPolledStill && { taskQueue: last.taskQueue }),
         args: [input],
         workflowIdReusePolicy: 'ALLOW_DUPLICATE',
         workflowIdConflictPolicy: 'FAIL',
@@ -140,71 +155,73 @@ async function start(
   }
 }
 
-/** The budget's last run, which is closed. */
-async function describeStopped({ client, projectId }: BudgetTarget): Promise<WorkflowExecutionDescription> {
-  const workflowId = projectBudgetWorkflowId(projectId);
-  let description;
+/**
+ * The budget's last run, closed. One whose tasks fail is stopped here, once it is known that its state can be read: a
+ * reset to its last good task would forget what that task had granted.
+ */
+async function stopFailing(target: BudgetTarget, assumeFull: boolean): Promise<WorkflowExecutionDescription> {
+  const { client, projectId } = target;
+  const last = await describe(target);
+  if (!isRunning(last)) return last;
+  const { workflowId, runId } = last;
+  const trouble = await readTrouble(client, workflowId);
+  if (trouble?.kind === 'paused') throw new BudgetPausedError(workflowId, projectId, trouble);
+  if (trouble?.kind === 'unattended') throw new WorkerUnavailableError(workflowId, `${trouble.what}; ${trouble.mend}`);
+  if (trouble?.kind !== 'failing') throw new BudgetRunningError(workflowId, projectId);
+  if (!assumeFull) await readState(target, runId);
   try {
-    description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+    await callTemporal(client, () =>
+      client.workflow.getHandle(workflowId, runId).terminate('its tasks failed: follow-up budget restore'),
+    );
+  } catch (error) {
+    // It has gone on, or somebody else was quicker.
+    if (!(error instanceof WorkflowNotFoundError)) throw error;
+  }
+  const stopped = await describe(target);
+  if (isRunning(stopped)) throw new BudgetRunningError(workflowId, projectId);
+  return stopped;
+}
+
+function isRunning({ status }: WorkflowExecutionDescription): boolean {
+  return toExecutionStatus(status.name) === 'running';
+}
+
+async function describe({ client, projectId }: BudgetTarget): Promise<WorkflowExecutionDescription> {
+  const workflowId = projectBudgetWorkflowId(projectId);
+  try {
+    return await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
   } catch (error) {
     if (!(error instanceof WorkflowNotFoundError)) throw error;
     throw new BudgetNotFoundError(workflowId, projectId, { cause: error });
   }
-  if (toExecutionStatus(description.status.name) === 'running') throw new BudgetRunningError(workflowId, projectId);
-  return description;
 }
 
-/** Input that continues a closed run. */
-async function inputFromState(target: BudgetTarget, last: WorkflowExecutionDescription): Promise<ProjectBudgetInput> {
-  const { client, projectId } = target;
-  const { workflowId, runId } = last;
-  const lost = (reason: string, options?: ErrorOptions) =>
-    new BudgetStateLostError(workflowId, projectId, reason, options);
-  let state: unknown;
+/** What a run knew, from its history. */
+async function readState({ client, projectId }: BudgetTarget, runId: string): Promise<BudgetState> {
   try {
-    const unbegun = await inputOfUnbegun(target, runId);
-    if (unbegun) return unbegun;
-    const handle = client.workflow.getHandle(workflowId, runId);
-    state = await client.withDeadline(Date.now() + STATE_QUERY_TIMEOUT_MS, () => handle.query(carriedStateQuery));
+    return await readLedger(client, projectId, runId);
   } catch (error) {
-    const options = { cause: error };
-    if (error instanceof QueryNotRegisteredError) throw lost('its workflow failed before it had one', options);
-    // A query waits for a worker: without one it ends at the deadline, just as without a server.
-    await describeStopped(target);
-    if (!isPassingTrouble(error) && !hasNoPoller(error)) throw lost(grpcDetails(error) ?? String(error), options);
-    const reason = `no worker polls ${last.taskQueue}, or it is overloaded; reading the last state needs one, so start it first`;
-    throw new WorkerUnavailableError(workflowId, reason, options);
+    if (error instanceof TemporalUnreachableError || isPassingTrouble(error)) throw error;
+    const reason =
+      error instanceof LedgerLostError
+        ? error.message
+        : `its history cannot be read: ${grpcDetails(error) ?? (error instanceof Error ? error.message : String(error))}`;
+    throw new BudgetStateLostError(projectBudgetWorkflowId(projectId), projectId, reason, { cause: error });
   }
-  const parsed = parseInput(carriedStateSchema, state);
-  if (!parsed.ok) throw lost(`it is not as this version writes it: ${describeIssues(parsed.issues)}`);
-  return { projectId, settings: parsed.value.settings, restored: state };
-}
-
-/** A run that was stopped before it did anything has no state of its own: it is started again as it was. */
-async function inputOfUnbegun(
-  { client, projectId }: BudgetTarget,
-  runId: string,
-): Promise<ProjectBudgetInput | undefined> {
-  const {
-    args: [input, carried],
-    hasBegun,
-  } = await callTemporal(client, () => readRunStart(client, projectBudgetWorkflowId(projectId), runId));
-  if (hasBegun) return undefined;
-  const parsedState = parseInput(carriedStateSchema, carried);
-  if (parsedState.ok) return { projectId, settings: parsedState.value.settings, restored: carried };
-  const parsedInput = parseInput(projectBudgetInputSchema, input);
-  return parsedInput.ok ? parsedInput.value : undefined;
 }
 
 /** The limit that was in force last, as far as that can be told. */
-async function lastSettings(target: BudgetTarget, last: WorkflowExecutionDescription): Promise<BudgetSettings> {
+async function lastSettings(
+  target: BudgetTarget,
+  { workflowId, runId }: WorkflowExecutionDescription,
+): Promise<BudgetSettings> {
   try {
-    return (await inputFromState(target, last)).settings;
+    return (await readState(target, runId)).settings;
   } catch (error) {
-    if (!(error instanceof BudgetStateLostError || error instanceof WorkerUnavailableError)) throw error;
+    if (!(error instanceof BudgetStateLostError)) throw error;
   }
   try {
-    const { args } = await callTemporal(target.client, () => readRunStart(target.client, last.workflowId, last.runId));
+    const args = await callTemporal(target.client, () => readRunStart(target.client, workflowId, runId));
     for (const place of args.toReversed()) {
       const parsed = z.object({ settings: budgetSettingsSchema }).safeParse(place);
       if (parsed.success) return parsed.data.settings;
@@ -214,9 +231,4 @@ async function lastSettings(target: BudgetTarget, last: WorkflowExecutionDescrip
     // Its history is gone, too.
   }
   return target.settings;
-}
-
-/** The server's answer to a query where no worker has polled for minutes. */
-function hasNoPoller(error: unknown): boolean {
-  return /no poller/i.test(grpcDetails(error) ?? '');
 }

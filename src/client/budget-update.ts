@@ -20,6 +20,7 @@ import { BudgetStoppedError, BudgetUpdateRejectedError } from './budget-errors.j
 import { budgetStartOptions, type BudgetTarget } from './budget-start.js';
 import { InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
 import { callTemporal } from './temporal-call.js';
+import { readTrouble } from './trouble.js';
 
 const issuesSchema = z.looseObject({ issues: z.array(z.object({ field: z.string(), message: z.string() })).min(1) });
 
@@ -64,12 +65,10 @@ export async function updateBudget<Args extends unknown[]>(
       if (issues) throw new InvalidInputError(issues);
       throw new BudgetUpdateRejectedError(workflowId, error.cause?.message ?? error.message, options);
     }
-    if (isDeadline(error)) {
-      await isRunning();
-      const reason = 'no worker runs, or it is overloaded; the order may still take effect when one does';
-      throw new WorkerUnavailableError(workflowId, reason, options);
-    }
-    throw error;
+    const trouble = await readTrouble(client, workflowId);
+    if (!trouble && !isDeadline(error)) throw error;
+    const reason = trouble ? `it ${trouble.what}; ${trouble.mend}` : 'no worker runs, or it is overloaded';
+    throw new WorkerUnavailableError(workflowId, `${reason}; the order may still take effect then`, options);
   }
 }
 

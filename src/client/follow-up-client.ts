@@ -33,6 +33,7 @@ import { endedAsInvalid, inputDiffers } from './started-input.js';
 import { Schedules } from './schedules.js';
 import type { FollowUpSummary } from './summary.js';
 import { callTemporal, isTooLarge } from './temporal-call.js';
+import { findTroubles, type FoundTroubles } from './trouble.js';
 
 /** Options of {@link FollowUpClient}. */
 export interface FollowUpClientOptions {
@@ -190,6 +191,17 @@ export class FollowUpClient {
       taskQueue: this.#taskQueue,
       settings: this.#budgetSettings,
     });
+  }
+
+  /**
+   * Everything that stands and that somebody has to mend: budgets that are stopped, paused in Temporal, failing or without
+   * a worker, batches and parts that are paused, failing or without a worker, and follow-ups that are paused. Needs no
+   * worker.
+   *
+   * @throws TemporalUnreachableError
+   */
+  troubles(): Promise<FoundTroubles> {
+    return findTroubles(this.#client);
   }
 
   /**

@@ -1,6 +1,5 @@
 import {
   type Client,
-  QueryNotRegisteredError,
   WorkflowFailedError,
   WorkflowUpdateFailedError,
   WorkflowUpdateRPCTimeoutOrCancelledError,
@@ -27,7 +26,8 @@ import {
 import { joinPendingWatch } from './pending-watch.js';
 import { toFollowUpResult, toOutcomeError } from './outcome.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
-import { callTemporal, grpcDetails, isPassingTrouble, toConnectionError } from './temporal-call.js';
+import { callTemporal, toConnectionError } from './temporal-call.js';
+import { readTrouble, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
 import { type FollowUpUpdate, watchFollowUp, type WatchOptions } from './watch.js';
 
 const QUERY_TIMEOUT_MS = 5_000;
@@ -76,17 +76,22 @@ export class FollowUpHandle {
         return isWatching ? joinPendingWatch(progress, await this.#handle.describe()) : progress;
       });
     } catch (error) {
-      if (error instanceof QueryNotRegisteredError) {
-        throw new WorkerUnavailableError(workflowId, 'it has not begun', { cause: error });
-      }
       // A query waits for a worker: without one it ends at the deadline, just as without a server.
       await this.describe();
       if (error instanceof WorkflowNotFoundError) throw this.#translate(error);
-      const reason = isPassingTrouble(error)
-        ? 'no worker runs, or it is overloaded'
-        : (grpcDetails(error) ?? String(error));
+      const reason = await reasonOfSilence(this.#client, workflowId, error);
       throw new WorkerUnavailableError(workflowId, reason, { cause: error });
     }
+  }
+
+  /**
+   * What keeps the follow-up from going on, with the way out: it, or its activity, is paused in Temporal, its tasks fail,
+   * or no worker polls its task queue. `undefined` where nothing does. Needs no worker. See `BudgetHandle.trouble`, too.
+   *
+   * @throws TemporalUnreachableError
+   */
+  async trouble(): Promise<WorkflowTrouble | undefined> {
+    return readTrouble(this.#client, this.workflowId);
   }
 
   /**
@@ -149,8 +154,8 @@ export class FollowUpHandle {
         error instanceof TemporalUnreachableError &&
         error.cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError
       ) {
-        await this.describe();
-        throw new WorkerUnavailableError(this.workflowId, 'no worker runs, or it is overloaded', { cause: error });
+        const reason = await reasonOfSilence(this.#client, this.workflowId, error);
+        throw new WorkerUnavailableError(this.workflowId, reason, { cause: error });
       }
       throw error;
     }

@@ -25,10 +25,11 @@ export {
 export { type BatchExecution, BatchHandle, type ItemsOptions } from './batch-handle.js';
 export { type StartBatchInput } from './batch-input.js';
 export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
-export { type RetryOptions } from './batch-retry.js';
+export { type RetryOptions, type RetryPlan } from './batch-retry.js';
 export { type StartBatchOptions, StartedBatch } from './batch-start.js';
 export {
   BudgetNotFoundError,
+  BudgetPausedError,
   BudgetRunningError,
   BudgetStateLostError,
   BudgetStoppedError,
@@ -71,4 +72,5 @@ export { type CreateScheduleInput, parseCreateScheduleInput } from './schedule-i
 export { type TriggeredFiring } from './schedule-trigger.js';
 export { Schedules } from './schedules.js';
 export { type ExecutionStatus, type FollowUpSummary } from './summary.js';
+export { type FoundTroubles, type WorkflowTrouble } from './trouble.js';
 export { type FollowUpUpdate, type WatchOptions } from './watch.js';

@@ -3,6 +3,7 @@ import { ApplicationFailure } from '@temporalio/common';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { FailureType, type FollowUpSettings, followUpInputSchema, parseInput } from '../contract/index.js';
+import { decodePayloads } from './history.js';
 
 /**
  * Whether a workflow that exists already was started with other settings; durations and defaults are compared by
@@ -15,9 +16,7 @@ export async function inputDiffers(
   settings: FollowUpSettings,
 ): Promise<boolean | undefined> {
   try {
-    const {
-      args: [input],
-    } = await readRunStart(client, workflowId);
+    const [input] = await readRunStart(client, workflowId);
     const parsed = parseInput(followUpInputSchema, input);
     return !parsed.ok || !isDeepStrictEqual(parsed.value, settings);
   } catch {
@@ -42,36 +41,19 @@ export async function endedAsInvalid(client: Client, workflowId: string): Promis
   }
 }
 
-/** Events of a first page: more than a run has whose first workflow task was never completed. */
-const FIRST_EVENTS = 20;
-
-/** How a run began. */
-export interface RunStart {
-  args: unknown[];
-  /** Whether the workflow has got as far as to do anything. */
-  hasBegun: boolean;
-}
-
 /**
- * How a run of a workflow began.
+ * What a run of a workflow was started with.
  *
  * @param runId the newest run where it is missing; a run that was continued as new carries the first argument on
  */
-export async function readRunStart(client: Client, workflowId: string, runId?: string): Promise<RunStart> {
-  const { namespace, loadedDataConverter } = client.options;
-  const { history, nextPageToken } = await client.workflowService.getWorkflowExecutionHistory({
-    namespace,
+export async function readRunStart(client: Client, workflowId: string, runId?: string): Promise<unknown[]> {
+  const { history } = await client.workflowService.getWorkflowExecutionHistory({
+    namespace: client.options.namespace,
     execution: { workflowId, ...(runId !== undefined && { runId }) },
-    maximumPageSize: FIRST_EVENTS,
+    maximumPageSize: 1,
   });
-  const events = history?.events ?? [];
-  let payloads = events[0]?.workflowExecutionStartedEventAttributes?.input?.payloads ?? [];
-  const context = { type: 'workflow', namespace, workflowId } as const;
-  for (const codec of loadedDataConverter.payloadCodecs.toReversed()) payloads = await codec.decode(payloads, context);
-  if (payloads.length === 0) throw new TypeError(`${workflowId} was started without an input`);
-  const isWholeHistory = nextPageToken.length === 0;
-  return {
-    args: payloads.map((payload) => loadedDataConverter.payloadConverter.fromPayload<unknown>(payload, context)),
-    hasBegun: !isWholeHistory || events.some((event) => event.workflowTaskCompletedEventAttributes),
-  };
+  const payloads = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads;
+  const args = await decodePayloads(client, workflowId, payloads);
+  if (args.length === 0) throw new TypeError(`${workflowId} was started without an input`);
+  return args;
 }

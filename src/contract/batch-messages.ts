@@ -25,6 +25,12 @@ export interface BatchStatus {
    * the library fills it in.
    */
   waitingForBudget?: number | undefined;
+  /**
+   * How the batch's workflow ended without a result, such as `terminated`: the counts are those of that moment. Known to
+   * Temporal alone, as is `stillRunning`, how many of its follow-ups go on: the library fills both in.
+   */
+  cutOff?: string | undefined;
+  stillRunning?: number | undefined;
   maxOpen: number;
   /** No more items can come. */
   sealed: boolean;

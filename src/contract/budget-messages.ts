@@ -11,8 +11,19 @@ export type SendOutcome = (typeof sendOutcomes)[number];
 /** Why a gate lets nothing through, but for one probe at a time. `operator`: not even a probe. */
 export type PauseReason = 'operator' | 'limited' | 'credentials';
 
-/** Why an ask was not granted. */
-export const waitReasons = ['slot', 'job-busy', 'paused', 'credentials', 'queue-full', 'gate-stopped'] as const;
+/**
+ * Why an ask was not granted. Two are not the gate's own word: `gate-stopped`, its workflow has ended, and
+ * `budget-silent`, it runs and does not answer (it is paused in Temporal, fails at its tasks, or has no worker).
+ */
+export const waitReasons = [
+  'slot',
+  'job-busy',
+  'paused',
+  'credentials',
+  'queue-full',
+  'gate-stopped',
+  'budget-silent',
+] as const;
 export type WaitReason = (typeof waitReasons)[number];
 
 /** What a turn's end looked like, small enough to be kept: `prLinkHash` is `hash64` of the link. */
@@ -275,6 +286,9 @@ export const budgetSettingsSchema = z
     message: 'must be below limit',
   });
 export type BudgetSettings = z.infer<typeof budgetSettingsSchema>;
+
+/** Failure type of a gate's run that somebody reset. */
+export const BUDGET_RESET = 'BudgetReset';
 
 /** First argument of the `projectBudget` workflow. */
 export const projectBudgetInputSchema = z.strictObject({

@@ -239,7 +239,7 @@ function* giveUp(
     if (answer.kind === 'outcome' || answer.kind === 'alreadyGranted') {
       const step = yield* handle(flow, asking, answer);
       if (step !== asking) return step;
-    } else if (answer.kind === 'wait' && answer.reason === 'gate-stopped') {
+    } else if (answer.kind === 'wait' && isWithoutBudget(answer.reason)) {
       break;
     } else if (answer.kind === 'closed') {
       // It has left, and need not say so again.
@@ -249,6 +249,11 @@ function* giveUp(
     }
   }
   return yield* endUnsent(flow, { type, message, details }, state.provenNotSent);
+}
+
+/** Nobody answers for the budget, and that may go on for long. */
+function isWithoutBudget(reason: WaitReason): boolean {
+  return reason === 'gate-stopped' || reason === 'budget-silent';
 }
 
 function shownStateOf(reason: WaitReason): Extract<ShownState, 'waiting-for-budget' | 'waiting-for-job' | 'blocked'> {

@@ -1,6 +1,12 @@
 import { formatDuration, type FollowUpProgress } from '../contract/index.js';
 import { markdownCode as code } from '../contract/markdown.js';
 
+/** What to do where nobody answers for the project's budget. */
+const WAY_OUT: Readonly<Record<string, string>> = {
+  'gate-stopped': ", the project's budget has ended: `follow-up budget restore`",
+  'budget-silent': ", the project's budget runs and does not answer: `follow-up doctor` says why",
+};
+
 /** What is shown of a follow-up in the Temporal UI, as Markdown. */
 export function describeProgress(progress: FollowUpProgress, nowMs: number): string {
   const { job, lastError } = progress;
@@ -40,7 +46,7 @@ function describeState({ state, waitReason, position }: FollowUpProgress): strin
     case 'polling':
       return 'sent, waiting for the agent';
     case 'blocked':
-      return `blocked: ${waitReason ?? 'service'}`;
+      return `blocked: ${waitReason ?? 'service'}${WAY_OUT[waitReason ?? ''] ?? ''}`;
     case 'done':
       return 'done';
   }

@@ -1,4 +1,4 @@
-import { FailureType, formatDuration } from '../contract/index.js';
+import { FailureType, formatDuration, type WaitReason } from '../contract/index.js';
 import { handleOutcome } from './ask.js';
 import { showsDelivery } from './belief.js';
 import { endSent } from './endings.js';
@@ -52,13 +52,22 @@ function* askForOutcome(flow: FollowUpFlow, reconciling: Reconciling): Steps<Pha
     // The baseline stays: by now the job may show what the message has done.
     return yield* handleOutcome(flow, newAsking(reconciling.baseline, flow.settings), answer);
   }
-  if (answer.kind === 'stale' || (answer.kind === 'wait' && !answer.proven && answer.reason !== 'gate-stopped')) {
+  if (answer.kind === 'stale' || (answer.kind === 'wait' && mayAnswerYet(flow, answer))) {
     const waitMs = answer.kind === 'wait' ? answer.waitMs : flow.staleBackoffMs();
     yield* flow.sleep(waitMs, 'ask once more', () => reconciling.operatorWord === 'sent');
     return reconciling;
   }
   reconciling.askAgainFirst = false;
   return yield* conclude(flow, reconciling);
+}
+
+/** Whether to ask once more after an answer that was not the budget's: a silent one is waited for, but not for ever. */
+function mayAnswerYet(
+  { port, settings, state }: FollowUpFlow,
+  { proven, reason }: { proven: boolean; reason: WaitReason },
+): boolean {
+  if (proven || reason === 'gate-stopped') return false;
+  return reason !== 'budget-silent' || port.nowMs() < state.firstRunStartedAtMs + settings.budgetWaitTimeoutMs;
 }
 
 function* conclude(flow: FollowUpFlow, reconciling: Reconciling): Steps<Phase | Ending> {

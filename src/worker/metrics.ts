@@ -31,8 +31,8 @@ export function meterAgentJobs(client: AgentJobsClient, meter: MetricMeter): Age
 export function meterBudget(client: BudgetClient, meter: MetricMeter): BudgetClient {
   const asks = meter.createCounter('follow_up_budget_ask', undefined, 'Asks of the budgets by answer');
   return {
-    async acquire(projectId, request) {
-      const ask = await client.acquire(projectId, request);
+    async acquire(projectId, request, forMs) {
+      const ask = await client.acquire(projectId, request, forMs);
       const { answer } = ask;
       asks.add(1, { answer: answer.kind, reason: answer.kind === 'wait' ? answer.reason : 'none' });
       return ask;

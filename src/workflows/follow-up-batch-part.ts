@@ -8,18 +8,17 @@ import { invalidInput } from './failures.js';
 
 /**
  * Some of the items of a batch, as many as one workflow can hold: starts their follow-ups, as its batch orders, and
- * reports how they ended.
+ * reports how they ended. It refuses a cancel: its batch decides.
  *
  * @param input only a batch gives it; `null` where the run is continued
  * @param carried state of the run before; only continue-as-new may give it
  */
 export async function followUpBatchPart(input: PartInput | null, carried?: PartState): Promise<Counts> {
   const part = carried && isContinued() ? new Part(carried) : newPart(input);
-  return CancellationScope.nonCancellable(async () => {
-    const runner = new PartRunner(part);
-    await runner.run();
-    return part.counts();
-  });
+  const runner = new PartRunner(part);
+  CancellationScope.current().cancelRequested.catch(() => runner.refuseCancel());
+  await CancellationScope.nonCancellable(() => runner.run());
+  return part.counts();
 }
 
 function newPart(input: PartInput | null): Part {

@@ -1,10 +1,13 @@
 import type { z } from 'zod';
 import {
+  ApplicationFailure,
+  CancellationScope,
   condition,
   continueAsNew,
   currentUpdateInfo,
   getExternalWorkflowHandle,
   log,
+  patched,
   setCurrentDetails,
   setHandler,
   sleep,
@@ -12,13 +15,10 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import {
-  assumeFull,
+  beginState,
   Budget,
-  carriedStateSchema,
   carryState,
   limitChangeIssue,
-  newState,
-  reopen,
   restoreState,
   takeOrder,
   type BudgetState,
@@ -29,6 +29,7 @@ import { describeBudget } from '../budget/details.js';
 import {
   acquireRequestsSchema,
   acquireUpdate,
+  BUDGET_RESET,
   budgetStatusQuery,
   carriedStateQuery,
   finishSignal,
@@ -69,32 +70,28 @@ const TASK_AFTER_UPDATE_MS = 100;
 
 /**
  * The budget of one project, the gate: the only place that decides who may send. It answers every ask at once, never
- * completes, and continues as new with its whole state.
+ * completes, and continues as new with its whole state. It refuses a cancel: without it the whole project would stand.
  *
  * @param input {@link ProjectBudgetInput}
  * @param carried state of the run before
+ * @throws ApplicationFailure `BudgetReset` where somebody reset it; the workers start it again with what it knew
  */
 export async function projectBudget(input: unknown, carried?: CarriedState): Promise<never> {
   const isContinued = workflowInfo().continuedFromExecutionRunId !== undefined;
   const parsed = parseBudgetInput(input, carried !== undefined && !isContinued);
   const gate = new Gate(new Budget(carried ? restoreState(carried) : firstState(parsed)));
+  CancellationScope.current().cancelRequested.catch(() => gate.refuseCancel());
   gate.start();
-  await gate.untilRunOut();
+  await CancellationScope.nonCancellable(() => gate.untilRunOut());
   const { projectId, settings } = parsed;
   return continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(gate.budget.state));
 }
 
-/** State of a first run: new, that of a gate that was terminated, or, where that is lost, all spent. */
+/** @throws ApplicationFailure `InvalidInput` for a state that is none */
 function firstState(input: ProjectBudgetInput): BudgetState {
-  const { projectId, settings, restored, assumeFull: isLost, inFlightUntilMs } = input;
-  if (restored !== undefined) {
-    const state = parseRestored(projectId, restored);
-    reopen(state, Date.now());
-    return state;
-  }
-  const state = newState(projectId, settings, workflowInfo().startTime.getTime());
-  if (isLost) assumeFull(state, Date.now(), inFlightUntilMs);
-  return state;
+  const begun = beginState(input, { startedAtMs: workflowInfo().startTime.getTime(), nowMs: Date.now() });
+  if (!begun.ok) throw invalidInput(begun.issues);
+  return begun.state;
 }
 
 /** Wires the rules to Temporal: messages in, signals and one timer out. */
@@ -104,6 +101,7 @@ class Gate {
   #answeredAtLength: number | undefined;
   /** History length in the latest task that is known to leave an event. */
   #eventAtLength: number | undefined;
+  #cancelAskedAtMs: number | undefined;
 
   readonly #reporter: BudgetReporter;
 
@@ -129,6 +127,7 @@ class Gate {
     setHandler(
       acquireUpdate,
       (requests) => {
+        this.#refuseIfReset();
         this.#noteUpdate();
         const [answers, effects] = budget.acquireAll(Date.now(), requests);
         this.#carryOut(effects);
@@ -174,10 +173,27 @@ class Gate {
    * one.
    */
   async untilRunOut(): Promise<void> {
-    await condition(isRunLong);
+    await condition(() => isRunLong() || wasReset());
+    this.#refuseIfReset();
     const hasAnswered = () => this.#answeredAtLength === workflowInfo().historyLength;
     const mayEnd = () => !hasAnswered() || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
-    while (!mayEnd()) await condition(mayEnd, TASK_AFTER_UPDATE_MS);
+    while (!mayEnd()) {
+      await condition(() => mayEnd() || wasReset(), TASK_AFTER_UPDATE_MS);
+      this.#refuseIfReset();
+    }
+  }
+
+  /** A cancel is asked of every workflow; this one goes on, and says why. */
+  refuseCancel(): void {
+    this.#cancelAskedAtMs = Date.now();
+    this.#carryOut(this.budget.tick(Date.now()));
+  }
+
+  #refuseIfReset(): void {
+    if (!wasReset()) return;
+    const message =
+      'Somebody reset this run: it has forgotten what was sent since. It ends, and goes on as another run';
+    throw ApplicationFailure.create({ type: BUDGET_RESET, message, nonRetryable: true });
   }
 
   #noteUpdate(): void {
@@ -187,6 +203,7 @@ class Gate {
 
   /** Carries an order out, once. */
   #operate(order: () => Effects): BudgetStatus {
+    this.#refuseIfReset();
     this.#noteUpdate();
     const id = currentUpdateInfo()?.id;
     if (id === undefined || takeOrder(this.budget.state, id)) this.#carryOut(order());
@@ -198,7 +215,8 @@ class Gate {
     for (const workflowId of check) void this.#signal(workflowId, 'stillThere');
     if (lookAgainAtMs !== undefined) void this.#lookAgain(lookAgainAtMs);
     this.#leaveEvent();
-    setCurrentDetails(describeBudget(this.budget.status(Date.now()), Date.now()));
+    const details = describeBudget(this.budget.status(Date.now()), Date.now());
+    setCurrentDetails(this.#cancelAskedAtMs === undefined ? details : `${this.#cancelRefusal()}\n\n${details}`);
     this.#reporter.report(Date.now());
   }
 
@@ -214,13 +232,24 @@ class Gate {
     upsertMemo({ lastChangeAt: new Date(Date.now()).toISOString() });
   }
 
-  /** A signal that fails says that the follow-up runs no more. */
+  #cancelRefusal(): string {
+    const { projectId } = this.budget.state;
+    const at = new Date(this.#cancelAskedAtMs ?? 0).toISOString().slice(0, 19);
+    return (
+      `**Was asked to cancel (${at}Z), and goes on**: nobody else knows what was sent, and without it every follow-up ` +
+      `of the project would stand still. To send nothing for a while: \`follow-up budget pause ${projectId}\``
+    );
+  }
+
+  /** A signal that finds nobody says that the follow-up runs no more. One that fails otherwise says nothing. */
   async #signal(workflowId: string, what: 'wake' | 'stillThere'): Promise<void> {
     this.#eventAtLength = workflowInfo().historyLength;
+    const signal = what === 'wake' ? wakeSignal : stillThereSignal;
     try {
-      await getExternalWorkflowHandle(workflowId).signal(what === 'wake' ? wakeSignal : stillThereSignal);
-    } catch {
-      this.#carryOut(this.budget.gone(Date.now(), workflowId));
+      await CancellationScope.nonCancellable(() => getExternalWorkflowHandle(workflowId).signal(signal));
+    } catch (error) {
+      const isGone = error instanceof Error && error.message.includes('not found');
+      if (isGone) this.#carryOut(this.budget.gone(Date.now(), workflowId));
     }
   }
 
@@ -229,11 +258,22 @@ class Gate {
     if (this.#timerAtMs !== undefined && this.#timerAtMs <= atMs) return;
     this.#timerAtMs = atMs;
     this.#eventAtLength = workflowInfo().historyLength;
-    await sleep(Math.max(1, atMs - Date.now()), { summary: 'next slot or invitation' });
+    await CancellationScope.nonCancellable(() =>
+      sleep(Math.max(1, atMs - Date.now()), { summary: 'next slot or invitation' }),
+    );
     if (this.#timerAtMs !== atMs) return;
     this.#timerAtMs = undefined;
     this.#carryOut(this.budget.tick(Date.now()));
   }
+}
+
+/**
+ * Whether this run was begun by a reset, from here on: not while it replays what went before. What it answered since is
+ * lost to it, so it must not answer anything more. The mark in its history makes the answer the same for ever.
+ */
+function wasReset(): boolean {
+  const { runId, originalExecutionRunId } = workflowInfo();
+  return runId !== originalExecutionRunId && patched('ends-after-a-reset');
 }
 
 function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetInput {
@@ -247,30 +287,6 @@ function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetI
   }
   if (!parsed.ok || issues.length > 0) throw invalidInput(issues);
   return parsed.value;
-}
-
-/** Written by this very workflow, of this or an older version, and read by its query; not by people. */
-function parseRestored(projectId: string, restored: unknown): BudgetState {
-  const parsed = parseInput(carriedStateSchema, restored);
-  const state = parsed.ok && parsed.value.projectId === projectId ? restoreSound(parsed.value) : undefined;
-  if (state) return state;
-  const issues = parsed.ok ? [] : parsed.issues.map(({ field, message }) => ({ field: `restored.${field}`, message }));
-  throw invalidInput([
-    { field: 'restored', message: `must be the carriedState of a budget of ${projectId}` },
-    ...issues,
-  ]);
-}
-
-/** None where an instant is none: every later task would fail on it. */
-function restoreSound(carried: CarriedState): BudgetState | undefined {
-  const state = restoreState(carried);
-  try {
-    void new Budget(state).status(state.lastTimeMs);
-    return state;
-  } catch (error) {
-    if (error instanceof RangeError) return undefined;
-    throw error;
-  }
 }
 
 /** A signal cannot be refused: one that makes no sense is passed over, for a throw would fail the gate's task for good. */

@@ -2,7 +2,8 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, onTestFinished, test } from 'vitest';
-import { createActivities, type BudgetClient } from '../../src/activities/index.js';
+import type { BudgetClient } from '../../src/activities/index.js';
+import { createSendFollowUp } from '../../src/activities/send-follow-up.js';
 import { createAgentJobsClient } from '../../src/agent-jobs/index.js';
 import type { SettleMessage } from '../../src/contract/index.js';
 
@@ -43,13 +44,12 @@ test('a message that was granted ahead leaves when its slot begins, and not befo
       return Promise.resolve();
     },
   };
-  const { sendFollowUp } = createActivities({
+  const sendFollowUp = createSendFollowUp({
     agentJobs,
     budget,
     ownRun: { readPrompt: () => Promise.resolve('x'), noteGrant: () => Promise.resolve() },
     sendTimeoutMs: 5_000,
     leaseMs: 35_000,
-    sendStartToCloseMs: 50_000,
     drainMs: 120_000,
   });
   const result = await new MockActivityEnvironment().run(sendFollowUp, {

@@ -93,8 +93,8 @@ describe('a batch', () => {
     expect(batch.take(report, 11)).toBe(false);
     expect(batch.status(20)).toMatchObject({ completed: 250, waitingToStart: 50, ended: false });
     expect(batch.status(20).expectedEndAt).toBe(new Date(24).toISOString());
-    batch.noteGone(1, 30);
-    batch.noteGone(1, 31);
+    batch.noteGone(1, { ended: [] }, 30);
+    batch.noteGone(1, { ended: [] }, 31);
     expect(batch.take(second.report(40), 40)).toBe(false);
     expect(batch.hasEnded).toBe(true);
     expect(batch.result()).toMatchObject({ completed: 250, errors: 50, unknown: 50, errorsByType: { Terminated: 50 } });
@@ -102,6 +102,53 @@ describe('a batch', () => {
       'completed',
       'Terminated',
     ]);
+  });
+
+  test('starts a part again that was terminated, for the items that have not ended, and not for ever', () => {
+    const batch = Batch.create({ ...START, sealed: true, items: items(3) });
+    const [first] = startParts(batch) as [Part];
+    first.end(1, { status: 'completed', prLink: null });
+    batch.take(first.report(5), 5);
+    const rest = { first: 0, template: START.template, items: items(3) };
+    const ended = [
+      { index: 0, error: { type: 'Terminated', message: 'gone', delivered: 'yes' } } as const,
+      { index: 1, status: 'completed', prLink: null } as const,
+    ];
+    const input = batch.noteGone(0, { ended, rest }, 10);
+    expect(input).toMatchObject({ part: 0, first: 0, ended });
+    expect(batch.status(11)).toMatchObject({ completed: 1, errors: 1, unknown: 0, waitingToStart: 1, ended: false });
+    const again = Part.create(input!, 12);
+    expect(again.start(13).map(({ position }) => position)).toEqual([2]);
+    expect(batch.take(again.report(14), 14)).toBe(true);
+    expect(batch.noteGone(0, { ended, rest }, 15)).toBeDefined();
+    expect(batch.noteGone(0, { ended, rest }, 16)).toBeDefined();
+    expect(batch.noteGone(0, { ended, rest }, 17)).toBeUndefined();
+    expect(batch.result()).toMatchObject({ completed: 1, errors: 2, unknown: 1 });
+  });
+
+  test('keeps what a part has reported where nothing more can be found out', () => {
+    const batch = Batch.create({ ...START, sealed: true, items: items(3) });
+    const [first] = startParts(batch) as [Part];
+    first.end(1, { status: 'completed', prLink: null });
+    batch.take(first.report(5), 5);
+    expect(batch.noteGone(0, { ended: [] }, 10)).toBeUndefined();
+    expect(batch.result()).toMatchObject({ completed: 1, errors: 2, unknown: 2 });
+  });
+
+  test('that was reset has its part tell everything again', () => {
+    const batch = Batch.create({ ...START, sealed: true, items: items(2) });
+    const [part] = startParts(batch) as [Part];
+    endAll(part, 1, { status: 'completed', prLink: null });
+    part.noteReported(part.report(2));
+    const reset = Batch.create({ ...START, sealed: true, items: items(2) });
+    startParts(reset, 3);
+    const order = reset.askForAll(0, 4);
+    expect(order).toMatchObject({ tellAll: true });
+    expect(order.number).toBeGreaterThan(part.state.order.number);
+    part.tellAll();
+    expect(reset.take(part.report(5), 5)).toBe(true);
+    expect(reset.result().items.map(({ status }) => status)).toEqual(['completed', 'completed']);
+    expect(reset.hasEnded).toBe(true);
   });
 
   test('tells every part of a cancel, those that are started after it too', () => {

@@ -54,6 +54,20 @@ describe('a part', () => {
     expect(part.start(0).map(({ position }) => position)).toEqual([0, 3]);
   });
 
+  test('tells all again that it is asked for while a report is on its way to the batch that has forgotten it', () => {
+    const part = partOf([item('p', 'a'), item('p', 'b')]);
+    part.start(0);
+    part.end(0, DONE);
+    part.end(1, DONE);
+    const onItsWay = part.report(1_000);
+    part.tellAll();
+    part.noteReported(onItsWay);
+    const again = part.report(1_000);
+    expect(again.ended).toMatchObject([{ index: 500 }, { index: 501 }]);
+    part.noteReported(again);
+    expect(part.report(2_000).ended).toEqual([]);
+  });
+
   test('takes only the first word on an item, and ends of its own follow-ups alone', () => {
     const part = partOf([item('p', 'a')]);
     part.start(0);

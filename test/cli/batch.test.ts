@@ -172,23 +172,29 @@ describe('a list that does not fit into one payload', () => {
 describe('batch retry', () => {
   test('sends only the items it is asked for, once, as a batch of its own', async () => {
     const id = newId();
-    const input = lines('good-1', 'stuck-2', 'missing-3', 'fail-4', 'good-5');
-    await run(id, input, '--no-wait');
+    const held = newId();
+    await stack.followUps.budget(held).pause();
+    const item = { projectId: held, jobId: 'held-2', prompt: 'Add tests.' };
+    const [first = '', ...others] = lines('good-1', 'missing-3', 'fail-4', 'good-5').trim().split('\n');
+    await run(id, `${[first, JSON.stringify(item), ...others].join('\n')}\n`, '--no-wait');
     const running = await runCli(['batch', 'retry', id], { env });
     expect(running.exitCode).toBe(2);
     expect(running.stderr).toContain('has not ended');
-    await eventually('its message is delivered', () => delivered('stuck-2') === 1);
-    // Nobody can say of a follow-up that was terminated whether its message was delivered.
-    await stack.client.workflow.getHandle(`follow-up/${project}/stuck-2/${id}:1`).terminate('for the test');
+    await eventually('it waits', async () => (await stack.followUps.budget(held).status())?.waitingTotal === 1);
+    // Nobody can say of a follow-up that was terminated unsettled whether its message was delivered.
+    await stack.client.workflow.getHandle(`follow-up/${held}/held-2/${id}:1`).terminate('for the test');
     const { exitCode } = await runCli(['batch', 'status', id, '--watch'], { env });
     expect(exitCode).toBe(4);
 
-    const unknown = await runCli(['batch', 'retry', id, '--only', 'unknown', '--no-wait', '--json'], { env });
+    const refused = await runCli(['batch', 'retry', id, '--only', 'unknown', '--no-wait', '--json'], { env });
+    expect(refused.exitCode).toBe(2);
+    expect(refused.stderr).toContain('--yes');
+    const unknown = await runCli(['batch', 'retry', id, '--only', 'unknown', '--yes', '--no-wait', '--json'], { env });
     expect(unknown.exitCode, unknown.stderr).toBe(0);
     expect(JSON.parse(unknown.stdout)).toMatchObject({ batchId: `${id}-retry-unknown-1`, retryOf: id });
     const retried: string[] = [];
     for await (const { jobId } of stack.followUps.batch(`${id}-retry-unknown-1`).list()) retried.push(jobId);
-    expect(retried).toEqual(['stuck-2']);
+    expect(retried).toEqual(['held-2']);
 
     for (const alreadyStarted of [false, true]) {
       const failed = await runCli(['batch', 'retry', id, '--only', 'failed', '--json'], { env });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { addItemsUpdate, sealUpdate, type FollowUpBatchResult } from '../../src/contract/index.js';
+import { addItemsUpdate, sealUpdate } from '../../src/contract/index.js';
 import { makeItems, measureHistories, startBatch } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -155,18 +155,6 @@ describe.concurrent('a batch', () => {
     for (const { workflowId } of [batch.handle, part]) {
       expect(await measureHistories(stack, workflowId)).toMatchObject({ failedTasks: 0 });
     }
-  });
-
-  test('whose part was terminated ends with what is known', async () => {
-    const projectId = unique('part');
-    const items = makeItems(stack, [projectId], 6, FAST);
-    const batch = await startBatch(stack, projectId, { items });
-    await eventually('some have ended', async () => (await batch.status()).completed >= 1);
-    await stack.client.workflow.getHandle(`follow-up-batch/${projectId}/0`).terminate('by hand');
-    const result: FollowUpBatchResult = await batch.result();
-    expect(result.completed + result.errors).toBe(6);
-    expect(result.errorsByType).toEqual({ Terminated: result.errors });
-    expect(result.unknown).toBe(result.errors);
   });
 
   test.each([

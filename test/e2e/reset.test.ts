@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { resetToTask } from '../../chaos/resets.js';
+import { resetToTask } from '../../chaos/buttons.js';
 import type { FollowUpResult } from '../../src/contract/index.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 

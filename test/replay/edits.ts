@@ -76,8 +76,8 @@ export const breakingEdits: readonly BreakingEdit[] = [
   },
   {
     what: 'a run that never continues as new',
-    from: /await gate\.untilRunOut\(\)/g,
-    to: 'await new Promise(() => undefined)',
+    from: /gate\.untilRunOut\(\)/g,
+    to: 'new Promise(() => undefined)',
     in: 'projectBudget',
   },
   {

@@ -11,9 +11,10 @@ import {
 import type { Stack } from './stack.js';
 
 /**
- * `WorkflowTaskFailedCause` of the API: something arrived while a task ended a run, and the server asks again. No failure.
+ * `WorkflowTaskFailedCause` of the API that are no failures: something arrived while a task ended a run, and the server
+ * asks again; and the mark of a reset.
  */
-const UNHANDLED_COMMAND = '1';
+const NO_FAILURES = ['1', '20'];
 
 /** A batch as any Temporal client sees it. */
 export interface RunningBatch {
@@ -82,7 +83,7 @@ export async function measureHistories(
     measured.events = Math.max(measured.events, history.events?.length ?? 0);
     measured.failedTasks += (history.events ?? []).filter(
       ({ workflowTaskFailedEventAttributes: failed }) =>
-        failed !== null && failed !== undefined && String(failed.cause) !== UNHANDLED_COMMAND,
+        failed !== null && failed !== undefined && !NO_FAILURES.includes(String(failed.cause)),
     ).length;
     JSON.parse(historyToJSON(history), (_key, value: unknown) => {
       if (typeof value !== 'object' || value === null || !('payloads' in value)) return value;

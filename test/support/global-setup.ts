@@ -20,7 +20,12 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
       // For every server that a test starts, too: the processes of the tests inherit it.
       process.env['TEMPORAL_CLI_PATH'] = path;
     }
-    const server = await startDevServer({ env: process.env, onProgress: say });
+    const server = await startDevServer({
+      env: process.env,
+      onProgress: say,
+      // Operators may have it, and then find its button in the UI.
+      extraArgs: ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'],
+    });
     project.provide('temporalAddress', server.address);
     return () => server.stop();
   } catch (error) {

@@ -27,12 +27,18 @@ export interface StackOptions {
   /** Settings of the worker beyond the addresses, as environment variables. */
   env?: Record<string, string>;
   simulator?: SimulatorOptions;
+  /** @default one of its own */
+  taskQueue?: string;
 }
 
 /** Starts the worker with a task queue of its own, as `follow-up worker` does, and a simulated service. */
-export async function startStack({ address, env = {}, simulator: options = {} }: StackOptions): Promise<Stack> {
+export async function startStack({
+  address,
+  env = {},
+  simulator: options = {},
+  taskQueue = `e2e-${randomUUID()}`,
+}: StackOptions): Promise<Stack> {
   const simulator = await startSimulator({ turn: { minMs: 300, maxMs: 600 }, ...options });
-  const taskQueue = `e2e-${randomUUID()}`;
   const config = loadConfig({
     TEMPORAL_ADDRESS: address,
     AGENT_JOBS_BASE_URL: simulator.baseUrl,

@@ -78,6 +78,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
     leaseMs,
     sendStartToCloseMs: options.sendStartToCloseMs ?? leaseMs + 15_000,
     drainMs: options.drainMs ?? 120_000,
+    temporal: new Client({ connection, namespace }),
   });
   const shared = { connection: nativeConnection, namespace, workflowBundle: builtBundle, shutdownGraceTime: '5s' };
   const workers = await Promise.all([

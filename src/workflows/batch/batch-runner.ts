@@ -7,6 +7,7 @@ import {
   currentUpdateInfo,
   getExternalWorkflowHandle,
   ParentClosePolicy,
+  proxyActivities,
   setCurrentDetails,
   setHandler,
   startChild,
@@ -14,6 +15,7 @@ import {
   WorkflowIdReusePolicy,
 } from '@temporalio/workflow';
 import { TypedSearchAttributes, WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
+import type { Activities, LookedUpPart } from '../../activities/index.js';
 import type { Batch, PartInput } from '../../batch/batch.js';
 import { batchMessageSchemas } from '../../batch/messages.js';
 import { describeBatch } from '../../batch/details.js';
@@ -31,11 +33,12 @@ import {
   WorkflowType,
   type FollowUpBatchResult,
 } from '../../contract/index.js';
+import { hash64 } from '../../contract/hash.js';
 import type { followUpBatch } from '../follow-up-batch.js';
 import { invalidInput } from '../failures.js';
 import { isRunLong } from '../run-length.js';
 import { Alarm } from './alarm.js';
-import { partOrderSignal, partReportSignal } from './messages.js';
+import { LOOK_UP_OPTIONS, partOrderSignal, partReportSignal } from './messages.js';
 import { pageRange } from './page-range.js';
 
 /** Small pieces that come within that time share a part. */
@@ -47,6 +50,8 @@ const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
 /** Items with errors in the current details. */
 const SHOWN_ERRORS = 10;
 
+const { lookUpPart } = proxyActivities<Activities>(LOOK_UP_OPTIONS);
+
 /** Wires the rules of a batch to Temporal: updates and reports in, parts and orders out. */
 export class BatchRunner {
   #woken = true;
@@ -55,6 +60,8 @@ export class BatchRunner {
   #isStartingPart = false;
   /** Parts whose end this run hears of from Temporal itself. */
   readonly #watched = new Set<number>();
+  /** Parts that are being looked up. */
+  readonly #lookedUp = new Set<number>();
   readonly #alarm = new Alarm('look for parts', () => {
     this.#woken = true;
   });
@@ -122,49 +129,78 @@ export class BatchRunner {
 
   /** One after another: each carries its items, and the tasks that start them must stay small. */
   async #startPart(input: PartInput): Promise<void> {
-    const { batchId, part, first, items } = input;
+    const { batchId, part, first, items, ended } = input;
     try {
       const child = await startChild(WorkflowType.followUpBatchPart, {
         workflowId: followUpBatchWorkflowId({ batchId, part }),
         args: [input],
-        workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
+        workflowIdReusePolicy: ended ? WorkflowIdReusePolicy.ALLOW_DUPLICATE : WorkflowIdReusePolicy.REJECT_DUPLICATE,
         parentClosePolicy: ParentClosePolicy.ABANDON,
         cancellationType: ChildWorkflowCancellationType.ABANDON,
         staticSummary: `Items ${first} to ${first + items.length - 1} of batch ${batchId}`,
         typedSearchAttributes: new TypedSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]),
       });
       this.#watched.add(part);
-      // Its last report comes before its end: what it has not reported by then is lost.
-      const ended = () => this.#noteGone(part);
-      void child.result().then(ended, ended);
+      // Its last report comes before its end: what it has not reported by then is looked up.
+      const isOver = () => {
+        this.#watched.delete(part);
+        void this.#lookUp(part);
+      };
+      void child.result().then(isOver, isOver);
     } catch (error) {
-      // Where it runs already, after a reset of this batch, its reports will come.
-      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) this.#noteGone(part);
-      else void this.#tell(part, input.order);
+      // It was there before this run, as after a reset: it tells all that it knows, or is looked up.
+      if (error instanceof WorkflowExecutionAlreadyStartedError) {
+        void this.#tell(part, this.batch.askForAll(part, Date.now()), hashOf(input));
+      } else {
+        this.batch.noteGone(part, { ended: [] }, Date.now());
+        this.#woken = true;
+      }
     }
   }
 
-  async #tell(part: number, order: PartOrder): Promise<void> {
+  async #tell(part: number, order: PartOrder, itemsHash?: string): Promise<void> {
     this.#underWay += 1;
     const { batchId } = this.batch;
     try {
       await getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId, part })).signal(partOrderSignal, order);
       this.batch.noteAlive(part, Date.now());
     } catch {
-      this.#noteGone(part);
+      await this.#lookUp(part, itemsHash);
     }
     this.#underWay -= 1;
     this.#woken = true;
   }
 
-  #noteGone(part: number): void {
-    this.batch.noteGone(part, Date.now());
+  /**
+   * A part that runs no more, and whose items have not all ended for all that it said: finds out how they did, and starts
+   * it again for those that did not.
+   */
+  async #lookUp(part: number, itemsHash?: string): Promise<void> {
+    const { batch } = this;
+    if (this.#lookedUp.has(part) || batch.parts[part]?.hasEnded) return;
+    this.#lookedUp.add(part);
+    this.#underWay += 1;
+    let found: LookedUpPart = { ended: [] };
+    try {
+      found = await lookUpPart({ batchId: batch.batchId, part, ...(itemsHash !== undefined && { itemsHash }) });
+    } catch {
+      // Tried often enough: what is not known stays unknown.
+    }
+    this.#lookedUp.delete(part);
+    if (found.isOpen) {
+      // Another run of it, as after a reset of the part.
+      void this.#tell(part, batch.askForAll(part, Date.now()));
+    } else {
+      const again = batch.noteGone(part, found, Date.now());
+      if (again) await this.#startPart(again);
+    }
+    this.#underWay -= 1;
     this.#woken = true;
   }
 
   #watch(nowMs: number): void {
     for (const [part, { hasEnded, aliveAtMs, order }] of this.batch.parts.entries()) {
-      if (hasEnded || this.#watched.has(part)) continue;
+      if (hasEnded || this.#watched.has(part) || this.#lookedUp.has(part)) continue;
       if (nowMs < aliveAtMs + WATCH_EVERY_MS) {
         this.#alarm.set(aliveAtMs + WATCH_EVERY_MS);
         continue;
@@ -206,6 +242,11 @@ export class BatchRunner {
     if (total === undefined || total === null || total === has) return;
     throw refusal('total', `must be ${has}, the number of items so far (given ${JSON.stringify(total)})`);
   }
+}
+
+/** As `hashOfItems` of the library makes it. */
+function hashOf({ template, items }: PartInput): string {
+  return hash64(JSON.stringify([template, items]));
 }
 
 function refusal(field: string, message: string) {

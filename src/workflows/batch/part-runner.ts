@@ -4,6 +4,7 @@ import {
   condition,
   getExternalWorkflowHandle,
   ParentClosePolicy,
+  proxyActivities,
   setCurrentDetails,
   setHandler,
   startChild,
@@ -12,6 +13,7 @@ import {
   type Workflow,
 } from '@temporalio/workflow';
 import { TypedSearchAttributes, WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
+import type { Activities } from '../../activities/index.js';
 import { batchMessageSchemas } from '../../batch/messages.js';
 import type { ItemOutcome } from '../../batch/outcome.js';
 import type { ItemStart, Part } from '../../batch/part.js';
@@ -26,15 +28,25 @@ import {
   stillThereSignal,
   WorkflowType,
 } from '../../contract/index.js';
+import { hash64 } from '../../contract/hash.js';
 import type { followUpBatchPart } from '../follow-up-batch-part.js';
 import { Alarm } from './alarm.js';
 import { outcomeOfFailure } from './item-end.js';
-import { partOrderSignal, partReportSignal } from './messages.js';
+import { LOOK_UP_OPTIONS, partOrderSignal, partReportSignal } from './messages.js';
 import { isRunLong } from '../run-length.js';
 import { pageRange } from './page-range.js';
 
 /** A follow-up whose end this run would not hear of by itself is looked for that often. */
 const WATCH_EVERY_MS = 10 * 60_000;
+
+const { lookUpItems } = proxyActivities<Activities>(LOOK_UP_OPTIONS);
+
+interface Doubt {
+  outcome: ItemOutcome;
+  promptHash?: string;
+}
+
+type Found = Awaited<ReturnType<typeof lookUpItems>>[number];
 
 /** Wires the rules of a part to Temporal: children, signals and one timer. */
 export class PartRunner {
@@ -47,6 +59,10 @@ export class PartRunner {
   #hasNews = true;
   /** Nobody is there to report to. */
   #isOrphan = false;
+  #isAskedToCancel = false;
+  /** Items that have ended without that this part was told how. */
+  readonly #doubts = new Map<number, Doubt>();
+  #isLookingUp = false;
   /** Open items whose end this run hears of from Temporal itself. */
   readonly #watched = new Set<number>();
   readonly #alarm = new Alarm('next start, report or look', () => {
@@ -66,6 +82,7 @@ export class PartRunner {
       const parsed = parseInput(schemas.partOrder, message);
       if (!parsed.ok || parsed.value.number <= part.state.order.number) return;
       part.state.order = parsed.value;
+      if (parsed.value.tellAll) part.tellAll();
       this.#note();
     });
     setHandler(batchItemsQuery, (range) => {
@@ -75,6 +92,17 @@ export class PartRunner {
       const found = Array.from({ length: count }, (_, place) => part.itemAt(offset - first + place));
       return { total: first + items.length, offset, items: found };
     });
+  }
+
+  /** A part ends when its batch says so, with an outcome for each item; this one goes on, and says why. */
+  refuseCancel(): void {
+    this.#isAskedToCancel = true;
+    this.#woken = true;
+  }
+
+  #cancelRefusal(): string {
+    const { batchId } = this.part.state;
+    return `**Was asked to cancel, and goes on**: the batch decides over its parts. To end them all: \`follow-up batch cancel ${batchId}\``;
   }
 
   /** Runs until every item has ended and the batch knows it. */
@@ -100,9 +128,14 @@ export class PartRunner {
     }
     const nextStartAtMs = part.nextStartAtMs();
     if (nextStartAtMs !== undefined) this.#alarm.set(nextStartAtMs);
+    if (this.#doubts.size > 0 && !this.#isLookingUp) {
+      this.#isLookingUp = true;
+      void this.#during(() => this.#lookUp().finally(() => (this.#isLookingUp = false)));
+    }
     this.#report(nowMs);
     this.#watch(nowMs);
-    setCurrentDetails(describePart(part, nowMs));
+    const details = describePart(part, nowMs);
+    setCurrentDetails(this.#isAskedToCancel ? `${this.#cancelRefusal()}\n\n${details}` : details);
   }
 
   #note(): void {
@@ -137,7 +170,7 @@ export class PartRunner {
         ]),
       });
     } catch (error) {
-      return this.#adopt(position, error);
+      return this.#adopt(position, error, hash64(input.prompt));
     }
     this.#watched.add(position);
     void this.#hearEnd(position, child);
@@ -151,19 +184,50 @@ export class PartRunner {
       const parsed = parseInput(followUpResultSchema, result);
       this.#end(position, parsed.ok ? { status: parsed.value.status, prLink: parsed.value.prLink } : {});
     } catch (error) {
-      this.#end(position, outcomeOfFailure(error));
+      const outcome = outcomeOfFailure(error);
+      // It had no chance to say what it knew.
+      if (outcome.error?.type === 'Terminated' || outcome.error?.type === 'Other') this.#doubt(position, { outcome });
+      else this.#end(position, outcome);
     }
   }
 
-  /** It could not be started. Where it runs already, as after a reset of this part, it is waited for. */
-  async #adopt(position: number, error: unknown): Promise<void> {
-    const workflowId = this.part.workflowIdOf(position);
-    const isUsed = error instanceof WorkflowExecutionAlreadyStartedError;
-    if (isUsed && (await this.#isThere(position))) return;
-    const message = isUsed
-      ? `${workflowId} was used before, and has ended`
-      : `It could not be started: ${error instanceof Error ? error.message : String(error)}`;
-    this.#end(position, { error: { type: 'NotStarted', message, delivered: isUsed ? 'unknown' : 'no' } });
+  /** It could not be started. Where it was started before, as after a reset, it is waited for, or looked up. */
+  async #adopt(position: number, error: unknown, promptHash: string): Promise<void> {
+    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
+      const message = `It could not be started: ${error instanceof Error ? error.message : String(error)}`;
+      return this.#end(position, { error: { type: 'NotStarted', message, delivered: 'no' } });
+    }
+    if (await this.#isThere(position)) return;
+    const message = `${this.part.workflowIdOf(position)} was used before, and has ended`;
+    this.#doubt(position, { promptHash, outcome: { error: { type: 'NotStarted', message, delivered: 'unknown' } } });
+  }
+
+  /** It has ended, and how is to be looked up; `outcome` is what is known without. */
+  #doubt(position: number, doubt: Doubt): void {
+    this.#doubts.set(position, doubt);
+    this.#woken = true;
+  }
+
+  async #lookUp(): Promise<void> {
+    const doubts = [...this.#doubts];
+    const items = doubts.map(([position, { promptHash }]) => ({
+      workflowId: this.part.workflowIdOf(position),
+      ...(promptHash !== undefined && { promptHash }),
+    }));
+    let found: Found[] = [];
+    try {
+      found = await lookUpItems({ batchId: this.part.state.batchId, items });
+    } catch {
+      // Tried often enough: what is not known stays unknown.
+    }
+    for (const [place, [position, { outcome }]] of doubts.entries()) {
+      this.#doubts.delete(position);
+      const { isOpen, outcome: known } = found[place] ?? {};
+      // Another run of it, as after a reset, tells its end by itself.
+      if (isOpen) this.#watched.delete(position);
+      if (isOpen) this.part.noteAlive(position, Date.now());
+      else this.#end(position, known ?? outcome);
+    }
   }
 
   async #isThere(position: number): Promise<boolean> {
@@ -218,7 +282,7 @@ export class PartRunner {
 
   #watch(nowMs: number): void {
     for (const position of this.part.openPositions()) {
-      if (this.#watched.has(position)) continue;
+      if (this.#watched.has(position) || this.#doubts.has(position)) continue;
       const aliveAtMs = this.part.state.items[position]?.aliveAtMs ?? nowMs;
       if (nowMs < aliveAtMs + WATCH_EVERY_MS) {
         this.#alarm.set(aliveAtMs + WATCH_EVERY_MS);
@@ -234,7 +298,7 @@ export class PartRunner {
   /** Its end would have been reported before it ended. */
   #endUnheard(position: number): void {
     const message = 'The follow-up ended without telling its batch: it was terminated, or timed out';
-    this.#end(position, { error: { type: 'Terminated', message, delivered: 'unknown' } });
+    this.#doubt(position, { outcome: { error: { type: 'Terminated', message, delivered: 'unknown' } } });
   }
 
   async #during(work: () => Promise<void>): Promise<void> {

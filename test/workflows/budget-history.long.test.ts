@@ -26,7 +26,7 @@ test('a run of a budget is short enough to be replayed in a moment, where no ser
     const jobId = `job-${number}`;
     const request = makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
     const { answer } = await budget.acquire(projectId, request);
-    expect(answer.kind).toBe('granted');
+    expect(answer).toMatchObject({ kind: 'granted' });
     await budget.settle(projectId, { ...request, outcome: 'sent' });
   }
   const workflowId = projectBudgetWorkflowId(projectId);

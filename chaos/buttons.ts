@@ -1,0 +1,105 @@
+import { randomUUID } from 'node:crypto';
+import type { Client, WorkflowHandle } from '@temporalio/client';
+import { GrpcStatus, grpcStatusOf } from '../src/temporal/grpc-status.js';
+
+type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
+
+/** Which of its ended workflow tasks a workflow is reset to. */
+export type ResetPoint = 'first' | 'last' | ((tasks: readonly HistoryEvent[]) => HistoryEvent | undefined);
+
+/**
+ * Begins a new run from the end of one of the workflow's tasks, as "Reset" in the UI does. Of its newest run, open or
+ * closed, unless `runId` names another; nothing where no task has ended yet.
+ */
+export async function resetWorkflow(
+  client: Client,
+  workflowId: string,
+  point: ResetPoint,
+  runId?: string,
+): Promise<void> {
+  const handle = client.workflow.getHandle(workflowId, runId);
+  const description = await handle.describe();
+  const { events } = await handle.fetchHistory();
+  const tasks = (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
+  const task = point === 'first' ? tasks[0] : point === 'last' ? tasks.at(-1) : point(tasks);
+  if (task) await resetToTask(client, { workflowId, runId: description.runId }, task);
+}
+
+/**
+ * Begins a new run of a workflow from the end of one of its workflow tasks.
+ *
+ * @param task the event that completed the task; without one the server refuses
+ * @returns id of the new run
+ */
+export async function resetToTask(
+  client: Client,
+  { workflowId, runId }: { workflowId: string; runId: string },
+  task: HistoryEvent | undefined,
+): Promise<string> {
+  const reset = await client.workflowService.resetWorkflowExecution({
+    namespace: client.options.namespace,
+    workflowExecution: { workflowId, runId },
+    reason: 'by hand',
+    requestId: randomUUID(),
+    workflowTaskFinishEventId: task?.eventId ?? null,
+  });
+  return reset.runId;
+}
+
+/** Pauses a workflow; the server needs `frontend.WorkflowPauseEnabled`. */
+export async function pauseWorkflow(client: Client, workflowId: string): Promise<void> {
+  await client.workflowService.pauseWorkflowExecution({ ...request(client), workflowId, reason: 'by hand' });
+}
+
+/** Undoes {@link pauseWorkflow}. */
+export async function unpauseWorkflow(client: Client, workflowId: string): Promise<void> {
+  await client.workflowService.unpauseWorkflowExecution({ ...request(client), workflowId, reason: 'by hand' });
+}
+
+/** Does something to each activity of a workflow that is pending; answers to how many. One may end meanwhile. */
+export async function onActivities(
+  client: Client,
+  workflowId: string,
+  what: 'reset' | 'pause' | 'unpause',
+): Promise<number> {
+  const { raw } = await client.workflow.getHandle(workflowId).describe();
+  const service = client.workflowService;
+  let count = 0;
+  for (const { activityId } of raw.pendingActivities ?? []) {
+    const activity = { ...request(client), execution: { workflowId }, id: activityId ?? '' };
+    try {
+      if (what === 'reset') await service.resetActivity(activity);
+      else if (what === 'pause') await service.pauseActivity(activity);
+      else await service.unpauseActivity(activity);
+      count += 1;
+    } catch (error) {
+      if (grpcStatusOf(error) !== GrpcStatus.notFound) throw error;
+    }
+  }
+  return count;
+}
+
+/** Signals that no workflow of this project knows, and known ones with nonsense; and an update that none knows. */
+export async function sendNonsense(client: Client, workflowId: string, signals: readonly string[]): Promise<void> {
+  const handle = client.workflow.getHandle(workflowId);
+  for (const signal of ['no-such-signal', ...signals]) {
+    await handle.signal(signal);
+    for (const nonsense of [null, 7, 'x', [], [[]], { workflowId: 1 }]) await handle.signal(signal, nonsense);
+  }
+  await handle.executeUpdate('no-such-update', { args: [{}] }).then(
+    () => {
+      throw new Error(`${workflowId} took an update that there is not`);
+    },
+    () => undefined,
+  );
+}
+
+/** Deletes a workflow, open or closed, with its history. */
+export async function deleteWorkflow(client: Client, workflowId: string): Promise<void> {
+  const { namespace } = client.options;
+  await client.workflowService.deleteWorkflowExecution({ namespace, workflowExecution: { workflowId } });
+}
+
+function request(client: Client) {
+  return { namespace: client.options.namespace, identity: 'operator', requestId: randomUUID() };
+}

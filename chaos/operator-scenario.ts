@@ -1,0 +1,220 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  batchItemKey,
+  followUpBatchWorkflowId,
+  followUpWorkflowId,
+  projectBudgetWorkflowId,
+} from '../src/contract/index.js';
+import {
+  onActivities,
+  pauseWorkflow,
+  resetWorkflow,
+  sendNonsense,
+  unpauseWorkflow,
+  type ResetPoint,
+} from './buttons.js';
+import { check, type FollowUpRecord } from './checker.js';
+import { keepWorker } from './kept-worker.js';
+import { RECOVERY_MS, type Lane } from './lane.js';
+import { promptOf } from './ledger-file.js';
+import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
+import { withScene } from './scene.js';
+
+/** What an operator does to a workflow. */
+const buttons = ['cancel', 'terminate', 'reset', 'pause', 'nonsense', 'pause-activity', 'reset-activity'] as const;
+type Button = (typeof buttons)[number];
+
+const targets = ['follow-up', 'budget', 'batch', 'part'] as const;
+type Target = (typeof targets)[number];
+
+/** A batch that somebody terminates has no result, so that nothing could be judged by its word. */
+const NOT_PRESSED: Partial<Record<Target, readonly Button[]>> = {
+  batch: ['terminate', 'cancel', 'pause-activity', 'reset-activity'],
+  budget: ['pause-activity', 'reset-activity'],
+};
+
+/** A part that is terminated is started again three times. */
+const MOST_TERMINATED_PARTS = 2;
+
+/** How long something stays paused, or a budget stopped. */
+const HELD_MS = { min: 200, max: 4_000 };
+const BETWEEN_PRESSES_MS = { min: 100, max: 1_500 };
+
+const SIGNALS: Readonly<Record<Target, readonly string[]>> = {
+  'follow-up': ['wake', 'pollNow', 'stillThere'],
+  budget: ['settle', 'finish', 'withdraw'],
+  batch: ['partReport'],
+  part: ['partOrder', 'followUpEnded'],
+};
+
+/** Options of {@link operatorScenario}. */
+export interface OperatorScenarioOptions extends ScenarioOptions {
+  lanes: number;
+  /** Buttons that are pressed in each lane. */
+  presses: number;
+  /** Items of each lane's batch. */
+  items: number;
+}
+
+/**
+ * An operator who presses at random what Temporal has buttons and commands for: on follow-ups, their budget, a batch and
+ * its part, while messages are sent. What was paused is unpaused, and a stopped budget is restored; nothing else is mended.
+ */
+export async function operatorScenario(options: OperatorScenarioOptions): Promise<ScenarioOutcome> {
+  const { seed, presses, items, say } = options;
+  return withScene({ ...options, name: 'operator' }, async ({ oracle, lanes, startedAtMs }) => {
+    const counts: Record<string, number> = {};
+    const workers = lanes.map((lane) => keepWorker(lane));
+    await Promise.all(
+      lanes.map(async (lane) => {
+        const itemIds = await startBatch(lane, items);
+        let terminatedParts = 0;
+        for (let press = 0; press < presses; press++) {
+          if (press % 3 === 0) await lane.start(1);
+          const target = pick(lane, targets);
+          const button = pick(
+            lane,
+            buttons.filter((each) => !NOT_PRESSED[target]?.includes(each)),
+          );
+          if (target === 'part' && button === 'terminate' && ++terminatedParts > MOST_TERMINATED_PARTS) continue;
+          const workflowId = workflowIdOf(lane, target, itemIds);
+          const isPressed = await pressButton(lane, target, workflowId, button);
+          count(counts, isPressed ? `${button} ${target}` : 'came too late');
+          say?.(`${button} ${workflowId}${isPressed ? '' : ': too late'}`);
+          await delay(lane.random.between(BETWEEN_PRESSES_MS.min, BETWEEN_PRESSES_MS.max));
+        }
+      }),
+    );
+    const endedByMs = Date.now() + RECOVERY_MS;
+    const words = await Promise.all(
+      lanes.map(async (lane) => {
+        await lane.followUps.batch(lane.projectId).result({ signal: AbortSignal.timeout(RECOVERY_MS) });
+        const told = await takeItems(lane);
+        await lane.collect(endedByMs + 10_000);
+        return told;
+      }),
+    );
+    await Promise.all(workers.map((worker) => worker.stop()));
+    const outcome = await judge('operator', lanes, { seed, say, startedAtMs, endedByMs, counts });
+    const told = words.flat();
+    const markers = new Set(told.map(({ marker }) => marker));
+    const arrivals = (await oracle.arrivals()).filter(({ marker }) => markers.has(marker));
+    const untrue = check({ followUps: told, arrivals, faults: [], endedByMs, limit: Infinity, windowMs: 1 });
+    return { ...outcome, violations: [...outcome.violations, ...untrue] };
+  });
+}
+
+async function startBatch(lane: Lane, count: number): Promise<string[]> {
+  const { projectId } = lane;
+  const items = Array.from({ length: count }, (_, index) => ({
+    projectId,
+    jobId: `item-${index}`,
+    prompt: promptOf(`${projectId}:item-${index}`),
+    poll: { initialInterval: '200ms', maxInterval: '2s' },
+    settleTime: '3s',
+  }));
+  const batch = await lane.followUps.startBatch({ id: projectId, items, maxOpen: Math.ceil(count / 2) });
+  // A workflow that is paused before its first task is lost: server 1.32 leaves a history that SDK 1.24 refuses.
+  while (!(await hasBegun(lane, batch.workflowId))) await delay(50);
+  return items.map(({ jobId }, index) => followUpWorkflowId({ projectId, jobId, key: batchItemKey(projectId, index) }));
+}
+
+async function hasBegun({ client }: Lane, workflowId: string): Promise<boolean> {
+  const { historyLength, raw } = await client.workflow.getHandle(workflowId).describe();
+  return historyLength > 3 && !raw.pendingWorkflowTask;
+}
+
+/** The items of a lane's batch, as the batch tells of them; those that were started are follow-ups of the lane as well. */
+async function takeItems(lane: Lane): Promise<FollowUpRecord[]> {
+  const words: FollowUpRecord[] = [];
+  for await (const { index, workflowId, error } of lane.followUps.batch(lane.projectId).list()) {
+    const record = { marker: `${lane.projectId}:item-${index}`, projectId: lane.projectId, workflowId };
+    const isThere = await lane.client.workflow
+      .getHandle(workflowId)
+      .describe()
+      .then(
+        () => true,
+        () => false,
+      );
+    if (isThere) lane.records.push({ ...record });
+    const delivered = error?.delivered ?? 'yes';
+    // Why a delivery is unknown is asked of the follow-up itself.
+    const kind = delivered === 'yes' ? 'result' : delivered === 'no' ? 'failed' : 'terminated';
+    words.push({ ...record, ending: { atMs: Date.now(), kind, delivered } });
+  }
+  return words;
+}
+
+function workflowIdOf(lane: Lane, target: Target, itemIds: readonly string[]): string {
+  const { projectId } = lane;
+  if (target === 'budget') return projectBudgetWorkflowId(projectId);
+  if (target === 'batch') return followUpBatchWorkflowId({ batchId: projectId });
+  if (target === 'part') return followUpBatchWorkflowId({ batchId: projectId, part: 0 });
+  return pick(lane, [...itemIds, ...lane.records.map(({ workflowId }) => workflowId)]);
+}
+
+/** Whether there was something to press it on. */
+async function pressButton(lane: Lane, target: Target, workflowId: string, button: Button): Promise<boolean> {
+  const { client, random } = lane;
+  const handle = client.workflow.getHandle(workflowId);
+  const fromMs = Date.now();
+  const held = () => delay(random.between(HELD_MS.min, HELD_MS.max));
+  try {
+    switch (button) {
+      case 'cancel':
+        await handle.cancel();
+        break;
+      case 'terminate':
+        await handle.terminate('chaos');
+        if (target === 'budget') {
+          await held();
+          await lane.followUps.budget(lane.projectId).restore();
+        }
+        break;
+      case 'reset':
+        await resetWorkflow(client, workflowId, pickPoint(lane));
+        break;
+      case 'pause':
+        await pauseWorkflow(client, workflowId);
+        await held();
+        await unpauseWorkflow(client, workflowId);
+        break;
+      case 'nonsense':
+        await sendNonsense(client, workflowId, SIGNALS[target]);
+        break;
+      case 'pause-activity': {
+        const paused = await onActivities(client, workflowId, 'pause');
+        await held();
+        await onActivities(client, workflowId, 'unpause');
+        if (paused === 0) return false;
+        break;
+      }
+      case 'reset-activity':
+        if ((await onActivities(client, workflowId, 'reset')) === 0) return false;
+        break;
+    }
+    // A budget that answers nobody, or a cancel while it does, may leave unknown what was being sent.
+    if (target === 'budget' && (button === 'terminate' || button === 'pause' || button === 'reset')) {
+      lane.noteFault({ fromMs, toMs: Date.now() + 1_000 });
+    }
+    return true;
+  } catch (error) {
+    const status = await handle.describe().then(
+      (description) => description.status.name,
+      () => undefined,
+    );
+    // It was not there yet, or had ended.
+    if (status !== 'RUNNING' && status !== 'PAUSED') return false;
+    throw error;
+  }
+}
+
+function pickPoint(lane: Lane): ResetPoint {
+  return (tasks) => tasks[lane.random.between(0, Math.max(0, tasks.length - 1))];
+}
+
+function pick<T>(lane: Lane, from: readonly T[]): T {
+  const picked = from[lane.random.between(0, from.length - 1)];
+  if (picked === undefined) throw new Error('nothing to pick from');
+  return picked;
+}

@@ -1,0 +1,143 @@
+/** A budget that has answered nobody for so long, though it was asked all the while, is silent. */
+const SILENT_AFTER_MS = 6_000;
+
+/** After so long without any answer only a few asks wait on, so that one project's asks leave room for others'. */
+const SLOW_AFTER_MS = 2_000;
+const MOST_WHILE_SLOW = 20;
+
+/** So long an ask waits for the call that finds out whether the budget is back. */
+const PROBED_FOR_MS = 1_000;
+
+/** Why an ask was let go without an answer. `slow`: others of its project are still waited for. */
+export type LetGo = 'slow' | 'silent';
+
+interface Held {
+  letGo: (why: LetGo) => void;
+}
+
+/** Settings of {@link Patience}. */
+export interface PatienceOptions {
+  /** Finds out whether a silent budget answers again; a rejection means that it does not. */
+  probe: () => Promise<void>;
+  /** The budget has fallen silent, or (`undefined`) answers again. */
+  onChange: (silentForMs: number | undefined) => void;
+}
+
+/**
+ * How long asks of one project wait for its budget. While the budget answers, as long as they like. When it has answered
+ * nobody for {@link SLOW_AFTER_MS}, all but a few are let go; after {@link SILENT_AFTER_MS} all are, and whoever comes
+ * then is answered at once: only one call at a time finds out whether the budget is back. So a budget that runs and does
+ * not answer holds up neither the follow-ups that ask it nor, by the slots that their activities take, other projects.
+ */
+export class Patience {
+  readonly #options: PatienceOptions;
+  readonly #held = new Set<Held>();
+  /** Since when somebody has been waiting without that anybody was answered. */
+  #unansweredSinceMs: number | undefined;
+  #silentSinceMs: number | undefined;
+  #probe: Promise<boolean> | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: PatienceOptions) {
+    this.#options = options;
+  }
+
+  /** Nobody waits, and the budget is not known to be silent: there is nothing to remember. */
+  get isIdle(): boolean {
+    return this.#held.size === 0 && this.#silentSinceMs === undefined;
+  }
+
+  /** For how long the budget has been silent; 0 where it is not. */
+  get silentForMs(): number {
+    return this.#silentSinceMs === undefined ? 0 : performance.now() - this.#silentSinceMs;
+  }
+
+  /** Waits for an ask's answer as long as there is patience, and at most `forMs`. Its rejection is the caller's. */
+  async wait<T>(ask: Promise<T>, forMs: number): Promise<T | LetGo> {
+    this.#unansweredSinceMs ??= performance.now();
+    const sinceMs = performance.now() - this.#unansweredSinceMs;
+    if (sinceMs >= SLOW_AFTER_MS && this.#held.size >= MOST_WHILE_SLOW) return 'slow';
+    let held: Held | undefined;
+    const letGo = new Promise<LetGo>((resolve) => {
+      held = { letGo: resolve };
+      this.#held.add(held);
+    });
+    const latest = setTimeout(() => held?.letGo('slow'), forMs);
+    this.#setTimer();
+    try {
+      return await Promise.race([ask, letGo]);
+    } finally {
+      clearTimeout(latest);
+      if (held) this.#held.delete(held);
+      if (this.#held.size === 0) this.#rest();
+    }
+  }
+
+  /** The budget, or the server for it, has answered somebody. */
+  answered(): void {
+    this.#unansweredSinceMs = this.#held.size > 0 ? performance.now() : undefined;
+    if (this.#silentSinceMs === undefined) return;
+    this.#silentSinceMs = undefined;
+    this.#options.onChange(undefined);
+  }
+
+  /** The budget cannot be asked: it will not answer those that wait, either. */
+  fallSilent(): void {
+    if (this.#silentSinceMs === undefined) {
+      this.#silentSinceMs = this.#unansweredSinceMs ?? performance.now();
+      this.#options.onChange(this.silentForMs);
+    }
+    for (const { letGo } of this.#held) letGo('silent');
+  }
+
+  /**
+   * Whether a silent budget answers by now. One call at a time finds out; who begins it waits a second for it, and who
+   * comes meanwhile does not.
+   */
+  async isBack(): Promise<boolean> {
+    if (this.#silentSinceMs === undefined) return true;
+    if (this.#probe) return false;
+    const probe = this.#options
+      .probe()
+      .then(
+        () => {
+          this.answered();
+          return true;
+        },
+        () => false,
+      )
+      .finally(() => (this.#probe = undefined));
+    this.#probe = probe;
+    return new Promise((resolve) => {
+      const enough = setTimeout(() => resolve(false), PROBED_FOR_MS);
+      void probe.then((isBack) => {
+        clearTimeout(enough);
+        resolve(isBack);
+      });
+    });
+  }
+
+  #setTimer(): void {
+    if (this.#timer !== undefined || this.#unansweredSinceMs === undefined) return;
+    const waitedMs = performance.now() - this.#unansweredSinceMs;
+    const nextMs = waitedMs < SLOW_AFTER_MS ? SLOW_AFTER_MS : SILENT_AFTER_MS;
+    this.#timer = setTimeout(() => this.#look(), Math.max(1, nextMs - waitedMs));
+  }
+
+  #look(): void {
+    this.#timer = undefined;
+    if (this.#unansweredSinceMs === undefined) return;
+    const waitedMs = performance.now() - this.#unansweredSinceMs;
+    if (waitedMs >= SILENT_AFTER_MS) return this.fallSilent();
+    if (waitedMs >= SLOW_AFTER_MS) {
+      for (const { letGo } of [...this.#held].slice(MOST_WHILE_SLOW)) letGo('slow');
+    }
+    this.#setTimer();
+  }
+
+  #rest(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#unansweredSinceMs = undefined;
+  }
+}

@@ -1,0 +1,179 @@
+import type { Client } from '@temporalio/client';
+import { tsToMs } from '@temporalio/common/lib/time.js';
+import { beginState, Budget, type BudgetState, type CarriedState, restoreState, takeOrder } from '../budget/index.js';
+import {
+  type AcquireAnswer,
+  type AcquireRequest,
+  acquireUpdate,
+  describeIssues,
+  finishSignal,
+  keyReadMessageSchema,
+  keyReadSignal,
+  leaveMessageSchema,
+  parseInput,
+  pauseInputSchema,
+  pauseUpdate,
+  projectBudgetInputSchema,
+  projectBudgetWorkflowId,
+  resumeUpdate,
+  setLimitInputSchema,
+  setLimitUpdate,
+  settleMessageSchema,
+  settleSignal,
+  withdrawSignal,
+} from '../contract/index.js';
+import { decodePayloads, readHistory, type HistoryEvent, type Payloads } from './history.js';
+import { callTemporal } from './temporal-call.js';
+
+/** `WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW` of Temporal's API. */
+const RESET_CAUSE = 20;
+
+/** Thrown where a run's history does not tell what it knew. */
+export class LedgerLostError extends Error {}
+
+/**
+ * What a budget's run knew, from what stands in its history: what it was started with, what it answered, and what it was
+ * told. Needs no worker, and no task of the run that succeeds. Of a run that somebody began by a reset: what the run
+ * knew that was replaced, for all that was answered after the point of the reset is missing in the new one.
+ *
+ * @throws LedgerLostError; what Temporal answers
+ */
+export async function readLedger(client: Client, projectId: string, runId: string): Promise<BudgetState> {
+  const workflowId = projectBudgetWorkflowId(projectId);
+  const events = await readHistory(client, workflowId, runId);
+  const resetAt = events.findLastIndex(
+    (event) => Number(event.workflowTaskFailedEventAttributes?.cause) === RESET_CAUSE,
+  );
+  const [started] = events;
+  if (!started) throw new LedgerLostError('its history is empty');
+  if (resetAt < 0) return new LedgerReader(client, await beginFrom(client, projectId, started)).read(events.slice(1));
+  const replaced = await findReplacedRun(client, workflowId, runId);
+  const state = await readLedger(client, projectId, replaced);
+  return new LedgerReader(client, state).read(events.slice(resetAt + 1));
+}
+
+async function beginFrom(client: Client, projectId: string, started: HistoryEvent): Promise<BudgetState> {
+  const payloads = started.workflowExecutionStartedEventAttributes?.input?.payloads;
+  const [input, carried] = await decodePayloads(client, projectBudgetWorkflowId(projectId), payloads);
+  // Only continue-as-new gives it, and the budget itself wrote it.
+  if (carried !== undefined && carried !== null) return restoreState(carried as CarriedState);
+  const parsed = parseInput(projectBudgetInputSchema, input);
+  if (!parsed.ok) throw new LedgerLostError(`it was started with what is no input: ${describeIssues(parsed.issues)}`);
+  const startedAtMs = tsToMs(started.eventTime);
+  const begun = beginState(parsed.value, { startedAtMs, nowMs: startedAtMs });
+  if (!begun.ok) throw new LedgerLostError(describeIssues(begun.issues));
+  return begun.state;
+}
+
+/**
+ * The run that was the budget's newest when another one was begun by a reset: it may be a later one than that which the
+ * reset went back to.
+ */
+async function findReplacedRun(client: Client, workflowId: string, runId: string): Promise<string> {
+  const seen: { runId: string; startTime: Date }[] = [];
+  const list = client.workflow.list({ query: `WorkflowId = '${workflowId}'` })[Symbol.asyncIterator]();
+  for (let next = await callTemporal(client, () => list.next()); !next.done;) {
+    seen.push(next.value);
+    next = await callTemporal(client, () => list.next());
+  }
+  const own = await callTemporal(client, () => client.workflow.getHandle(workflowId, runId).describe());
+  const [newest] = seen
+    .filter((run) => run.runId !== runId && run.startTime < own.startTime)
+    .sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
+  if (!newest) throw new LedgerLostError('it was reset, and the run before is not kept any more');
+  // What is listed may be a second old: a run that has been continued since is not the newest.
+  for (let current = newest.runId; ;) {
+    const events = await readHistory(client, workflowId, current, 'close');
+    const next = events.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
+    if (!next || next === runId) return current;
+    current = next;
+  }
+}
+
+/** Enters events of a history into a state, in their order. */
+class LedgerReader {
+  readonly #client: Client;
+  readonly #budget: Budget;
+  readonly #workflowId: string;
+  readonly #asked = new Map<string, { name: string; args: Payloads }>();
+  readonly #admitted = new Map<string, { name: string; args: Payloads }>();
+
+  constructor(client: Client, state: BudgetState) {
+    this.#client = client;
+    this.#budget = new Budget(state);
+    this.#workflowId = projectBudgetWorkflowId(state.projectId);
+  }
+
+  async read(events: readonly HistoryEvent[]): Promise<BudgetState> {
+    for (const event of events) await this.#enter(event, tsToMs(event.eventTime));
+    return this.#budget.state;
+  }
+
+  async #enter(event: HistoryEvent, atMs: number): Promise<void> {
+    const signal = event.workflowExecutionSignaledEventAttributes;
+    if (signal) return this.#hear(atMs, signal.signalName, await this.#decode(signal.input?.payloads));
+    const unheard = event.signalExternalWorkflowExecutionFailedEventAttributes;
+    if (unheard?.workflowExecution?.workflowId) {
+      this.#budget.gone(atMs, unheard.workflowExecution.workflowId);
+    }
+    const admitted = event.workflowExecutionUpdateAdmittedEventAttributes?.request;
+    if (admitted?.meta?.updateId) this.#admitted.set(admitted.meta.updateId, nameAndArgs(admitted.input));
+    const accepted = event.workflowExecutionUpdateAcceptedEventAttributes;
+    if (accepted) {
+      const request = accepted.acceptedRequest?.input;
+      const asked = request ? nameAndArgs(request) : this.#admitted.get(accepted.protocolInstanceId ?? '');
+      if (asked) this.#asked.set(String(event.eventId), asked);
+    }
+    const completed = event.workflowExecutionUpdateCompletedEventAttributes;
+    const asked = this.#asked.get(String(completed?.acceptedEventId));
+    const answer = completed?.outcome?.success?.payloads;
+    if (completed && asked && answer) {
+      const [args, [answered]] = await Promise.all([this.#decode(asked.args), this.#decode(answer)]);
+      if (asked.name === acquireUpdate.name) {
+        this.#budget.enterAnswers(atMs, args[0] as AcquireRequest[], answered as AcquireAnswer[]);
+      } else if (takeOrder(this.#budget.state, completed.meta?.updateId ?? '')) {
+        this.#carryOut(atMs, asked.name, args);
+      }
+    }
+  }
+
+  #hear(atMs: number, name: string | null | undefined, [message]: unknown[]): void {
+    if (name === settleSignal.name) {
+      const parsed = parseInput(settleMessageSchema, message);
+      if (parsed.ok) this.#budget.settle(atMs, parsed.value);
+    }
+    if (name === keyReadSignal.name) {
+      const parsed = parseInput(keyReadMessageSchema, message);
+      if (parsed.ok) this.#budget.keyRead(atMs, parsed.value);
+    }
+    if (name === finishSignal.name || name === withdrawSignal.name) {
+      const parsed = parseInput(leaveMessageSchema, message);
+      if (parsed.ok) this.#budget.leave(atMs, parsed.value);
+    }
+  }
+
+  /** An order that was answered, so what was asked is sound. */
+  #carryOut(atMs: number, name: string, [asked]: unknown[]): void {
+    const budget = this.#budget;
+    if (name === setLimitUpdate.name) {
+      const { limit, window: windowMs, reserve } = setLimitInputSchema.parse(asked);
+      budget.setLimit(atMs, { limit, windowMs, reserve });
+    }
+    if (name === pauseUpdate.name) {
+      const { for: forMs, note } = pauseInputSchema.parse(asked ?? {});
+      budget.pause(atMs, { forMs, note });
+    }
+    if (name === resumeUpdate.name) budget.resume(atMs);
+  }
+
+  #decode(payloads: Payloads): Promise<unknown[]> {
+    return decodePayloads(this.#client, this.#workflowId, payloads);
+  }
+}
+
+function nameAndArgs(input: { name?: string | null; args?: { payloads?: Payloads } | null } | null | undefined): {
+  name: string;
+  args: Payloads;
+} {
+  return { name: input?.name ?? '', args: input?.args?.payloads };
+}

@@ -1,0 +1,255 @@
+import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription } from '@temporalio/client';
+import { WorkflowNotFoundError } from '@temporalio/common';
+import { tsToMs } from '@temporalio/common/lib/time.js';
+import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
+import { FollowUpClientError } from './errors.js';
+import { toExecutionStatus } from './summary.js';
+import { callTemporal, grpcDetails, isPassingTrouble } from './temporal-call.js';
+
+/** A workflow task is failing, and does not just move to another worker, from that attempt on. */
+const FAILING_FROM_ATTEMPT = 3;
+/** A task that waits that long for a worker has none. */
+const UNATTENDED_AFTER_MS = 15_000;
+/** Of `PendingActivityState` of Temporal's API. */
+const PAUSED_STATES = [4, 5];
+/** `TASK_QUEUE_TYPE_WORKFLOW` of Temporal's API. */
+const WORKFLOW_QUEUE = 1;
+/** The failure of a task is among the newest events. */
+const NEWEST_EVENTS = 10;
+/** Workflows of one kind that are looked at. */
+const MOST_LOOKED_AT = 500;
+const AT_ONCE = 10;
+/** Running or paused: servers before 1.30 do not know the latter by its name. */
+const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', 'Canceled', 'TimedOut']
+  .map((status) => `ExecutionStatus != '${status}'`)
+  .join(' AND ');
+
+/**
+ * Something that keeps a workflow from going on, as Temporal itself knows it.
+ *
+ * - `paused`: somebody paused it in Temporal.
+ * - `activityPaused`: somebody paused its activity in Temporal.
+ * - `failing`: its workflow tasks fail, and are tried again.
+ * - `unattended`: no worker polls its task queue.
+ * - `closed`: only of a budget: it was terminated, or ended in another way.
+ */
+export interface WorkflowTrouble {
+  workflowId: string;
+  kind: 'paused' | 'activityPaused' | 'failing' | 'unattended' | 'closed';
+  /** What it is, such as `is paused in Temporal`. */
+  what: string;
+  /** The command or the step that mends it. */
+  mend: string;
+}
+
+/** Whether somebody polls a task queue, by its name: asked once for many workflows. */
+type Polled = Map<string, Promise<boolean>>;
+
+/** What {@link findTroubles} found. */
+export interface FoundTroubles {
+  troubles: WorkflowTrouble[];
+  /** There were more workflows of a kind than were looked at. */
+  isPartial: boolean;
+}
+
+/**
+ * What keeps a workflow from going on; `undefined` where nothing does, or where there is no such workflow.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function readTrouble(
+  client: Client,
+  workflowId: string,
+  polled: Polled = new Map(),
+): Promise<WorkflowTrouble | undefined> {
+  let description;
+  try {
+    description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return undefined;
+    throw error;
+  }
+  return troubleOf(client, description, polled);
+}
+
+/**
+ * Every budget that is closed, paused, failing or without a worker, every batch and part that is paused, failing or
+ * without a worker, and every follow-up that is paused.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function findTroubles(client: Client): Promise<FoundTroubles> {
+  return findAmong(client, [
+    `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus != 'ContinuedAsNew'`,
+    `WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
+    `WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
+    `WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Paused'`,
+  ]);
+}
+
+/**
+ * What keeps a batch or its parts from going on.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function findTroublesOfBatch(client: Client, batchId: string): Promise<WorkflowTrouble[]> {
+  const isOfBatch = `${SearchAttribute.batchId.name} = '${batchId}'`;
+  const { troubles } = await findAmong(client, [
+    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
+    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
+    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Paused'`,
+  ]);
+  return troubles;
+}
+
+async function findAmong(client: Client, queries: readonly string[]): Promise<FoundTroubles> {
+  const found: FoundTroubles = { troubles: [], isPartial: false };
+  const polled: Polled = new Map();
+  for (const query of queries) {
+    const { workflowIds, isPartial } = await listIds(client, query);
+    found.isPartial ||= isPartial;
+    for (let next = 0; next < workflowIds.length; next += AT_ONCE) {
+      const few = workflowIds.slice(next, next + AT_ONCE);
+      const troubles = await Promise.all(few.map((workflowId) => readTrouble(client, workflowId, polled)));
+      found.troubles.push(...troubles.filter((trouble) => trouble !== undefined));
+    }
+  }
+  return found;
+}
+
+async function listIds(client: Client, query: string): Promise<{ workflowIds: string[]; isPartial: boolean }> {
+  const workflowIds = new Set<string>();
+  const list = client.workflow.list({ query })[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const next = await callTemporal(client, () => list.next());
+      if (next.done) return { workflowIds: [...workflowIds], isPartial: false };
+      if (workflowIds.size >= MOST_LOOKED_AT) return { workflowIds: [...workflowIds], isPartial: true };
+      workflowIds.add(next.value.workflowId);
+    }
+  } catch (error) {
+    // Servers before 1.30 know no `Paused`: nothing can be paused there.
+    if (error instanceof FollowUpClientError || !query.includes('Paused')) throw error;
+    return { workflowIds: [], isPartial: false };
+  }
+}
+
+/** As {@link readTrouble}, of a workflow that was described already. */
+async function troubleOf(
+  client: Client,
+  description: WorkflowExecutionDescription,
+  polled: Polled,
+): Promise<WorkflowTrouble | undefined> {
+  const { workflowId, raw, status, taskQueue, closeTime } = description;
+  const trouble = (kind: WorkflowTrouble['kind'], what: string, mend: string) => ({ workflowId, kind, what, mend });
+  const projectId = parseProjectBudgetWorkflowId(workflowId);
+  if (toExecutionStatus(status.name) !== 'running') {
+    if (projectId === undefined) return undefined;
+    const at = closeTime ? ` ${isoSecond(closeTime.getTime())}` : '';
+    return trouble('closed', `is stopped: it was ${status.name.toLowerCase()}${at}`, restoreCommand(projectId));
+  }
+  const { pauseInfo } = raw.workflowExtendedInfo ?? {};
+  if (status.name === 'PAUSED' || pauseInfo) {
+    return trouble(
+      'paused',
+      `is paused in Temporal${wordsOf(pauseInfo)}`,
+      `temporal workflow unpause --workflow-id ${workflowId}`,
+    );
+  }
+  const task = raw.pendingWorkflowTask;
+  if (task && (task.attempt ?? 0) >= FAILING_FROM_ATTEMPT) {
+    const reason = await readTaskFailure(client, workflowId);
+    if (reason !== undefined) {
+      const mend =
+        projectId === undefined
+          ? `look at the log of the workers; where they run the right version: temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`
+          : restoreCommand(projectId);
+      return trouble('failing', `fails at its tasks (attempt ${task.attempt}): ${reason}`, mend);
+    }
+  }
+  const waitsSince = task?.startedTime ? undefined : task?.scheduledTime;
+  const isLeft =
+    waitsSince !== undefined && waitsSince !== null && Date.now() - tsToMs(waitsSince) > UNATTENDED_AFTER_MS;
+  if (isLeft || !(await isPolled(client, taskQueue, polled))) {
+    return trouble('unattended', `has no worker: nobody polls ${taskQueue}`, 'start a worker: follow-up worker');
+  }
+  const paused = raw.pendingActivities?.find(
+    ({ state, paused: isPaused }) => isPaused || PAUSED_STATES.includes(Number(state)),
+  );
+  if (!paused) return undefined;
+  return trouble(
+    'activityPaused',
+    `is held up: its activity ${paused.activityType?.name ?? ''} is paused in Temporal`,
+    `temporal activity unpause --workflow-id ${workflowId} --activity-id ${paused.activityId ?? ''}`,
+  );
+}
+
+/** Why the latest workflow task failed; `undefined` where none did, but was lost with its worker. */
+async function readTaskFailure(client: Client, workflowId: string): Promise<string | undefined> {
+  const { history } = await callTemporal(client, () =>
+    client.workflowService.getWorkflowExecutionHistoryReverse({
+      namespace: client.options.namespace,
+      execution: { workflowId },
+      maximumPageSize: NEWEST_EVENTS,
+    }),
+  );
+  for (const event of history?.events ?? []) {
+    if (event.workflowTaskCompletedEventAttributes || event.workflowTaskTimedOutEventAttributes) return undefined;
+    const failed = event.workflowTaskFailedEventAttributes;
+    if (failed) return oneLine(failed.failure?.message ?? 'without a word');
+  }
+  return undefined;
+}
+
+/** Whether a worker polls a task queue for workflow tasks, or did within the last minutes. */
+export async function isPolled(client: Client, name: string, polled: Polled = new Map()): Promise<boolean> {
+  const { namespace } = client.options;
+  const request = {
+    namespace,
+    taskQueue: { name },
+
+    taskQueueType: WORKFLOW_QUEUE,
+  };
+  const asked =
+    polled.get(name) ??
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
+    callTemporal(client, () => client.workflowService.describeTaskQueue(request)).then(
+      ({ pollers }) => pollers.length > 0,
+    );
+  polled.set(name, asked);
+  return asked;
+}
+
+/**
+ * Why a workflow gives no answer to a query or an update, with the way out where there is one.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function reasonOfSilence(client: Client, workflowId: string, error: unknown): Promise<string> {
+  if (error instanceof QueryNotRegisteredError) return 'it has not begun';
+  const trouble = await readTrouble(client, workflowId);
+  if (trouble) return `it ${trouble.what}; ${trouble.mend}`;
+  if (isPassingTrouble(error)) return 'no worker runs, or it is overloaded';
+  return grpcDetails(error) ?? String(error);
+}
+
+function wordsOf(
+  pauseInfo: { identity?: string | null; reason?: string | null; pausedTime?: unknown } | null | undefined,
+) {
+  if (!pauseInfo) return '';
+  const { identity, reason } = pauseInfo;
+  const words = [identity ? `by ${oneLine(identity)}` : '', reason ? `(${oneLine(reason)})` : ''].filter(Boolean);
+  return words.length > 0 ? ` ${words.join(' ')}` : '';
+}
+
+function restoreCommand(projectId: string): string {
+  return `follow-up budget restore ${projectId}`;
+}
+
+function isoSecond(ms: number): string {
+  return `${new Date(ms).toISOString().slice(0, 19)}Z`;
+}
+
+function oneLine(text: string): string {
+  return text.replace(/\s+/g, ' ').trim().slice(0, 200);
+}

@@ -1,0 +1,15 @@
+import { expect, inject, test } from 'vitest';
+import { scenarios } from '../../chaos/scenarios.js';
+
+test('an operator who presses buttons at random doubles nothing, loses nothing, and is told no untruth', async () => {
+  const address = inject('temporalAddress');
+  const { violations, counts } = await scenarios.operator({
+    seed: 1,
+    kills: 0,
+    scale: 1,
+    say: () => undefined,
+    address,
+  });
+  expect(violations).toEqual([]);
+  expect(counts).toMatchObject({ followUps: 34 });
+}, 400_000);

@@ -1,0 +1,95 @@
+import { describe, expect, test } from 'vitest';
+import { deleteWorkflow, resetWorkflow, sendNonsense } from '../../chaos/buttons.js';
+import { measureHistories } from '../support/batch.js';
+import { eventually } from '../support/eventually.js';
+import { operatedBatches } from '../support/operated-batches.js';
+
+const batches = operatedBatches();
+const { sentTo, partOf, workflowOf, startBatch, threeHaveEnded, endsWell, letAllGo } = batches;
+
+describe.concurrent('a batch that has ended and is reset', () => {
+  test('to its last task looks up how its items ended, and has nothing to retry', async () => {
+    const batch = await startBatch();
+    const before = await endsWell(batch);
+    await resetWorkflow(batches.stack.client, batch.workflowId, 'last');
+    expect(await endsWell(batch)).toEqual(before);
+    await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
+    expect(sentTo(batch.batchId)).toHaveLength(8);
+  });
+
+  test('after its part was deleted takes the results of its follow-ups', async () => {
+    const batch = await startBatch();
+    await endsWell(batch);
+    await deleteWorkflow(batches.stack.client, partOf(batch));
+    await eventually('it is gone', () =>
+      workflowOf(partOf(batch))
+        .describe()
+        .then(
+          () => false,
+          () => true,
+        ),
+    );
+    await resetWorkflow(batches.stack.client, batch.workflowId, 'first');
+    await endsWell(batch);
+  });
+});
+
+describe.concurrent('a batch that runs', () => {
+  test.each(['first', 'last'] as const)('and is reset to its %s task goes on, and knows all ends', async (point) => {
+    const batch = await startBatch({ held: true });
+    await threeHaveEnded(batch);
+    await resetWorkflow(batches.stack.client, batch.workflowId, point);
+    await eventually('it knows them again', async () => (await batch.status()).completed === 3);
+    await letAllGo(batch);
+    await endsWell(batch);
+    for (const workflowId of [batch.workflowId, partOf(batch)]) {
+      expect(await measureHistories(batches.stack, workflowId)).toMatchObject({ failedTasks: 0 });
+    }
+  });
+
+  test('and is reset after it was terminated goes on with its parts', async () => {
+    const batch = await startBatch({ held: true });
+    await threeHaveEnded(batch);
+    await workflowOf(batch.workflowId).terminate('by hand');
+    await resetWorkflow(batches.stack.client, batch.workflowId, 'last');
+    await letAllGo(batch);
+    await endsWell(batch);
+  });
+
+  test('passes over nonsense', async () => {
+    const batch = await startBatch({ held: true });
+    await threeHaveEnded(batch);
+    await sendNonsense(batches.stack.client, batch.workflowId, ['partReport']);
+    await sendNonsense(batches.stack.client, partOf(batch), ['partOrder', 'followUpEnded']);
+    await letAllGo(batch);
+    await endsWell(batch);
+    for (const workflowId of [batch.workflowId, partOf(batch)]) {
+      expect(await measureHistories(batches.stack, workflowId)).toMatchObject({ failedTasks: 0 });
+    }
+  });
+});
+
+describe.concurrent('a part of a batch', () => {
+  test.each(['first', 'last'] as const)('that is reset to its %s task goes on', async (point) => {
+    const batch = await startBatch({ held: true });
+    await threeHaveEnded(batch);
+    await resetWorkflow(batches.stack.client, partOf(batch), point);
+    await letAllGo(batch);
+    await endsWell(batch);
+    await resetWorkflow(batches.stack.client, partOf(batch), point);
+    await workflowOf(partOf(batch)).result();
+    expect(sentTo(batch.batchId)).toHaveLength(8);
+  });
+
+  test('that is deleted leaves what it had reported, and a retry sends nothing that had arrived', async () => {
+    const batch = await startBatch({ held: true });
+    await threeHaveEnded(batch);
+    await deleteWorkflow(batches.stack.client, partOf(batch));
+    const result = await batch.result();
+    expect(result).toMatchObject({ total: 8, completed: 3, errors: 5, unknown: 5, errorsByType: { Terminated: 5 } });
+    await letAllGo(batch);
+    await eventually('they have ended', () => sentTo(batch.batchId).length === 8);
+    await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
+    expect(sentTo(batch.batchId)).toHaveLength(8);
+  });
+});

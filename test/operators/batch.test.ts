@@ -1,0 +1,96 @@
+import { randomUUID } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
+import { batchItemKey, followUpWorkflowId } from '../../src/contract/index.js';
+import { eventually } from '../support/eventually.js';
+import { operatedBatches } from '../support/operated-batches.js';
+import { FAST } from '../support/stack.js';
+
+const batches = operatedBatches();
+const { sentTo, partOf, workflowOf, detailsOf, startBatch, threeHaveEnded, endsWell, letAllGo } = batches;
+
+describe.concurrent('a batch that has ended and is reset', () => {
+  test('to its first task looks up how its items ended, and has nothing to retry', async () => {
+    const batch = await startBatch();
+    const before = await endsWell(batch);
+    await resetWorkflow(batches.stack.client, batch.workflowId, 'first');
+    expect(await endsWell(batch)).toEqual(before);
+    await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
+    expect(sentTo(batch.batchId)).toHaveLength(8);
+  });
+});
+
+describe.concurrent('a batch that runs', () => {
+  test('and is paused in Temporal, or has a part that is, says so, and goes on when that is undone', async () => {
+    const batch = await startBatch({ held: true });
+    await threeHaveEnded(batch);
+    for (const workflowId of [batch.workflowId, partOf(batch)]) {
+      await pauseWorkflow(batches.stack.client, workflowId);
+      const mend = `temporal workflow unpause --workflow-id ${workflowId}`;
+      await eventually('it is named', async () => {
+        const [trouble] = await batch.troubles();
+        return trouble?.kind === 'paused' && trouble.mend === mend;
+      });
+      if (workflowId === batch.workflowId) {
+        await expect(batch.status()).rejects.toMatchObject({ message: expect.stringContaining(mend) });
+      }
+      await unpauseWorkflow(batches.stack.client, workflowId);
+    }
+    await letAllGo(batch);
+    await endsWell(batch);
+  });
+
+  test('and is terminated says so, and how many follow-ups go on', async () => {
+    const batch = await startBatch({ held: true });
+    await threeHaveEnded(batch);
+    await workflowOf(batch.workflowId).terminate('by hand');
+    await eventually('it says so', async () => {
+      const { ended, cutOff, stillRunning } = await batch.status();
+      return !ended && cutOff === 'terminated' && stillRunning === 5;
+    });
+    await letAllGo(batch);
+    await eventually('they have ended', async () => (await batch.status()).stillRunning === 0);
+    expect(sentTo(batch.batchId)).toHaveLength(8);
+  });
+});
+
+describe.concurrent('a part of a batch', () => {
+  test('that is terminated is started again: its items end as they would have', async () => {
+    const batch = await startBatch({ held: true });
+    await threeHaveEnded(batch);
+    await workflowOf(partOf(batch)).terminate('by hand');
+    await letAllGo(batch);
+    await endsWell(batch);
+  });
+
+  test('that is asked to cancel goes on and says so', async () => {
+    const batch = await startBatch({ held: true });
+    await threeHaveEnded(batch);
+    await workflowOf(partOf(batch)).cancel();
+    await eventually('it says so', async () => (await detailsOf(partOf(batch))).includes('asked to cancel'));
+    expect(await detailsOf(partOf(batch))).toContain(`follow-up batch cancel ${batch.batchId}`);
+    await letAllGo(batch);
+    await endsWell(batch);
+  });
+});
+
+test.concurrent(
+  'an item whose follow-up was terminated after its send counts as delivered, and is not retried',
+  async () => {
+    const id = `op-${randomUUID().slice(0, 8)}`;
+    batches.stack.simulator.addJob({ projectId: id, jobId: 'job', behaviour: { neverEnds: true } });
+    const batch = await batches.stack.followUps.startBatch({
+      id,
+      items: [{ projectId: id, jobId: 'job', prompt: 'x', ...FAST }],
+    });
+    const budget = batches.stack.followUps.budget(id);
+    await eventually('its send is settled', async () => (await budget.audit())[0]?.outcome === 'sent');
+    await workflowOf(followUpWorkflowId({ projectId: id, jobId: 'job', key: batchItemKey(id, 0) })).terminate(
+      'by hand',
+    );
+    const { items: ended } = await batch.result();
+    expect(ended[0]?.error).toMatchObject({ type: 'Terminated', delivered: 'yes' });
+    await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
+    expect(sentTo(id)).toHaveLength(1);
+  },
+);

@@ -1,0 +1,92 @@
+import { describe, expect, test } from 'vitest';
+import { resetWorkflow, sendNonsense } from '../../chaos/buttons.js';
+import { projectBudgetWorkflowId } from '../../src/contract/index.js';
+import { eventually } from '../support/eventually.js';
+import { LIMIT, WINDOW_MS, operatedBudgets } from '../support/operated-budgets.js';
+
+const budgets = operatedBudgets();
+const { newProject, start, waits, endWell, workflowOf } = budgets;
+
+async function expectNoFailedTask(projectId: string): Promise<void> {
+  const { events } = await workflowOf(projectId).fetchHistory();
+  expect(events?.filter((event) => event.workflowTaskFailedEventAttributes)).toEqual([]);
+}
+
+const detailsOf = async (projectId: string): Promise<string> => {
+  const metadata = await workflowOf(projectId).query<{ currentDetails: string }>('__temporal_workflow_metadata');
+  return metadata.currentDetails;
+};
+
+describe.concurrent('a budget that is asked to cancel', () => {
+  test('goes on and says so, with follow-ups in its queue and a timer that runs', async () => {
+    const projectId = newProject();
+    const followUps = await start(projectId, LIMIT + 2);
+    await waits(projectId, 2);
+    await workflowOf(projectId).cancel();
+    await eventually('it says so', async () => (await detailsOf(projectId)).includes('asked to cancel'));
+    const more = await start(projectId, 1, LIMIT + 2);
+    await endWell(projectId, [...followUps, ...more]);
+    expect(await budgets.stack.followUps.budget(projectId).state()).toBe('running');
+    await expectNoFailedTask(projectId);
+  });
+
+  test('goes on with nobody in its queue and no timer', async () => {
+    const projectId = newProject();
+    const first = await start(projectId, 1);
+    await endWell(projectId, first);
+    await workflowOf(projectId).cancel();
+    await workflowOf(projectId).cancel();
+    await eventually('it says so', async () => (await detailsOf(projectId)).includes('asked to cancel'));
+    await endWell(projectId, [...first, ...(await start(projectId, 1, 1))]);
+    expect(await detailsOf(projectId)).toContain('follow-up budget pause');
+    await expectNoFailedTask(projectId);
+  });
+
+  test('before its first task goes on as well', async () => {
+    const projectId = newProject();
+    const handle = await budgets.stack.client.workflow.start('projectBudget', {
+      workflowId: projectBudgetWorkflowId(projectId),
+      taskQueue: `${budgets.stack.taskQueue}-budget`,
+      args: [{ projectId, settings: { limit: LIMIT, windowMs: WINDOW_MS, reserve: 0, marginMs: 200 } }],
+    });
+    await handle.cancel();
+    await endWell(projectId, await start(projectId, 1));
+    expect(await budgets.stack.followUps.budget(projectId).state()).toBe('running');
+  });
+
+  test('drops no follow-up that lives, though wakes were on their way to it', async () => {
+    const projectId = newProject();
+    const budget = budgets.stack.followUps.budget(projectId);
+    await budget.pause();
+    const followUps = await start(projectId, LIMIT);
+    await waits(projectId, LIMIT);
+    // Both in one task: the wakes that it sends are pending when the cancel comes.
+    await Promise.all([budget.resume(), workflowOf(projectId).cancel()]);
+    await workflowOf(projectId).cancel();
+    await endWell(projectId, followUps);
+    await expectNoFailedTask(projectId);
+  });
+});
+
+test.concurrent('a budget passes over signals and updates that make no sense', async () => {
+  const projectId = newProject();
+  const followUps = await start(projectId, LIMIT + 1);
+  await waits(projectId, 1);
+  await sendNonsense(budgets.stack.client, projectBudgetWorkflowId(projectId), ['settle', 'finish', 'withdraw']);
+  await endWell(projectId, followUps);
+  await expectNoFailedTask(projectId);
+});
+
+describe.concurrent('a budget that is reset', () => {
+  test('is named while nobody asks it, and is restored by hand as well', async () => {
+    const projectId = newProject();
+    const budget = budgets.stack.followUps.budget(projectId);
+    const followUps = await start(projectId, 1);
+    await endWell(projectId, followUps);
+    await resetWorkflow(budgets.stack.client, budget.workflowId, 'first');
+    await eventually('it has ended', async () => (await budget.state()) === 'stopped');
+    expect(await budget.trouble()).toMatchObject({ kind: 'closed', mend: `follow-up budget restore ${projectId}` });
+    expect(await budget.restore()).toMatchObject({ from: 'lastState', stopped: { status: 'failed' } });
+    expect(await budget.audit()).toHaveLength(1);
+  });
+});

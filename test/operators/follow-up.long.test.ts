@@ -1,0 +1,54 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { deleteWorkflow, resetWorkflow } from '../../chaos/buttons.js';
+import { eventually } from '../support/eventually.js';
+import { FAST, startStack, type Stack } from '../support/stack.js';
+
+let stack: Stack;
+beforeAll(async () => {
+  stack = await startStack({
+    address: inject('temporalAddress'),
+    // A follow-up that does not know how its send ended waits for lease and drain.
+    env: { FOLLOW_UP_SEND_TIMEOUT: '6s', FOLLOW_UP_DRAIN: '1s' },
+    simulator: { autoCreate: true, slowBodyMs: 4_000 },
+  });
+});
+afterAll(() => stack.stop());
+
+const newProject = () => `op-${randomUUID().slice(0, 8)}`;
+const ledgerOf = (projectId: string) => stack.simulator.ledger.filter((entry) => entry.projectId === projectId);
+const start = (projectId: string) =>
+  stack.followUps.start({ projectId, jobId: 'job', key: 'key', prompt: 'Add tests.', ...FAST });
+
+test.concurrent.each(['first', 'last'] as const)(
+  'a follow-up that is reset to its %s task while its message is on its way is sent once, and its outcome is known',
+  async (point) => {
+    const projectId = newProject();
+    stack.simulator.failNext({ method: 'POST', projectId, kind: 'slowBody', times: 1 });
+    const followUp = await start(projectId);
+    const budget = stack.followUps.budget(projectId);
+    await eventually('it is being sent', async () => (await budget.status())?.unsettled === 1);
+    await resetWorkflow(stack.client, followUp.workflowId, point);
+    const { status, delivery } = await followUp.result();
+    expect(status).toBe('completed');
+    expect(['sent', 'inferred']).toContain(delivery);
+    expect(ledgerOf(projectId)).toHaveLength(1);
+  },
+);
+
+test.concurrent('a follow-up that has ended and is deleted is not sent again by a start with its key', async () => {
+  const projectId = newProject();
+  const followUp = await start(projectId);
+  await followUp.result();
+  await deleteWorkflow(stack.client, followUp.workflowId);
+  await eventually('it is gone', () =>
+    followUp.describe().then(
+      () => false,
+      () => true,
+    ),
+  );
+  const again = await start(projectId);
+  expect(again.alreadyStarted).toBe(false);
+  await again.result().catch(() => undefined);
+  expect(ledgerOf(projectId)).toHaveLength(1);
+});

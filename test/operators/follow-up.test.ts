@@ -1,0 +1,125 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { onActivities, pauseWorkflow, resetWorkflow, sendNonsense, unpauseWorkflow } from '../../chaos/buttons.js';
+import type { StartedFollowUp } from '../../src/client/index.js';
+import { eventually } from '../support/eventually.js';
+import { FAST, startStack, type Stack } from '../support/stack.js';
+
+let stack: Stack;
+beforeAll(async () => {
+  stack = await startStack({
+    address: inject('temporalAddress'),
+    simulator: { autoCreate: true, slowBodyMs: 4_000 },
+  });
+});
+afterAll(() => stack.stop());
+
+const newProject = () => `op-${randomUUID().slice(0, 8)}`;
+const ledgerOf = (projectId: string) => stack.simulator.ledger.filter((entry) => entry.projectId === projectId);
+const start = (projectId: string, jobId = 'job', key = 'key') =>
+  stack.followUps.start({ projectId, jobId, key, prompt: 'Add tests.', ...FAST });
+
+/** A follow-up that waits for a slot, until {@link letGo}. */
+async function startWaiting(projectId: string): Promise<StartedFollowUp> {
+  await stack.followUps.budget(projectId).setLimit({ limit: 0 });
+  const followUp = await start(projectId);
+  await eventually('it waits', async () => (await stack.followUps.budget(projectId).status())?.waitingTotal === 1);
+  await eventually('it says so', async () => (await followUp.progress()).state === 'waiting-for-budget');
+  return followUp;
+}
+const letGo = (projectId: string) => stack.followUps.budget(projectId).setLimit({ limit: 10 });
+
+/** A follow-up whose message was taken, and whose answer takes four seconds. */
+async function startSending(projectId: string): Promise<StartedFollowUp> {
+  stack.simulator.failNext({ method: 'POST', projectId, kind: 'slowBody', times: 1 });
+  const followUp = await start(projectId);
+  await eventually('it is being sent', async () => (await stack.followUps.budget(projectId).status())?.unsettled === 1);
+  return followUp;
+}
+
+const endsWell = async (projectId: string, followUp: StartedFollowUp) => {
+  expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
+  expect(ledgerOf(projectId)).toHaveLength(1);
+};
+
+describe.concurrent('a follow-up that waits', () => {
+  test('and is paused in Temporal says so, and goes on when it is unpaused', async () => {
+    const projectId = newProject();
+    const followUp = await startWaiting(projectId);
+    await pauseWorkflow(stack.client, followUp.workflowId);
+    const mend = `temporal workflow unpause --workflow-id ${followUp.workflowId}`;
+    expect(await followUp.trouble()).toMatchObject({ kind: 'paused', mend });
+    await expect(followUp.progress()).rejects.toMatchObject({ message: expect.stringContaining(mend) });
+    await eventually('it is found', async () => {
+      const { troubles } = await stack.followUps.troubles();
+      return troubles.some(({ workflowId }) => workflowId === followUp.workflowId);
+    });
+    await letGo(projectId);
+    await unpauseWorkflow(stack.client, followUp.workflowId);
+    await endsWell(projectId, followUp);
+    expect(await followUp.trouble()).toBeUndefined();
+  });
+
+  test.each(['first', 'last'] as const)('and is reset to its %s task is sent once', async (point) => {
+    const projectId = newProject();
+    const followUp = await startWaiting(projectId);
+    await resetWorkflow(stack.client, followUp.workflowId, point);
+    await letGo(projectId);
+    await endsWell(projectId, followUp);
+  });
+
+  test('and is terminated holds up nobody', async () => {
+    const projectId = newProject();
+    const followUp = await startWaiting(projectId);
+    await stack.client.workflow.getHandle(followUp.workflowId).terminate('by hand');
+    await letGo(projectId);
+    await endsWell(projectId, await start(projectId, 'job', 'next'));
+    await expect(followUp.result()).rejects.toMatchObject({ name: 'FollowUpTerminatedError', delivered: 'unknown' });
+  });
+
+  test('passes over nonsense, and refuses updates that there are not', async () => {
+    const projectId = newProject();
+    const followUp = await startWaiting(projectId);
+    await sendNonsense(stack.client, followUp.workflowId, ['wake', 'pollNow', 'stillThere']);
+    const workflow = stack.client.workflow.getHandle(followUp.workflowId);
+    for (const word of [undefined, null, 7, 'perhaps', 'sent']) {
+      await expect(workflow.executeUpdate('resolveDelivery', { args: [word] })).rejects.toThrow();
+    }
+    await letGo(projectId);
+    await endsWell(projectId, followUp);
+    const { events } = await workflow.fetchHistory();
+    expect(events?.filter((event) => event.workflowTaskFailedEventAttributes)).toEqual([]);
+  });
+});
+
+describe.concurrent('a follow-up whose message is on its way', () => {
+  test.each(['pause', 'reset'] as const)('and whose activity somebody tells to %s is sent once', async (what) => {
+    const projectId = newProject();
+    const followUp = await startSending(projectId);
+    expect(await onActivities(stack.client, followUp.workflowId, what)).toBe(1);
+    if (what === 'pause') {
+      const mend = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
+      expect(await followUp.trouble()).toMatchObject({ kind: 'activityPaused', mend });
+    }
+    await endsWell(projectId, followUp);
+  });
+
+  test('and is paused in Temporal goes on when it is unpaused', async () => {
+    const projectId = newProject();
+    const followUp = await startSending(projectId);
+    await pauseWorkflow(stack.client, followUp.workflowId);
+    await eventually('it is settled', async () => (await stack.followUps.budget(projectId).status())?.unsettled === 0);
+    await unpauseWorkflow(stack.client, followUp.workflowId);
+    await endsWell(projectId, followUp);
+  });
+});
+
+describe.concurrent('a follow-up that has ended', () => {
+  test.each(['first', 'last'] as const)('and is reset to its %s task is not sent again', async (point) => {
+    const projectId = newProject();
+    const followUp = await start(projectId);
+    await endsWell(projectId, followUp);
+    await resetWorkflow(stack.client, followUp.workflowId, point);
+    await endsWell(projectId, followUp);
+  });
+});

@@ -1,0 +1,48 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, inject } from 'vitest';
+import type { BatchHandle } from '../../src/client/index.js';
+import { followUpBatchWorkflowId, type FollowUpBatchResult } from '../../src/contract/index.js';
+import { makeItems } from './batch.js';
+import { eventually } from './eventually.js';
+import { FAST, startStack, type Stack } from './stack.js';
+
+/** Batches of eight items for tests of what operators do to them. To be called at the top of a test file. */
+export function operatedBatches() {
+  let stack: Stack;
+  beforeAll(async () => {
+    stack = await startStack({ address: inject('temporalAddress'), simulator: { autoCreate: true } });
+  });
+  afterAll(() => stack.stop());
+
+  const sentTo = (projectId: string) => stack.simulator.ledger.filter((entry) => entry.projectId === projectId);
+  const workflowOf = (workflowId: string) => stack.client.workflow.getHandle(workflowId);
+
+  return {
+    /** Set once the tests run. */
+    get stack() {
+      return stack;
+    },
+    sentTo,
+    workflowOf,
+    partOf: (batch: BatchHandle) => followUpBatchWorkflowId({ batchId: batch.batchId, part: 0 }),
+    detailsOf: async (workflowId: string) =>
+      (await workflowOf(workflowId).query<{ currentDetails: string }>('__temporal_workflow_metadata')).currentDetails,
+    /** A batch whose id is its project's; with `held` only three of its items are sent. */
+    startBatch: async ({ held = false } = {}): Promise<BatchHandle> => {
+      const id = `op-${randomUUID().slice(0, 8)}`;
+      if (held) await stack.followUps.budget(id).setLimit({ limit: 3 });
+      return stack.followUps.startBatch({ id, items: makeItems(stack, [id], 8, FAST) });
+    },
+    threeHaveEnded: (batch: BatchHandle) =>
+      eventually('three have ended', async () => (await batch.status()).completed === 3),
+    letAllGo: (batch: BatchHandle) => stack.followUps.budget(batch.batchId).setLimit({ limit: 100 }),
+    /** All eight were sent once, and the result says so. */
+    endsWell: async (batch: BatchHandle): Promise<FollowUpBatchResult> => {
+      const result = await batch.result();
+      expect(result).toMatchObject({ total: 8, completed: 8, errors: 0 });
+      expect(result.items.filter(({ status }) => status === 'completed')).toHaveLength(8);
+      expect(sentTo(batch.batchId)).toHaveLength(8);
+      return result;
+    },
+  };
+}
