@@ -14,7 +14,10 @@ import {
   acquireUpdate,
   budgetTaskQueue,
   projectBudgetWorkflowId,
+  finishSignal,
+  keyReadSignal,
   settleSignal,
+  withdrawSignal,
   WorkflowType,
   type AcquireAnswer,
   type AcquireRequest,
@@ -23,6 +26,7 @@ import {
   type SettleMessage,
 } from '../contract/index.js';
 import { askAgainAfterMs } from './ask-again.js';
+import type { BudgetWord } from '../follow-up/port.js';
 import { createCoalescer } from './coalescer.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
 import { Patience, type LetGo } from './patience.js';
@@ -96,6 +100,12 @@ export interface BudgetClient {
    * @throws what the server answers, or that it does not
    */
   settle(projectId: string, message: SettleMessage): Promise<void>;
+  /**
+   * Tells what a follow-up has to say, within 10 s; whether there is a budget that runs.
+   *
+   * @throws what the server answers, or that it does not
+   */
+  tell(projectId: string, word: BudgetWord): Promise<boolean>;
 }
 
 /** What {@link createBudgetClient} needs. */
@@ -300,6 +310,22 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
       return isGivenBack ? acquire(projectId, request, forMs) : ask;
     },
     settle,
+
+    async tell(projectId, word) {
+      const gate = telling.getHandle(projectBudgetWorkflowId(projectId));
+      const signal = (): Promise<void> => {
+        if (word.kind === 'keyRead') return gate.signal(keyReadSignal, { isRefused: word.isRefused });
+        const { kind, ...message } = word;
+        return gate.signal(kind === 'finish' ? finishSignal : withdrawSignal, message);
+      };
+      try {
+        await connection.withDeadline(Date.now() + CALL_DEADLINE_MS, signal);
+        return true;
+      } catch (error) {
+        if (!(error instanceof WorkflowNotFoundError)) throw error;
+        return false;
+      }
+    },
   };
 }
 

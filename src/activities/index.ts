@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { AgentJobsClient } from '../agent-jobs/index.js';
 import type { BudgetCeiling } from '../contract/index.js';
+import type { BudgetWord } from '../follow-up/port.js';
 import type { BudgetClient } from './budget-client.js';
 import { createGetJob, createWarnOfKey } from './get-job.js';
 import { createLookUps } from './look-up.js';
@@ -39,6 +40,9 @@ export function createActivities(dependencies: ActivityDependencies) {
     getJob: createGetJob(reading),
     watchJob: createWatchJob(reading),
     sendFollowUp: createSendFollowUp(dependencies),
+    /** Tells the project's budget; whether there is one that runs. */
+    tellBudget: ({ projectId, ...word }: { projectId: string } & BudgetWord) =>
+      dependencies.budget.tell(projectId, word),
     ...createLookUps(dependencies.temporal),
   };
 }

@@ -35,7 +35,7 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
   return {
     // A poll holds its workflow-task slot while the GET runs. Measured on 2 cores with every GET taking 5 s and 200
     // workflows: 40 slots (the SDK's default) gave 8 polls/s, 400 gave 16 and kept others at 93 ms
-    // (docs/decisions/local-activities-for-polls.md).
+    // (docs/decisions/a-watch-is-one-activity.md).
     maxConcurrentWorkflowTaskExecutions: 400,
     // With fewer than workflow-task slots, tasks would wait for a local activity's slot while they hold their own.
     maxConcurrentLocalActivityExecutions: 400,

@@ -4,7 +4,6 @@ import {
   ApplicationFailure,
   CancellationScope,
   condition,
-  getExternalWorkflowHandle,
   proxyActivities,
   proxyLocalActivities,
   setCurrentDetails,
@@ -13,17 +12,10 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities, NothingNewDetails } from '../activities/index.js';
-import {
-  finishSignal,
-  keyReadSignal,
-  projectBudgetWorkflowId,
-  SearchAttribute,
-  withdrawSignal,
-  type FollowUpSettings,
-} from '../contract/index.js';
+import { SearchAttribute, type FollowUpSettings } from '../contract/index.js';
 import { describeProgress } from '../follow-up/details.js';
 import type { WatchOrder } from '../follow-up/look.js';
-import type { BudgetWord, FollowUpPort, Steps, WatchEnd } from '../follow-up/port.js';
+import type { FollowUpPort, Steps, WatchEnd } from '../follow-up/port.js';
 
 /** A get-job call ends within 7 s, so that its local activity costs one event. */
 const GET_JOB_TIMEOUT = '10s';
@@ -33,6 +25,11 @@ const { getJob } = proxyLocalActivities<Activities>({
   // The flow is the retry.
   retry: { maximumAttempts: 1 },
 });
+
+/** Until it is told: a budget that does not hear of an end keeps the job's turn. */
+const TELLING = { startToCloseTimeout: '15s', retry: { initialInterval: '1s', maximumInterval: '60s' } } as const;
+
+const { tellBudget } = proxyLocalActivities<Activities>(TELLING);
 
 /** After the time at which a watch ends by itself. */
 const WATCH_SLACK_MS = 30_000;
@@ -101,7 +98,12 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
       awaited(
         sendFollowUp.executeWithOptions({ startToCloseTimeout: startToCloseMs, retry: SEND_RETRY, summary }, [input]),
       ),
-    tell: (word) => awaited(tell(projectId, word)),
+    tell: (word) =>
+      awaited(
+        tellBudget.executeWithOptions({ ...TELLING, summary: `tell the budget: ${word.kind}` }, [
+          { projectId, ...word },
+        ]),
+      ),
     show: (progress, changed) => {
       const pairs = Object.entries(changed).map(([name, value]) => ({
         key: SearchAttribute[name as keyof typeof changed],
@@ -164,22 +166,6 @@ function looksOf(error: unknown): number {
   const [details] = (cause instanceof ApplicationFailure ? cause.details : undefined) ?? [];
   const { looks } = (details ?? {}) as Partial<NothingNewDetails>;
   return looks ?? 0;
-}
-
-/** Tells the budget. Where there is none, or a stopped one, nobody hears it. */
-async function tell(projectId: string, word: BudgetWord): Promise<boolean> {
-  const budget = getExternalWorkflowHandle(projectBudgetWorkflowId(projectId));
-  try {
-    if (word.kind === 'keyRead') {
-      await budget.signal(keyReadSignal, { isRefused: word.isRefused });
-    } else {
-      const { kind, ...message } = word;
-      await budget.signal(kind === 'finish' ? finishSignal : withdrawSignal, message);
-    }
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** Waits for a promise. What it is rejected with is thrown into the flow, which ends the workflow task. */
