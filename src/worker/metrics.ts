@@ -38,6 +38,7 @@ export function meterBudget(client: BudgetClient, meter: MetricMeter): BudgetCli
       return ask;
     },
     settle: (projectId, message) => client.settle(projectId, message),
+    tell: (projectId, word) => client.tell(projectId, word),
   };
 }
 

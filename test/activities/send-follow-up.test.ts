@@ -43,6 +43,7 @@ test('a message that was granted ahead leaves when its slot begins, and not befo
       settled.push(message);
       return Promise.resolve();
     },
+    tell: () => Promise.resolve(true),
   };
   const sendFollowUp = createSendFollowUp({
     agentJobs,
