@@ -89,11 +89,11 @@ describe.concurrent('a follow-up', () => {
     expect(accepted(input.projectId)).toBe(1);
   });
 
-  test('costs at most 22 events and 6 for each poll', async () => {
-    const handle = await stack.followUps.start(makeJob());
-    const { polls } = await handle.result();
+  test('costs at most 34 events', async () => {
+    const handle = await stack.followUps.start(makeJob('job', LONG_TURN));
+    await handle.result();
     const { events } = await stack.client.workflow.getHandle(handle.workflowId).fetchHistory();
-    expect(events?.length).toBeLessThanOrEqual(22 + 6 * polls);
+    expect(events?.length).toBeLessThanOrEqual(34);
   });
 
   test('shows itself in search attributes, summary and details', async () => {
