@@ -10,7 +10,7 @@ export default defineConfig({
     // Files share a process one after another: to import Temporal's packages takes longer than most files run.
     isolate: false,
     // Most files wait more than they compute.
-    maxWorkers: 4,
+    maxWorkers: 5,
     expect: { poll: { timeout: 120_000 } },
     // Longer than `eventually` and `expect.poll` wait.
     testTimeout: 240_000,

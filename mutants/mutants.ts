@@ -103,7 +103,7 @@ class RefusedError extends Error {`,
       },
     ],
     test: {
-      file: 'test/budget/windows.property.test.ts',
+      file: 'test/budget/windows.property.long.test.ts',
       name: 'no rolling window of the service ever holds more messages than the limit, whatever is lost, late or doubled',
     },
   },

@@ -60,7 +60,7 @@ export async function startDevStack(cli: Cli, say: OnProgress, signal: AbortSign
 
   const startTemporal = async () => {
     if (isTemporalConfigured(cli.env)) return undefined;
-    const server = await startServer(cli.env, say);
+    const server = await startServer(cli.env, say, signal);
     // It keeps everything in memory: an orderly end would take a second and save nothing.
     await keep({ name: 'Temporal', stop: () => server.kill() });
     void server.exited.then(() => fail(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
@@ -123,7 +123,7 @@ function isTemporalConfigured(env: Environment): boolean {
   return names.some((name) => isSet(env, name)) || loadTemporalConfig(env).address !== `localhost:${GRPC_PORT}`;
 }
 
-async function startServer(env: Environment, say: OnProgress) {
+async function startServer(env: Environment, say: OnProgress, signal: AbortSignal) {
   const [{ startDevServer }, { isPortFree }] = await Promise.all([
     import('../embedded/dev-server.js'),
     import('../embedded/ports.js'),
@@ -133,6 +133,7 @@ async function startServer(env: Environment, say: OnProgress) {
   return startDevServer({
     env,
     onProgress: say,
+    signal,
     ui: true,
     searchAttributes: Object.values(SearchAttribute),
     ...(isGrpcFree && { port: GRPC_PORT }),

@@ -9,6 +9,8 @@ import { ServerExitedError, startServerProcess, waitUntilReady } from './server-
 export interface DevServerOptions {
   env: Environment;
   onProgress?: OnProgress | undefined;
+  /** Ends the search for the server, and its download. */
+  signal?: AbortSignal | undefined;
   /** Address to listen on. @default '127.0.0.1' */
   ip?: string;
   /** gRPC port. @default a free one */
@@ -66,7 +68,7 @@ export async function startDevServer(options: DevServerOptions): Promise<DevServ
   for (const [name, port] of [['port', options.port] as const, ['uiPort', options.uiPort] as const]) {
     if (port !== undefined && !(await isPortFree(port, ip))) throw portTaken(name, port, ip);
   }
-  const { path } = await resolveTemporalCli({ env: options.env, onProgress: options.onProgress });
+  const { path } = await resolveTemporalCli(options);
   for (let attempt = 1; ; attempt++) {
     const [port, uiPort] = await choosePorts(options, ip);
     try {

@@ -74,7 +74,11 @@ export async function extractExecutable(
 }
 
 /** Runs the first pip of this machine that is one: a Python may lack it, or be a stand-in that only says so. */
-async function runPip(args: readonly string[], what: string, { env, onProgress }: ResolveOptions): Promise<void> {
+async function runPip(
+  args: readonly string[],
+  what: string,
+  { env, onProgress, signal }: ResolveOptions,
+): Promise<void> {
   for (const [command, ...pip] of PIPS) {
     const path = await findOnPath(command, env);
     if (path === undefined) continue;
@@ -82,6 +86,7 @@ async function runPip(args: readonly string[], what: string, { env, onProgress }
     const result = await runCommand(path, [...pip, ...args], {
       env: pipEnvironment(env),
       timeoutMs: DOWNLOAD_TIMEOUT_MS,
+      signal,
       onTick: (elapsedMs) => onProgress?.(`${what}: downloading, ${Math.round(elapsedMs / 1_000)} s so far`),
     });
     if (result.exitCode === 0) return;

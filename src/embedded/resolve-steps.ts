@@ -7,6 +7,8 @@ import { fetchOnce } from './fetch-once.js';
 export interface ResolveOptions {
   env: Environment;
   onProgress?: OnProgress | undefined;
+  /** Ends the search: no further step is taken, and what a step runs is killed. */
+  signal?: AbortSignal | undefined;
 }
 
 /** Where a server was found. */
@@ -84,14 +86,15 @@ export interface Resolution extends ResolveOptions {
 /**
  * Takes the steps in order until one gives a path: the local ones, the cache, the fetches.
  *
- * @throws {@link BinaryUnavailableError} when none does
+ * @throws {@link BinaryUnavailableError} when none does; the reason of `signal` when that aborts
  */
 export async function resolveBinary(resolution: Resolution): Promise<ResolvedBinary> {
-  const { what, env, onProgress, findCached } = resolution;
+  const { what, env, onProgress, signal, findCached } = resolution;
   const cache = cacheDirectory(env);
   const failedSteps: FailedStep[] = [];
   const notTold: string[] = [];
   const fail = (name: string, error: unknown) => {
+    signal?.throwIfAborted();
     const reason = (error instanceof Error ? error.message : String(error)).replace(/\s*\n\s*/g, ' ');
     failedSteps.push({ name, reason });
     notTold.push(`${what}: ${name}: ${reason}`);

@@ -90,7 +90,7 @@ function builtPath(env: Environment): string {
   return join(cacheDirectory(env), `temporal-${GO_CLI_MODULE.version}-built`, name);
 }
 
-function goStep({ env, onProgress }: ResolveOptions): FetchStep {
+function goStep({ env, onProgress, signal }: ResolveOptions): FetchStep {
   const { path: module, command, version, sum } = GO_CLI_MODULE;
   const target = `${module}/${command}@${version}`;
   return {
@@ -100,7 +100,7 @@ function goStep({ env, onProgress }: ResolveOptions): FetchStep {
       const go = await findOnPath('go', env);
       if (go === undefined) throw new Error('Go is not on PATH');
       onProgress?.(`${TEMPORAL_CLI.what}: building ${version} with Go, once; this takes some minutes`);
-      const options = { cwd: temporaryDirectory, timeoutMs: BUILD_TIMEOUT_MS };
+      const options = { cwd: temporaryDirectory, timeoutMs: BUILD_TIMEOUT_MS, signal };
       const installed = await runCommand(go, ['install', target], {
         ...options,
         env: { ...childEnvironment(env), GOBIN: temporaryDirectory },

@@ -13,6 +13,8 @@ export interface CommandOptions {
   env: NodeJS.ProcessEnv;
   /** The command is killed then, and the promise rejects. */
   timeoutMs: number;
+  /** The command is killed when it aborts, and the promise rejects. */
+  signal?: AbortSignal | undefined;
   cwd?: string;
   /** User and group to run as; needs root. */
   uid?: number;
@@ -57,7 +59,11 @@ export function runCommand(command: string, args: readonly string[], options: Co
         (error: unknown) => giveUp(String(error)),
       );
     }, options.tickMs ?? 10_000);
+    const interrupt = () => giveUp('interrupted');
+    if (options.signal?.aborted === true) interrupt();
+    options.signal?.addEventListener('abort', interrupt);
     const finish = () => {
+      options.signal?.removeEventListener('abort', interrupt);
       clearTimeout(deadline);
       clearInterval(ticker);
     };

@@ -34,7 +34,7 @@ started.then((env) => env.teardown()).then(() => process.exit(0), (error) => {
 `;
 
 /** Lets the SDK download the pinned version. Where its executable is pinned for this platform, it must be that one. */
-export function sdkStep(server: PinnedServer, { env, onProgress }: ResolveOptions): FetchStep {
+export function sdkStep(server: PinnedServer, { env, onProgress, signal }: ResolveOptions): FetchStep {
   const { what, executable, version } = server;
   return {
     name: "the SDK's own download",
@@ -46,6 +46,7 @@ export function sdkStep(server: PinnedServer, { env, onProgress }: ResolveOption
       const result = await runCommand(process.execPath, args, {
         env: childEnvironment(env),
         timeoutMs: DOWNLOAD_TIMEOUT_MS,
+        signal,
         tickMs: 500,
         onTick: watchDownload(temporaryDirectory, (bytes) =>
           onProgress?.(`${what}: ${Math.round(bytes / 1_048_576)} MiB so far`),

@@ -24,4 +24,10 @@ describe.concurrent('whatever is done to workers, nothing is doubled, lost, sent
     },
     TIMEOUT_MS,
   );
+
+  test('they are replaced one by one with 60 follow-ups under way', { timeout: TIMEOUT_MS }, async () => {
+    const { violations, counts } = await scenarios.restart(run());
+    expect(violations).toEqual([]);
+    expect(counts).toMatchObject({ restarts: 3, no: 0, unknown: 0 });
+  });
 });

@@ -50,4 +50,4 @@ test('10,000 items in pieces: no history near 10,000 events, no payload near 512
     expect(events).toBeLessThan(10_000);
     expect(payloadBytes).toBeLessThan(512 * 1_024);
   }
-});
+}, 600_000);

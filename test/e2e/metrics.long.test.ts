@@ -39,7 +39,8 @@ async function startWorkerProcess(): Promise<WorkerProcess> {
       FOLLOW_UP_TASK_QUEUE: taskQueue,
       FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
       FOLLOW_UP_BUDGET_LIMIT: '4',
-      FOLLOW_UP_BUDGET_WINDOW: `${WINDOW_MS}ms`,
+      FOLLOW_UP_BUDGET_WINDOW: '1h',
+      FOLLOW_UP_BUDGET_MAX_LIMIT: '100',
       FOLLOW_UP_MARGIN: '200ms',
       FOLLOW_UP_LOG_FORMAT: 'json',
     },
@@ -95,7 +96,7 @@ test('the numbers are those of the budget: after sends, in a pause, after a 429,
   await eventually('both have ended', async () => (await worker.budget())['unsettled'] === 0);
   expect(await worker.budget()).toMatchObject({
     limit: 4,
-    window_seconds: 8,
+    window_seconds: 3_600,
     used: 2,
     waiting: 0,
     waiting_for_job: 0,
@@ -125,6 +126,7 @@ test('the numbers are those of the budget: after sends, in a pause, after a 429,
   await eventually('the pause is over', async () => (await worker.budget())['paused{reason="limited"}'] === 0);
   expect(await worker.budget()).toMatchObject({ grants_total: 4, limited_total: 1, waiting: 0 });
 
+  await budget.setLimit({ window: `${WINDOW_MS}ms` });
   const before = { events: await historyLength(), ...(await worker.budget()) };
   const status = await budget.status();
   expect(before).toMatchObject({ used: status?.used, unsettled: 0 });
@@ -146,8 +148,8 @@ test('the numbers are those of the budget: after sends, in a pause, after a 429,
 test('a worker that was killed leaves its successor the truth: no count of what was before, every gauge as it is', async () => {
   const first = await startWorkerProcess();
   await (await send('job-1')).result();
-  await followUps.budget(projectId).setLimit({ window: '1h' });
-  expect(await first.budget()).toMatchObject({ used: 1, grants_total: 1, window_seconds: 3_600 });
+  await followUps.budget(projectId).setLimit({ window: '2h' });
+  expect(await first.budget()).toMatchObject({ used: 1, grants_total: 1, window_seconds: 7_200 });
   await first.end('SIGKILL');
 
   const second = await startWorkerProcess();

