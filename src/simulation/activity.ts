@@ -1,5 +1,6 @@
 import type { SendFollowUpResult } from '../activities/send-follow-up.js';
-import { attempt, type AttemptInput, type AttemptSurroundings, type GrantMark } from './attempt.js';
+import type { GrantMark } from '../activities/grant-mark.js';
+import { attempt, type AttemptInput, type AttemptSurroundings } from './attempt.js';
 import { Later, Process } from './process.js';
 import type { ServerClock, World } from './world.js';
 

@@ -1,3 +1,4 @@
+import { knownBefore, type GrantMark } from '../activities/grant-mark.js';
 import type { SendFollowUpResult } from '../activities/send-follow-up.js';
 import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
 import type { AcquireAnswer, AcquireRequest, GrantedBefore, SendOutcome } from '../contract/index.js';
@@ -27,11 +28,6 @@ export interface AttemptInput {
   name: string;
 }
 
-/** What an attempt leaves with the server before it sends. */
-export interface GrantMark {
-  ledgerSinceMs: number;
-}
-
 /** Where attempts run. */
 export interface AttemptSurroundings {
   world: World;
@@ -56,9 +52,7 @@ export function* attempt(
   const { leaseMs, drainMs, sendTimeoutMs } = world.sizes;
   yield* mishap(world, process, input.name);
   const elapsedMs = startStopwatch(world, process);
-  const grantedBefore = mark ? 'surely' : (input.grantedBefore ?? (input.isReset ? 'perhaps' : undefined));
-  const ledgerSinceMs = mark?.ledgerSinceMs ?? input.ledgerSinceMs;
-  const known = { ...(grantedBefore && { grantedBefore }), ...(ledgerSinceMs !== undefined && { ledgerSinceMs }) };
+  const known = knownBefore(input, mark, input.isReset);
   const request: AcquireRequest = {
     workflowId: followUp.workflowId,
     sendNumber,
