@@ -9,8 +9,8 @@ export default defineConfig({
     pool: 'forks',
     // Files share a process one after another: to import Temporal's packages takes longer than most files run.
     isolate: false,
-    // Most files wait more than they compute.
-    maxWorkers: 5,
+    // More would make the long tests slower, which keep the cores busy by themselves.
+    maxWorkers: 3,
     expect: { poll: { timeout: 120_000 } },
     // Longer than `eventually` and `expect.poll` wait.
     testTimeout: 240_000,

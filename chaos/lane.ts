@@ -21,7 +21,7 @@ const DEFAULT_BUDGET: Budget = { limit: 24, windowMs: 10_000 };
 const SEND_TIMEOUT_MS = 2_000;
 
 /** From a worker's death to the end of everything it had in hand: start-to-close of a send, retries, and slots. */
-export const RECOVERY_MS = 150_000;
+export const RECOVERY_MS = 300_000;
 
 /** How many ends are waited for at once. */
 const WAITING_AT_ONCE = 25;

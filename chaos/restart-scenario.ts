@@ -9,8 +9,11 @@ import type { WorkerProcess } from './worker-process.js';
 /** Slots enough to have many sends under way. */
 const BUDGET = { limit: 60, windowMs: 10_000 };
 
-/** Grace of a worker with a send timeout of 2 s (src/worker/worker-options.ts), and 5 s. */
-const EXIT_WITHIN_MS = 52_000;
+/** Long enough for a busy machine: a send that times out is a delivery that remains unknown. */
+const SEND_TIMEOUT_MS = 10_000;
+
+/** Grace of a worker with that send timeout (src/worker/worker-options.ts), and 5 s. */
+const EXIT_WITHIN_MS = SEND_TIMEOUT_MS + 50_000;
 
 const BETWEEN_RESTARTS_MS = { min: 500, max: 3_000 };
 
@@ -28,7 +31,8 @@ export interface RestartScenarioOptions extends ScenarioOptions {
 export async function restartScenario(options: RestartScenarioOptions): Promise<ScenarioOutcome> {
   const { seed, underWay, restarts, say } = options;
   const service = { latency: { minMs: 50, maxMs: 1_200 } };
-  const scene = { ...options, name: 'restart', lanes: 1, service, budget: BUDGET };
+  const env = { FOLLOW_UP_SEND_TIMEOUT: `${SEND_TIMEOUT_MS}ms` };
+  const scene = { ...options, name: 'restart', lanes: 1, service, budget: BUDGET, env };
   return withScene(scene, async ({ lanes, random, startedAtMs }) => {
     const [lane] = lanes;
     if (!lane) throw new Error('a scene has a lane');

@@ -1,6 +1,7 @@
 import type { Info } from '@temporalio/activity';
 import type { Connection } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
+import type { GrantMark } from './grant-mark.js';
 
 /** Deadline of one call. */
 const CALL_DEADLINE_MS = 5_000;
@@ -18,7 +19,7 @@ export interface OwnRun {
    *
    * @throws where the server did not take it: among others, because it has given this attempt up
    */
-  noteGrant(taskToken: Uint8Array, mark: object): Promise<void>;
+  noteGrant(info: Pick<Info, 'taskToken'>, mark: GrantMark): Promise<void>;
 }
 
 /** The own run of every activity, on one Temporal namespace. */
@@ -39,7 +40,7 @@ export function createOwnRun({ connection, namespace }: { connection: Connection
       if (typeof input?.prompt !== 'string') throw new Error('the run has no prompt in its input');
       return input.prompt;
     },
-    async noteGrant(taskToken, mark) {
+    async noteGrant({ taskToken }, mark) {
       const details = { payloads: [defaultPayloadConverter.toPayload(mark)] };
       await withDeadline(() =>
         connection.workflowService.recordActivityTaskHeartbeat({ namespace, taskToken, details }),

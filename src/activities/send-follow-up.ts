@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { activityInfo, log } from '@temporalio/activity';
+import { activityInfo, log, type Info } from '@temporalio/activity';
 import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js';
 import type {
   AcquireAnswer,
   AcquireRequest,
   BudgetCeiling,
-  GrantedBefore,
   SendOutcome,
   SettleMessage,
 } from '../contract/index.js';
@@ -14,15 +13,11 @@ import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/a
 import type { SendFollowUpInput, SendFollowUpResult, SendOutcomeResult } from '../follow-up/port.js';
 import { startStopwatch } from '../stopwatch.js';
 import { ASK_FOR_MS, type BudgetClient } from './budget-client.js';
+import { knownBefore, type GrantMark } from './grant-mark.js';
 import type { OwnRun } from './own-run.js';
 
 /** Longest text of a rejection that the gate keeps for a follow-up whose activity's answer was lost. */
 const KEPT_MESSAGE_LENGTH = 200;
-
-/** What an attempt leaves with the server before it sends, for the attempts after it. */
-interface GrantMark {
-  ledgerSinceMs: number;
-}
 
 /** What {@link createSendFollowUp} needs. */
 export interface SendFollowUpDependencies {
@@ -53,10 +48,8 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     const { projectId, ...asked } = input;
     const { jobId, sendNumber, hold, firstRunStartedAtMs } = input;
     const elapsedMs = startStopwatch();
-    const mark = info.heartbeatDetails as GrantMark | undefined;
-    const grantedBefore = grantedEarlier(info, input);
-    const ledgerSinceMs = mark?.ledgerSinceMs ?? input.ledgerSinceMs;
-    const known = { ...(grantedBefore && { grantedBefore }), ...(ledgerSinceMs !== undefined && { ledgerSinceMs }) };
+    const isReset = info.attempt === 1 && info.currentAttemptScheduledTimestampMs > info.scheduledTimestampMs;
+    const known = knownBefore(input, info.heartbeatDetails as GrantMark | undefined, isReset);
     const request: AcquireRequest = {
       ...asked,
       workflowId: info.workflowExecution.workflowId,
@@ -81,7 +74,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     }
 
     const mayStart = () => elapsedMs() < leaseMs - sendTimeoutMs;
-    const prompt = await prepare(info.taskToken, answer);
+    const prompt = await prepare(info, answer);
     const sent: SendMessageOutcome = prompt.ok
       ? await agentJobs.sendMessage({ projectId, jobId, prompt: prompt.value, mayStart })
       : { outcome: 'notSent', message: prompt.message };
@@ -108,13 +101,13 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
    * knew is gone, a later attempt still knows that this one may have sent. Where that cannot be noted, nothing is sent.
    */
   async function prepare(
-    taskToken: Uint8Array,
+    info: Info,
     { sendAfterMs, ledgerSinceMs }: Extract<AcquireAnswer, { kind: 'granted' }>,
   ): Promise<{ ok: true; value: string } | { ok: false; message: string }> {
     const mark: GrantMark = { ledgerSinceMs };
     // Not broken off by a shutdown, which waits longer: the grant would be lost. A timer may fire a millisecond early.
     const [read] = await Promise.allSettled([
-      Promise.all([ownRun.readPrompt(activityInfo()), ownRun.noteGrant(taskToken, mark)]),
+      Promise.all([ownRun.readPrompt(info), ownRun.noteGrant(info, mark)]),
       sendAfterMs === undefined ? undefined : delay(sendAfterMs + 1),
     ]);
     if (read.status === 'fulfilled') return { ok: true, value: read.value[0] };
@@ -142,16 +135,6 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       });
     }
   }
-}
-
-/**
- * Whether an earlier attempt may have sent. One that was granted has left its mark. Where an operator has reset the
- * activity, its attempts are counted anew and its marks may be gone.
- */
-function grantedEarlier(info: ReturnType<typeof activityInfo>, input: SendFollowUpInput): GrantedBefore | undefined {
-  if (info.heartbeatDetails !== undefined) return 'surely';
-  const isReset = info.attempt === 1 && info.currentAttemptScheduledTimestampMs > info.scheduledTimestampMs;
-  return input.grantedBefore ?? (isReset ? 'perhaps' : undefined);
 }
 
 /** What the log says of an ask that was not granted. */

@@ -71,30 +71,14 @@ type Cell = CarriedState['waiters'][number][number];
 
 /** The whole state as plain JSON; inverse of {@link restoreState}. */
 export function carryState(state: BudgetState): CarriedState {
-  const { projectId, settings, grantCount, arrivalCount, pause, operatorPause, pace } = state;
-  const { resumedAtMs, ledgerSinceMs, memorySinceMs, lostBeforeMs, assumedFullFromMs } = state;
+  const { projectId } = state;
   const atMs = state.lastTimeMs;
   const ago = (ms: number | undefined): Cell => (ms === undefined ? null : atMs - ms);
   const name = (workflowId: string) => shorten(projectId, workflowId);
   return {
     version: 2,
-    projectId,
-    settings,
-    ...(state.ceiling && { ceiling: state.ceiling }),
+    ...unchanged(state),
     atMs,
-    grantCount,
-    arrivalCount,
-    limitedCount: state.limitedCount,
-    overtakenCount: state.overtakenCount,
-    ...(resumedAtMs !== undefined && { resumedAtMs }),
-    ledgerSinceMs,
-    ...(memorySinceMs !== undefined && { memorySinceMs }),
-    ...(lostBeforeMs !== undefined && { lostBeforeMs }),
-    ...(assumedFullFromMs !== undefined && { assumedFullFromMs }),
-    ...(pause && { pause }),
-    ...(operatorPause && { operatorPause }),
-    ...(pace && { pace }),
-    ...(state.keyRefused && { keyRefused: state.keyRefused }),
     waiters: state.waiters.map((waiter) => [
       name(waiter.workflowId),
       jobCell(waiter),
@@ -130,34 +114,17 @@ export function carryState(state: BudgetState): CarriedState {
     ]),
     memory: encodeMemory(state.memory, atMs),
     lastJobs: [...state.lastJobs].map(([key, job]) => [key, job.status, job.prLinkHash, job.archivedAt]),
-    orders: state.orders,
   };
 }
 
 /** Inverse of {@link carryState}. */
 export function restoreState(carried: CarriedState): BudgetState {
-  const { projectId, settings, atMs, grantCount, arrivalCount, pause, operatorPause, pace } = carried;
-  const { resumedAtMs, ledgerSinceMs, memorySinceMs, lostBeforeMs, assumedFullFromMs } = carried;
+  const { projectId, atMs } = carried;
   const at = (cell: Cell | undefined): number => atMs - Number(cell);
   const workflowId = (cell: Cell | undefined) => lengthen(projectId, String(cell));
   return {
-    projectId,
-    settings,
-    ...(carried.ceiling && { ceiling: carried.ceiling }),
+    ...unchanged(carried),
     lastTimeMs: atMs,
-    grantCount,
-    arrivalCount,
-    limitedCount: carried.limitedCount,
-    overtakenCount: carried.overtakenCount,
-    ...(resumedAtMs !== undefined && { resumedAtMs }),
-    ledgerSinceMs,
-    ...(memorySinceMs !== undefined && { memorySinceMs }),
-    ...(lostBeforeMs !== undefined && { lostBeforeMs }),
-    ...(assumedFullFromMs !== undefined && { assumedFullFromMs }),
-    ...(pause && { pause }),
-    ...(operatorPause && { operatorPause }),
-    ...(pace && { pace }),
-    ...(carried.keyRefused && { keyRefused: carried.keyRefused }),
     waiters: carried.waiters.map(
       ([id, job, flags, sendNumber, arrival, newestAsk, heard, due, invited, quiet]): Waiter => ({
         workflowId: workflowId(id),
@@ -203,7 +170,29 @@ export function restoreState(carried: CarriedState): BudgetState {
         { status: textOf(status), prLinkHash: textOf(prLinkHash), archivedAt: textOf(archivedAt) },
       ]),
     ),
-    orders: carried.orders,
+  };
+}
+
+/** Parts of a state that are carried in another form. */
+type Encoded = 'waiters' | 'grants' | 'spent' | 'turns' | 'memory' | 'lastJobs';
+type Unchanged = Pick<BudgetState, Exclude<keyof BudgetState & keyof CarriedState, Encoded>>;
+
+/** What is carried as it is. */
+function unchanged(from: Unchanged): Unchanged {
+  const { projectId, settings, grantCount, arrivalCount, limitedCount, overtakenCount, ledgerSinceMs, orders } = from;
+  const { ceiling, resumedAtMs, memorySinceMs, lostBeforeMs, assumedFullFromMs } = from;
+  const { pause, operatorPause, pace, keyRefused } = from;
+  return {
+    ...{ projectId, settings, grantCount, arrivalCount, limitedCount, overtakenCount, ledgerSinceMs, orders },
+    ...(ceiling && { ceiling }),
+    ...(resumedAtMs !== undefined && { resumedAtMs }),
+    ...(memorySinceMs !== undefined && { memorySinceMs }),
+    ...(lostBeforeMs !== undefined && { lostBeforeMs }),
+    ...(assumedFullFromMs !== undefined && { assumedFullFromMs }),
+    ...(pause && { pause }),
+    ...(operatorPause && { operatorPause }),
+    ...(pace && { pace }),
+    ...(keyRefused && { keyRefused }),
   };
 }
 

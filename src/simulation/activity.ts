@@ -1,6 +1,7 @@
+import type { GrantMark } from '../activities/grant-mark.js';
 import { judgeLook, waitBeforeLook, type Attempt, type WatchOrder } from '../follow-up/look.js';
 import type { GetJobResult, SendFollowUpResult, WatchEnd } from '../follow-up/port.js';
-import { attempt, type AttemptInput, type AttemptSurroundings, type GrantMark } from './attempt.js';
+import { attempt, type AttemptInput, type AttemptSurroundings } from './attempt.js';
 import { Later, Process } from './process.js';
 import type { ServerClock, World } from './world.js';
 

@@ -1,3 +1,4 @@
+import { knownBefore, type GrantMark } from '../activities/grant-mark.js';
 import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
 import type { AcquireAnswer, AcquireRequest, SendOutcome } from '../contract/index.js';
 import type { SendFollowUpInput, SendFollowUpResult } from '../follow-up/port.js';
@@ -19,11 +20,6 @@ export interface AttemptInput extends SendFollowUpInput {
   note: (mark: GrantMark) => boolean;
   /** Activity id and attempt number: not unique, for they repeat after a reset. */
   name: string;
-}
-
-/** What an attempt leaves with the server before it sends. */
-export interface GrantMark {
-  ledgerSinceMs: number;
 }
 
 /** Where attempts run. */
@@ -50,9 +46,7 @@ export function* attempt(
   const { leaseMs, drainMs, sendTimeoutMs } = world.sizes;
   yield* mishap(world, process, input.name);
   const elapsedMs = startStopwatch(world, process);
-  const grantedBefore = mark ? 'surely' : (input.grantedBefore ?? (input.isReset ? 'perhaps' : undefined));
-  const ledgerSinceMs = mark?.ledgerSinceMs ?? input.ledgerSinceMs;
-  const known = { ...(grantedBefore && { grantedBefore }), ...(ledgerSinceMs !== undefined && { ledgerSinceMs }) };
+  const known = knownBefore(input, mark, input.isReset);
   const request: AcquireRequest = {
     workflowId: followUp.workflowId,
     sendNumber,

@@ -303,7 +303,7 @@ export class GateHost {
   #startAnew(): void {
     this.#stopped = false;
     this.#isDeleted = false;
-    this.#beginRun(new Budget(newState(PROJECT_ID, this.#settings(), this.#clock.nowMs())));
+    this.#beginRun(this.#emptyBudget());
   }
 
   #stopUntilRestored(restored: () => Budget): void {

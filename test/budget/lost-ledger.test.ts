@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { describeBudget } from '../../src/budget/details.js';
 import { Budget, carryState, newState, restoreState } from '../../src/budget/index.js';
 import type { AcquireRequest } from '../../src/contract/index.js';
-import { acquire, DRAIN_MS, LEASE_MS, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
+import { acquire, ask, DRAIN_MS, LEASE_MS, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
 const SETTINGS = { limit: 3, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS };
 
@@ -166,18 +166,7 @@ describe('the ledger keeps what message it let through', () => {
   });
 });
 
-function fresh(workflowId: string, nowMs: number): AcquireRequest {
-  return {
-    workflowId,
-    sendNumber: 1,
-    jobId: `job-${workflowId}`,
-    lane: 'interactive',
-    token: `token-${workflowId}`,
-    hold: false,
-    attemptScheduledAtMs: nowMs,
-    firstRunStartedAtMs: nowMs,
-    messageTag: 'messages',
-    leaseMs: LEASE_MS,
-    drainMs: DRAIN_MS,
-  };
+/** An ask of a follow-up that has just begun. */
+function fresh(name: string, nowMs: number): AcquireRequest {
+  return ask(name, nowMs, { firstRunStartedAtMs: nowMs });
 }

@@ -1,7 +1,7 @@
 import { describe, expect, inject, test } from 'vitest';
 import { scenarios } from '../../chaos/scenarios.js';
 
-const TIMEOUT_MS = 400_000;
+const TIMEOUT_MS = 900_000;
 const say = () => undefined;
 const run = () => ({ seed: 1, kills: 40, scale: 1, say, address: inject('temporalAddress') });
 

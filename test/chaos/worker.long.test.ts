@@ -2,7 +2,7 @@ import { describe, expect, inject, test } from 'vitest';
 import { faultPoints } from '../../chaos/fault-point-names.js';
 import { scenarios } from '../../chaos/scenarios.js';
 
-const TIMEOUT_MS = 400_000;
+const TIMEOUT_MS = 900_000;
 const say = () => undefined;
 const run = () => ({ seed: 1, kills: 40, scale: 1, say, address: inject('temporalAddress') });
 
@@ -24,10 +24,4 @@ describe.concurrent('whatever is done to workers, nothing is doubled, lost, sent
     },
     TIMEOUT_MS,
   );
-
-  test('they are replaced one by one with 60 follow-ups under way', { timeout: TIMEOUT_MS }, async () => {
-    const { violations, counts } = await scenarios.restart(run());
-    expect(violations).toEqual([]);
-    expect(counts).toMatchObject({ restarts: 3, no: 0, unknown: 0 });
-  });
 });
