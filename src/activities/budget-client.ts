@@ -55,9 +55,6 @@ const SILENT_ASKS_APART_MS = 500;
 /** Wait of a follow-up whose gate has been slow to answer while enough others wait for it. */
 const SLOW_WAIT_MS = 5_000;
 
-/** Asks that were let go whose tokens are remembered. */
-const MOST_ABANDONED = 5_000;
-
 /**
  * Asks of one project share calls: the server lets 10 updates be in flight per workflow and 2,000 in a run, and each
  * costs a workflow task. Two calls under way per worker leave room for five workers.
@@ -135,8 +132,6 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
   const waking = new Client({ connection, namespace });
   const lines = new Map<string, Line>();
-  /** Tokens that were asked with and then let go, by request: they never send. */
-  const abandoned = new Map<string, string[]>();
 
   async function askAll(projectId: string, requests: AcquireRequest[], deadlineMs = CALL_DEADLINE_MS) {
     const input: ProjectBudgetInput = { projectId, settings };
@@ -246,7 +241,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
       const ask = await line.patience.wait(asked, forMs);
       if (typeof ask !== 'string') return ask;
       over.abort();
-      abandon(projectId, request, asked);
+      void asked.then((late) => giveBack(projectId, request, late)).catch(() => undefined);
       return letGo(line, ask);
     } finally {
       if (line.patience.isIdle && lines.get(projectId) === line) lines.delete(projectId);
@@ -264,23 +259,13 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     return { answer: waitAnswer('budget-silent', line.comesAgainAtMs - nowMs), proven: false };
   }
 
-  /** An ask that nobody waits for any more may be granted yet. Its token never sends, and the gate is told so. */
-  function abandon(projectId: string, request: AcquireRequest, asked: Promise<Ask>): void {
-    const id = requestId(request);
-    abandoned.set(id, [...(abandoned.get(id) ?? []), request.token]);
-    for (const oldest of abandoned.keys()) {
-      if (abandoned.size <= MOST_ABANDONED) break;
-      abandoned.delete(oldest);
-    }
-    void asked
-      .then(({ answer }) => (answer.kind === 'granted' ? giveBack(projectId, request, [request.token]) : undefined))
-      .catch(() => undefined);
-  }
-
-  async function giveBack(projectId: string, { workflowId, sendNumber }: AcquireRequest, tokens: string[]) {
-    for (const token of tokens) {
-      await settle(projectId, { workflowId, sendNumber, token, outcome: 'notSent' });
-    }
+  /**
+   * An ask that nobody waits for any more may be granted yet: it never sends, and the gate is told so. Where that is
+   * lost, the follow-up's next ask says it (`provenNotSent`).
+   */
+  async function giveBack(projectId: string, request: AcquireRequest, { answer }: Ask): Promise<void> {
+    const { workflowId, sendNumber, token } = request;
+    if (answer.kind === 'granted') await settle(projectId, { workflowId, sendNumber, token, outcome: 'notSent' });
   }
 
   async function settle(projectId: string, message: SettleMessage): Promise<void> {
@@ -295,20 +280,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   }
 
   return {
-    async acquire(projectId, request, forMs) {
-      const ask = await acquire(projectId, request, forMs);
-      if (!ask.proven) return ask;
-      const id = requestId(request);
-      const tokens = abandoned.get(id);
-      abandoned.delete(id);
-      if (ask.answer.kind !== 'alreadyGranted' || !tokens) return ask;
-      // Granted to one of this process that never sent: with that told, the follow-up need not wait for its lease.
-      const isGivenBack = await giveBack(projectId, request, tokens).then(
-        () => true,
-        () => false,
-      );
-      return isGivenBack ? acquire(projectId, request, forMs) : ask;
-    },
+    acquire,
     settle,
 
     async tell(projectId, word) {
@@ -336,10 +308,6 @@ interface Line {
   comesAgainAtMs: number;
   /** What the latest call that failed said. */
   reason: string;
-}
-
-function requestId({ workflowId, sendNumber }: AcquireRequest): string {
-  return `${workflowId} ${sendNumber}`;
 }
 
 /** The server's answer to updates of a workflow that somebody paused. */

@@ -5,24 +5,30 @@ export interface GrantMark {
   ledgerSinceMs: number;
 }
 
-interface Told {
-  grantedBefore?: GrantedBefore | undefined;
-  ledgerSinceMs?: number | undefined;
+/** What a follow-up knows of the asks before this one. */
+export interface KnownBefore {
+  grantedBefore?: GrantedBefore;
+  provenNotSent?: true;
+  ledgerSinceMs?: number;
 }
 
 /**
  * What an attempt knows of earlier ones. One that was granted has left its mark. Where an operator has reset the
- * activity, its attempts are counted anew and its marks may be gone.
+ * activity, its attempts are counted anew and its marks may be gone: only the first attempt can tell that nobody has.
  *
  * @param told what the follow-up knew when it scheduled the activity
- * @param isReset whether attempts are counted anew
+ * @param attempt.number from 1
+ * @param attempt.isReset whether attempts are counted anew
  */
 export function knownBefore(
-  told: Told,
-  mark: GrantMark | undefined,
-  isReset: boolean,
-): { grantedBefore?: GrantedBefore; ledgerSinceMs?: number } {
+  told: { [Name in keyof KnownBefore]?: KnownBefore[Name] | undefined },
+  { number, isReset, mark }: { number: number; isReset: boolean; mark: GrantMark | undefined },
+): KnownBefore {
   const grantedBefore = mark ? 'surely' : (told.grantedBefore ?? (isReset ? 'perhaps' : undefined));
   const ledgerSinceMs = mark?.ledgerSinceMs ?? told.ledgerSinceMs;
-  return { ...(grantedBefore && { grantedBefore }), ...(ledgerSinceMs !== undefined && { ledgerSinceMs }) };
+  return {
+    ...(grantedBefore && { grantedBefore }),
+    ...(told.provenNotSent && number === 1 && !grantedBefore && { provenNotSent: true }),
+    ...(ledgerSinceMs !== undefined && { ledgerSinceMs }),
+  };
 }

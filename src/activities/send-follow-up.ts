@@ -45,11 +45,12 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
   return async function sendFollowUp(input: SendFollowUpInput): Promise<SendFollowUpResult> {
     const info = activityInfo();
     if (!info.workflowExecution) throw new Error('sendFollowUp runs only as an activity of a workflow');
-    const { projectId, ...asked } = input;
+    const { projectId, grantedBefore, provenNotSent, ledgerSinceMs, ...asked } = input;
     const { jobId, sendNumber, hold, firstRunStartedAtMs } = input;
     const elapsedMs = startStopwatch();
     const isReset = info.attempt === 1 && info.currentAttemptScheduledTimestampMs > info.scheduledTimestampMs;
-    const known = knownBefore(input, info.heartbeatDetails as GrantMark | undefined, isReset);
+    const mark = info.heartbeatDetails as GrantMark | undefined;
+    const known = knownBefore({ grantedBefore, provenNotSent, ledgerSinceMs }, { number: info.attempt, isReset, mark });
     const request: AcquireRequest = {
       ...asked,
       workflowId: info.workflowExecution.workflowId,
@@ -69,6 +70,8 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     const where = { projectId, jobId, sendNumber };
     if (answer.kind === 'done') return fromRecord(answer, { leaseMs, drainMs, elapsedMs: elapsedMs() });
     if (answer.kind !== 'granted') {
+      // By then the server may have another attempt at work, and what this one was told says nothing of that.
+      if (elapsedMs() >= leaseMs) throw new Error('the ask took longer than its lease');
       if (!hold) log.info('The budget did not let a message through', { ...where, ...describeRefusal(answer) });
       return { ...known, ...answer, proven };
     }

@@ -29,7 +29,7 @@ import {
   pruneGrants,
   sendEstimateMs,
 } from './slots.js';
-import { leave } from './settle.js';
+import { leave, settleGrant } from './settle.js';
 import type { BudgetState, Grant, Remembered, Waiter } from './state.js';
 
 /**
@@ -81,6 +81,7 @@ function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): Acq
       const isDoubtful = request.sendNumber === remembered.doubtfulNumber;
       return { kind: 'done', outcome: outcome ?? (isDoubtful ? 'unknown' : 'notSent') };
     }
+    takeBack(state, nowMs, request);
     return answerKnown(state, nowMs, request, remembered);
   }
   const waiter = state.waiters.find((each) => each.workflowId === request.workflowId);
@@ -126,6 +127,17 @@ function rememberDoubt(state: BudgetState, nowMs: number, request: AcquireReques
     messageTag: request.messageTag,
   });
   return { kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: 0 };
+}
+
+/**
+ * Ends a grant that was given to an earlier ask of the same follow-up, where this one says that none before it sends. An
+ * ask that was overtaken on its way takes nothing back: its number is the lower one.
+ */
+function takeBack(state: BudgetState, nowMs: number, request: AcquireRequest): void {
+  const grant = findGrant(state, request.workflowId, request.sendNumber);
+  if (!grant || !request.provenNotSent || grant.firstRunStartedAtMs !== request.firstRunStartedAtMs) return;
+  if ((grant.askNumber ?? Infinity) >= (request.askNumber ?? 0)) return;
+  settleGrant(state, nowMs, grant, { outcome: 'notSent' });
 }
 
 function answerKnown(
@@ -298,9 +310,13 @@ function grant(
   nowMs: number,
   { waiter, request, slotAtMs }: { waiter: Waiter; request: AcquireRequest; slotAtMs: number },
 ): AcquireAnswer {
-  const { workflowId, jobId, sendNumber, token, messageTag, leaseMs, drainMs } = request;
+  const { workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, askNumber, leaseMs, drainMs } = request;
   state.waiters = state.waiters.filter((each) => each !== waiter);
-  const taken: Grant = { workflowId, jobId, sendNumber, token, messageTag, grantedAtMs: slotAtMs, leaseMs, drainMs };
+  const taken: Grant = {
+    ...{ workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, leaseMs, drainMs },
+    ...(askNumber !== undefined && { askNumber }),
+    grantedAtMs: slotAtMs,
+  };
   state.grants.push(taken);
   state.grantCount += 1;
   notePaced(state, slotAtMs);
@@ -375,6 +391,8 @@ export function enterAnswer(state: BudgetState, nowMs: number, request: AcquireR
     if (waiter) waiter.dueAtMs = nowMs + answer.waitMs;
   } else if (answer.kind === 'alreadyGranted' && (remembered?.sendNumber ?? 0) < request.sendNumber) {
     rememberDoubt(state, nowMs, request);
+  } else if (answer.kind === 'done' && remembered?.sendNumber === request.sendNumber) {
+    takeBack(state, nowMs, request);
   } else if (answer.kind === 'closed' && request.withdraw && remembered?.closed !== true) {
     leave(state, nowMs, request);
   }

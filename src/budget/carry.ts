@@ -98,6 +98,8 @@ export function carryState(state: BudgetState): CarriedState {
       // Of no use any more to a send that is settled.
       grant.token ?? null,
       grant.messageTag,
+      ago(grant.firstRunStartedAtMs),
+      grant.askNumber ?? null,
       ago(grant.grantedAtMs),
       grant.leaseMs,
       grant.drainMs,
@@ -141,19 +143,21 @@ export function restoreState(carried: CarriedState): BudgetState {
       }),
     ),
     grants: carried.grants.map(
-      ([id, job, sendNumber, token, tag, granted, leaseMs, drainMs, settled, outcome, message, statusCode]): Grant => ({
+      ([id, job, sendNumber, token, tag, firstRun, askNumber, granted, leaseMs, drainMs, settled, outcome, message, code]): Grant => ({
         workflowId: workflowId(id),
         jobId: jobOf(workflowId(id), job),
         sendNumber: Number(sendNumber),
         ...(isSet(token) && { token: String(token) }),
         messageTag: String(tag),
+        firstRunStartedAtMs: at(firstRun),
+        ...(isSet(askNumber) && { askNumber: Number(askNumber) }),
         grantedAtMs: at(granted),
         leaseMs: Number(leaseMs),
         drainMs: Number(drainMs),
         ...(isSet(settled) && { settledAtMs: at(settled) }),
         ...outcomeOf(outcome),
         ...(isSet(message) && { message: String(message) }),
-        ...(isSet(statusCode) && { statusCode: Number(statusCode) }),
+        ...(isSet(code) && { statusCode: Number(code) }),
       }),
     ),
     spent: carried.spent.map((ms) => atMs - ms),

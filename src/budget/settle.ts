@@ -11,7 +11,8 @@ export function settle(state: BudgetState, nowMs: number, message: SettleMessage
   settleGrant(state, nowMs, grant, message);
 }
 
-function settleGrant(
+/** Records how a granted send ended, whoever says it. */
+export function settleGrant(
   state: BudgetState,
   nowMs: number,
   grant: Grant,

@@ -30,6 +30,9 @@ export interface Grant {
   /** Only its holder may settle this grant; kept until then. */
   token?: string;
   messageTag: string;
+  /** Of the ask that was granted: tells whether a later one may take the grant back. */
+  firstRunStartedAtMs: number;
+  askNumber?: number;
   grantedAtMs: number;
   leaseMs: number;
   drainMs: number;

@@ -63,6 +63,13 @@ export interface AcquireRequest {
    * (`perhaps`). A gate that does not know of it has forgotten it, or has taken the place of one that was deleted.
    */
   grantedBefore?: GrantedBefore;
+  /**
+   * How many asks the follow-up has made, this one included: the attempts of one activity share a number. Missing where
+   * the run replaces another, which may ask, too.
+   */
+  askNumber?: number;
+  /** No ask of this follow-up with a lower `askNumber` has sent, or can: the gate may take back what it granted to one. */
+  provenNotSent?: true;
   /** What the follow-up was told as {@link AcquireAnswer}'s `ledgerSinceMs`. */
   ledgerSinceMs?: number;
   /** What is asked for, as `messageTag` in `src/follow-up` makes it. Kept with the grant. */

@@ -24,6 +24,8 @@ const acquireRequestSchema: z.ZodType<AcquireRequest> = z.object({
   hold: z.boolean(),
   withdraw: z.literal(true).exactOptional(),
   grantedBefore: z.enum(grantedBefore).exactOptional(),
+  askNumber: z.int().min(1).exactOptional(),
+  provenNotSent: z.literal(true).exactOptional(),
   ledgerSinceMs: instantMsSchema.exactOptional(),
   messageTag: z.string().regex(/^[\w-]{8}$/),
   attemptScheduledAtMs: instantMsSchema,

@@ -97,9 +97,11 @@ export class FollowUpFlow {
     const { sendNumber, firstRunStartedAtMs, ledgerSinceMs } = state;
     const replaces = state.replacesRun || port.replacesRun;
     const grantedBefore: GrantedBefore | undefined = state.grantedBefore ?? (replaces ? 'perhaps' : undefined);
+    const provenNotSent = state.provenNotSent && !replaces;
     this.#isWoken = false;
     state.provenNotSent = false;
     state.knownToBudget = true;
+    state.askCount += 1;
     const result = yield* port.send(
       {
         projectId,
@@ -110,6 +112,8 @@ export class FollowUpFlow {
         ...(how === 'withdraw' && { withdraw: true }),
         firstRunStartedAtMs,
         ...(grantedBefore && { grantedBefore }),
+        ...(!replaces && { askNumber: state.askCount }),
+        ...(provenNotSent && { provenNotSent }),
         ...(ledgerSinceMs !== undefined && { ledgerSinceMs }),
         messageTag: this.messageTag(),
       },
@@ -122,7 +126,8 @@ export class FollowUpFlow {
     }
     const hasPlace = result.kind === 'wait' && result.proven && result.reason !== 'queue-full';
     if (hasPlace) delete state.grantedBefore;
-    state.provenNotSent = result.kind === 'closed' || hasPlace;
+    const isKept = (result.kind === 'wait' || result.kind === 'stale') && result.provenNotSent === true;
+    state.provenNotSent = result.kind === 'closed' || hasPlace || isKept;
     return result;
   }
 
@@ -135,6 +140,7 @@ export class FollowUpFlow {
   /** The send before is over, and this follow-up is to be sent again. */
   beginNextSend(): void {
     this.state.sendNumber += 1;
+    this.state.provenNotSent = true;
     delete this.state.grantedBefore;
   }
 

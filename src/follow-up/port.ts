@@ -41,6 +41,10 @@ export interface SendFollowUpInput {
   firstRunStartedAtMs: number;
   /** Whether an earlier ask for this send may have been granted. */
   grantedBefore?: GrantedBefore;
+  /** Asks so far, with this one; missing where the run replaces another. */
+  askNumber?: number;
+  /** No ask before this one has sent this number, or can. */
+  provenNotSent?: true;
   /** As the budget said it last. */
   ledgerSinceMs?: number;
   messageTag: string;
@@ -62,13 +66,14 @@ export interface SendOutcomeResult extends Omit<SendMessageOutcome, 'outcome'> {
 
 /**
  * What an ask came to. `proven`: the budget itself answered. `grantedBefore`: an earlier attempt was granted, and may
- * have sent.
+ * have sent. `provenNotSent`: whatever the budget may have granted, neither this ask nor one before it sends.
  */
 export type SendFollowUpResult =
   | SendOutcomeResult
   | (Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }> & {
       proven: boolean;
       grantedBefore?: GrantedBefore;
+      provenNotSent?: true;
       ledgerSinceMs?: number;
     });
 

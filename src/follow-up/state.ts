@@ -88,9 +88,12 @@ export interface FollowUpState {
   staleAsks: number;
   /** An earlier send of this follow-up ended unknown and was repeated. */
   earlierSendUnknown: boolean;
+  /** Asks of all runs. */
+  askCount: number;
   /**
-   * Whether it is certain that nothing was granted to the current send number: this is the first run and it has not
-   * asked, or the budget's own answer to the latest ask was a place in the queue, which fences off all earlier asks.
+   * Whether it is certain that nothing of the current send number has been sent by an ask that was made: there was none,
+   * or the budget's own answer to the latest was a place in the queue, which fences off all before it, or each has ended
+   * at its first attempt without a grant.
    */
   provenNotSent: boolean;
   /** Whether an earlier attempt for the current send number was granted, though how it ended was not heard. */
@@ -132,6 +135,7 @@ export function newFollowUpState(options: {
     firstRunStartedAtMs: options.startedAtMs,
     sendNumber: 1,
     staleAsks: 0,
+    askCount: 0,
     earlierSendUnknown: false,
     provenNotSent: options.isFirstRun,
     replacesRun: false,

@@ -37,7 +37,7 @@ export class ActivityServer {
    * @param isOpen whether the workflow run that scheduled it still runs
    */
   schedule(
-    input: Omit<AttemptInput, 'attemptScheduledAtMs' | 'name' | 'mark' | 'isReset' | 'note'>,
+    input: Omit<AttemptInput, 'attemptScheduledAtMs' | 'name' | 'number' | 'mark' | 'isReset' | 'note'>,
     { activityId, isOpen }: { activityId: string; isOpen: () => boolean },
   ): Later<SendFollowUpResult> {
     const { world } = this.#surroundings;
@@ -55,6 +55,7 @@ export class ActivityServer {
         ...input,
         attemptScheduledAtMs,
         name,
+        number,
         mark: world.broken.has('mark') ? undefined : mark,
         isReset: number === 1 && attemptScheduledAtMs > scheduledAtMs,
         // Of two attempts of the same number the server cannot tell one from the other.

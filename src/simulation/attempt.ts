@@ -14,7 +14,8 @@ export interface AttemptInput extends SendFollowUpInput {
   attemptScheduledAtMs: number;
   /** What an attempt before has noted with the server. */
   mark: GrantMark | undefined;
-  /** Attempts are counted anew. */
+  /** Number of the attempt, from 1, and whether attempts are counted anew. */
+  number: number;
   isReset: boolean;
   /** Notes the grant with the server; `false` where it does not take it from this attempt. */
   note: (mark: GrantMark) => boolean;
@@ -42,11 +43,11 @@ export function* attempt(
   input: AttemptInput,
   process: Process,
 ): Steps<SendFollowUpResult | undefined> {
-  const { followUp, sendNumber, hold, withdraw, firstRunStartedAtMs, attemptScheduledAtMs, mark, messageTag } = input;
+  const { followUp, sendNumber, hold, withdraw, firstRunStartedAtMs, attemptScheduledAtMs, messageTag } = input;
   const { leaseMs, drainMs, sendTimeoutMs } = world.sizes;
   yield* mishap(world, process, input.name);
   const elapsedMs = startStopwatch(world, process);
-  const known = knownBefore(input, mark, input.isReset);
+  const known = world.broken.has('claim') ? { provenNotSent: true as const } : knownBefore(input, input);
   const request: AcquireRequest = {
     workflowId: followUp.workflowId,
     sendNumber,
@@ -58,21 +59,21 @@ export function* attempt(
     attemptScheduledAtMs,
     firstRunStartedAtMs,
     ...known,
+    ...(input.askNumber !== undefined && { askNumber: input.askNumber }),
     messageTag,
     leaseMs,
     drainMs: world.broken.has('drain') ? 0 : drainMs,
     ...(world.ceiling && { ceiling: world.ceiling }),
   };
   let ask = yield* network.ask(request);
-  for (let again = 0; again < ASKS_IN_PLACE && ask && waitsForSends(ask); again++) {
+  for (let again = 0; again < ASKS_IN_PLACE && waitsForSends(ask); again++) {
     yield* sleep(world.timeline, ASK_IN_PLACE_EVERY_MS);
     ask = yield* network.ask(request);
   }
-  if (!ask) return undefined;
   yield* mishap(world, process, input.name);
   const { answer, proven } = ask;
   if (answer.kind === 'done') return fromRecord(answer, leaseMs + drainMs - elapsedMs());
-  if (answer.kind !== 'granted') return { ...known, ...answer, proven };
+  if (answer.kind !== 'granted') return elapsedMs() < leaseMs ? { ...known, ...answer, proven } : undefined;
 
   const isNoted = yield* network.note(() => input.note({ ledgerSinceMs: answer.ledgerSinceMs }));
   if (!world.broken.has('wait')) yield* sleep(world.timeline, answer.sendAfterMs ?? 0);

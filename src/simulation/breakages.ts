@@ -8,6 +8,8 @@ export const breakages = {
   unknown: 'a send whose outcome is unknown is taken to be not sent',
   belief: 'a terminal status is believed at once',
   finish: 'a follow-up does not tell the budget its end',
+  claim: 'every ask says that none before it has sent',
+  askNumber: 'a gate takes the ask that it hears last for the newest',
   mark: 'a grant is not noted with the server before the send',
   restore: 'a terminated gate starts empty',
   clock: 'gate time may go back, and slots are held no longer than the window',

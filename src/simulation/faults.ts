@@ -13,6 +13,8 @@ export interface FaultRates {
   /** A request, an answer or a completion is lost. */
   lost: number;
   slow: number;
+  /** An ask is let go before it is answered: the gate may hear it, and grant it, later. */
+  letGo: number;
   /** A message is applied a second time up to 20 s later, as an update may be after continue-as-new (temporal#6375). */
   duplicated: number;
   /** A POST fails: before it starts, on its way, or on the way back. */
@@ -81,6 +83,7 @@ export function drawFaults(chance: Chance, chaotic: boolean): FaultRates {
     suspend: upTo(0.3, 0.05),
     lost: upTo(0.4, 0.1),
     slow: upTo(0.4, 0.1),
+    letGo: upTo(0.4, 0.3),
     duplicated: upTo(0.5, 0.1),
     post: upTo(0.5, 0.2),
     lateBytes: upTo(0.3, 0.3),

@@ -58,6 +58,7 @@ export class GateHost {
   #timerAtMs: number | undefined;
   #downUntilMs = 0;
   #updatesInFlight = 0;
+  #askCount = 0;
   #stopped = false;
   #isDeleted = false;
   readonly #granted = new Set<string>();
@@ -91,7 +92,9 @@ export class GateHost {
     if (isDown) this.#updatesInFlight += 1;
     this.#handleWhenUp((budget, timeMs) => {
       if (isDown) this.#updatesInFlight -= 1;
-      const [answer, effects] = budget.acquire(timeMs, request);
+      const askNumber = ++this.#askCount;
+      const heard = this.#world.broken.has('askNumber') ? { ...request, askNumber } : request;
+      const [answer, effects] = budget.acquire(timeMs, heard);
       const requestId = `${request.workflowId}#${request.sendNumber}`;
       this.#note(request, answer);
       if (answer.kind === 'granted' && !this.#granted.has(requestId)) {

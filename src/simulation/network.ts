@@ -5,6 +5,12 @@ import type { Ask, GateHost } from './gate-host.js';
 import { Later, sleep, type Steps } from './process.js';
 import type { World } from './world.js';
 
+/** Answer on this side to an ask that was let go. */
+const LET_GO: Ask = {
+  answer: { kind: 'wait', reason: 'budget-silent', waitMs: 5_000, position: 0, etaMs: null },
+  proven: false,
+};
+
 /** The way to the gate: what goes over it may be lost, late, overtaken, or applied twice. */
 export class Network {
   readonly #world: World;
@@ -24,37 +30,42 @@ export class Network {
   }
 
   /**
-   * One ask, as the budget client makes it: a call that fails is repeated with the same token.
-   * `undefined`: it threw.
+   * One ask, as the budget client makes it: a call that fails is repeated with the same token, and an ask that is not
+   * answered in time is let go. The gate may hear it all the same.
    */
-  *ask(request: AcquireRequest): Steps<Ask | undefined> {
+  *ask(request: AcquireRequest): Steps<Ask> {
     const { timeline, chance, counts, faults } = this.#world;
     counts.asks += 1;
     const hour = Math.floor(timeline.nowMs / 3_600_000);
     this.#asks[hour] = (this.#asks[hour] ?? 0) + 1;
-    const giveUpAtMs = timeline.nowMs + this.#world.sizes.askForMs;
+    const { askForMs } = this.#world.sizes;
+    const letGoAtMs = timeline.nowMs + (faults.strikes('letGo') ? chance.between(20, askForMs) : askForMs);
     if (faults.strikes('duplicated')) {
       timeline.after(chance.between(50, 20_000), () => this.#gate.ask(request, () => undefined));
     }
+    const line = { isLetGo: false };
     for (let timesTurnedAway = 0; ;) {
-      const ask = yield* this.#call(request);
+      const ask = yield* this.#call(request, letGoAtMs - timeline.nowMs, line);
       if (ask && ask !== 'exhausted') return ask;
       timesTurnedAway = ask ? timesTurnedAway + 1 : 0;
       const waitMs = askAgainAfterMs(timesTurnedAway, chance.between(0, 1));
-      if (timeline.nowMs + waitMs >= giveUpAtMs) {
-        return ask && { answer: { kind: 'wait', reason: 'slot', waitMs, position: 0, etaMs: null }, proven: false };
+      if (timeline.nowMs + waitMs >= letGoAtMs) {
+        line.isLetGo = true;
+        return LET_GO;
       }
       yield* sleep(timeline, waitMs);
     }
   }
 
   /** One call. `undefined`: it failed, at once or at its deadline. */
-  *#call(request: AcquireRequest): Steps<Ask | 'exhausted' | undefined> {
-    const { timeline, chance, faults } = this.#world;
-    const answered = new Later<Ask | 'exhausted' | undefined>(timeline).expire(
-      this.#world.sizes.callDeadlineMs,
-      undefined,
-    );
+  *#call(
+    request: AcquireRequest,
+    leftMs: number,
+    line: { readonly isLetGo: boolean },
+  ): Steps<Ask | 'exhausted' | undefined> {
+    const { timeline, chance, faults, sizes } = this.#world;
+    const deadlineMs = Math.min(sizes.callDeadlineMs, leftMs);
+    const answered = new Later<Ask | 'exhausted' | undefined>(timeline).expire(deadlineMs, undefined);
     // A connection that breaks is noticed soon, or not before the deadline.
     const isNoticed = chance.happens(0.5);
     const lose = (): void => {
@@ -65,7 +76,10 @@ export class Network {
       timeline.after(this.#world.delayMs(50, 9_000), () => {
         this.#gate.ask(request, (ask) => {
           if (faults.strikes('lost')) return lose();
-          timeline.after(this.#world.delayMs(40, 3_000), () => answered.set(ask));
+          timeline.after(this.#world.delayMs(40, 3_000), () => {
+            answered.set(ask);
+            if (line.isLetGo && ask !== 'exhausted' && ask.answer.kind === 'granted') this.#giveBack(request);
+          });
         });
       });
     }
@@ -87,6 +101,12 @@ export class Network {
     this.#world.note('  settle', message.workflowId, message.sendNumber, message.outcome);
     if (!this.#world.faults.strikes('settleLost')) this.#tell((budget, timeMs) => budget.settle(timeMs, message));
     yield* sleep(this.#world.timeline, this.#world.chance.between(5, 60));
+  }
+
+  /** What was granted to an ask that was let go is never sent. */
+  #giveBack({ workflowId, sendNumber, token }: AcquireRequest): void {
+    if (this.#world.faults.strikes('settleLost')) return;
+    this.#tell((budget, timeMs) => budget.settle(timeMs, { workflowId, sendNumber, token, outcome: 'notSent' }));
   }
 
   /** Tells what a read says about the key. */
