@@ -1,3 +1,16 @@
+/**
+ * How long one ask is repeated, with the same token, while it is uncertain whether the gate has heard it, all calls
+ * included. Less than the 30 s that a lease is longer than a send may take, for the send's last check counts from the
+ * first call.
+ */
+export const ASK_FOR_MS = 28_000;
+
+/** A budget that has answered nobody for so long, though it was asked all the while, is silent. */
+export const SILENT_AFTER_MS = 6_000;
+
+/** So long an ask waits for the call that finds out whether a silent budget is back. */
+export const PROBED_FOR_MS = 1_000;
+
 /** Between two calls of one ask whose answer was lost. */
 const RETRY_AFTER_MS = 250;
 
@@ -16,4 +29,29 @@ export function askAgainAfterMs(timesTurnedAway: number, random: number): number
   if (timesTurnedAway === 0) return RETRY_AFTER_MS;
   const longestMs = Math.min(LONGEST_MS, RETRY_AFTER_MS * 2 ** timesTurnedAway);
   return RETRY_AFTER_MS + random * (longestMs - RETRY_AFTER_MS);
+}
+
+/** Wait of a follow-up whose budget is silent: as long as it has been so, within these bounds. */
+const SHORTEST_SILENT_WAIT_MS = 5_000;
+const LONGEST_SILENT_WAIT_MS = 5 * 60_000;
+
+/**
+ * Follow-ups of a silent budget come again that far apart at least, as far as {@link LONGEST_SILENT_WAIT_MS} lets them:
+ * any of them finds out for all whether the budget is back, and each costs a read of its job.
+ */
+const SILENT_ASKS_APART_MS = 500;
+
+/**
+ * When a follow-up of a silent budget asks again.
+ *
+ * @param silence.lastAtMs when the one asks again that was told so last; the same clock as `nowMs`
+ * @param silence.random from 0 to 1
+ */
+export function asksSilentBudgetAtMs(
+  nowMs: number,
+  { silentForMs, lastAtMs, random }: { silentForMs: number; lastAtMs: number; random: number },
+): number {
+  const spread = 0.75 + random / 2;
+  const earliestMs = nowMs + Math.max(SHORTEST_SILENT_WAIT_MS, silentForMs) * spread;
+  return Math.min(Math.max(earliestMs, lastAtMs + SILENT_ASKS_APART_MS), nowMs + LONGEST_SILENT_WAIT_MS * spread);
 }

@@ -25,7 +25,7 @@ import {
   type ProjectBudgetInput,
   type SettleMessage,
 } from '../contract/index.js';
-import { askAgainAfterMs } from './ask-again.js';
+import { ASK_FOR_MS, askAgainAfterMs, asksSilentBudgetAtMs } from './ask-again.js';
 import type { BudgetWord } from '../follow-up/port.js';
 import { createCoalescer } from './coalescer.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
@@ -34,24 +34,9 @@ import { Patience, type LetGo } from './patience.js';
 /** Deadline of one call. */
 const CALL_DEADLINE_MS = 10_000;
 
-/**
- * How long one ask is repeated, with the same token, while it is uncertain whether the gate has heard it, all calls
- * included. Less than the 30 s that a lease is longer than a send may take, for the send's last check counts from the
- * first call.
- */
-export const ASK_FOR_MS = 28_000;
-
 /** Deadline of the call that finds out whether a silent gate answers again. */
 const PROBE_DEADLINE_MS = 3_000;
 
-/** Wait of a follow-up whose gate is silent: as long as it has been so, within these bounds. */
-const SHORTEST_SILENT_WAIT_MS = 5_000;
-const LONGEST_SILENT_WAIT_MS = 5 * 60_000;
-/**
- * Follow-ups of a silent gate come again that far apart at least, as far as {@link LONGEST_SILENT_WAIT_MS} lets them: any
- * of them finds out for all whether the gate is back, and each costs a read of its job.
- */
-const SILENT_ASKS_APART_MS = 500;
 /** Wait of a follow-up whose gate has been slow to answer while enough others wait for it. */
 const SLOW_WAIT_MS = 5_000;
 
@@ -249,13 +234,11 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   }
 
   function letGo(line: Line, why: LetGo): Ask {
-    const spread = 0.75 + Math.random() / 2;
-    if (why === 'slow') return { answer: waitAnswer('slot', SLOW_WAIT_MS * spread), proven: false };
-    const shortestMs = Math.max(SHORTEST_SILENT_WAIT_MS, line.patience.silentForMs) * spread;
+    const random = Math.random();
+    if (why === 'slow') return { answer: waitAnswer('slot', SLOW_WAIT_MS * (0.75 + random / 2)), proven: false };
     const nowMs = performance.now();
-    line.comesAgainAtMs = Math.max(nowMs + shortestMs, line.comesAgainAtMs + SILENT_ASKS_APART_MS);
-    const longestMs = LONGEST_SILENT_WAIT_MS * spread;
-    if (line.comesAgainAtMs > nowMs + longestMs) line.comesAgainAtMs = nowMs + longestMs;
+    const { silentForMs } = line.patience;
+    line.comesAgainAtMs = asksSilentBudgetAtMs(nowMs, { silentForMs, lastAtMs: line.comesAgainAtMs, random });
     return { answer: waitAnswer('budget-silent', line.comesAgainAtMs - nowMs), proven: false };
   }
 

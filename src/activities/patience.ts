@@ -1,12 +1,8 @@
-/** A budget that has answered nobody for so long, though it was asked all the while, is silent. */
-const SILENT_AFTER_MS = 6_000;
+import { PROBED_FOR_MS, SILENT_AFTER_MS } from './ask-again.js';
 
 /** After so long without any answer only a few asks wait on, so that one project's asks leave room for others'. */
 const SLOW_AFTER_MS = 2_000;
 const MOST_WHILE_SLOW = 20;
-
-/** So long an ask waits for the call that finds out whether the budget is back. */
-const PROBED_FOR_MS = 1_000;
 
 /** Why an ask was let go without an answer. `slow`: others of its project are still waited for. */
 export type LetGo = 'slow' | 'silent';

@@ -75,11 +75,13 @@ function begin(state: BudgetState, nowMs: number, request: AcquireRequest): void
 function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): AcquireAnswer | undefined {
   const remembered = recall(state, request.workflowId);
   if (remembered && remembered.sendNumber > 0 && request.sendNumber <= remembered.sendNumber) {
-    // A later number was granted, so this one is over without delivery, or it was repeated though its end is not known.
+    // A later number was granted, so this one is over without delivery, or it was repeated though its end was not known:
+    // that the service had refused it was heard too late to be the follow-up's end.
     if (request.sendNumber < remembered.sendNumber) {
       const outcome = findGrant(state, request.workflowId, request.sendNumber)?.outcome;
       const isDoubtful = request.sendNumber === remembered.doubtfulNumber;
-      return { kind: 'done', outcome: outcome ?? (isDoubtful ? 'unknown' : 'notSent') };
+      if (outcome === undefined) return { kind: 'done', outcome: isDoubtful ? 'unknown' : 'notSent' };
+      return { kind: 'done', outcome: outcome === 'rejected' ? 'notSent' : outcome };
     }
     takeBack(state, nowMs, request);
     return answerKnown(state, nowMs, request, remembered);
@@ -310,7 +312,8 @@ function grant(
   nowMs: number,
   { waiter, request, slotAtMs }: { waiter: Waiter; request: AcquireRequest; slotAtMs: number },
 ): AcquireAnswer {
-  const { workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, askNumber, leaseMs, drainMs } = request;
+  const { workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, askNumber, leaseMs, drainMs } =
+    request;
   state.waiters = state.waiters.filter((each) => each !== waiter);
   const taken: Grant = {
     ...{ workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, leaseMs, drainMs },

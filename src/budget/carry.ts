@@ -143,7 +143,22 @@ export function restoreState(carried: CarriedState): BudgetState {
       }),
     ),
     grants: carried.grants.map(
-      ([id, job, sendNumber, token, tag, firstRun, askNumber, granted, leaseMs, drainMs, settled, outcome, message, code]): Grant => ({
+      ([
+        id,
+        job,
+        sendNumber,
+        token,
+        tag,
+        firstRun,
+        askNumber,
+        granted,
+        leaseMs,
+        drainMs,
+        settled,
+        outcome,
+        message,
+        code,
+      ]): Grant => ({
         workflowId: workflowId(id),
         jobId: jobOf(workflowId(id), job),
         sendNumber: Number(sendNumber),

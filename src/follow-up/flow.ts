@@ -36,6 +36,11 @@ export class FollowUpFlow {
     return this.#isWoken;
   }
 
+  /** A run that this one replaces may have gone on, and sent what this one has not. */
+  get #mayHaveSentElsewhere(): boolean {
+    return this.state.replacesRun || this.port.replacesRun;
+  }
+
   /** Ends the follow-up at the next step. A send under way is awaited. */
   cancel(): void {
     this.#isCancelled = true;
@@ -95,7 +100,7 @@ export class FollowUpFlow {
     const { port, state } = this;
     const { projectId, jobId, lane } = this.settings;
     const { sendNumber, firstRunStartedAtMs, ledgerSinceMs } = state;
-    const replaces = state.replacesRun || port.replacesRun;
+    const replaces = this.#mayHaveSentElsewhere;
     const grantedBefore: GrantedBefore | undefined = state.grantedBefore ?? (replaces ? 'perhaps' : undefined);
     const provenNotSent = state.provenNotSent && !replaces;
     this.#isWoken = false;
@@ -140,7 +145,7 @@ export class FollowUpFlow {
   /** The send before is over, and this follow-up is to be sent again. */
   beginNextSend(): void {
     this.state.sendNumber += 1;
-    this.state.provenNotSent = true;
+    this.state.provenNotSent = !this.#mayHaveSentElsewhere;
     delete this.state.grantedBefore;
   }
 

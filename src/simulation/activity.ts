@@ -1,7 +1,7 @@
 import type { GrantMark } from '../activities/grant-mark.js';
 import { judgeLook, waitBeforeLook, type Attempt, type WatchOrder } from '../follow-up/look.js';
 import type { GetJobResult, SendFollowUpResult, WatchEnd } from '../follow-up/port.js';
-import { attempt, type AttemptInput, type AttemptSurroundings } from './attempt.js';
+import { attempt, type AttemptInput, type AttemptSurroundings, type ServersWord } from './attempt.js';
 import { Later, Process } from './process.js';
 import type { ServerClock, World } from './world.js';
 
@@ -37,7 +37,7 @@ export class ActivityServer {
    * @param isOpen whether the workflow run that scheduled it still runs
    */
   schedule(
-    input: Omit<AttemptInput, 'attemptScheduledAtMs' | 'name' | 'number' | 'mark' | 'isReset' | 'note'>,
+    input: Omit<AttemptInput, keyof ServersWord>,
     { activityId, isOpen }: { activityId: string; isOpen: () => boolean },
   ): Later<SendFollowUpResult> {
     const { world } = this.#surroundings;
@@ -49,6 +49,8 @@ export class ActivityServer {
       if (result.isSet || !isOpen()) return;
       number = world.faults.strikes('activityReset') ? 1 : number + 1;
       const own = number;
+      // Of two attempts of the same number the server cannot tell one from the other.
+      const isCurrent = () => own === number && !result.isSet && isOpen();
       const name = `${input.followUp.workflowId}:${activityId}#${number}`;
       const attemptScheduledAtMs = Math.max(scheduledAtMs, this.#clock.nowMs());
       const attemptInput = {
@@ -58,9 +60,10 @@ export class ActivityServer {
         number,
         mark: world.broken.has('mark') ? undefined : mark,
         isReset: number === 1 && attemptScheduledAtMs > scheduledAtMs,
-        // Of two attempts of the same number the server cannot tell one from the other.
+        isCurrent,
+        startToCloseMs: this.#startToCloseMs,
         note: (given: GrantMark): boolean => {
-          if (own !== number || result.isSet || !isOpen()) return false;
+          if (!isCurrent()) return false;
           mark = given;
           return true;
         },
@@ -112,7 +115,7 @@ export class ActivityServer {
     });
     process.start(attempt(this.#surroundings, input, process), (value) => {
       // A completion that is lost, or comes too late, leaves the attempt to its start-to-close timeout.
-      if (closed || world.faults.strikes('lost')) return;
+      if ((closed && !input.isCurrent()) || world.faults.strikes('lost')) return;
       closed = true;
       if (value) result.set(value);
       else retry();

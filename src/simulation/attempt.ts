@@ -8,19 +8,26 @@ import { Later, sleep, sleepForEver, type Process, type Steps } from './process.
 import type { Service, ServiceAnswer } from './service.js';
 import type { World } from './world.js';
 
-/** What the workflow wants sent, and what the server says about this attempt. */
-export interface AttemptInput extends SendFollowUpInput {
-  followUp: FollowUpRecord;
+/** What the server says about an attempt. */
+export interface ServersWord {
   attemptScheduledAtMs: number;
+  startToCloseMs: number;
   /** What an attempt before has noted with the server. */
   mark: GrantMark | undefined;
   /** Number of the attempt, from 1, and whether attempts are counted anew. */
   number: number;
   isReset: boolean;
+  /** Whether the server takes anything from an attempt of that number. */
+  isCurrent: () => boolean;
   /** Notes the grant with the server; `false` where it does not take it from this attempt. */
   note: (mark: GrantMark) => boolean;
   /** Activity id and attempt number: not unique, for they repeat after a reset. */
   name: string;
+}
+
+/** What the workflow wants sent, and what the server says about this attempt. */
+export interface AttemptInput extends SendFollowUpInput, ServersWord {
+  followUp: FollowUpRecord;
 }
 
 /** Where attempts run. */
@@ -73,7 +80,8 @@ export function* attempt(
   yield* mishap(world, process, input.name);
   const { answer, proven } = ask;
   if (answer.kind === 'done') return fromRecord(answer, leaseMs + drainMs - elapsedMs());
-  if (answer.kind !== 'granted') return elapsedMs() < leaseMs ? { ...known, ...answer, proven } : undefined;
+  if (answer.kind !== 'granted')
+    return elapsedMs() < Math.min(leaseMs, input.startToCloseMs) ? { ...known, ...answer, proven } : undefined;
 
   const isNoted = yield* network.note(() => input.note({ ledgerSinceMs: answer.ledgerSinceMs }));
   if (!world.broken.has('wait')) yield* sleep(world.timeline, answer.sendAfterMs ?? 0);

@@ -59,6 +59,7 @@ export class GateHost {
   #downUntilMs = 0;
   #updatesInFlight = 0;
   #askCount = 0;
+  #changes = 0;
   #stopped = false;
   #isDeleted = false;
   readonly #granted = new Set<string>();
@@ -104,6 +105,12 @@ export class GateHost {
       respond({ answer, proven: true });
       return effects;
     });
+  }
+
+  /** A call that asks for nothing arrives: what counts is that it is answered. */
+  probe(respond: () => void): void {
+    const { timeline } = this.#world;
+    timeline.at(this.#stopped ? timeline.nowMs : Math.max(timeline.nowMs, this.#downUntilMs), respond);
   }
 
   #note({ workflowId, sendNumber, hold, token }: AcquireRequest, answer: AcquireAnswer): void {
@@ -227,7 +234,11 @@ export class GateHost {
 
   #change({ limit, windowMs, reserve }: Omit<BudgetSettings, 'marginMs'>): void {
     this.#world.note('LIMIT', limit, 'window', windowMs, 'reserve', reserve);
-    this.#operate((budget, timeMs) => budget.setLimit(timeMs, { limit, windowMs, reserve }));
+    const change = ++this.#changes;
+    // One that was overtaken while no gate took it is not repeated.
+    this.#operate((budget, timeMs) =>
+      budget.setLimit(timeMs, change === this.#changes ? { limit, windowMs, reserve } : {}),
+    );
   }
 
   /** Ends by itself, or is resumed. */

@@ -1,27 +1,29 @@
-import { askAgainAfterMs } from '../activities/ask-again.js';
+import { askAgainAfterMs, asksSilentBudgetAtMs, PROBED_FOR_MS } from '../activities/ask-again.js';
 import type { Budget, Effects } from '../budget/index.js';
 import type { AcquireRequest, LeaveMessage, SettleMessage } from '../contract/index.js';
 import type { Ask, GateHost } from './gate-host.js';
 import { Later, sleep, type Steps } from './process.js';
 import type { World } from './world.js';
 
-/** Answer on this side to an ask that was let go. */
-const LET_GO: Ask = {
-  answer: { kind: 'wait', reason: 'budget-silent', waitMs: 5_000, position: 0, etaMs: null },
-  proven: false,
-};
-
 /** The way to the gate: what goes over it may be lost, late, overtaken, or applied twice. */
 export class Network {
   readonly #world: World;
   readonly #gate: GateHost;
+  readonly #wake: (workflowId: string) => void;
+  /** When the gate answered an ask last, since when it is silent, and who was told so. */
+  #answeredAtMs = -Infinity;
+  #silentSinceMs: number | undefined;
+  #comesAgainAtMs = 0;
+  readonly #toldSilent = new Set<string>();
+  #isProbed = false;
 
   /** Asks by the hour. */
   readonly #asks: number[] = [];
 
-  constructor(world: World, gate: GateHost) {
+  constructor(world: World, gate: GateHost, wake: (workflowId: string) => void) {
     this.#world = world;
     this.#gate = gate;
+    this.#wake = wake;
   }
 
   /** Asks of the hour with most of them. */
@@ -31,27 +33,33 @@ export class Network {
 
   /**
    * One ask, as the budget client makes it: a call that fails is repeated with the same token, and an ask that is not
-   * answered in time is let go. The gate may hear it all the same.
+   * answered in time is let go. The gate may hear it all the same. A gate that answers nobody is silent: who asks it is
+   * answered at once, and one call at a time finds out whether it is back.
    */
   *ask(request: AcquireRequest): Steps<Ask> {
-    const { timeline, chance, counts, faults } = this.#world;
+    const { timeline, chance, counts, faults, sizes } = this.#world;
     counts.asks += 1;
     const hour = Math.floor(timeline.nowMs / 3_600_000);
     this.#asks[hour] = (this.#asks[hour] ?? 0) + 1;
-    const { askForMs } = this.#world.sizes;
-    const letGoAtMs = timeline.nowMs + (faults.strikes('letGo') ? chance.between(20, askForMs) : askForMs);
+    if (this.#silentSinceMs !== undefined && !(yield* this.#isBack())) return this.#comeAgain(request);
     if (faults.strikes('duplicated')) {
       timeline.after(chance.between(50, 20_000), () => this.#gate.ask(request, () => undefined));
     }
+    const sinceMs = timeline.nowMs;
+    const isLetGoEarly = faults.strikes('letGo');
+    const letGoAtMs = sinceMs + (isLetGoEarly ? chance.between(20, sizes.askForMs) : sizes.askForMs);
     const line = { isLetGo: false };
     for (let timesTurnedAway = 0; ;) {
       const ask = yield* this.#call(request, letGoAtMs - timeline.nowMs, line);
+      if (ask) this.#answered();
       if (ask && ask !== 'exhausted') return ask;
       timesTurnedAway = ask ? timesTurnedAway + 1 : 0;
       const waitMs = askAgainAfterMs(timesTurnedAway, chance.between(0, 1));
-      if (timeline.nowMs + waitMs >= letGoAtMs) {
+      const isSilent = timeline.nowMs - Math.max(sinceMs, this.#answeredAtMs) >= sizes.silentAfterMs;
+      if (isSilent) this.#silentSinceMs ??= sinceMs;
+      if (isSilent || timeline.nowMs + waitMs >= letGoAtMs) {
         line.isLetGo = true;
-        return LET_GO;
+        return this.#comeAgain(request);
       }
       yield* sleep(timeline, waitMs);
     }
@@ -64,7 +72,7 @@ export class Network {
     line: { readonly isLetGo: boolean },
   ): Steps<Ask | 'exhausted' | undefined> {
     const { timeline, chance, faults, sizes } = this.#world;
-    const deadlineMs = Math.min(sizes.callDeadlineMs, leftMs);
+    const deadlineMs = Math.min(sizes.callDeadlineMs, sizes.silentAfterMs, leftMs);
     const answered = new Later<Ask | 'exhausted' | undefined>(timeline).expire(deadlineMs, undefined);
     // A connection that breaks is noticed soon, or not before the deadline.
     const isNoticed = chance.happens(0.5);
@@ -84,6 +92,44 @@ export class Network {
       });
     }
     return yield* answered.get();
+  }
+
+  #answered(): void {
+    this.#answeredAtMs = this.#world.timeline.nowMs;
+    if (this.#silentSinceMs === undefined) return;
+    this.#silentSinceMs = undefined;
+    this.#comesAgainAtMs = 0;
+    for (const workflowId of this.#toldSilent) {
+      this.#world.timeline.after(this.#world.delayMs(2_000, 4_000), () => this.#wake(workflowId));
+    }
+    this.#toldSilent.clear();
+  }
+
+  *#isBack(): Steps<boolean> {
+    const { timeline } = this.#world;
+    if (this.#isProbed) return false;
+    this.#isProbed = true;
+    const isBack = new Later<boolean>(timeline).expire(PROBED_FOR_MS, false);
+    this.#gate.probe(() => {
+      this.#isProbed = false;
+      this.#answered();
+      isBack.set(true);
+    });
+    return yield* isBack.get();
+  }
+
+  /** What a follow-up is told that the gate has not answered. */
+  #comeAgain({ workflowId }: AcquireRequest): Ask {
+    const { timeline, chance } = this.#world;
+    const silence = {
+      silentForMs: timeline.nowMs - (this.#silentSinceMs ?? timeline.nowMs),
+      lastAtMs: this.#comesAgainAtMs,
+      random: chance.between(0, 1),
+    };
+    this.#comesAgainAtMs = asksSilentBudgetAtMs(timeline.nowMs, silence);
+    this.#toldSilent.add(workflowId);
+    const waitMs = this.#comesAgainAtMs - timeline.nowMs;
+    return { answer: { kind: 'wait', reason: 'budget-silent', waitMs, position: 0, etaMs: null }, proven: false };
   }
 
   /** A call of the server that notes something; whether it is known to have done so. */

@@ -10,7 +10,7 @@ import { Service } from './service.js';
 import { ServerClock, World, type Counts, type Trace } from './world.js';
 
 /** The end of a world with faults: what is not over by then is stuck. */
-const END_MS = 2_400_000;
+const END_MS = 3_600_000;
 
 /** What to simulate. */
 export interface SeedOptions {
@@ -65,7 +65,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
     },
   });
   const service = new Service(world);
-  const network = new Network(world, gate);
+  const network = new Network(world, gate, (workflowId) => void crowd.signal(workflowId, 'wake'));
   // The follow-ups' histories lie on another host than the gate's.
   const clock = new ServerClock(world);
   const activities = new ActivityServer({ world, network, service }, clock);

@@ -1,3 +1,5 @@
+import { ASK_FOR_MS, SILENT_AFTER_MS } from '../activities/ask-again.js';
+
 /** Sizes of a simulated world. */
 export interface Sizes {
   limit: number;
@@ -11,6 +13,8 @@ export interface Sizes {
   /** Deadline of one call of an ask, and how long an ask is repeated. */
   callDeadlineMs: number;
   askForMs: number;
+  /** A gate that answers nobody for so long is silent. */
+  silentAfterMs: number;
   /** Between the POST and the belief that a job shows nothing of it. */
   settleTimeMs: number;
 }
@@ -25,6 +29,7 @@ export const SMALL: Sizes = {
   sendTimeoutMs: 3_000,
   callDeadlineMs: 1_700,
   askForMs: 4_200,
+  silentAfterMs: 1_000,
   settleTimeMs: 5_000,
 };
 
@@ -37,7 +42,8 @@ export const HOUR: Sizes = {
   drainMs: 120_000,
   sendTimeoutMs: 30_000,
   callDeadlineMs: 10_000,
-  askForMs: 25_000,
+  askForMs: ASK_FOR_MS,
+  silentAfterMs: SILENT_AFTER_MS,
   settleTimeMs: 120_000,
 };
 

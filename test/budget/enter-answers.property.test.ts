@@ -45,6 +45,7 @@ test('a state into which the answers of another are entered knows what that one 
       for (const { state } of [live, entered]) state.ledgerSinceMs = T0;
       const asked = new Map<number, AcquireRequest>();
       const sendNumbers = new Map<number, number>();
+      const asks = new Map<number, number>();
       let nowMs = T0;
       for (const { afterMs, who, what, outcome } of steps) {
         nowMs += afterMs;
@@ -61,6 +62,8 @@ test('a state into which the answers of another are entered knows what that one 
             token,
             hold: what === 'hold',
             ...(what === 'withdraw' && { withdraw: true }),
+            ...(who % 3 > 0 && { askNumber: asks.set(who, (asks.get(who) ?? 0) + 1).get(who) ?? 1 }),
+            ...(who % 4 === 1 && { provenNotSent: true }),
             ...(who === 3 && { grantedBefore: 'surely' }),
             ...(who === 7 && { ledgerSinceMs: T0 - 1 }),
             ceiling: { limit: 3 + (who % 2), windowMs: WINDOW_MS },

@@ -52,6 +52,14 @@ describe('a request that is known', () => {
     expect(acquire(budget, T0 + 1, 'a', { token: 'reset' })).toMatchObject({ kind: 'done', outcome: 'sent' });
   });
 
+  test('that the service refused, heard only after the repetition was granted, leads to that repetition', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a');
+    acquire(budget, T0 + 1, 'a', { sendNumber: 2, token: 'second' });
+    settle(budget, T0 + 2, 'a', { outcome: 'rejected' });
+    expect(acquire(budget, T0 + 3, 'a', { token: 'reset' })).toEqual({ kind: 'done', outcome: 'notSent' });
+  });
+
   test('with a lower send number than granted is over without delivery', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
@@ -149,5 +157,51 @@ describe('what is remembered', () => {
     expect(again.state).toEqual(budget.state);
     expect(again.status(T0)).toEqual(budget.status(T0));
     expect(acquire(again, T0 + 1, 'a', { token: 'x' })).toMatchObject({ kind: 'done', outcome: 'sent' });
+  });
+});
+
+describe('an ask that says that none before it has sent', () => {
+  const later = { token: 'later', askNumber: 2, provenNotSent: true } as const;
+
+  test('takes back what was granted to an earlier ask of the same follow-up', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a', { askNumber: 1 });
+    expect(acquire(budget, T0 + 1, 'a', later)).toMatchObject({ kind: 'done', outcome: 'notSent' });
+    expect(budget.status(T0 + 1)).toMatchObject({ used: 0, unsettled: 0 });
+    expect(acquire(budget, T0 + 2, 'a', { sendNumber: 2, token: 'second' })).toMatchObject({ kind: 'granted' });
+  });
+
+  test('takes nothing back from a later ask, which has overtaken it', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a', later);
+    expect(acquire(budget, T0 + 1, 'a', { token: 'late', askNumber: 1, provenNotSent: true })).toMatchObject({
+      kind: 'alreadyGranted',
+    });
+    expect(budget.status(T0 + 1).unsettled).toBe(1);
+  });
+
+  test.each([
+    ['another attempt of the same ask', { askNumber: 2 }],
+    ['a run that replaces another, whose asks have no number', {}],
+    ['an earlier start of the same id', { askNumber: 1, firstRunStartedAtMs: T0 - 1 }],
+  ])('takes nothing back from %s', (_whom, granted) => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a', granted);
+    expect(acquire(budget, T0 + 1, 'a', later)).toMatchObject({ kind: 'alreadyGranted' });
+    expect(budget.status(T0 + 1).unsettled).toBe(1);
+  });
+
+  test('changes nothing where the end of the earlier send is known', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a', { askNumber: 1 });
+    settle(budget, T0 + 1, 'a');
+    expect(acquire(budget, T0 + 2, 'a', later)).toMatchObject({ kind: 'done', outcome: 'sent' });
+  });
+
+  test('is known to a gate that has continued as new', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a', { askNumber: 1 });
+    const next = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
+    expect(acquire(next, T0 + 1, 'a', later)).toMatchObject({ kind: 'done', outcome: 'notSent' });
   });
 });
