@@ -2,13 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { activityInfo, log, type Info } from '@temporalio/activity';
 import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js';
-import type {
-  AcquireAnswer,
-  AcquireRequest,
-  BudgetCeiling,
-  SendOutcome,
-  SettleMessage,
-} from '../contract/index.js';
+import type { AcquireAnswer, AcquireRequest, BudgetCeiling, SendOutcome, SettleMessage } from '../contract/index.js';
 import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
 import type { SendFollowUpInput, SendFollowUpResult, SendOutcomeResult } from '../follow-up/port.js';
 import { startStopwatch } from '../stopwatch.js';
