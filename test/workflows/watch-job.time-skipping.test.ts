@@ -8,7 +8,7 @@ const ACTIVE = { id: 'j', status: 'active', prLink: null };
 const AFTER = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/2' };
 
 /** A follow-up whose job changes once, to active, and once more at its end. */
-const MOST_EVENTS = 34;
+const MOST_EVENTS = 29;
 
 describeWith(await findMissing(['time-skipping-server']))('a watch, with time skipped,', () => {
   let rig: TimeSkippingRig;
