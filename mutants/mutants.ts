@@ -5,9 +5,11 @@ const POST = 'src/agent-jobs/post-once.ts';
 const CLIENT = 'src/agent-jobs/agent-jobs-client.ts';
 const SEND = 'src/activities/send-follow-up.ts';
 const FOLLOW_UP = 'src/workflows/follow-up-port.ts';
+const LOOK = 'src/follow-up/look.ts';
 
 const AT_MOST_ONCE = 'test/agent-jobs/at-most-once.test.ts';
 const TIME_SKIPPED = 'test/workflows/follow-up.time-skipping.test.ts';
+const WATCHES = 'test/workflows/watch-job.time-skipping.test.ts';
 
 /** Mistakes that somebody could make in good faith. Each must be noticed by the test that is named. */
 export const mutants: readonly Mutant[] = [
@@ -250,6 +252,59 @@ class RefusedError extends Error {`,
       file: TIME_SKIPPED,
       name: 'a follow-up, with time skipped, on its way to the result outlives any number of workers that die before they ask',
     },
+    rebuilds: true,
+  },
+  {
+    name: 'a watch ends at every look',
+    what: 'the workflow hears of looks that show nothing new, and each costs it events',
+    edits: [
+      {
+        file: LOOK,
+        find: `    return (Object.keys(now) as (keyof Shown)[]).some((field) => now[field] !== since[field]);`,
+        replace: `    return now !== since;`,
+      },
+    ],
+    test: { file: WATCHES, name: 'a watch, with time skipped, costs no event a look: 30 looks' },
+    rebuilds: true,
+  },
+  {
+    name: 'a watch has no end of its own',
+    what: 'the settle time and the timeout of the job pass, and the watch looks on',
+    edits: [{ file: LOOK, find: `const isOver = nowMs >= untilMs ||`, replace: `const isOver =` }],
+    test: {
+      file: 'test/follow-up/look.test.ts',
+      name: 'a look when the time has come ends the watch, though nothing is new',
+    },
+  },
+  {
+    name: 'a watch looks on beside the next one',
+    what: 'a look out of turn shows something new, and the watch that waited for it is not ended',
+    edits: [
+      {
+        file: 'src/follow-up/watch.ts',
+        find: `const { looks } = yield* port.stopWatch();`,
+        replace: `const looks = 0;`,
+      },
+    ],
+    test: {
+      file: WATCHES,
+      name: 'a watch, with time skipped, ends when a look out of turn shows something new, and is followed by another',
+    },
+    rebuilds: true,
+  },
+  {
+    name: 'the end is told and not awaited',
+    what: 'a follow-up whose budget cannot be reached at that moment ends, and its job’s turn does not',
+    edits: [
+      {
+        file: FOLLOW_UP,
+        find: `        tellBudget.executeWithOptions({ ...TELLING, summary: \`tell the budget: \${word.kind}\` }, [
+          { projectId, ...word },
+        ]),`,
+        replace: `        Promise.race([true, tellBudget({ projectId, ...word })]),`,
+      },
+    ],
+    test: { file: TIME_SKIPPED, name: 'a follow-up, with time skipped, does not end before it has told its budget so' },
     rebuilds: true,
   },
 ];

@@ -38,6 +38,8 @@ export interface PartRecord {
   counts: Counts;
   /** Number of its latest report. */
   reports: number;
+  /** Number of the order with which its story begins for this batch: earlier reports went to a batch that was reset. */
+  since: number;
   aliveAtMs: number;
   hasEnded: boolean;
   /** How often it was started again after somebody had terminated it. */
@@ -207,6 +209,7 @@ export class Batch {
       open: 0,
       counts: noCounts(),
       reports: 0,
+      since: nowMs,
       aliveAtMs: nowMs,
       hasEnded: false,
     };
@@ -231,7 +234,7 @@ export class Batch {
   /** A part's word. Answers whether it was news. */
   take({ part: index, number, order, open, counts, ended }: PartReport, nowMs: number): boolean {
     const part = this.#state.parts[index];
-    if (!part || number <= part.reports || part.hasEnded) return false;
+    if (!part || number <= part.reports || order < part.since || part.hasEnded) return false;
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
     Object.assign(part, { reports: number, open, counts, aliveAtMs: nowMs });
     if (order >= part.order.number) part.held = Math.max(part.order.share, open);
@@ -257,7 +260,7 @@ export class Batch {
     if (part.remaining > 0 && gone.rest && (part.restarts ?? 0) < MOST_RESTARTS) {
       part.restarts = (part.restarts ?? 0) + 1;
       part.order = { ...nextOrder(part.order, nowMs), ...(this.cancelled && { share: 0, cancel: true }) };
-      part.sent = part.order.number;
+      part.sent = part.since = part.order.number;
       part.aliveAtMs = nowMs;
       return { batchId, part: index, ...gone.rest, ended: gone.ended, order: part.order, firstStartAfterMs: 0 };
     }
@@ -281,7 +284,7 @@ export class Batch {
     const part = this.#part(index);
     part.aliveAtMs = nowMs;
     part.order = { ...nextOrder(part.order, nowMs), tellAll: true };
-    part.sent = part.order.number;
+    part.sent = part.since = part.order.number;
     return part.order;
   }
 

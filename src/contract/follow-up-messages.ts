@@ -15,7 +15,11 @@ export interface FollowUpProgress {
   /** When the send is expected, where that can be told. */
   expectedSendAt?: string;
   sentAt?: string;
-  /** Number of get-job calls after the send. */
+  /**
+   * Reads of the job since the send, failed ones included. The workflow itself hears of the reads of a watch when the
+   * watch ends; those of one under way are in the pending activity `watchJob`, and the library adds them. A watch that is
+   * broken off, by a cancel or by `pollNow`, may take its reads with it.
+   */
   polls: number;
   nextPollAt?: string;
   /** Last job seen, and when. */

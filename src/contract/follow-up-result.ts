@@ -17,7 +17,7 @@ export const followUpResultSchema = z.object({
   /** When the send was settled; for `inferred` and `assumed` when it was granted. ISO 8601, UTC. */
   sentAt: z.string(),
   finishedAt: z.string(),
-  /** Number of get-job calls after the send. */
+  /** Reads of the job since the send, failed ones included; without those of a watch that `pollNow` broke off. */
   polls: z.int(),
   /** The last job seen, whole, with fields that this project does not know. */
   job: agentJobSchema,

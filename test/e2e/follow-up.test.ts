@@ -89,11 +89,11 @@ describe.concurrent('a follow-up', () => {
     expect(accepted(input.projectId)).toBe(1);
   });
 
-  test('costs at most 34 events', async () => {
+  test('costs at most 36 events, though its job ends so early that one more read confirms it', async () => {
     const handle = await stack.followUps.start(makeJob('job', LONG_TURN));
     await handle.result();
     const { events } = await stack.client.workflow.getHandle(handle.workflowId).fetchHistory();
-    expect(events?.length).toBeLessThanOrEqual(34);
+    expect(events?.length).toBeLessThanOrEqual(36);
   });
 
   test('shows itself in search attributes, summary and details', async () => {

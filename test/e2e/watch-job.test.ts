@@ -1,8 +1,11 @@
 import { randomUUID } from 'node:crypto';
+import { tsToMs } from '@temporalio/common/lib/time.js';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { eventually } from '../support/eventually.js';
 import { startStack, type Stack } from '../support/stack.js';
 
+/** `PENDING_ACTIVITY_STATE_STARTED`: an attempt is under way. */
+const STARTED = 2;
 const HOUR = { initialInterval: '1h', maxInterval: '1h' } as const;
 
 let stack: Stack;
@@ -30,6 +33,11 @@ const watchOf = async ({ handle }: Followed) => {
 };
 const isAsleep = (followed: Followed) =>
   eventually('the watch waits for its next look', async () => Boolean((await watchOf(followed))?.lastFailure));
+type Watch = Awaited<ReturnType<typeof watchOf>>;
+const isLookingFor = (watch: Watch, ms: number) =>
+  watch?.state === STARTED && Date.now() - tsToMs(watch.lastStartedTime) > ms;
+const endTurn = ({ projectId }: Followed) =>
+  stack.simulator.changeJob({ projectId, jobId: 'job', status: 'completed', prLink: 'https://git.example/pull/2' });
 const eventCount = async ({ handle }: Followed) => (await handle.fetchHistory()).events?.length ?? 0;
 
 describe.concurrent('a follow-up that watches its job', () => {
@@ -49,7 +57,7 @@ describe.concurrent('a follow-up that watches its job', () => {
   });
 
   test('that waits for its next look looks at once when told to, and goes on waiting where nothing is new', async () => {
-    const followed = await follow({}, { behaviour: { turnFactor: 2 } });
+    const followed = await follow();
     await isAsleep(followed);
     await followed.followUp.pollNow();
     await eventually('it has seen the agent at work', async () => {
@@ -60,9 +68,7 @@ describe.concurrent('a follow-up that watches its job', () => {
     const { polls } = await followed.followUp.progress();
     await followed.followUp.pollNow();
     await eventually('it has looked', async () => (await followed.followUp.progress()).polls > polls);
-    await eventually('the turn is over', () =>
-      Promise.resolve(stack.simulator.job(followed.projectId, 'job')?.status === 'completed'),
-    );
+    endTurn(followed);
     await eventually('it ends', async () => {
       const { status } = await followed.handle.describe();
       if (status.name === 'RUNNING') await followed.followUp.pollNow();
@@ -71,20 +77,15 @@ describe.concurrent('a follow-up that watches its job', () => {
   });
 
   test('whose look is under way looks once more when told to', async () => {
-    const followed = await follow({ poll: { initialInterval: '100ms', maxInterval: '1h' } }, {});
+    const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
     const { projectId, followUp } = followed;
+    await eventually('it polls', async () => (await followUp.progress()).job?.status === 'active');
     stack.simulator.failNext({ method: 'GET', projectId, jobId: 'job', kind: 'hangBefore', times: 1 });
-    await eventually('a look hangs', async () => {
-      const { sentAt } = await followUp.progress();
-      return sentAt !== undefined && (await watchOf(followed))?.attempt === 2;
-    });
-    await eventually('the turn is over', () =>
-      Promise.resolve(stack.simulator.job(projectId, 'job')?.status === 'completed'),
-    );
+    await eventually('a look hangs', async () => isLookingFor(await watchOf(followed), 500));
+    endTurn(followed);
     await followUp.pollNow();
     await eventually('it looked', async () => (await followUp.progress()).job?.status === 'completed');
-    await followUp.pollNow();
-    expect(await followUp.result()).toMatchObject({ status: 'completed' });
+    expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
   });
 
   test('is cancelled at once, and says that its message was delivered', async () => {

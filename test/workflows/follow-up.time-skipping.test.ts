@@ -22,18 +22,20 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   let count = 0;
   /** Whether the next send's completion never reaches the server, as when the worker dies. */
   let losesCompletion = false;
-  /** How many attempts to send end before they begin, as when their worker dies. */
-  let deathsBeforeSend = 0;
+  /** How many attempts of an activity end before they begin, as when their worker dies. */
+  const deathsBefore = { sendFollowUp: 0, tellBudget: 0 };
   /** A project of its own for each test: budgets do not mix. */
   const target = () => ({ projectId: `p${++count}`, jobId: `job-${count}`, prompt: `message ${count}` });
+  const isDying = (type: string): type is keyof typeof deathsBefore =>
+    Object.entries(deathsBefore).some(([name, deaths]) => name === type && deaths > 0);
   const receivedBy = (jobId: string) => rig.service.received.filter((message) => message.jobId === jobId).length;
 
   beforeAll(async () => {
     rig = await startTimeSkippingRig({
       budget: { limit: 1 },
       beforeActivity: (type) => {
-        if (type !== 'sendFollowUp' || deathsBeforeSend === 0) return;
-        deathsBeforeSend -= 1;
+        if (!isDying(type)) return;
+        deathsBefore[type] -= 1;
         throw new Error('the worker died');
       },
       afterActivity: (type) => {
@@ -153,10 +155,10 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
     test('outlives any number of workers that die before they ask', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, ACTIVE, AFTER);
-      deathsBeforeSend = 5;
+      deathsBefore.sendFollowUp = 5;
       const [end] = await Promise.allSettled([rig.end(await rig.start(input))]);
       expect(end).toMatchObject({ status: 'fulfilled', value: { delivery: 'sent' } });
-      expect(deathsBeforeSend).toBe(0);
+      expect(deathsBefore.sendFollowUp).toBe(0);
       expect(receivedBy(input.jobId)).toBe(1);
     });
 
@@ -391,6 +393,14 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
     rig.service.reads(input.jobId, BEFORE, ACTIVE);
     const failure = await failureOf(rig.end(await rig.start(input), 3_600_000));
     expect(failure).toMatchObject({ type: 'JobTimeout', delivered: 'yes', job: ACTIVE });
+  });
+
+  test('does not end before it has told its budget so', async () => {
+    const input = target();
+    rig.service.reads(input.jobId, BEFORE, ACTIVE, AFTER);
+    deathsBefore.tellBudget = 2;
+    await rig.end(await rig.start(input));
+    expect(deathsBefore.tellBudget).toBe(0);
   });
 
   test('has the turn of its job to itself: a second one waits until the first has ended', async () => {
