@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 /**
- * Builds `dist`: the library, compiled one file at a time, the command line, the workflow bundle, and a stamp of the
- * sources. By itself it also checks the types, adds the type declarations, and writes the JSON Schemas in `schemas`.
- * Options:
+ * Builds `dist`: the code, the command line in one piece, the workflow bundle, and a stamp of the sources. By itself it
+ * also checks the types, adds the type declarations, and writes the JSON Schemas in `schemas`. Options:
  *
  *   --if-stale       only the code and the bundle, and only when the sources have changed
  *   --check-schemas  fail when `schemas` is out of date instead of writing it
@@ -17,6 +16,7 @@ import { performance } from 'node:perf_hooks';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
 import { isStale, sourceState, stampPath } from './checkout.js';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -104,7 +104,7 @@ async function compile() {
   const failures = results.filter(({ status }) => status === 'rejected').map(({ reason }) => reason.message);
   if (failures.length > 0) {
     fs.rmSync(next, { recursive: true, force: true });
-    throw new Error(`the compiler found errors:\n${failures.join('\n')}`);
+    throw new Error(stripVTControlCharacters(`the compiler found errors:\n${failures.join('\n')}`));
   }
   replaceDirectory(next, dist);
 }
@@ -155,7 +155,8 @@ async function bundleCommandLine() {
   await bundle.write({
     dir: join(next, 'cli'),
     format: 'cjs',
-    banner: ({ moduleIds }) => (moduleIds.some((id) => /[\\/]zod[\\/]/.test(id)) ? `/* Includes zod.\n${license}*/` : ''),
+    banner: ({ moduleIds }) =>
+      moduleIds.some((id) => /[\\/]zod[\\/]/.test(id)) ? `/* Includes zod.\n${license}*/` : '',
     entryFileNames: '[name].cjs',
     chunkFileNames: '[name].cjs',
     sourcemap: true,
