@@ -25,9 +25,9 @@ const CASES = [
     { name: 'send --colour (no such option)', args: ['send', '--colour'], most: 2.5 },
     { name: 'complete (options)', args: ['complete', '--', 'send', '--'], most: 2.5 },
     { name: 'complete (projects)', args: ['complete', '--', 'budget', 'show', ''], most: 7 },
-    { name: 'list', args: ['list'], most: 10 },
-    { name: 'status', args: ['status', FOLLOW_UP], most: 10 },
-    { name: 'budget show', args: ['budget', 'show', 'bench'], most: 10 },
+    { name: 'list', args: ['list'], most: 7 },
+    { name: 'status', args: ['status', FOLLOW_UP], most: 7 },
+    { name: 'budget show', args: ['budget', 'show', 'bench'], most: 7 },
   ].map(({ args, ...each }) => ({ ...each, args: [COMMAND, ...args] })),
 ];
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Builds `dist`: the code, compiled one file at a time, the workflow bundle, and a stamp of the sources. By itself it also
- * checks the types, adds the type declarations, and writes the JSON Schemas in `schemas`. Options:
+ * Builds `dist`: the code, the command line in one piece, the workflow bundle, and a stamp of the sources. By itself it
+ * also checks the types, adds the type declarations, and writes the JSON Schemas in `schemas`. Options:
  *
  *   --if-stale       only the code and the bundle, and only when the sources have changed
  *   --check-schemas  fail when `schemas` is out of date instead of writing it
@@ -11,11 +11,12 @@
 import { spawn } from 'node:child_process';
 import * as fs from 'node:fs';
 import { createRequire } from 'node:module';
-import { basename, dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative, sep } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
 import { isStale, sourceState, stampPath } from './checkout.js';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -92,16 +93,26 @@ function takeAway(lock, mine) {
 }
 
 /**
- * Compiles every file of `src` into `dist`. Types are dropped, not checked.
+ * Makes the code in `dist`: the command line, bundled, and everything else of `src`, compiled file by file. Types are
+ * dropped, not checked.
  *
- * @throws Error naming what cannot be parsed; `dist` is left as it was
+ * @throws Error naming what cannot be parsed or found; `dist` is left as it was
  */
 async function compile() {
-  const { default: swc } = await import('@swc/core').catch((error) => {
-    throw new Error(`the compiler cannot be loaded: run "npm ci" (${error.message})`, { cause: error });
-  });
   fs.rmSync(next, { recursive: true, force: true });
-  const names = fs.readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'));
+  const results = await Promise.allSettled([compileFiles(), bundleCommandLine()]);
+  const failures = results.filter(({ status }) => status === 'rejected').map(({ reason }) => reason.message);
+  if (failures.length > 0) {
+    fs.rmSync(next, { recursive: true, force: true });
+    throw new Error(stripVTControlCharacters(`the compiler found errors:\n${failures.join('\n')}`));
+  }
+  replaceDirectory(next, dist);
+}
+
+/** Compiles what is imported from `dist`. */
+async function compileFiles() {
+  const { default: swc } = await import('@swc/core').catch(failWithoutCompiler);
+  const names = fs.readdirSync(source, { recursive: true, encoding: 'utf8' });
   const compileFile = async (name) => {
     const outputName = name.replace(/\.ts$/, '.js');
     const { code, map } = await swc.transformFile(join(source, name), {
@@ -118,13 +129,42 @@ async function compile() {
     fs.writeFileSync(output, `${code}//# sourceMappingURL=${basename(outputName)}.map\n`);
     fs.writeFileSync(`${output}.map`, map);
   };
-  const results = await Promise.allSettled(names.map(compileFile));
-  const failures = results.filter(({ status }) => status === 'rejected').map(({ reason }) => reason.message);
-  if (failures.length > 0) {
-    fs.rmSync(next, { recursive: true, force: true });
-    throw new Error(`the compiler found errors:\n${failures.join('\n')}`);
-  }
-  replaceDirectory(next, dist);
+  const isCommandLine = (name) => name.startsWith(`cli${sep}`);
+  const compiled = names.filter((name) => name.endsWith('.ts') && !isCommandLine(name)).map(compileFile);
+  const failures = (await Promise.allSettled(compiled)).filter(({ status }) => status === 'rejected');
+  if (failures.length > 0) throw new Error(failures.map(({ reason }) => reason.message).join('\n'));
+}
+
+/**
+ * Bundles the command line: one file that defines the commands, and files that they load when they run. These are
+ * CommonJS, because most packages are: Node searches a CommonJS package for the names that it exports only where an ES
+ * module imports it. See docs/benchmarks.md for what that saves.
+ */
+async function bundleCommandLine() {
+  const { rolldown } = await import('rolldown').catch(failWithoutCompiler);
+  const bundle = await rolldown({
+    cwd: root,
+    input: join(source, 'cli', 'main.ts'),
+    platform: 'node',
+    tsconfig: false,
+    resolve: { extensionAlias: { '.js': ['.ts', '.js'] } },
+    // zod has 95 files, most of them translations that are not used here. Other packages are loaded as they are installed.
+    external: (id) => !/^(\.|\/|zod$)/.test(id),
+  });
+  const license = fs.readFileSync(join(root, 'node_modules', 'zod', 'LICENSE'), 'utf8');
+  await bundle.write({
+    dir: join(next, 'cli'),
+    format: 'cjs',
+    banner: ({ moduleIds }) =>
+      moduleIds.some((id) => /[\\/]zod[\\/]/.test(id)) ? `/* Includes zod.\n${license}*/` : '',
+    entryFileNames: '[name].cjs',
+    chunkFileNames: '[name].cjs',
+    sourcemap: true,
+  });
+}
+
+function failWithoutCompiler(error) {
+  throw new Error(`the compiler cannot be loaded: run "npm ci" (${error.message})`, { cause: error });
 }
 
 /** Bundles the workflows as Temporal's sandbox takes them. */

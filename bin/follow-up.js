@@ -10,7 +10,7 @@ nodeModule.enableCompileCache?.();
 const isCheckout = existsSync(new URL('../src', import.meta.url));
 const built = isCheckout ? await (await import('./checkout.js')).buildIfStale() : {};
 if (built) {
-  const { main } = await import('../dist/cli/main.js');
+  const { main } = await import('../dist/cli/main.cjs');
   process.exitCode = await main(process.argv.slice(2), undefined, built.bundled);
 } else {
   process.exitCode = 1;

@@ -1,13 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { faultPoints, type FaultPointName } from './fault-point-names.js';
-import { RECOVERY_MS, type Lane } from './lane.js';
+import { RECOVERY_MS, SEND_START_TO_CLOSE_MS, type Lane } from './lane.js';
 import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
 import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
 import type { WorkerProcess } from './worker-process.js';
 
-/** Longer than start-to-close of a send: 2 s to send, 30 s and 15 s more (src/config.ts). */
-const FREEZE_MS = 52_000;
+/** Long enough for another worker to be given the send. */
+const FREEZE_MS = SEND_START_TO_CLOSE_MS + 5_000;
 
 /** For a process that was frozen to do what it was about to do. */
 const THAW_MS = 4_000;

@@ -16,9 +16,6 @@ export type Intervention = (typeof interventions)[number];
 /** How long a budget stays terminated. */
 const BUDGET_STOPPED_MS = 1_000;
 
-/** Far longer than a worker stands still, also on a busy machine: a send that times out excuses an unknown delivery. */
-const SEND_TIMEOUT_MS = 20_000;
-
 /** Options of {@link interventionScenario}. */
 export interface InterventionScenarioOptions extends ScenarioOptions {
   /** How often each intervention is made, over all lanes. */
@@ -33,8 +30,7 @@ export interface InterventionScenarioOptions extends ScenarioOptions {
  */
 export async function interventionScenario(options: InterventionScenarioOptions): Promise<ScenarioOutcome> {
   const { seed, rounds, say } = options;
-  const env = { FOLLOW_UP_SEND_TIMEOUT: `${SEND_TIMEOUT_MS}ms` };
-  return withScene({ ...options, name: 'intervention', env }, async ({ lanes, random, startedAtMs }) => {
+  return withScene({ ...options, name: 'intervention' }, async ({ lanes, random, startedAtMs }) => {
     const points = faultPoints.flatMap(({ name, seenBy }) => (seenBy === 'worker' ? [name] : []));
     const offset = random.between(0, points.length - 1);
     // A prime step visits all points.

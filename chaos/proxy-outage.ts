@@ -1,12 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { SEND_START_TO_CLOSE_MS } from './lane.js';
 import type { Outage } from './outage-scenario.js';
 import type { ProxyMode, TcpProxy } from './tcp-proxy.js';
 
-/** Longer than start-to-close of a send: its completion is lost for good. */
-const LOST_COMPLETION_MS = 55_000;
+/** By then the server has given the send up: its completion is lost for good. */
+const LOST_COMPLETION_MS = SEND_START_TO_CLOSE_MS + 8_000;
 
 /** How long a message may take to come when the worker has just lost its connections. */
-const MESSAGE_TIMEOUT_MS = 60_000;
+const MESSAGE_TIMEOUT_MS = 120_000;
 
 /**
  * What a network does between a worker and Temporal. Every tenth time the service takes a message, and its answer reaches

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
+import { createRequire } from 'node:module';
 import { hostname } from 'node:os';
+import { dirname, join } from 'node:path';
 import { Client } from '@temporalio/client';
-import { fileURLToPath } from 'node:url';
 import { Runtime, Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities, createBudgetClient, createOwnRun } from './activities/index.js';
@@ -25,8 +26,9 @@ import { budgetWorkerOptions, followUpWorkerOptions } from './worker/worker-opti
 
 export { runUntilSignal } from './worker/run-until-signal.js';
 
-/** The same from `dist` and, in tests, from `src`. */
-const BUNDLE_PATH = fileURLToPath(new URL('../dist/workflow-bundle.js', import.meta.url));
+/** By the package's name: this code is in `dist`, in the bundled command line in `dist/cli`, and, in tests, in `src`. */
+const PACKAGE_ROOT = dirname(createRequire(import.meta.url).resolve('agent-follow-up/package.json'));
+const BUNDLE_PATH = join(PACKAGE_ROOT, 'dist', 'workflow-bundle.js');
 
 /** Settings of {@link startWorker}. */
 export interface StartWorkerOptions {

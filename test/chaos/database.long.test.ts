@@ -3,7 +3,7 @@ import { scenarios } from '../../chaos/scenarios.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 
 const missing = await findMissing(['postgres', 'temporal-server']);
-const TIMEOUT_MS = 400_000;
+const TIMEOUT_MS = 900_000;
 const run = { seed: 1, kills: 0, scale: 1, say: () => undefined };
 
 describeWith(missing)('with Temporal on PostgreSQL, nothing is doubled, lost or told untruly', () => {

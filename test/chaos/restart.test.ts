@@ -6,4 +6,4 @@ test('a worker that is replaced with 20 follow-ups under way leaves no delivery 
   const { violations, counts } = await restartScenario({ seed: 1, address, underWay: 20, restarts: 1 });
   expect(violations).toEqual([]);
   expect(counts).toMatchObject({ restarts: 1, no: 0, unknown: 0 });
-}, 400_000);
+}, 900_000);

@@ -118,12 +118,12 @@ describe('the build', () => {
     shiftTime('src/cli/main.ts', -3_600);
     expect(await command()).toMatchObject({ code: 5, stderr: expect.stringMatching(compiled) });
 
-    write('src/cli/unused.ts', 'export {};\n');
+    write('src/contract/unused.ts', 'export {};\n');
     expect((await command()).stderr).toMatch(compiled);
-    expect(existsSync(join(root, 'dist/cli/unused.js'))).toBe(true);
-    rmSync(join(root, 'src/cli/unused.ts'));
+    expect(existsSync(join(root, 'dist/contract/unused.js'))).toBe(true);
+    rmSync(join(root, 'src/contract/unused.ts'));
     expect((await command()).stderr).toMatch(compiled);
-    expect(existsSync(join(root, 'dist/cli/unused.js'))).toBe(false);
+    expect(existsSync(join(root, 'dist/contract/unused.js'))).toBe(false);
 
     shiftTime('package.json', 5);
     expect((await command()).stderr).toMatch(compiled);
@@ -145,10 +145,12 @@ describe('the build', () => {
     await build('--if-stale');
     const bundle = readFileSync(bundlePath, 'utf8');
     write('src/cli/main.ts', 'export const main = ;\n');
+    write('src/contract/index.ts', 'export const limit = ;\n');
     for (const run of [() => build(), () => build('--if-stale'), () => command('x')]) {
       const failed = await run();
       expect(failed).toMatchObject({ code: 1, stdout: '' });
-      expect(failed.stderr).toContain('src/cli/main.ts:1:1');
+      expect(failed.stderr).toContain('src/cli/main.ts:1:21');
+      expect(failed.stderr).toContain('src/contract/index.ts:1:1');
     }
     expect(readFileSync(bundlePath, 'utf8')).toBe(bundle);
     expect(existsSync(join(root, 'dist-next'))).toBe(false);
