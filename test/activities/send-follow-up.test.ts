@@ -1,11 +1,12 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { MockActivityEnvironment } from '@temporalio/testing';
-import { expect, onTestFinished, test } from 'vitest';
-import type { BudgetClient } from '../../src/activities/index.js';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Ask, BudgetClient } from '../../src/activities/budget-client.js';
 import { createSendFollowUp } from '../../src/activities/send-follow-up.js';
 import { createAgentJobsClient } from '../../src/agent-jobs/index.js';
-import type { SettleMessage } from '../../src/contract/index.js';
+import type { AcquireRequest, SettleMessage } from '../../src/contract/index.js';
 
 /** A service that takes every message and notes when. */
 async function useService(): Promise<{ url: string; receivedAtMs: number[] }> {
@@ -19,9 +20,20 @@ async function useService(): Promise<{ url: string; receivedAtMs: number[] }> {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, receivedAtMs };
 }
 
-test('a message that was granted ahead leaves when its slot begins, and not before', async () => {
-  const sendAfterMs = 700;
-  const { url, receivedAtMs } = await useService();
+const input = {
+  projectId: 'p',
+  jobId: 'j',
+  messageTag: 'messages',
+  lane: 'interactive' as const,
+  sendNumber: 1,
+  hold: false,
+  firstRunStartedAtMs: Date.now(),
+  askNumber: 2,
+  provenNotSent: true as const,
+};
+
+/** The activity beside a budget of which only `acquire` matters. */
+function makeSendFollowUp(url: string, acquire: BudgetClient['acquire'], { leaseMs = 35_000 } = {}) {
   const agentJobs = createAgentJobsClient({
     baseUrl: url,
     keys: { forProject: () => Promise.resolve('adm_0123456789abcdef') },
@@ -29,41 +41,70 @@ test('a message that was granted ahead leaves when its slot begins, and not befo
     sendTimeoutMs: 5_000,
   });
   onTestFinished(() => agentJobs.close());
-  let grantedAtMs = 0;
   const settled: SettleMessage[] = [];
-  const budget: BudgetClient = {
-    acquire() {
-      grantedAtMs = performance.now();
-      return Promise.resolve({
-        proven: true,
-        answer: { kind: 'granted', grantedAtMs: Date.now() + sendAfterMs, sendAfterMs, ledgerSinceMs: 0 },
-      });
-    },
-    settle(_projectId, message) {
-      settled.push(message);
-      return Promise.resolve();
-    },
-    tell: () => Promise.resolve(true),
-  };
   const sendFollowUp = createSendFollowUp({
     agentJobs,
-    budget,
+    budget: {
+      acquire,
+      settle(_projectId, message) {
+        settled.push(message);
+        return Promise.resolve();
+      },
+      tell: () => Promise.resolve(true),
+    },
     ownRun: { readPrompt: () => Promise.resolve('x'), noteGrant: () => Promise.resolve() },
     sendTimeoutMs: 5_000,
-    leaseMs: 35_000,
+    leaseMs,
     drainMs: 120_000,
   });
-  const result = await new MockActivityEnvironment().run(sendFollowUp, {
-    projectId: 'p',
-    jobId: 'j',
-    messageTag: 'messages',
-    lane: 'interactive' as const,
-    sendNumber: 1,
-    hold: false,
-    firstRunStartedAtMs: Date.now(),
+  return { sendFollowUp, settled };
+}
+
+const letGo: Ask = {
+  answer: { kind: 'wait', reason: 'budget-silent', waitMs: 5_000, position: 0, etaMs: null },
+  proven: false,
+};
+
+test('a message that was granted ahead leaves when its slot begins, and not before', async () => {
+  const sendAfterMs = 700;
+  const { url, receivedAtMs } = await useService();
+  let grantedAtMs = 0;
+  const { sendFollowUp, settled } = makeSendFollowUp(url, () => {
+    grantedAtMs = performance.now();
+    return Promise.resolve({
+      proven: true,
+      answer: { kind: 'granted', grantedAtMs: Date.now() + sendAfterMs, sendAfterMs, ledgerSinceMs: 0 },
+    });
   });
+  const result = await new MockActivityEnvironment().run(sendFollowUp, input);
   expect(result).toMatchObject({ kind: 'outcome', outcome: 'sent' });
   expect(receivedAtMs).toHaveLength(1);
   expect(receivedAtMs[0]! - grantedAtMs).toBeGreaterThanOrEqual(sendAfterMs);
   expect(settled).toMatchObject([{ outcome: 'sent' }]);
+});
+
+describe('that no ask before has sent', () => {
+  const reset = { scheduledTimestampMs: 1_000, currentAttemptScheduledTimestampMs: 2_000 };
+  test.each([
+    { what: 'the first attempt says', info: { attempt: 1 }, says: true },
+    { what: 'a later attempt does not say', info: { attempt: 2 }, says: undefined },
+    { what: 'the first attempt after a reset does not say', info: { attempt: 1, ...reset }, says: undefined },
+  ])('$what, to the budget and to its follow-up', async ({ info, says }) => {
+    const requests: AcquireRequest[] = [];
+    const { sendFollowUp } = makeSendFollowUp('http://127.0.0.1:9', (_projectId, request) => {
+      requests.push(request);
+      return Promise.resolve(letGo);
+    });
+    const result = (await new MockActivityEnvironment(info).run(sendFollowUp, input)) as { provenNotSent?: true };
+    expect(requests.map(({ askNumber, provenNotSent }) => ({ askNumber, provenNotSent }))).toEqual([
+      { askNumber: 2, provenNotSent: says },
+    ]);
+    expect(result.provenNotSent).toBe(says);
+  });
+
+  test('is not said by an attempt that took longer than its lease: another may be at work', async () => {
+    const leaseMs = 20;
+    const { sendFollowUp } = makeSendFollowUp('http://127.0.0.1:9', () => delay(leaseMs + 5, letGo), { leaseMs });
+    await expect(new MockActivityEnvironment().run(sendFollowUp, input)).rejects.toThrow('longer than its lease');
+  });
 });
