@@ -36,10 +36,11 @@ const SHORTEST_SILENT_WAIT_MS = 5_000;
 const LONGEST_SILENT_WAIT_MS = 5 * 60_000;
 
 /**
- * Follow-ups of a silent budget come again that far apart at least, as far as {@link LONGEST_SILENT_WAIT_MS} lets them:
- * any of them finds out for all whether the budget is back, and each costs a read of its job.
+ * Where many wait for a silent budget, they ask again that far apart, but each of them once an hour. Whoever asks finds
+ * out for all whether the budget is back, and they are woken then.
  */
-const SILENT_ASKS_APART_MS = 500;
+const SILENT_ASKS_APART_MS = 30_000;
+const LONGEST_AMONG_MANY_MS = 60 * 60_000;
 
 /**
  * When a follow-up of a silent budget asks again.
@@ -51,7 +52,7 @@ export function asksSilentBudgetAtMs(
   nowMs: number,
   { silentForMs, lastAtMs, random }: { silentForMs: number; lastAtMs: number; random: number },
 ): number {
-  const spread = 0.75 + random / 2;
-  const earliestMs = nowMs + Math.max(SHORTEST_SILENT_WAIT_MS, silentForMs) * spread;
-  return Math.min(Math.max(earliestMs, lastAtMs + SILENT_ASKS_APART_MS), nowMs + LONGEST_SILENT_WAIT_MS * spread);
+  const alone = Math.min(Math.max(SHORTEST_SILENT_WAIT_MS, silentForMs), LONGEST_SILENT_WAIT_MS);
+  const amongMany = Math.min(lastAtMs + SILENT_ASKS_APART_MS - nowMs, LONGEST_AMONG_MANY_MS);
+  return nowMs + Math.max(alone, amongMany) * (0.75 + random / 2);
 }

@@ -117,6 +117,8 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
   const waking = new Client({ connection, namespace });
   const lines = new Map<string, Line>();
+  /** Projects whose gates have answered: before, another process may have told follow-ups that theirs is silent. */
+  const heard = new Set<string>();
 
   async function askAll(projectId: string, requests: AcquireRequest[], deadlineMs = CALL_DEADLINE_MS) {
     const input: ProjectBudgetInput = { projectId, settings };
@@ -187,6 +189,8 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
       try {
         const answer = await ask(projectId, request, signal);
         line.patience.answered();
+        if (!heard.has(projectId)) void wakeBlockedFollowUps(waking, projectId);
+        heard.add(projectId);
         return { answer, proven: true };
       } catch (error) {
         signal.throwIfAborted();

@@ -2,8 +2,8 @@ import type { Client } from '@temporalio/client';
 import { wakeSignal } from '../contract/index.js';
 import { listFollowUps, listQuery } from './list.js';
 
-/** Enough to be felt at once; more would all ask at the same instant what they ask within a minute anyway. */
-const MOST_WOKEN = 100;
+/** As many as a budget has places for. The others ask again within an hour. */
+const MOST_WOKEN = 1_000;
 const AT_ONCE = 10;
 
 /**
@@ -25,6 +25,6 @@ export async function wakeBlockedFollowUps(client: Client, projectId: string): P
       await Promise.allSettled(few.map((workflowId) => client.workflow.getHandle(workflowId).signal(wakeSignal)));
     }
   } catch {
-    // They go on within a minute.
+    // They go on by themselves.
   }
 }

@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest';
-import { askAgainAfterMs } from '../../src/activities/ask-again.js';
+import { describe, expect, test } from 'vitest';
+import { askAgainAfterMs, asksSilentBudgetAtMs } from '../../src/activities/ask-again.js';
 
 test('an ask whose answer was lost comes again after a quarter of a second', () => {
   expect([0, 0.5, 1].map((random) => askAgainAfterMs(0, random))).toEqual([250, 250, 250]);
@@ -8,4 +8,27 @@ test('an ask whose answer was lost comes again after a quarter of a second', () 
 test('an ask that is turned away comes again soon at first, then after up to 2 s, and never sooner than 250 ms', () => {
   expect([1, 2, 3, 4, 100].map((times) => askAgainAfterMs(times, 1))).toEqual([500, 1_000, 2_000, 2_000, 2_000]);
   expect([1, 2, 3, 4, 100].map((times) => askAgainAfterMs(times, 0))).toEqual([250, 250, 250, 250, 250]);
+});
+
+describe('a follow-up of a silent budget asks again', () => {
+  const minutes = (count: number) => count * 60_000;
+  const waitMs = (silentForMs: number, lastInMs = 0) =>
+    asksSilentBudgetAtMs(minutes(100), { silentForMs, lastAtMs: minutes(100) + lastInMs, random: 0.5 }) - minutes(100);
+
+  test('after as long as the silence has lasted, from 5 s to 5 min', () => {
+    expect([0, 20_000, minutes(2), minutes(20)].map((ms) => waitMs(ms, -minutes(1)))).toEqual([
+      5_000,
+      20_000,
+      minutes(2),
+      minutes(5),
+    ]);
+  });
+
+  test('half a minute after the one before it where many wait, and once an hour at least', () => {
+    expect([minutes(6), minutes(30), minutes(90)].map((ms) => waitMs(minutes(20), ms))).toEqual([
+      minutes(6.5),
+      minutes(30.5),
+      minutes(60),
+    ]);
+  });
 });

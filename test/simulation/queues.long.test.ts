@@ -36,7 +36,8 @@ describe('after refusals', () => {
   });
 });
 
-test('a budget that was silent for an hour goes on as soon as it answers', () => {
-  const silent = figures('silent', 2);
+test('a budget that was silent for an hour goes on as soon as it answers, and was asked fewer than 300 times', () => {
+  const silent = figures('silent', 6);
+  expect(silent.asksInAnyHour).toBeLessThan(300);
   expect(silent.longestStandMs).toBeLessThanOrEqual(3_600_000 + INVITATION_GRACE_MS);
 });
