@@ -35,7 +35,7 @@ const isAsleep = (followed: Followed) =>
   eventually('the watch waits for its next look', async () => Boolean((await watchOf(followed))?.lastFailure));
 type Watch = Awaited<ReturnType<typeof watchOf>>;
 const isLookingFor = (watch: Watch, ms: number) =>
-  watch?.state === STARTED && Date.now() - tsToMs(watch.lastStartedTime) > ms;
+  watch !== undefined && Number(watch.state) === STARTED && Date.now() - tsToMs(watch.lastStartedTime) > ms;
 const endTurn = ({ projectId }: Followed) =>
   stack.simulator.changeJob({ projectId, jobId: 'job', status: 'completed', prLink: 'https://git.example/pull/2' });
 const eventCount = async ({ handle }: Followed) => (await handle.fetchHistory()).events?.length ?? 0;
