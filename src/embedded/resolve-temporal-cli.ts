@@ -15,6 +15,8 @@ import { lastWords, runCommand } from './run-command.js';
 import { sdkStep } from './sdk-download.js';
 
 const BUILD_TIMEOUT_MS = 1_800_000;
+/** Go itself waits without end for a network that takes its request and does not answer. */
+const FIND_MODULE_TIMEOUT_MS = 60_000;
 const VERSION_TIMEOUT_MS = 15_000;
 const MEND =
   'Install the Temporal CLI (https://docs.temporal.io/cli/setup-cli) so that `temporal` is on PATH, or set TEMPORAL_CLI_PATH to its executable.';
@@ -99,11 +101,21 @@ function goStep({ env, onProgress, signal }: ResolveOptions): FetchStep {
     run: async (temporaryDirectory) => {
       const go = await findOnPath('go', env);
       if (go === undefined) throw new Error('Go is not on PATH');
+      const options = {
+        cwd: temporaryDirectory,
+        env: { ...childEnvironment(env), GOBIN: temporaryDirectory },
+        timeoutMs: BUILD_TIMEOUT_MS,
+        signal,
+      };
+      onProgress?.(`${TEMPORAL_CLI.what}: looking for ${version} with Go`);
+      const listed = await runCommand(go, ['list', '-m', `${module}@${version}`], {
+        ...options,
+        timeoutMs: FIND_MODULE_TIMEOUT_MS,
+      });
+      if (listed.exitCode !== 0) throw new Error(lastWords(listed));
       onProgress?.(`${TEMPORAL_CLI.what}: building ${version} with Go, once; this takes some minutes`);
-      const options = { cwd: temporaryDirectory, timeoutMs: BUILD_TIMEOUT_MS, signal };
       const installed = await runCommand(go, ['install', target], {
         ...options,
-        env: { ...childEnvironment(env), GOBIN: temporaryDirectory },
         onTick: (elapsedMs) =>
           onProgress?.(`${TEMPORAL_CLI.what}: building, ${Math.round(elapsedMs / 1_000)} s so far`),
       });
@@ -111,7 +123,7 @@ function goStep({ env, onProgress, signal }: ResolveOptions): FetchStep {
       const path = builtPath(env);
       const file = join(temporaryDirectory, process.platform === 'win32' ? 'temporal.exe' : 'temporal');
       // Go checks the module against its checksum database, unless its settings say otherwise.
-      const built = await runCommand(go, ['version', '-m', file], { ...options, env: childEnvironment(env) });
+      const built = await runCommand(go, ['version', '-m', file], options);
       const found = new RegExp(`^\\tmod\\t${module}\\t\\S+\\t(h1:\\S+)`, 'm').exec(built.stdout)?.[1];
       if (found !== sum) throw new Error(`${module} has checksum ${found ?? '(none)'}, but ${sum} is pinned`);
       return await putInPlace(file, path);

@@ -188,7 +188,8 @@ test('a Temporal that nobody serves is told within seconds, with its address and
   const { exitCode, stdout, stderr } = await runCli(['send', 'p', 'j', '-p', 'x', '-k', 'k', '--json'], {
     env: { TEMPORAL_ADDRESS: target },
   });
-  expect(performance.now() - startedMs).toBeLessThan(13_000);
+  // The tries end after 7 s; the SDK's own would go on for more than 20 s.
+  expect(performance.now() - startedMs).toBeLessThan(18_000);
   expect(exitCode).toBe(5);
   expect(stderr).toContain(target);
   expect(stderr.trim().split('\n').length).toBe(1);

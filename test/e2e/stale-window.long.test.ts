@@ -9,7 +9,8 @@ let stack: Stack;
 beforeAll(async () => {
   stack = await startStack({
     address: inject('temporalAddress'),
-    env: { FOLLOW_UP_SEND_TIMEOUT: '2s' },
+    // Only the message whose answer never comes waits for it.
+    env: { FOLLOW_UP_SEND_TIMEOUT: '10s' },
     simulator: {
       staleWindowMs: STALE_MS,
       turn: { minMs: TURN_MS, maxMs: TURN_MS },

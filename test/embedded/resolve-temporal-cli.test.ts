@@ -109,11 +109,22 @@ describe('the Temporal CLI', () => {
     );
   });
 
+  test('is not built by a Go that cannot find the module', async () => {
+    await program(
+      join(bin, 'go'),
+      `echo "$@" >> ${join(home, 'go-calls')}; if [ "$1" = list ]; then echo "i/o timeout" >&2; exit 1; fi`,
+    );
+    await expect(resolveTemporalCli({ env })).rejects.toThrow('exit code 1: i/o timeout');
+    const { path, version } = GO_CLI_MODULE;
+    expect(await readFile(join(home, 'go-calls'), 'utf8')).toBe(`list -m ${path}@${version}\n`);
+  });
+
   async function goThatBuilds(sum: string): Promise<void> {
     await program(
       join(bin, 'go'),
       `echo "$@" >> ${join(home, 'go-calls')}
 if [ "$1" = version ]; then printf '\\tmod\\t${GO_CLI_MODULE.path}\\t${GO_CLI_MODULE.version}\\t${sum}\\n'; exit; fi
+if [ "$1" = list ]; then exit; fi
 sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
     );
   }

@@ -14,7 +14,7 @@ export function testConfig(env: Record<string, string> = {}): WorkerConfig {
     AGENT_JOBS_API_KEY: 'key-for-tests-only',
     FOLLOW_UP_TASK_QUEUE: `worker-test-${randomUUID()}`,
     FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
-    FOLLOW_UP_SEND_TIMEOUT: '2s',
+    FOLLOW_UP_SEND_TIMEOUT: '10s',
     ...env,
   });
 }

@@ -107,7 +107,6 @@ describe('a worker', () => {
     const config = testConfig({
       AGENT_JOBS_BASE_URL: simulator.baseUrl,
       AGENT_JOBS_API_KEY: simulator.apiKey,
-      FOLLOW_UP_SEND_TIMEOUT: '10s',
     });
     const first = await startWorker({ config, logger });
     await first.ready;
