@@ -10,7 +10,6 @@ export const breakages = {
   finish: 'a follow-up does not tell the budget its end',
   claim: 'every ask says that none before it has sent',
   askNumber: 'a gate takes the ask that it hears last for the newest',
-  late: 'an attempt that the server may have given up still says what it was told',
   mark: 'a grant is not noted with the server before the send',
   restore: 'a terminated gate starts empty',
   clock: 'gate time may go back, and slots are held no longer than the window',

@@ -26,9 +26,9 @@ test.concurrent(
     });
     expect(progress.waitReason).toBe('gate-stopped');
     expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(1);
-    // Nobody can prove any more that no attempt of it was granted, so its cancel does not claim that nothing was sent.
+    // No budget can say so, but the follow-up knows what came of each of its asks.
     await handle.cancel();
-    await expect(handle.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
+    await expect(handle.result()).rejects.toMatchObject({ name: 'FollowUpCancelledError', delivered: 'no' });
   },
 );
 
@@ -53,10 +53,10 @@ test.concurrent(
         args: [{ projectId, settings, ...input }],
       });
     const carried = carryState(newState(projectId, settings));
-    const grant = [`job/key`, null, 1, 'token', 'messages', 'no number', 60_000, 120_000, null, null, null];
+    const grant = [`job/key`, null, 1, 'token', 'messages', 0, 1, 'no number', 60_000, 120_000, null, null, null];
     for (const input of [
       { restored: { ...carried, grants: [grant] } },
-      { restored: { ...carried, grants: [grant.with(5, -1e300)] } },
+      { restored: { ...carried, grants: [grant.with(7, -1e300)] } },
       { restored: { ...carried, atMs: 1e300 } },
       { restored: carried, inFlightUntilMs: 1e300 },
     ]) {

@@ -13,7 +13,7 @@ beforeAll(async () => {
   server = await startDevServer({
     env: process.env,
     // Both workflows continue as new every few steps.
-    extraArgs: ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=40'],
+    extraArgs: ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=20'],
   });
   stack = await startStack({
     address: server.address,

@@ -121,7 +121,7 @@ test.concurrent('a budget that was stopped blocks a follow-up, and is restored w
   const blocked = await rig.start(input);
   await shows(blocked, { state: 'blocked', waitReason: 'gate-stopped' });
   await blocked.cancel();
-  expect(await failureOf(blocked.result())).toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
+  await expect(blocked.result()).rejects.toMatchObject({ cause: { name: 'CancelledFailure' } });
   await record(rig.client, 'a follow-up whose budget is stopped', blocked.workflowId);
 
   await followUps.budget(input.projectId).restore();
