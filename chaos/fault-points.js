@@ -60,13 +60,17 @@ function watchHttp() {
   onPost('undici:request:trailers', 'body-received');
 }
 
-/** The asks and the settles: calls of the activity to the Temporal server. */
+/** The asks, the settles and the ends: calls of activities to the Temporal server. */
 function watchCalls(load) {
   const { Client } = load('@grpc/grpc-js');
-  const names = { ExecuteMultiOperation: 'ask', SignalWorkflowExecution: 'settle' };
+  const nameOf = (path, bytes) => {
+    if (path.endsWith('/ExecuteMultiOperation')) return 'ask';
+    if (!path.endsWith('/SignalWorkflowExecution')) return undefined;
+    return ['settle', 'finish'].find((kind) => Buffer.from(bytes).includes(`"kind":"${kind}"`));
+  };
   const original = Client.prototype.makeUnaryRequest;
   Client.prototype.makeUnaryRequest = function (path, ...rest) {
-    const name = names[path.slice(path.lastIndexOf('/') + 1)];
+    const name = nameOf(path, rest[2]);
     if (name === undefined) return original.call(this, path, ...rest);
     reach(`${name}-sending`);
     const callback = rest.pop();
@@ -134,7 +138,6 @@ function commandName(command) {
   if (command.scheduleActivity?.activityType === 'sendFollowUp') return 'send';
   const answer = command.updateResponse?.completed;
   if (answer && Buffer.from(answer.data ?? []).includes('"kind":"granted"')) return 'grant';
-  if (command.signalExternalWorkflowExecution?.signalName === 'finish') return 'finish';
   if (command.completeWorkflowExecution ?? command.failWorkflowExecution) return 'end';
   return undefined;
 }

@@ -42,7 +42,7 @@ const BETWEEN_PRESSES_MS = { min: 100, max: 1_500 };
 
 const SIGNALS: Readonly<Record<Target, readonly string[]>> = {
   'follow-up': ['wake', 'pollNow', 'stillThere'],
-  budget: ['settle', 'finish', 'withdraw'],
+  budget: ['report'],
   batch: ['partReport'],
   part: ['partOrder', 'followUpEnded'],
 };

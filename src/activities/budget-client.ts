@@ -14,19 +14,16 @@ import {
   acquireUpdate,
   budgetTaskQueue,
   projectBudgetWorkflowId,
-  finishSignal,
-  keyReadSignal,
-  settleSignal,
-  withdrawSignal,
+  MAX_WORDS_PER_REPORT,
+  reportSignal,
   WorkflowType,
   type AcquireAnswer,
   type AcquireRequest,
   type BudgetSettings,
+  type BudgetWord,
   type ProjectBudgetInput,
-  type SettleMessage,
 } from '../contract/index.js';
 import { ASK_FOR_MS, askAgainAfterMs, asksSilentBudgetAtMs } from './ask-again.js';
-import type { BudgetWord } from '../follow-up/port.js';
 import { createCoalescer } from './coalescer.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
 import { Patience, type LetGo } from './patience.js';
@@ -46,6 +43,15 @@ const SLOW_WAIT_MS = 5_000;
  */
 const MAX_CALLS_IN_FLIGHT = 2;
 const MAX_ASKS_PER_CALL = 50;
+
+/**
+ * Words to one project share calls: a signal costs the gate a workflow task. One call at a time keeps them in order. The
+ * first goes out at once, and what comes up to 250 ms after it goes together.
+ */
+const REPORTS_APART_MS = 250;
+
+/** A word waits at most so long for the call before its own, and as long again for its own. */
+const REPORT_DEADLINE_MS = 5_000;
 
 /** Wait while a gate was terminated and nobody has restored it. */
 const GATE_STOPPED_WAIT_MS = 60_000;
@@ -77,13 +83,9 @@ export interface BudgetClient {
    */
   acquire(projectId: string, request: AcquireRequest, forMs?: number): Promise<Ask>;
   /**
-   * Tells how a send ended, within 10 s. Losing it is made good by the follow-up's `finish`.
-   *
-   * @throws what the server answers, or that it does not
-   */
-  settle(projectId: string, message: SettleMessage): Promise<void>;
-  /**
-   * Tells what a follow-up has to say, within 10 s; whether there is a budget that runs.
+   * Tells the budget, within 10 s; answers whether there is one that runs. It is at least once: a word whose call failed
+   * may have been heard. A budget that was terminated gets its state back by `budget restore`, without this word: after a
+   * settle that is lost the slot is held longer, and the follow-up's `finish` makes the outcome good.
    *
    * @throws what the server answers, or that it does not
    */
@@ -144,6 +146,29 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     maxCallsInFlight: MAX_CALLS_IN_FLIGHT,
     maxPerCall: MAX_ASKS_PER_CALL,
   });
+
+  /** Signals the words of several; one answer for all. */
+  async function reportAll(projectId: string, words: BudgetWord[]): Promise<boolean[]> {
+    const gate = telling.getHandle(projectBudgetWorkflowId(projectId));
+    try {
+      await connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => gate.signal(reportSignal, words));
+      return words.map(() => true);
+    } catch (error) {
+      if (!(error instanceof WorkflowNotFoundError)) throw error;
+      return words.map(() => false);
+    }
+  }
+
+  const report = createCoalescer({
+    call: reportAll,
+    maxCallsInFlight: 1,
+    maxPerCall: MAX_WORDS_PER_REPORT,
+    apartMs: REPORTS_APART_MS,
+  });
+
+  function tell(projectId: string, word: BudgetWord): Promise<boolean> {
+    return report(projectId, word, AbortSignal.timeout(REPORT_DEADLINE_MS));
+  }
 
   function lineOf(projectId: string): Line {
     let line = lines.get(projectId);
@@ -252,40 +277,11 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
    */
   async function giveBack(projectId: string, request: AcquireRequest, { answer }: Ask): Promise<void> {
     const { workflowId, sendNumber, token } = request;
-    if (answer.kind === 'granted') await settle(projectId, { workflowId, sendNumber, token, outcome: 'notSent' });
+    if (answer.kind !== 'granted') return;
+    await tell(projectId, { kind: 'settle', workflowId, sendNumber, token, outcome: 'notSent' });
   }
 
-  async function settle(projectId: string, message: SettleMessage): Promise<void> {
-    try {
-      const gate = telling.getHandle(projectBudgetWorkflowId(projectId));
-      await connection.withDeadline(Date.now() + CALL_DEADLINE_MS, () => gate.signal(settleSignal, message));
-    } catch (error) {
-      // A gate that was terminated gets its state back by `budget restore`, without this settle: the slot is then
-      // held longer, and the follow-up's own word makes the outcome good.
-      if (!(error instanceof WorkflowNotFoundError)) throw error;
-    }
-  }
-
-  return {
-    acquire,
-    settle,
-
-    async tell(projectId, word) {
-      const gate = telling.getHandle(projectBudgetWorkflowId(projectId));
-      const signal = (): Promise<void> => {
-        if (word.kind === 'keyRead') return gate.signal(keyReadSignal, { isRefused: word.isRefused });
-        const { kind, ...message } = word;
-        return gate.signal(kind === 'finish' ? finishSignal : withdrawSignal, message);
-      };
-      try {
-        await connection.withDeadline(Date.now() + CALL_DEADLINE_MS, signal);
-        return true;
-      } catch (error) {
-        if (!(error instanceof WorkflowNotFoundError)) throw error;
-        return false;
-      }
-    },
-  };
+  return { acquire, tell };
 }
 
 /** The asks of one project. */

@@ -6,6 +6,8 @@ export interface CoalescerOptions<Request, Answer> {
   maxCallsInFlight: number;
   /** Requests that one call carries at most. */
   maxPerCall: number;
+  /** A call counts as under way for at least that long. @default 0 */
+  apartMs?: number;
 }
 
 interface Pending<Request, Answer> {
@@ -28,12 +30,14 @@ export function createCoalescer<Request, Answer>({
   call,
   maxCallsInFlight,
   maxPerCall,
+  apartMs = 0,
 }: CoalescerOptions<Request, Answer>): (group: string, request: Request, signal?: AbortSignal) => Promise<Answer> {
   const groups = new Map<string, Group<Request, Answer>>();
 
   async function callNext(name: string, group: Group<Request, Answer>): Promise<void> {
     const batch = group.pending.splice(0, maxPerCall);
     group.callsInFlight += 1;
+    const startedMs = performance.now();
     try {
       const answers = await call(
         name,
@@ -47,9 +51,15 @@ export function createCoalescer<Request, Answer>({
     } catch (error) {
       for (const { reject } of batch) reject(error);
     } finally {
-      group.callsInFlight -= 1;
-      startCalls(name, group);
+      const leftMs = startedMs + apartMs - performance.now();
+      if (leftMs > 0) setTimeout(endCall, leftMs, name, group);
+      else endCall(name, group);
     }
+  }
+
+  function endCall(name: string, group: Group<Request, Answer>): void {
+    group.callsInFlight -= 1;
+    startCalls(name, group);
   }
 
   function startCalls(name: string, group: Group<Request, Answer>): void {

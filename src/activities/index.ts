@@ -1,7 +1,6 @@
 import type { Client } from '@temporalio/client';
 import type { AgentJobsClient } from '../agent-jobs/index.js';
-import type { BudgetCeiling } from '../contract/index.js';
-import type { BudgetWord } from '../follow-up/port.js';
+import type { BudgetCeiling, BudgetWord } from '../contract/index.js';
 import type { BudgetClient } from './budget-client.js';
 import { createGetJob, createWarnOfKey } from './get-job.js';
 import { createLookUps } from './look-up.js';

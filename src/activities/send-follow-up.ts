@@ -117,7 +117,8 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
   async function settle(projectId: string, request: AcquireRequest, sent: SendMessageOutcome): Promise<void> {
     const { workflowId, sendNumber, token } = request;
     try {
-      await budget.settle(projectId, {
+      await budget.tell(projectId, {
+        kind: 'settle',
         workflowId,
         sendNumber,
         token,

@@ -1,19 +1,12 @@
-import type {
-  AcquireAnswer,
-  AcquireRequest,
-  BudgetStatus,
-  KeyReadMessage,
-  LeaveMessage,
-  SendOutcome,
-  SettleMessage,
-} from '../contract/index.js';
+import type { AcquireAnswer, AcquireRequest, BudgetStatus, BudgetWord, SendOutcome } from '../contract/index.js';
 import { acquire, enterAnswer } from './acquire.js';
 import { budgetFacts, type BudgetFacts } from './facts.js';
 import { RECHECK_MS } from './limits.js';
+import { hasLapsed } from './line.js';
 import { recall } from './memory.js';
 import { pause, resume, setLimit, type LimitChange } from './operator.js';
 import { noteKeyRead } from './pause.js';
-import { gone, leave, settle } from './settle.js';
+import { gone, leave, settle, settlesGrant } from './settle.js';
 import type { BudgetState } from './state.js';
 import { budgetStatus } from './status.js';
 import { watch } from './watchdog.js';
@@ -26,6 +19,8 @@ export interface Effects {
   check: string[];
   /** Call {@link Budget.tick} at that gate time. */
   lookAgainAtMs?: number;
+  /** Heard at another time, it would have had the same effects, and nothing that is decided later hangs on that time. */
+  isTimeless?: boolean;
 }
 
 /**
@@ -62,31 +57,22 @@ export class Budget {
     }
   }
 
-  /** Records how a granted send ended. */
-  settle(timeMs: number, message: SettleMessage): Effects {
+  /** Hears words that came together, in their order. */
+  hear(timeMs: number, words: readonly BudgetWord[]): Effects {
     const nowMs = this.#advance(timeMs);
-    settle(this.state, nowMs, message);
-    return this.#effects(nowMs);
-  }
-
-  /** A follow-up has ended, or leaves without having been sent. */
-  leave(timeMs: number, message: LeaveMessage): Effects {
-    const nowMs = this.#advance(timeMs);
-    leave(this.state, nowMs, message);
-    return this.#effects(nowMs);
+    const isTimeless = this.#areTimeless(words);
+    for (const word of words) {
+      if (word.kind === 'settle') settle(this.state, nowMs, word);
+      else if (word.kind === 'keyRead') noteKeyRead(this.state, nowMs, word);
+      else leave(this.state, nowMs, word);
+    }
+    return { ...this.#effects(nowMs), isTimeless };
   }
 
   /** A signal to a follow-up failed: it runs no more. */
   gone(timeMs: number, workflowId: string): Effects {
     const nowMs = this.#advance(timeMs);
     gone(this.state, workflowId);
-    return this.#effects(nowMs);
-  }
-
-  /** A read of a job was refused for its key, or a key is taken again. */
-  keyRead(timeMs: number, message: KeyReadMessage): Effects {
-    const nowMs = this.#advance(timeMs);
-    noteKeyRead(this.state, nowMs, message);
     return this.#effects(nowMs);
   }
 
@@ -119,6 +105,12 @@ export class Budget {
     return this.#effects(this.#advance(timeMs));
   }
 
+  /** Nobody is invited who may still come. Changes nothing. */
+  isQuiet(timeMs: number): boolean {
+    const nowMs = Math.max(this.state.lastTimeMs, timeMs);
+    return this.state.waiters.every((waiter) => waiter.invitedAtMs === undefined || hasLapsed(waiter, nowMs));
+  }
+
   /** How the latest send of a follow-up ended; `undefined` where none is remembered. Changes nothing. */
   outcomeOf(workflowId: string): SendOutcome | undefined {
     const remembered = recall(this.state, workflowId);
@@ -133,6 +125,14 @@ export class Budget {
   /** What an onlooker is told. Changes nothing. */
   status(timeMs: number): BudgetStatus {
     return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs));
+  }
+
+  /** Ends that nobody waits for, of sends whose outcomes are known. */
+  #areTimeless(words: readonly BudgetWord[]): boolean {
+    const { waiters, pause, keyRefused } = this.state;
+    const isEnd = (word: BudgetWord) =>
+      (word.kind === 'finish' || word.kind === 'withdraw') && !settlesGrant(this.state, word);
+    return waiters.length === 0 && !pause && !keyRefused && words.every(isEnd);
   }
 
   #answer(nowMs: number, request: AcquireRequest, check: string[]): AcquireAnswer {

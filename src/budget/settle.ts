@@ -62,6 +62,12 @@ export function leave(state: BudgetState, nowMs: number, message: LeaveMessage):
   endTurn(state, { workflowId, jobId });
 }
 
+/** Whether what a follow-up says at its end is the first that is heard of how its send ended. */
+export function settlesGrant(state: BudgetState, { workflowId, sendNumber, outcome }: LeaveMessage): boolean {
+  const grant = findGrant(state, workflowId, sendNumber);
+  return outcome !== undefined && grant !== undefined && grant.settledAtMs === undefined;
+}
+
 /** What an end with an outcome adds: a settle that was lost, or a grant that this gate does not know of. */
 function outcomeToldAtEnd(
   remembered: Remembered | undefined,

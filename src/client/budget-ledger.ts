@@ -6,21 +6,16 @@ import {
   type AcquireRequest,
   acquireUpdate,
   describeIssues,
-  finishSignal,
-  keyReadMessageSchema,
-  keyReadSignal,
-  leaveMessageSchema,
   parseInput,
   pauseInputSchema,
   pauseUpdate,
   projectBudgetInputSchema,
   projectBudgetWorkflowId,
+  readReport,
+  reportSignal,
   resumeUpdate,
   setLimitInputSchema,
   setLimitUpdate,
-  settleMessageSchema,
-  settleSignal,
-  withdrawSignal,
 } from '../contract/index.js';
 import { decodePayloads, readHistory, type HistoryEvent, type Payloads } from './history.js';
 import { callTemporal } from './temporal-call.js';
@@ -111,7 +106,10 @@ class LedgerReader {
 
   async #enter(event: HistoryEvent, atMs: number): Promise<void> {
     const signal = event.workflowExecutionSignaledEventAttributes;
-    if (signal) return this.#hear(atMs, signal.signalName, await this.#decode(signal.input?.payloads));
+    if (signal?.signalName === reportSignal.name) {
+      const [report] = await this.#decode(signal.input?.payloads);
+      this.#budget.hear(atMs, readReport(report).words);
+    }
     const unheard = event.signalExternalWorkflowExecutionFailedEventAttributes;
     if (unheard?.workflowExecution?.workflowId) {
       this.#budget.gone(atMs, unheard.workflowExecution.workflowId);
@@ -134,21 +132,6 @@ class LedgerReader {
       } else if (takeOrder(this.#budget.state, completed.meta?.updateId ?? '')) {
         this.#carryOut(atMs, asked.name, args);
       }
-    }
-  }
-
-  #hear(atMs: number, name: string | null | undefined, [message]: unknown[]): void {
-    if (name === settleSignal.name) {
-      const parsed = parseInput(settleMessageSchema, message);
-      if (parsed.ok) this.#budget.settle(atMs, parsed.value);
-    }
-    if (name === keyReadSignal.name) {
-      const parsed = parseInput(keyReadMessageSchema, message);
-      if (parsed.ok) this.#budget.keyRead(atMs, parsed.value);
-    }
-    if (name === finishSignal.name || name === withdrawSignal.name) {
-      const parsed = parseInput(leaveMessageSchema, message);
-      if (parsed.ok) this.#budget.leave(atMs, parsed.value);
     }
   }
 

@@ -168,13 +168,16 @@ export interface KeyReadMessage {
   isRefused: boolean;
 }
 
+/** What a gate is told. `finish` and `withdraw` are both the end of a follow-up. */
+export type BudgetWord =
+  | ({ kind: 'settle' } & SettleMessage)
+  | ({ kind: 'finish' | 'withdraw' } & LeaveMessage)
+  | ({ kind: 'keyRead' } & KeyReadMessage);
+
 /** Several asks at once; one answer for each, in their order. */
 export const acquireUpdate = defineUpdate<AcquireAnswer[], [AcquireRequest[]]>('acquire');
-export const settleSignal = defineSignal<[SettleMessage]>('settle');
-export const finishSignal = defineSignal<[LeaveMessage]>('finish');
-export const withdrawSignal = defineSignal<[LeaveMessage]>('withdraw');
-/** A read was refused for its key, or one is taken again. */
-export const keyReadSignal = defineSignal<[KeyReadMessage]>('keyRead');
+/** Several words at once, heard in their order. One that makes no sense is passed over. */
+export const reportSignal = defineSignal<[BudgetWord[]]>('report');
 /**
  * What an onlooker is told. The argument is the asker's time in epoch milliseconds: a workflow that is idle does not know
  * how late it is, and without it tells how things were after its last event.

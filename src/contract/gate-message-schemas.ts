@@ -1,14 +1,9 @@
 import { z } from 'zod';
-import {
-  grantedBefore,
-  sendOutcomes,
-  type AcquireRequest,
-  type KeyReadMessage,
-  type LeaveMessage,
-  type SettleMessage,
-} from './budget-messages.js';
+import { grantedBefore, sendOutcomes, type AcquireRequest, type BudgetWord } from './budget-messages.js';
 import { instantMsSchema } from './durations.js';
 import { lanes } from './choices.js';
+import type { InputIssue } from './failures.js';
+import { parseInput } from './validation.js';
 
 /** Ids and texts of messages to a gate; longer than any that follow-ups send. */
 const text = z.string().min(1).max(1_000);
@@ -38,22 +33,7 @@ const acquireRequestSchema: z.ZodType<AcquireRequest> = z.object({
 /** What a gate takes for asks: anything else would fail its task, and with it every follow-up of the project. */
 export const acquireRequestsSchema = z.array(acquireRequestSchema).min(1).max(1_000);
 
-/** What a gate takes for the end of a send. */
-export const settleMessageSchema: z.ZodType<SettleMessage> = z.object({
-  workflowId: text,
-  sendNumber,
-  token: text,
-  outcome: z.enum(sendOutcomes),
-  retryAfterMs: durationMs.exactOptional(),
-  message: z.string().max(1_000).exactOptional(),
-  statusCode: z.int().min(100).max(999).exactOptional(),
-});
-
-/** What a gate takes for what a read says about the key. */
-export const keyReadMessageSchema: z.ZodType<KeyReadMessage> = z.object({ isRefused: z.boolean() });
-
-/** What a gate takes for the end of a follow-up. */
-export const leaveMessageSchema: z.ZodType<LeaveMessage> = z.object({
+const leaving = {
   workflowId: text,
   jobId: text,
   sendNumber,
@@ -65,4 +45,42 @@ export const leaveMessageSchema: z.ZodType<LeaveMessage> = z.object({
       archivedAt: z.string().max(1_000).nullable(),
     })
     .exactOptional(),
-});
+};
+
+const budgetWordSchema: z.ZodType<BudgetWord> = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('settle'),
+    workflowId: text,
+    sendNumber,
+    token: text,
+    outcome: z.enum(sendOutcomes),
+    retryAfterMs: durationMs.exactOptional(),
+    message: z.string().max(1_000).exactOptional(),
+    statusCode: z.int().min(100).max(999).exactOptional(),
+  }),
+  z.object({ kind: z.literal('finish'), ...leaving }),
+  z.object({ kind: z.literal('withdraw'), ...leaving }),
+  z.object({ kind: z.literal('keyRead'), isRefused: z.boolean() }),
+]);
+
+/** Words that one report carries at most. */
+export const MAX_WORDS_PER_REPORT = 100;
+
+const reportSchema = z.array(z.unknown()).max(MAX_WORDS_PER_REPORT);
+
+/**
+ * The words of a report that make sense. A signal cannot be refused, and one bad word must not lose the good ones: it is
+ * left out, and so is a report that is no list of at most {@link MAX_WORDS_PER_REPORT}.
+ */
+export function readReport(report: unknown): { words: BudgetWord[]; issues: InputIssue[] } {
+  const parsed = parseInput(reportSchema, report);
+  if (!parsed.ok) return { words: [], issues: parsed.issues };
+  const words: BudgetWord[] = [];
+  const issues: InputIssue[] = [];
+  for (const each of parsed.value) {
+    const word = parseInput(budgetWordSchema, each);
+    if (word.ok) words.push(word.value);
+    else issues.push(...word.issues);
+  }
+  return { words, issues };
+}

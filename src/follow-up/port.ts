@@ -1,15 +1,14 @@
 import type { GetJobOutcome, SendMessageOutcome } from '../agent-jobs/index.js';
 import type {
   AcquireAnswer,
+  BudgetWord,
   FailureDetails,
   FailureType,
   FollowUpProgress,
   FollowUpResult,
   GrantedBefore,
   JobFingerprint,
-  KeyReadMessage,
   Lane,
-  LeaveMessage,
   SendOutcome,
 } from '../contract/index.js';
 import type { WatchOrder, WatchResult } from './look.js';
@@ -79,9 +78,6 @@ export type SendFollowUpResult =
 
 /** How a watch has ended: by what it saw, or before that, after as many looks as are known. */
 export type WatchEnd = ({ kind: 'seen' } & WatchResult) | { kind: 'stopped'; looks: number };
-
-/** What a follow-up tells its budget. */
-export type BudgetWord = ({ kind: 'finish' | 'withdraw' } & LeaveMessage) | ({ kind: 'keyRead' } & KeyReadMessage);
 
 /** How a follow-up, or this run of it, ends. */
 export type Ending =

@@ -90,7 +90,8 @@ export function* attempt(
     ? yield* post({ world, service, followUp, mayStart, process, name: input.name })
     : { outcome: 'notSent' };
   const { outcome, retryAfterMs } = sent;
-  yield* network.settle({
+  yield* network.tell({
+    kind: 'settle',
     workflowId: followUp.workflowId,
     sendNumber,
     token: request.token,

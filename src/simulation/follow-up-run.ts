@@ -1,13 +1,6 @@
-import type { FollowUpSettings } from '../contract/index.js';
+import type { BudgetWord, FollowUpSettings } from '../contract/index.js';
 import { FollowUpFlow } from '../follow-up/flow.js';
-import type {
-  BudgetWord,
-  FollowUpPort,
-  GetJobResult,
-  SendFollowUpInput,
-  SendFollowUpResult,
-  WatchEnd,
-} from '../follow-up/port.js';
+import type { FollowUpPort, GetJobResult, SendFollowUpInput, SendFollowUpResult, WatchEnd } from '../follow-up/port.js';
 import { run } from '../follow-up/run.js';
 import { newFollowUpState } from '../follow-up/state.js';
 import type { ActivityServer } from './activity.js';
@@ -170,12 +163,11 @@ export class FollowUpRun {
 
   *#tell(word: BudgetWord): Steps<boolean> {
     const { network, world } = this.#surroundings;
-    if (word.kind === 'keyRead') {
-      network.keyRead(word.isRefused);
-    } else if (!world.broken.has('finish')) {
+    if (word.kind !== 'keyRead') {
+      if (world.broken.has('finish')) return true;
       this.#record.hasToldEnd = true;
-      yield* network.leave(word);
     }
+    yield* network.tell(word);
     return true;
   }
 

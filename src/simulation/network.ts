@@ -1,6 +1,5 @@
 import { askAgainAfterMs, asksSilentBudgetAtMs, PROBED_FOR_MS } from '../activities/ask-again.js';
-import type { Budget, Effects } from '../budget/index.js';
-import type { AcquireRequest, LeaveMessage, SettleMessage } from '../contract/index.js';
+import type { AcquireRequest, BudgetWord } from '../contract/index.js';
 import type { Ask, GateHost } from './gate-host.js';
 import { Later, sleep, type Steps } from './process.js';
 import type { World } from './world.js';
@@ -16,6 +15,7 @@ export class Network {
   #comesAgainAtMs = 0;
   readonly #toldSilent = new Set<string>();
   #isProbed = false;
+  #nextReport: Report | undefined;
 
   /** Asks by the hour. */
   readonly #asks: number[] = [];
@@ -142,34 +142,46 @@ export class Network {
     return isTaken && !faults.strikes('lost');
   }
 
-  /** Tells how a send ended. The sender does not wait for the gate to have handled it. */
-  *settle(message: SettleMessage): Steps<void> {
-    this.#world.note('  settle', message.workflowId, message.sendNumber, message.outcome);
-    if (!this.#world.faults.strikes('settleLost')) this.#tell((budget, timeMs) => budget.settle(timeMs, message));
-    yield* sleep(this.#world.timeline, this.#world.chance.between(5, 60));
+  /**
+   * Tells the gate. When this returns the server has taken it, or it is lost; the gate hears it later. Words that come
+   * within one call's time go together, as the budget client sends them.
+   */
+  *tell(word: BudgetWord): Steps<void> {
+    yield* this.#addToReport(word).get();
+  }
+
+  #addToReport(word: BudgetWord): Later<true> {
+    if (word.kind !== 'keyRead') {
+      this.#world.note('  tell', word.kind, word.workflowId, word.sendNumber, word.outcome);
+    }
+    this.#nextReport ??= this.#beginReport();
+    this.#nextReport.words.push(word);
+    return this.#nextReport.isTaken;
+  }
+
+  #beginReport(): Report {
+    const { timeline, chance, faults } = this.#world;
+    const report: Report = { words: [], isTaken: new Later<true>(timeline) };
+    timeline.after(chance.between(5, 250), () => {
+      this.#nextReport = undefined;
+      report.isTaken.set(true);
+      // Whoever tells of an end repeats it until the server has taken it.
+      const words = faults.strikes('settleLost') ? report.words.filter(({ kind }) => kind !== 'settle') : report.words;
+      const hear = () => this.#gate.tell((budget, timeMs) => budget.hear(timeMs, words));
+      timeline.after(this.#world.delayMs(60, 15_000), hear);
+      if (faults.strikes('duplicated')) timeline.after(chance.between(100, 20_000), hear);
+    });
+    return report;
   }
 
   /** What was granted to an ask that was let go is never sent. */
   #giveBack({ workflowId, sendNumber, token }: AcquireRequest): void {
-    if (this.#world.faults.strikes('settleLost')) return;
-    this.#tell((budget, timeMs) => budget.settle(timeMs, { workflowId, sendNumber, token, outcome: 'notSent' }));
+    this.#addToReport({ kind: 'settle', workflowId, sendNumber, token, outcome: 'notSent' });
   }
+}
 
-  /** Tells what a read says about the key. */
-  keyRead(isRefused: boolean): void {
-    this.#tell((budget, timeMs) => budget.keyRead(timeMs, { isRefused }));
-  }
-
-  /** Tells the end of a follow-up, from workflow to workflow: the server loses nothing, but there may be no gate. */
-  *leave(message: LeaveMessage): Steps<void> {
-    this.#world.note('  leave', message.workflowId, message.sendNumber, message.outcome);
-    this.#tell((budget, timeMs) => budget.leave(timeMs, message));
-    yield* sleep(this.#world.timeline, this.#world.chance.between(5, 60));
-  }
-
-  #tell(event: (budget: Budget, timeMs: number) => Effects): void {
-    const { timeline, chance, faults } = this.#world;
-    timeline.after(this.#world.delayMs(60, 15_000), () => this.#gate.tell(event));
-    if (faults.strikes('duplicated')) timeline.after(chance.between(100, 20_000), () => this.#gate.tell(event));
-  }
+/** Words that go together. */
+interface Report {
+  words: BudgetWord[];
+  isTaken: Later<true>;
 }

@@ -37,7 +37,6 @@ export function meterBudget(client: BudgetClient, meter: MetricMeter): BudgetCli
       asks.add(1, { answer: answer.kind, reason: answer.kind === 'wait' ? answer.reason : 'none' });
       return ask;
     },
-    settle: (projectId, message) => client.settle(projectId, message),
     tell: (projectId, word) => client.tell(projectId, word),
   };
 }

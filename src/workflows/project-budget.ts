@@ -32,24 +32,19 @@ import {
   BUDGET_RESET,
   budgetStatusQuery,
   carriedStateQuery,
-  finishSignal,
   instantMsSchema,
-  keyReadMessageSchema,
-  keyReadSignal,
-  leaveMessageSchema,
   parseInput,
   pauseInputSchema,
   pauseUpdate,
   projectBudgetInputSchema,
   projectBudgetWorkflowId,
+  readReport,
+  reportSignal,
   resumeUpdate,
   setLimitInputSchema,
   setLimitUpdate,
-  settleMessageSchema,
-  settleSignal,
   stillThereSignal,
   wakeSignal,
-  withdrawSignal,
   type BudgetStatus,
   type InputIssue,
   type ProjectBudgetInput,
@@ -59,14 +54,20 @@ import { invalidInput } from './failures.js';
 import { isRunLong } from './run-length.js';
 
 /**
- * Events after which a run continues as new even in a task that answered an update: where asks come one upon the other,
- * no task may be without one for long. Handlers are idempotent by id, so this is safe. An update leaves two events at
+ * Events after which a run continues as new in any case: where asks and slots come one upon the other, there may be no
+ * better moment for long. Handlers are idempotent by id, so this is safe. An update leaves two events at
  * least, so that a run stays far from the 2,000 updates that the server allows it.
  */
 const EVENTS_TO_END_ANYWAY = 1_500;
 
 /** A run that is to end has a workflow task that long after one that answered an update. */
 const TASK_AFTER_UPDATE_MS = 100;
+
+/** No run ends so shortly before somebody is invited: until the next one has begun, nobody is answered. */
+const QUIET_MS = 1_000;
+
+/** Events between the start of one workflow task and that of the next, beside what the first left and the next heard. */
+const EVENTS_BETWEEN_TASKS = 3;
 
 /**
  * The budget of one project, the gate: the only place that decides who may send. It answers every ask at once, never
@@ -99,8 +100,10 @@ class Gate {
   #timerAtMs: number | undefined;
   /** History length in the task that answered the latest update. */
   #answeredAtLength: number | undefined;
-  /** History length in the latest task that is known to leave an event. */
-  #eventAtLength: number | undefined;
+  /** The latest task that did anything: history length in it, events that it heard of so far, events that it leaves. */
+  #task = { length: 0, heard: 0, left: 0 };
+  /** History length in that task, less what it heard, where it comes right after one that left an event. */
+  #lengthAfterEvent: number | undefined;
   #cancelAskedAtMs: number | undefined;
 
   readonly #reporter: BudgetReporter;
@@ -113,17 +116,13 @@ class Gate {
     const { budget } = this;
     // What came before a run began is handled as its handlers are set: how a send ended before its follow-up's end, and
     // both before what is asked next.
-    setHandler(
-      settleSignal,
-      ifValid(settleMessageSchema, (message) => this.#carryOut(budget.settle(Date.now(), message))),
-    );
-    const leave = ifValid(leaveMessageSchema, (message) => this.#carryOut(budget.leave(Date.now(), message)));
-    setHandler(finishSignal, leave);
-    setHandler(withdrawSignal, leave);
-    setHandler(
-      keyReadSignal,
-      ifValid(keyReadMessageSchema, (message) => this.#carryOut(budget.keyRead(Date.now(), message))),
-    );
+    setHandler(reportSignal, (report) => {
+      const { words, issues } = readReport(report);
+      // A throw would fail the gate's task for good.
+      if (issues.length > 0) log.warn('Words that make no sense are passed over', { issues });
+      this.#noteEvents({ heard: 1 });
+      this.#carryOut(budget.hear(Date.now(), words));
+    });
     setHandler(
       acquireUpdate,
       (requests) => {
@@ -167,25 +166,32 @@ class Gate {
   }
 
   /**
-   * Until this run is to continue as new. Not in a task that answered an update, if it can be avoided: such an update may
-   * be applied again on the next run (temporal#6375), and its caller would get the second answer. Where nothing comes
-   * but updates, no other task would ever come, and in the end the server would take no more of them: so a timer makes
-   * one.
+   * Until this run is to continue as new: when nobody is invited, and nobody will be for a second. Not in a task that
+   * answered an update, either: such an update may be applied again on the next run (temporal#6375), and its caller
+   * would get the second answer. Where nothing comes but updates, no other task would ever come, and in the end the
+   * server would take no more of them: so a timer makes one.
    */
   async untilRunOut(): Promise<void> {
     await condition(() => isRunLong() || wasReset());
     this.#refuseIfReset();
     const hasAnswered = () => this.#answeredAtLength === workflowInfo().historyLength;
-    const mayEnd = () => !hasAnswered() || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
+    const mayEnd = () => (!hasAnswered() && this.#isQuiet()) || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
     while (!mayEnd()) {
-      await condition(() => mayEnd() || wasReset(), TASK_AFTER_UPDATE_MS);
+      if (this.#isQuiet()) await condition(() => mayEnd() || wasReset(), TASK_AFTER_UPDATE_MS);
+      else await condition(() => mayEnd() || this.#isQuiet() || wasReset());
       this.#refuseIfReset();
     }
+  }
+
+  #isQuiet(): boolean {
+    const nextAtMs = this.#timerAtMs ?? Infinity;
+    return nextAtMs > Date.now() + QUIET_MS && this.budget.isQuiet(Date.now());
   }
 
   /** A cancel is asked of every workflow; this one goes on, and says why. */
   refuseCancel(): void {
     this.#cancelAskedAtMs = Date.now();
+    this.#noteEvents({ heard: 1 });
     this.#carryOut(this.budget.tick(Date.now()));
   }
 
@@ -198,7 +204,8 @@ class Gate {
 
   #noteUpdate(): void {
     this.#answeredAtLength = workflowInfo().historyLength;
-    this.#eventAtLength = this.#answeredAtLength;
+    // It is accepted and completed.
+    this.#noteEvents({ left: 2 });
   }
 
   /** Carries an order out, once. */
@@ -210,26 +217,43 @@ class Gate {
     return this.budget.status(Date.now());
   }
 
-  #carryOut({ wake, check, lookAgainAtMs }: Effects): void {
+  #carryOut({ wake, check, lookAgainAtMs, isTimeless = false }: Effects): void {
     for (const workflowId of wake) void this.#signal(workflowId, 'wake');
     for (const workflowId of check) void this.#signal(workflowId, 'stillThere');
     if (lookAgainAtMs !== undefined) void this.#lookAgain(lookAgainAtMs);
-    this.#leaveEvent();
+    if (!isTimeless) this.#leaveEvent();
     const details = describeBudget(this.budget.status(Date.now()), Date.now());
     setCurrentDetails(this.#cancelAskedAtMs === undefined ? details : `${this.#cancelRefusal()}\n\n${details}`);
     this.#reporter.report(Date.now());
   }
 
   /**
-   * Has a task that went by the time leave an event, so that its time is known for good. A worker that replays a task
-   * without any may take it for a part of the next one, and hand over what came with it at that one's time
-   * (temporalio/sdk-rust#1146): the rules would decide anew, and contradict the history. Updates leave events themselves.
+   * Has a task that went by the time leave an event, where neither it nor the task before leaves one, so that its time is
+   * known for good. A worker that replays two tasks in a row without any may take the second for a part of the one after
+   * it, and hand over what came with it at that one's time (temporalio/sdk-rust#1146): the rules would decide anew, and
+   * contradict the history.
    */
   #leaveEvent(): void {
-    const { historyLength } = workflowInfo();
-    if (this.#eventAtLength === historyLength) return;
-    this.#eventAtLength = historyLength;
+    this.#noteEvents({});
+    const { length, heard, left } = this.#task;
+    if (left > 0 || length - heard === this.#lengthAfterEvent) return;
     upsertMemo({ lastChangeAt: new Date(Date.now()).toISOString() });
+    this.#noteEvents({ left: 1 });
+  }
+
+  /**
+   * Counts the events of each task that are known here. A task of which nothing is known, such as one that refused an
+   * update, shows in the length of the history: it is longer than what is known makes it.
+   */
+  #noteEvents({ heard = 0, left = 0 }: { heard?: number; left?: number }): void {
+    const { historyLength } = workflowInfo();
+    if (this.#task.length !== historyLength) {
+      const before = this.#task;
+      this.#lengthAfterEvent = before.left > 0 ? before.length + before.left + EVENTS_BETWEEN_TASKS : undefined;
+      this.#task = { length: historyLength, heard: 0, left: 0 };
+    }
+    this.#task.heard += heard;
+    this.#task.left += left;
   }
 
   #cancelRefusal(): string {
@@ -243,11 +267,13 @@ class Gate {
 
   /** A signal that finds nobody says that the follow-up runs no more. One that fails otherwise says nothing. */
   async #signal(workflowId: string, what: 'wake' | 'stillThere'): Promise<void> {
-    this.#eventAtLength = workflowInfo().historyLength;
+    this.#noteEvents({ left: 1 });
     const signal = what === 'wake' ? wakeSignal : stillThereSignal;
     try {
       await CancellationScope.nonCancellable(() => getExternalWorkflowHandle(workflowId).signal(signal));
+      this.#noteEvents({ heard: 1 });
     } catch (error) {
+      this.#noteEvents({ heard: 1 });
       const isGone = error instanceof Error && error.message.includes('not found');
       if (isGone) this.#carryOut(this.budget.gone(Date.now(), workflowId));
     }
@@ -257,10 +283,11 @@ class Gate {
   async #lookAgain(atMs: number): Promise<void> {
     if (this.#timerAtMs !== undefined && this.#timerAtMs <= atMs) return;
     this.#timerAtMs = atMs;
-    this.#eventAtLength = workflowInfo().historyLength;
+    this.#noteEvents({ left: 1 });
     await CancellationScope.nonCancellable(() =>
       sleep(Math.max(1, atMs - Date.now()), { summary: 'next slot or invitation' }),
     );
+    this.#noteEvents({ heard: 1 });
     if (this.#timerAtMs !== atMs) return;
     this.#timerAtMs = undefined;
     this.#carryOut(this.budget.tick(Date.now()));
@@ -287,15 +314,6 @@ function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetI
   }
   if (!parsed.ok || issues.length > 0) throw invalidInput(issues);
   return parsed.value;
-}
-
-/** A signal cannot be refused: one that makes no sense is passed over, for a throw would fail the gate's task for good. */
-function ifValid<T>(schema: z.ZodType<T>, handle: (message: T) => void): (message: T) => void {
-  return (message) => {
-    const parsed = parseInput(schema, message);
-    if (parsed.ok) handle(parsed.value);
-    else log.warn('A signal that makes no sense is passed over', { issues: parsed.issues });
-  };
 }
 
 function checked<T>(schema: z.ZodType<T>, input: unknown): T {

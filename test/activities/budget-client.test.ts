@@ -94,7 +94,7 @@ test.concurrent('telling a server that does not answer how a send ended is given
   await budget.acquire(projectId, asked);
   proxy.set({ kind: 'blackhole' });
   const fromMs = performance.now();
-  await expect(budget.settle(projectId, { ...asked, outcome: 'sent' })).rejects.toThrow();
+  await expect(budget.tell(projectId, { kind: 'settle', ...asked, outcome: 'sent' })).rejects.toThrow();
   expect(performance.now() - fromMs).toBeLessThan(40_000);
   await close();
   await proxy.close();

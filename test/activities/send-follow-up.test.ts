@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Ask, BudgetClient } from '../../src/activities/budget-client.js';
 import { createSendFollowUp } from '../../src/activities/send-follow-up.js';
 import { createAgentJobsClient } from '../../src/agent-jobs/index.js';
-import type { AcquireRequest, SettleMessage } from '../../src/contract/index.js';
+import type { AcquireRequest, BudgetWord } from '../../src/contract/index.js';
 
 /** A service that takes every message and notes when. */
 async function useService(): Promise<{ url: string; receivedAtMs: number[] }> {
@@ -41,16 +41,15 @@ function makeSendFollowUp(url: string, acquire: BudgetClient['acquire'], { lease
     sendTimeoutMs: 5_000,
   });
   onTestFinished(() => agentJobs.close());
-  const settled: SettleMessage[] = [];
+  const settled: BudgetWord[] = [];
   const sendFollowUp = createSendFollowUp({
     agentJobs,
     budget: {
       acquire,
-      settle(_projectId, message) {
-        settled.push(message);
-        return Promise.resolve();
+      tell(_projectId, word) {
+        settled.push(word);
+        return Promise.resolve(true);
       },
-      tell: () => Promise.resolve(true),
     },
     ownRun: { readPrompt: () => Promise.resolve('x'), noteGrant: () => Promise.resolve() },
     sendTimeoutMs: 5_000,

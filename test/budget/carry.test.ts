@@ -24,9 +24,10 @@ function fullBudget(): Budget {
     const { workflowId, jobId, token } = request(index);
     const [answer] = budget.acquire(nowMs, request(index));
     if (answer.kind !== 'granted') throw new Error(`not granted: ${JSON.stringify(answer)}`);
-    budget.settle(nowMs + 400, { workflowId, sendNumber: 1, token, outcome: 'sent' });
+    budget.hear(nowMs + 400, [{ kind: 'settle', workflowId, sendNumber: 1, token, outcome: 'sent' }]);
     const lastJobSeen = { status: 'completed', prLinkHash: '0123456789abc', archivedAt: null };
-    if (index < 7_300) budget.leave(nowMs + 500, { workflowId, jobId, sendNumber: 1, outcome: 'sent', lastJobSeen });
+    if (index < 7_300)
+      budget.hear(nowMs + 500, [{ kind: 'finish', workflowId, jobId, sendNumber: 1, outcome: 'sent', lastJobSeen }]);
   }
   state.settings.limit = 100;
   for (let index = 8_000; state.waiters.length < 1_000; index++) {
@@ -55,7 +56,7 @@ test('a limit of 1,000 an hour is kept as well when only the last 100 sends are 
     const atMs = T0 + index;
     const workflowId = `w${index}`;
     expect(budget.acquire(atMs, ask(workflowId, atMs))[0].kind).toBe('granted');
-    budget.settle(atMs, { workflowId, sendNumber: 1, token: `token-${workflowId}`, outcome: 'sent' });
+    budget.hear(atMs, [{ kind: 'settle', workflowId, sendNumber: 1, token: `token-${workflowId}`, outcome: 'sent' }]);
   }
   expect(budget.state.grants.length).toBe(100);
   expect(budget.status(T0 + 1_000).used).toBe(1_000);
@@ -70,10 +71,14 @@ test('a send that is not settled is kept in full as long as its settle may come'
   for (let index = 0; index < 150; index++) {
     const atMs = T0 + LEASE_MS + index;
     budget.acquire(atMs, ask(`w${index}`, atMs));
-    budget.settle(atMs, { workflowId: `w${index}`, sendNumber: 1, token: `token-w${index}`, outcome: 'sent' });
+    budget.hear(atMs, [
+      { kind: 'settle', workflowId: `w${index}`, sendNumber: 1, token: `token-w${index}`, outcome: 'sent' },
+    ]);
   }
   const settled = () => budget.acquire(T0 + LEASE_MS + 200, ask('slow', T0 + LEASE_MS + 200, { token: 'other' }))[0];
   expect(settled()).toMatchObject({ kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: DRAIN_MS - 200 });
-  budget.settle(T0 + LEASE_MS + 300, { workflowId: 'slow', sendNumber: 1, token: 'token-slow', outcome: 'sent' });
+  budget.hear(T0 + LEASE_MS + 300, [
+    { kind: 'settle', workflowId: 'slow', sendNumber: 1, token: 'token-slow', outcome: 'sent' },
+  ]);
   expect(settled()).toMatchObject({ kind: 'done', outcome: 'sent' });
 });

@@ -5,7 +5,7 @@ import { acquire, MARGIN_MS, newBudget, settle, T0, WINDOW_MS } from './support.
 describe('a gate that lost its state', () => {
   test('knows of a send that was granted before from the end of its follow-up', () => {
     const budget = lostBudget();
-    budget.leave(T0 + 1, { workflowId: 'a', jobId: 'job-a', sendNumber: 2, outcome: 'sent' });
+    budget.hear(T0 + 1, [{ kind: 'finish', workflowId: 'a', jobId: 'job-a', sendNumber: 2, outcome: 'sent' }]);
     const reset = { token: 'reset', firstRunStartedAtMs: T0 - 1 };
     expect(acquire(budget, T0 + 2, 'a', reset)).toMatchObject({ kind: 'done', outcome: 'notSent' });
     expect(acquire(budget, T0 + 2, 'a', { ...reset, sendNumber: 2 })).toMatchObject({ kind: 'done', outcome: 'sent' });
@@ -14,7 +14,7 @@ describe('a gate that lost its state', () => {
 
   test('does not say of an older follow-up which withdrew that nothing was granted to it', () => {
     const budget = lostBudget();
-    budget.leave(T0 + 1, { workflowId: 'a', jobId: 'job-a', sendNumber: 1 });
+    budget.hear(T0 + 1, [{ kind: 'finish', workflowId: 'a', jobId: 'job-a', sendNumber: 1 }]);
     const reset = { token: 'reset', firstRunStartedAtMs: T0 - 1 };
     expect(acquire(budget, T0 + 2, 'a', reset)).toMatchObject({ kind: 'alreadyGranted' });
     expect(acquire(budget, T0 + 3, 'a', { ...reset, sendNumber: 2 })).toEqual({ kind: 'closed' });

@@ -77,10 +77,10 @@ test('a state into which the answers of another are entered knows what that one 
         }
         for (const budget of [live, entered]) {
           const token = asked.get(who)?.token ?? 'none';
-          if (what === 'settle') budget.settle(nowMs, { workflowId: name, sendNumber, token, outcome });
-          if (what === 'finish') budget.leave(nowMs, { ...leave, ...(who % 2 === 0 && { outcome }) });
+          if (what === 'settle') budget.hear(nowMs, [{ kind: 'settle', workflowId: name, sendNumber, token, outcome }]);
+          if (what === 'finish') budget.hear(nowMs, [{ kind: 'finish', ...leave, ...(who % 2 === 0 && { outcome }) }]);
           if (what === 'gone') budget.gone(nowMs, name);
-          if (what === 'key') budget.keyRead(nowMs, { isRefused: who % 3 > 0 });
+          if (what === 'key') budget.hear(nowMs, [{ kind: 'keyRead', isRefused: who % 3 > 0 }]);
           if (what === 'pause') budget.pause(nowMs, { forMs: 60_000 });
           if (what === 'resume') budget.resume(nowMs);
           if (what === 'limit') budget.setLimit(nowMs, { limit: limit + (who % 3) });

@@ -1,17 +1,18 @@
 import { describe, expect, test } from 'vitest';
 import { carryState, restoreState } from '../../src/budget/index.js';
 import { describeBudget } from '../../src/budget/details.js';
+import type { BudgetWord } from '../../src/contract/index.js';
 import { acquire, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
 const MINUTE_MS = 60_000;
-const refused = { isRefused: true };
-const taken = { isRefused: false };
+const refused: BudgetWord = { kind: 'keyRead', isRefused: true };
+const taken: BudgetWord = { kind: 'keyRead', isRefused: false };
 
 describe('a read that is refused for its key', () => {
   test('is a pause for credentials: in the status, the details and the facts, since the first of them', () => {
     const budget = newBudget();
-    budget.keyRead(T0, refused);
-    budget.keyRead(T0 + MINUTE_MS, refused);
+    budget.hear(T0, [refused]);
+    budget.hear(T0 + MINUTE_MS, [refused]);
     const status = budget.status(T0 + MINUTE_MS);
     expect(status.paused).toEqual({ reasons: ['credentials'], since: new Date(T0).toISOString() });
     expect(describeBudget(status, T0 + MINUTE_MS)).toMatch(
@@ -25,16 +26,16 @@ describe('a read that is refused for its key', () => {
     spend(budget, T0, 'sent');
     acquire(budget, T0 + 1, 'waiting');
     const slotFreeAtMs = T0 + WINDOW_MS + MARGIN_MS;
-    expect(budget.keyRead(slotFreeAtMs - 5_000, refused).wake).toEqual([]);
+    expect(budget.hear(slotFreeAtMs - 5_000, [refused]).wake).toEqual([]);
     expect(budget.tick(slotFreeAtMs - 1_000).wake).toEqual([]);
-    expect(budget.keyRead(slotFreeAtMs - 900, taken).wake).toEqual(['waiting']);
+    expect(budget.hear(slotFreeAtMs - 900, [taken]).wake).toEqual(['waiting']);
     expect(budget.status(slotFreeAtMs - 900).paused).toBeUndefined();
     expect(budget.facts(slotFreeAtMs - 900).servicePause).toBeUndefined();
   });
 
   test('is over with the next ask, since a follow-up asks only when it has read its job', () => {
     const budget = newBudget();
-    budget.keyRead(T0, refused);
+    budget.hear(T0, [refused]);
     expect(acquire(budget, T0 + 1, 'place', { hold: true })).toMatchObject({ kind: 'wait' });
     expect(budget.status(T0 + 1).paused?.reasons).toEqual(['credentials']);
     expect(acquire(budget, T0 + 2, 'a').kind).toBe('granted');
@@ -43,7 +44,7 @@ describe('a read that is refused for its key', () => {
 
   test('is forgotten 15 minutes after the last word of it: nobody may be left to say that the key is accepted again', () => {
     const budget = newBudget();
-    expect(budget.keyRead(T0, refused).lookAgainAtMs).toBe(T0 + 15 * MINUTE_MS);
+    expect(budget.hear(T0, [refused]).lookAgainAtMs).toBe(T0 + 15 * MINUTE_MS);
     budget.tick(T0 + 15 * MINUTE_MS - 1);
     expect(budget.facts(T0 + 15 * MINUTE_MS - 1).servicePause).toBe('credentials');
     budget.tick(T0 + 15 * MINUTE_MS);
@@ -57,23 +58,23 @@ describe('a read that is refused for its key', () => {
       acquire(budget, T0, 'a');
       settle(budget, T0, 'a', { outcome, retryAfterMs: 10 * MINUTE_MS });
       const before = budget.status(T0 + 1).paused;
-      budget.keyRead(T0 + 1, refused);
+      budget.hear(T0 + 1, [refused]);
       expect(budget.status(T0 + 1).paused?.reasons).toContain('credentials');
-      budget.keyRead(T0 + 2, taken);
+      budget.hear(T0 + 2, [taken]);
       expect(budget.status(T0 + 2).paused).toEqual(before);
     },
   );
 
   test('is over when an operator resumes the project', () => {
     const budget = newBudget();
-    budget.keyRead(T0, refused);
+    budget.hear(T0, [refused]);
     budget.resume(T0 + 1);
     expect(budget.status(T0 + 1).paused).toBeUndefined();
   });
 
   test('is carried to the next run', () => {
     const budget = newBudget();
-    budget.keyRead(T0, refused);
+    budget.hear(T0, [refused]);
     expect(restoreState(JSON.parse(JSON.stringify(carryState(budget.state))))).toEqual(budget.state);
   });
 });

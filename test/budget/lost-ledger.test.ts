@@ -93,10 +93,10 @@ describe('a follow-up that was kept outside a full queue', () => {
     for (let index = 0; index < 1_000; index++) acquire(budget, T0, `w${index}`);
     expect(acquire(budget, T0, 'outside', older)).toMatchObject({ kind: 'wait', reason: 'queue-full' });
     for (let index = 0; index < 1_000; index++) {
-      budget.leave(T0 + 1, { workflowId: `w${index}`, jobId: `job-w${index}`, sendNumber: 1 });
+      budget.hear(T0 + 1, [{ kind: 'finish', workflowId: `w${index}`, jobId: `job-w${index}`, sendNumber: 1 }]);
     }
     for (let index = 0; index < 8_000; index++) {
-      budget.leave(T0 + 10_000, { workflowId: `x${index}`, jobId: 'j', sendNumber: 1 });
+      budget.hear(T0 + 10_000, [{ kind: 'finish', workflowId: `x${index}`, jobId: 'j', sendNumber: 1 }]);
     }
     budget.setLimit(T0 + 10_000, { limit: 1 });
     expect(budget.state.memorySinceMs).toBeGreaterThan(T0);

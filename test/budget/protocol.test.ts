@@ -48,7 +48,7 @@ describe('a request that is known', () => {
   test('takes the outcome from finish where the settle was lost', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
-    budget.leave(T0, { workflowId: 'a', jobId: 'job-a', sendNumber: 1, outcome: 'sent' });
+    budget.hear(T0, [{ kind: 'finish', workflowId: 'a', jobId: 'job-a', sendNumber: 1, outcome: 'sent' }]);
     expect(acquire(budget, T0 + 1, 'a', { token: 'reset' })).toMatchObject({ kind: 'done', outcome: 'sent' });
   });
 
@@ -147,12 +147,8 @@ describe('what is remembered', () => {
     acquire(budget, T0, 'c');
     acquire(budget, T0, 'd', { jobId: 'job-c' });
     acquire(budget, T0, 'e', { hold: true });
-    budget.leave(T0, {
-      workflowId: 'c',
-      jobId: 'job-c',
-      sendNumber: 1,
-      lastJobSeen: { status: 'completed', prLinkHash: 'x', archivedAt: null },
-    });
+    const lastJobSeen = { status: 'completed', prLinkHash: 'x', archivedAt: null };
+    budget.hear(T0, [{ kind: 'finish', workflowId: 'c', jobId: 'job-c', sendNumber: 1, lastJobSeen }]);
     const again = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
     expect(again.state).toEqual(budget.state);
     expect(again.status(T0)).toEqual(budget.status(T0));

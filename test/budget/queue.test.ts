@@ -242,7 +242,7 @@ describe('the turn of a job', () => {
     const [answer, effects] = budget.acquire(T0 + 1, ask('b', T0 + 1, { jobId: 'j' }));
     expect(answer).toMatchObject({ kind: 'wait', reason: 'job-busy' });
     expect(effects.check).toEqual(['a']);
-    expect(budget.leave(T0 + 2, { workflowId: 'a', jobId: 'j', sendNumber: 1 }).wake).toEqual(['b']);
+    expect(budget.hear(T0 + 2, [{ kind: 'finish', workflowId: 'a', jobId: 'j', sendNumber: 1 }]).wake).toEqual(['b']);
     expect(acquire(budget, T0 + 3, 'b', { jobId: 'j' })).toMatchObject({ kind: 'granted' });
   });
 
@@ -282,7 +282,7 @@ describe('the turn of a job', () => {
     const budget = newBudget();
     const lastJobSeen = { status: 'completed', prLinkHash: 'x', archivedAt: null };
     acquire(budget, T0, 'a', { jobId: 'j' });
-    budget.leave(T0, { workflowId: 'a', jobId: 'j', sendNumber: 1, outcome: 'sent', lastJobSeen });
+    budget.hear(T0, [{ kind: 'finish', workflowId: 'a', jobId: 'j', sendNumber: 1, outcome: 'sent', lastJobSeen }]);
     expect(acquire(budget, T0, 'b', { jobId: 'j' })).toEqual({
       kind: 'granted',
       grantedAtMs: T0,

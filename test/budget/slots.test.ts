@@ -65,7 +65,9 @@ describe('a slot is held', () => {
     for (const outcome of [undefined, 'unknown'] as const) {
       const budget = newBudget({ limit: 1 });
       acquire(budget, T0, 'a');
-      budget.leave(T0, { workflowId: 'a', jobId: 'job-a', sendNumber: 1, ...(outcome && { outcome }) });
+      budget.hear(T0, [
+        { kind: 'finish', workflowId: 'a', jobId: 'job-a', sendNumber: 1, ...(outcome && { outcome }) },
+      ]);
       expect(acquire(budget, T0 + WINDOW_MS + MARGIN_MS, 'b')).toMatchObject({ kind: 'wait' });
     }
   });

@@ -38,12 +38,14 @@ export function acquire(budget: Budget, nowMs: number, name: string, more?: Part
 
 /** Settles the first send of `name`. */
 export function settle(budget: Budget, nowMs: number, name: string, more: Partial<SettleMessage> = {}) {
-  return budget.settle(nowMs, { workflowId: name, sendNumber: 1, token: `token-${name}`, outcome: 'sent', ...more });
+  return budget.hear(nowMs, [
+    { kind: 'settle', workflowId: name, sendNumber: 1, token: `token-${name}`, outcome: 'sent', ...more },
+  ]);
 }
 
 /** Ends the follow-up `name`. */
 export function finish(budget: Budget, nowMs: number, name: string) {
-  return budget.leave(nowMs, { workflowId: name, jobId: `job-${name}`, sendNumber: 1 });
+  return budget.hear(nowMs, [{ kind: 'finish', workflowId: name, jobId: `job-${name}`, sendNumber: 1 }]);
 }
 
 /** Grants and settles `names`, one after the other at the same instant. */

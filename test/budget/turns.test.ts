@@ -19,7 +19,7 @@ function spendAndVanish(
     const token = `${index}`.padStart(36, '0');
     const [answer] = budget.acquire(nowMs, ask(workflowId, nowMs, { jobId, token, firstRunStartedAtMs: nowMs }));
     expect(answer.kind).toBe('granted');
-    budget.settle(nowMs + 400, { workflowId, sendNumber: 1, token, outcome: 'sent' });
+    budget.hear(nowMs + 400, [{ kind: 'settle', workflowId, sendNumber: 1, token, outcome: 'sent' }]);
   }
 }
 

@@ -65,12 +65,14 @@ function play(limit: number, lives: Life[], carryEvery: number): number[] {
       // An answer of the service comes after the arrival; `unknown` may be said before the bytes are there.
       const saidMs = outcome === 'unknown' ? sentMs : (arrivedMs ?? sentMs);
       if (outcome !== 'lost') {
-        at(saidMs + each.settleDelayMs, (later) => budget.settle(later, { workflowId, sendNumber, token, outcome }));
+        at(saidMs + each.settleDelayMs, (later) =>
+          budget.hear(later, [{ kind: 'settle', workflowId, sendNumber, token, outcome }]),
+        );
       }
       if (outcome === 'notSent' || outcome === 'limited') {
         if (sendNumber < 3) at(saidMs + 1_000, (later) => askNow(later, sendNumber + 1));
       } else if (each.finishes) {
-        at(saidMs + 2_000, (later) => budget.leave(later, { workflowId, jobId, sendNumber }));
+        at(saidMs + 2_000, (later) => budget.hear(later, [{ kind: 'finish', workflowId, jobId, sendNumber }]));
       } else {
         at(saidMs + 2_000, (later) => budget.gone(later, workflowId));
       }

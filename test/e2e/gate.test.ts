@@ -70,9 +70,9 @@ test.concurrent('a budget passes over signals that make no sense, and refuses su
   for (const jobId of ['job-1', 'job-2']) stack.simulator.addJob({ projectId, jobId });
   await stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'first', ...FAST });
   const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-  for (const signal of ['settle', 'finish', 'withdraw']) {
-    await gate.signal(signal);
-    for (const nonsense of [null, 7, [], { workflowId: 1 }]) await gate.signal(signal, nonsense);
+  await gate.signal('report');
+  for (const nonsense of [null, 7, [], { workflowId: 1 }, [null, 7, [], { kind: 'settle' }]]) {
+    await gate.signal('report', nonsense);
   }
   await expect(gate.executeUpdate('acquire', { args: [null] })).rejects.toThrow();
   await expect(gate.executeUpdate('acquire', { args: [[{ workflowId: 'x', token: 't' }]] })).rejects.toThrow();

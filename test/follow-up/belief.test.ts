@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { leaveMessageSchema } from '../../src/contract/gate-message-schemas.js';
+import { readReport } from '../../src/contract/gate-message-schemas.js';
 import { describeBudgetWait, describeProgress } from '../../src/follow-up/details.js';
 import { isBelieved, needsConfirmation, showsDelivery } from '../../src/follow-up/belief.js';
 import { backoffMs, jittered, nextInterval } from '../../src/follow-up/intervals.js';
@@ -78,8 +78,8 @@ test('polls back off to the longest interval, spread by a tenth both ways', () =
 test('what the budget is told of a job is short, whatever the service put there, and still tells jobs apart', () => {
   const endless = (end: string) =>
     fingerprint({ ...before, prLink: 'x'.repeat(100_000) + end, archivedAt: '9'.repeat(100_000) + end });
-  const message = { workflowId: 'w', jobId: 'j', sendNumber: 1, lastJobSeen: endless('1') };
-  expect(leaveMessageSchema.parse(message)).toEqual(message);
+  const message = { kind: 'finish', workflowId: 'w', jobId: 'j', sendNumber: 1, lastJobSeen: endless('1') };
+  expect(readReport([message]).words).toEqual([message]);
   expect(JSON.stringify(message).length).toBeLessThan(200);
   expect(endless('1')).not.toEqual(endless('2'));
   expect(fingerprint({ ...before, archivedAt: '2026-01-01T00:00:00.000Z' }).archivedAt).toBe(

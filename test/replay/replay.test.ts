@@ -72,7 +72,7 @@ describe('there are histories', () => {
         'WORKFLOW_EXECUTION_STARTED(followUp continued)',
       ],
       projectBudget: [
-        ...signals('settle', 'finish', 'withdraw'),
+        ...signals('report'),
         ...updates('acquire', 'setLimit', 'pause', 'resume'),
         'SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED(stillThere)',
         'WORKFLOW_EXECUTION_FAILED(InvalidInput)',

@@ -27,7 +27,7 @@ test('a run of a budget is short enough to be replayed in a moment, where no ser
     const request = makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
     const { answer } = await budget.acquire(projectId, request);
     expect(answer).toMatchObject({ kind: 'granted' });
-    await budget.settle(projectId, { ...request, outcome: 'sent' });
+    await budget.tell(projectId, { kind: 'settle', ...request, outcome: 'sent' });
   }
   const workflowId = projectBudgetWorkflowId(projectId);
   const { used } = await rig.client.workflow.getHandle(workflowId).query(budgetStatusQuery);

@@ -195,7 +195,7 @@ describe('a budget that continues as new all the time', () => {
         const asks = await each((budget, request) => budget.acquire(projectId, request));
         answers.push(...asks.map(({ answer }) => answer.kind));
         // A task without an ask: the run ends with it, and the next asks come to the end or to the run after it.
-        await each((budget, request) => budget.settle(projectId, { ...request, outcome: 'sent' }));
+        await each((budget, request) => budget.tell(projectId, { kind: 'settle', ...request, outcome: 'sent' }));
         const again = await each((budget, request) => budget.acquire(projectId, { ...request, token: randomUUID() }));
         const done = { proven: true, answer: { kind: 'done', outcome: 'sent' } };
         expect(again).toMatchObject(budgets.map(() => done));

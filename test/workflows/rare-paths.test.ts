@@ -7,7 +7,8 @@ import {
   followUpWorkflowId,
   progressQuery,
   projectBudgetWorkflowId,
-  withdrawSignal,
+  reportSignal,
+  type BudgetWord,
   type FollowUpProgress,
 } from '../../src/contract/index.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
@@ -149,7 +150,7 @@ test.concurrent(
     const handle = await rig.start(input);
     await handle.result();
     const budget = rig.client.workflow.getHandle(budgetIdOf(input));
-    for (const signal of ['settle', 'finish', 'withdraw']) await budget.signal(signal, { nonsense: true });
+    for (const report of [{ nonsense: true }, [{ kind: 'settle' }]]) await budget.signal('report', report);
     expect(await rig.budgetStatus(input.projectId)).toMatchObject({ used: 1 });
     await record(rig.client, 'a budget that is sent nonsense', budgetIdOf(input));
 
@@ -169,7 +170,8 @@ test.concurrent('a follow-up that the budget has seen end is not sent', async ()
   const input = { ...scripted(BEFORE), projectId: other.projectId };
   const workflowId = followUpWorkflowId({ ...input, key: 'closed' });
   const { jobId } = input;
-  await rig.client.workflow.getHandle(budgetIdOf(input)).signal(withdrawSignal, { workflowId, jobId, sendNumber: 1 });
+  const withdraw: BudgetWord = { kind: 'withdraw', workflowId, jobId, sendNumber: 1 };
+  await rig.client.workflow.getHandle(budgetIdOf(input)).signal(reportSignal, [withdraw]);
   const handle = await rig.start(input, 'closed');
   expect(await failureOf(handle.result())).toMatchObject({ type: 'Closed', delivered: 'no' });
   await record(rig.client, 'a follow-up that is closed', handle.workflowId);

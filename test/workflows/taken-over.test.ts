@@ -51,7 +51,7 @@ test('a budget that one worker after the other takes over knows when each send e
   const gate = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));
   const ask = (jobId: string) => makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
   const settle = async (request: AcquireRequest, unsettled: number) => {
-    await budget.settle(projectId, { ...request, outcome: 'sent' });
+    await budget.tell(projectId, { kind: 'settle', ...request, outcome: 'sent' });
     await eventually('the budget knows', async () => (await gate.query(budgetStatusQuery)).unsettled === unsettled);
   };
   await withWorker(async () => {
