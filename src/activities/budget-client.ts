@@ -39,10 +39,12 @@ const SLOW_WAIT_MS = 5_000;
 
 /**
  * Asks of one project share calls: the server lets 10 updates be in flight per workflow and 2,000 in a run, and each
- * costs a workflow task. Two calls under way per worker leave room for five workers.
+ * costs a workflow task. Two calls under way per worker leave room for five workers. Under load those of a quarter of a
+ * second go together.
  */
 const MAX_CALLS_IN_FLIGHT = 2;
 const MAX_ASKS_PER_CALL = 50;
+const ASKS_APART_MS = 250;
 
 /**
  * Words to one project share calls: a signal costs the gate a workflow task. One call at a time keeps them in order. The
@@ -145,6 +147,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     call: (projectId: string, requests: AcquireRequest[]) => askAll(projectId, requests),
     maxCallsInFlight: MAX_CALLS_IN_FLIGHT,
     maxPerCall: MAX_ASKS_PER_CALL,
+    apartMs: ASKS_APART_MS,
   });
 
   /** Signals the words of several; one answer for all. */

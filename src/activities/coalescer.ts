@@ -6,7 +6,7 @@ export interface CoalescerOptions<Request, Answer> {
   maxCallsInFlight: number;
   /** Requests that one call carries at most. */
   maxPerCall: number;
-  /** A call counts as under way for at least that long. @default 0 */
+  /** Between the beginnings of two calls of a group: requests that come meanwhile go together. @default 0 */
   apartMs?: number;
 }
 
@@ -19,11 +19,13 @@ interface Pending<Request, Answer> {
 interface Group<Request, Answer> {
   pending: Pending<Request, Answer>[];
   callsInFlight: number;
+  /** A call has begun less than `apartMs` ago. */
+  isResting: boolean;
 }
 
 /**
  * Lets requests of a group share calls: the first go out at once, and while as many calls as allowed are under way the
- * others wait and go together, in order. A call that fails fails all of its requests. A request whose signal is aborted
+ * others wait and go together, in order; so do those that come too soon after the call before. A call that fails fails all of its requests. A request whose signal is aborted
  * before its call goes out is taken back; later nothing can be.
  */
 export function createCoalescer<Request, Answer>({
@@ -37,7 +39,7 @@ export function createCoalescer<Request, Answer>({
   async function callNext(name: string, group: Group<Request, Answer>): Promise<void> {
     const batch = group.pending.splice(0, maxPerCall);
     group.callsInFlight += 1;
-    const startedMs = performance.now();
+    if (apartMs > 0) rest(name, group);
     try {
       const answers = await call(
         name,
@@ -51,24 +53,27 @@ export function createCoalescer<Request, Answer>({
     } catch (error) {
       for (const { reject } of batch) reject(error);
     } finally {
-      const leftMs = startedMs + apartMs - performance.now();
-      if (leftMs > 0) setTimeout(endCall, leftMs, name, group);
-      else endCall(name, group);
+      group.callsInFlight -= 1;
+      startCalls(name, group);
     }
   }
 
-  function endCall(name: string, group: Group<Request, Answer>): void {
-    group.callsInFlight -= 1;
-    startCalls(name, group);
+  function startCalls(name: string, group: Group<Request, Answer>): void {
+    const mayCall = () => !group.isResting && group.callsInFlight < maxCallsInFlight;
+    while (group.pending.length > 0 && mayCall()) void callNext(name, group);
+    if (group.callsInFlight === 0 && !group.isResting) groups.delete(name);
   }
 
-  function startCalls(name: string, group: Group<Request, Answer>): void {
-    while (group.pending.length > 0 && group.callsInFlight < maxCallsInFlight) void callNext(name, group);
-    if (group.callsInFlight === 0) groups.delete(name);
+  function rest(name: string, group: Group<Request, Answer>): void {
+    group.isResting = true;
+    setTimeout(() => {
+      group.isResting = false;
+      startCalls(name, group);
+    }, apartMs);
   }
 
   return (name, request, signal) => {
-    const group = groups.get(name) ?? { pending: [], callsInFlight: 0 };
+    const group = groups.get(name) ?? { pending: [], callsInFlight: 0, isResting: false };
     groups.set(name, group);
     let takeBack = () => undefined as void;
     const answered = new Promise<Answer>((resolve, reject) => {

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { createCoalescer } from '../../src/activities/coalescer.js';
 
 /** Calls that end when told to. */
@@ -20,6 +20,27 @@ test('requests go out at once until as many calls as allowed are under way; then
   calls[2]?.end(['three', 'four', 'five']);
   expect(await Promise.all(answers.slice(2, 5))).toEqual(['three', 'four', 'five']);
   expect(calls[3]?.requests).toEqual([6]);
+});
+
+test('a call begins no sooner after the one before than told; what comes meanwhile goes together, the first at once', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const calls: number[][] = [];
+  const call = (_group: string, requests: number[]) => {
+    calls.push(requests);
+    return Promise.resolve(requests.map(String));
+  };
+  const ask = createCoalescer({ call, maxCallsInFlight: 2, maxPerCall: 3, apartMs: 250 });
+  const answers = [1, 2, 3].map((request) => ask('red', request));
+  expect(calls).toEqual([[1]]);
+  await vi.advanceTimersByTimeAsync(249);
+  expect(calls).toEqual([[1]]);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(calls).toEqual([[1], [2, 3]]);
+  expect(await Promise.all(answers)).toEqual(['1', '2', '3']);
+  await vi.advanceTimersByTimeAsync(250);
+  void ask('red', 4);
+  expect(calls[2]).toEqual([4]);
 });
 
 test('a group does not wait for the calls of another', () => {
