@@ -45,7 +45,7 @@ export const SHORTEST_GAP_SHARE = 0.6;
 /** Shortest wait that is answered. */
 export const MIN_WAIT_MS = 50;
 
-/** Wait while too many sends are unsettled. */
+/** Wait while too many sends are unsettled. Who is to ask again so soon is not woken: mostly it does so sooner, in place. */
 export const UNSETTLED_WAIT_MS = 1_000;
 
 /** Waiters that a gate keeps; more are told `queue-full` and keep no place. */

@@ -1,4 +1,11 @@
-import { GRANT_AHEAD_MS, INVITATION_GRACE_MS, LONGEST_QUIET_MS, RECHECK_MS, SILENT_WAITER_MS } from './limits.js';
+import {
+  GRANT_AHEAD_MS,
+  INVITATION_GRACE_MS,
+  LONGEST_QUIET_MS,
+  RECHECK_MS,
+  SILENT_WAITER_MS,
+  UNSETTLED_WAIT_MS,
+} from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, startableSends } from './line.js';
 import { isPausedByOperator } from './operator.js';
 import { pacedMs } from './pace.js';
@@ -16,7 +23,7 @@ export interface Watch {
 
 /**
  * The invitation rule, run after every event and when the one timer fires: keep one invitation for each slot that is
- * free or about to be along the eligible waiters, and wake those whose own wait ends later. An invitation lapses after a
+ * free or about to be along the eligible waiters, and wake those whose own wait does not end soon. An invitation lapses after a
  * grace; a lapsed waiter is woken ever more seldom until it asks, and dropped when its signal fails. No correctness rests on a wake: it
  * may be lost or doubled.
  */
@@ -49,7 +56,7 @@ export function watch(state: BudgetState, nowMs: number): Watch {
       }
       if (waiter.invitedAtMs === undefined) {
         waiter.invitedAtMs = nowMs;
-        if (waiter.dueAtMs > nowMs) wake.push(waiter.workflowId);
+        if (waiter.dueAtMs > nowMs + UNSETTLED_WAIT_MS) wake.push(waiter.workflowId);
       }
       if (hasLapsed(waiter, nowMs)) {
         if (nowMs >= (waiter.quietUntilMs ?? -Infinity)) {

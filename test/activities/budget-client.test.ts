@@ -85,7 +85,7 @@ test('a grant to an ask that was let go is taken back as soon as its follow-up a
   await close();
 });
 
-test.concurrent('telling a server that does not answer how a send ended is given up after 10 s', async () => {
+test.concurrent('telling a server that does not answer how a send ended is given up within 10 s', async () => {
   const proxy = await startTcpProxy(address);
   const { taskQueue, namespace } = stack;
   const { budget, close } = await connectBudgetClient({ address: proxy.address, namespace, taskQueue, limit: 100 });
@@ -106,6 +106,23 @@ test('a server that refuses asks silences the budget at once', async () => {
   const ask = await budget.acquire(`refused-${randomUUID()}`, request());
   expect(ask).toMatchObject({ proven: false, answer: { kind: 'wait', reason: 'budget-silent' } });
   expect(performance.now() - fromMs).toBeLessThan(2_000);
+  await close();
+});
+
+test('words that come together go in one signal, each told when the server has taken it; a bad one loses no other', async () => {
+  const projectId = `words-${randomUUID()}`;
+  const { budget, close } = await budgetThatLoses(0, status.OK);
+  const settle = { kind: 'settle' as const, outcome: 'sent' as const };
+  expect(await budget.tell(projectId, { ...settle, ...request() })).toBe(false);
+  const asked = Array.from({ length: 10 }, (_, index) => ({ ...request(), jobId: `job-${index}` }));
+  await Promise.all(asked.map((each) => budget.acquire(projectId, each)));
+  const words = asked.map((each, index) => ({ ...settle, ...each, ...(index === 3 && { sendNumber: 0.5 }) }));
+  expect(await Promise.all(words.map((word) => budget.tell(projectId, word)))).toEqual(words.map(() => true));
+  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  expect(await gate.query(budgetStatusQuery)).toMatchObject({ used: 10, unsettled: 1 });
+  const { events } = await gate.fetchHistory();
+  // The first goes at once.
+  expect(events?.filter((event) => event.workflowExecutionSignaledEventAttributes)).toHaveLength(2);
   await close();
 });
 

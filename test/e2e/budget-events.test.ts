@@ -33,9 +33,6 @@ test('one follow-up alone costs its budget at most 13 events', async () => {
   const budget = stack.client.workflow.getHandle(stack.followUps.budget(projectId).workflowId);
   const before = await eventsOf(budget);
   await followUpOn(projectId, 1);
-  console.log('alone', before, (await eventsOf(budget)) - before);
-  const h = await budget.fetchHistory();
-  console.log(h.events?.map((e) => Object.keys(e).find((k) => k.endsWith('Attributes') && (e as never)[k])).join('\n'));
   expect((await eventsOf(budget)) - before).toBeLessThanOrEqual(13);
 });
 
@@ -43,12 +40,5 @@ test.each([20, 50])('of %i follow-ups at once, each costs the budget at most 6 e
   const projectId = `crowd-${randomUUID()}`;
   await followUpOn(projectId, count);
   const budget = stack.client.workflow.getHandle(stack.followUps.budget(projectId).workflowId);
-  const h = await budget.fetchHistory();
-  const kinds: Record<string, number> = {};
-  for (const e of h.events ?? []) {
-    const k = Object.keys(e).find((k) => k.endsWith('Attributes') && (e as never)[k]) ?? '';
-    kinds[k] = (kinds[k] ?? 0) + 1;
-  }
-  console.log(count, (await eventsOf(budget)) / count, kinds);
   expect((await eventsOf(budget)) / count).toBeLessThanOrEqual(6);
 });

@@ -1,7 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { tsToMs } from '@temporalio/common/lib/time.js';
 import type { BudgetClient } from '../../src/activities/index.js';
+import { restoreState, type CarriedState } from '../../src/budget/index.js';
+import { INVITATION_GRACE_MS } from '../../src/budget/limits.js';
+import { decodePayloads } from '../../src/client/history.js';
 import { InvalidInputError } from '../../src/client/index.js';
 import {
   budgetStatusQuery,
@@ -34,6 +38,16 @@ function makeRequest(followUp: number | string): AcquireRequest {
 }
 
 type HistoryEvents = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>;
+
+/** When the timers of a run that have not fired would do so, in epoch milliseconds. */
+function openTimers(events: HistoryEvents): number[] {
+  const over = events.map(
+    (event) => event.timerFiredEventAttributes?.timerId ?? event.timerCanceledEventAttributes?.timerId,
+  );
+  return events
+    .filter(({ timerStartedEventAttributes: started }) => started && !over.includes(started.timerId))
+    .map((event) => tsToMs(event.eventTime) + tsToMs(event.timerStartedEventAttributes?.startToFireTimeout));
+}
 
 /** Events of every run of a workflow, from its latest run back to its first. */
 async function historiesOf({ client }: Pick<Stack, 'client'>, workflowId: string): Promise<HistoryEvents[]> {
@@ -180,6 +194,33 @@ describe('a budget that continues as new all the time', () => {
     await Promise.all(closers.map((close) => close()));
     await rig.stop();
     await server.stop();
+  });
+
+  test('ends no run while somebody is invited, or is to be within a second', async () => {
+    const env = { FOLLOW_UP_BUDGET_LIMIT: '2', FOLLOW_UP_BUDGET_WINDOW: '3s', FOLLOW_UP_MARGIN: '200ms' };
+    const stack = await startStack({ address: server.address, env });
+    const projectId = 'quiet';
+    const inputs = Array.from({ length: 10 }, (_, index) => ({
+      projectId,
+      jobId: `job-${index}`,
+      prompt: 'x',
+      ...FAST,
+    }));
+    for (const { jobId } of inputs) stack.simulator.addJob({ projectId, jobId });
+    await Promise.all(inputs.map((input) => stack.followUps.run(input)));
+    const workflowId = projectBudgetWorkflowId(projectId);
+    const [, ...ended] = await historiesOf(stack, workflowId);
+    expect(ended.length).toBeGreaterThan(2);
+    for (const events of ended) {
+      const { input } = events.at(-1)!.workflowExecutionContinuedAsNewEventAttributes!;
+      const [, carried] = await decodePayloads(stack.client, workflowId, input?.payloads);
+      const endedAtMs = tsToMs(events.findLast((event) => event.workflowTaskStartedEventAttributes)!.eventTime);
+      const { waiters } = restoreState(carried as CarriedState);
+      const invited = waiters.filter(({ invitedAtMs = -Infinity }) => invitedAtMs + INVITATION_GRACE_MS >= endedAtMs);
+      expect(invited).toEqual([]);
+      for (const dueAtMs of openTimers(events)) expect(dueAtMs).toBeGreaterThan(endedAtMs + 1_000);
+    }
+    await stack.stop();
   });
 
   test(
