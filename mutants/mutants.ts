@@ -207,6 +207,50 @@ class RefusedError extends Error {`,
     rebuilds: true,
   },
   {
+    name: 'a budget takes every word for one that does not go by the time',
+    what: 'a settle leaves no event, and a worker that takes the budget over hears it as if it had come just now',
+    edits: [
+      { file: 'src/budget/budget.ts', find: `&& words.every(isEnd);`, replace: `&& words.every(() => true || isEnd);` },
+    ],
+    test: {
+      file: 'test/workflows/taken-over.test.ts',
+      name: 'a budget that one worker after the other takes over knows when each send ended',
+    },
+    rebuilds: true,
+  },
+  {
+    name: 'a budget ends a run at any moment',
+    what: 'whoever has been invited finds a budget that begins anew, and its slot is lost for that long',
+    edits: [
+      {
+        file: 'src/workflows/project-budget.ts',
+        find: `(!hasAnswered() && this.#isQuiet()) ||`,
+        replace: `!hasAnswered() ||`,
+      },
+    ],
+    test: {
+      file: 'test/workflows/lowered-limits.long.test.ts',
+      name: 'a budget that continues as new all the time ends no run while somebody is invited, or is to be within a second',
+    },
+    rebuilds: true,
+  },
+  {
+    name: 'a budget hears all of a report or nothing',
+    what: 'one word that makes no sense loses those of other follow-ups that travel with it',
+    edits: [
+      {
+        file: 'src/contract/gate-message-schemas.ts',
+        find: `    else issues.push(...word.issues);`,
+        replace: `    else return { words: [], issues: word.issues };`,
+      },
+    ],
+    test: {
+      file: 'test/activities/budget-client.test.ts',
+      name: 'words that come together go in one signal, each told when the server has taken it; a bad one loses no other',
+    },
+    rebuilds: true,
+  },
+  {
     name: 'a plain Error is thrown in a workflow',
     what: 'what should end the follow-up fails its workflow task, again and again',
     edits: [

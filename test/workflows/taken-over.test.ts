@@ -16,6 +16,7 @@ import { builtBundle } from '../support/workflow-bundles.js';
 import { installQuietRuntime } from '../support/workflow-rig.js';
 
 const address = inject('temporalAddress');
+const HOUR_MS = 3_600_000;
 const taskQueue = `taken-over-${randomUUID()}`;
 let connection: Connection;
 let native: NativeConnection;
@@ -67,4 +68,33 @@ test('a budget that one worker after the other takes over knows when each send e
   const later = await withWorker(() => gate.query(carriedStateQuery));
   await gate.terminate();
   expect(later).toEqual(asked);
+});
+
+test('a budget that is taken over after an end that nobody waits for, which leaves no event, goes on as it was', async () => {
+  const { budget } = asker;
+  const projectId = `ended-${randomUUID()}`;
+  const gate = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));
+  const ask = (jobId: string) => makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
+  const status = () => gate.query(budgetStatusQuery, Date.now() + HOUR_MS);
+  const one = ask('one');
+  await withWorker(async () => {
+    await budget.acquire(projectId, one);
+    await budget.tell(projectId, { kind: 'settle', ...one, outcome: 'sent' });
+    await eventually('the settle is heard', async () => (await gate.query(budgetStatusQuery)).unsettled === 0);
+    await budget.tell(projectId, { kind: 'finish', ...one, outcome: 'sent' });
+    await eventually('the end is heard', async () => !(await gate.describe()).raw.pendingWorkflowTask);
+  });
+  const asked = await withWorker(async () => {
+    await budget.acquire(projectId, ask('two'));
+    return status();
+  });
+  const later = await withWorker(async () => {
+    expect(await budget.acquire(projectId, one)).toMatchObject({ answer: { kind: 'done', outcome: 'sent' } });
+    return status();
+  });
+  expect(later).toEqual(asked);
+  const { events } = await gate.fetchHistory();
+  expect(events?.some((event) => event.workflowTaskFailedEventAttributes)).toBe(false);
+  expect(events?.some((event) => event.workflowPropertiesModifiedEventAttributes)).toBe(false);
+  await gate.terminate();
 });
