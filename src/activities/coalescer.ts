@@ -25,8 +25,8 @@ interface Group<Request, Answer> {
 
 /**
  * Lets requests of a group share calls: the first go out at once, and while as many calls as allowed are under way the
- * others wait and go together, in order; so do those that come too soon after the call before. A call that fails fails all of its requests. A request whose signal is aborted
- * before its call goes out is taken back; later nothing can be.
+ * others wait and go together, in order; so do those that come too soon after the call before. A call that fails fails
+ * all of its requests. A request whose signal is aborted before its call goes out is taken back; later nothing can be.
  */
 export function createCoalescer<Request, Answer>({
   call,

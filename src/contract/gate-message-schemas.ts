@@ -3,7 +3,7 @@ import { grantedBefore, sendOutcomes, type AcquireRequest, type BudgetWord } fro
 import { instantMsSchema } from './durations.js';
 import { lanes } from './choices.js';
 import type { InputIssue } from './failures.js';
-import { parseInput } from './validation.js';
+import { boundedIssues, parseInput } from './validation.js';
 
 /** Ids and texts of messages to a gate; longer than any that follow-ups send. */
 const text = z.string().min(1).max(1_000);
@@ -82,5 +82,5 @@ export function readReport(report: unknown): { words: BudgetWord[]; issues: Inpu
     if (word.ok) words.push(word.value);
     else issues.push(...word.issues);
   }
-  return { words, issues };
+  return { words, issues: boundedIssues(issues) };
 }

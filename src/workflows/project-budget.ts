@@ -55,8 +55,8 @@ import { isRunLong } from './run-length.js';
 
 /**
  * Events after which a run continues as new in any case: where asks and slots come one upon the other, there may be no
- * better moment for long. Handlers are idempotent by id, so this is safe. An update leaves two events at
- * least, so that a run stays far from the 2,000 updates that the server allows it.
+ * better moment for long. Handlers are idempotent by id, so this is safe. An update leaves two events at least, so that
+ * a run stays far from the 2,000 updates that the server allows it.
  */
 const EVENTS_TO_END_ANYWAY = 1_500;
 
