@@ -216,10 +216,13 @@ async function breaches({ seed, projectId, script, settings }: Case, ends: Map<s
   return broken;
 }
 
+/** `WorkflowTaskFailedCause` of the API: something came in while the workflow decided to end, so it decides anew. */
+const UNHANDLED_COMMAND = 1;
+
 /** Why workflow tasks failed. */
 function failedTasks({ events }: { events?: HistoryEvent[] | null }): string[] {
   return (events ?? []).flatMap(({ workflowTaskFailedEventAttributes: failed }) =>
-    failed ? [`${failed.cause} ${failed.failure?.message ?? ''}`] : [],
+    failed && Number(failed.cause) !== UNHANDLED_COMMAND ? [`${failed.cause} ${failed.failure?.message ?? ''}`] : [],
   );
 }
 
