@@ -60,13 +60,23 @@ function watchHttp() {
   onPost('undici:request:trailers', 'body-received');
 }
 
-/** The asks and the settles: calls of the activity to the Temporal server. */
+/** Calls of the activities to the Temporal server: asks, notes of a grant, settles and ends. */
 function watchCalls(load) {
   const { Client } = load('@grpc/grpc-js');
-  const names = { ExecuteMultiOperation: 'ask', SignalWorkflowExecution: 'settle' };
+  const { temporal } = load('@temporalio/proto');
+  const names = {
+    ExecuteMultiOperation: () => 'ask',
+    RecordActivityTaskHeartbeat: () => 'note',
+    SignalWorkflowExecution: (request) => {
+      const { signalName } = temporal.api.workflowservice.v1.SignalWorkflowExecutionRequest.decode(request);
+      return ['settle', 'finish'].includes(signalName) ? signalName : undefined;
+    },
+  };
   const original = Client.prototype.makeUnaryRequest;
   Client.prototype.makeUnaryRequest = function (path, ...rest) {
-    const name = names[path.slice(path.lastIndexOf('/') + 1)];
+    // After the two functions that would encode and decode it: it is encoded already.
+    const [, , request] = rest;
+    const name = names[path.slice(path.lastIndexOf('/') + 1)]?.(request);
     if (name === undefined) return original.call(this, path, ...rest);
     reach(`${name}-sending`);
     const callback = rest.pop();
@@ -134,7 +144,6 @@ function commandName(command) {
   if (command.scheduleActivity?.activityType === 'sendFollowUp') return 'send';
   const answer = command.updateResponse?.completed;
   if (answer && Buffer.from(answer.data ?? []).includes('"kind":"granted"')) return 'grant';
-  if (command.signalExternalWorkflowExecution?.signalName === 'finish') return 'finish';
   if (command.completeWorkflowExecution ?? command.failWorkflowExecution) return 'end';
   return undefined;
 }

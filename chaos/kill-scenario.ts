@@ -11,9 +11,7 @@ const TRIES = 3;
 
 /** Points that the recovery of earlier kills comes to by itself, with nothing new to send. */
 const RECOVERY_POINTS = faultPoints.filter(({ name }) =>
-  ['activity-received', 'ask-sending', 'ask-sent', 'ask-answered', 'finish-completing', 'end-completing'].includes(
-    name,
-  ),
+  ['activity-received', 'ask-sending', 'ask-sent', 'ask-answered', 'finish-sending', 'end-completing'].includes(name),
 );
 
 interface KillPlan {
