@@ -93,16 +93,21 @@ describe.concurrent('a follow-up that waits', () => {
 });
 
 describe.concurrent('a follow-up whose message is on its way', () => {
-  test.each(['pause', 'reset'] as const)('and whose activity somebody tells to %s is sent once', async (what) => {
-    const projectId = newProject();
-    const followUp = await startSending(projectId);
-    expect(await onActivities(stack.client, followUp.workflowId, what)).toBe(1);
-    if (what === 'pause') {
-      const mend = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
-      expect(await followUp.trouble()).toMatchObject({ kind: 'activityPaused', mend });
-    }
-    await endsWell(projectId, followUp);
-  });
+  test.each(['pause', 'reset', 'reset-heartbeats'] as const)(
+    'and whose activity somebody tells to %s is sent once',
+    async (what) => {
+      const projectId = newProject();
+      const followUp = await startSending(projectId);
+      expect(await onActivities(stack.client, followUp.workflowId, what)).toBe(1);
+      if (what === 'pause') {
+        const mend = expect.stringContaining(
+          `temporal activity unpause --workflow-id ${followUp.workflowId}`,
+        ) as string;
+        expect(await followUp.trouble()).toMatchObject({ kind: 'activityPaused', mend });
+      }
+      await endsWell(projectId, followUp);
+    },
+  );
 
   test('and is paused in Temporal goes on when it is unpaused', async () => {
     const projectId = newProject();
@@ -115,11 +120,23 @@ describe.concurrent('a follow-up whose message is on its way', () => {
 });
 
 describe.concurrent('a follow-up that has ended', () => {
-  test.each(['first', 'last'] as const)('and is reset to its %s task is not sent again', async (point) => {
-    const projectId = newProject();
-    const followUp = await start(projectId);
-    await endsWell(projectId, followUp);
-    await resetWorkflow(stack.client, followUp.workflowId, point);
-    await endsWell(projectId, followUp);
-  });
+  test.each(['first', 'last'] as const)(
+    'and is reset to its %s task is not sent again, and says when it was sent and what came of it',
+    async (point) => {
+      const projectId = newProject();
+      const followUp = await start(projectId);
+      const before = await followUp.result();
+      expect(before.prLinkChanged).toBe(true);
+      await resetWorkflow(stack.client, followUp.workflowId, point);
+      const after = await followUp.result();
+      expect(after).toMatchObject({
+        status: 'completed',
+        delivery: 'sent',
+        prLink: before.prLink,
+        prLinkChanged: true,
+      });
+      expect(Date.parse(after.sentAt)).toBeLessThan(Date.parse(before.finishedAt));
+      expect(ledgerOf(projectId)).toHaveLength(1);
+    },
+  );
 });
