@@ -151,7 +151,7 @@ describe.concurrent('a follow-up whose agent is at work', () => {
     });
     expect(found).toMatchObject(trouble);
     await onActivities(stack.client, followUp.workflowId, 'unpause');
-    stack.simulator.setJob(projectId, 'job', { status: 'completed' });
+    stack.simulator.changeJob({ projectId, jobId: 'job', status: 'completed' });
     await endsWell(projectId, followUp);
   });
 
