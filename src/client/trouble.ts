@@ -19,6 +19,8 @@ const NEWEST_EVENTS = 10;
 /** Workflows of one kind that are looked at. */
 const MOST_LOOKED_AT = 500;
 const AT_ONCE = 10;
+/** Filled by the server while an activity of a workflow is paused, and while the workflow is. */
+const HAS_PAUSE = 'TemporalPauseInfo IS NOT NULL';
 /** Running or paused: servers before 1.30 do not know the latter by its name. */
 const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', 'Canceled', 'TimedOut']
   .map((status) => `ExecutionStatus != '${status}'`)
@@ -74,7 +76,7 @@ export async function readTrouble(
 
 /**
  * Every budget that is closed, paused, failing or without a worker, every batch and part that is paused, failing or
- * without a worker, and every follow-up that is paused.
+ * without a worker, and every follow-up that is paused, or whose activity is.
  *
  * @throws TemporalUnreachableError
  */
@@ -84,6 +86,7 @@ export async function findTroubles(client: Client): Promise<FoundTroubles> {
     `WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
     `WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
     `WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Paused'`,
+    `WorkflowType = '${WorkflowType.followUp}' AND ${HAS_PAUSE} AND ${IS_OPEN}`,
   ]);
 }
 
@@ -98,6 +101,7 @@ export async function findTroublesOfBatch(client: Client, batchId: string): Prom
     `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
     `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
     `${isOfBatch} AND WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Paused'`,
+    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUp}' AND ${HAS_PAUSE} AND ${IS_OPEN}`,
   ]);
   return troubles;
 }
@@ -105,9 +109,11 @@ export async function findTroublesOfBatch(client: Client, batchId: string): Prom
 async function findAmong(client: Client, queries: readonly string[]): Promise<FoundTroubles> {
   const found: FoundTroubles = { troubles: [], isPartial: false };
   const polled: Polled = new Map();
+  const seen = new Set<string>();
   for (const query of queries) {
-    const { workflowIds, isPartial } = await listIds(client, query);
+    const { workflowIds: listed, isPartial } = await listIds(client, query);
     found.isPartial ||= isPartial;
+    const workflowIds = listed.filter((workflowId) => !seen.has(workflowId) && seen.add(workflowId));
     for (let next = 0; next < workflowIds.length; next += AT_ONCE) {
       const few = workflowIds.slice(next, next + AT_ONCE);
       const troubles = await Promise.all(few.map((workflowId) => readTrouble(client, workflowId, polled)));
