@@ -16,15 +16,13 @@ export const BUDGET_LIMIT = 10_000;
 
 /**
  * What is run: turns that end at a few looks, with more at once than two cores can keep up with, and turns that end at
- * many, with as many as they can.
+ * many, with as many as they can. Both sides make the same number of looks only where a turn lasts longer than 10 s: the
+ * product looks once more before it believes an earlier end.
  */
 export const RUNS = [
   { name: '5 looks', followUps: 300, looks: 5, intervalMs: 2_500 },
   { name: '30 looks', followUps: 100, looks: 30, intervalMs: 2_000 },
 ];
-
-/** Cache of the naive side's worker: as large as the product's by default. */
-export const MAX_CACHED_WORKFLOWS = 300;
 
 /** Finished before anything is measured: code is loaded and compiled by then. */
 export const WARM_UP_FOLLOW_UPS = 20;

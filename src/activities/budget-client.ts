@@ -161,6 +161,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
             options.onSilence?.(projectId, silentForMs === undefined ? undefined : made.reason);
             if (silentForMs !== undefined) return;
             made.comesAgainAtMs = 0;
+            heard.add(projectId);
             void wakeBlockedFollowUps(waking, projectId, made.told);
             made.told = new Set();
           },
