@@ -4,13 +4,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 const HOUR_MS = 3_600_000;
 const LOOK_AGAIN_MS = 250;
 /** Longest wait until everything sleeps. */
-const SLEEP_LIMIT_MS = 600_000;
+const SLEEP_LIMIT_MS = 3_600_000;
 
 /** Follow-ups from start to end: rate, history, CPU time, calls of the service. `running` is one side, warmed up. */
-export async function measureRuns(running, { followUps: count, intervalMs, polls }) {
+export async function measureRuns(running, { followUps: count, intervalMs, looks }) {
   const cpuBefore = running.cpuSeconds();
   const startedMs = performance.now();
-  const followUps = await running.start('run', count, intervalMs);
+  const followUps = await running.start(`run-${looks}`, count, intervalMs);
   await running.results(followUps);
   const elapsedMs = performance.now() - startedMs;
   const cpuAfter = running.cpuSeconds();
@@ -20,31 +20,42 @@ export async function measureRuns(running, { followUps: count, intervalMs, polls
     return described.reduce((sum, { historyLength }) => sum + historyLength, 0) / count;
   };
   const asked = followUps.map(({ jobId }) => running.service.asked(jobId));
-  const unlike = asked.filter(({ messages, readsAfter }) => messages !== 1 || readsAfter !== polls);
+  const unlike = asked.filter((job) => job.messages !== 1 || job.readsAfter !== looks);
   if (unlike.length > 0) {
-    throw new Error(`${unlike.length} jobs did not get 1 message and ${polls} polls: ${JSON.stringify(unlike[0])}`);
+    throw new Error(`${unlike.length} jobs did not get 1 message and ${looks} looks: ${JSON.stringify(unlike[0])}`);
   }
+  const eventsPerFollowUp = await events(followUps.map(({ workflowId }) => workflowId));
+  const gateEventsPerFollowUp = await events(running.gates(followUps));
+  const workerCpuMsPerLook = ((cpuAfter.worker - cpuBefore.worker) * 1_000) / (count * looks);
+  const serverCpuMsPerLook = ((cpuAfter.server - cpuBefore.server) * 1_000) / (count * looks);
   return {
     followUpsPerSecond: count / (elapsedMs / 1_000),
-    eventsPerFollowUp: await events(followUps.map(({ workflowId }) => workflowId)),
-    gateEventsPerFollowUp: await events(running.gates(followUps)),
-    workerCpuMsPerFollowUp: ((cpuAfter.worker - cpuBefore.worker) * 1_000) / count,
-    serverCpuMsPerFollowUp: ((cpuAfter.server - cpuBefore.server) * 1_000) / count,
-    readsBeforeSend: asked.reduce((sum, { readsBefore }) => sum + readsBefore, 0) / count,
-    readsAfterSend: polls,
+    eventsPerFollowUp,
+    gateEventsPerFollowUp,
+    allEventsPerFollowUp: eventsPerFollowUp + gateEventsPerFollowUp,
+    workerCpuMsPerLook,
+    serverCpuMsPerLook,
+    allCpuMsPerLook: workerCpuMsPerLook + serverCpuMsPerLook,
+    readsBeforeSend: asked.reduce((sum, job) => sum + job.readsBefore, 0) / count,
+    readsAfterSend: looks,
   };
 }
 
-/** Memory of a worker that keeps follow-ups which sleep between two polls. */
-export async function measureSleeping(running, { sleeping: count }) {
+/** Memory of a worker while follow-ups sleep between two looks: more and more of them. */
+export async function measureSleeping(running, counts) {
   const idleBytes = await running.residentBytes();
-  const followUps = await running.start('sleep', count, HOUR_MS);
-  await untilAsleep(running, followUps);
-  const sleepingBytes = await running.residentBytes();
-  return { idleWorkerMiB: idleBytes / 2 ** 20, kibPerSleeping: (sleepingBytes - idleBytes) / 1_024 / count };
+  const measured = { idleWorkerMiB: idleBytes / 2 ** 20 };
+  let asleep = 0;
+  for (const count of [...counts].sort((a, b) => a - b)) {
+    const followUps = await running.start(`sleep-${count}`, count - asleep, HOUR_MS);
+    await untilAsleep(running, followUps);
+    asleep = count;
+    measured[`mibOver${count}Asleep`] = ((await running.residentBytes()) - idleBytes) / 2 ** 20;
+  }
+  return measured;
 }
 
-/** Until every message was sent, and no workflow has a task or an activity left: only timers. */
+/** Until every message was sent, and no workflow has a task left: only timers, or a look that is due later. */
 async function untilAsleep(running, followUps) {
   const deadlineMs = performance.now() + SLEEP_LIMIT_MS;
   let left = [...followUps.map(({ workflowId }) => workflowId), ...running.gates(followUps)];
@@ -53,7 +64,8 @@ async function untilAsleep(running, followUps) {
       const described = await running.describe(left);
       left = left.filter((_id, index) => {
         const { pendingActivities, pendingWorkflowTask } = described[index].raw;
-        return pendingActivities?.length > 0 || Boolean(pendingWorkflowTask);
+        const isAtWork = ({ scheduledTime }) => Number(scheduledTime?.seconds ?? 0) * 1_000 < Date.now() + HOUR_MS / 2;
+        return pendingActivities?.some(isAtWork) || Boolean(pendingWorkflowTask);
       });
       if (left.length === 0) return;
     }

@@ -1,29 +1,37 @@
-/** What is measured, in the order of the table: field of a round, label, digits, and what is better. */
+/** What may be measured, in the order of the table: field of a round, label, digits, and what is better. */
 const ROWS = [
   ['followUpsPerSecond', 'follow-ups per second', 1, 'more'],
   ['eventsPerFollowUp', 'history events per follow-up', 1, 'less'],
   ['gateEventsPerFollowUp', "budget's events, shared out", 1, 'less'],
   ['allEventsPerFollowUp', 'events together', 1, 'less'],
-  ['workerCpuMsPerFollowUp', 'worker CPU, ms per follow-up', 1, 'less'],
-  ['serverCpuMsPerFollowUp', 'server CPU, ms per follow-up', 1, 'less'],
-  ['allCpuMsPerFollowUp', 'CPU together, ms per follow-up', 1, 'less'],
+  ['workerCpuMsPerLook', 'worker CPU, ms per look', 1, 'less'],
+  ['serverCpuMsPerLook', 'server CPU, ms per look', 1, 'less'],
+  ['allCpuMsPerLook', 'CPU together, ms per look', 1, 'less'],
   ['readsBeforeSend', 'get-job calls before the send', 2, 'less'],
   ['readsAfterSend', 'get-job calls after the send', 2, 'less'],
-  ['kibPerSleeping', 'worker memory, KiB per sleeping one', 1, 'less'],
   ['idleWorkerMiB', 'idle worker, MiB', 1, 'less'],
 ];
+
+/** Memory of those asleep, one row for each number of them. */
+const SLEEPING = /^mibOver(\d+)Asleep$/;
 
 const COLUMN_WIDTH = 18;
 
 /**
- * Averages the rounds of each side and sets them against each other.
+ * Averages the rounds of each side and sets them against each other. What one side has not measured is left out there.
  *
  * @param {{ product: object[], naive: object[] }} rounds
+ * @param {string} measurement of which each round has one
  */
-export function compare(rounds) {
-  return ROWS.map(([name, label, digits, better]) => {
-    const [product, naive] = [rounds.product, rounds.naive].map((side) => summarize(side.map((round) => round[name])));
-    return { name, label, better, digits, product, naive, ratio: naive.mean === 0 ? null : product.mean / naive.mean };
+export function compare(rounds, measurement) {
+  const [product, naive] = [rounds.product, rounds.naive].map((side) => side.map((round) => round[measurement]));
+  const measured = Object.keys(product[0] ?? naive[0]);
+  const sleeping = measured
+    .filter((name) => SLEEPING.test(name))
+    .map((name) => [name, `worker over idle, MiB, ${SLEEPING.exec(name)[1]} asleep`, 1, 'less']);
+  return [...ROWS.filter(([name]) => measured.includes(name)), ...sleeping].map(([name, label, digits, better]) => {
+    const [ours, theirs] = [product, naive].map((side) => summarize(side.map((round) => round[name])));
+    return { name, label, better, digits, product: ours, naive: theirs, ratio: ours.mean / theirs.mean };
   });
 }
 
@@ -35,6 +43,7 @@ function summarize(values) {
 /** The comparison as a table for people. A range stands where rounds differ. */
 export function toText(rows) {
   const show = ({ mean, min, max }, digits) => {
+    if (Number.isNaN(mean)) return '-';
     const [shown, low, high] = [mean, min, max].map((value) => value.toFixed(digits));
     return low === high ? shown : `${shown} (${low}-${high})`;
   };
@@ -42,7 +51,7 @@ export function toText(rows) {
   return [
     line('', 'naive', 'this project', 'ratio', 'better'),
     ...rows.map(({ label, digits, naive, product, ratio, better }) =>
-      line(label, show(naive, digits), show(product, digits), ratio === null ? '-' : ratio.toFixed(2), better),
+      line(label, show(naive, digits), show(product, digits), Number.isFinite(ratio) ? ratio.toFixed(2) : '-', better),
     ),
   ].join('\n');
 }

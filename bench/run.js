@@ -14,49 +14,49 @@ import { createLogger, toTemporalLogger } from '../dist/logging.js';
 import { workflowBundleOptions } from '../dist/worker/bundle-options.js';
 import { measureRuns, measureSleeping } from './measure.js';
 import { compare, toText } from './report.js';
-import { EARLIEST_END_MS, MAX_CACHED_WORKFLOWS, PROJECTS, SHORTEST_WAIT_SHARE, SIDES } from './settings.js';
+import { PROJECTS, RUNS, SIDES } from './settings.js';
 import { startSide } from './side.js';
 
 const USAGE = `npm run bench -- [options]
-  --follow-ups N    follow-ups per round and side, 1 to 2,000 (300)
-  --polls N         get-job calls of each after the send (5)
-  --interval-ms N   between two of them (2500); N polls must take more than 10 s
+  --only NAME       5 looks, 30 looks or asleep (all)
   --rounds N        each has both sides, in turns (2)
-  --sleeping N      follow-ups asleep while memory is measured, 1 to 1,900 (900)
+  --sleeping N,N    follow-ups asleep while memory is measured (1000)
+  --side SIDE       naive or product (both)
   --seed N          even: the naive side begins, odd: this project (0)
   --json            one JSON document on stdout instead of a table`;
 
+const ASLEEP = 'asleep';
+
 function readOptions(args) {
-  const number = (defaultValue) => ({ type: 'string', default: String(defaultValue) });
+  const text = (defaultValue) => ({ type: 'string', default: defaultValue });
   const { values } = parseArgs({
     args,
     options: {
-      'follow-ups': number(300),
-      polls: number(5),
-      'interval-ms': number(2_500),
-      rounds: number(2),
-      sleeping: number(900),
-      seed: number(0),
+      only: { type: 'string' },
+      rounds: text('2'),
+      sleeping: text('1000'),
+      side: { type: 'string' },
+      seed: text('0'),
       json: { type: 'boolean', default: false },
     },
   });
-  const whole = (name, min, max) => {
-    const value = Number(values[name]);
+  const whole = (name, given, min, max) => {
+    const value = Number(given);
     if (Number.isInteger(value) && value >= min && value <= max) return value;
-    throw new Error(`--${name}: must be a whole number from ${min} to ${max} (given ${values[name]})`);
+    throw new Error(`--${name}: must be a whole number from ${min} to ${max} (given ${given})`);
   };
-  const polls = whole('polls', 1, 100);
-  const shortestMs = Math.floor(EARLIEST_END_MS / SHORTEST_WAIT_SHARE / polls) + 1;
+  const oneOf = (name, all) => {
+    const given = values[name];
+    if (given === undefined) return all;
+    if (all.includes(given)) return [given];
+    throw new Error(`--${name}: must be one of ${all.join(', ')} (given ${given})`);
+  };
   return {
-    // More would bring the budgets' histories to where they continue as new, and their events would be missed.
-    followUps: whole('follow-ups', 1, 2_000),
-    polls,
-    // Shorter, and the product would poll once more to confirm an end so soon after the send.
-    intervalMs: whole('interval-ms', shortestMs, 3_600_000),
-    rounds: whole('rounds', 1, 100),
-    // Below what the workers cache, so that none is thrown out.
-    sleeping: whole('sleeping', 1, MAX_CACHED_WORKFLOWS - 100),
-    seed: whole('seed', 0, 2 ** 31),
+    only: oneOf('only', [...RUNS.map(({ name }) => name), ASLEEP]),
+    sides: oneOf('side', SIDES),
+    rounds: whole('rounds', values.rounds, 1, 100),
+    sleeping: values.sleeping.split(',').map((count) => whole('sleeping', count, 1, 100_000)),
+    seed: whole('seed', values.seed, 0, 2 ** 31),
     json: values.json,
   };
 }
@@ -79,28 +79,24 @@ async function bundle(directory) {
   return paths;
 }
 
-/** Both measurements of one side, each with a server, a service and a worker of its own. */
-async function runSide(side, bundlePath, options) {
+/** All measurements of one side, each with a server, a service and a worker of its own. */
+async function runSide(side, bundlePath, { only, sleeping }) {
+  const measures = [
+    ...RUNS.map((run) => [run.name, (running) => measureRuns(running, run)]),
+    [ASLEEP, (running) => measureSleeping(running, sleeping)],
+  ].filter(([name]) => only.includes(name));
   const results = {};
-  for (const measure of [measureRuns, measureSleeping]) {
-    const { running, stop } = await startSide({
-      side,
-      bundlePath,
-      readsPerTurn: options.polls,
-      env: processEnvironment(),
-    });
+  for (const [name, measure] of measures) {
+    const { running, stop } = await startSide({ side, bundlePath, env: processEnvironment() });
     try {
       results.temporal ??= await running.serverVersion();
-      Object.assign(results, await measure(running, options));
+      results[name] = await measure(running);
+      say(`${side}, ${name}: ${JSON.stringify(results[name])}`);
     } finally {
       await stop();
     }
   }
-  return {
-    ...results,
-    allEventsPerFollowUp: results.eventsPerFollowUp + results.gateEventsPerFollowUp,
-    allCpuMsPerFollowUp: results.workerCpuMsPerFollowUp + results.serverCpuMsPerFollowUp,
-  };
+  return results;
 }
 
 function say(line) {
@@ -120,11 +116,9 @@ async function main() {
     const bundles = await bundle(directory);
     for (let round = 1; round <= options.rounds; round++) {
       const order = (round + options.seed) % 2 === 1 ? SIDES : [...SIDES].reverse();
-      for (const side of order) {
+      for (const side of order.filter((each) => options.sides.includes(each))) {
         say(`round ${round} of ${options.rounds}: ${side}`);
-        const result = await runSide(side, bundles[side], options);
-        say(JSON.stringify(result));
-        rounds[side].push(result);
+        rounds[side].push(await runSide(side, bundles[side], options));
       }
     }
   } finally {
@@ -133,24 +127,22 @@ async function main() {
   const machine = {
     cpus: `${availableParallelism()} x ${cpus()[0]?.model ?? 'unknown'}`,
     node: process.version,
-    temporal: rounds.naive[0].temporal,
+    temporal: (rounds.naive[0] ?? rounds.product[0]).temporal,
     loadBefore,
     loadAfter: load(),
   };
-  const rows = compare(rounds);
+  const tables = options.only.map((name) => ({ name, rows: compare(rounds, name) }));
   if (options.json) {
-    console.log(JSON.stringify({ at: new Date().toISOString(), machine, options, projects: PROJECTS, rows, rounds }));
+    console.log(JSON.stringify({ at: new Date().toISOString(), machine, options, runs: RUNS, tables, rounds }));
     return;
   }
-  const { followUps, polls, intervalMs, sleeping } = options;
+  const aboutRuns = RUNS.map((run) => `${run.name}: ${run.followUps} follow-ups at once, ${run.intervalMs} ms apart`);
   console.log(
     [
-      `${followUps} follow-ups of ${PROJECTS} projects at once, ${polls} polls ${intervalMs} ms apart; ${sleeping} asleep; ` +
-        `rounds: ${options.rounds}`,
+      `${PROJECTS} projects; rounds: ${options.rounds}; ${aboutRuns.join('; ')}`,
       `${machine.cpus}; Node ${machine.node}; Temporal ${machine.temporal} on a SQLite file; ` +
         `load ${loadBefore} before, ${machine.loadAfter} after`,
-      '',
-      toText(rows),
+      ...tables.flatMap(({ name, rows }) => ['', name, toText(rows)]),
     ].join('\n'),
   );
 }

@@ -68,9 +68,8 @@ async function startWorkerProcess(options) {
  * @param {object} options
  * @param {'product' | 'naive'} options.side
  * @param {string} options.bundlePath the side's workflow bundle
- * @param {number} options.readsPerTurn reads after a message until the job shows its end
  */
-export async function startSide({ side, bundlePath, readsPerTurn, env }) {
+export async function startSide({ side, bundlePath, env }) {
   const directory = await mkdtemp(join(tmpdir(), 'follow-up-bench-'));
   const closers = [() => rm(directory, { recursive: true, force: true })];
   const stop = async () => {
@@ -79,7 +78,7 @@ export async function startSide({ side, bundlePath, readsPerTurn, env }) {
   try {
     const server = await startDevServer({ env, dbFile: join(directory, 'temporal.sqlite') });
     closers.push(() => server.stop());
-    const service = await startJobService((jobId) => (jobId.startsWith('warm-up') ? 2 : readsPerTurn));
+    const service = await startJobService(looksOf);
     closers.push(() => service.close());
     const worker = await startWorkerProcess({ side, address: server.address, baseUrl: service.baseUrl, bundlePath });
     closers.push(() => worker.stop());
@@ -93,6 +92,11 @@ export async function startSide({ side, bundlePath, readsPerTurn, env }) {
     await stop();
     throw error;
   }
+}
+
+/** Looks after a message until a job shows its end, by the job's name. */
+function looksOf(jobId) {
+  return Number(/^run-(\d+)-/.exec(jobId)?.[1] ?? 2);
 }
 
 class Side {

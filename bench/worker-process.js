@@ -3,11 +3,11 @@
  * IPC it says `ready`, answers `measure` with its memory after collecting garbage, and ends on `stop`.
  */
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
-import { loadConfig } from '../dist/config.js';
+import { configDefaults, loadConfig } from '../dist/config.js';
 import { createLogger } from '../dist/logging.js';
 import { startWorker } from '../dist/worker.js';
 import { createNaiveActivities } from './naive-activities.js';
-import { API_KEY, BUDGET_LIMIT, MAX_CACHED_WORKFLOWS, TASK_QUEUE } from './settings.js';
+import { API_KEY, BUDGET_LIMIT, TASK_QUEUE } from './settings.js';
 
 /** The product's own worker with its default settings, apart from addresses and a budget that does not limit. */
 async function startProduct({ address, baseUrl, bundlePath }) {
@@ -38,7 +38,7 @@ async function startNaive({ address, baseUrl, bundlePath }) {
     taskQueue: TASK_QUEUE,
     workflowBundle: { codePath: bundlePath },
     activities: createNaiveActivities(baseUrl),
-    maxCachedWorkflows: MAX_CACHED_WORKFLOWS,
+    maxCachedWorkflows: configDefaults.capacity.cachedWorkflows,
   });
   const ended = worker.run();
   return {

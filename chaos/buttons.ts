@@ -56,11 +56,15 @@ export async function unpauseWorkflow(client: Client, workflowId: string): Promi
   await client.workflowService.unpauseWorkflowExecution({ ...request(client), workflowId, reason: 'by hand' });
 }
 
-/** Does something to each activity of a workflow that is pending; answers to how many. One may end meanwhile. */
+/**
+ * Does something to each activity of a workflow that is pending; answers to how many. One may end meanwhile.
+ *
+ * @param what `reset-heartbeats`: a reset that also forgets what the attempts before have noted
+ */
 export async function onActivities(
   client: Client,
   workflowId: string,
-  what: 'reset' | 'pause' | 'unpause',
+  what: 'reset' | 'reset-heartbeats' | 'pause' | 'unpause',
 ): Promise<number> {
   const { raw } = await client.workflow.getHandle(workflowId).describe();
   const service = client.workflowService;
@@ -69,6 +73,7 @@ export async function onActivities(
     const activity = { ...request(client), execution: { workflowId }, id: activityId ?? '' };
     try {
       if (what === 'reset') await service.resetActivity(activity);
+      else if (what === 'reset-heartbeats') await service.resetActivity({ ...activity, resetHeartbeat: true });
       else if (what === 'pause') await service.pauseActivity(activity);
       else await service.unpauseActivity(activity);
       count += 1;

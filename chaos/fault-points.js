@@ -60,17 +60,20 @@ function watchHttp() {
   onPost('undici:request:trailers', 'body-received');
 }
 
-/** The asks, the settles and the ends: calls of activities to the Temporal server. */
+/** Calls of the activities to the Temporal server: asks, notes of a grant, reports of how a send or a follow-up ended. */
 function watchCalls(load) {
   const { Client } = load('@grpc/grpc-js');
-  const nameOf = (path, bytes) => {
-    if (path.endsWith('/ExecuteMultiOperation')) return 'ask';
-    if (!path.endsWith('/SignalWorkflowExecution')) return undefined;
-    return ['settle', 'finish'].find((kind) => Buffer.from(bytes).includes(`"kind":"${kind}"`));
+  const names = {
+    ExecuteMultiOperation: () => 'ask',
+    RecordActivityTaskHeartbeat: () => 'note',
+    SignalWorkflowExecution: (request) =>
+      ['settle', 'finish'].find((kind) => Buffer.from(request).includes(`"kind":"${kind}"`)),
   };
   const original = Client.prototype.makeUnaryRequest;
   Client.prototype.makeUnaryRequest = function (path, ...rest) {
-    const name = nameOf(path, rest[2]);
+    // After the two functions that would encode and decode it: it is encoded already.
+    const [, , request] = rest;
+    const name = names[path.slice(path.lastIndexOf('/') + 1)]?.(request);
     if (name === undefined) return original.call(this, path, ...rest);
     reach(`${name}-sending`);
     const callback = rest.pop();

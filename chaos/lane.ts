@@ -138,16 +138,22 @@ export class Lane {
     this.faults.push({ fromMs: span.fromMs ?? nowMs, toMs: span.toMs ?? nowMs });
   }
 
-  /** Waits for the ends of all follow-ups. */
+  /** Waits for the ends of all follow-ups, those apart that were taken before. */
   async collect(untilMs: number): Promise<void> {
     const open = [...this.records];
     const wait = async (): Promise<void> => {
       for (let record = open.shift(); record; record = open.shift()) {
-        record.ending = await awaitEnding(this.client, record.workflowId, untilMs);
-        if (record.ending?.delivered === 'unknown') record.sends = await sendSpans(this.client, record.workflowId);
+        await this.takeEnding(record, untilMs);
       }
     };
     await Promise.all(Array.from({ length: WAITING_AT_ONCE }, wait));
+  }
+
+  /** Waits for the end of a follow-up, unless it was taken before. */
+  async takeEnding(record: FollowUpRecord, untilMs: number): Promise<void> {
+    if (record.ending) return;
+    record.ending = await awaitEnding(this.client, record.workflowId, untilMs);
+    if (record.ending?.delivered === 'unknown') record.sends = await sendSpans(this.client, record.workflowId);
   }
 
   async #startOne(input: StartInput): Promise<void> {

@@ -3,9 +3,12 @@ import {
   batchItemKey,
   followUpBatchWorkflowId,
   followUpWorkflowId,
+  parseFollowUpWorkflowId,
   projectBudgetWorkflowId,
 } from '../src/contract/index.js';
+import { toExecutionStatus } from '../src/client/summary.js';
 import {
+  deleteWorkflow,
   onActivities,
   pauseWorkflow,
   resetWorkflow,
@@ -21,16 +24,30 @@ import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scen
 import { withScene } from './scene.js';
 
 /** What an operator does to a workflow. */
-const buttons = ['cancel', 'terminate', 'reset', 'pause', 'nonsense', 'pause-activity', 'reset-activity'] as const;
+const buttons = [
+  'cancel',
+  'terminate',
+  'reset',
+  'pause',
+  'nonsense',
+  'pause-activity',
+  'reset-activity',
+  'reset-heartbeats',
+  'delete',
+] as const;
 type Button = (typeof buttons)[number];
 
 const targets = ['follow-up', 'budget', 'batch', 'part'] as const;
 type Target = (typeof targets)[number];
 
-/** A batch that somebody terminates has no result, so that nothing could be judged by its word. */
+/**
+ * A batch that somebody terminates or deletes has no result, so that nothing could be judged by its word. A deleted budget
+ * has lost what it knew, which the simulation tries out.
+ */
 const NOT_PRESSED: Partial<Record<Target, readonly Button[]>> = {
-  batch: ['terminate', 'cancel', 'pause-activity', 'reset-activity'],
-  budget: ['pause-activity', 'reset-activity'],
+  batch: ['terminate', 'cancel', 'delete', 'pause-activity', 'reset-activity', 'reset-heartbeats'],
+  part: ['delete'],
+  budget: ['delete', 'pause-activity', 'reset-activity', 'reset-heartbeats'],
 };
 
 /** A part that is terminated is started again three times. */
@@ -136,13 +153,22 @@ async function takeItems(lane: Lane): Promise<FollowUpRecord[]> {
         () => true,
         () => false,
       );
-    if (isThere) lane.records.push({ ...record });
+    if (isThere) recordOf(lane, workflowId);
     const delivered = error?.delivered ?? 'yes';
     // Why a delivery is unknown is asked of the follow-up itself.
     const kind = delivered === 'yes' ? 'result' : delivered === 'no' ? 'failed' : 'terminated';
     words.push({ ...record, ending: { atMs: Date.now(), kind, delivered } });
   }
   return words;
+}
+
+/** The record of a follow-up of a lane; of an item it is made when it is first asked for. */
+function recordOf({ records, projectId }: Lane, workflowId: string): FollowUpRecord {
+  const known = records.find((each) => each.workflowId === workflowId);
+  if (known) return known;
+  const record = { marker: `${projectId}:${parseFollowUpWorkflowId(workflowId)?.jobId}`, projectId, workflowId };
+  records.push(record);
+  return record;
 }
 
 function workflowIdOf(lane: Lane, target: Target, itemIds: readonly string[]): string {
@@ -190,8 +216,18 @@ async function pressButton(lane: Lane, target: Target, workflowId: string, butto
         break;
       }
       case 'reset-activity':
-        if ((await onActivities(client, workflowId, 'reset')) === 0) return false;
+      case 'reset-heartbeats': {
+        const what = button === 'reset-activity' ? 'reset' : button;
+        if ((await onActivities(client, workflowId, what)) === 0) return false;
         break;
+      }
+      case 'delete': {
+        // One that runs would be terminated by it, and its end could not be read.
+        if (toExecutionStatus((await handle.describe()).status.name) === 'running') return false;
+        await lane.takeEnding(recordOf(lane, workflowId), Date.now() + RECOVERY_MS);
+        await deleteWorkflow(client, workflowId);
+        break;
+      }
     }
     // A budget that answers nobody, or a cancel while it does, may leave unknown what was being sent.
     if (target === 'budget' && (button === 'terminate' || button === 'pause' || button === 'reset')) {

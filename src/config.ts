@@ -34,6 +34,18 @@ export interface LoggingConfig {
   format: LogFormat;
 }
 
+/** How much a worker does at once, and keeps in memory. docs/operations.md, "Sizing", says what each number gives. */
+export interface WorkerCapacity {
+  /** Follow-ups, batches and parts in the cache. One that has left it is replayed at its next task. */
+  cachedWorkflows: number;
+  /** Workflow tasks at once. One that reads a job holds its slot while the GET runs. */
+  workflowTasks: number;
+  /** Sends and looks at once. */
+  activities: number;
+  /** Polls for workflow tasks that wait at the server at once; those for activities are half as many. */
+  pollers: number;
+}
+
 /** Everything a worker is told from outside. All durations are in milliseconds. */
 export interface WorkerConfig {
   temporal: TemporalConfig;
@@ -50,6 +62,7 @@ export interface WorkerConfig {
   taskQueue: string;
   /** Settings of a new project's budget; `maxLimit` messages per `windowMs` are the most that any budget gets. */
   budget: Required<BudgetSettings>;
+  capacity: WorkerCapacity;
   /** The projects that this worker serves. */
   projects: '*' | readonly string[];
   /** What is weaker than it should be, in words. The worker logs it; `follow-up doctor` shows it. */
@@ -81,6 +94,13 @@ export const configDefaults = {
   getTimeoutMs: 5_000,
   sendTimeoutMs: 30_000,
   status: { host: '127.0.0.1', port: 9464 },
+  /**
+   * Cache: a follow-up has about six tasks, most of them in the seconds around its send, and sleeps between them. Tasks:
+   * on 2 cores, with every GET taking 5 s and 200 workflows, 40 (the SDK's default) gave 8 reads/s, and 400 gave 16 and
+   * kept others at 93 ms. Activities: a budget lets 10 sends be unsettled at once, so 100 serve ten busy projects, and
+   * 400 are 80 looks/s where every GET takes 5 s. Pollers: twice the SDK's default, for tasks are short.
+   */
+  capacity: { cachedWorkflows: 300, workflowTasks: 400, activities: 500, pollers: 20 },
   logLevel: 'info',
   logFormat: 'json',
 } as const;
@@ -158,6 +178,7 @@ export function loadConfig(env: Environment): WorkerConfig {
     configDefaults.sendTimeoutMs,
   );
   const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
+  const capacity = readCapacity(settings);
   const status = settings.read<StatusAddress | undefined>(
     'FOLLOW_UP_STATUS_ADDRESS',
     statusSchema,
@@ -171,6 +192,7 @@ export function loadConfig(env: Environment): WorkerConfig {
     agentJobs: { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs },
     taskQueue,
     budget,
+    capacity,
     projects,
     warnings: readSecurityWarnings(settings),
     leaseMs,
@@ -226,6 +248,16 @@ export function loadLoggingConfig(
   const logging = readLogging(settings, defaultFormat);
   settings.throwIfBad();
   return logging;
+}
+
+function readCapacity(settings: SettingsReader): WorkerCapacity {
+  const { capacity } = configDefaults;
+  return {
+    cachedWorkflows: settings.read('FOLLOW_UP_CACHED_WORKFLOWS', countSchema(10, 100_000), capacity.cachedWorkflows),
+    workflowTasks: settings.read('FOLLOW_UP_WORKFLOW_TASKS', countSchema(2, 10_000), capacity.workflowTasks),
+    activities: settings.read('FOLLOW_UP_ACTIVITIES', countSchema(2, 10_000), capacity.activities),
+    pollers: settings.read('FOLLOW_UP_POLLERS', countSchema(2, 200), capacity.pollers),
+  };
 }
 
 function readBudgetSettings(settings: SettingsReader): Required<BudgetSettings> {

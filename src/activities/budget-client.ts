@@ -37,6 +37,9 @@ const PROBE_DEADLINE_MS = 3_000;
 /** Wait of a follow-up whose gate has been slow to answer while enough others wait for it. */
 const SLOW_WAIT_MS = 5_000;
 
+/** Follow-ups of one project that are woken one by one when their gate answers again. */
+const MOST_TOLD = 10_000;
+
 /**
  * Asks of one project share calls: the server lets 10 updates be in flight per workflow and 2,000 in a run, and each
  * costs a workflow task. Two calls under way per worker leave room for five workers. Under load those of a quarter of a
@@ -179,13 +182,16 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
       const made: Line = {
         reason: '',
         comesAgainAtMs: 0,
+        told: new Set(),
         patience: new Patience({
           probe: () => probe(projectId),
           onChange(silentForMs) {
             options.onSilence?.(projectId, silentForMs === undefined ? undefined : made.reason);
             if (silentForMs !== undefined) return;
             made.comesAgainAtMs = 0;
-            void wakeBlockedFollowUps(waking, projectId);
+            heard.add(projectId);
+            void wakeBlockedFollowUps(waking, projectId, made.told);
+            made.told = new Set();
           },
         }),
       };
@@ -252,22 +258,23 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   async function acquire(projectId: string, request: AcquireRequest, forMs = ASK_FOR_MS): Promise<Ask> {
     const line = lineOf(projectId);
     try {
-      if (!(await line.patience.isBack())) return letGo(line, 'silent');
+      if (!(await line.patience.isBack())) return letGo(line, request, 'silent');
       const over = new AbortController();
       const asked = askUntilAnswered(line, projectId, request, over.signal);
       const ask = await line.patience.wait(asked, forMs);
       if (typeof ask !== 'string') return ask;
       over.abort();
       void asked.then((late) => giveBack(projectId, request, late)).catch(() => undefined);
-      return letGo(line, ask);
+      return letGo(line, request, ask);
     } finally {
       if (line.patience.isIdle && lines.get(projectId) === line) lines.delete(projectId);
     }
   }
 
-  function letGo(line: Line, why: LetGo): Ask {
+  function letGo(line: Line, { workflowId }: AcquireRequest, why: LetGo): Ask {
     const random = Math.random();
     if (why === 'slow') return { answer: waitAnswer('slot', SLOW_WAIT_MS * (0.75 + random / 2)), proven: false };
+    if (line.told.size < MOST_TOLD) line.told.add(workflowId);
     const nowMs = performance.now();
     const { silentForMs } = line.patience;
     line.comesAgainAtMs = asksSilentBudgetAtMs(nowMs, { silentForMs, lastAtMs: line.comesAgainAtMs, random });
@@ -292,6 +299,8 @@ interface Line {
   patience: Patience;
   /** When the one that was told last that the gate is silent asks again, as `performance.now()` tells it. */
   comesAgainAtMs: number;
+  /** Follow-ups that were told that the gate is silent. */
+  told: Set<string>;
   /** What the latest call that failed said. */
   reason: string;
 }

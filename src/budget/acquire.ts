@@ -78,10 +78,14 @@ function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): Acq
     // A later number was granted, so this one is over without delivery, or it was repeated though its end was not known:
     // that the service had refused it was heard too late to be the follow-up's end.
     if (request.sendNumber < remembered.sendNumber) {
-      const outcome = findGrant(state, request.workflowId, request.sendNumber)?.outcome;
+      const heard = findGrant(state, request.workflowId, request.sendNumber)?.outcome;
       const isDoubtful = request.sendNumber === remembered.doubtfulNumber;
-      if (outcome === undefined) return { kind: 'done', outcome: isDoubtful ? 'unknown' : 'notSent' };
-      return { kind: 'done', outcome: outcome === 'rejected' ? 'notSent' : outcome };
+      const outcome = heard ?? (isDoubtful ? 'unknown' : 'notSent');
+      if (outcome === 'rejected') return { kind: 'done', outcome: 'notSent' };
+      if (isUndelivered(outcome)) return { kind: 'done', outcome };
+      // Both sends were of one message: after one that may have been delivered, no other is let through.
+      const { messageTag } = remembered;
+      return { kind: 'done', outcome, ...(messageTag !== '' && { messageTag }) };
     }
     takeBack(state, nowMs, request);
     return answerKnown(state, nowMs, request, remembered);

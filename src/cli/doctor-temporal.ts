@@ -61,7 +61,7 @@ async function examineWorkflows({ followUps }: TemporalSession): Promise<Check[]
         return { name: 'workflow', status: 'error', message: `${workflowId} ${what}`, mend };
       });
     const seen = isPartial ? 'of those that were looked at, the newest of each kind, ' : '';
-    const none: Check = { name: 'workflows', status: 'ok', message: `${seen}no budget and no batch stands` };
+    const none: Check = { name: 'workflows', status: 'ok', message: `${seen}no budget, batch or follow-up stands` };
     return found.length > 0 ? found : [none];
   } catch (error) {
     const message = error instanceof FollowUpClientError ? error.message : describeGrpcError(error);

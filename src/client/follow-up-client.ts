@@ -195,8 +195,8 @@ export class FollowUpClient {
 
   /**
    * Everything that stands and that somebody has to mend: budgets that are stopped, paused in Temporal, failing or without
-   * a worker, batches and parts that are paused, failing or without a worker, and follow-ups that are paused. Needs no
-   * worker.
+   * a worker, batches and parts that are paused, failing or without a worker, and follow-ups that are paused, or whose
+   * activity is. Needs no worker.
    *
    * @throws TemporalUnreachableError
    */

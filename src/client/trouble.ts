@@ -2,7 +2,6 @@ import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { tsToMs } from '@temporalio/common/lib/time.js';
 import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
-import { FollowUpClientError } from './errors.js';
 import { toExecutionStatus } from './summary.js';
 import { callTemporal, grpcDetails, isPassingTrouble } from './temporal-call.js';
 
@@ -19,6 +18,8 @@ const NEWEST_EVENTS = 10;
 /** Workflows of one kind that are looked at. */
 const MOST_LOOKED_AT = 500;
 const AT_ONCE = 10;
+/** The server fills it while a workflow or one of its activities is paused. */
+const HAS_PAUSE = 'TemporalPauseInfo IS NOT NULL';
 /** Running or paused: servers before 1.30 do not know the latter by its name. */
 const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', 'Canceled', 'TimedOut']
   .map((status) => `ExecutionStatus != '${status}'`)
@@ -74,7 +75,7 @@ export async function readTrouble(
 
 /**
  * Every budget that is closed, paused, failing or without a worker, every batch and part that is paused, failing or
- * without a worker, and every follow-up that is paused.
+ * without a worker, and every follow-up that is paused, or whose activity is.
  *
  * @throws TemporalUnreachableError
  */
@@ -83,7 +84,7 @@ export async function findTroubles(client: Client): Promise<FoundTroubles> {
     `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus != 'ContinuedAsNew'`,
     `WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
     `WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
-    `WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Paused'`,
+    `WorkflowType = '${WorkflowType.followUp}' AND ${HAS_PAUSE} AND ${IS_OPEN}`,
   ]);
 }
 
@@ -97,7 +98,7 @@ export async function findTroublesOfBatch(client: Client, batchId: string): Prom
   const { troubles } = await findAmong(client, [
     `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
     `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
-    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Paused'`,
+    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUp}' AND ${HAS_PAUSE} AND ${IS_OPEN}`,
   ]);
   return troubles;
 }
@@ -120,17 +121,11 @@ async function findAmong(client: Client, queries: readonly string[]): Promise<Fo
 async function listIds(client: Client, query: string): Promise<{ workflowIds: string[]; isPartial: boolean }> {
   const workflowIds = new Set<string>();
   const list = client.workflow.list({ query })[Symbol.asyncIterator]();
-  try {
-    for (;;) {
-      const next = await callTemporal(client, () => list.next());
-      if (next.done) return { workflowIds: [...workflowIds], isPartial: false };
-      if (workflowIds.size >= MOST_LOOKED_AT) return { workflowIds: [...workflowIds], isPartial: true };
-      workflowIds.add(next.value.workflowId);
-    }
-  } catch (error) {
-    // Servers before 1.30 know no `Paused`: nothing can be paused there.
-    if (error instanceof FollowUpClientError || !query.includes('Paused')) throw error;
-    return { workflowIds: [], isPartial: false };
+  for (;;) {
+    const next = await callTemporal(client, () => list.next());
+    if (next.done) return { workflowIds: [...workflowIds], isPartial: false };
+    if (workflowIds.size >= MOST_LOOKED_AT) return { workflowIds: [...workflowIds], isPartial: true };
+    workflowIds.add(next.value.workflowId);
   }
 }
 

@@ -5,7 +5,7 @@ import { usesTls } from './temporal-config.js';
 
 /** The configuration for people, setting by setting, without any secret. */
 export function describeConfig(config: WorkerConfig): [setting: string, value: string][] {
-  const { temporal, agentJobs, budget, projects, status, logging } = config;
+  const { temporal, agentJobs, budget, capacity, projects, status, logging } = config;
   const { apiKey, tls } = temporal.connectionOptions();
   return [
     ['Temporal', `${temporal.address}, namespace ${temporal.namespace}`],
@@ -22,6 +22,11 @@ export function describeConfig(config: WorkerConfig): [setting: string, value: s
     ['Most of any budget', `${budget.maxLimit} messages in ${formatDuration(budget.windowMs)}`],
     ['Projects', projects === '*' ? 'all' : projects.join(', ')],
     ['Lease, drain, margin', [config.leaseMs, config.drainMs, budget.marginMs].map(formatDuration).join(', ')],
+    [
+      'At once',
+      `${capacity.workflowTasks} workflow tasks, ${capacity.activities} activities, ${capacity.pollers} pollers; ` +
+        `${capacity.cachedWorkflows} workflows in the cache`,
+    ],
     ['Status address', status === undefined ? 'off' : `${status.host}:${status.port}`],
     ['Log', `${logging.level}, ${logging.format}`],
   ];

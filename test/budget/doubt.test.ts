@@ -50,12 +50,15 @@ describe('a send that was repeated though it may have been delivered', () => {
     ]);
   });
 
-  test('is known to be sent where its settle came late', () => {
+  test.each([
+    ['is known to be sent', 'sent', { outcome: 'sent', messageTag: 'messages' }],
+    ['leads to its repetition, where the service refused it,', 'rejected', { outcome: 'notSent' }],
+  ] as const)('%s where its settle came late', (_what, outcome, told) => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     acquire(budget, T0 + 1, 'a', { sendNumber: 2, token: 'second' });
-    settle(budget, T0 + 2, 'a', { outcome: 'sent' });
-    expect(acquire(budget, T0 + 3, 'a', { token: 'reset' })).toMatchObject({ kind: 'done', outcome: 'sent' });
+    settle(budget, T0 + 2, 'a', { outcome });
+    expect(acquire(budget, T0 + 3, 'a', { token: 'reset' })).toEqual({ kind: 'done', ...told });
   });
 });
 

@@ -157,6 +157,16 @@ describe('the ledger keeps what message it let through', () => {
     });
   });
 
+  test.each(['unknown', 'sent'] as const)('with a send that was repeated, and that turned out as %s', (outcome) => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a', { messageTag: 'the-one-' });
+    if (outcome === 'unknown') settle(budget, T0, 'a', { outcome });
+    acquire(budget, T0 + 1, 'a', { sendNumber: 2, token: 'two', messageTag: 'the-one-' });
+    if (outcome === 'sent') settle(budget, T0 + 2, 'a', { outcome });
+    const answer = { kind: 'done', outcome, messageTag: 'the-one-' };
+    expect(acquire(budget, T0 + 3, 'a', asked)).toMatchObject(answer);
+  });
+
   test('and takes that of the latest grant', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { messageTag: 'the-one-' });

@@ -52,14 +52,6 @@ describe('a request that is known', () => {
     expect(acquire(budget, T0 + 1, 'a', { token: 'reset' })).toMatchObject({ kind: 'done', outcome: 'sent' });
   });
 
-  test('that the service refused, heard only after the repetition was granted, leads to that repetition', () => {
-    const budget = newBudget();
-    acquire(budget, T0, 'a');
-    acquire(budget, T0 + 1, 'a', { sendNumber: 2, token: 'second' });
-    settle(budget, T0 + 2, 'a', { outcome: 'rejected' });
-    expect(acquire(budget, T0 + 3, 'a', { token: 'reset' })).toEqual({ kind: 'done', outcome: 'notSent' });
-  });
-
   test('with a lower send number than granted is over without delivery', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');

@@ -410,11 +410,12 @@ function waiters(count: number, more: Partial<AcquireRequest> = {}) {
   return Array.from({ length: count }, (_, index) => ({ workflowId: `waiter-${index}`, ...more }));
 }
 
-/** Lets follow-ups ask when they are told to, and when they are woken. */
+/** Lets follow-ups ask when they are told to, and when they are woken, also by the timer of the budget. */
 function asksInAnHour(budget: Budget, all: readonly (Partial<AcquireRequest> & { workflowId: string })[]): number {
   const dueAtMs = new Map(all.map(({ workflowId }, index) => [workflowId, T0 + index]));
   let asks = 0;
   for (let nowMs = T0; nowMs < T0 + 3_600_000; nowMs += 10_000) {
+    for (const woken of budget.tick(nowMs).wake) dueAtMs.set(woken, nowMs);
     for (const more of all) {
       if ((dueAtMs.get(more.workflowId) ?? 0) > nowMs) continue;
       const [answer, { wake }] = budget.acquire(nowMs, ask(more.workflowId, nowMs, more));

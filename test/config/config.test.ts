@@ -111,6 +111,18 @@ describe('the worker configuration', () => {
     expect(issues['FOLLOW_UP_BUDGET_LIMIT'] === undefined).toBe(allowed);
   });
 
+  test('takes how much a worker does at once, and names what is out of range', () => {
+    const capacity = { cachedWorkflows: 10, workflowTasks: 2, activities: 10_000, pollers: 200 };
+    const [cachedWorkflows, workflowTasks, activities, pollers] = Object.values(capacity).map(String);
+    const names = { FOLLOW_UP_CACHED_WORKFLOWS: cachedWorkflows, FOLLOW_UP_WORKFLOW_TASKS: workflowTasks };
+    const env = { ...names, FOLLOW_UP_ACTIVITIES: activities, FOLLOW_UP_POLLERS: pollers };
+    expect(loadConfig({ ...good, ...env }).capacity).toEqual(capacity);
+    expect(issuesOf(() => loadConfig({ ...good, FOLLOW_UP_CACHED_WORKFLOWS: '9', FOLLOW_UP_POLLERS: '1' }))).toEqual({
+      FOLLOW_UP_CACHED_WORKFLOWS: 'must be a whole number from 10 to 100000 (given "9")',
+      FOLLOW_UP_POLLERS: 'must be a whole number from 2 to 200 (given "1")',
+    });
+  });
+
   test('bounds every budget by the limit of a new one, or by a higher ceiling', () => {
     expect(loadConfig({ ...good, FOLLOW_UP_BUDGET_LIMIT: '7' }).budget).toMatchObject({ limit: 7, maxLimit: 7 });
     expect(loadConfig({ ...good, FOLLOW_UP_BUDGET_MAX_LIMIT: '500' }).budget).toMatchObject({

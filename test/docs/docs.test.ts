@@ -110,6 +110,12 @@ describe('docs/operations.md', () => {
       drainMs: ms('FOLLOW_UP_DRAIN'),
       getTimeoutMs: ms('AGENT_JOBS_GET_TIMEOUT'),
       sendTimeoutMs: ms('FOLLOW_UP_SEND_TIMEOUT'),
+      capacity: {
+        cachedWorkflows: Number(rows.get('FOLLOW_UP_CACHED_WORKFLOWS')),
+        workflowTasks: Number(rows.get('FOLLOW_UP_WORKFLOW_TASKS')),
+        activities: Number(rows.get('FOLLOW_UP_ACTIVITIES')),
+        pollers: Number(rows.get('FOLLOW_UP_POLLERS')),
+      },
       status: rows.get('FOLLOW_UP_STATUS_ADDRESS'),
       logLevel: rows.get('FOLLOW_UP_LOG_LEVEL'),
       logFormat: rows.get('FOLLOW_UP_LOG_FORMAT'),

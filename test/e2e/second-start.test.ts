@@ -1,5 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { WorkflowExecutionAlreadyStartedError, type WorkflowStartOptions } from '@temporalio/client';
+import {
+  WorkflowExecutionAlreadyStartedError,
+  type WorkflowHandleWithFirstExecutionRunId,
+  type WorkflowStartOptions,
+} from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { followUpWorkflowId, type FollowUpInput, type FollowUpResult } from '../../src/contract/index.js';
 import { failureOf } from '../support/failure-of.js';
@@ -9,7 +13,7 @@ let stack: Stack;
 beforeAll(async () => {
   stack = await startStack({
     address: inject('temporalAddress'),
-    simulator: { turn: { minMs: 1_000, maxMs: 1_500 } },
+    simulator: { turn: { minMs: 1_000, maxMs: 1_500 }, slowBodyMs: 4_000 },
   });
 });
 afterAll(() => stack.stop());
@@ -27,6 +31,14 @@ function start(input: FollowUpInput, policy: StartPolicy = {}) {
   });
 }
 
+/** How often a follow-up has waited: 0 where it has ended at once. */
+async function timersOf(handle: WorkflowHandleWithFirstExecutionRunId): Promise<number> {
+  const { events } = await stack.client.workflow
+    .getHandle(handle.workflowId, handle.firstExecutionRunId)
+    .fetchHistory();
+  return (events ?? []).filter((event) => event.timerStartedEventAttributes).length;
+}
+
 function newJob(): FollowUpInput {
   const projectId = `again-${randomUUID().slice(0, 8)}`;
   stack.simulator.addJob({ projectId, jobId: 'job' });
@@ -38,6 +50,8 @@ const arrived = ({ projectId }: FollowUpInput) =>
 
 describe.each<[string, StartPolicy]>([
   ['ALLOW_DUPLICATE', { workflowIdReusePolicy: 'ALLOW_DUPLICATE' }],
+  ['FAIL', { workflowIdConflictPolicy: 'FAIL' }],
+  ['USE_EXISTING', { workflowIdConflictPolicy: 'USE_EXISTING' }],
   ['TERMINATE_EXISTING', { workflowIdConflictPolicy: 'TERMINATE_EXISTING' }],
 ])('a key that was used, started again under %s after the end,', (_name, policy) => {
   test('with the same prompt gives the recorded delivery, and sends nothing', async () => {
@@ -59,6 +73,7 @@ describe.each<[string, StartPolicy]>([
     const failure = await failureOf(second.result());
     expect(failure).toMatchObject({ type: 'Closed', delivered: 'no' });
     expect(failure).toMatchObject({ message: expect.stringContaining('key was used for another message') as string });
+    expect(await timersOf(second)).toBe(0);
     expect(arrived(input)).toEqual([200]);
   });
 });
@@ -90,6 +105,77 @@ describe.each<[string, StartPolicy]>([
     expect(await failureOf(second.result())).toMatchObject({ type: 'Closed', delivered: 'no' });
     expect(arrived(input)).toEqual([200]);
   });
+});
+
+describe('a key whose follow-up is still under way', () => {
+  /** A follow-up whose message was taken, and whose answer takes four seconds. */
+  async function startSending(input: FollowUpInput) {
+    stack.simulator.failNext({ method: 'POST', projectId: input.projectId, kind: 'slowBody', times: 1 });
+    const handle = await start(input);
+    await expect
+      .poll(async () => (await stack.followUps.budget(input.projectId).status())?.unsettled, { timeout: 60_000 })
+      .toBe(1);
+    return handle;
+  }
+
+  test('is refused at the start under FAIL, and leads to the one that runs under USE_EXISTING', async () => {
+    const input = newJob();
+    const first = await startSending(input);
+    for (const prompt of [input.prompt, 'another message']) {
+      const refused = start({ ...input, prompt }, { workflowIdConflictPolicy: 'FAIL' });
+      await expect(refused).rejects.toThrow(WorkflowExecutionAlreadyStartedError);
+      // Temporal starts nothing, and passes the input to nobody: whose result it is, only the caller can tell.
+      const same = await start({ ...input, prompt }, { workflowIdConflictPolicy: 'USE_EXISTING' });
+      expect(same.firstExecutionRunId).toBe(first.firstExecutionRunId);
+    }
+    expect(await first.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
+    expect(arrived(input)).toEqual([200]);
+  });
+
+  test('and is terminated in its send fails with Closed at once, if the second one has another prompt', async () => {
+    const input = newJob();
+    await startSending(input);
+    const second = await start(
+      { ...input, prompt: 'another message' },
+      { workflowIdConflictPolicy: 'TERMINATE_EXISTING' },
+    );
+    expect(await failureOf(second.result())).toMatchObject({ type: 'Closed', delivered: 'no' });
+    expect(await timersOf(second)).toBe(0);
+    const isUnderWay = async () => (await stack.followUps.budget(input.projectId).status())?.unsettled;
+    await expect.poll(isUnderWay).toBe(0);
+    expect(arrived(input)).toEqual([200]);
+  });
+});
+
+test.each(['the same prompt', 'another prompt'])(
+  'a key that was cancelled before it asked is free for %s',
+  async (what) => {
+    const input = newJob();
+    stack.simulator.failNext({ method: 'GET', projectId: input.projectId, kind: 'http503', times: 1_000 });
+    const first = await start(input);
+    await expect.poll(async () => (await stack.followUps.handle(first.workflowId).progress()).state).toBe('blocked');
+    await first.cancel();
+    await expect(first.result()).rejects.toThrow();
+    stack.simulator.clearFaults();
+    const prompt = what === 'the same prompt' ? input.prompt : 'another message';
+    const second = await start({ ...input, prompt }, { workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' });
+    expect(await second.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
+    expect(arrived(input)).toEqual([200]);
+  },
+);
+
+test('a key that was cancelled while it waited for its slot keeps it: the second one fails with Closed', async () => {
+  const input = newJob();
+  const budget = stack.followUps.budget(input.projectId);
+  await budget.pause();
+  const first = await start(input);
+  await expect.poll(async () => (await budget.status())?.waitingTotal).toBe(1);
+  await first.cancel();
+  await expect(first.result()).rejects.toThrow();
+  await budget.resume();
+  const second = await start(input, { workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' });
+  expect(await failureOf(second.result())).toMatchObject({ type: 'Closed', delivered: 'no' });
+  expect(arrived(input)).toEqual([]);
 });
 
 test.each<[string, StartPolicy]>([

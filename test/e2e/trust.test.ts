@@ -1,10 +1,11 @@
-import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { WorkflowNotFoundError, type WorkflowHandle } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import { describe, expect, inject, onTestFinished, test, vi } from 'vitest';
+import { parse } from 'yaml';
 import { InvalidInputError } from '../../src/client/index.js';
 import {
   budgetTaskQueue,
@@ -58,6 +59,14 @@ function startMany({ followUps, simulator }: Stack, projectId: string, names: st
   );
 }
 
+/** When an alert of docs/operations.md fires. */
+async function exprOfAlert(name: string): Promise<string | undefined> {
+  const page = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const [, yaml = ''] = /```yaml\n(groups:\n.*?)```/s.exec(page) ?? [];
+  const { groups } = parse(yaml) as { groups: { rules: { alert: string; expr: string }[] }[] };
+  return groups.flatMap(({ rules }) => rules).find(({ alert }) => alert === name)?.expr;
+}
+
 /** Type of the local activity that an event records. */
 function localActivityOf({ markerRecordedEventAttributes: marker }: HistoryEvent): string | undefined {
   const [payload] = marker?.details?.['data']?.payloads ?? [];
@@ -85,6 +94,9 @@ describe('a key that the service refuses', () => {
     const shown = events?.findIndex((event) => event.upsertWorkflowSearchAttributesEventAttributes) ?? -1;
     const before = events?.slice(0, shown).map(localActivityOf);
     expect(before?.filter((type) => type === 'getJob')).toHaveLength(1);
+    expect(await exprOfAlert('FollowUpKeyRefused')).toBe(
+      'max by (project) (follow_up_budget_paused{reason="credentials"}) == 1',
+    );
     await eventually('the alert has its series', async () => {
       return (await budgetSeries(stack, projectId))['paused{reason="credentials"}'] === 1;
     });

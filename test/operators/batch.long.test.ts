@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { deleteWorkflow, resetWorkflow, sendNonsense } from '../../chaos/buttons.js';
+import { BatchNotFoundError } from '../../src/client/index.js';
 import { measureHistories } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
 import { operatedBatches } from '../support/operated-batches.js';
@@ -54,6 +55,20 @@ describe.concurrent('a batch that runs', () => {
     await resetWorkflow(batches.stack.client, batch.workflowId, 'last');
     await letAllGo(batch);
     await endsWell(batch);
+  });
+
+  test('and is deleted is not found any more, and what it has started goes on', async () => {
+    const batch = await startBatch({ held: true });
+    await threeHaveEnded(batch);
+    await deleteWorkflow(batches.stack.client, batch.workflowId);
+    await eventually('it is not found', () =>
+      batch.status().then(
+        () => false,
+        (error: unknown) => error instanceof BatchNotFoundError,
+      ),
+    );
+    await letAllGo(batch);
+    await eventually('all have arrived', () => sentTo(batch.batchId).length === 8);
   });
 
   test('passes over nonsense', async () => {

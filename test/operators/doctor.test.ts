@@ -84,3 +84,49 @@ test('the doctor names each workflow that stands with the command that mends it,
   expect(ended.stdout).toContain('terminated');
   expect(ended.stdout).toContain('1 follow-up runs still');
 }, 180_000);
+
+test('the status of a follow-up, the budget and the doctor say why a budget does not answer, and the way out', async () => {
+  const { client, followUps } = stack;
+  const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+  for (const projectId of ['closed', 'held']) await followUps.budget(projectId).resume();
+  await client.workflow.getHandle('project-budget/closed').terminate('by hand');
+  await pauseWorkflow(client, 'project-budget/held');
+  await client.workflow.start('projectBudget', {
+    workflowId: 'project-budget/alone',
+    taskQueue: 'nobody-polls-this',
+    args: [{ projectId: 'alone', settings }],
+  });
+  // An input that no worker can read: each of its tasks fails.
+  await client.workflowService.startWorkflowExecution({
+    namespace: stack.namespace,
+    requestId: 'wedged',
+    workflowId: 'project-budget/wedged',
+    workflowType: { name: 'projectBudget' },
+    taskQueue: { name: `${stack.taskQueue}-budget` },
+    input: { payloads: [{ metadata: { encoding: Buffer.from('no/encoding') }, data: Buffer.from('x') }] },
+  });
+  const ways = {
+    closed: 'follow-up budget restore closed',
+    held: 'temporal workflow unpause --workflow-id project-budget/held',
+    alone: 'nobody polls nobody-polls-this',
+    wedged: 'follow-up budget restore wedged',
+  };
+  for (const [projectId, way] of Object.entries(ways)) {
+    const { workflowId } = await followUps.start({ projectId, jobId: 'job', prompt: 'Add tests.', ...FAST });
+    await eventually(`the status of ${projectId} names the way out`, async () => {
+      const { exitCode, stdout } = await runCli(['status', workflowId], { env });
+      return exitCode === 0 && stdout.includes('blocked') && stdout.includes(way);
+    });
+    const { stdout, stderr } = await runCli(['budget', 'show', projectId], { env });
+    expect(stdout + stderr).toContain(way);
+  }
+  const { exitCode, stdout } = await runCli(['doctor'], { env });
+  expect(exitCode).toBe(1);
+  for (const way of Object.values(ways)) expect(stdout).toContain(way);
+
+  const unreadable = await runCli(['budget', 'restore', 'wedged'], { env });
+  expect(unreadable.exitCode).not.toBe(0);
+  expect(unreadable.stderr).toContain('--assume-full');
+  expect((await runCli(['budget', 'restore', 'wedged', '--assume-full'], { env })).exitCode).toBe(0);
+  expect((await followUps.budget('wedged').status())?.used).toBe(100);
+}, 240_000);

@@ -1,6 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { onActivities, pauseWorkflow, resetWorkflow, sendNonsense, unpauseWorkflow } from '../../chaos/buttons.js';
+import {
+  deleteWorkflow,
+  onActivities,
+  pauseWorkflow,
+  resetWorkflow,
+  sendNonsense,
+  unpauseWorkflow,
+} from '../../chaos/buttons.js';
 import type { StartedFollowUp } from '../../src/client/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -68,13 +75,15 @@ describe.concurrent('a follow-up that waits', () => {
     await endsWell(projectId, followUp);
   });
 
-  test('and is terminated holds up nobody', async () => {
+  test.each(['terminated', 'deleted'])('and is %s holds up nobody', async (how) => {
     const projectId = newProject();
     const followUp = await startWaiting(projectId);
-    await stack.client.workflow.getHandle(followUp.workflowId).terminate('by hand');
+    if (how === 'deleted') await deleteWorkflow(stack.client, followUp.workflowId);
+    else await stack.client.workflow.getHandle(followUp.workflowId).terminate('by hand');
     await letGo(projectId);
     await endsWell(projectId, await start(projectId, 'job', 'next'));
-    await expect(followUp.result()).rejects.toMatchObject({ name: 'FollowUpTerminatedError', delivered: 'unknown' });
+    const ending = how === 'deleted' ? { name: 'FollowUpNotFoundError' } : { delivered: 'unknown' };
+    await expect(followUp.result()).rejects.toMatchObject(ending);
   });
 
   test('passes over nonsense, and refuses updates that there are not', async () => {
@@ -93,16 +102,21 @@ describe.concurrent('a follow-up that waits', () => {
 });
 
 describe.concurrent('a follow-up whose message is on its way', () => {
-  test.each(['pause', 'reset'] as const)('and whose activity somebody tells to %s is sent once', async (what) => {
-    const projectId = newProject();
-    const followUp = await startSending(projectId);
-    expect(await onActivities(stack.client, followUp.workflowId, what)).toBe(1);
-    if (what === 'pause') {
-      const mend = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
-      expect(await followUp.trouble()).toMatchObject({ kind: 'activityPaused', mend });
-    }
-    await endsWell(projectId, followUp);
-  });
+  test.each(['pause', 'reset', 'reset-heartbeats'] as const)(
+    'and whose activity somebody tells to %s is sent once',
+    async (what) => {
+      const projectId = newProject();
+      const followUp = await startSending(projectId);
+      expect(await onActivities(stack.client, followUp.workflowId, what)).toBe(1);
+      if (what === 'pause') {
+        const mend = expect.stringContaining(
+          `temporal activity unpause --workflow-id ${followUp.workflowId}`,
+        ) as string;
+        expect(await followUp.trouble()).toMatchObject({ kind: 'activityPaused', mend });
+      }
+      await endsWell(projectId, followUp);
+    },
+  );
 
   test('and is paused in Temporal goes on when it is unpaused', async () => {
     const projectId = newProject();
@@ -114,12 +128,63 @@ describe.concurrent('a follow-up whose message is on its way', () => {
   });
 });
 
-describe.concurrent('a follow-up that has ended', () => {
-  test.each(['first', 'last'] as const)('and is reset to its %s task is not sent again', async (point) => {
-    const projectId = newProject();
+describe.concurrent('a follow-up whose agent is at work', () => {
+  /** A follow-up whose job stays at work, until it is told otherwise. */
+  async function startWatching(projectId: string): Promise<StartedFollowUp> {
+    stack.simulator.addJob({ projectId, jobId: 'job', behaviour: { neverEnds: true } });
     const followUp = await start(projectId);
-    await endsWell(projectId, followUp);
-    await resetWorkflow(stack.client, followUp.workflowId, point);
+    await eventually('it polls', async () => (await followUp.progress()).state === 'polling');
+    return followUp;
+  }
+
+  test('and whose activity is paused stands, is named by its status and the doctor, and goes on when it is unpaused', async () => {
+    const projectId = newProject();
+    const followUp = await startWatching(projectId);
+    expect(await onActivities(stack.client, followUp.workflowId, 'pause')).toBe(1);
+    const mend = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
+    const trouble = { workflowId: followUp.workflowId, kind: 'activityPaused', mend };
+    await eventually('it is named', async () => (await followUp.trouble()) !== undefined);
+    expect(await followUp.trouble()).toMatchObject(trouble);
+    const found = await eventually('it is found', async () => {
+      const { troubles } = await stack.followUps.troubles();
+      return troubles.find(({ workflowId }) => workflowId === followUp.workflowId);
+    });
+    expect(found).toMatchObject(trouble);
+    await onActivities(stack.client, followUp.workflowId, 'unpause');
+    stack.simulator.changeJob({ projectId, jobId: 'job', status: 'completed' });
     await endsWell(projectId, followUp);
   });
+
+  test('and is terminated leaves the turn of its job to the next', async () => {
+    const projectId = newProject();
+    const followUp = await startWatching(projectId);
+    await stack.client.workflow.getHandle(followUp.workflowId).terminate('by hand');
+    const input = { projectId, jobId: 'job', prompt: 'Go on.', whenActive: 'send', ...FAST } as const;
+    const next = await stack.followUps.start(input);
+    await eventually('it is sent', async () => (await next.progress()).sentAt !== undefined);
+    expect(ledgerOf(projectId)).toHaveLength(2);
+    await next.cancel();
+  });
+});
+
+describe.concurrent('a follow-up that has ended', () => {
+  test.each(['first', 'last'] as const)(
+    'and is reset to its %s task is not sent again, and says when it was sent and what came of it',
+    async (point) => {
+      const projectId = newProject();
+      const followUp = await start(projectId);
+      const before = await followUp.result();
+      expect(before.prLinkChanged).toBe(true);
+      await resetWorkflow(stack.client, followUp.workflowId, point);
+      const after = await followUp.result();
+      expect(after).toMatchObject({
+        status: 'completed',
+        delivery: 'sent',
+        prLink: before.prLink,
+        prLinkChanged: true,
+      });
+      expect(Date.parse(after.sentAt)).toBeLessThan(Date.parse(before.finishedAt));
+      expect(ledgerOf(projectId)).toHaveLength(1);
+    },
+  );
 });

@@ -1,0 +1,76 @@
+import { expect, test } from 'vitest';
+import { followUpInputSchema } from '../../src/contract/index.js';
+import { FollowUpFlow } from '../../src/follow-up/flow.js';
+import type { Ending, FollowUpPort, SendFollowUpInput, SendFollowUpResult, Steps } from '../../src/follow-up/port.js';
+import { run } from '../../src/follow-up/run.js';
+import { newFollowUpState } from '../../src/follow-up/state.js';
+
+const settings = followUpInputSchema.parse({ projectId: 'p', jobId: 'j', prompt: 'x' });
+
+// eslint-disable-next-line require-yield -- there is nothing to wait for
+function* atOnce<T>(value: T): Steps<T> {
+  return value;
+}
+
+/** Runs a follow-up whose job can always be read, in a world where nothing takes time but its own waits. */
+function runWith(send: (input: SendFollowUpInput, flow: FollowUpFlow) => SendFollowUpResult, sends = Infinity) {
+  const waits: number[] = [];
+  const asked: SendFollowUpInput[] = [];
+  let nowMs = 0;
+  const port = {
+    workflowId: 'follow-up/p/j/k',
+    replacesRun: false,
+    nowMs: () => nowMs,
+    random: () => 0.5,
+    continueAsNewIsDue: () => asked.length >= sends,
+    sleep(ms: number) {
+      waits.push(ms);
+      nowMs += ms;
+      return atOnce(undefined);
+    },
+    getJob: () => atOnce({ kind: 'job', job: { id: 'j', status: 'completed' } }),
+    send(input: SendFollowUpInput) {
+      asked.push(input);
+      return atOnce(send(input, flow));
+    },
+    tell: () => atOnce(true),
+    show: () => undefined,
+  } as unknown as FollowUpPort;
+  const flow: FollowUpFlow = new FollowUpFlow(
+    settings,
+    newFollowUpState({ startedAtMs: 0, isFirstRun: true, settings }),
+    port,
+  );
+  const steps = run(flow);
+  const step = steps.next();
+  if (!step.done) throw new Error('it waits for something that never comes');
+  const ending: Ending = step.value;
+  return { ending, waits, asked };
+}
+
+const QUEUE_FULL = { kind: 'wait', reason: 'queue-full', waitMs: 600_000, position: 1_001, etaMs: null } as const;
+
+test('sends that never leave come ever further apart, up to a minute, though the job can be read each time', () => {
+  const { waits, asked } = runWith(() => ({ kind: 'outcome', outcome: 'notSent', mayArriveForMs: 0 }), 8);
+  expect(waits).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+  expect(asked.map(({ sendNumber }) => sendNumber)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+});
+
+test('a follow-up that found no place in the queue asks to leave before it says that it was not delivered', () => {
+  const { ending, asked } = runWith((input, flow) => {
+    if (input.withdraw) return { kind: 'closed', proven: true };
+    flow.cancel();
+    return { ...QUEUE_FULL, ledgerSinceMs: 0, proven: true };
+  });
+  expect(asked.map(({ withdraw }) => withdraw)).toEqual([undefined, true]);
+  expect(ending).toMatchObject({ kind: 'failure', type: 'Cancelled', details: { delivered: 'no' } });
+});
+
+test('and says that nobody knows, if it was granted a send by an ask that it had given up', () => {
+  const { ending } = runWith((input, flow) => {
+    if (input.withdraw) return { kind: 'alreadyGranted', leaseLeftMs: 60_000, drainLeftMs: 120_000, proven: true };
+    flow.cancel();
+    return { ...QUEUE_FULL, ledgerSinceMs: 0, proven: true };
+  });
+  expect(ending).toMatchObject({ kind: 'failure', type: 'Cancelled', details: { delivered: 'unknown' } });
+});
