@@ -18,6 +18,8 @@ export interface FollowUpRecord {
   workflowId: string;
   /** Missing: it runs still, after all the time it was given. */
   ending?: Ending | undefined;
+  /** Only without an ending: what it stands at. */
+  standsAt?: string | undefined;
   /** Only for those that ended `unknown`: when its sends were under way. */
   sends?: readonly TimeSpan[] | undefined;
 }
@@ -88,7 +90,7 @@ function judge(followUp: FollowUpRecord, { arrivals, faults, endedByMs }: Eviden
   const found: Violation[] = [];
   if (arrived > 1) found.push(violation('doubled', marker, `it arrived ${arrived} times`));
   if (ending === undefined) {
-    found.push(violation('unfinished', marker, `${followUp.workflowId} runs still`));
+    found.push(violation('unfinished', marker, `${followUp.workflowId} runs still: ${followUp.standsAt ?? 'nobody looked'}`));
     return found;
   }
   if (ending.atMs > endedByMs) {

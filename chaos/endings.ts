@@ -8,6 +8,8 @@ import type { Ending, TimeSpan } from './checker.js';
 /** One call may hang that long while servers and connections are broken. */
 const CALL_DEADLINE_MS = 15_000;
 
+const LATEST_EVENTS = 12;
+
 const detailsSchema = z.object({ delivered: z.enum(['yes', 'no', 'unknown']) });
 
 /** Waits for a follow-up's end, over whatever breaks. `undefined`: it had none by `untilMs` (epoch milliseconds). */
@@ -57,4 +59,17 @@ export async function sendSpans(client: Client, workflowId: string): Promise<Tim
     if (span) span.toMs = atMs;
   }
   return [...spans.values()];
+}
+
+/** The latest events of a workflow that runs, and what is pending, for whoever finds out why it has not ended. */
+export async function whereItStands(client: Client, workflowId: string): Promise<string> {
+  const handle = client.workflow.getHandle(workflowId);
+  const { raw, runId } = await handle.describe();
+  const { events } = await handle.fetchHistory();
+  const latest = events?.slice(-LATEST_EVENTS).map(({ eventId, eventTime, ...attributes }) => {
+    const [kind = 'unknown'] = Object.keys(attributes).filter((key) => key.endsWith('EventAttributes'));
+    return `${String(eventId)} ${kind.replace('EventAttributes', '')} ${new Date(tsToMs(eventTime)).toISOString()}`;
+  });
+  const pending = { task: raw.pendingWorkflowTask, activities: raw.pendingActivities };
+  return JSON.stringify({ now: new Date().toISOString(), runId, latest, pending });
 }
