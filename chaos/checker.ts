@@ -90,7 +90,9 @@ function judge(followUp: FollowUpRecord, { arrivals, faults, endedByMs }: Eviden
   const found: Violation[] = [];
   if (arrived > 1) found.push(violation('doubled', marker, `it arrived ${arrived} times`));
   if (ending === undefined) {
-    found.push(violation('unfinished', marker, `${followUp.workflowId} runs still: ${followUp.standsAt ?? 'nobody looked'}`));
+    found.push(
+      violation('unfinished', marker, `${followUp.workflowId} runs still: ${followUp.standsAt ?? 'nobody looked'}`),
+    );
     return found;
   }
   if (ending.atMs > endedByMs) {

@@ -1,4 +1,4 @@
-import { Client, Connection, defaultGrpcRetryOptions, makeGrpcRetryInterceptor } from '@temporalio/client';
+import { Client, Connection, defaultGrpcRetryOptions } from '@temporalio/client';
 import { FollowUpClient } from '../client/index.js';
 import {
   type Environment,
@@ -7,6 +7,7 @@ import {
   loadTemporalConfig,
   type TemporalConfig,
 } from '../config.js';
+import { callRetries } from '../temporal/call-retries.js';
 
 /** A connection of Temporal and what a command does with it. */
 export interface TemporalSession {
@@ -26,7 +27,7 @@ export async function withTemporal<T>(env: Environment, use: (session: TemporalS
   const config = loadTemporalConfig(env);
   const taskQueue = loadTaskQueue(env);
   const budgetSettings = loadBudgetSettings(env);
-  const connection = Connection.lazy({ ...config.connectionOptions(), interceptors: [retryForSeconds()] });
+  const connection = Connection.lazy({ ...config.connectionOptions(), interceptors: retryForSeconds() });
   try {
     const client = new Client({ connection, namespace: config.namespace });
     const followUps = new FollowUpClient({ client, taskQueue, budgetSettings });
@@ -41,7 +42,7 @@ export async function withTemporal<T>(env: Environment, use: (session: TemporalS
  * that somebody at a terminal hears why the server cannot be reached, and not only that time is up.
  */
 function retryForSeconds() {
-  return makeGrpcRetryInterceptor({
+  return callRetries({
     ...defaultGrpcRetryOptions({ maxAttempts: 9 }),
     delayFunction: (attempt) => Math.min(1_000, 100 * 1.7 ** attempt),
   });

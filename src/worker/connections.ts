@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import { TemporalUnreachableError } from '../client/errors.js';
 import type { TemporalConfig } from '../config.js';
 import { formatDuration } from '../contract/index.js';
+import { callRetries } from '../temporal/call-retries.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
 
 /** The connections of a worker. */
@@ -87,7 +88,11 @@ async function connectPatiently(
 }
 
 async function connectOnce(temporal: TemporalConfig): Promise<Connection> {
-  const connection = await Connection.connect({ ...temporal.connectionOptions(), connectTimeout: CONNECT_TIMEOUT_MS });
+  const connection = await Connection.connect({
+    ...temporal.connectionOptions(),
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    interceptors: callRetries(),
+  });
   try {
     const { namespace } = temporal;
     await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Connection, type ConnectionOptions } from '@temporalio/client';
 import { createBudgetClient, type BudgetClient } from '../../src/activities/index.js';
 import type { AcquireRequest } from '../../src/contract/index.js';
+import { callRetries } from '../../src/temporal/call-retries.js';
 
 /** A budget client with connections of its own, as each worker has one. Asks are not repeated below it, unless told so. */
 export async function connectBudgetClient(options: {
@@ -14,7 +15,7 @@ export async function connectBudgetClient(options: {
 }): Promise<{ budget: BudgetClient; close: () => Promise<unknown> }> {
   const { address, taskQueue, limit, namespace = 'default', interceptors = [] } = options;
   const acquireConnection = await Connection.connect({ address, interceptors });
-  const connection = await Connection.connect({ address });
+  const connection = await Connection.connect({ address, interceptors: callRetries() });
   const settings = { limit, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
   return {
     budget: createBudgetClient({ acquireConnection, connection, namespace, taskQueue, settings }),
