@@ -1,14 +1,19 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import { wakeSignal } from '../contract/index.js';
 import { listFollowUps, listQuery } from './list.js';
+import { isPassingTrouble, isVagueTrouble } from './temporal-call.js';
 
 /** As many as a budget has places for. The others ask again within an hour. */
 const MOST_WOKEN = 1_000;
 const AT_ONCE = 10;
+/** Before each repetition. A server that has just come back refuses some calls. */
+const PAUSES_MS = [1_000, 4_000, 15_000];
 
 /**
- * Wakes follow-ups that found their project's budget stopped or silent, so that they ask again at once. A courtesy: they
- * ask again by themselves, so nothing that goes wrong here matters.
+ * Wakes follow-ups that found their project's budget stopped or silent, so that they ask again at once. A call that fails
+ * in passing is repeated up to three times. Nothing but time is lost with those that still fail: a follow-up asks again by
+ * itself within an hour. Never rejects.
  *
  * @param told workflow ids that are known to have been told so. The list of those that show it may be behind.
  */
@@ -17,23 +22,36 @@ export async function wakeBlockedFollowUps(
   projectId: string,
   told: ReadonlySet<string> = new Set(),
 ): Promise<void> {
-  await wake(client, [...told]);
-  try {
-    const others: string[] = [];
-    const query = listQuery({ project: projectId, state: 'blocked' });
-    for await (const { workflowId, status } of listFollowUps(client, query)) {
-      if (status === 'running' && !told.has(workflowId)) others.push(workflowId);
-      if (others.length >= MOST_WOKEN) break;
-    }
-    await wake(client, others);
-  } catch {
-    // They go on by themselves.
-  }
+  const wake = (workflowId: string) => client.workflow.getHandle(workflowId).signal(wakeSignal);
+  const wakeOthers = async () => {
+    const others = new Set<string>();
+    await persist([listQuery({ project: projectId, state: 'blocked' })], async (query) => {
+      for await (const { workflowId, status } of listFollowUps(client, query)) {
+        if (status === 'running' && !told.has(workflowId)) others.add(workflowId);
+        if (others.size >= MOST_WOKEN) break;
+      }
+    });
+    await persist([...others], wake);
+  };
+  await Promise.all([persist([...told], wake), wakeOthers()]);
 }
 
-async function wake(client: Client, workflowIds: readonly string[]): Promise<void> {
-  for (let next = 0; next < workflowIds.length; next += AT_ONCE) {
-    const few = workflowIds.slice(next, next + AT_ONCE);
-    await Promise.allSettled(few.map((workflowId) => client.workflow.getHandle(workflowId).signal(wakeSignal)));
+/** Does `call` for each item, a few at a time, and again for those where it failed in passing. */
+async function persist(
+  items: readonly string[],
+  call: (item: string) => Promise<void>,
+  pausesMs: readonly number[] = PAUSES_MS,
+): Promise<void> {
+  const failed: string[] = [];
+  for (let next = 0; next < items.length; next += AT_ONCE) {
+    const attempt = (item: string) =>
+      call(item).catch((error: unknown) => {
+        if (isPassingTrouble(error) || isVagueTrouble(error)) failed.push(item);
+      });
+    await Promise.all(items.slice(next, next + AT_ONCE).map(attempt));
   }
+  const [pauseMs, ...laterPausesMs] = pausesMs;
+  if (failed.length === 0 || pauseMs === undefined) return;
+  await delay(pauseMs);
+  await persist(failed, call, laterPausesMs);
 }

@@ -33,6 +33,9 @@ export function* reconcile(flow: FollowUpFlow, reconciling: Reconciling): Steps<
   return yield* reconciling.askAgainFirst ? askForOutcome(flow, reconciling) : conclude(flow, reconciling);
 }
 
+/** Whoever calls all that wait for a silent budget finds them by their state, `blocked`: not one that is in doubt. */
+const LONGEST_ASK_PAUSE_MS = 5 * 60_000;
+
 const UNKNOWN = { delivered: 'unknown', outcome: 'unknown' } as const;
 
 function* lookLater(flow: FollowUpFlow, reconciling: Reconciling, leftMs: number): Steps<void> {
@@ -53,8 +56,8 @@ function* askForOutcome(flow: FollowUpFlow, reconciling: Reconciling): Steps<Pha
     return yield* handleOutcome(flow, newAsking(reconciling.baseline, flow.settings), answer);
   }
   if (answer.kind === 'stale' || (answer.kind === 'wait' && mayAnswerYet(flow, answer))) {
-    const waitMs = answer.kind === 'wait' ? answer.waitMs : flow.staleBackoffMs();
-    yield* flow.sleep(waitMs, 'ask once more', () => reconciling.operatorWord === 'sent');
+    const waitMs = answer.kind === 'wait' ? Math.min(answer.waitMs, LONGEST_ASK_PAUSE_MS) : flow.staleBackoffMs();
+    yield* flow.sleep(waitMs, 'ask once more', () => flow.isWoken || reconciling.operatorWord === 'sent');
     return reconciling;
   }
   reconciling.askAgainFirst = false;

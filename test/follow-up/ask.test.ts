@@ -23,9 +23,10 @@ function runWith(send: (input: SendFollowUpInput, flow: FollowUpFlow) => SendFol
     nowMs: () => nowMs,
     random: () => 0.5,
     continueAsNewIsDue: () => asked.length >= sends,
-    sleep(ms: number) {
-      waits.push(ms);
-      nowMs += ms;
+    sleep(ms: number, _summary: string, until: () => boolean) {
+      const waitedMs = until() ? 0 : ms;
+      waits.push(waitedMs);
+      nowMs += waitedMs;
       return atOnce(undefined);
     },
     getJob: () => atOnce({ kind: 'job', job: { id: 'j', status: 'completed' } }),
@@ -73,4 +74,18 @@ test('and says that nobody knows, if it was granted a send by an ask that it had
     return { ...QUEUE_FULL, ledgerSinceMs: 0, proven: true };
   });
   expect(ending).toMatchObject({ kind: 'failure', type: 'Cancelled', details: { delivered: 'unknown' } });
+});
+
+test.each([
+  ['is called by it', true, 0],
+  ['is not, after five minutes,', false, 300_000],
+])('a follow-up in doubt whose budget is silent asks again when it %s', (_what, isCalled, waitMs) => {
+  const { ending, waits } = runWith((_input, flow) => {
+    if (flow.state.askCount === 1) return { kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: 0, proven: true };
+    if (flow.state.askCount > 2) return { kind: 'closed', proven: true };
+    if (isCalled) flow.wake();
+    return { kind: 'wait', reason: 'budget-silent', waitMs: 3_000_000, position: 0, etaMs: null, proven: false };
+  });
+  expect(waits.at(-1)).toBe(waitMs);
+  expect(ending).toMatchObject({ kind: 'failure', type: 'DeliveryUnknown' });
 });

@@ -1,6 +1,9 @@
 import { randomUUID } from 'node:crypto';
+import { InterceptingCall, type Interceptor } from '@grpc/grpc-js';
+import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
+import { wakeBlockedFollowUps } from '../../src/client/budget-wake.js';
 import type { StartedFollowUp, StartInput } from '../../src/client/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
@@ -39,7 +42,41 @@ async function secondsOf(what: Promise<unknown>): Promise<number> {
   return (performance.now() - fromMs) / 1_000;
 }
 
+/** Calls whose time is up before they leave: the first `count` of each method. */
+function firstAreLate(count: number): Interceptor {
+  const calls = new Map<string, number>();
+  return (options, nextCall) => {
+    const { path } = options.method_definition;
+    const number = (calls.get(path) ?? 0) + 1;
+    calls.set(path, number);
+    return new InterceptingCall(nextCall(number <= count ? { ...options, deadline: 0 } : options));
+  };
+}
+
 describe('a budget without a worker', () => {
+  test('that has one again wakes those who wait for it, also where the server loses calls', async () => {
+    const projectId = newProject();
+    const budget = await startBudget(projectId, `nobody-${randomUUID()}`);
+    const followUps = await Promise.all(['told', 'listed'].map((jobId) => start(projectId, jobId)));
+    await Promise.all(followUps.map(isBlocked));
+    const query = `FollowUpProjectId = '${projectId}' AND FollowUpState = 'blocked'`;
+    await eventually('both are listed', async () => (await stack.client.workflow.count(query)).count === 2);
+    const connection = Connection.lazy({
+      address: inject('temporalAddress'),
+      interceptors: [firstAreLate(1)],
+    });
+    const told = new Set([followUps[0]?.workflowId ?? '']);
+    await wakeBlockedFollowUps(new Client({ connection, namespace: stack.namespace }), projectId, told);
+    await connection.close();
+    for (const { workflowId } of followUps) {
+      const { events } = await stack.client.workflow.getHandle(workflowId).fetchHistory();
+      expect(events?.filter((event) => event.workflowExecutionSignaledEventAttributes)).toHaveLength(1);
+    }
+    await budget.terminate();
+    await Promise.all(followUps.map((followUp) => followUp.cancel()));
+    await Promise.allSettled(followUps.map((followUp) => followUp.result()));
+  });
+
   test('lets its follow-ups be cancelled within 10 s, at any time, and end with BudgetWaitTimeout on time', async () => {
     const projectId = newProject();
     await startBudget(projectId, `nobody-${randomUUID()}`);
