@@ -40,7 +40,8 @@ test('budget list has the running budgets of all projects: slots, queue, pauses,
         .trim()
         .split('\n')
         .map((line) => JSON.parse(line) as { workflowId: string });
-      return found.length === 3 ? found : undefined;
+      const ids = found.map(({ workflowId }) => workflowId).sort();
+      return String(ids) === String(['busy', 'silent', 'still'].map(projectBudgetWorkflowId)) ? found : undefined;
     },
     60_000,
   );

@@ -75,7 +75,8 @@ test('a budget that is taken over after an end that nobody waits for, which leav
   const projectId = `ended-${randomUUID()}`;
   const gate = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));
   const ask = (jobId: string) => makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
-  const status = () => gate.query(budgetStatusQuery, Date.now() + HOUR_MS);
+  const inAnHourMs = Date.now() + HOUR_MS;
+  const status = () => gate.query(budgetStatusQuery, inAnHourMs);
   const one = ask('one');
   await withWorker(async () => {
     await budget.acquire(projectId, one);
