@@ -55,6 +55,37 @@ export async function measureSleeping(running, counts) {
   return measured;
 }
 
+/**
+ * What follow-ups in flight cost: `count` of them look at their jobs every `intervalMs`, which never end. Measured for
+ * `minutes`, from when every message was sent. CPU is in cores.
+ */
+export async function measureInFlight(running, { count, intervalMs, minutes }) {
+  const idleBytes = await running.residentBytes();
+  const databaseBefore = await running.databaseBytes();
+  const followUps = await running.start(`look-${count}`, count, intervalMs);
+  while (!followUps.every(({ jobId }) => running.service.asked(jobId).messages === 1)) await delay(LOOK_AGAIN_MS);
+  const looks = () => followUps.reduce((sum, { jobId }) => sum + running.service.asked(jobId).readsAfter, 0);
+
+  const bytesPerFollowUp = ((await running.databaseBytes()) - databaseBefore) / count;
+  const residentAtFirst = await running.residentBytes();
+  const [cpuBefore, looksBefore, startedMs] = [running.cpuSeconds(), looks(), performance.now()];
+  await delay(minutes * 60_000);
+  const [cpuAfter, looksAfter, seconds] = [running.cpuSeconds(), looks(), (performance.now() - startedMs) / 1_000];
+  const residentAtLast = await running.residentBytes();
+  return {
+    count,
+    intervalMs,
+    minutes,
+    looksPerSecond: (looksAfter - looksBefore) / seconds,
+    workerCores: (cpuAfter.worker - cpuBefore.worker) / seconds,
+    serverCores: (cpuAfter.server - cpuBefore.server) / seconds,
+    idleMiB: idleBytes / 2 ** 20,
+    mibAtFirst: residentAtFirst / 2 ** 20,
+    mibAtLast: residentAtLast / 2 ** 20,
+    databaseKiBPerFollowUp: bytesPerFollowUp / 2 ** 10,
+  };
+}
+
 /** Until every message was sent, and no workflow has a task left: only timers, or a look that is due later. */
 async function untilAsleep(running, followUps) {
   const deadlineMs = performance.now() + SLEEP_LIMIT_MS;

@@ -3,19 +3,15 @@
  * the other. See docs/benchmarks.md. Needs Linux, for `/proc`.
  */
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { availableParallelism, cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { bundleWorkflowCode } from '@temporalio/worker';
 import { processEnvironment } from '../dist/config/settings-reader.js';
-import { createLogger, toTemporalLogger } from '../dist/logging.js';
-import { workflowBundleOptions } from '../dist/worker/bundle-options.js';
 import { measureRuns, measureSleeping } from './measure.js';
 import { compare, toText } from './report.js';
 import { PROJECTS, RUNS, SIDES } from './settings.js';
-import { startSide } from './side.js';
+import { bundleSide, startSide } from './side.js';
 
 const USAGE = `npm run bench -- [options]
   --only NAME       5 looks, 30 looks or asleep (all)
@@ -61,24 +57,6 @@ function readOptions(args) {
   };
 }
 
-/**
- * Bundles each side's workflows, with the options that the product's worker bundles with and with none. It is done here:
- * a bundler would stay in the workers' memory.
- */
-async function bundle(directory) {
-  const log = createLogger({ level: 'warn', format: 'json' });
-  const logger = toTemporalLogger(() => log);
-  const options = { naive: (workflowsPath) => ({ workflowsPath }), product: workflowBundleOptions };
-  const paths = {};
-  for (const side of SIDES) {
-    const workflowsPath = fileURLToPath(new URL(`./${side}-workflows.js`, import.meta.url));
-    const { code } = await bundleWorkflowCode({ ...options[side](workflowsPath), logger });
-    paths[side] = join(directory, `${side}.js`);
-    await writeFile(paths[side], code);
-  }
-  return paths;
-}
-
 /** All measurements of one side, each with a server, a service and a worker of its own. */
 async function runSide(side, bundlePath, { only, sleeping }) {
   const measures = [
@@ -113,7 +91,8 @@ async function main() {
   const directory = await mkdtemp(join(tmpdir(), 'follow-up-bench-'));
   const rounds = { product: [], naive: [] };
   try {
-    const bundles = await bundle(directory);
+    const bundles = {};
+    for (const side of options.sides) bundles[side] = await bundleSide(side, directory);
     for (let round = 1; round <= options.rounds; round++) {
       const order = (round + options.seed) % 2 === 1 ? SIDES : [...SIDES].reverse();
       for (const side of order.filter((each) => options.sides.includes(each))) {

@@ -1,14 +1,17 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
+import { bundleWorkflowCode } from '@temporalio/worker';
 import { FollowUpClient } from '../dist/client/index.js';
 import { startDevServer } from '../dist/embedded/dev-server.js';
+import { createLogger, toTemporalLogger } from '../dist/logging.js';
+import { workflowBundleOptions } from '../dist/worker/bundle-options.js';
 import { startJobService } from './job-service.js';
 import { PROJECTS, TASK_QUEUE, WARM_UP_FOLLOW_UPS } from './settings.js';
 
@@ -63,6 +66,20 @@ async function startWorkerProcess(options) {
 }
 
 /**
+ * Bundles a side's workflows into `directory`: this project's with the options of its worker, the naive ones with none. It
+ * is done here: a bundler would stay in the workers' memory. Resolves to the bundle's path.
+ */
+export async function bundleSide(side, directory) {
+  const log = createLogger({ level: 'warn', format: 'json' });
+  const workflowsPath = fileURLToPath(new URL(`./${side}-workflows.js`, import.meta.url));
+  const options = side === 'product' ? workflowBundleOptions(workflowsPath) : { workflowsPath };
+  const { code } = await bundleWorkflowCode({ ...options, logger: toTemporalLogger(() => log) });
+  const path = join(directory, `${side}.js`);
+  await writeFile(path, code);
+  return path;
+}
+
+/**
  * One side with everything fresh: a Temporal dev server on a SQLite file, a job service, a worker process; warmed up.
  *
  * @param {object} options
@@ -76,7 +93,8 @@ export async function startSide({ side, bundlePath, env }) {
     for (const close of closers.splice(0).reverse()) await close();
   };
   try {
-    const server = await startDevServer({ env, dbFile: join(directory, 'temporal.sqlite') });
+    const dbFile = join(directory, 'temporal.sqlite');
+    const server = await startDevServer({ env, dbFile });
     closers.push(() => server.stop());
     const service = await startJobService(looksOf);
     closers.push(() => service.close());
@@ -85,7 +103,7 @@ export async function startSide({ side, bundlePath, env }) {
     const connection = await Connection.connect({ address: server.address });
     closers.push(() => connection.close());
     const client = new Client({ connection });
-    const started = new Side({ side, server, service, worker, client });
+    const started = new Side({ side, server, dbFile, service, worker, client });
     await started.results(await started.start('warm-up', WARM_UP_FOLLOW_UPS, 200));
     return { running: started, stop };
   } catch (error) {
@@ -94,20 +112,22 @@ export async function startSide({ side, bundlePath, env }) {
   }
 }
 
-/** Looks after a message until a job shows its end, by the job's name. */
+/** Looks after a message until a job shows its end, by the job's name: `look-` never does. */
 function looksOf(jobId) {
-  return Number(/^run-(\d+)-/.exec(jobId)?.[1] ?? 2);
+  return jobId.startsWith('look-') ? Infinity : Number(/^run-(\d+)-/.exec(jobId)?.[1] ?? 2);
 }
 
 class Side {
   #side;
   #server;
+  #dbFile;
   #worker;
   #followUps;
 
-  constructor({ side, server, service, worker, client }) {
+  constructor({ side, server, dbFile, service, worker, client }) {
     this.#side = side;
     this.#server = server;
+    this.#dbFile = dbFile;
     this.#worker = worker;
     this.#followUps = new FollowUpClient({ client, taskQueue: TASK_QUEUE });
     this.service = service;
@@ -175,6 +195,17 @@ class Side {
 
   cpuSeconds() {
     return { worker: cpuSeconds(this.#worker.pid), server: cpuSeconds(this.#server.pid) };
+  }
+
+  /** Size of the server's database with its log of changes, in bytes. */
+  async databaseBytes() {
+    const sizes = ['', '-wal'].map((end) =>
+      stat(`${this.#dbFile}${end}`).then(
+        ({ size }) => size,
+        () => 0,
+      ),
+    );
+    return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
   }
 
   /** Resident memory of the worker's process after collecting the garbage of all its heaps, in bytes. */
