@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { Client } from '@temporalio/client';
 import { Runtime, Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
-import { createActivities, createBudgetClient, createOwnRun } from './activities/index.js';
+import { createActivities, createBudgetClient, createOwnRun, type BudgetClient } from './activities/index.js';
 import { createAgentJobsClient, createApiKeys } from './agent-jobs/index.js';
 import type { AgentJobsClient, WatchedApiKeys } from './agent-jobs/index.js';
 import type { WorkerConfig } from './config.js';
@@ -98,8 +98,10 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     const keys = openKeys(config, logger);
     const agentJobs = meterAgentJobs(openAgentJobs(config, keys), Runtime.instance().metricMeter);
     closers.push(() => agentJobs.close());
+    const budget = openBudget(config, connections, logger);
+    closers.push(() => budget.allTold());
     const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
-    const workers = await createWorkers(options, { connections, agentJobs, budgetMetrics, identity });
+    const workers = await createWorkers(options, { connections, agentJobs, budget, budgetMetrics, identity });
 
     const { namespace } = config.temporal;
     const polling = new AbortController();
@@ -155,6 +157,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
 interface WorkerParts {
   connections: Connections;
   agentJobs: AgentJobsClient;
+  budget: BudgetClient;
   budgetMetrics: BudgetMetrics;
   identity: string;
 }
@@ -181,27 +184,35 @@ function openAgentJobs({ agentJobs, budget, projects }: WorkerConfig, keys: Watc
   return boundSends(client, { projects, ceiling: { limit: budget.maxLimit, windowMs: budget.windowMs } });
 }
 
-async function createWorkers(
-  { config, logger, bundlePath = BUNDLE_PATH }: StartWorkerOptions,
-  { connections, agentJobs, budgetMetrics, identity }: WorkerParts,
-): Promise<Workers> {
-  const { taskQueue, leaseMs, drainMs, sendStartToCloseMs } = config;
-  const ceiling = { limit: config.budget.maxLimit, windowMs: config.budget.windowMs };
-  const { namespace } = config.temporal;
-  const budget = createBudgetClient({
+function openBudget(
+  { temporal: { namespace }, taskQueue, budget }: WorkerConfig,
+  connections: Connections,
+  logger: Logger,
+) {
+  const client = createBudgetClient({
     acquireConnection: connections.acquire,
     connection: connections.client,
     namespace,
     taskQueue,
-    settings: config.budget,
+    settings: budget,
     onSilence: (projectId, reason) => {
       if (reason === undefined) logger.info({ projectId }, 'The budget answers again');
       else logger.warn({ projectId, reason }, 'The budget does not answer; "follow-up doctor" says what keeps it');
     },
   });
+  return meterBudget(client, Runtime.instance().metricMeter);
+}
+
+async function createWorkers(
+  { config, bundlePath = BUNDLE_PATH }: StartWorkerOptions,
+  { connections, agentJobs, budget, budgetMetrics, identity }: WorkerParts,
+): Promise<Workers> {
+  const { taskQueue, leaseMs, drainMs, sendStartToCloseMs } = config;
+  const ceiling = { limit: config.budget.maxLimit, windowMs: config.budget.windowMs };
+  const { namespace } = config.temporal;
   const activities = createActivities({
     agentJobs,
-    budget: meterBudget(budget, Runtime.instance().metricMeter),
+    budget,
     ownRun: createOwnRun({ connection: connections.client, namespace }),
     sendTimeoutMs: config.agentJobs.sendTimeoutMs,
     leaseMs,

@@ -56,3 +56,11 @@ export function asksSilentBudgetAtMs(
   const amongMany = Math.min(lastAtMs + SILENT_ASKS_APART_MS - nowMs, LONGEST_AMONG_MANY_MS);
   return nowMs + Math.max(alone, amongMany) * (0.75 + random / 2);
 }
+
+/**
+ * Words to one project share calls: a signal costs the gate a workflow task. One call at a time keeps them in order. The
+ * first goes out at once, and what comes within a second after it goes together, sooner where five are waiting: a slot is
+ * held until the gate knows how its send ended.
+ */
+export const REPORTS_APART_MS = 1_000;
+export const ENOUGH_FOR_REPORT = 5;

@@ -23,7 +23,7 @@ import {
   type BudgetWord,
   type ProjectBudgetInput,
 } from '../contract/index.js';
-import { ASK_FOR_MS, askAgainAfterMs, asksSilentBudgetAtMs } from './ask-again.js';
+import { ASK_FOR_MS, askAgainAfterMs, asksSilentBudgetAtMs, ENOUGH_FOR_REPORT, REPORTS_APART_MS } from './ask-again.js';
 import { createCoalescer } from './coalescer.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
 import { Patience, type LetGo } from './patience.js';
@@ -48,12 +48,6 @@ const MOST_TOLD = 10_000;
 const MAX_CALLS_IN_FLIGHT = 2;
 const MAX_ASKS_PER_CALL = 50;
 const ASKS_APART_MS = 250;
-
-/**
- * Words to one project share calls: a signal costs the gate a workflow task. One call at a time keeps them in order. The
- * first goes out at once, and what comes up to 250 ms after it goes together.
- */
-const REPORTS_APART_MS = 250;
 
 /** A word waits at most so long for the call before its own, and as long again for its own. */
 const REPORT_DEADLINE_MS = 5_000;
@@ -95,6 +89,8 @@ export interface BudgetClient {
    * @throws what the server answers, or that it does not
    */
   tell(projectId: string, word: BudgetWord): Promise<boolean>;
+  /** Resolves when every word that was said is told, or cannot be. */
+  allTold(): Promise<void>;
 }
 
 /** What {@link createBudgetClient} needs. */
@@ -170,10 +166,22 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     maxCallsInFlight: 1,
     maxPerCall: MAX_WORDS_PER_REPORT,
     apartMs: REPORTS_APART_MS,
+    enoughForCall: ENOUGH_FOR_REPORT,
   });
 
-  function tell(projectId: string, word: BudgetWord): Promise<boolean> {
-    return report(projectId, word, AbortSignal.timeout(REPORT_DEADLINE_MS));
+  const untold = new Set<Promise<unknown>>();
+  async function tell(projectId: string, word: BudgetWord): Promise<boolean> {
+    const told = report(projectId, word, AbortSignal.timeout(REPORT_DEADLINE_MS));
+    untold.add(told);
+    try {
+      return await told;
+    } finally {
+      untold.delete(told);
+    }
+  }
+
+  async function allTold(): Promise<void> {
+    while (untold.size > 0) await Promise.allSettled(untold);
   }
 
   function lineOf(projectId: string): Line {
@@ -291,7 +299,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     await tell(projectId, { kind: 'settle', workflowId, sendNumber, token, outcome: 'notSent' });
   }
 
-  return { acquire, tell };
+  return { acquire, tell, allTold };
 }
 
 /** The asks of one project. */

@@ -8,6 +8,8 @@ export interface CoalescerOptions<Request, Answer> {
   maxPerCall: number;
   /** Between the beginnings of two calls of a group: requests that come meanwhile go together. @default 0 */
   apartMs?: number;
+  /** So many requests do not wait for `apartMs` to pass. @default Infinity */
+  enoughForCall?: number;
 }
 
 interface Pending<Request, Answer> {
@@ -20,7 +22,7 @@ interface Group<Request, Answer> {
   pending: Pending<Request, Answer>[];
   callsInFlight: number;
   /** A call has begun less than `apartMs` ago. */
-  isResting: boolean;
+  rest: NodeJS.Timeout | undefined;
 }
 
 /**
@@ -33,6 +35,7 @@ export function createCoalescer<Request, Answer>({
   maxCallsInFlight,
   maxPerCall,
   apartMs = 0,
+  enoughForCall = Infinity,
 }: CoalescerOptions<Request, Answer>): (group: string, request: Request, signal?: AbortSignal) => Promise<Answer> {
   const groups = new Map<string, Group<Request, Answer>>();
 
@@ -59,21 +62,21 @@ export function createCoalescer<Request, Answer>({
   }
 
   function startCalls(name: string, group: Group<Request, Answer>): void {
-    const mayCall = () => !group.isResting && group.callsInFlight < maxCallsInFlight;
-    while (group.pending.length > 0 && mayCall()) void callNext(name, group);
-    if (group.callsInFlight === 0 && !group.isResting) groups.delete(name);
+    const isDue = () => group.pending.length >= (group.rest ? enoughForCall : 1);
+    while (isDue() && group.callsInFlight < maxCallsInFlight) void callNext(name, group);
+    if (group.callsInFlight === 0 && !group.rest) groups.delete(name);
   }
 
   function rest(name: string, group: Group<Request, Answer>): void {
-    group.isResting = true;
-    setTimeout(() => {
-      group.isResting = false;
+    clearTimeout(group.rest);
+    group.rest = setTimeout(() => {
+      group.rest = undefined;
       startCalls(name, group);
     }, apartMs);
   }
 
   return (name, request, signal) => {
-    const group = groups.get(name) ?? { pending: [], callsInFlight: 0, isResting: false };
+    const group = groups.get(name) ?? { pending: [], callsInFlight: 0, rest: undefined };
     groups.set(name, group);
     let takeBack = () => undefined as void;
     const answered = new Promise<Answer>((resolve, reject) => {

@@ -84,7 +84,9 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       ...(retryAfterMs !== undefined && { retryAfterMs }),
       waitMs: answer.grantedAtMs - firstRunStartedAtMs,
     });
-    await settle(projectId, request, sent);
+    const settled = settle(projectId, request, sent);
+    // Only of a message that was sent the follow-up says the same at its end, and asks for nothing before.
+    if (sent.outcome !== 'sent') await settled;
     return {
       kind: 'outcome',
       ...sent,

@@ -90,7 +90,7 @@ export function* attempt(
     ? yield* post({ world, service, followUp, mayStart, process, name: input.name })
     : { outcome: 'notSent' };
   const { outcome, retryAfterMs } = sent;
-  yield* network.tell({
+  const settled = network.tell({
     kind: 'settle',
     workflowId: followUp.workflowId,
     sendNumber,
@@ -98,6 +98,7 @@ export function* attempt(
     outcome,
     ...(retryAfterMs !== undefined && { retryAfterMs }),
   });
+  if (outcome !== 'sent') yield* settled.get();
   yield* mishap(world, process, input.name);
   return {
     kind: 'outcome',

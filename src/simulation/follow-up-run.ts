@@ -167,7 +167,7 @@ export class FollowUpRun {
       if (world.broken.has('finish')) return true;
       this.#record.hasToldEnd = true;
     }
-    yield* network.tell(word);
+    yield* network.tell(word).get();
     return true;
   }
 

@@ -1,4 +1,10 @@
-import { askAgainAfterMs, asksSilentBudgetAtMs, PROBED_FOR_MS } from '../activities/ask-again.js';
+import {
+  askAgainAfterMs,
+  asksSilentBudgetAtMs,
+  ENOUGH_FOR_REPORT,
+  PROBED_FOR_MS,
+  REPORTS_APART_MS,
+} from '../activities/ask-again.js';
 import type { AcquireRequest, BudgetWord } from '../contract/index.js';
 import type { Ask, GateHost } from './gate-host.js';
 import { Later, sleep, type Steps } from './process.js';
@@ -143,40 +149,37 @@ export class Network {
   }
 
   /**
-   * Tells the gate. When this returns the server has taken it, or it is lost; the gate hears it later. Words that come
-   * within one call's time go together, as the budget client sends them.
+   * Tells the gate. Comes true when the server has taken it, or it is lost; the gate hears it later. Words that come within
+   * a second go together, as the budget client sends them.
    */
-  *tell(word: BudgetWord): Steps<void> {
-    yield* this.#addToReport(word).get();
-  }
-
-  #addToReport(word: BudgetWord): Later<true> {
+  tell(word: BudgetWord): Later<true> {
     if (word.kind !== 'keyRead') {
       this.#world.note('  tell', word.kind, word.workflowId, word.sendNumber, word.outcome);
     }
-    this.#nextReport ??= this.#beginReport();
-    this.#nextReport.words.push(word);
-    return this.#nextReport.isTaken;
+    const { timeline, chance } = this.#world;
+    const report: Report = this.#nextReport ?? { words: [], isTaken: new Later<true>(timeline) };
+    if (report !== this.#nextReport) timeline.after(chance.between(5, REPORTS_APART_MS), () => this.#send(report));
+    this.#nextReport = report;
+    report.words.push(word);
+    if (report.words.length === ENOUGH_FOR_REPORT) timeline.after(chance.between(5, 50), () => this.#send(report));
+    return report.isTaken;
   }
 
-  #beginReport(): Report {
+  #send(report: Report): void {
+    if (report !== this.#nextReport) return;
+    this.#nextReport = undefined;
     const { timeline, chance, faults } = this.#world;
-    const report: Report = { words: [], isTaken: new Later<true>(timeline) };
-    timeline.after(chance.between(5, 250), () => {
-      this.#nextReport = undefined;
-      report.isTaken.set(true);
-      // Whoever tells of an end repeats it until the server has taken it.
-      const words = faults.strikes('settleLost') ? report.words.filter(({ kind }) => kind !== 'settle') : report.words;
-      const hear = () => this.#gate.tell((budget, timeMs) => budget.hear(timeMs, words));
-      timeline.after(this.#world.delayMs(60, 15_000), hear);
-      if (faults.strikes('duplicated')) timeline.after(chance.between(100, 20_000), hear);
-    });
-    return report;
+    report.isTaken.set(true);
+    // Whoever tells of an end repeats it until the server has taken it.
+    const words = faults.strikes('settleLost') ? report.words.filter(({ kind }) => kind !== 'settle') : report.words;
+    const hear = () => this.#gate.tell((budget, timeMs) => budget.hear(timeMs, words));
+    timeline.after(this.#world.delayMs(60, 15_000), hear);
+    if (faults.strikes('duplicated')) timeline.after(chance.between(100, 20_000), hear);
   }
 
   /** What was granted to an ask that was let go is never sent. */
   #giveBack({ workflowId, sendNumber, token }: AcquireRequest): void {
-    this.#addToReport({ kind: 'settle', workflowId, sendNumber, token, outcome: 'notSent' });
+    this.tell({ kind: 'settle', workflowId, sendNumber, token, outcome: 'notSent' });
   }
 }
 

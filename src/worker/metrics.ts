@@ -38,6 +38,7 @@ export function meterBudget(client: BudgetClient, meter: MetricMeter): BudgetCli
       return ask;
     },
     tell: (projectId, word) => client.tell(projectId, word),
+    allTold: () => client.allTold(),
   };
 }
 

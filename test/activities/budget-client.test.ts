@@ -121,9 +121,21 @@ test('words that come together go in one signal, each told when the server has t
   const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
   expect(await gate.query(budgetStatusQuery)).toMatchObject({ used: 10, unsettled: 1 });
   const { events } = await gate.fetchHistory();
-  // The first goes at once.
+  // They come within a second after the word that nobody heard: five by five.
   expect(events?.filter((event) => event.workflowExecutionSignaledEventAttributes)).toHaveLength(2);
   await close();
+});
+
+test('a word that waits for the call before it is told before the connections close', async () => {
+  const projectId = `last-words-${randomUUID()}`;
+  const { budget, close } = await budgetThatLoses(0, status.OK);
+  const asked = ['one', 'two'].map((jobId) => ({ ...request(), jobId }));
+  for (const each of asked) await budget.acquire(projectId, each);
+  const told = asked.map((each) => budget.tell(projectId, { kind: 'settle', ...each, outcome: 'sent' }));
+  await close();
+  expect(await Promise.all(told)).toEqual([true, true]);
+  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  expect(await gate.query(budgetStatusQuery)).toMatchObject({ used: 2, unsettled: 0 });
 });
 
 test('a crowd of asks is answered whole, in few updates of the budget', async () => {

@@ -43,6 +43,19 @@ test('a call begins no sooner after the one before than told; what comes meanwhi
   expect(calls[2]).toEqual([4]);
 });
 
+test('but at once where enough are waiting for it', () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const calls: number[][] = [];
+  const call = (_group: string, requests: number[]) => {
+    calls.push(requests);
+    return Promise.resolve(requests.map(String));
+  };
+  const ask = createCoalescer({ call, maxCallsInFlight: 3, maxPerCall: 9, apartMs: 250, enoughForCall: 2 });
+  for (const request of [1, 2, 3, 4]) void ask('red', request);
+  expect(calls).toEqual([[1], [2, 3]]);
+});
+
 test('a group does not wait for the calls of another', () => {
   const { calls, ask } = heldCalls();
   for (const request of [1, 2, 3]) void ask('red', request);

@@ -33,7 +33,11 @@ const input = {
 };
 
 /** The activity beside a budget of which only `acquire` matters. */
-function makeSendFollowUp(url: string, acquire: BudgetClient['acquire'], { leaseMs = 35_000 } = {}) {
+function makeSendFollowUp(
+  url: string,
+  acquire: BudgetClient['acquire'],
+  { leaseMs = 35_000, told = Promise.resolve(true) } = {},
+) {
   const agentJobs = createAgentJobsClient({
     baseUrl: url,
     keys: { forProject: () => Promise.resolve('adm_0123456789abcdef') },
@@ -48,8 +52,9 @@ function makeSendFollowUp(url: string, acquire: BudgetClient['acquire'], { lease
       acquire,
       tell(_projectId, word) {
         settled.push(word);
-        return Promise.resolve(true);
+        return told;
       },
+      allTold: () => Promise.resolve(),
     },
     ownRun: { readPrompt: () => Promise.resolve('x'), noteGrant: () => Promise.resolve() },
     sendTimeoutMs: 5_000,
@@ -80,6 +85,15 @@ test('a message that was granted ahead leaves when its slot begins, and not befo
   expect(receivedAtMs).toHaveLength(1);
   expect(receivedAtMs[0]! - grantedAtMs).toBeGreaterThanOrEqual(sendAfterMs);
   expect(settled).toMatchObject([{ outcome: 'sent' }]);
+});
+
+test('a message that was sent is reported at once, also where the budget does not hear of it', async () => {
+  const { url } = await useService();
+  const granted: Ask = { proven: true, answer: { kind: 'granted', grantedAtMs: Date.now(), ledgerSinceMs: 0 } };
+  const told = new Promise<boolean>(() => undefined);
+  const { sendFollowUp } = makeSendFollowUp(url, () => Promise.resolve(granted), { told });
+  const result = await new MockActivityEnvironment().run(sendFollowUp, input);
+  expect(result).toMatchObject({ kind: 'outcome', outcome: 'sent' });
 });
 
 describe('that no ask before has sent', () => {

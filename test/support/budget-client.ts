@@ -17,9 +17,13 @@ export async function connectBudgetClient(options: {
   const acquireConnection = await Connection.connect({ address, interceptors });
   const connection = await Connection.connect({ address, interceptors: callRetries() });
   const settings = { limit, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+  const budget = createBudgetClient({ acquireConnection, connection, namespace, taskQueue, settings });
   return {
-    budget: createBudgetClient({ acquireConnection, connection, namespace, taskQueue, settings }),
-    close: () => Promise.all([acquireConnection.close(), connection.close()]),
+    budget,
+    close: async () => {
+      await budget.allTold();
+      await Promise.all([acquireConnection.close(), connection.close()]);
+    },
   };
 }
 

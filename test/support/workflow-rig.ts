@@ -133,6 +133,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
     stopWorkers,
     async stop() {
       await stopWorkers();
+      await budget.allTold();
       await Promise.all([connection.close(), acquireConnection.close(), nativeConnection.close()]);
     },
   };
