@@ -1,3 +1,5 @@
+import type { BudgetWord } from '../contract/index.js';
+
 /**
  * How long one ask is repeated, with the same token, while it is uncertain whether the gate has heard it, all calls
  * included. Less than the 30 s that a lease is longer than a send may take, for the send's last check counts from the
@@ -59,8 +61,15 @@ export function asksSilentBudgetAtMs(
 
 /**
  * Words to one project share calls: a signal costs the gate a workflow task. One call at a time keeps them in order. The
- * first goes out at once, and what comes within a second after it goes together, sooner where five are waiting: a slot is
- * held until the gate knows how its send ended.
+ * first goes out at once, and what comes within two seconds after it goes together.
  */
-export const REPORTS_APART_MS = 1_000;
-export const ENOUGH_FOR_REPORT = 5;
+export const REPORTS_APART_MS = 2_000;
+const ENOUGH_FOR_REPORT = 5;
+
+/**
+ * Whether words go out before: where five are waiting, for a slot is held until the gate knows how its send ended, or
+ * where a message was not taken, for that may say something about the messages that others are about to send.
+ */
+export function isEnoughForReport(words: readonly BudgetWord[]): boolean {
+  return words.length >= ENOUGH_FOR_REPORT || words.some((word) => word.kind === 'settle' && word.outcome !== 'sent');
+}

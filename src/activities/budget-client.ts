@@ -23,7 +23,7 @@ import {
   type BudgetWord,
   type ProjectBudgetInput,
 } from '../contract/index.js';
-import { ASK_FOR_MS, askAgainAfterMs, asksSilentBudgetAtMs, ENOUGH_FOR_REPORT, REPORTS_APART_MS } from './ask-again.js';
+import { ASK_FOR_MS, askAgainAfterMs, asksSilentBudgetAtMs, isEnoughForReport, REPORTS_APART_MS } from './ask-again.js';
 import { createCoalescer } from './coalescer.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
 import { Patience, type LetGo } from './patience.js';
@@ -166,7 +166,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     maxCallsInFlight: 1,
     maxPerCall: MAX_WORDS_PER_REPORT,
     apartMs: REPORTS_APART_MS,
-    enoughForCall: ENOUGH_FOR_REPORT,
+    isEnough: isEnoughForReport,
   });
 
   const untold = new Set<Promise<unknown>>();

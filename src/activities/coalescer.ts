@@ -8,8 +8,8 @@ export interface CoalescerOptions<Request, Answer> {
   maxPerCall: number;
   /** Between the beginnings of two calls of a group: requests that come meanwhile go together. @default 0 */
   apartMs?: number;
-  /** So many requests do not wait for `apartMs` to pass. @default Infinity */
-  enoughForCall?: number;
+  /** Whether requests that wait for `apartMs` to pass go out before. @default never */
+  isEnough?: (requests: Request[]) => boolean;
 }
 
 interface Pending<Request, Answer> {
@@ -35,7 +35,7 @@ export function createCoalescer<Request, Answer>({
   maxCallsInFlight,
   maxPerCall,
   apartMs = 0,
-  enoughForCall = Infinity,
+  isEnough = () => false,
 }: CoalescerOptions<Request, Answer>): (group: string, request: Request, signal?: AbortSignal) => Promise<Answer> {
   const groups = new Map<string, Group<Request, Answer>>();
 
@@ -62,7 +62,8 @@ export function createCoalescer<Request, Answer>({
   }
 
   function startCalls(name: string, group: Group<Request, Answer>): void {
-    const isDue = () => group.pending.length >= (group.rest ? enoughForCall : 1);
+    const isDue = () =>
+      group.pending.length > 0 && (!group.rest || isEnough(group.pending.map(({ request }) => request)));
     while (isDue() && group.callsInFlight < maxCallsInFlight) void callNext(name, group);
     if (group.callsInFlight === 0 && !group.rest) groups.delete(name);
   }

@@ -1,7 +1,7 @@
 import {
   askAgainAfterMs,
   asksSilentBudgetAtMs,
-  ENOUGH_FOR_REPORT,
+  isEnoughForReport,
   PROBED_FOR_MS,
   REPORTS_APART_MS,
 } from '../activities/ask-again.js';
@@ -150,7 +150,7 @@ export class Network {
 
   /**
    * Tells the gate. Comes true when the server has taken it, or it is lost; the gate hears it later. Words that come within
-   * a second go together, as the budget client sends them.
+   * two seconds go together, as the budget client sends them.
    */
   tell(word: BudgetWord): Later<true> {
     if (word.kind !== 'keyRead') {
@@ -161,7 +161,7 @@ export class Network {
     if (report !== this.#nextReport) timeline.after(chance.between(5, REPORTS_APART_MS), () => this.#send(report));
     this.#nextReport = report;
     report.words.push(word);
-    if (report.words.length === ENOUGH_FOR_REPORT) timeline.after(chance.between(5, 50), () => this.#send(report));
+    if (isEnoughForReport(report.words)) timeline.after(chance.between(5, 50), () => this.#send(report));
     return report.isTaken;
   }
 

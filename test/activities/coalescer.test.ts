@@ -51,7 +51,13 @@ test('but at once where enough are waiting for it', () => {
     calls.push(requests);
     return Promise.resolve(requests.map(String));
   };
-  const ask = createCoalescer({ call, maxCallsInFlight: 3, maxPerCall: 9, apartMs: 250, enoughForCall: 2 });
+  const ask = createCoalescer({
+    call,
+    maxCallsInFlight: 3,
+    maxPerCall: 9,
+    apartMs: 250,
+    isEnough: ({ length }) => length >= 2,
+  });
   for (const request of [1, 2, 3, 4]) void ask('red', request);
   expect(calls).toEqual([[1], [2, 3]]);
 });
