@@ -1,5 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { performance } from 'node:perf_hooks';
+import { setTimeout as delay } from 'node:timers/promises';
 
 const PATH = /^\/v2\/agent\/([^/]+)\/job\/([^/]+?)(\/message)?$/;
 
@@ -8,9 +10,10 @@ const PATH = /^\/v2\/agent\/([^/]+)\/job\/([^/]+?)(\/message)?$/;
  * the same number of polls, however fast the machine is. Every job exists, at rest.
  *
  * @param {(jobId: string) => number} readsPerTurn the read after a message, from 1, that is the first to show its end
+ * @param {(jobId: string) => number} readTakesMs how long a read takes
  */
-export async function startJobService(readsPerTurn) {
-  /** @type {Map<string, { messages: number, readsBefore: number, readsAfter: number }>} */
+export async function startJobService(readsPerTurn, readTakesMs) {
+  /** @type {Map<string, { messages: number, readsBefore: number, readsAfter: number, messageAtMs?: number }>} */
   const jobs = new Map();
 
   const shown = (jobId, { messages, readsAfter }) => {
@@ -36,16 +39,19 @@ export async function startJobService(readsPerTurn) {
     await once(request, 'end');
     const job = jobs.get(jobId) ?? { messages: 0, readsBefore: 0, readsAfter: 0 };
     jobs.set(jobId, job);
-    if (message) job.messages += 1;
-    else if (job.messages === 0) job.readsBefore += 1;
+    if (message) {
+      job.messages += 1;
+      job.messageAtMs = performance.now();
+    } else if (job.messages === 0) job.readsBefore += 1;
     else job.readsAfter += 1;
+    if (!message && readTakesMs(jobId) > 0) await delay(readTakesMs(jobId));
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(shown(jobId, job)));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
     baseUrl: `http://127.0.0.1:${server.address().port}`,
-    /** What a job was asked for: messages, reads before the first message, reads after it. */
+    /** What a job was asked for: messages, and when the last came (`performance.now()`), reads before and after the first. */
     asked: (jobId) => jobs.get(jobId) ?? { messages: 0, readsBefore: 0, readsAfter: 0 },
     close: async () => {
       server.closeAllConnections();

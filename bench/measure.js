@@ -1,6 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
+import { SLOW_READ_MS } from './settings.js';
 
+const BESIDE_SLOW = { slow: 300, unrelated: 100 };
 const HOUR_MS = 3_600_000;
 const LOOK_AGAIN_MS = 250;
 /** Longest wait until everything sleeps. */
@@ -84,6 +86,25 @@ export async function measureInFlight(running, { count, intervalMs, minutes }) {
     mibAtLast: residentAtLast / 2 ** 20,
     databaseKiBPerFollowUp: bytesPerFollowUp / 2 ** 10,
   };
+}
+
+/**
+ * How long a message of one project takes from the start of its follow-up to the service, one after the other, while every
+ * read of the other projects' jobs takes {@link SLOW_READ_MS}.
+ */
+export async function measureBesideSlowReads(running) {
+  const slow = await running.start('slow', BESIDE_SLOW.slow, SLOW_READ_MS);
+  while (!slow.every(({ jobId }) => running.service.asked(jobId).messages === 1)) await delay(LOOK_AGAIN_MS);
+  const tookMs = [];
+  for (let number = 0; number < BESIDE_SLOW.unrelated; number++) {
+    const startedMs = performance.now();
+    const [{ jobId }] = await running.start(`unrelated-${number}`, 1, HOUR_MS);
+    while (running.service.asked(jobId).messages === 0) await delay(1);
+    tookMs.push(running.service.asked(jobId).messageAtMs - startedMs);
+  }
+  tookMs.sort((a, b) => a - b);
+  const share = (part) => tookMs[Math.min(tookMs.length - 1, Math.floor(tookMs.length * part))];
+  return { besideSlowP50Ms: share(0.5), besideSlowP95Ms: share(0.95) };
 }
 
 /** Until every message was sent, and no workflow has a task left: only timers, or a look that is due later. */

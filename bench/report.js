@@ -9,6 +9,8 @@ const ROWS = [
   ['allCpuMsPerLook', 'CPU together, ms per look', 1, 'less'],
   ['readsBeforeSend', 'get-job calls before the send', 2, 'less'],
   ['readsAfterSend', 'get-job calls after the send', 2, 'less'],
+  ['besideSlowP50Ms', 'start to message, median, ms', 0, 'less'],
+  ['besideSlowP95Ms', 'start to message, 95 %, ms', 0, 'less'],
   ['idleWorkerMiB', 'idle worker, MiB', 1, 'less'],
 ];
 

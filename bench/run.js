@@ -8,13 +8,13 @@ import { availableParallelism, cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { processEnvironment } from '../dist/config/settings-reader.js';
-import { measureRuns, measureSleeping } from './measure.js';
+import { measureBesideSlowReads, measureRuns, measureSleeping } from './measure.js';
 import { compare, toText } from './report.js';
 import { PROJECTS, RUNS, SIDES } from './settings.js';
 import { bundleSide, startSide } from './side.js';
 
 const USAGE = `npm run bench -- [options]
-  --only NAME       5 looks, 30 looks or asleep (all)
+  --only NAME       5 looks, 30 looks, slow reads or asleep (all)
   --rounds N        each has both sides, in turns (2)
   --sleeping N,N    follow-ups asleep while memory is measured (1000)
   --side SIDE       naive or product (both)
@@ -22,6 +22,7 @@ const USAGE = `npm run bench -- [options]
   --json            one JSON document on stdout instead of a table`;
 
 const ASLEEP = 'asleep';
+const BESIDE_SLOW_READS = 'slow reads';
 
 function readOptions(args) {
   const text = (defaultValue) => ({ type: 'string', default: defaultValue });
@@ -48,7 +49,7 @@ function readOptions(args) {
     throw new Error(`--${name}: must be one of ${all.join(', ')} (given ${given})`);
   };
   return {
-    only: oneOf('only', [...RUNS.map(({ name }) => name), ASLEEP]),
+    only: oneOf('only', [...RUNS.map(({ name }) => name), BESIDE_SLOW_READS, ASLEEP]),
     sides: oneOf('side', SIDES),
     rounds: whole('rounds', values.rounds, 1, 100),
     sleeping: values.sleeping.split(',').map((count) => whole('sleeping', count, 1, 100_000)),
@@ -61,6 +62,7 @@ function readOptions(args) {
 async function runSide(side, bundlePath, { only, sleeping }) {
   const measures = [
     ...RUNS.map((run) => [run.name, (running) => measureRuns(running, run)]),
+    [BESIDE_SLOW_READS, measureBesideSlowReads],
     [ASLEEP, (running) => measureSleeping(running, sleeping)],
   ].filter(([name]) => only.includes(name));
   const results = {};

@@ -24,5 +24,8 @@ export const RUNS = [
   { name: '30 looks', followUps: 100, looks: 30, intervalMs: 2_000 },
 ];
 
+/** A service that takes so long to answer a read. */
+export const SLOW_READ_MS = 5_000;
+
 /** Finished before anything is measured: code is loaded and compiled by then. */
 export const WARM_UP_FOLLOW_UPS = 20;

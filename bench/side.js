@@ -13,7 +13,7 @@ import { startDevServer } from '../dist/embedded/dev-server.js';
 import { createLogger, toTemporalLogger } from '../dist/logging.js';
 import { workflowBundleOptions } from '../dist/worker/bundle-options.js';
 import { startJobService } from './job-service.js';
-import { PROJECTS, TASK_QUEUE, WARM_UP_FOLLOW_UPS } from './settings.js';
+import { PROJECTS, SLOW_READ_MS, TASK_QUEUE, WARM_UP_FOLLOW_UPS } from './settings.js';
 
 const WORKER = fileURLToPath(new URL('./worker-process.js', import.meta.url));
 /** Starts under way at once. */
@@ -96,7 +96,7 @@ export async function startSide({ side, bundlePath, env }) {
     const dbFile = join(directory, 'temporal.sqlite');
     const server = await startDevServer({ env, dbFile });
     closers.push(() => server.stop());
-    const service = await startJobService(looksOf);
+    const service = await startJobService(looksOf, readTakesMs);
     closers.push(() => service.close());
     const worker = await startWorkerProcess({ side, address: server.address, baseUrl: service.baseUrl, bundlePath });
     closers.push(() => worker.stop());
@@ -112,9 +112,13 @@ export async function startSide({ side, bundlePath, env }) {
   }
 }
 
-/** Looks after a message until a job shows its end, by the job's name: `look-` never does. */
+/** Looks after a message until a job shows its end, by the job's name: `look-` and `slow-` never do. */
 function looksOf(jobId) {
-  return jobId.startsWith('look-') ? Infinity : Number(/^run-(\d+)-/.exec(jobId)?.[1] ?? 2);
+  return /^(look|slow)-/.test(jobId) ? Infinity : Number(/^run-(\d+)-/.exec(jobId)?.[1] ?? 2);
+}
+
+function readTakesMs(jobId) {
+  return jobId.startsWith('slow-') ? SLOW_READ_MS : 0;
 }
 
 class Side {

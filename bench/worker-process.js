@@ -9,12 +9,14 @@ import { startWorker } from '../dist/worker.js';
 import { createNaiveActivities } from './naive-activities.js';
 import { API_KEY, BUDGET_LIMIT, TASK_QUEUE } from './settings.js';
 
-/** The product's own worker with its default settings, apart from addresses and a budget that does not limit. */
+/** The product's own worker with its default settings, apart from addresses, a budget that does not limit, and patience. */
 async function startProduct({ address, baseUrl, bundlePath }) {
   const config = loadConfig({
     TEMPORAL_ADDRESS: address,
     AGENT_JOBS_BASE_URL: baseUrl,
     AGENT_JOBS_API_KEY: API_KEY,
+    // Longer than the slowest read of a benchmark takes.
+    AGENT_JOBS_GET_TIMEOUT: '7s',
     FOLLOW_UP_TASK_QUEUE: TASK_QUEUE,
     FOLLOW_UP_BUDGET_LIMIT: String(BUDGET_LIMIT),
     FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
