@@ -74,16 +74,20 @@ describe('a server with lowered limits', () => {
       'limit.blobSize.warn': BLOB_BYTES / 2,
       'limit.blobSize.error': BLOB_BYTES,
     });
-    stack = await startStack({ address: server.address, env: { FOLLOW_UP_BUDGET_LIMIT: '1000' } });
+    stack = await startStack({
+      address: server.address,
+      env: { FOLLOW_UP_BUDGET_LIMIT: '1000' },
+      simulator: { limiter: { kind: 'none' } },
+    });
   });
   afterAll(async () => {
     await stack.stop();
     await server.stop();
   });
 
-  test('loses and doubles none of 100 follow-ups over 20 runs of their budget and more', async () => {
+  test('loses and doubles none of 140 follow-ups over 20 runs of their budget and more', async () => {
     const projectId = 'limited';
-    const inputs = Array.from({ length: 100 }, (_, index) => ({
+    const inputs = Array.from({ length: 140 }, (_, index) => ({
       projectId,
       jobId: `job-${index}`,
       prompt: `message ${index}`,
@@ -97,9 +101,9 @@ describe('a server with lowered limits', () => {
       for (const input of left) results.push(await stack.followUps.run(input));
     };
     await Promise.all(Array.from({ length: 6 }, lane));
-    expect(results.filter(({ status, delivery }) => status === 'completed' && delivery === 'sent')).toHaveLength(100);
-    expect(stack.simulator.ledger).toHaveLength(100);
-    expect(new Set(stack.simulator.ledger.map(({ jobId }) => jobId)).size).toBe(100);
+    expect(results.filter(({ status, delivery }) => status === 'completed' && delivery === 'sent')).toHaveLength(140);
+    expect(stack.simulator.ledger).toHaveLength(140);
+    expect(new Set(stack.simulator.ledger.map(({ jobId }) => jobId)).size).toBe(140);
     const workflowId = projectBudgetWorkflowId(projectId);
     const runs = await historiesOf(stack, workflowId);
     expect(runs.length).toBeGreaterThanOrEqual(20);
