@@ -21,7 +21,11 @@ export async function showProgress(output: Output, rows: readonly ProgressRow[])
 }
 
 async function showLive(stderr: NodeJS.WriteStream, stdout: OutputStream, rows: readonly ProgressRow[]): Promise<void> {
-  const { Listr, ListrLogger, ProcessOutput } = await import('listr2');
+  const { DefaultRenderer, Listr, ListrLogger, ProcessOutput } = await import('listr2');
+  // By itself listr2 asks whether stdout is a terminal, which may well be a pipe.
+  class StderrRenderer extends DefaultRenderer {
+    static override nonTTY = true;
+  }
   // To listr2 stderr is its stdout: ours is for data.
   const logger = new ListrLogger<ListrDefaultRendererLogLevels>({
     useIcons: true,
@@ -47,6 +51,7 @@ async function showLive(stderr: NodeJS.WriteStream, stdout: OutputStream, rows: 
     concurrent: true,
     exitOnError: false,
     registerSignalListeners: false,
+    renderer: StderrRenderer,
     rendererOptions: { logger, collapseErrors: false },
   }).run();
 }

@@ -11,7 +11,9 @@ export function addWorkerCommands(program: Command, action: LazyAction): void {
     .option('--exit', 'end when the follow-ups have ended, instead of at Ctrl-C')
     .option('--project <project>', 'with --job and --prompt: send this follow-up instead of the demonstration')
     .option('--job <id>', 'see --project')
-    .option('--prompt <text>', 'see --project');
+    .option('--prompt <text>', 'see --project')
+    .option('--port <port>', 'port of Temporal (default: 7233, or any where it is taken)')
+    .option('--ui-port <port>', 'port of its UI (default: 8233, or any where it is taken)');
   withCommonOptions(dev, 'follow-up dev --exit').action(action(async () => (await import('./dev.js')).runDev));
 
   const worker = program
