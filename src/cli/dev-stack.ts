@@ -136,7 +136,9 @@ export async function startDevStack(
 /** A server is configured by an address, a profile or a file; also by a default file that names another address. */
 function isTemporalConfigured(env: Environment): boolean {
   const names = ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'];
-  return names.some((name) => isSet(env, name)) || loadTemporalConfig(env).address !== `localhost:${DEFAULT_PORTS.port}`;
+  return (
+    names.some((name) => isSet(env, name)) || loadTemporalConfig(env).address !== `localhost:${DEFAULT_PORTS.port}`
+  );
 }
 
 async function startServer(env: Environment, ports: DevPorts, say: OnProgress, signal: AbortSignal) {

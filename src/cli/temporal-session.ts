@@ -3,6 +3,7 @@ import { Client, Connection, defaultGrpcRetryOptions } from '@temporalio/client'
 import { FollowUpClient } from '../client/index.js';
 import { readPollers } from '../client/pollers.js';
 import {
+  type Environment,
   loadBudgetSettings,
   loadTaskQueue,
   loadTemporalConfig,
@@ -11,7 +12,7 @@ import {
 import { isLoopbackHost } from '../config/loopback.js';
 import { budgetTaskQueue } from '../contract/index.js';
 import { callRetries } from '../temporal/call-retries.js';
-import type { Cli, Output } from './cli.js';
+import type { Output } from './cli.js';
 import { safeLine } from './safe-text.js';
 
 /** A connection of Temporal and what a command does with it. */
@@ -30,7 +31,7 @@ export interface TemporalSession {
  * @throws ConfigError
  */
 export async function withTemporal<T>(
-  { env, output }: Pick<Cli, 'env' | 'output'>,
+  { env, output }: { env: Environment; output: Pick<Output, 'note'> },
   use: (session: TemporalSession) => Promise<T>,
 ): Promise<T> {
   const config = loadTemporalConfig(env);
@@ -64,7 +65,7 @@ function retryForSeconds() {
 const SILENT_AFTER_MS = 900;
 
 /** Says once on stderr that the server refuses the first call, or has not answered it yet. Sees each try of a call. */
-function sayWhenSilent(address: string, output: Output): Interceptor {
+function sayWhenSilent(address: string, output: Pick<Output, 'note'>): Interceptor {
   let isSettled = false;
   const settle = (text?: string) => {
     if (!isSettled && text !== undefined) output.note(text);

@@ -123,10 +123,7 @@ export function pauseNote(own: string | undefined, since: Date, note: string | u
 }
 
 /** A schedule's own note, and what {@link pauseNote} has put behind it. */
-export function parseNote(
-  text: string | undefined,
-  isPaused = true,
-): Pick<ScheduleDescription, 'note' | 'pause'> {
+export function parseNote(text: string | undefined, isPaused = true): Pick<ScheduleDescription, 'note' | 'pause'> {
   const [isPause, own, since = '', why] = PAUSE_NOTE.exec(text ?? '') ?? [];
   const note = isPause === undefined ? text : own;
   return {

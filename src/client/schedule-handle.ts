@@ -3,7 +3,13 @@ import { z } from 'zod';
 import { parseInput } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
 import { type BackfilledRange, type BackfillInput, backfillSchedule } from './schedule-backfill.js';
-import { parseNote, pauseNote, RESUMED, type ScheduleDescription, toScheduleDescription } from './schedule-description.js';
+import {
+  parseNote,
+  pauseNote,
+  RESUMED,
+  type ScheduleDescription,
+  toScheduleDescription,
+} from './schedule-description.js';
 import { scheduleNoteSchema } from './schedule-input.js';
 import { callSchedule, describeSchedule, type ScheduleTarget } from './schedule-target.js';
 import { type TriggeredFiring, triggerSchedule } from './schedule-trigger.js';
@@ -85,10 +91,7 @@ export class ScheduleHandle {
     return this.#target.client.schedule.getHandle(this.name);
   }
 
-  async #patch(
-    order: 'pause' | 'unpause',
-    noteOf: (own: string | undefined) => string,
-  ): Promise<ScheduleDescription> {
+  async #patch(order: 'pause' | 'unpause', noteOf: (own: string | undefined) => string): Promise<ScheduleDescription> {
     const { state } = await describeSchedule(this.#target);
     // The server takes the order from the note: it must not be empty, and it replaces the one there was.
     const text = noteOf(parseNote(state.note).note);

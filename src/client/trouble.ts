@@ -238,9 +238,7 @@ export async function reasonOfSilence(client: Client, workflowId: string, error:
   return grpcDetails(error) ?? String(error);
 }
 
-function wordsOf(
-  pauseInfo: { identity?: string | null; reason?: string | null } | null | undefined,
-) {
+function wordsOf(pauseInfo: { identity?: string | null; reason?: string | null } | null | undefined) {
   if (!pauseInfo) return '';
   const { identity, reason } = pauseInfo;
   const words = [identity ? `by ${oneLine(identity)}` : '', reason ? `(${oneLine(reason)})` : ''].filter(Boolean);
