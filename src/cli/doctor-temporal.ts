@@ -86,71 +86,74 @@ async function examineSearchAttributes(session: TemporalSession): Promise<string
   return 'all are registered';
 }
 
-/** One check for each task queue, and one more where workers of several builds poll the same one. */
+/** One check for each task queue that is polled, one for all that are not, and one for each with several builds. */
 async function checkWorkers(session: TemporalSession, skew: Promise<number | undefined>): Promise<Check[]> {
-  const queues: { queue: string; type: QueueType; waiting: string }[] = [
-    { queue: session.taskQueue, type: 'workflow', waiting: 'every follow-up and batch stands still' },
-    { queue: session.taskQueue, type: 'activity', waiting: 'no message is sent' },
-    { queue: budgetTaskQueue(session.taskQueue), type: 'workflow', waiting: 'no budget answers, so nothing is sent' },
+  const queues: { queue: string; type: QueueType }[] = [
+    { queue: session.taskQueue, type: 'workflow' },
+    { queue: session.taskQueue, type: 'activity' },
+    { queue: budgetTaskQueue(session.taskQueue), type: 'workflow' },
   ];
-  const found = await Promise.all(
-    queues.map(async ({ queue, type, waiting }): Promise<Check[]> => {
-      const subject = `${queue} (${type} tasks)`;
-      try {
+  try {
+    const polled = await Promise.all(
+      queues.map(async ({ queue, type }): Promise<PolledQueue> => {
         const pollers = await readPollers(session.client, queue, type);
         const serverNowMs = Date.now() - ((await skew) ?? 0);
-        return judgePollers({ subject, waiting, serverNowMs }, pollers);
-      } catch (error) {
-        const message = `who polls ${subject} is not known: ${messageOf(error)}`;
-        return [{ name: 'workers', subject, status: 'error', message, mend: 'look at the log of the Temporal server' }];
-      }
-    }),
-  );
-  return found.flat();
+        const workers = pollers
+          .map((poller) => ({ ...poller, ageMs: Math.max(0, serverNowMs - (poller.polledAtMs ?? serverNowMs)) }))
+          .sort((one, other) => one.ageMs - other.ageMs);
+        return { subject: `${queue} (${type} tasks)`, workers };
+      }),
+    );
+    const isPolled = ({ workers: [latest] }: PolledQueue) => latest !== undefined && latest.ageMs <= POLLS_WITHIN_MS;
+    const idle = polled.filter((queue) => !isPolled(queue));
+    return [...(idle.length > 0 ? [idleQueues(idle)] : []), ...polled.filter(isPolled).flatMap(describeQueue)];
+  } catch (error) {
+    const message = `who polls the task queues is not known: ${messageOf(error)}`;
+    return [{ name: 'workers', status: 'error', message, mend: 'look at the log of the Temporal server' }];
+  }
 }
 
-function judgePollers(
-  { subject, waiting, serverNowMs }: { subject: string; waiting: string; serverNowMs: number },
-  pollers: readonly Poller[],
-): Check[] {
-  const ageMs = ({ polledAtMs = serverNowMs }: Poller) => Math.max(0, serverNowMs - polledAtMs);
-  const polling = pollers.filter((poller) => ageMs(poller) <= POLLS_WITHIN_MS);
-  if (polling.length === 0) {
-    const [last] = pollers.toSorted((one, other) => ageMs(one) - ageMs(other));
-    return [
-      {
-        name: 'workers',
-        subject,
-        status: 'error',
-        message: `nobody polls ${subject}${last ? `; ${last.identity} did last` : ''}`,
-        ...(last?.polledAtMs !== undefined && { since: new Date(last.polledAtMs).toISOString() }),
-        why: `${waiting} until a worker runs; FOLLOW_UP_TASK_QUEUE must be the same here and there`,
-        mend: 'follow-up worker',
-      },
-    ];
-  }
-  const told = polling.slice(0, SHOWN_WORKERS).map((poller) => {
-    const age = ageMs(poller);
-    const build = poller.build === '' ? '' : `build ${shortBuild(poller.build)}, `;
-    return `${poller.identity} (${build}polled ${age < 1_000 ? 'just now' : `${formatDuration(age)} ago`})`;
+/** A task queue and its workers, the one that polled last first. */
+interface PolledQueue {
+  subject: string;
+  workers: (Poller & { ageMs: number })[];
+}
+
+function idleQueues(queues: readonly PolledQueue[]): Check {
+  const subject = queues.map((queue) => queue.subject).join(', ');
+  const [last] = queues.flatMap(({ workers }) => workers).sort((one, other) => one.ageMs - other.ageMs);
+  return {
+    name: 'workers',
+    subject,
+    status: 'error',
+    message: `nobody polls ${subject}${last ? `; ${last.identity} did last` : ''}`,
+    ...(last?.polledAtMs !== undefined && { since: new Date(last.polledAtMs).toISOString() }),
+    why: 'what is started waits for a worker; FOLLOW_UP_TASK_QUEUE must be the same here and there',
+    mend: 'follow-up worker',
+  };
+}
+
+function describeQueue({ subject, workers }: PolledQueue): Check[] {
+  const polling = workers.filter(({ ageMs }) => ageMs <= POLLS_WITHIN_MS);
+  const told = polling.slice(0, SHOWN_WORKERS).map(({ identity, build, ageMs }) => {
+    const polled = ageMs < 1_000 ? 'just now' : `${formatDuration(Math.round(ageMs / 1_000) * 1_000)} ago`;
+    return `${identity} (${build === '' ? '' : `build ${shortBuild(build)}, `}polled ${polled})`;
   });
   const more = polling.length - told.length;
   const message = `${subject} is polled by ${told.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
   const builds = [...new Set(polling.map(({ build }) => build))];
+  const polled: Check = { name: 'workers', subject, status: 'ok', message };
+  if (builds.length < 2) return [polled];
   return [
-    { name: 'workers', subject, status: 'ok', message },
-    ...(builds.length < 2
-      ? []
-      : [
-          {
-            name: 'builds',
-            subject,
-            status: 'warning' as const,
-            message: `workers of ${builds.length} builds poll ${subject}: ${builds.map(shortBuild).join(', ')}`,
-            why: 'what one of them has begun may fail on an older one',
-            mend: 'where no release is under way, stop the workers of the older build',
-          },
-        ]),
+    polled,
+    {
+      name: 'builds',
+      subject,
+      status: 'warning',
+      message: `workers of ${builds.length} builds poll ${subject}: ${builds.map(shortBuild).join(', ')}`,
+      why: 'what the newer one has begun may fail on the older one',
+      mend: 'where no release is under way, stop the workers of the older build',
+    },
   ];
 }
 

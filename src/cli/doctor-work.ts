@@ -88,7 +88,7 @@ async function examineBudgets({ followUps }: TemporalSession): Promise<WorkCheck
     checks.push(...(status ? judgeBudget(status) : [silentBudget(budget)]));
   }
   if (checks.some(isFinding)) return { checks, projects };
-  const message = count === 0 ? 'no project has one yet' : `${count} ${count === 1 ? 'answers' : 'answer'}`;
+  const message = count === 0 ? 'no project has one yet' : `${count} of ${count} answer`;
   return { checks: [{ name: 'budgets', status: 'ok', message }, ...checks], projects };
 }
 
@@ -169,7 +169,7 @@ async function examineSchedules({ followUps: { schedules } }: TemporalSession, h
     const ended = (await schedules.outcomes(hasWorkers ? firings : [])).filter(({ status }) => status !== 'running');
     checks.push(...judgeFirings(schedule.name, ended));
   }
-  const message = count === 0 ? 'there is none' : `${count} ${count === 1 ? 'fires' : 'fire'} at the set times`;
+  const message = count === 0 ? 'there is none' : `none of ${count} is paused or fails`;
   return checks.length > 0 ? checks : [{ name: 'schedules', status: 'ok', message }];
 }
 
