@@ -2,7 +2,6 @@ import { type Environment, loadConfig, loadTemporalConfig, type WorkerConfig } f
 import { SearchAttribute } from '../contract/index.js';
 import type { OnProgress } from '../embedded/environment.js';
 import type { Cli } from './cli.js';
-import { UsageError } from './errors.js';
 
 /** Everything that `follow-up dev` runs. */
 export interface DevStack {
@@ -71,11 +70,7 @@ export async function startDevStack(
   failed.catch(() => undefined);
 
   const startTemporal = async () => {
-    if (isTemporalConfigured(cli.env)) {
-      const [given] = Object.keys(ports);
-      if (given === undefined) return undefined;
-      throw new UsageError('--port and --ui-port are for a server that dev starts, and the settings name another');
-    }
+    if (isTemporalConfigured(cli.env)) return undefined;
     const server = await startServer(cli.env, ports, say, signal);
     // It keeps everything in memory: an orderly end would take a second and save nothing.
     await keep({ name: 'Temporal', stop: () => server.kill() });
@@ -134,7 +129,7 @@ export async function startDevStack(
 }
 
 /** A server is configured by an address, a profile or a file; also by a default file that names another address. */
-function isTemporalConfigured(env: Environment): boolean {
+export function isTemporalConfigured(env: Environment): boolean {
   const names = ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'];
   return (
     names.some((name) => isSet(env, name)) || loadTemporalConfig(env).address !== `localhost:${DEFAULT_PORTS.port}`

@@ -4,7 +4,7 @@ import type { FollowUpResult } from '../contract/index.js';
 import { awaitFollowUp } from './await-follow-up.js';
 import { classify } from './classify-error.js';
 import { type Cli, interruptible } from './cli.js';
-import { DEFAULT_PORTS, type DevPorts, type DevStack, startDevStack } from './dev-stack.js';
+import { DEFAULT_PORTS, type DevPorts, type DevStack, isTemporalConfigured, startDevStack } from './dev-stack.js';
 import { ExitCode, UsageError } from './errors.js';
 import { type ProgressRow, showProgress } from './progress-view.js';
 import { safeLine } from './safe-text.js';
@@ -31,6 +31,9 @@ interface DevFollowUp {
 export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
   const own = ownFollowUp(options);
   const ports = parsePorts(options);
+  if (Object.keys(ports).length > 0 && isTemporalConfigured(cli.env)) {
+    throw new UsageError('--port and --ui-port are for a server that dev starts, and the settings name another');
+  }
   return interruptible(cli, async (signal) => {
     const stack = await startStack(cli, ports, signal);
     try {
