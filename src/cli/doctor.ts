@@ -64,9 +64,9 @@ async function watchOn(
   let known = findingsOf(first);
   // A server that is away is a finding; it needs no word beside that.
   const silent = { env, output: { note: () => undefined } };
-  while (!signal.aborted) {
-    await sleep(LOOK_INTERVAL_MS, undefined, { signal }).catch(() => undefined);
-    if (signal.aborted) return;
+  for (;;) {
+    const isOver = await sleep(LOOK_INTERVAL_MS, false, { signal }).catch(() => true);
+    if (isOver) return;
     const report = await look(silent, options);
     const now = findingsOf(report);
     const tell = (change: 'found' | 'mended', check: Check) => {

@@ -12,7 +12,8 @@ async function shownLive(work: ProgressRow['work']): Promise<string> {
   let text = '';
   terminal.on('data', (chunk: Buffer) => (text += chunk.toString()));
   const stream = terminal as unknown as WriteStream;
-  await showProgress(new Output({ stdout: stream, stderr: stream }, false), [{ label: 'p/j', work }]);
+  // A pipe behind stdout changes nothing: progress is stderr's.
+  await showProgress(new Output({ stdout: new PassThrough(), stderr: stream }, false), [{ label: 'p/j', work }]);
   return text;
 }
 

@@ -283,6 +283,31 @@ describe('doctor', () => {
     expect(alone.stdout).toMatch(/ok {7}Temporal /);
   });
 
+  test('tells of a task queue that workers of two builds poll', async () => {
+    const queue = `builds-${randomUUID()}`;
+    const { connection } = stack.client;
+    const seen = new AbortController();
+    const polls = ['new', 'old'].map((buildId) =>
+      connection.withAbortSignal(seen.signal, () =>
+        stack.client.workflowService.pollWorkflowTaskQueue({
+          ...{ namespace: stack.namespace, taskQueue: { name: queue }, identity: `worker-${buildId}` },
+          workerVersionCapabilities: { buildId, useVersioning: false },
+        }),
+      ),
+    );
+    const found = await eventually('both are seen', async () => {
+      const { stdout } = await runCli(['doctor', '--json'], { env: { ...env, FOLLOW_UP_TASK_QUEUE: queue } });
+      return JSON.parse(stdout).checks.find(({ name }: { name: string }) => name === 'builds');
+    });
+    expect(found).toMatchObject({
+      status: 'warning',
+      message: expect.stringMatching(/^workers of 2 builds poll .*: (new, old|old, new)$/),
+      mend: expect.stringContaining('stop the workers of the older build'),
+    });
+    seen.abort();
+    await Promise.allSettled(polls);
+  });
+
   test('names each worker with its build and the age of its last poll', async () => {
     const { stdout } = await runCli(['doctor', '--json'], { env });
     const workers = JSON.parse(stdout).checks.filter(({ name }: { name: string }) => name === 'workers');
