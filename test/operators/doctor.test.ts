@@ -171,6 +171,9 @@ describe('what waits for a person without being broken', () => {
     expect(stdout).toMatch(/^note +budget +the budget of project resting is paused by an operator until /m);
     await stack.followUps.budget('frozen').resume();
     expect(await find('frozen')).toBeUndefined();
+    await stack.followUps.budget('frozen').setLimit({ limit: 0 });
+    expect(await find('frozen')).toMatchObject({ mend: 'follow-up budget set frozen --limit <messages>' });
+    await stack.followUps.budget('frozen').setLimit({ limit: 100 });
   });
 
   test('a key that the service refuses is found by itself and by the budget that it has stopped', async () => {
