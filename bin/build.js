@@ -274,7 +274,8 @@ async function main(args) {
     await compile();
     say('compiled src', startedMs);
     // The command that started this build goes on, and waits for the bundle only if it needs it.
-    process.send?.('compiled');
+    // One that Ctrl-C has ended hears nothing any more.
+    process.send?.('compiled', () => undefined);
     await Promise.all([
       bundleWorkflows().then(() => fs.writeFileSync(stampPath(root), state)),
       ifStale ? undefined : declareTypes(),

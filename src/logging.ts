@@ -28,7 +28,8 @@ export function createLogger({ level, format }: LoggingConfig, destination?: Des
       PinoPretty({
         destination: STDERR,
         sync: true,
-        colorize: process.stderr.isTTY,
+        // Knows NO_COLOR, FORCE_COLOR and terminals that have none.
+        colorize: process.stderr.isTTY && process.stderr.hasColors(),
         ignore: 'pid',
         translateTime: 'SYS:HH:MM:ss.l',
       }),

@@ -61,6 +61,8 @@ export interface AgentJobsClientOptions {
   connectTimeoutMs?: number | undefined;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */
   ca?: string | undefined;
+  /** Told the `Date` header of each answer to a GET, and when it was asked for, in epoch milliseconds. */
+  onDate?: ((date: string, askedAtMs: number) => void) | undefined;
 }
 
 /**
@@ -70,7 +72,7 @@ export interface AgentJobsClientOptions {
  * @throws Error naming the option and the rule it breaks
  */
 export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJobsClient {
-  const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca } = options;
+  const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca, onDate } = options;
   const { origin, pathPrefix } = parseBaseUrl(options.baseUrl);
   for (const [name, timeoutMs] of Object.entries({ getTimeoutMs, sendTimeoutMs, connectTimeoutMs })) {
     if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MAX_TIMEOUT_MS) {
@@ -95,6 +97,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     const access = await authorize(keys, maskFor, job.projectId);
     if ('problem' in access) return { kind: 'failed', reason: 'no-key', message: access.problem };
     const { mask } = access;
+    const askedAtMs = Date.now();
     const result = await getOnce(agent, {
       origin,
       path: `${pathPrefix}/v2/agent/${job.projectId}/job/${job.jobId}`,
@@ -105,6 +108,8 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       const { kind, text } = describeNetworkError(result.error, mask);
       return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no answer: ${text}` };
     }
+    const { date } = result.answer.headers;
+    if (typeof date === 'string') onDate?.(date, askedAtMs);
     return interpretGet(result.answer, result.error, mask);
   }
 

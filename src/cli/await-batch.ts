@@ -57,7 +57,8 @@ async function showUntilEnd(output: Output, batch: BatchHandle, signal: AbortSig
     try {
       const result = await batch.result({ signal });
       outcome = () => result;
-      return summariseBatchResult(result);
+      // Where stdout has the summary, it is not told twice.
+      return output.json ? summariseBatchResult(result) : 'ended';
     } catch (error) {
       const told = withWayBack(error, batch);
       outcome = () => {

@@ -1,12 +1,12 @@
 import { createInterface } from 'node:readline/promises';
-import type { RetryChoice, StartedBatch } from '../client/index.js';
+import { type RetryChoice, type StartedBatch, TemporalUnreachableError } from '../client/index.js';
 import { batchItemKey, followUpWorkflowId } from '../contract/index.js';
 import { awaitBatch } from './await-batch.js';
 import { type BatchInputOptions, type CheckedBatch, readBatchInput } from './batch-input.js';
 import { checkReportFile } from './batch-report.js';
 import { type Cli, interruptible, isLive } from './cli.js';
-import { ExitCode, InterruptedError, UsageError } from './errors.js';
-import { withTemporal } from './temporal-session.js';
+import { ExitCode, InterruptedError, StartUnknownError, UsageError } from './errors.js';
+import { sayWhenUnattended, withTemporal } from './temporal-session.js';
 
 interface BatchRunOptions extends BatchInputOptions {
   wait: boolean;
@@ -26,14 +26,16 @@ export async function runBatch(cli: Cli, file: string | undefined, options: Batc
   await checkReportFile(csv, cli.output.json);
   const checked = await readBatchInput(cli.io, file, options);
   const { batchId, items } = checked;
-  return withTemporal(cli.env, ({ followUps }) =>
+  return withTemporal(cli, (session) =>
     interruptible(cli, async (signal) => {
       const { maxOpen, defaults } = checked;
-      const batch = await followUps
-        .startBatch({ id: batchId, items: items.map(({ input }) => input), maxOpen, defaults }, { signal })
-        .catch((error: unknown) => {
+      const input = { id: batchId, items: items.map(({ input: item }) => item), maxOpen, defaults };
+      const [batch] = await Promise.all([
+        session.followUps.startBatch(input, { signal }).catch((error: unknown) => {
           throw withWayOn(error, batchId);
-        });
+        }),
+        sayWhenUnattended(session, cli.output),
+      ]);
       reportStart(cli, batch, items.length);
       if (wait) return awaitBatch(cli, batch, { signal, csv, data: { alreadyStarted: batch.alreadyStarted } });
       printIds(cli, batch, checked);
@@ -47,7 +49,7 @@ export async function retryBatch(cli: Cli, retryOf: string, options: BatchRetryO
   const { only, wait, csv, yes = false } = options;
   const { output } = cli;
   await checkReportFile(csv, output.json);
-  return withTemporal(cli.env, ({ followUps }) =>
+  return withTemporal(cli, ({ followUps }) =>
     interruptible(cli, async (signal) => {
       const { input, unknown, delivered, open } = await followUps.batch(retryOf).planRetry({ only });
       if (delivered > 0) output.note(`${delivered} left out: as is known by now, they were delivered`);
@@ -104,13 +106,18 @@ function printIds(
     jobId,
     workflowId: followUpWorkflowId({ projectId, jobId, key: batchItemKey(batchId, index) }),
   }));
-  output.data({ batchId, workflowId, alreadyStarted, total: items.length, items: rows }, workflowId);
+  output.data({ batchId, workflowId, alreadyStarted, total: items.length, items: rows }, batchId);
 }
 
 /** What was handed over stays; the same command goes on behind it. */
 function withWayOn(error: unknown, batchId: string): unknown {
   if (error instanceof InterruptedError) {
     error.message = `interrupted while the items were handed over; the same command with --id ${batchId} goes on from there`;
+  }
+  if (error instanceof TemporalUnreachableError && error.workflowId !== undefined) {
+    const { message, workflowId } = error;
+    const wayOn = `if ${workflowId} was started it goes on, and the same command finds it`;
+    return new StartUnknownError(`${message}; ${wayOn}`, workflowId, { cause: error });
   }
   return error;
 }

@@ -1,7 +1,7 @@
 import type { BatchItem } from '../contract/index.js';
 import { awaitBatch } from './await-batch.js';
 import { type BatchRow, checkReportFile, toBatchRow, writeCsvReport } from './batch-report.js';
-import { describeBatch, isFailure, SHOWN_FAILURES } from './batch-text.js';
+import { describeBatch, isFailure, SHOWN_ITEMS } from './batch-text.js';
 import { type Cli, interruptible } from './cli.js';
 import { ExitCode } from './errors.js';
 import { describeTrouble } from './follow-up-text.js';
@@ -16,12 +16,12 @@ interface BatchStatusOptions {
 export async function showBatch(cli: Cli, batchId: string, { watch, csv }: BatchStatusOptions): Promise<ExitCode> {
   const { output } = cli;
   await checkReportFile(csv, output.json);
-  return withTemporal(cli.env, async ({ followUps }) => {
+  return withTemporal(cli, async ({ followUps }) => {
     const batch = followUps.batch(batchId);
     if (watch === true) return interruptible(cli, (signal) => awaitBatch(cli, batch, { signal, csv }));
     const status = await batch.status();
     const wantsRows = output.json || csv !== undefined;
-    const failureCount = Math.min(SHOWN_FAILURES, status.failed + status.errors);
+    const failureCount = Math.min(SHOWN_ITEMS, status.failed + status.errors);
     const failures: BatchItem[] = [];
     const rows: BatchRow[] = [];
     if (wantsRows || failureCount > 0) {
@@ -45,7 +45,7 @@ export async function showBatch(cli: Cli, batchId: string, { watch, csv }: Batch
 
 /** `follow-up batch cancel` */
 export async function cancelBatch({ env, output }: Cli, batchId: string): Promise<void> {
-  await withTemporal(env, async ({ followUps }) => {
+  await withTemporal({ env, output }, async ({ followUps }) => {
     const batch = followUps.batch(batchId);
     await batch.cancel();
     output.data(

@@ -3,8 +3,8 @@ import { ExitCode } from './errors.js';
 import { clock, type ProgressText } from './follow-up-text.js';
 import { safeLine } from './safe-text.js';
 
-/** Items without success that are told one by one; the reports have all. */
-export const SHOWN_FAILURES = 20;
+/** Items that are told one by one: so many without success, and so many pull requests. The reports have all. */
+export const SHOWN_ITEMS = 20;
 
 /** Counts that a batch has while it runs and in its result. */
 type Counts = Pick<
@@ -73,8 +73,14 @@ function describeCutOff(status: BatchStatus, failures: readonly BatchItem[], now
 
 /** A batch that has ended, for people. */
 export function describeBatchResult(batchId: string, result: FollowUpBatchResult): string {
-  const failures = result.items.filter(isFailure).slice(0, SHOWN_FAILURES);
-  return [`${safeLine(batchId)}: ${summariseBatchResult(result)}`, ...failureLines(result, failures)].join('\n');
+  const failures = result.items.filter(isFailure).slice(0, SHOWN_ITEMS);
+  const linked = result.items.filter((item) => !isFailure(item) && Boolean(item.prLink));
+  return [
+    `${safeLine(batchId)}: ${summariseBatchResult(result)}`,
+    ...failureLines(result, failures),
+    ...linked.slice(0, SHOWN_ITEMS).map((item) => `${itemText(item)}  ${safeLine(item.prLink ?? '')}`),
+    ...moreLines((result.truncated ? result.completed + result.archived : linked.length) - SHOWN_ITEMS),
+  ].join('\n');
 }
 
 /** The first line of {@link describeBatchResult}, without the id. */
@@ -114,12 +120,22 @@ function endText({ ended, expectedEndAt }: BatchStatus, now: Date): string {
 
 function failureLines({ failed, errors }: Counts, failures: readonly BatchItem[]): string[] {
   const more = failed + errors - failures.length;
-  return [...failures.map(failureLine), ...(more > 0 ? [`  and ${more} more; --json and --csv have them all`] : [])];
+  return [...failures.map(failureLine), ...moreLines(more)];
 }
 
-function failureLine({ index, projectId, jobId, error }: BatchItem): string {
+function moreLines(count: number): string[] {
+  return count > 0 ? [`  and ${count} more; --json and --csv have them all`] : [];
+}
+
+/** Items are counted from 1, as the lines of a file are. */
+function itemText({ index, projectId, jobId }: BatchItem): string {
+  return `  item ${index + 1}  ${safeLine(projectId)}/${safeLine(jobId)}`;
+}
+
+function failureLine(item: BatchItem): string {
+  const { error } = item;
   const reason = error
     ? `${safeLine(error.type)}: ${safeLine(error.message)} (delivered: ${error.delivered})`
     : 'the agent job failed';
-  return `  item ${index}  ${safeLine(projectId)}/${safeLine(jobId)}  ${reason}`;
+  return `${itemText(item)}  ${reason}`;
 }

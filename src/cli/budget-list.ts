@@ -8,7 +8,7 @@ const HEADER = toRow('project', 'used', 'waiting', 'state');
 
 /** `follow-up budget list` */
 export async function listBudgets({ env, output }: Cli): Promise<void> {
-  await withTemporal(env, async ({ followUps }) => {
+  await withTemporal({ env, output }, async ({ followUps }) => {
     let count = 0;
     for await (const budget of followUps.budgets()) {
       if (count++ === 0 && !output.json) output.data(undefined, HEADER);

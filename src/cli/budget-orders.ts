@@ -45,7 +45,7 @@ export async function restoreBudget(
   projectId: string,
   { assumeFull, inFlight }: RestoreOptions,
 ): Promise<void> {
-  await withTemporal(env, async ({ followUps }) => {
+  await withTemporal({ env, output }, async ({ followUps }) => {
     const handle = followUps.budget(projectId);
     const restored = await handle.restore(given({ assumeFull, inFlight: duration(inFlight) }));
     output.data(restored, describeRestored(restored, await lookAt(handle)));
@@ -57,7 +57,7 @@ async function order(
   projectId: string,
   give: (budget: BudgetHandle) => Promise<BudgetStatus>,
 ): Promise<void> {
-  await withTemporal(env, async ({ followUps }) => {
+  await withTemporal({ env, output }, async ({ followUps }) => {
     const status = await give(followUps.budget(projectId));
     output.data({ state: 'running', ...status }, describeBudget(status));
   });

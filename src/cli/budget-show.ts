@@ -7,7 +7,7 @@ import { withTemporal } from './temporal-session.js';
 
 /** `follow-up budget show` */
 export async function showBudget(cli: Cli, projectId: string, { watch }: { watch?: boolean }): Promise<ExitCode> {
-  return withTemporal(cli.env, async ({ followUps }) => {
+  return withTemporal(cli, async ({ followUps }) => {
     const handle = followUps.budget(projectId);
     if (watch !== true) return showOnce(cli, handle);
     await interruptible(cli, (signal) => showBudgetWatch(cli.output, projectId, handle.watch({ signal })));
@@ -17,7 +17,7 @@ export async function showBudget(cli: Cli, projectId: string, { watch }: { watch
 
 /** `follow-up budget audit` */
 export async function auditBudget({ env, output }: Cli, projectId: string): Promise<void> {
-  await withTemporal(env, async ({ followUps }) => {
+  await withTemporal({ env, output }, async ({ followUps }) => {
     const sends = await followUps.budget(projectId).audit();
     if (sends.length === 0) output.note(`project ${projectId} has sent nothing`);
     else if (!output.json) output.data(undefined, AUDIT_HEADER);

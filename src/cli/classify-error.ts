@@ -23,8 +23,7 @@ import {
   UnexpectedOutcomeError,
 } from '../client/index.js';
 import { ConfigError } from '../config.js';
-import { parseFollowUpBatchWorkflowId } from '../contract/index.js';
-import { ExitCode, InterruptedError, UsageError } from './errors.js';
+import { ExitCode, InterruptedError, StartUnknownError, UsageError } from './errors.js';
 import { BadLinesError } from './read-lines.js';
 import type { ReportedError } from './report-error.js';
 
@@ -57,7 +56,17 @@ export function classify(error: unknown): { exitCode: ExitCode; report: Reported
   if (error instanceof FollowUpTerminatedError) return outcome('Terminated', error);
   if (error instanceof FollowUpTimedOutError) return outcome('TimedOut', error);
   if (error instanceof UnexpectedOutcomeError) return outcome('Unexpected', error);
-  if (error instanceof TemporalUnreachableError) return unreachable(error);
+  if (error instanceof StartUnknownError) {
+    const { workflowId } = error;
+    const report = { type: 'TemporalUnreachable', message, delivered: 'unknown' as const, workflowId };
+    return { exitCode: ExitCode.unreachable, report };
+  }
+  if (error instanceof TemporalUnreachableError) {
+    return {
+      exitCode: ExitCode.unreachable,
+      report: { type: 'TemporalUnreachable', message, ...workflowIdOf(error) },
+    };
+  }
   if (error instanceof BatchFailedError) {
     const { type, issues, workflowId } = error;
     return { exitCode: ExitCode.followUpFailed, report: { type, message, issues: [...issues], workflowId } };
@@ -88,23 +97,6 @@ export function classify(error: unknown): { exitCode: ExitCode; report: Reported
     return { exitCode: ExitCode.error, report: { type: 'BinaryUnavailable', message } };
   const type = error instanceof Error ? error.name.replace(/(.)Error$/, '$1') : 'Error';
   return { exitCode: ExitCode.error, report: { type, message, ...workflowIdOf(error) } };
-}
-
-function unreachable(error: TemporalUnreachableError): { exitCode: ExitCode; report: ReportedError } {
-  const { message, workflowId, delivered } = error;
-  const base = { type: 'TemporalUnreachable', message };
-  if (workflowId === undefined) return { exitCode: ExitCode.unreachable, report: base };
-  // Whether it was started is not known; its id makes another try safe.
-  if (parseFollowUpBatchWorkflowId(workflowId)) {
-    const again = `${message}; if ${workflowId} was started it goes on, and the same command finds it`;
-    return { exitCode: ExitCode.unreachable, report: { ...base, message: again, workflowId } };
-  }
-  const key = workflowId.split('/').at(-1) ?? '';
-  const hint = `; if ${workflowId} was started it goes on, and the same command with --key ${key} finds it`;
-  return {
-    exitCode: ExitCode.unreachable,
-    report: { ...base, message: `${message}${hint}`, delivered, workflowId },
-  };
 }
 
 function outcome(

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import { type Environment, processEnvironment } from '../config/settings-reader.js';
 import { ExitCode, InterruptedError } from './errors.js';
@@ -21,6 +22,8 @@ export interface CliIo {
   onSignal(listener: (signal: NodeJS.Signals) => void): () => void;
   /** When the command was called, as `performance.now()` tells it. */
   calledAtMs: number;
+  /** How the command is called, for hints. @default 'follow-up' */
+  command?: string;
   /** Ends the process at once. */
   exit(code: ExitCode): void;
 }
@@ -56,35 +59,54 @@ export function processIo(): CliIo {
     },
     // The clock starts with the process.
     calledAtMs: 0,
+    command: commandName(),
     exit: (code) => process.exit(code),
   };
 }
 
+/** A checkout, which alone has sources, puts nothing on the PATH, and neither does npx. */
+function commandName(): string {
+  const isCheckout = existsSync(new URL('../../src', import.meta.url));
+  return isCheckout || processEnvironment()['npm_command'] === 'exec' ? 'npx follow-up' : 'follow-up';
+}
+
 /**
  * Where a command writes: its data to stdout, as text or, with `--json`, as JSON; everything else to stderr. Control
- * characters never get through.
+ * characters never get through. Commands that a text tells to run, such as `follow-up doctor`, are written as the
+ * command line was called; JSON is left as it is.
  */
 export class Output {
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
+  readonly #command: string;
+  /** Names of the commands that a text may tell to run. */
+  commandNames: readonly string[] = [];
 
   constructor(
-    { stdout, stderr }: Pick<CliIo, 'stdout' | 'stderr'>,
+    { stdout, stderr, command = 'follow-up' }: Pick<CliIo, 'stdout' | 'stderr' | 'command'>,
     /** Whether stdout takes JSON. Set again once the arguments are parsed. */
     public json: boolean,
   ) {
     this.stdout = stdout;
     this.stderr = stderr;
+    this.#command = command;
   }
 
   /** The command's data: a document of its own, or one item of several. */
   data(value: unknown, text: string): void {
-    this.stdout.write(this.json ? `${safeJson(value)}\n` : `${plainText(text)}\n`);
+    this.stdout.write(this.json ? `${safeJson(value)}\n` : `${plainText(this.hint(text))}\n`);
   }
 
   /** A line for people only: progress, hints, warnings. */
   note(text: string): void {
-    this.stderr.write(`${plainText(text)}\n`);
+    this.stderr.write(`${plainText(this.hint(text))}\n`);
+  }
+
+  /** A text whose commands are written as the command line was called. */
+  hint(text: string): string {
+    if (this.#command === 'follow-up' || this.commandNames.length === 0) return text;
+    const command = new RegExp(`(?<![\\w/-]|npx )follow-up (?=(?:${this.commandNames.join('|')})\\b)`, 'g');
+    return text.replace(command, `${this.#command} `);
   }
 }
 

@@ -20,14 +20,20 @@ export interface DevStack {
   stop(): Promise<void>;
 }
 
+/** Ports of the Temporal server that were asked for. One that is missing is its default, or any where that is taken. */
+export interface DevPorts {
+  port?: number;
+  uiPort?: number;
+}
+
 /** Something that runs until it is stopped. */
 interface Part {
   name: string;
   stop: () => Promise<void>;
 }
 
-const GRPC_PORT = 7233;
-const UI_PORT = 8233;
+/** Where Temporal is found without any setting, and where its UI mostly is. */
+export const DEFAULT_PORTS = { port: 7233, uiPort: 8233 } as const;
 const HOST = '127.0.0.1';
 
 /** How long the simulated agent works on a message: long enough to be seen at work. */
@@ -39,7 +45,12 @@ const SIMULATED_TURN = { minMs: 1_000, maxMs: 2_500 };
  * @param say is told what goes on
  * @throws what the parts throw; then those that were started are stopped
  */
-export async function startDevStack(cli: Cli, say: OnProgress, signal: AbortSignal): Promise<DevStack> {
+export async function startDevStack(
+  cli: Cli,
+  ports: DevPorts,
+  say: OnProgress,
+  signal: AbortSignal,
+): Promise<DevStack> {
   const { output } = cli;
   const parts: Part[] = [];
   let isStopped = false;
@@ -60,7 +71,7 @@ export async function startDevStack(cli: Cli, say: OnProgress, signal: AbortSign
 
   const startTemporal = async () => {
     if (isTemporalConfigured(cli.env)) return undefined;
-    const server = await startServer(cli.env, say, signal);
+    const server = await startServer(cli.env, ports, say, signal);
     // It keeps everything in memory: an orderly end would take a second and save nothing.
     await keep({ name: 'Temporal', stop: () => server.kill() });
     void server.exited.then(() => fail(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
@@ -118,17 +129,23 @@ export async function startDevStack(cli: Cli, say: OnProgress, signal: AbortSign
 }
 
 /** A server is configured by an address, a profile or a file; also by a default file that names another address. */
-function isTemporalConfigured(env: Environment): boolean {
+export function isTemporalConfigured(env: Environment): boolean {
   const names = ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'];
-  return names.some((name) => isSet(env, name)) || loadTemporalConfig(env).address !== `localhost:${GRPC_PORT}`;
+  return (
+    names.some((name) => isSet(env, name)) || loadTemporalConfig(env).address !== `localhost:${DEFAULT_PORTS.port}`
+  );
 }
 
-async function startServer(env: Environment, say: OnProgress, signal: AbortSignal) {
+async function startServer(env: Environment, ports: DevPorts, say: OnProgress, signal: AbortSignal) {
   const [{ startDevServer }, { isPortFree }] = await Promise.all([
     import('../embedded/dev-server.js'),
     import('../embedded/ports.js'),
   ]);
-  const [isGrpcFree, isUiFree] = await Promise.all([isPortFree(GRPC_PORT, HOST), isPortFree(UI_PORT, HOST)]);
+  const choose = async (name: keyof DevPorts) => {
+    if (ports[name] !== undefined) return { [name]: ports[name] };
+    return (await isPortFree(DEFAULT_PORTS[name], HOST)) ? { [name]: DEFAULT_PORTS[name] } : {};
+  };
+  const chosen = await Promise.all([choose('port'), choose('uiPort')]);
   say('starting Temporal');
   return startDevServer({
     env,
@@ -136,8 +153,8 @@ async function startServer(env: Environment, say: OnProgress, signal: AbortSigna
     signal,
     ui: true,
     searchAttributes: Object.values(SearchAttribute),
-    ...(isGrpcFree && { port: GRPC_PORT }),
-    ...(isUiFree && { uiPort: UI_PORT }),
+    ...chosen[0],
+    ...chosen[1],
   });
 }
 

@@ -4,8 +4,8 @@ import type { FollowUpResult } from '../contract/index.js';
 import { awaitFollowUp } from './await-follow-up.js';
 import { classify } from './classify-error.js';
 import { type Cli, interruptible } from './cli.js';
-import { type DevStack, startDevStack } from './dev-stack.js';
-import { ExitCode } from './errors.js';
+import { DEFAULT_PORTS, type DevPorts, type DevStack, isTemporalConfigured, startDevStack } from './dev-stack.js';
+import { ExitCode, UsageError } from './errors.js';
 import { type ProgressRow, showProgress } from './progress-view.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
@@ -15,6 +15,8 @@ interface DevOptions {
   project?: string;
   job?: string;
   prompt?: string;
+  port?: string;
+  uiPort?: string;
 }
 
 /** A follow-up of the stack, and how it ended. */
@@ -28,8 +30,12 @@ interface DevFollowUp {
 /** `follow-up dev` */
 export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
   const own = ownFollowUp(options);
+  const ports = parsePorts(options);
+  if (Object.keys(ports).length > 0 && isTemporalConfigured(cli.env)) {
+    throw new UsageError('--port and --ui-port are for a server that dev starts, and the settings name another');
+  }
   return interruptible(cli, async (signal) => {
-    const stack = await startStack(cli, signal);
+    const stack = await startStack(cli, ports, signal);
     try {
       const inputs = own ? [own] : stack.simulatorUrl === undefined ? [] : demonstration();
       const followUps = await Promise.race([sendAll(cli, stack, inputs, signal), stack.failed]);
@@ -49,10 +55,10 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
 }
 
 /** Starts the stack and shows how that goes. @throws as {@link startDevStack} */
-async function startStack(cli: Cli, signal: AbortSignal): Promise<DevStack> {
+async function startStack(cli: Cli, ports: DevPorts, signal: AbortSignal): Promise<DevStack> {
   let stack: Promise<DevStack> | undefined;
   const work: ProgressRow['work'] = async (report) => {
-    stack = startDevStack(cli, (headline) => report({ headline, timing: '' }), signal);
+    stack = startDevStack(cli, ports, (headline) => report({ headline, timing: '' }), signal);
     // Its error is reported by whoever awaits it.
     return stack.then(
       ({ uiUrl }) => (uiUrl === undefined ? 'ready' : `ready, Temporal UI at ${uiUrl}`),
@@ -61,7 +67,33 @@ async function startStack(cli: Cli, signal: AbortSignal): Promise<DevStack> {
   };
   await showProgress(cli.output, [{ label: 'stack', work }]);
   if (!stack) throw new Error('the progress view ran nothing');
-  return stack;
+  const started = await stack;
+  sayOtherPorts(cli, started);
+  return started;
+}
+
+/** Says what other terminals need that look for Temporal where it is by default. */
+function sayOtherPorts({ output }: Cli, { address, uiUrl }: DevStack): void {
+  if (uiUrl === undefined) return;
+  if (!address.endsWith(`:${DEFAULT_PORTS.port}`)) {
+    output.note(`Temporal is not at its usual port ${DEFAULT_PORTS.port}; in other terminals first run:`);
+    output.note(`  export TEMPORAL_ADDRESS=${address}`);
+  }
+  if (!uiUrl.endsWith(`:${DEFAULT_PORTS.uiPort}`)) {
+    output.note(`the Temporal UI is not at its usual port ${DEFAULT_PORTS.uiPort}, but at ${uiUrl}`);
+  }
+}
+
+function parsePorts({ port, uiPort }: DevOptions): DevPorts {
+  const parse = (name: string, text: string) => {
+    const number = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+    if (number >= 1 && number <= 65_535) return number;
+    throw new UsageError(`${name}: must be a port from 1 to 65535 (given ${JSON.stringify(text)})`);
+  };
+  return {
+    ...(port !== undefined && { port: parse('port', port) }),
+    ...(uiPort !== undefined && { uiPort: parse('ui-port', uiPort) }),
+  };
 }
 
 /** The follow-up that the options ask for, if any. */
@@ -89,7 +121,7 @@ function demonstration(): StartInput[] {
 }
 
 async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: AbortSignal): Promise<DevFollowUp[]> {
-  return withTemporal(stack.env, async ({ followUps, config }) => {
+  return withTemporal({ env: stack.env, output: cli.output }, async ({ followUps, config }) => {
     const started = await Promise.all(inputs.map((input) => followUps.start(input)));
     const awaited = started.map((followUp) => ({
       followUp,

@@ -1,49 +1,141 @@
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
 import type { WorkerConfig } from '../config.js';
-import type { Check } from './doctor-temporal.js';
+import type { Check } from './doctor-check.js';
+import { judgeClock } from './doctor-temporal.js';
 
 const PLACEHOLDER = 'follow-up-doctor';
 
-/** Whether the agent job service answers, and takes the key: reads a job, which need not exist. Sends no message. */
+/** Projects whose keys are tried. */
+const MOST_PROJECTS = 50;
+const AT_ONCE = 10;
+
+/** The clocks at one answer of the service. */
+interface ClockReading {
+  here: Date;
+  there: Date;
+}
+
+/** What is read of the service. */
+export interface ServiceChecksOptions {
+  /** Project and job of the command's options. */
+  project?: string;
+  job?: string;
+  /** Projects that have work. */
+  projects: readonly string[];
+}
+
+/**
+ * Whether the agent job service answers and takes the key of each project that has work, and what its clock says. Reads
+ * jobs, which need not exist; sends no message.
+ */
 export async function checkService(
   config: WorkerConfig | undefined,
-  { project, job }: { project?: string; job?: string },
-): Promise<Check> {
+  { project, job = PLACEHOLDER, projects }: ServiceChecksOptions,
+): Promise<Check[]> {
   const name = 'agent job service';
-  if (!config) return { name, status: 'error', message: 'not tried: settings are missing' };
+  if (!config) return [{ name, status: 'note', message: 'not tried: its address or key is not known here' }];
   const { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs } = config.agentJobs;
   const keys = createApiKeys({ ...apiKeys, key: apiKeys.key?.() });
-  const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs });
+  let clocks: ClockReading | undefined;
+  const onDate = (date: string, askedAtMs: number) => {
+    clocks ??= readClocks(date, askedAtMs, Date.now());
+  };
+  const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs, onDate });
+  const served = projects.filter((id) => config.projects === '*' || config.projects.includes(id));
+  const asked = [...new Set([...(project === undefined ? [] : [project]), ...served])].slice(0, MOST_PROJECTS);
+  const isMadeUp = asked.length === 0;
   try {
-    const outcome = await client.getJob({ projectId: project ?? PLACEHOLDER, jobId: job ?? PLACEHOLDER });
-    return { name, ...judge(outcome, baseUrl, project !== undefined) };
+    const outcomes: [projectId: string, outcome: GetJobOutcome][] = [];
+    const all = isMadeUp ? [PLACEHOLDER] : asked;
+    for (let next = 0; next < all.length; next += AT_ONCE) {
+      const few = all.slice(next, next + AT_ONCE);
+      outcomes.push(
+        ...(await Promise.all(
+          few.map(async (projectId): Promise<[string, GetJobOutcome]> => {
+            return [projectId, await client.getJob({ projectId, jobId: job })];
+          }),
+        )),
+      );
+    }
+    return [
+      ...outcomes.flatMap(([projectId, outcome]) => (isMadeUp ? [] : judgeKey(projectId, outcome))),
+      judgeService(outcomes, baseUrl, isMadeUp),
+      ...(clocks ? [judgeClock('clock of service', 'the agent job service', clocks)] : []),
+    ];
   } finally {
     await client.close();
   }
 }
 
-function judge(outcome: GetJobOutcome, baseUrl: string, knowsProject: boolean): Omit<Check, 'name'> {
-  const tried = knowsProject ? '' : '; a project was made up for it, give a real one with --project';
-  switch (outcome.kind) {
-    case 'job':
-      return { status: 'ok', message: `${baseUrl} answers and takes the key` };
-    case 'notFound':
-      return {
-        status: 'ok',
-        message: `${baseUrl} answers and takes the key (404 for a job that need not exist)${tried}`,
-      };
-    case 'failed':
-      return {
-        status: 'error',
-        message: `${baseUrl}: ${outcome.message}${tried}`,
-        mend: mendOf(outcome.reason, outcome.statusCode),
-      };
-  }
+/** A refused or missing key of a project. */
+function judgeKey(projectId: string, outcome: GetJobOutcome): Check[] {
+  if (outcome.kind !== 'failed' || !isAboutKey(outcome)) return [];
+  return [
+    {
+      name: 'API key',
+      subject: projectId,
+      status: 'error',
+      message: `project ${projectId}: ${outcome.message}`,
+      why: 'its follow-ups wait, and none of its messages is sent',
+      mend:
+        outcome.reason === 'no-key'
+          ? 'give the project a key in AGENT_JOBS_API_KEYS_FILE'
+          : 'make a new API key in the dashboard, and give it to the workers; check the project id',
+    },
+  ];
 }
 
-function mendOf(reason: string, statusCode: number | undefined): string {
-  if (reason === 'no-key') return 'give the project a key in AGENT_JOBS_API_KEYS_FILE, or name another with --project';
-  if (statusCode === 401 || statusCode === 403) return 'make a new API key in the dashboard, and check the project id';
-  if (statusCode === undefined) return 'check AGENT_JOBS_BASE_URL and the network between here and there';
-  return 'check AGENT_JOBS_BASE_URL, or ask whoever runs the service';
+function isAboutKey(outcome: GetJobOutcome): boolean {
+  if (outcome.kind !== 'failed') return false;
+  return outcome.reason === 'no-key' || outcome.statusCode === 401 || outcome.statusCode === 403;
+}
+
+/** Whether the service answers at all. */
+function judgeService(
+  outcomes: readonly (readonly [string, GetJobOutcome])[],
+  baseUrl: string,
+  isMadeUp: boolean,
+): Check {
+  const name = 'agent job service';
+  const all = outcomes.map(([, outcome]) => outcome);
+  const broken = all.find((outcome) => outcome.kind === 'failed' && !isAboutKey(outcome));
+  if (broken?.kind === 'failed') {
+    return {
+      name,
+      status: 'error',
+      message: `${baseUrl}: ${broken.message}`,
+      why: 'no message can be sent, and no job can be looked at',
+      mend:
+        broken.statusCode === undefined
+          ? 'check AGENT_JOBS_BASE_URL and the network between here and there'
+          : 'check AGENT_JOBS_BASE_URL, or ask whoever runs the service',
+    };
+  }
+  const taken = all.filter(({ kind }) => kind !== 'failed').length;
+  if (taken > 0) {
+    const keys = isMadeUp ? 'the key' : `the ${taken === 1 ? 'key of 1 project' : `keys of ${taken} projects`}`;
+    return { name, status: 'ok', message: `${baseUrl} answers and takes ${keys}` };
+  }
+  const [first] = all;
+  const words = first?.kind === 'failed' ? `: ${first.message}` : '';
+  if (isMadeUp && first?.kind === 'failed' && first.reason === 'no-key') {
+    return { name, status: 'note', message: 'not tried: no project has work; name one that has a key with --project' };
+  }
+  if (isMadeUp) {
+    return {
+      name,
+      status: 'error',
+      message: `${baseUrl}${words}; a project was made up for it, give a real one with --project`,
+      why: 'no message can be sent, and no job can be looked at',
+      mend: 'make a new API key in the dashboard, and give it to the workers',
+    };
+  }
+  return { name, status: 'note', message: `${baseUrl} was not seen to take a key` };
+}
+
+/** A `Date` header is cut to the second: half of one is added, and the request is taken to have spent half its time. */
+function readClocks(date: string, askedAtMs: number, answeredAtMs: number): ClockReading | undefined {
+  const there = Date.parse(date);
+  if (Number.isNaN(there)) return undefined;
+  return { here: new Date((askedAtMs + answeredAtMs) / 2), there: new Date(there + 500) };
 }

@@ -1,81 +1,71 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { FollowUpClientError } from '../client/index.js';
+import { type Poller, type QueueType, readPollers } from '../client/pollers.js';
 import { callTemporal } from '../client/temporal-call.js';
 import { budgetTaskQueue, formatDuration, SearchAttribute } from '../contract/index.js';
-import { describeGrpcError } from '../temporal/grpc-status.js';
+import { type Check, check, messageOf } from './doctor-check.js';
 import type { TemporalSession } from './temporal-session.js';
 
-export type CheckStatus = 'ok' | 'warning' | 'error';
-
-/** One thing that the doctor looked at. */
-export interface Check {
-  name: string;
-  status: CheckStatus;
-  message: string;
-  /** What to do about it. */
-  mend?: string;
+/** What the doctor finds out about Temporal itself. */
+export interface TemporalChecks {
+  checks: Check[];
+  /** Whether the namespace can be asked for anything. */
+  isUsable: boolean;
+  /** Whether some worker polls each of the task queues. */
+  hasWorkers: boolean;
 }
 
-/** `TASK_QUEUE_TYPE_*` of Temporal's API. */
-const QueueType = { workflow: 1, activity: 2 } as const;
+/** Two machines that differ by that much make the budget's margin too small; 2 s is its default. */
+export const MAX_SKEW_MS = 2_000;
 
-/** Two machines that differ by more than that make the budget's margin too small; 2 s is its default. */
-const MAX_SKEW_MS = 2_000;
+/** A worker's poll ends after 1 min at the latest, and the next one begins at once. */
+const POLLS_WITHIN_MS = 90_000;
+
+/** Workers of a task queue that are told one by one. */
+const SHOWN_WORKERS = 5;
 
 /** The server refuses long polls with less than 2 s left. */
 const POLL_TIMEOUT_MS = 3_000;
 const LOOK_INTERVAL_MS = 100;
 
-/** Connection, namespace, search attributes, workers and clocks. The first check is the connection itself. */
-export async function checkTemporal(session: TemporalSession): Promise<Check[]> {
-  const connection = await check('Temporal', 'check TEMPORAL_ADDRESS, TLS settings and credentials', async () => {
-    const { workflowService } = session.connection;
-    const { serverVersion } = await call(session, () => workflowService.getSystemInfo({}));
-    return `${session.config.address} answers, server ${serverVersion}`;
-  });
-  if (connection.status === 'error') return [connection];
-  const namespace = await check('namespace', 'check TEMPORAL_NAMESPACE, or create the namespace', () =>
-    examineNamespace(session),
+/** Connection, namespace, search attributes, workers and clock. The first check is the connection itself. */
+export async function checkTemporal(session: TemporalSession): Promise<TemporalChecks> {
+  const { namespace } = session.config;
+  const { workflowService } = session.connection;
+  const connection = await check(
+    {
+      name: 'Temporal',
+      why: 'without its server nothing can be started, sent or seen; what was started goes on when it is back',
+      mend: 'check TEMPORAL_ADDRESS, TLS settings and credentials; follow-up dev starts a server on this machine',
+    },
+    async () => {
+      const { serverVersion } = await call(session, () => workflowService.getSystemInfo({}));
+      return `${session.config.address} answers, server ${serverVersion}`;
+    },
   );
-  if (namespace.status === 'error') return [connection, namespace];
-  const others = await Promise.all([
-    check('search attributes', 'run "follow-up setup"', () => examineSearchAttributes(session)),
-    check('workers', 'start one with "follow-up worker"; FOLLOW_UP_TASK_QUEUE must be the same everywhere', () =>
-      examineWorkers(session),
+  if (connection.status === 'error') return { checks: [connection], isUsable: false, hasWorkers: false };
+  const found = await check(
+    {
+      name: 'namespace',
+      why: 'follow-ups live in it',
+      mend: `temporal operator namespace create --namespace ${namespace}, or check TEMPORAL_NAMESPACE`,
+    },
+    () => examineNamespace(session),
+  );
+  if (found.status === 'error') return { checks: [connection, found], isUsable: false, hasWorkers: false };
+  const skew = measureClockSkew(session).catch(() => undefined);
+  const [attributes, workers, clock] = await Promise.all([
+    check({ name: 'search attributes', why: 'without them no follow-up can be started', mend: 'follow-up setup' }, () =>
+      examineSearchAttributes(session),
     ),
-    examineClock(session),
+    checkWorkers(session, skew),
+    examineClock(skew),
   ]);
-  return [connection, namespace, ...others, ...(await examineWorkflows(session))];
-}
-
-/** One check for each budget, batch, part or follow-up that stands. */
-async function examineWorkflows({ followUps }: TemporalSession): Promise<Check[]> {
-  try {
-    const { troubles, isPartial } = await followUps.troubles();
-    // Many have no worker where none runs: one stands for all.
-    const told = new Set<string>();
-    const found = troubles
-      .filter(({ kind, what }) => kind !== 'unattended' || (!told.has(what) && told.add(what)))
-      .map(({ workflowId, what, mend }): Check => {
-        return { name: 'workflow', status: 'error', message: `${workflowId} ${what}`, mend };
-      });
-    const seen = isPartial ? 'of those that were looked at, the newest of each kind, ' : '';
-    const none: Check = { name: 'workflows', status: 'ok', message: `${seen}no budget, batch or follow-up stands` };
-    return found.length > 0 ? found : [none];
-  } catch (error) {
-    const message = error instanceof FollowUpClientError ? error.message : describeGrpcError(error);
-    return [{ name: 'workflows', status: 'error', message, mend: 'check the visibility store of Temporal' }];
-  }
-}
-
-async function check(name: string, mend: string, examine: () => Promise<string>): Promise<Check> {
-  try {
-    return { name, status: 'ok', message: await examine() };
-  } catch (error) {
-    const message = error instanceof FollowUpClientError ? error.message : describeGrpcError(error);
-    return { name, status: 'error', message, mend };
-  }
+  return {
+    checks: [connection, found, attributes, ...workers, clock],
+    isUsable: true,
+    hasWorkers: workers.every(({ status }) => status !== 'error'),
+  };
 }
 
 async function examineNamespace(session: TemporalSession): Promise<string> {
@@ -96,41 +86,106 @@ async function examineSearchAttributes(session: TemporalSession): Promise<string
   return 'all are registered';
 }
 
-async function examineWorkers(session: TemporalSession): Promise<string> {
-  const queues = [
-    { name: session.taskQueue, type: 'workflow' },
-    { name: session.taskQueue, type: 'activity' },
-    { name: budgetTaskQueue(session.taskQueue), type: 'workflow' },
-  ] as const;
-  const counts = await Promise.all(queues.map(async ({ name, type }) => countPollers(session, name, QueueType[type])));
-  const idle = queues.filter((_, index) => counts[index] === 0).map(({ name, type }) => `${name} (${type} tasks)`);
-  if (idle.length > 0) throw new Error(`nobody polls ${idle.join(', ')}`);
-  return `${session.taskQueue} is polled by ${counts[0] ?? 0}, ${budgetTaskQueue(session.taskQueue)} by ${counts[2] ?? 0}`;
-}
-
-async function countPollers(session: TemporalSession, name: string, taskQueueType: 1 | 2): Promise<number> {
-  const { namespace } = session.config;
-  const { pollers } = await call(session, () =>
-    // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
-    session.connection.workflowService.describeTaskQueue({ namespace, taskQueue: { name }, taskQueueType }),
-  );
-  return pollers.length;
-}
-
-async function examineClock(session: TemporalSession): Promise<Check> {
-  const name = 'clock';
-  const skewMs = await measureClockSkew(session).catch(() => undefined);
-  if (skewMs === undefined) {
-    return {
-      name,
-      status: 'warning',
-      message: 'the time of the Temporal server could not be had',
-      mend: 'none needed',
-    };
+/** One check for each task queue that is polled, one for all that are not, and one for each with several builds. */
+async function checkWorkers(session: TemporalSession, skew: Promise<number | undefined>): Promise<Check[]> {
+  const queues: { queue: string; type: QueueType }[] = [
+    { queue: session.taskQueue, type: 'workflow' },
+    { queue: session.taskQueue, type: 'activity' },
+    { queue: budgetTaskQueue(session.taskQueue), type: 'workflow' },
+  ];
+  try {
+    const polled = await Promise.all(
+      queues.map(async ({ queue, type }): Promise<PolledQueue> => {
+        const pollers = await readPollers(session.client, queue, type);
+        const serverNowMs = Date.now() - ((await skew) ?? 0);
+        const workers = pollers
+          .map((poller) => ({ ...poller, ageMs: Math.max(0, serverNowMs - (poller.polledAtMs ?? serverNowMs)) }))
+          .sort((one, other) => one.ageMs - other.ageMs);
+        return { subject: `${queue} (${type} tasks)`, workers };
+      }),
+    );
+    const isPolled = ({ workers: [latest] }: PolledQueue) => latest !== undefined && latest.ageMs <= POLLS_WITHIN_MS;
+    const idle = polled.filter((queue) => !isPolled(queue));
+    return [...(idle.length > 0 ? [idleQueues(idle)] : []), ...polled.filter(isPolled).flatMap(describeQueue)];
+  } catch (error) {
+    const message = `who polls the task queues is not known: ${messageOf(error)}`;
+    return [{ name: 'workers', status: 'error', message, mend: 'look at the log of the Temporal server' }];
   }
-  const text = `this machine is ${formatDuration(Math.abs(skewMs))} ${skewMs < 0 ? 'behind' : 'ahead of'} the Temporal server`;
-  if (Math.abs(skewMs) <= MAX_SKEW_MS) return { name, status: 'ok', message: text };
-  return { name, status: 'warning', message: text, mend: 'synchronise the clocks of all machines by NTP' };
+}
+
+/** A task queue and its workers, the one that polled last first. */
+interface PolledQueue {
+  subject: string;
+  workers: (Poller & { ageMs: number })[];
+}
+
+function idleQueues(queues: readonly PolledQueue[]): Check {
+  const subject = queues.map((queue) => queue.subject).join(', ');
+  const [last] = queues.flatMap(({ workers }) => workers).sort((one, other) => one.ageMs - other.ageMs);
+  return {
+    name: 'workers',
+    subject,
+    status: 'error',
+    message: `nobody polls ${subject}${last ? `; ${last.identity} did last` : ''}`,
+    ...(last?.polledAtMs !== undefined && { since: new Date(last.polledAtMs).toISOString() }),
+    why: 'what is started waits for a worker; FOLLOW_UP_TASK_QUEUE must be the same here and there',
+    mend: 'follow-up worker',
+  };
+}
+
+function describeQueue({ subject, workers }: PolledQueue): Check[] {
+  const polling = workers.filter(({ ageMs }) => ageMs <= POLLS_WITHIN_MS);
+  const told = polling.slice(0, SHOWN_WORKERS).map(({ identity, build, ageMs }) => {
+    const polled = ageMs < 1_000 ? 'just now' : `${formatDuration(Math.round(ageMs / 1_000) * 1_000)} ago`;
+    return `${identity} (${build === '' ? '' : `build ${shortBuild(build)}, `}polled ${polled})`;
+  });
+  const more = polling.length - told.length;
+  const message = `${subject} is polled by ${told.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  const builds = [...new Set(polling.map(({ build }) => build))];
+  const polled: Check = { name: 'workers', subject, status: 'ok', message };
+  if (builds.length < 2) return [polled];
+  return [
+    polled,
+    {
+      name: 'builds',
+      subject,
+      status: 'warning',
+      message: `workers of ${builds.length} builds poll ${subject}: ${builds.map(shortBuild).join(', ')}`,
+      why: 'what the newer one has begun may fail on the older one',
+      mend: 'where no release is under way, stop the workers of the older build',
+    },
+  ];
+}
+
+/** The SDK's own name for a build ends with a hash of the code that is longer than anybody compares. */
+function shortBuild(build: string): string {
+  return build === '' ? 'unknown' : build.replace(/[0-9a-f]{32,}/g, (hash) => hash.slice(0, 12));
+}
+
+async function examineClock(measured: Promise<number | undefined>): Promise<Check> {
+  const name = 'clock';
+  const skewMs = await measured;
+  if (skewMs === undefined) {
+    return { name, status: 'note', message: 'the time of the Temporal server could not be had' };
+  }
+  const here = new Date();
+  const there = new Date(here.getTime() - skewMs);
+  return judgeClock(name, 'the Temporal server', { here, there });
+}
+
+/** Compares this machine's clock with another's. */
+export function judgeClock(name: string, other: string, { here, there }: { here: Date; there: Date }): Check {
+  const skewMs = here.getTime() - there.getTime();
+  const side = skewMs < 0 ? 'behind' : 'ahead of';
+  const message = `this machine is ${formatDuration(Math.round(Math.abs(skewMs)))} ${side} ${other}`;
+  if (Math.abs(skewMs) < MAX_SKEW_MS) return { name, status: 'ok', message };
+  return {
+    name,
+    status: 'warning',
+    message: `${message}: here ${here.toISOString()}, there ${there.toISOString()}`,
+    why: 'times that are told are off by as much, and waits that the service asks for may end too early',
+    mend: 'synchronise the clocks of all machines by NTP',
+  };
 }
 
 async function call<T>(session: TemporalSession, rpc: () => Promise<T>): Promise<T> {
@@ -142,27 +197,31 @@ async function call<T>(session: TemporalSession, rpc: () => Promise<T>): Promise
  * of Temporal tells its time, but it notes when a task queue was polled last: so a task queue that nobody else knows is
  * polled, and asked about. It leaves nothing behind. `undefined` where the server does not tell.
  */
-async function measureClockSkew({ connection, config }: TemporalSession): Promise<number | undefined> {
+async function measureClockSkew({ connection, client, config }: TemporalSession): Promise<number | undefined> {
   const { namespace } = config;
-  const taskQueue = { name: `follow-up-doctor-${randomUUID()}` };
+  const name = `follow-up-doctor-${randomUUID()}`;
   const polledAtMs = Date.now();
+  const seen = new AbortController();
   const poll = connection
     .withDeadline(polledAtMs + POLL_TIMEOUT_MS, () =>
-      connection.workflowService.pollWorkflowTaskQueue({ namespace, taskQueue, identity: 'follow-up-doctor' }),
+      connection.withAbortSignal(seen.signal, () =>
+        connection.workflowService.pollWorkflowTaskQueue({
+          namespace,
+          taskQueue: { name },
+          identity: 'follow-up-doctor',
+        }),
+      ),
     )
     .catch(() => undefined);
   try {
     while (Date.now() < polledAtMs + POLL_TIMEOUT_MS) {
       await sleep(LOOK_INTERVAL_MS);
-      const { pollers } = await connection.withDeadline(Date.now() + POLL_TIMEOUT_MS, () =>
-        // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
-        connection.workflowService.describeTaskQueue({ namespace, taskQueue, taskQueueType: 1 }),
-      );
-      const seen = pollers[0]?.lastAccessTime;
-      if (seen) return polledAtMs - (Number(seen.seconds ?? 0) * 1_000 + (seen.nanos ?? 0) / 1e6);
+      const [poller] = await readPollers(client, name, 'workflow', POLL_TIMEOUT_MS);
+      if (poller?.polledAtMs !== undefined) return polledAtMs - poller.polledAtMs;
     }
     return undefined;
   } finally {
+    seen.abort();
     await poll;
   }
 }

@@ -1,55 +1,152 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
 import { ConfigError, loadConfig, type WorkerConfig } from '../config.js';
 import { idSchema, parseInput } from '../contract/index.js';
-import type { Cli } from './cli.js';
-import { type Check, type CheckStatus, checkTemporal } from './doctor-temporal.js';
+import { type Cli, interruptible } from './cli.js';
+import { type Check, type CheckStatus, describeCheck, identityOf, isFinding } from './doctor-check.js';
 import { checkService } from './doctor-service.js';
+import { checkTemporal, type TemporalChecks } from './doctor-temporal.js';
+import { checkWork, type WorkChecks } from './doctor-work.js';
 import { ExitCode } from './errors.js';
-import { safeLine } from './safe-text.js';
+import { clock } from './follow-up-text.js';
 import { withTemporal } from './temporal-session.js';
 
 interface DoctorOptions {
   project?: string;
   job?: string;
+  watch?: boolean;
 }
+
+/** What one look at everything has found. */
+interface Report {
+  checks: Check[];
+  exitCode: ExitCode;
+}
+
+/** Between two looks of `--watch`. */
+const LOOK_INTERVAL_MS = 5_000;
+
+/** The settings of the service, which a worker needs and a client does not. */
+const SERVICE_SETTINGS = [
+  'AGENT_JOBS_BASE_URL',
+  'AGENT_JOBS_API_KEY',
+  'AGENT_JOBS_API_KEY_FILE',
+  'AGENT_JOBS_API_KEYS_FILE',
+];
 
 /** `follow-up doctor` */
-export async function runDoctor({ env, output }: Cli, options: DoctorOptions): Promise<ExitCode> {
+export async function runDoctor(cli: Cli, { watch, ...options }: DoctorOptions): Promise<ExitCode> {
   const ids = parseInput(z.object({ project: idSchema.optional(), job: idSchema.optional() }), options);
   if (!ids.ok) throw new InvalidInputError(ids.issues);
-  const { config, check: configuration } = checkConfiguration(() => loadConfig(env));
-  const [temporal, service] = await Promise.all([
-    withTemporal(env, checkTemporal).catch((error: unknown): Check[] => {
-      if (!(error instanceof ConfigError)) throw error;
-      return [{ name: 'Temporal', status: 'error', message: 'not tried: its settings are wrong' }];
-    }),
-    checkService(config, options),
-  ]);
-  const security = (config?.warnings ?? []).map((message): Check => ({ name: 'security', status: 'warning', message }));
-  const checks = [configuration, ...security, ...temporal, service];
-  const count = (status: CheckStatus) => checks.filter((check) => check.status === status).length;
-  const [errors, warnings] = [count('error'), count('warning')];
-  const verdict = errors === 0 ? `all is well${warnings > 0 ? `, ${warnings} to look at` : ''}` : `${errors} to mend`;
-  output.data({ ok: errors === 0, errors, warnings, checks }, [...checks.map(describeCheck), verdict].join('\n'));
-  if (errors === 0) return ExitCode.ok;
-  if (configuration.status === 'error') return ExitCode.usage;
-  return temporal[0]?.status === 'error' ? ExitCode.unreachable : ExitCode.error;
+  const first = await look(cli, options);
+  print(cli, first);
+  if (watch !== true) return first.exitCode;
+  await interruptible(cli, (signal) => watchOn(cli, options, first, signal));
+  return ExitCode.interrupted;
 }
 
-function checkConfiguration(load: () => WorkerConfig): { config?: WorkerConfig; check: Check } {
-  const name = 'configuration';
-  try {
-    return { config: load(), check: { name, status: 'ok', message: 'all settings of a worker are there' } };
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    const message = error.issues.map((issue) => `${issue.name}: ${issue.message}`).join('; ');
-    return { check: { name, status: 'error', message, mend: 'set these in the environment of the worker' } };
+function print({ output }: Cli, { checks }: Report): void {
+  const count = (wanted: CheckStatus) => checks.filter(({ status }) => status === wanted).length;
+  const [errors, warnings] = [count('error'), count('warning')];
+  const findings = errors + warnings;
+  const verdict = findings === 0 ? 'all is well' : `${findings} to mend`;
+  output.data({ ok: findings === 0, errors, warnings, checks }, [...checks.map(describeCheck), verdict].join('\n'));
+}
+
+/** Tells each finding that comes, and each that goes, until the signal is aborted. */
+async function watchOn(
+  { env, output }: Cli,
+  options: DoctorOptions,
+  first: Report,
+  signal: AbortSignal,
+): Promise<void> {
+  let known = findingsOf(first);
+  // A server that is away is a finding; it needs no word beside that.
+  const silent = { env, output: { note: () => undefined } };
+  for (;;) {
+    const isOver = await sleep(LOOK_INTERVAL_MS, false, { signal }).catch(() => true);
+    if (isOver) return;
+    const report = await look(silent, options);
+    const now = findingsOf(report);
+    const tell = (change: 'found' | 'mended', check: Check) => {
+      const at = new Date().toISOString();
+      output.data({ change, at, ...check }, `${clock(at)}  ${change.padEnd(6)}  ${describeCheck(check)}`);
+    };
+    for (const [identity, check] of now) if (!known.has(identity)) tell('found', check);
+    // Without Temporal nobody knows what has become of the rest.
+    if (report.exitCode === ExitCode.unreachable) {
+      known = new Map([...known, ...now]);
+      continue;
+    }
+    for (const [identity, check] of known) if (!now.has(identity)) tell('mended', check);
+    known = now;
   }
 }
 
-/** A check as a line, and its mend as another. */
-function describeCheck({ name, status, message, mend }: Check): string {
-  const line = `${status.padEnd(7)}  ${name.padEnd(17)}  ${safeLine(message)}`;
-  return mend === undefined ? line : `${line}\n${' '.repeat(28)}-> ${mend}`;
+function findingsOf({ checks }: Report): Map<string, Check> {
+  return new Map(checks.filter(isFinding).map((check) => [identityOf(check), check]));
+}
+
+/** Looks at everything once. */
+async function look({ env, output }: Parameters<typeof withTemporal>[0], options: DoctorOptions): Promise<Report> {
+  const { temporal, work } = await withTemporal({ env, output }, async (session) => {
+    const found = await checkTemporal(session);
+    const none: WorkChecks = { checks: [], projects: [] };
+    return { temporal: found, work: found.isUsable ? await checkWork(session, found.hasWorkers) : none };
+  }).catch((error: unknown): { temporal: TemporalChecks; work: WorkChecks } => {
+    if (!(error instanceof ConfigError)) throw error;
+    const check: Check = { name: 'Temporal', status: 'error', message: 'not tried: its settings are wrong' };
+    return {
+      temporal: { checks: [check], isUsable: false, hasWorkers: false },
+      work: { checks: [], projects: [] },
+    };
+  });
+  const { config, check: configuration } = checkConfiguration(env, temporal.hasWorkers);
+  const security = (config?.warnings ?? []).map((message): Check => ({
+    name: 'security',
+    subject: message.split(/[:=]/)[0] ?? '',
+    status: 'warning',
+    message,
+  }));
+  const service = await checkService(config, { ...options, projects: work.projects });
+  const checks = [configuration, ...security, ...temporal.checks, ...work.checks, ...service];
+  return { checks, exitCode: exitCodeOf(checks, configuration, temporal) };
+}
+
+function exitCodeOf(
+  checks: readonly Check[],
+  configuration: Check,
+  { checks: [connection] }: TemporalChecks,
+): ExitCode {
+  if (!checks.some(isFinding)) return ExitCode.ok;
+  if (configuration.status === 'error') return ExitCode.usage;
+  return connection?.status === 'error' ? ExitCode.unreachable : ExitCode.error;
+}
+
+/** A worker elsewhere has settings of its own: beside one, those of the service may be missing here. */
+function checkConfiguration(
+  env: Parameters<typeof loadConfig>[0],
+  hasWorkers: boolean,
+): { config?: WorkerConfig; check: Check } {
+  const name = 'configuration';
+  try {
+    return { config: loadConfig(env), check: { name, status: 'ok', message: 'all settings of a worker are there' } };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const isOfService = error.issues.every((issue) => SERVICE_SETTINGS.includes(issue.name));
+    if (hasWorkers && isOfService && SERVICE_SETTINGS.every((setting) => !env[setting]?.trim())) {
+      const message = 'the settings of the agent job service are not set here; the workers that run have their own';
+      return { check: { name, status: 'note', message } };
+    }
+    return {
+      check: {
+        name,
+        status: 'error',
+        message: error.issues.map((issue) => `${issue.name}: ${issue.message}`).join('; '),
+        why: 'a worker does not start with them',
+        mend: 'set these in the environment of the worker',
+      },
+    };
+  }
 }

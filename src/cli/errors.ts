@@ -22,6 +22,19 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
+/** Temporal went away during a start: whether it has begun is not known, and the same id makes another try safe. */
+export class StartUnknownError extends Error {
+  override readonly name = 'StartUnknownError';
+
+  constructor(
+    message: string,
+    readonly workflowId: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
 /** Ended by Ctrl-C or SIGTERM. */
 export class InterruptedError extends Error {
   override readonly name = 'InterruptedError';

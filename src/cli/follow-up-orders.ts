@@ -5,13 +5,13 @@ import { withTemporal } from './temporal-session.js';
 
 /** `follow-up cancel` */
 export async function cancel({ env, output }: Cli, workflowId: string): Promise<void> {
-  await withTemporal(env, ({ followUps }) => followUps.handle(workflowId).cancel());
+  await withTemporal({ env, output }, ({ followUps }) => followUps.handle(workflowId).cancel());
   output.data({ workflowId, cancelRequested: true }, `asked ${workflowId} to end`);
 }
 
 /** `follow-up poll-now` */
 export async function pollNow({ env, output }: Cli, workflowId: string): Promise<void> {
-  await withTemporal(env, ({ followUps }) => followUps.handle(workflowId).pollNow());
+  await withTemporal({ env, output }, ({ followUps }) => followUps.handle(workflowId).pollNow());
   output.data({ workflowId, pollRequested: true }, `asked ${workflowId} to look at its job`);
 }
 
@@ -20,7 +20,7 @@ export async function resolve({ env, output }: Cli, workflowId: string, word: st
   if (!isResolveWord(word)) {
     throw new UsageError(`word: must be ${resolveWords.join(' or ')} (given ${JSON.stringify(word)})`);
   }
-  await withTemporal(env, ({ followUps }) => followUps.handle(workflowId).resolve(word));
+  await withTemporal({ env, output }, ({ followUps }) => followUps.handle(workflowId).resolve(word));
   output.data({ workflowId, resolved: word }, `${workflowId} takes it as ${word}`);
 }
 

@@ -9,7 +9,8 @@ export function describeResult(workflowId: string, result: FollowUpResult): stri
   return [
     `status        ${status}`,
     `pull request  ${prLink === null ? 'none' : safeLine(prLink)}${prLinkChanged ? ' (new)' : ''}`,
-    `delivery      ${delivery}${observedActive ? '' : ', the job was not seen at work on it'}`,
+    // Between two looks a job may begin and end: only without any trace of its work that is worth a word.
+    `delivery      ${delivery}${observedActive || prLinkChanged ? '' : '; the job was not seen at work, and its pull request has not changed'}`,
     `sent          ${safeLine(sentAt)}`,
     `finished      ${safeLine(finishedAt)} after ${polls} ${polls === 1 ? 'poll' : 'polls'}`,
     `workflow      ${workflowId}`,

@@ -16,7 +16,7 @@ export async function listFollowUps({ env, output }: Cli, { project, state, batc
     ...(state !== undefined && { state }),
     ...(batch !== undefined && { batch }),
   };
-  await withTemporal(env, async ({ followUps }) => {
+  await withTemporal({ env, output }, async ({ followUps }) => {
     let count = 0;
     for await (const summary of followUps.list(filter)) {
       output.data(summary, describeSummary(summary));

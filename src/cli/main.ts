@@ -24,7 +24,9 @@ export async function main(argv: readonly string[], io: CliIo = processIo(), bun
   const cli: Cli = { io, env: io.env, output, exitCode: ExitCode.ok, bundled };
   endQuietlyOnClosedPipe(io);
   try {
-    await buildProgram(cli).parseAsync(argv, { from: 'user' });
+    const program = buildProgram(cli);
+    output.commandNames = program.commands.map((command) => command.name());
+    await program.parseAsync(argv, { from: 'user' });
     return cli.exitCode;
   } catch (error) {
     if (!(error instanceof CommanderError)) return reportError(output, error);

@@ -1,5 +1,5 @@
 import type { ListrDefaultRendererLogLevels } from 'listr2';
-import { isLive, type Output, type OutputStream } from './cli.js';
+import { isLive, type Output } from './cli.js';
 import type { ProgressText } from './follow-up-text.js';
 import { safeLine } from './safe-text.js';
 
@@ -15,31 +15,36 @@ export interface ProgressRow {
  * Never rejects; what the rows themselves keep decides what comes next.
  */
 export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
-  const { stdout, stderr } = output;
-  if (isLive(stderr)) await showLive(stderr, stdout, rows);
+  const { stderr } = output;
+  if (isLive(stderr)) await showLive(output, stderr, rows);
   else await Promise.all(rows.map((row) => showLines(output, row)));
 }
 
-async function showLive(stderr: NodeJS.WriteStream, stdout: OutputStream, rows: readonly ProgressRow[]): Promise<void> {
-  const { Listr, ListrLogger, ProcessOutput } = await import('listr2');
+async function showLive(output: Output, stderr: NodeJS.WriteStream, rows: readonly ProgressRow[]): Promise<void> {
+  const { DefaultRenderer, Listr, ListrLogger, ProcessOutput } = await import('listr2');
+  // By itself listr2 asks whether stdout is a terminal, which may well be a pipe.
+  class StderrRenderer extends DefaultRenderer {
+    static override nonTTY = true;
+  }
   // To listr2 stderr is its stdout: ours is for data.
   const logger = new ListrLogger<ListrDefaultRendererLogLevels>({
     useIcons: true,
     // eslint-disable-next-line @typescript-eslint/no-unsafe-class-instance-assignment -- it is written to, no more
-    processOutput: new ProcessOutput(stderr, stdout as NodeJS.WriteStream),
+    processOutput: new ProcessOutput(stderr, output.stdout as NodeJS.WriteStream),
   });
+  const clean = (text: string) => safeLine(output.hint(text));
   const tasks = rows.map(({ label, work }) => ({
     title: label,
     task: async (_context: unknown, task: { title: string; output: string }) => {
       try {
         const last = await work(({ headline, timing }) => {
-          task.title = safeLine(`${label}: ${headline}`);
-          task.output = safeLine(timing);
+          task.title = clean(`${label}: ${headline}`);
+          task.output = clean(timing);
         });
-        task.title = safeLine(`${label}: ${last}`);
+        task.title = clean(`${label}: ${last}`);
       } catch (error) {
         // listr2 writes the message as it stands, and the reason of a termination is anybody's text.
-        throw new Error(safeLine(messageOf(error)), { cause: error });
+        throw new Error(clean(messageOf(error)), { cause: error });
       }
     },
   }));
@@ -47,6 +52,7 @@ async function showLive(stderr: NodeJS.WriteStream, stdout: OutputStream, rows: 
     concurrent: true,
     exitOnError: false,
     registerSignalListeners: false,
+    renderer: StderrRenderer,
     rendererOptions: { logger, collapseErrors: false },
   }).run();
 }

@@ -26,5 +26,7 @@ export async function reportError(output: Output, error: unknown): Promise<ExitC
 function describe({ type, message, delivered }: ReportedError): string {
   // A list of settings has a line for each.
   const text = message.split('\n').map((line) => (line.startsWith('  ') ? `  ${safeLine(line)}` : safeLine(line)));
-  return `${type}: ${text.join('\n')}${delivered === undefined ? '' : ` (delivered: ${delivered})`}`;
+  // What breaks a rule goes nowhere, and a command that only looks sends nothing.
+  const isToldOf = delivered !== undefined && type !== 'InvalidInput';
+  return `${type}: ${text.join('\n')}${isToldOf ? ` (delivered: ${delivered})` : ''}`;
 }

@@ -68,16 +68,15 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
     action(async () => (await import('./schedule-show.js')).describeSchedule),
   );
 
-  const note = () =>
-    new Option('--note <text>', 'shown with the schedule, in the place of its note (default: that stays)');
-  const pause = named('pause', 'fire no more until it is resumed; a batch that runs goes on').addOption(note());
+  const pause = named('pause', 'fire no more until it is resumed; a batch that runs goes on').option(
+    '--note <text>',
+    "why; shown behind the schedule's own note while it is paused",
+  );
   withCommonOptions(pause, 'follow-up schedule pause nightly --note "release freeze"').action(
     action(async () => (await import('./schedule-orders.js')).pauseSchedule),
   );
 
-  const resume = named('resume', 'fire again from the next time on; what was due meanwhile is for backfill').addOption(
-    note(),
-  );
+  const resume = named('resume', 'fire again from the next time on; what was due meanwhile is for backfill');
   withCommonOptions(resume, 'follow-up schedule resume nightly').action(
     action(async () => (await import('./schedule-orders.js')).resumeSchedule),
   );

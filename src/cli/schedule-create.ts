@@ -50,7 +50,7 @@ export async function createSchedule(cli: Cli, name: string, file: string, optio
     input: { ...document, ...(maxOpen !== undefined && { maxOpen }) },
   });
   const checked = parseCreateScheduleInput(input);
-  await withTemporal(cli.env, async ({ followUps }) => {
+  await withTemporal(cli, async ({ followUps }) => {
     const created = await (await followUps.schedules.create(checked)).describe();
     if (created.nextFirings.length === 0) cli.output.note('warning: there is no time at which this schedule fires');
     cli.output.data(created, `created\n${describeScheduleText(created, [])}`);

@@ -26,9 +26,9 @@ export async function pauseSchedule(cli: Cli, name: string, { note }: { note?: s
 }
 
 /** `follow-up schedule resume` */
-export async function resumeSchedule(cli: Cli, name: string, { note }: { note?: string }): Promise<void> {
+export async function resumeSchedule(cli: Cli, name: string): Promise<void> {
   await withSchedules(cli, async (schedules) => {
-    const description = await schedules.handle(name).resume(note);
+    const description = await schedules.handle(name).resume();
     cli.output.data(description, `${name} is resumed; ${nextText(description)}`);
   });
 }
@@ -69,7 +69,7 @@ export async function backfillSchedule(
 }
 
 function withSchedules(cli: Cli, use: (schedules: Schedules) => Promise<void>): Promise<void> {
-  return withTemporal(cli.env, ({ followUps }) => use(followUps.schedules));
+  return withTemporal(cli, ({ followUps }) => use(followUps.schedules));
 }
 
 function nextText({ nextFirings: [next], times: { timeZone } }: ScheduleDescription): string {

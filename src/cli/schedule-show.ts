@@ -7,7 +7,7 @@ const LISTED_FIRINGS = 3;
 
 /** `follow-up schedule list` */
 export async function listSchedules({ env, output }: Cli): Promise<void> {
-  await withTemporal(env, async ({ followUps: { schedules } }) => {
+  await withTemporal({ env, output }, async ({ followUps: { schedules } }) => {
     let count = 0;
     for await (const description of schedules.list()) {
       const firings = await schedules.outcomes(description.recentFirings.slice(0, LISTED_FIRINGS));
@@ -20,7 +20,7 @@ export async function listSchedules({ env, output }: Cli): Promise<void> {
 
 /** `follow-up schedule describe` */
 export async function describeSchedule({ env, output }: Cli, name: string): Promise<void> {
-  await withTemporal(env, async ({ followUps: { schedules } }) => {
+  await withTemporal({ env, output }, async ({ followUps: { schedules } }) => {
     const description = await schedules.handle(name).describe();
     const firings = await schedules.outcomes(description.recentFirings);
     output.data({ ...description, recentFirings: firings }, describeScheduleText(description, firings));

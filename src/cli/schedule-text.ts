@@ -23,9 +23,9 @@ export function describeOverlap(overlap: ScheduleDescription['overlap']): string
 
 /** A schedule and its latest firings for people. */
 export function describeScheduleText(schedule: ScheduleDescription, firings: readonly FiringOutcome[]): string {
-  const { name, paused, note, times, overlap, catchUpWindowMs, remainingFirings, counts, buffered } = schedule;
+  const { name, note, times, overlap, catchUpWindowMs, remainingFirings, counts, buffered } = schedule;
   const lines: [name: string, text: string][] = [
-    ['schedule', `${name}${paused ? ', paused' : ''}`],
+    ['schedule', `${name}${pauseText(schedule, ', ')}`],
     ['note', note === undefined ? '' : safeLine(note)],
     ['fires', describeTimes(times)],
     ['batch', describeBatchOf(schedule)],
@@ -83,6 +83,12 @@ export function describeTrigger(name: string, { outcome, batchId }: TriggeredFir
   }
 }
 
+function pauseText({ paused, pause }: ScheduleDescription, before: string): string {
+  if (!paused) return '';
+  const since = pause === undefined ? '' : ` since ${clock(pause.since)}`;
+  return `${before}paused${since}${pause?.note === undefined ? '' : ` (${safeLine(pause.note)})`}`;
+}
+
 function countsText({
   total,
   completed,
@@ -115,8 +121,12 @@ function nextLines({ paused, nextFirings, times: { timeZone } }: ScheduleDescrip
   return [paused ? 'next firings, once it is resumed:' : 'next firings:', ...next];
 }
 
-function standingOf({ paused, nextFirings, times: { timeZone } }: ScheduleDescription): string {
+function standingOf(schedule: ScheduleDescription): string {
+  const {
+    nextFirings,
+    times: { timeZone },
+  } = schedule;
   const [next] = nextFirings;
-  if (paused) return 'paused';
+  if (schedule.paused) return pauseText(schedule, '');
   return next === undefined ? 'done, no firing is to come' : `next ${inZone(next, timeZone)}`;
 }

@@ -1,11 +1,11 @@
-import { parseStartInput, type StartedFollowUp } from '../client/index.js';
+import { parseStartInput, type StartedFollowUp, TemporalUnreachableError } from '../client/index.js';
 import { awaitFollowUp } from './await-follow-up.js';
 import { type Cli, interruptible } from './cli.js';
-import { ExitCode, InterruptedError } from './errors.js';
+import { ExitCode, InterruptedError, StartUnknownError, UsageError } from './errors.js';
 import { given, type SettingOptions, toSettings } from './follow-up-options.js';
 import { describeResult, exitCodeOf } from './follow-up-text.js';
 import { showProgress } from './progress-view.js';
-import { withTemporal } from './temporal-session.js';
+import { sayWhenUnattended, withTemporal } from './temporal-session.js';
 import { type PromptSource, readPrompt } from './text-source.js';
 
 interface SendOptions extends SettingOptions, PromptSource {
@@ -22,11 +22,18 @@ export async function send(
   options: SendOptions,
 ): Promise<ExitCode> {
   const prompt = await readPrompt(cli.io, { ...options, ...(dash !== undefined && { dash }) });
+  if (prompt === undefined) throw new UsageError('prompt: give it with --prompt, --prompt-file, or - for stdin');
   const input = given({ projectId, jobId, prompt, key: options.key, ...toSettings(options) });
   const { key, followUpInput } = parseStartInput(input);
-  return withTemporal(cli.env, ({ followUps }) =>
+  return withTemporal(cli, (session) =>
     interruptible(cli, async (signal) => {
-      const started = await followUps.start({ ...followUpInput, key });
+      const starting = session.followUps.start({ ...followUpInput, key });
+      const [started] = await Promise.all([
+        starting.catch((error: unknown) => {
+          throw withWayOn(error, key);
+        }),
+        sayWhenUnattended(session, cli.output),
+      ]);
       reportStart(cli, started);
       if (!options.wait) {
         const { workflowId, alreadyStarted, inputDiffers } = started;
@@ -58,10 +65,18 @@ async function awaitResult({ output }: Cli, started: StartedFollowUp, signal: Ab
     output.data({ workflowId, alreadyStarted, inputDiffers, ...result }, describeResult(workflowId, result));
     return exitCodeOf(result);
   } catch (error) {
+    const wayBack = `the follow-up goes on. Look at it with: follow-up status ${workflowId}`;
     if (error instanceof InterruptedError) {
       error.workflowId = workflowId;
-      error.message = `interrupted; the follow-up goes on. Look at it with: follow-up status ${workflowId}`;
-    }
+      error.message = `interrupted; ${wayBack}`;
+    } else if (error instanceof TemporalUnreachableError) error.message = `${error.message}; ${wayBack}`;
     throw error;
   }
+}
+
+function withWayOn(error: unknown, key: string): unknown {
+  if (!(error instanceof TemporalUnreachableError)) return error;
+  const { message, workflowId = '' } = error;
+  const wayOn = `if ${workflowId} was started it goes on, and the same command with --key ${key} finds it`;
+  return new StartUnknownError(`${message}; ${wayOn}`, workflowId, { cause: error });
 }

@@ -11,7 +11,9 @@ export function addWorkerCommands(program: Command, action: LazyAction): void {
     .option('--exit', 'end when the follow-ups have ended, instead of at Ctrl-C')
     .option('--project <project>', 'with --job and --prompt: send this follow-up instead of the demonstration')
     .option('--job <id>', 'see --project')
-    .option('--prompt <text>', 'see --project');
+    .option('--prompt <text>', 'see --project')
+    .option('--port <port>', 'port of Temporal (default: 7233, or any where it is taken)')
+    .option('--ui-port <port>', 'port of its UI (default: 8233, or any where it is taken)');
   withCommonOptions(dev, 'follow-up dev --exit').action(action(async () => (await import('./dev.js')).runDev));
 
   const worker = program
@@ -34,9 +36,11 @@ export function addServiceCommands(program: Command, action: LazyAction): void {
 
   const doctor = program
     .command('doctor')
-    .description('check every connection and setting, and say what to mend')
+    .description('check the whole installation: settings, server, workers, keys, budgets, batches, schedules, clocks')
     .option('--project <project>', 'project whose API key is tried')
-    .option('--job <id>', 'job that is read; it need not exist');
+    .option('--job <id>', 'job that is read; it need not exist')
+    .option('-w, --watch', 'look again every 5 s, and tell what comes and goes; Ctrl-C ends it')
+    .addHelpText('after', '\nThe exit code is 0 only where nothing is to be done.');
   withCommonOptions(doctor, 'follow-up doctor --project my-project').action(
     action(async () => (await import('./doctor.js')).runDoctor),
   );

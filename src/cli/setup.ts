@@ -5,7 +5,7 @@ import { withTemporal } from './temporal-session.js';
 
 /** `follow-up setup` */
 export async function setUp({ env, output }: Cli): Promise<void> {
-  await withTemporal(env, async ({ client, connection, config: { namespace } }) => {
+  await withTemporal({ env, output }, async ({ client, connection, config: { namespace } }) => {
     await callTemporal(client, () => connection.workflowService.describeNamespace({ namespace }));
     const { added } = await ensureSearchAttributes(connection, namespace).catch((error: unknown) => {
       throw toConnectionError(client, error) ?? error;

@@ -1,10 +1,8 @@
 import {
-  type BudgetHandle,
   FollowUpClientError,
   type FollowUpHandle,
   TemporalUnreachableError,
   WorkerUnavailableError,
-  type WorkflowTrouble,
 } from '../client/index.js';
 import { classify } from './classify-error.js';
 import type { Cli } from './cli.js';
@@ -14,7 +12,7 @@ import { withTemporal } from './temporal-session.js';
 
 /** `follow-up status` */
 export async function showStatus({ env, output }: Cli, workflowId: string): Promise<void> {
-  await withTemporal(env, async ({ followUps }) => {
+  await withTemporal({ env, output }, async ({ followUps }) => {
     const followUp = followUps.handle(workflowId);
     const summary = await followUp.describe();
     if (summary.status !== 'running') {
@@ -24,11 +22,16 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
       output.data({ ...summary, ...end }, `${standing}\n${text}`);
       return;
     }
-    const live = await lookAtProgress(followUp);
-    const isSent = live.progress?.sentAt !== undefined;
-    const troubles = await lookForTrouble(followUp, isSent ? undefined : followUps.budget(summary.projectId));
+    const trouble = await followUp.trouble();
+    const hasNoWorker = trouble?.kind === 'unattended';
+    if (hasNoWorker) output.note(`the follow-up ${trouble.what}; run follow-up doctor`);
+    // Without a worker the question would only wait for its deadline.
+    const live = hasNoWorker ? { progressUnavailable: `it ${trouble.what}` } : await lookAtProgress(followUp);
+    const isSent = 'progress' in live && live.progress.sentAt !== undefined;
+    const ofBudget = isSent ? undefined : await followUps.budget(summary.projectId).trouble();
+    const troubles = [trouble, ofBudget].filter((found) => found !== undefined);
     const { headline, timing } = describeUpdate({ summary, ...live });
-    const prLink = live.progress?.prLink ?? summary.prLink;
+    const prLink = ('progress' in live ? live.progress.prLink : undefined) ?? summary.prLink;
     const lines = [
       headline,
       timing,
@@ -37,12 +40,6 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     ];
     output.data({ ...summary, ...live, ...(troubles.length > 0 && { troubles }) }, lines.filter(Boolean).join('\n'));
   });
-}
-
-/** What keeps a follow-up, or the budget that it waits for, from going on. */
-async function lookForTrouble(followUp: FollowUpHandle, budget?: BudgetHandle): Promise<WorkflowTrouble[]> {
-  const found = await Promise.all([followUp.trouble(), budget?.trouble()]);
-  return found.filter((trouble) => trouble !== undefined);
 }
 
 async function lookAtProgress(followUp: FollowUpHandle) {

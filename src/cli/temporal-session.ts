@@ -1,5 +1,7 @@
+import { InterceptingCall, type Interceptor, status } from '@grpc/grpc-js';
 import { Client, Connection, defaultGrpcRetryOptions } from '@temporalio/client';
 import { FollowUpClient } from '../client/index.js';
+import { readPollers } from '../client/pollers.js';
 import {
   type Environment,
   loadBudgetSettings,
@@ -7,7 +9,11 @@ import {
   loadTemporalConfig,
   type TemporalConfig,
 } from '../config.js';
+import { isLoopbackHost } from '../config/loopback.js';
+import { budgetTaskQueue } from '../contract/index.js';
 import { callRetries } from '../temporal/call-retries.js';
+import type { Output } from './cli.js';
+import { safeLine } from './safe-text.js';
 
 /** A connection of Temporal and what a command does with it. */
 export interface TemporalSession {
@@ -20,14 +26,21 @@ export interface TemporalSession {
 
 /**
  * Runs `use` with a connection, and closes it. Nothing is sent before the first call, which has a deadline of its own.
+ * Where the server does not answer, stderr says so at once, while the call is tried on.
  *
  * @throws ConfigError
  */
-export async function withTemporal<T>(env: Environment, use: (session: TemporalSession) => Promise<T>): Promise<T> {
+export async function withTemporal<T>(
+  { env, output }: { env: Environment; output: Pick<Output, 'note'> },
+  use: (session: TemporalSession) => Promise<T>,
+): Promise<T> {
   const config = loadTemporalConfig(env);
   const taskQueue = loadTaskQueue(env);
   const budgetSettings = loadBudgetSettings(env);
-  const connection = Connection.lazy({ ...config.connectionOptions(), interceptors: retryForSeconds() });
+  const connection = Connection.lazy({
+    ...config.connectionOptions(),
+    interceptors: [...retryForSeconds(), sayWhenSilent(config.address, output)],
+  });
   try {
     const client = new Client({ connection, namespace: config.namespace });
     const followUps = new FollowUpClient({ client, taskQueue, budgetSettings });
@@ -46,4 +59,50 @@ function retryForSeconds() {
     ...defaultGrpcRetryOptions({ maxAttempts: 9 }),
     delayFunction: (attempt) => Math.min(1_000, 100 * 1.7 ** attempt),
   });
+}
+
+/** A server that takes longer for its first answer is worth a word. */
+const SILENT_AFTER_MS = 900;
+
+/** Says once on stderr that the server refuses the first call, or has not answered it yet. Sees each try of a call. */
+function sayWhenSilent(address: string, output: Pick<Output, 'note'>): Interceptor {
+  let isSettled = false;
+  const settle = (text?: string) => {
+    if (!isSettled && text !== undefined) output.note(text);
+    isSettled = true;
+  };
+  return (options, nextCall) => {
+    const call = nextCall(options);
+    if (isSettled) return new InterceptingCall(call);
+    const timer = setTimeout(() => settle(`no answer from ${address} yet; still trying`), SILENT_AFTER_MS).unref();
+    return new InterceptingCall(call, {
+      start: (metadata, _listener, next) =>
+        next(metadata, {
+          onReceiveStatus: (answer, pass) => {
+            clearTimeout(timer);
+            settle(answer.code === status.UNAVAILABLE ? describeAbsence(address, answer.details) : undefined);
+            pass(answer);
+          },
+        }),
+    });
+  };
+}
+
+function describeAbsence(address: string, details: string): string {
+  if (!details.includes('ECONNREFUSED')) return `no answer from ${address} (${safeLine(details)}); still trying`;
+  const isLocal = isLoopbackHost(address.replace(/:\d+$/, ''));
+  return `nothing listens at ${address}; ${isLocal ? 'follow-up dev starts a server' : 'check TEMPORAL_ADDRESS'}`;
+}
+
+/** How long a command waits to hear that nobody polls, before it goes on. */
+const POLLERS_TIMEOUT_MS = 1_000;
+
+/** Says on stderr where no worker polls the task queue: what is started waits for one. Never rejects. */
+export async function sayWhenUnattended({ client, taskQueue }: TemporalSession, output: Output): Promise<void> {
+  const queues = [taskQueue, budgetTaskQueue(taskQueue)];
+  const counts = queues.map(async (name) => (await readPollers(client, name, 'workflow', POLLERS_TIMEOUT_MS)).length);
+  const [idle] = (await Promise.allSettled(counts)).flatMap((count, index) =>
+    count.status === 'fulfilled' && count.value === 0 ? (queues[index] ?? []) : [],
+  );
+  if (idle !== undefined) output.note(`no worker polls task queue ${idle}; run follow-up doctor`);
 }

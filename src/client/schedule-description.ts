@@ -49,6 +49,8 @@ export interface ScheduleDescription {
   catchUpWindowMs: number;
   paused: boolean;
   note?: string;
+  /** Of a pause by this library: since when, and why where somebody said so. */
+  pause?: { since: string; note?: string };
   /** Firings that are left, where there is a limit. */
   remainingFirings?: number;
   /** Follow-ups in each firing, and of which projects. */
@@ -109,6 +111,27 @@ export function toScheduleSpec(settings: ScheduleSettings): ScheduleSpec {
   };
 }
 
+/** Stands for the note of a resumed schedule that has none: the server takes no empty one. */
+export const RESUMED = 'resumed';
+
+const PAUSE_NOTE = /^(?:([\s\S]*) \| )?paused since (\d{4}-[\d:T-]+Z)(?:: ([\s\S]*))?$/;
+
+/** Temporal keeps one note a schedule: that of a pause stands behind the schedule's own. */
+export function pauseNote(own: string | undefined, since: Date, note: string | undefined): string {
+  const pause = `paused since ${since.toISOString().slice(0, 19)}Z${note === undefined ? '' : `: ${note}`}`;
+  return own === undefined ? pause : `${own} | ${pause}`;
+}
+
+/** A schedule's own note, and what {@link pauseNote} has put behind it. */
+export function parseNote(text: string | undefined, isPaused = true): Pick<ScheduleDescription, 'note' | 'pause'> {
+  const [isPause, own, since = '', why] = PAUSE_NOTE.exec(text ?? '') ?? [];
+  const note = isPause === undefined ? text : own;
+  return {
+    ...(note !== undefined && note !== '' && note !== RESUMED && { note }),
+    ...(isPaused && isPause !== undefined && { pause: { since, ...(why !== undefined && { note: why }) } }),
+  };
+}
+
 /** This library's form of what Temporal says of a schedule. */
 export function toScheduleDescription(name: string, described: TemporalDescription): ScheduleDescription {
   const { policies, state, info, action, raw } = described;
@@ -120,7 +143,7 @@ export function toScheduleDescription(name: string, described: TemporalDescripti
     overlap: TO_OVERLAP[policies.overlap ?? 'SKIP'],
     catchUpWindowMs: policies.catchupWindow,
     paused: state.paused,
-    ...(note !== undefined && note !== '' && { note }),
+    ...parseNote(note, state.paused),
     ...(remainingActions !== undefined && { remainingFirings: remainingActions }),
     ...batch,
     taskQueue: action.taskQueue,

@@ -3,7 +3,13 @@ import { z } from 'zod';
 import { parseInput } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
 import { type BackfilledRange, type BackfillInput, backfillSchedule } from './schedule-backfill.js';
-import { type ScheduleDescription, toScheduleDescription } from './schedule-description.js';
+import {
+  parseNote,
+  pauseNote,
+  RESUMED,
+  type ScheduleDescription,
+  toScheduleDescription,
+} from './schedule-description.js';
 import { scheduleNoteSchema } from './schedule-input.js';
 import { callSchedule, describeSchedule, type ScheduleTarget } from './schedule-target.js';
 import { type TriggeredFiring, triggerSchedule } from './schedule-trigger.js';
@@ -31,21 +37,22 @@ export class ScheduleHandle {
   /**
    * Fires no more until it is resumed. A batch that runs goes on. Harmless when repeated.
    *
-   * @param note takes the place of the schedule's note; without one that stays
+   * @param note why, shown behind the schedule's own note until it is resumed
    * @throws InvalidInputError, ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
    */
   async pause(note?: string): Promise<ScheduleDescription> {
-    return this.#patch('pause', note);
+    const parsed = parseInput(z.object({ note: scheduleNoteSchema.optional() }), { note });
+    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+    return this.#patch('pause', (own) => pauseNote(own, new Date(), note));
   }
 
   /**
    * Fires again from the next time on. What was due in the meantime is not made good; {@link backfill} does that.
    *
-   * @param note as with {@link pause}
-   * @throws InvalidInputError, ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
+   * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
    */
-  async resume(note?: string): Promise<ScheduleDescription> {
-    return this.#patch('unpause', note);
+  async resume(): Promise<ScheduleDescription> {
+    return this.#patch('unpause', (own) => own ?? RESUMED);
   }
 
   /**
@@ -84,12 +91,10 @@ export class ScheduleHandle {
     return this.#target.client.schedule.getHandle(this.name);
   }
 
-  async #patch(order: 'pause' | 'unpause', note: string | undefined): Promise<ScheduleDescription> {
-    const parsed = parseInput(z.object({ note: scheduleNoteSchema.optional() }), { note });
-    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+  async #patch(order: 'pause' | 'unpause', noteOf: (own: string | undefined) => string): Promise<ScheduleDescription> {
     const { state } = await describeSchedule(this.#target);
     // The server takes the order from the note: it must not be empty, and it replaces the one there was.
-    const text = note ?? (state.note || (order === 'pause' ? 'paused' : 'resumed'));
+    const text = noteOf(parseNote(state.note).note);
     await callSchedule(this.#target, () => this.#temporal[order](text));
     return this.describe();
   }

@@ -95,6 +95,12 @@ export function isVagueTrouble(error: unknown): boolean {
   return code !== undefined && vague.includes(code);
 }
 
+/** Whether a call was broken off without an answer, as a query is that no worker takes within its deadline. */
+export function isCutOff(error: unknown): boolean {
+  const code: number | undefined = grpcErrorIn(error)?.code;
+  return code === GrpcStatus.CANCELLED;
+}
+
 /** Details of the gRPC error in a chain of causes, as one short line. */
 export function grpcDetails(error: unknown): string | undefined {
   const grpc = grpcErrorIn(error);

@@ -3,7 +3,8 @@ import { WorkflowNotFoundError } from '@temporalio/common';
 import { tsToMs } from '@temporalio/common/lib/time.js';
 import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { toExecutionStatus } from './summary.js';
-import { callTemporal, grpcDetails, isPassingTrouble } from './temporal-call.js';
+import { readPollers } from './pollers.js';
+import { callTemporal, grpcDetails, isCutOff, isPassingTrouble } from './temporal-call.js';
 
 /** A workflow task is failing, and does not just move to another worker, from that attempt on. */
 const FAILING_FROM_ATTEMPT = 3;
@@ -11,8 +12,6 @@ const FAILING_FROM_ATTEMPT = 3;
 const UNATTENDED_AFTER_MS = 15_000;
 /** Of `PendingActivityState` of Temporal's API. */
 const PAUSED_STATES = [4, 5];
-/** `TASK_QUEUE_TYPE_WORKFLOW` of Temporal's API. */
-const WORKFLOW_QUEUE = 1;
 /** The failure of a task is among the newest events. */
 const NEWEST_EVENTS = 10;
 /** Workflows of one kind that are looked at. */
@@ -37,11 +36,15 @@ const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', 'Cancele
 export interface WorkflowTrouble {
   workflowId: string;
   kind: 'paused' | 'activityPaused' | 'failing' | 'unattended' | 'closed';
+  /** Since when, ISO 8601 in UTC, where Temporal tells. */
+  since?: string;
   /** What it is, such as `is paused in Temporal`. */
   what: string;
   /** The command or the step that mends it. */
   mend: string;
 }
+
+type Timestamp = Parameters<typeof tsToMs>[0];
 
 /** Whether somebody polls a task queue, by its name: asked once for many workflows. */
 type Polled = Map<string, Promise<boolean>>;
@@ -136,12 +139,19 @@ async function troubleOf(
   polled: Polled,
 ): Promise<WorkflowTrouble | undefined> {
   const { workflowId, raw, status, taskQueue, closeTime } = description;
-  const trouble = (kind: WorkflowTrouble['kind'], what: string, mend: string) => ({ workflowId, kind, what, mend });
+  const trouble = (kind: WorkflowTrouble['kind'], what: string, mend: string, since?: Timestamp | null) => ({
+    workflowId,
+    kind,
+    ...(since && { since: new Date(tsToMs(since)).toISOString() }),
+    what,
+    mend,
+  });
   const projectId = parseProjectBudgetWorkflowId(workflowId);
   if (toExecutionStatus(status.name) !== 'running') {
     if (projectId === undefined) return undefined;
     const at = closeTime ? ` ${isoSecond(closeTime.getTime())}` : '';
-    return trouble('closed', `is stopped: it was ${status.name.toLowerCase()}${at}`, restoreCommand(projectId));
+    const what = `is stopped: it was ${status.name.toLowerCase()}${at}`;
+    return trouble('closed', what, restoreCommand(projectId), raw.workflowExecutionInfo?.closeTime);
   }
   const { pauseInfo } = raw.workflowExtendedInfo ?? {};
   if (status.name === 'PAUSED' || pauseInfo) {
@@ -149,6 +159,7 @@ async function troubleOf(
       'paused',
       `is paused in Temporal${wordsOf(pauseInfo)}`,
       `temporal workflow unpause --workflow-id ${workflowId}`,
+      pauseInfo?.pausedTime,
     );
   }
   const task = raw.pendingWorkflowTask;
@@ -159,14 +170,24 @@ async function troubleOf(
         projectId === undefined
           ? `look at the log of the workers; where they run the right version: temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`
           : restoreCommand(projectId);
-      return trouble('failing', `fails at its tasks (attempt ${task.attempt}): ${reason}`, mend);
+      return trouble(
+        'failing',
+        `fails at its tasks (attempt ${task.attempt}): ${reason}`,
+        mend,
+        task.originalScheduledTime,
+      );
     }
   }
   const waitsSince = task?.startedTime ? undefined : task?.scheduledTime;
   const isLeft =
     waitsSince !== undefined && waitsSince !== null && Date.now() - tsToMs(waitsSince) > UNATTENDED_AFTER_MS;
   if (isLeft || !(await isPolled(client, taskQueue, polled))) {
-    return trouble('unattended', `has no worker: nobody polls ${taskQueue}`, 'start a worker: follow-up worker');
+    return trouble(
+      'unattended',
+      `has no worker: nobody polls ${taskQueue}`,
+      'start a worker: follow-up worker',
+      waitsSince,
+    );
   }
   const paused = raw.pendingActivities?.find(
     ({ state, paused: isPaused }) => isPaused || PAUSED_STATES.includes(Number(state)),
@@ -176,6 +197,7 @@ async function troubleOf(
     'activityPaused',
     `is held up: its activity ${paused.activityType?.name ?? ''} is paused in Temporal`,
     `temporal activity unpause --workflow-id ${workflowId} --activity-id ${paused.activityId ?? ''}`,
+    paused.pauseInfo?.pauseTime,
   );
 }
 
@@ -198,19 +220,7 @@ async function readTaskFailure(client: Client, workflowId: string): Promise<stri
 
 /** Whether a worker polls a task queue for workflow tasks, or did within the last minutes. */
 export async function isPolled(client: Client, name: string, polled: Polled = new Map()): Promise<boolean> {
-  const { namespace } = client.options;
-  const request = {
-    namespace,
-    taskQueue: { name },
-
-    taskQueueType: WORKFLOW_QUEUE,
-  };
-  const asked =
-    polled.get(name) ??
-    // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
-    callTemporal(client, () => client.workflowService.describeTaskQueue(request)).then(
-      ({ pollers }) => pollers.length > 0,
-    );
+  const asked = polled.get(name) ?? readPollers(client, name, 'workflow').then((pollers) => pollers.length > 0);
   polled.set(name, asked);
   return asked;
 }
@@ -224,13 +234,11 @@ export async function reasonOfSilence(client: Client, workflowId: string, error:
   if (error instanceof QueryNotRegisteredError) return 'it has not begun';
   const trouble = await readTrouble(client, workflowId);
   if (trouble) return `it ${trouble.what}; ${trouble.mend}`;
-  if (isPassingTrouble(error)) return 'no worker runs, or it is overloaded';
+  if (isPassingTrouble(error) || isCutOff(error)) return 'no worker runs, or it is overloaded';
   return grpcDetails(error) ?? String(error);
 }
 
-function wordsOf(
-  pauseInfo: { identity?: string | null; reason?: string | null; pausedTime?: unknown } | null | undefined,
-) {
+function wordsOf(pauseInfo: { identity?: string | null; reason?: string | null } | null | undefined) {
   if (!pauseInfo) return '';
   const { identity, reason } = pauseInfo;
   const words = [identity ? `by ${oneLine(identity)}` : '', reason ? `(${oneLine(reason)})` : ''].filter(Boolean);

@@ -3,9 +3,12 @@ import { once } from 'node:events';
 import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Writable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Output } from '../../src/cli/cli.js';
 import { ExitCode } from '../../src/cli/errors.js';
-import { runCli } from './run-cli.js';
+import { eventually } from '../support/eventually.js';
+import { openCli, runCli } from './run-cli.js';
 
 // Counts whoever knocks where Temporal should be: bad input must be told before anything is contacted.
 let knocks = 0;
@@ -33,7 +36,8 @@ async function expectRefused(args: string[], ...fields: string[]): Promise<void>
 
 describe('arguments that are wrong end with exit code 2 and one line, before Temporal is contacted', () => {
   test('an empty prompt', () => expectRefused(['send', 'p', 'j', '--prompt', ''], 'prompt: must not be empty'));
-  test('no prompt at all', () => expectRefused(['send', 'p', 'j'], 'prompt'));
+  test('no prompt at all', () =>
+    expectRefused(['send', 'p', 'j'], 'prompt: give it with --prompt, --prompt-file, or -'));
   test('a job id that leads elsewhere', () => expectRefused(['send', 'p', '..', '-p', 'x'], 'jobId', '".."'));
   test('an unknown option', () => expectRefused(['send', 'p', 'j', '-p', 'x', '--colour', 'red'], '--colour'));
   test('an unknown command', () => expectRefused(['sned'], 'sned'));
@@ -130,6 +134,32 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
   });
 });
 
+test.each([
+  ['dev', '--port', '0'],
+  ['dev', '--ui-port', 'x'],
+  ['dev', '--port', '17233'],
+])('dev refuses %s %s %s where the port is none, or the settings name a server', (...args) =>
+  expectRefused(args, 'port'),
+);
+
+test('hints name the commands as the command line was called; ids and plain words stay', () => {
+  let text = '';
+  const stream = new Writable({
+    write: (chunk: Buffer, _encoding, done) => {
+      text += chunk.toString();
+      done();
+    },
+  });
+  const output = new Output({ stdout: stream, stderr: stream, command: 'npx follow-up' }, false);
+  output.commandNames = ['status', 'doctor'];
+  output.note(
+    'run "follow-up doctor" or follow-up status follow-up/p/j/k; npx follow-up doctor; the follow-up goes on',
+  );
+  expect(text).toBe(
+    'run "npx follow-up doctor" or npx follow-up status follow-up/p/j/k; npx follow-up doctor; the follow-up goes on\n',
+  );
+});
+
 test('with --json the error is one document on stdout, too', async () => {
   const { exitCode, stdout } = await runCli(['send', 'p', 'j', '--prompt', '', '--json'], { env });
   expect(exitCode).toBe(2);
@@ -185,17 +215,29 @@ test('a Temporal that nobody serves is told within seconds, with its address and
   closed.close();
   await once(closed, 'close');
   const startedMs = performance.now();
-  const { exitCode, stdout, stderr } = await runCli(['send', 'p', 'j', '-p', 'x', '-k', 'k', '--json'], {
-    env: { TEMPORAL_ADDRESS: target },
-  });
+  const run = openCli(['send', 'p', 'j', '-p', 'x', '-k', 'k', '--json'], { env: { TEMPORAL_ADDRESS: target } });
+  let hasEnded = false;
+  void run.ended.then(() => (hasEnded = true));
+  const firstWord = `nothing listens at ${target}; follow-up dev starts a server\n`;
+  await eventually('the first word is there', () => run.stderr() === firstWord);
+  expect(hasEnded).toBe(false);
+  const { exitCode, stdout, stderr } = await run.ended;
   // The tries end after 7 s; the SDK's own would go on for more than 20 s.
   expect(performance.now() - startedMs).toBeLessThan(18_000);
   expect(exitCode).toBe(5);
-  expect(stderr).toContain(target);
-  expect(stderr.trim().split('\n').length).toBe(1);
+  expect(stderr.slice(firstWord.length)).toMatch(/^error: TemporalUnreachable: .*--key k finds it.*\n$/);
   expect(JSON.parse(stdout)).toMatchObject({
     error: { type: 'TemporalUnreachable', delivered: 'unknown', workflowId: 'follow-up/p/j/k' },
   });
+});
+
+test('a command that starts nothing gives no advice on how to start it again, and says nothing of delivery', async () => {
+  const env = { TEMPORAL_ADDRESS: '127.0.0.1:1' };
+  const { exitCode, stderr } = await runCli(['status', 'follow-up/p/j/k'], { env });
+  expect(exitCode).toBe(5);
+  expect(stderr).not.toMatch(/--key|delivered/);
+  const wrong = await runCli(['budget', 'show', 'a b'], { env });
+  expect(wrong.stderr).not.toContain('delivered');
 });
 
 test('a Temporal that accepts and never answers is told within seconds, too', async () => {
@@ -207,7 +249,7 @@ test('a Temporal that accepts and never answers is told within seconds, too', as
   const { exitCode, stderr } = await runCli(['list'], { env: { TEMPORAL_ADDRESS: target } });
   silent.close();
   expect(exitCode).toBe(5);
-  expect(stderr).toContain(target);
+  expect(stderr).toMatch(new RegExp(`^no answer from ${target} yet; still trying\n.*${target}`));
   expect(performance.now() - startedMs).toBeLessThan(30_000);
 });
 

@@ -66,8 +66,8 @@ describe('a batch in words', () => {
 
   test('its status names failures with their reason and counts the others', () => {
     const text = describeBatch(status, [item(3, { status: 'failed' }), unknownItem], now);
-    expect(text).toContain('item 3  demo/job-3  the agent job failed');
-    expect(text).toContain('item 4  demo/job-4  DeliveryUnknown: it cannot be told (delivered: unknown)');
+    expect(text).toContain('item 4  demo/job-3  the agent job failed');
+    expect(text).toContain('item 5  demo/job-4  DeliveryUnknown: it cannot be told (delivered: unknown)');
     expect(text).toContain('and 5 more; --json and --csv have them all');
     expect(text).toContain('50 open, 12 of them waiting for budget, at most 50 at a time');
   });
@@ -81,7 +81,7 @@ describe('a batch in words', () => {
   test('control characters of a message do not reach the terminal', () => {
     const error = { type: 'MessageRejected', message: 'no\u001b[31m\nroom', delivered: 'no' } as const;
     const text = describeBatchResult('b', { ...result, errors: 1, items: [item(0, { error })] });
-    expect(text.split('\n')[1]).toBe('  item 0  demo/job-0  MessageRejected: no room (delivered: no)');
+    expect(text.split('\n')[1]).toBe('  item 1  demo/job-0  MessageRejected: no room (delivered: no)');
   });
 });
 

@@ -62,20 +62,24 @@ describe('batch run', () => {
     const missing = await run(newId(), lines('missing-1', 'fail-2', 'two-2'));
     expect(missing.exitCode).toBe(4);
     expect(missing.stdout).toContain('3 of 3 done: 1 completed, 1 failed, 1 without a result (JobNotFound 1)');
-    expect(missing.stdout).toMatch(/item 0 .*missing-1 +JobNotFound: .*\(delivered: no\)/);
-    expect(missing.stdout).toMatch(/item 1 .*fail-2 +the agent job failed/);
+    expect(missing.stdout).toMatch(/item 1 .*missing-1 +JobNotFound: .*\(delivered: no\)/);
+    expect(missing.stdout).toMatch(/item 2 .*fail-2 +the agent job failed/);
   });
 
   test('takes a list of jobs with one prompt', async () => {
     const file = join(directory, 'jobs.txt');
     await writeFile(file, 'list-1\r\n\r\nlist-2\r\n');
     const id = newId();
-    const { exitCode, stderr } = await runCli(
+    const { exitCode, stdout, stderr } = await runCli(
       ['batch', 'run', '--jobs', file, '--project', project, '--prompt', 'Add tests.', '--id', id, ...FAST],
       { env },
     );
     expect(exitCode, stderr).toBe(0);
     for (const jobId of ['list-1', 'list-2']) expect(delivered(jobId)).toBe(1);
+    // Told once, with the pull requests.
+    expect(stderr).not.toContain('2 completed');
+    expect(stdout).toMatch(new RegExp(`^${id}: 2 of 2 done: 2 completed$`, 'm'));
+    expect(stdout).toMatch(/^ {2}item 1 {2}\S+\/list-1 {2}https:.*\/list-1\/pull\//m);
   });
 
   test('with --no-wait prints the ids at once; the same id comes back to the same batch', async () => {
@@ -90,6 +94,7 @@ describe('batch run', () => {
         { index: 1, line: 2, jobId: 'three-2', workflowId: `follow-up/${project}/three-2/${id}:1` },
       ],
     });
+    expect((await run(id, stdin, '--no-wait')).stdout).toBe(`${id}\n`);
     const again = await run(id, stdin, '--json');
     expect(again.exitCode, again.stderr).toBe(0);
     expect(JSON.parse(again.stdout)).toMatchObject({ alreadyStarted: true, total: 2, completed: 2 });
@@ -239,7 +244,7 @@ describe('batch status', () => {
     const shown = await runCli(['batch', 'status', id], { env });
     expect(shown.exitCode).toBe(0);
     expect(shown.stdout).toMatch(/done +2 of 3: 1 failed, 1 without a result \(JobNotFound 1\)/);
-    expect(shown.stdout).toMatch(/item 2 .*missing-2 +JobNotFound/);
+    expect(shown.stdout).toMatch(/item 3 .*missing-2 +JobNotFound/);
 
     const cancelled = await runCli(['batch', 'cancel', id], { env });
     expect(cancelled.exitCode, cancelled.stderr).toBe(0);

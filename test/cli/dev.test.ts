@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { afterEach, expect, inject, test } from 'vitest';
+import { findFreePorts } from '../../src/embedded/ports.js';
 import { eventually } from '../support/eventually.js';
 import { runCli, startCli, type CliRun } from './run-cli.js';
 
@@ -23,14 +24,22 @@ test('npm start -- --exit sends its follow-ups on an embedded stack and ends wit
   for (const { result } of followUps) expect(result).toMatchObject({ status: 'completed', prLinkChanged: true });
 }, 180_000);
 
-test('dev stays up with its UI until Ctrl-C, and leaves nothing running', async () => {
-  run = startCli(['dev', '--json']);
+test('dev stays up with its UI until Ctrl-C, has the doctor content, and leaves nothing running', async () => {
+  const [port, uiPort] = await findFreePorts(2, '127.0.0.1');
+  run = startCli(['dev', '--json', '--port', String(port), '--ui-port', String(uiPort)]);
   const text = await eventually(
     'the follow-ups have ended',
     () => (run?.stdout().includes('\n') ? run.stdout() : undefined),
     120_000,
   );
   const { temporal, simulatorUrl } = JSON.parse(text);
+  expect(temporal).toMatchObject({ address: `127.0.0.1:${port}`, uiUrl: `http://127.0.0.1:${uiPort}` });
+  expect(run.stderr()).toContain(`\n  export TEMPORAL_ADDRESS=127.0.0.1:${port}\n`);
+  expect(run.stderr()).toContain(`the Temporal UI is not at its usual port 8233, but at ${temporal.uiUrl}\n`);
+  const doctor = await runCli(['doctor'], { env: { TEMPORAL_ADDRESS: temporal.address } });
+  expect(doctor.exitCode, doctor.stdout).toBe(0);
+  expect(doctor.stdout).toMatch(/\nall is well\n$/);
+  expect(doctor.stdout).not.toContain('->');
   expect((await fetch(temporal.uiUrl)).status).toBe(200);
   run.kill('SIGINT');
   expect((await run.ended).exitCode).toBe(0);

@@ -60,6 +60,12 @@ test('the second Ctrl-C ends a command that does not end at the first, but not w
     if (performance.now() - startedMs > 1_000) run.kill('SIGINT');
     return performance.now() - startedMs > 1_000;
   });
-  expect(await run.ended).toEqual({ exitCode: 130, stdout: '', stderr: '' });
+  expect(await run.ended).toMatchObject({ exitCode: 130, stdout: '' });
   silent.close();
+});
+
+test('a checkout, which puts nothing on the PATH, tells to run npx follow-up', async () => {
+  const { exitCode, stderr } = await startCli(['list'], { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } }).ended;
+  expect(exitCode).toBe(5);
+  expect(stderr).toMatch(/^nothing listens at 127\.0\.0\.1:1; npx follow-up dev starts a server$/m);
 });

@@ -59,14 +59,15 @@ test('a schedule is created, shown, paused, resumed, triggered and deleted', asy
   const name = newName();
   const path = await file(lines);
   const created = await schedule(['create', name, path, '--cron', '30 4 * * 1-5', '--time-zone', 'Europe/Berlin']);
-  expect(created).toMatchObject({ exitCode: 0, stderr: '' });
+  expect(created.exitCode, created.stderr).toBe(0);
   expect(created.stdout).toContain('fires     at 04:30 on Monday to Friday, Europe/Berlin (cron 30 4 * * 1-5)');
   expect(created.stdout).toContain('batch     2 follow-ups of cli-schedules');
   expect(created.stdout).toContain('overlap   skip: a firing is left out while the one before is still running');
   expect(created.stdout).toMatch(/next firings:\n( {2}\d{4}-\d\d-\d\d 04:30:00 Europe\/Berlin\n){5}has not fired yet/);
 
   const paused = await schedule(['pause', name, '--note', 'release freeze', '--json']);
-  expect(documentOf(paused.stdout)).toMatchObject({ name, paused: true, note: 'release freeze' });
+  expect(documentOf(paused.stdout)).toMatchObject({ name, paused: true, pause: { note: 'release freeze' } });
+  expect((await schedule(['describe', name])).stdout).toMatch(/^schedule {2}\S+, paused since .* \(release freeze\)$/m);
   const triggered = documentOf((await schedule(['trigger', name, '--json'])).stdout);
   expect(triggered).toMatchObject({ outcome: 'started', batchId: expect.stringMatching(`^${name}-\\d{4}-`) });
   const skipped = await schedule(['trigger', name]);
@@ -82,7 +83,6 @@ test('a schedule is created, shown, paused, resumed, triggered and deleted', asy
   });
   expect(documentOf(listed)).toMatchObject({
     name,
-    note: 'release freeze',
     counts: { fired: 1, skipped: 1, missed: 0 },
     recentFirings: [{ batchId: triggered['batchId'], status: 'terminated' }],
   });

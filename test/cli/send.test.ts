@@ -126,6 +126,26 @@ describe('send', () => {
   });
 });
 
+test('send and status say at once that no worker polls the task queue, and status waits for none', async () => {
+  const alone = { ...env, FOLLOW_UP_TASK_QUEUE: `nobody-${randomUUID()}` };
+  const id = `follow-up/${project}/job-7/alone`;
+  const hint = `no worker polls task queue ${alone.FOLLOW_UP_TASK_QUEUE}; run follow-up doctor`;
+  const args = ['send', project, 'job-7', '-p', 'x', '-k', 'alone'];
+  const started = await runCli([...args, '--no-wait'], { env: alone });
+  expect(started).toMatchObject({ exitCode: 0, stdout: `${id}\n` });
+  expect(started.stderr).toContain(hint);
+  const waiting = openCli(args, { env: alone });
+  await eventually('send has said it', () => waiting.stderr().includes(hint));
+  waiting.kill('SIGINT');
+  await waiting.ended;
+  const status = await runCli(['status', id, '--json'], { env: alone });
+  expect(status.stderr).toContain('run follow-up doctor');
+  expect(JSON.parse(status.stdout)).toMatchObject({ progressUnavailable: expect.stringContaining('has no worker') });
+  const polled = await send('job-8', '--no-wait');
+  expect(polled.stderr).not.toContain('no worker polls');
+  await stack.client.workflow.getHandle(id).terminate();
+});
+
 describe('looking and acting', () => {
   test('status shows the progress of one that runs, and the result of one that has ended', async () => {
     const id = `follow-up/${project}/stuck-1/look`;
@@ -250,10 +270,53 @@ describe('doctor', () => {
     expect(stdout).not.toContain('wrong-key-of-mine');
   });
 
-  test('checks Temporal also where the settings of the worker are missing', async () => {
-    const { exitCode, stdout } = await runCli(['doctor'], { env });
-    expect(exitCode).toBe(2);
-    expect(stdout).toMatch(/error {4}configuration .*AGENT_JOBS_BASE_URL/);
-    expect(stdout).toMatch(/ok {7}Temporal /);
+  test('wants the settings of the service only where no worker runs that has its own', async () => {
+    const beside = await runCli(['doctor', '--json'], { env });
+    expect(statuses(beside.stdout)).toMatchObject({
+      configuration: 'note',
+      workers: 'ok',
+      'agent job service': 'note',
+    });
+    const alone = await runCli(['doctor'], { env: { ...env, FOLLOW_UP_TASK_QUEUE: 'nobody-polls-this' } });
+    expect(alone.exitCode).toBe(2);
+    expect(alone.stdout).toMatch(/error {4}configuration .*AGENT_JOBS_BASE_URL/);
+    expect(alone.stdout).toMatch(/ok {7}Temporal /);
+  });
+
+  test('tells of a task queue that workers of two builds poll', async () => {
+    const queue = `builds-${randomUUID()}`;
+    const { connection } = stack.client;
+    const seen = new AbortController();
+    const polls = ['new', 'old'].map((buildId) =>
+      connection
+        .withDeadline(Date.now() + 60_000, () =>
+          connection.withAbortSignal(seen.signal, () =>
+            stack.client.workflowService.pollWorkflowTaskQueue({
+              ...{ namespace: stack.namespace, taskQueue: { name: queue }, identity: `worker-${buildId}` },
+              workerVersionCapabilities: { buildId, useVersioning: false },
+            }),
+          ),
+        )
+        .catch(() => undefined),
+    );
+    const found = await eventually('both are seen', async () => {
+      const { stdout } = await runCli(['doctor', '--json'], { env: { ...env, FOLLOW_UP_TASK_QUEUE: queue } });
+      return JSON.parse(stdout).checks.find(({ name }: { name: string }) => name === 'builds');
+    });
+    expect(found).toMatchObject({
+      status: 'warning',
+      message: expect.stringMatching(/^workers of 2 builds poll .*: (new, old|old, new)$/),
+      mend: expect.stringContaining('stop the workers of the older build'),
+    });
+    seen.abort();
+    await Promise.all(polls);
+  });
+
+  test('names each worker with its build and the age of its last poll', async () => {
+    const { stdout } = await runCli(['doctor', '--json'], { env });
+    const workers = JSON.parse(stdout).checks.filter(({ name }: { name: string }) => name === 'workers');
+    const polled = String.raw`is polled by ${process.pid}@\S+ \(build @temporalio/worker@\S+, polled (just now|.* ago)\)$`;
+    expect(workers).toHaveLength(3);
+    for (const { message } of workers) expect(message).toMatch(new RegExp(`^${stack.taskQueue}.* ${polled}`));
   });
 });

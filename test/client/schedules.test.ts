@@ -270,13 +270,16 @@ describe('pause, resume and delete', () => {
   test('a paused schedule fires nothing and keeps its note; resumed, it fires', async () => {
     const schedule = await create({ name: newName('pause'), every: '1s', overlap: 'allow-all', note: 'mine' });
     expect(await schedule.pause()).toMatchObject({ paused: true, note: 'mine' });
-    expect(await schedule.pause('release freeze')).toMatchObject({ paused: true, note: 'release freeze' });
+    const pause = { since: expect.stringMatching(/^\d{4}-.*Z$/), note: 'release freeze' };
+    expect(await schedule.pause('release freeze')).toMatchObject({ paused: true, note: 'mine', pause });
     const before = (await schedule.describe()).counts.fired;
     // The time of a firing has to pass to show that there is none.
     const [next] = (await schedule.describe()).nextFirings;
     await eventually('two due times have passed', () => Date.now() > Date.parse(next ?? '') + 2_000);
     expect((await schedule.describe()).counts.fired).toBe(before);
-    expect(await schedule.resume()).toMatchObject({ paused: false, note: 'release freeze' });
+    const resumed = await schedule.resume();
+    expect(resumed).toMatchObject({ paused: false, note: 'mine' });
+    expect(resumed.pause).toBeUndefined();
     await eventually('it fires', async () => (await schedule.describe()).counts.fired > before);
   });
 

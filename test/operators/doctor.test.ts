@@ -1,7 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
 import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
-import { runCli } from '../cli/run-cli.js';
+import { openCli, runCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
@@ -27,15 +30,30 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** What the doctor says of workflows, by their ids. */
+/** What the doctor finds to be done: how it is mended, by what it is about. */
 async function workflows(): Promise<{ exitCode: number | null; mends: Record<string, string> }> {
   const { exitCode, stdout } = await runCli(['doctor', '--json'], { env });
-  const { checks } = JSON.parse(stdout) as { checks: { name: string; message: string; mend?: string }[] };
-  const found = checks.filter(({ name }) => name === 'workflow');
-  return {
-    exitCode,
-    mends: Object.fromEntries(found.map(({ message, mend = '' }) => [message.split(' ')[0] ?? '', mend])),
-  };
+  const found = findingsIn(stdout);
+  return { exitCode, mends: Object.fromEntries(found.map(({ name, subject = name, mend }) => [subject, mend])) };
+}
+
+interface Finding {
+  name: string;
+  subject?: string;
+  status: string;
+  message: string;
+  since?: string;
+  why: string;
+  mend: string;
+}
+
+/** Each must say why it matters and what mends it. */
+function findingsIn(stdout: string): Finding[] {
+  const { ok, checks } = JSON.parse(stdout) as { ok: boolean; checks: Finding[] };
+  const found = checks.filter(({ status }) => status === 'error' || status === 'warning');
+  expect(ok).toBe(found.length === 0);
+  for (const finding of found) expect(finding).toMatchObject({ why: expect.any(String), mend: expect.any(String) });
+  return found;
 }
 
 test('the doctor names each workflow that stands with the command that mends it, and is content when all are mended', async () => {
@@ -123,6 +141,8 @@ test('the status of a follow-up, the budget and the doctor say why a budget does
   const { exitCode, stdout } = await runCli(['doctor'], { env });
   expect(exitCode).toBe(1);
   for (const way of Object.values(ways)) expect(stdout).toContain(way);
+  // Each look would wait for its answer.
+  await client.workflow.getHandle('project-budget/alone').terminate('by hand');
 
   const unreadable = await runCli(['budget', 'restore', 'wedged'], { env });
   expect(unreadable.exitCode).not.toBe(0);
@@ -130,3 +150,107 @@ test('the status of a follow-up, the budget and the doctor say why a budget does
   expect((await runCli(['budget', 'restore', 'wedged', '--assume-full'], { env })).exitCode).toBe(0);
   expect((await followUps.budget('wedged').status())?.used).toBe(100);
 }, 240_000);
+
+describe('what waits for a person without being broken', () => {
+  const find = async (subject: string): Promise<Finding | undefined> =>
+    findingsIn((await runCli(['doctor', '--json'], { env })).stdout).find((finding) => finding.subject === subject);
+
+  test('a budget that an operator paused is told with its note until it is resumed; one with an end is only noted', async () => {
+    await stack.followUps.budget('frozen').pause({ note: 'release freeze' });
+    await stack.followUps.budget('resting').pause({ for: '1h' });
+    const found = await eventually('it is listed', () => find('frozen'));
+    expect(found).toMatchObject({
+      name: 'budget',
+      status: 'warning',
+      message: 'the budget of project frozen is paused by an operator (release freeze)',
+      since: expect.stringMatching(/^\d{4}-/),
+      mend: 'follow-up budget resume frozen',
+    });
+    expect(await find('resting')).toBeUndefined();
+    const { stdout } = await runCli(['doctor'], { env });
+    expect(stdout).toMatch(/^note +budget +the budget of project resting is paused by an operator until /m);
+    await stack.followUps.budget('frozen').resume();
+    expect(await find('frozen')).toBeUndefined();
+    await stack.followUps.budget('frozen').setLimit({ limit: 0 });
+    expect(await find('frozen')).toMatchObject({ mend: 'follow-up budget set frozen --limit <messages>' });
+    await stack.followUps.budget('frozen').setLimit({ limit: 100 });
+  });
+
+  test('a key that the service refuses is found by itself and by the budget that it has stopped', async () => {
+    const { followUps, simulator } = stack;
+    simulator.update({ faults: { get: { unauthorized: 1 }, post: { unauthorized: 1 } } });
+    const followUp = await followUps.start({ projectId: 'locked', jobId: 'job', prompt: 'Add tests.', ...FAST });
+    const found = await eventually('the budget is paused', async () => {
+      const all = findingsIn((await runCli(['doctor', '--json'], { env })).stdout);
+      const own = all.filter(({ subject }) => subject === 'locked');
+      return own.length === 2 ? own : undefined;
+    });
+    expect(found).toMatchObject([
+      { name: 'budget', status: 'error', mend: expect.stringContaining('follow-up budget resume locked') },
+      { name: 'API key', status: 'error', message: expect.stringContaining('401') },
+    ]);
+    simulator.update({ faults: { get: {}, post: {} } });
+    await followUps.budget('locked').resume();
+    expect(await followUp.result()).toMatchObject({ status: 'completed' });
+    expect(await find('locked')).toBeUndefined();
+  });
+
+  test('a paused schedule, and one whose latest batch brought nothing', async () => {
+    const { schedules } = stack.followUps;
+    const input = { projectId: 'well', prompt: 'Add tests.', jobIds: ['missing-1'] };
+    const idle = await schedules.create({ name: 'idle', every: '365d', input });
+    await idle.pause('nobody needs it');
+    const nightly = await schedules.create({ name: 'nightly', every: '365d', input });
+    const { batchId } = await nightly.trigger();
+    expect(await eventually('the firing has failed', () => find('nightly firings'))).toMatchObject({
+      message: expect.stringContaining(`its latest batch ${batchId} brought no result (1 items)`),
+      mend: `follow-up batch retry ${batchId}`,
+    });
+    expect(await find('idle')).toMatchObject({
+      message: 'schedule idle is paused (nobody needs it)',
+      since: expect.stringMatching(/^\d{4}-/),
+      mend: 'follow-up schedule resume idle',
+    });
+    await idle.delete();
+    await nightly.delete();
+  });
+
+  test('--watch tells after the first look only what comes and what goes, with --json a line each', async () => {
+    const run = openCli(['doctor', '--watch', '--json'], { env });
+    const lines = () =>
+      run
+        .stdout()
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line) as Finding);
+    await eventually('the first look', () => lines().length === 1);
+    await stack.followUps.budget('watched').pause();
+    await eventually('the pause is told', () => lines().length === 2);
+    await stack.followUps.budget('watched').resume();
+    await eventually('its end is told', () => lines().length === 3);
+    expect(lines().slice(1)).toMatchObject([
+      { change: 'found', name: 'budget', subject: 'watched', mend: 'follow-up budget resume watched' },
+      { change: 'mended', name: 'budget', subject: 'watched' },
+    ]);
+    run.kill('SIGINT');
+    expect((await run.ended).exitCode).toBe(130);
+  });
+});
+
+test('a service whose clock is seconds off is told with both clocks', async () => {
+  const service = createServer((_request, response) => {
+    response.writeHead(404, { date: new Date(Date.now() - 60_000).toUTCString() });
+    response.end();
+  }).listen(0, '127.0.0.1');
+  await once(service, 'listening');
+  const { port } = service.address() as AddressInfo;
+  const { stdout } = await runCli(['doctor', '--json'], {
+    env: { ...env, AGENT_JOBS_BASE_URL: `http://127.0.0.1:${port}` },
+  });
+  service.close();
+  const found = findingsIn(stdout).find(({ name }) => name === 'clock of service');
+  expect(found).toMatchObject({ status: 'warning', mend: expect.stringContaining('NTP') });
+  expect(found?.message).toMatch(
+    /this machine is (59|1 min).* ahead of the agent job service: here 2\S+Z, there 2\S+Z/,
+  );
+});

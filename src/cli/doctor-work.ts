@@ -1,0 +1,215 @@
+import type { FiringOutcome, ListedBudget, ScheduleDescription, WorkflowTrouble } from '../client/index.js';
+import {
+  type BudgetStatus,
+  formatDuration,
+  parseFollowUpBatchWorkflowId,
+  parseProjectBudgetWorkflowId,
+} from '../contract/index.js';
+import { type Check, isFinding, messageOf } from './doctor-check.js';
+import { clock } from './follow-up-text.js';
+import type { TemporalSession } from './temporal-session.js';
+
+/** What the doctor finds out about budgets, batches, follow-ups and schedules. */
+export interface WorkChecks {
+  checks: Check[];
+  /** Projects that wait for something to be sent, or have sent within their window. */
+  projects: string[];
+}
+
+/** Latest firings of a schedule that are looked at. */
+const LOOKED_AT_FIRINGS = 3;
+
+/**
+ * Everything that stands or waits for somebody.
+ *
+ * @param hasWorkers without any, budgets are not asked: each would keep silent for its deadline
+ */
+export async function checkWork(session: TemporalSession, hasWorkers: boolean): Promise<WorkChecks> {
+  const [troubles, budgets, schedules] = await Promise.all([
+    examineWorkflows(session).catch((error: unknown) => [unseen('workflows', error)]),
+    hasWorkers
+      ? examineBudgets(session).catch((error: unknown) => ({ checks: [unseen('budgets', error)], projects: [] }))
+      : { checks: [notAsked()], projects: [] },
+    examineSchedules(session, hasWorkers).catch((error: unknown) => [unseen('schedules', error)]),
+  ]);
+  // What keeps a budget from answering says more than that it does not answer.
+  const known = new Set(troubles.map(({ subject }) => subject));
+  const more = budgets.checks.filter(({ name, subject }) => name !== 'silent budget' || !known.has(subject));
+  return { checks: [...troubles, ...more, ...schedules], projects: budgets.projects };
+}
+
+function unseen(name: string, error: unknown): Check {
+  return {
+    name,
+    status: 'error',
+    message: messageOf(error),
+    why: 'what stands cannot be seen',
+    mend: 'check the visibility store of Temporal',
+  };
+}
+
+function notAsked(): Check {
+  return { name: 'budgets', status: 'note', message: 'not asked: only a worker can answer' };
+}
+
+/** One check for each budget, batch, part or follow-up that stands. */
+async function examineWorkflows({ followUps }: TemporalSession): Promise<Check[]> {
+  const { troubles, isPartial } = await followUps.troubles();
+  // Many have no worker where none runs: one stands for all.
+  const told = new Set<string>();
+  const found = troubles
+    .filter(({ kind, what }) => kind !== 'unattended' || (!told.has(what) && told.add(what)))
+    .map(toCheck);
+  const seen = isPartial ? 'of those that were looked at, the newest of each kind, ' : '';
+  const none: Check = { name: 'workflows', status: 'ok', message: `${seen}no budget, batch or follow-up stands` };
+  return found.length > 0 ? found : [none];
+}
+
+function toCheck({ workflowId, what, mend, since }: WorkflowTrouble): Check {
+  const projectId = parseProjectBudgetWorkflowId(workflowId);
+  const [name, why] =
+    projectId !== undefined
+      ? ['budget', `nothing of project ${projectId} is sent, and its follow-ups wait`]
+      : workflowId.startsWith('follow-up-batch/')
+        ? ['batch', 'no more of its items are started, and it does not end']
+        : ['follow-up', 'it goes no further'];
+  const message = `${workflowId} ${what}`;
+  return { name, subject: workflowId, status: 'error', message, ...(since !== undefined && { since }), why, mend };
+}
+
+async function examineBudgets({ followUps }: TemporalSession): Promise<WorkChecks> {
+  const checks: Check[] = [];
+  const projects: string[] = [];
+  let count = 0;
+  for await (const budget of followUps.budgets()) {
+    count++;
+    const { status } = budget;
+    if (!status || status.waitingTotal + status.unsettled + status.used > 0) projects.push(budget.projectId);
+    checks.push(...(status ? judgeBudget(status) : [silentBudget(budget)]));
+  }
+  if (checks.some(isFinding)) return { checks, projects };
+  const message = count === 0 ? 'no project has one yet' : `${count} of ${count} answer`;
+  return { checks: [{ name: 'budgets', status: 'ok', message }, ...checks], projects };
+}
+
+function silentBudget({ projectId, workflowId, statusUnavailable = 'no answer' }: ListedBudget): Check {
+  return {
+    name: 'silent budget',
+    subject: workflowId,
+    status: 'error',
+    message: `the budget of project ${projectId} does not answer: ${statusUnavailable}`,
+    why: `nothing of project ${projectId} is sent, and its follow-ups wait`,
+    mend: `look at the log of the workers, then: follow-up budget show ${projectId}`,
+  };
+}
+
+function judgeBudget(status: BudgetStatus): Check[] {
+  const { projectId, limit, waitingTotal, paused, pacedEveryMs, assumedFullUntil } = status;
+  const about = (level: Check['status'], what: string, more: Partial<Check> = {}): Check => ({
+    name: 'budget',
+    subject: projectId,
+    status: level,
+    message: `the budget of project ${projectId} ${what}`,
+    ...more,
+  });
+  const waiting = `${waitingTotal} ${waitingTotal === 1 ? 'follow-up waits' : 'follow-ups wait'}`;
+  const why = `nothing of project ${projectId} is sent; ${waiting}`;
+  const since = paused?.since === undefined ? {} : { since: paused.since };
+  const until = paused?.until === undefined ? '' : ` until ${clock(paused.until)}`;
+  const note = paused?.note ? ` (${paused.note})` : '';
+  const isPausedBy = (reason: string) => paused?.reasons.some((given) => given === reason) === true;
+  const checks: Check[] = [];
+  if (isPausedBy('operator')) {
+    checks.push(
+      until === ''
+        ? about('warning', `is paused by an operator${note}`, {
+            ...{ ...since, why },
+            mend: `follow-up budget resume ${projectId}`,
+          })
+        : about('note', `is paused by an operator${until}${note}; ${waiting}`, since),
+    );
+  }
+  if (isPausedBy('credentials')) {
+    checks.push(
+      about('error', 'is paused: the service refuses its API key, or there is none', {
+        ...{ ...since, why },
+        mend: `give the workers a valid key for it, then: follow-up budget resume ${projectId}`,
+      }),
+    );
+  }
+  if (isPausedBy('limited')) {
+    checks.push(about('note', `is limited by the service, and goes on by itself${until}; ${waiting}`, since));
+  }
+  if (limit === 0) {
+    checks.push(
+      about('warning', 'has the limit 0', { why, mend: `follow-up budget set ${projectId} --limit <messages>` }),
+    );
+  }
+  if (pacedEveryMs !== undefined) {
+    checks.push(
+      about('note', `sends one message each ${formatDuration(pacedEveryMs)}: the service refused more; ${waiting}`),
+    );
+  }
+  if (assumedFullUntil !== undefined) {
+    checks.push(about('note', `began anew, and counts every slot as used until ${clock(assumedFullUntil)}`));
+  }
+  return checks;
+}
+
+async function examineSchedules({ followUps: { schedules } }: TemporalSession, hasWorkers: boolean): Promise<Check[]> {
+  const checks: Check[] = [];
+  let count = 0;
+  for await (const schedule of schedules.list()) {
+    count++;
+    if (schedule.paused) checks.push(pausedSchedule(schedule));
+    const firings = schedule.recentFirings
+      .filter(({ batchId }) => !schedule.runningBatchIds.includes(batchId))
+      .slice(0, LOOKED_AT_FIRINGS);
+    // Whose batch has ended, no worker is asked.
+    const ended = (await schedules.outcomes(hasWorkers ? firings : [])).filter(({ status }) => status !== 'running');
+    checks.push(...judgeFirings(schedule.name, ended));
+  }
+  const message = count === 0 ? 'there is none' : `none of ${count} is paused or fails`;
+  return checks.length > 0 ? checks : [{ name: 'schedules', status: 'ok', message }];
+}
+
+function pausedSchedule({ name, pause }: ScheduleDescription): Check {
+  return {
+    name: 'schedule',
+    subject: name,
+    status: 'warning',
+    message: `schedule ${name} is paused${pause?.note === undefined ? '' : ` (${pause.note})`}`,
+    ...(pause && { since: pause.since }),
+    why: 'no batch of it is started until it is resumed',
+    mend: `follow-up schedule resume ${name}`,
+  };
+}
+
+/** Of firings, newest first: whether the latest brought nothing, and how many in a row. */
+function judgeFirings(name: string, firings: readonly FiringOutcome[]): Check[] {
+  const good = firings.findIndex((firing) => !hasFailed(firing));
+  const failed = good === -1 ? firings : firings.slice(0, good);
+  const [latest] = failed;
+  const first = failed.at(-1);
+  if (!latest || !first) return [];
+  const { batchId, workflowId, status, counts } = latest;
+  const what = counts ? `brought no result (${counts.total} items)` : `has the workflow status ${status}`;
+  const batch = parseFollowUpBatchWorkflowId(workflowId)?.batchId ?? batchId;
+  return [
+    {
+      name: 'schedule',
+      subject: `${name} firings`,
+      status: 'warning',
+      message: `schedule ${name}: its latest batch ${batchId} ${what}${failed.length > 1 ? `, as ${failed.length - 1} before it` : ''}`,
+      since: first.startedAt,
+      why: 'the next firing will most likely fail as well',
+      mend: counts ? `follow-up batch retry ${batch}` : `follow-up batch status ${batch}`,
+    },
+  ];
+}
+
+function hasFailed({ status, cancelled, counts }: FiringOutcome): boolean {
+  if (cancelled || status === 'cancelled' || status === 'unknown') return false;
+  if (!counts) return status !== 'completed';
+  return counts.total > 0 && counts.completed + counts.archived === 0;
+}
