@@ -62,7 +62,8 @@ export {
   type StartInput,
 } from './follow-up-client.js';
 export { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
-export { type ListFilter } from './list.js';
+export { type ListedFollowUp, type ListFilter } from './list.js';
+export { type BudgetPlace, type LiveProgress } from './live-progress.js';
 export { type BackfilledRange, type BackfillInput, MAX_BACKFILL_FIRINGS } from './schedule-backfill.js';
 export { type Firing, type ScheduleDescription, type ScheduleTimes } from './schedule-description.js';
 export { ForeignScheduleError, ScheduleExistsError, ScheduleNotFoundError } from './schedule-errors.js';
