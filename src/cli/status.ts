@@ -8,7 +8,7 @@ import {
 } from '../client/index.js';
 import { classify } from './classify-error.js';
 import type { Cli } from './cli.js';
-import { clock, describeResult, describeTrouble, describeUpdate } from './follow-up-text.js';
+import { describeResult, describeTrouble, describeUpdate, localTime, standingOf } from './follow-up-text.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
 
@@ -20,7 +20,7 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     if (summary.status !== 'running') {
       const end = await lookAtEnd(followUp);
       const text = 'result' in end ? describeResult(workflowId, end.result) : `error: ${safeLine(end.error.message)}`;
-      const standing = `${summary.status}${summary.endedAt ? ` ${clock(summary.endedAt)}` : ''}`;
+      const standing = `${standingOf(summary)}${summary.endedAt ? ` ${localTime(summary.endedAt)}` : ''}`;
       output.data({ ...summary, ...end }, `${standing}\n${text}`);
       return;
     }
@@ -50,7 +50,8 @@ async function lookAtProgress(followUp: FollowUpHandle) {
     return { progress: await followUp.progress() };
   } catch (error) {
     if (!(error instanceof WorkerUnavailableError)) throw error;
-    return { progressUnavailable: error.reason };
+    const asOf = await followUp.lastChangeAt();
+    return { progressUnavailable: error.reason, ...(asOf !== undefined && { asOf }) };
   }
 }
 

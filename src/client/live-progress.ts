@@ -33,7 +33,7 @@ export type LiveProgress = FollowUpProgress & {
 
 /** A place in the line of a project's budget, as the budget says it now. */
 export interface BudgetPlace {
-  /** 1 for the next; missing where the budget names the first of its line only. */
+  /** 1 for the next; missing where its job is busy. */
   position?: number;
   /** Expected instant of the send. */
   expectedAt?: string;
@@ -78,7 +78,7 @@ export async function bringUpToDate(
 export function placeIn(
   { status, silence }: BudgetAnswer,
   workflowId: string,
-  progress: FollowUpProgress & { state: 'waiting-for-budget' },
+  progress: Extract<FollowUpProgress, { waitReason: string }>,
   nowMs: number,
 ): LiveProgress {
   const isLate = isPast(progress.expectedSendAt, nowMs);
@@ -121,14 +121,19 @@ export async function readPlaces(
     const asked = await Promise.all(few.map((projectId) => askBudget(client, projectId)));
     asked.forEach((answer, index) => answers.set(few[index] ?? '', answer));
   }
-  return new Map(
-    waiting.map(({ workflowId, projectId }) => {
-      const { status, silence } = answers.get(projectId) ?? { silence: 'it was not asked' };
-      if (silence !== undefined) return [workflowId, { unavailable: silence }];
-      const { position, expectedAt } = status?.waiting.find((waiter) => waiter.workflowId === workflowId) ?? {};
-      return [workflowId, { ...(position !== undefined && { position }), ...(expectedAt !== undefined && { expectedAt }) }];
-    }),
-  );
+  const places = new Map<string, BudgetPlace>();
+  for (const { workflowId, projectId } of waiting) {
+    const { status, silence } = answers.get(projectId) ?? {};
+    if (silence !== undefined) places.set(workflowId, { unavailable: silence });
+    const waiter = status?.waiting.find((each) => each.workflowId === workflowId);
+    if (!waiter) continue;
+    const { position, expectedAt } = waiter;
+    places.set(workflowId, {
+      ...(position !== undefined && { position }),
+      ...(expectedAt !== undefined && { expectedAt }),
+    });
+  }
+  return places;
 }
 
 async function askBudget(client: Client, projectId: string, about?: string): Promise<BudgetAnswer> {
