@@ -104,7 +104,7 @@ function printIds(
     jobId,
     workflowId: followUpWorkflowId({ projectId, jobId, key: batchItemKey(batchId, index) }),
   }));
-  output.data({ batchId, workflowId, alreadyStarted, total: items.length, items: rows }, workflowId);
+  output.data({ batchId, workflowId, alreadyStarted, total: items.length, items: rows }, batchId);
 }
 
 /** What was handed over stays; the same command goes on behind it. */

@@ -22,7 +22,13 @@ export {
   BatchRunningError,
   NothingToRetryError,
 } from './batch-errors.js';
-export { type BatchExecution, BatchHandle, type ItemsOptions } from './batch-handle.js';
+export {
+  type BatchExecution,
+  BatchHandle,
+  type ItemsOptions,
+  type LiveBatchStatus,
+  type NextSend,
+} from './batch-handle.js';
 export { type StartBatchInput } from './batch-input.js';
 export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
 export { type RetryOptions, type RetryPlan } from './batch-retry.js';
