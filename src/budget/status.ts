@@ -28,10 +28,17 @@ export function budgetStatus(state: BudgetState, nowMs: number, about?: string):
   const isNamed = ({ workflowId }: Waiter) => waiting.length < MAX_SHOWN_WAITERS || workflowId === about;
   for (const waiter of line) {
     if (isNamed(waiter)) {
-      const { workflowId, jobId, lane } = waiter;
+      const { workflowId, jobId, lane, invitedAtMs } = waiter;
       const expectedAtMs = expectedSlotAtMs(ahead, freeSlots(state, slots.length, { waiter, line }));
       const isExpected = expectedAtMs !== undefined && !paused.paused;
-      waiting.push({ workflowId, jobId, lane, position: ahead + 1, ...(isExpected && { expectedAt: iso(expectedAtMs) }) });
+      waiting.push({
+        workflowId,
+        jobId,
+        lane,
+        position: ahead + 1,
+        ...(isExpected && { expectedAt: iso(expectedAtMs) }),
+        ...(invitedAtMs !== undefined && { calledAt: iso(invitedAtMs) }),
+      });
     }
     if (!hasLapsed(waiter, nowMs)) ahead += 1;
   }

@@ -35,7 +35,8 @@ export function describeListed(followUp: ListedFollowUp, now = new Date()): stri
   const { workflowId, jobStatus, prLink, place, startedAt } = followUp;
   const expected = place?.expectedAt === undefined ? '' : `expected ${clock(place.expectedAt, now)}`;
   const placeText = place?.position === undefined ? '' : `position ${place.position}`;
-  const last = [placeText, expected, prLink].filter(Boolean).join(', ');
+  const overdue = place?.overdue === undefined ? '' : `overdue: ${place.overdue}`;
+  const last = [placeText, expected, overdue, prLink].filter(Boolean).join(', ');
   return row([localTime(startedAt), standingOf(followUp), jobStatus ?? '-', workflowId, last]);
 }
 

@@ -3,6 +3,7 @@ import { WorkflowNotFoundError } from '@temporalio/common';
 import {
   type BudgetStatus,
   budgetStatusQuery,
+  type BudgetWaiter,
   type FollowUpProgress,
   isEndState,
   projectBudgetWorkflowId,
@@ -17,6 +18,7 @@ const OVERDUE_AFTER_MS = 5_000;
 /** A look after a timer shows nothing of itself while it is under way. */
 const LOOK_LASTS_MS = 10_000;
 const BUDGET_TIMEOUT_MS = 3_000;
+const NOT_COME = 'its budget has called it, and no worker has taken that up yet';
 /** Budgets that are asked at once: each question costs a worker a query. */
 const ASKED_AT_ONCE = 10;
 
@@ -39,6 +41,8 @@ export interface BudgetPlace {
   expectedAt?: string;
   /** Why the budget says nothing. */
   unavailable?: string;
+  /** Its slot has been there for some seconds, and it has not come: why. */
+  overdue?: string;
 }
 
 /** What a budget says, or why it says nothing. */
@@ -58,26 +62,28 @@ export async function bringUpToDate(
   if (isEndState(progress.state)) return progress;
   if (progress.state === 'waiting-for-budget') {
     const answer = await askBudget(client, progress.projectId, workflowId);
-    const live = placeIn(answer, workflowId, progress, nowMs);
-    if (live.overdue !== undefined || !isComing(live, progress, nowMs)) return live;
-    const trouble = await readTrouble(client, workflowId);
-    const reason = trouble ? `it ${trouble.what}; ${trouble.mend}` : 'no worker has taken up its turn yet';
-    return { ...live, overdue: reason };
+    const place = answer.status?.waiting.find((waiter) => waiter.workflowId === workflowId);
+    const live = placeIn(answer, place, progress, nowMs);
+    if (live.overdue !== undefined || !isPast(place?.calledAt, nowMs)) return live;
+    return { ...live, overdue: await reasonOfDelay(client, workflowId, NOT_COME) };
   }
   if (progress.nextPollAt === undefined && progress.sentAt === undefined) return progress;
   const description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
   const live = joinPendingWatch(progress, description);
   const lateMs = live === progress ? OVERDUE_AFTER_MS + LOOK_LASTS_MS : OVERDUE_AFTER_MS;
   if (isLooking(description) || !isPast(live.nextPollAt, nowMs, lateMs)) return live;
+  return { ...live, overdue: await reasonOfDelay(client, workflowId, 'no worker has taken the look yet') };
+}
+
+async function reasonOfDelay(client: Client, workflowId: string, otherwise: string): Promise<string> {
   const trouble = await readTrouble(client, workflowId);
-  const reason = trouble ? `it ${trouble.what}; ${trouble.mend}` : 'no worker has taken the look yet';
-  return { ...live, overdue: reason };
+  return trouble ? `it ${trouble.what}; ${trouble.mend}` : otherwise;
 }
 
 /** What a follow-up that waits for its slot is told by its budget. */
 export function placeIn(
   { status, silence }: BudgetAnswer,
-  workflowId: string,
+  place: BudgetWaiter | undefined,
   progress: Extract<FollowUpProgress, { waitReason: string }>,
   nowMs: number,
 ): LiveProgress {
@@ -88,7 +94,6 @@ export function placeIn(
     ...(isLate && { overdue: reason }),
   });
   if (silence !== undefined) return asItWas(`the budget does not answer: ${silence}`);
-  const place = status.waiting.find((waiter) => waiter.workflowId === workflowId);
   if (!place) return asItWas('the budget does not have it in its line; it asks again by itself');
   const { position: _position, expectedSendAt: _expectedSendAt, ...rest } = progress;
   if (status.paused) {
@@ -103,15 +108,11 @@ export function placeIn(
   };
 }
 
-/** Its slot is there, and was promised for earlier: it has been called, and has not come. */
-function isComing(live: LiveProgress, promised: FollowUpProgress, nowMs: number): boolean {
-  return isPast(promised.expectedSendAt, nowMs) && isPast(live.expectedSendAt, nowMs, -1_000);
-}
-
 /** The same places for many follow-ups, by their workflow ids: each budget is asked once. */
 export async function readPlaces(
   client: Client,
   summaries: readonly FollowUpSummary[],
+  nowMs = Date.now(),
 ): Promise<ReadonlyMap<string, BudgetPlace>> {
   const waiting = summaries.filter(({ status, state }) => status === 'running' && state === 'waiting-for-budget');
   const projects = [...new Set(waiting.map(({ projectId }) => projectId))];
@@ -127,10 +128,11 @@ export async function readPlaces(
     if (silence !== undefined) places.set(workflowId, { unavailable: silence });
     const waiter = status?.waiting.find((each) => each.workflowId === workflowId);
     if (!waiter) continue;
-    const { position, expectedAt } = waiter;
+    const { position, expectedAt, calledAt } = waiter;
     places.set(workflowId, {
       ...(position !== undefined && { position }),
       ...(expectedAt !== undefined && { expectedAt }),
+      ...(isPast(calledAt, nowMs) && { overdue: NOT_COME }),
     });
   }
   return places;

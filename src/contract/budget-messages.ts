@@ -263,6 +263,8 @@ export interface BudgetWaiter {
   position?: number;
   /** Expected instant of the grant. */
   expectedAt?: string;
+  /** When the budget called it because its slot is there; it has not asked since. */
+  calledAt?: string;
 }
 
 /** A send the gate granted. */

@@ -194,6 +194,8 @@ describe('invitations', () => {
     const slotEndMs = T0 + HELD_MS;
     const first = budget.tick(slotEndMs + 1);
     expect(first.lookAgainAtMs).toBe(slotEndMs + 1 + 2_001);
+    const called = budget.status(slotEndMs + 2_000).waiting;
+    expect(called.map(({ calledAt }) => calledAt)).toEqual([new Date(slotEndMs + 1).toISOString(), undefined]);
     const second = budget.tick(slotEndMs + 1 + 2_001);
     expect(second.wake).toEqual(['dead', 'alive']);
     expect(acquire(budget, slotEndMs + 2_100, 'alive')).toMatchObject({ kind: 'granted' });

@@ -35,7 +35,7 @@ const waiter = { workflowId, jobId: 'j', lane: 'interactive', position: 2, expec
 
 describe('a follow-up that waits for its slot', () => {
   test('has the place that the budget gives it now, not the one that it was told', () => {
-    const live = placeIn(budget({ waiting: [waiter] }), workflowId, told(-30_000), NOW_MS);
+    const live = placeIn(budget({ waiting: [waiter] }), waiter, told(-30_000), NOW_MS);
     expect(live).toMatchObject({ position: 2, expectedSendAt: at(60_000) });
     expect(live).not.toHaveProperty('asOf');
     expect(live).not.toHaveProperty('overdue');
@@ -43,25 +43,23 @@ describe('a follow-up that waits for its slot', () => {
 
   test('is expected at no instant where the budget expects none', () => {
     const { expectedAt: _expectedAt, ...without } = waiter;
-    expect(placeIn(budget({ waiting: [without] }), workflowId, told(1_000), NOW_MS)).not.toHaveProperty(
-      'expectedSendAt',
-    );
+    expect(placeIn(budget({ waiting: [without] }), without, told(1_000), NOW_MS)).not.toHaveProperty('expectedSendAt');
   });
 
   test('is overdue, with the reason, where its instant has passed and the budget does not answer', () => {
-    const live = placeIn({ silence: 'it is paused in Temporal' }, workflowId, told(-10_000), NOW_MS);
+    const live = placeIn({ silence: 'it is paused in Temporal' }, undefined, told(-10_000), NOW_MS);
     expect(live).toMatchObject({ position: 5, expectedSendAt: at(-10_000), asOf: at(-600_000) });
     expect(live.overdue).toBe('the budget does not answer: it is paused in Temporal');
   });
 
   test.each([60_000, -2_000])('is not overdue %i ms from its instant, and says as of when', (ms) => {
-    const live = placeIn({ silence: 'no worker runs' }, workflowId, told(ms), NOW_MS);
+    const live = placeIn({ silence: 'no worker runs' }, undefined, told(ms), NOW_MS);
     expect(live).toMatchObject({ asOf: at(-600_000) });
     expect(live).not.toHaveProperty('overdue');
   });
 
   test('that the budget does not know keeps what it was told, as of then', () => {
-    expect(placeIn(budget({}), workflowId, told(60_000), NOW_MS)).toMatchObject({ position: 5, asOf: at(-600_000) });
+    expect(placeIn(budget({}), undefined, told(60_000), NOW_MS)).toMatchObject({ position: 5, asOf: at(-600_000) });
   });
 
   test.each([
@@ -70,7 +68,7 @@ describe('a follow-up that waits for its slot', () => {
     [['credentials'], 'credentials'],
   ] as const)('of a project that is paused by %j is blocked, reason %s, without a place', (reasons, waitReason) => {
     const answer = budget({ waiting: [waiter], paused: { reasons: [...reasons] } });
-    const live = placeIn(answer, workflowId, told(60_000), NOW_MS);
+    const live = placeIn(answer, waiter, told(60_000), NOW_MS);
     expect(live).toMatchObject({ state: 'blocked', waitReason });
     expect(live).not.toHaveProperty('position');
     expect(live).not.toHaveProperty('expectedSendAt');

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
@@ -142,6 +143,17 @@ describe.concurrent('a follow-up', () => {
     });
     expect(listed).toEqual([handle.workflowId]);
   });
+});
+
+test('the saved views of the docs are queries that Temporal takes', async () => {
+  const page = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const inTable = [...page.matchAll(/^\| [^|]+\| `(WorkflowType = [^`]+)`/gm)].map(([, query]) => query ?? '');
+  const inLinks = [...page.matchAll(/workflows\?query=([^)]+)\)/g)].map(([, query]) => decodeURIComponent(query ?? ''));
+  expect(inTable).toHaveLength(4);
+  expect(inLinks).toHaveLength(3);
+  for (const query of [...inTable, ...inLinks]) {
+    expect((await stack.client.workflow.count(query)).count).toBeGreaterThanOrEqual(0);
+  }
 });
 
 describe('input', () => {
