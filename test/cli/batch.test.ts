@@ -242,7 +242,7 @@ describe('batch status', () => {
     const shown = await runCli(['batch', 'status', id], { env });
     expect(shown.exitCode).toBe(0);
     expect(shown.stdout).toMatch(/done +2 of 3: 1 failed, 1 without a result \(JobNotFound 1\)/);
-    expect(shown.stdout).toMatch(/item 2 .*missing-2 +JobNotFound/);
+    expect(shown.stdout).toMatch(/\/missing-2\/\S+:2 +JobNotFound/);
 
     const cancelled = await runCli(['batch', 'cancel', id], { env });
     expect(cancelled.exitCode, cancelled.stderr).toBe(0);
