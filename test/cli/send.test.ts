@@ -148,8 +148,12 @@ describe('looking and acting', () => {
     const ended = await runCli(['status', id, '--json'], { env });
     expect(JSON.parse(ended.stdout)).toMatchObject({
       status: 'failed',
+      state: 'cancelled',
       error: { type: 'Cancelled', delivered: 'yes' },
     });
+    expect((await runCli(['status', id], { env })).stdout).toMatch(
+      /^cancelled \d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d\nCancelled: Cancelled after the send \(delivered: yes\)\n$/,
+    );
     for (const command of [
       ['cancel', id],
       ['poll-now', id],
