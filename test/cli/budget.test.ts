@@ -57,7 +57,9 @@ describe('orders', () => {
     const projectId = newProject();
     const paused = await budget('pause', projectId, '--for', '30m', '--note', 'release freeze');
     expect(paused.exitCode, paused.stderr).toBe(0);
-    expect(paused.stdout).toMatch(/paused {5}operator since \S+ \S+, until \S+ \S+ \(in (30|29) min.*\(release freeze\)/);
+    expect(paused.stdout).toMatch(
+      /paused {5}operator since \S+ \S+, until \S+ \S+ \(in (30|29) min.*\(release freeze\)/,
+    );
     const resumed = await budget('resume', projectId, '--json');
     expect(resumed.exitCode).toBe(0);
     expect(JSON.parse(resumed.stdout)).not.toHaveProperty('paused');
