@@ -123,8 +123,8 @@ export class Budget {
   }
 
   /** What an onlooker is told. Changes nothing. */
-  status(timeMs: number): BudgetStatus {
-    return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs));
+  status(timeMs: number, about?: string): BudgetStatus {
+    return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs), about);
   }
 
   /** Ends that nobody waits for, of sends whose outcomes are known. */

@@ -4,13 +4,17 @@ import { eligibleLine, freeSlots, hasLapsed } from './line.js';
 import { isPausedByOperator } from './operator.js';
 import { expectSlot } from './pace.js';
 import { limitOf, longestHeldMs, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
-import type { BudgetState, Grant } from './state.js';
+import type { BudgetState, Grant, Waiter } from './state.js';
 
 /** Waiters that a status names; the rest is only counted. */
 const MAX_SHOWN_WAITERS = 100;
 
-/** What a gate would tell an onlooker at `nowMs`. Changes nothing. */
-export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
+/**
+ * What a gate would tell an onlooker at `nowMs`. Changes nothing.
+ *
+ * @param about workflow id of a waiter that is named wherever it stands
+ */
+export function budgetStatus(state: BudgetState, nowMs: number, about?: string): BudgetStatus {
   const { windowMs, reserve } = state.settings;
   const limit = limitOf(state);
   const assumedFullUntilMs = (state.assumedFullFromMs ?? -Infinity) + longestHeldMs(state);
@@ -20,19 +24,29 @@ export function budgetStatus(state: BudgetState, nowMs: number): BudgetStatus {
   const expectedSlotAtMs = expectSlot(state, nowMs);
   const paused = pausedOf(state, nowMs);
   let ahead = 0;
-  const waiting: BudgetWaiter[] = line.slice(0, MAX_SHOWN_WAITERS).map((waiter) => {
-    const { workflowId, jobId, lane } = waiter;
-    const expectedAtMs = expectedSlotAtMs(ahead, freeSlots(state, slots.length, { waiter, line }));
-    const shown = { workflowId, jobId, lane, position: ahead + 1 };
+  const waiting: BudgetWaiter[] = [];
+  const isNamed = ({ workflowId }: Waiter) => waiting.length < MAX_SHOWN_WAITERS || workflowId === about;
+  for (const waiter of line) {
+    if (isNamed(waiter)) {
+      const { workflowId, jobId, lane, invitedAtMs } = waiter;
+      const expectedAtMs = expectedSlotAtMs(ahead, freeSlots(state, slots.length, { waiter, line }));
+      const isExpected = expectedAtMs !== undefined && !paused.paused;
+      waiting.push({
+        workflowId,
+        jobId,
+        lane,
+        position: ahead + 1,
+        ...(isExpected && { expectedAt: iso(expectedAtMs) }),
+        ...(invitedAtMs !== undefined && { calledAt: iso(invitedAtMs) }),
+      });
+    }
     if (!hasLapsed(waiter, nowMs)) ahead += 1;
-    return expectedAtMs === undefined || paused.paused ? shown : { ...shown, expectedAt: iso(expectedAtMs) };
-  });
+  }
   const elsewhere = state.waiters.filter((waiter) => !inLine.has(waiter));
-  waiting.push(
-    ...elsewhere
-      .slice(0, MAX_SHOWN_WAITERS - waiting.length)
-      .map(({ workflowId, jobId, lane }) => ({ workflowId, jobId, lane })),
-  );
+  for (const waiter of elsewhere) {
+    const { workflowId, jobId, lane } = waiter;
+    if (isNamed(waiter)) waiting.push({ workflowId, jobId, lane });
+  }
   return {
     projectId: state.projectId,
     limit,

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type BatchHandle, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
 import type { FollowUpBatchResult } from '../contract/index.js';
 import { type BatchRow, toBatchRow, writeCsvReport } from './batch-report.js';
-import { describeBatchProgress, describeBatchResult, exitCodeOfBatch, summariseBatchResult } from './batch-text.js';
+import { describeBatchProgress, describeBatchResult, exitCodeOfBatch } from './batch-text.js';
 import { type Cli, isLive, type Output } from './cli.js';
 import { type ExitCode, InterruptedError } from './errors.js';
 import type { ProgressText } from './follow-up-text.js';
@@ -57,8 +57,8 @@ async function showUntilEnd(output: Output, batch: BatchHandle, signal: AbortSig
     try {
       const result = await batch.result({ signal });
       outcome = () => result;
-      // Where stdout has the summary, it is not told twice.
-      return output.json ? summariseBatchResult(result) : 'ended';
+      // How, the result says.
+      return 'ended';
     } catch (error) {
       const told = withWayBack(error, batch);
       outcome = () => {

@@ -19,7 +19,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     .option('--max-open <number>', 'follow-ups that are open at a time (default: 50)')
     .option('--allow-duplicates', 'take lines with the same project, job and prompt');
   addSettingOptions(run, 'batch')
-    .option('--no-wait', 'only start it, and print its id')
+    .option('--no-wait', 'only start it, and print its id; --json: those of its items, too')
     .option('--csv <file>', 'write a report with a row an item at the end; - is stdout');
   withCommonOptions(run, 'follow-up batch run list.jsonl --id nightly-2026-11-21 --csv report.csv').action(
     action(async () => (await import('./batch-run.js')).runBatch),

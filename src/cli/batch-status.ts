@@ -1,7 +1,7 @@
 import type { BatchItem } from '../contract/index.js';
 import { awaitBatch } from './await-batch.js';
 import { type BatchRow, checkReportFile, toBatchRow, writeCsvReport } from './batch-report.js';
-import { describeBatch, isFailure, SHOWN_ITEMS } from './batch-text.js';
+import { describeBatch, isFailure, SHOWN_FAILURES } from './batch-text.js';
 import { type Cli, interruptible } from './cli.js';
 import { ExitCode } from './errors.js';
 import { describeTrouble } from './follow-up-text.js';
@@ -21,7 +21,7 @@ export async function showBatch(cli: Cli, batchId: string, { watch, csv }: Batch
     if (watch === true) return interruptible(cli, (signal) => awaitBatch(cli, batch, { signal, csv }));
     const status = await batch.status();
     const wantsRows = output.json || csv !== undefined;
-    const failureCount = Math.min(SHOWN_ITEMS, status.failed + status.errors);
+    const failureCount = Math.min(SHOWN_FAILURES, status.failed + status.errors);
     const failures: BatchItem[] = [];
     const rows: BatchRow[] = [];
     if (wantsRows || failureCount > 0) {

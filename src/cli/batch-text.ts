@@ -1,10 +1,12 @@
+import type { LiveBatchStatus } from '../client/index.js';
 import { type BatchItem, type BatchStatus, type FollowUpBatchResult, formatDuration } from '../contract/index.js';
 import { ExitCode } from './errors.js';
 import { clock, type ProgressText } from './follow-up-text.js';
 import { safeLine } from './safe-text.js';
 
-/** Items that are told one by one: so many without success, and so many pull requests. The reports have all. */
-export const SHOWN_ITEMS = 20;
+/** Items without success, and pull requests, that are told one by one; the reports have all. */
+export const SHOWN_FAILURES = 20;
+const SHOWN_LINKS = 20;
 
 /** Counts that a batch has while it runs and in its result. */
 type Counts = Pick<
@@ -24,7 +26,7 @@ export function isFailure({ status, error }: BatchItem): boolean {
 }
 
 /** How a batch goes: its counts, and when it is expected to end. Clock times are local. */
-export function describeBatchProgress(status: BatchStatus, now = new Date()): ProgressText {
+export function describeBatchProgress(status: LiveBatchStatus, now = new Date()): ProgressText {
   const { total, open, waitingToStart, sealed, cancelled } = status;
   const headline = [
     `${doneCount(status)} of ${total} done${countsText(status)}`,
@@ -33,11 +35,15 @@ export function describeBatchProgress(status: BatchStatus, now = new Date()): Pr
     sealed ? '' : 'more items can come',
     cancelled ? 'cancelled' : '',
   ];
-  return { headline: headline.filter(Boolean).join(', '), timing: endText(status, now) };
+  const timing = [nextSendText(status, now), endText(status, now)];
+  return {
+    headline: [...headline, ...silentTexts(status)].filter(Boolean).join(', '),
+    timing: timing.filter(Boolean).join(', '),
+  };
 }
 
 /** A batch for people; `failures` are its first, as far as they are to be told. */
-export function describeBatch(status: BatchStatus, failures: readonly BatchItem[], now = new Date()): string {
+export function describeBatch(status: LiveBatchStatus, failures: readonly BatchItem[], now = new Date()): string {
   const { batchId, total, waitingToStart, startedAt, lastEndedAt, ended, cancelled, sealed, maxOpen } = status;
   if (status.cutOff !== undefined) return describeCutOff(status, failures, now);
   const lines: [name: string, text: string][] = [
@@ -47,6 +53,8 @@ export function describeBatch(status: BatchStatus, failures: readonly BatchItem[
     ['not started', ended ? '' : `${waitingToStart}${sealed ? '' : '; more items can come'}`],
     ['started', clock(startedAt, now)],
     ['ended', ended && lastEndedAt !== undefined ? clock(lastEndedAt, now) : ''],
+    ['next', ended ? '' : nextSendText(status, now)],
+    ...silentTexts(status).map((text): [string, string] => ['overdue', text]),
     ['end', ended ? '' : endText(status, now)],
   ];
   return [
@@ -73,18 +81,16 @@ function describeCutOff(status: BatchStatus, failures: readonly BatchItem[], now
 
 /** A batch that has ended, for people. */
 export function describeBatchResult(batchId: string, result: FollowUpBatchResult): string {
-  const failures = result.items.filter(isFailure).slice(0, SHOWN_ITEMS);
-  const linked = result.items.filter((item) => !isFailure(item) && Boolean(item.prLink));
+  const failures = result.items.filter(isFailure).slice(0, SHOWN_FAILURES);
   return [
     `${safeLine(batchId)}: ${summariseBatchResult(result)}`,
+    ...linkLines(result.items),
     ...failureLines(result, failures),
-    ...linked.slice(0, SHOWN_ITEMS).map((item) => `${itemText(item)}  ${safeLine(item.prLink ?? '')}`),
-    ...moreLines((result.truncated ? result.completed + result.archived : linked.length) - SHOWN_ITEMS),
   ].join('\n');
 }
 
 /** The first line of {@link describeBatchResult}, without the id. */
-export function summariseBatchResult(result: FollowUpBatchResult): string {
+function summariseBatchResult(result: FollowUpBatchResult): string {
   const { total, cancelled } = result;
   return `${doneCount(result)} of ${total} done${countsText(result)}${cancelled === true ? ', cancelled' : ''}`;
 }
@@ -118,24 +124,36 @@ function endText({ ended, expectedEndAt }: BatchStatus, now: Date): string {
   return `expected ${clock(expectedEndAt, now)}${leftMs > 0 ? ` (in ${formatDuration(Math.max(1_000, leftMs))})` : ''}`;
 }
 
+function nextSendText({ nextSend }: LiveBatchStatus, now: Date): string {
+  if (!nextSend) return '';
+  const { position, expectedAt } = nextSend;
+  return `next send at position ${position}${expectedAt === undefined ? '' : `, expected ${clock(expectedAt, now)}`}`;
+}
+
+function silentTexts({ budgetsSilent = {} }: LiveBatchStatus): string[] {
+  return Object.entries(budgetsSilent).map(([projectId, reason]) =>
+    safeLine(`the budget of ${projectId} does not answer: ${reason}`),
+  );
+}
+
+function linkLines(items: readonly BatchItem[]): string[] {
+  const linked = items.filter(({ prLink }) => prLink !== undefined && prLink !== null);
+  const lines = linked
+    .slice(0, SHOWN_LINKS)
+    .map(({ workflowId, prLink }) => `  ${safeLine(workflowId)}  ${safeLine(prLink ?? '')}`);
+  const more = linked.length - lines.length;
+  return more > 0 ? [...lines, `  and ${more} more pull requests; --json and --csv have them all`] : lines;
+}
+
 function failureLines({ failed, errors }: Counts, failures: readonly BatchItem[]): string[] {
   const more = failed + errors - failures.length;
-  return [...failures.map(failureLine), ...moreLines(more)];
+  return [...failures.map(failureLine), ...(more > 0 ? [`  and ${more} more; --json and --csv have them all`] : [])];
 }
 
-function moreLines(count: number): string[] {
-  return count > 0 ? [`  and ${count} more; --json and --csv have them all`] : [];
-}
-
-/** Items are counted from 1, as the lines of a file are. */
-function itemText({ index, projectId, jobId }: BatchItem): string {
-  return `  item ${index + 1}  ${safeLine(projectId)}/${safeLine(jobId)}`;
-}
-
-function failureLine(item: BatchItem): string {
-  const { error } = item;
+/** The workflow id is what other commands take, and says which item it is. */
+function failureLine({ workflowId, error }: BatchItem): string {
   const reason = error
     ? `${safeLine(error.type)}: ${safeLine(error.message)} (delivered: ${error.delivered})`
     : 'the agent job failed';
-  return `${itemText(item)}  ${reason}`;
+  return `  ${safeLine(workflowId)}  ${reason}`;
 }

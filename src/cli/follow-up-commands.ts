@@ -35,6 +35,9 @@ export function addFollowUpCommands(program: Command, action: LazyAction): void 
     .command('list')
     .description('list follow-ups, newest first')
     .option('--project <project>', 'only those of this project')
+    .option('--job <job>', 'only those to this job')
+    .option('--pr <url>', 'only those whose turn has shown this pull request')
+    .option('--since <time>', 'only those started since: 24h, or 2026-11-22T08:00:00Z')
     .addOption(choice('--state <state>', 'only those in this state', followUpStates))
     .option('--batch <batch>', 'only those of this batch');
   withCommonOptions(list, 'follow-up list --project my-project --state waiting-for-budget').action(

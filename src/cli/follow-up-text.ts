@@ -1,5 +1,5 @@
-import type { FollowUpUpdate, WorkflowTrouble } from '../client/index.js';
-import type { FollowUpProgress, FollowUpResult, FollowUpState } from '../contract/index.js';
+import type { FollowUpSummary, FollowUpUpdate, LiveProgress, WorkflowTrouble } from '../client/index.js';
+import { type FollowUpResult, type FollowUpState, isEndState } from '../contract/index.js';
 import { ExitCode } from './errors.js';
 import { safeLine } from './safe-text.js';
 
@@ -11,8 +11,8 @@ export function describeResult(workflowId: string, result: FollowUpResult): stri
     `pull request  ${prLink === null ? 'none' : safeLine(prLink)}${prLinkChanged ? ' (new)' : ''}`,
     // Between two looks a job may begin and end: only without any trace of its work that is worth a word.
     `delivery      ${delivery}${observedActive || prLinkChanged ? '' : '; the job was not seen at work, and its pull request has not changed'}`,
-    `sent          ${safeLine(sentAt)}`,
-    `finished      ${safeLine(finishedAt)} after ${polls} ${polls === 1 ? 'poll' : 'polls'}`,
+    `sent          ${localTime(sentAt)}`,
+    `finished      ${localTime(finishedAt)} after ${polls} ${polls === 1 ? 'poll' : 'polls'}`,
     `workflow      ${workflowId}`,
   ].join('\n');
 }
@@ -42,8 +42,20 @@ const STATE_TEXT: Record<FollowUpState, string> = {
   reconciling: 'finding out whether the message was delivered',
   polling: 'sent',
   blocked: 'blocked',
-  done: 'done',
+  completed: 'completed',
+  archived: 'archived',
+  'job-failed': 'job-failed',
+  'not-sent': 'not-sent',
+  'delivery-unknown': 'delivery-unknown',
+  cancelled: 'cancelled',
+  'timed-out': 'timed-out',
 };
+
+/** One word for where a follow-up stands. Temporal's own word where it ended without showing how, as by a terminate. */
+export function standingOf({ status, state }: FollowUpSummary): string {
+  if (status === 'running') return state ?? 'starting';
+  return state !== undefined && isEndState(state) ? state : status;
+}
 
 const BLOCKED_TEXT: Record<string, string> = {
   paused: 'the project is paused',
@@ -60,9 +72,13 @@ export function describeTrouble({ workflowId, what, mend }: WorkflowTrouble): st
 }
 
 /** An update in words. Clock times are local. */
-export function describeUpdate({ summary, progress, progressUnavailable }: FollowUpUpdate): ProgressText {
+export function describeUpdate({ summary, progress, progressUnavailable, asOf }: FollowUpUpdate): ProgressText {
   if (progress) return { headline: headlineOf(progress), timing: timingOf(progress) };
-  const known = [summary.state && STATE_TEXT[summary.state], summary.jobStatus && `job ${safeLine(summary.jobStatus)}`];
+  const known = [
+    summary.state && STATE_TEXT[summary.state],
+    summary.jobStatus && `job ${safeLine(summary.jobStatus)}`,
+    summary.state && asOf && `as of ${clock(asOf)}`,
+  ];
   const last = known.filter(Boolean).join(', ');
   return {
     headline: `progress unavailable: ${safeLine(progressUnavailable ?? 'no answer')}${last ? `; last known: ${last}` : ''}`,
@@ -70,32 +86,49 @@ export function describeUpdate({ summary, progress, progressUnavailable }: Follo
   };
 }
 
-function headlineOf({ state, waitReason, position, sentAt, job, lastError }: FollowUpProgress): string {
-  const blocked = state === 'blocked' && waitReason !== undefined ? BLOCKED_TEXT[waitReason] : undefined;
+function headlineOf(progress: LiveProgress): string {
+  const { state, waitReason, position, jobStatus, failure, lastError, overdue } = progress;
+  const blocked = state === 'blocked' ? BLOCKED_TEXT[waitReason] : undefined;
   const parts = [
     blocked === undefined ? STATE_TEXT[state] : `blocked: ${blocked}`,
     position === undefined ? undefined : `position ${position}`,
-    // Before the send its status is that of another turn.
-    sentAt === undefined || job?.status === undefined ? undefined : `job ${safeLine(job.status)}`,
+    jobStatus === undefined ? undefined : `job ${safeLine(jobStatus)}`,
+    failure ? safeLine(`${failure.type}: ${failure.message}`) : undefined,
+    overdue === undefined ? undefined : `overdue: ${safeLine(overdue)}`,
     lastError === undefined ? undefined : `last error: ${safeLine(lastError.message)}`,
   ];
   return parts.filter((part) => part !== undefined).join(', ');
 }
 
-function timingOf({ expectedSendAt, sentAt, polls, nextPollAt, state }: FollowUpProgress): string {
+function timingOf({ expectedSendAt, sentAt, polls, nextPollAt, state, asOf }: LiveProgress): string {
   const parts = [
     sentAt === undefined && expectedSendAt !== undefined ? `send expected ${clock(expectedSendAt)}` : undefined,
     sentAt === undefined ? undefined : `sent ${clock(sentAt)}`,
     polls > 0 ? `${polls} ${polls === 1 ? 'poll' : 'polls'}` : undefined,
-    state === 'done' || nextPollAt === undefined ? undefined : `next poll ${clock(nextPollAt)}`,
+    isEndState(state) || nextPollAt === undefined ? undefined : `next poll ${clock(nextPollAt)}`,
+    asOf === undefined ? undefined : `as of ${clock(asOf)}`,
   ];
   return parts.filter((part) => part !== undefined).join(', ');
 }
 
-/** Time of day, with the date where it is another day. */
+/** Local time of day with its offset, and with the date where it is another day. */
 export function clock(instant: string, now = new Date()): string {
   const date = new Date(instant);
   if (Number.isNaN(date.getTime())) return safeLine(instant);
-  const time = date.toTimeString().slice(0, 8);
-  return date.toDateString() === now.toDateString() ? time : `${date.toDateString().slice(4)} ${time}`;
+  const [day, time] = localParts(date);
+  return day === localParts(now)[0] ? time : `${day} ${time}`;
+}
+
+/** Local date and time with its offset: `2026-11-22 14:05:09 +01:00`. */
+export function localTime(instant: string): string {
+  const date = new Date(instant);
+  return Number.isNaN(date.getTime()) ? safeLine(instant) : localParts(date).join(' ');
+}
+
+function localParts(date: Date): [day: string, time: string] {
+  const offsetMin = -date.getTimezoneOffset();
+  const local = new Date(date.getTime() + offsetMin * 60_000).toISOString();
+  const two = (count: number) => String(Math.floor(count)).padStart(2, '0');
+  const offset = `${offsetMin < 0 ? '-' : '+'}${two(Math.abs(offsetMin) / 60)}:${two(Math.abs(offsetMin) % 60)}`;
+  return [local.slice(0, 10), `${local.slice(11, 19)} ${offset}`];
 }

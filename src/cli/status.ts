@@ -6,7 +6,8 @@ import {
 } from '../client/index.js';
 import { classify } from './classify-error.js';
 import type { Cli } from './cli.js';
-import { clock, describeResult, describeTrouble, describeUpdate } from './follow-up-text.js';
+import { describeResult, describeTrouble, describeUpdate, localTime, standingOf } from './follow-up-text.js';
+import type { ReportedError } from './report-error.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
 
@@ -17,8 +18,8 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     const summary = await followUp.describe();
     if (summary.status !== 'running') {
       const end = await lookAtEnd(followUp);
-      const text = 'result' in end ? describeResult(workflowId, end.result) : `error: ${safeLine(end.error.message)}`;
-      const standing = `${summary.status}${summary.endedAt ? ` ${clock(summary.endedAt)}` : ''}`;
+      const text = 'result' in end ? describeResult(workflowId, end.result) : describeEnd(end.error);
+      const standing = `${standingOf(summary)}${summary.endedAt ? ` ${localTime(summary.endedAt)}` : ''}`;
       output.data({ ...summary, ...end }, `${standing}\n${text}`);
       return;
     }
@@ -47,8 +48,14 @@ async function lookAtProgress(followUp: FollowUpHandle) {
     return { progress: await followUp.progress() };
   } catch (error) {
     if (!(error instanceof WorkerUnavailableError)) throw error;
-    return { progressUnavailable: error.reason };
+    const asOf = await followUp.lastChangeAt();
+    return { progressUnavailable: error.reason, ...(asOf !== undefined && { asOf }) };
   }
+}
+
+/** Why a follow-up has no result, and whether its message was delivered. */
+function describeEnd({ type, message, delivered }: ReportedError): string {
+  return safeLine(`${type}: ${message}${delivered === undefined ? '' : ` (delivered: ${delivered})`}`);
 }
 
 async function lookAtEnd(followUp: FollowUpHandle) {

@@ -22,7 +22,9 @@ import type { StartBatchInput } from './batch-input.js';
 import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
 import type { StartBatchOptions, StartedBatch } from './batch-start.js';
 import { FollowUpClientError, UnexpectedOutcomeError, WorkerUnavailableError } from './errors.js';
-import { type ExecutionStatus, toExecutionStatus } from './summary.js';
+import { listFollowUps, listQuery } from './list.js';
+import { readPlaces } from './live-progress.js';
+import { type ExecutionStatus, type FollowUpSummary, toExecutionStatus } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
 import { findTroublesOfBatch, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
 import { pauseBetweenLooks } from './watch.js';
@@ -30,12 +32,31 @@ import { pauseBetweenLooks } from './watch.js';
 /** A batch of thousands may have to read its history again before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;
 const PAGE_SIZE = 500;
+/** Follow-ups whose place is looked up. */
+const MOST_ASKED_ABOUT = 500;
 
 /** A batch as Temporal itself sees it. Instants are ISO 8601 in UTC. */
 export interface BatchExecution {
   status: ExecutionStatus;
   startedAt: string;
   endedAt?: string;
+}
+
+/** The follow-up of a batch that is sent next. */
+export interface NextSend {
+  workflowId: string;
+  /** In the line of its project. */
+  position: number;
+  /** Expected instant of the send, as the budget says it now. ISO 8601 in UTC. */
+  expectedAt?: string;
+}
+
+/** How a batch stands, with what others know by now. */
+export interface LiveBatchStatus extends BatchStatus {
+  /** Missing where none waits for its slot, or none of them is among the first of its project's line. */
+  nextSend?: NextSend;
+  /** Projects whose budget does not answer, while follow-ups of the batch wait for it, and why. */
+  budgetsSilent?: Record<string, string>;
 }
 
 /** Where batches are started, and how. */
@@ -73,12 +94,15 @@ export class BatchHandle {
    *
    * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
    */
-  async status(): Promise<BatchStatus> {
+  async status(): Promise<LiveBatchStatus> {
     const status = await this.#query(this.workflowId, batchStatusQuery, []);
     if (status.ended) return status;
     const execution = (await this.describe()).status;
     if (execution === 'running') {
-      return status.open > 0 ? { ...status, waitingForBudget: await this.#count('waiting-for-budget') } : status;
+      const live = { ...status, ...expectEnd(status, Date.now()) };
+      if (status.open === 0) return live;
+      const waitingForBudget = await this.#count('waiting-for-budget');
+      return { ...live, waitingForBudget, ...(waitingForBudget !== 0 && (await this.#readNextSend())) };
     }
     // Its own counts are those of its end: how many follow-ups go on since, only Temporal knows.
     return { ...status, cutOff: execution, stillRunning: await this.#count() };
@@ -207,6 +231,29 @@ export class BatchHandle {
     return this.#target.client.workflow.getHandle(this.workflowId);
   }
 
+  /** Which of the batch's follow-ups is sent next, as their budgets say it. */
+  async #readNextSend(): Promise<Pick<LiveBatchStatus, 'nextSend' | 'budgetsSilent'>> {
+    const { client } = this.#target;
+    const waiting: FollowUpSummary[] = [];
+    for await (const summary of listFollowUps(
+      client,
+      listQuery({ batch: this.batchId, state: 'waiting-for-budget' }),
+    )) {
+      waiting.push(summary);
+      if (waiting.length >= MOST_ASKED_ABOUT) break;
+    }
+    const places = await readPlaces(client, waiting);
+    const budgetsSilent: Record<string, string> = {};
+    let nextSend: LiveBatchStatus['nextSend'];
+    for (const { workflowId, projectId } of waiting) {
+      const { position, expectedAt, unavailable } = places.get(workflowId) ?? {};
+      if (unavailable !== undefined) budgetsSilent[projectId] = unavailable;
+      if (position === undefined || (nextSend && !isSooner({ position, expectedAt }, nextSend))) continue;
+      nextSend = { workflowId, position, ...(expectedAt !== undefined && { expectedAt }) };
+    }
+    return { ...(nextSend && { nextSend }), ...(Object.keys(budgetsSilent).length > 0 && { budgetsSilent }) };
+  }
+
   /** Follow-ups that run, in that state; visibility knows it, up to a second late; `undefined` where it cannot be asked. */
   async #count(state?: FollowUpState): Promise<number | undefined> {
     const { client } = this.#target;
@@ -267,6 +314,24 @@ export class BatchHandle {
     }
     return failed('Unexpected', cause?.message ?? error.message);
   }
+}
+
+/** At the pace so far. The batch itself knows the time of its last event only. */
+function expectEnd(
+  { total, waitingToStart, open, startedAt }: BatchStatus,
+  nowMs: number,
+): Pick<BatchStatus, 'expectedEndAt'> {
+  const left = waitingToStart + open;
+  const ended = total - left;
+  if (ended === 0 || left === 0) return {};
+  const startedAtMs = Date.parse(startedAt);
+  return { expectedEndAt: new Date(nowMs + (Math.max(0, nowMs - startedAtMs) * left) / ended).toISOString() };
+}
+
+/** Places in the lines of two projects are compared by their instants, where both are known. */
+function isSooner(one: Pick<NextSend, 'position'> & { expectedAt: string | undefined }, other: NextSend): boolean {
+  if (one.expectedAt === undefined || other.expectedAt === undefined) return one.expectedAt !== undefined;
+  return one.expectedAt < other.expectedAt || (one.expectedAt === other.expectedAt && one.position < other.position);
 }
 
 function toBatchResult(workflowId: string, value: unknown): FollowUpBatchResult {

@@ -28,10 +28,9 @@ import { listBudgets, type ListedBudget } from './budget-list.js';
 import { DEFAULT_BUDGET_SETTINGS } from './budget-start.js';
 import { InvalidInputError } from './errors.js';
 import { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
-import { listFollowUps, type ListFilter, listQuery } from './list.js';
+import { type ListedFollowUp, listNewestFirst, type ListFilter, listQuery } from './list.js';
 import { endedAsInvalid, inputDiffers } from './started-input.js';
 import { Schedules } from './schedules.js';
-import type { FollowUpSummary } from './summary.js';
 import { callTemporal, isTooLarge } from './temporal-call.js';
 import { findTroubles, type FoundTroubles } from './trouble.js';
 
@@ -147,12 +146,14 @@ export class FollowUpClient {
   }
 
   /**
-   * Follow-ups that Temporal still keeps, newest first. What is listed may lag behind by a second.
+   * Follow-ups that Temporal still keeps, newest first; each that waits for its slot with its place, as its budget says it
+   * now. What is listed may lag behind by a second. All that match are read before the first is given: name a project or
+   * `since` where there are many.
    *
    * @throws InvalidInputError at once; TemporalUnreachableError, SearchAttributesMissingError while iterating
    */
-  list(filter: ListFilter = {}): AsyncIterable<FollowUpSummary> {
-    return listFollowUps(this.#client, listQuery(filter));
+  list(filter: ListFilter = {}): AsyncIterable<ListedFollowUp> {
+    return listNewestFirst(this.#client, listQuery(filter));
   }
 
   /**

@@ -23,7 +23,8 @@ import {
   UnexpectedOutcomeError,
   WorkerUnavailableError,
 } from './errors.js';
-import { joinPendingWatch } from './pending-watch.js';
+import { readNewestEventAt } from './history.js';
+import { bringUpToDate, type LiveProgress } from './live-progress.js';
 import { toFollowUpResult, toOutcomeError } from './outcome.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
@@ -62,19 +63,29 @@ export class FollowUpHandle {
   }
 
   /**
-   * What the follow-up knows and waits for. Needs a running worker, for ended follow-ups, too.
+   * What the follow-up knows and waits for, with its place as its budget says it now, and its next look as Temporal does.
+   * Needs a running worker, for ended follow-ups, too.
    *
    * @throws WorkerUnavailableError, FollowUpNotFoundError, TemporalUnreachableError
    */
-  async progress(): Promise<FollowUpProgress> {
+  async progress(): Promise<LiveProgress> {
+    const progress = await this.#query();
+    return this.#call(() => bringUpToDate(this.#client, this.workflowId, progress));
+  }
+
+  /**
+   * When something last happened to the follow-up, as Temporal knows it. Needs no worker.
+   *
+   * @throws FollowUpNotFoundError, TemporalUnreachableError
+   */
+  async lastChangeAt(): Promise<string | undefined> {
+    return this.#call(() => readNewestEventAt(this.#client, this.workflowId));
+  }
+
+  async #query(): Promise<FollowUpProgress> {
     const { workflowId } = this;
     try {
-      const deadline = Date.now() + QUERY_TIMEOUT_MS;
-      return await this.#client.withDeadline(deadline, async () => {
-        const progress = await this.#handle.query(progressQuery);
-        const isWatching = progress.sentAt !== undefined && progress.state !== 'done';
-        return isWatching ? joinPendingWatch(progress, await this.#handle.describe()) : progress;
-      });
+      return await this.#client.withDeadline(Date.now() + QUERY_TIMEOUT_MS, () => this.#handle.query(progressQuery));
     } catch (error) {
       // A query waits for a worker: without one it ends at the deadline, just as without a server.
       await this.describe();

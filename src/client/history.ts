@@ -1,5 +1,6 @@
 import type { Client, WorkflowHandle } from '@temporalio/client';
 import type { Payload } from '@temporalio/common';
+import { tsToMs } from '@temporalio/common/lib/time.js';
 import { callTemporal } from './temporal-call.js';
 
 /** One event of a workflow's history. */
@@ -37,6 +38,21 @@ export async function readHistory(
     nextPageToken = page.nextPageToken;
   } while (nextPageToken.length > 0);
   return events;
+}
+
+/**
+ * When the newest event of a workflow's latest run was, as ISO 8601 in UTC.
+ *
+ * @throws TemporalUnreachableError, WorkflowNotFoundError
+ */
+export async function readNewestEventAt(client: Client, workflowId: string): Promise<string | undefined> {
+  const { namespace } = client.options;
+  const request = { namespace, execution: { workflowId }, maximumPageSize: 1 };
+  const { history } = await callTemporal(client, () =>
+    client.workflowService.getWorkflowExecutionHistoryReverse(request),
+  );
+  const at = history?.events?.[0]?.eventTime;
+  return at ? new Date(tsToMs(at)).toISOString() : undefined;
 }
 
 /** Values of payloads that a workflow was given or gave, as this client's data converter reads them. */

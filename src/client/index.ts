@@ -22,7 +22,13 @@ export {
   BatchRunningError,
   NothingToRetryError,
 } from './batch-errors.js';
-export { type BatchExecution, BatchHandle, type ItemsOptions } from './batch-handle.js';
+export {
+  type BatchExecution,
+  BatchHandle,
+  type ItemsOptions,
+  type LiveBatchStatus,
+  type NextSend,
+} from './batch-handle.js';
 export { type StartBatchInput } from './batch-input.js';
 export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
 export { type RetryOptions, type RetryPlan } from './batch-retry.js';
@@ -62,7 +68,8 @@ export {
   type StartInput,
 } from './follow-up-client.js';
 export { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
-export { type ListFilter } from './list.js';
+export { type ListedFollowUp, type ListFilter } from './list.js';
+export { type BudgetPlace, type LiveProgress } from './live-progress.js';
 export { type BackfilledRange, type BackfillInput, MAX_BACKFILL_FIRINGS } from './schedule-backfill.js';
 export { type Firing, type ScheduleDescription, type ScheduleTimes } from './schedule-description.js';
 export { ForeignScheduleError, ScheduleExistsError, ScheduleNotFoundError } from './schedule-errors.js';

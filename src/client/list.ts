@@ -1,20 +1,57 @@
 import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { z } from 'zod';
-import { followUpStates, idSchema, keySchema, parseInput, SearchAttribute, WorkflowType } from '../contract/index.js';
+import {
+  DURATION_RULE,
+  followUpStates,
+  idSchema,
+  keySchema,
+  MAX_KEYWORD_LENGTH,
+  parseDurationMs,
+  parseInput,
+  SearchAttribute,
+  WorkflowType,
+} from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
+import { type BudgetPlace, readPlaces } from './live-progress.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { toConnectionError } from './temporal-call.js';
 
+const SINCE_RULE = `must be an instant such as "2026-11-22T08:00:00Z" or a duration: it ${DURATION_RULE}`;
+
 const filterSchema = z.strictObject({
   project: idSchema.optional(),
+  job: idSchema.optional(),
+  pr: z
+    .string()
+    .max(MAX_KEYWORD_LENGTH, `must be at most ${MAX_KEYWORD_LENGTH} characters: longer links are not listed`)
+    // Nothing in it can end the quotes of a query.
+    .regex(/^https?:\/\/[^\s'"\\]+$/, 'must be a web address')
+    .optional(),
+  since: z
+    .union([z.string(), z.number()], { error: SINCE_RULE })
+    .refine((since) => sinceMs(since, 0) !== undefined, SINCE_RULE)
+    .optional(),
   state: z.enum(followUpStates).optional(),
   batch: keySchema.optional(),
 });
+
+/** In epoch milliseconds. */
+function sinceMs(since: string | number, nowMs: number): number | undefined {
+  const durationMs = parseDurationMs(since);
+  if (durationMs !== undefined) return nowMs - durationMs;
+  return z.iso.datetime({ offset: true }).safeParse(since).success ? Date.parse(String(since)) : undefined;
+}
 
 /** Which follow-ups to list; all, where nothing is said. */
 export interface ListFilter {
   /** Only this project's. */
   project?: string;
+  /** Only this job's. */
+  job?: string;
+  /** Only those whose turn has shown this pull request. */
+  pr?: string;
+  /** Only those that were started since: an instant in ISO 8601 with its offset, or a duration from now back. */
+  since?: string | number;
   /** Only those in this state, a `FollowUpState`. */
   state?: string;
   /** Only those of this batch. */
@@ -26,23 +63,50 @@ export interface ListFilter {
  *
  * @throws InvalidInputError naming every bad field
  */
-export function listQuery(filter: ListFilter): string {
+export function listQuery(filter: ListFilter, nowMs = Date.now()): string {
   const parsed = parseInput(filterSchema, filter);
   if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-  const { project, state, batch } = parsed.value;
+  const { project, job, pr, since, state, batch } = parsed.value;
+  const fromMs = since === undefined ? undefined : sinceMs(since, nowMs);
   const conditions: [name: string, value: string | undefined][] = [
-    ['WorkflowType', WorkflowType.followUp],
-    [SearchAttribute.projectId.name, project],
-    [SearchAttribute.state.name, state],
-    [SearchAttribute.batchId.name, batch],
+    ['WorkflowType =', WorkflowType.followUp],
+    [`${SearchAttribute.projectId.name} =`, project],
+    [`${SearchAttribute.jobId.name} =`, job],
+    [`${SearchAttribute.prLink.name} =`, pr],
+    [`${SearchAttribute.state.name} =`, state],
+    [`${SearchAttribute.batchId.name} =`, batch],
+    ['StartTime >=', fromMs === undefined ? undefined : new Date(fromMs).toISOString()],
   ];
   return conditions
     .filter(([, value]) => value !== undefined)
-    .map(([name, value]) => `${name} = '${(value ?? '').replaceAll("'", "''")}'`)
+    .map(([comparison, value]) => `${comparison} '${value}'`)
     .join(' AND ');
 }
 
-/** Runs a query of {@link listQuery}, newest first, page by page while it is iterated. */
+/** A follow-up of a list. */
+export interface ListedFollowUp extends FollowUpSummary {
+  /** Of one that waits for its slot. */
+  place?: BudgetPlace;
+}
+
+/**
+ * Runs a query of {@link listQuery}, newest first. Temporal lists what runs before what has ended, and that by its end:
+ * all are read before the first is given.
+ *
+ * @throws TemporalUnreachableError, SearchAttributesMissingError
+ */
+export async function* listNewestFirst(client: Client, query: string): AsyncGenerator<ListedFollowUp> {
+  const summaries: FollowUpSummary[] = [];
+  for await (const summary of listFollowUps(client, query)) summaries.push(summary);
+  summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
+  const places = await readPlaces(client, summaries);
+  for (const summary of summaries) {
+    const place = places.get(summary.workflowId);
+    yield { ...summary, ...(place && { place }) };
+  }
+}
+
+/** Runs a query of {@link listQuery}, in Temporal's order, page by page while it is iterated. */
 export async function* listFollowUps(client: Client, query: string): AsyncGenerator<FollowUpSummary> {
   for await (const info of listWorkflows(client, query)) {
     const summary = toFollowUpSummary(info);
@@ -51,7 +115,7 @@ export async function* listFollowUps(client: Client, query: string): AsyncGenera
 }
 
 /**
- * Runs a query of Temporal's visibility, newest first, page by page while it is iterated.
+ * Runs a query of Temporal's visibility, page by page while it is iterated: what runs first, then what ended last.
  *
  * @throws TemporalUnreachableError, SearchAttributesMissingError
  */

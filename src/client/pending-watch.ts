@@ -12,7 +12,7 @@ export function joinPendingWatch(
   progress: FollowUpProgress,
   { raw }: Pick<WorkflowExecutionDescription, 'raw'>,
 ): FollowUpProgress {
-  const watch = raw.pendingActivities?.find(({ activityType }) => activityType?.name === 'watchJob');
+  const watch = pendingWatch({ raw });
   if (!watch) return progress;
   const { looks, lookedAtMs, trouble } = detailsOf(watch.lastFailure?.applicationFailureInfo);
   const nextAtMs = watch.lastStartedTime && toMs(watch.nextAttemptScheduleTime ?? watch.scheduledTime);
@@ -24,6 +24,18 @@ export function joinPendingWatch(
     ...(lookedAtMs !== null && trouble === null && { jobSeenAt: at }),
     ...(lookedAtMs !== null && trouble !== null && { lastError: { at, message: trouble } }),
   };
+}
+
+/** Whether a look of the pending `watchJob` is under way. */
+export function isLooking(description: Pick<WorkflowExecutionDescription, 'raw'>): boolean {
+  return Number(pendingWatch(description)?.state) === STARTED;
+}
+
+/** Of `PendingActivityState` of Temporal's API. */
+const STARTED = 2;
+
+function pendingWatch({ raw }: Pick<WorkflowExecutionDescription, 'raw'>) {
+  return raw.pendingActivities?.find(({ activityType }) => activityType?.name === 'watchJob');
 }
 
 type ApplicationFailureInfo = { details?: { payloads?: Parameters<typeof decode>[0][] | null } | null };

@@ -1,15 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { FollowUpProgress } from '../contract/index.js';
 import { TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import type { LiveProgress } from './live-progress.js';
 import type { FollowUpSummary } from './summary.js';
 
 /** One change that a watch saw. */
 export interface FollowUpUpdate {
   summary: FollowUpSummary;
   /** Missing while no worker answers; then `progressUnavailable` says why. */
-  progress?: FollowUpProgress;
+  progress?: LiveProgress;
   progressUnavailable?: string;
+  /** Without progress: when something last happened, so that `summary` is as of then. ISO 8601 in UTC. */
+  asOf?: string;
 }
 
 /** Options of `watch`. */
@@ -25,7 +27,8 @@ export interface WatchOptions {
 /** What a watch looks at. */
 export interface Watched {
   describe(): Promise<FollowUpSummary>;
-  progress(): Promise<FollowUpProgress>;
+  progress(): Promise<LiveProgress>;
+  lastChangeAt(): Promise<string | undefined>;
 }
 
 /** See `FollowUpHandle.watch`. */
@@ -45,7 +48,7 @@ export async function* watchFollowUp(
       awaySinceMs ??= Date.now();
       // At the first look there is nothing to hold on to: a wrong address should show at once.
       if (!last || Date.now() - awaySinceMs >= reconnectTimeoutMs) throw error;
-      update = { summary: last.summary, progressUnavailable: error.message };
+      update = { summary: last.summary, progressUnavailable: error.message, ...(last.asOf && { asOf: last.asOf }) };
     }
     if (!isDeepStrictEqual(update, last)) yield update;
     last = update;
@@ -61,7 +64,8 @@ async function look(watched: Watched): Promise<FollowUpUpdate> {
     return { summary, progress: await watched.progress() };
   } catch (error) {
     if (!(error instanceof WorkerUnavailableError)) throw error;
-    return { summary, progressUnavailable: error.reason };
+    const asOf = await watched.lastChangeAt();
+    return { summary, progressUnavailable: error.reason, ...(asOf !== undefined && { asOf }) };
   }
 }
 

@@ -180,9 +180,10 @@ export const acquireUpdate = defineUpdate<AcquireAnswer[], [AcquireRequest[]]>('
 export const reportSignal = defineSignal<[BudgetWord[]]>('report');
 /**
  * What an onlooker is told. The argument is the asker's time in epoch milliseconds: a workflow that is idle does not know
- * how late it is, and without it tells how things were after its last event.
+ * how late it is, and without it tells how things were after its last event. `about` is the workflow id of a follow-up
+ * that `waiting` names wherever it stands in the line.
  */
-export const budgetStatusQuery = defineQuery<BudgetStatus, [nowMs?: number]>('budgetStatus');
+export const budgetStatusQuery = defineQuery<BudgetStatus, [nowMs?: number, about?: string]>('budgetStatus');
 
 /** New settings of a gate; what is missing stays as it is. */
 export const setLimitInputSchema = z
@@ -238,7 +239,7 @@ export interface BudgetStatus {
   nextFreeSlotAt?: string;
   /** `since` and `until` span all reasons; a pause without `until` ends when it is resumed. `note` is the operator's. */
   paused?: { reasons: PauseReason[]; since?: string; until?: string; note?: string };
-  /** At most the first 100, in the order of their turns. */
+  /** At most the first 100, in the order of their turns, and the one that was asked about. */
   waiting: BudgetWaiter[];
   /** After refusals by the service: milliseconds between two sends. */
   pacedEveryMs?: number;
@@ -262,6 +263,8 @@ export interface BudgetWaiter {
   position?: number;
   /** Expected instant of the grant. */
   expectedAt?: string;
+  /** When the budget called it because its slot is there; it has not asked since. */
+  calledAt?: string;
 }
 
 /** A send the gate granted. */

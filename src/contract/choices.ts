@@ -19,16 +19,31 @@ export type WhenActiveAction = (typeof whenActiveActions)[number];
 export const resolveWords = ['sent', 'notSent'] as const;
 export type ResolveWord = (typeof resolveWords)[number];
 
-/** Where a follow-up stands, as its search attribute `FollowUpState` says. */
-export const followUpStates = [
+/** Where a follow-up stands that has not ended. */
+export const openStates = [
   'waiting-for-budget',
   'waiting-for-job',
   'sending',
   'reconciling',
   'polling',
   'blocked',
-  'done',
 ] as const;
+export type OpenState = (typeof openStates)[number];
+
+/** How a follow-up has ended; `endOf` of the contract decides. */
+export const endStates = [
+  'completed',
+  'archived',
+  'job-failed',
+  'not-sent',
+  'delivery-unknown',
+  'cancelled',
+  'timed-out',
+] as const;
+export type EndState = (typeof endStates)[number];
+
+/** Where a follow-up stands, as its search attribute `FollowUpState` says. */
+export const followUpStates = [...openStates, ...endStates] as const;
 export type FollowUpState = (typeof followUpStates)[number];
 
 /** Which items a retry of a batch sends again. */

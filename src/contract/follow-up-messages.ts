@@ -1,15 +1,29 @@
 import type { AgentJob } from './agent-job.js';
 import type { WaitReason } from './budget-messages.js';
-import type { FollowUpState, ResolveWord } from './choices.js';
+import type { ResolveWord } from './choices.js';
 import { defineQuery, defineSignal, defineUpdate } from './definitions.js';
+import type { EndedStanding } from './follow-up-end.js';
 
-/** Answer of the `progress` query. Instants are ISO 8601 in UTC. */
-export interface FollowUpProgress {
+/** Answer of the `progress` query. */
+export type FollowUpProgress = FollowUpFacts & FollowUpStanding;
+
+/** Where a follow-up stands, with what belongs to each state. */
+export type FollowUpStanding =
+  | { state: 'sending' | 'reconciling' | 'polling'; waitReason?: never; failure?: never }
+  | {
+      state: 'waiting-for-budget' | 'waiting-for-job' | 'blocked';
+      /** Why it waits. */
+      waitReason: WaitReason | 'service';
+      failure?: never;
+    }
+  | (EndedStanding & { waitReason?: never });
+
+/** What a follow-up knows in any state. Instants are ISO 8601 in UTC. */
+export interface FollowUpFacts {
   projectId: string;
   jobId: string;
-  state: FollowUpState;
-  /** Why it waits, while it waits for budget, for the job, or is blocked. */
-  waitReason?: WaitReason | 'service';
+  /** When the follow-up learned what is said here of its place and its next look: its latest ask, look or change of state. */
+  learnedAt: string;
   /** Place in the project's queue, 1 for the next; only while it waits for a slot. */
   position?: number;
   /** When the send is expected, where that can be told. */
@@ -22,10 +36,12 @@ export interface FollowUpProgress {
    */
   polls: number;
   nextPollAt?: string;
-  /** Last job seen, and when. */
+  /** Last job seen, and when. It may show the turn before this message's, before the send and some time after it. */
   job?: AgentJob;
   jobSeenAt?: string;
-  prLink?: string | null;
+  /** What the job has shown of this message's turn; missing before that. */
+  jobStatus?: string;
+  prLink?: string;
   /** Last thing that went wrong; it need not be serious, the workflow goes on. */
   lastError?: { at: string; message: string };
 }

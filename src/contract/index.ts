@@ -12,6 +12,7 @@ export * from './budget-messages.js';
 export * from './choices.js';
 export * from './durations.js';
 export * from './failures.js';
+export * from './follow-up-end.js';
 export * from './follow-up-input.js';
 export * from './follow-up-messages.js';
 export * from './follow-up-result.js';

@@ -146,7 +146,7 @@ export function* handleOutcome(flow: FollowUpFlow, asking: Asking, answer: SendO
   if (answer.message !== undefined) flow.noteError(answer.message);
   switch (answer.outcome) {
     case 'sent':
-      if (answer.job) state.seen = { job: answer.job, atMs: nowMs };
+      if (answer.job) state.seen = { job: answer.job, atMs: nowMs, isSinceSend: true };
       return newWatching(baseline, { delivery: 'sent', sentAtMs: answer.recordedAtMs ?? nowMs, intervalMs });
     case 'unknown': {
       const grantedAtMs = answer.grantedAtMs ?? nowMs;

@@ -1,4 +1,4 @@
-import { formatDuration, type FollowUpProgress } from '../contract/index.js';
+import { formatDuration, type Delivered, type FollowUpProgress } from '../contract/index.js';
 import { markdownCode as code } from '../contract/markdown.js';
 
 /** What to do where nobody answers for the project's budget. */
@@ -9,16 +9,19 @@ const WAY_OUT: Readonly<Record<string, string>> = {
 
 /** What is shown of a follow-up in the Temporal UI, as Markdown. */
 export function describeProgress(progress: FollowUpProgress, nowMs: number): string {
-  const { job, lastError } = progress;
+  const { job, lastError, failure } = progress;
   const lines = [`**${describeState(progress)}**`, ''];
   const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
   if (progress.expectedSendAt) row('send expected', clock(progress.expectedSendAt));
   if (progress.sentAt) row('sent', `${clock(progress.sentAt)}, ${progress.polls} polls since`);
   if (progress.nextPollAt) row('next poll', clock(progress.nextPollAt));
+  if (failure) row('why', code(`${failure.type}: ${failure.message}`));
   if (job) {
     const age = progress.jobSeenAt ? `, seen ${clock(progress.jobSeenAt)}` : '';
-    row('job', `${code(job.status ?? 'no status')}${age}`);
-    row('pull request', job.prLink ? link(job.prLink) : 'none');
+    const isOfThisTurn = progress.jobStatus === job.status;
+    row(isOfThisTurn ? 'job' : 'job, in another turn', `${code(job.status ?? 'no status')}${age}`);
+    if (progress.prLink !== undefined) row('pull request', link(progress.prLink));
+    else if (isOfThisTurn) row('pull request', 'none');
   }
   if (lastError) row('last error', `${clock(lastError.at)} ${code(lastError.message)}`);
   lines.push('', `_As of ${clock(new Date(nowMs).toISOString())} UTC._`);
@@ -33,7 +36,15 @@ export function describeBudgetWait(reason: string, position: number, etaMs: numb
   return position > 0 ? `budget: position ${position}${eta}` : `budget: waiting${eta}`;
 }
 
-function describeState({ state, waitReason, position }: FollowUpProgress): string {
+/** What the message came to, by `delivered` of a failure. */
+const DELIVERED: Readonly<Record<Delivered, string>> = {
+  yes: 'the message was delivered',
+  no: 'the message was not delivered',
+  unknown: 'whether the message was delivered is not known',
+};
+
+function describeState({ state, waitReason, position, failure }: FollowUpProgress): string {
+  if (failure) return `${state}: ${DELIVERED[failure.delivered]}`;
   switch (state) {
     case 'waiting-for-budget':
       return position === undefined ? 'waiting for budget' : `waiting for budget, position ${position}`;
@@ -47,8 +58,10 @@ function describeState({ state, waitReason, position }: FollowUpProgress): strin
       return 'sent, waiting for the agent';
     case 'blocked':
       return `blocked: ${waitReason ?? 'service'}${WAY_OUT[waitReason ?? ''] ?? ''}`;
-    case 'done':
-      return 'done';
+    case 'job-failed':
+      return 'job-failed: the message was delivered, and the agent job failed';
+    default:
+      return state;
   }
 }
 

@@ -1,6 +1,8 @@
-import type { FailureType } from '../contract/index.js';
 import {
   type AgentJob,
+  type EndedStanding,
+  endOf,
+  type FailureType,
   type Delivered,
   type FailureDetails,
   type FollowUpResult,
@@ -8,9 +10,9 @@ import {
 } from '../contract/index.js';
 import type { FollowUpFlow } from './flow.js';
 import { fingerprint, isAtWork } from './job-state.js';
-import { isOtherLink } from './message-tag.js';
 import type { Ending, Steps } from './port.js';
 import type { Watching } from './state.js';
+import { isNewLink } from './turn.js';
 
 /** A failure as its message and type say it, and what else the caller is told. */
 interface Failure {
@@ -37,12 +39,13 @@ export function* endSent(
 /** Ends a follow-up whose job has ended its turn. */
 export function* endWithResult(
   flow: FollowUpFlow,
-  { delivery, baseline, observedActive, sentAtMs }: Watching,
+  watching: Watching,
   job: AgentJob & { status: FollowUpResult['status'] },
 ): Steps<Ending> {
   const { port, settings, state } = flow;
+  const { delivery, observedActive, sentAtMs } = watching;
   const finishedAtMs = port.nowMs();
-  yield* end(flow, { kind: 'finish', outcome: delivery === 'sent' ? 'sent' : 'unknown' });
+  yield* end(flow, endOf(job), { kind: 'finish', outcome: delivery === 'sent' ? 'sent' : 'unknown' });
   const prLink = job.prLink ?? null;
   return {
     kind: 'result',
@@ -51,8 +54,7 @@ export function* endWithResult(
       jobId: settings.jobId,
       status: job.status,
       prLink,
-      prLinkChanged:
-        state.recordedTag === undefined ? prLink !== (baseline.prLink ?? null) : isOtherLink(state.recordedTag, prLink),
+      prLinkChanged: isNewLink(prLink, watching, state.recordedTag),
       delivery,
       observedActive,
       sentAt: new Date(sentAtMs).toISOString(),
@@ -70,7 +72,7 @@ function* fail(
   { type, message, details }: Failure,
   { delivered, leaves }: { delivered: Delivered; leaves: Leaves },
 ): Steps<Ending> {
-  yield* end(flow, leaves);
+  yield* end(flow, endOf({ type, message, delivered }), leaves);
   const { projectId, jobId } = flow.settings;
   const job = flow.state.seen?.job;
   return {
@@ -81,10 +83,10 @@ function* fail(
   };
 }
 
-/** Tells the budget, where it may know this follow-up. Awaited: nothing is said after the end. */
-function* end(flow: FollowUpFlow, leaves: Leaves): Steps<void> {
+/** Shows the end, and tells the budget, where it may know this follow-up. Awaited: nothing is said after the end. */
+function* end(flow: FollowUpFlow, ended: EndedStanding, leaves: Leaves): Steps<void> {
   const { port, settings, state } = flow;
-  flow.show({ state: 'done' });
+  flow.show(ended);
   if (!state.knownToBudget) return;
   const job = state.seen?.job;
   yield* port.tell({

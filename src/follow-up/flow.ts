@@ -1,12 +1,15 @@
 import {
+  isEndState,
   MAX_KEYWORD_LENGTH,
   type FollowUpProgress,
   type FollowUpSettings,
+  type FollowUpStanding,
   type GrantedBefore,
   type ResolveWord,
 } from '../contract/index.js';
 import { isKeyRefused } from './look.js';
 import { messageTag } from './message-tag.js';
+import { turnShown } from './turn.js';
 import type { FollowUpPort, GetJobResult, SendFollowUpResult, Steps } from './port.js';
 import type { FollowUpState, ShownAttributes, View } from './state.js';
 
@@ -65,8 +68,8 @@ export class FollowUpFlow {
   refusalOfWord(word: unknown): string | undefined {
     const { phase, view } = this.state;
     if (word !== 'sent' && word !== 'notSent') return `must be 'sent' or 'notSent' (given ${JSON.stringify(word)})`;
-    // Shown as done, it has decided already: it only tells its budget so.
-    if (phase.kind === 'reconciling' && view.state !== 'done') return undefined;
+    // Shown as ended, it has decided already: it only tells its budget so.
+    if (phase.kind === 'reconciling' && !isEndState(view.state)) return undefined;
     return `the follow-up is not reconciling (it is ${view.state}): its delivery is not in doubt`;
   }
 
@@ -85,8 +88,10 @@ export class FollowUpFlow {
   /** Keeps what a read has shown, and tells the budget what it says about the key. */
   *noteRead(read: GetJobResult): Steps<void> {
     const { port, state } = this;
-    if (read.kind === 'job') state.seen = { job: read.job, atMs: port.nowMs() };
-    else this.noteError(read.message);
+    if (read.kind === 'job') {
+      state.seen = { job: read.job, atMs: port.nowMs(), isSinceSend: state.phase.kind !== 'asking' };
+    }
+    if (read.kind !== 'job') this.noteError(read.message);
     yield* this.#tellOfKey(read);
     if (read.sendStartToCloseMs !== undefined) state.sendStartToCloseMs = read.sendStartToCloseMs;
   }
@@ -168,17 +173,17 @@ export class FollowUpFlow {
   show(view: View): void {
     const { settings, state } = this;
     state.view = view;
-    const job = state.seen?.job;
-    const jobStatus = job?.status?.slice(0, MAX_KEYWORD_LENGTH);
+    state.viewedAtMs = this.port.nowMs();
+    const { jobStatus, prLink } = turnShown(state);
     const attributes: ShownAttributes = {
       projectId: settings.projectId,
       jobId: settings.jobId,
       state: view.state,
-      jobStatus: jobStatus ?? state.attributes.jobStatus ?? '',
-      // `null` takes the attribute away: while the agent works, the link of the turn before must not stand there.
-      prLink: job?.prLink && job.prLink.length <= MAX_KEYWORD_LENGTH ? job.prLink : null,
+      // `null` takes an attribute away: what the turn before has left must not be read as this one's.
+      jobStatus: jobStatus?.slice(0, MAX_KEYWORD_LENGTH) ?? null,
+      prLink: prLink !== undefined && prLink.length <= MAX_KEYWORD_LENGTH ? prLink : null,
     };
-    const shown = { jobStatus: '', prLink: null, ...state.attributes };
+    const shown = { jobStatus: null, prLink: null, ...state.attributes };
     const changed = Object.fromEntries(
       Object.entries(attributes).filter(([name, value]) => value !== shown[name as keyof ShownAttributes]),
     ) as Partial<ShownAttributes>;
@@ -194,16 +199,17 @@ export class FollowUpFlow {
     return {
       projectId: settings.projectId,
       jobId: settings.jobId,
-      state: view.state,
-      ...('waitReason' in view && {
-        waitReason: view.waitReason,
+      ...standingOf(view),
+      learnedAt: iso(state.viewedAtMs),
+      ...('position' in view && {
         ...(view.state === 'waiting-for-budget' && view.position > 0 && { position: view.position }),
         ...(view.expectedSendAtMs !== null && { expectedSendAt: iso(view.expectedSendAtMs) }),
       }),
       ...(phase.kind === 'watching' && { sentAt: iso(phase.sentAtMs) }),
       polls: state.polls,
       ...('nextLookAtMs' in view && view.nextLookAtMs !== null && { nextPollAt: iso(view.nextLookAtMs) }),
-      ...(seen && { job: seen.job, prLink: seen.job.prLink ?? null, jobSeenAt: iso(seen.atMs) }),
+      ...(seen && { job: seen.job, jobSeenAt: iso(seen.atMs) }),
+      ...turnShown(state),
       ...(lastError && { lastError: { at: iso(lastError.atMs), message: lastError.message } }),
     };
   }
@@ -226,6 +232,22 @@ export class FollowUpFlow {
     if (isHeard || !isRefused || state.phase.kind !== 'asking') return;
     yield* this.send('hold');
     yield* port.tell({ kind: 'keyRead', isRefused });
+  }
+}
+
+/** A view without what is told beside it. */
+function standingOf(view: View): FollowUpStanding {
+  switch (view.state) {
+    case 'waiting-for-budget':
+    case 'waiting-for-job':
+    case 'blocked':
+      return { state: view.state, waitReason: view.waitReason };
+    case 'sending':
+    case 'polling':
+    case 'reconciling':
+      return { state: view.state };
+    default:
+      return view;
   }
 }
 

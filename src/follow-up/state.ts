@@ -1,5 +1,6 @@
 import type {
   AgentJob,
+  EndedStanding,
   FollowUpProgress,
   FollowUpResult,
   FollowUpSettings,
@@ -59,7 +60,8 @@ export type Phase = Asking | Reconciling | Watching;
 
 /** What people are shown beside the job. */
 export type View =
-  | { state: 'sending' | 'done' }
+  | { state: 'sending' }
+  | EndedStanding
   | { state: 'polling' | 'reconciling'; nextLookAtMs: number | null }
   | {
       state: 'waiting-for-budget' | 'waiting-for-job' | 'blocked';
@@ -74,7 +76,7 @@ export interface ShownAttributes {
   projectId: string;
   jobId: string;
   state: string;
-  jobStatus: string;
+  jobStatus: string | null;
   prLink: string | null;
 }
 
@@ -82,6 +84,8 @@ export interface ShownAttributes {
 export interface FollowUpState {
   phase: Phase;
   view: View;
+  /** When that view was shown. */
+  viewedAtMs: number;
   firstRunStartedAtMs: number;
   sendNumber: number;
   /** Asks in a row that were overtaken. Many of them mean that the server's clock was set back. */
@@ -113,7 +117,8 @@ export interface FollowUpState {
   polls: number;
   /** The latest read was refused for its key, and the budget was told so at that time. */
   keyRefusedAtMs?: number;
-  seen?: { job: AgentJob; atMs: number };
+  /** `isSinceSend`: by a read after the message was granted a send, or by the answer to the message. */
+  seen?: { job: AgentJob; atMs: number; isSinceSend: boolean };
   lastError?: { atMs: number; message: string };
   pollNow: boolean;
   /** As last written: each change costs an event. */
@@ -132,6 +137,7 @@ export function newFollowUpState(options: {
   return {
     phase: newAsking(NEVER_READ, options.settings),
     view: { state: 'sending' },
+    viewedAtMs: options.startedAtMs,
     firstRunStartedAtMs: options.startedAtMs,
     sendNumber: 1,
     staleAsks: 0,

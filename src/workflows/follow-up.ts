@@ -2,16 +2,20 @@ import {
   ApplicationFailure,
   CancellationScope,
   continueAsNew,
+  setCurrentDetails,
   setHandler,
   TemporalFailure,
   upsertSearchAttributes,
   workflowInfo,
   type CancelledFailure,
 } from '@temporalio/workflow';
+import { z } from 'zod';
 import {
+  endOf,
   FailureType,
   followUpInputSchema,
   followUpWorkflowId,
+  idSchema,
   parseFollowUpWorkflowId,
   parseInput,
   pollNowSignal,
@@ -20,10 +24,12 @@ import {
   SearchAttribute,
   stillThereSignal,
   wakeSignal,
+  type FollowUpProgress,
   type FollowUpResult,
   type FollowUpSettings,
   type InputIssue,
 } from '../contract/index.js';
+import { describeProgress } from '../follow-up/details.js';
 import { FollowUpFlow } from '../follow-up/flow.js';
 import { run } from '../follow-up/run.js';
 import { newFollowUpState, type FollowUpState } from '../follow-up/state.js';
@@ -121,6 +127,35 @@ function parseSettings(input: unknown, strangeState: boolean): FollowUpSettings 
     issues.push({ field: 'workflowId', message: `must be ${expected} (given ${JSON.stringify(workflowId)})` });
   }
   if (parsed.ok && issues.length === 0) return parsed.value;
-  upsertSearchAttributes([{ key: SearchAttribute.state, value: 'done' }]);
-  throw invalidInput(issues);
+  throw refuse(input, issues);
+}
+
+/** Shows a follow-up whose input is refused, as far as it says whose it is, so that it is found and understood. */
+function refuse(input: unknown, issues: InputIssue[]): ApplicationFailure {
+  const refusal = invalidInput(issues);
+  const { message } = refusal;
+  const ended = endOf({ type: FailureType.InvalidInput, message, delivered: 'no' });
+  const { projectId, jobId } = readIds(input);
+  upsertSearchAttributes([
+    ...(projectId === undefined ? [] : [{ key: SearchAttribute.projectId, value: projectId }]),
+    ...(jobId === undefined ? [] : [{ key: SearchAttribute.jobId, value: jobId }]),
+    { key: SearchAttribute.state, value: ended.state },
+  ]);
+  if (projectId !== undefined && jobId !== undefined) {
+    const learnedAt = new Date().toISOString();
+    const progress: FollowUpProgress = { projectId, jobId, ...ended, learnedAt, polls: 0 };
+    setHandler(progressQuery, () => progress);
+    setCurrentDetails(describeProgress(progress, Date.now()));
+  }
+  return refusal;
+}
+
+/** Ids of an input that breaks rules: its own where they are good, else those of the workflow id. */
+function readIds(input: unknown): { projectId?: string | undefined; jobId?: string | undefined } {
+  const fields = z.object({ projectId: z.unknown(), jobId: z.unknown() }).partial().safeParse(input).data;
+  const parts = parseFollowUpWorkflowId(workflowInfo().workflowId);
+  return {
+    projectId: idSchema.safeParse(fields?.projectId).data ?? parts?.projectId,
+    jobId: idSchema.safeParse(fields?.jobId).data ?? parts?.jobId,
+  };
 }

@@ -158,9 +158,9 @@ class Gate {
     );
     setHandler(resumeUpdate, () => this.#operate(() => budget.resume(Date.now())));
     setHandler(carriedStateQuery, () => carryState(budget.state));
-    setHandler(budgetStatusQuery, (nowMs) => {
+    setHandler(budgetStatusQuery, (nowMs, about) => {
       const asked = instantMsSchema.safeParse(nowMs);
-      return budget.status(Math.max(Date.now(), asked.success ? asked.data : 0));
+      return budget.status(Math.max(Date.now(), asked.success ? asked.data : 0), about);
     });
     this.#carryOut(budget.tick(Date.now()));
   }

@@ -6,6 +6,19 @@ import { acquire, ask, finish, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_M
 const HELD_MS = WINDOW_MS + MARGIN_MS;
 
 describe('the queue', () => {
+  test('names its first hundred, and the one that is asked about wherever it stands', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
+    for (let index = 1; index <= 150; index++) acquire(budget, T0 + index, `w-${index}`);
+    acquire(budget, T0 + 151, 'same-job', { jobId: 'job-w-1' });
+    expect(budget.status(T0 + 200).waiting).toHaveLength(100);
+    const { waiting } = budget.status(T0 + 200, 'w-140');
+    expect(waiting).toHaveLength(101);
+    expect(waiting.at(-1)).toMatchObject({ workflowId: 'w-140', position: 140 });
+    expect(Date.parse(waiting.at(-1)?.expectedAt ?? '')).toBeGreaterThan(T0 + 139 * HELD_MS);
+    expect(budget.status(T0 + 200, 'same-job').waiting.at(-1)).not.toHaveProperty('position');
+  });
+
   test('keeps the order of first asks within a lane, interactive before batch', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
@@ -181,6 +194,8 @@ describe('invitations', () => {
     const slotEndMs = T0 + HELD_MS;
     const first = budget.tick(slotEndMs + 1);
     expect(first.lookAgainAtMs).toBe(slotEndMs + 1 + 2_001);
+    const called = budget.status(slotEndMs + 2_000).waiting;
+    expect(called.map(({ calledAt }) => calledAt)).toEqual([new Date(slotEndMs + 1).toISOString(), undefined]);
     const second = budget.tick(slotEndMs + 1 + 2_001);
     expect(second.wake).toEqual(['dead', 'alive']);
     expect(acquire(budget, slotEndMs + 2_100, 'alive')).toMatchObject({ kind: 'granted' });

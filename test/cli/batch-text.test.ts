@@ -61,13 +61,32 @@ describe('a batch in words', () => {
       '50 of 200 done: 40 completed, 3 archived, 2 failed, 5 without a result (DeliveryUnknown 3, JobNotFound 2), ' +
         '50 open, 12 of them waiting for budget, 100 not started',
     );
-    expect(timing).toMatch(/^expected \S+ \(in 1 h 30 min\)$/);
+    expect(timing).toMatch(/^expected \S+ \S+ \(in 1 h 30 min\)$/);
+  });
+
+  test('the next send is told with its place and instant, and a budget that does not answer with the reason', () => {
+    const nextSend = { workflowId: 'follow-up/demo/job-1/nightly:1', position: 7, expectedAt: '2026-11-21T10:05:00Z' };
+    const live = { ...status, nextSend, budgetsSilent: { other: 'it is paused in Temporal' } };
+    expect(describeBatchProgress(live, now).timing).toMatch(/^next send at position 7, expected \S+ \S+, expected /);
+    const text = describeBatch(live, [], now);
+    expect(text).toMatch(/^next {9}next send at position 7, expected /m);
+    expect(text).toContain('overdue      the budget of other does not answer: it is paused in Temporal');
+  });
+
+  test('its result has the pull requests, the first twenty of many', () => {
+    const items = Array.from({ length: 23 }, (_, index) =>
+      item(index, { status: 'completed', prLink: `https://git.example/pull/${index}` }),
+    );
+    const lines = describeBatchResult('b', { ...result, total: 23, completed: 23, items }).split('\n');
+    expect(lines[1]).toBe('  follow-up/demo/job-0/nightly:0  https://git.example/pull/0');
+    expect(lines.at(-1)).toBe('  and 3 more pull requests; --json and --csv have them all');
+    expect(lines).toHaveLength(22);
   });
 
   test('its status names failures with their reason and counts the others', () => {
     const text = describeBatch(status, [item(3, { status: 'failed' }), unknownItem], now);
-    expect(text).toContain('item 4  demo/job-3  the agent job failed');
-    expect(text).toContain('item 5  demo/job-4  DeliveryUnknown: it cannot be told (delivered: unknown)');
+    expect(text).toContain('  follow-up/demo/job-3/nightly:3  the agent job failed');
+    expect(text).toContain('  follow-up/demo/job-4/nightly:4  DeliveryUnknown: it cannot be told (delivered: unknown)');
     expect(text).toContain('and 5 more; --json and --csv have them all');
     expect(text).toContain('50 open, 12 of them waiting for budget, at most 50 at a time');
   });
@@ -81,7 +100,7 @@ describe('a batch in words', () => {
   test('control characters of a message do not reach the terminal', () => {
     const error = { type: 'MessageRejected', message: 'no\u001b[31m\nroom', delivered: 'no' } as const;
     const text = describeBatchResult('b', { ...result, errors: 1, items: [item(0, { error })] });
-    expect(text.split('\n')[1]).toBe('  item 1  demo/job-0  MessageRejected: no room (delivered: no)');
+    expect(text.split('\n')[1]).toBe('  follow-up/demo/job-0/nightly:0  MessageRejected: no room (delivered: no)');
   });
 });
 

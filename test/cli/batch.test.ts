@@ -62,8 +62,10 @@ describe('batch run', () => {
     const missing = await run(newId(), lines('missing-1', 'fail-2', 'two-2'));
     expect(missing.exitCode).toBe(4);
     expect(missing.stdout).toContain('3 of 3 done: 1 completed, 1 failed, 1 without a result (JobNotFound 1)');
-    expect(missing.stdout).toMatch(/item 1 .*missing-1 +JobNotFound: .*\(delivered: no\)/);
-    expect(missing.stdout).toMatch(/item 2 .*fail-2 +the agent job failed/);
+    expect(missing.stdout).toMatch(/follow-up\/\S+\/missing-1\/\S+:0 +JobNotFound: .*\(delivered: no\)/);
+    // On stderr it says only that it has ended.
+    expect(missing.stderr).not.toContain('3 of 3 done');
+    expect(missing.stdout).toMatch(/\/fail-2\/\S+:1 +the agent job failed/);
   });
 
   test('takes a list of jobs with one prompt', async () => {
@@ -99,6 +101,7 @@ describe('batch run', () => {
     expect(again.exitCode, again.stderr).toBe(0);
     expect(JSON.parse(again.stdout)).toMatchObject({ alreadyStarted: true, total: 2, completed: 2 });
     for (const jobId of ['three-1', 'three-2']) expect(delivered(jobId)).toBe(1);
+    expect((await run(id, stdin, '--no-wait')).stdout).toBe(`${id}\n`);
   });
 
   test('refuses an id that was used with other items, prompts or settings, and sends nothing', async () => {
@@ -244,7 +247,7 @@ describe('batch status', () => {
     const shown = await runCli(['batch', 'status', id], { env });
     expect(shown.exitCode).toBe(0);
     expect(shown.stdout).toMatch(/done +2 of 3: 1 failed, 1 without a result \(JobNotFound 1\)/);
-    expect(shown.stdout).toMatch(/item 3 .*missing-2 +JobNotFound/);
+    expect(shown.stdout).toMatch(/\/missing-2\/\S+:2 +JobNotFound/);
 
     const cancelled = await runCli(['batch', 'cancel', id], { env });
     expect(cancelled.exitCode, cancelled.stderr).toBe(0);

@@ -57,7 +57,9 @@ describe('orders', () => {
     const projectId = newProject();
     const paused = await budget('pause', projectId, '--for', '30m', '--note', 'release freeze');
     expect(paused.exitCode, paused.stderr).toBe(0);
-    expect(paused.stdout).toMatch(/paused {5}operator since \S+, until \S+ \(in (30|29) min.*\(release freeze\)/);
+    expect(paused.stdout).toMatch(
+      /paused {5}operator since \S+ \S+, until \S+ \S+ \(in (30|29) min.*\(release freeze\)/,
+    );
     const resumed = await budget('resume', projectId, '--json');
     expect(resumed.exitCode).toBe(0);
     expect(JSON.parse(resumed.stdout)).not.toHaveProperty('paused');
@@ -184,7 +186,7 @@ describe('show --watch', () => {
     await eventually('it shows the send', () => run.stdout().includes('1 of 100 slots used'));
     await budget('pause', projectId, '--note', 'stop');
     await eventually('it shows the pause', () =>
-      /paused: operator since \S+, until it is resumed \(stop\)/.test(run.stdout()),
+      /paused: operator since \S+ \S+, until it is resumed \(stop\)/.test(run.stdout()),
     );
     run.kill('SIGINT');
     const { exitCode, stdout, stderr } = await run.ended;
@@ -231,10 +233,10 @@ describe('in words', () => {
   test('a budget shows slots, drain, countdowns, pause, queue and sends', () => {
     const text = describeBudgetUpdate('p', { state: 'running', status }, now);
     expect(text).toContain(`[${'#'.repeat(40)}] 6 of 4 used in 1 h; 2 too many for the limit`);
-    expect(text).toMatch(/next slot {2}\S+ \(in 1 min 30 s\)/);
-    expect(text).toMatch(/paused {5}operator, limited, until \S+ \(in 1 min 30 s\) \(freeze\)/);
+    expect(text).toMatch(/next slot {2}\S+ \S+ \(in 1 min 30 s\)/);
+    expect(text).toMatch(/paused {5}operator, limited, until \S+ \S+ \(in 1 min 30 s\) \(freeze\)/);
     expect(text).toContain('waiting    2 for a slot, 1 for their job');
-    expect(text).toMatch(/1 {2}batch {8}follow-up\/p\/a\/k {2}expected \S+ \(in 1 min 30 s\)/);
+    expect(text).toMatch(/1 {2}batch {8}follow-up\/p\/a\/k {2}expected \S+ \S+ \(in 1 min 30 s\)/);
     expect(text).toContain('… and 2 more');
   });
 

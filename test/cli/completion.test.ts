@@ -43,7 +43,9 @@ describe('without a server', () => {
     expect(await offered(['send', 'p', 'j', '--poll'])).toEqual([
       ...['--poll-initial-interval', '--poll-max-interval', '--poll-backoff-coefficient'],
     ]);
-    expect(await offered(['list', ''])).toEqual(['--project', '--state', '--batch', '--json', '--help']);
+    expect(await offered(['list', ''])).toEqual([
+      ...['--project', '--job', '--pr', '--since', '--state', '--batch', '--json', '--help'],
+    ]);
   });
 
   test('the values of options and arguments that are words', async () => {

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import type { FollowUpUpdate } from '../../src/client/index.js';
+import type { FollowUpUpdate, LiveProgress } from '../../src/client/index.js';
 import { describeBudget } from '../../src/cli/budget-text.js';
 import { describeUpdate } from '../../src/cli/follow-up-text.js';
+import { describeListed } from '../../src/cli/list.js';
 import { safeJson, safeLine } from '../../src/cli/safe-text.js';
-import type { BudgetStatus, FollowUpProgress } from '../../src/contract/index.js';
+import type { BudgetStatus, FollowUpStanding } from '../../src/contract/index.js';
 import { plainText } from '../../src/terminal-text.js';
 
 const summary: FollowUpUpdate['summary'] = {
@@ -14,25 +15,52 @@ const summary: FollowUpUpdate['summary'] = {
   status: 'running',
   startedAt: '2026-01-02T03:04:05.000Z',
 };
-const progress = (more: Partial<FollowUpProgress>): FollowUpUpdate => ({
+const facts = { projectId: 'p', jobId: 'j', learnedAt: '2026-01-02T03:04:05.000Z', polls: 0 };
+const progress = (more: Partial<LiveProgress> & FollowUpStanding): FollowUpUpdate => ({
   summary,
-  progress: { projectId: 'p', jobId: 'j', state: 'polling', polls: 0, ...more },
+  progress: { ...facts, ...more },
 });
+const TIME = String.raw`\d\d:\d\d:\d\d [+-]\d\d:\d\d`;
 
 describe('progress in words', () => {
   test('one that waits says its position and when it is expected to be sent', () => {
     const text = describeUpdate(
-      progress({ state: 'waiting-for-budget', position: 3, expectedSendAt: new Date().toISOString() }),
+      progress({
+        state: 'waiting-for-budget',
+        waitReason: 'slot',
+        position: 3,
+        expectedSendAt: new Date().toISOString(),
+      }),
     );
     expect(text.headline).toBe('waits for a slot of the project budget, position 3');
-    expect(text.timing).toMatch(/^send expected \d\d:\d\d:\d\d$/);
+    expect(text.timing).toMatch(new RegExp(`^send expected ${TIME}$`));
+  });
+
+  test('one that is overdue says why, and as of when its place is', () => {
+    const now = new Date().toISOString();
+    const text = describeUpdate(
+      progress({
+        state: 'waiting-for-budget',
+        waitReason: 'slot',
+        position: 3,
+        expectedSendAt: now,
+        asOf: now,
+        overdue: 'the budget does not answer: it is paused in Temporal',
+      }),
+    );
+    expect(text.headline).toBe(
+      'waits for a slot of the project budget, position 3, overdue: the budget does not answer: it is paused in Temporal',
+    );
+    expect(text.timing).toMatch(new RegExp(`^send expected ${TIME}, as of ${TIME}$`));
   });
 
   test('one that is sent says the job status, the polls and the next one', () => {
     const now = new Date().toISOString();
-    const text = describeUpdate(progress({ sentAt: now, polls: 2, nextPollAt: now, job: { status: 'active' } }));
+    const text = describeUpdate(
+      progress({ state: 'polling', sentAt: now, polls: 2, nextPollAt: now, jobStatus: 'active' }),
+    );
     expect(text.headline).toBe('sent, job active');
-    expect(text.timing).toMatch(/^sent \S+, 2 polls, next poll \S+$/);
+    expect(text.timing).toMatch(new RegExp(`^sent ${TIME}, 2 polls, next poll ${TIME}$`));
   });
 
   test('the status that the job had before the send is not shown as news', () => {
@@ -47,8 +75,43 @@ describe('progress in words', () => {
 
   test('without a worker it says what Temporal itself knows', () => {
     const known = { ...summary, state: 'polling' as const, jobStatus: 'active' };
-    const text = describeUpdate({ summary: known, progressUnavailable: 'no worker runs' });
-    expect(text.headline).toBe('progress unavailable: no worker runs; last known: sent, job active');
+    const text = describeUpdate({
+      summary: known,
+      progressUnavailable: 'no worker runs',
+      asOf: new Date().toISOString(),
+    });
+    expect(text.headline).toMatch(
+      new RegExp(`^progress unavailable: no worker runs; last known: sent, job active, as of ${TIME}$`),
+    );
+  });
+
+  test('one that has failed says its state and why', () => {
+    const failure = { type: 'DeliveryUnknown', message: 'It cannot be told', delivered: 'unknown' } as const;
+    const text = describeUpdate(progress({ state: 'delivery-unknown', failure }));
+    expect(text.headline).toBe('delivery-unknown, DeliveryUnknown: It cannot be told');
+  });
+});
+
+describe('a line of the list', () => {
+  const listed = { ...summary, state: 'waiting-for-budget' as const };
+  const now = new Date(summary.startedAt);
+
+  test('has the local start with its offset, the state, and the place of one that waits', () => {
+    const place = { position: 2, expectedAt: summary.startedAt };
+    expect(describeListed({ ...listed, place }, now)).toMatch(
+      new RegExp(
+        String.raw`^2026-01-0\d ${TIME}  waiting-for-budget  -          follow-up/p/j/k  position 2, expected ${TIME}$`,
+      ),
+    );
+  });
+
+  test('has the state of one that has ended, and Temporal’s word of one that was terminated', () => {
+    const prLink = 'https://git.example/pull/2';
+    expect(describeListed({ ...listed, status: 'failed', state: 'delivery-unknown' })).toContain(' delivery-unknown ');
+    expect(describeListed({ ...listed, status: 'terminated' })).toContain(' terminated ');
+    expect(describeListed({ ...listed, status: 'completed', state: 'completed', prLink })).toMatch(
+      /follow-up\/p\/j\/k {2}https:\/\/git\.example\/pull\/2$/,
+    );
   });
 });
 

@@ -168,8 +168,12 @@ describe('looking and acting', () => {
     const ended = await runCli(['status', id, '--json'], { env });
     expect(JSON.parse(ended.stdout)).toMatchObject({
       status: 'failed',
+      state: 'cancelled',
       error: { type: 'Cancelled', delivered: 'yes' },
     });
+    expect((await runCli(['status', id], { env })).stdout).toMatch(
+      /^cancelled \d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d\nCancelled: Cancelled after the send \(delivered: yes\)\n$/,
+    );
     for (const command of [
       ['cancel', id],
       ['poll-now', id],
@@ -191,7 +195,7 @@ describe('looking and acting', () => {
   test('list gives a line an item, and filters by project and state', async () => {
     await send('job-5', '--key', 'listed');
     const items = await eventually('it is listed', async () => {
-      const { stdout } = await runCli(['list', '--project', project, '--state', 'done', '--json'], { env });
+      const { stdout } = await runCli(['list', '--project', project, '--state', 'completed', '--json'], { env });
       const all = stdout
         .trim()
         .split('\n')
@@ -203,10 +207,43 @@ describe('looking and acting', () => {
       projectId: project,
       jobId: 'job-5',
       status: 'completed',
-      state: 'done',
+      state: 'completed',
       jobStatus: 'completed',
     });
     const none = await runCli(['list', '--project', `${project}-none`, '--json'], { env });
+    expect(none).toMatchObject({ exitCode: 0, stdout: '' });
+  });
+
+  test('list is newest first, with a header on a terminal, and filters by job, pull request and time', async () => {
+    const before = new Date().toISOString();
+    // The first to start is the last to end.
+    await send('slow-2', '--key', 'list-1', '--no-wait');
+    await send('job-list', '--key', 'list-2');
+    const { exitCode } = await send('slow-2', '--key', 'list-1');
+    expect(exitCode).toBe(0);
+    const keysOf = (stdout: string) => stdout.match(/list-\d/g);
+    await eventually('both are listed', async () => {
+      const { stdout } = await runCli(['list', '--project', project, '--since', before, '--state', 'completed'], {
+        env,
+      });
+      return keysOf(stdout)?.length === 2;
+    });
+    const listed = await runCli(['list', '--project', project, '--since', before], { env });
+    expect(keysOf(listed.stdout)).toEqual(['list-2', 'list-1']);
+    const [header = '', first = ''] = listed.stdout.split('\n');
+    expect(header).toMatch(/^STARTED +STATE +JOB +WORKFLOW$/);
+    expect(first.indexOf('completed')).toBe(header.indexOf('STATE'));
+    expect(first).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d /);
+
+    const byJob = await runCli(['list', '--project', project, '--job', 'job-list', '--json'], { env });
+    const [item] = byJob.stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(item).toMatchObject({ jobId: 'job-list', startedAt: expect.stringMatching(/Z$/) as string });
+    const byLink = await runCli(['list', '--pr', item.prLink, '--json'], { env });
+    expect(byLink.stdout).toBe(byJob.stdout);
+    const none = await runCli(['list', '--project', project, '--since', '0ms', '--json'], { env });
     expect(none).toMatchObject({ exitCode: 0, stdout: '' });
   });
 

@@ -43,6 +43,40 @@ const waits = (projectId: string, count: number) =>
     return status?.waitingTotal === count && status.unsettled === 0;
   });
 
+test.concurrent(
+  'a follow-up that waits has the place that its budget gives it now, in progress, list and batch',
+  async () => {
+    const projectId = newProject();
+    await start(projectId, 'interactive', 'a-1', 'a-2', 'a-3', 'a-4');
+    await isSent(projectId, 4);
+    const [ahead] = await start(projectId, 'interactive', 'ahead');
+    await waits(projectId, 1);
+    const batch = await stack.followUps.startBatch({
+      id: projectId,
+      items: [{ projectId, jobId: 'behind', prompt: 'Add tests.', ...FAST }],
+    });
+    await waits(projectId, 2);
+    const behind = stack.followUps.handle(`follow-up/${projectId}/behind/${projectId}:0`);
+    expect(await behind.progress()).toMatchObject({ state: 'waiting-for-budget', position: 2 });
+    await ahead?.cancel();
+    await waits(projectId, 1);
+    // It has not asked since.
+    const { position, expectedSendAt, asOf } = await behind.progress();
+    expect({ position, asOf }).toEqual({ position: 1, asOf: undefined });
+    expect(Date.parse(expectedSendAt ?? '')).toBeGreaterThan(Date.now());
+    const listed = await eventually('it is listed with its place', async () => {
+      for await (const { jobId, place } of stack.followUps.list({ project: projectId, state: 'waiting-for-budget' })) {
+        if (jobId === 'behind' && place) return place;
+      }
+      return undefined;
+    });
+    expect(listed).toEqual({ position: 1, expectedAt: expectedSendAt });
+    expect((await batch.status()).nextSend).toMatchObject({ workflowId: behind.workflowId, position: 1 });
+    await batch.cancel();
+    await batch.result();
+  },
+);
+
 describe.concurrent('setLimit', () => {
   test('a raised limit lets those that wait go at once', async () => {
     const projectId = newProject();

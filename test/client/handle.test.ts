@@ -115,7 +115,7 @@ test.concurrent('watch yields changes only, and ends with the follow-up', async 
   for await (const update of followUp.watch({ intervalMs: 50 })) updates.push(update);
   const states = updates.map(({ progress }) => progress?.state);
   expect(states).toContain('polling');
-  expect(updates.at(-1)).toMatchObject({ summary: { status: 'completed' }, progress: { state: 'done' } });
+  expect(updates.at(-1)).toMatchObject({ summary: { status: 'completed' }, progress: { state: 'completed' } });
   expect(new Set(updates.map((update) => JSON.stringify(update))).size).toBe(updates.length);
 });
 

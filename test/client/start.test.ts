@@ -102,6 +102,17 @@ test('a list query holds checked values only', () => {
   expect(listQuery({ project: 'p', state: 'polling', batch: 'b:1' })).toBe(
     "WorkflowType = 'followUp' AND FollowUpProjectId = 'p' AND FollowUpState = 'polling' AND FollowUpBatchId = 'b:1'",
   );
+  expect(listQuery({ job: 'j', pr: 'https://git.example/a/pull/1?x=%27', since: '1h' }, Date.UTC(2026, 0, 2, 12))).toBe(
+    "WorkflowType = 'followUp' AND FollowUpJobId = 'j' AND FollowUpPrLink = 'https://git.example/a/pull/1?x=%27'" +
+      " AND StartTime >= '2026-01-02T11:00:00.000Z'",
+  );
+  expect(listQuery({ since: '2026-01-02T12:00:00+01:00' })).toContain("StartTime >= '2026-01-02T11:00:00.000Z'");
+  for (const pr of ["https://x/' OR '1'='1", 'https://x/\\', 'not a link', `https://x/${'a'.repeat(250)}`]) {
+    expect(() => listQuery({ pr })).toThrow(InvalidInputError);
+  }
+  for (const since of ['yesterday', '2026-01-02T12:00:00', '2026-01-02', -5]) {
+    expect(() => listQuery({ since })).toThrow(InvalidInputError);
+  }
   expect(() => listQuery({ project: "p' OR '1'='1" })).toThrow(InvalidInputError);
   expect(() => listQuery({ state: 'sleeping' })).toThrow(InvalidInputError);
 });

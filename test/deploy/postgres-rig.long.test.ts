@@ -54,7 +54,7 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
 
   test('registers search attributes and lists by them', async () => {
     await ensureSearchAttributes(connection, 'default');
-    const listed = client.workflow.list({ query: `${SearchAttribute.state.name} = 'done'` });
+    const listed = client.workflow.list({ query: `${SearchAttribute.state.name} = 'completed'` });
     expect((await listed[Symbol.asyncIterator]().next()).done).toBe(true);
   });
 

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
@@ -48,11 +49,27 @@ describe.concurrent('a follow-up', () => {
   });
 
   test.each([
-    ['fail-1', { status: 'failed' }],
-    ['archive-1', { status: 'archived' }],
-    ['nopr-1', { status: 'completed', prLink: null }],
-  ])('to %s ends with a result, not a failure', async (jobId, expected) => {
-    expect(await stack.followUps.run(makeJob(jobId))).toMatchObject(expected);
+    ['fail-1', { status: 'failed' }, 'job-failed'],
+    ['archive-1', { status: 'archived' }, 'archived'],
+    ['nopr-1', { status: 'completed', prLink: null }, 'completed'],
+  ])('to %s ends with a result, not a failure', async (jobId, expected, state) => {
+    const handle = await stack.followUps.start(makeJob(jobId));
+    expect(await handle.result()).toMatchObject(expected);
+    expect(await handle.describe()).toMatchObject({ state });
+    expect(await handle.progress()).toMatchObject({ state });
+  });
+
+  test('shows no status and no pull request before its send, though its job has both', async () => {
+    const input = makeJob('job', { status: 'active', behaviour: { neverEnds: true } });
+    const handle = await stack.followUps.start(input);
+    await eventually('it waits', async () => (await handle.progress()).state === 'waiting-for-job');
+    const summary = await handle.describe();
+    expect(summary).toMatchObject({ state: 'waiting-for-job' });
+    expect(summary).not.toHaveProperty('jobStatus');
+    expect(summary).not.toHaveProperty('prLink');
+    await handle.cancel();
+    await expect(handle.result()).rejects.toMatchObject({ delivered: 'no' });
+    expect(await handle.describe()).toMatchObject({ status: 'cancelled', state: 'cancelled' });
   });
 
   // It changes what the service shows to all.
@@ -78,7 +95,10 @@ describe.concurrent('a follow-up', () => {
     ['missing-1', 'JobNotFound'],
   ])('to %s fails with %s and sends nothing', async (jobId, type) => {
     const input = jobId === 'missing-1' ? { ...makeJob(), jobId } : makeJob(jobId);
-    await expect(stack.followUps.run(input)).rejects.toMatchObject({ type, delivered: 'no' });
+    const handle = await stack.followUps.start(input);
+    await expect(handle.result()).rejects.toMatchObject({ type, delivered: 'no' });
+    expect(await handle.describe()).toMatchObject({ status: 'failed', state: 'not-sent' });
+    expect(await handle.progress()).toMatchObject({ state: 'not-sent', failure: { type, delivered: 'no' } });
     expect(accepted(input.projectId)).toBe(0);
   });
 
@@ -105,7 +125,7 @@ describe.concurrent('a follow-up', () => {
       description.typedSearchAttributes.getAll().find((pair) => pair.key.name === key.name)?.value;
     expect(attribute(SearchAttribute.projectId)).toBe(input.projectId);
     expect(attribute(SearchAttribute.jobId)).toBe(input.jobId);
-    expect(attribute(SearchAttribute.state)).toBe('done');
+    expect(attribute(SearchAttribute.state)).toBe('completed');
     expect(attribute(SearchAttribute.jobStatus)).toBe('completed');
     expect(attribute(SearchAttribute.prLink)).toBe(result.prLink);
     expect(await description.staticSummary()).toContain(input.jobId);
@@ -113,16 +133,27 @@ describe.concurrent('a follow-up', () => {
       .getHandle(handle.workflowId)
       .query<{ definition: unknown; currentDetails: string }>('__temporal_workflow_metadata');
     expect(definition).toBeDefined();
-    expect(currentDetails).toContain('**done**');
+    expect(currentDetails).toContain('**completed**');
     expect(currentDetails).toContain(`<${result.prLink}>`);
     const listed = await eventually('the follow-up is listed by its state', async () => {
       const found: string[] = [];
-      const query = `FollowUpState = 'done' AND FollowUpProjectId = '${input.projectId}'`;
+      const query = `FollowUpState = 'completed' AND FollowUpProjectId = '${input.projectId}'`;
       for await (const execution of stack.client.workflow.list({ query })) found.push(execution.workflowId);
       return found.length > 0 ? found : undefined;
     });
     expect(listed).toEqual([handle.workflowId]);
   });
+});
+
+test('the saved views of the docs are queries that Temporal takes', async () => {
+  const page = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const inTable = [...page.matchAll(/^\| [^|]+\| `(WorkflowType = [^`]+)`/gm)].map(([, query]) => query ?? '');
+  const inLinks = [...page.matchAll(/workflows\?query=([^)]+)\)/g)].map(([, query]) => decodeURIComponent(query ?? ''));
+  expect(inTable).toHaveLength(4);
+  expect(inLinks).toHaveLength(3);
+  for (const query of [...inTable, ...inLinks]) {
+    expect((await stack.client.workflow.count(query)).count).toBeGreaterThanOrEqual(0);
+  }
 });
 
 describe('input', () => {
@@ -155,6 +186,33 @@ describe('input', () => {
     expect(details.issues?.map((issue) => issue.field)).toEqual(fields);
     const { events } = await handle.fetchHistory();
     expect(events?.some((event) => event.workflowTaskFailedEventAttributes)).toBe(false);
+  });
+
+  test.each<[string, unknown, { projectId: string; jobId: string }]>([
+    [
+      'its own ids where they are good',
+      { ...valid, projectId: 'p', jobId: 'other' },
+      { projectId: 'p', jobId: 'other' },
+    ],
+    ['those of the workflow id where they are not', { ...valid, jobId: '..' }, { projectId: 'p', jobId: 'j' }],
+    ['those of the workflow id where there are none', undefined, { projectId: 'p', jobId: 'j' }],
+  ])('that is refused shows %s', async (_name, input, ids) => {
+    const workflowId = `follow-up/p/j/refused-${++count}-${Date.now()}`;
+    const handle = await stack.client.workflow.start('followUp', {
+      taskQueue: stack.taskQueue,
+      workflowId,
+      args: input === undefined ? [] : [input],
+    });
+    await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+    const { typedSearchAttributes } = await handle.describe();
+    expect(typedSearchAttributes.get(SearchAttribute.projectId)).toBe(ids.projectId);
+    expect(typedSearchAttributes.get(SearchAttribute.jobId)).toBe(ids.jobId);
+    expect(typedSearchAttributes.get(SearchAttribute.state)).toBe('not-sent');
+    expect(await stack.followUps.handle(workflowId).progress()).toMatchObject({
+      ...ids,
+      state: 'not-sent',
+      failure: { type: 'InvalidInput', delivered: 'no' },
+    });
   });
 
   test('with a second argument fails, for only continue-as-new may give one', async () => {

@@ -96,9 +96,36 @@ describe('what people read', () => {
     expect(describeBudgetWait('credentials', 1, null, nowMs)).toBe('budget: credentials');
   });
 
+  test('says of a failure whether the message was delivered, and why it ended', () => {
+    const failure = {
+      type: 'JobTimeout',
+      message: 'The job did not end within 24 h of the send',
+      delivered: 'yes',
+    } as const;
+    const learnedAt = new Date(nowMs).toISOString();
+    const text = describeProgress(
+      { projectId: 'p', jobId: 'j', state: 'timed-out', failure, learnedAt, polls: 9 },
+      nowMs,
+    );
+    expect(text).toContain('**timed-out: the message was delivered**');
+    expect(text).toContain('why: `JobTimeout: The job did not end within 24 h of the send`');
+  });
+
+  test('does not call the end of another turn the job’s, nor link its pull request', () => {
+    const job = { status: 'completed', prLink: 'https://git.example/pull/1' };
+    const learnedAt = new Date(nowMs).toISOString();
+    const text = describeProgress({ projectId: 'p', jobId: 'j', state: 'sending', learnedAt, polls: 0, job }, nowMs);
+    expect(text).toContain('job, in another turn: `completed`');
+    expect(text).not.toContain('pull/1');
+  });
+
   test('links a plain address and shows anything else as text', () => {
+    const learnedAt = new Date(nowMs).toISOString();
     const details = (prLink: string) =>
-      describeProgress({ projectId: 'p', jobId: 'j', state: 'polling', polls: 1, job: { ...before, prLink } }, nowMs);
+      describeProgress(
+        { projectId: 'p', jobId: 'j', state: 'polling', learnedAt, polls: 1, job: { ...before, prLink }, prLink },
+        nowMs,
+      );
     expect(details('https://git.example/pull/1')).toContain('<https://git.example/pull/1>');
     for (const hostile of ['javascript:alert(1)', 'https://x/<script>', 'https://x/`](y)', 'https://x y']) {
       expect(details(hostile)).not.toContain(`<${hostile}>`);

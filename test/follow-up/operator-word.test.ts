@@ -7,7 +7,7 @@ import { newFollowUpState, type Reconciling } from '../../src/follow-up/state.js
 test('an operator’s word is taken while the delivery is in doubt, and refused once that has been decided', () => {
   const settings = followUpInputSchema.parse({ projectId: 'p', jobId: 'j', prompt: 'x' });
   const state = newFollowUpState({ startedAtMs: 0, isFirstRun: true, settings });
-  const flow = new FollowUpFlow(settings, state, { show: () => undefined } as unknown as FollowUpPort);
+  const flow = new FollowUpFlow(settings, state, { nowMs: () => 0, show: () => undefined } as unknown as FollowUpPort);
   expect(flow.refusalOfWord('sent')).toContain('the follow-up is not reconciling (it is sending)');
 
   const reconciling: Reconciling = {
@@ -26,6 +26,6 @@ test('an operator’s word is taken while the delivery is in doubt, and refused 
   flow.resolveDelivery('sent');
   expect(reconciling.operatorWord).toBe('sent');
 
-  flow.show({ state: 'done' });
-  expect(flow.refusalOfWord('sent')).toContain('it is done): its delivery is not in doubt');
+  flow.show({ state: 'completed' });
+  expect(flow.refusalOfWord('sent')).toContain('it is completed): its delivery is not in doubt');
 });

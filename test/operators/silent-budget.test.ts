@@ -132,3 +132,31 @@ test.concurrent('a budget that is paused in Temporal says so, and all goes on wh
   await unpauseWorkflow(stack.client, budget.workflowId);
   expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
 });
+
+test.concurrent(
+  'who waits for a budget that is paused in Temporal has its last place, as of then, and is told why',
+  async () => {
+    const projectId = newProject();
+    const budget = stack.followUps.budget(projectId);
+    await budget.setLimit({ limit: 1 });
+    await start(projectId, 'first');
+    await eventually('it is sent', async () => (await budget.status())?.used === 1);
+    const followUp = await start(projectId, 'second');
+    await eventually('it waits', async () => (await followUp.progress()).state === 'waiting-for-budget');
+    const live = await followUp.progress();
+    expect(live).toMatchObject({ position: 1 });
+    expect(live.asOf).toBeUndefined();
+
+    await pauseWorkflow(stack.client, budget.workflowId);
+    const { position, asOf = '', learnedAt } = await followUp.progress();
+    expect({ position, asOf }).toEqual({ position: 1, asOf: learnedAt });
+    const place = await eventually('it is listed', async () => {
+      for await (const listed of stack.followUps.list({ project: projectId, job: 'second' })) return listed.place;
+      return undefined;
+    });
+    expect(place?.unavailable).toContain('is paused in Temporal');
+    await unpauseWorkflow(stack.client, budget.workflowId);
+    await followUp.cancel();
+    await expect(followUp.result()).rejects.toMatchObject({ delivered: 'no' });
+  },
+);

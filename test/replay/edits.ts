@@ -28,7 +28,7 @@ export const breakingEdits: readonly BreakingEdit[] = [
   },
   {
     what: 'the end is not shown',
-    from: /flow\.show\(\{\s*state: 'done'\s*\}\);/g,
+    from: /flow\.show\(ended\);/g,
     to: '',
     in: 'followUp',
   },
