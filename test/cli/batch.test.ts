@@ -81,7 +81,7 @@ describe('batch run', () => {
     // Told once, with the pull requests.
     expect(stderr).not.toContain('2 completed');
     expect(stdout).toMatch(new RegExp(`^${id}: 2 of 2 done: 2 completed$`, 'm'));
-    expect(stdout).toMatch(/^ {2}item 1 {2}\S+\/list-1 {2}https:.*\/list-1\/pull\//m);
+    expect(stdout).toMatch(/^ {2}follow-up\/\S+\/list-1\/\S+ {2}https:.*\/list-1\/pull\//m);
   });
 
   test('with --no-wait prints the ids at once; the same id comes back to the same batch', async () => {
