@@ -67,9 +67,9 @@ export const REPORTS_APART_MS = 2_000;
 const ENOUGH_FOR_REPORT = 5;
 
 /**
- * Whether words go out before: where five are waiting, for a slot is held until the gate knows how its send ended, or
- * where a message was not taken, for that may say something about the messages that others are about to send.
+ * Whether words go out before: where five are waiting, or one says how a send ended. A slot is held until the gate knows
+ * that, and a follow-up that was reset would find its send unsettled, and wait until its lease is over.
  */
 export function isEnoughForReport(words: readonly BudgetWord[]): boolean {
-  return words.length >= ENOUGH_FOR_REPORT || words.some((word) => word.kind === 'settle' && word.outcome !== 'sent');
+  return words.length >= ENOUGH_FOR_REPORT || words.some(({ kind }) => kind === 'settle');
 }
