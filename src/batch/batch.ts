@@ -1,4 +1,5 @@
 import {
+  expectEnd,
   fillItem,
   followUpBatchWorkflowId,
   MAX_RESULT_ITEMS,
@@ -314,7 +315,7 @@ export class Batch {
       startedAt: iso(startedAtMs),
       ...(firstEndedAtMs !== undefined && { firstEndedAt: iso(firstEndedAtMs) }),
       ...(lastEndedAtMs !== undefined && { lastEndedAt: iso(lastEndedAtMs) }),
-      ...(ended > 0 && left > 0 && { expectedEndAt: iso(nowMs + ((nowMs - startedAtMs) * left) / ended) }),
+      ...expectEnd({ startedAtMs, ended, left }, nowMs),
     };
   }
 

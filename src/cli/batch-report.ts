@@ -9,7 +9,7 @@ import { safeLine } from './safe-text.js';
 
 /** An item as the reports have it, a row each. */
 export interface BatchRow {
-  /** Its place in the batch, counted from 0, as in the key of its follow-up. Texts for people count from 1. */
+  /** Its place in the batch, counted from 0, as in the key of its follow-up. */
   index: number;
   projectId: string;
   jobId: string;

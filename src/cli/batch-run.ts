@@ -115,9 +115,7 @@ function withWayOn(error: unknown, batchId: string): unknown {
     error.message = `interrupted while the items were handed over; the same command with --id ${batchId} goes on from there`;
   }
   if (error instanceof TemporalUnreachableError && error.workflowId !== undefined) {
-    const { message, workflowId } = error;
-    const wayOn = `if ${workflowId} was started it goes on, and the same command finds it`;
-    return new StartUnknownError(`${message}; ${wayOn}`, workflowId, { cause: error });
+    return new StartUnknownError(error, error.workflowId, 'the same command');
   }
   return error;
 }

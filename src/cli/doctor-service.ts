@@ -1,19 +1,13 @@
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
+import { fewAtATime } from '../client/few-at-a-time.js';
 import type { WorkerConfig } from '../config.js';
 import type { Check } from './doctor-check.js';
-import { judgeClock } from './doctor-temporal.js';
+import { type ClockReading, judgeClock } from './doctor-temporal.js';
 
 const PLACEHOLDER = 'follow-up-doctor';
 
 /** Projects whose keys are tried. */
 const MOST_PROJECTS = 50;
-const AT_ONCE = 10;
-
-/** The clocks at one answer of the service. */
-interface ClockReading {
-  here: Date;
-  there: Date;
-}
 
 /** What is read of the service. */
 export interface ServiceChecksOptions {
@@ -45,18 +39,13 @@ export async function checkService(
   const asked = [...new Set([...(project === undefined ? [] : [project]), ...served])].slice(0, MOST_PROJECTS);
   const isMadeUp = asked.length === 0;
   try {
-    const outcomes: [projectId: string, outcome: GetJobOutcome][] = [];
-    const all = isMadeUp ? [PLACEHOLDER] : asked;
-    for (let next = 0; next < all.length; next += AT_ONCE) {
-      const few = all.slice(next, next + AT_ONCE);
-      outcomes.push(
-        ...(await Promise.all(
-          few.map(async (projectId): Promise<[string, GetJobOutcome]> => {
-            return [projectId, await client.getJob({ projectId, jobId: job })];
-          }),
-        )),
-      );
-    }
+    const outcomes = await fewAtATime(
+      isMadeUp ? [PLACEHOLDER] : asked,
+      async (projectId): Promise<[string, GetJobOutcome]> => [
+        projectId,
+        await client.getJob({ projectId, jobId: job }),
+      ],
+    );
     return [
       ...outcomes.flatMap(([projectId, outcome]) => (isMadeUp ? [] : judgeKey(projectId, outcome))),
       judgeService(outcomes, baseUrl, isMadeUp),

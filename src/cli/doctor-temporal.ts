@@ -173,8 +173,14 @@ async function examineClock(measured: Promise<number | undefined>): Promise<Chec
   return judgeClock(name, 'the Temporal server', { here, there });
 }
 
+/** Two clocks at one instant: this machine's and another's. */
+export interface ClockReading {
+  here: Date;
+  there: Date;
+}
+
 /** Compares this machine's clock with another's. */
-export function judgeClock(name: string, other: string, { here, there }: { here: Date; there: Date }): Check {
+export function judgeClock(name: string, other: string, { here, there }: ClockReading): Check {
   const skewMs = here.getTime() - there.getTime();
   const side = skewMs < 0 ? 'behind' : 'ahead of';
   const message = `this machine is ${formatDuration(Math.round(Math.abs(skewMs)))} ${side} ${other}`;

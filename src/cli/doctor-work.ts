@@ -1,10 +1,5 @@
 import type { FiringOutcome, ListedBudget, ScheduleDescription, WorkflowTrouble } from '../client/index.js';
-import {
-  type BudgetStatus,
-  formatDuration,
-  parseFollowUpBatchWorkflowId,
-  parseProjectBudgetWorkflowId,
-} from '../contract/index.js';
+import { type BudgetStatus, formatDuration, parseProjectBudgetWorkflowId } from '../contract/index.js';
 import { type Check, isFinding, messageOf } from './doctor-check.js';
 import { clock } from './follow-up-text.js';
 import type { TemporalSession } from './temporal-session.js';
@@ -123,7 +118,8 @@ function judgeBudget(status: BudgetStatus): Check[] {
     checks.push(
       until === ''
         ? about('warning', `is paused by an operator${note}`, {
-            ...{ ...since, why },
+            ...since,
+            why,
             mend: `follow-up budget resume ${projectId}`,
           })
         : about('note', `is paused by an operator${until}${note}; ${waiting}`, since),
@@ -132,7 +128,8 @@ function judgeBudget(status: BudgetStatus): Check[] {
   if (isPausedBy('credentials')) {
     checks.push(
       about('error', 'is paused: the service refuses its API key, or there is none', {
-        ...{ ...since, why },
+        ...since,
+        why,
         mend: `give the workers a valid key for it, then: follow-up budget resume ${projectId}`,
       }),
     );
@@ -192,9 +189,8 @@ function judgeFirings(name: string, firings: readonly FiringOutcome[]): Check[] 
   const [latest] = failed;
   const first = failed.at(-1);
   if (!latest || !first) return [];
-  const { batchId, workflowId, status, counts } = latest;
+  const { batchId, status, counts } = latest;
   const what = counts ? `brought no result (${counts.total} items)` : `has the workflow status ${status}`;
-  const batch = parseFollowUpBatchWorkflowId(workflowId)?.batchId ?? batchId;
   return [
     {
       name: 'schedule',
@@ -203,7 +199,7 @@ function judgeFirings(name: string, firings: readonly FiringOutcome[]): Check[] 
       message: `schedule ${name}: its latest batch ${batchId} ${what}${failed.length > 1 ? `, as ${failed.length - 1} before it` : ''}`,
       since: first.startedAt,
       why: 'the next firing will most likely fail as well',
-      mend: counts ? `follow-up batch retry ${batch}` : `follow-up batch status ${batch}`,
+      mend: counts ? `follow-up batch retry ${batchId}` : `follow-up batch status ${batchId}`,
     },
   ];
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
-import { ConfigError, loadConfig, type WorkerConfig } from '../config.js';
+import { ConfigError, type Environment, loadConfig, type WorkerConfig } from '../config.js';
 import { idSchema, parseInput } from '../contract/index.js';
 import { type Cli, interruptible } from './cli.js';
 import { type Check, type CheckStatus, describeCheck, identityOf, isFinding } from './doctor-check.js';
@@ -90,17 +90,14 @@ function findingsOf({ checks }: Report): Map<string, Check> {
 
 /** Looks at everything once. */
 async function look({ env, output }: Parameters<typeof withTemporal>[0], options: DoctorOptions): Promise<Report> {
+  const noWork: WorkChecks = { checks: [], projects: [] };
   const { temporal, work } = await withTemporal({ env, output }, async (session) => {
     const found = await checkTemporal(session);
-    const none: WorkChecks = { checks: [], projects: [] };
-    return { temporal: found, work: found.isUsable ? await checkWork(session, found.hasWorkers) : none };
+    return { temporal: found, work: found.isUsable ? await checkWork(session, found.hasWorkers) : noWork };
   }).catch((error: unknown): { temporal: TemporalChecks; work: WorkChecks } => {
     if (!(error instanceof ConfigError)) throw error;
     const check: Check = { name: 'Temporal', status: 'error', message: 'not tried: its settings are wrong' };
-    return {
-      temporal: { checks: [check], isUsable: false, hasWorkers: false },
-      work: { checks: [], projects: [] },
-    };
+    return { temporal: { checks: [check], isUsable: false, hasWorkers: false }, work: noWork };
   });
   const { config, check: configuration } = checkConfiguration(env, temporal.hasWorkers);
   const security = (config?.warnings ?? []).map((message): Check => ({
@@ -125,10 +122,7 @@ function exitCodeOf(
 }
 
 /** A worker elsewhere has settings of its own: beside one, those of the service may be missing here. */
-function checkConfiguration(
-  env: Parameters<typeof loadConfig>[0],
-  hasWorkers: boolean,
-): { config?: WorkerConfig; check: Check } {
+function checkConfiguration(env: Environment, hasWorkers: boolean): { config?: WorkerConfig; check: Check } {
   const name = 'configuration';
   try {
     return { config: loadConfig(env), check: { name, status: 'ok', message: 'all settings of a worker are there' } };

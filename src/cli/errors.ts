@@ -26,12 +26,13 @@ export class UsageError extends Error {
 export class StartUnknownError extends Error {
   override readonly name = 'StartUnknownError';
 
+  /** @param again the command that makes another try, such as `the same command` */
   constructor(
-    message: string,
+    cause: Error,
     readonly workflowId: string,
-    options?: ErrorOptions,
+    again: string,
   ) {
-    super(message, options);
+    super(`${cause.message}; if ${workflowId} was started it goes on, and ${again} finds it`, { cause });
   }
 }
 

@@ -76,7 +76,5 @@ async function awaitResult({ output }: Cli, started: StartedFollowUp, signal: Ab
 
 function withWayOn(error: unknown, key: string): unknown {
   if (!(error instanceof TemporalUnreachableError)) return error;
-  const { message, workflowId = '' } = error;
-  const wayOn = `if ${workflowId} was started it goes on, and the same command with --key ${key} finds it`;
-  return new StartUnknownError(`${message}; ${wayOn}`, workflowId, { cause: error });
+  return new StartUnknownError(error, error.workflowId ?? '', `the same command with --key ${key}`);
 }

@@ -1,9 +1,10 @@
 import {
   FollowUpClientError,
   type FollowUpHandle,
+  type FollowUpUpdate,
   TemporalUnreachableError,
-  WorkerUnavailableError,
 } from '../client/index.js';
+import { lookAtProgress } from '../client/watch.js';
 import { classify } from './classify-error.js';
 import type { Cli } from './cli.js';
 import { describeResult, describeTrouble, describeUpdate, localTime, standingOf } from './follow-up-text.js';
@@ -27,12 +28,14 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     const hasNoWorker = trouble?.kind === 'unattended';
     if (hasNoWorker) output.note(`the follow-up ${trouble.what}; run follow-up doctor`);
     // Without a worker the question would only wait for its deadline.
-    const live = hasNoWorker ? { progressUnavailable: `it ${trouble.what}` } : await lookAtProgress(followUp);
-    const isSent = 'progress' in live && live.progress.sentAt !== undefined;
+    const live: Omit<FollowUpUpdate, 'summary'> = hasNoWorker
+      ? { progressUnavailable: `it ${trouble.what}` }
+      : await lookAtProgress(followUp);
+    const isSent = live.progress?.sentAt !== undefined;
     const ofBudget = isSent ? undefined : await followUps.budget(summary.projectId).trouble();
     const troubles = [trouble, ofBudget].filter((found) => found !== undefined);
     const { headline, timing } = describeUpdate({ summary, ...live });
-    const prLink = ('progress' in live ? live.progress.prLink : undefined) ?? summary.prLink;
+    const prLink = live.progress?.prLink ?? summary.prLink;
     const lines = [
       headline,
       timing,
@@ -41,16 +44,6 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     ];
     output.data({ ...summary, ...live, ...(troubles.length > 0 && { troubles }) }, lines.filter(Boolean).join('\n'));
   });
-}
-
-async function lookAtProgress(followUp: FollowUpHandle) {
-  try {
-    return { progress: await followUp.progress() };
-  } catch (error) {
-    if (!(error instanceof WorkerUnavailableError)) throw error;
-    const asOf = await followUp.lastChangeAt();
-    return { progressUnavailable: error.reason, ...(asOf !== undefined && { asOf }) };
-  }
 }
 
 /** Why a follow-up has no result, and whether its message was delivered. */

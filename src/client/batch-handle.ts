@@ -7,6 +7,7 @@ import {
   type BatchStatus,
   batchStatusQuery,
   describeIssues,
+  expectEnd,
   type FollowUpBatchResult,
   followUpBatchResultSchema,
   followUpBatchWorkflowId,
@@ -99,7 +100,10 @@ export class BatchHandle {
     if (status.ended) return status;
     const execution = (await this.describe()).status;
     if (execution === 'running') {
-      const live = { ...status, ...expectEnd(status, Date.now()) };
+      // The batch itself knows the time of its last event only.
+      const left = status.waitingToStart + status.open;
+      const pace = { startedAtMs: Date.parse(status.startedAt), ended: status.total - left, left };
+      const live = { ...status, ...expectEnd(pace, Date.now()) };
       if (status.open === 0) return live;
       const waitingForBudget = await this.#count('waiting-for-budget');
       return { ...live, waitingForBudget, ...(waitingForBudget !== 0 && (await this.#readNextSend())) };
@@ -314,18 +318,6 @@ export class BatchHandle {
     }
     return failed('Unexpected', cause?.message ?? error.message);
   }
-}
-
-/** At the pace so far. The batch itself knows the time of its last event only. */
-function expectEnd(
-  { total, waitingToStart, open, startedAt }: BatchStatus,
-  nowMs: number,
-): Pick<BatchStatus, 'expectedEndAt'> {
-  const left = waitingToStart + open;
-  const ended = total - left;
-  if (ended === 0 || left === 0) return {};
-  const startedAtMs = Date.parse(startedAt);
-  return { expectedEndAt: new Date(nowMs + (Math.max(0, nowMs - startedAtMs) * left) / ended).toISOString() };
 }
 
 /** Places in the lines of two projects are compared by their instants, where both are known. */

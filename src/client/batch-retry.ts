@@ -11,10 +11,8 @@ import { NothingToRetryError } from './batch-errors.js';
 import type { BatchHandle } from './batch-handle.js';
 import type { StartBatchInput } from './batch-input.js';
 import { UnexpectedOutcomeError } from './errors.js';
+import { fewAtATime } from './few-at-a-time.js';
 import { LookUp, readPartItems } from './look-up.js';
-
-/** Items that are looked up at once. */
-const LOOKED_UP_AT_ONCE = 10;
 
 /** Options of `retry`. */
 export interface RetryOptions {
@@ -55,16 +53,11 @@ export async function planRetry(client: Client, batch: BatchHandle, { only }: Re
   const lookUp = new LookUp(client);
   const chosen = new Set<number>();
   const plan = { unknown: 0, delivered: 0, open: 0 };
-  for (let next = 0; next < candidates.length; next += LOOKED_UP_AT_ONCE) {
-    const few = candidates.slice(next, next + LOOKED_UP_AT_ONCE);
-    await Promise.all(
-      few.map(async (item) => {
-        const standing = await standingOf(lookUp, batchId, item, only);
-        if (standing === 'send' || standing === 'unknown') chosen.add(item.index);
-        if (standing !== 'send') plan[standing] += 1;
-      }),
-    );
-  }
+  await fewAtATime(candidates, async (item) => {
+    const standing = await standingOf(lookUp, batchId, item, only);
+    if (standing === 'send' || standing === 'unknown') chosen.add(item.index);
+    if (standing !== 'send') plan[standing] += 1;
+  });
   if (chosen.size === 0) throw new NothingToRetryError(workflowId, batchId, plan);
   const { maxOpen, parts } = await batch.status();
   const items: FollowUpInput[] = [];

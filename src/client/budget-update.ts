@@ -20,7 +20,7 @@ import { BudgetStoppedError, BudgetUpdateRejectedError } from './budget-errors.j
 import { budgetStartOptions, type BudgetTarget } from './budget-start.js';
 import { InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
 import { callTemporal } from './temporal-call.js';
-import { readTrouble } from './trouble.js';
+import { readTrouble, reasonOf } from './trouble.js';
 
 const issuesSchema = z.looseObject({ issues: z.array(z.object({ field: z.string(), message: z.string() })).min(1) });
 
@@ -67,7 +67,7 @@ export async function updateBudget<Args extends unknown[]>(
     }
     const trouble = await readTrouble(client, workflowId);
     if (!trouble && !isDeadline(error)) throw error;
-    const reason = trouble ? `it ${trouble.what}; ${trouble.mend}` : 'no worker runs, or it is overloaded';
+    const reason = trouble ? reasonOf(trouble) : 'no worker runs, or it is overloaded';
     throw new WorkerUnavailableError(workflowId, `${reason}; the order may still take effect then`, options);
   }
 }

@@ -1,12 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import { wakeSignal } from '../contract/index.js';
+import { fewAtATime } from './few-at-a-time.js';
 import { listFollowUps, listQuery } from './list.js';
 import { isPassingTrouble, isVagueTrouble } from './temporal-call.js';
 
 /** As many as a budget has places for. The others ask again within an hour. */
 const MOST_WOKEN = 1_000;
-const AT_ONCE = 10;
 /** Before each repetition. A server that has just come back refuses some calls. */
 const PAUSES_MS = [1_000, 4_000, 15_000];
 
@@ -43,13 +43,11 @@ async function persist(
   pausesMs: readonly number[] = PAUSES_MS,
 ): Promise<void> {
   const failed: string[] = [];
-  for (let next = 0; next < items.length; next += AT_ONCE) {
-    const attempt = (item: string) =>
-      call(item).catch((error: unknown) => {
-        if (isPassingTrouble(error) || isVagueTrouble(error)) failed.push(item);
-      });
-    await Promise.all(items.slice(next, next + AT_ONCE).map(attempt));
-  }
+  await fewAtATime(items, (item) =>
+    call(item).catch((error: unknown) => {
+      if (isPassingTrouble(error) || isVagueTrouble(error)) failed.push(item);
+    }),
+  );
   const [pauseMs, ...laterPausesMs] = pausesMs;
   if (failed.length === 0 || pauseMs === undefined) return;
   await delay(pauseMs);

@@ -8,10 +8,11 @@ import {
   isEndState,
   projectBudgetWorkflowId,
 } from '../contract/index.js';
+import { fewAtATime } from './few-at-a-time.js';
 import { isLooking, joinPendingWatch } from './pending-watch.js';
 import type { FollowUpSummary } from './summary.js';
 import { callTemporal } from './temporal-call.js';
-import { readTrouble, reasonOfSilence } from './trouble.js';
+import { readTrouble, reasonOf, reasonOfSilence } from './trouble.js';
 
 /** A promised instant that has passed by more is overdue: clocks differ, and lists of Temporal lag behind. */
 const OVERDUE_AFTER_MS = 5_000;
@@ -19,8 +20,6 @@ const OVERDUE_AFTER_MS = 5_000;
 const LOOK_LASTS_MS = 10_000;
 const BUDGET_TIMEOUT_MS = 3_000;
 const NOT_COME = 'its budget has called it, and no worker has taken that up yet';
-/** Budgets that are asked at once: each question costs a worker a query. */
-const ASKED_AT_ONCE = 10;
 
 /**
  * Progress with what others know by now: the budget its place in the line and the expected instant of the send, and
@@ -77,7 +76,7 @@ export async function bringUpToDate(
 
 async function reasonOfDelay(client: Client, workflowId: string, otherwise: string): Promise<string> {
   const trouble = await readTrouble(client, workflowId);
-  return trouble ? `it ${trouble.what}; ${trouble.mend}` : otherwise;
+  return trouble ? reasonOf(trouble) : otherwise;
 }
 
 /** What a follow-up that waits for its slot is told by its budget. */
@@ -117,11 +116,7 @@ export async function readPlaces(
   const waiting = summaries.filter(({ status, state }) => status === 'running' && state === 'waiting-for-budget');
   const projects = [...new Set(waiting.map(({ projectId }) => projectId))];
   const answers = new Map<string, BudgetAnswer>();
-  for (let next = 0; next < projects.length; next += ASKED_AT_ONCE) {
-    const few = projects.slice(next, next + ASKED_AT_ONCE);
-    const asked = await Promise.all(few.map((projectId) => askBudget(client, projectId)));
-    asked.forEach((answer, index) => answers.set(few[index] ?? '', answer));
-  }
+  await fewAtATime(projects, async (projectId) => answers.set(projectId, await askBudget(client, projectId)));
   const places = new Map<string, BudgetPlace>();
   for (const { workflowId, projectId } of waiting) {
     const { status, silence } = answers.get(projectId) ?? {};

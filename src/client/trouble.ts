@@ -2,8 +2,9 @@ import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { tsToMs } from '@temporalio/common/lib/time.js';
 import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
-import { toExecutionStatus } from './summary.js';
+import { fewAtATime } from './few-at-a-time.js';
 import { readPollers } from './pollers.js';
+import { toExecutionStatus } from './summary.js';
 import { callTemporal, grpcDetails, isCutOff, isPassingTrouble } from './temporal-call.js';
 
 /** A workflow task is failing, and does not just move to another worker, from that attempt on. */
@@ -16,7 +17,6 @@ const PAUSED_STATES = [4, 5];
 const NEWEST_EVENTS = 10;
 /** Workflows of one kind that are looked at. */
 const MOST_LOOKED_AT = 500;
-const AT_ONCE = 10;
 /** The server fills it while a workflow or one of its activities is paused. */
 const HAS_PAUSE = 'TemporalPauseInfo IS NOT NULL';
 /** Running or paused: servers before 1.30 do not know the latter by its name. */
@@ -112,11 +112,8 @@ async function findAmong(client: Client, queries: readonly string[]): Promise<Fo
   for (const query of queries) {
     const { workflowIds, isPartial } = await listIds(client, query);
     found.isPartial ||= isPartial;
-    for (let next = 0; next < workflowIds.length; next += AT_ONCE) {
-      const few = workflowIds.slice(next, next + AT_ONCE);
-      const troubles = await Promise.all(few.map((workflowId) => readTrouble(client, workflowId, polled)));
-      found.troubles.push(...troubles.filter((trouble) => trouble !== undefined));
-    }
+    const troubles = await fewAtATime(workflowIds, (workflowId) => readTrouble(client, workflowId, polled));
+    found.troubles.push(...troubles.filter((trouble) => trouble !== undefined));
   }
   return found;
 }
@@ -225,6 +222,11 @@ export async function isPolled(client: Client, name: string, polled: Polled = ne
   return asked;
 }
 
+/** Why a workflow does not go on, with the way out: what follows its name and a colon. */
+export function reasonOf({ what, mend }: WorkflowTrouble): string {
+  return `it ${what}; ${mend}`;
+}
+
 /**
  * Why a workflow gives no answer to a query or an update, with the way out where there is one.
  *
@@ -233,7 +235,7 @@ export async function isPolled(client: Client, name: string, polled: Polled = ne
 export async function reasonOfSilence(client: Client, workflowId: string, error: unknown): Promise<string> {
   if (error instanceof QueryNotRegisteredError) return 'it has not begun';
   const trouble = await readTrouble(client, workflowId);
-  if (trouble) return `it ${trouble.what}; ${trouble.mend}`;
+  if (trouble) return reasonOf(trouble);
   if (isPassingTrouble(error) || isCutOff(error)) return 'no worker runs, or it is overloaded';
   return grpcDetails(error) ?? String(error);
 }

@@ -60,12 +60,19 @@ export async function* watchFollowUp(
 async function look(watched: Watched): Promise<FollowUpUpdate> {
   // The order matters: a progress asked for after the end was seen is the last there is.
   const summary = await watched.describe();
+  return { summary, ...(await lookAtProgress(watched)) };
+}
+
+/** The progress, or why there is none, and since when nothing has happened. */
+export async function lookAtProgress(
+  watched: Pick<Watched, 'progress' | 'lastChangeAt'>,
+): Promise<Omit<FollowUpUpdate, 'summary'>> {
   try {
-    return { summary, progress: await watched.progress() };
+    return { progress: await watched.progress() };
   } catch (error) {
     if (!(error instanceof WorkerUnavailableError)) throw error;
     const asOf = await watched.lastChangeAt();
-    return { summary, progressUnavailable: error.reason, ...(asOf !== undefined && { asOf }) };
+    return { progressUnavailable: error.reason, ...(asOf !== undefined && { asOf }) };
   }
 }
 

@@ -47,6 +47,15 @@ export interface BatchStatus {
   expectedEndAt?: string | undefined;
 }
 
+/** When a batch will have ended at its pace so far. */
+export function expectEnd(
+  { startedAtMs, ended, left }: { startedAtMs: number; ended: number; left: number },
+  nowMs: number,
+): Pick<BatchStatus, 'expectedEndAt'> {
+  if (ended === 0 || left === 0) return {};
+  return { expectedEndAt: new Date(nowMs + (Math.max(0, nowMs - startedAtMs) * left) / ended).toISOString() };
+}
+
 /** Which items to answer. */
 export interface BatchItemsRange {
   /** Index of the first. @default 0 */

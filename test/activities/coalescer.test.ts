@@ -10,6 +10,18 @@ function heldCalls() {
   return { calls, ask: createCoalescer({ call, maxCallsInFlight: 2, maxPerCall: 3 }) };
 }
 
+/** Calls that are answered at once; the time stands still unless told to pass. */
+function callsOnFakeTime() {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const calls: number[][] = [];
+  const call = (_group: string, requests: number[]) => {
+    calls.push(requests);
+    return Promise.resolve(requests.map(String));
+  };
+  return { calls, call };
+}
+
 test('requests go out at once until as many calls as allowed are under way; then they share calls, in order', async () => {
   const { calls, ask } = heldCalls();
   const answers = [1, 2, 3, 4, 5, 6].map((request) => ask('red', request));
@@ -23,13 +35,7 @@ test('requests go out at once until as many calls as allowed are under way; then
 });
 
 test('a call begins no sooner after the one before than told; what comes meanwhile goes together, the first at once', async () => {
-  vi.useFakeTimers();
-  onTestFinished(() => void vi.useRealTimers());
-  const calls: number[][] = [];
-  const call = (_group: string, requests: number[]) => {
-    calls.push(requests);
-    return Promise.resolve(requests.map(String));
-  };
+  const { calls, call } = callsOnFakeTime();
   const ask = createCoalescer({ call, maxCallsInFlight: 2, maxPerCall: 3, apartMs: 250 });
   const answers = [1, 2, 3].map((request) => ask('red', request));
   expect(calls).toEqual([[1]]);
@@ -44,13 +50,7 @@ test('a call begins no sooner after the one before than told; what comes meanwhi
 });
 
 test('but at once where enough are waiting for it', () => {
-  vi.useFakeTimers();
-  onTestFinished(() => void vi.useRealTimers());
-  const calls: number[][] = [];
-  const call = (_group: string, requests: number[]) => {
-    calls.push(requests);
-    return Promise.resolve(requests.map(String));
-  };
+  const { calls, call } = callsOnFakeTime();
   const ask = createCoalescer({
     call,
     maxCallsInFlight: 3,

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Connection, type ConnectionOptions } from '@temporalio/client';
-import { createBudgetClient, type BudgetClient } from '../../src/activities/index.js';
+import { createBudgetClient, type Ask, type BudgetClient } from '../../src/activities/index.js';
 import type { AcquireRequest } from '../../src/contract/index.js';
 import { callRetries } from '../../src/temporal/call-retries.js';
 
@@ -25,6 +26,15 @@ export async function connectBudgetClient(options: {
       await Promise.all([acquireConnection.close(), connection.close()]);
     },
   };
+}
+
+/** Asks until the budget itself answers: on a busy machine one that reads its history again is slow to. */
+export async function askUntilProven(budget: BudgetClient, projectId: string, request: AcquireRequest): Promise<Ask> {
+  for (;;) {
+    const ask = await budget.acquire(projectId, request);
+    if (ask.proven) return ask;
+    await delay(100);
+  }
 }
 
 /** A first ask of a follow-up, with a token of its own. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { budgetStatusQuery, projectBudgetWorkflowId, reportSignal } from '../../src/contract/index.js';
 import { measureHistories } from '../support/batch.js';
-import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
+import { askUntilProven, connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { ScriptedService } from '../support/scripted-service.js';
 import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
 
@@ -27,7 +27,7 @@ test('a run of a budget is short enough to be replayed in a moment, where no ser
   for (let number = 0; number < SENDS; number++) {
     const jobId = `job-${number}`;
     const request = makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
-    const { answer } = await budget.acquire(projectId, request);
+    const { answer } = await askUntilProven(budget, projectId, request);
     expect(answer).toMatchObject({ kind: 'granted' });
     // One after the other, as words come that share no call.
     await gate.signal(reportSignal, [{ kind: 'settle', ...request, outcome: 'sent' }]);
