@@ -14,11 +14,11 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     .option('--jobs <file>', 'instead of FILE: one job id per line, with --project and a prompt for all; - reads stdin')
     .option('--project <project>', 'with --jobs: the project of the jobs');
   addPromptOptions(run)
-    .option('--max-open <number>', 'most follow-ups that are open at a time (default: 50)')
+    .option('--max-open <number>', 'maximum number of open follow-ups (default: 50)')
     .option('--allow-duplicates', 'allow lines with the same project, job and prompt');
   addSettingOptions(run, 'batch')
     .option('--no-wait', 'start it and print its id (--json: also those of its items), without waiting')
-    .option('--csv <file>', 'write a report with a row an item at the end; - is stdout');
+    .option('--csv <file>', 'write a CSV file with a row per item at the end; - writes to stdout');
   withCommonOptions(run, 'follow-up batch run list.jsonl --id nightly-2026-11-21 --csv report.csv').action(
     action(async () => (await import('./batch-run.js')).runBatch),
   );
@@ -27,8 +27,8 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     .command('status')
     .description('show a batch: counts, failures, expected end; with --json or --csv every item')
     .argument('<batch>', 'batch id')
-    .option('-w, --watch', 'wait until it has ended; exit code and report as with "batch run"')
-    .option('--csv <file>', 'write a report with a row per item; - writes to stdout');
+    .option('-w, --watch', 'wait until it has ended; exit code and CSV file as with "batch run"')
+    .option('--csv <file>', 'write a CSV file with a row per item; - writes to stdout');
   withCommonOptions(status, 'follow-up batch status nightly-2026-11-21 --csv report.csv').action(
     action(async () => (await import('./batch-status.js')).showBatch),
   );
@@ -45,7 +45,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     )
     .option('--yes', 'do not ask before sending items that may have been delivered')
     .option('--no-wait', 'start it and print its id, without waiting')
-    .option('--csv <file>', 'write a report with a row an item at the end; - is stdout');
+    .option('--csv <file>', 'write a CSV file with a row per item at the end; - writes to stdout');
   withCommonOptions(retry, 'follow-up batch retry nightly-2026-11-21 --only unknown').action(
     action(async () => (await import('./batch-run.js')).retryBatch),
   );

@@ -24,7 +24,7 @@ export function lazyAction(cli: Cli): LazyAction {
 /** Adds what all commands have: `--json`, and an example in the help. */
 export function withCommonOptions(command: Command, example: string): Command {
   return command
-    .option('--json', 'print one JSON document (a list: one per line) on stdout, and the rest on stderr')
+    .option('--json', 'print one JSON document (lists: one per line) on stdout, all else on stderr')
     .addHelpText('after', `\nExample:\n  $ ${example}`);
 }
 
@@ -65,8 +65,11 @@ export function addSettingOptions(command: Command, defaultLane: Lane): Command 
     )
     .option('--poll-initial-interval <duration>', 'wait before the first poll (default: 5s)')
     .option('--poll-max-interval <duration>', 'longest wait between two polls (default: 60s)')
-    .option('--poll-backoff-coefficient <number>', 'each wait is this many times the one before (default: 1.5)')
-    .option('--settle-time <duration>', 'how long after the send an unchanged end is not believed (default: 120s)')
+    .option('--poll-backoff-coefficient <number>', 'each wait is this many times the previous one (default: 1.5)')
+    .option(
+      '--settle-time <duration>',
+      'how long after the send to distrust an unchanged terminal status (default: 120s)',
+    )
     .option('--job-timeout <duration>', 'longest wait for the job after the send (default: 24h)')
     .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
 }

@@ -27,20 +27,20 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
     .argument('<name>', 'unique in the namespace; 1 to 99 of A-Z a-z 0-9 . _ ~ -')
     .argument('<file>', 'the batch, at most 256 KiB of JSON; - reads stdin')
     .option('--cron <expression>', 'when to fire, such as "0 2 * * MON-FRI"')
-    .option('--every <duration>', 'fire at this interval instead, 1s to 365d')
-    .option('--offset <duration>', 'with --every: how long after the start of each interval (default: 0)')
+    .option('--every <duration>', 'fire at this interval, 1s to 365d')
+    .option('--offset <duration>', 'with --every: how long after the start of each interval to fire (default: 0)')
     .option('--time-zone <zone>', 'with --cron: its time zone, such as Europe/Berlin (default: UTC)')
     .addOption(
-      choice('--overlap <policy>', 'what to do while the firing before still runs (default: skip)', scheduleOverlaps),
+      choice('--overlap <policy>', 'what to do if the previous firing still runs (default: skip)', scheduleOverlaps),
     )
     .option('--catch-up-window <duration>', 'how late a firing may start after an outage of Temporal (default: 1h)')
     .option('--jitter <duration>', 'delay each firing by a random time up to this (default: 0)')
     .option('--start-at <instant>', 'no firing before; ISO 8601 with a zone, such as 2026-12-01T00:00:00Z')
     .option('--end-at <instant>', 'no firing after')
-    .option('--limit <n>', 'most firings (default: no limit)')
+    .option('--limit <n>', 'maximum number of firings (default: no limit)')
     .option('--note <text>', 'shown with the schedule')
     .option('--paused', 'create it paused, until "follow-up schedule resume"')
-    .option('--max-open <n>', 'most follow-ups of a firing that are open at a time (default: 50)')
+    .option('--max-open <n>', 'maximum number of open follow-ups per firing (default: 50)')
     .option('--allow-duplicates', 'allow lines with the same project, job and prompt')
     .addHelpText('after', CREATE_HELP);
   withCommonOptions(
@@ -93,7 +93,7 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
     .requiredOption('--from <instant>', 'start of the range; ISO 8601 with a zone')
     .requiredOption('--to <instant>', 'end of the range, not later than now')
     .addOption(
-      new Option('--overlap <policy>', 'what to do while another firing runs (default: buffer-all)').choices(
+      new Option('--overlap <policy>', 'what to do if another firing runs (default: buffer-all)').choices(
         scheduleOverlaps,
       ),
     )

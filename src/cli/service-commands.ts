@@ -36,7 +36,9 @@ export function addServiceCommands(program: Command, action: LazyAction): void {
 
   const doctor = program
     .command('doctor')
-    .description('check the whole installation: settings, server, workers, keys, budgets, batches, schedules, clocks')
+    .description(
+      'check the whole installation: settings, server, workers, API keys, budgets, batches, schedules, clocks',
+    )
     .option('--project <project>', 'project whose API key to try')
     .option('--job <id>', 'job to read; it need not exist')
     .option('-w, --watch', 'check again every 5 s and print what appears and disappears; Ctrl-C ends it')
