@@ -10,7 +10,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     .command('run')
     .description('send many follow-ups; the whole file is checked before anything is sent')
     .argument('[file]', 'one input as JSON per line, {"projectId":…,"jobId":…,"prompt":…}; - reads stdin')
-    .requiredOption('--id <id>', 'id of the batch; the same id never sends a second message')
+    .requiredOption('--id <id>', 'id of the batch (required); the same id never sends a second message')
     .option('--jobs <file>', 'instead of FILE: one job id per line, with --project and a prompt for all; - reads stdin')
     .option('--project <project>', 'with --jobs: the project of the jobs');
   addPromptOptions(run)

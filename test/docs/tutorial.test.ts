@@ -77,4 +77,4 @@ test('every command of the tutorial runs beside npm start, and ends with the exi
 
   dev.kill('SIGINT');
   expect((await dev.ended).exitCode).toBe(0);
-}, 240_000);
+}, 480_000);
