@@ -38,7 +38,7 @@ function readState() {
 
 /** Waits until the sources differ from `built`, and have not changed for one interval. */
 async function untilChanged(built) {
-  for (let last = built; !isStopping; ) {
+  for (let last = built; !isStopping;) {
     await sleep(CHECK_INTERVAL_MS);
     const state = readState();
     if (state !== undefined && state !== built && state === last) return;
