@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import ts from 'typescript';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { runCli } from '../cli/run-cli.js';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -159,6 +160,22 @@ test('README.md has a picture, and at most 1,200 words', () => {
   const text = read('README.md');
   expect(text).toMatch(/!\[[^\]]+\]\(docs\/images\//);
   expect(text.split(/\s+/).length).toBeLessThanOrEqual(1_200);
+});
+
+test('the Python of all pages stands in the example', () => {
+  const example = read('examples/start_follow_up.py')
+    .split('\n')
+    .map((line) => line.trim());
+  const snippets = pages.flatMap((page) =>
+    [...read(page).matchAll(/^```python\n([\s\S]*?)^```$/gm)].map(([, code]) => (code ?? '').trim().split('\n')),
+  );
+  expect(snippets.length).toBeGreaterThan(1);
+  for (const lines of snippets) expect(example.join('\n')).toContain(lines.map((line) => line.trim()).join('\n'));
+});
+
+test('the hosted CI runs .ci/run', () => {
+  const { jobs } = parse(read('.github/workflows/ci.yml')) as { jobs: { ci: { steps: { run?: string }[] } } };
+  expect(jobs.ci.steps.map(({ run }) => run)).toContain('.ci/run');
 });
 
 test('every page of the documentation is listed by its index', () => {
