@@ -296,6 +296,14 @@ describe('the reference has', () => {
     }).toEqual(parsed);
   });
 
+  test('every field of a batch', () => {
+    const { anyOf } = JSON.parse(read('schemas/follow-up-batch-input.schema.json')) as {
+      anyOf: { properties: object }[];
+    };
+    const fields = new Set(anyOf.flatMap(({ properties }) => Object.keys(properties)));
+    expect(firstColumnOf('docs/reference/inputs.md', 'Batch').sort()).toEqual([...fields].sort());
+  });
+
   test('every field of a result', () => {
     expect(firstColumnOf('docs/reference/results.md', 'Follow-up').sort()).toEqual(
       schemaFields('follow-up-result').sort(),
