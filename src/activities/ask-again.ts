@@ -41,7 +41,7 @@ const LONGEST_SILENT_WAIT_MS = 5 * 60_000;
  * Where many wait for a silent budget, they ask again that far apart, but each of them once an hour. Whoever asks finds
  * out for all whether the budget is back, and they are woken then.
  */
-const SILENT_ASKS_APART_MS = 30_000;
+const SILENT_ASKS_APART_MS = 45_000;
 const LONGEST_AMONG_MANY_MS = 60 * 60_000;
 
 /**
@@ -54,9 +54,11 @@ export function asksSilentBudgetAtMs(
   nowMs: number,
   { silentForMs, lastAtMs, random }: { silentForMs: number; lastAtMs: number; random: number },
 ): number {
-  const alone = Math.min(Math.max(SHORTEST_SILENT_WAIT_MS, silentForMs), LONGEST_SILENT_WAIT_MS);
-  const amongMany = Math.min(lastAtMs + SILENT_ASKS_APART_MS - nowMs, LONGEST_AMONG_MANY_MS);
-  return nowMs + Math.max(alone, amongMany) * (0.75 + random / 2);
+  const share = 0.75 + random / 2;
+  const alone = Math.min(Math.max(SHORTEST_SILENT_WAIT_MS, silentForMs), LONGEST_SILENT_WAIT_MS) * share;
+  // Only the step is drawn by lot. A lot on the whole wait would add up from one to the next, and shorten them all.
+  const amongMany = Math.min(lastAtMs + SILENT_ASKS_APART_MS * share - nowMs, LONGEST_AMONG_MANY_MS);
+  return nowMs + Math.max(alone, amongMany);
 }
 
 /**

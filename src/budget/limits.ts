@@ -35,6 +35,12 @@ export const OVERSLEEP_MS = 1_000;
 export const MAX_UNSETTLED = 10;
 
 /**
+ * Ten follow-ups of a budget that was silent are woken in that time: more than ten at once would find the sends in flight
+ * at their bound, and have to ask twice.
+ */
+export const WAKE_TEN_MS = 1_000;
+
+/**
  * After a second refusal within a window, sends come at least window / limit apart. Each further refusal makes that gap
  * longer by this factor, each send that the service takes makes it shorter, until it is so small a share that it goes.
  */

@@ -5,6 +5,7 @@ import {
   PROBED_FOR_MS,
   REPORTS_APART_MS,
 } from '../activities/ask-again.js';
+import { WAKE_TEN_MS } from '../budget/limits.js';
 import type { AcquireRequest, BudgetWord } from '../contract/index.js';
 import type { Ask, GateHost } from './gate-host.js';
 import { Later, sleep, type Steps } from './process.js';
@@ -57,8 +58,11 @@ export class Network {
     const line = { isLetGo: false };
     for (let timesTurnedAway = 0; ;) {
       const ask = yield* this.#call(request, letGoAtMs - timeline.nowMs, line);
-      if (ask) this.#answered();
-      if (ask && ask !== 'exhausted') return ask;
+      // That the server turns asks away says nothing of the gate: a silent one may have them all in flight.
+      if (ask && ask !== 'exhausted') {
+        this.#answered();
+        return ask;
+      }
       timesTurnedAway = ask ? timesTurnedAway + 1 : 0;
       const waitMs = askAgainAfterMs(timesTurnedAway, chance.between(0, 1));
       const isSilent = timeline.nowMs - Math.max(sinceMs, this.#answeredAtMs) >= sizes.silentAfterMs;
@@ -105,8 +109,9 @@ export class Network {
     if (this.#silentSinceMs === undefined) return;
     this.#silentSinceMs = undefined;
     this.#comesAgainAtMs = 0;
-    for (const workflowId of this.#toldSilent) {
-      this.#world.timeline.after(this.#world.delayMs(2_000, 4_000), () => this.#wake(workflowId));
+    for (const [index, workflowId] of [...this.#toldSilent].entries()) {
+      const turnMs = Math.floor(index / 10) * WAKE_TEN_MS;
+      this.#world.timeline.after(turnMs + this.#world.delayMs(2_000, 4_000), () => this.#wake(workflowId));
     }
     this.#toldSilent.clear();
   }
