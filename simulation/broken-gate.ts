@@ -1,4 +1,4 @@
-import type { Budget } from '../budget/index.js';
+import type { Budget } from '../src/budget/index.js';
 import type { Breakage } from './breakages.js';
 
 /** Handles one event of the gate with some rules taken out, by changing its state before and after. */

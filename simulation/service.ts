@@ -1,6 +1,6 @@
-import type { AgentJob } from '../contract/index.js';
-import type { GetJobResult } from '../follow-up/port.js';
-import { createLimiter, type Limiter } from '../simulator/limiter.js';
+import type { AgentJob } from '../src/contract/index.js';
+import type { GetJobResult } from '../src/follow-up/port.js';
+import { createLimiter, type Limiter } from '../src/simulator/limiter.js';
 import type { FollowUpRecord } from './follow-up-record.js';
 import { HEALED_AT_MS } from './sizes.js';
 import type { World } from './world.js';

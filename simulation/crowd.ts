@@ -1,4 +1,4 @@
-import { followUpWorkflowId } from '../contract/index.js';
+import { followUpWorkflowId } from '../src/contract/index.js';
 import type { FollowUpRecord } from './follow-up-record.js';
 import { FollowUpRun, type FollowUpSurroundings } from './follow-up-run.js';
 import type { World } from './world.js';

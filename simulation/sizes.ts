@@ -1,4 +1,4 @@
-import { ASK_FOR_MS, SILENT_AFTER_MS } from '../activities/ask-again.js';
+import { ASK_FOR_MS, SILENT_AFTER_MS } from '../src/activities/ask-again.js';
 
 /** Sizes of a simulated world. */
 export interface Sizes {

@@ -7,8 +7,8 @@ import {
   restoreState,
   type CarriedState,
   type Effects,
-} from '../budget/index.js';
-import type { AcquireAnswer, AcquireRequest, BudgetSettings } from '../contract/index.js';
+} from '../src/budget/index.js';
+import type { AcquireAnswer, AcquireRequest, BudgetSettings } from '../src/contract/index.js';
 import { withBrokenRules } from './broken-gate.js';
 import { HEALED_AT_MS } from './sizes.js';
 import type { ServerClock, World } from './world.js';

@@ -1,4 +1,4 @@
-import type { BudgetCeiling, BudgetSettings } from '../contract/index.js';
+import type { BudgetCeiling, BudgetSettings } from '../src/contract/index.js';
 import type { Breakage } from './breakages.js';
 import { Chance } from './chance.js';
 import { drawFaults, Faults } from './faults.js';

@@ -4,9 +4,9 @@ import {
   isEnoughForReport,
   PROBED_FOR_MS,
   REPORTS_APART_MS,
-} from '../activities/ask-again.js';
-import { WAKE_TEN_MS } from '../budget/limits.js';
-import type { AcquireRequest, BudgetWord } from '../contract/index.js';
+} from '../src/activities/ask-again.js';
+import { WAKE_TEN_MS } from '../src/budget/limits.js';
+import type { AcquireRequest, BudgetWord } from '../src/contract/index.js';
 import type { Ask, GateHost } from './gate-host.js';
 import { Later, sleep, type Steps } from './process.js';
 import type { World } from './world.js';
