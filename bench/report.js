@@ -2,7 +2,7 @@
 const ROWS = [
   ['followUpsPerSecond', 'follow-ups per second', 1, 'more'],
   ['eventsPerFollowUp', 'history events per follow-up', 1, 'less'],
-  ['gateEventsPerFollowUp', "budget's events, shared out", 1, 'less'],
+  ['budgetEventsPerFollowUp', "budget's events, shared out", 1, 'less'],
   ['allEventsPerFollowUp', 'events together', 1, 'less'],
   ['workerCpuMsPerLook', 'worker CPU, ms per look', 1, 'less'],
   ['serverCpuMsPerLook', 'server CPU, ms per look', 1, 'less'],

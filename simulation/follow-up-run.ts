@@ -50,7 +50,7 @@ export class FollowUpRun {
     this.#flow = new FollowUpFlow(settings, state, this.#port(isFirstRun));
   }
 
-  /** The gate's signal. */
+  /** The budget's signal. */
   wake(): void {
     this.#flow.wake();
     this.#onChange();

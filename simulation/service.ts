@@ -20,7 +20,7 @@ export interface LedgerEntry {
   accepted: boolean;
 }
 
-/** The agent job service: its own ledger and its own limiter. What the gate believes never gets here. */
+/** The agent job service: its own ledger and its own limiter. What the budget believes never gets here. */
 export class Service {
   readonly ledger: LedgerEntry[] = [];
   /** By workflow id, when the turn is over that its latest delivery began; in simulated time. */

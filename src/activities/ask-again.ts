@@ -1,7 +1,7 @@
 import type { BudgetWord } from '../contract/index.js';
 
 /**
- * How long one ask is repeated, with the same token, while it is uncertain whether the gate has heard it, all calls
+ * How long one ask is repeated, with the same token, while it is uncertain whether the budget has heard it, all calls
  * included. Less than the 30 s that a lease is longer than a send may take, for the send's last check counts from the
  * first call.
  */
@@ -62,14 +62,14 @@ export function asksSilentBudgetAtMs(
 }
 
 /**
- * Words to one project share calls: a signal costs the gate a workflow task. One call at a time keeps them in order. The
+ * Words to one project share calls: a signal costs the budget a workflow task. One call at a time keeps them in order. The
  * first goes out at once, and what comes within two seconds after it goes together.
  */
 export const REPORTS_APART_MS = 2_000;
 const ENOUGH_FOR_REPORT = 5;
 
 /**
- * Whether words go out before: where five are waiting, or one says how a send ended. A slot is held until the gate knows
+ * Whether words go out before: where five are waiting, or one says how a send ended. A slot is held until the budget knows
  * that, and a follow-up that was reset would find its send unsettled, and wait until its lease is over.
  */
 export function isEnoughForReport(words: readonly BudgetWord[]): boolean {

@@ -54,7 +54,7 @@ export const MIN_WAIT_MS = 50;
 /** Wait while too many sends are unsettled. Who is to ask again so soon is not woken: mostly it does so sooner, in place. */
 export const UNSETTLED_WAIT_MS = 1_000;
 
-/** Waiters that a gate keeps; more are told `queue-full` and keep no place. */
+/** Waiters that a budget keeps; more are told `queue-full` and keep no place. */
 export const MAX_WAITERS = 1_000;
 
 /** Of these places, as many stay free of the batch lane. */
