@@ -27,14 +27,14 @@ export async function measureRuns(running, { followUps: count, intervalMs, looks
     throw new Error(`${unlike.length} jobs did not get 1 message and ${looks} looks: ${JSON.stringify(unlike[0])}`);
   }
   const eventsPerFollowUp = await events(followUps.map(({ workflowId }) => workflowId));
-  const gateEventsPerFollowUp = await events(running.gates(followUps));
+  const budgetEventsPerFollowUp = await events(running.gates(followUps));
   const workerCpuMsPerLook = ((cpuAfter.worker - cpuBefore.worker) * 1_000) / (count * looks);
   const serverCpuMsPerLook = ((cpuAfter.server - cpuBefore.server) * 1_000) / (count * looks);
   return {
     followUpsPerSecond: count / (elapsedMs / 1_000),
     eventsPerFollowUp,
-    gateEventsPerFollowUp,
-    allEventsPerFollowUp: eventsPerFollowUp + gateEventsPerFollowUp,
+    budgetEventsPerFollowUp,
+    allEventsPerFollowUp: eventsPerFollowUp + budgetEventsPerFollowUp,
     workerCpuMsPerLook,
     serverCpuMsPerLook,
     allCpuMsPerLook: workerCpuMsPerLook + serverCpuMsPerLook,

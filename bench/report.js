@@ -2,7 +2,7 @@
 const ROWS = [
   ['followUpsPerSecond', 'follow-ups per second', 1, 'more'],
   ['eventsPerFollowUp', 'history events per follow-up', 1, 'less'],
-  ['gateEventsPerFollowUp', "budget's events, per follow-up", 1, 'less'],
+  ['budgetEventsPerFollowUp', "budget's events, per follow-up", 1, 'less'],
   ['allEventsPerFollowUp', 'all events per follow-up', 1, 'less'],
   ['workerCpuMsPerLook', 'worker CPU, ms per poll', 1, 'less'],
   ['serverCpuMsPerLook', 'server CPU, ms per poll', 1, 'less'],

@@ -239,7 +239,7 @@ class RefusedError extends Error {`,
     what: 'one word that makes no sense loses those of other follow-ups that travel with it',
     edits: [
       {
-        file: 'src/contract/gate-message-schemas.ts',
+        file: 'src/contract/budget-message-schemas.ts',
         find: `    else issues.push(...word.issues);`,
         replace: `    else return { words: [], issues: word.issues };`,
       },

@@ -94,8 +94,8 @@ async function allPlaces(stack, each) {
       if (waitingTotal + lastSends.length >= each) break;
       await delay(200);
     }
-    const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-    for (const { jobId, arrival } of restoreState(await gate.query(carriedStateQuery)).waiters) {
+    const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+    for (const { jobId, arrival } of restoreState(await handle.query(carriedStateQuery)).waiters) {
       arrivals.set(jobId, arrival);
     }
   }

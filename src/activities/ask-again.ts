@@ -1,7 +1,7 @@
 import type { BudgetWord } from '../contract/index.js';
 
 /**
- * How long one ask is repeated, with the same token, while it is uncertain whether the gate has heard it, all calls
+ * How long one ask is repeated, with the same token, while it is uncertain whether the budget has heard it, all calls
  * included. Less than the 30 s that a lease is longer than a send may take, for the send's last check counts from the
  * first call.
  */
@@ -41,7 +41,7 @@ const LONGEST_SILENT_WAIT_MS = 5 * 60_000;
  * Where many wait for a silent budget, they ask again that far apart, but each of them once an hour. Whoever asks finds
  * out for all whether the budget is back, and they are woken then.
  */
-const SILENT_ASKS_APART_MS = 30_000;
+const SILENT_ASKS_APART_MS = 45_000;
 const LONGEST_AMONG_MANY_MS = 60 * 60_000;
 
 /**
@@ -54,20 +54,22 @@ export function asksSilentBudgetAtMs(
   nowMs: number,
   { silentForMs, lastAtMs, random }: { silentForMs: number; lastAtMs: number; random: number },
 ): number {
-  const alone = Math.min(Math.max(SHORTEST_SILENT_WAIT_MS, silentForMs), LONGEST_SILENT_WAIT_MS);
-  const amongMany = Math.min(lastAtMs + SILENT_ASKS_APART_MS - nowMs, LONGEST_AMONG_MANY_MS);
-  return nowMs + Math.max(alone, amongMany) * (0.75 + random / 2);
+  const share = 0.75 + random / 2;
+  const alone = Math.min(Math.max(SHORTEST_SILENT_WAIT_MS, silentForMs), LONGEST_SILENT_WAIT_MS) * share;
+  // Only the step is drawn by lot. A lot on the whole wait would add up from one to the next, and shorten them all.
+  const amongMany = Math.min(lastAtMs + SILENT_ASKS_APART_MS * share - nowMs, LONGEST_AMONG_MANY_MS);
+  return nowMs + Math.max(alone, amongMany);
 }
 
 /**
- * Words to one project share calls: a signal costs the gate a workflow task. One call at a time keeps them in order. The
+ * Words to one project share calls: a signal costs the budget a workflow task. One call at a time keeps them in order. The
  * first goes out at once, and what comes within two seconds after it goes together.
  */
 export const REPORTS_APART_MS = 2_000;
 const ENOUGH_FOR_REPORT = 5;
 
 /**
- * Whether words go out before: where five are waiting, or one says how a send ended. A slot is held until the gate knows
+ * Whether words go out before: where five are waiting, or one says how a send ended. A slot is held until the budget knows
  * that, and a follow-up that was reset would find its send unsettled, and wait until its lease is over.
  */
 export function isEnoughForReport(words: readonly BudgetWord[]): boolean {

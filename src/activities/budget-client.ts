@@ -31,13 +31,13 @@ import { Patience, type LetGo } from './patience.js';
 /** Deadline of one call. */
 const CALL_DEADLINE_MS = 10_000;
 
-/** Deadline of the call that finds out whether a silent gate answers again. */
+/** Deadline of the call that finds out whether a silent budget answers again. */
 const PROBE_DEADLINE_MS = 3_000;
 
-/** Wait of a follow-up whose gate has been slow to answer while enough others wait for it. */
+/** Wait of a follow-up whose budget has been slow to answer while enough others wait for it. */
 const SLOW_WAIT_MS = 5_000;
 
-/** Follow-ups of one project that are woken one by one when their gate answers again. */
+/** Follow-ups of one project that are woken one by one when their budget answers again. */
 const MOST_TOLD = 10_000;
 
 /**
@@ -52,10 +52,10 @@ const ASKS_APART_MS = 250;
 /** A word waits at most so long for the call before its own, and as long again for its own. */
 const REPORT_DEADLINE_MS = 5_000;
 
-/** Wait while a gate was terminated and nobody has restored it. */
-const GATE_STOPPED_WAIT_MS = 60_000;
+/** Wait while a budget was terminated and nobody has restored it. */
+const BUDGET_STOPPED_WAIT_MS = 60_000;
 
-/** Answers of the server after which the gate has certainly not heard the ask, and which a repetition would not change. */
+/** Answers of the server after which the budget has certainly not heard the ask, and which a repetition would not change. */
 const REFUSALS: readonly (number | undefined)[] = [
   GrpcStatus.invalidArgument,
   GrpcStatus.permissionDenied,
@@ -63,20 +63,20 @@ const REFUSALS: readonly (number | undefined)[] = [
   GrpcStatus.unimplemented,
 ];
 
-/** What the gate answered; `proven` says whether the gate itself did. */
+/** What the budget answered; `proven` says whether the budget itself did. */
 export interface Ask {
   answer: AcquireAnswer;
-  /** `false` where the answer was made up on this side, because the gate could not be asked. */
+  /** `false` where the answer was made up on this side, because the budget could not be asked. */
   proven: boolean;
 }
 
 /** How an activity talks to a project's budget. */
 export interface BudgetClient {
   /**
-   * Asks for a slot and the job's turn, and starts the gate if it does not run yet. A call that fails is repeated with
-   * the same token, since the gate may have granted it: a server under load was seen to answer FAILED_PRECONDITION and
-   * RESOURCE_EXHAUSTED to asks that the gate had granted, and the token of a later attempt could only wait for the lease
-   * to end. It never throws: where the gate does not answer (see `Patience`), the answer is a wait that proves nothing.
+   * Asks for a slot and the job's turn, and starts the budget if it does not run yet. A call that fails is repeated with
+   * the same token, since the budget may have granted it: a server under load was seen to answer FAILED_PRECONDITION and
+   * RESOURCE_EXHAUSTED to asks that the budget had granted, and the token of a later attempt could only wait for the lease
+   * to end. It never throws: where the budget does not answer (see `Patience`), the answer is a wait that proves nothing.
    *
    * @param forMs how long it may take. @default 28 s
    */
@@ -105,9 +105,9 @@ export interface BudgetClientOptions {
   namespace: string;
   /** Base name of the task queues. */
   taskQueue: string;
-  /** Settings of a gate that does not exist yet. */
+  /** Settings of a budget that does not exist yet. */
   settings: BudgetSettings;
-  /** Told when a project's gate stops answering, with the reason, and (`undefined`) when it answers again. */
+  /** Told when a project's budget stops answering, with the reason, and (`undefined`) when it answers again. */
   onSilence?: (projectId: string, reason: string | undefined) => void;
 }
 
@@ -120,7 +120,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
   const waking = new Client({ connection, namespace });
   const lines = new Map<string, Line>();
-  /** Projects whose gates have answered: before, another process may have told follow-ups that theirs is silent. */
+  /** Projects whose budgets have answered: before, another process may have told follow-ups that theirs is silent. */
   const heard = new Set<string>();
 
   async function askAll(projectId: string, requests: AcquireRequest[], deadlineMs = CALL_DEADLINE_MS) {
@@ -131,7 +131,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
         workflowId: projectBudgetWorkflowId(projectId),
         taskQueue,
         args: [input],
-        // A gate whose last run is closed has lost nothing yet; an empty one in its place would have.
+        // A budget whose last run is closed has lost nothing yet; an empty one in its place would have.
         workflowIdReusePolicy: 'REJECT_DUPLICATE',
         workflowIdConflictPolicy: 'USE_EXISTING',
         staticSummary: `Message budget of project ${projectId}`,
@@ -151,9 +151,9 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
   /** Signals the words of several; one answer for all. */
   async function reportAll(projectId: string, words: BudgetWord[]): Promise<boolean[]> {
-    const gate = telling.getHandle(projectBudgetWorkflowId(projectId));
+    const handle = telling.getHandle(projectBudgetWorkflowId(projectId));
     try {
-      await connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => gate.signal(reportSignal, words));
+      await connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => handle.signal(reportSignal, words));
       return words.map(() => true);
     } catch (error) {
       if (!(error instanceof WorkflowNotFoundError)) throw error;
@@ -209,7 +209,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     return line;
   }
 
-  /** An ask for nothing, which the gate refuses: that is an answer, and leaves nothing behind. */
+  /** An ask for nothing, which the budget refuses: that is an answer, and leaves nothing behind. */
   async function probe(projectId: string): Promise<void> {
     try {
       await askAll(projectId, [], PROBE_DEADLINE_MS);
@@ -239,19 +239,19 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
         if (error instanceof WorkflowExecutionAlreadyStartedError) {
           line.patience.answered();
           if (await isMended(projectId)) continue;
-          return { answer: waitAnswer('gate-stopped', GATE_STOPPED_WAIT_MS), proven: false };
+          return { answer: waitAnswer('gate-stopped', BUDGET_STOPPED_WAIT_MS), proven: false };
         }
         line.reason = describeGrpcError(error);
         if (REFUSALS.includes(grpcStatusOf(error)) || isPausedInTemporal(error)) line.patience.fallSilent();
         timesTurnedAway = grpcStatusOf(error) === GrpcStatus.resourceExhausted ? timesTurnedAway + 1 : 0;
-        // The gate may have granted it and the answer was lost: only this token can take the grant up.
+        // The budget may have granted it and the answer was lost: only this token can take the grant up.
         await delay(askAgainAfterMs(timesTurnedAway, Math.random()), undefined, { signal });
       }
     }
   }
 
   const mending = new Map<string, Promise<boolean>>();
-  /** A gate that ended itself after a reset is started again with what it knew; whether it runs now. */
+  /** A budget that ended itself after a reset is started again with what it knew; whether it runs now. */
   function isMended(projectId: string): Promise<boolean> {
     const target = { client: waking, projectId, taskQueue: options.taskQueue, settings };
     const mended =
@@ -290,7 +290,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   }
 
   /**
-   * An ask that nobody waits for any more may be granted yet: it never sends, and the gate is told so. Where that is
+   * An ask that nobody waits for any more may be granted yet: it never sends, and the budget is told so. Where that is
    * lost, the follow-up's next ask says it (`provenNotSent`).
    */
   async function giveBack(projectId: string, request: AcquireRequest, { answer }: Ask): Promise<void> {
@@ -305,9 +305,9 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 /** The asks of one project. */
 interface Line {
   patience: Patience;
-  /** When the one that was told last that the gate is silent asks again, as `performance.now()` tells it. */
+  /** When the one that was told last that the budget is silent asks again, as `performance.now()` tells it. */
   comesAgainAtMs: number;
-  /** Follow-ups that were told that the gate is silent. */
+  /** Follow-ups that were told that the budget is silent. */
   told: Set<string>;
   /** What the latest call that failed said. */
   reason: string;

@@ -11,7 +11,7 @@ import type { BudgetClient } from './budget-client.js';
 import { knownBefore, type GrantMark } from './grant-mark.js';
 import type { OwnRun } from './own-run.js';
 
-/** Longest text of a rejection that the gate keeps for a follow-up whose activity's answer was lost. */
+/** Longest text of a rejection that the budget keeps for a follow-up whose activity's answer was lost. */
 const KEPT_MESSAGE_LENGTH = 200;
 
 /** What {@link createSendFollowUp} needs. */
@@ -30,7 +30,7 @@ export interface SendFollowUpDependencies {
 }
 
 /**
- * The `sendFollowUp` activity: ask the gate, note the grant, wait for the slot, POST, settle. Temporal retries it without
+ * The `sendFollowUp` activity: ask the budget, note the grant, wait for the slot, POST, settle. Temporal retries it without
  * limit, and it still delivers at most once, for every invocation asks with a token of its own and only the one that is
  * granted may POST. The message stands in the first event of the run, and is read from there: no ask carries it.
  */
@@ -97,7 +97,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
   };
 
   /**
-   * What comes between the grant and the POST. The grant is noted with the server first: where the gate and all that it
+   * What comes between the grant and the POST. The grant is noted with the server first: where the budget and all that it
    * knew is gone, a later attempt still knows that this one may have sent. Where that cannot be noted, nothing is sent.
    */
   async function prepare(
@@ -115,7 +115,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     return { ok: false, message: `the send could not be prepared: ${reason}` };
   }
 
-  /** The outcome must not be lost because the gate could not be told: the follow-up's `finish` repeats it. */
+  /** The outcome must not be lost because the budget could not be told: the follow-up's `finish` repeats it. */
   async function settle(projectId: string, request: AcquireRequest, sent: SendMessageOutcome): Promise<void> {
     const { workflowId, sendNumber, token } = request;
     try {
@@ -145,7 +145,7 @@ function describeRefusal(answer: Exclude<AcquireAnswer, { kind: 'granted' } | { 
   return { outcome: 'wait', reason, waitMs, position };
 }
 
-/** What the gate keeps of a rejection. */
+/** What the budget keeps of a rejection. */
 function keptRejection({ message, statusCode }: SendMessageOutcome): Pick<SettleMessage, 'message' | 'statusCode'> {
   return {
     ...(message !== undefined && { message: message.slice(0, KEPT_MESSAGE_LENGTH) }),
@@ -153,7 +153,7 @@ function keptRejection({ message, statusCode }: SendMessageOutcome): Pick<Settle
   };
 }
 
-/** The outcome of an earlier attempt's send, as the gate recorded it. */
+/** The outcome of an earlier attempt's send, as the budget recorded it. */
 function fromRecord(
   answer: Extract<AcquireAnswer, { kind: 'done' }>,
   { leaseMs, drainMs, elapsedMs }: { leaseMs: number; drainMs: number; elapsedMs: number },

@@ -8,7 +8,7 @@ import { UNSETTLED_WAIT_MS } from './limits.js';
 export const ASKS_IN_PLACE = 4;
 export const ASK_IN_PLACE_EVERY_MS = 250;
 
-/** Whether the gate has a slot for the ask, and only too many sends are under way. */
+/** Whether the budget has a slot for the ask, and only too many sends are under way. */
 export function waitsForSends({ answer, proven }: { answer: AcquireAnswer; proven: boolean }): boolean {
   return proven && answer.kind === 'wait' && answer.reason === 'slot' && answer.waitMs <= UNSETTLED_WAIT_MS;
 }

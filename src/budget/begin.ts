@@ -4,7 +4,7 @@ import { carriedStateSchema, restoreState, type CarriedState } from './carry.js'
 import { assumeFull, reopen } from './operator.js';
 import { newState, type BudgetState } from './state.js';
 
-/** State of a gate's first run: new, that of a gate that was stopped, or, where that is lost, all spent. */
+/** State of a budget's first run: new, that of a budget that was stopped, or, where that is lost, all spent. */
 export function beginState(
   { projectId, settings, restored, assumeFull: isLost, inFlightUntilMs }: ProjectBudgetInput,
   { startedAtMs, nowMs }: { startedAtMs: number; nowMs: number },

@@ -13,7 +13,7 @@ import type { BudgetState, Grant, Turn, Waiter } from './state.js';
 const cellsSchema = z.array(z.array(z.union([z.string(), z.number(), z.null()])));
 
 /**
- * A gate's state as continue-as-new carries it: plain JSON, and small, for the server warns of payloads above 512 KiB.
+ * A budget's state as continue-as-new carries it: plain JSON, and small, for the server warns of payloads above 512 KiB.
  * Instants are milliseconds before `atMs`, as lists without names.
  */
 export const carriedStateSchema = z.strictObject({
@@ -21,7 +21,7 @@ export const carriedStateSchema = z.strictObject({
   projectId: idSchema,
   settings: budgetSettingsSchema,
   ceiling: z.strictObject({ limit: z.number(), windowMs: z.number() }).exactOptional(),
-  /** Gate time. */
+  /** Budget time. */
   atMs: instantMsSchema,
   grantCount: z.number(),
   arrivalCount: z.number(),

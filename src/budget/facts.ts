@@ -4,7 +4,7 @@ import { limitOf, sendsOfLastWindow, unsettled, usedSlotEnds } from './slots.js'
 import type { BudgetState, ServicePause } from './state.js';
 
 /**
- * What metrics of a budget are made of. What changes by time alone is given as instants of gate time (epoch
+ * What metrics of a budget are made of. What changes by time alone is given as instants of budget time (epoch
  * milliseconds), so that it stays true while nothing happens. Plain JSON.
  */
 export interface BudgetFacts {

@@ -35,6 +35,12 @@ export const OVERSLEEP_MS = 1_000;
 export const MAX_UNSETTLED = 10;
 
 /**
+ * Ten follow-ups of a budget that was silent are woken in that time: more than ten at once would find the sends in flight
+ * at their bound, and have to ask twice.
+ */
+export const WAKE_TEN_MS = 1_000;
+
+/**
  * After a second refusal within a window, sends come at least window / limit apart. Each further refusal makes that gap
  * longer by this factor, each send that the service takes makes it shorter, until it is so small a share that it goes.
  */
@@ -48,7 +54,7 @@ export const MIN_WAIT_MS = 50;
 /** Wait while too many sends are unsettled. Who is to ask again so soon is not woken: mostly it does so sooner, in place. */
 export const UNSETTLED_WAIT_MS = 1_000;
 
-/** Waiters that a gate keeps; more are told `queue-full` and keep no place. */
+/** Waiters that a budget keeps; more are told `queue-full` and keep no place. */
 export const MAX_WAITERS = 1_000;
 
 /** Of these places, as many stay free of the batch lane. */

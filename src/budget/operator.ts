@@ -67,7 +67,7 @@ export function resume(state: BudgetState, nowMs: number): void {
 }
 
 /**
- * A gate that was stopped runs again. Whoever asked meanwhile was told to ask again in a minute, whatever the state says,
+ * A budget that was stopped runs again. Whoever asked meanwhile was told to ask again in a minute, whatever the state says,
  * so every invitation is given anew and with a wake.
  */
 export function reopen(state: BudgetState, nowMs: number): void {
@@ -80,9 +80,9 @@ export function reopen(state: BudgetState, nowMs: number): void {
 }
 
 /**
- * A gate whose state is lost, as an operator says: every slot is spent, and every follow-up that began before may have been sent.
+ * A budget whose state is lost, as an operator says: every slot is spent, and every follow-up that began before may have been sent.
  *
- * @param inFlightUntilMs sends of the gate before may reach the service until then
+ * @param inFlightUntilMs sends of the budget before may reach the service until then
  */
 export function assumeFull(state: BudgetState, nowMs: number, inFlightUntilMs = nowMs): void {
   state.lastTimeMs = Math.max(state.lastTimeMs, nowMs);
@@ -92,10 +92,10 @@ export function assumeFull(state: BudgetState, nowMs: number, inFlightUntilMs = 
 }
 
 /**
- * A gate that has taken the place of one that was deleted: what that one sent may count in the service's window, so as
+ * A budget that has taken the place of one that was deleted: what that one sent may count in the service's window, so as
  * many slots as are free are spent.
  *
- * @param inFlightMs sends that the gate before granted may reach the service so long after this one began
+ * @param inFlightMs sends that the budget before granted may reach the service so long after this one began
  */
 export function assumeFullUnasked(state: BudgetState, nowMs: number, inFlightMs: number): void {
   if (state.assumedFullFromMs !== undefined) return;

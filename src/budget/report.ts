@@ -1,10 +1,10 @@
 import type { BudgetFacts } from './facts.js';
 
-/** What a gate reports to the worker that runs it, for the worker's metrics. Plain JSON. */
+/** What a budget reports to the worker that runs it, for the worker's metrics. Plain JSON. */
 export interface BudgetReport {
   facts: BudgetFacts;
-  /** Gate time of the facts, in epoch milliseconds. */
-  gateTimeMs: number;
+  /** Budget time of the facts, in epoch milliseconds. */
+  budgetTimeMs: number;
   /** Sends that were granted. */
   grants: CountStep;
   /** Sends that the service answered with 429. */
@@ -12,7 +12,7 @@ export interface BudgetReport {
 }
 
 /**
- * How a count of the gate's went on. A step that is reported twice, because a workflow task had to be run again, can be
+ * How a count of the budget's went on. A step that is reported twice, because a workflow task had to be run again, can be
  * told from two steps.
  */
 export interface CountStep {

@@ -68,7 +68,7 @@ export function settlesGrant(state: BudgetState, { workflowId, sendNumber, outco
   return outcome !== undefined && grant !== undefined && grant.settledAtMs === undefined;
 }
 
-/** What an end with an outcome adds: a settle that was lost, or a grant that this gate does not know of. */
+/** What an end with an outcome adds: a settle that was lost, or a grant that this budget does not know of. */
 function outcomeToldAtEnd(
   remembered: Remembered | undefined,
   sendNumber: number,

@@ -12,11 +12,11 @@ export interface Waiter {
   hold: boolean;
   /** Scheduling time of the newest attempt that asked; an older one is overtaken. */
   newestAskAtMs: number;
-  /** Gate time of the last ask. */
+  /** Budget time of the last ask. */
   heardAtMs: number;
   /** When the waiter asks again by itself. */
   dueAtMs: number;
-  /** Gate time of an invitation that it has not answered yet. */
+  /** Budget time of an invitation that it has not answered yet. */
   invitedAtMs?: number;
   /** Not woken again before then. */
   quietUntilMs?: number;
@@ -88,7 +88,7 @@ export interface ServicePause {
 }
 
 /**
- * How a gate sends after the service has refused messages that the gate took to be within the limit: somebody else
+ * How a budget sends after the service has refused messages that the budget took to be within the limit: somebody else
  * spends it, too, or the service wants messages evenly spread.
  */
 export interface Pace {
@@ -101,13 +101,13 @@ export interface Pace {
   nextAtMs?: number;
 }
 
-/** The whole state of a gate. */
+/** The whole state of a budget. */
 export interface BudgetState {
   projectId: string;
   settings: BudgetSettings;
   /** Of the worker that asked last: holds beside the settings. */
   ceiling?: BudgetCeiling;
-  /** Gate time: never goes back, whatever the clock of the server does. */
+  /** Budget time: never goes back, whatever the clock of the server does. */
   lastTimeMs: number;
   grantCount: number;
   /** Sends that the service answered with 429. */
@@ -133,7 +133,7 @@ export interface BudgetState {
   /** By hash of the workflow id, least recently touched first. */
   memory: Map<string, Remembered>;
   /**
-   * Since when this gate, and those before whose state it took over, have known everything. Tells it from one that was
+   * Since when this budget, and those before whose state it took over, have known everything. Tells it from one that was
    * deleted.
    */
   ledgerSinceMs: number;
@@ -141,7 +141,7 @@ export interface BudgetState {
   memorySinceMs?: number;
   /** An operator said so: what follow-ups that began before it were granted is lost. */
   lostBeforeMs?: number;
-  /** The slots of a gate that was deleted count as used; this is when they were taken to be sent. */
+  /** The slots of a budget that was deleted count as used; this is when they were taken to be sent. */
   assumedFullFromMs?: number;
   /** The last turn's end by hash of the job's id, least recently touched first. */
   lastJobs: Map<string, JobFingerprint>;
@@ -150,7 +150,7 @@ export interface BudgetState {
 }
 
 /**
- * A gate that has never granted anything.
+ * A budget that has never granted anything.
  *
  * @param sinceMs when it was started, in epoch milliseconds. What was granted before, it cannot know
  */

@@ -67,10 +67,16 @@ const optionsSchema = z.strictObject({
 
 /** See `BudgetHandle.restore`. */
 export async function restoreBudget(target: BudgetTarget, options: RestoreOptions): Promise<RestoredBudget> {
+  const restored = await startAgain(target, options);
+  await wakeBlockedFollowUps(target.client, target.projectId);
+  return restored;
+}
+
+async function startAgain(target: BudgetTarget, options: RestoreOptions): Promise<RestoredBudget> {
   const parsed = parseInput(optionsSchema, options);
   if (!parsed.ok) throw new InvalidInputError(parsed.issues);
   const { assumeFull = false, inFlight: inFlightMs = DEFAULT_IN_FLIGHT_MS } = parsed.value;
-  const { client, projectId } = target;
+  const { projectId } = target;
   const last = await stopFailing(target, assumeFull);
   const stoppedAt = last.closeTime ?? new Date();
   const input: ProjectBudgetInput = assumeFull
@@ -86,7 +92,6 @@ export async function restoreBudget(target: BudgetTarget, options: RestoreOption
         restored: carryState(state),
       }));
   const runId = await start(target, last, input);
-  await wakeBlockedFollowUps(client, projectId);
   const { settings, inFlightUntilMs } = input;
   return {
     projectId,
@@ -119,7 +124,9 @@ export async function restoreAfterReset(target: BudgetTarget): Promise<boolean> 
   const failure = events.at(-1)?.workflowExecutionFailedEventAttributes?.failure;
   if (failure?.applicationFailureInfo?.type !== BUDGET_RESET) return false;
   try {
-    await restoreBudget(target, {});
+    await startAgain(target, {});
+    // Many take a while, and whoever asks the budget now need not wait for it.
+    void wakeBlockedFollowUps(client, projectId);
   } catch (error) {
     // Another worker was quicker.
     if (!(error instanceof BudgetRunningError)) throw error;

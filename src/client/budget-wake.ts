@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
+import { WAKE_TEN_MS } from '../budget/limits.js';
 import { wakeSignal } from '../contract/index.js';
 import { fewAtATime } from './few-at-a-time.js';
 import { listFollowUps, listQuery } from './list.js';
@@ -22,7 +23,10 @@ export async function wakeBlockedFollowUps(
   projectId: string,
   told: ReadonlySet<string> = new Set(),
 ): Promise<void> {
-  const wake = (workflowId: string) => client.workflow.getHandle(workflowId).signal(wakeSignal);
+  const wake = async (workflowId: string) => {
+    await client.workflow.getHandle(workflowId).signal(wakeSignal);
+    await delay(WAKE_TEN_MS);
+  };
   const wakeOthers = async () => {
     const others = new Set<string>();
     await persist([listQuery({ project: projectId, state: 'blocked' })], async (query) => {

@@ -1,8 +1,8 @@
 const DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
 
 /**
- * 64-bit hash of a text as 11 characters of base64url. Not cryptographic: it keeps the gate's memory small. With the 7,500
- * ids that a gate remembers, two share a hash with a chance of 1.5e-12.
+ * 64-bit hash of a text as 11 characters of base64url. Not cryptographic: it keeps the budget's memory small. With the 7,500
+ * ids that a budget remembers, two share a hash with a chance of 1.5e-12.
  */
 export function hash64(text: string): string {
   let high = 0xdeadbeef;

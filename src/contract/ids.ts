@@ -70,7 +70,7 @@ export function parseFollowUpWorkflowId(workflowId: string): FollowUpIdParts | u
   return { projectId, jobId, key } as FollowUpIdParts;
 }
 
-/** Workflow id of a project's budget, the gate: `project-budget/{projectId}`. */
+/** Workflow id of a project's budget: `project-budget/{projectId}`. */
 export function projectBudgetWorkflowId(projectId: string): string {
   return `${WorkflowIdPrefix.projectBudget}${projectId}`;
 }

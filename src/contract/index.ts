@@ -16,7 +16,7 @@ export * from './follow-up-end.js';
 export * from './follow-up-input.js';
 export * from './follow-up-messages.js';
 export * from './follow-up-result.js';
-export * from './gate-message-schemas.js';
+export * from './budget-message-schemas.js';
 export * from './ids.js';
 export * from './names.js';
 export * from './search-attributes.js';

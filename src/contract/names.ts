@@ -18,8 +18,8 @@ export const WorkflowIdPrefix = {
 export const DEFAULT_TASK_QUEUE = 'follow-ups';
 
 /**
- * The gate has a task queue of its own: with gate and follow-ups on one queue, follow-ups waiting in local activities
- * were measured to fill every workflow-task slot, and the gate never ran.
+ * A budget has a task queue of its own: with budgets and follow-ups on one queue, follow-ups waiting in local activities
+ * were measured to fill every workflow-task slot, and the budget never ran.
  */
 export function budgetTaskQueue(taskQueue: string): string {
   return `${taskQueue}-budget`;

@@ -26,9 +26,9 @@ export function budgetMetricsText(budgets: readonly KnownBudget[], leftOut: numb
   return prometheusText([
     gauge('limit', 'Messages per window', ({ facts }) => facts.limit),
     gauge('window_seconds', 'Length of the rolling window', ({ facts }) => facts.windowMs / 1_000),
-    gauge('used', 'Slots that are occupied', ({ facts, gateNowMs }) => countAfter(facts.slotEndsMs, gateNowMs)),
+    gauge('used', 'Slots that are occupied', ({ facts, budgetNowMs }) => countAfter(facts.slotEndsMs, budgetNowMs)),
     gauge('utilisation_ratio', 'Messages of the last window by the limit', utilisationOf),
-    gauge('unsettled', 'Messages under way', ({ facts, gateNowMs }) => countAfter(facts.leaseEndsMs, gateNowMs)),
+    gauge('unsettled', 'Messages under way', ({ facts, budgetNowMs }) => countAfter(facts.leaseEndsMs, budgetNowMs)),
     gauge('waiting', 'Follow-ups in the queue', ({ facts }) => facts.waiting),
     gauge('waiting_for_job', 'Follow-ups in the queue whose job is busy', ({ facts }) => facts.waitingForJob),
     {
@@ -64,11 +64,11 @@ function countAfter(instantsMs: readonly number[], nowMs: number): number {
 }
 
 /** Without a value where nothing may be sent. Above 1 after the limit was lowered. */
-function utilisationOf({ facts: { sentAtMs, windowMs, limit }, gateNowMs }: KnownBudget): number | undefined {
-  return limit > 0 ? countAfter(sentAtMs, gateNowMs - windowMs) / limit : undefined;
+function utilisationOf({ facts: { sentAtMs, windowMs, limit }, budgetNowMs }: KnownBudget): number | undefined {
+  return limit > 0 ? countAfter(sentAtMs, budgetNowMs - windowMs) / limit : undefined;
 }
 
-function isPausedBy(reason: PauseReason, { facts, gateNowMs }: KnownBudget): boolean {
+function isPausedBy(reason: PauseReason, { facts, budgetNowMs }: KnownBudget): boolean {
   if (reason !== 'operator') return facts.servicePause === reason;
-  return facts.operatorPause !== undefined && gateNowMs < (facts.operatorPause.untilMs ?? Infinity);
+  return facts.operatorPause !== undefined && budgetNowMs < (facts.operatorPause.untilMs ?? Infinity);
 }

@@ -14,9 +14,9 @@ const ROOM_AFTER_MS = 3_600_000;
 /** What this worker knows of one project's budget. */
 export interface KnownBudget {
   facts: BudgetFacts;
-  /** Gate time now, in epoch milliseconds: that of the last report and what has passed since. */
-  gateNowMs: number;
-  /** Gate time of the last report. */
+  /** Budget time now, in epoch milliseconds: that of the last report and what has passed since. */
+  budgetNowMs: number;
+  /** Budget time of the last report. */
   reportedAtMs: number;
   /** Grants that this worker has seen since it began to show the project. */
   grants: number;
@@ -24,9 +24,9 @@ export interface KnownBudget {
   limited: number;
 }
 
-interface Entry extends Omit<KnownBudget, 'gateNowMs'> {
+interface Entry extends Omit<KnownBudget, 'budgetNowMs'> {
   runId: string;
-  /** Counts of the gate up to which they are contained in `grants` and `limited`. */
+  /** Counts of the budget up to which they are contained in `grants` and `limited`. */
   counted: { grants: number; limited: number };
   silentForMs: () => number;
 }
@@ -63,7 +63,7 @@ export class BudgetMetrics {
   };
 
   /** Takes a report of a budget's run. The same one may come twice. */
-  report(runId: string, { facts, gateTimeMs, grants, limited }: BudgetReport): void {
+  report(runId: string, { facts, budgetTimeMs, grants, limited }: BudgetReport): void {
     const { projectId } = facts;
     const known = this.#entries.get(projectId);
     if (!known && !this.#makeRoom()) {
@@ -75,7 +75,7 @@ export class BudgetMetrics {
     this.#entries.set(projectId, {
       facts,
       runId,
-      reportedAtMs: gateTimeMs,
+      reportedAtMs: budgetTimeMs,
       grants: (known?.grants ?? 0) + stepBeyond(counted.grants, grants),
       limited: (known?.limited ?? 0) + stepBeyond(counted.limited, limited),
       counted: {
@@ -103,7 +103,7 @@ export class BudgetMetrics {
     }
     const budgets = [...this.#entries.values()].map((entry) => ({
       ...entry,
-      gateNowMs: entry.reportedAtMs + entry.silentForMs(),
+      budgetNowMs: entry.reportedAtMs + entry.silentForMs(),
     }));
     return budgetMetricsText(budgets, this.#leftOut.size);
   }

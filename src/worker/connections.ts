@@ -14,7 +14,7 @@ export interface Connections {
   native: NativeConnection;
   /** For ordinary calls. */
   client: Connection;
-  /** For asks of the gate: without the interceptor that retries `ResourceExhausted` until the deadline. */
+  /** For asks of the budget: without the interceptor that retries `ResourceExhausted` until the deadline. */
   acquire: Connection;
   close(): Promise<void>;
 }

@@ -45,11 +45,11 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
 export function budgetWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, 'taskQueue'> {
   const graceMs = shutdownGraceMs(config);
   return {
-    // A gate's tasks are pure computation and done in milliseconds: the SDK's default is plenty.
+    // A budget's tasks are pure computation and done in milliseconds: the SDK's default is plenty.
     maxConcurrentWorkflowTaskExecutions: 40,
     maxConcurrentWorkflowTaskPolls: 10,
     maxCachedWorkflows: cachedBudgets(),
-    // The gates of a worker that died are picked up by others after that long; asks wait for them meanwhile. The SDK's
+    // The budgets of a worker that died are picked up by others after that long; asks wait for them meanwhile. The SDK's
     // default of 10 s is the whole deadline of an ask.
     stickyQueueScheduleToStartTimeout: 3_000,
     shutdownGraceTime: graceMs,

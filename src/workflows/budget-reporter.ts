@@ -2,7 +2,7 @@ import { proxySinks, workflowInfo, type Sinks } from '@temporalio/workflow';
 import type { Budget } from '../budget/index.js';
 import type { BudgetReport, CountStep } from '../budget/report.js';
 
-/** Where gates report to. The worker that runs them has to register it. */
+/** Where budgets report to. The worker that runs them has to register it. */
 export interface BudgetSinks extends Sinks {
   followUpBudget: {
     /** Is not called in replay. */
@@ -13,7 +13,7 @@ export interface BudgetSinks extends Sinks {
 const { followUpBudget } = proxySinks<BudgetSinks>();
 
 /**
- * Reports a gate's facts to the worker that runs it: when the gate comes to that worker, and then when they change. It
+ * Reports a budget's facts to the worker that runs it: when the budget comes to that worker, and then when they change. It
  * has no part in what the workflow does: nothing of it is in the history.
  */
 export class BudgetReporter {
@@ -40,6 +40,6 @@ export class BudgetReporter {
     const text = JSON.stringify(facts);
     if (text === this.#reported && grants.from === grants.to && limited.from === limited.to) return;
     this.#reported = text;
-    followUpBudget.report({ facts, gateTimeMs: Math.max(lastTimeMs, nowMs), grants, limited });
+    followUpBudget.report({ facts, budgetTimeMs: Math.max(lastTimeMs, nowMs), grants, limited });
   }
 }

@@ -24,11 +24,30 @@ describe('a follow-up of a silent budget asks again', () => {
     ]);
   });
 
-  test('half a minute after the one before it where many wait, and once an hour at least', () => {
+  test('three quarters of a minute after the one before it where many wait, and once an hour at least', () => {
     expect([minutes(6), minutes(30), minutes(90)].map((ms) => waitMs(minutes(20), ms))).toEqual([
-      minutes(6.5),
-      minutes(30.5),
+      minutes(6.75),
+      minutes(30.75),
       minutes(60),
     ]);
+  });
+
+  test('that far apart whatever the lot: 75 that wait for an hour ask 90 times, not more', () => {
+    let random = 0;
+    let lastAtMs = 0;
+    const dueMs = Array.from({ length: 75 }, () => 0);
+    let asks = 0;
+    for (let atMs = minutes(10); atMs < minutes(70); atMs += 1_000) {
+      for (const [index, due] of dueMs.entries()) {
+        if (due > atMs) continue;
+        random = (random + 0.618) % 1;
+        lastAtMs = asksSilentBudgetAtMs(atMs, { silentForMs: atMs, lastAtMs, random });
+        dueMs[index] = lastAtMs;
+        asks += 1;
+      }
+    }
+    // All at the beginning, when none has been told yet, and then one every three quarters of a minute.
+    expect(asks - dueMs.length).toBeGreaterThan(65);
+    expect(asks - dueMs.length).toBeLessThanOrEqual(90);
   });
 });

@@ -51,8 +51,8 @@ test.each([
   const { budget, close } = await budgetThatLoses(2, code);
   const ask = await budget.acquire(projectId, request());
   expect(ask).toMatchObject({ proven: true, answer: { kind: 'granted' } });
-  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-  expect(await gate.query(budgetStatusQuery)).toMatchObject({ used: 1, unsettled: 1 });
+  const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 1, unsettled: 1 });
   await close();
 });
 
@@ -71,8 +71,8 @@ test('a grant to an ask that was let go is taken back as soon as its follow-up a
   const first = { ...request(), askNumber: 1 };
   // It was granted, and its answer is lost for good.
   expect(await budget.acquire(projectId, first)).toMatchObject({ proven: false });
-  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-  expect(await gate.query(budgetStatusQuery)).toMatchObject({ used: 1, unsettled: 1 });
+  const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 1, unsettled: 1 });
   const later = { token: randomUUID(), attemptScheduledAtMs: Date.now(), askNumber: 2, provenNotSent: true as const };
   const { taskQueue, namespace } = stack;
   const other = await connectBudgetClient({ address, namespace, taskQueue, limit: 100 });
@@ -80,7 +80,7 @@ test('a grant to an ask that was let go is taken back as soon as its follow-up a
     proven: true,
     answer: { kind: 'done', outcome: 'notSent' },
   });
-  expect(await gate.query(budgetStatusQuery)).toMatchObject({ used: 0, unsettled: 0 });
+  expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 0, unsettled: 0 });
   await other.close();
   await close();
 });
@@ -118,9 +118,9 @@ test('words that come together go in one signal, each told when the server has t
   await Promise.all(asked.map((each) => budget.acquire(projectId, each)));
   const words = asked.map((each, index) => ({ ...settle, ...each, ...(index === 3 && { sendNumber: 0.5 }) }));
   expect(await Promise.all(words.map((word) => budget.tell(projectId, word)))).toEqual(words.map(() => true));
-  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-  expect(await gate.query(budgetStatusQuery)).toMatchObject({ used: 10, unsettled: 1 });
-  const { events } = await gate.fetchHistory();
+  const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 10, unsettled: 1 });
+  const { events } = await handle.fetchHistory();
   // They come within a second after the word that nobody heard: five by five.
   expect(events?.filter((event) => event.workflowExecutionSignaledEventAttributes)).toHaveLength(2);
   await close();
@@ -134,8 +134,8 @@ test('a word that waits for the call before it is told before the connections cl
   const told = asked.map((each) => budget.tell(projectId, { kind: 'settle', ...each, outcome: 'sent' }));
   await close();
   expect(await Promise.all(told)).toEqual([true, true]);
-  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-  expect(await gate.query(budgetStatusQuery)).toMatchObject({ used: 2, unsettled: 0 });
+  const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 2, unsettled: 0 });
 });
 
 test('a crowd of asks is answered whole, in few updates of the budget', async () => {
@@ -146,9 +146,9 @@ test('a crowd of asks is answered whole, in few updates of the budget', async ()
   );
   expect(asks.every(({ proven }) => proven)).toBe(true);
   expect(asks.filter(({ answer }) => answer.kind === 'granted')).toHaveLength(10);
-  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-  expect(await gate.query(budgetStatusQuery)).toMatchObject({ waitingTotal: 290, unsettled: 10 });
-  const { events } = await gate.fetchHistory();
+  const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  expect(await handle.query(budgetStatusQuery)).toMatchObject({ waitingTotal: 290, unsettled: 10 });
+  const { events } = await handle.fetchHistory();
   const updates = events?.filter((event) => event.workflowExecutionUpdateCompletedEventAttributes) ?? [];
   expect(updates.length).toBeLessThanOrEqual(20);
   await close();

@@ -6,7 +6,7 @@ import { acquire, ask, DRAIN_MS, LEASE_MS, MARGIN_MS, T0, WINDOW_MS } from './su
 /** An id of 100 characters, unlike its neighbours from the start. */
 const longId = (index: number) => `${index.toString(36)}-`.padEnd(100, 'job-with-a-long-name-');
 
-/** A gate with everything full that it keeps: waiters, memory, turns, last jobs, audit. */
+/** A budget with everything full that it keeps: waiters, memory, turns, last jobs, audit. */
 function fullBudget(): Budget {
   const projectId = 'project-'.padEnd(100, 'x');
   const budget = new Budget(newState(projectId, { limit: 100, windowMs: WINDOW_MS, reserve: 10, marginMs: MARGIN_MS }));
@@ -37,7 +37,7 @@ function fullBudget(): Budget {
   return budget;
 }
 
-test('a full gate is carried in less than 480 KiB, and comes back whole', () => {
+test('a full budget is carried in less than 480 KiB, and comes back whole', () => {
   const budget = fullBudget();
   const { state } = budget;
   expect(state.waiters.length).toBe(1_000);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { assumeFull, Budget, carryState, newState, restoreState } from '../../src/budget/index.js';
 import { acquire, MARGIN_MS, newBudget, settle, T0, WINDOW_MS } from './support.js';
 
-describe('a gate that lost its state', () => {
+describe('a budget that lost its state', () => {
   test('knows of a send that was granted before from the end of its follow-up', () => {
     const budget = lostBudget();
     budget.hear(T0 + 1, [{ kind: 'finish', workflowId: 'a', jobId: 'job-a', sendNumber: 2, outcome: 'sent' }]);

@@ -186,7 +186,7 @@ describe('an ask that says that none before it has sent', () => {
     expect(acquire(budget, T0 + 2, 'a', later)).toMatchObject({ kind: 'done', outcome: 'sent' });
   });
 
-  test('is known to a gate that has continued as new', () => {
+  test('is known to a budget that has continued as new', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { askNumber: 1 });
     const next = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));

@@ -8,7 +8,7 @@ export const MARGIN_MS = 2_000;
 /** An instant to begin at. */
 export const T0 = Date.UTC(2026, 0, 1);
 
-/** A gate with the production defaults but for a small limit. */
+/** A budget with the production defaults but for a small limit. */
 export function newBudget(settings: Partial<BudgetSettings> = {}): Budget {
   return new Budget(newState('p', { limit: 3, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS, ...settings }));
 }

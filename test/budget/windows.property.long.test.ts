@@ -36,7 +36,7 @@ const life: fc.Arbitrary<Life> = fc.record({
   job: fc.integer({ min: 0, max: 20 }),
 });
 
-/** Plays the lives against one gate, on a list of events in the order of their times. Gives the ledger of arrivals. */
+/** Plays the lives against one budget, on a list of events in the order of their times. Gives the ledger of arrivals. */
 function play(limit: number, lives: Life[], carryEvery: number): number[] {
   let budget = newBudget({ limit });
   const ledger: number[] = [];

@@ -132,7 +132,9 @@ describe.each(pages)('%s', (page) => {
 
   test('names only folders and files of the repository that exist', () => {
     const paths = [
-      ...text.matchAll(/`((?:src|test|bench|chaos|mutants|deploy|docs|examples|schemas|bin|scripts)\/[\w./-]+)`/g),
+      ...text.matchAll(
+        /`((?:src|test|bench|chaos|mutants|simulation|deploy|docs|examples|schemas|bin|scripts)\/[\w./-]+)`/g,
+      ),
     ];
     expect(paths.map(([, path]) => path ?? '').filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   });
@@ -373,8 +375,8 @@ describe('the reference has', () => {
 });
 
 test('the pages and headings that comments refer to exist', () => {
-  const files = ['src', 'bin', 'test', 'bench', 'chaos', 'mutants', 'scripts', 'examples'].flatMap((folder) =>
-    existsSync(join(ROOT, folder)) ? [...filesBelow(folder, '.ts'), ...filesBelow(folder, '.js')] : [],
+  const files = ['src', 'bin', 'test', 'bench', 'chaos', 'mutants', 'simulation', 'scripts', 'examples'].flatMap(
+    (folder) => (existsSync(join(ROOT, folder)) ? [...filesBelow(folder, '.ts'), ...filesBelow(folder, '.js')] : []),
   );
   const broken = files.flatMap((file) => {
     const references = [...read(file).matchAll(/(?:\/\/|\*) .*?\b((?:[\w-]+\/)*[\w-]+\.md)(?:, "([^"]+)")?/g)];

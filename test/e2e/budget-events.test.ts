@@ -56,8 +56,8 @@ test.each([20, 50])('of %i follow-ups at once, each costs the budget at most 6 e
     waiting = waiting.filter((request, index) => !isGranted(request, index));
   }
   await tellAll('finish', all);
-  const gate = stack.client.workflow.getHandle(stack.followUps.budget(projectId).workflowId);
-  expect(await gate.query(budgetStatusQuery)).toMatchObject({ used: count, unsettled: 0, waitingTotal: 0 });
-  expect((await eventsOf(gate)) / count).toBeLessThanOrEqual(6);
+  const handle = stack.client.workflow.getHandle(stack.followUps.budget(projectId).workflowId);
+  expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: count, unsettled: 0, waitingTotal: 0 });
+  expect((await eventsOf(handle)) / count).toBeLessThanOrEqual(6);
   await close();
 });

@@ -174,7 +174,7 @@ test('a worker gives up the numbers of a budget that has gone on at another one,
       ...{ waiting: 0, waitingForJob: 0 },
     };
     const none = { from: 0, to: 0 };
-    metrics.report('run', { facts, gateTimeMs: Date.now(), grants: none, limited: none });
+    metrics.report('run', { facts, budgetTimeMs: Date.now(), grants: none, limited: none });
     return metrics;
   };
   const own = known(projectId);

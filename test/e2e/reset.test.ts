@@ -42,7 +42,7 @@ test.concurrent(
     const workflow = stack.client.workflow.getHandle(handle.workflowId);
     const { runId } = await workflow.describe();
     const { events } = await workflow.fetchHistory();
-    // The task after the one that the gate's first answer began: that answer, to wait, proved that nothing was sent then.
+    // The task after the one that the budget's first answer began: that answer, to wait, proved that nothing was sent then.
     const answered = (events ?? []).findIndex((event) => event.activityTaskCompletedEventAttributes);
     const tasks = (events ?? []).slice(answered).filter((event) => event.workflowTaskCompletedEventAttributes);
     expect(tasks.length).toBeGreaterThan(2);

@@ -280,8 +280,8 @@ test(`${COUNT} follow-ups to a service that answers anything end with a result o
   expect(broken).toEqual([]);
   expect(visitors).toBe(0);
   for (const projectId of new Set(cases.map((each) => each.projectId))) {
-    const gate = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-    const history = await gate.fetchHistory().catch(() => ({ events: [] }));
+    const handle = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+    const history = await handle.fetchHistory().catch(() => ({ events: [] }));
     expect(failedTasks(history), `failed tasks of the budget of ${projectId}`).toEqual([]);
   }
   // The SDK's core calls it an error where a workflow task of a busy machine has timed out and comes anew.

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { readReport } from '../../src/contract/gate-message-schemas.js';
+import { readReport } from '../../src/contract/budget-message-schemas.js';
 import { describeBudgetWait, describeProgress } from '../../src/follow-up/details.js';
 import { isBelieved, needsConfirmation, showsDelivery } from '../../src/follow-up/belief.js';
 import { backoffMs, jittered, nextInterval } from '../../src/follow-up/intervals.js';

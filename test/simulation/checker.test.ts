@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { check } from '../../src/simulation/checker.js';
-import type { FollowUpRecord } from '../../src/simulation/follow-up-record.js';
-import type { LedgerEntry } from '../../src/simulation/service.js';
-import { SMALL } from '../../src/simulation/sizes.js';
+import { check } from '../../simulation/checker.js';
+import type { FollowUpRecord } from '../../simulation/follow-up-record.js';
+import type { LedgerEntry } from '../../simulation/service.js';
+import { SMALL } from '../../simulation/sizes.js';
 
 const WINDOW_MS = SMALL.windowMs;
 const sizes = (limit: number) => ({ limit, windowMs: WINDOW_MS });

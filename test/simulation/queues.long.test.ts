@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { INVITATION_GRACE_MS } from '../../src/budget/limits.js';
-import type { Profile } from '../../src/simulation/profiles.js';
+import type { Profile } from '../../simulation/profiles.js';
 import { simulate } from './support.js';
 
 /** The figures of some seeds of a world without faults, in which no promise is broken. */

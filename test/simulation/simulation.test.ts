@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { INVITATION_GRACE_MS } from '../../src/budget/limits.js';
-import { breakages, isBreakage } from '../../src/simulation/breakages.js';
-import { runSeed } from '../../src/simulation/run-seed.js';
+import { breakages, isBreakage } from '../../simulation/breakages.js';
+import { runSeed } from '../../simulation/run-seed.js';
 import { expectRight, simulate } from './support.js';
 
 /** As many as run in seconds; `npm run test:all` runs the next 2,500, `npm run simulate` any number. */
@@ -108,7 +108,7 @@ describe('the command', () => {
   });
 
   function run(...words: string[]) {
-    const main = fileURLToPath(new URL('../../dist/simulation/main.js', import.meta.url));
+    const main = fileURLToPath(new URL('../../simulation/run.js', import.meta.url));
     return spawnSync(process.execPath, [main, ...words], { encoding: 'utf8' });
   }
 });

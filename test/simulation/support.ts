@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
-import { Report } from '../../src/simulation/report.js';
-import { runSeed, type SeedOptions } from '../../src/simulation/run-seed.js';
+import { Report } from '../../simulation/report.js';
+import { runSeed, type SeedOptions } from '../../simulation/run-seed.js';
 
 /** Runs every seed and adds up what happened. */
 export function simulate(seeds: readonly number[], options: Omit<SeedOptions, 'seed'> = {}): Report {

@@ -14,7 +14,7 @@ export interface TimeSkippingRig extends WorkflowRig {
   nowMs(): Promise<number>;
   /**
    * Lets time pass until a workflow is closed, then gives its result. Never through the environment's own client, which
-   * skips on and on while anything runs: with a gate that never ends, ten years at once.
+   * skips on and on while anything runs: with a budget that never ends, ten years at once.
    */
   end(handle: Pick<WorkflowHandle, 'describe' | 'result'>, stepMs?: number, mostMs?: number): Promise<FollowUpResult>;
 }

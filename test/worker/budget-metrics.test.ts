@@ -34,7 +34,7 @@ function reportOf(facts: Partial<BudgetFacts>, more: Partial<BudgetReport> = {})
       waitingForJob: 0,
       ...facts,
     },
-    gateTimeMs: T0,
+    budgetTimeMs: T0,
     grants: { from: 0, to: 0 },
     limited: { from: 0, to: 0 },
     ...more,

@@ -23,16 +23,16 @@ test('a run of a budget is short enough to be replayed in a moment, where no ser
   const { budget } = client;
   const projectId = `short-${randomUUID()}`;
   const workflowId = projectBudgetWorkflowId(projectId);
-  const gate = rig.client.workflow.getHandle(workflowId);
+  const handle = rig.client.workflow.getHandle(workflowId);
   for (let number = 0; number < SENDS; number++) {
     const jobId = `job-${number}`;
     const request = makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
     const { answer } = await askUntilProven(budget, projectId, request);
     expect(answer).toMatchObject({ kind: 'granted' });
     // One after the other, as words come that share no call.
-    await gate.signal(reportSignal, [{ kind: 'settle', ...request, outcome: 'sent' }]);
+    await handle.signal(reportSignal, [{ kind: 'settle', ...request, outcome: 'sent' }]);
   }
-  const { used } = await gate.query(budgetStatusQuery);
+  const { used } = await handle.query(budgetStatusQuery);
   expect(used).toBe(SENDS);
   const { runs, events, failedTasks } = await measureHistories(rig, workflowId);
   expect(runs).toBeGreaterThan(1);

@@ -217,7 +217,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(receivedBy(input.jobId)).toBe(2);
     });
 
-    test('is found out from the gate when the worker died after it had settled', async () => {
+    test('is found out from the budget when the worker died after it had settled', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, ACTIVE, AFTER);
       losesCompletion = true;

@@ -129,16 +129,16 @@ describe('a server with lowered limits', () => {
 
   test('carries out an order of an operator once, though it comes again on a later run with the same id', async () => {
     const projectId = 'ordered';
-    const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+    const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
     const budget = stack.followUps.budget(projectId);
     await budget.setLimit({ limit: 0 });
-    const pause = () => gate.executeUpdate(pauseUpdate, { args: [{ note: 'once' }], updateId: 'the-pause' });
+    const pause = () => handle.executeUpdate(pauseUpdate, { args: [{ note: 'once' }], updateId: 'the-pause' });
     expect(await pause()).toMatchObject({ paused: { reasons: ['operator'], note: 'once' } });
     await budget.resume();
-    const { runId } = await gate.describe();
+    const { runId } = await handle.describe();
     const { namespace, taskQueue } = stack;
     const asking = await connectBudgetClient({ address: server.address, namespace, taskQueue, limit: 0 });
-    for (let ask = 0; (await gate.describe()).runId === runId; ask++) {
+    for (let ask = 0; (await handle.describe()).runId === runId; ask++) {
       await asking.budget.acquire(projectId, makeRequest(ask));
     }
     await asking.close();

@@ -49,11 +49,11 @@ async function withWorker<T>(use: () => Promise<T>): Promise<T> {
 test('a budget that one worker after the other takes over knows when each send ended', async () => {
   const { budget } = asker;
   const projectId = `taken-over-${randomUUID()}`;
-  const gate = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));
+  const handle = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));
   const ask = (jobId: string) => makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
   const settle = async (request: AcquireRequest, unsettled: number) => {
     await budget.tell(projectId, { kind: 'settle', ...request, outcome: 'sent' });
-    await eventually('the budget knows', async () => (await gate.query(budgetStatusQuery)).unsettled === unsettled);
+    await eventually('the budget knows', async () => (await handle.query(budgetStatusQuery)).unsettled === unsettled);
   };
   await withWorker(async () => {
     const requests = [ask('one'), ask('two'), ask('three')];
@@ -63,27 +63,27 @@ test('a budget that one worker after the other takes over knows when each send e
   const asked = await withWorker(async () => {
     const { answer } = await budget.acquire(projectId, ask('four'));
     expect(answer.kind).toBe('granted');
-    return gate.query(carriedStateQuery);
+    return handle.query(carriedStateQuery);
   });
-  const later = await withWorker(() => gate.query(carriedStateQuery));
-  await gate.terminate();
+  const later = await withWorker(() => handle.query(carriedStateQuery));
+  await handle.terminate();
   expect(later).toEqual(asked);
 });
 
 test('a budget that is taken over after an end that nobody waits for, which leaves no event, goes on as it was', async () => {
   const { budget } = asker;
   const projectId = `ended-${randomUUID()}`;
-  const gate = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));
+  const handle = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));
   const ask = (jobId: string) => makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
   const inAnHourMs = Date.now() + HOUR_MS;
-  const status = () => gate.query(budgetStatusQuery, inAnHourMs);
+  const status = () => handle.query(budgetStatusQuery, inAnHourMs);
   const one = ask('one');
   await withWorker(async () => {
     await budget.acquire(projectId, one);
     await budget.tell(projectId, { kind: 'settle', ...one, outcome: 'sent' });
-    await eventually('the settle is heard', async () => (await gate.query(budgetStatusQuery)).unsettled === 0);
+    await eventually('the settle is heard', async () => (await handle.query(budgetStatusQuery)).unsettled === 0);
     await budget.tell(projectId, { kind: 'finish', ...one, outcome: 'sent' });
-    await eventually('the end is heard', async () => !(await gate.describe()).raw.pendingWorkflowTask);
+    await eventually('the end is heard', async () => !(await handle.describe()).raw.pendingWorkflowTask);
   });
   const asked = await withWorker(async () => {
     await budget.acquire(projectId, ask('two'));
@@ -94,8 +94,8 @@ test('a budget that is taken over after an end that nobody waits for, which leav
     return status();
   });
   expect(later).toEqual(asked);
-  const { events } = await gate.fetchHistory();
+  const { events } = await handle.fetchHistory();
   expect(events?.some((event) => event.workflowTaskFailedEventAttributes)).toBe(false);
   expect(events?.some((event) => event.workflowPropertiesModifiedEventAttributes)).toBe(false);
-  await gate.terminate();
+  await handle.terminate();
 });

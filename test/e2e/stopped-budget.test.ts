@@ -69,16 +69,16 @@ test.concurrent('a budget passes over signals that make no sense, and refuses su
   const projectId = `nonsense-${Date.now()}`;
   for (const jobId of ['job-1', 'job-2']) stack.simulator.addJob({ projectId, jobId });
   await stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'first', ...FAST });
-  const gate = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-  await gate.signal('report');
+  const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  await handle.signal('report');
   for (const nonsense of [null, 7, [], { workflowId: 1 }, [null, 7, [], { kind: 'settle' }]]) {
-    await gate.signal('report', nonsense);
+    await handle.signal('report', nonsense);
   }
-  await expect(gate.executeUpdate('acquire', { args: [null] })).rejects.toThrow();
-  await expect(gate.executeUpdate('acquire', { args: [[{ workflowId: 'x', token: 't' }]] })).rejects.toThrow();
+  await expect(handle.executeUpdate('acquire', { args: [null] })).rejects.toThrow();
+  await expect(handle.executeUpdate('acquire', { args: [[{ workflowId: 'x', token: 't' }]] })).rejects.toThrow();
   expect(await stack.followUps.run({ projectId, jobId: 'job-2', prompt: 'second', ...FAST })).toMatchObject({
     delivery: 'sent',
   });
-  const { events } = await gate.fetchHistory();
+  const { events } = await handle.fetchHistory();
   expect(events?.some((event) => event.workflowTaskFailedEventAttributes)).toBe(false);
 });

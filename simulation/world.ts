@@ -1,4 +1,4 @@
-import type { BudgetCeiling, BudgetSettings } from '../contract/index.js';
+import type { BudgetCeiling, BudgetSettings } from '../src/contract/index.js';
 import type { Breakage } from './breakages.js';
 import { Chance } from './chance.js';
 import { drawFaults, Faults } from './faults.js';
@@ -16,8 +16,8 @@ export interface Counts {
   timers: number;
   grants: number;
   posts: number;
-  /** Runs of the gate that ended in continue-as-new. */
-  gateRuns: number;
+  /** Runs of the budget that ended in continue-as-new. */
+  budgetRuns: number;
   /** Follow-ups whose delivery was in doubt. */
   unknown: number;
   /** Of these, follow-ups that never began a POST. */
@@ -40,7 +40,7 @@ export class World {
     timers: 0,
     grants: 0,
     posts: 0,
-    gateRuns: 0,
+    budgetRuns: 0,
     unknown: 0,
     falseUnknown: 0,
   };

@@ -1,4 +1,4 @@
-import { ASK_FOR_MS, SILENT_AFTER_MS } from '../activities/ask-again.js';
+import { ASK_FOR_MS, SILENT_AFTER_MS } from '../src/activities/ask-again.js';
 
 /** Sizes of a simulated world. */
 export interface Sizes {
@@ -13,7 +13,7 @@ export interface Sizes {
   /** Deadline of one call of an ask, and how long an ask is repeated. */
   callDeadlineMs: number;
   askForMs: number;
-  /** A gate that answers nobody for so long is silent. */
+  /** A budget that answers nobody for so long is silent. */
   silentAfterMs: number;
   /** Between the POST and the belief that a job shows nothing of it. */
   settleTimeMs: number;

@@ -13,7 +13,7 @@ export interface FaultRates {
   /** A request, an answer or a completion is lost. */
   lost: number;
   slow: number;
-  /** An ask is let go before it is answered: the gate may hear it, and grant it, later. */
+  /** An ask is let go before it is answered: the budget may hear it, and grant it, later. */
   letGo: number;
   /** A message is applied a second time up to 20 s later, as an update may be after continue-as-new (temporal#6375). */
   duplicated: number;
@@ -30,16 +30,16 @@ export interface FaultRates {
   giveUp: number;
   /** The job is at work for somebody else at first. */
   hold: number;
-  /** The gate continues as new after an event. */
+  /** The budget continues as new after an event. */
   continueAsNew: number;
-  /** The worker of the gate is away for up to 20 s. */
-  gateDown: number;
-  /** The gate is terminated, and restored from its last state. */
-  gateTerminated: number;
-  /** The gate is terminated, its state is lost, and it is begun anew with every slot taken to be spent. */
-  gateLost: number;
-  /** The gate is terminated and deleted: the next ask starts one that knows nothing. */
-  gateDeleted: number;
+  /** The worker of the budget is away for up to 20 s. */
+  budgetDown: number;
+  /** The budget is terminated, and restored from its last state. */
+  budgetTerminated: number;
+  /** The budget is terminated, its state is lost, and it is begun anew with every slot taken to be spent. */
+  budgetLost: number;
+  /** The budget is terminated and deleted: the next ask starts one that knows nothing. */
+  budgetDeleted: number;
   /** An operator pauses and resumes the budget. */
   operatorPauses: number;
   /** Others spend the same budget. */
@@ -95,10 +95,10 @@ export function drawFaults(chance: Chance, chaotic: boolean): FaultRates {
     giveUp: always(0.2) * 0.3,
     hold: upTo(0.2, 0.3),
     continueAsNew: upTo(0.5, 0.1),
-    gateDown: always(0.3),
-    gateTerminated: always(0.12),
-    gateLost: always(0.06),
-    gateDeleted: always(0.06),
+    budgetDown: always(0.3),
+    budgetTerminated: always(0.12),
+    budgetLost: always(0.06),
+    budgetDeleted: always(0.06),
     operatorPauses: always(0.2),
     outsiders: always(0.3),
     badCredentials: always(0.2),

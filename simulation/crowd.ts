@@ -1,4 +1,4 @@
-import { followUpWorkflowId } from '../contract/index.js';
+import { followUpWorkflowId } from '../src/contract/index.js';
 import type { FollowUpRecord } from './follow-up-record.js';
 import { FollowUpRun, type FollowUpSurroundings } from './follow-up-run.js';
 import type { World } from './world.js';
@@ -42,7 +42,7 @@ export class Crowd {
     });
   }
 
-  /** A signal of the gate; answers whether the follow-up runs. */
+  /** A signal of the budget; answers whether the follow-up runs. */
   signal(workflowId: string, what: 'wake' | 'stillThere'): boolean {
     const member = this.#members.get(workflowId);
     if (!member || member.record.ending) return false;

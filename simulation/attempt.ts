@@ -1,7 +1,7 @@
-import { knownBefore, type GrantMark } from '../activities/grant-mark.js';
-import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
-import type { AcquireAnswer, AcquireRequest, SendOutcome } from '../contract/index.js';
-import type { SendFollowUpInput, SendFollowUpResult } from '../follow-up/port.js';
+import { knownBefore, type GrantMark } from '../src/activities/grant-mark.js';
+import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../src/budget/ask-in-place.js';
+import type { AcquireAnswer, AcquireRequest, SendOutcome } from '../src/contract/index.js';
+import type { SendFollowUpInput, SendFollowUpResult } from '../src/follow-up/port.js';
 import type { FollowUpRecord } from './follow-up-record.js';
 import type { Network } from './network.js';
 import { Later, sleep, sleepForEver, type Process, type Steps } from './process.js';

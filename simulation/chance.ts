@@ -1,4 +1,4 @@
-import { createRandom, type Random } from '../simulator/random.js';
+import { createRandom, type Random } from '../src/simulator/random.js';
 
 /** Chance, of one seed. */
 export class Chance {

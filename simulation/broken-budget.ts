@@ -1,7 +1,7 @@
-import type { Budget } from '../budget/index.js';
+import type { Budget } from '../src/budget/index.js';
 import type { Breakage } from './breakages.js';
 
-/** Handles one event of the gate with some rules taken out, by changing its state before and after. */
+/** Handles one event of the budget with some rules taken out, by changing its state before and after. */
 export function withBrokenRules<T>(
   broken: ReadonlySet<Breakage>,
   { budget, timeMs }: { budget: Budget; timeMs: number },

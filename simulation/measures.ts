@@ -1,8 +1,8 @@
-import type { Budget } from '../budget/index.js';
-import { eligibleLine, isJobBusy } from '../budget/line.js';
-import { pacedMs } from '../budget/pace.js';
-import { limitOf, usedSlotEnds } from '../budget/slots.js';
-import type { Waiter } from '../budget/state.js';
+import type { Budget } from '../src/budget/index.js';
+import { eligibleLine, isJobBusy } from '../src/budget/line.js';
+import { pacedMs } from '../src/budget/pace.js';
+import { limitOf, usedSlotEnds } from '../src/budget/slots.js';
+import type { Waiter } from '../src/budget/state.js';
 import type { Sizes } from './sizes.js';
 
 /** How often the queue is looked at: as often as it takes to see what lasts a share of the window. */

@@ -15,28 +15,31 @@ interface SimulateOptions {
 /** Every so many seeds, progress is shown on a terminal. */
 const PROGRESS_EVERY = 500;
 
-const program = new Command('simulate')
-  .description('Runs the rules of the message budget in simulated worlds full of faults, one world a seed.')
-  .addOption(
-    new Option('--seeds <first..last>', 'seeds to run').default({ first: 1, last: 3_000 }, '1..3000').argParser(range),
-  )
-  .addOption(
-    new Option('--break <rules>', `take rules out: ${Object.keys(breakages).join(', ')}`)
-      .default(new Set<Breakage>(), 'none')
-      .argParser(rules),
-  )
-  .addOption(
-    new Option('--profile <name>', `kind of world: ${Object.keys(profiles).join(', ')}`)
-      .default('chaos')
-      .argParser(profile),
-  )
-  .addOption(new Option('--trace <seed>', 'print every step of one seed').argParser(wholeNumber))
-  .option('--json', 'print the report as JSON')
-  .addHelpText('after', `\nRules that can be taken out:\n${list(breakages)}\n\nProfiles:\n${list(profiles)}`)
-  .action((options: SimulateOptions) => {
-    process.exitCode = simulate(options) ? 0 : 1;
-  });
-program.parse();
+/** `npm run simulate`: runs worlds and prints a report. Answers the exit code: 0 where all are right, else 1. */
+export function main(args: string[]): number {
+  const program = new Command('simulate')
+    .description('Runs the rules of the message budget in simulated worlds full of faults, one world a seed.')
+    .addOption(
+      new Option('--seeds <first..last>', 'seeds to run')
+        .default({ first: 1, last: 3_000 }, '1..3000')
+        .argParser(range),
+    )
+    .addOption(
+      new Option('--break <rules>', `take rules out: ${Object.keys(breakages).join(', ')}`)
+        .default(new Set<Breakage>(), 'none')
+        .argParser(rules),
+    )
+    .addOption(
+      new Option('--profile <name>', `kind of world: ${Object.keys(profiles).join(', ')}`)
+        .default('chaos')
+        .argParser(profile),
+    )
+    .addOption(new Option('--trace <seed>', 'print every step of one seed').argParser(wholeNumber))
+    .option('--json', 'print the report as JSON')
+    .addHelpText('after', `\nRules that can be taken out:\n${list(breakages)}\n\nProfiles:\n${list(profiles)}`)
+    .parse(args, { from: 'user' });
+  return simulate(program.opts<SimulateOptions>()) ? 0 : 1;
+}
 
 /** Runs the seeds; answers whether all are right. */
 function simulate({ seeds, break: broken, profile, trace, json }: SimulateOptions): boolean {

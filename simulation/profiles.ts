@@ -1,5 +1,5 @@
-import type { Lane } from '../contract/index.js';
-import type { LimiterKind } from '../simulator/limiter.js';
+import type { Lane } from '../src/contract/index.js';
+import type { LimiterKind } from '../src/simulator/limiter.js';
 import type { Chance } from './chance.js';
 import { HOUR, SMALL, type Sizes } from './sizes.js';
 

@@ -1,4 +1,4 @@
-import type { Delivered, FailureType, Lane } from '../contract/index.js';
+import type { Delivered, FailureType, Lane } from '../src/contract/index.js';
 
 /** What a caller was told at the end. */
 export interface Ending {

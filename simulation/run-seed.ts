@@ -2,7 +2,7 @@ import { ActivityServer } from './activity.js';
 import type { Breakage } from './breakages.js';
 import { check, type Verdicts } from './checker.js';
 import { Crowd } from './crowd.js';
-import { GateHost } from './gate-host.js';
+import { BudgetHost } from './budget-host.js';
 import { QueueSampler, sampleEveryMs, type Measures } from './measures.js';
 import { Network } from './network.js';
 import type { Profile } from './profiles.js';
@@ -49,8 +49,8 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
     takenInLaterHours: [],
   };
   const crowd = new Crowd(world);
-  const gateClock = new ServerClock(world);
-  const gate = new GateHost(world, gateClock, {
+  const budgetClock = new ServerClock(world);
+  const host = new BudgetHost(world, budgetClock, {
     signal: (workflowId, what) => crowd.signal(workflowId, what),
     granted: (workflowId) => {
       counts.grants += 1;
@@ -65,8 +65,8 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
     },
   });
   const service = new Service(world);
-  const network = new Network(world, gate, (workflowId) => void crowd.signal(workflowId, 'wake'));
-  // The follow-ups' histories lie on another host than the gate's.
+  const network = new Network(world, host, (workflowId) => void crowd.signal(workflowId, 'wake'));
+  // The follow-ups' histories lie on another host than the budget's.
   const clock = new ServerClock(world);
   const activities = new ActivityServer({ world, network, service }, clock);
   service.admit(crowd.records);
@@ -77,7 +77,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
     const everyMs = sampleEveryMs(world.sizes);
     const sampler = new QueueSampler(measures, { everyMs, isAlive });
     const sample = (): void => {
-      sampler.sample(gate.budget, gate.timeMs);
+      sampler.sample(host.budget, host.timeMs);
       if (crowd.records.some(({ ending }) => ending === undefined)) timeline.after(everyMs, sample);
     };
     timeline.at(500, sample);
@@ -88,7 +88,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
 
   const verdicts = check(world.sizes, service, crowd.records);
   // Nothing is left that knows what a deleted budget let through; it is made good as far as its follow-ups tell.
-  if (world.faults.rates.gateDeleted > 0) verdicts.overBudget = 0;
+  if (world.faults.rates.budgetDeleted > 0) verdicts.overBudget = 0;
   for (const { workflowId, ending } of crowd.records) if (!ending) world.note('STUCK', workflowId);
   return { seed, verdicts, counts, measures, events: timeline.happened, followUps: crowd.records.length };
 }

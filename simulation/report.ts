@@ -111,9 +111,9 @@ export class Report {
     });
     const { asks, wakes, timers } = json.perGrant;
     const without = this.broken.length > 0 ? `, without ${this.broken.join(', ')}` : '';
-    const { posts = 0, grants = 0, gateRuns = 0, unknown = 0, falseUnknown = 0 } = this.counts;
+    const { posts = 0, grants = 0, budgetRuns = 0, unknown = 0, falseUnknown = 0 } = this.counts;
     lines.unshift(`${this.seeds} seeds of ${this.profile}${without}: ${this.isRight ? 'all right' : 'WRONG'}`);
-    lines.push(`${this.followUps} follow-ups, ${posts} POSTs, ${grants} grants, ${gateRuns} times continued as new`);
+    lines.push(`${this.followUps} follow-ups, ${posts} POSTs, ${grants} grants, ${budgetRuns} times continued as new`);
     lines.push(`delivery in doubt ${unknown} times, ${falseUnknown} of them though no POST was begun`);
     lines.push(`per grant: ${asks} asks, ${wakes} wakes, ${timers} timers`);
     if (json.etaErrorMs) {

@@ -1,8 +1,14 @@
-import type { BudgetWord, FollowUpSettings } from '../contract/index.js';
-import { FollowUpFlow } from '../follow-up/flow.js';
-import type { FollowUpPort, GetJobResult, SendFollowUpInput, SendFollowUpResult, WatchEnd } from '../follow-up/port.js';
-import { run } from '../follow-up/run.js';
-import { newFollowUpState } from '../follow-up/state.js';
+import type { BudgetWord, FollowUpSettings } from '../src/contract/index.js';
+import { FollowUpFlow } from '../src/follow-up/flow.js';
+import type {
+  FollowUpPort,
+  GetJobResult,
+  SendFollowUpInput,
+  SendFollowUpResult,
+  WatchEnd,
+} from '../src/follow-up/port.js';
+import { run } from '../src/follow-up/run.js';
+import { newFollowUpState } from '../src/follow-up/state.js';
 import type { ActivityServer } from './activity.js';
 import type { Ending, FollowUpRecord } from './follow-up-record.js';
 import type { Network } from './network.js';
@@ -44,7 +50,7 @@ export class FollowUpRun {
     this.#flow = new FollowUpFlow(settings, state, this.#port(isFirstRun));
   }
 
-  /** The gate's signal. */
+  /** The budget's signal. */
   wake(): void {
     this.#flow.wake();
     this.#onChange();

@@ -7,19 +7,19 @@ import {
   restoreState,
   type CarriedState,
   type Effects,
-} from '../budget/index.js';
-import type { AcquireAnswer, AcquireRequest, BudgetSettings } from '../contract/index.js';
-import { withBrokenRules } from './broken-gate.js';
+} from '../src/budget/index.js';
+import type { AcquireAnswer, AcquireRequest, BudgetSettings } from '../src/contract/index.js';
+import { withBrokenRules } from './broken-budget.js';
 import { HEALED_AT_MS } from './sizes.js';
 import type { ServerClock, World } from './world.js';
 
-/** What an ask comes back with; `proven`: the gate itself answered. */
+/** What an ask comes back with; `proven`: the budget itself answered. */
 export interface Ask {
   answer: AcquireAnswer;
   proven: boolean;
 }
 
-/** What the gate does to follow-ups. */
+/** What the budget does to follow-ups. */
 export interface Surroundings {
   /** Signals a follow-up; answers whether it still runs. */
   signal(workflowId: string, what: 'wake' | 'stillThere'): boolean;
@@ -27,8 +27,8 @@ export interface Surroundings {
   granted(workflowId: string): void;
 }
 
-/** Answer on this side for a gate that was terminated, as the budget client makes it. */
-const GATE_STOPPED: Ask = {
+/** Answer on this side for a budget that was terminated, as the budget client makes it. */
+const BUDGET_STOPPED: Ask = {
   answer: { kind: 'wait', reason: 'gate-stopped', waitMs: 60_000, position: 0, etaMs: null },
   proven: false,
 };
@@ -36,19 +36,19 @@ const GATE_STOPPED: Ask = {
 /** The server lets that many updates be in flight. */
 const MOST_UPDATES_IN_FLIGHT = 10;
 
-/** A terminated gate is restored after that long. */
+/** A terminated budget is restored after that long. */
 const RESTORED_AFTER_MS = 5_000;
 
-/** An operator whose update failed repeats it after that long, longer than the gate's worker is ever away. */
+/** An operator whose update failed repeats it after that long, longer than the budget's worker is ever away. */
 const OPERATOR_RETRY_MS = 70_000;
 
 const PROJECT_ID = 'p';
 
 /**
- * The gate as Temporal runs it, around the real rules: messages in, signals and one timer out, continue-as-new through
- * JSON, a worker that goes away, a gate that is terminated and restored.
+ * The budget as Temporal runs it, around the real rules: messages in, signals and one timer out, continue-as-new through
+ * JSON, a worker that goes away, a budget that is terminated and restored.
  */
-export class GateHost {
+export class BudgetHost {
   readonly #world: World;
   readonly #clock: ServerClock;
   readonly #surroundings: Surroundings;
@@ -77,7 +77,7 @@ export class GateHost {
     return this.#budget;
   }
 
-  /** Gate time that an event would have now. */
+  /** Budget time that an event would have now. */
   get timeMs(): number {
     return Math.max(this.#budget.state.lastTimeMs, this.#clock.nowMs());
   }
@@ -85,7 +85,7 @@ export class GateHost {
   /** An update arrives. `respond` is never called for one that is lost. */
   ask(request: AcquireRequest, respond: (ask: Ask | 'exhausted') => void): void {
     if (this.#isDeleted) this.#startAnew();
-    if (this.#stopped) return respond(GATE_STOPPED);
+    if (this.#stopped) return respond(BUDGET_STOPPED);
     const isDown = this.#isDown();
     if (isDown && this.#updatesInFlight >= MOST_UPDATES_IN_FLIGHT) {
       return respond('exhausted');
@@ -117,10 +117,10 @@ export class GateHost {
     const wait = answer.kind === 'wait' ? `${answer.reason} ${answer.waitMs} ms` : undefined;
     const outcome = answer.kind === 'done' ? answer.outcome : undefined;
     const asked = [`${workflowId}#${sendNumber}`, hold ? 'hold' : undefined, 'token', token];
-    this.#world.note('  gate', ...asked, '->', answer.kind, wait, outcome);
+    this.#world.note('  budget', ...asked, '->', answer.kind, wait, outcome);
   }
 
-  /** A signal arrives; answers whether there is a gate to take it. */
+  /** A signal arrives; answers whether there is a budget to take it. */
   tell(event: (budget: Budget, timeMs: number) => Effects): boolean {
     if (this.#stopped) return false;
     this.#handleWhenUp(event);
@@ -183,7 +183,7 @@ export class GateHost {
     this.#budget = budget;
     this.#run += 1;
     this.#timerAtMs = undefined;
-    this.#world.counts.gateRuns += 1;
+    this.#world.counts.budgetRuns += 1;
     this.#carryOut(budget.tick(this.#clock.nowMs()));
   }
 
@@ -204,14 +204,14 @@ export class GateHost {
 
   #planFaults(): void {
     const { timeline, chance, faults, calm, sizes } = this.#world;
-    if (faults.rates.gateDown > 0) {
+    if (faults.rates.budgetDown > 0) {
       const forMs = chance.happens(0.2) ? 60_000 : chance.between(1_000, 20_000);
       this.#planSilence(chance.between(0, HEALED_AT_MS - 70_000), forMs);
     }
     for (const { atMs, forMs } of calm?.silences ?? []) this.#planSilence(atMs, forMs);
-    if (faults.rates.gateTerminated > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#terminate());
-    if (faults.rates.gateDeleted > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#delete());
-    if (faults.rates.gateLost > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#lose());
+    if (faults.rates.budgetTerminated > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#terminate());
+    if (faults.rates.budgetDeleted > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#delete());
+    if (faults.rates.budgetLost > 0) timeline.at(chance.between(5_000, HEALED_AT_MS), () => this.#lose());
     for (let pause = 0; pause < faults.rates.operatorPauses * 2; pause++) this.#planPause();
     if (faults.rates.liveChanges > 0) {
       for (let change = 0; change < 3; change++) {
@@ -235,7 +235,7 @@ export class GateHost {
   #change({ limit, windowMs, reserve }: Omit<BudgetSettings, 'marginMs'>): void {
     this.#world.note('LIMIT', limit, 'window', windowMs, 'reserve', reserve);
     const change = ++this.#changes;
-    // One that was overtaken while no gate took it is not repeated.
+    // One that was overtaken while no budget took it is not repeated.
     this.#operate((budget, timeMs) =>
       budget.setLimit(timeMs, change === this.#changes ? { limit, windowMs, reserve } : {}),
     );
@@ -261,7 +261,7 @@ export class GateHost {
     });
   }
 
-  /** An operator's update: awaited, and repeated where no gate took it. */
+  /** An operator's update: awaited, and repeated where no budget took it. */
   #operate(event: (budget: Budget, timeMs: number) => Effects, onDone: () => void = () => undefined): void {
     let isDone = false;
     const send = (): void => {

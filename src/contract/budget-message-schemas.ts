@@ -5,7 +5,7 @@ import { lanes } from './choices.js';
 import type { InputIssue } from './failures.js';
 import { boundedIssues, parseInput } from './validation.js';
 
-/** Ids and texts of messages to a gate; longer than any that follow-ups send. */
+/** Ids and texts of messages to a budget; longer than any that follow-ups send. */
 const text = z.string().min(1).max(1_000);
 const sendNumber = z.int().min(1);
 const durationMs = z.number().min(0).max(31_536_000_000);
@@ -30,7 +30,7 @@ const acquireRequestSchema: z.ZodType<AcquireRequest> = z.object({
   ceiling: z.object({ limit: z.int().min(0), windowMs: durationMs }).exactOptional(),
 });
 
-/** What a gate takes for asks: anything else would fail its task, and with it every follow-up of the project. */
+/** What a budget takes for asks: anything else would fail its task, and with it every follow-up of the project. */
 export const acquireRequestsSchema = z.array(acquireRequestSchema).min(1).max(1_000);
 
 const leaving = {

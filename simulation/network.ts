@@ -4,18 +4,19 @@ import {
   isEnoughForReport,
   PROBED_FOR_MS,
   REPORTS_APART_MS,
-} from '../activities/ask-again.js';
-import type { AcquireRequest, BudgetWord } from '../contract/index.js';
-import type { Ask, GateHost } from './gate-host.js';
+} from '../src/activities/ask-again.js';
+import { WAKE_TEN_MS } from '../src/budget/limits.js';
+import type { AcquireRequest, BudgetWord } from '../src/contract/index.js';
+import type { Ask, BudgetHost } from './budget-host.js';
 import { Later, sleep, type Steps } from './process.js';
 import type { World } from './world.js';
 
-/** The way to the gate: what goes over it may be lost, late, overtaken, or applied twice. */
+/** The way to the budget: what goes over it may be lost, late, overtaken, or applied twice. */
 export class Network {
   readonly #world: World;
-  readonly #gate: GateHost;
+  readonly #host: BudgetHost;
   readonly #wake: (workflowId: string) => void;
-  /** When the gate answered an ask last, since when it is silent, and who was told so. */
+  /** When the budget answered an ask last, since when it is silent, and who was told so. */
   #answeredAtMs = -Infinity;
   #silentSinceMs: number | undefined;
   #comesAgainAtMs = 0;
@@ -26,9 +27,9 @@ export class Network {
   /** Asks by the hour. */
   readonly #asks: number[] = [];
 
-  constructor(world: World, gate: GateHost, wake: (workflowId: string) => void) {
+  constructor(world: World, host: BudgetHost, wake: (workflowId: string) => void) {
     this.#world = world;
-    this.#gate = gate;
+    this.#host = host;
     this.#wake = wake;
   }
 
@@ -39,7 +40,7 @@ export class Network {
 
   /**
    * One ask, as the budget client makes it: a call that fails is repeated with the same token, and an ask that is not
-   * answered in time is let go. The gate may hear it all the same. A gate that answers nobody is silent: who asks it is
+   * answered in time is let go. The budget may hear it all the same. A budget that answers nobody is silent: who asks it is
    * answered at once, and one call at a time finds out whether it is back.
    */
   *ask(request: AcquireRequest): Steps<Ask> {
@@ -49,7 +50,7 @@ export class Network {
     this.#asks[hour] = (this.#asks[hour] ?? 0) + 1;
     if (this.#silentSinceMs !== undefined && !(yield* this.#isBack())) return this.#comeAgain(request);
     if (faults.strikes('duplicated')) {
-      timeline.after(chance.between(50, 20_000), () => this.#gate.ask(request, () => undefined));
+      timeline.after(chance.between(50, 20_000), () => this.#host.ask(request, () => undefined));
     }
     const sinceMs = timeline.nowMs;
     const isLetGoEarly = faults.strikes('letGo');
@@ -57,8 +58,11 @@ export class Network {
     const line = { isLetGo: false };
     for (let timesTurnedAway = 0; ;) {
       const ask = yield* this.#call(request, letGoAtMs - timeline.nowMs, line);
-      if (ask) this.#answered();
-      if (ask && ask !== 'exhausted') return ask;
+      // That the server turns asks away says nothing of the budget: a silent one may have them all in flight.
+      if (ask && ask !== 'exhausted') {
+        this.#answered();
+        return ask;
+      }
       timesTurnedAway = ask ? timesTurnedAway + 1 : 0;
       const waitMs = askAgainAfterMs(timesTurnedAway, chance.between(0, 1));
       const isSilent = timeline.nowMs - Math.max(sinceMs, this.#answeredAtMs) >= sizes.silentAfterMs;
@@ -88,7 +92,7 @@ export class Network {
     if (faults.strikes('lost')) lose();
     else {
       timeline.after(this.#world.delayMs(50, 9_000), () => {
-        this.#gate.ask(request, (ask) => {
+        this.#host.ask(request, (ask) => {
           if (faults.strikes('lost')) return lose();
           timeline.after(this.#world.delayMs(40, 3_000), () => {
             answered.set(ask);
@@ -105,8 +109,9 @@ export class Network {
     if (this.#silentSinceMs === undefined) return;
     this.#silentSinceMs = undefined;
     this.#comesAgainAtMs = 0;
-    for (const workflowId of this.#toldSilent) {
-      this.#world.timeline.after(this.#world.delayMs(2_000, 4_000), () => this.#wake(workflowId));
+    for (const [index, workflowId] of [...this.#toldSilent].entries()) {
+      const turnMs = Math.floor(index / 10) * WAKE_TEN_MS;
+      this.#world.timeline.after(turnMs + this.#world.delayMs(2_000, 4_000), () => this.#wake(workflowId));
     }
     this.#toldSilent.clear();
   }
@@ -116,7 +121,7 @@ export class Network {
     if (this.#isProbed) return false;
     this.#isProbed = true;
     const isBack = new Later<boolean>(timeline).expire(PROBED_FOR_MS, false);
-    this.#gate.probe(() => {
+    this.#host.probe(() => {
       this.#isProbed = false;
       this.#answered();
       isBack.set(true);
@@ -124,7 +129,7 @@ export class Network {
     return yield* isBack.get();
   }
 
-  /** What a follow-up is told that the gate has not answered. */
+  /** What a follow-up is told that the budget has not answered. */
   #comeAgain({ workflowId }: AcquireRequest): Ask {
     const { timeline, chance } = this.#world;
     const silence = {
@@ -149,7 +154,7 @@ export class Network {
   }
 
   /**
-   * Tells the gate. Comes true when the server has taken it, or it is lost; the gate hears it later. Words that come within
+   * Tells the budget. Comes true when the server has taken it, or it is lost; the budget hears it later. Words that come within
    * two seconds go together, as the budget client sends them.
    */
   tell(word: BudgetWord): Later<true> {
@@ -172,7 +177,7 @@ export class Network {
     report.isTaken.set(true);
     // Whoever tells of an end repeats it until the server has taken it.
     const words = faults.strikes('settleLost') ? report.words.filter(({ kind }) => kind !== 'settle') : report.words;
-    const hear = () => this.#gate.tell((budget, timeMs) => budget.hear(timeMs, words));
+    const hear = () => this.#host.tell((budget, timeMs) => budget.hear(timeMs, words));
     timeline.after(this.#world.delayMs(60, 15_000), hear);
     if (faults.strikes('duplicated')) timeline.after(chance.between(100, 20_000), hear);
   }

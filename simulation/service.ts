@@ -1,6 +1,6 @@
-import type { AgentJob } from '../contract/index.js';
-import type { GetJobResult } from '../follow-up/port.js';
-import { createLimiter, type Limiter } from '../simulator/limiter.js';
+import type { AgentJob } from '../src/contract/index.js';
+import type { GetJobResult } from '../src/follow-up/port.js';
+import { createLimiter, type Limiter } from '../src/simulator/limiter.js';
 import type { FollowUpRecord } from './follow-up-record.js';
 import { HEALED_AT_MS } from './sizes.js';
 import type { World } from './world.js';
@@ -20,7 +20,7 @@ export interface LedgerEntry {
   accepted: boolean;
 }
 
-/** The agent job service: its own ledger and its own limiter. What the gate believes never gets here. */
+/** The agent job service: its own ledger and its own limiter. What the budget believes never gets here. */
 export class Service {
   readonly ledger: LedgerEntry[] = [];
   /** By workflow id, when the turn is over that its latest delivery began; in simulated time. */
