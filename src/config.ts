@@ -1,15 +1,15 @@
 import { z } from 'zod';
-import { readApiKeySettings, readBaseUrl, readSecurityWarnings } from './config/agent-jobs-config.js';
-import type { ApiKeySettings } from './config/agent-jobs-config.js';
-import { SettingsReader } from './config/settings-reader.js';
-import type { Environment } from './config/settings-reader.js';
-import { readTemporalConfig } from './config/temporal-config.js';
-import type { TemporalConfig } from './config/temporal-config.js';
-import { DEFAULT_TASK_QUEUE, durationSchema, idSchema } from './contract/index.js';
-import type { BudgetSettings } from './contract/index.js';
+import {
+  type ApiKeySettings,
+  readApiKeySettings,
+  readBaseUrl,
+  readSecurityWarnings,
+} from './config/agent-jobs-config.js';
+import { type Environment, SettingsReader } from './config/settings-reader.js';
+import { readTemporalConfig, type TemporalConfig, usesTls } from './config/temporal-config.js';
+import { type BudgetSettings, DEFAULT_TASK_QUEUE, durationSchema, formatDuration, idSchema } from './contract/index.js';
 
-export { ConfigError } from './config/config-error.js';
-export { describeConfig } from './config/describe-config.js';
+export { ConfigError } from './config/settings-reader.js';
 export type { ApiKeySettings } from './config/agent-jobs-config.js';
 export type { Environment } from './config/settings-reader.js';
 export type { TemporalConfig } from './config/temporal-config.js';
@@ -294,4 +294,42 @@ function readLogging(settings: SettingsReader, defaultFormat: LogFormat): Loggin
     level: settings.read('FOLLOW_UP_LOG_LEVEL', oneOf(logLevels), configDefaults.logLevel),
     format: settings.read('FOLLOW_UP_LOG_FORMAT', oneOf(logFormats), defaultFormat),
   };
+}
+
+/** The configuration for people, setting by setting, without any secret. */
+export function describeConfig(config: WorkerConfig): [setting: string, value: string][] {
+  const { temporal, agentJobs, budget, capacity, projects, status, logging } = config;
+  const { apiKey, tls } = temporal.connectionOptions();
+  return [
+    ['Temporal', `${temporal.address}, namespace ${temporal.namespace}`],
+    ['Temporal encryption', usesTls(tls) ? 'TLS' : 'none'],
+    ['Temporal API key', apiKey === undefined ? 'not set' : 'set'],
+    ['Agent job service', agentJobs.baseUrl],
+    ['Agent job API key', describeKeys(agentJobs.apiKeys)],
+    ['Deadlines', `GET ${formatDuration(agentJobs.getTimeoutMs)}, POST ${formatDuration(agentJobs.sendTimeoutMs)}`],
+    ['Task queue', config.taskQueue],
+    [
+      'Budget of a new project',
+      `${budget.limit} messages in ${formatDuration(budget.windowMs)}, ${budget.reserve} of them kept from batches`,
+    ],
+    ['Most of any budget', `${budget.maxLimit} messages in ${formatDuration(budget.windowMs)}`],
+    ['Projects', projects === '*' ? 'all' : projects.join(', ')],
+    ['Lease, drain, margin', [config.leaseMs, config.drainMs, budget.marginMs].map(formatDuration).join(', ')],
+    [
+      'At once',
+      `${capacity.workflowTasks} workflow tasks, ${capacity.activities} activities, ${capacity.pollers} pollers; ` +
+        `${capacity.cachedWorkflows} workflows in the cache`,
+    ],
+    ['Status address', status === undefined ? 'off' : `${status.host}:${status.port}`],
+    ['Log', `${logging.level}, ${logging.format}`],
+  ];
+}
+
+function describeKeys({ key, keyFile, keysFile }: ApiKeySettings): string {
+  const sources = [
+    keysFile === undefined ? undefined : `file ${keysFile}, a key a project`,
+    keyFile === undefined ? undefined : `file ${keyFile}`,
+    key === undefined ? undefined : 'AGENT_JOBS_API_KEY',
+  ];
+  return sources.filter((source) => source !== undefined).join('; ');
 }

@@ -5,26 +5,22 @@ import { dirname, join } from 'node:path';
 import { Client } from '@temporalio/client';
 import { Runtime, Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
-import { createActivities, createBudgetClient, createOwnRun, type BudgetClient } from './activities/index.js';
-import { createAgentJobsClient, createApiKeys } from './agent-jobs/index.js';
-import type { AgentJobsClient, WatchedApiKeys } from './agent-jobs/index.js';
+import { type BudgetClient, createActivities, createBudgetClient, createOwnRun } from './activities/index.js';
+import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
 import type { WorkerConfig } from './config.js';
 import { budgetTaskQueue } from './contract/index.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
+import { boundSends } from './worker/bound-sends.js';
 import { BudgetMetrics } from './worker/budget-metrics.js';
 import { dropBudgetsElsewhere } from './worker/budget-whereabouts.js';
-import { boundSends } from './worker/bound-sends.js';
-import { openConnections } from './worker/connections.js';
-import type { Connections } from './worker/connections.js';
+import { type Connections, openConnections } from './worker/connections.js';
 import { meterAgentJobs, meterBudget } from './worker/metrics.js';
 import { waitUntilPolled } from './worker/polling.js';
-import { installRuntime } from './worker/runtime.js';
 import { watchReadiness } from './worker/readiness.js';
-import { startStatusServer } from './worker/status-server.js';
-import type { Readiness } from './worker/status-server.js';
+import { installRuntime } from './worker/runtime.js';
+import { type Readiness, startStatusServer } from './worker/status-server.js';
 import { budgetWorkerOptions, followUpWorkerOptions } from './worker/worker-options.js';
 
-export { runUntilSignal } from './worker/run-until-signal.js';
 
 /** By the package's name: this code is in `dist`, in the bundled command line in `dist/cli`, and, in tests, in `src`. */
 const PACKAGE_ROOT = dirname(createRequire(import.meta.url).resolve('agent-follow-up/package.json'));
@@ -259,4 +255,41 @@ async function runWorkers({ followUps, budgets }: Workers): Promise<void> {
 /** A worker that has ended, or is about to, must not be shut down again. */
 function shutDown(worker: Worker): void {
   if (worker.getState() === 'RUNNING') worker.shutdown();
+}
+
+const shutdownSignals = ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const;
+
+/**
+ * Runs a worker until the process is told to end, and then lets running sends end. A second signal changes nothing: a
+ * message that is cut off half-way could not be told from one that was delivered.
+ *
+ * @param start starts the worker; its signal is aborted when the process is told to end before the start is done
+ */
+export async function runUntilSignal(
+  start: (signal: AbortSignal) => Promise<WorkerService>,
+  logger: Logger,
+): Promise<void> {
+  const told = new AbortController();
+  let service: WorkerService | undefined;
+  const onSignal = (name: NodeJS.Signals): void => {
+    if (told.signal.aborted) {
+      logger.warn({ signal: name }, 'Still shutting down: running sends are let end');
+      return;
+    }
+    logger.info({ signal: name }, 'Shutting down');
+    told.abort(new Error(`told to end by ${name}`));
+    // A failure is what `run` ends with, too.
+    service?.shutdown().catch(() => undefined);
+  };
+  for (const name of shutdownSignals) process.on(name, onSignal);
+  try {
+    service = await start(told.signal);
+    if (told.signal.aborted) await service.shutdown();
+    await service.run();
+  } catch (error) {
+    if (service === undefined && told.signal.aborted) return;
+    throw error;
+  } finally {
+    for (const name of shutdownSignals) process.off(name, onSignal);
+  }
 }

@@ -9,7 +9,6 @@ import { createSendFollowUp } from './send-follow-up.js';
 import { createWatchJob } from './watch-job.js';
 
 export { createBudgetClient, type Ask, type BudgetClient } from './budget-client.js';
-export type { NothingNewDetails } from './watch-job.js';
 export { createOwnRun, type OwnRun } from './own-run.js';
 export type { LookedUpPart } from './look-up.js';
 

@@ -1,21 +1,14 @@
+import type { NothingNewDetails } from '../contract/index.js';
 import { ApplicationFailureCategory } from '@temporalio/common';
 import { activityInfo, ApplicationFailure, heartbeat } from '@temporalio/activity';
 import type { AgentJobsClient } from '../agent-jobs/index.js';
-import { judgeLook, waitBeforeLook, type Attempt, type WatchOrder, type WatchResult } from '../follow-up/look.js';
+import { judgeLook, waitBeforeLook, type Attempt } from '../follow-up/look.js';
+import type { WatchOrder, WatchResult } from '../follow-up/port.js';
 import { startStopwatch } from '../stopwatch.js';
 
 /** What an attempt leaves with the server, for the attempts after it. */
 interface WatchMark {
   failures: number;
-}
-
-/** What the latest failure of a watch tells, for people and for whoever counts its looks. */
-export interface NothingNewDetails {
-  looks: number;
-  /** When the job was looked at; `null` where it was not time yet. In epoch milliseconds. */
-  lookedAtMs: number | null;
-  /** What was wrong with the read; `null` where nothing was. */
-  trouble: string | null;
 }
 
 /**

@@ -1,11 +1,10 @@
 import { Agent } from 'undici';
 import { idSchema } from '../contract/ids.js';
-import { isUsableApiKey, type ApiKeys } from './api-keys.js';
+import { describeNetworkError, getOnce } from './answer.js';
+import { type ApiKeys, isUsableApiKey } from './api-keys.js';
 import { parseBaseUrl } from './base-url.js';
-import { getOnce } from './get-once.js';
-import { describeNetworkError } from './network-error.js';
+import { type GetJobOutcome, interpretGet, interpretSend, type SendMessageOutcome } from './outcomes.js';
 import { postOnce } from './post-once.js';
-import { interpretGet, interpretSend, type GetJobOutcome, type SendMessageOutcome } from './outcomes.js';
 import { createMaskCache } from './secret-mask.js';
 import type { Mask } from './service-text.js';
 

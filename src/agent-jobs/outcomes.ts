@@ -1,11 +1,8 @@
 import type { AgentJob } from '../contract/agent-job.js';
 import type { SendOutcome } from '../contract/budget-messages.js';
-import type { Answer } from './answer.js';
-import { describeNetworkError } from './network-error.js';
-import { parseRetryAfterMs } from './retry-after.js';
+import { type Answer, describeNetworkError } from './answer.js';
 import { errorText, parseJob } from './service-json.js';
 import { cutText, type Mask } from './service-text.js';
-import { getOutcomeOf, sendOutcomeOf, type GetJobFailureReason } from './status-outcome.js';
 
 /** What {@link AgentJobsClient.getJob} gives. No text in it holds the API key. */
 export type GetJobOutcome =
@@ -80,4 +77,88 @@ function describeStatus(statusCode: number, body: string | undefined, mask: Mask
   const redirect = statusCode >= 300 && statusCode < 400 ? ' (a redirect, which is not followed)' : '';
   const words = body === undefined ? '' : errorText(body, mask);
   return cutText(`HTTP ${statusCode}${redirect}${words === '' ? '' : `: ${words}`}`);
+}
+
+/**
+ * How a send ended, by the status of its answer. 408, 409, 425 and 5xx are `unknown` like everything else that no rule
+ * names: a gateway may give them for a request that was delivered.
+ */
+export function sendOutcomeOf(statusCode: number): SendOutcome {
+  if (statusCode >= 200 && statusCode < 300) return 'sent';
+  if (statusCode === 401 || statusCode === 403) return 'unauthorized';
+  if (statusCode === 429) return 'limited';
+  if (statusCode === 408 || statusCode === 409 || statusCode === 425) return 'unknown';
+  return statusCode >= 400 && statusCode < 500 ? 'rejected' : 'unknown';
+}
+
+/** Why a GET gave no job. */
+export type GetJobFailureReason =
+  /** 401, 403. */
+  | 'unauthorized'
+  /** 429. */
+  | 'limited'
+  /** Other 4xx, or ids that may not stand in a path (then nothing was sent). */
+  | 'rejected'
+  /** 5xx, 3xx (never followed), 408, 409, 425. */
+  | 'service'
+  /** No connection, or it was lost. */
+  | 'network'
+  /** The deadline passed. */
+  | 'timeout'
+  /** 2xx, but its body is no job: not JSON, of wrong types, longer than the limit. */
+  | 'invalid-body'
+  /** There is no API key for the project; nothing was sent. */
+  | 'no-key'
+  /** This worker does not serve the project; nothing was sent. */
+  | 'not-served';
+
+/** What an answer to a GET means, by its status. */
+export function getOutcomeOf(statusCode: number): 'job' | 'notFound' | GetJobFailureReason {
+  if (statusCode === 404) return 'notFound';
+  const outcome = sendOutcomeOf(statusCode);
+  if (outcome === 'sent') return 'job';
+  return outcome === 'unauthorized' || outcome === 'limited' || outcome === 'rejected' ? outcome : 'service';
+}
+
+/**
+ * Longest wait that a `Retry-After` may ask for: the length of the service's budget window, 1 h. A longer one cannot be
+ * about the budget; cut to this, a nonsensical one (a year) costs at most one probe an hour.
+ */
+export const MAX_RETRY_AFTER_MS = 3_600_000;
+
+const SECONDS = /^\d+(?:\.\d+)?$/;
+// The three date forms of RFC 9110 section 5.6.7 all begin with the name of a weekday.
+const HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)/i;
+
+type HeaderValue = string | string[] | undefined;
+
+/**
+ * The wait, in milliseconds, that a `Retry-After` header asks for: from 1 ms to {@link MAX_RETRY_AFTER_MS}, longer ones
+ * cut to it. `undefined` where there is none, or where it says nothing usable: not a number of seconds and no HTTP date,
+ * negative, zero, or a date in the past (then the caller's own backoff applies).
+ *
+ * A date is compared with the answer's own `Date` header where there is a readable one, which makes the service's clock
+ * cancel out, else with `nowMs`.
+ *
+ * @param nowMs the local clock, epoch milliseconds
+ */
+export function parseRetryAfterMs(retryAfter: HeaderValue, date: HeaderValue, nowMs: number): number | undefined {
+  const serviceNowMs = parseHttpDate([date].flat()[0]) ?? nowMs;
+  const waits = [retryAfter]
+    .flat()
+    .map((value) => waitMs(value?.trim() ?? '', serviceNowMs))
+    .filter((wait) => wait > 0);
+  return waits.length === 0 ? undefined : Math.min(Math.ceil(Math.max(...waits)), MAX_RETRY_AFTER_MS);
+}
+
+function waitMs(value: string, serviceNowMs: number): number {
+  if (SECONDS.test(value)) return Number(value) * 1_000;
+  const instantMs = parseHttpDate(value);
+  return instantMs === undefined ? 0 : instantMs - serviceNowMs;
+}
+
+function parseHttpDate(value: string | undefined): number | undefined {
+  if (value === undefined || !HTTP_DATE.test(value.trim())) return undefined;
+  const instantMs = Date.parse(value.trim());
+  return Number.isNaN(instantMs) ? undefined : instantMs;
 }

@@ -1,3 +1,4 @@
+import type { FailureDetails } from '../contract/index.js';
 import { BinaryUnavailableError } from '../embedded/resolve-steps.js';
 import {
   BatchEndedError,
@@ -25,7 +26,14 @@ import {
 import { ConfigError } from '../config.js';
 import { ExitCode, InterruptedError, StartUnknownError, UsageError } from './errors.js';
 import { BadLinesError } from './read-lines.js';
-import type { ReportedError } from './report-error.js';
+
+/** An error as the command line tells it. */
+export interface ReportedError extends Partial<FailureDetails> {
+  type: string;
+  message: string;
+  workflowId?: string;
+  badLineCount?: number;
+}
 
 /** The error and its exit code. */
 export function classify(error: unknown): { exitCode: ExitCode; report: ReportedError } {

@@ -1,15 +1,7 @@
-import type { FailureDetails } from '../contract/index.js';
+import type { ReportedError } from './classify-error.js';
 import type { Output } from './cli.js';
 import { ExitCode, UsageError } from './errors.js';
 import { safeLine } from './safe-text.js';
-
-/** An error as the command line tells it. */
-export interface ReportedError extends Partial<FailureDetails> {
-  type: string;
-  message: string;
-  workflowId?: string;
-  badLineCount?: number;
-}
 
 /** Writes one clear line to stderr, and with `--json` a document to stdout. Gives the exit code. */
 export async function reportError(output: Output, error: unknown): Promise<ExitCode> {

@@ -8,7 +8,7 @@ import { lookAtProgress } from '../client/watch.js';
 import { classify } from './classify-error.js';
 import type { Cli } from './cli.js';
 import { describeResult, describeTrouble, describeUpdate, localTime, standingOf } from './follow-up-text.js';
-import type { ReportedError } from './report-error.js';
+import type { ReportedError } from './classify-error.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
 

@@ -19,9 +19,8 @@ import {
 } from '../contract/index.js';
 import { awaitResult, type ResultOptions } from './await-result.js';
 import { BatchEndedError, BatchFailedError, BatchNotFoundError, BatchRunningError } from './batch-errors.js';
-import type { StartBatchInput } from './batch-input.js';
+import type { StartBatchInput, StartBatchOptions } from './batch-input.js';
 import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
-import type { StartBatchOptions, StartedBatch } from './batch-start.js';
 import { FollowUpClientError, UnexpectedOutcomeError, WorkerUnavailableError } from './errors.js';
 import { listFollowUps, listQuery } from './list.js';
 import { readPlaces } from './live-progress.js';
@@ -317,6 +316,18 @@ export class BatchHandle {
       return failed(cause.type ?? 'Unexpected', cause.message, issuesOf(cause.details?.[0]));
     }
     return failed('Unexpected', cause?.message ?? error.message);
+  }
+}
+
+/** What `startBatch` answers. */
+export class StartedBatch extends BatchHandle {
+  constructor(
+    target: BatchTarget,
+    batchId: string,
+    /** The id was used before, with the same input: this is that batch. */
+    readonly alreadyStarted: boolean,
+  ) {
+    super(target, batchId);
   }
 }
 

@@ -113,3 +113,13 @@ function sorted(value: unknown): unknown {
   const entries = Object.entries(value).filter(([, field]) => field !== undefined);
   return entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, field]) => [name, sorted(field)]);
 }
+
+/** Options of `startBatch`. */
+export interface StartBatchOptions {
+  /** Ends the hand-over between two pieces; the promise rejects with the signal's reason. */
+  signal?: AbortSignal;
+  /** Called when a long list has been handed over up to `count` of its `total` items. */
+  onHandedOver?: (count: number, total: number) => void;
+  /** How long Temporal or the workers may be away in one piece while a long list is handed over. @default 60_000 */
+  reconnectTimeoutMs?: number;
+}

@@ -1,5 +1,6 @@
 import type { Client } from '@temporalio/client';
 import {
+  type BatchStatus,
   type BatchItem,
   type FollowUpInput,
   followUpBatchWorkflowId,
@@ -8,7 +9,6 @@ import {
   type RetryChoice,
 } from '../contract/index.js';
 import { NothingToRetryError } from './batch-errors.js';
-import type { BatchHandle } from './batch-handle.js';
 import type { StartBatchInput } from './batch-input.js';
 import { UnexpectedOutcomeError } from './errors.js';
 import { fewAtATime } from './few-at-a-time.js';
@@ -37,6 +37,14 @@ export interface RetryPlan {
   open: number;
 }
 
+/** What is read of the batch that is retried. */
+interface EndedBatch {
+  batchId: string;
+  workflowId: string;
+  list: () => AsyncIterable<BatchItem>;
+  status: () => Promise<Pick<BatchStatus, 'maxOpen' | 'parts'>>;
+}
+
 /**
  * The batch that sends the items of another one again whose end calls for it. Its id follows from the other's and from
  * `only`: `nightly` is retried as `nightly-retry-1`, that as `nightly-retry-2`, and with `only` as
@@ -46,7 +54,7 @@ export interface RetryPlan {
  * @param batch one that has ended
  * @throws NothingToRetryError, UnexpectedOutcomeError where what was to be sent is not kept any more
  */
-export async function planRetry(client: Client, batch: BatchHandle, { only }: RetryOptions): Promise<RetryPlan> {
+export async function planRetry(client: Client, batch: EndedBatch, { only }: RetryOptions): Promise<RetryPlan> {
   const { batchId, workflowId } = batch;
   const candidates: BatchItem[] = [];
   for await (const item of batch.list()) if (isRetried(item, only)) candidates.push(item);

@@ -16,32 +16,16 @@ import {
 } from '../contract/index.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BatchEndedError, BatchInputDiffersError } from './batch-errors.js';
-import { BatchHandle, type BatchTarget } from './batch-handle.js';
-import { type BatchPlan, countInPiece, planBatch, type StartBatchInput } from './batch-input.js';
+import { type BatchTarget, StartedBatch } from './batch-handle.js';
+import {
+  type BatchPlan,
+  countInPiece,
+  planBatch,
+  type StartBatchInput,
+  type StartBatchOptions,
+} from './batch-input.js';
 import { FollowUpClientError, InvalidInputError, WorkerUnavailableError } from './errors.js';
 import { callTemporal, isPassingTrouble } from './temporal-call.js';
-
-/** Options of `startBatch`. */
-export interface StartBatchOptions {
-  /** Ends the hand-over between two pieces; the promise rejects with the signal's reason. */
-  signal?: AbortSignal;
-  /** Called when a long list has been handed over up to `count` of its `total` items. */
-  onHandedOver?: (count: number, total: number) => void;
-  /** How long Temporal or the workers may be away in one piece while a long list is handed over. @default 60_000 */
-  reconnectTimeoutMs?: number;
-}
-
-/** What `startBatch` answers. */
-export class StartedBatch extends BatchHandle {
-  constructor(
-    target: BatchTarget,
-    batchId: string,
-    /** The id was used before, with the same input: this is that batch. */
-    readonly alreadyStarted: boolean,
-  ) {
-    super(target, batchId);
-  }
-}
 
 /** Name of the memo field that tells whether two batches are the same. */
 const DIGEST_MEMO = 'inputDigest';
@@ -122,7 +106,7 @@ function seal(total: number): Update {
   return (handle) => handle.executeUpdate<BatchTotal, [number]>(sealUpdate.name, { args: [total], updateId: 'seal' });
 }
 
-async function sendUpdate(client: Client, { workflowId, batchId }: BatchHandle, update: Update): Promise<BatchTotal> {
+async function sendUpdate(client: Client, { workflowId, batchId }: StartedBatch, update: Update): Promise<BatchTotal> {
   try {
     return await callTemporal(client, () => update(client.workflow.getHandle(workflowId)), { workflowId });
   } catch (error) {

@@ -20,9 +20,9 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import type { ResultOptions } from './await-result.js';
-import { BatchHandle, type BatchTarget } from './batch-handle.js';
-import type { StartBatchInput } from './batch-input.js';
-import { startBatch, type StartBatchOptions, type StartedBatch } from './batch-start.js';
+import { BatchHandle, type BatchTarget, type StartedBatch } from './batch-handle.js';
+import type { StartBatchInput, StartBatchOptions } from './batch-input.js';
+import { startBatch } from './batch-start.js';
 import { BudgetHandle } from './budget-handle.js';
 import { listBudgets, type ListedBudget } from './budget-list.js';
 import { DEFAULT_BUDGET_SETTINGS } from './budget-start.js';

@@ -28,11 +28,11 @@ export {
   type ItemsOptions,
   type LiveBatchStatus,
   type NextSend,
+  StartedBatch,
 } from './batch-handle.js';
-export { type StartBatchInput } from './batch-input.js';
+export { type StartBatchInput, type StartBatchOptions } from './batch-input.js';
 export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
 export { type RetryOptions, type RetryPlan } from './batch-retry.js';
-export { type StartBatchOptions, StartedBatch } from './batch-start.js';
 export {
   BudgetNotFoundError,
   BudgetPausedError,

@@ -1,6 +1,4 @@
 import type { z } from 'zod';
-import { ConfigError } from './config-error.js';
-import type { ConfigIssue } from './config-error.js';
 
 /** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -65,4 +63,26 @@ export class SettingsReader {
 
 function cut(text: string): string {
   return text.length > SHOWN_VALUE_LENGTH ? `${text.slice(0, SHOWN_VALUE_LENGTH)}…` : text;
+}
+
+/** One setting that breaks a rule. */
+export interface ConfigIssue {
+  /** Name of the environment variable. */
+  name: string;
+  /** The rule, and what was given; never a key's value. */
+  message: string;
+}
+
+/** The configuration is wrong; the message names every bad setting. The command line ends with exit code 2. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+
+  constructor(readonly issues: readonly ConfigIssue[]) {
+    super(
+      [
+        issues.length === 1 ? 'A setting is wrong:' : `${issues.length} settings are wrong:`,
+        ...issues.map(({ name, message }) => `  ${name}: ${message}`),
+      ].join('\n'),
+    );
+  }
 }

@@ -2,7 +2,7 @@ import type { AgentJob } from './agent-job.js';
 import type { WaitReason } from './budget-messages.js';
 import type { ResolveWord } from './choices.js';
 import { defineQuery, defineSignal, defineUpdate } from './definitions.js';
-import type { EndedStanding } from './follow-up-end.js';
+import type { EndedStanding } from './follow-up-result.js';
 
 /** Answer of the `progress` query. */
 export type FollowUpProgress = FollowUpFacts & FollowUpStanding;
@@ -60,3 +60,12 @@ export const wakeSignal = defineSignal('wake');
 
 /** From the gate: does the owner of a job's turn still run? Only its failure says anything. */
 export const stillThereSignal = defineSignal('stillThere');
+
+/** What the latest failure of a watch tells, for people and for whoever counts its looks. */
+export interface NothingNewDetails {
+  looks: number;
+  /** When the job was looked at; `null` where it was not time yet. In epoch milliseconds. */
+  lookedAtMs: number | null;
+  /** What was wrong with the read; `null` where nothing was. */
+  trouble: string | null;
+}

@@ -1,5 +1,7 @@
 import { z } from 'zod';
-import { agentJobSchema, terminalStatuses } from './agent-job.js';
+import { agentJobSchema, type TerminalStatus, terminalStatuses } from './agent-job.js';
+import { type EndState, endStates } from './choices.js';
+import { type Delivered, FailureType } from './failures.js';
 
 /** Result of the `followUp` workflow, for every terminal status: a failed agent job is a result, too. */
 export const followUpResultSchema = z.object({
@@ -23,3 +25,47 @@ export const followUpResultSchema = z.object({
   job: agentJobSchema,
 });
 export type FollowUpResult = z.infer<typeof followUpResultSchema>;
+
+/** Why a follow-up has ended without a result. */
+export interface EndFailure {
+  type: FailureType;
+  message: string;
+  delivered: Delivered;
+}
+
+/** How a follow-up has ended. */
+export type EndedStanding =
+  /** With a result. */
+  | { state: 'completed' | 'archived'; failure?: never }
+  /** The agent job failed, which is a result, or (`failure`) it was gone after the message was delivered. */
+  | { state: 'job-failed'; failure: EndFailure | null }
+  /** Nothing was delivered; `failure` says why. */
+  | { state: 'not-sent'; failure: EndFailure }
+  /** Whether the message was delivered cannot be told, whatever else ended the follow-up. */
+  | { state: 'delivery-unknown'; failure: EndFailure }
+  /** Somebody cancelled it. Its message was delivered, or provably was not: `failure` says which. */
+  | { state: 'cancelled'; failure: EndFailure }
+  /** The message was delivered, and the agent job did not end in time. */
+  | { state: 'timed-out'; failure: EndFailure };
+
+/** How a follow-up has ended that ends with a result, or with a failure. The only place that decides. */
+export function endOf(ending: { status: TerminalStatus } | EndFailure): EndedStanding {
+  if ('status' in ending) {
+    return ending.status === 'failed' ? { state: 'job-failed', failure: null } : { state: ending.status };
+  }
+  const { type, message, delivered } = ending;
+  return { state: failedStateOf(ending), failure: { type, message, delivered } };
+}
+
+/** Whether a state is one in which a follow-up has ended. */
+export function isEndState(state: string): state is EndState {
+  return endStates.some((known) => known === state);
+}
+
+/** Whether the message was delivered comes first: where that is not known, nothing else about the end matters as much. */
+function failedStateOf({ type, delivered }: EndFailure): Exclude<EndState, 'completed' | 'archived'> {
+  if (delivered === 'unknown') return 'delivery-unknown';
+  if (type === FailureType.Cancelled) return 'cancelled';
+  if (delivered === 'no') return 'not-sent';
+  return type === FailureType.JobTimeout ? 'timed-out' : 'job-failed';
+}

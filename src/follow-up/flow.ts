@@ -10,8 +10,8 @@ import {
 import { isKeyRefused } from './look.js';
 import { messageTag } from './message-tag.js';
 import { turnShown } from './turn.js';
-import type { FollowUpPort, GetJobResult, SendFollowUpResult, Steps } from './port.js';
-import type { FollowUpState, ShownAttributes, View } from './state.js';
+import type { FollowUpPort, GetJobResult, SendFollowUpResult, ShownAttributes, Steps } from './port.js';
+import type { FollowUpState, View } from './state.js';
 
 /** A follow-up whose reads are refused for their key repeats that to the budget. */
 export const TELL_OF_KEY_EVERY_MS = 10 * 60_000;

@@ -1,45 +1,13 @@
-import { formatDuration, isTerminalStatus, type AgentJob, type JobFingerprint } from '../contract/index.js';
+import { formatDuration, isTerminalStatus, type AgentJob } from '../contract/index.js';
 import { jittered, nextInterval } from './intervals.js';
 import { fingerprint } from './job-state.js';
-import type { GetJobResult } from './port.js';
+import type { GetJobResult, Shown, Trouble, WatchOrder, WatchResult } from './port.js';
 
 /** Reads in a row that fail before people are shown that the job cannot be read. */
 const UNREADABLE_AFTER_FAILURES = 3;
 
 /** Longest part of a status that an attempt's words name. */
 const MAX_STATUS_LENGTH = 40;
-
-/** What keeps a job from being read: there is none, the key is refused, or reads go on failing. */
-export type Trouble = 'notFound' | 'key' | 'unreadable';
-
-/** What people are shown of a job. A watch ends when that changes. */
-export interface Shown extends JobFingerprint {
-  trouble: Trouble | null;
-}
-
-/** What a watch looks for, and when. Instants are epoch milliseconds of the server. */
-export interface WatchOrder {
-  projectId: string;
-  jobId: string;
-  /** What people are shown now. */
-  since: Shown;
-  poll: { maxIntervalMs: number; backoffCoefficient: number };
-  /** The wait before the first look. Each later one is `backoffCoefficient` times as long. */
-  intervalMs: number;
-  startedAtMs: number;
-  /** No look before then. */
-  notBeforeMs: number;
-  /** The watch ends with a look at that time, even though nothing is new. */
-  untilMs: number;
-}
-
-/** How a watch has ended. */
-export interface WatchResult {
-  read: GetJobResult;
-  looks: number;
-  /** The wait that would have come next, without jitter. */
-  intervalMs: number;
-}
 
 /** An attempt of a watch, as the server counts and times it. */
 export interface Attempt {

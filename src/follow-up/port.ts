@@ -11,8 +11,6 @@ import type {
   Lane,
   SendOutcome,
 } from '../contract/index.js';
-import type { WatchOrder, WatchResult } from './look.js';
-import type { ShownAttributes } from './state.js';
 
 /** What a step waits for: something that resumes it once. */
 export type Wait = (resume: () => void) => void;
@@ -25,6 +23,38 @@ export type GetJobResult = GetJobOutcome & {
   /** Start-to-close timeout of the send that may follow. It is the worker's configuration, which a workflow cannot see. */
   sendStartToCloseMs?: number;
 };
+
+/** What keeps a job from being read: there is none, the key is refused, or reads go on failing. */
+export type Trouble = 'notFound' | 'key' | 'unreadable';
+
+/** What people are shown of a job. A watch ends when that changes. */
+export interface Shown extends JobFingerprint {
+  trouble: Trouble | null;
+}
+
+/** What a watch looks for, and when. Instants are epoch milliseconds of the server. */
+export interface WatchOrder {
+  projectId: string;
+  jobId: string;
+  /** What people are shown now. */
+  since: Shown;
+  poll: { maxIntervalMs: number; backoffCoefficient: number };
+  /** The wait before the first look. Each later one is `backoffCoefficient` times as long. */
+  intervalMs: number;
+  startedAtMs: number;
+  /** No look before then. */
+  notBeforeMs: number;
+  /** The watch ends with a look at that time, even though nothing is new. */
+  untilMs: number;
+}
+
+/** How a watch has ended. */
+export interface WatchResult {
+  read: GetJobResult;
+  looks: number;
+  /** The wait that would have come next, without jitter. */
+  intervalMs: number;
+}
 
 /** An ask for a slot and, where it is granted, the send. */
 export interface SendFollowUpInput {
@@ -85,6 +115,15 @@ export type Ending =
   | { kind: 'failure'; type: FailureType; message: string; details: FailureDetails }
   /** Another run goes on from the state. */
   | { kind: 'continueAsNew' };
+
+/** Search attributes. `null`: not there. */
+export interface ShownAttributes {
+  projectId: string;
+  jobId: string;
+  state: string;
+  jobStatus: string | null;
+  prLink: string | null;
+}
 
 /** What the flow needs of the world it runs in. */
 export interface FollowUpPort {

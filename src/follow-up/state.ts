@@ -7,7 +7,7 @@ import type {
   GrantedBefore,
   JobFingerprint,
 } from '../contract/index.js';
-import type { Trouble } from './look.js';
+import type { ShownAttributes, Trouble } from './port.js';
 
 /** Before the send, and the send. */
 export interface Asking {
@@ -70,15 +70,6 @@ export type View =
       position: number;
       expectedSendAtMs: number | null;
     };
-
-/** Search attributes. `null`: not there. */
-export interface ShownAttributes {
-  projectId: string;
-  jobId: string;
-  state: string;
-  jobStatus: string | null;
-  prLink: string | null;
-}
 
 /** Everything that a follow-up carries through continue-as-new. Plain JSON. */
 export interface FollowUpState {

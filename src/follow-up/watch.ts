@@ -10,8 +10,8 @@ import { endSent, endWithResult } from './endings.js';
 import { TELL_OF_KEY_EVERY_MS, type FollowUpFlow } from './flow.js';
 import { jittered, nextInterval } from './intervals.js';
 import { isAtWork } from './job-state.js';
-import { isNewToPeople, shownOf, troubleOf, watchUntilMs, type Shown } from './look.js';
-import type { Ending, GetJobResult, Steps } from './port.js';
+import { isNewToPeople, shownOf, troubleOf, watchUntilMs } from './look.js';
+import type { Shown, Ending, GetJobResult, Steps } from './port.js';
 import type { Phase, Watching } from './state.js';
 
 /** A job that is not found that often in a row is gone. */

@@ -1,6 +1,6 @@
-import { proxySinks, workflowInfo, type Sinks } from '@temporalio/workflow';
+import { proxySinks, type Sinks, workflowInfo } from '@temporalio/workflow';
+import type { BudgetReport, CountStep } from '../budget/facts.js';
 import type { Budget } from '../budget/index.js';
-import type { BudgetReport, CountStep } from '../budget/report.js';
 
 /** Where budgets report to. The worker that runs them has to register it. */
 export interface BudgetSinks extends Sinks {

@@ -1,18 +1,50 @@
-import { CancellationScope, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow';
-import { Batch, type BatchState } from '../batch/batch.js';
-import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
+import { TypedSearchAttributes, WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import {
+  allHandlersFinished,
+  CancellationScope,
+  ChildWorkflowCancellationType,
+  condition,
+  continueAsNew,
+  currentUpdateInfo,
+  getExternalWorkflowHandle,
+  ParentClosePolicy,
+  proxyActivities,
+  setCurrentDetails,
+  setHandler,
+  startChild,
+  upsertSearchAttributes,
+  WorkflowIdReusePolicy,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { Activities, LookedUpPart } from '../activities/index.js';
+import { Batch, type BatchState, type PartInput } from '../batch/batch.js';
+import { describeBatch } from '../batch/details.js';
+import { batchMessageSchemas } from '../batch/messages.js';
+import type { PartOrder } from '../batch/orders.js';
+import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
+import { hash64 } from '../contract/hash.js';
+import {
+  addItemsUpdate,
+  batchItemsQuery,
+  batchStatusQuery,
   DEFAULT_MAX_OPEN,
-  parseFollowUpBatchWorkflowId,
-  parseUncheckedBatchInput,
-  SearchAttribute,
-  unfilledItemsOf,
-  templateOf,
   type FollowUpBatchResult,
+  followUpBatchWorkflowId,
   type InputIssue,
+  MAX_PIECE_BYTES,
+  parseFollowUpBatchWorkflowId,
+  parseInput,
+  parseUncheckedBatchInput,
+  sealUpdate,
+  SearchAttribute,
+  templateOf,
+  unfilledItemsOf,
+  WorkflowType,
 } from '../contract/index.js';
-import { BatchRunner } from './batch/batch-runner.js';
+import { Alarm } from './batch/alarm.js';
+import { LOOK_UP_OPTIONS, pageRange, partOrderSignal, partReportSignal } from './batch/messages.js';
 import { invalidInput } from './failures.js';
+import { isRunLong } from './run-length.js';
 
 /**
  * Many follow-ups: a bounded number open at a time, items of one job one after another, one outcome for every item. The
@@ -57,4 +89,224 @@ function newBatch(input: unknown, strangeState: boolean): Batch {
     startedAtMs: startTime.getTime(),
     items,
   });
+}
+
+/** Small pieces that come within that time share a part. */
+const GATHER_MS = 1_000;
+/** A part whose end this run would not hear of by itself is looked for that often. */
+const WATCH_EVERY_MS = 10 * 60_000;
+/** Each piece stands in the history twice; beyond 4 MiB a client with usual limits could not read a page of it. */
+const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
+/** Items with errors in the current details. */
+const SHOWN_ERRORS = 10;
+
+const { lookUpPart } = proxyActivities<Activities>(LOOK_UP_OPTIONS);
+
+/** Wires the rules of a batch to Temporal: updates and reports in, parts and orders out. */
+export class BatchRunner {
+  #woken = true;
+  /** Orders that are not answered yet. */
+  #underWay = 0;
+  #isStartingPart = false;
+  /** Parts whose end this run hears of from Temporal itself. */
+  readonly #watched = new Set<number>();
+  /** Parts that are being looked up. */
+  readonly #lookedUp = new Set<number>();
+  readonly #alarm = new Alarm('look for parts', () => {
+    this.#woken = true;
+  });
+
+  constructor(readonly batch: Batch) {
+    setHandler(
+      addItemsUpdate,
+      async (items, offset) => {
+        this.#woken = true;
+        const total = batch.add(items, offset ?? undefined, updateId());
+        await this.#hasRoom();
+        return { total };
+      },
+      { validator: (items: unknown, offset?: unknown) => this.#checkPiece(items, offset) },
+    );
+    setHandler(
+      sealUpdate,
+      () => {
+        this.#woken = true;
+        return { total: batch.seal() };
+      },
+      { validator: (total?: unknown) => this.#checkTotal(total) },
+    );
+    const schemas = batchMessageSchemas();
+    setHandler(partReportSignal, (message) => {
+      const report = parseInput(schemas.partReport, message);
+      if (report.ok && batch.take(report.value, Date.now())) this.#woken = true;
+    });
+    setHandler(batchStatusQuery, () => batch.status(Date.now()));
+    setHandler(batchItemsQuery, (range) => {
+      const { offset, limit } = pageRange(range, 0);
+      return batch.page(offset, limit);
+    });
+    // Looked at, never thrown: the parts end what is open, and every item gets its outcome.
+    CancellationScope.current().cancelRequested.catch(() => {
+      batch.cancel(Date.now());
+      this.#woken = true;
+    });
+  }
+
+  /** Runs until every item has an outcome and no more can come. */
+  async run(): Promise<FollowUpBatchResult> {
+    const { batch } = this;
+    for (;;) {
+      this.#woken = false;
+      const nowMs = Date.now();
+      const isDue = this.#isContinueAsNewDue();
+      if (!isDue) for (const { part, order } of batch.ordersToSend(nowMs)) void this.#tell(part, order);
+      this.#watch(nowMs);
+      setCurrentDetails(describeBatch(batch.status(nowMs), batch.firstErrors(SHOWN_ERRORS), nowMs));
+      if (batch.hasBacklog) {
+        if (!batch.isNextPartFull && !isDue) await condition(() => batch.isNextPartFull, GATHER_MS);
+        this.#isStartingPart = true;
+        await this.#startPart(batch.nextPart(Date.now()));
+        this.#isStartingPart = false;
+        continue;
+      }
+      const isAnswering = !allHandlersFinished();
+      const isIdle = this.#underWay === 0 && !isAnswering;
+      if (batch.hasEnded && isIdle) return batch.result();
+      if (isDue && isIdle) await continueAsNew<typeof followUpBatch>(null, batch.carry());
+      await condition(() => this.#woken || (isAnswering && allHandlersFinished()));
+    }
+  }
+
+  /** One after another: each carries its items, and the tasks that start them must stay small. */
+  async #startPart(input: PartInput): Promise<void> {
+    const { batchId, part, first, items, ended } = input;
+    try {
+      const child = await startChild(WorkflowType.followUpBatchPart, {
+        workflowId: followUpBatchWorkflowId({ batchId, part }),
+        args: [input],
+        workflowIdReusePolicy: ended ? WorkflowIdReusePolicy.ALLOW_DUPLICATE : WorkflowIdReusePolicy.REJECT_DUPLICATE,
+        parentClosePolicy: ParentClosePolicy.ABANDON,
+        cancellationType: ChildWorkflowCancellationType.ABANDON,
+        staticSummary: `Items ${first} to ${first + items.length - 1} of batch ${batchId}`,
+        typedSearchAttributes: new TypedSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]),
+      });
+      this.#watched.add(part);
+      // Its last report comes before its end: what it has not reported by then is looked up.
+      const isOver = () => {
+        this.#watched.delete(part);
+        void this.#lookUp(part);
+      };
+      void child.result().then(isOver, isOver);
+    } catch (error) {
+      // It was there before this run, as after a reset: it tells all that it knows, or is looked up.
+      if (error instanceof WorkflowExecutionAlreadyStartedError) {
+        void this.#tell(part, this.batch.askForAll(part, Date.now()), hashOf(input));
+      } else {
+        this.batch.noteGone(part, { ended: [] }, Date.now());
+        this.#woken = true;
+      }
+    }
+  }
+
+  async #tell(part: number, order: PartOrder, itemsHash?: string): Promise<void> {
+    this.#underWay += 1;
+    const { batchId } = this.batch;
+    try {
+      await getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId, part })).signal(partOrderSignal, order);
+      this.batch.noteAlive(part, Date.now());
+    } catch {
+      await this.#lookUp(part, itemsHash);
+    }
+    this.#underWay -= 1;
+    this.#woken = true;
+  }
+
+  /**
+   * A part that runs no more, and whose items have not all ended for all that it said: finds out how they did, and starts
+   * it again for those that did not.
+   */
+  async #lookUp(part: number, itemsHash?: string): Promise<void> {
+    const { batch } = this;
+    if (this.#lookedUp.has(part) || batch.parts[part]?.hasEnded) return;
+    this.#lookedUp.add(part);
+    this.#underWay += 1;
+    let found: LookedUpPart = { ended: [] };
+    try {
+      found = await lookUpPart({ batchId: batch.batchId, part, ...(itemsHash !== undefined && { itemsHash }) });
+    } catch {
+      // Tried often enough: what is not known stays unknown.
+    }
+    this.#lookedUp.delete(part);
+    if (found.isOpen) {
+      // Another run of it, as after a reset of the part.
+      void this.#tell(part, batch.askForAll(part, Date.now()));
+    } else {
+      const again = batch.noteGone(part, found, Date.now());
+      if (again) await this.#startPart(again);
+    }
+    this.#underWay -= 1;
+    this.#woken = true;
+  }
+
+  #watch(nowMs: number): void {
+    for (const [part, { hasEnded, aliveAtMs, order }] of this.batch.parts.entries()) {
+      if (hasEnded || this.#watched.has(part) || this.#lookedUp.has(part)) continue;
+      if (nowMs < aliveAtMs + WATCH_EVERY_MS) {
+        this.#alarm.set(aliveAtMs + WATCH_EVERY_MS);
+        continue;
+      }
+      this.batch.noteAlive(part, nowMs);
+      void this.#tell(part, order);
+    }
+  }
+
+  /**
+   * Who hands over a list faster than its parts start waits here with the next piece. Where the run is to be continued,
+   * until all items are in parts that have started: else there would always be a next piece, and the run would never end.
+   */
+  async #hasRoom(): Promise<void> {
+    const { batch } = this;
+    const isDone = () => !batch.hasBacklog && !this.#isStartingPart;
+    await condition(() => isDone() || (!batch.isNextPartFull && !this.#isContinueAsNewDue()));
+  }
+
+  /** At any time: an update that the server applies again on the next run (temporal#6375) is known there by its id. */
+  #isContinueAsNewDue(): boolean {
+    return isRunLong() || workflowInfo().historySize > MOST_HISTORY_BYTES;
+  }
+
+  #checkPiece(items: unknown, offset: unknown): void {
+    if (!Array.isArray(items) || items.length === 0) throw refusal('items', 'must be a list with at least one item');
+    if (offset !== undefined && offset !== null && !isCount(offset)) throw refusal('offset', 'must be a whole number');
+    const bytes = jsonBytes(items);
+    if (items.length > 1 && bytes > MAX_PIECE_BYTES) {
+      throw refusal('items', `must be at most ${MAX_PIECE_BYTES} bytes of JSON, or a single item (given ${bytes})`);
+    }
+    if (this.batch.knows(updateId())) return;
+    const issue = this.batch.issueWith(items, isCount(offset) ? offset : undefined);
+    if (issue !== undefined) throw refusal('items', issue);
+  }
+
+  #checkTotal(total: unknown): void {
+    const has = this.batch.status(Date.now()).total;
+    if (total === undefined || total === null || total === has) return;
+    throw refusal('total', `must be ${has}, the number of items so far (given ${JSON.stringify(total)})`);
+  }
+}
+
+/** As `hashOfItems` of the library makes it. */
+function hashOf({ template, items }: PartInput): string {
+  return hash64(JSON.stringify([template, items]));
+}
+
+function refusal(field: string, message: string) {
+  return invalidInput([{ field, message }]);
+}
+
+function updateId(): string {
+  return currentUpdateInfo()?.id ?? '';
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && Number(value) >= 0;
 }

@@ -11,11 +11,10 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { Activities, NothingNewDetails } from '../activities/index.js';
-import { SearchAttribute, type FollowUpSettings } from '../contract/index.js';
+import type { Activities } from '../activities/index.js';
+import { type NothingNewDetails, SearchAttribute, type FollowUpSettings } from '../contract/index.js';
 import { describeProgress } from '../follow-up/details.js';
-import type { WatchOrder } from '../follow-up/look.js';
-import type { FollowUpPort, Steps, WatchEnd } from '../follow-up/port.js';
+import type { WatchOrder, FollowUpPort, Steps, WatchEnd } from '../follow-up/port.js';
 
 /** A get-job call ends within 7 s, so that its local activity costs one event. */
 const GET_JOB_TIMEOUT = '10s';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { judgeLook, shownOf, waitBeforeLook, type Attempt, type WatchOrder } from '../../src/follow-up/look.js';
-import type { GetJobResult } from '../../src/follow-up/port.js';
+import { judgeLook, shownOf, waitBeforeLook, type Attempt } from '../../src/follow-up/look.js';
+import type { GetJobResult, WatchOrder } from '../../src/follow-up/port.js';
 
 const NOW = 1_000_000;
 const order: WatchOrder = {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { followUpInputSchema } from '../../src/contract/index.js';
 import { FollowUpFlow } from '../../src/follow-up/flow.js';
-import type { FollowUpPort } from '../../src/follow-up/port.js';
-import { newFollowUpState, newWatching, type FollowUpState, type ShownAttributes } from '../../src/follow-up/state.js';
+import type { FollowUpPort, ShownAttributes } from '../../src/follow-up/port.js';
+import { newFollowUpState, newWatching, type FollowUpState } from '../../src/follow-up/state.js';
 
 const OLD = { status: 'completed', prLink: 'https://git.example/pull/1' };
 const NEW = 'https://git.example/pull/2';

