@@ -1,6 +1,6 @@
 /**
  * The budget under load, on a Temporal dev server with real worker processes: what it holds, and how well it is used.
- * See docs/benchmarks.md.
+ * See docs/explanation/benchmarks.md.
  */
 import { parseArgs } from 'node:util';
 import { processEnvironment } from '../dist/config/settings-reader.js';

@@ -1,6 +1,6 @@
 /**
  * Benchmark: follow-ups of this project's worker beside a naive workflow, on the same Temporal dev server, one after
- * the other. See docs/benchmarks.md. Needs Linux, for `/proc`.
+ * the other. See docs/explanation/benchmarks.md. Needs Linux, for `/proc`.
  */
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -1,5 +1,5 @@
 /**
- * What follow-ups in flight cost one worker of this project and its server: for the sizing table of docs/operations.md.
+ * What follow-ups in flight cost one worker of this project and its server: for the sizing table of docs/how-to/run-in-production.md.
  * Needs Linux, for `/proc`.
  */
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 /**
  * How long the command line takes, as a multiple of what Node itself takes to start. The runs are interleaved, so that
- * a machine that gets slower is slower for all of them. See docs/benchmarks.md.
+ * a machine that gets slower is slower for all of them. See docs/explanation/benchmarks.md.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

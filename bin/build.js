@@ -138,7 +138,7 @@ async function compileFiles() {
 /**
  * Bundles the command line: one file that defines the commands, and files that they load when they run. These are
  * CommonJS, because most packages are: Node searches a CommonJS package for the names that it exports only where an ES
- * module imports it. See docs/benchmarks.md for what that saves.
+ * module imports it. See docs/explanation/benchmarks.md for what that saves.
  */
 async function bundleCommandLine() {
   const { rolldown } = await import('rolldown').catch(failWithoutCompiler);

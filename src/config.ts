@@ -34,7 +34,10 @@ export interface LoggingConfig {
   format: LogFormat;
 }
 
-/** How much a worker does at once, and keeps in memory. docs/operations.md, "Sizing", says what each number gives. */
+/**
+ * How much a worker does at once, and keeps in memory. How to choose each number:
+ * docs/how-to/run-in-production.md, "6. Size it".
+ */
 export interface WorkerCapacity {
   /** Follow-ups, batches and parts in the cache. One that has left it is replayed at its next task. */
   cachedWorkflows: number;
@@ -78,13 +81,19 @@ export interface WorkerConfig {
   logging: LoggingConfig;
 }
 
-/** Between the send's own deadline and the lease, for a process that is slow to stop (docs/architecture.md, "Slots"). */
+/**
+ * Between the send's own deadline and the lease, for a process that is slow to stop
+ * (docs/explanation/architecture.md, "Slots").
+ */
 export const LEASE_SLACK_MS = 30_000;
 
-/** Between the lease and the send activity's timeout, for settling the outcome (docs/architecture.md, "Slots"). */
+/**
+ * Between the lease and the send activity's timeout, for settling the outcome
+ * (docs/explanation/architecture.md, "Slots").
+ */
 export const START_TO_CLOSE_SLACK_MS = 15_000;
 
-/** Every default of the worker's settings. Sources of the numbers: docs/architecture.md, and the service's own limit. */
+/** Every default of the worker's settings. Sources of the numbers: docs/explanation/architecture.md, and the service's own limit. */
 export const configDefaults = {
   budgetLimit: 100,
   budgetWindowMs: 3_600_000,

@@ -21,7 +21,6 @@ import { installRuntime } from './worker/runtime.js';
 import { type Readiness, startStatusServer } from './worker/status-server.js';
 import { budgetWorkerOptions, followUpWorkerOptions } from './worker/worker-options.js';
 
-
 /** By the package's name: this code is in `dist`, in the bundled command line in `dist/cli`, and, in tests, in `src`. */
 const PACKAGE_ROOT = dirname(createRequire(import.meta.url).resolve('agent-follow-up/package.json'));
 const BUNDLE_PATH = join(PACKAGE_ROOT, 'dist', 'workflow-bundle.js');

@@ -8,15 +8,15 @@ const EXAMPLE_ID = 'follow-up/my-project/job-42/parser-tests';
 export function addFollowUpCommands(program: Command, action: LazyAction): void {
   const send = program
     .command('send')
-    .description('send a follow-up message to an agent job and wait for its pull request')
+    .description('send a message to an agent job and wait for its pull request')
     .argument('<project>', 'project id')
     .argument('<job>', 'job id')
-    .argument('[-]', 'a lone - reads the prompt from stdin');
+    .argument('[-]', 'read the message from stdin');
   addPromptOptions(send).option(
     '-k, --key <key>',
-    'unique within the job: the same key never sends a second message (default: random)',
+    'unique within the job; the same key never sends a second message (default: random)',
   );
-  addSettingOptions(send, 'interactive').option('--no-wait', 'only start it, and print its workflow id');
+  addSettingOptions(send, 'interactive').option('--no-wait', 'start it and print its workflow id, without waiting');
   withCommonOptions(
     send,
     'follow-up send my-project job-42 \\\n      --prompt "Add tests for the parser." --key parser-tests',
@@ -25,7 +25,7 @@ export function addFollowUpCommands(program: Command, action: LazyAction): void 
   const status = withWorkflowId(
     program
       .command('status')
-      .description('show where a follow-up stands: state, place in the queue, job, next poll, last error, result'),
+      .description('show a follow-up: state, position in the queue, job, next poll, last error, result'),
   );
   withCommonOptions(status, `follow-up status ${EXAMPLE_ID}`).action(
     action(async () => (await import('./status.js')).showStatus),
@@ -34,12 +34,12 @@ export function addFollowUpCommands(program: Command, action: LazyAction): void 
   const list = program
     .command('list')
     .description('list follow-ups, newest first')
-    .option('--project <project>', 'only those of this project')
-    .option('--job <job>', 'only those to this job')
-    .option('--pr <url>', 'only those whose turn has shown this pull request')
-    .option('--since <time>', 'only those started since: 24h, or 2026-11-22T08:00:00Z')
-    .addOption(choice('--state <state>', 'only those in this state', followUpStates))
-    .option('--batch <batch>', 'only those of this batch');
+    .option('--project <project>', 'only follow-ups of this project')
+    .option('--job <job>', 'only follow-ups to this job')
+    .option('--pr <url>', 'only follow-ups with this pull request')
+    .option('--since <time>', 'only follow-ups started since then: 24h, or 2026-11-22T08:00:00Z')
+    .addOption(choice('--state <state>', 'only follow-ups in this state', followUpStates))
+    .option('--batch <batch>', 'only follow-ups of this batch');
   withCommonOptions(list, 'follow-up list --project my-project --state waiting-for-budget').action(
     action(async () => (await import('./list.js')).listFollowUps),
   );
@@ -47,23 +47,21 @@ export function addFollowUpCommands(program: Command, action: LazyAction): void 
   const cancel = withWorkflowId(
     program
       .command('cancel')
-      .description('ask a follow-up to end: before the send nothing is sent, after it the agent job itself runs on'),
+      .description('cancel a follow-up: before the send nothing is sent; after it the agent job continues'),
   );
   withCommonOptions(cancel, `follow-up cancel ${EXAMPLE_ID}`).action(
     action(async () => (await import('./follow-up-orders.js')).cancel),
   );
 
-  const pollNow = withWorkflowId(
-    program.command('poll-now').description('ask a follow-up to look at its job now instead of at the next poll'),
-  );
+  const pollNow = withWorkflowId(program.command('poll-now').description('poll the job of a follow-up now'));
   withCommonOptions(pollNow, `follow-up poll-now ${EXAMPLE_ID}`).action(
     action(async () => (await import('./follow-up-orders.js')).pollNow),
   );
 
-  const word = new Argument('<word>', 'after notSent the message is sent again');
+  const word = new Argument('<word>', 'notSent sends the message again');
   word.argChoices = [...resolveWords];
   const resolve = withWorkflowId(
-    program.command('resolve').description('tell a follow-up that is reconciling whether its message was delivered'),
+    program.command('resolve').description('tell a reconciling follow-up whether its message was delivered'),
   ).addArgument(word);
   withCommonOptions(resolve, `follow-up resolve ${EXAMPLE_ID} sent`).action(
     action(async () => (await import('./follow-up-orders.js')).resolve),

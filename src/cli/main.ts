@@ -41,7 +41,7 @@ function buildProgram(cli: Cli): Command {
   const { stdout, stderr } = cli.io;
   const program = new Command('follow-up')
     .description(
-      'Sends follow-up messages to agent jobs, durably, on Temporal, and sees each through to its pull request.',
+      'Sends follow-up messages to AI agent jobs and watches each job until its pull request is ready. Runs on Temporal.',
     )
     .version(readVersion())
     .exitOverride()
@@ -74,14 +74,14 @@ function buildProgram(cli: Cli): Command {
 }
 
 const HELP = `
-Temporal is found by TEMPORAL_ADDRESS and the other TEMPORAL_* variables or a
-profile; localhost:7233 without them.
-Durations are milliseconds or text such as 500ms, 90s, 5m, 1h, 7d.
+Commands find Temporal with TEMPORAL_ADDRESS, the other TEMPORAL_* variables, or
+a profile. The default is localhost:7233.
+Durations are milliseconds, or text such as 500ms, 90s, 5m, 1h, 7d.
 
 Exit codes:
   0  completed or archived           4    the follow-up failed or was cancelled
-  1  another error                   5    Temporal cannot be reached
-  2  wrong usage, input or setting   130  interrupted; the follow-up goes on
+  1  any other error                 5    Temporal cannot be reached
+  2  wrong usage, input or setting   130  interrupted; the follow-up continues
   3  the agent job failed`;
 
 /** Of a terminal its own; else commander's 80 columns. */

@@ -24,7 +24,7 @@ export function lazyAction(cli: Cli): LazyAction {
 /** Adds what all commands have: `--json`, and an example in the help. */
 export function withCommonOptions(command: Command, example: string): Command {
   return command
-    .option('--json', 'one JSON document on stdout (for lists one a line), everything else on stderr')
+    .option('--json', 'print one JSON document (lists: one per line) on stdout, all else on stderr')
     .addHelpText('after', `\nExample:\n  $ ${example}`);
 }
 
@@ -41,28 +41,35 @@ export function choice(flags: string, description: string, values: readonly stri
 /** Adds the options that say where the prompt comes from. */
 export function addPromptOptions(command: Command): Command {
   return command
-    .option('-p, --prompt <text>', 'the follow-up instruction; - reads it from stdin')
-    .option('-f, --prompt-file <file>', 'file with the follow-up instruction; - reads it from stdin');
+    .option('-p, --prompt <text>', 'the message; - reads it from stdin')
+    .option('-f, --prompt-file <file>', 'file with the message; - reads it from stdin');
 }
 
 /** Adds an option for every field of a follow-up's input but ids and prompt. */
 export function addSettingOptions(command: Command, defaultLane: Lane): Command {
   return command
-    .addOption(choice('--lane <lane>', `whose turn is first (default: ${defaultLane})`, lanes))
+    .addOption(choice('--lane <lane>', `interactive goes first (default: ${defaultLane})`, lanes))
     .addOption(
       choice(
         '--on-unknown-delivery <action>',
-        'what to do when nobody can tell whether it was delivered (default: fail)',
+        'what to do if nobody can tell whether the message was delivered (default: fail)',
         unknownDeliveryActions,
       ),
     )
     .addOption(
-      choice('--when-active <action>', 'what to do about a job that is at work (default: wait)', whenActiveActions),
+      choice(
+        '--when-active <action>',
+        'what to do if the job works on another message (default: wait)',
+        whenActiveActions,
+      ),
     )
     .option('--poll-initial-interval <duration>', 'wait before the first poll (default: 5s)')
     .option('--poll-max-interval <duration>', 'longest wait between two polls (default: 60s)')
-    .option('--poll-backoff-coefficient <number>', 'each wait is this many times the one before (default: 1.5)')
-    .option('--settle-time <duration>', 'how long an unchanged terminal status is not believed (default: 120s)')
-    .option('--job-timeout <duration>', 'longest wait for the job, from the send (default: 24h)')
-    .option('--budget-wait-timeout <duration>', 'longest wait for everything before the send (default: 7d)');
+    .option('--poll-backoff-coefficient <number>', 'each wait is this many times the previous one (default: 1.5)')
+    .option(
+      '--settle-time <duration>',
+      'how long after the send to distrust an unchanged terminal status (default: 120s)',
+    )
+    .option('--job-timeout <duration>', 'longest wait for the job after the send (default: 24h)')
+    .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
 }

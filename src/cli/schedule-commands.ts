@@ -4,17 +4,16 @@ import { choice, type LazyAction, withCommonOptions } from './options.js';
 
 const CREATE_HELP = `
 Cron: minute, hour, day of month, month, day of week, or @hourly, @daily,
-@weekly, @monthly, @yearly. Day of month and day of week must both match. With a
-time zone that has daylight saving, a time that the change leaves out does not
-fire on that day, and a time that it repeats fires twice: keep away from 01:00
-to 03:00, or use UTC.
-Intervals are counted from 1970-01-01T00:00:00Z: --every 1h fires at each full
-hour, with --offset 19m at 19 past.
+@weekly, @monthly, @yearly. Day of month and day of week must both match.
+Daylight saving: a time that the clock skips does not fire on that day, and a
+time that it repeats fires twice. Avoid 01:00 to 03:00, or use UTC.
+Intervals count from 1970-01-01T00:00:00Z: --every 1h fires on the hour, and
+with --offset 19m at 19 minutes past.
 
-FILE has a follow-up as JSON a line, as for "follow-up batch run", or one JSON
-document: {"items": […]} or {"projectId": …, "prompt": …, "jobIds": […]}. Its
-follow-ups are in lane batch unless it says otherwise. A schedule cannot be
-changed: delete it, and create it anew.`;
+FILE has one follow-up as JSON per line, as for "follow-up batch run", or one
+JSON document: {"items": […]} or {"projectId": …, "prompt": …, "jobIds": […]}.
+Its follow-ups are in the lane batch unless it says otherwise. You cannot change
+a schedule: delete it and create it again.`;
 
 /** `follow-up schedule …` */
 export function addScheduleCommands(program: Command, action: LazyAction): void {
@@ -26,27 +25,23 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
     .command('create')
     .description('start a batch of follow-ups at set times; each firing is a batch of its own')
     .argument('<name>', 'unique in the namespace; 1 to 99 of A-Z a-z 0-9 . _ ~ -')
-    .argument('<file>', 'the batch, at most 256 KiB of JSON; - is stdin')
+    .argument('<file>', 'the batch, at most 256 KiB of JSON; - reads stdin')
     .option('--cron <expression>', 'when to fire, such as "0 2 * * MON-FRI"')
-    .option('--every <duration>', 'or in which interval, 1s to 365d')
-    .option('--offset <duration>', "with --every: how long after each interval's begin (default: 0)")
-    .option('--time-zone <zone>', 'with --cron: whose clock it means, such as Europe/Berlin (default: UTC)')
+    .option('--every <duration>', 'fire at this interval, 1s to 365d')
+    .option('--offset <duration>', 'with --every: how long after the start of each interval to fire (default: 0)')
+    .option('--time-zone <zone>', 'with --cron: its time zone, such as Europe/Berlin (default: UTC)')
     .addOption(
-      choice(
-        '--overlap <policy>',
-        'what a firing does while the one before is running (default: skip)',
-        scheduleOverlaps,
-      ),
+      choice('--overlap <policy>', 'what to do if the previous firing still runs (default: skip)', scheduleOverlaps),
     )
-    .option('--catch-up-window <duration>', 'how late a firing may be after an outage of Temporal (default: 1h)')
-    .option('--jitter <duration>', 'each firing is late by a random time up to this one (default: 0)')
-    .option('--start-at <instant>', 'no firing before; ISO 8601 with its zone, such as 2026-12-01T00:00:00Z')
+    .option('--catch-up-window <duration>', 'how late a firing may start after an outage of Temporal (default: 1h)')
+    .option('--jitter <duration>', 'delay each firing by a random time up to this (default: 0)')
+    .option('--start-at <instant>', 'no firing before; ISO 8601 with a zone, such as 2026-12-01T00:00:00Z')
     .option('--end-at <instant>', 'no firing after')
-    .option('--limit <n>', 'firings until it is done (default: no limit)')
+    .option('--limit <n>', 'maximum number of firings (default: no limit)')
     .option('--note <text>', 'shown with the schedule')
-    .option('--paused', 'wait for "follow-up schedule resume"')
-    .option('--max-open <n>', 'follow-ups of a firing that are open at a time (default: 50)')
-    .option('--allow-duplicates', 'take two lines with the same project, job and prompt')
+    .option('--paused', 'create it paused, until "follow-up schedule resume"')
+    .option('--max-open <n>', 'maximum number of open follow-ups per firing (default: 50)')
+    .option('--allow-duplicates', 'allow lines with the same project, job and prompt')
     .addHelpText('after', CREATE_HELP);
   withCommonOptions(
     create,
@@ -55,50 +50,50 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
 
   const list = schedule
     .command('list')
-    .description('list schedules with their next firing, and what has become of their latest ones');
+    .description('list schedules with their next firing and the outcomes of the latest ones');
   withCommonOptions(list, 'follow-up schedule list --json').action(
     action(async () => (await import('./schedule-show.js')).listSchedules),
   );
 
   const describe = named(
     'describe',
-    'show when a schedule fires, its policies, its next 5 firings and its latest 10 with their outcomes',
+    'show the times and policies of a schedule, its next 5 firings, and the outcomes of the latest 10',
   );
   withCommonOptions(describe, 'follow-up schedule describe nightly').action(
     action(async () => (await import('./schedule-show.js')).describeSchedule),
   );
 
-  const pause = named('pause', 'fire no more until it is resumed; a batch that runs goes on').option(
+  const pause = named('pause', 'stop firing until resumed; a running batch continues').option(
     '--note <text>',
-    "why; shown behind the schedule's own note while it is paused",
+    "why; shown after the schedule's own note while it is paused",
   );
   withCommonOptions(pause, 'follow-up schedule pause nightly --note "release freeze"').action(
     action(async () => (await import('./schedule-orders.js')).pauseSchedule),
   );
 
-  const resume = named('resume', 'fire again from the next time on; what was due meanwhile is for backfill');
+  const resume = named('resume', 'fire again from the next time on; use backfill for the times in between');
   withCommonOptions(resume, 'follow-up schedule resume nightly').action(
     action(async () => (await import('./schedule-orders.js')).resumeSchedule),
   );
 
-  const trigger = named('trigger', "fire now, paused or not, under the schedule's own overlap policy");
+  const trigger = named('trigger', "fire now, even while paused, under the schedule's overlap policy");
   withCommonOptions(trigger, 'follow-up schedule trigger nightly').action(
     action(async () => (await import('./schedule-orders.js')).triggerSchedule),
   );
 
-  const remove = named('delete', 'delete a schedule; batches that run go on');
+  const remove = named('delete', 'delete a schedule; running batches continue');
   withCommonOptions(remove, 'follow-up schedule delete nightly').action(
     action(async () => (await import('./schedule-orders.js')).deleteSchedule),
   );
 
   const backfill = named(
     'backfill',
-    'fire for every time of a past range that has not fired, paused or not; by default one after another',
+    'fire for every time in a past range that has not fired, even while paused; by default one after another',
   )
-    .requiredOption('--from <instant>', 'the first time that counts; ISO 8601 with its zone')
-    .requiredOption('--to <instant>', 'the last time that counts, not later than now')
+    .requiredOption('--from <instant>', 'start of the range; ISO 8601 with a zone')
+    .requiredOption('--to <instant>', 'end of the range, not later than now')
     .addOption(
-      new Option('--overlap <policy>', 'what each does while another is running (default: buffer-all)').choices(
+      new Option('--overlap <policy>', 'what to do if another firing runs (default: buffer-all)').choices(
         scheduleOverlaps,
       ),
     )

@@ -5,20 +5,20 @@ import { type LazyAction, withCommonOptions } from './options.js';
 export function addWorkerCommands(program: Command, action: LazyAction): void {
   const dev = program
     .command('dev')
-    .description(
-      'run everything on this machine: Temporal with its UI, a simulated service, a worker, and a few follow-ups',
-    )
-    .option('--exit', 'end when the follow-ups have ended, instead of at Ctrl-C')
-    .option('--project <project>', 'with --job and --prompt: send this follow-up instead of the demonstration')
+    .description('run everything on this machine: Temporal and its UI, a simulated service, a worker, four follow-ups')
+    .option('--exit', 'exit when the follow-ups have ended, without waiting for Ctrl-C')
+    .option('--project <project>', 'with --job and --prompt: send this follow-up instead of the four')
     .option('--job <id>', 'see --project')
     .option('--prompt <text>', 'see --project')
-    .option('--port <port>', 'port of Temporal (default: 7233, or any where it is taken)')
-    .option('--ui-port <port>', 'port of its UI (default: 8233, or any where it is taken)');
+    .option('--port <port>', 'port of Temporal (default: 7233, or a free one if it is taken)')
+    .option('--ui-port <port>', 'port of the Temporal UI (default: 8233, or a free one if it is taken)');
   withCommonOptions(dev, 'follow-up dev --exit').action(action(async () => (await import('./dev.js')).runDev));
 
   const worker = program
     .command('worker')
-    .description('run the worker, until SIGTERM or Ctrl-C; settings are environment variables, see the README');
+    .description(
+      'run the worker until SIGTERM or Ctrl-C; its settings are environment variables (docs/reference/settings.md)',
+    );
   withCommonOptions(
     worker,
     'AGENT_JOBS_BASE_URL=https://api.example.com \\\n      AGENT_JOBS_API_KEY_FILE=/run/secrets/key follow-up worker',
@@ -29,18 +29,20 @@ export function addWorkerCommands(program: Command, action: LazyAction): void {
 export function addServiceCommands(program: Command, action: LazyAction): void {
   const setup = program
     .command('setup')
-    .description('register the search attributes of follow-ups in the namespace; may be run again at any time');
+    .description('register the search attributes in the namespace; you can repeat it at any time');
   withCommonOptions(setup, 'TEMPORAL_ADDRESS=temporal.example.com:7233 follow-up setup').action(
     action(async () => (await import('./setup.js')).setUp),
   );
 
   const doctor = program
     .command('doctor')
-    .description('check the whole installation: settings, server, workers, keys, budgets, batches, schedules, clocks')
-    .option('--project <project>', 'project whose API key is tried')
-    .option('--job <id>', 'job that is read; it need not exist')
-    .option('-w, --watch', 'look again every 5 s, and tell what comes and goes; Ctrl-C ends it')
-    .addHelpText('after', '\nThe exit code is 0 only where nothing is to be done.');
+    .description(
+      'check the whole installation: settings, server, workers, API keys, budgets, batches, schedules, clocks',
+    )
+    .option('--project <project>', 'project whose API key to try')
+    .option('--job <id>', 'job to read; it need not exist')
+    .option('-w, --watch', 'check again every 5 s and print what appears and disappears; Ctrl-C ends it')
+    .addHelpText('after', '\nThe exit code is 0 only if there is nothing to do.');
   withCommonOptions(doctor, 'follow-up doctor --project my-project').action(
     action(async () => (await import('./doctor.js')).runDoctor),
   );
@@ -49,14 +51,14 @@ export function addServiceCommands(program: Command, action: LazyAction): void {
     .command('simulator')
     .description('run a simulated agent job service; ids such as fail-1, slow-1, missing-1 decide how a job behaves')
     .option('--host <address>', 'address to listen on (default: 127.0.0.1)')
-    .option('--port <port>', '0 takes any free port (default: 8080)')
-    .option('--limit <messages>', 'messages a project and window (default: 100)')
+    .option('--port <port>', 'port to listen on; 0 takes any free one (default: 8080)')
+    .option('--limit <messages>', 'messages per project and window (default: 100)')
     .option('--window <duration>', 'window of the limit (default: 1h)')
     .option('--turn <duration>', 'how long the agent works on a message (default: 4s)')
-    .option('--seed <number>', 'all randomness comes from it (default: 1)')
-    .option('--no-auto-create', 'jobs that nobody made do not exist')
-    .option('--ledger-file <file>', 'append every message request to this file, one JSON a line')
-    .option('--options <file>', 'JSON file with further options of the simulator; they win over the others');
+    .option('--seed <number>', 'seed of all randomness (default: 1)')
+    .option('--no-auto-create', 'do not create a job when it is first asked for')
+    .option('--ledger-file <file>', 'append every message request to this file, one JSON per line')
+    .option('--options <file>', 'JSON file with more options of the simulator; they override the others');
   withCommonOptions(simulator, 'follow-up simulator --port 8080').action(
     action(async () => (await import('./simulator.js')).runSimulator),
   );
@@ -66,8 +68,8 @@ export function addServiceCommands(program: Command, action: LazyAction): void {
 export function addCompletionCommands(program: Command, action: LazyAction): void {
   program
     .command('completion')
-    .description('print a script with which the shell completes commands, options, and ids of a running Temporal')
-    .addArgument(new Argument('<shell>', 'whose script').choices(['bash', 'zsh', 'fish']))
+    .description('print a script that lets the shell complete commands, options, and ids from Temporal')
+    .addArgument(new Argument('<shell>', 'the shell').choices(['bash', 'zsh', 'fish']))
     .addHelpText('after', COMPLETION_HELP)
     .action(action(async () => (await import('./complete.js')).printCompletionScript));
   program

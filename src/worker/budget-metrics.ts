@@ -129,7 +129,7 @@ function stepBeyond(counted: number, { from, to }: CountStep): number {
 
 const pauseReasons = ['operator', 'limited', 'credentials'] as const satisfies readonly PauseReason[];
 
-/** The metrics of budgets, as docs/operations.md lists them. */
+/** The metrics of budgets, as docs/reference/metrics.md lists them. */
 export function budgetMetricsText(budgets: readonly KnownBudget[], leftOut: number): string {
   const byProject = (value: (budget: KnownBudget) => number | undefined): Metric['samples'] =>
     budgets.flatMap((budget) => {

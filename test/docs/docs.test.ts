@@ -1,8 +1,10 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { format } from 'prettier';
 import ts from 'typescript';
-import { describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { runCli } from '../cli/run-cli.js';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -21,11 +23,81 @@ const pages = [
   ...filesBelow('deploy', '.md'),
 ];
 
-/** What the command line says to `--help`. */
-async function helpOf(...command: string[]): Promise<string> {
+/** The help of every command and group, by its words: `''` is that of the command itself. */
+const helps = new Map<string, string>();
+
+async function readHelps(...command: string[]): Promise<void> {
   const { exitCode, stdout } = await runCli([...command, '--help']);
   expect({ command, exitCode }).toEqual({ command, exitCode: 0 });
-  return stdout;
+  helps.set(command.join(' '), stdout);
+  const [, list = ''] = stdout.split('\nCommands:\n');
+  const names = [...list.matchAll(/^ {2}([a-z-]+)/gm)].map(([, name]) => name ?? '');
+  for (const name of names) if (name !== 'help') await readHelps(...command, name);
+}
+
+beforeAll(() => readHelps());
+
+/** What of a command line does not exist: its command, or one of its options. */
+function unknownIn(commandLine: string): string[] {
+  const words = commandLine.split(/\s+/);
+  let command = '';
+  for (const word of words) {
+    const next = `${command} ${word}`.trim();
+    if (!helps.has(next)) break;
+    command = next;
+  }
+  const help = helps.get(command) ?? '';
+  const known = new Set(help.match(/--[a-z][a-z-]*/g));
+  const options = (commandLine.match(/(?<=\s)--[a-z][a-z-]*/g) ?? []).filter((option) => !known.has(option));
+  const isGroup = help.includes('\nCommands:\n');
+  // After a group comes one of its commands; a page may also name the group alone.
+  const [follower = ''] = words.slice(command === '' ? 0 : command.split(' ').length);
+  const misspelt = isGroup && /^[a-z]/.test(follower) ? [follower] : [];
+  return [...misspelt, ...options].map((what) => `${what} in "follow-up ${commandLine}"`);
+}
+
+/** Command lines of a page: in its code, and between backticks. */
+function commandLinesIn(text: string): string[] {
+  const blocks = [...text.matchAll(/^```(?:sh)?\n([\s\S]*?)^```$/gm)].map(([, code]) => code ?? '');
+  const inBlocks = blocks.flatMap((code) =>
+    [...code.replaceAll('\\\n', ' ').matchAll(/(?:^|\s)npx follow-up ([^\n|#]+)/g)].map(([, line]) => line ?? ''),
+  );
+  const prose = text.replace(/^```[\s\S]*?^```$/gm, '');
+  const inProse = [...prose.matchAll(/`(?:npx )?follow-up ([^`]+)`/g)].map(([, line]) => line ?? '');
+  return [...inBlocks, ...inProse];
+}
+
+/** What the compiler finds wrong with code that imports this package. */
+function problemsOf(snippets: readonly string[]): string[] {
+  const sources = new Map(snippets.map((code, index) => [join(ROOT, `snippet-${index}.ts`), code]));
+  const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.json'), (path) => readFileSync(path, 'utf8'));
+  const { options } = ts.parseJsonConfigFileContent({ ...config, include: [], files: [] }, ts.sys, ROOT);
+  const allOptions: ts.CompilerOptions = {
+    ...options,
+    noEmit: true,
+    paths: {
+      'agent-follow-up/client': [join(ROOT, 'src/client/index.ts')],
+      'agent-follow-up/contract': [join(ROOT, 'src/contract/index.ts')],
+    },
+  };
+  const host = ts.createCompilerHost(allOptions);
+  const { readFile, fileExists } = host;
+  host.readFile = (path) => sources.get(path) ?? readFile(path);
+  host.fileExists = (path) => sources.has(path) || fileExists(path);
+  const program = ts.createProgram([...sources.keys()], allOptions, host);
+  const problems = [...sources.keys()].flatMap((path) => {
+    const source = program.getSourceFile(path);
+    return [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
+  });
+  return problems.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
+}
+
+/** Cells of the first column of all tables of a page, each name between backticks by itself. */
+function firstColumnOf(page: string, heading?: string): string[] {
+  const text = read(page);
+  const section = heading === undefined ? text : (text.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '');
+  const cells = [...section.matchAll(/^\| ([^|]+) \|/gm)].map(([, cell]) => cell ?? '');
+  return cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name ?? ''));
 }
 
 /** Heading as GitHub makes an anchor of it. */
@@ -59,15 +131,84 @@ describe.each(pages)('%s', (page) => {
   });
 
   test('names only folders and files of the repository that exist', () => {
-    const paths = [...text.matchAll(/`((?:src|test|bench|deploy|docs|examples|schemas|bin|scripts)\/[\w./-]+)`/g)];
+    const paths = [
+      ...text.matchAll(
+        /`((?:src|test|bench|chaos|mutants|simulation|deploy|docs|examples|schemas|bin|scripts)\/[\w./-]+)`/g,
+      ),
+    ];
     expect(paths.map(([, path]) => path ?? '').filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+  });
+
+  test('names only commands and options that the command line has', () => {
+    expect(commandLinesIn(text).flatMap(unknownIn)).toEqual([]);
+  });
+
+  test('has pictures below 300 KiB', () => {
+    const pictures = [...text.matchAll(/!\[[^\]]+\]\(([^)]+)\)/g)].map(([, path]) => path ?? '');
+    const large = pictures.filter((path) => readFileSync(join(ROOT, dirname(page), path)).length > 300 * 1024);
+    expect(large).toEqual([]);
   });
 });
 
-describe('docs/operations.md', () => {
+test('the TypeScript of all pages compiles against the types of the package', () => {
+  const snippets = pages.flatMap((page) =>
+    [...read(page).matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, code]) => code ?? ''),
+  );
+  expect(snippets.length).toBeGreaterThan(1);
+  expect(problemsOf(snippets)).toEqual([]);
+});
+
+test('README.md has a picture, and at most 1,200 words', () => {
+  const text = read('README.md');
+  expect(text).toMatch(/!\[[^\]]+\]\(docs\/images\//);
+  expect(text.split(/\s+/).length).toBeLessThanOrEqual(1_200);
+});
+
+test('the Python of all pages stands in the example', () => {
+  const example = read('examples/start_follow_up.py')
+    .split('\n')
+    .map((line) => line.trim());
+  const snippets = pages.flatMap((page) =>
+    [...read(page).matchAll(/^```python\n([\s\S]*?)^```$/gm)].map(([, code]) => (code ?? '').trim().split('\n')),
+  );
+  expect(snippets.length).toBeGreaterThan(1);
+  for (const lines of snippets) expect(example.join('\n')).toContain(lines.map((line) => line.trim()).join('\n'));
+});
+
+test('the hosted CI runs .ci/run', () => {
+  const { jobs } = parse(read('.github/workflows/ci.yml')) as { jobs: { ci: { steps: { run?: string }[] } } };
+  expect(jobs.ci.steps.map(({ run }) => run)).toContain('.ci/run');
+});
+
+test('every page of the documentation is listed by its index', () => {
+  const listed = (index: string) =>
+    [...read(index).matchAll(/\]\(([^)#]+\.md)/g)].map(([, path]) => join(dirname(index), path ?? ''));
+  const all = new Set([...listed('docs/README.md'), ...listed('docs/decisions/README.md')]);
+  const missing = filesBelow('docs', '.md').filter((page) => page !== 'docs/README.md' && !all.has(page));
+  expect(missing).toEqual([]);
+});
+
+test('docs/reference/commands.md is what the help says: "npx vitest run test/docs -u" writes it', async () => {
+  const commands = [...helps].filter(([, help]) => !help.includes('\nCommands:\n'));
+  const about = (help: string) => help.split('\n\n')[1]?.split('\n').join(' ').trim() ?? '';
+  const anchor = (name: string) => anchorOf(`follow-up ${name}`);
+  const index = commands.map(([name, help]) => `| [${name}](#${anchor(name)}) | ${about(help)} |`);
+  const sections = commands.map(([name, help]) => `## follow-up ${name}\n\n\`\`\`text\n${help.trimEnd()}\n\`\`\`\n`);
+  const page = [
+    '# Commands\n',
+    '<!-- Generated from the help of the command line: npx vitest run test/docs -u -->\n',
+    'In a checkout, write `npx follow-up` instead of `follow-up`. `ID` and `workflowId` are workflow ids, such as `follow-up/demo/job-1/parser-tests`. With `--json`, a command prints JSON on stdout and everything else on stderr. [Errors](errors.md#exit-codes) lists the exit codes, and [Settings](settings.md) says how commands find Temporal.\n',
+    ['| follow-up … | what it does |', '|---|---|', ...index].join('\n') + '\n',
+    ...sections,
+  ].join('\n');
+  const formatted = await format(page, { parser: 'markdown', printWidth: 120, proseWrap: 'preserve' });
+  await expect(formatted).toMatchFileSnapshot(join(ROOT, 'docs/reference/commands.md'));
+});
+
+describe('docs/reference/settings.md', () => {
   const namesIn = (text: string) =>
     new Set(text.match(/\b(?:AGENT_JOBS|FOLLOW_UP|TEMPORAL)_(?:[A-Z]+_)*[A-Z]+\b/g) ?? []);
-  const documented = namesIn(read('docs/operations.md'));
+  const documented = namesIn(read('docs/reference/settings.md'));
   const settings = new Set(
     ['src/config.ts', ...filesBelow('src/config', '.ts')].flatMap((path) =>
       [...read(path).matchAll(/'((?:AGENT_JOBS|FOLLOW_UP|TEMPORAL)_(?:[A-Z]+_)*[A-Z]+)'/g)].map(
@@ -96,7 +237,7 @@ describe('docs/operations.md', () => {
     const { configDefaults } = await import('../../src/config.js');
     const { parseDurationMs } = await import('../../src/contract/index.js');
     const rows = new Map(
-      [...read('docs/operations.md').matchAll(/^\| `([A-Z_]+)` +\| `([^`]+)`/gm)].map(([, name, value]) => [
+      [...read('docs/reference/settings.md').matchAll(/^\| `([A-Z_]+)` +\| `([^`]+)`/gm)].map(([, name, value]) => [
         name,
         value,
       ]),
@@ -123,63 +264,115 @@ describe('docs/operations.md', () => {
   });
 });
 
-describe('README.md', () => {
-  const text = read('README.md');
-
-  test('names only commands and options that the help names, and all commands', async () => {
-    const help = await helpOf();
-    const commands = [...help.matchAll(/^ {2}([a-z-]+) /gm)]
-      .map(([, name]) => name ?? '')
-      .filter((name) => name !== 'help');
-    const named = [...text.matchAll(/`(?:npx )?follow-up ([a-z-]+)/g)].map(([, name]) => name ?? '');
-    expect([...new Set(named)].sort()).toEqual(commands.sort());
-
-    for (const [, line] of text.matchAll(/^\| `follow-up ([^|]+\|[^|]+)\|$/gm)) {
-      const words = (line ?? '').split('`')[0]?.split(' ') ?? [];
-      const command = words.filter((word) => /^[a-z][a-z-]*$/.test(word) && word !== 'sent');
-      const usage = await helpOf(...command);
-      expect(usage).toContain(`Usage: follow-up ${command.join(' ')} `);
-      for (const option of line?.match(/--[a-z-]+/g) ?? []) expect(usage).toContain(option);
-    }
-  });
-
-  test('has TypeScript that compiles against the types of the package', () => {
-    const snippets = [...text.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, code]) => code ?? '');
-    expect(snippets.length).toBeGreaterThan(0);
-    const sources = new Map(snippets.map((code, index) => [join(ROOT, `readme-${index}.ts`), code]));
-    const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.json'), (path) => readFileSync(path, 'utf8'));
-    const { options } = ts.parseJsonConfigFileContent({ ...config, include: [], files: [] }, ts.sys, ROOT);
-    const allOptions: ts.CompilerOptions = {
-      ...options,
-      noEmit: true,
-      paths: {
-        'agent-follow-up/client': [join(ROOT, 'src/client/index.ts')],
-        'agent-follow-up/contract': [join(ROOT, 'src/contract/index.ts')],
-      },
+describe('the reference has', () => {
+  const schemaFields = (name: string, prefix = ''): string[] => {
+    const { properties } = JSON.parse(read(`schemas/${name}.schema.json`)) as {
+      properties: Record<string, { properties?: object }>;
     };
-    const host = ts.createCompilerHost(allOptions);
-    const { readFile, fileExists } = host;
-    host.readFile = (path) => sources.get(path) ?? readFile(path);
-    host.fileExists = (path) => sources.has(path) || fileExists(path);
-    const program = ts.createProgram([...sources.keys()], allOptions, host);
-    const problems = [...sources.keys()].flatMap((path) => {
-      const source = program.getSourceFile(path);
-      return [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
-    });
-    expect(problems.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))).toEqual([]);
+    return Object.entries(properties).flatMap(([field, { properties: inner }]) =>
+      inner && field === 'poll' ? Object.keys(inner).map((key) => `${prefix}${field}.${key}`) : [`${prefix}${field}`],
+    );
+  };
+
+  test('every field of an input, with the default that it has', async () => {
+    const { followUpInputSchema, parseDurationMs } = await import('../../src/contract/index.js');
+    expect(firstColumnOf('docs/reference/inputs.md', 'Follow-up').sort()).toEqual(
+      schemaFields('follow-up-input').sort(),
+    );
+    const section = read('docs/reference/inputs.md').split('\n## Batch')[0] ?? '';
+    const defaults = new Map(
+      [...section.matchAll(/^\| `([\w.]+)` +\| `([^`]+)`/gm)].map(([, field = '', value = '']) => [field, value]),
+    );
+    const parsed = followUpInputSchema.parse({ projectId: 'p', jobId: 'j', prompt: 'x' });
+    const ms = (field: string) => parseDurationMs(defaults.get(field));
+    expect({
+      ...{ projectId: 'p', jobId: 'j', prompt: 'x', lane: defaults.get('lane') },
+      ...{ onUnknownDelivery: defaults.get('onUnknownDelivery'), whenActive: defaults.get('whenActive') },
+      poll: {
+        initialIntervalMs: ms('poll.initialInterval'),
+        maxIntervalMs: ms('poll.maxInterval'),
+        backoffCoefficient: Number(defaults.get('poll.backoffCoefficient')),
+      },
+      ...{ settleTimeMs: ms('settleTime'), jobTimeoutMs: ms('jobTimeout') },
+      budgetWaitTimeoutMs: ms('budgetWaitTimeout'),
+    }).toEqual(parsed);
   });
 
-  test('has pictures below 300 KiB', () => {
-    const pictures = [...text.matchAll(/!\[[^\]]+\]\(([^)]+)\)/g)].map(([, path]) => path ?? '');
-    expect(pictures.length).toBeGreaterThan(0);
-    const sizes = pictures.map((path) => readFileSync(join(ROOT, path)).length);
-    expect(Math.max(...sizes)).toBeLessThan(300 * 1024);
+  test('every field of a batch', () => {
+    const { anyOf } = JSON.parse(read('schemas/follow-up-batch-input.schema.json')) as {
+      anyOf: { properties: object }[];
+    };
+    const fields = new Set(anyOf.flatMap(({ properties }) => Object.keys(properties)));
+    expect(firstColumnOf('docs/reference/inputs.md', 'Batch').sort()).toEqual([...fields].sort());
+  });
+
+  test('every field of a result', () => {
+    expect(firstColumnOf('docs/reference/results.md', 'Follow-up').sort()).toEqual(
+      schemaFields('follow-up-result').sort(),
+    );
+    expect(firstColumnOf('docs/reference/results.md', 'Batch').sort()).toEqual(
+      schemaFields('follow-up-batch-result').sort(),
+    );
+  });
+
+  test('every failure type, exit code and error of the library', async () => {
+    const { FailureType } = await import('../../src/contract/index.js');
+    expect(firstColumnOf('docs/reference/errors.md', 'Failure types').sort()).toEqual(Object.keys(FailureType).sort());
+    const { ExitCode } = await import('../../src/cli/errors.js');
+    const codes = [...read('docs/reference/errors.md').matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code));
+    expect(codes).toEqual(Object.values(ExitCode));
+    const client = await import('../../src/client/index.js');
+    const errors = Object.keys(client).filter((name) => name.endsWith('Error') && name !== 'FollowUpClientError');
+    expect(firstColumnOf('docs/reference/errors.md', 'Errors of the library').sort()).toEqual(errors.sort());
+  });
+
+  test('every state and search attribute, and the guide to blocked follow-ups every reason', async () => {
+    const { followUpStates, SearchAttribute, waitReasons } = await import('../../src/contract/index.js');
+    const named = firstColumnOf('docs/reference/states.md');
+    const attributes = Object.values(SearchAttribute).map(({ name }) => name);
+    expect(named.sort()).toEqual([...followUpStates, ...attributes].sort());
+    const reasons = waitReasons.filter((reason) => reason !== 'slot' && reason !== 'job-busy');
+    expect(firstColumnOf('docs/how-to/unblock-a-follow-up.md')).toEqual(
+      expect.arrayContaining<string>([...reasons, 'waiting-for-budget', 'waiting-for-job', 'reconciling', 'service']),
+    );
+  });
+
+  test('every method of the library', async () => {
+    const client = await import('../../src/client/index.js');
+    const text = read('docs/reference/library.md');
+    const undocumented = (
+      name: 'FollowUpClient' | 'FollowUpHandle' | 'BatchHandle' | 'ScheduleHandle' | 'BudgetHandle',
+    ) =>
+      Object.getOwnPropertyNames(client[name].prototype).filter(
+        (method) => method !== 'constructor' && !new RegExp(`\\b${method}\\(`).test(text),
+      );
+    expect([
+      ...undocumented('FollowUpClient'),
+      ...undocumented('FollowUpHandle'),
+      ...undocumented('BatchHandle'),
+      ...undocumented('ScheduleHandle'),
+      ...undocumented('BudgetHandle'),
+    ]).toEqual([]);
+  });
+
+  // Those of budgets are compared where they are tested.
+  test('every metric of the service calls and the asks', () => {
+    const made = read('src/worker/metrics.ts');
+    const metrics = [
+      ...[...made.matchAll(/createCounter\('(\w+)'/g)].map(([, name]) => `${name}_total`),
+      ...[...made.matchAll(/createHistogram\('(\w+)', '\w+', '(\w+)'/g)].map(([, name, unit]) => `${name}_${unit}`),
+    ];
+    expect(metrics.length).toBeGreaterThan(4);
+    const named = firstColumnOf('docs/reference/metrics.md', 'Metrics of a worker').filter(
+      (name) => !name.endsWith('…'),
+    );
+    expect(named.sort()).toEqual(metrics.sort());
   });
 });
 
 test('the pages and headings that comments refer to exist', () => {
-  const files = ['src', 'bin', 'test', 'bench', 'scripts', 'examples'].flatMap((folder) =>
-    existsSync(join(ROOT, folder)) ? [...filesBelow(folder, '.ts'), ...filesBelow(folder, '.js')] : [],
+  const files = ['src', 'bin', 'test', 'bench', 'chaos', 'mutants', 'simulation', 'scripts', 'examples'].flatMap(
+    (folder) => (existsSync(join(ROOT, folder)) ? [...filesBelow(folder, '.ts'), ...filesBelow(folder, '.js')] : []),
   );
   const broken = files.flatMap((file) => {
     const references = [...read(file).matchAll(/(?:\/\/|\*) .*?\b((?:[\w-]+\/)*[\w-]+\.md)(?:, "([^"]+)")?/g)];

@@ -146,7 +146,7 @@ describe.concurrent('a follow-up', () => {
 });
 
 test('the saved views of the docs are queries that Temporal takes', async () => {
-  const page = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../../docs/how-to/read-the-ui.md', import.meta.url), 'utf8');
   const inTable = [...page.matchAll(/^\| [^|]+\| `(WorkflowType = [^`]+)`/gm)].map(([, query]) => query ?? '');
   const inLinks = [...page.matchAll(/workflows\?query=([^)]+)\)/g)].map(([, query]) => decodeURIComponent(query ?? ''));
   expect(inTable).toHaveLength(4);

@@ -59,9 +59,9 @@ function startMany({ followUps, simulator }: Stack, projectId: string, names: st
   );
 }
 
-/** When an alert of docs/operations.md fires. */
+/** When an alert of docs/how-to/monitor.md fires. */
 async function exprOfAlert(name: string): Promise<string | undefined> {
-  const page = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const page = await readFile(new URL('../../docs/how-to/monitor.md', import.meta.url), 'utf8');
   const [, yaml = ''] = /```yaml\n(groups:\n.*?)```/s.exec(page) ?? [];
   const { groups } = parse(yaml) as { groups: { rules: { alert: string; expr: string }[] }[] };
   return groups.flatMap(({ rules }) => rules).find(({ alert }) => alert === name)?.expr;

@@ -199,6 +199,40 @@ describe('the build', () => {
     expect(readFileSync(bundlePath, 'utf8')).toBe(first);
   });
 
+  it('is made again by npm run dev after every change, which restarts the stack and keeps it if the build fails', async () => {
+    cpSync(join(repository, 'scripts', 'dev.js'), join(root, 'scripts', 'dev.js'));
+    const stack = (version: number) => `export async function main(argv: string[]): Promise<number> {
+  process.stdout.write('up ${version} ' + argv.join(' ') + '\\n');
+  const alive = setInterval(() => undefined, 60_000);
+  await new Promise((resolve) => process.once('SIGTERM', resolve).once('SIGINT', resolve));
+  clearInterval(alive);
+  process.stdout.write('down ${version}\\n');
+  return 0;
+}
+`;
+    write('src/cli/main.ts', stack(1));
+    const child = spawn(process.execPath, ['scripts/dev.js', '--port', '7300'], { cwd: root, detached: true });
+    const group = -(child.pid ?? 0);
+    let [stdout, stderr] = ['', ''];
+    child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
+    child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+    const ended = new Promise((resolve) => child.once('close', resolve));
+    try {
+      await expect.poll(() => stdout).toBe('up 1 dev --port 7300\n');
+      write('src/cli/main.ts', 'export const main = ;\n');
+      await expect.poll(() => stderr).toContain('build failed');
+      expect(stdout).toBe('up 1 dev --port 7300\n');
+      write('src/cli/main.ts', stack(2));
+      await expect.poll(() => stdout).toBe('up 1 dev --port 7300\ndown 1\nup 2 dev --port 7300\n');
+      child.kill('SIGINT');
+      expect(await ended).toBe(0);
+      expect(stdout).toMatch(/\ndown 2\n$/);
+    } finally {
+      // Where it did not end as it should, what it has started is in its process group.
+      if (child.exitCode === null && group < 0) process.kill(group, 'SIGKILL');
+    }
+  });
+
   it('is not looked at where there are no sources', async () => {
     await build('--if-stale');
     for (const name of ['src', 'bin/build.js', 'bin/checkout.js', 'dist/build-stamp.txt']) {

@@ -133,11 +133,11 @@ test('no more projects are shown than there is room for; the rest is counted, an
   expect(totals()).toEqual([2, 0]);
 });
 
-test('the operations page lists every series, and no other', () => {
+test('the reference lists every series, and no other', () => {
   const metrics = new BudgetMetrics();
   metrics.report('run', reportOf({}));
   const shown = [...metrics.text().matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name, type]) => `${name} ${type}`);
-  const page = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'operations.md'), 'utf8');
+  const page = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'reference', 'metrics.md'), 'utf8');
   const rows = [...page.matchAll(/^\| `(follow_up_budget_\w+)` +\| (gauge|counter) /gm)];
   expect(rows.map(([, name, type]) => `${name} ${type}`)).toEqual(shown);
 });

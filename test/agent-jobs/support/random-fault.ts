@@ -23,7 +23,7 @@ export interface RandomFault {
   isWholeAnswer: boolean;
 }
 
-/** What an answer means, by its status: the table of docs/architecture.md, "Sending". */
+/** What an answer means, by its status: the table of docs/explanation/architecture.md, "Sending". */
 export function meaningOf(status: number): SendOutcome {
   if (status >= 200 && status <= 299) return 'sent';
   if ([401, 403].includes(status)) return 'unauthorized';
