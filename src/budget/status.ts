@@ -60,6 +60,7 @@ export function budgetStatus(state: BudgetState, nowMs: number, about?: string):
     ...(assumedFullUntilMs > nowMs && { assumedFullUntil: iso(assumedFullUntilMs) }),
     waiting,
     waitingTotal: state.waiters.length,
+    waitingInBatchLane: state.waiters.filter(({ lane }) => lane === 'batch').length,
     waitingForJob: elsewhere.length,
     lastSends: state.grants.slice(-AUDIT_LENGTH).reverse().map(toSend),
   };

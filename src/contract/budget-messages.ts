@@ -249,6 +249,9 @@ export interface BudgetStatus {
    */
   assumedFullUntil?: string;
   waitingTotal: number;
+  /** How many of them are in the batch lane; the others are in the interactive one. */
+  waitingInBatchLane: number;
+  /** How many of them wait for their job, in whatever lane. */
   waitingForJob: number;
   /** Newest first, at most 100. */
   lastSends: BudgetSend[];
