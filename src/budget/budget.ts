@@ -8,7 +8,7 @@ import { pause, resume, setLimit, type LimitChange } from './operator.js';
 import { noteKeyRead } from './pause.js';
 import { gone, leave, settle, settlesGrant } from './settle.js';
 import type { BudgetState } from './state.js';
-import { budgetStatus } from './status.js';
+import { budgetStatus, type StatusExtent } from './status.js';
 import { watch } from './watchdog.js';
 
 /** What the owner of a {@link Budget} has to do after an event. */
@@ -123,8 +123,8 @@ export class Budget {
   }
 
   /** What an onlooker is told. Changes nothing. */
-  status(timeMs: number, about?: string): BudgetStatus {
-    return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs), about);
+  status(timeMs: number, extent?: StatusExtent): BudgetStatus {
+    return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs), extent);
   }
 
   /** Ends that nobody waits for, of sends whose outcomes are known. */

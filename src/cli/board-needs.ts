@@ -6,7 +6,7 @@ import { lookAtProgress } from '../client/watch.js';
 import { projectBudgetWorkflowId } from '../contract/index.js';
 import { type Check, isFinding } from './doctor-check.js';
 import { judgeBudget, silentBudget } from './doctor-work.js';
-import { describeUpdate } from './follow-up-text.js';
+import { describeUpdate, wayOut } from './follow-up-text.js';
 import type { TemporalSession } from './temporal-session.js';
 
 /** What is known without asking the follow-ups themselves. */
@@ -97,7 +97,7 @@ async function explainBlocked({ followUps: client }: TemporalSession, known: Kno
         status: 'warning',
         message: `${workflowId} is ${describeUpdate({ summary, ...live }).headline}`,
         since: live.progress?.learnedAt ?? startedAt,
-        mend: `mend what it says; it goes on by itself. More: follow-up status ${workflowId}`,
+        mend: wayOut(live.progress, workflowId) || `follow-up status ${workflowId}`,
       },
     ];
   });

@@ -7,7 +7,7 @@ import {
 import { lookAtProgress } from '../client/watch.js';
 import { classify } from './classify-error.js';
 import type { Cli } from './cli.js';
-import { describeResult, describeTrouble, describeUpdate, localTime, standingOf } from './follow-up-text.js';
+import { describeResult, describeTrouble, describeUpdate, localTime, standingOf, wayOut } from './follow-up-text.js';
 import type { ReportedError } from './report-error.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
@@ -36,11 +36,13 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     const troubles = [trouble, ofBudget].filter((found) => found !== undefined);
     const { headline, timing } = describeUpdate({ summary, ...live });
     const prLink = live.progress?.prLink ?? summary.prLink;
+    const step = wayOut(live.progress, workflowId);
     const lines = [
       headline,
       timing,
       prLink ? `pull request  ${safeLine(prLink)}` : '',
       ...troubles.map(describeTrouble),
+      ...(troubles.length === 0 && step ? [`-> ${step}`] : []),
     ];
     output.data({ ...summary, ...live, ...(troubles.length > 0 && { troubles }) }, lines.filter(Boolean).join('\n'));
   });

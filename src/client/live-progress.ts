@@ -97,8 +97,13 @@ export function placeIn(
   const { position: _position, expectedSendAt: _expectedSendAt, ...rest } = progress;
   if (status.paused) {
     // It hears of that at its next ask.
-    const isKey = status.paused.reasons.every((reason) => reason === 'credentials');
-    return { ...rest, state: 'blocked', waitReason: isKey ? 'credentials' : 'paused' };
+    const { reasons, until, note } = status.paused;
+    if (reasons.every((reason) => reason === 'credentials')) {
+      return { ...rest, state: 'blocked', waitReason: 'credentials' };
+    }
+    const by = reasons.includes('operator') ? 'operator' : 'service';
+    const pause = { by, ...(until !== undefined && { until }), ...(note !== undefined && { note }) } as const;
+    return { ...rest, state: 'blocked', waitReason: 'paused', pause };
   }
   return {
     ...rest,

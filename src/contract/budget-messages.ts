@@ -37,6 +37,16 @@ export interface JobFingerprint {
 export const grantedBefore = ['surely', 'perhaps'] as const;
 export type GrantedBefore = (typeof grantedBefore)[number];
 
+/** A pause that keeps a follow-up from being sent, as its budget told it. */
+export interface ToldPause {
+  /** `service`: it answered 429. */
+  by: 'operator' | 'service';
+  /** In epoch milliseconds; missing where it lasts until it is resumed. */
+  untilMs?: number;
+  /** The operator's. */
+  note?: string;
+}
+
 /** The most that a worker's configuration lets any budget grant, whatever the budget's own limit and window say. */
 export interface BudgetCeiling {
   /** Messages per window. */
@@ -122,7 +132,8 @@ export type AcquireAnswer =
     }
   /**
    * Ask again after `waitMs`, or when woken. `etaMs`: expected wait until the grant, `null` where it can't be told.
-   * `ledgerSinceMs`: since when this gate, or one whose state it took over, has known everything.
+   * `ledgerSinceMs`: since when this gate, or one whose state it took over, has known everything. `pause`: with the
+   * reason `paused`.
    */
   | {
       kind: 'wait';
@@ -131,6 +142,7 @@ export type AcquireAnswer =
       position: number;
       etaMs: number | null;
       ledgerSinceMs?: number;
+      pause?: ToldPause;
     }
   /** The follow-up has ended or was withdrawn; it is never granted again. */
   | { kind: 'closed' }

@@ -6,6 +6,7 @@ import type {
   FollowUpSettings,
   GrantedBefore,
   JobFingerprint,
+  ToldPause,
 } from '../contract/index.js';
 import type { Trouble } from './look.js';
 
@@ -69,6 +70,9 @@ export type View =
       /** 0: none. */
       position: number;
       expectedSendAtMs: number | null;
+      /** When it tries again by itself. */
+      nextTryAtMs?: number;
+      pause?: ToldPause;
     };
 
 /** Search attributes. `null`: not there. */

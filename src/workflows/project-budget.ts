@@ -25,7 +25,7 @@ import {
   type CarriedState,
   type Effects,
 } from '../budget/index.js';
-import { describeBudget } from '../budget/details.js';
+import { describeBudget, SHOWN_LINES } from '../budget/details.js';
 import {
   acquireRequestsSchema,
   acquireUpdate,
@@ -160,7 +160,7 @@ class Gate {
     setHandler(carriedStateQuery, () => carryState(budget.state));
     setHandler(budgetStatusQuery, (nowMs, about) => {
       const asked = instantMsSchema.safeParse(nowMs);
-      return budget.status(Math.max(Date.now(), asked.success ? asked.data : 0), about);
+      return budget.status(Math.max(Date.now(), asked.success ? asked.data : 0), { about });
     });
     this.#carryOut(budget.tick(Date.now()));
   }
@@ -222,7 +222,8 @@ class Gate {
     for (const workflowId of check) void this.#signal(workflowId, 'stillThere');
     if (lookAgainAtMs !== undefined) void this.#lookAgain(lookAgainAtMs);
     if (!isTimeless) this.#leaveEvent();
-    const details = describeBudget(this.budget.status(Date.now()), Date.now());
+    // After each event: no more is made than is shown.
+    const details = describeBudget(this.budget.status(Date.now(), { most: SHOWN_LINES }), Date.now());
     setCurrentDetails(this.#cancelAskedAtMs === undefined ? details : `${this.#cancelRefusal()}\n\n${details}`);
     this.#reporter.report(Date.now());
   }

@@ -172,6 +172,6 @@ describe('a batch', () => {
     const text = describeBatch(batch.status(2), batch.firstErrors(10), 2);
     expect(text).toContain('**1 of 2 ended**');
     expect(text).toContain('- errors `MessageRejected`: 1');
-    expect(text).toContain('| 0 | p | job-0 | `MessageRejected: no /  way  # at all` |');
+    expect(text).toContain('- item 1, `follow-up/p/job-0/b:0`: the message was not delivered, `MessageRejected: no |  way  # at all`');
   });
 });

@@ -137,7 +137,7 @@ export class BatchRunner {
         workflowIdReusePolicy: ended ? WorkflowIdReusePolicy.ALLOW_DUPLICATE : WorkflowIdReusePolicy.REJECT_DUPLICATE,
         parentClosePolicy: ParentClosePolicy.ABANDON,
         cancellationType: ChildWorkflowCancellationType.ABANDON,
-        staticSummary: `Items ${first} to ${first + items.length - 1} of batch ${batchId}`,
+        staticSummary: `Items ${first + 1} to ${first + items.length} of batch ${batchId}`,
         typedSearchAttributes: new TypedSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]),
       });
       this.#watched.add(part);
