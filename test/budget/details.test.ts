@@ -20,7 +20,7 @@ test('a budget shows its slots, its line and its last sends as lists, with insta
   expect(text).toContain('\n- kept from the batch lane: 1\n');
   expect(text).toContain('\n- waiting: 3, 1 of them in the batch lane, 1 for their job\n');
   expect(text).toMatch(/\n- position 1: `job-c`, interactive lane, expected 01:00:0\d UTC\n/);
-  expect(text).toMatch(/\n- position 2: `job-d`, batch lane, expected 01:0\d:\d\d UTC\n/);
+  expect(text).toMatch(/\n- position 2: `job-d`, batch lane, expected 0\d:0\d:\d\d UTC\n/);
   expect(text).toContain('\n- job busy: `job-b`, interactive lane\n');
   expect(text).toContain(
     '\n- 00:00:01 UTC: **not known** whether it was delivered, `b`\n- 00:00:00 UTC: delivered, `a`\n',
