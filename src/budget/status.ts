@@ -1,9 +1,9 @@
-import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason } from '../contract/index.js';
+import type { BudgetSend, BudgetSlots, BudgetStatus, BudgetWaiter, PauseReason } from '../contract/index.js';
 import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
 import { isPausedByOperator } from './operator.js';
 import { expectSlot } from './pace.js';
-import { limitOf, longestHeldMs, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
+import { expectOccupied, limitOf, longestHeldMs, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
 
 /** How much of a gate its status names; the rest is only counted. */
@@ -68,6 +68,21 @@ export function budgetStatus(
     waitingInBatchLane: state.waiters.filter(({ lane }) => lane === 'batch').length,
     waitingForJob: elsewhere.length,
     lastSends: state.grants.slice(-most).reverse().map(toSend),
+  };
+}
+
+/** What the future sends of a gate are told from. Changes nothing. */
+export function budgetSlots(state: BudgetState, nowMs: number): BudgetSlots {
+  const { cycleMs, ends } = expectOccupied(state, nowMs);
+  const { paused } = pausedOf(state, nowMs);
+  const { nextAtMs = nowMs, gapMs } = state.pace ?? {};
+  return {
+    limit: limitOf(state),
+    reserve: state.settings.reserve,
+    endsMs: ends,
+    cycleMs,
+    ...(paused && { pausedUntilMs: paused.until === undefined ? null : Date.parse(paused.until) }),
+    ...(gapMs !== undefined && { pace: { nextAtMs, gapMs } }),
   };
 }
 

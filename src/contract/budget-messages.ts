@@ -197,6 +197,25 @@ export const reportSignal = defineSignal<[BudgetWord[]]>('report');
  */
 export const budgetStatusQuery = defineQuery<BudgetStatus, [nowMs?: number, about?: string]>('budgetStatus');
 
+/** What the future sends of a project are told from. Instants are epoch milliseconds. */
+export interface BudgetSlots {
+  /** Messages per window, that of the workers' ceiling included. */
+  limit: number;
+  /** Slots kept free of the batch lane. */
+  reserve: number;
+  /** When the slots that are occupied are expected to end, in order. */
+  endsMs: number[];
+  /** How long a slot is expected to be taken by one send. */
+  cycleMs: number;
+  /** While nothing is sent: until when; `null` where that cannot be told. */
+  pausedUntilMs?: number | null;
+  /** After refusals by the service: the next send, and the time between two. */
+  pace?: { nextAtMs: number; gapMs: number };
+}
+
+/** Asked like {@link budgetStatusQuery}, for whoever wants to know when many more messages will have been sent. */
+export const budgetSlotsQuery = defineQuery<BudgetSlots, [nowMs?: number]>('budgetSlots');
+
 /** New settings of a gate; what is missing stays as it is. */
 export const setLimitInputSchema = z
   .strictObject({

@@ -14,7 +14,9 @@ export function describeProgress(progress: FollowUpProgress, workflowId: string,
   if (job) {
     const age = progress.jobSeenAt ? `, seen ${at(progress.jobSeenAt)}` : '';
     const isOfThisTurn = progress.jobStatus === job.status;
-    row(isOfThisTurn ? 'job' : 'job, in another turn', `${code(job.status ?? 'no status')}${age}`);
+    const isInDoubt = state === 'reconciling' || failure?.delivered === 'unknown';
+    const elsewhere = isInDoubt ? 'job, perhaps in another turn' : 'job, in another turn';
+    row(isOfThisTurn ? 'job' : elsewhere, `${code(job.status ?? 'no status')}${age}`);
     if (progress.prLink !== undefined) row('pull request', link(progress.prLink));
     else if (isOfThisTurn) row('pull request', 'none');
   }

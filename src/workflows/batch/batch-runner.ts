@@ -90,7 +90,7 @@ export class BatchRunner {
       const report = parseInput(schemas.partReport, message);
       if (report.ok && batch.take(report.value, Date.now())) this.#woken = true;
     });
-    setHandler(batchStatusQuery, () => batch.status(Date.now()));
+    setHandler(batchStatusQuery, () => batch.status());
     setHandler(batchItemsQuery, (range) => {
       const { offset, limit } = pageRange(range, 0);
       return batch.page(offset, limit);
@@ -111,7 +111,7 @@ export class BatchRunner {
       const isDue = this.#isContinueAsNewDue();
       if (!isDue) for (const { part, order } of batch.ordersToSend(nowMs)) void this.#tell(part, order);
       this.#watch(nowMs);
-      setCurrentDetails(describeBatch(batch.status(nowMs), batch.firstErrors(SHOWN_ERRORS), nowMs));
+      setCurrentDetails(describeBatch(batch.status(), batch.firstErrors(SHOWN_ERRORS), nowMs));
       if (batch.hasBacklog) {
         if (!batch.isNextPartFull && !isDue) await condition(() => batch.isNextPartFull, GATHER_MS);
         this.#isStartingPart = true;
@@ -238,7 +238,7 @@ export class BatchRunner {
   }
 
   #checkTotal(total: unknown): void {
-    const has = this.batch.status(Date.now()).total;
+    const has = this.batch.status().total;
     if (total === undefined || total === null || total === has) return;
     throw refusal('total', `must be ${has}, the number of items so far (given ${JSON.stringify(total)})`);
   }
