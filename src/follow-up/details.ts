@@ -4,18 +4,19 @@ import { nextStep } from './next-step.js';
 
 /** What is shown of a follow-up in the Temporal UI, as Markdown. Lists: the UI sets the cells of a table without a gap. */
 export function describeProgress(progress: FollowUpProgress, workflowId: string, nowMs: number): string {
-  const { state, job, lastError, failure, expectedSendAt, nextTryAt, nextPollAt, waitsUntil } = progress;
+  const { state, job, lastError, failure, position, expectedSendAt, nextTryAt, nextPollAt, waitsUntil } = progress;
   const at = (iso: string) => markdownInstant(iso, nowMs);
   const lines = [`**${describeState(progress, at)}**`, ''];
   const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
   row('message', describeDelivery(progress, at));
+  if (position !== undefined) row('position', `${position} when it asked last`);
   if (expectedSendAt) row('send expected', at(expectedSendAt));
   if (failure) row('why', code(`${failure.type}: ${failure.message}`));
   if (job) {
     const age = progress.jobSeenAt ? `, seen ${at(progress.jobSeenAt)}` : '';
     const isOfThisTurn = progress.jobStatus === job.status;
     const isInDoubt = state === 'reconciling' || failure?.delivered === 'unknown';
-    const elsewhere = isInDoubt ? 'job, perhaps in another turn' : 'job, in another turn';
+    const elsewhere = isInDoubt ? 'job, perhaps before this message' : 'job before this message';
     row(isOfThisTurn ? 'job' : elsewhere, `${code(job.status ?? 'no status')}${age}`);
     if (progress.prLink !== undefined) row('pull request', link(progress.prLink));
     else if (isOfThisTurn) row('pull request', 'none');
@@ -59,13 +60,11 @@ function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown
 }
 
 function describeState(progress: FollowUpProgress, at: At): string {
-  const { state, position, failure, projectId } = progress;
+  const { state, failure, projectId } = progress;
   if (failure) return `${state}: the message was ${WORD_OF_DELIVERY[failure.delivered]}`;
   switch (state) {
     case 'waiting-for-budget':
-      return position === undefined
-        ? `waiting for a slot of project ${projectId}`
-        : `waiting for a slot of project ${projectId}, position ${position}`;
+      return `waiting for a slot of project ${projectId}`;
     case 'waiting-for-job':
       return 'waiting for the job: another turn is under way';
     case 'sending':

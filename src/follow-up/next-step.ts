@@ -2,10 +2,10 @@ import { FailureType, projectBudgetWorkflowId, type FollowUpProgress } from '../
 
 /** What a person can do about a follow-up, as Markdown with commands as code; `undefined` where there is nothing. */
 export function nextStep(progress: FollowUpProgress, workflowId: string): string | undefined {
-  const { projectId, state, sentAt } = progress;
+  const { state, sentAt } = progress;
   switch (state) {
     case 'waiting-for-budget':
-      return `nothing. The whole line: \`follow-up budget show ${projectId}\`. To send it no more: \`follow-up cancel ${workflowId}\``;
+      return `nothing. Its position now: \`follow-up status ${workflowId}\`. To send it no more: \`follow-up cancel ${workflowId}\``;
     case 'waiting-for-job':
       return `nothing: it is sent when the job is at rest. To look now: \`follow-up poll-now ${workflowId}\``;
     case 'reconciling':

@@ -26,13 +26,14 @@ const states: [what: string, progress: object, text: string][] = [
   [
     'waits for its slot',
     { ...unsent, state: 'waiting-for-budget', waitReason: 'slot', position: 7, expectedSendAt: at(40), ...seenBefore },
-    `**waiting for a slot of project shop, position 7**
+    `**waiting for a slot of project shop**
 
 - message: not sent yet
+- position: 7 when it asked last
 - send expected: 12:40:00 UTC
-- job, in another turn: \`completed\`, seen 11:59:00 UTC
+- job before this message: \`completed\`, seen 11:59:00 UTC
 - gives up: 2026-01-08 12:00:00 UTC
-- to do: nothing. The whole line: \`follow-up budget show shop\`. To send it no more: \`follow-up cancel ${ID}\``,
+- to do: nothing. Its position now: \`follow-up status ${ID}\`. To send it no more: \`follow-up cancel ${ID}\``,
   ],
   [
     'waits for its job',
@@ -215,7 +216,7 @@ describe('the current details of a follow-up say what it does, whether the messa
 
   test('without the end of another turn as the job’s own, nor its pull request', () => {
     const text = details({ ...unsent, state: 'sending', ...seenBefore });
-    expect(text).toContain('job, in another turn: `completed`');
+    expect(text).toContain('job before this message: `completed`');
     expect(text).not.toContain('pull/1');
   });
 
