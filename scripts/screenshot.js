@@ -259,7 +259,7 @@ function refuse(simulator, { projectId, jobId, message }) {
 }
 
 async function takePictures(browser, { uiUrl }, pages) {
-  const context = await browser.newContext({ viewport: { width: WIDTH, height: 900 }, colorScheme: 'light' });
+  const context = await browser.newContext({ viewport: { width: WIDTH, height: 1_000 }, colorScheme: 'light' });
   await context.route(
     (url) => url.origin !== uiUrl && url.protocol !== 'data:' && url.protocol !== 'blob:',
     async (route) => {
@@ -293,7 +293,7 @@ async function takePictures(browser, { uiUrl }, pages) {
     .first()
     .click()
     .catch(() => undefined);
-  await picture(page, 'list.png', { x: 0, y: 0, width: WIDTH, height: 820 });
+  await picture(page, 'list.png', { x: 0, y: 0, width: WIDTH, height: 930 });
 
   await page.setViewportSize({ width: 1280, height: 1_200 });
   for (const { workflowId, name } of pages) {

@@ -21,8 +21,11 @@ export function describeProgress(progress: FollowUpProgress, workflowId: string,
     if (progress.prLink !== undefined) row('pull request', link(progress.prLink));
     else if (isOfThisTurn) row('pull request', 'none');
   }
-  if (lastError) row('last error', `${code(lastError.message)}, ${at(lastError.at)}`);
-  if (nextPollAt) row('next poll', at(nextPollAt));
+  if (lastError && !failure?.message.includes(lastError.message))
+    row('last error', `${code(lastError.message)}, ${at(lastError.at)}`);
+  // A watch shows nothing of its own looks as long as they show nothing new.
+  if (nextPollAt && state === 'polling') row('polls', `go on from ${at(nextPollAt)}; this changes with what they show`);
+  else if (nextPollAt) row('next poll', at(nextPollAt));
   if (nextTryAt) row('tries again', `${at(nextTryAt)} at the latest`);
   if (waitsUntil) row(state === 'reconciling' ? 'decides' : 'gives up', at(waitsUntil));
   const step = nextStep(progress, workflowId);

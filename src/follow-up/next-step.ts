@@ -11,7 +11,7 @@ export function nextStep(progress: FollowUpProgress, workflowId: string): string
     case 'reconciling':
       return `look at the job. If the message is there: \`follow-up resolve ${workflowId} sent\`. If it is not: \`follow-up resolve ${workflowId} notSent\`, which sends it again`;
     case 'polling':
-      return `nothing. To look now: \`follow-up poll-now ${workflowId}\``;
+      return `nothing. The latest poll: \`follow-up status ${workflowId}\`. To look now: \`follow-up poll-now ${workflowId}\``;
     case 'blocked':
       return wayOutOfBlock(progress, sentAt !== undefined);
     case 'sending':

@@ -83,9 +83,9 @@ const states: [what: string, progress: object, text: string][] = [
 - message: delivered 11:58:00 UTC, 3 polls since
 - job: \`active\`, seen 12:00:00 UTC
 - pull request: none
-- next poll: 12:01:00 UTC
+- polls: go on from 12:01:00 UTC; this changes with what they show
 - gives up: 2026-01-02 11:58:00 UTC
-- to do: nothing. To look now: \`follow-up poll-now ${ID}\``,
+- to do: nothing. The latest poll: \`follow-up status ${ID}\`. To look now: \`follow-up poll-now ${ID}\``,
   ],
   [
     'has completed',
