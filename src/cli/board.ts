@@ -131,7 +131,7 @@ async function look(
   ]);
   const projects = budgets.map((budget) => toProject(budget, listed.followUps));
   projects.sort((one, other) => one.projectId.localeCompare(other.projectId, 'en'));
-  const before = last.projectsAsOf ?? last.asOf;
+  const before = last.projects.length === 0 ? undefined : (last.projectsAsOf ?? last.asOf);
   const board = {
     address: config.address,
     namespace: config.namespace,

@@ -22,7 +22,8 @@ export async function showTop(cli: Cli, options: TopOptions): Promise<ExitCode> 
   const intervalMs = parsed.value.interval;
   const { env, output } = cli;
   const { stdout, json } = output;
-  if (!json && !isLive(stdout)) return withTemporal(cli, (session) => showOnce(output, session));
+  const terminal = !json && isLive(stdout) ? stdout : undefined;
+  if (!json && !terminal) return withTemporal(cli, (session) => showOnce(output, session));
   let hear: (text: string) => void = () => undefined;
   const silence = new Promise<string>((resolve) => (hear = resolve));
   // On a terminal a word of the connection would stand in the middle of the board.
@@ -33,11 +34,8 @@ export async function showTop(cli: Cli, options: TopOptions): Promise<ExitCode> 
   return withTemporal({ env, output: { note } }, async (session) => {
     await interruptible(cli, async (signal) => {
       const boards = watchBoard(session, { intervalMs, signal, silence });
-      if (json) await showChanges(output, boards);
-      else
-        await showLive(output, stdout as NodeJS.WriteStream, boards, (board, rows) =>
-          describeBoard(board, new Date(), rows),
-        );
+      if (terminal) await showLive(output, terminal, boards, (board, rows) => describeBoard(board, new Date(), rows));
+      else await showChanges(output, boards);
     });
     return ExitCode.interrupted;
   });
