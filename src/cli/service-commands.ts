@@ -31,7 +31,7 @@ export function addServiceCommands(program: Command, action: LazyAction): void {
     .command('top')
     .description('show all projects with slots, queue and pauses, and what waits for somebody; live until Ctrl-C')
     .option('--interval <duration>', 'between two looks, 500ms to 1h (default: 2s)')
-    .addHelpText('after', '\nInto a pipe it prints one look and ends. With --json it prints a document a change.');
+    .addHelpText('after', '\nInto a pipe it prints one look and ends; with --json a document a change.');
   withCommonOptions(top, 'follow-up top').action(action(async () => (await import('./top.js')).showTop));
 
   const setup = program
