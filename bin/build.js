@@ -269,6 +269,7 @@ async function main(args) {
   await withLock(join(root, '.cache', 'build.lock'), async () => {
     if (ifStale && !isStale(root)) return;
     const startedMs = performance.now();
+    if (process.stderr.isTTY) process.stderr.write('compiling src, which takes some seconds\n');
     // Read first: what is edited from now on is stale.
     const state = sourceState(root);
     await compile();

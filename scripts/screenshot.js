@@ -16,13 +16,13 @@ import { startDevServer } from '../dist/embedded/dev-server.js';
 import { createLogger } from '../dist/logging.js';
 import { startSimulator } from '../dist/simulator/index.js';
 import { startWorker } from '../dist/worker.js';
+import { smallerPng } from './smaller-png.js';
 
 const IMAGES = fileURLToPath(new URL('../docs/images', import.meta.url));
-const MAX_IMAGE_BYTES = 300 * 1024;
+const MAX_IMAGE_BYTES = 100 * 1024;
 const WIDTH = 1440;
-const PROJECT = 'web-shop';
-/** Sends of the picture: the others wait for their slots. */
-const BUDGET = 5;
+/** What stands beside the page of a workflow says nothing of it. */
+const FROM = { x: 256, y: 104 };
 
 const CHROMIUM_PLACES = [
   '/usr/bin/chromium',
@@ -33,22 +33,28 @@ const CHROMIUM_PLACES = [
   'C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe',
 ];
 
-/** What the pictures show: jobs whose agents are quick, or never done, and the follow-ups to them. */
+/** The project of the list: so many of its follow-ups are sent, and the others wait. */
+const SHOP = 'web-shop';
+const SLOTS = 6;
+/** Each of the others is held up by something of its own, or has room. */
+const projects = { site: 'docs-site', paused: 'billing', stopped: 'search', down: 'mobile-app', locked: 'vault' };
+
+/** Jobs whose agents are never done, or end in another way than well. */
 const jobs = [
-  { jobId: 'add-tests' },
-  { jobId: 'fix-login' },
-  { jobId: 'migrate-database', behaviour: { outcome: 'failed' } },
-  { jobId: 'dark-mode', behaviour: { neverEnds: true } },
-  { jobId: 'search-box', behaviour: { neverEnds: true } },
-  { jobId: 'update-docs' },
-  { jobId: 'add-docstrings' },
+  { projectId: SHOP, jobId: 'migrate-database', behaviour: { outcome: 'failed' } },
+  { projectId: SHOP, jobId: 'old-theme', behaviour: { outcome: 'archived' } },
+  { projectId: SHOP, jobId: 'dark-mode', behaviour: { neverEnds: true } },
+  { projectId: SHOP, jobId: 'search-box', behaviour: { neverEnds: true } },
+  { projectId: projects.site, jobId: 'dead-links', behaviour: { neverEnds: true } },
+  { projectId: projects.site, jobId: 'i18n', behaviour: { neverEnds: true } },
 ];
-const quickPoll = { initialInterval: '1s', maxInterval: '2s' };
-const followUpInputs = [
-  { jobId: 'add-tests', key: 'parser-tests', prompt: 'Add tests for the parser.', poll: quickPoll },
-  { jobId: 'fix-login', key: 'new-logo', prompt: 'The login page shows the old logo: replace it.', poll: quickPoll },
-  { jobId: 'migrate-database', key: 'add-index', prompt: 'Add an index on orders.created_at.', poll: quickPoll },
-  // Waits of 1 s, 7 s and 45 s, so that a long one is seen soon.
+
+const quick = { poll: { initialInterval: '1s', maxInterval: '2s' }, settleTime: '5s' };
+/** In the order of their sends: each has the place in the line that the pictures show. */
+const shop = [
+  { jobId: 'add-tests', key: 'parser-tests', prompt: 'Add tests for the parser.', ...quick },
+  { jobId: 'old-theme', key: 'new-logo', prompt: 'The login page shows the old logo: replace it.', ...quick },
+  { jobId: 'migrate-database', key: 'add-index', prompt: 'Add an index on orders.created_at.', ...quick },
   {
     jobId: 'dark-mode',
     key: 'contrast',
@@ -56,6 +62,7 @@ const followUpInputs = [
     poll: { initialInterval: '1s', maxInterval: '45s', backoffCoefficient: 7 },
   },
   { jobId: 'search-box', key: 'typo', prompt: 'Find words with one typo, too.' },
+  { jobId: 'rename-field', key: 'total', prompt: 'Rename the field sum to total.', ...quick },
   { jobId: 'update-docs', key: 'new-setting', prompt: 'Describe the new setting in the README.' },
   { jobId: 'add-docstrings', key: 'public-api', prompt: 'Give every public function a docstring.', lane: 'batch' },
   { jobId: 'dark-mode', key: 'follow-system', prompt: 'Follow the setting of the system.' },
@@ -77,13 +84,8 @@ async function main() {
       ],
     });
     closers.push(() => browser.close());
-    const started = await sendAll(stack.followUps);
-    await until('the long wait for the next poll', async () => {
-      const { nextPollAt } = await started['dark-mode/contrast'].progress();
-      return nextPollAt !== undefined && Date.parse(nextPollAt) - Date.now() > 30_000;
-    });
-    await until('every state in the list', async () => (await states(stack.followUps)).length === 8);
-    await takePictures(browser, stack);
+    const pages = await playScenes(stack);
+    await takePictures(browser, stack, pages);
   } finally {
     for (const close of closers.reverse()) await close();
   }
@@ -98,14 +100,20 @@ async function startStack(closers) {
     onProgress: (message) => void process.stderr.write(`${message}\n`),
   });
   closers.push(() => server.stop());
-  const simulator = await startSimulator({ turn: { minMs: 1_500, maxMs: 3_000 }, initialPrLink: false });
+  const simulator = await startSimulator({
+    turn: { minMs: 1_500, maxMs: 3_000 },
+    initialPrLink: false,
+    autoCreate: true,
+  });
   closers.push(() => simulator.close());
-  for (const job of jobs) simulator.addJob({ projectId: PROJECT, ...job });
+  for (const job of jobs) simulator.addJob(job);
   const config = loadConfig({
     TEMPORAL_ADDRESS: server.address,
     AGENT_JOBS_BASE_URL: simulator.baseUrl,
     AGENT_JOBS_API_KEY: simulator.apiKey,
-    FOLLOW_UP_BUDGET_LIMIT: String(BUDGET),
+    // What is not known is decided within a minute.
+    FOLLOW_UP_SEND_TIMEOUT: '2s',
+    FOLLOW_UP_DRAIN: '2s',
     FOLLOW_UP_STATUS_ADDRESS: 'off',
     FOLLOW_UP_LOG_LEVEL: 'error',
   });
@@ -114,40 +122,153 @@ async function startStack(closers) {
   await worker.ready;
   const connection = await Connection.connect({ address: server.address });
   closers.push(() => connection.close());
-  return { uiUrl: server.uiUrl, followUps: new FollowUpClient({ client: new Client({ connection }) }) };
+  const client = new Client({ connection });
+  return { uiUrl: server.uiUrl, simulator, client, followUps: new FollowUpClient({ client }) };
 }
 
-/** One after the other, so that each has the place in the queue that the picture shows. */
-async function sendAll(followUps) {
-  const started = {};
-  for (const input of followUpInputs) {
-    const followUp = await followUps.start({ projectId: PROJECT, ...input });
-    await until(`${followUp.workflowId} to have asked for its slot`, async () => {
-      const { status, state } = await followUp.describe();
-      return status !== 'running' || (state !== undefined && state !== 'sending');
-    });
-    started[`${input.jobId}/${input.key}`] = followUp;
+/** Brings everything into the state that its picture shows. Answers the picture of each page, by its name. */
+async function playScenes({ client, followUps, simulator }) {
+  const { site, paused, stopped, down, locked } = projects;
+  await followUps.budget(SHOP).setLimit({ limit: SLOTS });
+  const sent = {};
+  for (const input of shop) {
+    const { jobId, key } = input;
+    if (jobId === 'rename-field') refuse(simulator, { projectId: SHOP, jobId, message: 'the branch was deleted' });
+    sent[`${jobId}/${key}`] = await startNext(followUps, { projectId: SHOP, ...input });
   }
-  return started;
-}
 
-async function states(followUps) {
-  const found = [];
-  for await (const { status, state } of followUps.list({ project: PROJECT })) {
-    const isSettled =
-      status !== 'running' || ['polling', 'waiting-for-budget', 'waiting-for-job'].includes(state ?? '');
-    if (isSettled) found.push(state);
+  simulator.failNext({ method: 'POST', projectId: site, jobId: 'lost-page', kind: 'resetBefore' });
+  simulator.failNext({ method: 'POST', projectId: site, jobId: 'typo', kind: 'resetBefore' });
+  const lost = await followUps.start({
+    projectId: site,
+    jobId: 'lost-page',
+    key: 'restore',
+    prompt: 'Restore it.',
+    ...quick,
+  });
+  // Its settle time keeps it in doubt for the picture.
+  const inDoubt = { ...quick, settleTime: '10m' };
+  const doubtful = await followUps.start({ projectId: site, jobId: 'typo', key: 'fix', prompt: 'Fix it.', ...inDoubt });
+  const late = await followUps.start({
+    ...{ projectId: site, jobId: 'dead-links', key: 'remove', prompt: 'Remove them.', jobTimeout: '5s', ...quick },
+  });
+
+  await followUps.budget(paused).pause({ for: '2h', note: 'release freeze' });
+  const frozen = await followUps.start({
+    projectId: paused,
+    jobId: 'invoices',
+    key: 'totals',
+    prompt: 'Check the totals.',
+  });
+  await followUps.budget(stopped).setLimit({ limit: 0 });
+  const orphan = await startNext(followUps, {
+    projectId: stopped,
+    jobId: 'ranking',
+    key: 'boost',
+    prompt: 'Boost titles.',
+  });
+  await client.workflow.getHandle(`project-budget/${stopped}`).terminate('by hand');
+  await orphan.pollNow();
+  simulator.failNext({
+    method: 'GET',
+    projectId: down,
+    kind: 'http503',
+    times: 1_000,
+    message: 'down for maintenance',
+  });
+  const unread = await followUps.start({ projectId: down, jobId: 'push', key: 'retry', prompt: 'Retry twice.' });
+  simulator.update({ apiKeys: { [locked]: 'another-key' } });
+  const refused = await followUps.start({
+    projectId: locked,
+    jobId: 'rotate',
+    key: 'weekly',
+    prompt: 'Rotate weekly.',
+  });
+
+  const schedule = await followUps.schedules.create({
+    ...{ name: 'weekly-upgrade', cron: '0 6 * * MON', timeZone: 'Europe/Berlin', note: 'dependencies' },
+    input: { projectId: site, prompt: 'Upgrade the dependencies.', jobIds: ['app', 'api'] },
+  });
+  await schedule.pause('holidays');
+
+  const withdrawn = sent['update-docs/new-setting'];
+  await withdrawn.cancel();
+  const states = new Map([
+    [sent['add-tests/parser-tests'], 'completed'],
+    [sent['old-theme/new-logo'], 'archived'],
+    [sent['migrate-database/add-index'], 'job-failed'],
+    [sent['rename-field/total'], 'not-sent'],
+    [lost, 'delivery-unknown'],
+    [withdrawn, 'cancelled'],
+    [late, 'timed-out'],
+    [sent['dark-mode/contrast'], 'polling'],
+    [sent['add-docstrings/public-api'], 'waiting-for-budget'],
+    [doubtful, 'reconciling'],
+    [frozen, 'paused'],
+    [orphan, 'gate-stopped'],
+    [unread, 'unreadable'],
+    [refused, 'credentials'],
+  ]);
+  const blocked = ['paused', 'gate-stopped', 'unreadable', 'credentials'];
+  for (const [followUp, name] of states) {
+    const wanted = blocked.includes(name) ? 'blocked' : name;
+    await until(`${followUp.workflowId} to be ${wanted}`, async () => (await followUp.describe()).state === wanted);
   }
-  return found;
+  const batch = await followUps.startBatch({
+    id: 'nightly',
+    maxOpen: 4,
+    items: [
+      'a11y',
+      'fail-build',
+      'missing-1',
+      'css',
+      'i18n',
+      'js',
+      'slow-1',
+      'slow-2',
+      'slow-3',
+      'slow-4',
+      'slow-5',
+    ].map((jobId) => ({ projectId: site, jobId, prompt: 'Upgrade the linter.', ...quick })),
+  });
+  await until('some items of the batch to have ended', async () => {
+    const { completed, failed, errors } = await batch.status();
+    return completed >= 1 && failed === 1 && errors === 1;
+  });
+  return [
+    // First, as long as it goes on.
+    { workflowId: batch.workflowId, name: 'batch' },
+    { workflowId: `project-budget/${SHOP}`, name: 'budget' },
+    { workflowId: `project-budget/${paused}`, name: 'budget-paused' },
+    ...[...states].map(([{ workflowId }, name]) => ({ workflowId, name: name === 'polling' ? 'details' : name })),
+  ];
 }
 
-async function takePictures(browser, { uiUrl }) {
-  const context = await browser.newContext({ viewport: { width: WIDTH, height: 900 }, colorScheme: 'light' });
+/** Starts one and waits until it stands where the next one finds it. */
+async function startNext(followUps, input) {
+  const followUp = await followUps.start(input);
+  await until(`${followUp.workflowId} to have asked for its slot`, async () => {
+    const { status, state } = await followUp.describe();
+    return status !== 'running' || (state !== undefined && state !== 'sending');
+  });
+  return followUp;
+}
+
+function refuse(simulator, { projectId, jobId, message }) {
+  simulator.failNext({ method: 'POST', projectId, jobId, kind: 'status', statusCode: 422, message });
+}
+
+async function takePictures(browser, { uiUrl }, pages) {
+  const context = await browser.newContext({ viewport: { width: WIDTH, height: 1_000 }, colorScheme: 'light' });
   await context.route(
     (url) => url.origin !== uiUrl && url.protocol !== 'data:' && url.protocol !== 'blob:',
     async (route) => {
-      process.exitCode = 1;
-      process.stderr.write(`refused a request to ${route.request().url()}\n`);
+      const url = route.request().url();
+      // The UI asks for its news; it does without.
+      if (!url.startsWith('https://newsfeed.temporal.io/')) {
+        process.exitCode = 1;
+        process.stderr.write(`refused a request to ${url}\n`);
+      }
       await route.abort();
     },
   );
@@ -160,56 +281,69 @@ async function takePictures(browser, { uiUrl }) {
   const page = await context.newPage();
   const workflow = (id) => `${uiUrl}/namespaces/default/workflows/${encodeURIComponent(id)}`;
 
-  await page.goto(workflow(`follow-up/${PROJECT}/dark-mode/contrast`));
-  await page
-    .getByText(/next poll in (4\d|50) s/)
-    .first()
-    .waitFor();
-  await picture(page, 'timeline.png', 900);
+  await page.goto(workflow(`follow-up/${SHOP}/dark-mode/contrast`));
+  await page.getByText('getJob').first().waitFor();
+  await picture(page, 'timeline.png', { x: 0, y: 0, width: WIDTH, height: 900 });
 
-  await page.getByText('User Metadata').first().click();
-  await markdown(page, 'sent, waiting for the agent');
-  await picture(page, 'details.png', 900);
-
-  await page.goto(`${uiUrl}/namespaces/default/workflows?query=${encodeURIComponent('`WorkflowType`="followUp"')}`);
-  await page.getByText('waiting-for-budget').nth(1).waitFor();
+  const query = '`WorkflowType`="followUp" AND `FollowUpBatchId` is null';
+  await page.goto(`${uiUrl}/namespaces/default/workflows?query=${encodeURIComponent(query)}`);
+  await page.getByText('waiting-for-budget').first().waitFor();
   await page
     .getByRole('button', { name: /saved views/i })
     .first()
     .click()
     .catch(() => undefined);
-  await picture(page, 'list.png', 580);
+  await picture(page, 'list.png', { x: 0, y: 0, width: WIDTH, height: 930 });
 
-  await page.goto(workflow(`project-budget/${PROJECT}`));
-  await page.getByText('User Metadata').first().click();
-  await markdown(page, `${BUDGET} of ${BUDGET} slots used`);
-  await picture(page, 'budget.png', 730);
+  await page.setViewportSize({ width: 1280, height: 1_200 });
+  for (const { workflowId, name } of pages) {
+    await page.goto(workflow(workflowId));
+    await page.getByText('User Metadata').first().click();
+    const { y, height } = await markdown(page, 'As of 2');
+    await picture(page, `${name}.png`, { ...FROM, width: 1_024, height: Math.ceil(y + height) - FROM.y });
+  }
+
+  await page.goto(`${uiUrl}/namespaces/default/schedules/weekly-upgrade`);
+  await page.getByText('holidays').first().waitFor();
+  const { y } = await page.getByText('holidays').first().boundingBox();
+  await picture(page, 'schedule.png', { ...FROM, width: 1_024, height: Math.ceil(y) + 60 - FROM.y });
 }
 
-/** The UI shows Markdown in frames of their own. */
+/** The UI shows Markdown in frames of their own, each as high as its text. Answers where the one with the text is. */
 async function markdown(page, text) {
+  let box;
   await until(JSON.stringify(text), async () => {
-    const counts = await Promise.all(page.frames().map((frame) => frame.getByText(text).count()));
-    return counts.some((count) => count > 0);
+    for (const frame of page.frames()) {
+      // A frame may be replaced while it is looked at.
+      const count = await frame
+        .getByText(text)
+        .count()
+        .catch(() => 0);
+      if (count === 0 || frame === page.mainFrame()) continue;
+      const element = await frame.frameElement();
+      box = await element.boundingBox();
+    }
+    return Boolean(box);
   });
+  return box;
 }
 
-async function picture(page, name, height) {
+async function picture(page, name, clip) {
   // Fonts and the last of the layout; a picture has no other sign of being complete.
   await page.waitForLoadState('networkidle', { timeout: 2_000 }).catch(() => undefined);
   await page.evaluate(() => globalThis.document.fonts.ready);
   const path = join(IMAGES, name);
   await mkdir(IMAGES, { recursive: true });
-  await writeFile(path, await page.screenshot({ animations: 'disabled', clip: { x: 0, y: 0, width: WIDTH, height } }));
+  await writeFile(path, smallerPng(await page.screenshot({ animations: 'disabled', clip })));
   const { size } = await stat(path);
   if (size > MAX_IMAGE_BYTES) throw new Error(`${name} has ${size} bytes, more than ${MAX_IMAGE_BYTES}`);
   process.stderr.write(`${path} ${size} bytes\n`);
 }
 
 async function until(what, isSo) {
-  const giveUpAtMs = Date.now() + 60_000;
+  const giveUpAtMs = Date.now() + 180_000;
   while (!(await isSo())) {
-    if (Date.now() > giveUpAtMs) throw new Error(`waited 60 s for ${what}`);
+    if (Date.now() > giveUpAtMs) throw new Error(`waited 3 min for ${what}`);
     await sleep(200);
   }
 }

@@ -1,5 +1,4 @@
 import {
-  expectEnd,
   fillItem,
   followUpBatchWorkflowId,
   MAX_RESULT_ITEMS,
@@ -293,7 +292,7 @@ export class Batch {
     this.#part(index).aliveAtMs = nowMs;
   }
 
-  status(nowMs: number): BatchStatus {
+  status(): BatchStatus {
     const { batchId, total, parts, maxOpen, sealed, cancelled, startedAtMs, firstEndedAtMs, lastEndedAtMs } =
       this.#state;
     const counts = this.#counts();
@@ -315,7 +314,6 @@ export class Batch {
       startedAt: iso(startedAtMs),
       ...(firstEndedAtMs !== undefined && { firstEndedAt: iso(firstEndedAtMs) }),
       ...(lastEndedAtMs !== undefined && { lastEndedAt: iso(lastEndedAtMs) }),
-      ...expectEnd({ startedAtMs, ended, left }, nowMs),
     };
   }
 

@@ -1,43 +1,45 @@
-import { formatDuration, type BatchItem, type BatchStatus } from '../contract/index.js';
-import { markdownCode as code } from '../contract/markdown.js';
+import { followUpBatchWorkflowId, type BatchItem, type BatchStatus, type Delivered } from '../contract/index.js';
+import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/markdown.js';
 import { endedOf, entriesOf } from './outcome.js';
 import type { Part } from './part.js';
 
-/** What is shown of a batch in the Temporal UI, as Markdown. */
+/** What is shown of a batch in the Temporal UI, as Markdown. Lists: the UI sets the cells of a table without a gap. */
 export function describeBatch(status: BatchStatus, errors: readonly BatchItem[], nowMs: number): string {
-  const { total, waitingToStart, open, completed, archived, failed, unknown, errorsByType, expectedEndAt } = status;
+  const { total, waitingToStart, open, completed, archived, failed, unknown, errorsByType } = status;
   const ended = total - waitingToStart - open;
-  const lines = [`**${ended} of ${total} ended**${describeState(status)}`, ''];
+  const lines = [`**${ended} of ${total} ended${describeState(status)}**`, ''];
   const row = (name: string, value: number | string): number => lines.push(`- ${name}: ${value}`);
   row('completed', completed);
   if (archived > 0) row('archived', archived);
   if (failed > 0) row('agent jobs that failed', failed);
   for (const [type, count] of entriesOf(errorsByType)) row(`errors ${code(type)}`, count);
   if (unknown > 0) row('of the errors, delivery unknown', unknown);
-  row('open', `${open}, at most ${status.maxOpen}`);
-  row('waiting to start', waitingToStart);
-  if (expectedEndAt) {
-    row('end expected', `${clock(expectedEndAt)} (in ${formatDuration(Date.parse(expectedEndAt) - nowMs)})`);
+  if (!status.ended) {
+    row('open', `${open}, at most ${status.maxOpen}`);
+    row('waiting to start', waitingToStart);
   }
+  row('started', markdownInstant(status.startedAt, nowMs));
+  if (status.lastEndedAt) row('latest end', markdownInstant(status.lastEndedAt, nowMs));
+  row('to do', nextStep(status));
   if (errors.length > 0) {
-    lines.push('', '| item | project | job | what |', '|---|---|---|---|');
-    for (const item of errors)
-      lines.push(`| ${item.index} | ${item.projectId} | ${item.jobId} | ${describeEnd(item)} |`);
+    lines.push('', '**Without success**', '');
+    for (const item of errors) lines.push(`- item ${item.index + 1}, ${code(item.workflowId)}: ${describeEnd(item)}`);
   }
-  lines.push('', `_As of ${clock(new Date(nowMs).toISOString())} UTC._`);
+  lines.push('', markdownAsOf(nowMs));
   return lines.join('\n');
 }
 
 /** What is shown of a part. */
 export function describePart(part: Part, nowMs: number): string {
-  const { items, order, first } = part.state;
+  const { items, order, first, batchId } = part.state;
   const ended = endedOf(part.counts());
   return [
     `**${ended} of ${items.length} ended**, ${part.open} open, at most ${order.share}`,
     '',
-    `- items: ${first} to ${first + items.length - 1}`,
+    `- items: ${first + 1} to ${first + items.length} of batch ${code(batchId)}`,
+    `- to do: nothing here. The batch decides: ${code(followUpBatchWorkflowId({ batchId }))}`,
     '',
-    `_As of ${clock(new Date(nowMs).toISOString())} UTC._`,
+    markdownAsOf(nowMs),
   ].join('\n');
 }
 
@@ -47,12 +49,27 @@ function describeState({ ended, cancelled, sealed }: BatchStatus): string {
   return sealed ? '' : ', more items may come';
 }
 
-function describeEnd({ status, error }: BatchItem): string {
-  // A bar would end the cell even within code.
-  return error ? code(`${error.type}: ${error.message}`.replaceAll('|', '/')) : (status ?? '');
+function nextStep({ batchId, ended, sealed, failed, errors, unknown, open, waitingToStart }: BatchStatus): string {
+  if (!ended) {
+    const look = `When it is expected to end, and what it waits for: \`follow-up batch status ${batchId}\``;
+    // Whoever hands over a list does so without a pause.
+    return sealed || open + waitingToStart > 0
+      ? `nothing. ${look}`
+      : `where nobody adds more items: the same \`follow-up batch run\` again, or \`follow-up batch cancel ${batchId}\``;
+  }
+  if (unknown > 0)
+    return `look at the jobs whose delivery is unknown, then: \`follow-up batch retry ${batchId} --only unknown\``;
+  if (failed + errors > 0) return `to send again what failed: \`follow-up batch retry ${batchId} --only failed\``;
+  return 'nothing';
 }
 
-/** `12:40:05` of an ISO 8601 instant. */
-function clock(iso: string): string {
-  return iso.slice(11, 19);
+const DELIVERED: Readonly<Record<Delivered, string>> = {
+  yes: 'the message was delivered',
+  no: 'the message was not delivered',
+  unknown: 'it is **not known** whether the message was delivered',
+};
+
+function describeEnd({ error }: BatchItem): string {
+  if (!error) return 'the agent job failed';
+  return `${DELIVERED[error.delivered]}, ${code(`${error.type}: ${error.message}`)}`;
 }

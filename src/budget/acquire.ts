@@ -1,5 +1,5 @@
 import { hash64 } from '../contract/hash.js';
-import type { AcquireAnswer, AcquireRequest, JobFingerprint, WaitReason } from '../contract/index.js';
+import type { AcquireAnswer, AcquireRequest, JobFingerprint, ToldPause, WaitReason } from '../contract/index.js';
 import {
   ASK_DEADLINE_AFTER_LEASE_MS,
   GRANT_AHEAD_MS,
@@ -243,7 +243,8 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
     // Only the first is told the end of the pause: all others would ask at the same instant.
     const dueAtMs =
       place === 0 ? Math.min(paused.endMs, nowMs + RECHECK_MS) : recheckAtMs + SPREAD_MS * Math.max(0, place);
-    return wait(state, nowMs, { reason: paused.reason, waiter, dueAtMs, position: Math.max(0, place) + 1 });
+    const position = Math.max(0, place) + 1;
+    return { ...wait(state, nowMs, { reason: paused.reason, waiter, dueAtMs, position }), ...pauseTold(paused) };
   }
   if (place < 0) {
     const position = state.waiters.filter(
@@ -288,16 +289,31 @@ function turnRecheckMs(state: BudgetState, nowMs: number, { jobId }: Waiter): nu
   return Math.min(Math.max(nowMs - sinceMs, RECHECK_MS), RECHECK_BEHIND_MS);
 }
 
-/** The reason why nobody may send now, and when to ask again. */
-function pausedUntil(state: BudgetState, nowMs: number): { reason: WaitReason; endMs: number } | undefined {
+/** Why nobody may send now, and until when. */
+interface Paused {
+  reason: WaitReason;
+  endMs: number;
+  by: ToldPause['by'];
+  note?: string | undefined;
+}
+
+function pausedUntil(state: BudgetState, nowMs: number): Paused | undefined {
   if (isPausedByOperator(state, nowMs)) {
-    return { reason: 'paused', endMs: state.operatorPause?.untilMs ?? Infinity };
+    const { untilMs = Infinity, note } = state.operatorPause ?? {};
+    return { reason: 'paused', endMs: untilMs, by: 'operator', note };
   }
   if (!state.pause || !isPaused(state, nowMs)) return undefined;
   return {
     reason: state.pause.reason === 'credentials' ? 'credentials' : 'paused',
     endMs: Math.max(state.pause.untilMs, nowMs + (state.pause.probe ? UNSETTLED_WAIT_MS : 0)),
+    by: 'service',
   };
+}
+
+/** What the follow-up shows of it. A key that is refused has a reason of its own, and no end that could be told. */
+function pauseTold({ reason, endMs, by, note }: Paused): { pause?: ToldPause } {
+  if (reason !== 'paused') return {};
+  return { pause: { by, ...(endMs < Infinity && { untilMs: endMs }), ...(note !== undefined && { note }) } };
 }
 
 /** Follow-ups that were terminated never end their turns: has the one asked that was checked longest ago, or never. */

@@ -1,4 +1,11 @@
-import type { AcquireAnswer, AcquireRequest, BudgetStatus, BudgetWord, SendOutcome } from '../contract/index.js';
+import type {
+  AcquireAnswer,
+  AcquireRequest,
+  BudgetSlots,
+  BudgetStatus,
+  BudgetWord,
+  SendOutcome,
+} from '../contract/index.js';
 import { acquire, enterAnswer } from './acquire.js';
 import { budgetFacts, type BudgetFacts } from './facts.js';
 import { RECHECK_MS } from './limits.js';
@@ -8,7 +15,7 @@ import { pause, resume, setLimit, type LimitChange } from './operator.js';
 import { noteKeyRead } from './pause.js';
 import { gone, leave, settle, settlesGrant } from './settle.js';
 import type { BudgetState } from './state.js';
-import { budgetStatus } from './status.js';
+import { budgetSlots, budgetStatus, type StatusExtent } from './status.js';
 import { watch } from './watchdog.js';
 
 /** What the owner of a {@link Budget} has to do after an event. */
@@ -123,8 +130,13 @@ export class Budget {
   }
 
   /** What an onlooker is told. Changes nothing. */
-  status(timeMs: number, about?: string): BudgetStatus {
-    return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs), about);
+  status(timeMs: number, extent?: StatusExtent): BudgetStatus {
+    return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs), extent);
+  }
+
+  /** What its future sends are told from. Changes nothing. */
+  slots(timeMs: number): BudgetSlots {
+    return budgetSlots(this.state, Math.max(this.state.lastTimeMs, timeMs));
   }
 
   /** Ends that nobody waits for, of sends whose outcomes are known. */

@@ -1,39 +1,41 @@
-import { formatDuration, type BudgetStatus, type PauseReason } from '../contract/index.js';
-import { markdownCode } from '../contract/markdown.js';
+import {
+  formatDuration,
+  type BudgetSend,
+  type BudgetStatus,
+  type BudgetWaiter,
+  type PauseReason,
+} from '../contract/index.js';
+import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/markdown.js';
 
 /** Waiters and sends that the current details list. */
-const SHOWN_LINES = 10;
+export const SHOWN_LINES = 10;
 
-/** What is shown of a budget in the Temporal UI, as Markdown. Ids match a pattern, so they need no escaping. */
+/** What is shown of a budget in the Temporal UI, as Markdown. Lists: the UI sets the cells of a table without a gap. */
 export function describeBudget(status: BudgetStatus, nowMs: number): string {
-  const { limit, windowMs, used, reserve, unsettled, waitingTotal, waitingForJob, paused, nextFreeSlotAt } = status;
-  const lines = [`**${used} of ${limit} slots used** in ${formatDuration(windowMs)}`, ''];
-  if (reserve > 0) lines.push(`- reserved for the interactive lane: ${reserve}`);
+  const { limit, windowMs, used, reserve, unsettled, waitingTotal, waitingInBatchLane, waitingForJob } = status;
+  const at = (iso: string) => markdownInstant(iso, nowMs);
+  const lines = [`**${describeState(status, at)}**`, ''];
+  lines.push(`- slots: ${used} of ${limit} used in ${formatDuration(windowMs)}`);
+  if (reserve > 0) lines.push(`- kept from the batch lane: ${reserve}`);
   if (unsettled > 0) lines.push(`- being sent: ${unsettled}`);
-  if (nextFreeSlotAt) lines.push(`- next slot ends: ${clock(nextFreeSlotAt)}`);
-  if (paused) lines.push(`- **paused**: ${describePause(paused, nowMs)}`);
+  if (status.nextFreeSlotAt) lines.push(`- next slot ends: ${at(status.nextFreeSlotAt)}`);
   if (status.pacedEveryMs !== undefined) {
     lines.push(`- slowed down by refusals of the service: one message each ${formatDuration(status.pacedEveryMs)}`);
   }
-  if (status.assumedFullUntil) {
-    const until = dayAndClock(status.assumedFullUntil, nowMs);
-    lines.push(`- **began anew**: the budget before was deleted; its slots count as used until ${until}`);
-  }
-  lines.push(`- waiting: ${waitingTotal}${waitingForJob > 0 ? ` (${waitingForJob} for their job)` : ''}`);
+  const lanes =
+    waitingTotal === 0 ? '' : `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
+  lines.push(`- waiting: ${waitingTotal}${lanes}`);
+  const step = nextStep(status);
+  if (step !== undefined) lines.push(`- to do: ${step}`);
   if (status.waiting.length > 0) {
-    lines.push('', '| position | lane | job | expected |', '|---|---|---|---|');
-    for (const waiter of status.waiting.slice(0, SHOWN_LINES)) {
-      const expected = waiter.expectedAt ? clock(waiter.expectedAt) : '';
-      lines.push(`| ${waiter.position ?? 'job busy'} | ${waiter.lane} | ${waiter.jobId} | ${expected} |`);
-    }
+    lines.push('', '**Waiting**', '');
+    for (const waiter of status.waiting.slice(0, SHOWN_LINES)) lines.push(describeWaiter(waiter, at));
   }
   if (status.lastSends.length > 0) {
-    lines.push('', '| granted | job | outcome | follow-up |', '|---|---|---|---|');
-    for (const send of status.lastSends.slice(0, SHOWN_LINES)) {
-      lines.push(`| ${clock(send.grantedAt)} | ${send.jobId} | ${send.outcome ?? 'being sent'} | ${send.workflowId} |`);
-    }
+    lines.push('', '**Last sends**', '');
+    for (const send of status.lastSends.slice(0, SHOWN_LINES)) lines.push(describeSend(send, at));
   }
-  lines.push('', `_As of ${clock(new Date(nowMs).toISOString())} UTC._`);
+  lines.push('', markdownAsOf(nowMs));
   return lines.join('\n');
 }
 
@@ -42,24 +44,59 @@ export function describePauseEnd(reasons: readonly PauseReason[]): string {
   return reasons.includes('operator') ? 'it is resumed' : 'the key is accepted again';
 }
 
-function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, nowMs: number): string {
+type At = (iso: string) => string;
+
+function describeState({ paused, limit, used, nextFreeSlotAt, assumedFullUntil }: BudgetStatus, at: At): string {
+  if (paused) return `paused: ${describePause(paused, at)}`;
+  if (limit === 0) return 'sends nothing: its limit is 0';
+  if (assumedFullUntil !== undefined) {
+    return `began anew, and sends nothing until ${at(assumedFullUntil)}: the budget before was deleted, and its slots count as used`;
+  }
+  if (used > limit) return `sends nothing until ${used - limit} slots have ended that are too many for its limit`;
+  if (used < limit || nextFreeSlotAt === undefined) return `sends: ${limit - used} of ${limit} slots are free`;
+  return `all slots are used until ${at(nextFreeSlotAt)}`;
+}
+
+const PAUSED_BY: Readonly<Record<PauseReason, string>> = {
+  operator: 'by an operator',
+  limited: 'the service refuses more messages (429)',
+  credentials: 'the service refuses the API key, or there is none',
+};
+
+function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, at: At): string {
   return [
-    reasons.join(', '),
-    since && `since ${dayAndClock(since, nowMs)}`,
-    until ? `until ${dayAndClock(until, nowMs)}` : `until ${describePauseEnd(reasons)}`,
-    note && `(${markdownCode(note)})`,
+    reasons.map((reason) => PAUSED_BY[reason]).join(', and '),
+    since && `since ${at(since)}`,
+    until ? `until ${at(until)}` : `until ${describePauseEnd(reasons)}`,
+    note && `(${code(note)})`,
   ]
     .filter(Boolean)
     .join(' ');
 }
 
-/** The clock time, with the day before it where that is not today's (UTC). */
-function dayAndClock(iso: string, nowMs: number): string {
-  const day = iso.slice(0, 10);
-  return day === new Date(nowMs).toISOString().slice(0, 10) ? clock(iso) : `${day} ${clock(iso)}`;
+/** What a person can do, where somebody has to. */
+function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefined {
+  const resume = `\`follow-up budget resume ${projectId}\``;
+  if (paused?.reasons.includes('operator')) return `${resume}, where the pause is no longer wanted`;
+  if (paused?.reasons.includes('credentials')) return `give the workers a valid key for the project, then ${resume}`;
+  if (paused) return `nothing: it goes on by itself. To try at once: ${resume}`;
+  return limit === 0 ? `\`follow-up budget set ${projectId} --limit 100\`` : undefined;
 }
 
-/** `12:40:05` of an ISO 8601 instant. */
-function clock(iso: string): string {
-  return iso.slice(11, 19);
+function describeWaiter({ position, jobId, lane, expectedAt }: BudgetWaiter, at: At): string {
+  const place = position === undefined ? 'job busy' : `position ${position}`;
+  return `- ${place}: ${code(jobId)}, ${lane} lane${expectedAt ? `, expected ${at(expectedAt)}` : ''}`;
+}
+
+const OUTCOMES: Readonly<Record<NonNullable<BudgetSend['outcome']>, string>> = {
+  sent: 'delivered',
+  notSent: 'not sent',
+  rejected: 'refused by the service',
+  unauthorized: 'the key was refused',
+  limited: 'refused: too many (429)',
+  unknown: '**not known** whether it was delivered',
+};
+
+function describeSend({ grantedAt, outcome, workflowId }: BudgetSend, at: At): string {
+  return `- ${at(grantedAt)}: ${outcome === undefined ? 'being sent' : OUTCOMES[outcome]}, ${code(workflowId)}`;
 }

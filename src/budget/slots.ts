@@ -106,14 +106,20 @@ export function forecastSlots(state: BudgetState, nowMs: number): (needed: numbe
 
 /** Ends of all slots, in order, as many as the limit or more; and how long a slot is taken each time. */
 function expectSlotEnds(state: BudgetState, nowMs: number): { cycleMs: number; ends: number[] } {
-  const cycleMs = sendEstimateMs(state) + REUSE_ESTIMATE_MS + heldMs(state);
-  const beingSent = new Set(unsettled(state, nowMs));
-  const settled = occupiedSlotEnds({ ...state, grants: state.grants.filter((grant) => !beingSent.has(grant)) }, nowMs);
-  const ends = [...settled, ...[...beingSent].map((grant) => grant.grantedAtMs + cycleMs)];
+  const { cycleMs, ends } = expectOccupied(state, nowMs);
   // Slots that are free now go to the waiters ahead, and end one cycle later.
   while (ends.length < limitOf(state)) ends.push(nowMs + cycleMs);
   ends.sort((a, b) => a - b);
   return { cycleMs, ends };
+}
+
+/** Ends of the slots that are occupied, in order, and how long a slot is taken each time. */
+export function expectOccupied(state: BudgetState, nowMs: number): { cycleMs: number; ends: number[] } {
+  const cycleMs = sendEstimateMs(state) + REUSE_ESTIMATE_MS + heldMs(state);
+  const beingSent = new Set(unsettled(state, nowMs));
+  const settled = occupiedSlotEnds({ ...state, grants: state.grants.filter((grant) => !beingSent.has(grant)) }, nowMs);
+  const ends = [...settled, ...[...beingSent].map((grant) => grant.grantedAtMs + cycleMs)];
+  return { cycleMs, ends: ends.sort((a, b) => a - b) };
 }
 
 /** What sends took lately: from the grant to the settle. */

@@ -1,20 +1,25 @@
-import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason } from '../contract/index.js';
+import type { BudgetSend, BudgetSlots, BudgetStatus, BudgetWaiter, PauseReason } from '../contract/index.js';
 import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
 import { isPausedByOperator } from './operator.js';
 import { expectSlot } from './pace.js';
-import { limitOf, longestHeldMs, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
+import { expectOccupied, limitOf, longestHeldMs, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
 
-/** Waiters that a status names; the rest is only counted. */
-const MAX_SHOWN_WAITERS = 100;
+/** How much of a gate its status names; the rest is only counted. */
+export interface StatusExtent {
+  /** Workflow id of a waiter that is named wherever it stands. */
+  about?: string | undefined;
+  /** Waiters and sends. @default 100 of each */
+  most?: number;
+}
 
-/**
- * What a gate would tell an onlooker at `nowMs`. Changes nothing.
- *
- * @param about workflow id of a waiter that is named wherever it stands
- */
-export function budgetStatus(state: BudgetState, nowMs: number, about?: string): BudgetStatus {
+/** What a gate would tell an onlooker at `nowMs`. Changes nothing. */
+export function budgetStatus(
+  state: BudgetState,
+  nowMs: number,
+  { about, most = AUDIT_LENGTH }: StatusExtent = {},
+): BudgetStatus {
   const { windowMs, reserve } = state.settings;
   const limit = limitOf(state);
   const assumedFullUntilMs = (state.assumedFullFromMs ?? -Infinity) + longestHeldMs(state);
@@ -25,7 +30,7 @@ export function budgetStatus(state: BudgetState, nowMs: number, about?: string):
   const paused = pausedOf(state, nowMs);
   let ahead = 0;
   const waiting: BudgetWaiter[] = [];
-  const isNamed = ({ workflowId }: Waiter) => waiting.length < MAX_SHOWN_WAITERS || workflowId === about;
+  const isNamed = ({ workflowId }: Waiter) => waiting.length < most || workflowId === about;
   for (const waiter of line) {
     if (isNamed(waiter)) {
       const { workflowId, jobId, lane, invitedAtMs } = waiter;
@@ -60,8 +65,24 @@ export function budgetStatus(state: BudgetState, nowMs: number, about?: string):
     ...(assumedFullUntilMs > nowMs && { assumedFullUntil: iso(assumedFullUntilMs) }),
     waiting,
     waitingTotal: state.waiters.length,
+    waitingInBatchLane: state.waiters.filter(({ lane }) => lane === 'batch').length,
     waitingForJob: elsewhere.length,
-    lastSends: state.grants.slice(-AUDIT_LENGTH).reverse().map(toSend),
+    lastSends: state.grants.slice(-most).reverse().map(toSend),
+  };
+}
+
+/** What the future sends of a gate are told from. Changes nothing. */
+export function budgetSlots(state: BudgetState, nowMs: number): BudgetSlots {
+  const { cycleMs, ends } = expectOccupied(state, nowMs);
+  const { paused } = pausedOf(state, nowMs);
+  const { nextAtMs = nowMs, gapMs } = state.pace ?? {};
+  return {
+    limit: limitOf(state),
+    reserve: state.settings.reserve,
+    endsMs: ends,
+    cycleMs,
+    ...(paused && { pausedUntilMs: paused.until === undefined ? null : Date.parse(paused.until) }),
+    ...(gapMs !== undefined && { pace: { nextAtMs, gapMs } }),
   };
 }
 

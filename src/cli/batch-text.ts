@@ -118,7 +118,7 @@ function openText({ open, waitingForBudget = 0 }: BatchStatus): string {
   return `${open} open${waitingForBudget > 0 ? `, ${waitingForBudget} of them waiting for budget` : ''}`;
 }
 
-function endText({ ended, expectedEndAt }: BatchStatus, now: Date): string {
+function endText({ ended, expectedEndAt }: LiveBatchStatus, now: Date): string {
   if (ended || expectedEndAt === undefined) return '';
   const leftMs = new Date(expectedEndAt).getTime() - now.getTime();
   return `expected ${clock(expectedEndAt, now)}${leftMs > 0 ? ` (in ${formatDuration(Math.max(1_000, leftMs))})` : ''}`;

@@ -1,5 +1,6 @@
 import type { ListedBudget } from '../client/index.js';
 import { formatDuration } from '../contract/index.js';
+import { stateOf } from './budget-text.js';
 import type { Cli } from './cli.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
@@ -27,10 +28,9 @@ function toJson({ projectId, workflowId, status, statusUnavailable }: ListedBudg
 
 function describeListed({ projectId, status, statusUnavailable }: ListedBudget): string {
   if (!status) return toRow(projectId, '?', '?', `does not answer: ${statusUnavailable ?? 'it has not begun'}`);
-  const { used, limit, windowMs, waitingTotal, paused } = status;
-  const until = paused?.until === undefined ? '' : ` until ${paused.until}`;
-  const state = paused ? `paused: ${paused.reasons.join(', ')}${until}` : 'sends';
-  return toRow(projectId, `${used} of ${limit} in ${formatDuration(windowMs)}`, String(waitingTotal), state);
+  const { used, limit, windowMs, waitingTotal } = status;
+  const slots = `${used} of ${limit} in ${formatDuration(windowMs)}`;
+  return toRow(projectId, slots, String(waitingTotal), stateOf(status));
 }
 
 function toRow(project: string, used: string, waiting: string, state: string): string {

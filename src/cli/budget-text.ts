@@ -37,6 +37,21 @@ function anewText({ assumedFullUntil }: BudgetStatus, now: Date): string {
   return `anew       the budget before was deleted: its slots count as used until ${clock(assumedFullUntil, now)}`;
 }
 
+/** Whether a budget sends, in a few words for a line of a list. Clock times are local. */
+export function stateOf(
+  { paused, limit, used, pacedEveryMs, assumedFullUntil }: Omit<BudgetStatus, 'waiting' | 'lastSends'>,
+  now = new Date(),
+): string {
+  if (paused) {
+    const until = paused.until === undefined ? '' : ` until ${clock(paused.until, now)}`;
+    return `paused: ${paused.reasons.join(', ')}${until}${paused.note ? ` (${paused.note})` : ''}`;
+  }
+  if (limit === 0) return 'sends nothing: its limit is 0';
+  if (used > limit) return `sends nothing: ${used - limit} slots too many for its limit`;
+  if (assumedFullUntil !== undefined) return `sends nothing until ${clock(assumedFullUntil, now)}: it began anew`;
+  return pacedEveryMs === undefined ? 'sends' : `sends one each ${formatDuration(pacedEveryMs)}`;
+}
+
 /** What a watch of a budget saw, whole. */
 export function describeBudgetUpdate(projectId: string, update: BudgetUpdate, now = new Date()): string {
   const { state, status, statusUnavailable } = update;

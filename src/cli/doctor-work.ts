@@ -1,5 +1,14 @@
 import type { FiringOutcome, ListedBudget, ScheduleDescription, WorkflowTrouble } from '../client/index.js';
-import { type BudgetStatus, formatDuration, parseProjectBudgetWorkflowId } from '../contract/index.js';
+import { fewAtATime } from '../client/few-at-a-time.js';
+import { listWorkflows } from '../client/list.js';
+import {
+  type BatchStatus,
+  type BudgetStatus,
+  formatDuration,
+  parseFollowUpBatchWorkflowId,
+  parseProjectBudgetWorkflowId,
+  WorkflowType,
+} from '../contract/index.js';
 import { type Check, isFinding, messageOf } from './doctor-check.js';
 import { clock } from './follow-up-text.js';
 import type { TemporalSession } from './temporal-session.js';
@@ -11,6 +20,8 @@ export interface WorkChecks {
   projects: string[];
 }
 
+/** Running batches that are asked. */
+const MOST_BATCHES = 500;
 /** Latest firings of a schedule that are looked at. */
 const LOOKED_AT_FIRINGS = 3;
 
@@ -20,8 +31,9 @@ const LOOKED_AT_FIRINGS = 3;
  * @param hasWorkers without any, budgets are not asked: each would keep silent for its deadline
  */
 export async function checkWork(session: TemporalSession, hasWorkers: boolean): Promise<WorkChecks> {
-  const [troubles, budgets, schedules] = await Promise.all([
+  const [troubles, handOvers, budgets, schedules] = await Promise.all([
     examineWorkflows(session).catch((error: unknown) => [unseen('workflows', error)]),
+    hasWorkers ? examineOpenBatches(session).catch((error: unknown) => [unseen('batches', error)]) : [],
     hasWorkers
       ? examineBudgets(session).catch((error: unknown) => ({ checks: [unseen('budgets', error)], projects: [] }))
       : { checks: [notAsked()], projects: [] },
@@ -30,7 +42,7 @@ export async function checkWork(session: TemporalSession, hasWorkers: boolean): 
   // What keeps a budget from answering says more than that it does not answer.
   const known = new Set(troubles.map(({ subject }) => subject));
   const more = budgets.checks.filter(({ name, subject }) => name !== 'silent budget' || !known.has(subject));
-  return { checks: [...troubles, ...more, ...schedules], projects: budgets.projects };
+  return { checks: [...troubles, ...handOvers, ...more, ...schedules], projects: budgets.projects };
 }
 
 function unseen(name: string, error: unknown): Check {
@@ -48,7 +60,7 @@ function notAsked(): Check {
 }
 
 /** One check for each budget, batch, part or follow-up that stands. */
-async function examineWorkflows({ followUps }: TemporalSession): Promise<Check[]> {
+export async function examineWorkflows({ followUps }: TemporalSession): Promise<Check[]> {
   const { troubles, isPartial } = await followUps.troubles();
   // Many have no worker where none runs: one stands for all.
   const told = new Set<string>();
@@ -58,6 +70,49 @@ async function examineWorkflows({ followUps }: TemporalSession): Promise<Check[]
   const seen = isPartial ? 'of those that were looked at, the newest of each kind, ' : '';
   const none: Check = { name: 'workflows', status: 'ok', message: `${seen}no budget, batch or follow-up stands` };
   return found.length > 0 ? found : [none];
+}
+
+/** Nothing was added to a batch for that long: whoever hands it over has gone. */
+const HAND_OVER_GONE_MS = 600_000;
+
+/** One finding for each batch whose list was not handed over whole, and that waits for the rest with nothing left to do. */
+export async function examineOpenBatches({ client, followUps }: TemporalSession): Promise<Check[]> {
+  const query = `WorkflowType = '${WorkflowType.followUpBatch}' AND ExecutionStatus = 'Running'`;
+  const batchIds: string[] = [];
+  for await (const { workflowId } of listWorkflows(client, query)) {
+    const { batchId, part } = parseFollowUpBatchWorkflowId(workflowId) ?? {};
+    if (batchId !== undefined && part === undefined) batchIds.push(batchId);
+    if (batchIds.length >= MOST_BATCHES) break;
+  }
+  const checks = await fewAtATime(batchIds, async (batchId) => {
+    // One that gives no answer is found by what stands.
+    const status = await followUps
+      .batch(batchId)
+      .status()
+      .catch(() => undefined);
+    return status ? judgeHandOver(status, Date.now()) : [];
+  });
+  return checks.flat();
+}
+
+/** Of a batch: whether its hand-over broke off. Where items are open, more may still come after them. */
+export function judgeHandOver(
+  { batchId, sealed, ended, total, open, waitingToStart, startedAt, lastEndedAt }: BatchStatus,
+  nowMs: number,
+): Check[] {
+  const since = lastEndedAt ?? startedAt;
+  if (sealed || ended || open + waitingToStart > 0 || nowMs - Date.parse(since) < HAND_OVER_GONE_MS) return [];
+  return [
+    {
+      name: 'batch',
+      subject: `${batchId} hand-over`,
+      status: 'warning',
+      message: `batch ${batchId} waits for the rest of its list: the ${total} items that it was given have ended, and no more came`,
+      since,
+      why: 'what was not handed over is not sent, and the batch does not end',
+      mend: `the same follow-up batch run again, which hands over the rest; or: follow-up batch cancel ${batchId}`,
+    },
+  ];
 }
 
 function toCheck({ workflowId, what, mend, since }: WorkflowTrouble): Check {
@@ -87,7 +142,8 @@ async function examineBudgets({ followUps }: TemporalSession): Promise<WorkCheck
   return { checks: [{ name: 'budgets', status: 'ok', message }, ...checks], projects };
 }
 
-function silentBudget({ projectId, workflowId, statusUnavailable = 'no answer' }: ListedBudget): Check {
+/** A budget that gives no answer. */
+export function silentBudget({ projectId, workflowId, statusUnavailable = 'no answer' }: ListedBudget): Check {
   return {
     name: 'silent budget',
     subject: workflowId,
@@ -98,7 +154,8 @@ function silentBudget({ projectId, workflowId, statusUnavailable = 'no answer' }
   };
 }
 
-function judgeBudget(status: BudgetStatus): Check[] {
+/** What there is to say of a budget that answers; nothing of one that sends as it should. */
+export function judgeBudget(status: BudgetStatus): Check[] {
   const { projectId, limit, waitingTotal, paused, pacedEveryMs, assumedFullUntil } = status;
   const about = (level: Check['status'], what: string, more: Partial<Check> = {}): Check => ({
     name: 'budget',

@@ -1,5 +1,6 @@
 import type { FollowUpSummary, FollowUpUpdate, LiveProgress, WorkflowTrouble } from '../client/index.js';
 import { type FollowUpResult, type FollowUpState, isEndState } from '../contract/index.js';
+import { nextStep } from '../follow-up/next-step.js';
 import { ExitCode } from './errors.js';
 import { safeLine } from './safe-text.js';
 
@@ -88,7 +89,7 @@ export function describeUpdate({ summary, progress, progressUnavailable, asOf }:
 
 function headlineOf(progress: LiveProgress): string {
   const { state, waitReason, position, jobStatus, failure, lastError, overdue } = progress;
-  const blocked = state === 'blocked' ? BLOCKED_TEXT[waitReason] : undefined;
+  const blocked = state === 'blocked' ? `${BLOCKED_TEXT[waitReason]}${pauseText(progress)}` : undefined;
   const parts = [
     blocked === undefined ? STATE_TEXT[state] : `blocked: ${blocked}`,
     position === undefined ? undefined : `position ${position}`,
@@ -100,15 +101,32 @@ function headlineOf(progress: LiveProgress): string {
   return parts.filter((part) => part !== undefined).join(', ');
 }
 
-function timingOf({ expectedSendAt, sentAt, polls, nextPollAt, state, asOf }: LiveProgress): string {
+/** By whom, until when and why, where that is known. */
+function pauseText({ pause }: LiveProgress): string {
+  if (!pause) return '';
+  const by = pause.by === 'operator' ? ' by an operator' : ', for the service refuses more messages,';
+  const until = pause.until === undefined ? 'until it is resumed' : `until ${clock(pause.until)}`;
+  return `${by} ${until}${pause.note ? ` (${safeLine(pause.note)})` : ''}`;
+}
+
+function timingOf({ expectedSendAt, sentAt, polls, nextPollAt, state, asOf, waitsUntil }: LiveProgress): string {
   const parts = [
     sentAt === undefined && expectedSendAt !== undefined ? `send expected ${clock(expectedSendAt)}` : undefined,
     sentAt === undefined ? undefined : `sent ${clock(sentAt)}`,
     polls > 0 ? `${polls} ${polls === 1 ? 'poll' : 'polls'}` : undefined,
     isEndState(state) || nextPollAt === undefined ? undefined : `next poll ${clock(nextPollAt)}`,
+    state === 'reconciling' && waitsUntil !== undefined ? `decides ${clock(waitsUntil)}` : undefined,
     asOf === undefined ? undefined : `as of ${clock(asOf)}`,
   ];
   return parts.filter((part) => part !== undefined).join(', ');
+}
+
+/** What a person can do about a follow-up that does not go on by itself; empty where there is nothing. */
+export function wayOut(progress: LiveProgress | undefined, workflowId: string): string {
+  const needsSomebody = progress?.state === 'blocked' || progress?.state === 'reconciling' || progress?.failure;
+  // Commands are code in Markdown.
+  const step = needsSomebody ? nextStep(progress, workflowId)?.replaceAll('`', '') : undefined;
+  return step === undefined ? '' : safeLine(step);
 }
 
 /** Local time of day with its offset, and with the date where it is another day. */

@@ -25,8 +25,15 @@ export function addWorkerCommands(program: Command, action: LazyAction): void {
   ).action(action(async () => (await import('./worker.js')).runWorker));
 }
 
-/** `follow-up setup`, `doctor` and `simulator`. */
+/** `follow-up top`, `setup`, `doctor` and `simulator`. */
 export function addServiceCommands(program: Command, action: LazyAction): void {
+  const top = program
+    .command('top')
+    .description('show all projects with slots, queue and pauses, and what waits for somebody; live until Ctrl-C')
+    .option('--interval <duration>', 'between two looks, 500ms to 1h (default: 2s)')
+    .addHelpText('after', '\nInto a pipe it prints one look and ends; with --json a document a change.');
+  withCommonOptions(top, 'follow-up top').action(action(async () => (await import('./top.js')).showTop));
+
   const setup = program
     .command('setup')
     .description('register the search attributes in the namespace; you can repeat it at any time');

@@ -7,14 +7,15 @@ import {
 import { lookAtProgress } from '../client/watch.js';
 import { classify } from './classify-error.js';
 import type { Cli } from './cli.js';
-import { describeResult, describeTrouble, describeUpdate, localTime, standingOf } from './follow-up-text.js';
+import { ExitCode } from './errors.js';
+import { describeResult, describeTrouble, describeUpdate, localTime, standingOf, wayOut } from './follow-up-text.js';
 import type { ReportedError } from './classify-error.js';
 import { safeLine } from './safe-text.js';
 import { withTemporal } from './temporal-session.js';
 
-/** `follow-up status` */
-export async function showStatus({ env, output }: Cli, workflowId: string): Promise<void> {
-  await withTemporal({ env, output }, async ({ followUps }) => {
+/** `follow-up status`. What Temporal knows is shown also where the follow-up gives no answer, with another exit code. */
+export async function showStatus({ env, output }: Cli, workflowId: string): Promise<ExitCode> {
+  return withTemporal({ env, output }, async ({ followUps }) => {
     const followUp = followUps.handle(workflowId);
     const summary = await followUp.describe();
     if (summary.status !== 'running') {
@@ -22,7 +23,7 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
       const text = 'result' in end ? describeResult(workflowId, end.result) : describeEnd(end.error);
       const standing = `${standingOf(summary)}${summary.endedAt ? ` ${localTime(summary.endedAt)}` : ''}`;
       output.data({ ...summary, ...end }, `${standing}\n${text}`);
-      return;
+      return ExitCode.ok;
     }
     const trouble = await followUp.trouble();
     const hasNoWorker = trouble?.kind === 'unattended';
@@ -36,13 +37,16 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     const troubles = [trouble, ofBudget].filter((found) => found !== undefined);
     const { headline, timing } = describeUpdate({ summary, ...live });
     const prLink = live.progress?.prLink ?? summary.prLink;
+    const step = wayOut(live.progress, workflowId);
     const lines = [
       headline,
       timing,
       prLink ? `pull request  ${safeLine(prLink)}` : '',
       ...troubles.map(describeTrouble),
+      ...(troubles.length === 0 && step ? [`-> ${step}`] : []),
     ];
     output.data({ ...summary, ...live, ...(troubles.length > 0 && { troubles }) }, lines.filter(Boolean).join('\n'));
+    return live.progress ? ExitCode.ok : ExitCode.error;
   });
 }
 

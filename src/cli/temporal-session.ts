@@ -98,11 +98,21 @@ function describeAbsence(address: string, details: string): string {
 const POLLERS_TIMEOUT_MS = 1_000;
 
 /** Says on stderr where no worker polls the task queue: what is started waits for one. Never rejects. */
-export async function sayWhenUnattended({ client, taskQueue }: TemporalSession, output: Output): Promise<void> {
-  const queues = [taskQueue, budgetTaskQueue(taskQueue)];
-  const counts = queues.map(async (name) => (await readPollers(client, name, 'workflow', POLLERS_TIMEOUT_MS)).length);
-  const [idle] = (await Promise.allSettled(counts)).flatMap((count, index) =>
-    count.status === 'fulfilled' && count.value === 0 ? (queues[index] ?? []) : [],
-  );
+export async function sayWhenUnattended(session: TemporalSession, output: Output): Promise<void> {
+  const idle = await findIdleQueue(session, POLLERS_TIMEOUT_MS).catch(() => undefined);
   if (idle !== undefined) output.note(`no worker polls task queue ${idle}; run follow-up doctor`);
+}
+
+/**
+ * A task queue of the workers that nobody polls; `undefined` where both are polled.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function findIdleQueue(
+  { client, taskQueue }: Pick<TemporalSession, 'client' | 'taskQueue'>,
+  timeoutMs: number,
+): Promise<string | undefined> {
+  const queues = [taskQueue, budgetTaskQueue(taskQueue)];
+  const pollers = await Promise.all(queues.map((name) => readPollers(client, name, 'workflow', timeoutMs)));
+  return queues.find((_, index) => pollers[index]?.length === 0);
 }

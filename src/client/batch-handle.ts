@@ -7,7 +7,6 @@ import {
   type BatchStatus,
   batchStatusQuery,
   describeIssues,
-  expectEnd,
   type FollowUpBatchResult,
   followUpBatchResultSchema,
   followUpBatchWorkflowId,
@@ -19,6 +18,7 @@ import {
 } from '../contract/index.js';
 import { awaitResult, type ResultOptions } from './await-result.js';
 import { BatchEndedError, BatchFailedError, BatchNotFoundError, BatchRunningError } from './batch-errors.js';
+import { expectBatchEnd } from './batch-forecast.js';
 import type { StartBatchInput, StartBatchOptions } from './batch-input.js';
 import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
 import { FollowUpClientError, UnexpectedOutcomeError, WorkerUnavailableError } from './errors.js';
@@ -32,6 +32,9 @@ import { pauseBetweenLooks } from './watch.js';
 /** A batch of thousands may have to read its history again before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;
 const PAGE_SIZE = 500;
+/** The end is expected anew after so long, and longer the more items have to be read. */
+const FORECAST_EVERY_MS = 3_000;
+const FORECAST_EVERY_MS_AN_ITEM = 10;
 /** Follow-ups whose place is looked up. */
 const MOST_ASKED_ABOUT = 500;
 
@@ -55,6 +58,11 @@ export interface NextSend {
 export interface LiveBatchStatus extends BatchStatus {
   /** Missing where none waits for its slot, or none of them is among the first of its project's line. */
   nextSend?: NextSend;
+  /**
+   * When the batch is expected to end, as the slots of its projects and the lengths of the turns that have ended tell.
+   * Missing where that cannot be told. ISO 8601 in UTC.
+   */
+  expectedEndAt?: string;
   /** Projects whose budget does not answer, while follow-ups of the batch wait for it, and why. */
   budgetsSilent?: Record<string, string>;
 }
@@ -77,6 +85,7 @@ export interface ItemsOptions {
 /** One batch. Cheap to make; nothing is asked before a method is called. */
 export class BatchHandle {
   readonly #target: BatchTarget;
+  #forecast: { endMs: number | undefined; againAtMs: number } | undefined;
   /** `follow-up-batch/{batchId}` */
   readonly workflowId: string;
 
@@ -89,7 +98,7 @@ export class BatchHandle {
   }
 
   /**
-   * Counts of the items, and when the batch is expected to end; `cutOff` where it ended without a result. Needs a running
+   * Counts of the items, and when the batch is expected to end, looked at every few seconds; `cutOff` where it ended without a result. Needs a running
    * worker, for ended batches, too.
    *
    * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
@@ -99,10 +108,7 @@ export class BatchHandle {
     if (status.ended) return status;
     const execution = (await this.describe()).status;
     if (execution === 'running') {
-      // The batch itself knows the time of its last event only.
-      const left = status.waitingToStart + status.open;
-      const pace = { startedAtMs: Date.parse(status.startedAt), ended: status.total - left, left };
-      const live = { ...status, ...expectEnd(pace, Date.now()) };
+      const live = { ...status, ...(await this.#expectEnd(status)) };
       if (status.open === 0) return live;
       const waitingForBudget = await this.#count('waiting-for-budget');
       return { ...live, waitingForBudget, ...(waitingForBudget !== 0 && (await this.#readNextSend())) };
@@ -232,6 +238,25 @@ export class BatchHandle {
 
   get #handle() {
     return this.#target.client.workflow.getHandle(this.workflowId);
+  }
+
+  /** A look at everything costs some queries: of many items it is made less often than somebody watches. */
+  async #expectEnd({ total, open, waitingToStart, maxOpen }: BatchStatus): Promise<{ expectedEndAt?: string }> {
+    const nowMs = Date.now();
+    const isDue = nowMs >= (this.#forecast?.againAtMs ?? 0);
+    if (isDue && open + waitingToStart > 0) {
+      const items: BatchItem[] = [];
+      let endMs: number | undefined;
+      try {
+        for await (const item of this.list()) items.push(item);
+        endMs = await expectBatchEnd(this.#target.client, { batchId: this.batchId, maxOpen, items });
+      } catch {
+        // A budget or a list that gives no answer: nothing is said of the end.
+      }
+      this.#forecast = { againAtMs: nowMs + FORECAST_EVERY_MS + total * FORECAST_EVERY_MS_AN_ITEM, endMs };
+    }
+    const { endMs } = this.#forecast ?? {};
+    return endMs === undefined || endMs < Date.now() ? {} : { expectedEndAt: new Date(endMs).toISOString() };
   }
 
   /** Which of the batch's follow-ups is sent next, as their budgets say it. */

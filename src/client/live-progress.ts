@@ -63,14 +63,14 @@ export async function bringUpToDate(
     const answer = await askBudget(client, progress.projectId, workflowId);
     const place = answer.status?.waiting.find((waiter) => waiter.workflowId === workflowId);
     const live = placeIn(answer, place, progress, nowMs);
-    if (live.overdue !== undefined || !isPast(place?.calledAt, nowMs)) return live;
+    if (live.overdue !== undefined || !isOverdue(place?.calledAt, nowMs)) return live;
     return { ...live, overdue: await reasonOfDelay(client, workflowId, NOT_COME) };
   }
   if (progress.nextPollAt === undefined && progress.sentAt === undefined) return progress;
   const description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
   const live = joinPendingWatch(progress, description);
   const lateMs = live === progress ? OVERDUE_AFTER_MS + LOOK_LASTS_MS : OVERDUE_AFTER_MS;
-  if (isLooking(description) || !isPast(live.nextPollAt, nowMs, lateMs)) return live;
+  if (isLooking(description) || !isOverdue(live.nextPollAt, nowMs, lateMs)) return live;
   return { ...live, overdue: await reasonOfDelay(client, workflowId, 'no worker has taken the look yet') };
 }
 
@@ -86,7 +86,7 @@ export function placeIn(
   progress: Extract<FollowUpProgress, { waitReason: string }>,
   nowMs: number,
 ): LiveProgress {
-  const isLate = isPast(progress.expectedSendAt, nowMs);
+  const isLate = isOverdue(progress.expectedSendAt, nowMs);
   const asItWas = (reason: string): LiveProgress => ({
     ...progress,
     asOf: progress.learnedAt,
@@ -97,8 +97,13 @@ export function placeIn(
   const { position: _position, expectedSendAt: _expectedSendAt, ...rest } = progress;
   if (status.paused) {
     // It hears of that at its next ask.
-    const isKey = status.paused.reasons.every((reason) => reason === 'credentials');
-    return { ...rest, state: 'blocked', waitReason: isKey ? 'credentials' : 'paused' };
+    const { reasons, until, note } = status.paused;
+    if (reasons.every((reason) => reason === 'credentials')) {
+      return { ...rest, state: 'blocked', waitReason: 'credentials' };
+    }
+    const by = reasons.includes('operator') ? 'operator' : 'service';
+    const pause = { by, ...(until !== undefined && { until }), ...(note !== undefined && { note }) } as const;
+    return { ...rest, state: 'blocked', waitReason: 'paused', pause };
   }
   return {
     ...rest,
@@ -127,7 +132,7 @@ export async function readPlaces(
     places.set(workflowId, {
       ...(position !== undefined && { position }),
       ...(expectedAt !== undefined && { expectedAt }),
-      ...(isPast(calledAt, nowMs) && { overdue: NOT_COME }),
+      ...(isOverdue(calledAt, nowMs) && { overdue: NOT_COME }),
     });
   }
   return places;
@@ -144,6 +149,7 @@ async function askBudget(client: Client, projectId: string, about?: string): Pro
   }
 }
 
-function isPast(instant: string | undefined, nowMs: number, byMs = OVERDUE_AFTER_MS): boolean {
+/** Whether an instant that was promised has passed by more than clocks differ. */
+export function isOverdue(instant: string | undefined, nowMs: number, byMs = OVERDUE_AFTER_MS): boolean {
   return instant !== undefined && Date.parse(instant) + byMs < nowMs;
 }

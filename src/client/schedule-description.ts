@@ -114,11 +114,16 @@ export function toScheduleSpec(settings: ScheduleSettings): ScheduleSpec {
 /** Stands for the note of a resumed schedule that has none: the server takes no empty one. */
 export const RESUMED = 'resumed';
 
-const PAUSE_NOTE = /^(?:([\s\S]*) \| )?paused since (\d{4}-[\d:T-]+Z)(?:: ([\s\S]*))?$/;
+const PAUSE_NOTE =
+  /^(?:([\s\S]*) \| )?paused since (\d{4}-[\d:T-]+Z)(?:: ([\s\S]*?))?(?:; follow-up schedule resume \S+)?$/;
 
-/** Temporal keeps one note a schedule: that of a pause stands behind the schedule's own. */
-export function pauseNote(own: string | undefined, since: Date, note: string | undefined): string {
-  const pause = `paused since ${since.toISOString().slice(0, 19)}Z${note === undefined ? '' : `: ${note}`}`;
+/** Temporal keeps one note a schedule: that of a pause stands behind the schedule's own, and says how it ends. */
+export function pauseNote(
+  name: string,
+  { own, since, note }: { own: string | undefined; since: Date; note: string | undefined },
+): string {
+  const why = note === undefined ? '' : `: ${note}`;
+  const pause = `paused since ${since.toISOString().slice(0, 19)}Z${why}; follow-up schedule resume ${name}`;
   return own === undefined ? pause : `${own} | ${pause}`;
 }
 

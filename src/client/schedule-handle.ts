@@ -43,7 +43,7 @@ export class ScheduleHandle {
   async pause(note?: string): Promise<ScheduleDescription> {
     const parsed = parseInput(z.object({ note: scheduleNoteSchema.optional() }), { note });
     if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-    return this.#patch('pause', (own) => pauseNote(own, new Date(), note));
+    return this.#patch('pause', (own) => pauseNote(this.name, { own, since: new Date(), note }));
   }
 
   /**

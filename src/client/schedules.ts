@@ -75,6 +75,7 @@ export class Schedules {
         taskQueue: this.#batches.taskQueue,
         args: [batch],
         staticSummary: summaryOf(name, batch, projectIds),
+        staticDetails: `Fired by schedule \`${name}\`. Its times and its latest batches: \`follow-up schedule describe ${name}\``,
       },
     };
     try {

@@ -43,17 +43,6 @@ export interface BatchStatus {
   /** When the first and the latest item ended. */
   firstEndedAt?: string | undefined;
   lastEndedAt?: string | undefined;
-  /** When the batch will have ended if it goes on as it did so far; missing before any item has ended. */
-  expectedEndAt?: string | undefined;
-}
-
-/** When a batch will have ended at its pace so far. */
-export function expectEnd(
-  { startedAtMs, ended, left }: { startedAtMs: number; ended: number; left: number },
-  nowMs: number,
-): Pick<BatchStatus, 'expectedEndAt'> {
-  if (ended === 0 || left === 0) return {};
-  return { expectedEndAt: new Date(nowMs + (Math.max(0, nowMs - startedAtMs) * left) / ended).toISOString() };
 }
 
 /** Which items to answer. */

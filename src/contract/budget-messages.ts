@@ -37,6 +37,16 @@ export interface JobFingerprint {
 export const grantedBefore = ['surely', 'perhaps'] as const;
 export type GrantedBefore = (typeof grantedBefore)[number];
 
+/** A pause that keeps a follow-up from being sent, as its budget told it. */
+export interface ToldPause {
+  /** `service`: it answered 429. */
+  by: 'operator' | 'service';
+  /** In epoch milliseconds; missing where it lasts until it is resumed. */
+  untilMs?: number;
+  /** The operator's. */
+  note?: string;
+}
+
 /** The most that a worker's configuration lets any budget grant, whatever the budget's own limit and window say. */
 export interface BudgetCeiling {
   /** Messages per window. */
@@ -122,7 +132,8 @@ export type AcquireAnswer =
     }
   /**
    * Ask again after `waitMs`, or when woken. `etaMs`: expected wait until the grant, `null` where it can't be told.
-   * `ledgerSinceMs`: since when this gate, or one whose state it took over, has known everything.
+   * `ledgerSinceMs`: since when this gate, or one whose state it took over, has known everything. `pause`: with the
+   * reason `paused`.
    */
   | {
       kind: 'wait';
@@ -131,6 +142,7 @@ export type AcquireAnswer =
       position: number;
       etaMs: number | null;
       ledgerSinceMs?: number;
+      pause?: ToldPause;
     }
   /** The follow-up has ended or was withdrawn; it is never granted again. */
   | { kind: 'closed' }
@@ -184,6 +196,25 @@ export const reportSignal = defineSignal<[BudgetWord[]]>('report');
  * that `waiting` names wherever it stands in the line.
  */
 export const budgetStatusQuery = defineQuery<BudgetStatus, [nowMs?: number, about?: string]>('budgetStatus');
+
+/** What the future sends of a project are told from. Instants are epoch milliseconds. */
+export interface BudgetSlots {
+  /** Messages per window, that of the workers' ceiling included. */
+  limit: number;
+  /** Slots kept free of the batch lane. */
+  reserve: number;
+  /** When the slots that are occupied are expected to end, in order. */
+  endsMs: number[];
+  /** How long a slot is expected to be taken by one send. */
+  cycleMs: number;
+  /** While nothing is sent: until when; `null` where that cannot be told. */
+  pausedUntilMs?: number | null;
+  /** After refusals by the service: the next send, and the time between two. */
+  pace?: { nextAtMs: number; gapMs: number };
+}
+
+/** Asked like {@link budgetStatusQuery}, for whoever wants to know when many more messages will have been sent. */
+export const budgetSlotsQuery = defineQuery<BudgetSlots, [nowMs?: number]>('budgetSlots');
 
 /** New settings of a gate; what is missing stays as it is. */
 export const setLimitInputSchema = z
@@ -249,6 +280,9 @@ export interface BudgetStatus {
    */
   assumedFullUntil?: string;
   waitingTotal: number;
+  /** How many of them are in the batch lane; the others are in the interactive one. */
+  waitingInBatchLane: number;
+  /** How many of them wait for their job, in whatever lane. */
   waitingForJob: number;
   /** Newest first, at most 100. */
   lastSends: BudgetSend[];

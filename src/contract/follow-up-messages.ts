@@ -2,7 +2,7 @@ import type { AgentJob } from './agent-job.js';
 import type { WaitReason } from './budget-messages.js';
 import type { ResolveWord } from './choices.js';
 import { defineQuery, defineSignal, defineUpdate } from './definitions.js';
-import type { EndedStanding } from './follow-up-result.js';
+import type { EndedStanding, FollowUpResult } from './follow-up-result.js';
 
 /** Answer of the `progress` query. */
 export type FollowUpProgress = FollowUpFacts & FollowUpStanding;
@@ -17,6 +17,16 @@ export type FollowUpStanding =
       failure?: never;
     }
   | (EndedStanding & { waitReason?: never });
+
+/** A pause of a project's budget, for people. */
+export interface ShownPause {
+  /** `service`: it answered 429. */
+  by: 'operator' | 'service';
+  /** Missing where it lasts until it is resumed. ISO 8601 in UTC. */
+  until?: string;
+  /** The operator's. */
+  note?: string;
+}
 
 /** What a follow-up knows in any state. Instants are ISO 8601 in UTC. */
 export interface FollowUpFacts {
@@ -36,6 +46,19 @@ export interface FollowUpFacts {
    */
   polls: number;
   nextPollAt?: string;
+  /** While it is blocked, or its job is busy: when it tries again by itself, at the latest. */
+  nextTryAt?: string;
+  /** While its project is paused: by whom, until when, and why, as its budget said it. */
+  pause?: ShownPause;
+  /**
+   * When it stops waiting, at the latest: before the send the end of `budgetWaitTimeout`, after it that of `jobTimeout`.
+   * While it is not known whether the message was delivered: when that is decided.
+   */
+  waitsUntil?: string;
+  /** How it is known that the message was delivered. */
+  delivery?: FollowUpResult['delivery'];
+  /** An earlier send of the message may have been delivered, and it is being sent again. */
+  earlierSendUnknown?: true;
   /** Last job seen, and when. It may show the turn before this message's, before the send and some time after it. */
   job?: AgentJob;
   jobSeenAt?: string;

@@ -82,8 +82,9 @@ function* withoutBaseline(
   }
   asking.failures += 1;
   const waitReason = flow.state.keyRefusedAtMs === undefined ? 'service' : 'credentials';
-  flow.show({ state: 'blocked', waitReason, position: 0, expectedSendAtMs: null });
   const waitMs = Math.max(backoffMs(asking.failures), read.retryAfterMs ?? 0);
+  const nextTryAtMs = flow.port.nowMs() + waitMs;
+  flow.show({ state: 'blocked', waitReason, position: 0, expectedSendAtMs: null, nextTryAtMs });
   yield* pause(flow, waitMs, `${read.message}; look again in ${formatDuration(waitMs)}`);
   return asking;
 }
@@ -191,19 +192,26 @@ export function* handleOutcome(flow: FollowUpFlow, asking: Asking, answer: SendO
 function* waitForBudget(
   flow: FollowUpFlow,
   asking: Asking,
-  { reason, waitMs, position, etaMs }: Extract<SendFollowUpResult, { kind: 'wait' }>,
+  { reason, waitMs, position, etaMs, pause: paused }: Extract<SendFollowUpResult, { kind: 'wait' }>,
 ): Steps<Phase> {
   const nowMs = flow.port.nowMs();
   const expectedSendAtMs = etaMs === null ? null : nowMs + etaMs;
-  flow.show({ state: shownStateOf(reason), waitReason: reason, position, expectedSendAtMs });
+  flow.show({
+    state: shownStateOf(reason),
+    waitReason: reason,
+    position,
+    expectedSendAtMs,
+    ...(reason !== 'slot' && { nextTryAtMs: nowMs + waitMs }),
+    ...(paused && { pause: paused }),
+  });
   yield* pause(flow, waitMs, describeBudgetWait(reason, position, etaMs, nowMs), () => flow.isWoken);
   return asking;
 }
 
 /** Somebody else's turn is under way: look at the job again, as a watch would. */
 function* waitForJob(flow: FollowUpFlow, asking: Asking): Steps<Phase> {
-  flow.show(JOB_BUSY);
   const waitMs = jittered(asking.intervalMs, flow.port.random());
+  flow.show({ ...JOB_BUSY, nextTryAtMs: flow.port.nowMs() + waitMs });
   asking.intervalMs = nextInterval(asking.intervalMs, flow.settings.poll);
   const summary = `job is active; look again in ${formatDuration(waitMs)}`;
   flow.forgetCall();

@@ -6,6 +6,8 @@ import {
   type FollowUpStanding,
   type GrantedBefore,
   type ResolveWord,
+  type ShownPause,
+  type ToldPause,
 } from '../contract/index.js';
 import { isKeyRefused } from './look.js';
 import { messageTag } from './message-tag.js';
@@ -204,14 +206,26 @@ export class FollowUpFlow {
       ...('position' in view && {
         ...(view.state === 'waiting-for-budget' && view.position > 0 && { position: view.position }),
         ...(view.expectedSendAtMs !== null && { expectedSendAt: iso(view.expectedSendAtMs) }),
+        ...(view.nextTryAtMs !== undefined && { nextTryAt: iso(view.nextTryAtMs) }),
+        ...(view.pause && { pause: pauseShown(view.pause) }),
       }),
-      ...(phase.kind === 'watching' && { sentAt: iso(phase.sentAtMs) }),
+      ...(phase.kind === 'watching' && { sentAt: iso(phase.sentAtMs), delivery: phase.delivery }),
+      ...(state.earlierSendUnknown && { earlierSendUnknown: true }),
+      ...(!isEndState(view.state) && { waitsUntil: iso(this.#waitsUntilMs()) }),
       polls: state.polls,
       ...('nextLookAtMs' in view && view.nextLookAtMs !== null && { nextPollAt: iso(view.nextLookAtMs) }),
       ...(seen && { job: seen.job, jobSeenAt: iso(seen.atMs) }),
       ...turnShown(state),
       ...(lastError && { lastError: { at: iso(lastError.atMs), message: lastError.message } }),
     };
+  }
+
+  #waitsUntilMs(): number {
+    const { settings, state } = this;
+    const { phase } = state;
+    if (phase.kind === 'reconciling') return phase.untilMs;
+    if (phase.kind === 'watching') return phase.sentAtMs + settings.jobTimeoutMs;
+    return state.firstRunStartedAtMs + settings.budgetWaitTimeoutMs;
   }
 
   /**
@@ -233,6 +247,14 @@ export class FollowUpFlow {
     yield* this.send('hold');
     yield* port.tell({ kind: 'keyRead', isRefused });
   }
+}
+
+function pauseShown({ by, untilMs, note }: ToldPause): ShownPause {
+  return {
+    by,
+    ...(untilMs !== undefined && { until: new Date(untilMs).toISOString() }),
+    ...(note !== undefined && { note }),
+  };
 }
 
 /** A view without what is told beside it. */

@@ -6,6 +6,7 @@ import type {
   FollowUpSettings,
   GrantedBefore,
   JobFingerprint,
+  ToldPause,
 } from '../contract/index.js';
 import type { ShownAttributes, Trouble } from './port.js';
 
@@ -69,6 +70,9 @@ export type View =
       /** 0: none. */
       position: number;
       expectedSendAtMs: number | null;
+      /** When it tries again by itself. */
+      nextTryAtMs?: number;
+      pause?: ToldPause;
     };
 
 /** Everything that a follow-up carries through continue-as-new. Plain JSON. */

@@ -135,7 +135,7 @@ function showWatch(flow: FollowUpFlow, { trouble }: Watching, nextLookAtMs: numb
   const isKeyRefused = flow.state.keyRefusedAtMs !== undefined;
   if (!isKeyRefused && trouble !== 'unreadable') return flow.show({ state: 'polling', nextLookAtMs });
   const waitReason = isKeyRefused ? 'credentials' : 'service';
-  flow.show({ state: 'blocked', waitReason, position: 0, expectedSendAtMs: null });
+  flow.show({ state: 'blocked', waitReason, position: 0, expectedSendAtMs: null, nextTryAtMs: nextLookAtMs });
 }
 
 function giveUp(flow: FollowUpFlow, { delivery }: Watching, type: FailureType, message: string): Steps<Ending> {

@@ -195,7 +195,7 @@ export class PartRunner {
         // The batch cancels what is to be cancelled: a follow-up that is ended from outside tells the budget nothing.
         parentClosePolicy: ParentClosePolicy.ABANDON,
         cancellationType: ChildWorkflowCancellationType.ABANDON,
-        staticSummary: `Follow-up to ${jobId} (${projectId}), item ${first + position} of batch ${batchId}`,
+        staticSummary: `Follow-up to ${jobId} (${projectId}), item ${first + position + 1} of batch ${batchId}`,
         typedSearchAttributes: new TypedSearchAttributes([
           { key: SearchAttribute.projectId, value: projectId },
           { key: SearchAttribute.jobId, value: jobId },

@@ -140,7 +140,7 @@ export class BatchRunner {
       const report = parseInput(schemas.partReport, message);
       if (report.ok && batch.take(report.value, Date.now())) this.#woken = true;
     });
-    setHandler(batchStatusQuery, () => batch.status(Date.now()));
+    setHandler(batchStatusQuery, () => batch.status());
     setHandler(batchItemsQuery, (range) => {
       const { offset, limit } = pageRange(range, 0);
       return batch.page(offset, limit);
@@ -161,7 +161,7 @@ export class BatchRunner {
       const isDue = this.#isContinueAsNewDue();
       if (!isDue) for (const { part, order } of batch.ordersToSend(nowMs)) void this.#tell(part, order);
       this.#watch(nowMs);
-      setCurrentDetails(describeBatch(batch.status(nowMs), batch.firstErrors(SHOWN_ERRORS), nowMs));
+      setCurrentDetails(describeBatch(batch.status(), batch.firstErrors(SHOWN_ERRORS), nowMs));
       if (batch.hasBacklog) {
         if (!batch.isNextPartFull && !isDue) await condition(() => batch.isNextPartFull, GATHER_MS);
         this.#isStartingPart = true;
@@ -187,7 +187,7 @@ export class BatchRunner {
         workflowIdReusePolicy: ended ? WorkflowIdReusePolicy.ALLOW_DUPLICATE : WorkflowIdReusePolicy.REJECT_DUPLICATE,
         parentClosePolicy: ParentClosePolicy.ABANDON,
         cancellationType: ChildWorkflowCancellationType.ABANDON,
-        staticSummary: `Items ${first} to ${first + items.length - 1} of batch ${batchId}`,
+        staticSummary: `Items ${first + 1} to ${first + items.length} of batch ${batchId}`,
         typedSearchAttributes: new TypedSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]),
       });
       this.#watched.add(part);
@@ -288,7 +288,7 @@ export class BatchRunner {
   }
 
   #checkTotal(total: unknown): void {
-    const has = this.batch.status(Date.now()).total;
+    const has = this.batch.status().total;
     if (total === undefined || total === null || total === has) return;
     throw refusal('total', `must be ${has}, the number of items so far (given ${JSON.stringify(total)})`);
   }

@@ -109,7 +109,7 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
         value,
       }));
       if (pairs.length > 0) upsertSearchAttributes(pairs);
-      setCurrentDetails(describeProgress(progress, Date.now()));
+      setCurrentDetails(describeProgress(progress, workflowInfo().workflowId, Date.now()));
     },
   };
 }

@@ -145,7 +145,7 @@ function refuse(input: unknown, issues: InputIssue[]): ApplicationFailure {
     const learnedAt = new Date().toISOString();
     const progress: FollowUpProgress = { projectId, jobId, ...ended, learnedAt, polls: 0 };
     setHandler(progressQuery, () => progress);
-    setCurrentDetails(describeProgress(progress, Date.now()));
+    setCurrentDetails(describeProgress(progress, workflowInfo().workflowId, Date.now()));
   }
   return refusal;
 }

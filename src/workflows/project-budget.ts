@@ -25,11 +25,12 @@ import {
   type CarriedState,
   type Effects,
 } from '../budget/index.js';
-import { describeBudget } from '../budget/details.js';
+import { describeBudget, SHOWN_LINES } from '../budget/details.js';
 import {
   acquireRequestsSchema,
   acquireUpdate,
   BUDGET_RESET,
+  budgetSlotsQuery,
   budgetStatusQuery,
   carriedStateQuery,
   instantMsSchema,
@@ -158,10 +159,8 @@ class Gate {
     );
     setHandler(resumeUpdate, () => this.#operate(() => budget.resume(Date.now())));
     setHandler(carriedStateQuery, () => carryState(budget.state));
-    setHandler(budgetStatusQuery, (nowMs, about) => {
-      const asked = instantMsSchema.safeParse(nowMs);
-      return budget.status(Math.max(Date.now(), asked.success ? asked.data : 0), about);
-    });
+    setHandler(budgetStatusQuery, (nowMs, about) => budget.status(askedAt(nowMs), { about }));
+    setHandler(budgetSlotsQuery, (nowMs) => budget.slots(askedAt(nowMs)));
     this.#carryOut(budget.tick(Date.now()));
   }
 
@@ -222,7 +221,8 @@ class Gate {
     for (const workflowId of check) void this.#signal(workflowId, 'stillThere');
     if (lookAgainAtMs !== undefined) void this.#lookAgain(lookAgainAtMs);
     if (!isTimeless) this.#leaveEvent();
-    const details = describeBudget(this.budget.status(Date.now()), Date.now());
+    // After each event: no more is made than is shown.
+    const details = describeBudget(this.budget.status(Date.now(), { most: SHOWN_LINES }), Date.now());
     setCurrentDetails(this.#cancelAskedAtMs === undefined ? details : `${this.#cancelRefusal()}\n\n${details}`);
     this.#reporter.report(Date.now());
   }
@@ -301,6 +301,12 @@ class Gate {
 function wasReset(): boolean {
   const { runId, originalExecutionRunId } = workflowInfo();
   return runId !== originalExecutionRunId && patched('ends-after-a-reset');
+}
+
+/** An idle workflow does not know how late it is: the asker says. */
+function askedAt(nowMs: unknown): number {
+  const asked = instantMsSchema.safeParse(nowMs);
+  return Math.max(Date.now(), asked.success ? asked.data : 0);
 }
 
 function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetInput {

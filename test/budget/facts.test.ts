@@ -78,7 +78,7 @@ describe('the pause that is shown', () => {
     const status = budget.status(T0 + 1_000);
     expect(status.paused).toMatchObject({ since: '2026-01-01T00:00:00.000Z', until: '2026-01-02T00:00:00.000Z', note });
     expect(describeBudget(status, T0 + 1_000)).toContain(
-      '- **paused**: operator since 00:00:00 until 2026-01-02 00:00:00 (`release  freeze  [x](javascript:alert(1)) # big`)\n',
+      '**paused: by an operator since 00:00:00 UTC until 2026-01-02 00:00:00 UTC (`release  freeze  [x](javascript:alert(1)) # big`)**\n',
     );
   });
 
@@ -98,7 +98,7 @@ describe('the pause that is shown', () => {
     const budget = newBudget();
     budget.pause(T0, {});
     expect(describeBudget(budget.status(T0), T0)).toContain(
-      '- **paused**: operator since 00:00:00 until it is resumed\n',
+      '**paused: by an operator since 00:00:00 UTC until it is resumed**\n',
     );
   });
 

@@ -16,7 +16,7 @@ describe('a read that is refused for its key', () => {
     const status = budget.status(T0 + MINUTE_MS);
     expect(status.paused).toEqual({ reasons: ['credentials'], since: new Date(T0).toISOString() });
     expect(describeBudget(status, T0 + MINUTE_MS)).toMatch(
-      /paused.*: credentials since .* until the key is accepted again/,
+      /paused: the service refuses the API key, or there is none since .* until the key is accepted again/,
     );
     expect(budget.facts(T0 + MINUTE_MS).servicePause).toBe('credentials');
   });

@@ -43,7 +43,7 @@ describe('a gate that has taken the place of one that was deleted', () => {
     const fullUntilMs = T0 + LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS;
     const status = budget.status(T0 + 3);
     expect(status).toMatchObject({ used: 3, assumedFullUntil: new Date(fullUntilMs).toISOString() });
-    expect(describeBudget(status, T0 + 3)).toContain('**began anew**');
+    expect(describeBudget(status, T0 + 3)).toContain('**began anew, and sends nothing until ');
     const carried = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
     expect(carried.status(T0 + 3)).toEqual(status);
     // Nor is it taken for full again by the next that asks.

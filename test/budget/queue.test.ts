@@ -12,11 +12,11 @@ describe('the queue', () => {
     for (let index = 1; index <= 150; index++) acquire(budget, T0 + index, `w-${index}`);
     acquire(budget, T0 + 151, 'same-job', { jobId: 'job-w-1' });
     expect(budget.status(T0 + 200).waiting).toHaveLength(100);
-    const { waiting } = budget.status(T0 + 200, 'w-140');
+    const { waiting } = budget.status(T0 + 200, { about: 'w-140' });
     expect(waiting).toHaveLength(101);
     expect(waiting.at(-1)).toMatchObject({ workflowId: 'w-140', position: 140 });
     expect(Date.parse(waiting.at(-1)?.expectedAt ?? '')).toBeGreaterThan(T0 + 139 * HELD_MS);
-    expect(budget.status(T0 + 200, 'same-job').waiting.at(-1)).not.toHaveProperty('position');
+    expect(budget.status(T0 + 200, { about: 'same-job' }).waiting.at(-1)).not.toHaveProperty('position');
   });
 
   test('keeps the order of first asks within a lane, interactive before batch', () => {

@@ -10,10 +10,11 @@ import {
   describeBatchResult,
   exitCodeOfBatch,
 } from '../../src/cli/batch-text.js';
-import type { BatchItem, BatchStatus, FollowUpBatchResult } from '../../src/contract/index.js';
+import type { LiveBatchStatus } from '../../src/client/index.js';
+import type { BatchItem, FollowUpBatchResult } from '../../src/contract/index.js';
 
 const now = new Date('2026-11-21T10:00:00Z');
-const status: BatchStatus = {
+const status: LiveBatchStatus = {
   batchId: 'nightly',
   total: 200,
   waitingToStart: 100,

@@ -54,6 +54,6 @@ test('budget list has the running budgets of all projects: slots, queue, pauses,
   const { stdout } = await list();
   expect(stdout).toMatch(/^project +used +waiting +state\n/);
   expect(stdout).toMatch(/^busy +1 of 2 in 1 h +0 +sends$/m);
-  expect(stdout).toMatch(/^still +0 of 100 in 1 h +0 +paused: operator$/m);
+  expect(stdout).toMatch(/^still +0 of 100 in 1 h +0 +paused: operator \(restored backup\)$/m);
   expect(stdout).toMatch(/^silent +\? +\? +does not answer: /m);
 }, 180_000);

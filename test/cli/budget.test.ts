@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { describeBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget-text.js';
-import { fitFrame } from '../../src/cli/budget-view.js';
+import { fitFrame } from '../../src/cli/live-view.js';
 import type { BudgetStatus } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -224,6 +224,7 @@ describe('in words', () => {
     paused: { reasons: ['operator', 'limited'], until: soon, note: 'freeze\u001b[2J' },
     waiting: [{ workflowId: 'follow-up/p/a/k', jobId: 'a', lane: 'batch', position: 1, expectedAt: soon }],
     waitingTotal: 3,
+    waitingInBatchLane: 0,
     waitingForJob: 1,
     lastSends: [
       { workflowId: 'follow-up/p/c/k', jobId: 'c', sendNumber: 1, grantedAt: now.toISOString(), outcome: 'sent' },

@@ -180,6 +180,7 @@ test('a budget shows its bar, its pause, its queue and its sends', () => {
       { workflowId: 'follow-up/p/b/k', jobId: 'b', lane: 'batch' },
     ],
     waitingTotal: 30,
+    waitingInBatchLane: 0,
     waitingForJob: 1,
     lastSends: [
       {

@@ -33,6 +33,8 @@ export interface CliOptions {
   stdin?: string | Buffer;
   /** In this process: a command that has a deadline has that much longer. */
   calledInMs?: number;
+  /** In this process: stdout is a terminal of that size. */
+  terminal?: { columns: number; rows: number };
 }
 
 /** Nothing of this process's settings but where programs and the home directory are. */
@@ -54,8 +56,12 @@ class Captured extends Writable {
 }
 
 /** Runs a command in this process, against a captured terminal. A signal reaches it as Ctrl-C would. */
-export function openCli(args: readonly string[], { env = {}, stdin = '', calledInMs = 0 }: CliOptions = {}): CliRun {
+export function openCli(
+  args: readonly string[],
+  { env = {}, stdin = '', calledInMs = 0, terminal }: CliOptions = {},
+): CliRun {
   const [stdout, stderr] = [new Captured(), new Captured()];
+  if (terminal) Object.assign(stdout, { isTTY: true, ...terminal });
   const listeners = new Set<(signal: NodeJS.Signals) => void>();
   const ended = new Promise<CliResult>((resolve, reject) => {
     const end = (exitCode: number) => resolve({ exitCode, stdout: stdout.text, stderr: stderr.text });

@@ -139,6 +139,7 @@ test('send and status say at once that no worker polls the task queue, and statu
   waiting.kill('SIGINT');
   await waiting.ended;
   const status = await runCli(['status', id, '--json'], { env: alone });
+  expect(status.exitCode).toBe(1);
   expect(status.stderr).toContain('run follow-up doctor');
   expect(JSON.parse(status.stdout)).toMatchObject({ progressUnavailable: expect.stringContaining('has no worker') });
   const polled = await send('job-8', '--no-wait');

@@ -26,6 +26,7 @@ const budget = (more: Partial<BudgetStatus>): { status: BudgetStatus } => ({
     unsettled: 0,
     waiting: [],
     waitingTotal: 1,
+    waitingInBatchLane: 0,
     waitingForJob: 0,
     lastSends: [],
     ...more,

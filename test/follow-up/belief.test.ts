@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 import { readReport } from '../../src/contract/budget-message-schemas.js';
-import { describeBudgetWait, describeProgress } from '../../src/follow-up/details.js';
 import { isBelieved, needsConfirmation, showsDelivery } from '../../src/follow-up/belief.js';
 import { backoffMs, jittered, nextInterval } from '../../src/follow-up/intervals.js';
 import { fingerprint } from '../../src/follow-up/job-state.js';
@@ -85,51 +84,4 @@ test('what the budget is told of a job is short, whatever the service put there,
   expect(fingerprint({ ...before, archivedAt: '2026-01-01T00:00:00.000Z' }).archivedAt).toBe(
     '2026-01-01T00:00:00.000Z',
   );
-});
-
-describe('what people read', () => {
-  const nowMs = Date.UTC(2026, 0, 1, 12, 0, 0);
-
-  test('tells position and expected instant', () => {
-    expect(describeBudgetWait('slot', 7, 40 * 60_000, nowMs)).toBe('budget: position 7, about 12:40:00 (in 40 min)');
-    expect(describeBudgetWait('slot', 7, null, nowMs)).toBe('budget: position 7');
-    expect(describeBudgetWait('credentials', 1, null, nowMs)).toBe('budget: credentials');
-  });
-
-  test('says of a failure whether the message was delivered, and why it ended', () => {
-    const failure = {
-      type: 'JobTimeout',
-      message: 'The job did not end within 24 h of the send',
-      delivered: 'yes',
-    } as const;
-    const learnedAt = new Date(nowMs).toISOString();
-    const text = describeProgress(
-      { projectId: 'p', jobId: 'j', state: 'timed-out', failure, learnedAt, polls: 9 },
-      nowMs,
-    );
-    expect(text).toContain('**timed-out: the message was delivered**');
-    expect(text).toContain('why: `JobTimeout: The job did not end within 24 h of the send`');
-  });
-
-  test('does not call the end of another turn the job’s, nor link its pull request', () => {
-    const job = { status: 'completed', prLink: 'https://git.example/pull/1' };
-    const learnedAt = new Date(nowMs).toISOString();
-    const text = describeProgress({ projectId: 'p', jobId: 'j', state: 'sending', learnedAt, polls: 0, job }, nowMs);
-    expect(text).toContain('job, in another turn: `completed`');
-    expect(text).not.toContain('pull/1');
-  });
-
-  test('links a plain address and shows anything else as text', () => {
-    const learnedAt = new Date(nowMs).toISOString();
-    const details = (prLink: string) =>
-      describeProgress(
-        { projectId: 'p', jobId: 'j', state: 'polling', learnedAt, polls: 1, job: { ...before, prLink }, prLink },
-        nowMs,
-      );
-    expect(details('https://git.example/pull/1')).toContain('<https://git.example/pull/1>');
-    for (const hostile of ['javascript:alert(1)', 'https://x/<script>', 'https://x/`](y)', 'https://x y']) {
-      expect(details(hostile)).not.toContain(`<${hostile}>`);
-      expect(details(hostile)).toContain('`');
-    }
-  });
 });

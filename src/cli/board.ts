@@ -1,0 +1,200 @@
+import { type ListedBudget, TemporalUnreachableError } from '../client/index.js';
+import { listFollowUps } from '../client/list.js';
+import type { FollowUpSummary } from '../client/summary.js';
+import { DEFAULT_CALL_TIMEOUT_MS } from '../client/temporal-call.js';
+import { pauseBetweenLooks } from '../client/watch.js';
+import { type BudgetStatus, type FollowUpState, SearchAttribute, WorkflowType } from '../contract/index.js';
+import { grpcStatusOf } from '../temporal/grpc-status.js';
+import { findNeeds } from './board-needs.js';
+import { type Check, isFinding, messageOf } from './doctor-check.js';
+import { examineOpenBatches, examineWorkflows } from './doctor-work.js';
+import { findIdleQueue, type TemporalSession } from './temporal-session.js';
+
+/** Everything of a namespace that people look at while it works. */
+export interface Board {
+  address: string;
+  namespace: string;
+  /** When what is shown was looked at, ISO 8601; missing before the first answer. */
+  asOf?: string;
+  /** Why what is shown is not of now, or is not all there is. */
+  trouble?: string;
+  projects: BoardProject[];
+  /** When the projects were looked at, where that was before: without a worker none of them answers. */
+  projectsAsOf?: string;
+  /** What waits for a person, the most serious first. */
+  needs: Check[];
+  /** There are more follow-ups that wait for a person than were looked at. */
+  isPartial: boolean;
+}
+
+/** The budget of a project; its lists are left out. */
+export interface BoardProject {
+  projectId: string;
+  /** Follow-ups that are finding out whether their message was delivered, or ended within the last day without knowing. */
+  unknown: number;
+  status?: Omit<BudgetStatus, 'waiting' | 'lastSends'>;
+  /** Why there is no status. */
+  statusUnavailable?: string;
+}
+
+/** Settings of {@link watchBoard}. */
+export interface BoardOptions {
+  /** Between the end of one look and the begin of the next. */
+  intervalMs: number;
+  signal: AbortSignal;
+  /** What is heard of a server that does not answer its first call. */
+  silence: Promise<string>;
+}
+
+/** Follow-ups that are looked at because they may wait for a person. */
+const MOST_LISTED = 200;
+/** An end without knowing whether the message was delivered is shown that long. */
+const DAY_MS = 86_400_000;
+/** What stands is asked of Temporal workflow by workflow: not at each look. */
+const STANDING_EVERY_MS = 10_000;
+/** Somebody at a terminal hears within a second that Temporal does not answer. */
+const LIVE_TIMEOUT_MS = 900;
+
+const NOTHING_KNOWN = { projects: [], needs: [], isPartial: false };
+
+/** What stands, as the doctor finds it, and when that was. */
+interface Standing {
+  atMs: number;
+  checks: Check[];
+}
+
+/**
+ * Looks again and again until the signal is aborted, and yields each look. Goes on while no worker runs and while
+ * Temporal is away: then the board is the last one that is known, and says why.
+ *
+ * @throws SearchAttributesMissingError
+ */
+export async function* watchBoard(
+  session: TemporalSession,
+  { intervalMs, signal, silence }: BoardOptions,
+): AsyncGenerator<Board, void, undefined> {
+  const { address, namespace } = session.config;
+  const aborted = new Promise<undefined>((resolve) => {
+    signal.addEventListener('abort', () => resolve(undefined), { once: true });
+  });
+  let last: Board = { ...NOTHING_KNOWN, address, namespace };
+  let standing: Standing | undefined;
+  let early = silence.then((said) => ({ said }));
+  while (!signal.aborted) {
+    const looking = look(session, { last, standing, timeoutMs: LIVE_TIMEOUT_MS }).catch((error: unknown) => ({
+      trouble: troubleIn(error),
+    }));
+    let found = await Promise.race([looking, early, aborted]);
+    if (found && 'said' in found) {
+      // It is said once.
+      early = new Promise(() => undefined);
+      yield { ...last, trouble: withNextStep(found.said) };
+      found = await Promise.race([looking, aborted]);
+    }
+    if (!found || 'said' in found) {
+      // Nobody waits for it any more, and without its connection it fails.
+      looking.catch(() => undefined);
+      return;
+    }
+    if ('trouble' in found) last = { ...last, trouble: found.trouble };
+    else ({ board: last, standing } = found);
+    yield last;
+    await pauseBetweenLooks(intervalMs, signal);
+  }
+}
+
+/**
+ * Looks once.
+ *
+ * @throws TemporalUnreachableError, SearchAttributesMissingError
+ */
+export async function readBoard(session: TemporalSession): Promise<Board> {
+  const { address, namespace } = session.config;
+  const last = { ...NOTHING_KNOWN, address, namespace };
+  return (await look(session, { last, timeoutMs: DEFAULT_CALL_TIMEOUT_MS })).board;
+}
+
+async function look(
+  session: TemporalSession,
+  { last, standing: known, timeoutMs }: { last: Board; standing?: Standing | undefined; timeoutMs: number },
+): Promise<{ board: Board; standing: Standing }> {
+  const { config, followUps } = session;
+  const asOf = new Date();
+  const idleQueue = await findIdleQueue(session, timeoutMs);
+  const hasWorkers = idleQueue === undefined;
+  const isFresh = known !== undefined && asOf.getTime() - known.atMs < STANDING_EVERY_MS;
+  const [budgets, listed, standing] = await Promise.all([
+    // Without a worker each would keep silent for its deadline.
+    hasWorkers ? collect(followUps.budgets()) : [],
+    listDoubtful(session, asOf),
+    isFresh ? known : findStanding(session, hasWorkers, asOf.getTime()),
+  ]);
+  const projects = budgets.map((budget) => toProject(budget, listed.followUps));
+  projects.sort((one, other) => one.projectId.localeCompare(other.projectId, 'en'));
+  const before = last.projects.length === 0 ? undefined : (last.projectsAsOf ?? last.asOf);
+  const board = {
+    address: config.address,
+    namespace: config.namespace,
+    asOf: asOf.toISOString(),
+    ...(!hasWorkers && { trouble: withNextStep(`no worker polls task queue ${idleQueue}`) }),
+    ...(hasWorkers ? { projects } : { projects: last.projects, ...(before !== undefined && { projectsAsOf: before }) }),
+    needs: await findNeeds(session, { budgets, followUps: listed.followUps, standing: standing.checks, hasWorkers }),
+    isPartial: listed.isPartial,
+  };
+  return { board, standing };
+}
+
+/** What is to be said of a look that failed. */
+function troubleIn(error: unknown): string {
+  if (!(error instanceof TemporalUnreachableError) && grpcStatusOf(error) === undefined) throw error;
+  return withNextStep(messageOf(error));
+}
+
+function withNextStep(what: string): string {
+  return `${what}; run follow-up doctor`;
+}
+
+async function findStanding(session: TemporalSession, hasWorkers: boolean, atMs: number): Promise<Standing> {
+  const checks = await Promise.all([examineWorkflows(session), hasWorkers ? examineOpenBatches(session) : []]);
+  return { atMs, checks: checks.flat().filter(isFinding) };
+}
+
+/** Follow-ups that are blocked, or of which it is not known whether their message was delivered. */
+async function listDoubtful(
+  { client }: TemporalSession,
+  now: Date,
+): Promise<{ followUps: FollowUpSummary[]; isPartial: boolean }> {
+  const isIn = (state: FollowUpState) => `${SearchAttribute.state.name} = '${state}'`;
+  const since = new Date(now.getTime() - DAY_MS).toISOString();
+  const queries = [
+    `${isIn('delivery-unknown')} AND CloseTime >= '${since}'`,
+    `${isIn('reconciling')} AND ExecutionStatus = 'Running'`,
+    `${isIn('blocked')} AND ExecutionStatus = 'Running'`,
+  ];
+  const followUps: FollowUpSummary[] = [];
+  for (const query of queries) {
+    for await (const followUp of listFollowUps(client, `WorkflowType = '${WorkflowType.followUp}' AND ${query}`)) {
+      if (followUps.length >= MOST_LISTED) return { followUps, isPartial: true };
+      followUps.push(followUp);
+    }
+  }
+  return { followUps, isPartial: false };
+}
+
+function toProject(
+  { projectId, status, statusUnavailable }: ListedBudget,
+  doubtful: readonly FollowUpSummary[],
+): BoardProject {
+  const unknown = doubtful.filter(
+    (followUp) => followUp.projectId === projectId && followUp.state !== 'blocked',
+  ).length;
+  if (!status) return { projectId, unknown, statusUnavailable: statusUnavailable ?? 'it has not begun' };
+  const { waiting: _waiting, lastSends: _lastSends, ...counts } = status;
+  return { projectId, unknown, status: counts };
+}
+
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}

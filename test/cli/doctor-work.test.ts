@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest';
+import { judgeHandOver } from '../../src/cli/doctor-work.js';
+import type { BatchStatus } from '../../src/contract/index.js';
+
+const nowMs = Date.UTC(2026, 0, 2, 12);
+const minutesAgo = (minutes: number) => new Date(nowMs - minutes * 60_000).toISOString();
+const status: BatchStatus = {
+  batchId: 'nightly',
+  total: 30,
+  waitingToStart: 0,
+  open: 0,
+  completed: 30,
+  archived: 0,
+  failed: 0,
+  errors: 0,
+  unknown: 0,
+  errorsByType: {},
+  maxOpen: 5,
+  sealed: false,
+  cancelled: false,
+  ended: false,
+  parts: 1,
+  startedAt: minutesAgo(60),
+  lastEndedAt: minutesAgo(11),
+};
+
+test('a batch whose list was not handed over whole is a finding ten minutes after its last item has ended', () => {
+  expect(judgeHandOver(status, nowMs)).toMatchObject([
+    {
+      name: 'batch',
+      status: 'warning',
+      message: expect.stringContaining('the 30 items that it was given have ended, and no more came'),
+      since: minutesAgo(11),
+      why: expect.any(String),
+      mend: expect.stringContaining('follow-up batch cancel nightly'),
+    },
+  ]);
+  const { lastEndedAt: _none, ...empty } = { ...status, total: 0, completed: 0 };
+  expect(judgeHandOver(empty, nowMs)).toMatchObject([{ since: minutesAgo(60) }]);
+});
+
+test.each<[string, Partial<BatchStatus>]>([
+  ['it is sealed', { sealed: true }],
+  ['it has ended', { sealed: true, ended: true }],
+  ['an item is open', { open: 1, completed: 29 }],
+  ['an item has not been started', { waitingToStart: 1, completed: 29 }],
+  ['its last item has just ended', { lastEndedAt: minutesAgo(9) }],
+])('it is none where %s', (_where, more) => {
+  expect(judgeHandOver({ ...status, ...more }, nowMs)).toEqual([]);
+});

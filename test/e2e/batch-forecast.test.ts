@@ -1,0 +1,43 @@
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { runCli } from '../cli/run-cli.js';
+import { eventually } from '../support/eventually.js';
+import { FAST, startStack, type Stack } from '../support/stack.js';
+
+const LIMIT = 3;
+const WINDOW_MS = 6_000;
+const ITEMS = 12;
+let stack: Stack;
+
+beforeAll(async () => {
+  stack = await startStack({
+    address: inject('temporalAddress'),
+    env: { FOLLOW_UP_BUDGET_LIMIT: `${LIMIT}`, FOLLOW_UP_BUDGET_WINDOW: `${WINDOW_MS}ms`, FOLLOW_UP_MARGIN: '200ms' },
+    simulator: { autoCreate: true },
+  });
+});
+afterAll(() => stack.stop());
+
+test('the expected end of a batch goes by the slots of its project, which its own pace does not show', async () => {
+  const projectId = `forecast-${Date.now()}`;
+  const items = Array.from({ length: ITEMS }, (_, index) => ({
+    projectId,
+    jobId: `job-${index}`,
+    prompt: 'Add tests.',
+    ...FAST,
+  }));
+  const batch = await stack.followUps.startBatch({ id: projectId, items });
+  const expected = await eventually('its end is expected', async () => {
+    const { completed, expectedEndAt } = await batch.status();
+    return completed >= 2 && completed < ITEMS ? expectedEndAt : undefined;
+  });
+  const { stdout } = await runCli(['batch', 'status', projectId], {
+    env: { TEMPORAL_ADDRESS: inject('temporalAddress'), FOLLOW_UP_TASK_QUEUE: stack.taskQueue },
+  });
+  expect(stdout).toContain('expected');
+  await batch.result();
+  const sends = stack.simulator.ledger.filter((entry) => entry.projectId === projectId);
+  const [first, last] = [sends[0]?.receivedAtMs ?? 0, sends.at(-1)?.receivedAtMs ?? 0];
+  // Nothing can make the windows shorter. A busy machine makes turns longer, which was not to be known.
+  expect(Date.parse(expected)).toBeGreaterThan(first + (ITEMS / LIMIT - 1) * WINDOW_MS);
+  expect(Date.parse(expected)).toBeLessThan(last + 5 * WINDOW_MS);
+});
