@@ -27,7 +27,7 @@ export async function measureRuns(running, { followUps: count, intervalMs, looks
     throw new Error(`${unlike.length} jobs did not get 1 message and ${looks} looks: ${JSON.stringify(unlike[0])}`);
   }
   const eventsPerFollowUp = await events(followUps.map(({ workflowId }) => workflowId));
-  const budgetEventsPerFollowUp = await events(running.gates(followUps));
+  const budgetEventsPerFollowUp = await events(running.budgets(followUps));
   const workerCpuMsPerLook = ((cpuAfter.worker - cpuBefore.worker) * 1_000) / (count * looks);
   const serverCpuMsPerLook = ((cpuAfter.server - cpuBefore.server) * 1_000) / (count * looks);
   return {
@@ -110,7 +110,7 @@ export async function measureBesideSlowReads(running) {
 /** Until every message was sent, and no workflow has a task left: only timers, or a look that is due later. */
 async function untilAsleep(running, followUps) {
   const deadlineMs = performance.now() + SLEEP_LIMIT_MS;
-  let left = [...followUps.map(({ workflowId }) => workflowId), ...running.gates(followUps)];
+  let left = [...followUps.map(({ workflowId }) => workflowId), ...running.budgets(followUps)];
   for (;;) {
     if (followUps.every(({ jobId }) => running.service.asked(jobId).messages === 1)) {
       const described = await running.describe(left);

@@ -184,7 +184,7 @@ class Side {
   }
 
   /** The workflows that keep the budgets of these follow-ups' projects. */
-  gates(followUps) {
+  budgets(followUps) {
     if (this.#side === 'naive') return [];
     return [...new Set(followUps.map(({ projectId }) => projectId))].map((projectId) => `project-budget/${projectId}`);
   }

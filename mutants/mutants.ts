@@ -180,7 +180,7 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: 'src/workflows/project-budget.ts',
-        find: `continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(gate.budget.state));`,
+        find: `continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(run.budget.state));`,
         replace: `continueAsNew<typeof projectBudget>({ projectId, settings });`,
       },
     ],

@@ -227,7 +227,7 @@ export class BudgetHost {
   #planSilence(atMs: number, forMs: number): void {
     const { timeline } = this.#world;
     timeline.at(atMs, () => {
-      this.#world.note('GATE SILENT', forMs, 'ms');
+      this.#world.note('BUDGET SILENT', forMs, 'ms');
       this.#downUntilMs = timeline.nowMs + forMs;
     });
   }
@@ -278,7 +278,7 @@ export class BudgetHost {
 
   #terminate(): void {
     if (this.#stopped) return;
-    this.#world.note('GATE TERMINATED');
+    this.#world.note('BUDGET TERMINATED');
     if (this.#world.broken.has('restore')) return this.#beginRun(this.#emptyBudget());
     const carried = carryState(this.#budget.state);
     this.#stopUntilRestored(() => {
@@ -291,7 +291,7 @@ export class BudgetHost {
   /** What an operator does where the last run cannot be read any more. */
   #lose(): void {
     if (this.#stopped) return;
-    this.#world.note('GATE LOST');
+    this.#world.note('BUDGET LOST');
     const { sizes } = this.#world;
     const inFlightUntilMs = this.#clock.nowMs() + sizes.leaseMs + sizes.drainMs;
     this.#stopUntilRestored(() => {
@@ -305,11 +305,11 @@ export class BudgetHost {
   #delete(): void {
     if (this.#stopped) return;
     const { chance, timeline } = this.#world;
-    this.#world.note('GATE TERMINATED, TO BE DELETED');
+    this.#world.note('BUDGET TERMINATED, TO BE DELETED');
     this.#stopped = true;
     this.#updatesInFlight = 0;
     timeline.after(chance.happens(0.5) ? 0 : chance.between(1, 100_000), () => {
-      this.#world.note('GATE DELETED');
+      this.#world.note('BUDGET DELETED');
       this.#isDeleted = true;
     });
   }
@@ -324,7 +324,7 @@ export class BudgetHost {
     this.#stopped = true;
     this.#updatesInFlight = 0;
     this.#world.timeline.after(RESTORED_AFTER_MS, () => {
-      this.#world.note('GATE RESTORED');
+      this.#world.note('BUDGET RESTORED');
       this.#stopped = false;
       this.#beginRun(restored());
     });

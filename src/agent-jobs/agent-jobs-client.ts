@@ -132,14 +132,14 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     switch (result.kind) {
       case 'notStarted': {
         const why = result.refused
-          ? 'the last check before sending said no'
+          ? 'the final check before the send failed'
           : describeNetworkError(result.error, mask).text;
         return { outcome: 'notSent', message: `nothing was sent: ${why}` };
       }
       case 'unanswered':
         return {
           outcome: 'unknown',
-          message: `the message may have been delivered, no answer came: ${describeNetworkError(result.error, mask).text}`,
+          message: `no answer came, and the message may have been delivered: ${describeNetworkError(result.error, mask).text}`,
         };
       case 'answered':
         return interpretSend(result.answer, result.error, mask);

@@ -84,15 +84,15 @@ const TIMEOUT_CODES: ReadonlySet<string> = new Set(['CONNECT_TIMEOUT', 'UND_ERR_
 
 /** What to look at, for the errors that somebody can mend. */
 const HINTS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'nothing listens there; check AGENT_JOBS_BASE_URL and that the service is up',
-  ENOTFOUND: 'the host name is not known; check AGENT_JOBS_BASE_URL and DNS',
+  ECONNREFUSED: 'nothing is listening at that address; check AGENT_JOBS_BASE_URL and that the service is running',
+  ENOTFOUND: 'the host name cannot be resolved; check AGENT_JOBS_BASE_URL and DNS',
   EAI_AGAIN: 'DNS did not answer',
   DEPTH_ZERO_SELF_SIGNED_CERT:
-    'its certificate is signed by nobody this host trusts; NODE_EXTRA_CA_CERTS adds an authority',
+    'this host does not trust the authority that signed its certificate; add that authority with NODE_EXTRA_CA_CERTS',
   SELF_SIGNED_CERT_IN_CHAIN:
-    'its certificate is signed by nobody this host trusts; NODE_EXTRA_CA_CERTS adds an authority',
+    'this host does not trust the authority that signed its certificate; add that authority with NODE_EXTRA_CA_CERTS',
   UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-    'its certificate is signed by nobody this host trusts; NODE_EXTRA_CA_CERTS adds an authority',
+    'this host does not trust the authority that signed its certificate; add that authority with NODE_EXTRA_CA_CERTS',
   ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another host name; check AGENT_JOBS_BASE_URL',
   ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS there; check the scheme and port of AGENT_JOBS_BASE_URL',
   UND_ERR_HEADERS_OVERFLOW: "the answer's headers are too long",

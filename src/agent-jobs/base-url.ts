@@ -14,7 +14,7 @@ export function baseUrlIssue(value: string): string | undefined {
   const url = toUrl(value);
   if (!url) return 'must be a URL such as "https://api.example.com"';
   if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'must start with https:// or http://';
-  if (url.username !== '' || url.password !== '') return 'must not hold a user name or a password';
+  if (url.username !== '' || url.password !== '') return 'must not contain a user name or a password';
   if (value.includes('?')) return 'must not have a query (?...)';
   if (value.includes('#')) return 'must not have a fragment (#...)';
   return undefined;

@@ -28,7 +28,7 @@ export function parseJob(body: string, mask: Mask): ParsedJob {
   if (!json.ok) return json;
   const parsed = parseInput(agentJobSchema, json.value);
   if (parsed.ok && Buffer.byteLength(JSON.stringify(parsed.value)) > MAX_JOB_BYTES)
-    return { ok: false, problem: `the job takes more than ${MAX_JOB_BYTES} bytes` };
+    return { ok: false, problem: `the job is larger than ${MAX_JOB_BYTES} bytes` };
   if (parsed.ok) return { ok: true, job: parsed.value };
   return { ok: false, problem: `not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
 }

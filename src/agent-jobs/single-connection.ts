@@ -41,7 +41,10 @@ export function createSingleConnection(options: SingleConnectionOptions): Single
 
   function connect(target: buildConnector.Options, done: buildConnector.Callback): void {
     if (raw) {
-      done(new ConnectError('SECOND_CONNECTION', 'the connection was lost, and a second one is not made'), null);
+      done(
+        new ConnectError('SECOND_CONNECTION', 'the connection was lost, and the message is not sent over a second one'),
+        null,
+      );
       return;
     }
     // `TLSSocket.resetAndDestroy` throws, so the TCP socket is opened apart from the TLS one.

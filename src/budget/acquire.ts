@@ -100,8 +100,8 @@ function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): Acq
 }
 
 /**
- * Whether this send may have been granted although the gate does not know of it: an attempt has noted its grant; or the
- * gate knows nothing of a follow-up that is older than what it remembers, and the ask does not say that it has never
+ * Whether this send may have been granted although the budget does not know of it: an attempt has noted its grant; or the
+ * budget knows nothing of a follow-up that is older than what it remembers, and the ask does not say that it has never
  * been granted anything.
  */
 function mayBeForgotten(
@@ -399,7 +399,7 @@ function lastJobOf(state: BudgetState, jobId: string): { lastJobSeen?: JobFinger
 
 /**
  * Enters what was answered to an ask, instead of answering it: the state then knows what the state that answered knew.
- * For a gate whose events are read from its history. The answer counts, whatever the rules would say by now.
+ * For a budget whose events are read from its history. The answer counts, whatever the rules would say by now.
  */
 export function enterAnswer(state: BudgetState, nowMs: number, request: AcquireRequest, answer: AcquireAnswer): void {
   begin(state, nowMs, request);

@@ -24,7 +24,7 @@ export interface Effects {
   wake: string[];
   /** Owners of turns that somebody waits for: ask whether they still run. */
   check: string[];
-  /** Call {@link Budget.tick} at that gate time. */
+  /** Call {@link Budget.tick} at that budget time. */
   lookAgainAtMs?: number;
   /** Heard at another time, it would have had the same effects, and nothing that is decided later hangs on that time. */
   isTimeless?: boolean;
@@ -156,7 +156,7 @@ export class Budget {
     });
   }
 
-  /** Gate time never goes back: the clock is that of whichever host runs the history shard. */
+  /** Budget time never goes back: the clock is that of whichever host runs the history shard. */
   #advance(timeMs: number): number {
     this.state.lastTimeMs = Math.max(this.state.lastTimeMs, timeMs);
     return this.state.lastTimeMs;

@@ -6,7 +6,7 @@ import { expectSlot } from './pace.js';
 import { expectOccupied, limitOf, longestHeldMs, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
 import type { BudgetState, Grant, Waiter } from './state.js';
 
-/** How much of a gate its status names; the rest is only counted. */
+/** How much of a budget its status names; the rest is only counted. */
 export interface StatusExtent {
   /** Workflow id of a waiter that is named wherever it stands. */
   about?: string | undefined;
@@ -14,7 +14,7 @@ export interface StatusExtent {
   most?: number;
 }
 
-/** What a gate would tell an onlooker at `nowMs`. Changes nothing. */
+/** What a budget would tell an onlooker at `nowMs`. Changes nothing. */
 export function budgetStatus(
   state: BudgetState,
   nowMs: number,
@@ -71,7 +71,7 @@ export function budgetStatus(
   };
 }
 
-/** What the future sends of a gate are told from. Changes nothing. */
+/** What the future sends of a budget are told from. Changes nothing. */
 export function budgetSlots(state: BudgetState, nowMs: number): BudgetSlots {
   const { cycleMs, ends } = expectOccupied(state, nowMs);
   const { paused } = pausedOf(state, nowMs);

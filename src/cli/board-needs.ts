@@ -67,7 +67,7 @@ function overdueIn(budgets: readonly ListedBudget[]): Check[] {
       name: 'follow-up',
       subject: workflowId,
       status: 'warning',
-      message: `${workflowId} is overdue: its budget has called it, and no worker has taken that up yet`,
+      message: `${workflowId} is overdue: its budget has woken it, but no worker has picked that up yet`,
       since: calledAt,
       mend: `follow-up status ${workflowId}`,
     }));

@@ -10,7 +10,7 @@ export class BatchNotFoundError extends FollowUpClientError {
     readonly batchId: string,
     options?: ErrorOptions,
   ) {
-    super(`there is no batch ${batchId}, or Temporal keeps it no longer`, options);
+    super(`no batch has the id ${batchId}, or Temporal no longer keeps it`, options);
   }
 }
 
@@ -22,7 +22,7 @@ export class BatchInputDiffersError extends FollowUpClientError {
     readonly workflowId: string,
     readonly batchId: string,
   ) {
-    super(`batch ${batchId} was started before with other input; nothing was sent, use another id to send this`);
+    super(`batch ${batchId} was already started with different input; nothing was sent. Use another id for this input`);
   }
 }
 
@@ -35,7 +35,7 @@ export class BatchEndedError extends FollowUpClientError {
     readonly batchId: string,
     options?: ErrorOptions,
   ) {
-    super(`batch ${batchId} has ended already; its result stays readable`, options);
+    super(`batch ${batchId} has already ended; you can still read its result`, options);
   }
 }
 
@@ -47,7 +47,9 @@ export class BatchRunningError extends FollowUpClientError {
     readonly workflowId: string,
     readonly batchId: string,
   ) {
-    super(`batch ${batchId} has not ended: it can be retried when it has; "follow-up batch cancel" ends it sooner`);
+    super(
+      `batch ${batchId} is still running: you can retry it after it ends, and "follow-up batch cancel" ends it early`,
+    );
   }
 }
 

@@ -365,7 +365,10 @@ function isSooner(one: Pick<NextSend, 'position'> & { expectedAt: string | undef
 function toBatchResult(workflowId: string, value: unknown): FollowUpBatchResult {
   const parsed = parseInput(followUpBatchResultSchema(), value);
   if (parsed.ok) return parsed.value;
-  throw new UnexpectedOutcomeError(workflowId, `the result is not a batch's: ${describeIssues(parsed.issues)}`);
+  throw new UnexpectedOutcomeError(
+    workflowId,
+    `the workflow's result is not a batch result: ${describeIssues(parsed.issues)}`,
+  );
 }
 
 function issuesOf(details: unknown): InputIssue[] | undefined {

@@ -125,7 +125,7 @@ async function readItems(
 }
 
 function failToRead(workflowId: string, options?: ErrorOptions): never {
-  const message = `what ${workflowId} was to send cannot be read: Temporal does not keep it any more`;
+  const message = `what ${workflowId} was to send cannot be read: Temporal no longer keeps it`;
   throw new UnexpectedOutcomeError(workflowId, message, options);
 }
 

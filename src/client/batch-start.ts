@@ -117,7 +117,7 @@ async function sendUpdate(client: Client, { workflowId, batchId }: StartedBatch,
       if (type === FailureType.InvalidInput) throw new InvalidInputError([{ field: 'items', message }]);
     }
     if (error instanceof FollowUpClientError && error.cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError) {
-      throw new WorkerUnavailableError(workflowId, 'no worker runs, or it is overloaded', options);
+      throw new WorkerUnavailableError(workflowId, 'no worker is running, or the workers are overloaded', options);
     }
     throw error;
   }

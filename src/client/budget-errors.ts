@@ -10,7 +10,7 @@ export class BudgetStoppedError extends FollowUpClientError {
     options?: ErrorOptions,
   ) {
     super(
-      `the budget of ${projectId} is stopped and takes no orders; "follow-up budget restore ${projectId}" starts it again from its last state`,
+      `the budget of ${projectId} is stopped and accepts no commands; run "follow-up budget restore ${projectId}" to restart it from its last state`,
       options,
     );
   }

@@ -53,7 +53,7 @@ async function beginFrom(client: Client, projectId: string, started: HistoryEven
   // Only continue-as-new gives it, and the budget itself wrote it.
   if (carried !== undefined && carried !== null) return restoreState(carried as CarriedState);
   const parsed = parseInput(projectBudgetInputSchema, input);
-  if (!parsed.ok) throw new LedgerLostError(`it was started with what is no input: ${describeIssues(parsed.issues)}`);
+  if (!parsed.ok) throw new LedgerLostError(`it was started with an invalid input: ${describeIssues(parsed.issues)}`);
   const startedAtMs = tsToMs(started.eventTime);
   const begun = beginState(parsed.value, { startedAtMs, nowMs: startedAtMs });
   if (!begun.ok) throw new LedgerLostError(describeIssues(begun.issues));
@@ -75,7 +75,7 @@ async function findReplacedRun(client: Client, workflowId: string, runId: string
   const [newest] = seen
     .filter((run) => run.runId !== runId && run.startTime < own.startTime)
     .sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
-  if (!newest) throw new LedgerLostError('it was reset, and the run before is not kept any more');
+  if (!newest) throw new LedgerLostError('it was reset, and Temporal no longer keeps the previous run');
   // What is listed may be a second old: a run that has been continued since is not the newest.
   for (let current = newest.runId; ;) {
     const events = await readHistory(client, workflowId, current, 'close');

@@ -67,8 +67,12 @@ export async function updateBudget<Args extends unknown[]>(
     }
     const trouble = await readTrouble(client, workflowId);
     if (!trouble && !isDeadline(error)) throw error;
-    const reason = trouble ? reasonOf(trouble) : 'no worker runs, or it is overloaded';
-    throw new WorkerUnavailableError(workflowId, `${reason}; the order may still take effect then`, options);
+    const reason = trouble ? reasonOf(trouble) : 'no worker is running, or the workers are overloaded';
+    throw new WorkerUnavailableError(
+      workflowId,
+      `${reason}; the command may still take effect once a worker runs`,
+      options,
+    );
   }
 }
 

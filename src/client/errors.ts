@@ -77,7 +77,7 @@ export class FollowUpTimedOutError extends FollowUpClientError {
     readonly workflowId: string,
     options?: ErrorOptions,
   ) {
-    super('the workflow ran into its Temporal timeout; whether the message was delivered is not known', options);
+    super('the workflow reached its Temporal timeout; whether the message was delivered is not known', options);
   }
 }
 
@@ -103,7 +103,10 @@ export class FollowUpNotFoundError extends FollowUpClientError {
     readonly workflowId: string,
     options?: ErrorOptions,
   ) {
-    super(`there is no follow-up ${workflowId}; "follow-up list" shows those that Temporal still keeps`, options);
+    super(
+      `no follow-up has the id ${workflowId}; run "follow-up list" to see those that Temporal still keeps`,
+      options,
+    );
   }
 }
 
@@ -115,7 +118,7 @@ export class FollowUpEndedError extends FollowUpClientError {
     readonly workflowId: string,
     options?: ErrorOptions,
   ) {
-    super(`${workflowId} has ended already; its result stays readable`, options);
+    super(`${workflowId} has already ended; you can still read its result`, options);
   }
 }
 

@@ -116,7 +116,7 @@ export class FollowUpClient {
       });
     } catch (error) {
       if (isTooLarge(error)) {
-        throw new InvalidInputError([{ field: 'prompt', message: 'is longer than this Temporal server takes' }]);
+        throw new InvalidInputError([{ field: 'prompt', message: 'is longer than this Temporal server accepts' }]);
       }
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
       const differs = await callTemporal(this.#client, () => inputDiffers(this.#client, workflowId, settings));

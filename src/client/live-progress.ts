@@ -19,7 +19,7 @@ const OVERDUE_AFTER_MS = 5_000;
 /** A look after a timer shows nothing of itself while it is under way. */
 const LOOK_LASTS_MS = 10_000;
 const BUDGET_TIMEOUT_MS = 3_000;
-const NOT_COME = 'its budget has called it, and no worker has taken that up yet';
+const NOT_COME = 'its budget has woken it, but no worker has picked that up yet';
 
 /**
  * Progress with what others know by now: the budget its place in the line and the expected instant of the send, and
@@ -71,7 +71,7 @@ export async function bringUpToDate(
   const live = joinPendingWatch(progress, description);
   const lateMs = live === progress ? OVERDUE_AFTER_MS + LOOK_LASTS_MS : OVERDUE_AFTER_MS;
   if (isLooking(description) || !isOverdue(live.nextPollAt, nowMs, lateMs)) return live;
-  return { ...live, overdue: await reasonOfDelay(client, workflowId, 'no worker has taken the look yet') };
+  return { ...live, overdue: await reasonOfDelay(client, workflowId, 'no worker has picked up the look yet') };
 }
 
 async function reasonOfDelay(client: Client, workflowId: string, otherwise: string): Promise<string> {
@@ -93,7 +93,7 @@ export function placeIn(
     ...(isLate && { overdue: reason }),
   });
   if (silence !== undefined) return asItWas(`the budget does not answer: ${silence}`);
-  if (!place) return asItWas('the budget does not have it in its line; it asks again by itself');
+  if (!place) return asItWas('the budget does not have it in its queue; it asks again on its own');
   const { position: _position, expectedSendAt: _expectedSendAt, ...rest } = progress;
   if (status.paused) {
     // It hears of that at its next ask.

@@ -76,16 +76,16 @@ export class LookUp {
     } catch (error) {
       if (!(error instanceof WorkflowNotFoundError)) throw error;
       const isSent = (await this.#sendOf(workflowId)) === 'sent';
-      return isSent ? lost('Other', 'Temporal keeps it no longer; its budget knows that it was sent', 'yes') : {};
+      return isSent ? lost('Other', 'Temporal no longer keeps it, but its budget knows that it was sent', 'yes') : {};
     }
     const summary = toFollowUpSummary(description);
     const isOther = batchId !== undefined && summary?.batchId !== batchId;
-    if (isOther) return lost('NotStarted', `${workflowId} was used before, by something else`, 'unknown');
+    if (isOther) return lost('NotStarted', `${workflowId} is already used by something else`, 'unknown');
     if (promptHash !== undefined) {
       const [input] = await callTemporal(this.#client, () => readRunStart(this.#client, workflowId));
       const prompt = z.looseObject({ prompt: z.string() }).safeParse(input).data?.prompt;
       if (prompt === undefined || hash64(prompt) !== promptHash) {
-        return lost('NotStarted', `${workflowId} was used before, for another message; this one was not sent`, 'no');
+        return lost('NotStarted', `${workflowId} was already used for another message; this one was not sent`, 'no');
       }
     }
     if (summary?.status === 'running') return { isOpen: true };

@@ -36,7 +36,10 @@ const failureDetailsSchema = z.looseObject({
 export function toFollowUpResult(workflowId: string, value: unknown): FollowUpResult {
   const parsed = parseInput(followUpResultSchema, value);
   if (parsed.ok) return parsed.value;
-  throw new UnexpectedOutcomeError(workflowId, `the result is not a follow-up's: ${describeIssues(parsed.issues)}`);
+  throw new UnexpectedOutcomeError(
+    workflowId,
+    `the workflow's result is not a follow-up result: ${describeIssues(parsed.issues)}`,
+  );
 }
 
 /** This library's error for the way a workflow ended. */

@@ -9,7 +9,7 @@ export class ScheduleExistsError extends FollowUpClientError {
     options?: ErrorOptions,
   ) {
     super(
-      `there is a schedule ${schedule} already; "follow-up schedule describe ${schedule}" shows it, and it has to be deleted before another can have its name`,
+      `schedule ${schedule} already exists; run "follow-up schedule describe ${schedule}" to see it, and delete it before you reuse its name`,
       options,
     );
   }
@@ -23,7 +23,7 @@ export class ScheduleNotFoundError extends FollowUpClientError {
     readonly schedule: string,
     options?: ErrorOptions,
   ) {
-    super(`there is no schedule ${schedule}; "follow-up schedule list" shows those that there are`, options);
+    super(`no schedule is named ${schedule}; run "follow-up schedule list" to see all schedules`, options);
   }
 }
 
@@ -35,6 +35,6 @@ export class ForeignScheduleError extends FollowUpClientError {
     readonly schedule: string,
     readonly workflowType: string,
   ) {
-    super(`schedule ${schedule} starts ${workflowType}, and no batches of follow-ups: it is left alone`);
+    super(`schedule ${schedule} starts ${workflowType}, not batches of follow-ups; nothing was changed`);
   }
 }

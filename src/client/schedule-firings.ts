@@ -42,7 +42,7 @@ export async function readFiringOutcome(target: BatchTarget, firing: Firing): Pr
   } catch (error) {
     if (error instanceof TemporalUnreachableError || !(error instanceof FollowUpClientError)) throw error;
     const countsUnavailable =
-      error instanceof BatchNotFoundError ? 'its workflow is no longer kept' : `no counts: ${error.message}`;
+      error instanceof BatchNotFoundError ? 'Temporal no longer keeps its workflow' : `no counts: ${error.message}`;
     return { ...firing, status, countsUnavailable };
   }
 }

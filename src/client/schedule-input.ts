@@ -102,12 +102,12 @@ const createSchema = z
     const issue = (field: string, message: string) => {
       context.addIssue({ code: 'custom', path: [field], message });
     };
-    if (cron === undefined && every === undefined) issue('cron', 'one of cron and every is required');
-    if (cron !== undefined && every !== undefined) issue('every', 'must be left out where cron is given');
+    if (cron === undefined && every === undefined) issue('cron', 'either cron or every is required');
+    if (cron !== undefined && every !== undefined) issue('every', 'must be omitted when cron is given');
     if (offset !== undefined && every === undefined) issue('offset', 'goes with every');
     if (offset !== undefined && every !== undefined && offset >= every) issue('offset', 'must be below every');
     if (timeZone !== undefined && cron === undefined) {
-      issue('timeZone', 'goes with cron: an interval is counted from 1970-01-01T00:00:00Z whatever the zone');
+      issue('timeZone', 'applies to cron only: intervals count from 1970-01-01T00:00:00Z in every zone');
     }
     if (
       endAt !== undefined &&
@@ -151,7 +151,7 @@ function unfitIssues(input: FollowUpBatchInput): InputIssue[] {
   return [
     ...(input.open === undefined
       ? []
-      : [{ field: 'open', message: 'must be left out: nobody would add items or seal' }]),
+      : [{ field: 'open', message: 'must be omitted: nobody would add items to the batch or seal it' }]),
     ...(bytes <= MAX_SCHEDULE_INPUT_BYTES
       ? []
       : [

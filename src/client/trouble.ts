@@ -165,7 +165,7 @@ async function troubleOf(
     if (reason !== undefined) {
       const mend =
         projectId === undefined
-          ? `look at the log of the workers; where they run the right version: temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`
+          ? `check the log of the workers; if they run the right version: temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`
           : restoreCommand(projectId);
       return trouble(
         'failing',
@@ -236,7 +236,7 @@ export async function reasonOfSilence(client: Client, workflowId: string, error:
   if (error instanceof QueryNotRegisteredError) return 'it has not begun';
   const trouble = await readTrouble(client, workflowId);
   if (trouble) return reasonOf(trouble);
-  if (isPassingTrouble(error) || isCutOff(error)) return 'no worker runs, or it is overloaded';
+  if (isPassingTrouble(error) || isCutOff(error)) return 'no worker is running, or the workers are overloaded';
   return grpcDetails(error) ?? String(error);
 }
 

@@ -40,7 +40,7 @@ export function readBaseUrl(settings: SettingsReader): string {
   if (url.protocol === 'http:' && !isLoopbackHost(url.hostname) && !allowHttp) {
     settings.refuse(
       name,
-      'must begin with https://, as the API key would be readable on its way; AGENT_JOBS_ALLOW_HTTP=true allows it',
+      'must start with https://: over http, anybody on the network can read the API key; AGENT_JOBS_ALLOW_HTTP=true allows it',
       text,
     );
   }
@@ -89,11 +89,11 @@ export function readSecurityWarnings(settings: SettingsReader): string[] {
   for (const name of ['AGENT_JOBS_API_KEY_FILE', 'AGENT_JOBS_API_KEYS_FILE', 'TEMPORAL_TLS_CLIENT_KEY_PATH']) {
     const path = settings.text(name);
     if (path === undefined || !isForEverybody(path)) continue;
-    warnings.push(`${name}: every user of this machine may read ${path}; take the right away with chmod o= ${path}`);
+    warnings.push(`${name}: every user of this machine can read ${path}; run chmod o= ${path}`);
   }
   if (settings.text('NODE_TLS_REJECT_UNAUTHORIZED') === '0') {
     warnings.push(
-      'NODE_TLS_REJECT_UNAUTHORIZED=0: certificates are not checked, so anybody on the way can read the API key; unset it, and name an authority of your own with NODE_EXTRA_CA_CERTS',
+      'NODE_TLS_REJECT_UNAUTHORIZED=0: certificates are not checked, so anybody on the network can read the API key; unset it, and add your own authority with NODE_EXTRA_CA_CERTS',
     );
   }
   return warnings;

@@ -44,7 +44,7 @@ export function readTemporalConfig(settings: SettingsReader, env: Environment): 
     const { tls, apiKey, metadata } = connectionOptions;
     const sendsKey = apiKey !== undefined || Object.keys(metadata ?? {}).some(isAuthorization);
     if (sendsKey && !usesTls(tls) && !isLoopbackHost(hostOf(address))) {
-      settings.refuse('TEMPORAL_TLS', `must be on: the API key for ${address} would be readable on its way`);
+      settings.refuse('TEMPORAL_TLS', `must be on: the API key for ${address} could be read by anybody on the network`);
     }
     return {
       address,

@@ -4,15 +4,15 @@ import { defineQuery, defineSignal, defineUpdate } from './definitions.js';
 import { durationSchema, instantMsSchema } from './durations.js';
 import { idSchema } from './ids.js';
 
-/** How one send ended, as the gate records it. */
+/** How one send ended, as the budget records it. */
 export const sendOutcomes = ['sent', 'notSent', 'rejected', 'unauthorized', 'limited', 'unknown'] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
 
-/** Why a gate lets nothing through, but for one probe at a time. `operator`: not even a probe. */
+/** Why a budget lets nothing through, but for one probe at a time. `operator`: not even a probe. */
 export type PauseReason = 'operator' | 'limited' | 'credentials';
 
 /**
- * Why an ask was not granted. Two are not the gate's own word: `gate-stopped`, its workflow has ended, and
+ * Why an ask was not granted. Two are not the budget's own word: `gate-stopped`, its workflow has ended, and
  * `budget-silent`, it runs and does not answer (it is paused in Temporal, fails at its tasks, or has no worker).
  */
 export const waitReasons = [
@@ -70,7 +70,7 @@ export interface AcquireRequest {
   withdraw?: true;
   /**
    * An earlier attempt of this send was granted and may have sent (`surely`), or the run replaces another that may have
-   * (`perhaps`). A gate that does not know of it has forgotten it, or has taken the place of one that was deleted.
+   * (`perhaps`). A budget that does not know of it has forgotten it, or has taken the place of one that was deleted.
    */
   grantedBefore?: GrantedBefore;
   /**
@@ -78,7 +78,7 @@ export interface AcquireRequest {
    * the run replaces another, which may ask, too.
    */
   askNumber?: number;
-  /** No ask of this follow-up with a lower `askNumber` has sent, or can: the gate may take back what it granted to one. */
+  /** No ask of this follow-up with a lower `askNumber` has sent, or can: the budget may take back what it granted to one. */
   provenNotSent?: true;
   /** What the follow-up was told as {@link AcquireAnswer}'s `ledgerSinceMs`. */
   ledgerSinceMs?: number;
@@ -96,7 +96,7 @@ export interface AcquireRequest {
   ceiling?: BudgetCeiling;
 }
 
-/** The gate's answer to an {@link AcquireRequest}. It answers at once and never holds an ask open. */
+/** The budget's answer to an {@link AcquireRequest}. It answers at once and never holds an ask open. */
 export type AcquireAnswer =
   /**
    * Slot and job turn are taken: send after `sendAfterMs`, or now where it is not given. A slot that is about to end is
@@ -132,7 +132,7 @@ export type AcquireAnswer =
     }
   /**
    * Ask again after `waitMs`, or when woken. `etaMs`: expected wait until the grant, `null` where it can't be told.
-   * `ledgerSinceMs`: since when this gate, or one whose state it took over, has known everything. `pause`: with the
+   * `ledgerSinceMs`: since when this budget, or one whose state it took over, has known everything. `pause`: with the
    * reason `paused`.
    */
   | {
@@ -180,7 +180,7 @@ export interface KeyReadMessage {
   isRefused: boolean;
 }
 
-/** What a gate is told. `finish` and `withdraw` are both the end of a follow-up. */
+/** What a budget is told. `finish` and `withdraw` are both the end of a follow-up. */
 export type BudgetWord =
   | ({ kind: 'settle' } & SettleMessage)
   | ({ kind: 'finish' | 'withdraw' } & LeaveMessage)
@@ -216,7 +216,7 @@ export interface BudgetSlots {
 /** Asked like {@link budgetStatusQuery}, for whoever wants to know when many more messages will have been sent. */
 export const budgetSlotsQuery = defineQuery<BudgetSlots, [nowMs?: number]>('budgetSlots');
 
-/** New settings of a gate; what is missing stays as it is. */
+/** New settings of a budget; what is missing stays as it is. */
 export const setLimitInputSchema = z
   .strictObject({
     /** Messages per window; 0 lets nothing through. */
@@ -230,7 +230,7 @@ export const setLimitInputSchema = z
     /** Slots that the batch lane leaves free; below the limit. */
     reserve: z.int('must be a whole number').min(0, 'must be from 0').optional(),
   })
-  .refine((input) => Object.keys(input).length > 0, 'must have one of limit, window, reserve')
+  .refine((input) => Object.keys(input).length > 0, 'must set at least one of limit, window, reserve')
   .refine(({ limit, reserve = 0 }) => limit === undefined || reserve === 0 || reserve < limit, {
     path: ['reserve'],
     message: 'must be below limit',
@@ -252,7 +252,7 @@ export const setLimitUpdate = defineUpdate<BudgetStatus, [SetLimitInput]>('setLi
 export const pauseUpdate = defineUpdate<BudgetStatus, [PauseInput]>('pause');
 /** End the operator's pause, and let the next follow-up try whether the service takes messages again. */
 export const resumeUpdate = defineUpdate<BudgetStatus>('resume');
-/** The whole state of a gate, closed or not, for its restoration. */
+/** The whole state of a budget, closed or not, for its restoration. */
 export const carriedStateQuery = defineQuery<unknown>('carriedState');
 
 /** Answer of the `budgetStatus` query. Instants are ISO 8601 in UTC. */
@@ -301,7 +301,7 @@ export interface BudgetWaiter {
   calledAt?: string;
 }
 
-/** A send the gate granted. */
+/** A send the budget granted. */
 export interface BudgetSend {
   workflowId: string;
   jobId: string;
@@ -311,7 +311,7 @@ export interface BudgetSend {
   outcome?: SendOutcome;
 }
 
-/** Settings of a gate. Defaults for a new project come from the worker's configuration. */
+/** Settings of a budget. Defaults for a new project come from the worker's configuration. */
 export const budgetSettingsSchema = z
   .strictObject({
     /** Messages per window. @default 100 */
@@ -334,19 +334,19 @@ export const budgetSettingsSchema = z
   });
 export type BudgetSettings = z.infer<typeof budgetSettingsSchema>;
 
-/** Failure type of a gate's run that somebody reset. */
+/** Failure type of a budget's run that somebody reset. */
 export const BUDGET_RESET = 'BudgetReset';
 
 /** First argument of the `projectBudget` workflow. */
 export const projectBudgetInputSchema = z.strictObject({
   projectId: idSchema,
   settings: budgetSettingsSchema,
-  /** State of a gate that was terminated, as `carriedState` gave it. */
+  /** State of a budget that was terminated, as `carriedState` gave it. */
   restored: z.unknown().optional(),
-  /** The state of the gate before is lost: take every slot for spent now, and every older follow-up for sent. */
+  /** The state of the budget before is lost: take every slot for spent now, and every older follow-up for sent. */
   assumeFull: z.literal(true).optional(),
   /**
-   * With `assumeFull`: sends of the gate before may reach the service until then, in epoch milliseconds. Every slot is
+   * With `assumeFull`: sends of the budget before may reach the service until then, in epoch milliseconds. Every slot is
    * held for window and margin from then on. @default now
    */
   inFlightUntilMs: instantMsSchema.optional(),

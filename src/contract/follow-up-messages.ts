@@ -78,10 +78,10 @@ export const pollNowSignal = defineSignal('pollNow');
 /** An operator's word on a delivery that cannot be told otherwise; accepted only while the follow-up is reconciling. */
 export const resolveDeliveryUpdate = defineUpdate<void, [word: ResolveWord]>('resolveDelivery');
 
-/** From the gate: ask again now. May be lost, late or doubled without harm. */
+/** From the budget: ask again now. May be lost, late or doubled without harm. */
 export const wakeSignal = defineSignal('wake');
 
-/** From the gate: does the owner of a job's turn still run? Only its failure says anything. */
+/** From the budget: does the owner of a job's turn still run? Only its failure says anything. */
 export const stillThereSignal = defineSignal('stillThere');
 
 /** What the latest failure of a watch tells, for people and for whoever counts its looks. */

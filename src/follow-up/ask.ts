@@ -92,7 +92,7 @@ function* withoutBaseline(
 function* handle(flow: FollowUpFlow, asking: Asking, answer: SendFollowUpResult): Steps<Phase | Ending> {
   const { port, settings, state } = flow;
   if (isOfAnotherMessage(flow, answer)) {
-    const message = 'The key was used for another message, and this one was not sent: use a key of its own';
+    const message = 'The key was already used for another message, and this one was not sent; use a different key';
     return yield* endUnsent(flow, { type: FailureType.Closed, message }, true);
   }
   switch (answer.kind) {
@@ -120,7 +120,7 @@ function* handle(flow: FollowUpFlow, asking: Asking, answer: SendFollowUpResult)
       yield* flow.sleep(flow.staleBackoffMs(), 'ask was overtaken, ask again');
       return asking;
     case 'closed': {
-      const message = 'The budget has already seen this follow-up end';
+      const message = 'The budget has already recorded the end of this follow-up';
       return yield* endUnsent(flow, { type: FailureType.Closed, message }, true);
     }
   }
@@ -165,7 +165,7 @@ export function* handleOutcome(flow: FollowUpFlow, asking: Asking, answer: SendO
       const { statusCode, message: serviceMessage } = answer;
       const failure = {
         type: statusCode === 404 ? FailureType.JobNotFound : FailureType.MessageRejected,
-        message: `The service refused the message: ${serviceMessage ?? 'without a word'}`,
+        message: `The service refused the message: ${serviceMessage ?? 'it gave no reason'}`,
         details: {
           ...(statusCode !== undefined && { statusCode }),
           ...(serviceMessage !== undefined && { serviceMessage }),

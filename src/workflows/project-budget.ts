@@ -71,7 +71,7 @@ const QUIET_MS = 1_000;
 const EVENTS_BETWEEN_TASKS = 3;
 
 /**
- * The budget of one project, the gate: the only place that decides who may send. It answers every ask at once, never
+ * The budget of one project, the budget: the only place that decides who may send. It answers every ask at once, never
  * completes, and continues as new with its whole state. It refuses a cancel: without it the whole project would stand.
  *
  * @param input {@link ProjectBudgetInput}
@@ -81,12 +81,12 @@ const EVENTS_BETWEEN_TASKS = 3;
 export async function projectBudget(input: unknown, carried?: CarriedState): Promise<never> {
   const isContinued = workflowInfo().continuedFromExecutionRunId !== undefined;
   const parsed = parseBudgetInput(input, carried !== undefined && !isContinued);
-  const gate = new Gate(new Budget(carried ? restoreState(carried) : firstState(parsed)));
-  CancellationScope.current().cancelRequested.catch(() => gate.refuseCancel());
-  gate.start();
-  await CancellationScope.nonCancellable(() => gate.untilRunOut());
+  const run = new BudgetRun(new Budget(carried ? restoreState(carried) : firstState(parsed)));
+  CancellationScope.current().cancelRequested.catch(() => run.refuseCancel());
+  run.start();
+  await CancellationScope.nonCancellable(() => run.untilRunOut());
   const { projectId, settings } = parsed;
-  return continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(gate.budget.state));
+  return continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(run.budget.state));
 }
 
 /** @throws ApplicationFailure `InvalidInput` for a state that is none */
@@ -97,7 +97,7 @@ function firstState(input: ProjectBudgetInput): BudgetState {
 }
 
 /** Wires the rules to Temporal: messages in, signals and one timer out. */
-class Gate {
+class BudgetRun {
   #timerAtMs: number | undefined;
   /** History length in the task that answered the latest update. */
   #answeredAtLength: number | undefined;
@@ -119,8 +119,8 @@ class Gate {
     // both before what is asked next.
     setHandler(reportSignal, (report) => {
       const { words, issues } = readReport(report);
-      // A throw would fail the gate's task for good.
-      if (issues.length > 0) log.warn('Words that make no sense are passed over', { issues });
+      // A throw would fail the budget's task for good.
+      if (issues.length > 0) log.warn('Ignored reports that are not valid', { issues });
       this.#noteEvents({ heard: 1 });
       this.#carryOut(budget.hear(Date.now(), words));
     });

@@ -13,7 +13,7 @@ for (const secure of [false, true]) {
       for (let round = 0; round < 20; round++) {
         expect(await send(client, () => false)).toEqual({
           outcome: 'notSent',
-          message: 'nothing was sent: the last check before sending said no',
+          message: 'nothing was sent: the final check before the send failed',
         });
         const thrown = await send(client, () => {
           throw new Error(API_KEY);

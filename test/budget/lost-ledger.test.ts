@@ -6,12 +6,12 @@ import { acquire, ask, DRAIN_MS, LEASE_MS, MARGIN_MS, newBudget, settle, spend, 
 
 const SETTINGS = { limit: 3, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS };
 
-/** A gate that was started at `sinceMs`, for nobody knows of another. */
+/** A budget that was started at `sinceMs`, for nobody knows of another. */
 function startedAt(sinceMs: number): Budget {
   return new Budget(newState('p', SETTINGS, sinceMs));
 }
 
-describe('a gate that has taken the place of one that was deleted', () => {
+describe('a budget that has taken the place of one that was deleted', () => {
   test('never grants again what was granted before, and the follow-up gets on with its next send number', () => {
     const budget = startedAt(T0);
     const retry = { token: 'retry', grantedBefore: 'surely', ledgerSinceMs: T0 - 5_000 } as const;
@@ -34,7 +34,7 @@ describe('a gate that has taken the place of one that was deleted', () => {
     expect(acquire(budget, T0 + 1, 'a', { firstRunStartedAtMs: T0 - 86_400_000 })).toMatchObject({ kind: 'granted' });
   });
 
-  test('takes every free slot for used, for one window, once a follow-up of the gate before asks, and says so', () => {
+  test('takes every free slot for used, for one window, once a follow-up of the budget before asks, and says so', () => {
     const budget = startedAt(T0);
     expect(budget.status(T0)).not.toHaveProperty('assumedFullUntil');
     spend(budget, T0 + 1, 'fresh');
@@ -63,7 +63,7 @@ describe('a gate that has taken the place of one that was deleted', () => {
   });
 });
 
-describe('a gate whose history was set back', () => {
+describe('a budget whose history was set back', () => {
   test('does not grant again what an attempt has noted as granted, although the follow-up waits there', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
@@ -77,7 +77,7 @@ describe('a gate whose history was set back', () => {
 });
 
 describe('a follow-up that was reset while a later send of it waits', () => {
-  test('is told that the earlier one may have been granted, where the gate does not know of it', () => {
+  test('is told that the earlier one may have been granted, where the budget does not know of it', () => {
     const budget = newBudget({ limit: 0 });
     acquire(budget, T0, 'a', { sendNumber: 2 });
     expect(acquire(budget, T0 + 1, 'a', { token: 'reset' })).toMatchObject({ kind: 'alreadyGranted' });

@@ -76,7 +76,7 @@ describe('orders', () => {
 
 describe('arguments that are wrong end with exit code 2 and one line, before Temporal is contacted', () => {
   const bad: [args: string[], ...words: string[]][] = [
-    [['set', 'p'], 'must have one of limit, window, reserve'],
+    [['set', 'p'], 'must set at least one of limit, window, reserve'],
     [['set', 'p', '--limit', 'many'], 'limit:', 'many'],
     [['set', 'p', '--limit', '-1', '--window', '1 fortnight', '--reserve', '1.5'], 'limit:', 'window:', 'reserve:'],
     [['set', 'p', '--limit', '5', '--reserve', '5'], 'reserve: must be below limit'],

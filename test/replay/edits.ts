@@ -76,7 +76,7 @@ export const breakingEdits: readonly BreakingEdit[] = [
   },
   {
     what: 'a run that never continues as new',
-    from: /gate\.untilRunOut\(\)/g,
+    from: /run\.untilRunOut\(\)/g,
     to: 'new Promise(() => undefined)',
     in: 'projectBudget',
   },
