@@ -243,8 +243,10 @@ export class BatchHandle {
   /** A look at everything costs some queries: of many items it is made less often than somebody watches. */
   async #expectEnd({ total, open, waitingToStart, maxOpen }: BatchStatus): Promise<{ expectedEndAt?: string }> {
     const nowMs = Date.now();
+    const left = open + waitingToStart;
     const isDue = nowMs >= (this.#forecast?.againAtMs ?? 0);
-    if (isDue && open + waitingToStart > 0) {
+    // Before any turn has ended nothing is known of its length.
+    if (isDue && left > 0 && left < total) {
       const items: BatchItem[] = [];
       let endMs: number | undefined;
       try {

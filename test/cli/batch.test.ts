@@ -123,7 +123,7 @@ describe('batch run', () => {
   test('ends with exit code 130 at Ctrl-C, says how to come back, and the batch goes on', async () => {
     const id = newId();
     const started = openCli(['batch', 'run', '-', '--id', id, ...FAST, '--json'], { env, stdin: lines('slow-1') });
-    await eventually('the progress is shown', () => started.stderr().includes('1 open'));
+    await eventually('the progress is shown', () => started.stderr().includes('0 of 1 done'));
     started.kill('SIGINT');
     const { exitCode, stdout, stderr } = await started.ended;
     expect(exitCode).toBe(130);
