@@ -134,7 +134,7 @@ function run(profile: Profile, seed: number): { expectations: Expectation[]; end
     endMs = nowMs;
     start(nowMs);
     // Of many items not at each end: it would be the same again and again.
-    if (ended.length % Math.ceil(items.length / 60) === 0) {
+    if (ended.length % Math.ceil(items.length / 30) === 0) {
       expectations.push({ atMs: nowMs, ended: ended.length, endMs: expectNow(nowMs) });
     }
   };
