@@ -270,7 +270,7 @@ describe('batch status', () => {
     for (const command of ['status', 'retry', 'cancel']) {
       const { exitCode, stderr } = await runCli(['batch', command, 'nobody'], { env });
       expect(exitCode, stderr).toBe(2);
-      expect(stderr).toContain('there is no batch nobody');
+      expect(stderr).toContain('no batch has the id nobody');
     }
   });
 });

@@ -181,7 +181,7 @@ describe('looking and acting', () => {
     ]) {
       const { exitCode, stderr } = await runCli(command, { env });
       expect(exitCode).toBe(2);
-      expect(stderr).toContain('has ended already');
+      expect(stderr).toContain('has already ended');
     }
   });
 
@@ -189,7 +189,7 @@ describe('looking and acting', () => {
     for (const command of [['status'], ['cancel'], ['poll-now']]) {
       const { exitCode, stderr } = await runCli([...command, `follow-up/${project}/job-1/nobody`], { env });
       expect(exitCode).toBe(2);
-      expect(stderr).toContain('there is no follow-up');
+      expect(stderr).toContain('no follow-up has the id');
     }
   });
 
