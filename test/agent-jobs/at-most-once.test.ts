@@ -123,7 +123,7 @@ test('a request gets one connection; a second one is refused', async () => {
     });
   const socket = await open();
   socket.destroy();
-  await expect(open()).rejects.toThrow('a second one is not made');
+  await expect(open()).rejects.toThrow('the message is not sent over a second one');
   await eventually('the connection gone', () => peer.closed === 1);
   expect(peer.connections).toBe(1);
   reset();

@@ -115,7 +115,7 @@ describe('batch run', () => {
       const { exitCode, stderr } = await run(id, stdin, '--no-wait', ...options);
       expect(exitCode).toBe(2);
       expect(stderr).toContain(`batch ${id}`);
-      expect(stderr).toContain('other input');
+      expect(stderr).toContain('different input');
     }
     expect(delivered('four-2')).toBe(0);
   });
@@ -187,7 +187,7 @@ describe('batch retry', () => {
     await run(id, `${[first, JSON.stringify(item), ...others].join('\n')}\n`, '--no-wait');
     const running = await runCli(['batch', 'retry', id], { env });
     expect(running.exitCode).toBe(2);
-    expect(running.stderr).toContain('has not ended');
+    expect(running.stderr).toContain('is still running');
     await eventually('it waits', async () => (await stack.followUps.budget(held).status())?.waitingTotal === 1);
     // Nobody can say of a follow-up that was terminated unsettled whether its message was delivered.
     await stack.client.workflow.getHandle(`follow-up/${held}/held-2/${id}:1`).terminate('for the test');

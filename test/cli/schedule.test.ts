@@ -144,7 +144,7 @@ describe('what is wrong is told, with exit code 2, and nothing is created', () =
         /cron: must be minute, hour.*timeZone: .*Europe\/Nowhere/,
       ],
       [['--overlap', 'never'], /overlap: .*never/],
-      [[], /cron: one of cron and every/],
+      [[], /cron: either cron or every/],
       [['--every', '1h', '--foo'], /unknown option '--foo'/],
     ];
     const runs = bad.map(([args]) => schedule(['create', newName(), '-', ...args], lines));
@@ -167,7 +167,7 @@ describe('what is wrong is told, with exit code 2, and nothing is created', () =
     expect(runs.map(({ exitCode }) => exitCode)).toEqual([2, 2, 2, 2]);
     const [badName, taken, missing, tooLarge] = runs.map(({ stderr }) => stderr);
     expect(badName).toMatch(/name: must be 1 to 128/);
-    expect(taken).toContain(`there is a schedule ${name} already`);
+    expect(taken).toContain(`schedule ${name} already exists`);
     expect(missing).toContain('ENOENT');
     expect(tooLarge).toMatch(/input: must be at most 262144 bytes of JSON in a schedule \(it has \d+\)/);
   });

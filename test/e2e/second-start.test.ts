@@ -72,7 +72,9 @@ describe.each<[string, StartPolicy]>([
     const second = await start({ ...input, prompt: 'another message' }, policy);
     const failure = await failureOf(second.result());
     expect(failure).toMatchObject({ type: 'Closed', delivered: 'no' });
-    expect(failure).toMatchObject({ message: expect.stringContaining('key was already used for another message') as string });
+    expect(failure).toMatchObject({
+      message: expect.stringContaining('key was already used for another message') as string,
+    });
     expect(await timersOf(second)).toBe(0);
     expect(arrived(input)).toEqual([200]);
   });

@@ -84,5 +84,5 @@ test('a worker whose file of keys is gone or bad says so on /readyz, lives on, a
   expect((await probe('healthz')).status).toBe(200);
   await rename(`${path}.away`, path);
   await eventually('it is ready again', async () => (await probe('readyz')).status === 200);
-  expect(log.text()).toMatch(/"level":"warn".*AGENT_JOBS_API_KEY_FILE: every user of this machine may read/);
+  expect(log.text()).toMatch(/"level":"warn".*AGENT_JOBS_API_KEY_FILE: every user of this machine can read/);
 });
