@@ -72,10 +72,13 @@ export async function examineWorkflows({ followUps }: TemporalSession): Promise<
   return found.length > 0 ? found : [none];
 }
 
-/** Nothing was added to a batch for that long: whoever hands it over has gone. */
+/** If nothing was added to a batch for this long, the process that hands it over is gone. */
 const HAND_OVER_GONE_MS = 600_000;
 
-/** One finding for each batch whose list was not handed over whole, and that waits for the rest with nothing left to do. */
+/**
+ * One finding for each batch whose list was not handed over whole, and that waits for the rest with nothing left to
+ * do.
+ */
 export async function examineOpenBatches({ client, followUps }: TemporalSession): Promise<Check[]> {
   const query = `WorkflowType = '${WorkflowType.followUpBatch}' AND ExecutionStatus = 'Running'`;
   const batchIds: string[] = [];
