@@ -74,7 +74,7 @@ export interface WorkerConfig {
   leaseMs: number;
   /** Start-to-close timeout of the send activity: lease + {@link START_TO_CLOSE_SLACK_MS}. */
   sendStartToCloseMs: number;
-  /** Bytes may arrive that long after the lease: kernel retransmits, gateways. */
+  /** How long after the lease bytes may still arrive, because of kernel retransmits or gateways. */
   drainMs: number;
   /** `undefined`: off. */
   status: StatusAddress | undefined;
@@ -93,7 +93,10 @@ export const LEASE_SLACK_MS = 30_000;
  */
 export const START_TO_CLOSE_SLACK_MS = 15_000;
 
-/** Every default of the worker's settings. Sources of the numbers: docs/explanation/architecture.md, and the service's own limit. */
+/**
+ * Every default of the worker's settings. Sources of the numbers: docs/explanation/architecture.md, and the service's
+ * own limit.
+ */
 export const configDefaults = {
   budgetLimit: 100,
   budgetWindowMs: 3_600_000,

@@ -4,7 +4,7 @@ import { isKeyRefused } from '../follow-up/look.js';
 import type { GetJobResult } from '../follow-up/port.js';
 import type { WarnOfKey } from './watch-job.js';
 
-/** A refused key is logged that often for each project. */
+/** Interval at which a refused key is logged, for each project. */
 const WARN_OF_KEY_EVERY_MS = 60_000;
 
 /** Which job to read. */

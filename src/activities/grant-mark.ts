@@ -18,7 +18,7 @@ export interface KnownBefore {
  *
  * @param told what the follow-up knew when it scheduled the activity
  * @param attempt.number from 1
- * @param attempt.isReset whether attempts are counted anew
+ * @param attempt.isReset whether the attempt count was reset
  */
 export function knownBefore(
   told: { [Name in keyof KnownBefore]?: KnownBefore[Name] | undefined },

@@ -23,7 +23,7 @@ export interface SendFollowUpDependencies {
   sendTimeoutMs: number;
   /** From the grant, the POST has ended by then. */
   leaseMs: number;
-  /** Bytes may still arrive that long after the lease. */
+  /** How long after the lease bytes may still arrive. */
   drainMs: number;
   /** The most that any budget may grant, whatever it says itself. @default none */
   ceiling?: BudgetCeiling;

@@ -11,7 +11,7 @@ const keysFileSchema = z.record(idSchema, keySchema);
 
 /** Where the API key of a project comes from. */
 export interface ApiKeys {
-  /** The key to use for a project's next request; `undefined` where there is none. Never throws. */
+  /** The key for a project's next request, or `undefined` if there is none. Never throws. */
   forProject(projectId: string): Promise<string | undefined>;
 }
 

@@ -19,7 +19,7 @@ const MAX_KEPT_BYTES = 300 * 1_024;
 const MAX_ANSWER_BYTES = 384 * 1_024;
 /** Updates whose answers are remembered: the server may apply one again on the run after. */
 const REMEMBERED_UPDATES = 50;
-/** A part that somebody terminates is started again that often. */
+/** How many times a part that somebody terminates is started again. */
 const MOST_RESTARTS = 3;
 
 /** What a batch knows of a part. */
@@ -84,7 +84,9 @@ export interface GonePart {
   rest?: Pick<PartInput, 'first' | 'template' | 'items'>;
 }
 
-/** A whole batch: takes items, divides them into parts, and gathers what the parts report. Knows no Temporal, no clock. */
+/**
+ * A whole batch: takes items, divides them into parts, and gathers what the parts report. Knows no Temporal, no clock.
+ */
 export class Batch {
   readonly #state: BatchState;
   readonly #kept: KeptItems;
@@ -221,7 +223,10 @@ export class Batch {
     return { batchId, part, first, template, items, order, firstStartAfterMs };
   }
 
-  /** Divides `maxOpen` anew. Answers the orders that parts are not told yet; they count as told. */
+  /**
+   * Divides `maxOpen` among the parts again. Returns the orders that the parts do not know yet, and marks them as
+   * sent.
+   */
   ordersToSend(nowMs: number): { part: number; order: PartOrder }[] {
     this.#renewOrders(nowMs);
     return this.#state.parts.flatMap((record, part) => {

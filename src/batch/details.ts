@@ -52,7 +52,7 @@ function describeState({ ended, cancelled, sealed }: BatchStatus): string {
 function nextStep({ batchId, ended, sealed, failed, errors, unknown, open, waitingToStart }: BatchStatus): string {
   if (!ended) {
     const look = `When it is expected to end, and what it waits for: \`follow-up batch status ${batchId}\``;
-    // Whoever hands over a list does so without a pause.
+    // A list is handed over without a pause.
     return sealed || open + waitingToStart > 0
       ? `nothing. ${look}`
       : `where nobody adds more items: the same \`follow-up batch run\` again, or \`follow-up batch cancel ${batchId}\``;

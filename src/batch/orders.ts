@@ -1,7 +1,7 @@
-/** A batch starts at most that many follow-ups in {@link START_WINDOW_MS}: more at once the server would refuse. */
+/** Most follow-ups that a batch starts in {@link START_WINDOW_MS}. The server would refuse more. */
 const STARTS = 5;
 const START_WINDOW_MS = 1_000;
-/** A part tells its batch what has changed at most that often, times the number of parts. */
+/** Shortest interval between two reports of a part to its batch, multiplied by the number of parts. */
 const REPORT_INTERVAL_MS = 200;
 const SHORTEST_REPORT_INTERVAL_MS = 1_000;
 

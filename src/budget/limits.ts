@@ -1,42 +1,51 @@
-/** The first in line asks again after that long at most, so that no lost wake leaves a slot idle for longer. */
+/**
+ * While an operator or a refusal pauses the project, the first in line asks again after this time at most, so that a lost
+ * wake does not leave a slot idle for longer.
+ */
 export const RECHECK_MS = 60_000;
 
-/** Everybody else asks again after about that long: a wake comes first, and an ask costs a read and a dozen events. */
+/**
+ * How long everybody else waits before asking again. A wake usually comes first, and an ask costs a read and a dozen
+ * events.
+ */
 export const RECHECK_BEHIND_MS = 10 * 60_000;
 
-/** Between the rechecks of two waiters, so that they do not all ask at once. */
+/** Time between the rechecks of two waiters, so that they do not all ask at once. */
 export const SPREAD_MS = 200;
 
 /**
- * A slot is given to somebody that long before it ends; the send waits for the end. It is what an invitation takes at
- * most: the wake, the look at the job and the ask are over by then, and no slot time is lost to them.
+ * How long before its end a slot is granted again. The send waits for the end. An invitation takes no longer than this:
+ * the wake, the look at the job and the ask are over by then, and no slot time is lost to them.
  */
 export const GRANT_AHEAD_MS = 2_000;
 
-/** An invited waiter that does not ask within it counts for nothing until it does. */
+/** An invited waiter that does not ask within this time is skipped until it asks. */
 export const INVITATION_GRACE_MS = 2_000;
 
-/** How long a send is expected to take while none was seen, for estimates only. */
+/** How long a send is expected to take before any send was measured. For estimates only. */
 export const SEND_ESTIMATE_MS = 1_000;
 
-/** How long a freed slot is expected to stay unused. For estimates only. */
+/** How long a free slot is expected to stay unused. For estimates only. */
 export const REUSE_ESTIMATE_MS = 50;
 
-/** Settled sends whose mean is what the next one is expected to take. */
+/** Number of settled sends whose mean duration predicts the next one. */
 export const ESTIMATED_FROM = 20;
 
 /**
- * A waiter sleeps that much longer than its estimate: its invitation wakes it in time, and an ask that comes too early
- * costs more than a wake.
+ * How much longer than its estimate a waiter sleeps. Its invitation wakes it in time, and an ask that comes too early costs
+ * more than a wake.
  */
 export const OVERSLEEP_MS = 1_000;
 
-/** Sends that are granted and not settled at once. Bounds what is lost when outsiders have spent the hour: 10 slots, not 100. */
+/**
+ * Most sends that are granted but not settled. If outsiders have used up the hour, this limits the loss to 10 slots
+ * instead of 100.
+ */
 export const MAX_UNSETTLED = 10;
 
 /**
- * Ten follow-ups of a budget that was silent are woken in that time: more than ten at once would find the sends in flight
- * at their bound, and have to ask twice.
+ * Time in which ten follow-ups of a budget that was silent are woken. More than ten at once would find the limit of
+ * unsettled sends reached, and would have to ask twice.
  */
 export const WAKE_TEN_MS = 1_000;
 
@@ -48,42 +57,54 @@ export const GAP_AFTER_REFUSAL = 1.25;
 export const GAP_AFTER_SEND = 0.95;
 export const SHORTEST_GAP_SHARE = 0.6;
 
-/** Shortest wait that is answered. */
+/** Shortest wait that an answer gives. */
 export const MIN_WAIT_MS = 50;
 
-/** Wait while too many sends are unsettled. Who is to ask again so soon is not woken: mostly it does so sooner, in place. */
+/**
+ * Wait while too many sends are unsettled. A waiter that asks again so soon is not woken: it usually asks earlier, in
+ * place.
+ */
 export const UNSETTLED_WAIT_MS = 1_000;
 
-/** Waiters that a budget keeps; more are told `queue-full` and keep no place. */
+/** Most waiters that a budget keeps. Others are told `queue-full` and get no place. */
 export const MAX_WAITERS = 1_000;
 
-/** Of these places, as many stay free of the batch lane. */
+/** How many of these places the batch lane cannot take. */
 export const INTERACTIVE_PLACES = 100;
 
-/** Workflow ids are remembered that long, or the newest 7,500, whichever is less. */
+/** How long workflow ids are remembered, unless there are more than {@link MAX_REMEMBERED} newer ones. */
 export const MEMORY_MS = 72 * 3_600_000;
 export const MAX_REMEMBERED = 7_500;
 
-/** Jobs whose last turn's end is remembered. */
+/** Number of jobs for which the end of the last turn is remembered. */
 export const MAX_LAST_JOBS = 250;
 
-/** Turns that are kept. Beyond them the oldest is dropped: its job may get a second message before its turn ends. */
+/**
+ * Most turns that are kept. If there are more, the oldest is dropped: its job may get a second message before its turn
+ * ends.
+ */
 export const MAX_TURNS = 300;
 
-/** Where more turns are kept, each grant has the owner of one of them asked whether it still runs. */
+/** If more turns are kept, each grant makes the budget ask the owner of one of them whether it still runs. */
 export const TURNS_BEFORE_CHECKS = 100;
 
-/** Sends kept in full for the audit after their slots have ended. */
+/** Number of sends that are kept in full for the audit after their slots have ended. */
 export const AUDIT_LENGTH = 100;
 
-/** An ask is too old that long after lease: start-to-close is lease + 15 s, and 10 s for the call itself. */
+/**
+ * How long after its lease an ask counts as stale: 15 s, because start-to-close is lease + 15 s, and 10 s for the call
+ * itself.
+ */
 export const ASK_DEADLINE_AFTER_LEASE_MS = 25_000;
 
-/** A lapsed waiter is woken after a minute, two, four and so on, up to that long. */
+/** A lapsed waiter is woken after one minute, two, four and so on. This is the longest interval. */
 export const LONGEST_QUIET_MS = 15 * 60_000;
 
-/** A waiter that is not invited and not heard of for that long is asked whether it is still there. */
+/** After this time without a word, a waiter that is not invited is asked whether it still runs. */
 export const SILENT_WAITER_MS = 15 * 60_000;
 
-/** While interactive follow-ups overtake it, the batch lane has one grant of that many: no lane starves. */
+/**
+ * While interactive follow-ups overtake the batch lane, every tenth grant goes to that lane, so that it does not
+ * starve.
+ */
 export const BATCH_TURN_EVERY = 10;

@@ -20,7 +20,7 @@ export function expireProbe(state: BudgetState, nowMs: number): void {
   if (!grant || grant.settledAtMs !== undefined || nowMs > grant.grantedAtMs + grant.leaseMs) delete state.pause.probe;
 }
 
-/** After that long without a word about the key, nobody is left who could say that it is taken again. */
+/** After this time without news of the key, nobody is left to report that it is accepted again. */
 const FORGET_KEY_AFTER_MS = 15 * 60_000;
 
 /**

@@ -11,7 +11,7 @@ export function settle(state: BudgetState, nowMs: number, message: SettleMessage
   settleGrant(state, nowMs, grant, message);
 }
 
-/** Records how a granted send ended, whoever says it. */
+/** Records how a granted send ended, no matter who reports it. */
 export function settleGrant(
   state: BudgetState,
   nowMs: number,

@@ -12,7 +12,9 @@ function heldFromMs(grant: Grant): number {
   return Math.min(grant.settledAtMs, latestArrivalMs);
 }
 
-/** Whether a send certainly was not delivered. These outcomes close the send number; the follow-up asks with the next. */
+/**
+ * Whether a send certainly was not delivered. These outcomes close the send number; the follow-up asks with the next.
+ */
 export function isUndelivered(outcome: SendOutcome | undefined): boolean {
   return outcome === 'notSent' || outcome === 'limited' || outcome === 'unauthorized';
 }
@@ -23,7 +25,7 @@ export function limitOf({ settings, ceiling }: Pick<BudgetState, 'settings' | 'c
 }
 
 /**
- * Ends of all slots that are occupied at `nowMs`, in no order. Computed anew: limit and window may change live. Where the
+ * Ends of all slots that are occupied at `nowMs`, in no order. Recomputed each time: limit and window may change live. Where the
  * ceiling has a longer window, a slot is also occupied while only the ceiling forbids a send.
  */
 export function occupiedSlotEnds(state: BudgetState, nowMs: number): number[] {

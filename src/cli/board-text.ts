@@ -41,16 +41,14 @@ export function describeBoard(board: Board, now = new Date(), rows = Infinity): 
 
 function verdictOf({ needs, isPartial, asOf }: Board): string {
   if (asOf === undefined) return '';
-  if (needs.length === 0) return 'nobody is needed';
-  return `${needs.length}${isPartial ? ' or more' : ''} ${needs.length === 1 ? 'waits' : 'wait'} for somebody:`;
+  if (needs.length === 0) return 'nothing needs attention';
+  return `${needs.length}${isPartial ? ' or more' : ''} ${needs.length === 1 ? 'needs' : 'need'} attention:`;
 }
 
 function tableOf(projects: readonly BoardProject[], { asOf, trouble }: Board, now: Date): string[] {
   if (projects.length === 0) {
     const isKnown = asOf !== undefined && trouble === undefined;
-    return [
-      isKnown ? 'no project has a budget yet; each gets its own with its first follow-up' : 'projects: not known',
-    ];
+    return [isKnown ? 'no project has a budget yet; its first follow-up creates it' : 'projects: not known'];
   }
   const rows = [HEADER, ...projects.map((project) => rowOf(project, now))];
   const widths = HEADER.map((_, column) => Math.max(...rows.map((cells) => (cells[column] ?? '').length)));

@@ -30,7 +30,9 @@ export interface Board {
 /** The budget of a project; its lists are left out. */
 export interface BoardProject {
   projectId: string;
-  /** Follow-ups that are finding out whether their message was delivered, or ended within the last day without knowing. */
+  /**
+   * Follow-ups that are finding out whether their message was delivered, or ended within the last day without knowing.
+   */
   unknown: number;
   status?: Omit<BudgetStatus, 'waiting' | 'lastSends'>;
   /** Why there is no status. */
@@ -48,7 +50,7 @@ export interface BoardOptions {
 
 /** Follow-ups that are looked at because they may wait for a person. */
 const MOST_LISTED = 200;
-/** An end without knowing whether the message was delivered is shown that long. */
+/** How long a follow-up that ended without knowing whether its message was delivered is shown. */
 const DAY_MS = 86_400_000;
 /** What stands is asked of Temporal workflow by workflow: not at each look. */
 const STANDING_EVERY_MS = 10_000;

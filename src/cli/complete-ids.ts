@@ -120,7 +120,7 @@ function varint(value: number): Buffer {
   }
 }
 
-/** The text at the end of a path of fields; empty where there is none. */
+/** The text at the end of a path of fields, or an empty text. */
 function textAt(message: Buffer, ...path: number[]): string {
   let bytes: Buffer = message;
   for (const number of path) bytes = fields(bytes, number)[0] ?? Buffer.alloc(0);

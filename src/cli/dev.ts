@@ -59,7 +59,7 @@ async function startStack(cli: Cli, ports: DevPorts, signal: AbortSignal): Promi
   let stack: Promise<DevStack> | undefined;
   const work: ProgressRow['work'] = async (report) => {
     stack = startDevStack(cli, ports, (headline) => report({ headline, timing: '' }), signal);
-    // Its error is reported by whoever awaits it.
+    // The caller that awaits it reports its error.
     return stack.then(
       ({ uiUrl }) => (uiUrl === undefined ? 'ready' : `ready, Temporal UI at ${uiUrl}`),
       () => 'not started',

@@ -27,7 +27,7 @@ export async function checkService(
   { project, job = PLACEHOLDER, projects }: ServiceChecksOptions,
 ): Promise<Check[]> {
   const name = 'agent job service';
-  if (!config) return [{ name, status: 'note', message: 'not tried: its address or key is not known here' }];
+  if (!config) return [{ name, status: 'note', message: 'not checked: no address or key of the service is set here' }];
   const { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs } = config.agentJobs;
   const keys = createApiKeys({ ...apiKeys, key: apiKeys.key?.() });
   let clocks: ClockReading | undefined;
@@ -65,11 +65,11 @@ function judgeKey(projectId: string, outcome: GetJobOutcome): Check[] {
       subject: projectId,
       status: 'error',
       message: `project ${projectId}: ${outcome.message}`,
-      why: 'its follow-ups wait, and none of its messages is sent',
+      why: 'its follow-ups wait, and no message is sent',
       mend:
         outcome.reason === 'no-key'
           ? 'give the project a key in AGENT_JOBS_API_KEYS_FILE'
-          : 'make a new API key in the dashboard, and give it to the workers; check the project id',
+          : 'create a new API key in the dashboard, and give it to the workers; check the project id',
     },
   ];
 }
@@ -93,7 +93,7 @@ function judgeService(
       name,
       status: 'error',
       message: `${baseUrl}: ${broken.message}`,
-      why: 'no message can be sent, and no job can be looked at',
+      why: 'no message can be sent, and no job can be read',
       mend:
         broken.statusCode === undefined
           ? 'check AGENT_JOBS_BASE_URL and the network between here and there'
@@ -103,23 +103,27 @@ function judgeService(
   const taken = all.filter(({ kind }) => kind !== 'failed').length;
   if (taken > 0) {
     const keys = isMadeUp ? 'the key' : `the ${taken === 1 ? 'key of 1 project' : `keys of ${taken} projects`}`;
-    return { name, status: 'ok', message: `${baseUrl} answers and takes ${keys}` };
+    return { name, status: 'ok', message: `${baseUrl} answers and accepts ${keys}` };
   }
   const [first] = all;
   const words = first?.kind === 'failed' ? `: ${first.message}` : '';
   if (isMadeUp && first?.kind === 'failed' && first.reason === 'no-key') {
-    return { name, status: 'note', message: 'not tried: no project has work; name one that has a key with --project' };
+    return {
+      name,
+      status: 'note',
+      message: 'not checked: no project has work; name a project that has a key with --project',
+    };
   }
   if (isMadeUp) {
     return {
       name,
       status: 'error',
-      message: `${baseUrl}${words}; a project was made up for it, give a real one with --project`,
-      why: 'no message can be sent, and no job can be looked at',
-      mend: 'make a new API key in the dashboard, and give it to the workers',
+      message: `${baseUrl}${words}; the project was made up, give a real one with --project`,
+      why: 'no message can be sent, and no job can be read',
+      mend: 'create a new API key in the dashboard, and give it to the workers',
     };
   }
-  return { name, status: 'note', message: `${baseUrl} was not seen to take a key` };
+  return { name, status: 'note', message: `${baseUrl} did not show whether it accepts the key` };
 }
 
 /** A `Date` header is cut to the second: half of one is added, and the request is taken to have spent half its time. */

@@ -35,7 +35,7 @@ export async function checkTemporal(session: TemporalSession): Promise<TemporalC
   const connection = await check(
     {
       name: 'Temporal',
-      why: 'without its server nothing can be started, sent or seen; what was started goes on when it is back',
+      why: 'without the server nothing can be started, sent or seen; what was started continues when it is back',
       mend: 'check TEMPORAL_ADDRESS, TLS settings and credentials; follow-up dev starts a server on this machine',
     },
     async () => {
@@ -47,7 +47,7 @@ export async function checkTemporal(session: TemporalSession): Promise<TemporalC
   const found = await check(
     {
       name: 'namespace',
-      why: 'follow-ups live in it',
+      why: 'it holds the follow-ups',
       mend: `temporal operator namespace create --namespace ${namespace}, or check TEMPORAL_NAMESPACE`,
     },
     () => examineNamespace(session),
@@ -108,7 +108,7 @@ async function checkWorkers(session: TemporalSession, skew: Promise<number | und
     const idle = polled.filter((queue) => !isPolled(queue));
     return [...(idle.length > 0 ? [idleQueues(idle)] : []), ...polled.filter(isPolled).flatMap(describeQueue)];
   } catch (error) {
-    const message = `who polls the task queues is not known: ${messageOf(error)}`;
+    const message = `cannot find out who polls the task queues: ${messageOf(error)}`;
     return [{ name: 'workers', status: 'error', message, mend: 'look at the log of the Temporal server' }];
   }
 }
@@ -128,7 +128,7 @@ function idleQueues(queues: readonly PolledQueue[]): Check {
     status: 'error',
     message: `nobody polls ${subject}${last ? `; ${last.identity} did last` : ''}`,
     ...(last?.polledAtMs !== undefined && { since: new Date(last.polledAtMs).toISOString() }),
-    why: 'what is started waits for a worker; FOLLOW_UP_TASK_QUEUE must be the same here and there',
+    why: 'follow-ups wait until a worker polls; FOLLOW_UP_TASK_QUEUE must be the same here and in the workers',
     mend: 'follow-up worker',
   };
 }
@@ -151,8 +151,8 @@ function describeQueue({ subject, workers }: PolledQueue): Check[] {
       subject,
       status: 'warning',
       message: `workers of ${builds.length} builds poll ${subject}: ${builds.map(shortBuild).join(', ')}`,
-      why: 'what the newer one has begun may fail on the older one',
-      mend: 'where no release is under way, stop the workers of the older build',
+      why: 'a workflow that a newer worker started may fail on an older one',
+      mend: 'unless a release is under way, stop the workers of the older build',
     },
   ];
 }
@@ -166,7 +166,7 @@ async function examineClock(measured: Promise<number | undefined>): Promise<Chec
   const name = 'clock';
   const skewMs = await measured;
   if (skewMs === undefined) {
-    return { name, status: 'note', message: 'the time of the Temporal server could not be had' };
+    return { name, status: 'note', message: 'the clock of the Temporal server could not be read' };
   }
   const here = new Date();
   const there = new Date(here.getTime() - skewMs);
@@ -189,7 +189,7 @@ export function judgeClock(name: string, other: string, { here, there }: ClockRe
     name,
     status: 'warning',
     message: `${message}: here ${here.toISOString()}, there ${there.toISOString()}`,
-    why: 'times that are told are off by as much, and waits that the service asks for may end too early',
+    why: 'shown times are off by as much, and waits that the service asks for may end too early',
     mend: 'synchronise the clocks of all machines by NTP',
   };
 }

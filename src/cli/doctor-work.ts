@@ -50,13 +50,13 @@ function unseen(name: string, error: unknown): Check {
     name,
     status: 'error',
     message: messageOf(error),
-    why: 'what stands cannot be seen',
+    why: 'blocked workflows cannot be found',
     mend: 'check the visibility store of Temporal',
   };
 }
 
 function notAsked(): Check {
-  return { name: 'budgets', status: 'note', message: 'not asked: only a worker can answer' };
+  return { name: 'budgets', status: 'note', message: 'not checked: only a worker can answer' };
 }
 
 /** One check for each budget, batch, part or follow-up that stands. */
@@ -68,14 +68,17 @@ export async function examineWorkflows({ followUps }: TemporalSession): Promise<
     .filter(({ kind, what }) => kind !== 'unattended' || (!told.has(what) && told.add(what)))
     .map(toCheck);
   const seen = isPartial ? 'of those that were looked at, the newest of each kind, ' : '';
-  const none: Check = { name: 'workflows', status: 'ok', message: `${seen}no budget, batch or follow-up stands` };
+  const none: Check = { name: 'workflows', status: 'ok', message: `${seen}no budget, batch or follow-up is blocked` };
   return found.length > 0 ? found : [none];
 }
 
-/** Nothing was added to a batch for that long: whoever hands it over has gone. */
+/** If nothing was added to a batch for this long, the process that hands it over is gone. */
 const HAND_OVER_GONE_MS = 600_000;
 
-/** One finding for each batch whose list was not handed over whole, and that waits for the rest with nothing left to do. */
+/**
+ * One finding for each batch whose list was not handed over whole, and that waits for the rest with nothing left to
+ * do.
+ */
 export async function examineOpenBatches({ client, followUps }: TemporalSession): Promise<Check[]> {
   const query = `WorkflowType = '${WorkflowType.followUpBatch}' AND ExecutionStatus = 'Running'`;
   const batchIds: string[] = [];
@@ -107,10 +110,10 @@ export function judgeHandOver(
       name: 'batch',
       subject: `${batchId} hand-over`,
       status: 'warning',
-      message: `batch ${batchId} waits for the rest of its list: the ${total} items that it was given have ended, and no more came`,
+      message: `batch ${batchId} waits for the rest of its list: its ${total} items have ended, and no more were added`,
       since,
-      why: 'what was not handed over is not sent, and the batch does not end',
-      mend: `the same follow-up batch run again, which hands over the rest; or: follow-up batch cancel ${batchId}`,
+      why: 'the missing items are not sent, and the batch does not end',
+      mend: `run the same follow-up batch run again to add the rest, or: follow-up batch cancel ${batchId}`,
     },
   ];
 }
@@ -119,7 +122,7 @@ function toCheck({ workflowId, what, mend, since }: WorkflowTrouble): Check {
   const projectId = parseProjectBudgetWorkflowId(workflowId);
   const [name, why] =
     projectId !== undefined
-      ? ['budget', `nothing of project ${projectId} is sent, and its follow-ups wait`]
+      ? ['budget', `no message of project ${projectId} is sent, and its follow-ups wait`]
       : workflowId.startsWith('follow-up-batch/')
         ? ['batch', 'no more of its items are started, and it does not end']
         : ['follow-up', 'it goes no further'];
@@ -149,8 +152,8 @@ export function silentBudget({ projectId, workflowId, statusUnavailable = 'no an
     subject: workflowId,
     status: 'error',
     message: `the budget of project ${projectId} does not answer: ${statusUnavailable}`,
-    why: `nothing of project ${projectId} is sent, and its follow-ups wait`,
-    mend: `look at the log of the workers, then: follow-up budget show ${projectId}`,
+    why: `no message of project ${projectId} is sent, and its follow-ups wait`,
+    mend: `check the log of the workers, then: follow-up budget show ${projectId}`,
   };
 }
 
@@ -165,7 +168,7 @@ export function judgeBudget(status: BudgetStatus): Check[] {
     ...more,
   });
   const waiting = `${waitingTotal} ${waitingTotal === 1 ? 'follow-up waits' : 'follow-ups wait'}`;
-  const why = `nothing of project ${projectId} is sent; ${waiting}`;
+  const why = `no message of project ${projectId} is sent; ${waiting}`;
   const since = paused?.since === undefined ? {} : { since: paused.since };
   const until = paused?.until === undefined ? '' : ` until ${clock(paused.until)}`;
   const note = paused?.note ? ` (${paused.note})` : '';
@@ -192,7 +195,7 @@ export function judgeBudget(status: BudgetStatus): Check[] {
     );
   }
   if (isPausedBy('limited')) {
-    checks.push(about('note', `is limited by the service, and goes on by itself${until}; ${waiting}`, since));
+    checks.push(about('note', `is limited by the service, and continues on its own${until}; ${waiting}`, since));
   }
   if (limit === 0) {
     checks.push(
@@ -234,7 +237,7 @@ function pausedSchedule({ name, pause }: ScheduleDescription): Check {
     status: 'warning',
     message: `schedule ${name} is paused${pause?.note === undefined ? '' : ` (${pause.note})`}`,
     ...(pause && { since: pause.since }),
-    why: 'no batch of it is started until it is resumed',
+    why: 'it starts no batch until it is resumed',
     mend: `follow-up schedule resume ${name}`,
   };
 }
@@ -247,7 +250,7 @@ function judgeFirings(name: string, firings: readonly FiringOutcome[]): Check[] 
   const first = failed.at(-1);
   if (!latest || !first) return [];
   const { batchId, status, counts } = latest;
-  const what = counts ? `brought no result (${counts.total} items)` : `has the workflow status ${status}`;
+  const what = counts ? `produced no result (${counts.total} items)` : `has the workflow status ${status}`;
   return [
     {
       name: 'schedule',
@@ -255,7 +258,7 @@ function judgeFirings(name: string, firings: readonly FiringOutcome[]): Check[] 
       status: 'warning',
       message: `schedule ${name}: its latest batch ${batchId} ${what}${failed.length > 1 ? `, as ${failed.length - 1} before it` : ''}`,
       since: first.startedAt,
-      why: 'the next firing will most likely fail as well',
+      why: 'the next firing will probably fail, too',
       mend: counts ? `follow-up batch retry ${batchId}` : `follow-up batch status ${batchId}`,
     },
   ];

@@ -50,7 +50,7 @@ function print({ output }: Cli, { checks }: Report): void {
   const count = (wanted: CheckStatus) => checks.filter(({ status }) => status === wanted).length;
   const [errors, warnings] = [count('error'), count('warning')];
   const findings = errors + warnings;
-  const verdict = findings === 0 ? 'all is well' : `${findings} to mend`;
+  const verdict = findings === 0 ? 'all is well' : `${findings} to fix`;
   output.data({ ok: findings === 0, errors, warnings, checks }, [...checks.map(describeCheck), verdict].join('\n'));
 }
 
@@ -96,7 +96,7 @@ async function look({ env, output }: Parameters<typeof withTemporal>[0], options
     return { temporal: found, work: found.isUsable ? await checkWork(session, found.hasWorkers) : noWork };
   }).catch((error: unknown): { temporal: TemporalChecks; work: WorkChecks } => {
     if (!(error instanceof ConfigError)) throw error;
-    const check: Check = { name: 'Temporal', status: 'error', message: 'not tried: its settings are wrong' };
+    const check: Check = { name: 'Temporal', status: 'error', message: 'not checked: its settings are wrong' };
     return { temporal: { checks: [check], isUsable: false, hasWorkers: false }, work: noWork };
   });
   const { config, check: configuration } = checkConfiguration(env, temporal.hasWorkers);
@@ -125,7 +125,7 @@ function exitCodeOf(
 function checkConfiguration(env: Environment, hasWorkers: boolean): { config?: WorkerConfig; check: Check } {
   const name = 'configuration';
   try {
-    return { config: loadConfig(env), check: { name, status: 'ok', message: 'all settings of a worker are there' } };
+    return { config: loadConfig(env), check: { name, status: 'ok', message: 'all required settings are present' } };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const isOfService = error.issues.every((issue) => SERVICE_SETTINGS.includes(issue.name));
@@ -138,7 +138,7 @@ function checkConfiguration(env: Environment, hasWorkers: boolean): { config?: W
         name,
         status: 'error',
         message: error.issues.map((issue) => `${issue.name}: ${issue.message}`).join('; '),
-        why: 'a worker does not start with them',
+        why: 'a worker does not start with these settings',
         mend: 'set these in the environment of the worker',
       },
     };

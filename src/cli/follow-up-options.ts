@@ -40,7 +40,7 @@ export function duration(text: string | undefined): string | number | undefined 
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
 }
 
-/** Digits, with or without a fraction, are a number; all else goes on as it is. */
+/** Turns digits, with or without a fraction, into a number. Returns any other text unchanged. */
 export function number(text: string | undefined): string | number | undefined {
   return text !== undefined && /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
 }

@@ -45,7 +45,7 @@ export function fitFrame(lines: readonly string[], columns: number, rows: number
   return cutLines(fitting, Math.max(1, rows - 1));
 }
 
-/** At most that many lines; the last one says how many are left out. */
+/** Most lines that are shown. The last one says how many are left out. */
 export function cutLines(lines: readonly string[], most: number): string[] {
   if (lines.length <= most) return [...lines];
   return [...lines.slice(0, most - 1), `… ${lines.length - most + 1} more lines`];

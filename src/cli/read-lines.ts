@@ -1,6 +1,6 @@
 import type { InputIssue } from '../contract/index.js';
 
-/** A line of a text file; what is no text says why. */
+/** A line of a text file. If it is not text, it says why. */
 export type Line = { number: number; text: string } | { number: number; problem: string };
 
 const LINE_FEED = 0x0a;

@@ -32,7 +32,7 @@ import { pauseBetweenLooks } from './watch.js';
 /** A batch of thousands may have to read its history again before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;
 const PAGE_SIZE = 500;
-/** The end is expected anew after so long, and longer the more items have to be read. */
+/** How long an expected end is reused. The more items there are to read, the longer. */
 const FORECAST_EVERY_MS = 3_000;
 const FORECAST_EVERY_MS_AN_ITEM = 10;
 /** Follow-ups whose place is looked up. */
@@ -284,7 +284,10 @@ export class BatchHandle {
     return { ...(nextSend && { nextSend }), ...(Object.keys(budgetsSilent).length > 0 && { budgetsSilent }) };
   }
 
-  /** Follow-ups that run, in that state; visibility knows it, up to a second late; `undefined` where it cannot be asked. */
+  /**
+   * Follow-ups that run, in that state; visibility knows it, up to a second late; `undefined` where it cannot be
+   * asked.
+   */
   async #count(state?: FollowUpState): Promise<number | undefined> {
     const { client } = this.#target;
     const query = [

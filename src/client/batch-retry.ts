@@ -106,7 +106,7 @@ export function retryId(batchId: string, only?: RetryChoice): string {
   return /^[1-9]\d{0,5}$/.test(count) ? `${batchId.slice(0, at)}${suffix}${Number(count) + 1}` : `${batchId}${suffix}1`;
 }
 
-/** Those of a part's items that are chosen and can be sent; what is no input of a follow-up would fail again. */
+/** The chosen items of a part that can be sent. An item whose input is invalid would fail again. */
 async function readItems(
   client: Client,
   batchId: string,

@@ -9,7 +9,7 @@ import { callTemporal, grpcDetails, isCutOff, isPassingTrouble } from './tempora
 
 /** A workflow task is failing, and does not just move to another worker, from that attempt on. */
 const FAILING_FROM_ATTEMPT = 3;
-/** A task that waits that long for a worker has none. */
+/** A task that has waited this long for a worker has none. */
 const UNATTENDED_AFTER_MS = 15_000;
 /** Of `PendingActivityState` of Temporal's API. */
 const PAUSED_STATES = [4, 5];

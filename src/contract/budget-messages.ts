@@ -62,7 +62,7 @@ export interface AcquireRequest {
   sendNumber: number;
   jobId: string;
   lane: Lane;
-  /** Random, made anew for each invocation of the activity and kept only in its memory. */
+  /** Random, created for each invocation of the activity and kept only in its memory. */
   token: string;
   /** Give or keep a place, but never grant. */
   hold: boolean;
@@ -78,7 +78,10 @@ export interface AcquireRequest {
    * the run replaces another, which may ask, too.
    */
   askNumber?: number;
-  /** No ask of this follow-up with a lower `askNumber` has sent, or can: the budget may take back what it granted to one. */
+  /**
+   * No ask of this follow-up with a lower `askNumber` has sent, or can: the budget may take back what it granted to
+   * one.
+   */
   provenNotSent?: true;
   /** What the follow-up was told as {@link AcquireAnswer}'s `ledgerSinceMs`. */
   ledgerSinceMs?: number;
@@ -90,7 +93,7 @@ export interface AcquireRequest {
   firstRunStartedAtMs: number;
   /** The sender has stopped by then, in milliseconds from the grant. */
   leaseMs: number;
-  /** Bytes may still arrive that long after the lease: kernel retransmits, gateways. */
+  /** How long after the lease bytes may still arrive, because of kernel retransmits or gateways. */
   drainMs: number;
   /** Holds for this ask beside the budget's own limit and window. @default none */
   ceiling?: BudgetCeiling;
@@ -213,7 +216,7 @@ export interface BudgetSlots {
   pace?: { nextAtMs: number; gapMs: number };
 }
 
-/** Asked like {@link budgetStatusQuery}, for whoever wants to know when many more messages will have been sent. */
+/** Like {@link budgetStatusQuery}, for callers that want to know when many more messages will have been sent. */
 export const budgetSlotsQuery = defineQuery<BudgetSlots, [nowMs?: number]>('budgetSlots');
 
 /** New settings of a budget; what is missing stays as it is. */
@@ -239,7 +242,7 @@ export type SetLimitInput = z.input<typeof setLimitInputSchema>;
 
 /** An operator's pause. */
 export const pauseInputSchema = z.strictObject({
-  /** Ends by itself after that long. @default until it is resumed */
+  /** Duration after which the pause ends. @default until it is resumed */
   for: durationSchema('1s', '365d').optional(),
   /** Shown with the pause. */
   note: z.string().max(200, 'must be at most 200 characters').optional(),
@@ -268,7 +271,9 @@ export interface BudgetStatus {
   unsettled: number;
   /** When the next occupied slot ends. */
   nextFreeSlotAt?: string;
-  /** `since` and `until` span all reasons; a pause without `until` ends when it is resumed. `note` is the operator's. */
+  /**
+   * `since` and `until` span all reasons; a pause without `until` ends when it is resumed. `note` is the operator's.
+   */
   paused?: { reasons: PauseReason[]; since?: string; until?: string; note?: string };
   /** At most the first 100, in the order of their turns, and the one that was asked about. */
   waiting: BudgetWaiter[];

@@ -9,7 +9,9 @@ export type DurationInput = number | string;
 /** The rule of a duration in one sentence, for error messages. */
 export const DURATION_RULE = 'must be whole milliseconds, or text such as "500ms", "90s", "5m", "1h", "7d"';
 
-/** Milliseconds of a duration, or `undefined` where it is none. Fractions of a millisecond are rounded. */
+/**
+ * A duration in milliseconds, or `undefined` if the value is not a duration. Fractions of a millisecond are rounded.
+ */
 export function parseDurationMs(value: unknown): number | undefined {
   if (typeof value === 'number') return Number.isSafeInteger(value) && value >= 0 ? value : undefined;
   if (typeof value !== 'string') return undefined;

@@ -32,7 +32,10 @@ export interface ShownPause {
 export interface FollowUpFacts {
   projectId: string;
   jobId: string;
-  /** When the follow-up learned what is said here of its place and its next look: its latest ask, look or change of state. */
+  /**
+   * When the follow-up learned what is said here of its place and its next look: its latest ask, look or change of
+   * state.
+   */
   learnedAt: string;
   /** Place in the project's queue, 1 for the next; only while it waits for a slot. */
   position?: number;
@@ -84,7 +87,7 @@ export const wakeSignal = defineSignal('wake');
 /** From the budget: does the owner of a job's turn still run? Only its failure says anything. */
 export const stillThereSignal = defineSignal('stillThere');
 
-/** What the latest failure of a watch tells, for people and for whoever counts its looks. */
+/** Details of the latest failure of a watch, for people and for programs that count its polls. */
 export interface NothingNewDetails {
   looks: number;
   /** When the job was looked at; `null` where it was not time yet. In epoch milliseconds. */

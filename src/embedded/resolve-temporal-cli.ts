@@ -137,7 +137,10 @@ function goStep({ env, onProgress, signal }: ResolveOptions): FetchStep {
   };
 }
 
-/** Refuses what is no Temporal CLI, and a server too old for this project. A development build says no server version. */
+/**
+ * Rejects a file that is not the Temporal CLI, or whose server is too old. A development build does not state its
+ * server version.
+ */
 async function checkVersion(path: string, env: Environment): Promise<void> {
   if (!(await isExecutable(path))) throw new Error(`${path} is not an executable file`);
   const result = await runCommand(path, ['--version'], { env: childEnvironment(env), timeoutMs: VERSION_TIMEOUT_MS });

@@ -20,7 +20,7 @@ import { newWatching, type Asking, type Phase } from './state.js';
 const NOT_FOUND_TRIES = 3;
 const NOT_FOUND_RETRY_MS = 1_000;
 
-/** While the job is at work for somebody else, the place in the queue is confirmed that often. */
+/** How often a follow-up confirms its place in the queue while the job works on somebody else's message. */
 const HOLD_EVERY_MS = 10 * 60_000;
 
 /** Last ask of a follow-up that gives up: tries until the budget itself answers. */

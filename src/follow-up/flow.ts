@@ -156,7 +156,7 @@ export class FollowUpFlow {
     delete this.state.grantedBefore;
   }
 
-  /** Wait before an ask that was overtaken is made anew; doubled for each one in a row, up to 51 s. */
+  /** Wait before an overtaken ask is repeated. It doubles with each one in a row, up to 51 s. */
   staleBackoffMs(): number {
     return STALE_RETRY_MS * 2 ** Math.min(this.state.staleAsks++, MOST_STALE_DOUBLINGS);
   }

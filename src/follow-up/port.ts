@@ -20,7 +20,9 @@ export type Steps<T> = Generator<Wait, T, void>;
 
 /** What one read of the job gave. */
 export type GetJobResult = GetJobOutcome & {
-  /** Start-to-close timeout of the send that may follow. It is the worker's configuration, which a workflow cannot see. */
+  /**
+   * Start-to-close timeout of the send that may follow. It is the worker's configuration, which a workflow cannot see.
+   */
   sendStartToCloseMs?: number;
 };
 
@@ -85,7 +87,9 @@ export interface SendOutcomeResult extends Omit<SendMessageOutcome, 'outcome'> {
   outcome: SendOutcome;
   /** In epoch milliseconds, by the budget's time. */
   grantedAtMs?: number;
-  /** Where the budget had recorded it: when the service answered, or as near as is still known. In epoch milliseconds. */
+  /**
+   * Where the budget had recorded it: when the service answered, or as near as is still known. In epoch milliseconds.
+   */
   recordedAtMs?: number;
   /** How long bytes of this send may still be on their way, in milliseconds from this answer. */
   mayArriveForMs: number;
@@ -139,7 +143,9 @@ export interface FollowUpPort {
   random(): number;
   /** Whether the run has become so long that another should go on. */
   continueAsNewIsDue(): boolean;
-  /** Waits, or until `until` holds. The flow's own changes of mind, such as a cancel, are asked anew whenever they happen. */
+  /**
+   * Waits, or until `until` holds. Changes within the flow itself, such as a cancel, are checked whenever they happen.
+   */
   sleep(ms: number, summary: string, until: () => boolean): Steps<void>;
   /** Reads the job. A read that could not be made is one that failed. */
   getJob(summary: string, beforeSend: boolean): Steps<GetJobResult>;

@@ -33,7 +33,10 @@ export function* reconcile(flow: FollowUpFlow, reconciling: Reconciling): Steps<
   return yield* reconciling.askAgainFirst ? askForOutcome(flow, reconciling) : conclude(flow, reconciling);
 }
 
-/** Whoever calls all that wait for a silent budget finds them by their state, `blocked`: not one that is in doubt. */
+/**
+ * Follow-ups of a silent budget are found by their state `blocked` when it is back. One in doubt has another state, so
+ * it must ask by itself.
+ */
 const LONGEST_ASK_PAUSE_MS = 5 * 60_000;
 
 const UNKNOWN = { delivered: 'unknown', outcome: 'unknown' } as const;
@@ -48,7 +51,7 @@ function* lookLater(flow: FollowUpFlow, reconciling: Reconciling, leftMs: number
   state.pollNow = false;
 }
 
-/** The attempt that was granted is over by now, and may have settled since. */
+/** The granted attempt is over by now, and may have settled in the meantime. */
 function* askForOutcome(flow: FollowUpFlow, reconciling: Reconciling): Steps<Phase | Ending> {
   const answer = yield* flow.send('hold');
   if (answer.kind === 'outcome' && answer.outcome !== 'unknown') {

@@ -14,7 +14,7 @@ import { isNewToPeople, shownOf, troubleOf, watchUntilMs } from './look.js';
 import type { Shown, Ending, GetJobResult, Steps } from './port.js';
 import type { Phase, Watching } from './state.js';
 
-/** A job that is not found that often in a row is gone. */
+/** A job is considered gone after this many reads in a row that did not find it. */
 const NOT_FOUND_LIMIT = 3;
 
 /**
@@ -84,7 +84,7 @@ function* lookUntilNew(
   const { port, settings, state } = flow;
   const since = sinceOf(flow, watching);
   const settledAtMs = watching.sentAtMs + settings.settleTimeMs;
-  // Whoever waits for a key says so again and again.
+  // A follow-up that waits for a key reports it repeatedly.
   const tellAgainAtMs = state.keyRefusedAtMs === undefined ? Infinity : state.keyRefusedAtMs + TELL_OF_KEY_EVERY_MS;
   const untilMs = Math.min(watchUntilMs(since, { settledAtMs, notBeforeMs, timeoutAtMs }), tellAgainAtMs);
   const { projectId, jobId, poll } = settings;

@@ -4,7 +4,7 @@ export interface JobBehaviour {
   outcome?: 'completed' | 'failed' | 'archived' | undefined;
   /** Pull request at the end of a turn: another one, the one before, none, or this very text. */
   prLinkAfterTurn?: 'new' | 'same' | 'none' | { url: string } | undefined;
-  /** Turns take that many times as long. @default 1 */
+  /** Factor by which turns take longer. @default 1 */
   turnFactor?: number | undefined;
   /** Turns have no end. @default false */
   neverEnds?: boolean | undefined;

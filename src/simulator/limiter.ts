@@ -45,7 +45,7 @@ function slidingLimiter({ limit, windowMs }: LimiterOptions): Limiter {
   return takeWhenAvailable(availableInMs, (nowMs) => instants.push(nowMs));
 }
 
-/** Windows aligned to the epoch; the count begins anew with each. Lets up to twice the limit pass around a boundary. */
+/** Windows aligned to the epoch, each with a new count. Up to twice the limit can pass around a boundary. */
 function fixedLimiter({ limit, windowMs }: LimiterOptions): Limiter {
   let index = -1;
   let count = 0;

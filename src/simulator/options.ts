@@ -40,7 +40,10 @@ const liveShape = {
       burst: z.int().min(1).optional(),
     })
     .default({ kind: 'sliding', limit: 100, windowMs: 3_600_000 }),
-  /** Whether a message counts when it has arrived, or at a random instant between then and its answer. @default 'arrival' */
+  /**
+   * Whether a message counts when it has arrived, or at a random instant between then and its answer. @default
+   * 'arrival'
+   */
   countAt: z.enum(['arrival', 'random']).default('arrival'),
   /** Others who spend the same budget: mean share of the limit, 0 to 1. @default 0 */
   outsider: z.strictObject({ share: z.number().min(0).max(1) }).default({ share: 0 }),
@@ -84,7 +87,7 @@ const liveShape = {
   echoAuthorization: z.union([z.boolean(), z.literal('errors')]).default(false),
   /** Resets every connection to the service at once; the control interface goes on. @default false */
   down: z.boolean().default(false),
-  /** Idle connections are closed after that long, up to 1 s later. @default 5_000 */
+  /** Idle time after which a connection is closed, up to 1 s later. @default 5_000 */
   keepAliveTimeoutMs: duration.default(5_000),
   /** Whether the control interface under `/_simulator/` is served. @default true */
   controlApi: z.boolean().default(true),

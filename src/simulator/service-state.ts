@@ -77,7 +77,7 @@ export class ServiceState {
     if (ms > 0) await sleep(ms, undefined, { signal: this.closing });
   }
 
-  /** Tells whoever follows messages that one has come to a step, and waits for them. */
+  /** Tells the followers of messages that one has reached a step, and waits for them. */
   async reach(step: MessageStep, { projectId, jobId }: ServiceRequest, prompt: string | null): Promise<void> {
     await this.#onMessage?.({ step, projectId, jobId, prompt });
   }

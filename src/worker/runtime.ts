@@ -23,7 +23,7 @@ let installed: InstalledRuntime | undefined;
 export async function installRuntime(logger: Logger): Promise<{ metricsUrl: string | undefined }> {
   if (installed !== undefined) {
     installed.logger = logger;
-    // The SDK takes the runtime down when its last connection closes, and makes it anew with the same options.
+    // The SDK shuts the runtime down when its last connection closes, and creates it again with the same options.
     if (Runtime._instance !== undefined) return { metricsUrl: installed.metricsUrl };
   } else if (Runtime._instance !== undefined) {
     logger.warn('The Temporal runtime was started by other code: its logs and metrics are not to be had here');

@@ -49,7 +49,7 @@ export function budgetWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, '
     maxConcurrentWorkflowTaskExecutions: 40,
     maxConcurrentWorkflowTaskPolls: 10,
     maxCachedWorkflows: cachedBudgets(),
-    // The budgets of a worker that died are picked up by others after that long; asks wait for them meanwhile. The SDK's
+    // After this time, other workers pick up the budgets of a worker that died. Asks wait until then. The SDK's
     // default of 10 s is the whole deadline of an ask.
     stickyQueueScheduleToStartTimeout: 3_000,
     shutdownGraceTime: graceMs,

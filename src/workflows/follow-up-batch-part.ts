@@ -69,7 +69,7 @@ function isContinued(): boolean {
   return workflowInfo().continuedFromExecutionRunId !== undefined;
 }
 
-/** A follow-up whose end this run would not hear of by itself is looked for that often. */
+/** How often this run looks up a follow-up whose end it would not be told. */
 const WATCH_EVERY_MS = 10 * 60_000;
 
 const { lookUpItems } = proxyActivities<Activities>(LOOK_UP_OPTIONS);
@@ -210,7 +210,9 @@ export class PartRunner {
     if (this.part.state.cancelled) await this.#cancelFollowUp(position);
   }
 
-  /** The end as Temporal tells it: of use where the follow-up had no chance to tell it, being terminated or timed out. */
+  /**
+   * The end as Temporal tells it: of use where the follow-up had no chance to tell it, being terminated or timed out.
+   */
   async #hearEnd(position: number, child: ChildWorkflowHandle<Workflow>): Promise<void> {
     try {
       const result: unknown = await child.result();

@@ -93,7 +93,7 @@ function newBatch(input: unknown, strangeState: boolean): Batch {
 
 /** Small pieces that come within that time share a part. */
 const GATHER_MS = 1_000;
-/** A part whose end this run would not hear of by itself is looked for that often. */
+/** How often this run looks up a part whose end it would not be told. */
 const WATCH_EVERY_MS = 10 * 60_000;
 /** Each piece stands in the history twice; beyond 4 MiB a client with usual limits could not read a page of it. */
 const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;

@@ -61,13 +61,15 @@ import { isRunLong } from './run-length.js';
  */
 const EVENTS_TO_END_ANYWAY = 1_500;
 
-/** A run that is to end has a workflow task that long after one that answered an update. */
+/** A run that should end gets a workflow task this long after one that answered an update. */
 const TASK_AFTER_UPDATE_MS = 100;
 
 /** No run ends so shortly before somebody is invited: until the next one has begun, nobody is answered. */
 const QUIET_MS = 1_000;
 
-/** Events between the start of one workflow task and that of the next, beside what the first left and the next heard. */
+/**
+ * Events between the start of one workflow task and that of the next, beside what the first left and the next heard.
+ */
 const EVENTS_BETWEEN_TASKS = 3;
 
 /**

@@ -29,7 +29,7 @@ test('a batch whose list was not handed over whole is a finding ten minutes afte
     {
       name: 'batch',
       status: 'warning',
-      message: expect.stringContaining('the 30 items that it was given have ended, and no more came'),
+      message: expect.stringContaining('its 30 items have ended, and no more were added'),
       since: minutesAgo(11),
       why: expect.any(String),
       mend: expect.stringContaining('follow-up batch cancel nightly'),

@@ -64,9 +64,9 @@ test('a board has a line a project with both lanes, the next slot, unknown deliv
 
 test('below the projects stands what waits for somebody, each with what to do', () => {
   const text = describeBoard(board, now);
-  expect(text).toContain('\n\n1 waits for somebody:\n  follow-up/shop/job/k has ended, and whether');
+  expect(text).toContain('\n\n1 needs attention:\n  follow-up/shop/job/k has ended, and whether');
   expect(text).toMatch(/is not known \(since \d\d:\d\d:05 \S+\)\n {4}-> look at the job$/);
-  expect(describeBoard({ ...board, needs: [] }, now)).toContain('\n\nnobody is needed');
+  expect(describeBoard({ ...board, needs: [] }, now)).toContain('\n\nnothing needs attention');
 });
 
 test('a board that is not of now says so, and since when', () => {

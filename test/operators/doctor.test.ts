@@ -203,7 +203,7 @@ describe('what waits for a person without being broken', () => {
     const nightly = await schedules.create({ name: 'nightly', every: '365d', input });
     const { batchId } = await nightly.trigger();
     expect(await eventually('the firing has failed', () => find('nightly firings'))).toMatchObject({
-      message: expect.stringContaining(`its latest batch ${batchId} brought no result (1 items)`),
+      message: expect.stringContaining(`its latest batch ${batchId} produced no result (1 items)`),
       mend: `follow-up batch retry ${batchId}`,
     });
     expect(await find('idle')).toMatchObject({

@@ -51,7 +51,7 @@ test('it says that no worker polls, goes on when one does, and shows projects an
     env: { FOLLOW_UP_BUDGET_LIMIT: '2', FOLLOW_UP_SEND_TIMEOUT: '1s', FOLLOW_UP_DRAIN: '1s' },
     simulator: { autoCreate: true },
   }));
-  await shows('the worker is there', /no project has a budget yet[^]*nobody is needed/);
+  await shows('the worker is there', /no project has a budget yet[^]*nothing needs attention/);
 
   simulator.failNext({ method: 'POST', projectId: 'shop', jobId: 'lost', kind: 'resetBefore' });
   const lost = await followUps.start({ projectId: 'shop', jobId: 'lost', prompt: 'Add tests.', key: 'k', ...FAST });
@@ -61,7 +61,7 @@ test('it says that no worker polls, goes on when one does, and shows projects an
   await shows('the queue of the project', /^shop +2 of 2 in 1 h +0 +1 +0 +1 +\d\d:\d\d:\d\d \S+ +sends$/m);
   await shows(
     'what is in doubt',
-    /1 waits for somebody:\n {2}follow-up\/shop\/lost\/k has ended, and whether its message was delivered is not known .*\n {4}-> look at the job/,
+    /1 needs attention:\n {2}follow-up\/shop\/lost\/k has ended, and whether its message was delivered is not known .*\n {4}-> look at the job/,
   );
   await followUps.budget('shop').pause({ note: 'freeze' });
   await shows(

@@ -17,7 +17,7 @@ export const LOOK_UP_OPTIONS = {
 
 const DEFAULT_LIMIT = 100;
 
-/** A range with what is missing filled in, and what is no number, or out of bounds, brought within. */
+/** Fills in defaults and clamps the range. */
 export function pageRange(range: BatchItemsRange | null | undefined, first: number): { offset: number; limit: number } {
   const { offset = first, limit = DEFAULT_LIMIT } = range ?? {};
   return {
