@@ -91,7 +91,10 @@ describe.concurrent('a batch', () => {
     expect(result.items).toHaveLength(12);
     for (const { jobId, status, error } of result.items) {
       const sent = sentTo(projectId).filter((entry) => entry.jobId === jobId).length;
-      expect({ jobId, sent }).toEqual({ jobId, sent: status || error?.delivered === 'yes' ? 1 : 0 });
+      const delivered = status ? 'yes' : error?.delivered;
+      // A send that the cancel overtakes on a busy machine may end without anybody knowing.
+      if (delivered === 'unknown') expect(sent).toBeLessThanOrEqual(1);
+      else expect({ jobId, delivered, sent }).toEqual({ jobId, delivered, sent: delivered === 'yes' ? 1 : 0 });
       if (error) expect(error.type).toBe('Cancelled');
     }
     expect(result.errors).toBeGreaterThanOrEqual(4);

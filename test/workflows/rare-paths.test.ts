@@ -11,7 +11,7 @@ import {
   type BudgetWord,
   type FollowUpProgress,
 } from '../../src/contract/index.js';
-import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
+import { askUntilProven, connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
 import { record } from '../support/histories.js';
@@ -85,7 +85,11 @@ test.concurrent('a follow-up beyond 1,000 waiters is told so, waits, and may be 
   const input = scripted(BEFORE);
   const { budget, close } = await connectBudgetClient({ address, taskQueue: rig.taskQueue, limit: 0 });
   const ask = (index: number) =>
-    budget.acquire(input.projectId, makeAcquireRequest({ workflowId: `w${index}`, jobId: `j${index}`, token: 't' }));
+    askUntilProven(
+      budget,
+      input.projectId,
+      makeAcquireRequest({ workflowId: `w${index}`, jobId: `j${index}`, token: 't' }),
+    );
   await Promise.all(Array.from({ length: 1_000 }, (_, index) => ask(index)));
   await close();
   const handle = await rig.start(input);
