@@ -1,9 +1,9 @@
 import { type ListedBudget, TemporalUnreachableError } from '../client/index.js';
-import { listFollowUps } from '../client/list.js';
+import { listFollowUps, listQuery, take } from '../client/list.js';
 import type { FollowUpSummary } from '../client/summary.js';
 import { DEFAULT_CALL_TIMEOUT_MS } from '../client/temporal-call.js';
 import { pauseBetweenLooks } from '../client/watch.js';
-import { type BudgetStatus, type FollowUpState, SearchAttribute, WorkflowType } from '../contract/index.js';
+import type { BudgetStatus, FollowUpState } from '../contract/index.js';
 import { grpcStatusOf } from '../temporal/grpc-status.js';
 import { findNeeds } from './board-needs.js';
 import { type Check, isFinding, messageOf } from './doctor-check.js';
@@ -127,7 +127,7 @@ async function look(
   const isFresh = known !== undefined && asOf.getTime() - known.atMs < STANDING_EVERY_MS;
   const [budgets, listed, standing] = await Promise.all([
     // Without a worker each would keep silent for its deadline.
-    hasWorkers ? collect(followUps.budgets()) : [],
+    hasWorkers ? take(followUps.budgets()) : [],
     listDoubtful(session, asOf),
     isFresh ? known : findStanding(session, hasWorkers, asOf.getTime()),
   ]);
@@ -166,7 +166,7 @@ async function listDoubtful(
   { client }: TemporalSession,
   now: Date,
 ): Promise<{ followUps: FollowUpSummary[]; isPartial: boolean }> {
-  const isIn = (state: FollowUpState) => `${SearchAttribute.state.name} = '${state}'`;
+  const isIn = (state: FollowUpState) => listQuery({ state });
   const since = new Date(now.getTime() - DAY_MS).toISOString();
   const queries = [
     `${isIn('delivery-unknown')} AND CloseTime >= '${since}'`,
@@ -175,7 +175,7 @@ async function listDoubtful(
   ];
   const followUps: FollowUpSummary[] = [];
   for (const query of queries) {
-    for await (const followUp of listFollowUps(client, `WorkflowType = '${WorkflowType.followUp}' AND ${query}`)) {
+    for await (const followUp of listFollowUps(client, query)) {
       if (followUps.length >= MOST_LISTED) return { followUps, isPartial: true };
       followUps.push(followUp);
     }
@@ -193,10 +193,4 @@ function toProject(
   if (!status) return { projectId, unknown, statusUnavailable: statusUnavailable ?? 'it has not begun' };
   const { waiting: _waiting, lastSends: _lastSends, ...counts } = status;
   return { projectId, unknown, status: counts };
-}
-
-async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const item of items) all.push(item);
-  return all;
 }

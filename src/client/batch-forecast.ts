@@ -7,11 +7,9 @@ import {
   type BudgetStatus,
   budgetStatusQuery,
   projectBudgetWorkflowId,
-  SearchAttribute,
-  WorkflowType,
 } from '../contract/index.js';
 import { fewAtATime } from './few-at-a-time.js';
-import { listFollowUps } from './list.js';
+import { listFollowUps, listQuery, take } from './list.js';
 import type { FollowUpSummary } from './summary.js';
 
 /** Turns that have ended whose length is looked at: as many sends as a budget tells. */
@@ -32,9 +30,9 @@ export async function expectBatchEnd(
   client: Client,
   batch: { batchId: string; maxOpen: number; items: readonly BatchItem[] },
 ): Promise<number | undefined> {
-  const isOfBatch = `${SearchAttribute.batchId.name} = '${batch.batchId}' AND WorkflowType = '${WorkflowType.followUp}'`;
+  const isOfBatch = listQuery({ batch: batch.batchId });
   const [running, ended] = await Promise.all([
-    take(listFollowUps(client, `${isOfBatch} AND ExecutionStatus = 'Running'`), Infinity),
+    take(listFollowUps(client, `${isOfBatch} AND ExecutionStatus = 'Running'`)),
     take(listFollowUps(client, `${isOfBatch} AND ExecutionStatus = 'Completed'`), MOST_TURNS),
   ]);
   const projectIds = [...new Set(batch.items.filter(isLeft).map(({ projectId }) => projectId))];
@@ -110,13 +108,4 @@ async function ask(client: Client, projectId: string): Promise<ProjectAnswer> {
     ]);
     return { status, slots };
   });
-}
-
-async function take<T>(items: AsyncIterable<T>, most: number): Promise<T[]> {
-  const taken: T[] = [];
-  for await (const item of items) {
-    taken.push(item);
-    if (taken.length >= most) break;
-  }
-  return taken;
 }

@@ -13,8 +13,6 @@ import {
   type FollowUpState,
   type InputIssue,
   parseInput,
-  SearchAttribute,
-  WorkflowType,
 } from '../contract/index.js';
 import { awaitResult, type ResultOptions } from './await-result.js';
 import { BatchEndedError, BatchFailedError, BatchNotFoundError, BatchRunningError } from './batch-errors.js';
@@ -22,9 +20,9 @@ import { expectBatchEnd } from './batch-forecast.js';
 import type { StartBatchInput, StartBatchOptions } from './batch-input.js';
 import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
 import { FollowUpClientError, UnexpectedOutcomeError, WorkerUnavailableError } from './errors.js';
-import { listFollowUps, listQuery } from './list.js';
+import { listFollowUps, listQuery, take } from './list.js';
 import { readPlaces } from './live-progress.js';
-import { type ExecutionStatus, type FollowUpSummary, toExecutionStatus } from './summary.js';
+import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
 import { findTroublesOfBatch, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
 import { pauseBetweenLooks } from './watch.js';
@@ -98,8 +96,8 @@ export class BatchHandle {
   }
 
   /**
-   * Counts of the items, and when the batch is expected to end, looked at every few seconds; `cutOff` where it ended without a result. Needs a running
-   * worker, for ended batches, too.
+   * Counts of the items, and when the batch is expected to end, looked at every few seconds; `cutOff` where it ended
+   * without a result. Needs a running worker, for ended batches, too.
    *
    * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
    */
@@ -247,10 +245,9 @@ export class BatchHandle {
     const isDue = nowMs >= (this.#forecast?.againAtMs ?? 0);
     // Before any turn has ended nothing is known of its length.
     if (isDue && left > 0 && left < total) {
-      const items: BatchItem[] = [];
       let endMs: number | undefined;
       try {
-        for await (const item of this.list()) items.push(item);
+        const items = await take(this.list());
         endMs = await expectBatchEnd(this.#target.client, { batchId: this.batchId, maxOpen, items });
       } catch {
         // A budget or a list that gives no answer: nothing is said of the end.
@@ -264,14 +261,8 @@ export class BatchHandle {
   /** Which of the batch's follow-ups is sent next, as their budgets say it. */
   async #readNextSend(): Promise<Pick<LiveBatchStatus, 'nextSend' | 'budgetsSilent'>> {
     const { client } = this.#target;
-    const waiting: FollowUpSummary[] = [];
-    for await (const summary of listFollowUps(
-      client,
-      listQuery({ batch: this.batchId, state: 'waiting-for-budget' }),
-    )) {
-      waiting.push(summary);
-      if (waiting.length >= MOST_ASKED_ABOUT) break;
-    }
+    const query = listQuery({ batch: this.batchId, state: 'waiting-for-budget' });
+    const waiting = await take(listFollowUps(client, query), MOST_ASKED_ABOUT);
     const places = await readPlaces(client, waiting);
     const budgetsSilent: Record<string, string> = {};
     let nextSend: LiveBatchStatus['nextSend'];
@@ -290,11 +281,7 @@ export class BatchHandle {
    */
   async #count(state?: FollowUpState): Promise<number | undefined> {
     const { client } = this.#target;
-    const query = [
-      `${SearchAttribute.batchId.name} = '${this.batchId}'`,
-      ...(state ? [`${SearchAttribute.state.name} = '${state}'`] : []),
-      `WorkflowType = '${WorkflowType.followUp}' AND ExecutionStatus = 'Running'`,
-    ].join(' AND ');
+    const query = `${listQuery({ batch: this.batchId, ...(state && { state }) })} AND ExecutionStatus = 'Running'`;
     try {
       return (await callTemporal(client, () => client.workflow.count(query))).count;
     } catch (error) {

@@ -96,14 +96,23 @@ export interface ListedFollowUp extends FollowUpSummary {
  * @throws TemporalUnreachableError, SearchAttributesMissingError
  */
 export async function* listNewestFirst(client: Client, query: string): AsyncGenerator<ListedFollowUp> {
-  const summaries: FollowUpSummary[] = [];
-  for await (const summary of listFollowUps(client, query)) summaries.push(summary);
+  const summaries = await take(listFollowUps(client, query));
   summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
   const places = await readPlaces(client, summaries);
   for (const summary of summaries) {
     const place = places.get(summary.workflowId);
     yield { ...summary, ...(place && { place }) };
   }
+}
+
+/** The first `most` of what is listed. */
+export async function take<T>(items: AsyncIterable<T>, most = Infinity): Promise<T[]> {
+  const taken: T[] = [];
+  for await (const item of items) {
+    taken.push(item);
+    if (taken.length >= most) break;
+  }
+  return taken;
 }
 
 /** Runs a query of {@link listQuery}, in Temporal's order, page by page while it is iterated. */
