@@ -1,6 +1,6 @@
 /**
- * Benchmark: follow-ups of this project's worker beside a naive workflow, on the same Temporal dev server, one after
- * the other. See docs/explanation/benchmarks.md. Needs Linux, for `/proc`.
+ * Benchmark: follow-ups of this project's worker and of a naive workflow, one after the other, each with a Temporal
+ * server of its own. See docs/explanation/benchmarks.md. Needs Linux, for `/proc`.
  */
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -8,6 +8,7 @@ import { availableParallelism, cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { processEnvironment } from '../dist/config/settings-reader.js';
+import { DATABASES } from './databases.js';
 import { measureBesideSlowReads, measureRuns, measureSleeping } from './measure.js';
 import { compare, toText } from './report.js';
 import { PROJECTS, RUNS, SIDES } from './settings.js';
@@ -18,6 +19,7 @@ const USAGE = `npm run bench -- [options]
   --rounds N        each has both sides, in turns (2)
   --sleeping N,N    follow-ups asleep while memory is measured (1000)
   --side SIDE       naive or product (both)
+  --database NAME   sqlite (the development server) or postgres (a server with all roles on PostgreSQL) (sqlite)
   --seed N          even: the naive side begins, odd: this project (0)
   --json            one JSON document on stdout instead of a table`;
 
@@ -33,6 +35,7 @@ function readOptions(args) {
       rounds: text('2'),
       sleeping: text('1000'),
       side: { type: 'string' },
+      database: text('sqlite'),
       seed: text('0'),
       json: { type: 'boolean', default: false },
     },
@@ -51,6 +54,7 @@ function readOptions(args) {
   return {
     only: oneOf('only', [...RUNS.map(({ name }) => name), BESIDE_SLOW_READS, ASLEEP]),
     sides: oneOf('side', SIDES),
+    database: oneOf('database', Object.keys(DATABASES))[0],
     rounds: whole('rounds', values.rounds, 1, 100),
     sleeping: values.sleeping.split(',').map((count) => whole('sleeping', count, 1, 100_000)),
     seed: whole('seed', values.seed, 0, 2 ** 31),
@@ -59,7 +63,7 @@ function readOptions(args) {
 }
 
 /** All measurements of one side, each with a server, a service and a worker of its own. */
-async function runSide(side, bundlePath, { only, sleeping }) {
+async function runSide(side, bundlePath, { only, sleeping, database }) {
   const measures = [
     ...RUNS.map((run) => [run.name, (running) => measureRuns(running, run)]),
     [BESIDE_SLOW_READS, measureBesideSlowReads],
@@ -67,7 +71,7 @@ async function runSide(side, bundlePath, { only, sleeping }) {
   ].filter(([name]) => only.includes(name));
   const results = {};
   for (const [name, measure] of measures) {
-    const { running, stop } = await startSide({ side, bundlePath, env: processEnvironment() });
+    const { running, stop } = await startSide({ side, bundlePath, database, env: processEnvironment() });
     try {
       results.temporal ??= await running.serverVersion();
       results[name] = await measure(running);
@@ -121,7 +125,7 @@ async function main() {
   console.log(
     [
       `${PROJECTS} projects; rounds: ${options.rounds}; ${aboutRuns.join('; ')}`,
-      `${machine.cpus}; Node ${machine.node}; Temporal ${machine.temporal} on a SQLite file; ` +
+      `${machine.cpus}; Node ${machine.node}; Temporal ${machine.temporal} on ${options.database}; ` +
         `load ${loadBefore} before, ${machine.loadAfter} after`,
       ...tables.flatMap(({ name, rows }) => ['', name, toText(rows)]),
     ].join('\n'),

@@ -1,17 +1,16 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { bundleWorkflowCode } from '@temporalio/worker';
 import { FollowUpClient } from '../dist/client/index.js';
-import { startDevServer } from '../dist/embedded/dev-server.js';
 import { createLogger, toTemporalLogger } from '../dist/logging.js';
 import { workflowBundleOptions } from '../dist/worker/bundle-options.js';
+import { DATABASES } from './databases.js';
 import { startJobService } from './job-service.js';
 import { PROJECTS, SLOW_READ_MS, TASK_QUEUE, WARM_UP_FOLLOW_UPS } from './settings.js';
 
@@ -23,13 +22,16 @@ const RESULTS_LIMIT_MS = 600_000;
 /** `/proc/PID/stat` counts in hundredths of a second on every Linux. */
 const TICKS_PER_SECOND = 100;
 
-/** CPU time of all threads of a process since its start, in seconds. */
+/** CPU time of a process and its children, living and dead, since its start, in seconds. */
 function cpuSeconds(pid) {
-  // The second field is the name, in parentheses, and may hold anything; the 14th and 15th are user and system time.
+  // The second field is the name, in parentheses, and may hold anything. Fields 14 to 17 are user and system time of the
+  // process, and of its children that have ended.
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
     .replace(/^.*\) /s, '')
     .split(' ');
-  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+  const ticks = fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0);
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
+  return children.reduce((sum, child) => sum + cpuSeconds(child), ticks / TICKS_PER_SECOND);
 }
 
 /** Like `Promise.all(items.map(work))`, a few at a time. */
@@ -80,21 +82,20 @@ export async function bundleSide(side, directory) {
 }
 
 /**
- * One side with everything fresh: a Temporal dev server on a SQLite file, a job service, a worker process; warmed up.
+ * One side with everything fresh: a Temporal server, a job service, a worker process; warmed up.
  *
  * @param {object} options
  * @param {'product' | 'naive'} options.side
  * @param {string} options.bundlePath the side's workflow bundle
+ * @param {'sqlite' | 'postgres'} options.database of the Temporal server
  */
-export async function startSide({ side, bundlePath, env }) {
-  const directory = await mkdtemp(join(tmpdir(), 'follow-up-bench-'));
-  const closers = [() => rm(directory, { recursive: true, force: true })];
+export async function startSide({ side, bundlePath, database, env }) {
+  const closers = [];
   const stop = async () => {
     for (const close of closers.splice(0).reverse()) await close();
   };
   try {
-    const dbFile = join(directory, 'temporal.sqlite');
-    const server = await startDevServer({ env, dbFile });
+    const server = await DATABASES[database](env);
     closers.push(() => server.stop());
     const service = await startJobService(looksOf, readTakesMs);
     closers.push(() => service.close());
@@ -103,7 +104,7 @@ export async function startSide({ side, bundlePath, env }) {
     const connection = await Connection.connect({ address: server.address });
     closers.push(() => connection.close());
     const client = new Client({ connection });
-    const started = new Side({ side, server, dbFile, service, worker, client });
+    const started = new Side({ side, server, service, worker, client });
     await started.results(await started.start('warm-up', WARM_UP_FOLLOW_UPS, 200));
     return { running: started, stop };
   } catch (error) {
@@ -124,14 +125,12 @@ function readTakesMs(jobId) {
 class Side {
   #side;
   #server;
-  #dbFile;
   #worker;
   #followUps;
 
-  constructor({ side, server, dbFile, service, worker, client }) {
+  constructor({ side, server, service, worker, client }) {
     this.#side = side;
     this.#server = server;
-    this.#dbFile = dbFile;
     this.#worker = worker;
     this.#followUps = new FollowUpClient({ client, taskQueue: TASK_QUEUE });
     this.service = service;
@@ -198,18 +197,13 @@ class Side {
   }
 
   cpuSeconds() {
-    return { worker: cpuSeconds(this.#worker.pid), server: cpuSeconds(this.#server.pid) };
+    const server = this.#server.pids.reduce((sum, pid) => sum + cpuSeconds(pid), 0);
+    return { worker: cpuSeconds(this.#worker.pid), server };
   }
 
-  /** Size of the server's database with its log of changes, in bytes. */
-  async databaseBytes() {
-    const sizes = ['', '-wal'].map((end) =>
-      stat(`${this.#dbFile}${end}`).then(
-        ({ size }) => size,
-        () => 0,
-      ),
-    );
-    return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
+  /** Size of the server's database in bytes. */
+  databaseBytes() {
+    return this.#server.databaseBytes();
   }
 
   /** Resident memory of the worker's process after collecting the garbage of all its heaps, in bytes. */

@@ -7,12 +7,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { processEnvironment } from '../dist/config/settings-reader.js';
+import { DATABASES } from './databases.js';
 import { measureInFlight } from './measure.js';
 import { bundleSide, startSide } from './side.js';
 
 const USAGE = `npm run bench:size -- [options]
   --in-flight N@S,N@S   follow-ups, and seconds between two looks of each (100@5,1000@60,10000@600)
-  --minutes N           how long each is measured (5)`;
+  --minutes N           how long each is measured (5)
+  --database NAME       sqlite (the development server) or postgres (a server with all roles on PostgreSQL) (sqlite)`;
 
 function readOptions(args) {
   const { values } = parseArgs({
@@ -20,14 +22,17 @@ function readOptions(args) {
     options: {
       'in-flight': { type: 'string', default: '100@5,1000@60,10000@600' },
       minutes: { type: 'string', default: '5' },
+      database: { type: 'string', default: 'sqlite' },
     },
   });
   const rows = values['in-flight'].split(',').map((given) => /^([1-9]\d{0,5})@([1-9]\d{0,4})$/.exec(given));
+  if (!Object.hasOwn(DATABASES, values.database)) throw new Error('not understood');
   if (rows.includes(null) || !/^[1-9]\d{0,3}$/.test(values.minutes)) throw new Error('not understood');
   return rows.map(([, count, seconds]) => ({
     count: Number(count),
     intervalMs: Number(seconds) * 1_000,
     minutes: Number(values.minutes),
+    database: values.database,
   }));
 }
 
@@ -49,7 +54,12 @@ async function main(rows) {
     console.log(`| ${COLUMNS.map(([title]) => title).join(' | ')} |`);
     console.log(`| ${COLUMNS.map(() => '--:').join(' | ')} |`);
     for (const row of rows) {
-      const { running, stop } = await startSide({ side: 'product', bundlePath, env: processEnvironment() });
+      const { running, stop } = await startSide({
+        side: 'product',
+        bundlePath,
+        database: row.database,
+        env: processEnvironment(),
+      });
       try {
         const measured = await measureInFlight(running, row);
         console.log(`| ${COLUMNS.map(([, show]) => show(measured)).join(' | ')} |`);

@@ -4,12 +4,11 @@ import { fileURLToPath } from 'node:url';
 import { createViteServer } from 'vitest/node';
 
 /**
- * Runs the `main` of a TypeScript module, which like the tests runs from its source, with the arguments of this process.
- * What it answers is the exit code.
+ * Loads a TypeScript module from its source, as the tests do. Close the result when nothing of the module runs any more.
  *
  * @param {string} path from the root of the repository, with a slash before it
  */
-export async function runFromSource(path) {
+export async function loadFromSource(path) {
   const vite = await createViteServer({
     root: fileURLToPath(new URL('..', import.meta.url)),
     configFile: false,
@@ -18,13 +17,18 @@ export async function runFromSource(path) {
     server: { middlewareMode: true, hmr: false, ws: false, watch: null },
     optimizeDeps: { noDiscovery: true },
   });
-  // It may wait for servers that are away, and such waits keep no process running by themselves.
+  return { module: await vite.ssrLoadModule(path), close: () => vite.close() };
+}
+
+/** Runs the `main` of a TypeScript module with the arguments of this process. `main` returns the exit code. */
+export async function runFromSource(path) {
+  const { module, close } = await loadFromSource(path);
+  // Waiting for a server that is down doesn't keep the process running.
   const alive = setInterval(() => undefined, 60_000);
   try {
-    const { main } = await vite.ssrLoadModule(path);
-    process.exitCode = await main(process.argv.slice(2));
+    process.exitCode = await module.main(process.argv.slice(2));
   } finally {
     clearInterval(alive);
-    await vite.close();
+    await close();
   }
 }

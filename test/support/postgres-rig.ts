@@ -37,6 +37,8 @@ export interface PostgresRigOptions {
   dynamicConfigValues?: Readonly<Record<string, unknown>>;
   /** @default 4 */
   historyShards?: number;
+  /** Whether PostgreSQL's commits reach the disk. @default false */
+  fsync?: boolean;
   /** @default 'warn' */
   logLevel?: 'debug' | 'info' | 'warn' | 'error';
 }
@@ -51,6 +53,10 @@ export interface PostgresRig {
   /** Holds `server.log` and `postgres.log`. */
   readonly directory: string;
   readonly ports: TemporalServerPorts;
+  /** Directory that holds the tables of all databases. */
+  readonly tableDirectory: string;
+  /** First processes of the Temporal server and of PostgreSQL, as they are now. */
+  pids(): number[];
   /** See `stop` of Postgres. */
   stopPostgres(mode?: 'fast' | 'immediate'): Promise<void>;
   startPostgres(): Promise<void>;
@@ -96,7 +102,7 @@ export async function startPostgresRig(options: PostgresRigOptions = {}): Promis
     JSON.stringify({ ...shipped, ...dynamicConfig(options.dynamicConfigValues ?? {}) }, undefined, 2),
   );
 
-  const postgres = await createPostgres(directory, ports.postgres, env);
+  const postgres = await createPostgres(directory, ports.postgres, env, options.fsync ?? false);
   const address = `127.0.0.1:${ports.frontend}`;
   const log = createWriteStream(join(directory, 'server.log'), { flags: 'a' });
   let server: ServerProcess | undefined;
@@ -133,6 +139,8 @@ export async function startPostgresRig(options: PostgresRigOptions = {}): Promis
     address,
     directory,
     ports,
+    tableDirectory: postgres.tableDirectory,
+    pids: () => [...(server === undefined ? [] : [server.pid]), postgres.pid()],
     stopPostgres: (mode) => postgres.stop(mode),
     startPostgres: () => postgres.start(),
     killServer: async () => {

@@ -32,14 +32,27 @@ async function hasAll(directory: string): Promise<boolean> {
 /** A PostgreSQL server at 127.0.0.1 with user `temporal`, no password asked. It dies with this process. */
 export interface Postgres {
   readonly port: number;
+  /** Of its first process, whose children serve the connections. @throws Error before the first start */
+  pid(): number;
+  /** Holds the tables of all databases. */
+  readonly tableDirectory: string;
   /** `fast` ends sessions and writes everything; `immediate` is a crash that needs recovery at the next start. */
   stop(mode?: 'fast' | 'immediate'): Promise<void>;
   /** Starts it, with the data it had if it ran before; nothing to do while it runs. */
   start(): Promise<void>;
 }
 
-/** Makes a database cluster under `directory` that logs to postgres.log there. It is not started yet. */
-export async function createPostgres(directory: string, port: number, env: Environment): Promise<Postgres> {
+/**
+ * Makes a database cluster under `directory` that logs to postgres.log there. It is not started yet.
+ *
+ * @param fsync whether commits reach the disk. Tests kill processes, not the machine: the page cache is enough for them.
+ */
+export async function createPostgres(
+  directory: string,
+  port: number,
+  env: Environment,
+  fsync: boolean,
+): Promise<Postgres> {
   const binaries = await findPostgresDirectory(env);
   if (binaries === undefined) throw new Error('PostgreSQL is missing: neither initdb on PATH nor /usr/lib/postgresql');
   const user = await unprivilegedUser();
@@ -63,11 +76,15 @@ export async function createPostgres(directory: string, port: number, env: Envir
     'listen_addresses=127.0.0.1',
     `unix_socket_directories=${dataDirectory}`,
     'max_connections=200',
-    // Processes are killed here, not the machine: what was committed is in the page cache.
-    'fsync=off',
+    `fsync=${fsync ? 'on' : 'off'}`,
   ];
   return {
     port,
+    pid: () => {
+      if (server === undefined) throw new Error('PostgreSQL has not been started');
+      return server.pid;
+    },
+    tableDirectory: join(dataDirectory, 'data', 'base'),
     start: async () => {
       if (server !== undefined && !server.hasExited()) return;
       const args = ['-D', join(dataDirectory, 'data'), '-p', String(port), ...settings.flatMap((each) => ['-c', each])];
