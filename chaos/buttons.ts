@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Client, WorkflowHandle } from '@temporalio/client';
-import { GrpcStatus, grpcStatusOf } from '../src/temporal/grpc-status.js';
+import { GrpcStatus, grpcStatusOf } from '../src/temporal/grpc.js';
 
 type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
 

@@ -1,4 +1,4 @@
-import { maxInAnyWindow } from '../src/simulator/rolling-window.js';
+import { maxInAnyWindow } from '../src/simulator/ledger.js';
 import type { Delivered } from '../src/contract/index.js';
 import type { Arrival } from './ledger-file.js';
 

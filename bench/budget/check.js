@@ -1,4 +1,4 @@
-import { maxInAnyWindow } from '../../dist/simulator/rolling-window.js';
+import { maxInAnyWindow } from '../../dist/simulator/ledger.js';
 
 /**
  * What a project's messages say of its budget.

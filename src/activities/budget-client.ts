@@ -8,8 +8,7 @@ import {
   WorkflowUpdateFailedError,
   type Connection,
 } from '@temporalio/client';
-import { restoreAfterReset } from '../client/budget-restore.js';
-import { wakeBlockedFollowUps } from '../client/budget-wake.js';
+import { restoreAfterReset, wakeBlockedFollowUps } from '../client/budget-restore.js';
 import {
   acquireUpdate,
   budgetTaskQueue,
@@ -25,7 +24,7 @@ import {
 } from '../contract/index.js';
 import { ASK_FOR_MS, askAgainAfterMs, asksSilentBudgetAtMs, isEnoughForReport, REPORTS_APART_MS } from './ask-again.js';
 import { createCoalescer } from './coalescer.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import { Patience, type LetGo } from './patience.js';
 
 /** Deadline of one call. */

@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client';
 import { trimOutcome, type ItemOutcome } from '../batch/outcome.js';
-import { LookUp, type Found } from '../client/look-up.js';
+import { LookUp, type Found } from '../client/outcome-lookup.js';
 
 /** Argument of the `lookUpItems` activity. */
 export interface LookUpItemsInput {

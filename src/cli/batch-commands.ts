@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { retryChoices } from '../contract/choices.js';
-import { addPromptOptions, addSettingOptions, type LazyAction, withCommonOptions } from './options.js';
+import { addPromptOptions, addSettingOptions, type LazyAction, withCommonOptions } from './command-options.js';
 
 /** `follow-up batch …` */
 export function addBatchCommands(program: Command, action: LazyAction): void {
@@ -20,7 +20,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     .option('--no-wait', 'start it and print its id (--json: also those of its items), without waiting')
     .option('--csv <file>', 'write a CSV file with a row per item at the end; - writes to stdout');
   withCommonOptions(run, 'follow-up batch run list.jsonl --id nightly-2026-11-21 --csv report.csv').action(
-    action(async () => (await import('./batch-run.js')).runBatch),
+    action(async () => (await import('./batch-actions.js')).runBatch),
   );
 
   const status = batch
@@ -30,7 +30,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     .option('-w, --watch', 'wait until it has ended; exit code and CSV file as with "batch run"')
     .option('--csv <file>', 'write a CSV file with a row per item; - writes to stdout');
   withCommonOptions(status, 'follow-up batch status nightly-2026-11-21 --csv report.csv').action(
-    action(async () => (await import('./batch-status.js')).showBatch),
+    action(async () => (await import('./batch-actions.js')).showBatch),
   );
 
   const retry = batch
@@ -47,7 +47,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     .option('--no-wait', 'start it and print its id, without waiting')
     .option('--csv <file>', 'write a CSV file with a row per item at the end; - writes to stdout');
   withCommonOptions(retry, 'follow-up batch retry nightly-2026-11-21 --only unknown').action(
-    action(async () => (await import('./batch-run.js')).retryBatch),
+    action(async () => (await import('./batch-actions.js')).retryBatch),
   );
 
   const cancel = batch
@@ -55,6 +55,6 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     .description('cancel a batch: nothing more is sent; sent items are reported, and their jobs continue')
     .argument('<batch>', 'batch id');
   withCommonOptions(cancel, 'follow-up batch cancel nightly-2026-11-21').action(
-    action(async () => (await import('./batch-status.js')).cancelBatch),
+    action(async () => (await import('./batch-actions.js')).cancelBatch),
   );
 }

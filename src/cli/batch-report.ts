@@ -4,8 +4,8 @@ import { dirname } from 'node:path';
 import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { BatchItem, Delivered } from '../contract/index.js';
-import { UsageError } from './errors.js';
-import { safeLine } from './safe-text.js';
+import { UsageError } from './cli.js';
+import { safeLine } from '../terminal-text.js';
 
 /** An item as the reports have it, a row each. */
 export interface BatchRow {

@@ -1,8 +1,8 @@
 import type { LiveBatchStatus } from '../client/index.js';
 import { type BatchItem, type BatchStatus, type FollowUpBatchResult, formatDuration } from '../contract/index.js';
-import { ExitCode } from './errors.js';
+import { ExitCode } from './cli.js';
 import { clock, type ProgressText } from './follow-up-text.js';
-import { safeLine } from './safe-text.js';
+import { safeLine } from '../terminal-text.js';
 
 /** Items without success, and pull requests, that are told one by one; the reports have all. */
 export const SHOWN_FAILURES = 20;

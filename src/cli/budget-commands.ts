@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { type LazyAction, withCommonOptions } from './options.js';
+import { type LazyAction, withCommonOptions } from './command-options.js';
 
 /** `follow-up budget …` */
 export function addBudgetCommands(program: Command, action: LazyAction): void {
@@ -9,7 +9,7 @@ export function addBudgetCommands(program: Command, action: LazyAction): void {
 
   const list = budget.command('list').description('list the running budgets of all projects: slots, queue, pauses');
   withCommonOptions(list, 'follow-up budget list --json').action(
-    action(async () => (await import('./budget-list.js')).listBudgets),
+    action(async () => (await import('./budget-actions.js')).listBudgets),
   );
 
   const show = named('show', 'show the slots, the queue and the last sends of a project').option(
@@ -17,7 +17,7 @@ export function addBudgetCommands(program: Command, action: LazyAction): void {
     'keep showing it: live on a terminal, otherwise one line per change; Ctrl-C ends it',
   );
   withCommonOptions(show, 'follow-up budget show my-project --watch').action(
-    action(async () => (await import('./budget-show.js')).showBudget),
+    action(async () => (await import('./budget-actions.js')).showBudget),
   );
 
   const set = named('set', 'change the limit, window or reserve at once; the others stay')
@@ -28,19 +28,19 @@ export function addBudgetCommands(program: Command, action: LazyAction): void {
     .option('--window <duration>', 'length of the rolling window, 1s to 365d')
     .option('--reserve <n>', 'slots that the batch lane leaves free, below the limit');
   withCommonOptions(set, 'follow-up budget set my-project --limit 50 --window 1h --reserve 10').action(
-    action(async () => (await import('./budget-orders.js')).setBudget),
+    action(async () => (await import('./budget-actions.js')).setBudget),
   );
 
   const pause = named('pause', 'stop sending; running sends finish, and the queue is kept')
     .option('--for <duration>', 'resume automatically after this time (default: wait for "budget resume")')
     .option('--note <text>', 'shown with the pause, at most 200 characters');
   withCommonOptions(pause, 'follow-up budget pause my-project --for 30m --note "release freeze"').action(
-    action(async () => (await import('./budget-orders.js')).pauseBudget),
+    action(async () => (await import('./budget-actions.js')).pauseBudget),
   );
 
   const resume = named('resume', 'end a pause; if the service caused it, the next follow-up tries at once');
   withCommonOptions(resume, 'follow-up budget resume my-project').action(
-    action(async () => (await import('./budget-orders.js')).resumeBudget),
+    action(async () => (await import('./budget-actions.js')).resumeBudget),
   );
 
   const audit = named(
@@ -48,7 +48,7 @@ export function addBudgetCommands(program: Command, action: LazyAction): void {
     'list the last 100 sends, newest first: when each was granted and settled, and its outcome',
   );
   withCommonOptions(audit, 'follow-up budget audit my-project --json').action(
-    action(async () => (await import('./budget-show.js')).auditBudget),
+    action(async () => (await import('./budget-actions.js')).auditBudget),
   );
 
   const restore = named(
@@ -61,6 +61,6 @@ export function addBudgetCommands(program: Command, action: LazyAction): void {
       'with --assume-full: how long after a grant its message may arrive, FOLLOW_UP_SEND_TIMEOUT + 30s + FOLLOW_UP_DRAIN of the workers (default: 3m)',
     );
   withCommonOptions(restore, 'follow-up budget restore my-project').action(
-    action(async () => (await import('./budget-orders.js')).restoreBudget),
+    action(async () => (await import('./budget-actions.js')).restoreBudget),
   );
 }

@@ -2,7 +2,7 @@ import { describePauseEnd } from '../budget/details.js';
 import type { BudgetUpdate } from '../client/index.js';
 import { type BudgetSend, type BudgetStatus, formatDuration } from '../contract/index.js';
 import { clock } from './follow-up-text.js';
-import { safeLine } from './safe-text.js';
+import { safeLine } from '../terminal-text.js';
 
 const BAR_WIDTH = 40;
 const SHOWN_WAITERS = 20;

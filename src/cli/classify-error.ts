@@ -23,9 +23,9 @@ import {
   TemporalUnreachableError,
   UnexpectedOutcomeError,
 } from '../client/index.js';
-import { ConfigError } from '../config.js';
-import { ExitCode, InterruptedError, StartUnknownError, UsageError } from './errors.js';
-import { BadLinesError } from './read-lines.js';
+import { ConfigError } from '../config/index.js';
+import { ExitCode, InterruptedError, StartUnknownError, UsageError } from './cli.js';
+import { BadLinesError } from './text-source.js';
 
 /** An error as the command line tells it. */
 export interface ReportedError extends Partial<FailureDetails> {

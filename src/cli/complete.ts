@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Argument, Command, Option } from 'commander';
-import type { Cli } from './cli.js';
-import { ExitCode } from './errors.js';
+import { type Cli, ExitCode } from './cli.js';
 
 /** A word that can stand in the place of the last one. */
 interface Candidate {

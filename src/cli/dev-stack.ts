@@ -1,4 +1,4 @@
-import { type Environment, loadConfig, loadTemporalConfig, type WorkerConfig } from '../config.js';
+import { type Environment, loadConfig, loadTemporalConfig, type WorkerConfig } from '../config/index.js';
 import { SearchAttribute } from '../contract/index.js';
 import type { OnProgress } from '../embedded/environment.js';
 import type { Cli } from './cli.js';
@@ -139,7 +139,7 @@ export function isTemporalConfigured(env: Environment): boolean {
 async function startServer(env: Environment, ports: DevPorts, say: OnProgress, signal: AbortSignal) {
   const [{ startDevServer }, { isPortFree }] = await Promise.all([
     import('../embedded/dev-server.js'),
-    import('../embedded/ports.js'),
+    import('../embedded/server-process.js'),
   ]);
   const choose = async (name: keyof DevPorts) => {
     if (ports[name] !== undefined) return { [name]: ports[name] };
@@ -160,7 +160,7 @@ async function startServer(env: Environment, ports: DevPorts, say: OnProgress, s
 
 /** The worker's settings, quieter than those of a worker on its own, and with any free status port. */
 async function toWorkerConfig(env: Environment, isTerminal: boolean): Promise<WorkerConfig> {
-  const { isPortFree } = await import('../embedded/ports.js');
+  const { isPortFree } = await import('../embedded/server-process.js');
   const config = loadConfig({
     ...env,
     FOLLOW_UP_LOG_LEVEL: env['FOLLOW_UP_LOG_LEVEL'] ?? 'error',

@@ -1,13 +1,11 @@
 import { once } from 'node:events';
 import { parseStartInput, type StartInput } from '../client/index.js';
 import type { FollowUpResult } from '../contract/index.js';
-import { awaitFollowUp } from './await-follow-up.js';
+import { awaitFollowUp, type ProgressRow, showProgress } from './progress-view.js';
 import { classify } from './classify-error.js';
-import { type Cli, interruptible } from './cli.js';
+import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 import { DEFAULT_PORTS, type DevPorts, type DevStack, isTemporalConfigured, startDevStack } from './dev-stack.js';
-import { ExitCode, UsageError } from './errors.js';
-import { type ProgressRow, showProgress } from './progress-view.js';
-import { safeLine } from './safe-text.js';
+import { safeLine } from '../terminal-text.js';
 import { withTemporal } from './temporal-session.js';
 
 interface DevOptions {

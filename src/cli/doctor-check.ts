@@ -1,7 +1,7 @@
 import { FollowUpClientError } from '../client/index.js';
-import { describeGrpcError } from '../temporal/grpc-status.js';
+import { describeGrpcError } from '../temporal/grpc.js';
 import { clock } from './follow-up-text.js';
-import { safeLine } from './safe-text.js';
+import { safeLine } from '../terminal-text.js';
 
 /** `note`: worth knowing, and nothing to do. */
 export type CheckStatus = 'ok' | 'note' | 'warning' | 'error';

@@ -1,6 +1,6 @@
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
-import { fewAtATime } from '../client/few-at-a-time.js';
-import type { WorkerConfig } from '../config.js';
+import { fewAtATime } from '../client/temporal-call.js';
+import type { WorkerConfig } from '../config/index.js';
 import type { Check } from './doctor-check.js';
 import { type ClockReading, judgeClock } from './doctor-temporal.js';
 
@@ -10,7 +10,7 @@ const PLACEHOLDER = 'follow-up-doctor';
 const MOST_PROJECTS = 50;
 
 /** What is read of the service. */
-export interface ServiceChecksOptions {
+interface ServiceChecksOptions {
   /** Project and job of the command's options. */
   project?: string;
   job?: string;

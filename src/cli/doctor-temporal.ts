@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Poller, type QueueType, readPollers } from '../client/pollers.js';
+import { type Poller, type QueueType, readPollers } from '../client/trouble.js';
 import { callTemporal } from '../client/temporal-call.js';
 import { budgetTaskQueue, formatDuration, SearchAttribute } from '../contract/index.js';
 import { type Check, check, messageOf } from './doctor-check.js';
@@ -16,7 +16,7 @@ export interface TemporalChecks {
 }
 
 /** Two machines that differ by that much make the budget's margin too small; 2 s is its default. */
-export const MAX_SKEW_MS = 2_000;
+const MAX_SKEW_MS = 2_000;
 
 /** A worker's poll ends after 1 min at the latest, and the next one begins at once. */
 const POLLS_WITHIN_MS = 90_000;

@@ -1,5 +1,5 @@
 import type { FiringOutcome, ListedBudget, ScheduleDescription, WorkflowTrouble } from '../client/index.js';
-import { fewAtATime } from '../client/few-at-a-time.js';
+import { fewAtATime } from '../client/temporal-call.js';
 import { listWorkflows } from '../client/list.js';
 import {
   type BatchStatus,

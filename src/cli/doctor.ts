@@ -1,14 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
-import { ConfigError, type Environment, loadConfig, type WorkerConfig } from '../config.js';
+import { callTemporal, toConnectionError } from '../client/temporal-call.js';
+import { ConfigError, type Environment, loadConfig, type WorkerConfig } from '../config/index.js';
 import { idSchema, parseInput } from '../contract/index.js';
-import { type Cli, interruptible } from './cli.js';
+import { ensureSearchAttributes } from '../temporal/search-attributes.js';
+import { type Cli, ExitCode, interruptible } from './cli.js';
 import { type Check, type CheckStatus, describeCheck, identityOf, isFinding } from './doctor-check.js';
 import { checkService } from './doctor-service.js';
 import { checkTemporal, type TemporalChecks } from './doctor-temporal.js';
 import { checkWork, type WorkChecks } from './doctor-work.js';
-import { ExitCode } from './errors.js';
 import { clock } from './follow-up-text.js';
 import { withTemporal } from './temporal-session.js';
 
@@ -143,4 +144,16 @@ function checkConfiguration(env: Environment, hasWorkers: boolean): { config?: W
       },
     };
   }
+}
+
+/** `follow-up setup` */
+export async function setUp({ env, output }: Cli): Promise<void> {
+  await withTemporal({ env, output }, async ({ client, connection, config: { namespace } }) => {
+    await callTemporal(client, () => connection.workflowService.describeNamespace({ namespace }));
+    const { added } = await ensureSearchAttributes(connection, namespace).catch((error: unknown) => {
+      throw toConnectionError(client, error) ?? error;
+    });
+    const done = added.length === 0 ? 'nothing to do, all are there' : `registered ${added.join(', ')}`;
+    output.data({ namespace, added }, `namespace ${namespace}: ${done}`);
+  });
 }

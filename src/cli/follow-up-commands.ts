@@ -1,6 +1,6 @@
 import { type Command, Argument } from 'commander';
 import { followUpStates, resolveWords } from '../contract/choices.js';
-import { addPromptOptions, addSettingOptions, choice, type LazyAction, withCommonOptions } from './options.js';
+import { addPromptOptions, addSettingOptions, choice, type LazyAction, withCommonOptions } from './command-options.js';
 
 const EXAMPLE_ID = 'follow-up/my-project/job-42/parser-tests';
 
@@ -28,7 +28,7 @@ export function addFollowUpCommands(program: Command, action: LazyAction): void 
       .description('show a follow-up: state, position in the queue, job, next poll, last error, result'),
   );
   withCommonOptions(status, `follow-up status ${EXAMPLE_ID}`).action(
-    action(async () => (await import('./status.js')).showStatus),
+    action(async () => (await import('./follow-up-actions.js')).showStatus),
   );
 
   const list = program
@@ -41,7 +41,7 @@ export function addFollowUpCommands(program: Command, action: LazyAction): void 
     .addOption(choice('--state <state>', 'only follow-ups in this state', followUpStates))
     .option('--batch <batch>', 'only follow-ups of this batch');
   withCommonOptions(list, 'follow-up list --project my-project --state waiting-for-budget').action(
-    action(async () => (await import('./list.js')).listFollowUps),
+    action(async () => (await import('./follow-up-actions.js')).listFollowUps),
   );
 
   const cancel = withWorkflowId(
@@ -50,12 +50,12 @@ export function addFollowUpCommands(program: Command, action: LazyAction): void 
       .description('cancel a follow-up: before the send nothing is sent; after it the agent job continues'),
   );
   withCommonOptions(cancel, `follow-up cancel ${EXAMPLE_ID}`).action(
-    action(async () => (await import('./follow-up-orders.js')).cancel),
+    action(async () => (await import('./follow-up-actions.js')).cancel),
   );
 
   const pollNow = withWorkflowId(program.command('poll-now').description('poll the job of a follow-up now'));
   withCommonOptions(pollNow, `follow-up poll-now ${EXAMPLE_ID}`).action(
-    action(async () => (await import('./follow-up-orders.js')).pollNow),
+    action(async () => (await import('./follow-up-actions.js')).pollNow),
   );
 
   const word = new Argument('<word>', 'notSent sends the message again');
@@ -64,7 +64,7 @@ export function addFollowUpCommands(program: Command, action: LazyAction): void 
     program.command('resolve').description('tell a reconciling follow-up whether its message was delivered'),
   ).addArgument(word);
   withCommonOptions(resolve, `follow-up resolve ${EXAMPLE_ID} sent`).action(
-    action(async () => (await import('./follow-up-orders.js')).resolve),
+    action(async () => (await import('./follow-up-actions.js')).resolve),
   );
 }
 

@@ -1,12 +1,12 @@
 import { createRequire } from 'node:module';
 import { Command, CommanderError } from 'commander';
+import { safeLine } from '../terminal-text.js';
 import { addBatchCommands } from './batch-commands.js';
 import { addBudgetCommands } from './budget-commands.js';
-import { type Cli, type CliIo, Output, processIo } from './cli.js';
-import { ExitCode, UsageError } from './errors.js';
+import type { ReportedError } from './classify-error.js';
+import { type Cli, type CliIo, ExitCode, Output, processIo, UsageError } from './cli.js';
+import { lazyAction } from './command-options.js';
 import { addFollowUpCommands } from './follow-up-commands.js';
-import { lazyAction } from './options.js';
-import { reportError } from './report-error.js';
 import { addScheduleCommands } from './schedule-commands.js';
 import { addCompletionCommands, addServiceCommands, addWorkerCommands } from './service-commands.js';
 
@@ -104,4 +104,24 @@ function endQuietlyOnClosedPipe(io: CliIo): void {
   io.stderr.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
   });
+}
+
+/** Writes one clear line to stderr, and with `--json` a document to stdout. Gives the exit code. */
+async function reportError(output: Output, error: unknown): Promise<ExitCode> {
+  const { exitCode, report } =
+    error instanceof UsageError
+      ? { exitCode: ExitCode.usage, report: { type: 'Usage', message: error.message } }
+      : // It knows the errors of all parts, and so loads them.
+        (await import('./classify-error.js')).classify(error);
+  if (output.json) output.data({ error: report }, '');
+  output.note(`error: ${describe(report)}`);
+  return exitCode;
+}
+
+function describe({ type, message, delivered }: ReportedError): string {
+  // A list of settings has a line for each.
+  const text = message.split('\n').map((line) => (line.startsWith('  ') ? `  ${safeLine(line)}` : safeLine(line)));
+  // What breaks a rule goes nowhere, and a command that only looks sends nothing.
+  const isToldOf = delivered !== undefined && type !== 'InvalidInput';
+  return `${type}: ${text.join('\n')}${isToldOf ? ` (delivered: ${delivered})` : ''}`;
 }

@@ -1,7 +1,9 @@
 import type { ListrDefaultRendererLogLevels } from 'listr2';
+import type { FollowUpHandle } from '../client/index.js';
+import type { FollowUpResult } from '../contract/index.js';
+import { plainText, safeLine } from '../terminal-text.js';
 import { isLive, type Output } from './cli.js';
-import type { ProgressText } from './follow-up-text.js';
-import { safeLine } from './safe-text.js';
+import { describeUpdate, type ProgressText, summariseResult } from './follow-up-text.js';
 
 /** One thing whose progress is shown. */
 export interface ProgressRow {
@@ -16,11 +18,11 @@ export interface ProgressRow {
  */
 export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
   const { stderr } = output;
-  if (isLive(stderr)) await showLive(output, stderr, rows);
+  if (isLive(stderr)) await showRows(output, stderr, rows);
   else await Promise.all(rows.map((row) => showLines(output, row)));
 }
 
-async function showLive(output: Output, stderr: NodeJS.WriteStream, rows: readonly ProgressRow[]): Promise<void> {
+async function showRows(output: Output, stderr: NodeJS.WriteStream, rows: readonly ProgressRow[]): Promise<void> {
   const { DefaultRenderer, Listr, ListrLogger, ProcessOutput } = await import('listr2');
   // By itself listr2 asks whether stdout is a terminal, which may well be a pipe.
   class StderrRenderer extends DefaultRenderer {
@@ -73,4 +75,89 @@ async function showLines(output: Output, { label, work }: ProgressRow): Promise<
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** A follow-up that is waited for. Its result, or why there is none, is there once its row has been shown. */
+interface AwaitedFollowUp {
+  row: ProgressRow;
+  /** @throws what `FollowUpHandle.result` throws, or the signal's reason */
+  outcome: () => FollowUpResult;
+}
+
+/** Makes a row of a follow-up that shows its progress until it ends, or the signal is aborted. */
+export function awaitFollowUp(label: string, followUp: FollowUpHandle, signal: AbortSignal): AwaitedFollowUp {
+  let settled: { result: FollowUpResult } | { error: unknown } = { error: new Error('not waited for') };
+  const wait = async (report: Parameters<ProgressRow['work']>[0]) => {
+    for await (const update of followUp.watch({ signal })) report(describeUpdate(update));
+    return followUp.result({ signal });
+  };
+  return {
+    row: {
+      label,
+      work: async (report) => {
+        try {
+          const result = await wait(report);
+          settled = { result };
+          return summariseResult(result);
+        } catch (error) {
+          settled = { error };
+          throw error;
+        }
+      },
+    },
+    outcome: () => {
+      if ('error' in settled) throw settled.error;
+      return settled.result;
+    },
+  };
+}
+
+const REDRAW_EVERY_MS = 1_000;
+
+/**
+ * Shows on a terminal what was seen last, until nothing more is seen: drawn in place, anew with each update, and each
+ * second, because times are counted down.
+ *
+ * @param describe makes the text; `rows` is the number of lines that the terminal shows
+ */
+export async function showLive<T>(
+  output: Output,
+  terminal: NodeJS.WriteStream,
+  updates: AsyncIterable<T>,
+  describe: (update: T, rows: number) => string,
+): Promise<void> {
+  const { createLogUpdate } = await import('log-update');
+  const render = createLogUpdate(terminal, { showCursor: true });
+  let latest: { update: T } | undefined;
+  const draw = () => {
+    if (!latest) return;
+    const { columns, rows } = terminal;
+    const text = plainText(output.hint(describe(latest.update, rows - 1)));
+    render(fitFrame(text.split('\n'), columns, rows).join('\n'));
+  };
+  const timer = setInterval(draw, REDRAW_EVERY_MS);
+  try {
+    for await (const update of updates) {
+      latest = { update };
+      draw();
+    }
+  } finally {
+    clearInterval(timer);
+    render.done();
+  }
+}
+
+/** Lines that a terminal of that size shows whole: none wraps, and the last row stays free for the cursor. */
+export function fitFrame(lines: readonly string[], columns: number, rows: number): string[] {
+  const fitting = lines.map((line) => {
+    const characters = Array.from(line);
+    return characters.length <= columns ? line : `${characters.slice(0, Math.max(0, columns - 1)).join('')}…`;
+  });
+  return cutLines(fitting, Math.max(1, rows - 1));
+}
+
+/** Most lines that are shown. The last one says how many are left out. */
+export function cutLines(lines: readonly string[], most: number): string[] {
+  if (lines.length <= most) return [...lines];
+  return [...lines.slice(0, most - 1), `… ${lines.length - most + 1} more lines`];
 }

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { scheduleOverlaps } from '../contract/choices.js';
-import { choice, type LazyAction, withCommonOptions } from './options.js';
+import { choice, type LazyAction, withCommonOptions } from './command-options.js';
 
 const CREATE_HELP = `
 Cron: minute, hour, day of month, month, day of week, or @hourly, @daily,
@@ -46,13 +46,13 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
   withCommonOptions(
     create,
     'follow-up schedule create nightly jobs.jsonl \\\n      --cron "0 4 * * MON-FRI" --time-zone Europe/Berlin',
-  ).action(action(async () => (await import('./schedule-create.js')).createSchedule));
+  ).action(action(async () => (await import('./schedule-actions.js')).createSchedule));
 
   const list = schedule
     .command('list')
     .description('list schedules with their next firing and the outcomes of the latest ones');
   withCommonOptions(list, 'follow-up schedule list --json').action(
-    action(async () => (await import('./schedule-show.js')).listSchedules),
+    action(async () => (await import('./schedule-actions.js')).listSchedules),
   );
 
   const describe = named(
@@ -60,7 +60,7 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
     'show the times and policies of a schedule, its next 5 firings, and the outcomes of the latest 10',
   );
   withCommonOptions(describe, 'follow-up schedule describe nightly').action(
-    action(async () => (await import('./schedule-show.js')).describeSchedule),
+    action(async () => (await import('./schedule-actions.js')).describeSchedule),
   );
 
   const pause = named('pause', 'stop firing until resumed; a running batch continues').option(
@@ -68,22 +68,22 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
     "why; shown after the schedule's own note while it is paused",
   );
   withCommonOptions(pause, 'follow-up schedule pause nightly --note "release freeze"').action(
-    action(async () => (await import('./schedule-orders.js')).pauseSchedule),
+    action(async () => (await import('./schedule-actions.js')).pauseSchedule),
   );
 
   const resume = named('resume', 'fire again from the next time on; use backfill for the times in between');
   withCommonOptions(resume, 'follow-up schedule resume nightly').action(
-    action(async () => (await import('./schedule-orders.js')).resumeSchedule),
+    action(async () => (await import('./schedule-actions.js')).resumeSchedule),
   );
 
   const trigger = named('trigger', "fire now, even while paused, under the schedule's overlap policy");
   withCommonOptions(trigger, 'follow-up schedule trigger nightly').action(
-    action(async () => (await import('./schedule-orders.js')).triggerSchedule),
+    action(async () => (await import('./schedule-actions.js')).triggerSchedule),
   );
 
   const remove = named('delete', 'delete a schedule; running batches continue');
   withCommonOptions(remove, 'follow-up schedule delete nightly').action(
-    action(async () => (await import('./schedule-orders.js')).deleteSchedule),
+    action(async () => (await import('./schedule-actions.js')).deleteSchedule),
   );
 
   const backfill = named(
@@ -101,5 +101,5 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
   withCommonOptions(
     backfill,
     'follow-up schedule backfill nightly \\\n      --from 2026-11-18T00:00:00Z --to 2026-11-21T00:00:00Z',
-  ).action(action(async () => (await import('./schedule-orders.js')).backfillSchedule));
+  ).action(action(async () => (await import('./schedule-actions.js')).backfillSchedule));
 }

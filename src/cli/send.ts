@@ -1,10 +1,8 @@
 import { parseStartInput, type StartedFollowUp, TemporalUnreachableError } from '../client/index.js';
-import { awaitFollowUp } from './await-follow-up.js';
-import { type Cli, interruptible } from './cli.js';
-import { ExitCode, InterruptedError, StartUnknownError, UsageError } from './errors.js';
-import { given, type SettingOptions, toSettings } from './follow-up-options.js';
+import { awaitFollowUp, showProgress } from './progress-view.js';
+import { type Cli, ExitCode, InterruptedError, interruptible, StartUnknownError, UsageError } from './cli.js';
+import { given, type SettingOptions, toSettings } from './command-options.js';
 import { describeResult, exitCodeOf } from './follow-up-text.js';
-import { showProgress } from './progress-view.js';
 import { sayWhenUnattended, withTemporal } from './temporal-session.js';
 import { type PromptSource, readPrompt } from './text-source.js';
 

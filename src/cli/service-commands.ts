@@ -1,5 +1,5 @@
 import { Argument, type Command } from 'commander';
-import { type LazyAction, withCommonOptions } from './options.js';
+import { type LazyAction, withCommonOptions } from './command-options.js';
 
 /** `follow-up dev` and `worker`. */
 export function addWorkerCommands(program: Command, action: LazyAction): void {
@@ -22,7 +22,7 @@ export function addWorkerCommands(program: Command, action: LazyAction): void {
   withCommonOptions(
     worker,
     'AGENT_JOBS_BASE_URL=https://api.example.com \\\n      AGENT_JOBS_API_KEY_FILE=/run/secrets/key follow-up worker',
-  ).action(action(async () => (await import('./worker.js')).runWorker));
+  ).action(action(async () => (await import('./run-worker.js')).runWorker));
 }
 
 /** `follow-up top`, `setup`, `doctor` and `simulator`. */
@@ -38,7 +38,7 @@ export function addServiceCommands(program: Command, action: LazyAction): void {
     .command('setup')
     .description('register the search attributes in the namespace; you can repeat it at any time');
   withCommonOptions(setup, 'TEMPORAL_ADDRESS=temporal.example.com:7233 follow-up setup').action(
-    action(async () => (await import('./setup.js')).setUp),
+    action(async () => (await import('./doctor.js')).setUp),
   );
 
   const doctor = program
@@ -67,7 +67,7 @@ export function addServiceCommands(program: Command, action: LazyAction): void {
     .option('--ledger-file <file>', 'append every message request to this file, one JSON per line')
     .option('--options <file>', 'JSON file with more options of the simulator; they override the others');
   withCommonOptions(simulator, 'follow-up simulator --port 8080').action(
-    action(async () => (await import('./simulator.js')).runSimulator),
+    action(async () => (await import('./run-simulator.js')).runSimulator),
   );
 }
 

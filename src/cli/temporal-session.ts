@@ -1,19 +1,19 @@
 import { InterceptingCall, type Interceptor, status } from '@grpc/grpc-js';
 import { Client, Connection, defaultGrpcRetryOptions } from '@temporalio/client';
 import { FollowUpClient } from '../client/index.js';
-import { readPollers } from '../client/pollers.js';
+import { readPollers } from '../client/trouble.js';
 import {
   type Environment,
   loadBudgetSettings,
   loadTaskQueue,
   loadTemporalConfig,
   type TemporalConfig,
-} from '../config.js';
+} from '../config/index.js';
 import { isLoopbackHost } from '../config/loopback.js';
 import { budgetTaskQueue } from '../contract/index.js';
-import { callRetries } from '../temporal/call-retries.js';
+import { callRetries } from '../temporal/grpc.js';
 import type { Output } from './cli.js';
-import { safeLine } from './safe-text.js';
+import { safeLine } from '../terminal-text.js';
 
 /** A connection of Temporal and what a command does with it. */
 export interface TemporalSession {

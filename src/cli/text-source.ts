@@ -1,8 +1,7 @@
 import { open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
-import { MAX_PROMPT_BYTES } from '../contract/index.js';
-import type { CliIo } from './cli.js';
-import { UsageError } from './errors.js';
+import { type InputIssue, MAX_PROMPT_BYTES } from '../contract/index.js';
+import { type CliIo, UsageError } from './cli.js';
 
 /** Where bytes come from, and what it is called in messages. */
 export interface ByteSource {
@@ -90,4 +89,127 @@ export async function readPrompt(
   } catch {
     throw new UsageError(`prompt: ${source.name} is not UTF-8 text`);
   }
+}
+
+/** A line of a text file. If it is not text, it says why. */
+export type Line = { number: number; text: string } | { number: number; problem: string };
+
+const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+const UTF8_BOM = Buffer.from([0xef, 0xbb, 0xbf]);
+const UTF16_BOMS = [Buffer.from([0xff, 0xfe]), Buffer.from([0xfe, 0xff])];
+
+/**
+ * Lines of UTF-8 text as they come in, numbered from 1. Ends of lines are LF or CRLF; a byte order mark is taken off. A
+ * line that is too long or not UTF-8 is told as a problem, and the next ones are read all the same. Never holds more
+ * than one line and one chunk.
+ *
+ * @param maxLineBytes longest line, without its end
+ */
+export async function* readLines(chunks: AsyncIterable<unknown>, maxLineBytes: number): AsyncGenerator<Line> {
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  let parts: Buffer[] = [];
+  let length = 0;
+  let number = 0;
+
+  const add = (part: Buffer) => {
+    length += part.length;
+    // Two bytes more than may be kept: the line's end, and the proof that it is too long.
+    if (length <= maxLineBytes + 2) parts.push(part);
+  };
+  const end = (): Line => {
+    number++;
+    const isTooLong = length > maxLineBytes + 2;
+    const line = trimEnd(number === 1 ? withoutBom(Buffer.concat(parts)) : Buffer.concat(parts));
+    parts = [];
+    length = 0;
+    if (isTooLong || line.length > maxLineBytes) return { number, problem: `longer than ${maxLineBytes} bytes` };
+    if (number === 1 && UTF16_BOMS.some((bom) => line.subarray(0, 2).equals(bom))) {
+      return { number, problem: 'UTF-16; the file must be UTF-8' };
+    }
+    try {
+      return { number, text: decoder.decode(line) };
+    } catch {
+      return { number, problem: 'not UTF-8' };
+    }
+  };
+
+  for await (const chunk of chunks) {
+    const bytes = Buffer.from(chunk as Uint8Array);
+    let from = 0;
+    for (let to = bytes.indexOf(LINE_FEED); to >= 0; to = bytes.indexOf(LINE_FEED, from)) {
+      add(bytes.subarray(from, to));
+      yield end();
+      from = to + 1;
+    }
+    add(bytes.subarray(from));
+  }
+  if (length > 0) yield end();
+}
+
+function withoutBom(line: Buffer): Buffer {
+  return line.subarray(0, 3).equals(UTF8_BOM) ? line.subarray(3) : line;
+}
+
+function trimEnd(line: Buffer): Buffer {
+  return line.at(-1) === CARRIAGE_RETURN ? line.subarray(0, -1) : line;
+}
+
+/** One broken rule of a line. */
+interface LineIssue extends InputIssue {
+  /** From 1, as editors count. */
+  line: number;
+}
+
+const MAX_SHOWN_LINES = 50;
+
+/** Collects what is wrong with a file's lines: in full for the first 50 bad lines, after that only their number. */
+export class BadLines {
+  readonly #issues: LineIssue[] = [];
+  #count = 0;
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Takes a bad line; lines are told once, with all that is wrong with them. */
+  add(line: number, issues: readonly InputIssue[]): void {
+    this.#count++;
+    if (this.#count <= MAX_SHOWN_LINES) this.#issues.push(...issues.map((issue) => ({ line, ...issue })));
+  }
+
+  /** @throws BadLinesError where a line was bad */
+  throwIfAny(name: string, lineCount: number): void {
+    if (this.#count > 0) throw new BadLinesError(name, lineCount, this.#count, this.#issues);
+  }
+}
+
+/** Thrown when lines of a file break rules, before anything is sent anywhere. */
+export class BadLinesError extends Error {
+  override readonly name = 'BadLinesError';
+
+  constructor(
+    file: string,
+    lineCount: number,
+    readonly badLineCount: number,
+    /** Of the first 50 bad lines. */
+    readonly issues: readonly LineIssue[],
+  ) {
+    super([heading(file, lineCount, badLineCount), ...describeLines(issues, badLineCount)].join('\n'));
+  }
+}
+
+function heading(file: string, lineCount: number, badLineCount: number): string {
+  const lines = `${badLineCount} of ${lineCount} ${lineCount === 1 ? 'line' : 'lines'}`;
+  return `${file}: ${lines} cannot be taken, so nothing was sent`;
+}
+
+function describeLines(issues: readonly LineIssue[], badLineCount: number): string[] {
+  const lines = new Map<number, string[]>();
+  for (const { line, field, message } of issues) {
+    lines.set(line, [...(lines.get(line) ?? []), field ? `${field}: ${message}` : message]);
+  }
+  const shown = [...lines].map(([line, messages]) => `  line ${line}: ${messages.join('; ')}`);
+  const more = badLineCount - lines.size;
+  return more > 0 ? [...shown, `  and ${more} more bad ${more === 1 ? 'line' : 'lines'}`] : shown;
 }

@@ -8,7 +8,7 @@ import {
   budgetStatusQuery,
   projectBudgetWorkflowId,
 } from '../contract/index.js';
-import { fewAtATime } from './few-at-a-time.js';
+import { fewAtATime } from './temporal-call.js';
 import { listFollowUps, listQuery, take } from './list.js';
 import type { FollowUpSummary } from './summary.js';
 
@@ -17,7 +17,7 @@ const MOST_TURNS = 100;
 const BUDGET_TIMEOUT_MS = 3_000;
 
 /** What a project's budget says of what was sent, and of what will be. */
-export interface ProjectAnswer {
+interface ProjectAnswer {
   status: BudgetStatus;
   slots: BudgetSlots;
 }

@@ -14,18 +14,25 @@ import {
   type InputIssue,
   parseInput,
 } from '../contract/index.js';
-import { awaitResult, type ResultOptions } from './await-result.js';
-import { BatchEndedError, BatchFailedError, BatchNotFoundError, BatchRunningError } from './batch-errors.js';
+import { awaitResult, type ResultOptions } from './result.js';
+import {
+  BatchEndedError,
+  BatchFailedError,
+  BatchNotFoundError,
+  BatchRunningError,
+  FollowUpClientError,
+  UnexpectedOutcomeError,
+  WorkerUnavailableError,
+} from './errors.js';
 import { expectBatchEnd } from './batch-forecast.js';
-import type { StartBatchInput, StartBatchOptions } from './batch-input.js';
+import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
 import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
-import { FollowUpClientError, UnexpectedOutcomeError, WorkerUnavailableError } from './errors.js';
 import { listFollowUps, listQuery, take } from './list.js';
 import { readPlaces } from './live-progress.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
 import { findTroublesOfBatch, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
-import { pauseBetweenLooks } from './watch.js';
+import { pauseBetweenLooks } from './watches.js';
 
 /** A batch of thousands may have to read its history again before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;

@@ -8,11 +8,10 @@ import {
   parseInput,
   type RetryChoice,
 } from '../contract/index.js';
-import { NothingToRetryError } from './batch-errors.js';
-import type { StartBatchInput } from './batch-input.js';
-import { UnexpectedOutcomeError } from './errors.js';
-import { fewAtATime } from './few-at-a-time.js';
-import { LookUp, readPartItems } from './look-up.js';
+import { NothingToRetryError, UnexpectedOutcomeError } from './errors.js';
+import type { StartBatchInput } from './batch-plan.js';
+import { fewAtATime } from './temporal-call.js';
+import { LookUp, readPartItems } from './outcome-lookup.js';
 
 /** Options of `retry`. */
 export interface RetryOptions {
@@ -92,14 +91,14 @@ async function standingOf(
 }
 
 /** Whether a retry sends an item again. */
-export function isRetried({ status, error }: BatchItem, only?: RetryChoice): boolean {
+function isRetried({ status, error }: BatchItem, only?: RetryChoice): boolean {
   const delivered = error?.delivered;
   if (delivered === 'unknown') return only !== 'failed';
   return (status === 'failed' || delivered === 'no') && only !== 'unknown';
 }
 
 /** Id of the batch that retries another one. */
-export function retryId(batchId: string, only?: RetryChoice): string {
+function retryId(batchId: string, only?: RetryChoice): string {
   const suffix = only === undefined ? '-retry-' : `-retry-${only}-`;
   const at = batchId.lastIndexOf(suffix);
   const count = at > 0 ? batchId.slice(at + suffix.length) : '';

@@ -15,16 +15,15 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { BatchEndedError, BatchInputDiffersError } from './batch-errors.js';
-import { type BatchTarget, StartedBatch } from './batch-handle.js';
 import {
-  type BatchPlan,
-  countInPiece,
-  planBatch,
-  type StartBatchInput,
-  type StartBatchOptions,
-} from './batch-input.js';
-import { FollowUpClientError, InvalidInputError, WorkerUnavailableError } from './errors.js';
+  BatchEndedError,
+  BatchInputDiffersError,
+  FollowUpClientError,
+  InvalidInputError,
+  WorkerUnavailableError,
+} from './errors.js';
+import { type BatchTarget, StartedBatch } from './batch-handle.js';
+import { type BatchPlan, countInPiece, planBatch, type StartBatchInput, type StartBatchOptions } from './batch-plan.js';
 import { callTemporal, isPassingTrouble } from './temporal-call.js';
 
 /** Name of the memo field that tells whether two batches are the same. */

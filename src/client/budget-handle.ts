@@ -6,6 +6,7 @@ import {
   type BudgetStatus,
   budgetStatusQuery,
   parseInput,
+  parseProjectBudgetWorkflowId,
   type PauseInput,
   pauseInputSchema,
   pauseUpdate,
@@ -14,16 +15,16 @@ import {
   type SetLimitInput,
   setLimitInputSchema,
   setLimitUpdate,
+  WorkflowType,
 } from '../contract/index.js';
 import { restoreBudget, type RestoredBudget, type RestoreOptions } from './budget-restore.js';
-import type { BudgetTarget } from './budget-start.js';
-import { updateBudget } from './budget-update.js';
-import { type BudgetExecutionState, type BudgetUpdate, watchBudget } from './budget-watch.js';
+import { type BudgetTarget, updateBudget } from './budget-update.js';
 import { InvalidInputError, WorkerUnavailableError } from './errors.js';
+import { listWorkflows } from './list.js';
 import { toExecutionStatus } from './summary.js';
 import { callTemporal } from './temporal-call.js';
 import { readTrouble, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
-import type { WatchOptions } from './watch.js';
+import { type BudgetExecutionState, type BudgetUpdate, watchBudget, type WatchOptions } from './watches.js';
 
 const QUERY_TIMEOUT_MS = 5_000;
 
@@ -165,5 +166,48 @@ export class BudgetHandle {
     args: Args,
   ): Promise<BudgetStatus> {
     return updateBudget(this.#target, update, args, async () => (await this.state()) === 'running');
+  }
+}
+
+/** One running budget of the namespace. */
+export interface ListedBudget {
+  projectId: string;
+  workflowId: string;
+  /** Missing where the budget does not answer. */
+  status?: BudgetStatus;
+  /** Why there is no status. */
+  statusUnavailable?: string;
+}
+
+/** Budgets that are asked at once: each question costs a worker a query. */
+const ASKED_AT_ONCE = 10;
+
+/** See `FollowUpClient.budgets`. */
+export async function* listBudgets(
+  client: Client,
+  budgetOf: (projectId: string) => BudgetHandle,
+): AsyncGenerator<ListedBudget> {
+  const query = `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus = 'Running'`;
+  let asked: Promise<ListedBudget>[] = [];
+  for await (const { workflowId } of listWorkflows(client, query)) {
+    const projectId = parseProjectBudgetWorkflowId(workflowId);
+    // Anybody may start a workflow of that type under another id: it fails by itself.
+    if (projectId === undefined) continue;
+    asked.push(look(budgetOf(projectId)));
+    if (asked.length < ASKED_AT_ONCE) continue;
+    yield* await Promise.all(asked);
+    asked = [];
+  }
+  yield* await Promise.all(asked);
+}
+
+async function look(budget: BudgetHandle): Promise<ListedBudget> {
+  const { projectId, workflowId } = budget;
+  try {
+    const status = await budget.status();
+    return { projectId, workflowId, ...(status && { status }) };
+  } catch (error) {
+    if (!(error instanceof WorkerUnavailableError)) throw error;
+    return { projectId, workflowId, statusUnavailable: error.reason };
   }
 }

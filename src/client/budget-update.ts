@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import {
+  type Client,
   WithStartWorkflowOperation,
   WorkflowExecutionAlreadyStartedError,
   WorkflowUpdateFailedError,
@@ -8,19 +9,52 @@ import {
 import { ApplicationFailure, type UpdateDefinition, WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import {
+  type BudgetSettings,
   type BudgetStatus,
+  budgetTaskQueue,
   FailureType,
   type InputIssue,
   parseInput,
-  projectBudgetWorkflowId,
   type ProjectBudgetInput,
+  projectBudgetWorkflowId,
   WorkflowType,
 } from '../contract/index.js';
-import { BudgetStoppedError, BudgetUpdateRejectedError } from './budget-errors.js';
-import { budgetStartOptions, type BudgetTarget } from './budget-start.js';
-import { InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import {
+  BudgetStoppedError,
+  BudgetUpdateRejectedError,
+  InvalidInputError,
+  TemporalUnreachableError,
+  WorkerUnavailableError,
+} from './errors.js';
 import { callTemporal } from './temporal-call.js';
 import { readTrouble, reasonOf } from './trouble.js';
+
+/** Settings of a new budget where nobody says otherwise. The limit is the service's own: 100 messages an hour. */
+export const DEFAULT_BUDGET_SETTINGS: BudgetSettings = {
+  limit: 100,
+  windowMs: 3_600_000,
+  reserve: 0,
+  marginMs: 2_000,
+};
+
+/** A project's budget, and what is needed to start it. */
+export interface BudgetTarget {
+  client: Client;
+  projectId: string;
+  /** Base name of the task queues. */
+  taskQueue: string;
+  /** Of a budget that does not exist yet. */
+  settings: BudgetSettings;
+}
+
+/** What every start of a budget's workflow says alike. */
+export function budgetStartOptions({ projectId, taskQueue }: Pick<BudgetTarget, 'projectId' | 'taskQueue'>) {
+  return {
+    workflowId: projectBudgetWorkflowId(projectId),
+    taskQueue: budgetTaskQueue(taskQueue),
+    staticSummary: `Message budget of project ${projectId}`,
+  };
+}
 
 const issuesSchema = z.looseObject({ issues: z.array(z.object({ field: z.string(), message: z.string() })).min(1) });
 

@@ -13,7 +13,7 @@ import {
   resolveDeliveryUpdate,
   type ResolveWord,
 } from '../contract/index.js';
-import { awaitResult, type ResultOptions } from './await-result.js';
+import { awaitResult, type ResultOptions, toFollowUpResult, toOutcomeError } from './result.js';
 import {
   FollowUpClientError,
   FollowUpEndedError,
@@ -25,11 +25,10 @@ import {
 } from './errors.js';
 import { readNewestEventAt } from './history.js';
 import { bringUpToDate, type LiveProgress } from './live-progress.js';
-import { toFollowUpResult, toOutcomeError } from './outcome.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
 import { readTrouble, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
-import { type FollowUpUpdate, watchFollowUp, type WatchOptions } from './watch.js';
+import { type FollowUpUpdate, watchFollowUp, type WatchOptions } from './watches.js';
 
 const QUERY_TIMEOUT_MS = 5_000;
 

@@ -13,15 +13,7 @@
  *
  * @module
  */
-export { type ResultOptions } from './await-result.js';
-export {
-  BatchEndedError,
-  BatchFailedError,
-  BatchInputDiffersError,
-  BatchNotFoundError,
-  BatchRunningError,
-  NothingToRetryError,
-} from './batch-errors.js';
+export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
 export {
   type BatchExecution,
   BatchHandle,
@@ -30,22 +22,22 @@ export {
   type NextSend,
   StartedBatch,
 } from './batch-handle.js';
-export { type StartBatchInput, type StartBatchOptions } from './batch-input.js';
-export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
-export { type RetryOptions, type RetryPlan } from './batch-retry.js';
+export type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
+export type { RetryOptions, RetryPlan } from './batch-retry.js';
+export { BudgetHandle, type ListedBudget } from './budget-handle.js';
+export type { RestoredBudget, RestoreOptions } from './budget-restore.js';
 export {
+  BatchEndedError,
+  BatchFailedError,
+  BatchInputDiffersError,
+  BatchNotFoundError,
+  BatchRunningError,
   BudgetNotFoundError,
   BudgetPausedError,
   BudgetRunningError,
   BudgetStateLostError,
   BudgetStoppedError,
   BudgetUpdateRejectedError,
-} from './budget-errors.js';
-export { BudgetHandle } from './budget-handle.js';
-export type { ListedBudget } from './budget-list.js';
-export { type RestoredBudget, type RestoreOptions } from './budget-restore.js';
-export { type BudgetExecutionState, type BudgetUpdate } from './budget-watch.js';
-export {
   FollowUpCancelledError,
   FollowUpClientError,
   FollowUpEndedError,
@@ -53,8 +45,12 @@ export {
   FollowUpNotFoundError,
   FollowUpTerminatedError,
   FollowUpTimedOutError,
+  ForeignScheduleError,
   InvalidInputError,
+  NothingToRetryError,
   ResolveRejectedError,
+  ScheduleExistsError,
+  ScheduleNotFoundError,
   SearchAttributesMissingError,
   TemporalUnreachableError,
   UnexpectedOutcomeError,
@@ -68,16 +64,18 @@ export {
   type StartInput,
 } from './follow-up-client.js';
 export { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
-export { type ListedFollowUp, type ListFilter } from './list.js';
-export { type BudgetPlace, type LiveProgress } from './live-progress.js';
-export { type BackfilledRange, type BackfillInput, MAX_BACKFILL_FIRINGS } from './schedule-backfill.js';
-export { type Firing, type ScheduleDescription, type ScheduleTimes } from './schedule-description.js';
-export { ForeignScheduleError, ScheduleExistsError, ScheduleNotFoundError } from './schedule-errors.js';
-export { type FiringCounts, type FiringOutcome } from './schedule-firings.js';
-export { ScheduleHandle } from './schedule-handle.js';
+export type { ListedFollowUp, ListFilter } from './list.js';
+export type { BudgetPlace, LiveProgress } from './live-progress.js';
+export type { ResultOptions } from './result.js';
+export type { Firing, ScheduleDescription, ScheduleTimes } from './schedule-description.js';
 export { type CreateScheduleInput, parseCreateScheduleInput } from './schedule-input.js';
-export { type TriggeredFiring } from './schedule-trigger.js';
-export { Schedules } from './schedules.js';
-export { type ExecutionStatus, type FollowUpSummary } from './summary.js';
-export { type FoundTroubles, type WorkflowTrouble } from './trouble.js';
-export { type FollowUpUpdate, type WatchOptions } from './watch.js';
+export {
+  type BackfilledRange,
+  type BackfillInput,
+  MAX_BACKFILL_FIRINGS,
+  type TriggeredFiring,
+} from './schedule-orders.js';
+export { type FiringCounts, type FiringOutcome, ScheduleHandle, Schedules } from './schedules.js';
+export type { ExecutionStatus, FollowUpSummary } from './summary.js';
+export type { FoundTroubles, WorkflowTrouble } from './trouble.js';
+export type { BudgetExecutionState, BudgetUpdate, FollowUpUpdate, WatchOptions } from './watches.js';

@@ -29,7 +29,7 @@ export interface ScheduleTimes {
 }
 
 /** Times that match in all of their fields; without a range every year does. */
-export type CalendarTimes = Omit<CalendarSpecDescription, 'comment'>;
+type CalendarTimes = Omit<CalendarSpecDescription, 'comment'>;
 
 /** One firing of a schedule: a batch. */
 export interface Firing {

@@ -4,6 +4,7 @@ import {
   boundedIssues,
   durationSchema,
   type FollowUpBatchInput,
+  followUpBatchWorkflowId,
   idSchema,
   type InputIssue,
   parseBatchInput,
@@ -12,7 +13,6 @@ import {
   workflowIdIssue,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
-import { firingBatchId } from './schedule-firing-id.js';
 
 /** What Temporal puts behind the workflow id of each firing: the time it was due, to the second. */
 const FIRING_SUFFIX_LENGTH = '-2026-11-21T02:00:00Z'.length;
@@ -24,7 +24,7 @@ const MAX_NAME_LENGTH = 120 - FIRING_SUFFIX_LENGTH;
  * Most bytes of a schedule's batch as JSON, 256 KiB. Temporal carries it in the schedule, and hands it to each firing in
  * one payload, of which it warns at 512 KiB.
  */
-export const MAX_SCHEDULE_INPUT_BYTES = 262_144;
+const MAX_SCHEDULE_INPUT_BYTES = 262_144;
 
 /** Name of a schedule, which is its schedule id in Temporal, too. */
 export const scheduleNameSchema = idSchema.refine(
@@ -188,4 +188,14 @@ function canonicalTimeZone(name: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Id of the batch that a schedule starts for the time it was due at, jitter left out: `nightly-2026-11-21T02:00:00Z`. */
+export function firingBatchId(name: string, dueAt: Date): string {
+  return `${name}-${dueAt.toISOString().slice(0, 19)}Z`;
+}
+
+/** Its workflow id. Temporal makes it of the action's workflow id and the time; this has to agree with that. */
+export function firingWorkflowId(name: string, dueAt: Date): string {
+  return followUpBatchWorkflowId({ batchId: firingBatchId(name, dueAt) });
 }

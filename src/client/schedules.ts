@@ -3,25 +3,50 @@ import { TypedSearchAttributes } from '@temporalio/common';
 import { z } from 'zod';
 import {
   batchItemsOf,
-  followUpBatchWorkflowId,
   type FollowUpBatchInput,
+  type FollowUpBatchResult,
+  followUpBatchWorkflowId,
   parseInput,
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
-import type { BatchTarget } from './batch-handle.js';
-import { InvalidInputError } from './errors.js';
+import { BatchHandle, type BatchTarget } from './batch-handle.js';
+import {
+  BatchNotFoundError,
+  FollowUpClientError,
+  InvalidInputError,
+  ScheduleExistsError,
+  ScheduleNotFoundError,
+  TemporalUnreachableError,
+} from './errors.js';
 import {
   type Firing,
+  parseNote,
+  pauseNote,
   projectIdsOf,
+  RESUMED,
   type ScheduleDescription,
   toOverlapPolicy,
+  toScheduleDescription,
   toScheduleSpec,
 } from './schedule-description.js';
-import { ScheduleExistsError, ScheduleNotFoundError } from './schedule-errors.js';
-import { type FiringOutcome, readFiringOutcome } from './schedule-firings.js';
-import { ScheduleHandle } from './schedule-handle.js';
-import { type CreateScheduleInput, parseCreateScheduleInput, scheduleNameSchema } from './schedule-input.js';
+import {
+  type CreateScheduleInput,
+  parseCreateScheduleInput,
+  scheduleNameSchema,
+  scheduleNoteSchema,
+} from './schedule-input.js';
+import {
+  type BackfilledRange,
+  type BackfillInput,
+  backfillSchedule,
+  callSchedule,
+  describeSchedule,
+  type ScheduleTarget,
+  type TriggeredFiring,
+  triggerSchedule,
+} from './schedule-orders.js';
+import type { ExecutionStatus } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
 
 /** The server's own default would make good a year of firings, all at once. */
@@ -141,4 +166,132 @@ function summaryOf(name: string, batch: FollowUpBatchInput, projectIds: readonly
   const [projectId] = projectIds;
   const where = projectIds.length === 1 ? projectId : `${projectIds.length} projects`;
   return `Schedule ${name}: ${batchItemsOf(batch).length} follow-ups (${where})`;
+}
+
+/** A schedule of batches. Cheap to make; nothing is asked before a method is called. */
+export class ScheduleHandle {
+  readonly #target: ScheduleTarget;
+  /** Also its schedule id in Temporal. */
+  readonly name: string;
+
+  constructor(client: Client, name: string) {
+    this.#target = { client, name };
+    this.name = name;
+  }
+
+  /**
+   * How the schedule stands. Needs no worker.
+   *
+   * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
+   */
+  async describe(): Promise<ScheduleDescription> {
+    return toScheduleDescription(this.name, await describeSchedule(this.#target));
+  }
+
+  /**
+   * Fires no more until it is resumed. A batch that runs goes on. Harmless when repeated.
+   *
+   * @param note why, shown behind the schedule's own note until it is resumed
+   * @throws InvalidInputError, ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
+   */
+  async pause(note?: string): Promise<ScheduleDescription> {
+    const parsed = parseInput(z.object({ note: scheduleNoteSchema.optional() }), { note });
+    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+    return this.#patch('pause', (own) => pauseNote(this.name, { own, since: new Date(), note }));
+  }
+
+  /**
+   * Fires again from the next time on. What was due in the meantime is not made good; {@link backfill} does that.
+   *
+   * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
+   */
+  async resume(): Promise<ScheduleDescription> {
+    return this.#patch('unpause', (own) => own ?? RESUMED);
+  }
+
+  /**
+   * Fires now, paused or not, under the schedule's own overlap policy. Calling it again fires again.
+   *
+   * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
+   */
+  async trigger(): Promise<TriggeredFiring> {
+    return triggerSchedule(this.#target);
+  }
+
+  /**
+   * Fires for every time of a range in the past that has not fired, paused or not; by default one after another. A
+   * firing has the id that it would have had in time, so that none of its follow-ups is sent twice.
+   *
+   * @throws InvalidInputError, also for more firings than `maxFirings`; ScheduleNotFoundError, ForeignScheduleError,
+   * TemporalUnreachableError
+   */
+  async backfill(input: BackfillInput): Promise<BackfilledRange> {
+    return backfillSchedule(this.#target, input);
+  }
+
+  /**
+   * Deletes the schedule. Batches that run go on.
+   *
+   * @returns what it was
+   * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
+   */
+  async delete(): Promise<ScheduleDescription> {
+    const last = await this.describe();
+    await callSchedule(this.#target, () => this.#temporal.delete());
+    return last;
+  }
+
+  get #temporal() {
+    return this.#target.client.schedule.getHandle(this.name);
+  }
+
+  async #patch(order: 'pause' | 'unpause', noteOf: (own: string | undefined) => string): Promise<ScheduleDescription> {
+    const { state } = await describeSchedule(this.#target);
+    // The server takes the order from the note: it must not be empty, and it replaces the one there was.
+    const text = noteOf(parseNote(state.note).note);
+    await callSchedule(this.#target, () => this.#temporal[order](text));
+    return this.describe();
+  }
+}
+
+/** How many of a batch's follow-ups stand how. */
+export type FiringCounts = Pick<
+  FollowUpBatchResult,
+  'total' | 'completed' | 'archived' | 'failed' | 'errors' | 'unknown'
+>;
+
+/** A firing and what has become of its batch. */
+export interface FiringOutcome extends Firing {
+  /** Of the batch's workflow. */
+  status: ExecutionStatus;
+  /** Set where the batch was cancelled before its end. */
+  cancelled?: true;
+  counts?: FiringCounts;
+  /** Why there are no counts. */
+  countsUnavailable?: string;
+}
+
+/**
+ * What has become of a firing. Of a batch that runs, a worker has to tell.
+ *
+ * @throws TemporalUnreachableError
+ */
+async function readFiringOutcome(target: BatchTarget, firing: Firing): Promise<FiringOutcome> {
+  const batch = new BatchHandle(target, firing.batchId);
+  let status: ExecutionStatus = 'unknown';
+  try {
+    ({ status } = await batch.describe());
+    if (status !== 'running' && status !== 'completed') {
+      return { ...firing, status, countsUnavailable: `its workflow was ${status}` };
+    }
+    const standing = status === 'running' ? await batch.status() : await batch.result();
+    const { total, completed, archived, failed, errors, unknown, cancelled } = standing;
+    const counts = { total, completed, archived, failed, errors, unknown };
+    return { ...firing, status, ...(cancelled === true && { cancelled }), counts };
+  } catch (error) {
+    if (error instanceof TemporalUnreachableError || !(error instanceof FollowUpClientError)) throw error;
+    const countsUnavailable =
+      error instanceof BatchNotFoundError ? 'Temporal no longer keeps its workflow' : `no counts: ${error.message}`;
+    return { ...firing, status, countsUnavailable };
+  }
 }

@@ -1,7 +1,6 @@
 import { type Client, isGrpcServiceError } from '@temporalio/client';
 import { NamespaceNotFoundError } from '@temporalio/common';
-import type { FollowUpClientError } from './errors.js';
-import { SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
+import { type FollowUpClientError, SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
 
 // From the gRPC specification; importing @grpc/grpc-js for these numbers would make it a dependency.
 const GrpcStatus = {
@@ -126,4 +125,21 @@ function oneLine(text: string): string {
     .replace(/\s+/g, ' ')
     .replace(/\. Resolution note: $/, '')
     .slice(0, 300);
+}
+
+const AT_ONCE = 10;
+
+/**
+ * Like `Promise.all(items.map(work))`, ten at a time: each call costs the server, and often a worker, a question. Answers
+ * stand in the order of the items.
+ */
+export async function fewAtATime<Item, Answer>(
+  items: readonly Item[],
+  work: (item: Item) => Promise<Answer>,
+): Promise<Answer[]> {
+  const answers: Answer[] = [];
+  for (let next = 0; next < items.length; next += AT_ONCE) {
+    answers.push(...(await Promise.all(items.slice(next, next + AT_ONCE).map(work))));
+  }
+  return answers;
 }

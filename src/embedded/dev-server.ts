@@ -1,12 +1,17 @@
 import { TypedSearchAttributes, type SearchAttributeType } from '@temporalio/common';
 import { childEnvironment, type Environment, type OnProgress } from './environment.js';
-import { findFreePorts, isPortFree } from './ports.js';
-import { probeTemporal } from './probe.js';
+import {
+  findFreePorts,
+  isPortFree,
+  probeTemporal,
+  ServerExitedError,
+  startServerProcess,
+  waitUntilReady,
+} from './server-process.js';
 import { resolveTemporalCli } from './resolve-temporal-cli.js';
-import { ServerExitedError, startServerProcess, waitUntilReady } from './server-process.js';
 
 /** Settings of {@link startDevServer}. */
-export interface DevServerOptions {
+interface DevServerOptions {
   env: Environment;
   onProgress?: OnProgress | undefined;
   /** Ends the search for the server, and its download. */

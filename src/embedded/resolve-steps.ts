@@ -12,7 +12,7 @@ export interface ResolveOptions {
 }
 
 /** Where a server was found. */
-export type BinarySource = 'setting' | 'path' | 'cache' | 'sdk-download' | 'pip' | 'go-install' | 'maven';
+type BinarySource = 'setting' | 'path' | 'cache' | 'sdk-download' | 'pip' | 'go-install' | 'maven';
 
 /** An executable that is ready to run. */
 export interface ResolvedBinary {
@@ -48,7 +48,7 @@ export class NotHereError extends Error {
 }
 
 /** Why one step gave nothing. */
-export interface FailedStep {
+interface FailedStep {
   name: string;
   reason: string;
 }

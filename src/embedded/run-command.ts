@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 
 /** How a command ended. */
-export interface CommandResult {
+interface CommandResult {
   /** `null` when a signal ended it. */
   exitCode: number | null;
   stdout: string;
@@ -9,7 +9,7 @@ export interface CommandResult {
 }
 
 /** Settings of {@link runCommand}. */
-export interface CommandOptions {
+interface CommandOptions {
   env: NodeJS.ProcessEnv;
   /** The command is killed then, and the promise rejects. */
   timeoutMs: number;

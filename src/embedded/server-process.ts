@@ -1,6 +1,8 @@
-import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
-import { Socket } from 'node:net';
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { createServer, Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { randomInt } from 'node:crypto';
+import { Connection } from '@temporalio/client';
 
 /** A server of another program that lives no longer than this process. */
 export interface ServerProcess {
@@ -19,7 +21,7 @@ export interface ServerProcess {
 }
 
 /** Settings of {@link startServerProcess}. */
-export interface ServerProcessOptions {
+interface ServerProcessOptions {
   env: NodeJS.ProcessEnv;
   cwd?: string;
   /** Called with everything the server writes. */
@@ -153,5 +155,62 @@ function letParentExit(child: ChildProcessWithoutNullStreams): void {
   child.unref();
   for (const stream of [child.stdin, child.stdout, child.stderr]) {
     if (stream instanceof Socket) stream.unref();
+  }
+}
+
+/** Whether a port can be listened on. */
+export async function isPortFree(port: number, host: string): Promise<boolean> {
+  return await listenOnce(port, host);
+}
+
+/**
+ * Below the range that Linux, macOS and Windows take local ports of outgoing connections from. A port in that range may
+ * be taken by any connection while its server is down, and a client that keeps dialling it may even reach itself.
+ */
+const LOWEST_PORT = 10_000;
+const HIGHEST_PORT = 32_000;
+const MAX_TRIES = 1_000;
+
+/**
+ * Random ports that are free now, all different, from 10,000 to 32,000. Somebody may still take one before it is used:
+ * whoever uses them tries again with others.
+ */
+export async function findFreePorts(count: number, host: string): Promise<number[]> {
+  const ports = new Set<number>();
+  for (let tries = 0; ports.size < count; tries++) {
+    if (tries > MAX_TRIES) throw new Error(`No ${count} ports can be listened on at ${host}`);
+    const port = randomInt(LOWEST_PORT, HIGHEST_PORT);
+    if (!ports.has(port) && (await isPortFree(port, host))) ports.add(port);
+  }
+  return [...ports];
+}
+
+function listenOnce(port: number, host: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen({ port, host, exclusive: true }, () => server.close(() => resolve(true)));
+  });
+}
+
+const ATTEMPT_TIMEOUT_MS = 1_000;
+const NAMESPACE_TIMEOUT_MS = 2_000;
+
+/**
+ * Whether a Temporal server answers, and knows a namespace if one is named.
+ *
+ * @throws Error with the reason while it does not
+ */
+export async function probeTemporal(address: string, namespace?: string): Promise<boolean> {
+  const connection = await Connection.connect({ address, connectTimeout: ATTEMPT_TIMEOUT_MS, interceptors: [] });
+  try {
+    if (namespace !== undefined) {
+      await connection.withDeadline(Date.now() + NAMESPACE_TIMEOUT_MS, () =>
+        connection.workflowService.describeNamespace({ namespace }),
+      );
+    }
+    return true;
+  } finally {
+    await connection.close();
   }
 }

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { plannedFaultSchema } from './fault-plan.js';
 import { jobChangeSchema, newJobSchema } from './job-store.js';
 import { parseOrThrow, type SimulatorUpdate } from './options.js';
-import { maxInAnyWindow } from './rolling-window.js';
+import { maxInAnyWindow } from './ledger.js';
 import type { ServiceState } from './service-state.js';
 
 /** Path under which the control interface is served. */
@@ -26,7 +26,7 @@ export interface SimulatorStats {
 }
 
 /** What the control interface does beyond the state: parts that belong to the server. */
-export interface ControlActions {
+interface ControlActions {
   stats(): SimulatorStats;
   update(patch: SimulatorUpdate): void;
 }

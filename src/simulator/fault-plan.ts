@@ -5,7 +5,7 @@ import type { Random } from './random.js';
  * What can go wrong with a request, and what has happened to the message by then.
  * `applies`: a message is taken and the agent works on it. `counts`: it is counted against the rate limit.
  */
-export const faultTraits = {
+const faultTraits = {
   /** 404 although the job exists. */
   http404: { applies: false, counts: true },
   http500: { applies: false, counts: true },
@@ -43,7 +43,7 @@ export const faultTraits = {
 } as const;
 
 export type FaultKind = keyof typeof faultTraits;
-export const faultKinds = Object.keys(faultTraits) as [FaultKind, ...FaultKind[]];
+const faultKinds = Object.keys(faultTraits) as [FaultKind, ...FaultKind[]];
 
 /** Forms of the Retry-After header on a 429; `mixed` picks one of the other three at random. */
 export const retryAfterForms = ['none', 'seconds', 'date', 'mixed'] as const;
@@ -58,7 +58,7 @@ const faultRatesSchema = z
 
 /** Random faults, for each method apart. */
 export const faultsSchema = z.strictObject({ get: faultRatesSchema.default({}), post: faultRatesSchema.default({}) });
-export type FaultSettings = z.output<typeof faultsSchema>;
+type FaultSettings = z.output<typeof faultsSchema>;
 
 /** A fault that strikes the next matching requests for certain. */
 export const plannedFaultSchema = z.strictObject({

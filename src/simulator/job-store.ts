@@ -1,9 +1,8 @@
 import { z } from 'zod';
 import { idSchema } from '../contract/ids.js';
-import { recipeFor } from './job-behaviour.js';
+import { pullRequestLink, recipeFor, type ServiceJob, SimulatedJob, type Turn } from './simulated-job.js';
 import type { SimulatorSettings } from './options.js';
 import { pickByWeight, type Random } from './random.js';
-import { pullRequestLink, SimulatedJob, type ServiceJob, type Turn } from './simulated-job.js';
 
 const behaviourSchema = z.strictObject({
   outcome: z.enum(['completed', 'failed', 'archived']).optional(),

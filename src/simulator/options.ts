@@ -4,7 +4,7 @@ import { faultsSchema, retryAfterForms } from './fault-plan.js';
 import { limiterKinds } from './limiter.js';
 
 /** Key that the simulator takes where no other is given. Public, and worth nothing anywhere else. */
-export const DEMO_API_KEY = 'simulated-admin-key';
+const DEMO_API_KEY = 'simulated-admin-key';
 
 const atMost = (maximum: number) => z.int().min(0).max(maximum);
 const duration = atMost(86_400_000);

@@ -1,13 +1,27 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setMaxListeners } from 'node:events';
-import { retryAfterHeader } from './answer.js';
-import { FaultPlan, type Fault } from './fault-plan.js';
+import { retryAfterHeader } from './answers.js';
+import { type Fault, FaultPlan } from './fault-plan.js';
 import { JobStore } from './job-store.js';
 import type { Ledger } from './ledger.js';
-import type { MessageHook, MessageStep } from './message-hook.js';
+import { ProjectBudget } from './limiter.js';
 import type { LiveSettings, SimulatorSettings } from './options.js';
-import { ProjectBudget } from './project-budget.js';
 import { createRandom, type Random } from './random.js';
+
+/**
+ * Steps of a message request: it has arrived whole and nothing is decided; it stands in the ledger, on disk where there
+ * is a file; its answer has been handed to the socket.
+ */
+export type MessageStep = 'received' | 'recorded' | 'answered';
+
+/** Called at each step; the request goes on when it resolves. */
+export type MessageHook = (reached: {
+  step: MessageStep;
+  projectId: string;
+  jobId: string;
+  /** `null` where the body had none. */
+  prompt: string | null;
+}) => Promise<void> | void;
 
 /** One request to the service, arrived whole. */
 export interface ServiceRequest {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '@temporalio/client';
 import { SearchAttribute } from '../contract/index.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf } from './grpc-status.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf } from './grpc.js';
 
 /** `INDEXED_VALUE_TYPE_KEYWORD` of Temporal's API. */
 const KEYWORD = 2;
@@ -16,7 +16,7 @@ export class SearchAttributesError extends Error {
 }
 
 /** What {@link ensureSearchAttributes} did. */
-export interface SearchAttributesReport {
+interface SearchAttributesReport {
   /** Names of the attributes that were not there before. */
   added: string[];
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { projectBudgetWorkflowId } from '../contract/index.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import type { BudgetMetrics } from './budget-metrics.js';
 
 /** A budget that is silent for so long may be idle, or may go on at another worker. */

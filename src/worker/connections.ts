@@ -3,10 +3,9 @@ import { Connection } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { TemporalUnreachableError } from '../client/errors.js';
-import type { TemporalConfig } from '../config.js';
+import type { TemporalConfig } from '../config/index.js';
 import { formatDuration } from '../contract/index.js';
-import { callRetries } from '../temporal/call-retries.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
+import { callRetries, describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 
 /** The connections of a worker. */
 export interface Connections {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
-import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 
 /** `TASK_QUEUE_TYPE_*` of Temporal's API. */
 const taskQueueTypes = { workflow: 1, activity: 2 } as const;

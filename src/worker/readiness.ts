@@ -1,6 +1,6 @@
 import type { Connection } from '@temporalio/client';
 import type { WatchedApiKeys } from '../agent-jobs/index.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import type { Readiness } from './status-server.js';
 
 /** How long an answer is good: probes, however many, cost one look at Temporal and at the files in that time. */

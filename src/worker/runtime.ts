@@ -1,8 +1,7 @@
 import { createServer } from 'node:net';
 import { Runtime } from '@temporalio/worker';
 import type { Logger } from 'pino';
-import type { LogLevel } from '../config.js';
-import { logLevels } from '../config.js';
+import { type LogLevel, logLevels } from '../config/index.js';
 import { temporalLevel, toTemporalLogger } from '../logging.js';
 
 /** What the process-wide runtime of Temporal writes to, and where it serves its metrics. */

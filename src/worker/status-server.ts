@@ -1,6 +1,5 @@
-import { createServer, request } from 'node:http';
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { ConfigError, type StatusAddress } from '../config.js';
+import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import { ConfigError, type StatusAddress } from '../config/index.js';
 
 /** What `/readyz` says. */
 export interface Readiness {

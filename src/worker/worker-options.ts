@@ -1,6 +1,6 @@
 import { getHeapStatistics } from 'node:v8';
 import type { WorkerOptions } from '@temporalio/worker';
-import type { WorkerConfig } from '../config.js';
+import type { WorkerConfig } from '../config/index.js';
 
 /** From the end of the grace to giving up: enough to report what was cut off. */
 const FORCE_AFTER_GRACE_MS = 5_000;

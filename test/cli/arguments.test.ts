@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Output } from '../../src/cli/cli.js';
-import { ExitCode } from '../../src/cli/errors.js';
+import { ExitCode, Output } from '../../src/cli/cli.js';
 import { eventually } from '../support/eventually.js';
 import { openCli, runCli } from './run-cli.js';
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { describeBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget-text.js';
-import { fitFrame } from '../../src/cli/live-view.js';
+import { fitFrame } from '../../src/cli/progress-view.js';
 import type { BudgetStatus } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';

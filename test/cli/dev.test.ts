@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { afterEach, expect, inject, test } from 'vitest';
-import { findFreePorts } from '../../src/embedded/ports.js';
+import { findFreePorts } from '../../src/embedded/server-process.js';
 import { eventually } from '../support/eventually.js';
 import { runCli, startCli, type CliRun } from './run-cli.js';
 

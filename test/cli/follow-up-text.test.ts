@@ -2,10 +2,9 @@ import { describe, expect, test } from 'vitest';
 import type { FollowUpUpdate, LiveProgress } from '../../src/client/index.js';
 import { describeBudget } from '../../src/cli/budget-text.js';
 import { describeUpdate } from '../../src/cli/follow-up-text.js';
-import { describeListed } from '../../src/cli/list.js';
-import { safeJson, safeLine } from '../../src/cli/safe-text.js';
+import { describeListed } from '../../src/cli/follow-up-actions.js';
+import { plainText, safeJson, safeLine } from '../../src/terminal-text.js';
 import type { BudgetStatus, FollowUpStanding } from '../../src/contract/index.js';
-import { plainText } from '../../src/terminal-text.js';
 
 const summary: FollowUpUpdate['summary'] = {
   workflowId: 'follow-up/p/j/k',

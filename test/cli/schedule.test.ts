@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { describeTimes, inZone } from '../../src/cli/schedule-times-text.js';
+import { describeTimes, inZone } from '../../src/cli/schedule-text.js';
 import type { ScheduleTimes } from '../../src/client/index.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { eventually } from '../support/eventually.js';

@@ -1,9 +1,9 @@
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
 import type { Board, BoardProject } from '../../src/cli/board.js';
-import { describeBoard } from '../../src/cli/board-text.js';
+import { describeBoard } from '../../src/cli/top.js';
 import { Output } from '../../src/cli/cli.js';
-import { showLive } from '../../src/cli/live-view.js';
+import { showLive } from '../../src/cli/progress-view.js';
 import type { WriteStream } from 'node:tty';
 
 const now = new Date('2026-01-02T03:04:05Z');

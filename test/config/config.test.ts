@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { ConfigError, describeConfig, loadConfig, loadTaskQueue, loadTemporalConfig } from '../../src/config.js';
+import { ConfigError, describeConfig, loadConfig, loadTaskQueue, loadTemporalConfig } from '../../src/config/index.js';
 import { budgetSettingsSchema } from '../../src/contract/index.js';
 
 const SECRET = 'key-live-a1b2c3d4e5f6';

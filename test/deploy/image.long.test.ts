@@ -5,9 +5,13 @@ import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { followUpWorkflowId } from '../../src/contract/index.js';
-import { findFreePorts } from '../../src/embedded/ports.js';
+import {
+  findFreePorts,
+  type ServerProcess,
+  startServerProcess,
+  waitUntilReady,
+} from '../../src/embedded/server-process.js';
 import { lastWords, runCommand } from '../../src/embedded/run-command.js';
-import { startServerProcess, waitUntilReady, type ServerProcess } from '../../src/embedded/server-process.js';
 import { eventually } from '../support/eventually.js';
 import { readComposeFile } from './compose-file.js';
 import { lastInstruction, parseCopy, readDockerfile, type DockerStage } from './dockerfile.js';

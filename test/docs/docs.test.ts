@@ -234,7 +234,7 @@ describe('docs/reference/settings.md', () => {
   });
 
   test('gives the defaults that the configuration has', async () => {
-    const { configDefaults } = await import('../../src/config.js');
+    const { configDefaults } = await import('../../src/config/index.js');
     const { parseDurationMs } = await import('../../src/contract/index.js');
     const rows = new Map(
       [...read('docs/reference/settings.md').matchAll(/^\| `([A-Z_]+)` +\| `([^`]+)`/gm)].map(([, name, value]) => [
@@ -318,7 +318,7 @@ describe('the reference has', () => {
   test('every failure type, exit code and error of the library', async () => {
     const { FailureType } = await import('../../src/contract/index.js');
     expect(firstColumnOf('docs/reference/errors.md', 'Failure types').sort()).toEqual(Object.keys(FailureType).sort());
-    const { ExitCode } = await import('../../src/cli/errors.js');
+    const { ExitCode } = await import('../../src/cli/cli.js');
     const codes = [...read('docs/reference/errors.md').matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code));
     expect(codes).toEqual(Object.values(ExitCode));
     const client = await import('../../src/client/index.js');

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
-import { findFreePorts } from '../../src/embedded/ports.js';
+import { findFreePorts } from '../../src/embedded/server-process.js';
 import { eventually } from '../support/eventually.js';
 import { type CliRun, startCli } from '../cli/run-cli.js';
 

@@ -6,7 +6,7 @@ import { Client, Connection } from '@temporalio/client';
 import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
-import { findFreePorts } from '../../src/embedded/ports.js';
+import { findFreePorts } from '../../src/embedded/server-process.js';
 
 const env = process.env;
 

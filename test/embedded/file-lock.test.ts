@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { withFileLock } from '../../src/embedded/file-lock.js';
+import { withFileLock } from '../../src/embedded/fetch-once.js';
 import { eventually } from '../support/eventually.js';
 
 describe('a file lock', () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createTimeSkippingEnvironment } from '../support/time-skipping-server.js';
-import { isPortFree } from '../../src/embedded/ports.js';
+import { isPortFree } from '../../src/embedded/server-process.js';
 import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 

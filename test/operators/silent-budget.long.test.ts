@@ -3,7 +3,7 @@ import { InterceptingCall, type Interceptor } from '@grpc/grpc-js';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
-import { wakeBlockedFollowUps } from '../../src/client/budget-wake.js';
+import { wakeBlockedFollowUps } from '../../src/client/budget-restore.js';
 import type { StartedFollowUp, StartInput } from '../../src/client/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { createLimiter, limiterKinds, type Limiter } from '../../src/simulator/limiter.js';
-import { maxInAnyWindow } from '../../src/simulator/rolling-window.js';
+import { maxInAnyWindow } from '../../src/simulator/ledger.js';
 
 const WINDOW_MS = 1_000;
 

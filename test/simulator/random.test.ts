@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ProjectBudget } from '../../src/simulator/project-budget.js';
+import { ProjectBudget } from '../../src/simulator/limiter.js';
 import { createRandom, pickByWeight } from '../../src/simulator/random.js';
 
 describe('seeded randomness', () => {

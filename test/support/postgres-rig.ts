@@ -8,10 +8,14 @@ import { z } from 'zod';
 import { Connection } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import { childEnvironment, type Environment, type OnProgress } from '../../src/embedded/environment.js';
-import { findFreePorts } from '../../src/embedded/ports.js';
-import { probeTemporal } from '../../src/embedded/probe.js';
+import {
+  findFreePorts,
+  probeTemporal,
+  type ServerProcess,
+  startServerProcess,
+  waitUntilReady,
+} from '../../src/embedded/server-process.js';
 import { lastWords, runCommand } from '../../src/embedded/run-command.js';
-import { startServerProcess, waitUntilReady, type ServerProcess } from '../../src/embedded/server-process.js';
 import { createPostgres } from './postgres.js';
 import { resolveTemporalServer, type ServerAge, type TemporalServerBinaries } from './temporal-server-binaries.js';
 import {

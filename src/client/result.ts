@@ -1,0 +1,151 @@
+import { setMaxListeners } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Client, WorkflowFailedError } from '@temporalio/client';
+import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
+import { z } from 'zod';
+import {
+  describeIssues,
+  type FailureDetails,
+  FailureType,
+  type FollowUpResult,
+  followUpResultSchema,
+  parseInput,
+} from '../contract/index.js';
+import {
+  FollowUpCancelledError,
+  type FollowUpClientError,
+  FollowUpFailedError,
+  FollowUpTerminatedError,
+  FollowUpTimedOutError,
+  UnexpectedOutcomeError,
+} from './errors.js';
+import type { ExecutionStatus } from './summary.js';
+import { isPassingTrouble, isVagueTrouble } from './temporal-call.js';
+
+/** Options of `result`. */
+export interface ResultOptions {
+  /** Ends the wait, not the workflow; the promise rejects with the signal's reason. */
+  signal?: AbortSignal;
+  /** How long Temporal may be away in one piece before the wait ends. @default 600_000 (10 min) */
+  reconnectTimeoutMs?: number;
+}
+
+/** The server ends an empty long poll after about 20 s; a call that takes longer than this has lost its server. */
+const LONG_POLL_TIMEOUT_MS = 60_000;
+const DEFAULT_RECONNECT_TIMEOUT_MS = 600_000;
+const RECONNECT_INTERVAL_MS = 1_000;
+/** Errors that say nothing definite. The SDK itself has tried 10 times before it throws one. */
+const MOST_VAGUE_IN_A_ROW = 10;
+
+/**
+ * Waits for the result of a workflow, however long it takes: polls Temporal, comes back after lost connections, follows
+ * runs that were continued as new or reset.
+ *
+ * @param describe a look at the workflow, which fails while Temporal is away
+ * @throws WorkflowFailedError; what the long poll or `describe` throws and waiting does not mend; the signal's reason
+ */
+export async function awaitResult(
+  client: Client,
+  workflowId: string,
+  describe: () => Promise<{ status: ExecutionStatus }>,
+  { signal, reconnectTimeoutMs = DEFAULT_RECONNECT_TIMEOUT_MS }: ResultOptions,
+): Promise<unknown> {
+  const longPoll = () =>
+    client.withDeadline(Date.now() + LONG_POLL_TIMEOUT_MS, () => client.workflow.getHandle(workflowId).result());
+  let vagueInARow = 0;
+  for (;;) {
+    signal?.throwIfAborted();
+    try {
+      return await (signal ? client.withAbortSignal(signalForOnePoll(signal), longPoll) : longPoll());
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (error instanceof WorkflowFailedError) {
+        // A reset terminates the run and starts another under the same id.
+        if (error.cause instanceof TerminatedFailure && (await describe()).status !== 'terminated') continue;
+        throw error;
+      }
+      if (isPassingTrouble(error)) vagueInARow = 0;
+      else if (!isVagueTrouble(error) || ++vagueInARow > MOST_VAGUE_IN_A_ROW) throw error;
+      await untilReachable(describe, reconnectTimeoutMs, signal);
+      await sleep(RECONNECT_INTERVAL_MS, undefined, signal ? { signal } : {});
+    }
+  }
+}
+
+/**
+ * The SDK never takes its listeners off a signal, and adds one whenever the server answers, which it does at the events of
+ * a busy workflow. So each long poll gets a signal of its own, which may have many.
+ */
+function signalForOnePoll(signal: AbortSignal): AbortSignal {
+  const own = AbortSignal.any([signal]);
+  setMaxListeners(0, own);
+  return own;
+}
+
+async function untilReachable(
+  describe: () => Promise<unknown>,
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const giveUpAtMs = Date.now() + timeoutMs;
+  for (;;) {
+    try {
+      await describe();
+      return;
+    } catch (error) {
+      if (!isPassingTrouble(error) || Date.now() >= giveUpAtMs) throw error;
+    }
+    await sleep(RECONNECT_INTERVAL_MS, undefined, signal ? { signal } : {});
+  }
+}
+
+const failureDetailsSchema = z.looseObject({
+  delivered: z.enum(['yes', 'no', 'unknown']).catch('unknown'),
+  projectId: z.string().exactOptional(),
+  jobId: z.string().exactOptional(),
+  issues: z.array(z.object({ field: z.string(), message: z.string() })).exactOptional(),
+  statusCode: z.number().exactOptional(),
+  serviceMessage: z.string().exactOptional(),
+  job: z.unknown().exactOptional(),
+});
+
+/**
+ * Result of a workflow that completed.
+ *
+ * @throws UnexpectedOutcomeError where it is no follow-up's result
+ */
+export function toFollowUpResult(workflowId: string, value: unknown): FollowUpResult {
+  const parsed = parseInput(followUpResultSchema, value);
+  if (parsed.ok) return parsed.value;
+  throw new UnexpectedOutcomeError(
+    workflowId,
+    `the workflow's result is not a follow-up result: ${describeIssues(parsed.issues)}`,
+  );
+}
+
+/** This library's error for the way a workflow ended. */
+export function toOutcomeError(workflowId: string, error: WorkflowFailedError): FollowUpClientError {
+  const { cause } = error;
+  const options = { cause: error };
+  if (cause instanceof CancelledFailure) return new FollowUpCancelledError(workflowId, options);
+  if (cause instanceof TerminatedFailure) return new FollowUpTerminatedError(workflowId, cause.message, options);
+  if (cause instanceof TimeoutFailure) return new FollowUpTimedOutError(workflowId, options);
+  if (cause instanceof ApplicationFailure) {
+    const type = Object.values(FailureType).find((known) => known === cause.type);
+    if (type) return new FollowUpFailedError(workflowId, type, cause.message, toDetails(cause.details?.[0]), options);
+    return new UnexpectedOutcomeError(
+      workflowId,
+      `the workflow failed: ${cause.type ?? ''}: ${cause.message}`,
+      options,
+    );
+  }
+  return new UnexpectedOutcomeError(workflowId, `the workflow failed: ${cause?.message ?? error.message}`, options);
+}
+
+function toDetails(value: unknown): FailureDetails {
+  const parsed = failureDetailsSchema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  // Other fields may be of a newer version; whether the message was delivered must not get lost with them.
+  const delivered = z.object({ delivered: failureDetailsSchema.shape.delivered }).safeParse(value);
+  return { delivered: delivered.data?.delivered ?? 'unknown' };
+}

@@ -1,0 +1,235 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type Backfill,
+  type Client,
+  type ScheduleDescription as TemporalDescription,
+  ScheduleNotFoundError as TemporalScheduleNotFoundError,
+} from '@temporalio/client';
+import { WorkflowNotFoundError } from '@temporalio/common';
+import { msToTs, tsToDate } from '@temporalio/common/lib/time.js';
+import { z } from 'zod';
+import { parseInput, type ScheduleOverlap, scheduleOverlaps, WorkflowType } from '../contract/index.js';
+import { ForeignScheduleError, InvalidInputError, ScheduleNotFoundError } from './errors.js';
+import { toOverlapPolicy } from './schedule-description.js';
+import { firingBatchId, firingWorkflowId, instantSchema } from './schedule-input.js';
+import { callTemporal } from './temporal-call.js';
+
+/** A schedule, and the client to reach it. */
+export interface ScheduleTarget {
+  client: Client;
+  name: string;
+}
+
+/**
+ * One call about a schedule.
+ *
+ * @throws ScheduleNotFoundError, TemporalUnreachableError
+ */
+export async function callSchedule<T>({ client, name }: ScheduleTarget, call: () => Promise<T>): Promise<T> {
+  try {
+    return await callTemporal(client, call);
+  } catch (error) {
+    if (!(error instanceof TemporalScheduleNotFoundError)) throw error;
+    throw new ScheduleNotFoundError(name, { cause: error });
+  }
+}
+
+/**
+ * What Temporal says of a schedule of this project's. Every order begins with it, for the namespace may have other
+ * schedules as well.
+ *
+ * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
+ */
+export async function describeSchedule(target: ScheduleTarget): Promise<TemporalDescription> {
+  const { client, name } = target;
+  const described = await callSchedule(target, () => client.schedule.getHandle(name).describe());
+  const { workflowType } = described.action;
+  if (workflowType !== WorkflowType.followUpBatch) throw new ForeignScheduleError(name, workflowType);
+  return described;
+}
+
+/** The server takes an order at once, and carries it out within some 100 ms. */
+const EFFECT_TIMEOUT_MS = 5_000;
+const LOOK_INTERVAL_MS = 100;
+
+/** A firing by hand. */
+export interface TriggeredFiring {
+  /**
+   * `started`; `skipped`, for the one before is still running; `buffered`: it starts when that one has ended;
+   * `accepted`: the server has taken the order, and not carried it out within 5 s.
+   */
+  outcome: 'started' | 'skipped' | 'buffered' | 'accepted';
+  /** Of the batch that it starts, or would have started. */
+  batchId: string;
+  workflowId: string;
+}
+
+/** See `ScheduleHandle.trigger`. */
+export async function triggerSchedule(target: ScheduleTarget): Promise<TriggeredFiring> {
+  const { client, name } = target;
+  const before = await describeSchedule(target);
+  const at = await freeSecond(target, before);
+  const firing = { batchId: firingBatchId(name, at), workflowId: firingWorkflowId(name, at) };
+  const { namespace, identity } = client.options;
+  await callSchedule(target, () =>
+    client.schedule.workflowService.patchSchedule({
+      namespace,
+      scheduleId: name,
+      identity,
+      requestId: randomUUID(),
+      // Without an overlap policy of its own the schedule's counts. The SDK's `trigger` would say allow-all.
+      patch: { triggerImmediately: { scheduledTime: msToTs(at.getTime()) } },
+    }),
+  );
+  const deadlineMs = Date.now() + EFFECT_TIMEOUT_MS;
+  do {
+    const now = await describeSchedule(target);
+    if (now.info.recentActions.some(({ action }) => action.workflow.workflowId === firing.workflowId)) {
+      return { outcome: 'started', ...firing };
+    }
+    if (now.info.numActionsSkippedOverlap > before.info.numActionsSkippedOverlap)
+      return { outcome: 'skipped', ...firing };
+    if (bufferSize(now) > bufferSize(before)) return { outcome: 'buffered', ...firing };
+    await sleep(LOOK_INTERVAL_MS);
+  } while (Date.now() < deadlineMs);
+  return { outcome: 'accepted', ...firing };
+}
+
+/**
+ * The first second from now on that no firing has. The second makes the batch's id: of two firings in the same one,
+ * Temporal would drop one without a word.
+ */
+async function freeSecond({ client, name }: ScheduleTarget, { info }: TemporalDescription): Promise<Date> {
+  const due = new Set(info.nextActionTimes.map((time) => toSecond(time.getTime())));
+  for (let atMs = toSecond(Date.now()); ; atMs += 1_000) {
+    if (due.has(atMs)) continue;
+    const at = new Date(atMs);
+    try {
+      await callTemporal(client, () => client.workflow.getHandle(firingWorkflowId(name, at)).describe());
+    } catch (error) {
+      if (error instanceof WorkflowNotFoundError) return at;
+      throw error;
+    }
+  }
+}
+
+function toSecond(ms: number): number {
+  return Math.floor(ms / 1_000) * 1_000;
+}
+
+function bufferSize({ raw }: TemporalDescription): number {
+  return raw.info?.bufferSize?.toNumber() ?? 0;
+}
+
+/** Firings of one backfill that nobody has said yes to. */
+const DEFAULT_MAX_FIRINGS = 100;
+/** The server tells 1,000 matching times at most: with fewer they are all there are. */
+export const MAX_BACKFILL_FIRINGS = 999;
+
+const CONCURRENT_LOOKS = 16;
+
+const backfillSchema = z
+  .strictObject({
+    /** The first time that counts. ISO 8601 with a zone. */
+    from: instantSchema,
+    /** The last time that counts, not later than now. */
+    to: instantSchema.refine((to) => Date.parse(to) <= Date.now(), 'must not be later than now'),
+    /** What each does while another firing is running. @default 'buffer-all': one after another */
+    overlap: z.enum(scheduleOverlaps).optional(),
+    /** More are refused. At most 999. @default 100 */
+    maxFirings: z.int().min(1).max(MAX_BACKFILL_FIRINGS).optional(),
+  })
+  .refine(({ from, to }) => Date.parse(from) <= Date.parse(to), {
+    path: ['to'],
+    message: 'must not be earlier than from',
+  });
+
+/** A time range to make good. */
+export type BackfillInput = z.input<typeof backfillSchema>;
+
+/** What a backfill was asked for. Instants are ISO 8601 in UTC. */
+export interface BackfilledRange {
+  overlap: ScheduleOverlap;
+  /** When the firings were due that it asks for. They begin soon. */
+  firings: string[];
+  /** Times of the range that had fired already, and are left out. Not told apart in a schedule with jitter. */
+  alreadyFired: string[];
+}
+
+/** See `ScheduleHandle.backfill`. */
+export async function backfillSchedule(target: ScheduleTarget, input: BackfillInput): Promise<BackfilledRange> {
+  const parsed = parseInput(backfillSchema, input);
+  if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+  const { overlap = 'buffer-all', maxFirings = DEFAULT_MAX_FIRINGS } = parsed.value;
+  const [from, to] = [new Date(parsed.value.from), new Date(parsed.value.to)];
+  const { spec } = await describeSchedule(target);
+  const times = await matchingTimes(target, from, to);
+  if (times.length > maxFirings) {
+    const count = times.length > MAX_BACKFILL_FIRINGS ? `more than ${MAX_BACKFILL_FIRINGS}` : String(times.length);
+    const message = `the range has ${count} firings, and at most ${maxFirings} are allowed; maxFirings, or --yes, allows up to ${MAX_BACKFILL_FIRINGS}`;
+    throw new InvalidInputError([{ field: 'to', message }]);
+  }
+  // With jitter a batch's id has the time before the jitter, which is not known here.
+  const fired = (spec.jitter ?? 0) > 0 ? new Set<Date>() : await firedTimes(target, times);
+  const ranges = toRanges(times, (time) => !fired.has(time));
+  const overlapPolicy = toOverlapPolicy(overlap);
+  if (ranges.length > 0) {
+    const backfills: Backfill[] = ranges.map((range) => ({ ...range, overlap: overlapPolicy }));
+    await callSchedule(target, () => target.client.schedule.getHandle(target.name).backfill(backfills));
+  }
+  return {
+    overlap,
+    firings: times.filter((time) => !fired.has(time)).map((time) => time.toISOString()),
+    alreadyFired: [...fired].map((time) => time.toISOString()).sort(),
+  };
+}
+
+/** The schedule's times within a range, whether they fired or not. */
+async function matchingTimes(target: ScheduleTarget, from: Date, to: Date): Promise<Date[]> {
+  const { client, name } = target;
+  const { startTime } = await callSchedule(target, () =>
+    client.workflowService.listScheduleMatchingTimes({
+      namespace: client.options.namespace,
+      scheduleId: name,
+      // The server leaves the start itself out, where a backfill takes it in.
+      startTime: msToTs(from.getTime() - 1),
+      endTime: msToTs(to.getTime()),
+    }),
+  );
+  return startTime.map((time) => tsToDate(time));
+}
+
+/**
+ * Those times whose batch is there, running or closed. Temporal would run it once more under the same id; it would find
+ * each of its follow-ups sent, and report nothing but that.
+ */
+async function firedTimes({ client, name }: ScheduleTarget, times: readonly Date[]): Promise<Set<Date>> {
+  const fired = new Set<Date>();
+  const left = [...times];
+  const look = async () => {
+    for (let time = left.shift(); time; time = left.shift()) {
+      const workflowId = firingWorkflowId(name, time);
+      try {
+        await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+        fired.add(time);
+      } catch (error) {
+        if (!(error instanceof WorkflowNotFoundError)) throw error;
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: CONCURRENT_LOOKS }, look));
+  return fired;
+}
+
+/** Neighbouring times that are wanted, as ranges from the first to the last of them. */
+function toRanges(times: readonly Date[], isWanted: (time: Date) => boolean): { start: Date; end: Date }[] {
+  const ranges: { start: Date; end: Date }[] = [];
+  let current: { start: Date; end: Date } | undefined;
+  for (const time of times) {
+    if (!isWanted(time)) current = undefined;
+    else if (current) current.end = time;
+    else ranges.push((current = { start: time, end: time }));
+  }
+  return ranges;
+}

@@ -1,0 +1,339 @@
+import { z } from 'zod';
+import {
+  type BudgetSettings,
+  DEFAULT_TASK_QUEUE,
+  durationSchema,
+  formatDuration,
+  idSchema,
+} from '../contract/index.js';
+import { type ApiKeySettings, readApiKeySettings, readBaseUrl, readSecurityWarnings } from './agent-jobs-config.js';
+import { type Environment, SettingsReader } from './settings-reader.js';
+import { readTemporalConfig, type TemporalConfig, usesTls } from './temporal-config.js';
+
+export { ConfigError } from './settings-reader.js';
+export type { ApiKeySettings } from './agent-jobs-config.js';
+export type { Environment } from './settings-reader.js';
+export type { TemporalConfig } from './temporal-config.js';
+
+/** pino's levels, from the most to the fewest lines. */
+export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
+export type LogLevel = (typeof logLevels)[number];
+
+/** `pretty` is for people at a terminal. */
+const logFormats = ['json', 'pretty'] as const;
+type LogFormat = (typeof logFormats)[number];
+
+/** Where `/healthz`, `/readyz` and `/metrics` are served. */
+export interface StatusAddress {
+  host: string;
+  /** 0 takes any free port. */
+  port: number;
+}
+
+export interface LoggingConfig {
+  level: LogLevel;
+  format: LogFormat;
+}
+
+/**
+ * How much a worker does at once, and keeps in memory. How to choose each number:
+ * docs/how-to/run-in-production.md, "6. Size it".
+ */
+interface WorkerCapacity {
+  /** Follow-ups, batches and parts in the cache. One that has left it is replayed at its next task. */
+  cachedWorkflows: number;
+  /** Workflow tasks at once. One that reads a job holds its slot while the GET runs. */
+  workflowTasks: number;
+  /** Sends and looks at once. */
+  activities: number;
+  /** Polls for workflow tasks that wait at the server at once; those for activities are half as many. */
+  pollers: number;
+}
+
+/** Everything a worker is told from outside. All durations are in milliseconds. */
+export interface WorkerConfig {
+  temporal: TemporalConfig;
+  agentJobs: {
+    /** Without a slash at its end. */
+    baseUrl: string;
+    apiKeys: ApiKeySettings;
+    /** Deadline of one GET. */
+    getTimeoutMs: number;
+    /** Deadline of one POST, from its connect to the last byte of its answer. */
+    sendTimeoutMs: number;
+  };
+  /** Task queue of the follow-ups; the budgets' is named after it. */
+  taskQueue: string;
+  /** Settings of a new project's budget; `maxLimit` messages per `windowMs` are the most that any budget gets. */
+  budget: Required<BudgetSettings>;
+  capacity: WorkerCapacity;
+  /** The projects that this worker serves. */
+  projects: '*' | readonly string[];
+  /** What is weaker than it should be, in words. The worker logs it; `follow-up doctor` shows it. */
+  warnings: readonly string[];
+  /** From a grant to the instant at which its sender has certainly stopped: send timeout + {@link LEASE_SLACK_MS}. */
+  leaseMs: number;
+  /** Start-to-close timeout of the send activity: lease + {@link START_TO_CLOSE_SLACK_MS}. */
+  sendStartToCloseMs: number;
+  /** How long after the lease bytes may still arrive, because of kernel retransmits or gateways. */
+  drainMs: number;
+  /** `undefined`: off. */
+  status: StatusAddress | undefined;
+  logging: LoggingConfig;
+}
+
+/**
+ * Between the send's own deadline and the lease, for a process that is slow to stop
+ * (docs/explanation/architecture.md, "Slots").
+ */
+export const LEASE_SLACK_MS = 30_000;
+
+/**
+ * Between the lease and the send activity's timeout, for settling the outcome
+ * (docs/explanation/architecture.md, "Slots").
+ */
+export const START_TO_CLOSE_SLACK_MS = 15_000;
+
+/**
+ * Every default of the worker's settings. Sources of the numbers: docs/explanation/architecture.md, and the service's
+ * own limit.
+ */
+export const configDefaults = {
+  budgetLimit: 100,
+  budgetWindowMs: 3_600_000,
+  budgetReserve: 0,
+  marginMs: 2_000,
+  drainMs: 120_000,
+  getTimeoutMs: 5_000,
+  sendTimeoutMs: 30_000,
+  status: { host: '127.0.0.1', port: 9464 },
+  /**
+   * Cache: a follow-up has about six tasks, most of them in the seconds around its send, and sleeps between them. Tasks:
+   * on 2 cores, with every GET taking 5 s and 200 workflows, 40 (the SDK's default) gave 8 reads/s, and 400 gave 16 and
+   * kept others at 93 ms. Activities: a budget lets 10 sends be unsettled at once, so 100 serve ten busy projects, and
+   * 400 are 80 looks/s where every GET takes 5 s. Pollers: twice the SDK's default, for tasks are short.
+   */
+  capacity: { cachedWorkflows: 300, workflowTasks: 400, activities: 500, pollers: 20 },
+  logLevel: 'info',
+  logFormat: 'json',
+} as const;
+
+/** The server's limit for names of task queues is 1,000 bytes; `-budget` is added to this one. */
+const taskQueueSchema = z
+  .string()
+  .max(200, 'must be at most 200 characters')
+  .refine((name) => !name.startsWith('/_sys/'), 'must not begin with /_sys/, which Temporal keeps for itself');
+
+const countSchema = (min: number, max: number) => {
+  const rule = `must be a whole number from ${min} to ${max}`;
+  return z
+    .string()
+    .regex(/^\d{1,9}$/, rule)
+    .transform(Number)
+    .refine((count) => count >= min && count <= max, rule);
+};
+
+/** In the environment a whole number is text, too. */
+const durationSetting = (min: string, max: string) =>
+  z
+    .string()
+    .transform((text) => (/^\d+$/.test(text) ? Number(text) : text))
+    .pipe(durationSchema(min, max));
+
+const statusSchema = z.string().transform((text, context): StatusAddress | undefined => {
+  if (text === 'off') return undefined;
+  const match = /^(\[[0-9a-fA-F:.]+\]|[^:[\]\s/]+):(\d{1,5})$/.exec(text);
+  const port = Number(match?.[2]);
+  if (match?.[1] !== undefined && port <= 65_535) return { host: match[1].replace(/^\[|\]$/g, ''), port };
+  context.addIssue({ code: 'custom', message: 'must be a host and a port, such as 127.0.0.1:9464, or off' });
+  return z.NEVER;
+});
+
+const projectsSchema = z.string().transform((text, context): '*' | readonly string[] => {
+  if (text === '*') return '*';
+  const projects = text.split(',').map((project) => project.trim());
+  const bad = projects.find((project) => !idSchema.safeParse(project).success);
+  if (bad === undefined) return projects;
+  context.addIssue({
+    code: 'custom',
+    message: `must be * or project ids with commas between, not ${JSON.stringify(bad)}`,
+  });
+  return z.NEVER;
+});
+
+const oneOf = <const T extends readonly string[]>(values: T) =>
+  z.enum(values, { error: `must be one of ${values.join(', ')}` });
+
+/**
+ * The worker's configuration.
+ *
+ * @param env environment variables, all of {@link https://docs.temporal.io/references/client-environment-configuration |
+ *   Temporal's} among them
+ * @throws {@link ConfigError} that names every bad setting at once
+ */
+export function loadConfig(env: Environment): WorkerConfig {
+  const settings = new SettingsReader(env);
+  const temporal = readTemporalConfig(settings, env);
+  const baseUrl = readBaseUrl(settings);
+  const apiKeys = readApiKeySettings(settings);
+  const budget = readBudgetSettings(settings);
+  const projects = settings.read<'*' | readonly string[]>('FOLLOW_UP_PROJECTS', projectsSchema, '*');
+  const drainMs = settings.read('FOLLOW_UP_DRAIN', durationSetting('0s', '1h'), configDefaults.drainMs);
+  // More would make the local activity last longer than 8 s, which costs 3 more events a poll.
+  const getTimeoutMs = settings.read(
+    'AGENT_JOBS_GET_TIMEOUT',
+    durationSetting('100ms', '7s'),
+    configDefaults.getTimeoutMs,
+  );
+  const sendTimeoutMs = settings.read(
+    'FOLLOW_UP_SEND_TIMEOUT',
+    durationSetting('100ms', '5m'),
+    configDefaults.sendTimeoutMs,
+  );
+  const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
+  const capacity = readCapacity(settings);
+  const status = settings.read<StatusAddress | undefined>(
+    'FOLLOW_UP_STATUS_ADDRESS',
+    statusSchema,
+    configDefaults.status,
+  );
+  const logging = readLogging(settings, configDefaults.logFormat);
+  settings.throwIfBad();
+  const leaseMs = sendTimeoutMs + LEASE_SLACK_MS;
+  return {
+    temporal,
+    agentJobs: { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs },
+    taskQueue,
+    budget,
+    capacity,
+    projects,
+    warnings: readSecurityWarnings(settings),
+    leaseMs,
+    sendStartToCloseMs: leaseMs + START_TO_CLOSE_SLACK_MS,
+    drainMs,
+    status,
+    logging,
+  };
+}
+
+/**
+ * How to reach Temporal, for commands that need nothing else.
+ *
+ * @throws {@link ConfigError} that names every bad setting at once
+ */
+export function loadTemporalConfig(env: Environment): TemporalConfig {
+  const settings = new SettingsReader(env);
+  const temporal = readTemporalConfig(settings, env);
+  settings.throwIfBad();
+  return temporal;
+}
+
+/** The name of the follow-ups' task queue, for commands that start workflows. */
+export function loadTaskQueue(env: Environment): string {
+  const settings = new SettingsReader(env);
+  const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
+  settings.throwIfBad();
+  return taskQueue;
+}
+
+/**
+ * Settings of a new project's budget, for commands that may start one.
+ *
+ * @throws {@link ConfigError} that names every bad setting at once
+ */
+export function loadBudgetSettings(env: Environment): Required<BudgetSettings> {
+  const settings = new SettingsReader(env);
+  const budget = readBudgetSettings(settings);
+  settings.throwIfBad();
+  return budget;
+}
+
+/**
+ * Level and format of the log.
+ *
+ * @param defaultFormat where `FOLLOW_UP_LOG_FORMAT` is not set
+ */
+export function loadLoggingConfig(
+  env: Environment,
+  defaultFormat: LogFormat = configDefaults.logFormat,
+): LoggingConfig {
+  const settings = new SettingsReader(env);
+  const logging = readLogging(settings, defaultFormat);
+  settings.throwIfBad();
+  return logging;
+}
+
+function readCapacity(settings: SettingsReader): WorkerCapacity {
+  const { capacity } = configDefaults;
+  return {
+    cachedWorkflows: settings.read('FOLLOW_UP_CACHED_WORKFLOWS', countSchema(10, 100_000), capacity.cachedWorkflows),
+    workflowTasks: settings.read('FOLLOW_UP_WORKFLOW_TASKS', countSchema(2, 10_000), capacity.workflowTasks),
+    activities: settings.read('FOLLOW_UP_ACTIVITIES', countSchema(2, 10_000), capacity.activities),
+    pollers: settings.read('FOLLOW_UP_POLLERS', countSchema(2, 200), capacity.pollers),
+  };
+}
+
+function readBudgetSettings(settings: SettingsReader): Required<BudgetSettings> {
+  const limit = settings.read('FOLLOW_UP_BUDGET_LIMIT', countSchema(1, 10_000), configDefaults.budgetLimit);
+  const reserve = settings.read('FOLLOW_UP_BUDGET_RESERVE', countSchema(0, 10_000), configDefaults.budgetReserve);
+  if (reserve >= limit) {
+    settings.refuse('FOLLOW_UP_BUDGET_RESERVE', `must be less than FOLLOW_UP_BUDGET_LIMIT, ${limit}`, String(reserve));
+  }
+  const maxLimit = settings.read('FOLLOW_UP_BUDGET_MAX_LIMIT', countSchema(1, 10_000), limit);
+  if (maxLimit < limit) {
+    const rule = `must be at least FOLLOW_UP_BUDGET_LIMIT, ${limit}`;
+    settings.refuse('FOLLOW_UP_BUDGET_MAX_LIMIT', rule, String(maxLimit));
+  }
+  const windowMs = settings.read(
+    'FOLLOW_UP_BUDGET_WINDOW',
+    durationSetting('1s', '31d'),
+    configDefaults.budgetWindowMs,
+  );
+  const marginMs = settings.read('FOLLOW_UP_MARGIN', durationSetting('0s', '5m'), configDefaults.marginMs);
+  return { limit, windowMs, reserve, marginMs, maxLimit };
+}
+
+function readLogging(settings: SettingsReader, defaultFormat: LogFormat): LoggingConfig {
+  return {
+    level: settings.read('FOLLOW_UP_LOG_LEVEL', oneOf(logLevels), configDefaults.logLevel),
+    format: settings.read('FOLLOW_UP_LOG_FORMAT', oneOf(logFormats), defaultFormat),
+  };
+}
+
+/** The configuration for people, setting by setting, without any secret. */
+export function describeConfig(config: WorkerConfig): [setting: string, value: string][] {
+  const { temporal, agentJobs, budget, capacity, projects, status, logging } = config;
+  const { apiKey, tls } = temporal.connectionOptions();
+  return [
+    ['Temporal', `${temporal.address}, namespace ${temporal.namespace}`],
+    ['Temporal encryption', usesTls(tls) ? 'TLS' : 'none'],
+    ['Temporal API key', apiKey === undefined ? 'not set' : 'set'],
+    ['Agent job service', agentJobs.baseUrl],
+    ['Agent job API key', describeKeys(agentJobs.apiKeys)],
+    ['Deadlines', `GET ${formatDuration(agentJobs.getTimeoutMs)}, POST ${formatDuration(agentJobs.sendTimeoutMs)}`],
+    ['Task queue', config.taskQueue],
+    [
+      'Budget of a new project',
+      `${budget.limit} messages in ${formatDuration(budget.windowMs)}, ${budget.reserve} of them kept from batches`,
+    ],
+    ['Most of any budget', `${budget.maxLimit} messages in ${formatDuration(budget.windowMs)}`],
+    ['Projects', projects === '*' ? 'all' : projects.join(', ')],
+    ['Lease, drain, margin', [config.leaseMs, config.drainMs, budget.marginMs].map(formatDuration).join(', ')],
+    [
+      'At once',
+      `${capacity.workflowTasks} workflow tasks, ${capacity.activities} activities, ${capacity.pollers} pollers; ` +
+        `${capacity.cachedWorkflows} workflows in the cache`,
+    ],
+    ['Status address', status === undefined ? 'off' : `${status.host}:${status.port}`],
+    ['Log', `${logging.level}, ${logging.format}`],
+  ];
+}
+
+function describeKeys({ key, keyFile, keysFile }: ApiKeySettings): string {
+  const sources = [
+    keysFile === undefined ? undefined : `file ${keysFile}, a key a project`,
+    keyFile === undefined ? undefined : `file ${keyFile}`,
+    key === undefined ? undefined : 'AGENT_JOBS_API_KEY',
+  ];
+  return sources.filter((source) => source !== undefined).join('; ');
+}
