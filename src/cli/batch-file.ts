@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
+import { defined } from '../contract/defined.js';
 import {
   batchIdSchema,
   batchItemsOf,
@@ -101,8 +102,7 @@ function checkSettings(
   const { value } = parsed;
   return {
     batchId: id,
-    ...(value.maxOpen !== undefined && { maxOpen: value.maxOpen }),
-    ...(value.defaults && { defaults: value.defaults }),
+    ...defined({ maxOpen: value.maxOpen, defaults: value.defaults }),
   };
 }
 

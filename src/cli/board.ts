@@ -4,6 +4,7 @@ import { isOverdue } from '../client/live-progress.js';
 import type { FollowUpSummary } from '../client/summary.js';
 import { DEFAULT_CALL_TIMEOUT_MS, fewAtATime } from '../client/temporal-call.js';
 import { lookAtProgress, pauseBetweenLooks } from '../client/watches.js';
+import { defined } from '../contract/defined.js';
 import { type BudgetStatus, type FollowUpState, projectBudgetWorkflowId } from '../contract/index.js';
 import { grpcStatusOf } from '../temporal/grpc.js';
 import { type Check, isFinding, messageOf } from './doctor-check.js';
@@ -140,7 +141,7 @@ async function look(
     namespace: config.namespace,
     asOf: asOf.toISOString(),
     ...(!hasWorkers && { trouble: withNextStep(`no worker polls task queue ${idleQueue}`) }),
-    ...(hasWorkers ? { projects } : { projects: last.projects, ...(before !== undefined && { projectsAsOf: before }) }),
+    ...(hasWorkers ? { projects } : { projects: last.projects, ...defined({ projectsAsOf: before }) }),
     needs: await findNeeds(session, { budgets, followUps: listed.followUps, standing: standing.checks, hasWorkers }),
     isPartial: listed.isPartial,
   };

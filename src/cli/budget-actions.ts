@@ -98,11 +98,7 @@ async function showOnce({ output }: Cli, handle: BudgetHandle): Promise<ExitCode
  * Shows what a watch of a budget sees until it ends: redrawn in place on a terminal, else a line whenever something
  * changes; with `--json` a document a change.
  */
-async function showBudgetWatch(
-  output: Output,
-  projectId: string,
-  updates: AsyncIterable<BudgetUpdate>,
-): Promise<void> {
+async function showBudgetWatch(output: Output, projectId: string, updates: AsyncIterable<BudgetUpdate>): Promise<void> {
   const { json, stdout } = output;
   if (!json && isLive(stdout)) {
     await showLive(output, stdout, updates, (update) => describeBudgetUpdate(projectId, update));

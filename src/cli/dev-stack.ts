@@ -1,4 +1,5 @@
 import { type Environment, loadConfig, loadTemporalConfig, type WorkerConfig } from '../config/index.js';
+import { defined } from '../contract/defined.js';
 import { SearchAttribute } from '../contract/index.js';
 import type { OnProgress } from '../embedded/environment.js';
 import type { Cli } from './cli.js';
@@ -115,9 +116,7 @@ export async function startDevStack(
       env,
       address,
       namespace,
-      ...(server?.uiUrl !== undefined && { uiUrl: server.uiUrl }),
-      ...(simulator && { simulatorUrl: simulator.baseUrl }),
-      ...(statusUrl !== undefined && { statusUrl }),
+      ...defined({ uiUrl: server?.uiUrl, simulatorUrl: simulator?.baseUrl, statusUrl }),
       failed,
       stop,
     };

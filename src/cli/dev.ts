@@ -1,11 +1,12 @@
 import { once } from 'node:events';
 import { parseStartInput, type StartInput } from '../client/index.js';
+import { defined } from '../contract/defined.js';
 import type { FollowUpResult } from '../contract/index.js';
-import { awaitFollowUp, type ProgressRow, showProgress } from './progress-view.js';
+import { safeLine } from '../terminal-text.js';
 import { classify } from './classify-error.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 import { DEFAULT_PORTS, type DevPorts, type DevStack, isTemporalConfigured, startDevStack } from './dev-stack.js';
-import { safeLine } from '../terminal-text.js';
+import { awaitFollowUp, type ProgressRow, showProgress } from './progress-view.js';
 import { withTemporal } from './temporal-session.js';
 
 interface DevOptions {
@@ -131,7 +132,7 @@ async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: 
     );
     return awaited.map(({ followUp: { workflowId }, outcome }) => {
       const link = uiLink(stack.uiUrl, config.namespace, workflowId);
-      const base = { workflowId, ...(link !== undefined && { uiUrl: link }) };
+      const base = { workflowId, ...defined({ uiUrl: link }) };
       try {
         return { ...base, result: outcome() };
       } catch (error) {

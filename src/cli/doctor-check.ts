@@ -1,7 +1,8 @@
 import { FollowUpClientError } from '../client/index.js';
+import { defined } from '../contract/defined.js';
 import { describeGrpcError } from '../temporal/grpc.js';
-import { clock } from './follow-up-text.js';
 import { safeLine } from '../terminal-text.js';
+import { clock } from './follow-up-text.js';
 
 /** `note`: worth knowing, and nothing to do. */
 export type CheckStatus = 'ok' | 'note' | 'warning' | 'error';
@@ -35,8 +36,7 @@ export async function check(
       name,
       status: 'error',
       message: messageOf(error),
-      ...(why !== undefined && { why }),
-      ...(mend !== undefined && { mend }),
+      ...defined({ why, mend }),
     };
   }
 }

@@ -1,6 +1,7 @@
 import type { FiringOutcome, ListedBudget, ScheduleDescription, WorkflowTrouble } from '../client/index.js';
-import { fewAtATime } from '../client/temporal-call.js';
 import { listWorkflows } from '../client/list.js';
+import { fewAtATime } from '../client/temporal-call.js';
+import { defined } from '../contract/defined.js';
 import {
   type BatchStatus,
   type BudgetStatus,
@@ -127,7 +128,7 @@ function toCheck({ workflowId, what, mend, since }: WorkflowTrouble): Check {
         ? ['batch', 'no more of its items are started, and it does not end']
         : ['follow-up', 'it goes no further'];
   const message = `${workflowId} ${what}`;
-  return { name, subject: workflowId, status: 'error', message, ...(since !== undefined && { since }), why, mend };
+  return { name, subject: workflowId, status: 'error', message, ...defined({ since }), why, mend };
 }
 
 async function examineBudgets({ followUps }: TemporalSession): Promise<WorkChecks> {
@@ -236,7 +237,7 @@ function pausedSchedule({ name, pause }: ScheduleDescription): Check {
     subject: name,
     status: 'warning',
     message: `schedule ${name} is paused${pause?.note === undefined ? '' : ` (${pause.note})`}`,
-    ...(pause && { since: pause.since }),
+    ...defined({ since: pause?.since }),
     why: 'it starts no batch until it is resumed',
     mend: `follow-up schedule resume ${name}`,
   };

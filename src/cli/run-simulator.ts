@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { InvalidInputError } from '../client/errors.js';
+import { defined } from '../contract/defined.js';
 import { parseDurationMs, parseInput } from '../contract/index.js';
 import { type SimulatorOptions, simulatorOptionsSchema, startSimulator } from '../simulator/index.js';
 import { type Cli, interruptible, UsageError } from './cli.js';
@@ -49,7 +50,7 @@ async function toSimulatorOptions(options: SimulatorCommandOptions): Promise<Sim
       windowMs: toMs('window', options.window ?? '1h'),
     },
     turn: { minMs: Math.round(turnMs / 2), maxMs: Math.round(turnMs * 1.5) },
-    ...(ledgerFile !== undefined && { ledgerFile }),
+    ...defined({ ledgerFile }),
     ...(options.options !== undefined && (await readJson(options.options))),
   });
   if (!parsed.ok) throw new InvalidInputError(parsed.issues);

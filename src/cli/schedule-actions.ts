@@ -7,6 +7,7 @@ import {
   type ScheduleOverlap,
   type Schedules,
 } from '../client/index.js';
+import { defined } from '../contract/defined.js';
 import { safeLine } from '../terminal-text.js';
 import { readBatchFile } from './batch-file.js';
 import { type Cli, type CliIo, UsageError } from './cli.js';
@@ -54,7 +55,7 @@ export async function createSchedule(cli: Cli, name: string, file: string, optio
     limit: number(options.limit),
     note,
     paused,
-    input: { ...document, ...(maxOpen !== undefined && { maxOpen }) },
+    input: { ...document, ...defined({ maxOpen }) },
   });
   const checked = parseCreateScheduleInput(input);
   await withTemporal(cli, async ({ followUps }) => {
@@ -168,7 +169,7 @@ export async function backfillSchedule(
   const input = {
     from,
     to,
-    ...(overlap !== undefined && { overlap }),
+    ...defined({ overlap }),
     ...(yes && { maxFirings: MAX_BACKFILL_FIRINGS }),
   };
   await withSchedules(cli, async (schedules) => {

@@ -1,8 +1,9 @@
 import { parseStartInput, type StartedFollowUp, TemporalUnreachableError } from '../client/index.js';
-import { awaitFollowUp, showProgress } from './progress-view.js';
+import { defined } from '../contract/defined.js';
 import { type Cli, ExitCode, InterruptedError, interruptible, StartUnknownError, UsageError } from './cli.js';
 import { given, type SettingOptions, toSettings } from './command-options.js';
 import { describeResult, exitCodeOf } from './follow-up-text.js';
+import { awaitFollowUp, showProgress } from './progress-view.js';
 import { sayWhenUnattended, withTemporal } from './temporal-session.js';
 import { type PromptSource, readPrompt } from './text-source.js';
 
@@ -19,7 +20,7 @@ export async function send(
   dash: string | undefined,
   options: SendOptions,
 ): Promise<ExitCode> {
-  const prompt = await readPrompt(cli.io, { ...options, ...(dash !== undefined && { dash }) });
+  const prompt = await readPrompt(cli.io, { ...options, ...defined({ dash }) });
   if (prompt === undefined) throw new UsageError('prompt: give it with --prompt, --prompt-file, or - for stdin');
   const input = given({ projectId, jobId, prompt, key: options.key, ...toSettings(options) });
   const { key, followUpInput } = parseStartInput(input);

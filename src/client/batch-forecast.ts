@@ -1,20 +1,22 @@
 import type { Client } from '@temporalio/client';
 import { forecastEnd, type ItemLeft, type Outlook } from '../batch/forecast.js';
+import { defined } from '../contract/defined.js';
 import {
   type BatchItem,
   type BudgetSlots,
   budgetSlotsQuery,
   type BudgetStatus,
-  budgetStatusQuery,
   projectBudgetWorkflowId,
 } from '../contract/index.js';
-import { fewAtATime } from './temporal-call.js';
+import { WorkerUnavailableError } from './errors.js';
 import { listFollowUps, listQuery, take } from './list.js';
+import { BUDGET_TIMEOUT_MS, type BudgetAnswers } from './live-progress.js';
 import type { FollowUpSummary } from './summary.js';
+import { fewAtATime } from './temporal-call.js';
+import { queryWorkflow } from './trouble.js';
 
 /** Turns that have ended whose length is looked at: as many sends as a budget tells. */
 const MOST_TURNS = 100;
-const BUDGET_TIMEOUT_MS = 3_000;
 
 /** What a project's budget says of what was sent, and of what will be. */
 interface ProjectAnswer {
@@ -24,10 +26,11 @@ interface ProjectAnswer {
 
 /**
  * When a batch will have ended, in epoch milliseconds, as the slots of its projects and the lengths of its turns tell;
- * `undefined` where that cannot be told: see {@link forecastEnd}. Asks each project's budget twice.
+ * `undefined` where that cannot be told: see {@link forecastEnd}.
  */
 export async function expectBatchEnd(
   client: Client,
+  budgets: BudgetAnswers,
   batch: { batchId: string; maxOpen: number; items: readonly BatchItem[] },
 ): Promise<number | undefined> {
   const isOfBatch = listQuery({ batch: batch.batchId });
@@ -36,7 +39,10 @@ export async function expectBatchEnd(
     take(listFollowUps(client, `${isOfBatch} AND ExecutionStatus = 'Completed'`), MOST_TURNS),
   ]);
   const projectIds = [...new Set(batch.items.filter(isLeft).map(({ projectId }) => projectId))];
-  const answers = await fewAtATime(projectIds, async (projectId) => [projectId, await ask(client, projectId)] as const);
+  const answers = await fewAtATime(
+    projectIds,
+    async (projectId) => [projectId, await ask(client, budgets, projectId)] as const,
+  );
   const nowMs = Date.now();
   return forecastEnd(outlookOf(batch, { running, ended, answers: new Map(answers) }), nowMs);
 }
@@ -77,8 +83,7 @@ export function outlookOf(
         projectId,
         jobId,
         isStarted: summary !== undefined,
-        ...(sinceMs !== undefined && { sentAtMs: sinceMs }),
-        ...(position !== undefined && { position }),
+        ...defined({ sentAtMs: sinceMs, position }),
       };
     });
   const turnsMs = ended.flatMap(({ workflowId, endedAt }) => {
@@ -98,14 +103,13 @@ function isLeft({ status, error }: BatchItem): boolean {
   return status === undefined && error === undefined;
 }
 
-async function ask(client: Client, projectId: string): Promise<ProjectAnswer> {
-  const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-  const nowMs = Date.now();
-  return client.withDeadline(nowMs + BUDGET_TIMEOUT_MS, async () => {
-    const [status, slots] = await Promise.all([
-      budget.query(budgetStatusQuery, nowMs),
-      budget.query(budgetSlotsQuery, nowMs),
-    ]);
-    return { status, slots };
-  });
+/** @throws where the budget does not answer */
+async function ask(client: Client, budgets: BudgetAnswers, projectId: string): Promise<ProjectAnswer> {
+  const workflowId = projectBudgetWorkflowId(projectId);
+  const [{ status, silence }, slots] = await Promise.all([
+    budgets.of(projectId),
+    queryWorkflow(client, workflowId, BUDGET_TIMEOUT_MS, budgetSlotsQuery, Date.now()),
+  ]);
+  if (!status) throw new WorkerUnavailableError(workflowId, silence);
+  return { status, slots };
 }

@@ -1,6 +1,7 @@
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, type QueryDefinition, TerminatedFailure, WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
+import { defined } from '../contract/defined.js';
 import {
   type BatchItem,
   batchItemsQuery,
@@ -14,7 +15,9 @@ import {
   type InputIssue,
   parseInput,
 } from '../contract/index.js';
-import { awaitResult, type ResultOptions } from './result.js';
+import { expectBatchEnd } from './batch-forecast.js';
+import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
+import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
 import {
   BatchEndedError,
   BatchFailedError,
@@ -22,16 +25,13 @@ import {
   BatchRunningError,
   FollowUpClientError,
   UnexpectedOutcomeError,
-  WorkerUnavailableError,
 } from './errors.js';
-import { expectBatchEnd } from './batch-forecast.js';
-import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
-import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
 import { listFollowUps, listQuery, take } from './list.js';
-import { readPlaces } from './live-progress.js';
+import { BudgetAnswers, readPlaces } from './live-progress.js';
+import { awaitResult, type ResultOptions } from './result.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
-import { findTroublesOfBatch, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
+import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './trouble.js';
 import { pauseBetweenLooks } from './watches.js';
 
 /** A batch of thousands may have to read its history again before it answers. */
@@ -113,10 +113,11 @@ export class BatchHandle {
     if (status.ended) return status;
     const execution = (await this.describe()).status;
     if (execution === 'running') {
-      const live = { ...status, ...(await this.#expectEnd(status)) };
+      const budgets = new BudgetAnswers(this.#target.client);
+      const live = { ...status, ...(await this.#expectEnd(status, budgets)) };
       if (status.open === 0) return live;
       const waitingForBudget = await this.#count('waiting-for-budget');
-      return { ...live, waitingForBudget, ...(waitingForBudget !== 0 && (await this.#readNextSend())) };
+      return { ...live, waitingForBudget, ...(waitingForBudget !== 0 && (await this.#readNextSend(budgets))) };
     }
     // Its own counts are those of its end: how many follow-ups go on since, only Temporal knows.
     return { ...status, cutOff: execution, stillRunning: await this.#count() };
@@ -178,7 +179,7 @@ export class BatchHandle {
       return toBatchResult(workflowId, await awaitResult(client, workflowId, () => this.describe(), options));
     } catch (error) {
       if (error instanceof WorkflowFailedError) throw this.#toOutcomeError(error);
-      throw error instanceof FollowUpClientError ? error : this.#translate(error);
+      throw this.#translate(error);
     }
   }
 
@@ -190,7 +191,7 @@ export class BatchHandle {
    */
   async cancel(): Promise<void> {
     // To Temporal a request to cancel what has ended is as good as any.
-    if ((await this.describe()).status !== 'running') throw new BatchEndedError(this.workflowId, this.batchId);
+    if ((await this.describe()).status !== 'running') throw new BatchEndedError(this.batchId);
     await this.#call(() => this.#handle.cancel());
   }
 
@@ -213,7 +214,7 @@ export class BatchHandle {
    * UnexpectedOutcomeError where Temporal does not keep the items any more; WorkerUnavailableError
    */
   async planRetry({ only }: RetryOptions = {}): Promise<RetryPlan> {
-    if ((await this.describe()).status === 'running') throw new BatchRunningError(this.workflowId, this.batchId);
+    if ((await this.describe()).status === 'running') throw new BatchRunningError(this.batchId);
     return planRetry(this.#target.client, this, { only });
   }
 
@@ -237,7 +238,7 @@ export class BatchHandle {
     return {
       status: toExecutionStatus(status.name),
       startedAt: startTime.toISOString(),
-      ...(closeTime && { endedAt: closeTime.toISOString() }),
+      ...defined({ endedAt: closeTime?.toISOString() }),
     };
   }
 
@@ -246,7 +247,10 @@ export class BatchHandle {
   }
 
   /** A look at everything costs some queries: of many items it is made less often than somebody watches. */
-  async #expectEnd({ total, open, waitingToStart, maxOpen }: BatchStatus): Promise<{ expectedEndAt?: string }> {
+  async #expectEnd(
+    { total, open, waitingToStart, maxOpen }: BatchStatus,
+    budgets: BudgetAnswers,
+  ): Promise<{ expectedEndAt?: string }> {
     const nowMs = Date.now();
     const left = open + waitingToStart;
     const isDue = nowMs >= (this.#forecast?.againAtMs ?? 0);
@@ -255,7 +259,7 @@ export class BatchHandle {
       let endMs: number | undefined;
       try {
         const items = await take(this.list());
-        endMs = await expectBatchEnd(this.#target.client, { batchId: this.batchId, maxOpen, items });
+        endMs = await expectBatchEnd(this.#target.client, budgets, { batchId: this.batchId, maxOpen, items });
       } catch {
         // A budget or a list that gives no answer: nothing is said of the end.
       }
@@ -266,20 +270,20 @@ export class BatchHandle {
   }
 
   /** Which of the batch's follow-ups is sent next, as their budgets say it. */
-  async #readNextSend(): Promise<Pick<LiveBatchStatus, 'nextSend' | 'budgetsSilent'>> {
+  async #readNextSend(budgets: BudgetAnswers): Promise<Pick<LiveBatchStatus, 'nextSend' | 'budgetsSilent'>> {
     const { client } = this.#target;
     const query = listQuery({ batch: this.batchId, state: 'waiting-for-budget' });
     const waiting = await take(listFollowUps(client, query), MOST_ASKED_ABOUT);
-    const places = await readPlaces(client, waiting);
+    const places = await readPlaces(budgets, waiting);
     const budgetsSilent: Record<string, string> = {};
     let nextSend: LiveBatchStatus['nextSend'];
     for (const { workflowId, projectId } of waiting) {
       const { position, expectedAt, unavailable } = places.get(workflowId) ?? {};
       if (unavailable !== undefined) budgetsSilent[projectId] = unavailable;
       if (position === undefined || (nextSend && !isSooner({ position, expectedAt }, nextSend))) continue;
-      nextSend = { workflowId, position, ...(expectedAt !== undefined && { expectedAt }) };
+      nextSend = { workflowId, position, ...defined({ expectedAt }) };
     }
-    return { ...(nextSend && { nextSend }), ...(Object.keys(budgetsSilent).length > 0 && { budgetsSilent }) };
+    return { ...defined({ nextSend }), ...(Object.keys(budgetsSilent).length > 0 && { budgetsSilent }) };
   }
 
   /**
@@ -288,7 +292,7 @@ export class BatchHandle {
    */
   async #count(state?: FollowUpState): Promise<number | undefined> {
     const { client } = this.#target;
-    const query = `${listQuery({ batch: this.batchId, ...(state && { state }) })} AND ExecutionStatus = 'Running'`;
+    const query = `${listQuery({ batch: this.batchId, ...defined({ state }) })} AND ExecutionStatus = 'Running'`;
     try {
       return (await callTemporal(client, () => client.workflow.count(query))).count;
     } catch (error) {
@@ -303,17 +307,7 @@ export class BatchHandle {
     query: QueryDefinition<Answer, Args>,
     args: Args,
   ): Promise<Answer> {
-    const { client } = this.#target;
-    const handle = client.workflow.getHandle(workflowId);
-    try {
-      return await client.withDeadline(Date.now() + QUERY_TIMEOUT_MS, () => handle.query(query, ...args));
-    } catch (error) {
-      // A query waits for a worker: without one it ends at the deadline, just as without a server.
-      await this.describe();
-      if (error instanceof WorkflowNotFoundError) throw this.#translate(error);
-      const reason = await reasonOfSilence(client, workflowId, error);
-      throw new WorkerUnavailableError(workflowId, reason, { cause: error });
-    }
+    return this.#call(() => queryWorkflow(this.#target.client, workflowId, QUERY_TIMEOUT_MS, query, ...args));
   }
 
   async #call<T>(call: () => Promise<T>): Promise<T> {
@@ -326,7 +320,7 @@ export class BatchHandle {
 
   #translate(error: unknown): unknown {
     if (error instanceof WorkflowNotFoundError) {
-      return new BatchNotFoundError(this.workflowId, this.batchId, { cause: error });
+      return new BatchNotFoundError(this.batchId, { cause: error });
     }
     return toConnectionError(this.#target.client, error) ?? error;
   }
@@ -334,7 +328,7 @@ export class BatchHandle {
   #toOutcomeError(error: WorkflowFailedError): BatchFailedError {
     const { cause } = error;
     const failed = (type: string, reason: string, issues?: InputIssue[]) =>
-      new BatchFailedError(this.workflowId, this.batchId, type, reason, issues, { cause: error });
+      new BatchFailedError(this.batchId, type, reason, issues, { cause: error });
     if (cause instanceof TerminatedFailure) return failed('Terminated', `it was terminated: ${cause.message}`);
     if (cause instanceof ApplicationFailure) {
       return failed(cause.type ?? 'Unexpected', cause.message, issuesOf(cause.details?.[0]));

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
+import { defined } from '../contract/defined.js';
 import {
   batchIdSchema,
   batchItemsOf,
@@ -56,8 +57,7 @@ export function planBatch(input: StartBatchInput): BatchPlan {
       ? input.items
       : input.jobIds.map((jobId): FollowUpInput => ({ projectId: input.projectId, jobId, prompt: input.prompt }));
   const settings = {
-    ...(input.maxOpen !== undefined && { maxOpen: input.maxOpen }),
-    ...(input.defaults && { defaults: input.defaults }),
+    ...defined({ maxOpen: input.maxOpen, defaults: input.defaults }),
   };
   if (countParts(parsed.value, items) > MAX_PARTS) throw new InvalidInputError([tooManyParts(parsed.value)]);
   const base = { batchId: id, items, digest: digestOf(parsed.value) };

@@ -1,17 +1,17 @@
 import type { Client } from '@temporalio/client';
 import {
-  type BatchStatus,
   type BatchItem,
-  type FollowUpInput,
+  type BatchStatus,
   followUpBatchWorkflowId,
+  type FollowUpInput,
   followUpInputSchema,
   parseInput,
   type RetryChoice,
 } from '../contract/index.js';
-import { NothingToRetryError, UnexpectedOutcomeError } from './errors.js';
 import type { StartBatchInput } from './batch-plan.js';
-import { fewAtATime } from './temporal-call.js';
+import { NothingToRetryError, UnexpectedOutcomeError } from './errors.js';
 import { LookUp, readPartItems } from './outcome-lookup.js';
+import { fewAtATime } from './temporal-call.js';
 
 /** Options of `retry`. */
 export interface RetryOptions {
@@ -54,7 +54,7 @@ interface EndedBatch {
  * @throws NothingToRetryError, UnexpectedOutcomeError where what was to be sent is not kept any more
  */
 export async function planRetry(client: Client, batch: EndedBatch, { only }: RetryOptions): Promise<RetryPlan> {
-  const { batchId, workflowId } = batch;
+  const { batchId } = batch;
   const candidates: BatchItem[] = [];
   for await (const item of batch.list()) if (isRetried(item, only)) candidates.push(item);
   const lookUp = new LookUp(client);
@@ -65,11 +65,11 @@ export async function planRetry(client: Client, batch: EndedBatch, { only }: Ret
     if (standing === 'send' || standing === 'unknown') chosen.add(item.index);
     if (standing !== 'send') plan[standing] += 1;
   });
-  if (chosen.size === 0) throw new NothingToRetryError(workflowId, batchId, plan);
+  if (chosen.size === 0) throw new NothingToRetryError(batchId, plan);
   const { maxOpen, parts } = await batch.status();
   const items: FollowUpInput[] = [];
   for (let part = 0; part < parts; part++) items.push(...(await readItems(client, batchId, part, chosen)));
-  if (items.length === 0) throw new NothingToRetryError(workflowId, batchId, plan);
+  if (items.length === 0) throw new NothingToRetryError(batchId, plan);
   return { input: { id: retryId(batchId, only), items, maxOpen }, ...plan };
 }
 

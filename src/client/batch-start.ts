@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Client,
   WorkflowExecutionAlreadyStartedError,
@@ -14,7 +15,8 @@ import {
   sealUpdate,
   WorkflowType,
 } from '../contract/index.js';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { type BatchTarget, StartedBatch } from './batch-handle.js';
+import { type BatchPlan, countInPiece, planBatch, type StartBatchInput, type StartBatchOptions } from './batch-plan.js';
 import {
   BatchEndedError,
   BatchInputDiffersError,
@@ -22,9 +24,8 @@ import {
   InvalidInputError,
   WorkerUnavailableError,
 } from './errors.js';
-import { type BatchTarget, StartedBatch } from './batch-handle.js';
-import { type BatchPlan, countInPiece, planBatch, type StartBatchInput, type StartBatchOptions } from './batch-plan.js';
 import { callTemporal, isPassingTrouble } from './temporal-call.js';
+import { NO_ANSWER } from './trouble.js';
 
 /** Name of the memo field that tells whether two batches are the same. */
 const DIGEST_MEMO = 'inputDigest';
@@ -60,7 +61,7 @@ export async function startBatch(
   }
   const batch = new StartedBatch(target, batchId, alreadyStarted);
   if (alreadyStarted && (await readDigest(target, workflowId)) !== plan.digest) {
-    throw new BatchInputDiffersError(workflowId, batchId);
+    throw new BatchInputDiffersError(batchId);
   }
   if (plan.isInPieces) await handOver(target, batch, plan, options);
   return batch;
@@ -110,13 +111,13 @@ async function sendUpdate(client: Client, { workflowId, batchId }: StartedBatch,
     return await callTemporal(client, () => update(client.workflow.getHandle(workflowId)), { workflowId });
   } catch (error) {
     const options = { cause: error };
-    if (error instanceof WorkflowNotFoundError) throw new BatchEndedError(workflowId, batchId, options);
+    if (error instanceof WorkflowNotFoundError) throw new BatchEndedError(batchId, options);
     if (error instanceof WorkflowUpdateFailedError && error.cause instanceof ApplicationFailure) {
       const { type, message } = error.cause;
       if (type === FailureType.InvalidInput) throw new InvalidInputError([{ field: 'items', message }]);
     }
     if (error instanceof FollowUpClientError && error.cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError) {
-      throw new WorkerUnavailableError(workflowId, 'no worker is running, or the workers are overloaded', options);
+      throw new WorkerUnavailableError(workflowId, NO_ANSWER, options);
     }
     throw error;
   }

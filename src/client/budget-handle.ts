@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import { type UpdateDefinition, WorkflowNotFoundError } from '@temporalio/common';
 import type { z } from 'zod';
+import { defined } from '../contract/defined.js';
 import {
   type BudgetSend,
   type BudgetStatus,
@@ -23,7 +24,7 @@ import { InvalidInputError, WorkerUnavailableError } from './errors.js';
 import { listWorkflows } from './list.js';
 import { toExecutionStatus } from './summary.js';
 import { callTemporal } from './temporal-call.js';
-import { readTrouble, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
+import { queryWorkflow, readTrouble, type WorkflowTrouble } from './trouble.js';
 import { type BudgetExecutionState, type BudgetUpdate, watchBudget, type WatchOptions } from './watches.js';
 
 const QUERY_TIMEOUT_MS = 5_000;
@@ -76,13 +77,10 @@ export class BudgetHandle {
    */
   async status(): Promise<BudgetStatus | undefined> {
     try {
-      const deadline = Date.now() + QUERY_TIMEOUT_MS;
-      return await this.#client.withDeadline(deadline, () => this.#handle.query(budgetStatusQuery, Date.now()));
+      return await queryWorkflow(this.#client, this.workflowId, QUERY_TIMEOUT_MS, budgetStatusQuery, Date.now());
     } catch (error) {
-      // A query waits for a worker: without one it ends at the deadline, just as without a server.
-      if (error instanceof WorkflowNotFoundError || (await this.state()) === 'none') return undefined;
-      const reason = await reasonOfSilence(this.#client, this.workflowId, error);
-      throw new WorkerUnavailableError(this.workflowId, reason, { cause: error });
+      if (error instanceof WorkflowNotFoundError) return undefined;
+      throw error;
     }
   }
 
@@ -205,7 +203,7 @@ async function look(budget: BudgetHandle): Promise<ListedBudget> {
   const { projectId, workflowId } = budget;
   try {
     const status = await budget.status();
-    return { projectId, workflowId, ...(status && { status }) };
+    return { projectId, workflowId, ...defined({ status }) };
   } catch (error) {
     if (!(error instanceof WorkerUnavailableError)) throw error;
     return { projectId, workflowId, statusUnavailable: error.reason };

@@ -1,5 +1,4 @@
 import type { Client } from '@temporalio/client';
-import { tsToMs } from '@temporalio/common/lib/time.js';
 import { beginState, Budget, type BudgetState, type CarriedState, restoreState, takeOrder } from '../budget/index.js';
 import {
   type AcquireAnswer,
@@ -17,8 +16,8 @@ import {
   setLimitInputSchema,
   setLimitUpdate,
 } from '../contract/index.js';
-import { decodePayloads, readHistory, type HistoryEvent, type Payloads } from './history.js';
-import { callTemporal } from './temporal-call.js';
+import { decodePayloads, type HistoryEvent, type Payloads, readHistory } from './history.js';
+import { callTemporal, timestampMs } from './temporal-call.js';
 
 /** `WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW` of Temporal's API. */
 const RESET_CAUSE = 20;
@@ -54,7 +53,7 @@ async function beginFrom(client: Client, projectId: string, started: HistoryEven
   if (carried !== undefined && carried !== null) return restoreState(carried as CarriedState);
   const parsed = parseInput(projectBudgetInputSchema, input);
   if (!parsed.ok) throw new LedgerLostError(`it was started with an invalid input: ${describeIssues(parsed.issues)}`);
-  const startedAtMs = tsToMs(started.eventTime);
+  const startedAtMs = timestampMs(started.eventTime);
   const begun = beginState(parsed.value, { startedAtMs, nowMs: startedAtMs });
   if (!begun.ok) throw new LedgerLostError(describeIssues(begun.issues));
   return begun.state;
@@ -100,7 +99,7 @@ class LedgerReader {
   }
 
   async read(events: readonly HistoryEvent[]): Promise<BudgetState> {
-    for (const event of events) await this.#enter(event, tsToMs(event.eventTime));
+    for (const event of events) await this.#enter(event, timestampMs(event.eventTime));
     return this.#budget.state;
   }
 

@@ -20,6 +20,7 @@ import {
   wakeSignal,
   WorkflowType,
 } from '../contract/index.js';
+import { describeGrpcError } from '../temporal/grpc.js';
 import { LedgerLostError, readLedger } from './budget-ledger.js';
 import { budgetStartOptions, type BudgetTarget } from './budget-update.js';
 import {
@@ -34,7 +35,7 @@ import {
 import { readHistory, readRunStart } from './history.js';
 import { listFollowUps, listQuery } from './list.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
-import { callTemporal, fewAtATime, grpcDetails, isPassingTrouble, isVagueTrouble } from './temporal-call.js';
+import { callTemporal, fewAtATime, isPassingTrouble, isVagueTrouble } from './temporal-call.js';
 import { isPolled, readTrouble } from './trouble.js';
 
 /** Lease (send timeout of 30 s + 30 s) and drain (120 s) of workers with the default settings. */
@@ -155,7 +156,7 @@ async function start(
 ): Promise<string> {
   const { client, projectId } = target;
   const now = await describe(target);
-  if (now.runId !== last.runId) throw new BudgetRunningError(last.workflowId, projectId);
+  if (now.runId !== last.runId) throw new BudgetRunningError(projectId);
   // Where the workers are, whatever the caller's own settings are.
   const isPolledStill = input.restored !== undefined && (await isPolled(client, last.taskQueue));
   try {
@@ -171,7 +172,7 @@ async function start(
     return handle.firstExecutionRunId;
   } catch (error) {
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
-    throw new BudgetRunningError(last.workflowId, projectId, { cause: error });
+    throw new BudgetRunningError(projectId, { cause: error });
   }
 }
 
@@ -185,9 +186,9 @@ async function stopFailing(target: BudgetTarget, assumeFull: boolean): Promise<W
   if (!isRunning(last)) return last;
   const { workflowId, runId } = last;
   const trouble = await readTrouble(client, workflowId);
-  if (trouble?.kind === 'paused') throw new BudgetPausedError(workflowId, projectId, trouble);
+  if (trouble?.kind === 'paused') throw new BudgetPausedError(projectId, trouble);
   if (trouble?.kind === 'unattended') throw new WorkerUnavailableError(workflowId, `${trouble.what}; ${trouble.mend}`);
-  if (trouble?.kind !== 'failing') throw new BudgetRunningError(workflowId, projectId);
+  if (trouble?.kind !== 'failing') throw new BudgetRunningError(projectId);
   if (!assumeFull) await readState(target, runId);
   try {
     await callTemporal(client, () =>
@@ -198,7 +199,7 @@ async function stopFailing(target: BudgetTarget, assumeFull: boolean): Promise<W
     if (!(error instanceof WorkflowNotFoundError)) throw error;
   }
   const stopped = await describe(target);
-  if (isRunning(stopped)) throw new BudgetRunningError(workflowId, projectId);
+  if (isRunning(stopped)) throw new BudgetRunningError(projectId);
   return stopped;
 }
 
@@ -212,7 +213,7 @@ async function describe({ client, projectId }: BudgetTarget): Promise<WorkflowEx
     return await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
   } catch (error) {
     if (!(error instanceof WorkflowNotFoundError)) throw error;
-    throw new BudgetNotFoundError(workflowId, projectId, { cause: error });
+    throw new BudgetNotFoundError(projectId, { cause: error });
   }
 }
 
@@ -223,10 +224,8 @@ async function readState({ client, projectId }: BudgetTarget, runId: string): Pr
   } catch (error) {
     if (error instanceof TemporalUnreachableError || isPassingTrouble(error)) throw error;
     const reason =
-      error instanceof LedgerLostError
-        ? error.message
-        : `its history cannot be read: ${grpcDetails(error) ?? (error instanceof Error ? error.message : String(error))}`;
-    throw new BudgetStateLostError(projectBudgetWorkflowId(projectId), projectId, reason, { cause: error });
+      error instanceof LedgerLostError ? error.message : `its history cannot be read: ${describeGrpcError(error)}`;
+    throw new BudgetStateLostError(projectId, reason, { cause: error });
   }
 }
 

@@ -27,7 +27,7 @@ import {
   WorkerUnavailableError,
 } from './errors.js';
 import { callTemporal } from './temporal-call.js';
-import { readTrouble, reasonOf } from './trouble.js';
+import { NO_ANSWER, readTrouble, reasonOf } from './trouble.js';
 
 /** Settings of a new budget where nobody says otherwise. The limit is the service's own: 100 messages an hour. */
 export const DEFAULT_BUDGET_SETTINGS: BudgetSettings = {
@@ -92,16 +92,16 @@ export async function updateBudget<Args extends unknown[]>(
     const options = { cause: error };
     const isStopped = error instanceof WorkflowExecutionAlreadyStartedError;
     if (isStopped || (error instanceof WorkflowNotFoundError && !(await isRunning()))) {
-      throw new BudgetStoppedError(workflowId, projectId, options);
+      throw new BudgetStoppedError(projectId, options);
     }
     if (error instanceof WorkflowUpdateFailedError) {
       const issues = issuesOf(error);
       if (issues) throw new InvalidInputError(issues);
-      throw new BudgetUpdateRejectedError(workflowId, error.cause?.message ?? error.message, options);
+      throw new BudgetUpdateRejectedError(projectId, error.cause?.message ?? error.message, options);
     }
     const trouble = await readTrouble(client, workflowId);
     if (!trouble && !isDeadline(error)) throw error;
-    const reason = trouble ? reasonOf(trouble) : 'no worker is running, or the workers are overloaded';
+    const reason = trouble ? reasonOf(trouble) : NO_ANSWER;
     throw new WorkerUnavailableError(
       workflowId,
       `${reason}; the command may still take effect once a worker runs`,

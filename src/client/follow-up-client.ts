@@ -19,7 +19,6 @@ import {
   workflowIdIssue,
   WorkflowType,
 } from '../contract/index.js';
-import type { ResultOptions } from './result.js';
 import { BatchHandle, type BatchTarget, type StartedBatch } from './batch-handle.js';
 import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
 import { startBatch } from './batch-start.js';
@@ -27,8 +26,9 @@ import { BudgetHandle, listBudgets, type ListedBudget } from './budget-handle.js
 import { DEFAULT_BUDGET_SETTINGS } from './budget-update.js';
 import { InvalidInputError } from './errors.js';
 import { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
-import { type ListedFollowUp, listNewestFirst, type ListFilter, listQuery } from './list.js';
 import { endedAsInvalid, inputDiffers } from './history.js';
+import { type ListedFollowUp, type ListFilter, listNewestFirst, listQuery } from './list.js';
+import type { ResultOptions } from './result.js';
 import { Schedules } from './schedules.js';
 import { callTemporal, isTooLarge } from './temporal-call.js';
 import { findTroubles, type FoundTroubles } from './trouble.js';

@@ -6,16 +6,13 @@ import {
 } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import {
-  type FollowUpProgress,
   type FollowUpResult,
   pollNowSignal,
   progressQuery,
   resolveDeliveryUpdate,
   type ResolveWord,
 } from '../contract/index.js';
-import { awaitResult, type ResultOptions, toFollowUpResult, toOutcomeError } from './result.js';
 import {
-  FollowUpClientError,
   FollowUpEndedError,
   FollowUpNotFoundError,
   ResolveRejectedError,
@@ -25,9 +22,10 @@ import {
 } from './errors.js';
 import { readNewestEventAt } from './history.js';
 import { bringUpToDate, type LiveProgress } from './live-progress.js';
+import { awaitResult, type ResultOptions, toFollowUpResult, toOutcomeError } from './result.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
-import { readTrouble, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
+import { queryWorkflow, readTrouble, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
 import { type FollowUpUpdate, watchFollowUp, type WatchOptions } from './watches.js';
 
 const QUERY_TIMEOUT_MS = 5_000;
@@ -57,7 +55,7 @@ export class FollowUpHandle {
       return toFollowUpResult(workflowId, await awaitResult(this.#client, workflowId, () => this.describe(), options));
     } catch (error) {
       if (error instanceof WorkflowFailedError) throw toOutcomeError(workflowId, error);
-      throw error instanceof FollowUpClientError ? error : this.#translate(error);
+      throw this.#translate(error);
     }
   }
 
@@ -68,8 +66,10 @@ export class FollowUpHandle {
    * @throws WorkerUnavailableError, FollowUpNotFoundError, TemporalUnreachableError
    */
   async progress(): Promise<LiveProgress> {
-    const progress = await this.#query();
-    return this.#call(() => bringUpToDate(this.#client, this.workflowId, progress));
+    return this.#call(async () => {
+      const progress = await queryWorkflow(this.#client, this.workflowId, QUERY_TIMEOUT_MS, progressQuery);
+      return bringUpToDate(this.#client, this.workflowId, progress);
+    });
   }
 
   /**
@@ -79,19 +79,6 @@ export class FollowUpHandle {
    */
   async lastChangeAt(): Promise<string | undefined> {
     return this.#call(() => readNewestEventAt(this.#client, this.workflowId));
-  }
-
-  async #query(): Promise<FollowUpProgress> {
-    const { workflowId } = this;
-    try {
-      return await this.#client.withDeadline(Date.now() + QUERY_TIMEOUT_MS, () => this.#handle.query(progressQuery));
-    } catch (error) {
-      // A query waits for a worker: without one it ends at the deadline, just as without a server.
-      await this.describe();
-      if (error instanceof WorkflowNotFoundError) throw this.#translate(error);
-      const reason = await reasonOfSilence(this.#client, workflowId, error);
-      throw new WorkerUnavailableError(workflowId, reason, { cause: error });
-    }
   }
 
   /**

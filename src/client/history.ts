@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type Client, WorkflowFailedError, type WorkflowHandle } from '@temporalio/client';
 import { ApplicationFailure, type Payload } from '@temporalio/common';
-import { tsToMs } from '@temporalio/common/lib/time.js';
 import { z } from 'zod';
+import { defined } from '../contract/defined.js';
 import { FailureType, followUpInputSchema, type FollowUpSettings, parseInput } from '../contract/index.js';
-import { callTemporal } from './temporal-call.js';
+import { callTemporal, timestampMs } from './temporal-call.js';
 
 /** One event of a workflow's history. */
 export type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
@@ -55,7 +55,7 @@ export async function readNewestEventAt(client: Client, workflowId: string): Pro
     client.workflowService.getWorkflowExecutionHistoryReverse(request),
   );
   const at = history?.events?.[0]?.eventTime;
-  return at ? new Date(tsToMs(at)).toISOString() : undefined;
+  return at ? new Date(timestampMs(at)).toISOString() : undefined;
 }
 
 /** Values of payloads that a workflow was given or gave, as this client's data converter reads them. */
@@ -111,7 +111,7 @@ export async function endedAsInvalid(client: Client, workflowId: string): Promis
 export async function readRunStart(client: Client, workflowId: string, runId?: string): Promise<unknown[]> {
   const { history } = await client.workflowService.getWorkflowExecutionHistory({
     namespace: client.options.namespace,
-    execution: { workflowId, ...(runId !== undefined && { runId }) },
+    execution: { workflowId, ...defined({ runId }) },
     maximumPageSize: 1,
   });
   const payloads = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads;

@@ -45,12 +45,9 @@ export {
   FollowUpNotFoundError,
   FollowUpTerminatedError,
   FollowUpTimedOutError,
-  ForeignScheduleError,
   InvalidInputError,
   NothingToRetryError,
   ResolveRejectedError,
-  ScheduleExistsError,
-  ScheduleNotFoundError,
   SearchAttributesMissingError,
   TemporalUnreachableError,
   UnexpectedOutcomeError,
@@ -70,6 +67,9 @@ export type { ResultOptions } from './result.js';
 export type { Firing, ScheduleDescription, ScheduleTimes } from './schedule-description.js';
 export { type CreateScheduleInput, parseCreateScheduleInput } from './schedule-input.js';
 export {
+  ForeignScheduleError,
+  ScheduleExistsError,
+  ScheduleNotFoundError,
   type BackfilledRange,
   type BackfillInput,
   MAX_BACKFILL_FIRINGS,

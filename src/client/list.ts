@@ -1,5 +1,6 @@
 import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { z } from 'zod';
+import { defined } from '../contract/defined.js';
 import {
   DURATION_RULE,
   followUpStates,
@@ -12,7 +13,7 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
-import { type BudgetPlace, readPlaces } from './live-progress.js';
+import { BudgetAnswers, type BudgetPlace, readPlaces } from './live-progress.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { toConnectionError } from './temporal-call.js';
 
@@ -98,10 +99,10 @@ export interface ListedFollowUp extends FollowUpSummary {
 export async function* listNewestFirst(client: Client, query: string): AsyncGenerator<ListedFollowUp> {
   const summaries = await take(listFollowUps(client, query));
   summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
-  const places = await readPlaces(client, summaries);
+  const places = await readPlaces(new BudgetAnswers(client), summaries);
   for (const summary of summaries) {
     const place = places.get(summary.workflowId);
-    yield { ...summary, ...(place && { place }) };
+    yield { ...summary, ...defined({ place }) };
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Client, WorkflowExecutionDescription } from '@temporalio/client';
 import { defaultPayloadConverter, WorkflowNotFoundError } from '@temporalio/common';
+import { defined } from '../contract/defined.js';
 import {
   type BudgetStatus,
   budgetStatusQuery,
@@ -9,15 +10,17 @@ import {
   type NothingNewDetails,
   projectBudgetWorkflowId,
 } from '../contract/index.js';
+import { WorkerUnavailableError } from './errors.js';
 import type { FollowUpSummary } from './summary.js';
-import { callTemporal, fewAtATime } from './temporal-call.js';
-import { readTrouble, reasonOf, reasonOfSilence } from './trouble.js';
+import { callTemporal, fewAtATime, timestampMs } from './temporal-call.js';
+import { queryWorkflow, readTrouble, reasonOf } from './trouble.js';
 
 /** A promised instant that has passed by more is overdue: clocks differ, and lists of Temporal lag behind. */
 const OVERDUE_AFTER_MS = 5_000;
 /** A look after a timer shows nothing of itself while it is under way. */
 const LOOK_LASTS_MS = 10_000;
-const BUDGET_TIMEOUT_MS = 3_000;
+/** How long a budget may take to answer. */
+export const BUDGET_TIMEOUT_MS = 3_000;
 const NOT_COME = 'its budget has woken it, but no worker has picked that up yet';
 
 /**
@@ -101,26 +104,26 @@ export function placeIn(
       return { ...rest, state: 'blocked', waitReason: 'credentials' };
     }
     const by = reasons.includes('operator') ? 'operator' : 'service';
-    const pause = { by, ...(until !== undefined && { until }), ...(note !== undefined && { note }) } as const;
+    const pause = { by, ...defined({ until, note }) } as const;
     return { ...rest, state: 'blocked', waitReason: 'paused', pause };
   }
   return {
     ...rest,
-    ...(place.position !== undefined && { position: place.position }),
-    ...(place.expectedAt !== undefined && { expectedSendAt: place.expectedAt }),
+    ...defined({ position: place.position, expectedSendAt: place.expectedAt }),
   };
 }
 
-/** The same places for many follow-ups, by their workflow ids: each budget is asked once. */
+/** The places of follow-ups that wait for their slots, by their workflow ids. */
 export async function readPlaces(
-  client: Client,
+  budgets: BudgetAnswers,
   summaries: readonly FollowUpSummary[],
   nowMs = Date.now(),
 ): Promise<ReadonlyMap<string, BudgetPlace>> {
   const waiting = summaries.filter(({ status, state }) => status === 'running' && state === 'waiting-for-budget');
   const projects = [...new Set(waiting.map(({ projectId }) => projectId))];
-  const answers = new Map<string, BudgetAnswer>();
-  await fewAtATime(projects, async (projectId) => answers.set(projectId, await askBudget(client, projectId)));
+  const answers = new Map(
+    await fewAtATime(projects, async (projectId) => [projectId, await budgets.of(projectId)] as const),
+  );
   const places = new Map<string, BudgetPlace>();
   for (const { workflowId, projectId } of waiting) {
     const { status, silence } = answers.get(projectId) ?? {};
@@ -129,22 +132,46 @@ export async function readPlaces(
     if (!waiter) continue;
     const { position, expectedAt, calledAt } = waiter;
     places.set(workflowId, {
-      ...(position !== undefined && { position }),
-      ...(expectedAt !== undefined && { expectedAt }),
+      ...defined({ position, expectedAt }),
       ...(isOverdue(calledAt, nowMs) && { overdue: NOT_COME }),
     });
   }
   return places;
 }
 
+/**
+ * What a project's budget says.
+ *
+ * @param about workflow id of a follow-up whose place must be in the answer
+ * @throws TemporalUnreachableError
+ */
 async function askBudget(client: Client, projectId: string, about?: string): Promise<BudgetAnswer> {
   const workflowId = projectBudgetWorkflowId(projectId);
   try {
-    const query = () => client.workflow.getHandle(workflowId).query(budgetStatusQuery, Date.now(), about);
-    return { status: await client.withDeadline(Date.now() + BUDGET_TIMEOUT_MS, query) };
+    return {
+      status: await queryWorkflow(client, workflowId, BUDGET_TIMEOUT_MS, budgetStatusQuery, Date.now(), about),
+    };
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return { silence: 'it does not exist any more' };
-    return { silence: await reasonOfSilence(client, workflowId, error) };
+    if (error instanceof WorkerUnavailableError) return { silence: error.reason };
+    throw error;
+  }
+}
+
+/** Asks the budgets of projects, each once. */
+export class BudgetAnswers {
+  readonly #client: Client;
+  readonly #answers = new Map<string, Promise<BudgetAnswer>>();
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  /** @throws TemporalUnreachableError */
+  of(projectId: string): Promise<BudgetAnswer> {
+    const answer = this.#answers.get(projectId) ?? askBudget(this.#client, projectId);
+    this.#answers.set(projectId, answer);
+    return answer;
   }
 }
 
@@ -165,12 +192,12 @@ function joinPendingWatch(
   const watch = pendingWatch({ raw });
   if (!watch) return progress;
   const { looks, lookedAtMs, trouble } = detailsOf(watch.lastFailure?.applicationFailureInfo);
-  const nextAtMs = watch.lastStartedTime && toMs(watch.nextAttemptScheduleTime ?? watch.scheduledTime);
+  const next = watch.lastStartedTime && (watch.nextAttemptScheduleTime ?? watch.scheduledTime);
   const at = new Date(lookedAtMs ?? 0).toISOString();
   return {
     ...progress,
     polls: progress.polls + looks,
-    ...(nextAtMs && progress.state === 'polling' && { nextPollAt: new Date(nextAtMs).toISOString() }),
+    ...(next && progress.state === 'polling' && { nextPollAt: new Date(timestampMs(next)).toISOString() }),
     ...(lookedAtMs !== null && trouble === null && { jobSeenAt: at }),
     ...(lookedAtMs !== null && trouble !== null && { lastError: { at, message: trouble } }),
   };
@@ -204,10 +231,4 @@ function detailsOf(info: ApplicationFailureInfo | null | undefined): NothingNewD
 
 function decode(payload: Parameters<typeof defaultPayloadConverter.fromPayload>[0]): Partial<NothingNewDetails> {
   return defaultPayloadConverter.fromPayload(payload);
-}
-
-type Timestamp = { seconds?: { toNumber(): number } | null; nanos?: number | null } | null | undefined;
-
-function toMs(instant: Timestamp): number {
-  return (instant?.seconds?.toNumber() ?? 0) * 1_000 + Math.floor((instant?.nanos ?? 0) / 1e6);
 }

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { ItemOutcome } from '../batch/outcome.js';
 import { idsOf } from '../batch/part.js';
 import { Budget } from '../budget/index.js';
+import { defined } from '../contract/defined.js';
 import { hash64 } from '../contract/hash.js';
 import {
   type BatchItem,
@@ -120,9 +121,7 @@ export class LookUp {
       if (status !== undefined || error !== undefined) {
         ended.push({
           index,
-          ...(status && { status }),
-          ...(prLink !== undefined && { prLink }),
-          ...(error && { error }),
+          ...defined({ status, prLink, error }),
         });
         continue;
       }

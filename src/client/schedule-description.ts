@@ -4,6 +4,7 @@ import type {
   ScheduleOverlapPolicy,
   ScheduleSpec,
 } from '@temporalio/client';
+import { defined } from '../contract/defined.js';
 import {
   batchItemsOf,
   type FollowUpBatchInput,
@@ -104,7 +105,7 @@ export function toScheduleSpec(settings: ScheduleSettings): ScheduleSpec {
   return {
     ...(cron !== undefined && { cronExpressions: [`${cron} # ${cron}`] }),
     ...(every !== undefined && { intervals: [{ every, offset: offset ?? 0 }] }),
-    ...(timeZone !== undefined && { timezone: timeZone }),
+    ...defined({ timezone: timeZone }),
     ...(startAt !== undefined && { startAt: new Date(startAt) }),
     ...(endAt !== undefined && { endAt: new Date(endAt) }),
     jitter: jitter ?? 0,
@@ -133,7 +134,7 @@ export function parseNote(text: string | undefined, isPaused = true): Pick<Sched
   const note = isPause === undefined ? text : own;
   return {
     ...(note !== undefined && note !== '' && note !== RESUMED && { note }),
-    ...(isPaused && isPause !== undefined && { pause: { since, ...(why !== undefined && { note: why }) } }),
+    ...(isPaused && isPause !== undefined && { pause: { since, ...defined({ note: why }) } }),
   };
 }
 
@@ -149,7 +150,7 @@ export function toScheduleDescription(name: string, described: TemporalDescripti
     catchUpWindowMs: policies.catchupWindow,
     paused: state.paused,
     ...parseNote(note, state.paused),
-    ...(remainingActions !== undefined && { remainingFirings: remainingActions }),
+    ...defined({ remainingFirings: remainingActions }),
     ...batch,
     taskQueue: action.taskQueue,
     nextFirings: remainingActions === 0 ? [] : info.nextActionTimes.map((at) => at.toISOString()),
@@ -169,7 +170,7 @@ export function toScheduleDescription(name: string, described: TemporalDescripti
       missed: info.numActionsMissedCatchupWindow,
     },
     createdAt: info.createdAt.toISOString(),
-    ...(info.lastUpdatedAt && { updatedAt: info.lastUpdatedAt.toISOString() }),
+    ...defined({ updatedAt: info.lastUpdatedAt?.toISOString() }),
   };
 }
 
@@ -188,8 +189,7 @@ function toTimes({
     intervals: intervals.map(({ every, offset }) => ({ everyMs: every, offsetMs: offset })),
     timeZone: timezone === undefined || timezone === '' ? 'UTC' : timezone,
     jitterMs: jitter ?? 0,
-    ...(startAt && { startAt: startAt.toISOString() }),
-    ...(endAt && { endAt: endAt.toISOString() }),
+    ...defined({ startAt: startAt?.toISOString(), endAt: endAt?.toISOString() }),
   };
 }
 

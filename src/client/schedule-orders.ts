@@ -10,10 +10,55 @@ import { WorkflowNotFoundError } from '@temporalio/common';
 import { msToTs, tsToDate } from '@temporalio/common/lib/time.js';
 import { z } from 'zod';
 import { parseInput, type ScheduleOverlap, scheduleOverlaps, WorkflowType } from '../contract/index.js';
-import { ForeignScheduleError, InvalidInputError, ScheduleNotFoundError } from './errors.js';
+import { FollowUpClientError, InvalidInputError } from './errors.js';
 import { toOverlapPolicy } from './schedule-description.js';
 import { firingBatchId, firingWorkflowId, instantSchema } from './schedule-input.js';
 import { callTemporal } from './temporal-call.js';
+
+/** An error about one schedule. */
+abstract class ScheduleError extends FollowUpClientError {
+  constructor(
+    readonly schedule: string,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
+/** Thrown when the name of a new schedule is taken. Nothing was changed. */
+export class ScheduleExistsError extends ScheduleError {
+  override readonly name = 'ScheduleExistsError' as const;
+
+  constructor(schedule: string, options?: ErrorOptions) {
+    super(
+      schedule,
+      `schedule ${schedule} already exists; run "follow-up schedule describe ${schedule}" to see it, and delete it before you reuse its name`,
+      options,
+    );
+  }
+}
+
+/** Thrown when no schedule has that name: it never existed, was deleted, or had its last firing over a week ago. */
+export class ScheduleNotFoundError extends ScheduleError {
+  override readonly name = 'ScheduleNotFoundError' as const;
+
+  constructor(schedule: string, options?: ErrorOptions) {
+    super(schedule, `no schedule is named ${schedule}; run "follow-up schedule list" to see all schedules`, options);
+  }
+}
+
+/** Thrown when the schedule of that name starts something other than batches of follow-ups. Nothing was changed. */
+export class ForeignScheduleError extends ScheduleError {
+  override readonly name = 'ForeignScheduleError' as const;
+
+  constructor(
+    schedule: string,
+    readonly workflowType: string,
+  ) {
+    super(schedule, `schedule ${schedule} starts ${workflowType}, not batches of follow-ups; nothing was changed`);
+  }
+}
 
 /** A schedule, and the client to reach it. */
 export interface ScheduleTarget {

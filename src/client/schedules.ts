@@ -1,6 +1,7 @@
 import { type Client, ScheduleAlreadyRunning } from '@temporalio/client';
 import { TypedSearchAttributes } from '@temporalio/common';
 import { z } from 'zod';
+import { defined } from '../contract/defined.js';
 import {
   batchItemsOf,
   type FollowUpBatchInput,
@@ -11,14 +12,7 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { BatchHandle, type BatchTarget } from './batch-handle.js';
-import {
-  BatchNotFoundError,
-  FollowUpClientError,
-  InvalidInputError,
-  ScheduleExistsError,
-  ScheduleNotFoundError,
-  TemporalUnreachableError,
-} from './errors.js';
+import { BatchNotFoundError, FollowUpClientError, InvalidInputError, TemporalUnreachableError } from './errors.js';
 import {
   type Firing,
   parseNote,
@@ -42,6 +36,8 @@ import {
   backfillSchedule,
   callSchedule,
   describeSchedule,
+  ScheduleExistsError,
+  ScheduleNotFoundError,
   type ScheduleTarget,
   type TriggeredFiring,
   triggerSchedule,
@@ -84,8 +80,7 @@ export class Schedules {
       policies: { overlap: toOverlapPolicy(overlap), catchupWindow: catchUpWindow ?? DEFAULT_CATCH_UP_WINDOW_MS },
       state: {
         paused: paused ?? false,
-        ...(note !== undefined && { note }),
-        ...(limit !== undefined && { remainingActions: limit }),
+        ...defined({ note, remainingActions: limit }),
       },
       memo: { followUps: batchItemsOf(batch).length, projects: projectIds.slice(0, MAX_MEMO_PROJECTS) },
       // A Keyword has one value: a schedule over several projects is found by its memo only.

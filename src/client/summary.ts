@@ -1,4 +1,5 @@
 import type { WorkflowExecutionInfo } from '@temporalio/client';
+import { defined } from '../contract/defined.js';
 import { type FollowUpState, followUpStates, parseFollowUpWorkflowId, SearchAttribute } from '../contract/index.js';
 
 /** How the workflow stands as Temporal sees it. */
@@ -33,12 +34,9 @@ export function toFollowUpSummary(info: Omit<WorkflowExecutionInfo, 'raw'>): Fol
     workflowId: info.workflowId,
     ...id,
     status: toExecutionStatus(info.status.name),
-    ...(state !== undefined && { state }),
-    ...(jobStatus !== undefined && { jobStatus }),
-    ...(prLink !== undefined && { prLink }),
-    ...(batchId !== undefined && { batchId }),
+    ...defined({ state, jobStatus, prLink, batchId }),
     startedAt: info.startTime.toISOString(),
-    ...(info.closeTime && { endedAt: info.closeTime.toISOString() }),
+    ...defined({ endedAt: info.closeTime?.toISOString() }),
   };
 }
 

@@ -1,20 +1,7 @@
-import { type Client, isGrpcServiceError } from '@temporalio/client';
-import { NamespaceNotFoundError } from '@temporalio/common';
-import { type FollowUpClientError, SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
-
-// From the gRPC specification; importing @grpc/grpc-js for these numbers would make it a dependency.
-const GrpcStatus = {
-  CANCELLED: 1,
-  UNKNOWN: 2,
-  INVALID_ARGUMENT: 3,
-  DEADLINE_EXCEEDED: 4,
-  PERMISSION_DENIED: 7,
-  RESOURCE_EXHAUSTED: 8,
-  ABORTED: 10,
-  INTERNAL: 13,
-  UNAVAILABLE: 14,
-  UNAUTHENTICATED: 16,
-} as const;
+import type { Client } from '@temporalio/client';
+import { NamespaceNotFoundError, type Timestamp } from '@temporalio/common';
+import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
+import { FollowUpClientError, SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
 
 /** How long one call of Temporal may take, retries of the SDK included, in milliseconds. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
@@ -37,31 +24,28 @@ export async function callTemporal<T>(
   }
 }
 
-/** The error to throw where Temporal itself is the trouble, else `undefined`. */
+/** The error to throw if Temporal itself is the trouble, else `undefined`. */
 export function toConnectionError(
   client: Client,
   error: unknown,
   workflowId?: string,
 ): FollowUpClientError | undefined {
+  // Its cause has been judged already.
+  if (error instanceof FollowUpClientError) return undefined;
   const options = { cause: error };
-  const address = addressOf(client);
-  if (error instanceof NamespaceNotFoundError) {
-    return new TemporalUnreachableError(address, `it has no namespace ${error.namespace}`, workflowId, options);
-  }
-  const grpc = grpcErrorIn(error);
-  const code: number | undefined = grpc?.code;
-  if (!grpc) return undefined;
-  switch (code) {
-    case GrpcStatus.UNAVAILABLE:
-    case GrpcStatus.RESOURCE_EXHAUSTED:
-      return new TemporalUnreachableError(address, oneLine(grpc.details), workflowId, options);
-    case GrpcStatus.DEADLINE_EXCEEDED:
-      return new TemporalUnreachableError(address, 'no answer in time', workflowId, options);
-    case GrpcStatus.UNAUTHENTICATED:
-    case GrpcStatus.PERMISSION_DENIED:
-      return new TemporalUnreachableError(address, `it refuses access: ${oneLine(grpc.details)}`, workflowId, options);
-    case GrpcStatus.INVALID_ARGUMENT:
-      return /search attribute|FollowUp\w+ is not/i.test(grpc.details)
+  const unreachable = (reason: string) => new TemporalUnreachableError(addressOf(client), reason, workflowId, options);
+  if (error instanceof NamespaceNotFoundError) return unreachable(`it has no namespace ${error.namespace}`);
+  switch (grpcStatusOf(error)) {
+    case GrpcStatus.unavailable:
+    case GrpcStatus.resourceExhausted:
+      return unreachable(describeGrpcError(error));
+    case GrpcStatus.deadlineExceeded:
+      return unreachable('no answer in time');
+    case GrpcStatus.unauthenticated:
+    case GrpcStatus.permissionDenied:
+      return unreachable(`it refuses access: ${describeGrpcError(error)}`);
+    case GrpcStatus.invalidArgument:
+      return /search attribute|FollowUp\w+ is not/i.test(describeGrpcError(error))
         ? new SearchAttributesMissingError(client.options.namespace, options)
         : undefined;
     default:
@@ -71,68 +55,47 @@ export function toConnectionError(
 
 /** Whether the server refused a payload as too large (`limit.blobSize.error`). */
 export function isTooLarge(error: unknown): boolean {
-  const grpc = grpcErrorIn(error);
-  const code: number | undefined = grpc?.code;
-  return code === GrpcStatus.INVALID_ARGUMENT && /blob data size/i.test(grpc?.details ?? '');
+  return grpcStatusOf(error) === GrpcStatus.invalidArgument && /blob data size/i.test(describeGrpcError(error));
 }
+
+const PASSING: readonly unknown[] = [GrpcStatus.unavailable, GrpcStatus.resourceExhausted, GrpcStatus.deadlineExceeded];
+const VAGUE: readonly unknown[] = [GrpcStatus.cancelled, GrpcStatus.unknown, GrpcStatus.aborted, GrpcStatus.internal];
 
 /** Whether waiting and trying again may help: the server is away or overloaded, or did not answer in time. */
 export function isPassingTrouble(error: unknown): boolean {
-  const code: number | undefined = grpcErrorIn(error)?.code;
-  return (
-    code === GrpcStatus.UNAVAILABLE || code === GrpcStatus.RESOURCE_EXHAUSTED || code === GrpcStatus.DEADLINE_EXCEEDED
-  );
+  return PASSING.includes(grpcStatusOf(error));
 }
 
 /**
- * Whether an error says nothing about what was asked for, such as that of a server whose database is busy, or of a
- * connection that broke: a wait may go on after it.
+ * Whether an error says nothing about the request itself, as when the server's database is busy or the connection broke:
+ * a wait may continue after it.
  */
 export function isVagueTrouble(error: unknown): boolean {
-  const code: number | undefined = grpcErrorIn(error)?.code;
-  const vague: readonly number[] = [GrpcStatus.CANCELLED, GrpcStatus.UNKNOWN, GrpcStatus.ABORTED, GrpcStatus.INTERNAL];
-  return code !== undefined && vague.includes(code);
+  return VAGUE.includes(grpcStatusOf(error));
 }
 
-/** Whether a call was broken off without an answer, as a query is that no worker takes within its deadline. */
+/** Whether a call ended without an answer, like a query that no worker picks up before its deadline. */
 export function isCutOff(error: unknown): boolean {
-  const code: number | undefined = grpcErrorIn(error)?.code;
-  return code === GrpcStatus.CANCELLED;
+  return grpcStatusOf(error) === GrpcStatus.cancelled;
 }
 
-/** Details of the gRPC error in a chain of causes, as one short line. */
-export function grpcDetails(error: unknown): string | undefined {
-  const grpc = grpcErrorIn(error);
-  return grpc && oneLine(grpc.details);
-}
-
-function grpcErrorIn(error: unknown) {
-  for (let current = error; current instanceof Error; current = current.cause) {
-    if (isGrpcServiceError(current)) return current;
-  }
-  return undefined;
-}
-
-function addressOf(client: Client): string | undefined {
-  const { connection } = client;
-  if (!('options' in connection) || typeof connection.options !== 'object' || connection.options === null)
+function addressOf({ connection }: Client): string | undefined {
+  if (!('options' in connection) || typeof connection.options !== 'object' || connection.options === null) {
     return undefined;
+  }
   return 'address' in connection.options ? String(connection.options.address) : undefined;
 }
 
-function oneLine(text: string): string {
-  return text
-    .replace(/\s+/g, ' ')
-    .replace(/\. Resolution note: $/, '')
-    .slice(0, 300);
+/** An instant of Temporal's API in epoch milliseconds. */
+export function timestampMs(timestamp: Timestamp | null | undefined): number {
+  if (!timestamp) throw new TypeError('an instant is missing in the answer of Temporal');
+  const { seconds, nanos } = timestamp;
+  return (seconds?.toNumber() ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1e6);
 }
 
 const AT_ONCE = 10;
 
-/**
- * Like `Promise.all(items.map(work))`, ten at a time: each call costs the server, and often a worker, a question. Answers
- * stand in the order of the items.
- */
+/** Like `Promise.all(items.map(work))`, ten at a time: each call costs the server, and often a worker, a question. */
 export async function fewAtATime<Item, Answer>(
   items: readonly Item[],
   work: (item: Item) => Promise<Answer>,

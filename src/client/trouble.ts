@@ -1,15 +1,16 @@
 import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription } from '@temporalio/client';
-import { WorkflowNotFoundError } from '@temporalio/common';
-import { tsToMs } from '@temporalio/common/lib/time.js';
+import { type QueryDefinition, type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
 import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
+import { describeGrpcError, grpcStatusOf } from '../temporal/grpc.js';
+import { WorkerUnavailableError } from './errors.js';
 import { toExecutionStatus } from './summary.js';
 import {
   callTemporal,
   DEFAULT_CALL_TIMEOUT_MS,
   fewAtATime,
-  grpcDetails,
   isCutOff,
   isPassingTrouble,
+  timestampMs,
 } from './temporal-call.js';
 
 /** A workflow task is failing, and does not just move to another worker, from that attempt on. */
@@ -49,8 +50,6 @@ export interface WorkflowTrouble {
   mend: string;
 }
 
-type Timestamp = Parameters<typeof tsToMs>[0];
-
 /** Whether somebody polls a task queue, by its name: asked once for many workflows. */
 type Polled = Map<string, Promise<boolean>>;
 
@@ -73,7 +72,7 @@ export async function readTrouble(
 ): Promise<WorkflowTrouble | undefined> {
   let description;
   try {
-    description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+    description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe(), { workflowId });
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return undefined;
     throw error;
@@ -144,7 +143,7 @@ async function troubleOf(
   const trouble = (kind: WorkflowTrouble['kind'], what: string, mend: string, since?: Timestamp | null) => ({
     workflowId,
     kind,
-    ...(since && { since: new Date(tsToMs(since)).toISOString() }),
+    ...(since && { since: new Date(timestampMs(since)).toISOString() }),
     what,
     mend,
   });
@@ -182,7 +181,7 @@ async function troubleOf(
   }
   const waitsSince = task?.startedTime ? undefined : task?.scheduledTime;
   const isLeft =
-    waitsSince !== undefined && waitsSince !== null && Date.now() - tsToMs(waitsSince) > UNATTENDED_AFTER_MS;
+    waitsSince !== undefined && waitsSince !== null && Date.now() - timestampMs(waitsSince) > UNATTENDED_AFTER_MS;
   if (isLeft || !(await isPolled(client, taskQueue, polled))) {
     return trouble(
       'unattended',
@@ -241,8 +240,33 @@ export async function reasonOfSilence(client: Client, workflowId: string, error:
   if (error instanceof QueryNotRegisteredError) return 'it has not begun';
   const trouble = await readTrouble(client, workflowId);
   if (trouble) return reasonOf(trouble);
-  if (isPassingTrouble(error) || isCutOff(error)) return 'no worker is running, or the workers are overloaded';
-  return grpcDetails(error) ?? String(error);
+  if (isPassingTrouble(error) || isCutOff(error)) return NO_ANSWER;
+  return grpcStatusOf(error) === undefined ? String(error) : describeGrpcError(error);
+}
+
+/** Why nothing answers where no trouble is found. */
+export const NO_ANSWER = 'no worker is running, or the workers are overloaded';
+
+/**
+ * Queries a workflow. A query waits for a worker: without one it ends at its deadline, as it does without a server.
+ *
+ * @throws WorkerUnavailableError with the reason; TemporalUnreachableError; the SDK's WorkflowNotFoundError
+ */
+export async function queryWorkflow<Answer, Args extends unknown[]>(
+  client: Client,
+  workflowId: string,
+  timeoutMs: number,
+  query: QueryDefinition<Answer, Args>,
+  ...args: Args
+): Promise<Answer> {
+  try {
+    const handle = client.workflow.getHandle(workflowId);
+    return await client.withDeadline(Date.now() + timeoutMs, () => handle.query(query, ...args));
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) throw error;
+    const reason = await reasonOfSilence(client, workflowId, error);
+    throw new WorkerUnavailableError(workflowId, reason, { cause: error });
+  }
 }
 
 function wordsOf(pauseInfo: { identity?: string | null; reason?: string | null } | null | undefined) {
@@ -302,6 +326,6 @@ export async function readPollers(
   return pollers.map(({ identity, lastAccessTime, deploymentOptions, workerVersionCapabilities }) => ({
     identity: identity ?? '',
     build: deploymentOptions?.buildId || workerVersionCapabilities?.buildId || '',
-    ...(lastAccessTime && { polledAtMs: tsToMs(lastAccessTime) }),
+    ...(lastAccessTime && { polledAtMs: timestampMs(lastAccessTime) }),
   }));
 }

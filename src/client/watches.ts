@@ -1,19 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import { defined } from '../contract/defined.js';
 import type { BudgetStatus } from '../contract/index.js';
 import { TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
 import type { LiveProgress } from './live-progress.js';
 import type { FollowUpSummary } from './summary.js';
-
-/** One change that a watch saw. */
-export interface FollowUpUpdate {
-  summary: FollowUpSummary;
-  /** Missing while no worker answers; then `progressUnavailable` says why. */
-  progress?: LiveProgress;
-  progressUnavailable?: string;
-  /** Without progress: when something last happened, so that `summary` is as of then. ISO 8601 in UTC. */
-  asOf?: string;
-}
 
 /** Options of `watch`. */
 export interface WatchOptions {
@@ -25,7 +16,17 @@ export interface WatchOptions {
   reconnectTimeoutMs?: number;
 }
 
-/** What a watch looks at. */
+/** One change that a watch of a follow-up saw. */
+export interface FollowUpUpdate {
+  summary: FollowUpSummary;
+  /** Missing while no worker answers; then `progressUnavailable` says why. */
+  progress?: LiveProgress;
+  progressUnavailable?: string;
+  /** Without progress: when something last happened, so that `summary` is as of then. ISO 8601 in UTC. */
+  asOf?: string;
+}
+
+/** What a watch of a follow-up looks at. */
 interface Watched {
   describe(): Promise<FollowUpSummary>;
   progress(): Promise<LiveProgress>;
@@ -33,35 +34,19 @@ interface Watched {
 }
 
 /** See `FollowUpHandle.watch`. */
-export async function* watchFollowUp(
+export function watchFollowUp(
   watched: Watched,
-  { intervalMs = 1_000, signal, reconnectTimeoutMs = 600_000 }: WatchOptions,
+  options: WatchOptions,
 ): AsyncGenerator<FollowUpUpdate, void, undefined> {
-  let last: FollowUpUpdate | undefined;
-  let awaySinceMs: number | undefined;
-  while (!signal?.aborted) {
-    let update: FollowUpUpdate | undefined;
-    try {
-      update = await lookAtFollowUp(watched);
-      awaySinceMs = undefined;
-    } catch (error) {
-      if (!(error instanceof TemporalUnreachableError)) throw error;
-      awaySinceMs ??= Date.now();
-      // At the first look there is nothing to hold on to: a wrong address should show at once.
-      if (!last || Date.now() - awaySinceMs >= reconnectTimeoutMs) throw error;
-      update = { summary: last.summary, progressUnavailable: error.message, ...(last.asOf && { asOf: last.asOf }) };
-    }
-    if (!isDeepStrictEqual(update, last)) yield update;
-    last = update;
-    if (update.summary.status !== 'running') return;
-    await pauseBetweenLooks(intervalMs, signal);
-  }
-}
-
-async function lookAtFollowUp(watched: Watched): Promise<FollowUpUpdate> {
-  // The order matters: a progress asked for after the end was seen is the last there is.
-  const summary = await watched.describe();
-  return { summary, ...(await lookAtProgress(watched)) };
+  return watchChanges(options, {
+    // The order matters: a progress asked for after the end was seen is the last there is.
+    look: async () => {
+      const summary = await watched.describe();
+      return { summary, ...(await lookAtProgress(watched)) };
+    },
+    outdated: ({ summary, asOf }, reason) => ({ summary, progressUnavailable: reason, ...defined({ asOf }) }),
+    isLast: ({ summary }) => summary.status !== 'running',
+  });
 }
 
 /** The progress, or why there is none, and since when nothing has happened. */
@@ -72,17 +57,7 @@ export async function lookAtProgress(
     return { progress: await watched.progress() };
   } catch (error) {
     if (!(error instanceof WorkerUnavailableError)) throw error;
-    const asOf = await watched.lastChangeAt();
-    return { progressUnavailable: error.reason, ...(asOf !== undefined && { asOf }) };
-  }
-}
-
-/** Waits until the next look is due, or `signal` is aborted. */
-export async function pauseBetweenLooks(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  try {
-    await sleep(ms, undefined, signal ? { signal } : {});
-  } catch (error) {
-    if (!signal?.aborted) throw error;
+    return { progressUnavailable: error.reason, ...defined({ asOf: await watched.lastChangeAt() }) };
   }
 }
 
@@ -95,9 +70,9 @@ export type BudgetExecutionState = 'none' | 'running' | 'stopped';
 /** One change that a watch of a budget saw. */
 export interface BudgetUpdate {
   state: BudgetExecutionState;
-  /** The last one that is known; missing before the project's first follow-up. */
+  /** The last known status; missing before the project's first follow-up. */
   status?: BudgetStatus;
-  /** Why `status` is not of now. */
+  /** Why `status` is out of date. */
   statusUnavailable?: string;
 }
 
@@ -108,40 +83,70 @@ interface WatchedBudget {
 }
 
 /** See `BudgetHandle.watch`. */
-export async function* watchBudget(
+export function watchBudget(
   watched: WatchedBudget,
-  { intervalMs = 1_000, signal, reconnectTimeoutMs = 600_000 }: WatchOptions,
+  options: WatchOptions,
 ): AsyncGenerator<BudgetUpdate, void, undefined> {
-  let last: BudgetUpdate | undefined;
-  let awaySinceMs: number | undefined;
-  while (!signal?.aborted) {
-    let update: BudgetUpdate;
-    try {
-      update = await lookAtBudget(watched, last);
-      awaySinceMs = undefined;
-    } catch (error) {
-      if (!(error instanceof TemporalUnreachableError)) throw error;
-      awaySinceMs ??= Date.now();
-      // At the first look there is nothing to hold on to: a wrong address should show at once.
-      if (!last || Date.now() - awaySinceMs >= reconnectTimeoutMs) throw error;
-      update = { ...last, statusUnavailable: error.message };
-    }
-    if (!isDeepStrictEqual(update, last)) yield update;
-    last = update;
-    await pauseBetweenLooks(intervalMs, signal);
-  }
+  return watchChanges(options, {
+    look: (last) => lookAtBudget(watched, last),
+    outdated: (last, reason) => ({ ...last, statusUnavailable: reason }),
+    isLast: () => false,
+  });
 }
 
 async function lookAtBudget(watched: WatchedBudget, last: BudgetUpdate | undefined): Promise<BudgetUpdate> {
   const state = await watched.state();
   if (state === 'none') return { state };
-  // A stopped one does not change, and each query of it replays its history.
+  // A stopped budget does not change, and each query of it replays its history.
   if (state === 'stopped' && last?.state === 'stopped' && last.statusUnavailable === undefined) return last;
   try {
-    const status = await watched.status();
-    return { state, ...(status && { status }) };
+    return { state, ...defined({ status: await watched.status() }) };
   } catch (error) {
     if (!(error instanceof WorkerUnavailableError)) throw error;
-    return { state, ...(last?.status && { status: last.status }), statusUnavailable: error.reason };
+    return { state, ...defined({ status: last?.status }), statusUnavailable: error.reason };
+  }
+}
+
+/** Looks again and again, and yields each update that differs from the last one. */
+async function* watchChanges<Update>(
+  { intervalMs = 1_000, signal, reconnectTimeoutMs = 600_000 }: WatchOptions,
+  {
+    look,
+    outdated,
+    isLast,
+  }: {
+    look: (last: Update | undefined) => Promise<Update>;
+    /** The last update, marked as out of date while Temporal is away. */
+    outdated: (last: Update, reason: string) => Update;
+    isLast: (update: Update) => boolean;
+  },
+): AsyncGenerator<Update, void, undefined> {
+  let last: Update | undefined;
+  let awaySinceMs: number | undefined;
+  while (!signal?.aborted) {
+    let update: Update;
+    try {
+      update = await look(last);
+      awaySinceMs = undefined;
+    } catch (error) {
+      if (!(error instanceof TemporalUnreachableError)) throw error;
+      awaySinceMs ??= Date.now();
+      // At the first look there is nothing to hold on to: a wrong address should show at once.
+      if (last === undefined || Date.now() - awaySinceMs >= reconnectTimeoutMs) throw error;
+      update = outdated(last, error.message);
+    }
+    if (!isDeepStrictEqual(update, last)) yield update;
+    last = update;
+    if (isLast(update)) return;
+    await pauseBetweenLooks(intervalMs, signal);
+  }
+}
+
+/** Waits until the next look is due, or `signal` is aborted. */
+export async function pauseBetweenLooks(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  try {
+    await sleep(ms, undefined, signal ? { signal } : {});
+  } catch (error) {
+    if (!signal?.aborted) throw error;
   }
 }

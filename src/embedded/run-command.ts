@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { defined } from '../contract/defined.js';
 
 /** How a command ended. */
 interface CommandResult {
@@ -38,9 +39,7 @@ export function runCommand(command: string, args: readonly string[], options: Co
     const child = spawn(command, args, {
       env: options.env,
       stdio: ['ignore', 'pipe', 'pipe'],
-      ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
-      ...(options.uid === undefined ? {} : { uid: options.uid }),
-      ...(options.gid === undefined ? {} : { gid: options.gid }),
+      ...defined({ cwd: options.cwd, uid: options.uid, gid: options.gid }),
     });
     let stdout = '';
     let stderr = '';

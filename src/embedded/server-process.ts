@@ -3,6 +3,7 @@ import { createServer, Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { randomInt } from 'node:crypto';
 import { Connection } from '@temporalio/client';
+import { defined } from '../contract/defined.js';
 
 /** A server of another program that lives no longer than this process. */
 export interface ServerProcess {
@@ -54,9 +55,7 @@ export function startServerProcess(
     env,
     stdio: ['pipe', 'pipe', 'pipe'],
     detached: guarded,
-    ...(cwd === undefined ? {} : { cwd }),
-    ...(uid === undefined ? {} : { uid }),
-    ...(gid === undefined ? {} : { gid }),
+    ...defined({ cwd, uid, gid }),
   });
   let output = '';
   const collect = (chunk: Buffer) => {

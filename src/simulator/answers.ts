@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { defined } from '../contract/defined.js';
 import type { Fault, RetryAfterForm } from './fault-plan.js';
 import type { Random } from './random.js';
 import type { ServiceJob } from './simulated-job.js';
@@ -52,7 +53,7 @@ export function faultAnswer(
 ): Answer {
   const { echoed } = context;
   const error = (status: number, message: string, headers?: Record<string, string>): Answer =>
-    errorAnswer(status, fault.message ?? message, { echoed, ...(headers && { headers }) });
+    errorAnswer(status, fault.message ?? message, { echoed, ...defined({ headers }) });
   switch (fault.kind) {
     case 'http404':
       return error(404, 'agent job not found');

@@ -1,14 +1,17 @@
 import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 
-/** Status codes that this project tells apart, of the {@link https://grpc.io/docs/guides/status-codes/ | gRPC specification}. */
+/** Status codes of the {@link https://grpc.io/docs/guides/status-codes/ | gRPC specification} that this project needs. */
 export const GrpcStatus = {
+  cancelled: 1,
+  unknown: 2,
   invalidArgument: 3,
   deadlineExceeded: 4,
   notFound: 5,
   alreadyExists: 6,
   permissionDenied: 7,
   resourceExhausted: 8,
+  aborted: 10,
   unimplemented: 12,
   internal: 13,
   unavailable: 14,
@@ -20,29 +23,31 @@ export function grpcStatusOf(error: unknown): number | undefined {
   return grpcErrorIn(error)?.code;
 }
 
-/** What a failed call of Temporal said, in one line. */
+/** What a failed call of Temporal said, on one line of at most 300 characters. */
 export function describeGrpcError(error: unknown): string {
   const text = grpcErrorIn(error)?.details ?? (error instanceof Error ? error.message : String(error));
-  return text.replace(/\s+/g, ' ').trim();
+  return text
+    .replace(/\s+/g, ' ')
+    .replace(/\. Resolution note: $/, '')
+    .trim()
+    .slice(0, 300);
 }
 
-function grpcErrorIn(error: unknown): { code: number; details: string } | undefined {
+/** The gRPC error in a chain of causes. */
+export function grpcErrorIn(error: unknown): { code: number; details: string } | undefined {
   for (let current = error; current instanceof Error; current = current.cause) {
     if (isGrpcServiceError(current)) return { code: current.code, details: current.details };
   }
   return undefined;
 }
 
-/** How calls are repeated, as the SDK's `makeGrpcRetryInterceptor` takes it. */
-type CallRetryOptions = Partial<ReturnType<typeof defaultGrpcRetryOptions>>;
-
 /**
- * Interceptors for a connection whose calls are repeated. The SDK's own repeats from a timer, also after the connection was
- * closed, and what is thrown there ends the process. Here such a call ends with `CANCELLED`.
+ * Interceptors for a connection whose calls are retried. The SDK's own interceptor retries from a timer, even after the
+ * connection was closed, and an error thrown there ends the process. With these the call ends with `CANCELLED` instead.
  *
  * @param options what differs from the SDK's defaults
  */
-export function callRetries(options: CallRetryOptions = {}): Interceptor[] {
+export function callRetries(options: Partial<ReturnType<typeof defaultGrpcRetryOptions>> = {}): Interceptor[] {
   return [makeGrpcRetryInterceptor({ ...defaultGrpcRetryOptions(), ...options }), cancelAfterClose];
 }
 
