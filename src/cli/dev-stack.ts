@@ -160,11 +160,8 @@ async function startServer(env: Environment, ports: DevPorts, say: OnProgress, s
 /** The worker's settings, quieter than those of a worker on its own, and with any free status port. */
 async function toWorkerConfig(env: Environment, isTerminal: boolean): Promise<WorkerConfig> {
   const { isPortFree } = await import('../embedded/server-process.js');
-  const config = loadConfig({
-    ...env,
-    FOLLOW_UP_LOG_LEVEL: env['FOLLOW_UP_LOG_LEVEL'] ?? 'error',
-    FOLLOW_UP_LOG_FORMAT: env['FOLLOW_UP_LOG_FORMAT'] ?? (isTerminal ? 'pretty' : 'json'),
-  });
+  const level = env['FOLLOW_UP_LOG_LEVEL'] ?? 'error';
+  const config = loadConfig({ ...env, FOLLOW_UP_LOG_LEVEL: level }, isTerminal ? 'pretty' : 'json');
   const { status } = config;
   if (!status || isSet(env, 'FOLLOW_UP_STATUS_ADDRESS') || (await isPortFree(status.port, status.host))) return config;
   return { ...config, status: { ...status, port: 0 } };

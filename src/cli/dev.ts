@@ -1,7 +1,8 @@
 import { once } from 'node:events';
+import { InvalidInputError } from '../client/errors.js';
 import { parseStartInput, type StartInput } from '../client/index.js';
 import { defined } from '../contract/defined.js';
-import type { FollowUpResult } from '../contract/index.js';
+import type { FollowUpResult, InputIssue } from '../contract/index.js';
 import { safeLine } from '../terminal-text.js';
 import { classify } from './classify-error.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
@@ -83,16 +84,19 @@ function sayOtherPorts({ output }: Cli, { address, uiUrl }: DevStack): void {
   }
 }
 
+/** @throws InvalidInputError naming every bad port */
 function parsePorts({ port, uiPort }: DevOptions): DevPorts {
-  const parse = (name: string, text: string) => {
+  const issues: InputIssue[] = [];
+  const parse = (field: string, text: string | undefined) => {
+    if (text === undefined) return undefined;
     const number = /^\d{1,5}$/.test(text) ? Number(text) : 0;
     if (number >= 1 && number <= 65_535) return number;
-    throw new UsageError(`${name}: must be a port from 1 to 65535 (given ${JSON.stringify(text)})`);
+    issues.push({ field, message: `must be a port from 1 to 65535 (given ${JSON.stringify(text)})` });
+    return undefined;
   };
-  return {
-    ...(port !== undefined && { port: parse('port', port) }),
-    ...(uiPort !== undefined && { uiPort: parse('ui-port', uiPort) }),
-  };
+  const ports = defined({ port: parse('port', port), uiPort: parse('ui-port', uiPort) });
+  if (issues.length > 0) throw new InvalidInputError(issues);
+  return ports;
 }
 
 /** The follow-up that the options ask for, if any. */

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { InvalidInputError } from '../client/errors.js';
 import { defined } from '../contract/defined.js';
-import { parseDurationMs, parseInput } from '../contract/index.js';
+import { type InputIssue, parseDurationMs, parseInput } from '../contract/index.js';
 import { type SimulatorOptions, simulatorOptionsSchema, startSimulator } from '../simulator/index.js';
 import { type Cli, interruptible, UsageError } from './cli.js';
 import { duration } from './command-options.js';
@@ -36,23 +36,35 @@ export async function runSimulator(cli: Cli, options: SimulatorCommandOptions): 
   });
 }
 
+/** @throws InvalidInputError naming every bad option; UsageError where the file of options cannot be read */
 async function toSimulatorOptions(options: SimulatorCommandOptions): Promise<SimulatorOptions> {
   const { host = '127.0.0.1', autoCreate, ledgerFile } = options;
-  const turnMs = toMs('turn', options.turn ?? '4s');
-  const parsed = parseInput(simulatorOptionsSchema, {
+  const issues: InputIssue[] = [];
+  const refuse = (field: string, rule: string, text: string) => {
+    issues.push({ field, message: `${rule} (given ${JSON.stringify(text)})` });
+    return 0;
+  };
+  const count = (option: string, text: string) =>
+    /^\d{1,10}$/.test(text) ? Number(text) : refuse(option, 'must be a whole number', text);
+  const ms = (option: string, text: string) =>
+    parseDurationMs(duration(text)) ?? refuse(option, 'must be a duration, such as 500ms, 90s or 1h', text);
+  const turnMs = ms('turn', options.turn ?? '4s');
+  const settings = {
     host,
-    port: toCount('port', options.port ?? '8080'),
-    seed: toCount('seed', options.seed ?? '1'),
+    port: count('port', options.port ?? '8080'),
+    seed: count('seed', options.seed ?? '1'),
     autoCreate,
     limiter: {
       kind: 'sliding',
-      limit: toCount('limit', options.limit ?? '100'),
-      windowMs: toMs('window', options.window ?? '1h'),
+      limit: count('limit', options.limit ?? '100'),
+      windowMs: ms('window', options.window ?? '1h'),
     },
     turn: { minMs: Math.round(turnMs / 2), maxMs: Math.round(turnMs * 1.5) },
     ...defined({ ledgerFile }),
-    ...(options.options !== undefined && (await readJson(options.options))),
-  });
+  };
+  if (issues.length > 0) throw new InvalidInputError(issues);
+  const more = options.options === undefined ? {} : await readJson(options.options);
+  const parsed = parseInput(simulatorOptionsSchema, { ...settings, ...more });
   if (!parsed.ok) throw new InvalidInputError(parsed.issues);
   return parsed.value;
 }
@@ -65,18 +77,4 @@ async function readJson(file: string): Promise<object> {
   } catch (error) {
     throw new UsageError(`--options: cannot read ${file}: ${error instanceof Error ? error.message : String(error)}`);
   }
-}
-
-function toCount(option: string, text: string): number {
-  if (!/^\d{1,10}$/.test(text))
-    throw new UsageError(`--${option}: must be a whole number (given ${JSON.stringify(text)})`);
-  return Number(text);
-}
-
-function toMs(option: string, text: string): number {
-  const ms = parseDurationMs(duration(text));
-  if (ms === undefined) {
-    throw new UsageError(`--${option}: must be a duration, such as 500ms, 90s or 1h (given ${JSON.stringify(text)})`);
-  }
-  return ms;
 }

@@ -1,10 +1,9 @@
-import { loadConfig, loadLoggingConfig } from '../config/index.js';
+import { loadConfig } from '../config/index.js';
 import type { Cli } from './cli.js';
 
 /** `follow-up worker` */
 export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
-  const logging = loadLoggingConfig(env, output.stderr.isTTY === true ? 'pretty' : 'json');
-  const config = { ...loadConfig(env), logging };
+  const config = loadConfig(env, output.stderr.isTTY === true ? 'pretty' : 'json');
   // A stack that a worker leaves behind must lead to its sources; commands that end soon would wait for the maps.
   process.setSourceMapsEnabled(true);
   // The worker's native code takes a second to load: only the commands that need it pay for it.
@@ -13,7 +12,7 @@ export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
     import('../logging.js'),
     bundled,
   ]);
-  const logger = createLogger(logging);
+  const logger = createLogger(config.logging);
   await runUntilSignal(async (signal) => {
     const service = await startWorker({ config, logger, signal });
     const { identity, statusUrl, ready } = service;

@@ -2,18 +2,12 @@ import { InterceptingCall, type Interceptor, status } from '@grpc/grpc-js';
 import { Client, Connection, defaultGrpcRetryOptions } from '@temporalio/client';
 import { FollowUpClient } from '../client/index.js';
 import { readPollers } from '../client/trouble.js';
-import {
-  type Environment,
-  loadBudgetSettings,
-  loadTaskQueue,
-  loadTemporalConfig,
-  type TemporalConfig,
-} from '../config/index.js';
+import { type Environment, loadClientConfig, type TemporalConfig } from '../config/index.js';
 import { isLoopbackHost } from '../config/loopback.js';
 import { budgetTaskQueue } from '../contract/index.js';
 import { callRetries } from '../temporal/grpc.js';
-import type { Output } from './cli.js';
 import { safeLine } from '../terminal-text.js';
+import type { Output } from './cli.js';
 
 /** A connection of Temporal and what a command does with it. */
 export interface TemporalSession {
@@ -34,9 +28,7 @@ export async function withTemporal<T>(
   { env, output }: { env: Environment; output: Pick<Output, 'note'> },
   use: (session: TemporalSession) => Promise<T>,
 ): Promise<T> {
-  const config = loadTemporalConfig(env);
-  const taskQueue = loadTaskQueue(env);
-  const budgetSettings = loadBudgetSettings(env);
+  const { temporal: config, taskQueue, budget: budgetSettings } = loadClientConfig(env);
   const connection = Connection.lazy({
     ...config.connectionOptions(),
     interceptors: [...retryForSeconds(), sayWhenSilent(config.address, output)],

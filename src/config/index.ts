@@ -169,9 +169,10 @@ const oneOf = <const T extends readonly string[]>(values: T) =>
  *
  * @param env environment variables, all of {@link https://docs.temporal.io/references/client-environment-configuration |
  *   Temporal's} among them
+ * @param defaultLogFormat for when `FOLLOW_UP_LOG_FORMAT` is not set
  * @throws {@link ConfigError} that names every bad setting at once
  */
-export function loadConfig(env: Environment): WorkerConfig {
+export function loadConfig(env: Environment, defaultLogFormat: LogFormat = configDefaults.logFormat): WorkerConfig {
   const settings = new SettingsReader(env);
   const temporal = readTemporalConfig(settings, env);
   const baseUrl = readBaseUrl(settings);
@@ -197,7 +198,10 @@ export function loadConfig(env: Environment): WorkerConfig {
     statusSchema,
     configDefaults.status,
   );
-  const logging = readLogging(settings, configDefaults.logFormat);
+  const logging = {
+    level: settings.read('FOLLOW_UP_LOG_LEVEL', oneOf(logLevels), configDefaults.logLevel),
+    format: settings.read('FOLLOW_UP_LOG_FORMAT', oneOf(logFormats), defaultLogFormat),
+  };
   settings.throwIfBad();
   const leaseMs = sendTimeoutMs + LEASE_SLACK_MS;
   return {
@@ -228,39 +232,29 @@ export function loadTemporalConfig(env: Environment): TemporalConfig {
   return temporal;
 }
 
-/** The name of the follow-ups' task queue, for commands that start workflows. */
-export function loadTaskQueue(env: Environment): string {
-  const settings = new SettingsReader(env);
-  const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
-  settings.throwIfBad();
-  return taskQueue;
+/** What commands need that start follow-ups and look after them. */
+export interface ClientConfig {
+  temporal: TemporalConfig;
+  /** Task queue of the follow-ups. */
+  taskQueue: string;
+  /** Settings of a new project's budget. */
+  budget: Required<BudgetSettings>;
 }
 
 /**
- * Settings of a new project's budget, for commands that may start one.
+ * The configuration of commands that start follow-ups and look after them.
  *
  * @throws {@link ConfigError} that names every bad setting at once
  */
-export function loadBudgetSettings(env: Environment): Required<BudgetSettings> {
+export function loadClientConfig(env: Environment): ClientConfig {
   const settings = new SettingsReader(env);
-  const budget = readBudgetSettings(settings);
+  const config = {
+    temporal: readTemporalConfig(settings, env),
+    taskQueue: settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE),
+    budget: readBudgetSettings(settings),
+  };
   settings.throwIfBad();
-  return budget;
-}
-
-/**
- * Level and format of the log.
- *
- * @param defaultFormat where `FOLLOW_UP_LOG_FORMAT` is not set
- */
-export function loadLoggingConfig(
-  env: Environment,
-  defaultFormat: LogFormat = configDefaults.logFormat,
-): LoggingConfig {
-  const settings = new SettingsReader(env);
-  const logging = readLogging(settings, defaultFormat);
-  settings.throwIfBad();
-  return logging;
+  return config;
 }
 
 function readCapacity(settings: SettingsReader): WorkerCapacity {
@@ -291,13 +285,6 @@ function readBudgetSettings(settings: SettingsReader): Required<BudgetSettings> 
   );
   const marginMs = settings.read('FOLLOW_UP_MARGIN', durationSetting('0s', '5m'), configDefaults.marginMs);
   return { limit, windowMs, reserve, marginMs, maxLimit };
-}
-
-function readLogging(settings: SettingsReader, defaultFormat: LogFormat): LoggingConfig {
-  return {
-    level: settings.read('FOLLOW_UP_LOG_LEVEL', oneOf(logLevels), configDefaults.logLevel),
-    format: settings.read('FOLLOW_UP_LOG_FORMAT', oneOf(logFormats), defaultFormat),
-  };
 }
 
 /** The configuration for people, setting by setting, without any secret. */

@@ -51,6 +51,15 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
   test('a project that would change the query', () => expectRefused(['list', '--project', "p' OR '1'='1"], 'project'));
   test('a word that settles nothing', () =>
     expectRefused(['resolve', 'follow-up/p/j/k', 'perhaps'], 'word', 'perhaps'));
+  test('every bad option of the simulator', () =>
+    expectRefused(['simulator', '--port', 'x', '--limit', 'y', '--turn', 'z'], 'port:', 'limit:', 'turn:'));
+  test('every bad port of dev', () => expectRefused(['dev', '--port', 'x', '--ui-port', '0'], 'port:', 'ui-port:'));
+  test('every bad setting, whatever it is for', async () => {
+    const bad = { TEMPORAL_ADDRESS: 'no port:here', FOLLOW_UP_TASK_QUEUE: '/_sys/x', FOLLOW_UP_BUDGET_LIMIT: '0' };
+    const { exitCode, stderr } = await runCli(['list'], { env: bad });
+    expect(exitCode).toBe(2);
+    for (const name of Object.keys(bad)) expect(stderr).toContain(name);
+  });
   test('a bad project of a budget', () => expectRefused(['budget', 'show', 'a b'], 'projectId'));
 
   test('a batch without an id', () => expectRefused(['batch', 'run', 'list.jsonl'], '--id'));

@@ -60,7 +60,7 @@ test('a schedule is created, shown, paused, resumed, triggered and deleted', asy
   const path = await file(lines);
   const created = await schedule(['create', name, path, '--cron', '30 4 * * 1-5', '--time-zone', 'Europe/Berlin']);
   expect(created.exitCode, created.stderr).toBe(0);
-  expect(created.stdout).toContain('fires     at 04:30 on Monday to Friday, Europe/Berlin (cron 30 4 * * 1-5)');
+  expect(created.stdout).toContain('fires     cron 30 4 * * 1-5, Europe/Berlin');
   expect(created.stdout).toContain('batch     2 follow-ups of cli-schedules');
   expect(created.stdout).toContain('overlap   skip: a firing is left out while the one before is still running');
   expect(created.stdout).toMatch(/next firings:\n( {2}\d{4}-\d\d-\d\d 04:30:00 Europe\/Berlin\n){5}has not fired yet/);
@@ -188,39 +188,30 @@ test('a server that cannot be reached is exit code 5', async () => {
   expect(exitCode).toBe(5);
 });
 
-describe('times in words', () => {
-  const all = {
-    second: [{ start: 0, end: 0, step: 1 }],
-    minute: [{ start: 0, end: 0, step: 1 }],
+describe('the times of a schedule', () => {
+  const second = [{ start: 0, end: 0, step: 1 }];
+  const calendar: ScheduleTimes['calendars'][number] = {
+    second,
+    minute: second,
     hour: [{ start: 2, end: 2, step: 1 }],
     dayOfMonth: [{ start: 1, end: 31, step: 1 }],
-    month: [{ start: 'JANUARY' as const, end: 'DECEMBER' as const, step: 1 }],
+    month: [{ start: 'JANUARY', end: 'DECEMBER', step: 1 }],
     year: [],
-    dayOfWeek: [{ start: 'SUNDAY' as const, end: 'SATURDAY' as const, step: 1 }],
+    dayOfWeek: [{ start: 'SUNDAY', end: 'SATURDAY', step: 1 }],
   };
-  const words = (calendar: Partial<ScheduleTimes['calendars'][number]>, more: Partial<ScheduleTimes> = {}) =>
-    describeTimes({ calendars: [{ ...all, ...calendar }], intervals: [], timeZone: 'UTC', jitterMs: 0, ...more });
+  const text = (times: Partial<ScheduleTimes>) =>
+    describeTimes({ calendars: [], intervals: [], timeZone: 'UTC', jitterMs: 0, ...times });
 
-  test('calendars, intervals and bounds', () => {
-    expect(words({})).toBe('at 02:00 every day, UTC');
-    expect(words({ hour: [{ start: 2, end: 14, step: 12 }] })).toBe('at 02:00, 14:00 every day, UTC');
-    expect(words({ minute: [{ start: 0, end: 59, step: 15 }], hour: [{ start: 0, end: 23, step: 1 }] })).toBe(
-      'at minute 0 to 59 by 15 of each hour, UTC',
+  test('are its cron expression or its interval, with their bounds', () => {
+    expect(text({ calendars: [calendar], cron: '0 2 * * *', timeZone: 'Europe/Berlin' })).toBe(
+      'cron 0 2 * * *, Europe/Berlin',
     );
+    expect(text({ calendars: [calendar] })).toBe('a calendar set in Temporal, UTC');
     expect(
-      words({
-        dayOfMonth: [
-          { start: 1, end: 1, step: 1 },
-          { start: 15, end: 15, step: 1 },
-        ],
-      }),
-    ).toBe('at 02:00 on day 1, 15 of the month, UTC');
-    expect(words({ month: [{ start: 'JUNE', end: 'AUGUST', step: 1 }] }, { jitterMs: 30_000 })).toBe(
-      'at 02:00 in June to August, UTC, up to 30 s late',
-    );
-    const interval = { calendars: [], intervals: [{ everyMs: 21_600_000, offsetMs: 5_400_000 }] };
-    expect(words({}, interval)).toBe('every 6 h, 1 h 30 min after its begin');
-    expect(words({}, { calendars: [], cron: undefined as never })).toBe('never');
+      text({ calendars: [calendar], cron: '@daily', jitterMs: 30_000, startAt: '2026-12-01T00:00:00.000Z' }),
+    ).toBe('cron @daily, UTC, up to 30 s late, not before 2026-12-01T00:00:00.000Z');
+    expect(text({ intervals: [{ everyMs: 21_600_000, offsetMs: 5_400_000 }] })).toBe('every 6 h, offset 1 h 30 min');
+    expect(text({})).toBe('never');
   });
 
   test('an instant is told by the clock of the zone, on both sides of a change of the clocks', () => {

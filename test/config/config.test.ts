@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { ConfigError, describeConfig, loadConfig, loadTaskQueue, loadTemporalConfig } from '../../src/config/index.js';
+import { ConfigError, describeConfig, loadClientConfig, loadConfig, loadTemporalConfig } from '../../src/config/index.js';
 import { budgetSettingsSchema } from '../../src/contract/index.js';
 
 const SECRET = 'key-live-a1b2c3d4e5f6';
@@ -315,8 +315,18 @@ describe('the Temporal configuration', () => {
     expect(issues['TEMPORAL_*']).toBe('the configuration file is not TOML, see line 2');
   });
 
-  test('gives commands the task queue alone', () => {
-    expect(loadTaskQueue({})).toBe('follow-ups');
-    expect(loadTaskQueue({ FOLLOW_UP_TASK_QUEUE: 'mine' })).toBe('mine');
+  test('gives commands the task queue and the settings of a new budget, without those of the service', () => {
+    expect(loadClientConfig({})).toMatchObject({ taskQueue: 'follow-ups', budget: { limit: 100 } });
+    const env = { FOLLOW_UP_TASK_QUEUE: 'mine', FOLLOW_UP_BUDGET_LIMIT: '7' };
+    expect(loadClientConfig(env)).toMatchObject({ taskQueue: 'mine', budget: { limit: 7 } });
+  });
+
+  test('names every bad setting of a command at once', () => {
+    const env = { TEMPORAL_ADDRESS: 'no port:here', FOLLOW_UP_TASK_QUEUE: '/_sys/x', FOLLOW_UP_BUDGET_LIMIT: '0' };
+    expect(Object.keys(issuesOf(() => loadClientConfig(env))).sort()).toEqual([
+      'FOLLOW_UP_BUDGET_LIMIT',
+      'FOLLOW_UP_TASK_QUEUE',
+      'TEMPORAL_ADDRESS',
+    ]);
   });
 });
