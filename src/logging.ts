@@ -6,11 +6,11 @@ import type { LoggingConfig, LogLevel } from './config/index.js';
 /** File descriptor of stderr: stdout is kept for data. */
 const STDERR = 2;
 
-/** Fields that never carry anything but a secret. Messages have theirs masked where they are made. */
+/** Fields that only ever hold a secret. Messages are masked where they are made. */
 const SECRET_FIELDS = ['apiKey', 'api_key', 'authorization', 'Authorization', 'password', 'token'];
 
 /**
- * Makes the logger of a process. It writes to stderr, without delay: the last lines before a crash matter most.
+ * Makes the logger of a process. It writes to stderr synchronously: the last lines before a crash matter most.
  *
  * @param destination for tests
  */
@@ -28,7 +28,7 @@ export function createLogger({ level, format }: LoggingConfig, destination?: Des
       PinoPretty({
         destination: STDERR,
         sync: true,
-        // Knows NO_COLOR, FORCE_COLOR and terminals that have none.
+        // Respects NO_COLOR, FORCE_COLOR and terminals without colours.
         colorize: process.stderr.isTTY && process.stderr.hasColors(),
         ignore: 'pid',
         translateTime: 'SYS:HH:MM:ss.l',
@@ -44,7 +44,7 @@ const temporalLevels = {
   ERROR: 'error',
 } as const satisfies Record<TemporalLogLevel, LogLevel>;
 
-/** The level of Temporal that lets through what `level` does, and perhaps more. */
+/** Temporal's level that lets through at least what `level` does. */
 export function temporalLevel(level: LogLevel): TemporalLogLevel {
   switch (level) {
     case 'trace':
@@ -61,10 +61,10 @@ export function temporalLevel(level: LogLevel): TemporalLogLevel {
   }
 }
 
-/** A logger for Temporal's runtime. `target` is asked at each line, since the runtime outlives the loggers of tests. */
+/** A logger for Temporal's runtime. `target` is called for each line, since the runtime outlives the loggers of tests. */
 export function toTemporalLogger(target: () => Logger): TemporalLogger {
   const write = (level: TemporalLogLevel, message: string, metadata?: LogMetadata): void => {
-    // Symbols are notes of the SDK to itself. pino prints the stack of what is called `err`.
+    // The SDK keeps its own notes under symbols. pino prints the stack of a field named `err`.
     const { error, ...fields } = metadata ?? {};
     target()[temporalLevels[level]](error === undefined ? fields : { ...fields, err: error }, message);
   };

@@ -1,17 +1,17 @@
 const SEQUENCES = new RegExp(
   [
-    // A string (OSC, DCS, SOS, PM, APC) with its end. Without an end only its beginning is taken away.
+    // A string (OSC, DCS, SOS, PM, APC) up to its terminator; without a terminator only its introducer.
     '(?:\\u001b[\\]PX^_]|[\\u0090\\u0098\\u009d-\\u009f])(?:[^\\u0007\\u001b\\u0090\\u0098\\u009c-\\u009f]*(?:\\u0007|\\u001b\\\\|\\u009c))?',
     // A control sequence (CSI): colours, the cursor.
     '(?:\\u001b\\[|\\u009b)[0-?]*[ -/]*[@-~]?',
-    // All else that begins with ESC.
+    // Any other sequence that begins with ESC.
     '\\u001b[ -/]*[0-~]?',
   ].join('|'),
   'g',
 );
 
 // C0 without tab and line feed, DEL, C1, and what reorders text on a screen.
-// eslint-disable-next-line no-control-regex -- removing control characters is what it is for
+// eslint-disable-next-line no-control-regex -- it removes control characters
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 /**
@@ -25,12 +25,12 @@ export function plainText(text: string): string {
   return text.replace(SEQUENCES, '').replace(CONTROLS, '');
 }
 
-/** Text for a terminal on one line, without anything that a terminal obeys: for values that come from elsewhere. */
+/** Text on one line without terminal control sequences: for values from outside. */
 export function safeLine(text: string): string {
   return plainText(text.replace(/\s+/g, ' ')).trim();
 }
 
-/** JSON in which no control character stands as itself; `JSON.stringify` leaves DEL and C1 as they are. */
+/** JSON with all control characters escaped; `JSON.stringify` leaves DEL and C1 unescaped. */
 export function safeJson(value: unknown): string {
   return JSON.stringify(value).replace(
     /[\u007f-\u009f]/g,

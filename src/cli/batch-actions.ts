@@ -94,7 +94,7 @@ export async function retryBatch(cli: Cli, retryOf: string, options: BatchRetryO
   );
 }
 
-/** @throws UsageError unless somebody at a terminal says yes */
+/** @throws UsageError unless a person at a terminal confirms */
 async function confirmUnknown({ io, output }: Cli, count: number, signal: AbortSignal): Promise<void> {
   const doubt = `whether the message was delivered is not known of ${count} of the items`;
   const refusal = `${doubt}: --yes sends them again, though they may then be delivered twice; --only failed leaves them out`;
@@ -134,7 +134,7 @@ function printIds(
   output.data({ batchId, workflowId, alreadyStarted, total: items.length, items: rows }, batchId);
 }
 
-/** What was handed over stays; the same command goes on behind it. */
+/** Items that were handed over stay; the same command continues after them. */
 function withWayOn(error: unknown, batchId: string): unknown {
   if (error instanceof InterruptedError) {
     error.message = `interrupted while the items were handed over; the same command with --id ${batchId} goes on from there`;
@@ -193,23 +193,23 @@ export async function cancelBatch({ env, output }: Cli, batchId: string): Promis
   });
 }
 
-/** Settings of {@link awaitBatch}. */
+/** Options of {@link awaitBatch}. */
 interface AwaitBatchOptions {
   signal: AbortSignal;
-  /** File for the report as CSV; `-` is stdout. */
+  /** File for the CSV report; `-` is stdout. */
   csv?: string | undefined;
   /** Added to the JSON document. */
   data?: Record<string, unknown>;
 }
 
-/** A live display may move each second; as lines, a batch of thousands would fill the log. */
+/** A live display may change every second; printed as lines, a batch of thousands would fill the log. */
 const LIVE_INTERVAL_MS = 1_000;
 const LINE_INTERVAL_MS = 5_000;
 
 /**
- * Shows how a batch goes until it has ended, then its result and reports.
+ * Shows the progress of a batch until it ends, then its result and reports.
  *
- * @throws InterruptedError that says how to come back; what `BatchHandle.result` throws
+ * @throws InterruptedError that tells the command to continue with; what `BatchHandle.result` throws
  */
 async function awaitBatch({ output }: Cli, batch: BatchHandle, options: AwaitBatchOptions): Promise<ExitCode> {
   const { signal, csv, data = {} } = options;
@@ -224,7 +224,7 @@ async function awaitBatch({ output }: Cli, batch: BatchHandle, options: AwaitBat
   return exitCodeOfBatch(result);
 }
 
-/** Every item of a batch as the reports have it. */
+/** The report rows of all items of a batch. */
 async function readRows(batch: BatchHandle): Promise<BatchRow[]> {
   const rows: BatchRow[] = [];
   for await (const item of batch.list()) rows.push(toBatchRow(item));
@@ -241,7 +241,7 @@ async function showUntilEnd(output: Output, batch: BatchHandle, signal: AbortSig
     try {
       const result = await batch.result({ signal });
       outcome = () => result;
-      // How, the result says.
+      // The result says how.
       return 'ended';
     } catch (error) {
       const told = withWayBack(error, batch);
@@ -258,7 +258,7 @@ async function showUntilEnd(output: Output, batch: BatchHandle, signal: AbortSig
   return outcome();
 }
 
-/** Reports again and again how the batch stands. What goes wrong here is only shown: the wait for the result decides. */
+/** Reports the state of the batch at each interval. Errors are only shown here: the wait for the result decides. */
 async function watch(
   batch: BatchHandle,
   report: (progress: ProgressText) => void,
@@ -267,7 +267,7 @@ async function watch(
 ): Promise<void> {
   while (!ended.aborted) {
     const progress = await look(batch);
-    // An answer that comes after the end is old.
+    // An answer that arrives after the end is out of date.
     if (progress && !isAborted(ended)) report(progress);
     await sleep(intervalMs, undefined, { signal: ended }).catch(() => undefined);
   }

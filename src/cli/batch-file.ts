@@ -26,17 +26,17 @@ import {
   unreadable,
 } from './text-source.js';
 
-/** The options of `follow-up batch run` that say what is sent. */
+/** The options of `follow-up batch run` that decide what is sent. */
 export interface BatchInputOptions extends SettingOptions, PromptSource {
   id: string;
   maxOpen?: string;
   allowDuplicates?: boolean;
-  /** The short form: a file with a job id a line, all of one project and with one prompt. */
+  /** The short form: a file with one job id per line, for one project and one prompt. */
   jobs?: string;
   project?: string;
 }
 
-/** A batch as it is to be started, checked whole. */
+/** A checked batch, ready to be started. */
 export interface CheckedBatch {
   batchId: string;
   maxOpen?: number;
@@ -45,7 +45,7 @@ export interface CheckedBatch {
 }
 
 /**
- * Reads and checks everything that a batch is started with.
+ * Reads and checks all input of a batch.
  *
  * @throws InvalidInputError naming every bad option; BadLinesError naming every bad line; UsageError
  */
@@ -77,14 +77,14 @@ export async function readBatchInput(
   return { ...checked, items: await readBatchFile(source, { ...checked, allowDuplicates, toInput }) };
 }
 
-/** All but the items. What `common` has is of every item; what it lacks is in the items, and checked there. */
+/** Checks everything but the items. Fields missing from `common` are in the items, and checked there. */
 function checkSettings(
   id: string,
   { maxOpen, defaults }: { maxOpen: unknown; defaults: Record<string, unknown> },
   common: Record<string, unknown>,
 ): Omit<CheckedBatch, 'items'> {
   const parsedId = parseInput(z.object({ id: batchIdSchema }), { id });
-  // An item that is good but for what is checked here: it shows what the settings do together.
+  // An otherwise valid item shows how the settings work together.
   const item = { projectId: 'project', jobId: 'job', prompt: 'prompt', ...common };
   const parsedItem = parseInput(followUpInputSchema, { ...item, ...defaults });
   const parsed = parseUncheckedBatchInput({
@@ -110,7 +110,7 @@ function hasFields(value: Record<string, unknown>): boolean {
   return Object.keys(value).length > 0;
 }
 
-/** An item of a batch and the line it stands in. */
+/** An item of a batch and its line. */
 interface BatchFileItem {
   line: number;
   input: FollowUpInput;
@@ -118,11 +118,11 @@ interface BatchFileItem {
 
 /** Settings of {@link readBatchFile}. */
 export interface BatchFileOptions {
-  /** The input that a line stands for, not checked yet. Without it a line is the input as JSON. */
+  /** Turns a line into an input, unchecked. Default: the line is the input as JSON. */
   toInput?: (line: string) => unknown;
-  /** Settings of every item that does not say otherwise; each item is checked with them. */
+  /** Default settings of every item; each item is checked with them. */
   defaults?: FollowUpDefaults;
-  /** Whether two lines with the same project, job and prompt are meant so. @default false */
+  /** Whether two lines may have the same project, job and prompt. @default false */
   allowDuplicates?: boolean;
 }
 
@@ -130,9 +130,9 @@ export interface BatchFileOptions {
 const MAX_LINE_BYTES = 6 * MAX_PROMPT_BYTES + 65_536;
 
 /**
- * Reads the items of a batch, one a line, while they come in, and checks them all; blank lines are skipped.
+ * Reads the items of a batch, one per line, as they arrive, and checks them all. Skips blank lines.
  *
- * @throws BadLinesError naming the bad lines with every bad field; UsageError where it cannot be read or has no items
+ * @throws BadLinesError naming the bad lines with every bad field; UsageError if it cannot be read or has no items
  */
 export async function readBatchFile(
   { name, stream }: ByteSource,
@@ -181,7 +181,7 @@ function valueOf(line: Line, toInput: (text: string) => unknown, issues: InputIs
   }
 }
 
-/** With an issue there is nothing to check; else every broken rule is added to the issues. */
+/** Adds every broken rule to the issues. With an issue already, there is nothing to check. */
 function isFollowUpInput(
   value: unknown,
   defaults: FollowUpDefaults | undefined,

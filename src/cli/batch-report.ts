@@ -7,9 +7,9 @@ import type { BatchItem, Delivered } from '../contract/index.js';
 import { UsageError } from './cli.js';
 import { safeLine } from '../terminal-text.js';
 
-/** An item as the reports have it, a row each. */
+/** A row of a report: one item. */
 export interface BatchRow {
-  /** Its place in the batch, counted from 0, as in the key of its follow-up. */
+  /** Its position in the batch from 0, as in the key of its follow-up. */
   index: number;
   projectId: string;
   jobId: string;
@@ -19,7 +19,7 @@ export interface BatchRow {
   prLink: string | null;
   errorType: string | null;
   message: string | null;
-  /** Whether the message reached the service; `null` while the item has not ended. */
+  /** Whether the message reached the service; `null` until the item has ended. */
   delivered: Delivered | null;
 }
 
@@ -51,7 +51,7 @@ export function toBatchRow({ index, projectId, jobId, workflowId, status, prLink
 }
 
 /**
- * Makes sure that a report can be written later, before anything is done that it would tell of.
+ * Checks that a report can be written, before anything is sent.
  *
  * @throws UsageError
  */
@@ -95,7 +95,7 @@ function* csvRecords(rows: Iterable<BatchRow>): Generator<string> {
     yield csvRecord(
       COLUMNS.map((column) => {
         const value = row[column];
-        // Links and messages are the service's words.
+        // Links and messages come from the service.
         return typeof value === 'string' ? safeLine(value) : value;
       }),
     );
@@ -112,8 +112,8 @@ function isCode(error: unknown, code: string): boolean {
 }
 
 /**
- * One record of CSV as RFC 4180 has it, with its CRLF. A text that a spreadsheet could take for a formula gets an
- * apostrophe in front, which makes it text: OWASP names `=`, `+`, `-`, `@`, their full-width forms, tab and line ends.
+ * One CSV record as in RFC 4180, with its CRLF. A text that a spreadsheet could take for a formula gets an
+ * apostrophe in front, which makes it plain text: OWASP names `=`, `+`, `-`, `@`, their full-width forms, tab and line ends.
  */
 export function csvRecord(cells: readonly (string | number | null | undefined)[]): string {
   return `${cells.map(toCell).join(',')}\r\n`;

@@ -4,11 +4,11 @@ import { ExitCode } from './cli.js';
 import { clock, type ProgressText } from './follow-up-text.js';
 import { safeLine } from '../terminal-text.js';
 
-/** Items without success, and pull requests, that are told one by one; the reports have all. */
+/** How many failed items and pull requests are listed; the reports have all. */
 export const SHOWN_FAILURES = 20;
 const SHOWN_LINKS = 20;
 
-/** Counts that a batch has while it runs and in its result. */
+/** Counts of a batch, both while it runs and in its result. */
 type Counts = Pick<
   FollowUpBatchResult,
   'total' | 'completed' | 'archived' | 'failed' | 'errors' | 'unknown' | 'errorsByType'
@@ -20,12 +20,12 @@ export function exitCodeOfBatch({ failed, errors, cancelled }: FollowUpBatchResu
   return failed > 0 ? ExitCode.jobFailed : ExitCode.ok;
 }
 
-/** Whether somebody has to look at an item: its agent job failed, or it ended without a result. */
+/** Whether an item needs attention: its agent job failed, or it ended without a result. */
 export function isFailure({ status, error }: BatchItem): boolean {
   return status === 'failed' || error !== undefined;
 }
 
-/** How a batch goes: its counts, and when it is expected to end. Clock times are local. */
+/** Progress of a batch: its counts, and when it is expected to end. Clock times are local. */
 export function describeBatchProgress(status: LiveBatchStatus, now = new Date()): ProgressText {
   const { total, open, waitingToStart, sealed, cancelled } = status;
   const headline = [
@@ -42,7 +42,7 @@ export function describeBatchProgress(status: LiveBatchStatus, now = new Date())
   };
 }
 
-/** A batch for people; `failures` are its first, as far as they are to be told. */
+/** A batch for people; `failures` are the first of its failures. */
 export function describeBatch(status: LiveBatchStatus, failures: readonly BatchItem[], now = new Date()): string {
   const { batchId, total, waitingToStart, startedAt, lastEndedAt, ended, cancelled, sealed, maxOpen } = status;
   if (status.cutOff !== undefined) return describeCutOff(status, failures, now);
@@ -63,7 +63,7 @@ export function describeBatch(status: LiveBatchStatus, failures: readonly BatchI
   ].join('\n');
 }
 
-/** A batch that somebody terminated: what it knew then, and what goes on. */
+/** A batch that was terminated: its last known state, and what still runs. */
 function describeCutOff(status: BatchStatus, failures: readonly BatchItem[], now: Date): string {
   const { batchId, total, waitingToStart, open, startedAt, stillRunning, cutOff = '' } = status;
   const going =
@@ -99,7 +99,7 @@ function doneCount({ completed, archived, failed, errors }: Counts): number {
   return completed + archived + failed + errors;
 }
 
-/** `: 10 completed, 1 failed, 2 without a result (DeliveryUnknown 2)`, or nothing where nothing has ended. */
+/** `: 10 completed, 1 failed, 2 without a result (DeliveryUnknown 2)`, or nothing if nothing has ended. */
 function countsText(counts: Counts): string {
   const { completed, archived, failed, errors, errorsByType } = counts;
   const types = Object.entries(errorsByType)
@@ -150,7 +150,7 @@ function failureLines({ failed, errors }: Counts, failures: readonly BatchItem[]
   return [...failures.map(failureLine), ...(more > 0 ? [`  and ${more} more; --json and --csv have them all`] : [])];
 }
 
-/** The workflow id is what other commands take, and says which item it is. */
+/** The workflow id is what other commands accept, and identifies the item. */
 function failureLine({ workflowId, error }: BatchItem): string {
   const reason = error
     ? `${safeLine(error.type)}: ${safeLine(error.message)} (delivered: ${error.delivered})`

@@ -12,24 +12,24 @@ import { examineOpenBatches, examineWorkflows, judgeBudget, silentBudget } from 
 import { describeUpdate, wayOut } from './follow-up-text.js';
 import { findIdleQueue, type TemporalSession } from './temporal-session.js';
 
-/** Everything of a namespace that people look at while it works. */
+/** Everything in a namespace that people watch while it works. */
 export interface Board {
   address: string;
   namespace: string;
-  /** When what is shown was looked at, ISO 8601; missing before the first answer. */
+  /** When the shown state was read, ISO 8601; missing before the first answer. */
   asOf?: string;
-  /** Why what is shown is not of now, or is not all there is. */
+  /** Why the shown state is out of date or incomplete. */
   trouble?: string;
   projects: BoardProject[];
-  /** When the projects were looked at, where that was before: without a worker none of them answers. */
+  /** When the projects were read, if earlier: without a worker no budget answers. */
   projectsAsOf?: string;
-  /** What waits for a person, the most serious first. */
+  /** What waits for a person, most serious first. */
   needs: Check[];
-  /** There are more follow-ups that wait for a person than were looked at. */
+  /** More follow-ups wait for a person than were examined. */
   isPartial: boolean;
 }
 
-/** The budget of a project; its lists are left out. */
+/** The budget of a project without its lists. */
 export interface BoardProject {
   projectId: string;
   /**
@@ -41,35 +41,35 @@ export interface BoardProject {
   statusUnavailable?: string;
 }
 
-/** Settings of {@link watchBoard}. */
+/** Options of {@link watchBoard}. */
 interface BoardOptions {
-  /** Between the end of one look and the begin of the next. */
+  /** Time between the end of one look and the start of the next. */
   intervalMs: number;
   signal: AbortSignal;
-  /** What is heard of a server that does not answer its first call. */
+  /** Resolves with a message if the server does not answer the first call. */
   silence: Promise<string>;
 }
 
-/** Follow-ups that are looked at because they may wait for a person. */
+/** Most follow-ups that are examined because they may wait for a person. */
 const MOST_LISTED = 200;
-/** How long a follow-up that ended without knowing whether its message was delivered is shown. */
+/** How long a follow-up that ended with unknown delivery is shown. */
 const DAY_MS = 86_400_000;
-/** What stands is asked of Temporal workflow by workflow: not at each look. */
+/** Finding blocked workflows takes a call per workflow: not at each look. */
 const STANDING_EVERY_MS = 10_000;
-/** Somebody at a terminal hears within a second that Temporal does not answer. */
+/** A person at a terminal learns within a second that Temporal does not answer. */
 const LIVE_TIMEOUT_MS = 900;
 
 const NOTHING_KNOWN = { projects: [], needs: [], isPartial: false };
 
-/** What stands, as the doctor finds it, and when that was. */
+/** What the doctor finds blocked, and when. */
 interface Standing {
   atMs: number;
   checks: Check[];
 }
 
 /**
- * Looks again and again until the signal is aborted, and yields each look. Goes on while no worker runs and while
- * Temporal is away: then the board is the last one that is known, and says why.
+ * Looks at each interval until the signal is aborted, and yields each look. Continues while no worker runs and while
+ * Temporal is away: then the board is the last known one, and says why.
  *
  * @throws SearchAttributesMissingError
  */
@@ -90,13 +90,13 @@ export async function* watchBoard(
     }));
     let found = await Promise.race([looking, early, aborted]);
     if (found && 'said' in found) {
-      // It is said once.
+      // It is reported once.
       early = new Promise(() => undefined);
       yield { ...last, trouble: withNextStep(found.said) };
       found = await Promise.race([looking, aborted]);
     }
     if (!found || 'said' in found) {
-      // Nobody waits for it any more, and without its connection it fails.
+      // Nothing waits for it any more, and without its connection it fails.
       looking.catch(() => undefined);
       return;
     }
@@ -128,7 +128,7 @@ async function look(
   const hasWorkers = idleQueue === undefined;
   const isFresh = known !== undefined && asOf.getTime() - known.atMs < STANDING_EVERY_MS;
   const [budgets, listed, standing] = await Promise.all([
-    // Without a worker each would keep silent for its deadline.
+    // Without a worker each query would wait for its deadline.
     hasWorkers ? take(followUps.budgets()) : [],
     listDoubtful(session, asOf),
     isFresh ? known : findStanding(session, hasWorkers, asOf.getTime()),
@@ -148,7 +148,7 @@ async function look(
   return { board, standing };
 }
 
-/** What is to be said of a look that failed. */
+/** The message for a failed look. */
 function troubleIn(error: unknown): string {
   if (!(error instanceof TemporalUnreachableError) && grpcStatusOf(error) === undefined) throw error;
   return withNextStep(messageOf(error));
@@ -163,7 +163,7 @@ async function findStanding(session: TemporalSession, hasWorkers: boolean, atMs:
   return { atMs, checks: checks.flat().filter(isFinding) };
 }
 
-/** Follow-ups that are blocked, or of which it is not known whether their message was delivered. */
+/** Follow-ups that are blocked, or whose delivery is unknown. */
 async function listDoubtful(
   { client }: TemporalSession,
   now: Date,
@@ -197,27 +197,27 @@ function toProject(
   return { projectId, unknown, status: counts };
 }
 
-/** What is known without asking the follow-ups themselves. */
+/** What is known without querying the follow-ups. */
 interface Known {
   budgets: readonly ListedBudget[];
-  /** Follow-ups that are blocked, or of which it is not known whether their message was delivered. */
+  /** Follow-ups that are blocked, or whose delivery is unknown. */
   followUps: readonly FollowUpSummary[];
-  /** What the doctor finds to stand. */
+  /** What the doctor finds blocked. */
   standing: readonly Check[];
   hasWorkers: boolean;
 }
 
-/** Blocked follow-ups that are asked why: each question costs a worker a query. */
+/** Most blocked follow-ups that are queried for the reason. */
 const MOST_ASKED = 10;
 
-/** Everything that waits for a person: first what holds up whole projects and batches, then follow-ups one by one. */
+/** Everything that waits for a person: first what blocks whole projects and batches, then single follow-ups. */
 async function findNeeds(session: TemporalSession, known: Known): Promise<Check[]> {
   const { budgets, followUps, standing, hasWorkers } = known;
   const stands = new Set(standing.map(({ subject }) => subject));
   const ofBudgets = budgets.flatMap((budget) => (budget.status ? judgeBudget(budget.status) : [silentBudget(budget)]));
   const projectWide = [
     ...standing,
-    // What keeps a budget from answering says more than that it does not answer.
+    // The reason why a budget does not answer says more than its silence.
     ...ofBudgets.filter((check) => isFinding(check) && !(check.name === 'silent budget' && stands.has(check.subject))),
   ];
   const doubtful = followUps.filter(({ state }) => state !== 'blocked').map(judgeDoubtful);
@@ -245,7 +245,7 @@ function judgeDoubtful({ workflowId, projectId, jobId, state, batchId, startedAt
   };
 }
 
-/** Follow-ups that their budget has called, and that have not come. */
+/** Follow-ups that their budget has called, and that have not taken their slot. */
 function overdueIn(budgets: readonly ListedBudget[]): Check[] {
   const nowMs = Date.now();
   return budgets
@@ -261,7 +261,7 @@ function overdueIn(budgets: readonly ListedBudget[]): Check[] {
     }));
 }
 
-/** Blocked follow-ups, but for those whose budget is paused or silent: one line stands for all of these. */
+/** Blocked follow-ups, except those whose budget is paused or silent: one line covers all of these. */
 async function explainBlocked({ followUps: client }: TemporalSession, known: Known): Promise<Check[]> {
   const isHeldUp = (projectId: string) => {
     const budget = known.budgets.find((each) => each.projectId === projectId);
@@ -276,7 +276,7 @@ async function explainBlocked({ followUps: client }: TemporalSession, known: Kno
   const asked = await fewAtATime(blocked.slice(0, MOST_ASKED), async (summary): Promise<Check[]> => {
     const { workflowId, startedAt } = summary;
     const live = await lookAtProgress(client.handle(workflowId));
-    // It goes on by itself, or has gone on already.
+    // It continues on its own, or has continued already.
     if (live.progress && (live.progress.state !== 'blocked' || live.progress.waitReason === 'queue-full')) return [];
     return [
       {

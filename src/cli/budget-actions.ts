@@ -36,7 +36,7 @@ export async function listBudgets({ env, output }: Cli): Promise<void> {
   });
 }
 
-/** Without the lists: one line for each of perhaps a thousand projects. */
+/** Without the lists: there may be a thousand projects, one line each. */
 function toJson({ projectId, workflowId, status, statusUnavailable }: ListedBudget): object {
   if (!status) return { projectId, workflowId, statusUnavailable };
   const { waiting: _waiting, lastSends: _lastSends, ...counts } = status;
@@ -95,8 +95,8 @@ async function showOnce({ output }: Cli, handle: BudgetHandle): Promise<ExitCode
 }
 
 /**
- * Shows what a watch of a budget sees until it ends: redrawn in place on a terminal, else a line whenever something
- * changes; with `--json` a document a change.
+ * Shows the updates of a budget until they end: redrawn in place on a terminal, otherwise a line whenever something
+ * changes; with `--json` one document per change.
  */
 async function showBudgetWatch(output: Output, projectId: string, updates: AsyncIterable<BudgetUpdate>): Promise<void> {
   const { json, stdout } = output;
@@ -193,7 +193,7 @@ function describeRestored(restored: RestoredBudget, standing: string): string {
     .join('\n');
 }
 
-/** How it stands now. It has been started: that no worker answers yet is no failure of the restore. */
+/** The state of the restored budget. If no worker answers yet, the restore has still succeeded. */
 async function lookAt(handle: BudgetHandle): Promise<string> {
   try {
     const status = await handle.status();

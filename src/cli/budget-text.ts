@@ -37,7 +37,7 @@ function anewText({ assumedFullUntil }: BudgetStatus, now: Date): string {
   return `anew       the budget before was deleted: its slots count as used until ${clock(assumedFullUntil, now)}`;
 }
 
-/** Whether a budget sends, in a few words for a line of a list. Clock times are local. */
+/** Whether a budget sends, in a few words for a list. Clock times are local. */
 export function stateOf(
   { paused, limit, used, pacedEveryMs, assumedFullUntil }: Omit<BudgetStatus, 'waiting' | 'lastSends'>,
   now = new Date(),
@@ -52,7 +52,7 @@ export function stateOf(
   return pacedEveryMs === undefined ? 'sends' : `sends one each ${formatDuration(pacedEveryMs)}`;
 }
 
-/** What a watch of a budget saw, whole. */
+/** An update of a watched budget, in full. */
 export function describeBudgetUpdate(projectId: string, update: BudgetUpdate, now = new Date()): string {
   const { state, status, statusUnavailable } = update;
   const warnings = [
@@ -63,7 +63,7 @@ export function describeBudgetUpdate(projectId: string, update: BudgetUpdate, no
   return [...warnings, text].filter(Boolean).join('\n');
 }
 
-/** What a watch of a budget saw, in one line that is the same while nothing of note changes. */
+/** An update of a watched budget, in one line that stays the same while nothing notable changes. */
 export function summariseBudgetUpdate(projectId: string, { state, status, statusUnavailable }: BudgetUpdate): string {
   if (!status) {
     return statusUnavailable === undefined ? noBudgetText(projectId) : `no answer: ${safeLine(statusUnavailable)}`;
@@ -84,12 +84,12 @@ export function summariseBudgetUpdate(projectId: string, { state, status, status
     .join(', ');
 }
 
-/** A project that has sent nothing yet. */
+/** The text for a project that has sent nothing yet. */
 export function noBudgetText(projectId: string): string {
   return `project ${projectId} has no budget yet: it gets one with its first follow-up; 0 slots used`;
 }
 
-/** One send in the audit; {@link AUDIT_HEADER} stands above its columns. */
+/** One send in the audit, below {@link AUDIT_HEADER}. */
 export function describeSend({ workflowId, sendNumber, jobId, grantedAt, settledAt, outcome }: BudgetSend): string {
   return [
     grantedAt,
@@ -116,12 +116,12 @@ function bar(used: number, limit: number): string {
   return '#'.repeat(filled).padEnd(BAR_WIDTH, '.');
 }
 
-/** A limit below what is taken already sends nothing until enough slots have ended. */
+/** Under a lowered limit nothing is sent until enough slots have ended. */
 function drainText({ used, limit }: BudgetStatus): string {
   return used > limit ? `; ${used - limit} too many for the limit, nothing is sent until they have ended` : '';
 }
 
-/** With `now` how long it still lasts, too. */
+/** With `now`, also how long it still lasts. */
 function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, now?: Date): string {
   const end =
     until === undefined

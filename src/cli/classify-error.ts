@@ -27,7 +27,7 @@ import { ConfigError } from '../config/index.js';
 import { ExitCode, InterruptedError, StartUnknownError, UsageError } from './cli.js';
 import { BadLinesError } from './text-source.js';
 
-/** An error as the command line tells it. */
+/** An error as the command line reports it. */
 export interface ReportedError extends Partial<FailureDetails> {
   type: string;
   message: string;

@@ -17,21 +17,21 @@ export const ExitCode = {
   followUpFailed: 4,
   /** Temporal cannot be reached. */
   unreachable: 5,
-  /** Ended by Ctrl-C or SIGTERM; what was started goes on in Temporal. */
+  /** Ended by Ctrl-C or SIGTERM; started follow-ups continue in Temporal. */
   interrupted: 130,
 } as const;
 export type ExitCode = (typeof ExitCode)[keyof typeof ExitCode];
 
-/** The arguments are wrong in a way that only the command itself could see. */
+/** The arguments are wrong in a way that only the command itself can detect. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** Temporal went away during a start: whether it has begun is not known, and the same id makes another try safe. */
+/** Temporal became unreachable during a start: it may have taken effect, and the same id makes another try safe. */
 export class StartUnknownError extends Error {
   override readonly name = 'StartUnknownError';
 
-  /** @param again the command that makes another try, such as `the same command` */
+  /** @param again the command for another try, such as `the same command` */
   constructor(
     cause: Error,
     readonly workflowId: string,
@@ -44,7 +44,7 @@ export class StartUnknownError extends Error {
 /** Ended by Ctrl-C or SIGTERM. */
 export class InterruptedError extends Error {
   override readonly name = 'InterruptedError';
-  /** The follow-up that goes on, where there is one. */
+  /** The follow-up that continues, if there is one. */
   workflowId?: string;
 
   constructor(readonly signal: NodeJS.Signals) {
@@ -52,10 +52,10 @@ export class InterruptedError extends Error {
   }
 }
 
-/** Where output goes. The size is known of a terminal only. */
+/** An output stream. Only a terminal has a size. */
 type OutputStream = Writable & { isTTY?: boolean; columns?: number; rows?: number };
 
-/** What the command line runs in: this process and its terminal, or a test's. */
+/** The surroundings of the command line: this process and its terminal, or those of a test. */
 export interface CliIo {
   env: Environment;
   stdin: Readable;
@@ -67,22 +67,22 @@ export interface CliIo {
    * @returns stops that
    */
   onSignal(listener: (signal: NodeJS.Signals) => void): () => void;
-  /** When the command was called, as `performance.now()` tells it. */
+  /** When the command was called, on the clock of `performance.now()`. */
   calledAtMs: number;
-  /** How the command is called, for hints. @default 'follow-up' */
+  /** The command's name in hints. @default 'follow-up' */
   command?: string;
   /** Ends the process at once. */
   exit(code: ExitCode): void;
 }
 
-/** What every command is given. */
+/** What every command receives. */
 export interface Cli {
   io: CliIo;
   env: Environment;
   output: Output;
-  /** What the command that was run ended with. */
+  /** Exit code of the command. */
   exitCode: ExitCode;
-  /** Resolves when the workflow bundle is there. Missing unless a checkout is making it just now. */
+  /** Resolves when the workflow bundle is built. Set only while a checkout builds it. */
   bundled?: Promise<void> | undefined;
 }
 
@@ -92,7 +92,7 @@ const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 export function processIo(): CliIo {
   return {
     env: processEnvironment(),
-    // Looking at it opens it.
+    // The getter of `process` opens the stream.
     get stdin() {
       return process.stdin;
     },
@@ -111,27 +111,27 @@ export function processIo(): CliIo {
   };
 }
 
-/** A checkout, which alone has sources, puts nothing on the PATH, and neither does npx. */
+/** Only a checkout has sources. Neither a checkout nor npx puts the command on the PATH. */
 function commandName(): string {
   const isCheckout = existsSync(new URL('../../src', import.meta.url));
   return isCheckout || processEnvironment()['npm_command'] === 'exec' ? 'npx follow-up' : 'follow-up';
 }
 
 /**
- * Where a command writes: its data to stdout, as text or, with `--json`, as JSON; everything else to stderr. Control
- * characters never get through. Commands that a text tells to run, such as `follow-up doctor`, are written as the
- * command line was called; JSON is left as it is.
+ * The output of a command: data to stdout, as text or, with `--json`, as JSON; everything else to stderr. Control
+ * characters never get through. Commands in texts, such as `follow-up doctor`, are written the way the
+ * command line was called; JSON is unchanged.
  */
 export class Output {
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
   readonly #command: string;
-  /** Names of the commands that a text may tell to run. */
+  /** Names of the commands that may occur in texts. */
   commandNames: readonly string[] = [];
 
   constructor(
     { stdout, stderr, command = 'follow-up' }: Pick<CliIo, 'stdout' | 'stderr' | 'command'>,
-    /** Whether stdout takes JSON. Set again once the arguments are parsed. */
+    /** Whether data is JSON. Set again once the arguments are parsed. */
     public json: boolean,
   ) {
     this.stdout = stdout;
@@ -139,17 +139,17 @@ export class Output {
     this.#command = command;
   }
 
-  /** The command's data: a document of its own, or one item of several. */
+  /** Writes the command's data: the only document, or one of several. */
   data(value: unknown, text: string): void {
     this.stdout.write(this.json ? `${safeJson(value)}\n` : `${plainText(this.hint(text))}\n`);
   }
 
-  /** A line for people only: progress, hints, warnings. */
+  /** Writes a line for people: progress, hints, warnings. */
   note(text: string): void {
     this.stderr.write(`${plainText(this.hint(text))}\n`);
   }
 
-  /** A text whose commands are written as the command line was called. */
+  /** The text with its commands written the way the command line was called. */
   hint(text: string): string {
     if (this.#command === 'follow-up' || this.commandNames.length === 0) return text;
     const command = new RegExp(`(?<![\\w/-]|npx )follow-up (?=(?:${this.commandNames.join('|')})\\b)`, 'g');
@@ -157,16 +157,16 @@ export class Output {
   }
 }
 
-/** Whether a stream can be drawn on. A terminal that does not know its size (0 rows) would show nothing. */
+/** Whether a stream can show a live display. A terminal without a known size (0 rows) would show nothing. */
 export function isLive(stream: OutputStream): stream is NodeJS.WriteStream {
   return stream.isTTY === true && (stream.rows ?? 0) > 0;
 }
 
-/** Two signals within that time are one. */
+/** Signals within this time count as one. */
 const REPEAT_AFTER_MS = 1_000;
 
 /**
- * Runs work that Ctrl-C and SIGTERM end: the first aborts the signal with an {@link InterruptedError}, the second ends
+ * Runs work that Ctrl-C and SIGTERM interrupt: the first aborts the signal with an {@link InterruptedError}, the second ends
  * the process at once.
  */
 export async function interruptible<T>({ io }: Cli, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -174,7 +174,7 @@ export async function interruptible<T>({ io }: Cli, work: (signal: AbortSignal) 
   let firstMs = 0;
   const ignore = io.onSignal((signal) => {
     if (controller.signal.aborted) {
-      // Whoever asks twice does not want to wait for anything. npm passes a Ctrl-C on that the terminal sent us as well.
+      // A second request must not wait for anything. npm forwards a Ctrl-C that the terminal has already sent us.
       if (performance.now() - firstMs > REPEAT_AFTER_MS) io.exit(ExitCode.interrupted);
       return;
     }

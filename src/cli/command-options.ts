@@ -2,15 +2,15 @@ import { type Command, Option } from 'commander';
 import { type Lane, lanes, unknownDeliveryActions, whenActiveActions } from '../contract/choices.js';
 import { type Cli, ExitCode } from './cli.js';
 
-/** What a command does, given its arguments as commander has parsed them. No exit code means `ok`. */
+/** A command, called with its arguments as parsed by commander. No exit code means `ok`. */
 type Run<A extends unknown[]> = (cli: Cli, ...args: A) => Promise<ExitCode | void>;
 
 /** Makes the action of a command from a function that imports what the command runs. */
 export type LazyAction = <A extends unknown[]>(load: () => Promise<Run<A>>) => (...args: A) => Promise<void>;
 
 /**
- * Actions that import what they run when they run it: nobody waits for all commands to see the help of one, or that an
- * option is misspelt. What defines the commands imports commander alone.
+ * Actions that import their code when they run: help and errors about options do not wait for the code of all
+ * commands. The modules that define the commands import only commander.
  */
 export function lazyAction(cli: Cli): LazyAction {
   return (load) =>
@@ -20,7 +20,7 @@ export function lazyAction(cli: Cli): LazyAction {
     };
 }
 
-/** Adds what all commands have: `--json`, and an example in the help. */
+/** Adds the common parts of all commands: `--json`, and an example in the help. */
 export function withCommonOptions(command: Command, example: string): Command {
   return command
     .option('--json', 'print one JSON document (lists: one per line) on stdout, all else on stderr')
@@ -28,8 +28,8 @@ export function withCommonOptions(command: Command, example: string): Command {
 }
 
 /**
- * An option whose values are known, for the help and for completion. What commander would check itself is checked with
- * all other fields, so that every bad one is named at once.
+ * An option with known values, for the help and for completion. Commander does not check them: they are checked with
+ * all other fields, so that one message names every bad field.
  */
 export function choice(flags: string, description: string, values: readonly string[]): Option {
   const option = new Option(flags, description);
@@ -37,14 +37,14 @@ export function choice(flags: string, description: string, values: readonly stri
   return option;
 }
 
-/** Adds the options that say where the prompt comes from. */
+/** Adds the options for the source of the prompt. */
 export function addPromptOptions(command: Command): Command {
   return command
     .option('-p, --prompt <text>', 'the message; - reads it from stdin')
     .option('-f, --prompt-file <file>', 'file with the message; - reads it from stdin');
 }
 
-/** Adds an option for every field of a follow-up's input but ids and prompt. */
+/** Adds an option for every field of a follow-up's input except ids and prompt. */
 export function addSettingOptions(command: Command, defaultLane: Lane): Command {
   return command
     .addOption(choice('--lane <lane>', `interactive goes first (default: ${defaultLane})`, lanes))
@@ -73,7 +73,7 @@ export function addSettingOptions(command: Command, defaultLane: Lane): Command 
     .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
 }
 
-/** What commander makes of `addSettingOptions`. */
+/** The parsed options of {@link addSettingOptions}. */
 export interface SettingOptions {
   lane?: string;
   onUnknownDelivery?: string;
@@ -86,7 +86,7 @@ export interface SettingOptions {
   budgetWaitTimeout?: string;
 }
 
-/** The settings that the options stand for, not checked yet. */
+/** The settings from the options, unchecked. */
 export function toSettings(options: SettingOptions): Record<string, unknown> {
   const { pollInitialInterval, pollMaxInterval, pollBackoffCoefficient } = options;
   const poll = given({
@@ -110,7 +110,7 @@ export function given(fields: Record<string, unknown>): Record<string, unknown> 
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 
-/** Digits alone are milliseconds. What is no duration goes on as it is, to be named with the other bad fields. */
+/** Turns digits into milliseconds. Returns any other text unchanged, to be checked with the other fields. */
 export function duration(text: string | undefined): string | number | undefined {
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
 }

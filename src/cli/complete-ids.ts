@@ -4,19 +4,19 @@ import { SettingsReader } from '../config/settings-reader.js';
 import { readTemporalConfig, type TemporalConfig, usesTls } from '../config/temporal-config.js';
 import { WorkflowIdPrefix, WorkflowType } from '../contract/names.js';
 
-// The SDK's client takes most of the time there is: so this asks the server itself, in the few fields that it needs.
-// Their numbers are those of temporal/api/workflowservice/v1/request_response.proto.
+// Loading the SDK's client would take most of the time: so this calls the server directly, with the few fields it needs.
+// The field numbers are those of temporal/api/workflowservice/v1/request_response.proto.
 
-/** What the server has ids of. */
+/** A kind of ids that the server has. */
 interface IdSource {
   method: 'ListWorkflowExecutions' | 'ListSchedules';
   /** Every workflow or schedule of this type. */
   workflowType: string;
-  /** What is taken off a workflow's id. */
+  /** Prefix that is removed from the workflow id. */
   prefix: string;
 }
 
-/** Where the values come from that placeholders of arguments and options stand for. */
+/** Sources of the values for placeholders of arguments and options. */
 export const idSources: Readonly<Record<string, IdSource | undefined>> = {
   project: workflows(WorkflowType.projectBudget, WorkflowIdPrefix.projectBudget),
   workflowId: workflows(WorkflowType.followUp, ''),
@@ -24,13 +24,13 @@ export const idSources: Readonly<Record<string, IdSource | undefined>> = {
   schedule: { method: 'ListSchedules', workflowType: WorkflowType.followUpBatch, prefix: '' },
 };
 
-/** More than anybody looks through. */
+/** More ids than anybody reads. */
 const MAX_IDS = 200;
 
 /**
- * Ids that begin with `start`, of workflows the newest first.
+ * Ids that begin with `start`; workflows newest first.
  *
- * @throws ConfigError, and whatever gRPC throws
+ * @throws ConfigError, and the errors of gRPC
  */
 export async function listIds(
   env: Environment,

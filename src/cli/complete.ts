@@ -3,27 +3,27 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Argument, Command, Option } from 'commander';
 import { type Cli, ExitCode } from './cli.js';
 
-/** A word that can stand in the place of the last one. */
+/** A word that can replace the last one. */
 interface Candidate {
   word: string;
   description?: string;
 }
 
-/** What a command line can go on with: words, or the value that a placeholder such as `<project>` stands for. */
+/** How a command line can continue: with words, or a value for a placeholder such as `<project>`. */
 type Completion = { words: Candidate[] } | { placeholder: string; prefix: string };
 
-/** `follow-up completion`: prints the script with which a shell asks `follow-up complete` when somebody presses Tab. */
+/** `follow-up completion`: prints the script with which a shell calls `follow-up complete` when Tab is pressed. */
 export async function printCompletionScript({ io }: Cli, shell: string): Promise<void> {
   // Two directories above both src/cli and dist/cli.
   io.stdout.write(await readFile(new URL(`../../bin/completion/${shell}`, import.meta.url)));
 }
 
-/** Somebody waits at a prompt: from the call of the command to its end. What takes longer is not worth it. */
+/** Time from the call of the command to its end: a person waits at the prompt. */
 const DEADLINE_MS = 450;
 
 /**
- * `follow-up complete`: prints what can stand in the place of the last word, one a line with its description behind a
- * tab, or `:files` where the name of a file belongs. Prints nothing where it is not known in time.
+ * `follow-up complete`: prints what can replace the last word, one per line with its description after a
+ * tab, or `:files` if a file name belongs there. Prints nothing if the answer is not known in time.
  */
 export async function complete({ io }: Cli, words: string[], _options: unknown, command: Command): Promise<void> {
   const program = command.parent ?? command;
@@ -31,10 +31,10 @@ export async function complete({ io }: Cli, words: string[], _options: unknown, 
   const answered = new AbortController();
   const deadline = sleep(Math.max(0, leftMs), undefined, { signal: answered.signal }).catch(() => undefined);
   const found = await Promise.race([candidates(io.env, program, words, leftMs), deadline]);
-  // A lookup that still runs would keep the process.
+  // A lookup that still runs would keep the process alive.
   if (!found) return io.exit(ExitCode.ok);
   answered.abort();
-  // Whatever somebody has called a workflow becomes part of a shell's command line.
+  // Workflow ids are arbitrary text, and become part of a shell's command line.
   const safe = found.filter(({ word }) => /^[\w.~:/=-]+$/.test(word));
   const lines = safe.map(({ word, description }) => (description === undefined ? word : `${word}\t${description}`));
   if (lines.length > 0) io.stdout.write(`${lines.join('\n')}\n`);
@@ -62,7 +62,7 @@ async function candidates(
   }
 }
 
-/** Follows the words down the tree of commands, which is the same that parses them. */
+/** Follows the words down the tree of commands that also parses them. */
 function completionOf(program: Command, words: readonly string[], current: string): Completion {
   let command = program;
   let expecting: Option | undefined;

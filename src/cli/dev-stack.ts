@@ -4,24 +4,24 @@ import { SearchAttribute } from '../contract/index.js';
 import type { OnProgress } from '../embedded/environment.js';
 import type { Cli } from './cli.js';
 
-/** Everything that `follow-up dev` runs. */
+/** The running parts of `follow-up dev`. */
 export interface DevStack {
-  /** The environment with the addresses of what was started. */
+  /** The environment with the addresses of the started parts. */
   env: Environment;
   address: string;
   namespace: string;
-  /** Missing where the server is not ours. */
+  /** Missing if the server was not started here. */
   uiUrl?: string;
-  /** Missing where the service is a real one. */
+  /** Missing if the service is a real one. */
   simulatorUrl?: string;
   statusUrl?: string;
-  /** Rejects when a part ends by itself; never resolves. */
+  /** Rejects when a part ends on its own; never resolves. */
   failed: Promise<never>;
   /** Stops all parts that were started, in order. Never rejects. */
   stop(): Promise<void>;
 }
 
-/** Ports of the Temporal server that were asked for. One that is missing is its default, or any where that is taken. */
+/** Requested ports of the Temporal server. A missing one is its default, or a free one if that is taken. */
 export interface DevPorts {
   port?: number;
   uiPort?: number;
@@ -33,18 +33,18 @@ interface Part {
   stop: () => Promise<void>;
 }
 
-/** Where Temporal is found without any setting, and where its UI mostly is. */
+/** The default ports of Temporal and of its UI. */
 export const DEFAULT_PORTS = { port: 7233, uiPort: 8233 } as const;
 const HOST = '127.0.0.1';
 
-/** How long the simulated agent works on a message: long enough to be seen at work. */
+/** How long the simulated agent works on a message: long enough to be visible. */
 const SIMULATED_TURN = { minMs: 1_000, maxMs: 2_500 };
 
 /**
  * Starts Temporal unless one is configured, the simulated service unless a real one is configured, and a worker.
  *
- * @param say is told what goes on
- * @throws what the parts throw; then those that were started are stopped
+ * @param say receives the progress
+ * @throws the error of a part; the parts that were started are stopped first
  */
 export async function startDevStack(
   cli: Cli,
@@ -73,7 +73,7 @@ export async function startDevStack(
   const startTemporal = async () => {
     if (isTemporalConfigured(cli.env)) return undefined;
     const server = await startServer(cli.env, ports, say, signal);
-    // It keeps everything in memory: an orderly end would take a second and save nothing.
+    // It keeps everything in memory: a graceful stop would take a second and save nothing.
     await keep({ name: 'Temporal', stop: () => server.kill() });
     void server.exited.then(() => fail(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
     return server;
@@ -122,12 +122,12 @@ export async function startDevStack(
     };
   } catch (error) {
     await stop();
-    // What is interrupted fails for reasons of its own.
+    // An interrupted part fails with an error of its own.
     throw signal.aborted ? signal.reason : error;
   }
 }
 
-/** A server is configured by an address, a profile or a file; also by a default file that names another address. */
+/** Whether a server is configured: by an address, a profile, a file, or a default file with another address. */
 export function isTemporalConfigured(env: Environment): boolean {
   const names = ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'];
   return (
@@ -157,7 +157,7 @@ async function startServer(env: Environment, ports: DevPorts, say: OnProgress, s
   });
 }
 
-/** The worker's settings, quieter than those of a worker on its own, and with any free status port. */
+/** The worker's settings, with less logging than a standalone worker, and with any free status port. */
 async function toWorkerConfig(env: Environment, isTerminal: boolean): Promise<WorkerConfig> {
   const { isPortFree } = await import('../embedded/server-process.js');
   const level = env['FOLLOW_UP_LOG_LEVEL'] ?? 'error';

@@ -19,7 +19,7 @@ interface DevOptions {
   uiPort?: string;
 }
 
-/** A follow-up of the stack, and how it ended. */
+/** A follow-up that the stack ran, and its outcome. */
 interface DevFollowUp {
   workflowId: string;
   uiUrl?: string;
@@ -54,7 +54,7 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
   });
 }
 
-/** Starts the stack and shows how that goes. @throws as {@link startDevStack} */
+/** Starts the stack and shows its progress. @throws as {@link startDevStack} */
 async function startStack(cli: Cli, ports: DevPorts, signal: AbortSignal): Promise<DevStack> {
   let stack: Promise<DevStack> | undefined;
   const work: ProgressRow['work'] = async (report) => {
@@ -72,7 +72,7 @@ async function startStack(cli: Cli, ports: DevPorts, signal: AbortSignal): Promi
   return started;
 }
 
-/** Says what other terminals need that look for Temporal where it is by default. */
+/** Tells what other terminals need to find Temporal if it is not at its default port. */
 function sayOtherPorts({ output }: Cli, { address, uiUrl }: DevStack): void {
   if (uiUrl === undefined) return;
   if (!address.endsWith(`:${DEFAULT_PORTS.port}`)) {
@@ -99,7 +99,7 @@ function parsePorts({ port, uiPort }: DevOptions): DevPorts {
   return ports;
 }
 
-/** The follow-up that the options ask for, if any. */
+/** The follow-up that the options describe, if any. */
 function ownFollowUp({ project, job, prompt }: DevOptions): StartInput | undefined {
   if (project === undefined && job === undefined && prompt === undefined) return undefined;
   const { key, followUpInput } = parseStartInput({ projectId: project, jobId: job, prompt });
@@ -118,7 +118,7 @@ function demonstration(): StartInput[] {
     projectId: 'demo',
     jobId,
     prompt,
-    // The simulated agent needs seconds only.
+    // The simulated agent needs only seconds.
     poll: { initialInterval: '500ms', maxInterval: '1s' },
   }));
 }

@@ -4,27 +4,27 @@ import { describeGrpcError } from '../temporal/grpc.js';
 import { safeLine } from '../terminal-text.js';
 import { clock } from './follow-up-text.js';
 
-/** `note`: worth knowing, and nothing to do. */
+/** `note`: worth knowing, but nothing to do. */
 export type CheckStatus = 'ok' | 'note' | 'warning' | 'error';
 
-/** One thing that the doctor looked at. */
+/** One thing that the doctor examined. */
 export interface Check {
-  /** What kind of thing it is, such as `budget`. */
+  /** Kind of thing, such as `budget`. */
   name: string;
-  /** Which one of them, where there are several: a workflow id, a project, a task queue. */
+  /** Which one, if there are several: a workflow id, a project, a task queue. */
   subject?: string;
   status: CheckStatus;
-  /** What was found, the subject included. */
+  /** What was found, including the subject. */
   message: string;
-  /** Since when, ISO 8601, where that is known. */
+  /** Since when, ISO 8601, if known. */
   since?: string;
   /** Why it matters. */
   why?: string;
-  /** The command or the step that mends it. */
+  /** The command or step that fixes it. */
   mend?: string;
 }
 
-/** Makes a check of what `examine` says, or throws. */
+/** Makes a check from what `examine` returns or throws. */
 export async function check(
   { name, why, mend }: Pick<Check, 'name' | 'why' | 'mend'>,
   examine: () => Promise<string>,
@@ -46,17 +46,17 @@ export function messageOf(error: unknown): string {
   return error instanceof FollowUpClientError ? error.message : describeGrpcError(error);
 }
 
-/** Whether somebody has to do something. */
+/** Whether a person has to do something. */
 export function isFinding({ status }: Check): boolean {
   return status === 'error' || status === 'warning';
 }
 
-/** The same for a thing that stands as it stood, though its message counts on. */
+/** Stays the same while a finding lasts, even if counts in its message change. */
 export function identityOf({ name, subject, status, mend }: Check): string {
   return JSON.stringify([name, subject, status, mend]);
 }
 
-/** A check as a line, and a line each for since when, why it matters, and what mends it. */
+/** A check as one line, plus a line each for since when, why it matters, and how to fix it. */
 export function describeCheck({ name, status, message, since, why, mend }: Check): string {
   return [
     `${status.padEnd(7)}  ${name.padEnd(17)}  ${safeLine(message)}`,

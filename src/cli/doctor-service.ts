@@ -6,20 +6,20 @@ import { type ClockReading, judgeClock } from './doctor-temporal.js';
 
 const PLACEHOLDER = 'follow-up-doctor';
 
-/** Projects whose keys are tried. */
+/** Most projects whose keys are tried. */
 const MOST_PROJECTS = 50;
 
-/** What is read of the service. */
+/** Options of {@link checkService}. */
 interface ServiceChecksOptions {
-  /** Project and job of the command's options. */
+  /** The project from the command line. */
   project?: string;
   job?: string;
-  /** Projects that have work. */
+  /** Projects with work. */
   projects: readonly string[];
 }
 
 /**
- * Whether the agent job service answers and takes the key of each project that has work, and what its clock says. Reads
+ * Whether the agent job service answers and accepts the key of each project with work, and what its clock says. Reads
  * jobs, which need not exist; sends no message.
  */
 export async function checkService(
@@ -126,7 +126,7 @@ function judgeService(
   return { name, status: 'note', message: `${baseUrl} did not show whether it accepts the key` };
 }
 
-/** A `Date` header is cut to the second: half of one is added, and the request is taken to have spent half its time. */
+/** A `Date` header is truncated to the second, so half a second is added; the request is assumed to take half the round trip. */
 function readClocks(date: string, askedAtMs: number, answeredAtMs: number): ClockReading | undefined {
   const there = Date.parse(date);
   if (Number.isNaN(there)) return undefined;

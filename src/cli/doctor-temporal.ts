@@ -6,22 +6,22 @@ import { budgetTaskQueue, formatDuration, SearchAttribute } from '../contract/in
 import { type Check, check, messageOf } from './doctor-check.js';
 import type { TemporalSession } from './temporal-session.js';
 
-/** What the doctor finds out about Temporal itself. */
+/** The checks of Temporal itself. */
 export interface TemporalChecks {
   checks: Check[];
-  /** Whether the namespace can be asked for anything. */
+  /** Whether the namespace can be used at all. */
   isUsable: boolean;
-  /** Whether some worker polls each of the task queues. */
+  /** Whether each task queue is polled by some worker. */
   hasWorkers: boolean;
 }
 
-/** Two machines that differ by that much make the budget's margin too small; 2 s is its default. */
+/** Clocks that differ by more exceed the budget's margin, which is 2 s by default. */
 const MAX_SKEW_MS = 2_000;
 
-/** A worker's poll ends after 1 min at the latest, and the next one begins at once. */
+/** A worker's poll ends after at most 1 min, and the next one begins at once. */
 const POLLS_WITHIN_MS = 90_000;
 
-/** Workers of a task queue that are told one by one. */
+/** Most workers that are listed per task queue. */
 const SHOWN_WORKERS = 5;
 
 /** The server refuses long polls with less than 2 s left. */
@@ -86,7 +86,7 @@ async function examineSearchAttributes(session: TemporalSession): Promise<string
   return 'all are registered';
 }
 
-/** One check for each task queue that is polled, one for all that are not, and one for each with several builds. */
+/** One check per polled task queue, one for all that are not polled, and one per queue with several builds. */
 async function checkWorkers(session: TemporalSession, skew: Promise<number | undefined>): Promise<Check[]> {
   const queues: { queue: string; type: QueueType }[] = [
     { queue: session.taskQueue, type: 'workflow' },
@@ -113,7 +113,7 @@ async function checkWorkers(session: TemporalSession, skew: Promise<number | und
   }
 }
 
-/** A task queue and its workers, the one that polled last first. */
+/** A task queue and its workers, latest poll first. */
 interface PolledQueue {
   subject: string;
   workers: (Poller & { ageMs: number })[];
@@ -157,7 +157,7 @@ function describeQueue({ subject, workers }: PolledQueue): Check[] {
   ];
 }
 
-/** The SDK's own name for a build ends with a hash of the code that is longer than anybody compares. */
+/** The SDK's name for a build ends with a long hash of the code. */
 function shortBuild(build: string): string {
   return build === '' ? 'unknown' : build.replace(/[0-9a-f]{32,}/g, (hash) => hash.slice(0, 12));
 }
@@ -173,7 +173,7 @@ async function examineClock(measured: Promise<number | undefined>): Promise<Chec
   return judgeClock(name, 'the Temporal server', { here, there });
 }
 
-/** Two clocks at one instant: this machine's and another's. */
+/** Two clocks at the same instant: this machine's and another one. */
 export interface ClockReading {
   here: Date;
   there: Date;
@@ -199,9 +199,9 @@ async function call<T>(session: TemporalSession, rpc: () => Promise<T>): Promise
 }
 
 /**
- * How far this machine's clock is ahead of the Temporal server's, in milliseconds, give or take a round trip. No call
- * of Temporal tells its time, but it notes when a task queue was polled last: so a task queue that nobody else knows is
- * polled, and asked about. It leaves nothing behind. `undefined` where the server does not tell.
+ * How far this machine's clock is ahead of the Temporal server's, in milliseconds, to within a round trip. No call
+ * returns the server's time, but the server records when a task queue was last polled: so this polls a task queue with a
+ * random name, and reads that record. It leaves nothing behind. `undefined` if the server does not tell.
  */
 async function measureClockSkew({ connection, client, config }: TemporalSession): Promise<number | undefined> {
   const { namespace } = config;

@@ -14,22 +14,22 @@ import { type Check, isFinding, messageOf } from './doctor-check.js';
 import { clock } from './follow-up-text.js';
 import type { TemporalSession } from './temporal-session.js';
 
-/** What the doctor finds out about budgets, batches, follow-ups and schedules. */
+/** The checks of budgets, batches, follow-ups and schedules. */
 export interface WorkChecks {
   checks: Check[];
-  /** Projects that wait for something to be sent, or have sent within their window. */
+  /** Projects with waiting follow-ups, or with sends within their window. */
   projects: string[];
 }
 
-/** Running batches that are asked. */
+/** Most running batches that are queried. */
 const MOST_BATCHES = 500;
-/** Latest firings of a schedule that are looked at. */
+/** Latest firings that are examined per schedule. */
 const LOOKED_AT_FIRINGS = 3;
 
 /**
- * Everything that stands or waits for somebody.
+ * Everything that is blocked or waits for a person.
  *
- * @param hasWorkers without any, budgets are not asked: each would keep silent for its deadline
+ * @param hasWorkers without workers, budgets are not queried: each query would wait for its deadline
  */
 export async function checkWork(session: TemporalSession, hasWorkers: boolean): Promise<WorkChecks> {
   const [troubles, handOvers, budgets, schedules] = await Promise.all([
@@ -40,7 +40,7 @@ export async function checkWork(session: TemporalSession, hasWorkers: boolean): 
       : { checks: [notAsked()], projects: [] },
     examineSchedules(session, hasWorkers).catch((error: unknown) => [unseen('schedules', error)]),
   ]);
-  // What keeps a budget from answering says more than that it does not answer.
+  // The reason why a budget does not answer says more than its silence.
   const known = new Set(troubles.map(({ subject }) => subject));
   const more = budgets.checks.filter(({ name, subject }) => name !== 'silent budget' || !known.has(subject));
   return { checks: [...troubles, ...handOvers, ...more, ...schedules], projects: budgets.projects };
@@ -60,10 +60,10 @@ function notAsked(): Check {
   return { name: 'budgets', status: 'note', message: 'not checked: only a worker can answer' };
 }
 
-/** One check for each budget, batch, part or follow-up that stands. */
+/** One check per blocked budget, batch, part or follow-up. */
 export async function examineWorkflows({ followUps }: TemporalSession): Promise<Check[]> {
   const { troubles, isPartial } = await followUps.troubles();
-  // Many have no worker where none runs: one stands for all.
+  // Without workers many workflows are unattended: one check covers all.
   const told = new Set<string>();
   const found = troubles
     .filter(({ kind, what }) => kind !== 'unattended' || (!told.has(what) && told.add(what)))
@@ -73,11 +73,11 @@ export async function examineWorkflows({ followUps }: TemporalSession): Promise<
   return found.length > 0 ? found : [none];
 }
 
-/** If nothing was added to a batch for this long, the process that hands it over is gone. */
+/** If no item is added to a batch for this long, the process that hands it over is gone. */
 const HAND_OVER_GONE_MS = 600_000;
 
 /**
- * One finding for each batch whose list was not handed over whole, and that waits for the rest with nothing left to
+ * One finding per batch whose list was not handed over completely, and that waits for the rest with nothing left to
  * do.
  */
 export async function examineOpenBatches({ client, followUps }: TemporalSession): Promise<Check[]> {
@@ -89,7 +89,7 @@ export async function examineOpenBatches({ client, followUps }: TemporalSession)
     if (batchIds.length >= MOST_BATCHES) break;
   }
   const checks = await fewAtATime(batchIds, async (batchId) => {
-    // One that gives no answer is found by what stands.
+    // A batch that does not answer is found among the blocked workflows.
     const status = await followUps
       .batch(batchId)
       .status()
@@ -99,7 +99,7 @@ export async function examineOpenBatches({ client, followUps }: TemporalSession)
   return checks.flat();
 }
 
-/** Of a batch: whether its hand-over broke off. Where items are open, more may still come after them. */
+/** Whether the hand-over of a batch was interrupted. While items are open, more may still come. */
 export function judgeHandOver(
   { batchId, sealed, ended, total, open, waitingToStart, startedAt, lastEndedAt }: BatchStatus,
   nowMs: number,
@@ -146,7 +146,7 @@ async function examineBudgets({ followUps }: TemporalSession): Promise<WorkCheck
   return { checks: [{ name: 'budgets', status: 'ok', message }, ...checks], projects };
 }
 
-/** A budget that gives no answer. */
+/** A budget that does not answer. */
 export function silentBudget({ projectId, workflowId, statusUnavailable = 'no answer' }: ListedBudget): Check {
   return {
     name: 'silent budget',
@@ -158,7 +158,7 @@ export function silentBudget({ projectId, workflowId, statusUnavailable = 'no an
   };
 }
 
-/** What there is to say of a budget that answers; nothing of one that sends as it should. */
+/** Findings about a budget that answers; none if it sends normally. */
 export function judgeBudget(status: BudgetStatus): Check[] {
   const { projectId, limit, waitingTotal, paused, pacedEveryMs, assumedFullUntil } = status;
   const about = (level: Check['status'], what: string, more: Partial<Check> = {}): Check => ({
@@ -223,7 +223,7 @@ async function examineSchedules({ followUps: { schedules } }: TemporalSession, h
     const firings = schedule.recentFirings
       .filter(({ batchId }) => !schedule.runningBatchIds.includes(batchId))
       .slice(0, LOOKED_AT_FIRINGS);
-    // Whose batch has ended, no worker is asked.
+    // Ended batches need no worker.
     const ended = (await schedules.outcomes(hasWorkers ? firings : [])).filter(({ status }) => status !== 'running');
     checks.push(...judgeFirings(schedule.name, ended));
   }
@@ -243,7 +243,7 @@ function pausedSchedule({ name, pause }: ScheduleDescription): Check {
   };
 }
 
-/** Of firings, newest first: whether the latest brought nothing, and how many in a row. */
+/** Whether the latest firings (newest first) brought no result, and how many in a row. */
 function judgeFirings(name: string, firings: readonly FiringOutcome[]): Check[] {
   const good = firings.findIndex((firing) => !hasFailed(firing));
   const failed = good === -1 ? firings : firings.slice(0, good);

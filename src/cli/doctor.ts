@@ -19,16 +19,16 @@ interface DoctorOptions {
   watch?: boolean;
 }
 
-/** What one look at everything has found. */
+/** The findings of one look at everything. */
 interface Report {
   checks: Check[];
   exitCode: ExitCode;
 }
 
-/** Between two looks of `--watch`. */
+/** Time between two looks of `--watch`. */
 const LOOK_INTERVAL_MS = 5_000;
 
-/** The settings of the service, which a worker needs and a client does not. */
+/** The settings of the service: workers need them, clients do not. */
 const SERVICE_SETTINGS = [
   'AGENT_JOBS_BASE_URL',
   'AGENT_JOBS_API_KEY',
@@ -55,7 +55,7 @@ function print({ output }: Cli, { checks }: Report): void {
   output.data({ ok: findings === 0, errors, warnings, checks }, [...checks.map(describeCheck), verdict].join('\n'));
 }
 
-/** Tells each finding that comes, and each that goes, until the signal is aborted. */
+/** Reports each new finding and each that is gone, until the signal is aborted. */
 async function watchOn(
   { env, output }: Cli,
   options: DoctorOptions,
@@ -63,7 +63,7 @@ async function watchOn(
   signal: AbortSignal,
 ): Promise<void> {
   let known = findingsOf(first);
-  // A server that is away is a finding; it needs no word beside that.
+  // An unreachable server is a finding; no further note is needed.
   const silent = { env, output: { note: () => undefined } };
   for (;;) {
     const isOver = await sleep(LOOK_INTERVAL_MS, false, { signal }).catch(() => true);
@@ -75,7 +75,7 @@ async function watchOn(
       output.data({ change, at, ...check }, `${clock(at)}  ${change.padEnd(6)}  ${describeCheck(check)}`);
     };
     for (const [identity, check] of now) if (!known.has(identity)) tell('found', check);
-    // Without Temporal nobody knows what has become of the rest.
+    // Without Temporal the state of the other findings is unknown.
     if (report.exitCode === ExitCode.unreachable) {
       known = new Map([...known, ...now]);
       continue;
@@ -122,7 +122,7 @@ function exitCodeOf(
   return connection?.status === 'error' ? ExitCode.unreachable : ExitCode.error;
 }
 
-/** A worker elsewhere has settings of its own: beside one, those of the service may be missing here. */
+/** Workers elsewhere have their own settings: while one runs, the service's settings may be missing here. */
 function checkConfiguration(env: Environment, hasWorkers: boolean): { config?: WorkerConfig; check: Check } {
   const name = 'configuration';
   try {

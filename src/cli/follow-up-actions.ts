@@ -77,7 +77,7 @@ interface ListOptions extends ListFilter {
   json?: boolean;
 }
 
-/** Widths of the columns but the last. */
+/** Widths of all columns but the last. */
 const WIDTHS = [26, 18, 9];
 const HEADER = row(['STARTED', 'STATE', 'JOB', 'WORKFLOW', '']);
 

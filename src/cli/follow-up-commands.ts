@@ -4,7 +4,7 @@ import { addPromptOptions, addSettingOptions, choice, type LazyAction, withCommo
 
 const EXAMPLE_ID = 'follow-up/my-project/job-42/parser-tests';
 
-/** `follow-up send`, and what looks after one follow-up. */
+/** `follow-up send`, and the commands for a single follow-up. */
 export function addFollowUpCommands(program: Command, action: LazyAction): void {
   const send = program
     .command('send')

@@ -10,7 +10,7 @@ export function describeResult(workflowId: string, result: FollowUpResult): stri
   return [
     `status        ${status}`,
     `pull request  ${prLink === null ? 'none' : safeLine(prLink)}${prLinkChanged ? ' (new)' : ''}`,
-    // Between two looks a job may begin and end: only without any trace of its work that is worth a word.
+    // A job may begin and end between two looks. Worth mentioning only if there is no other trace of its work.
     `delivery      ${delivery}${observedActive || prLinkChanged ? '' : '; the job was not seen at work, and its pull request has not changed'}`,
     `sent          ${localTime(sentAt)}`,
     `finished      ${localTime(finishedAt)} after ${polls} ${polls === 1 ? 'poll' : 'polls'}`,
@@ -23,16 +23,16 @@ export function summariseResult({ status, prLink }: FollowUpResult): string {
   return `job ${status}${prLink === null ? ', no pull request' : `, ${safeLine(prLink)}`}`;
 }
 
-/** An archived job is an end like another: the message was sent. */
+/** An archived job counts as success: the message was sent. */
 export function exitCodeOf({ status }: FollowUpResult): ExitCode {
   return status === 'failed' ? ExitCode.jobFailed : ExitCode.ok;
 }
 
 /** What a person sees of an update. */
 export interface ProgressText {
-  /** State, place in the queue, job status, last error: a change of it is news. */
+  /** State, place in the queue, job status, last error: a change is worth a new line. */
   headline: string;
-  /** Times and counts, which change all the while. */
+  /** Times and counts, which change all the time. */
   timing: string;
 }
 
@@ -52,7 +52,7 @@ const STATE_TEXT: Record<FollowUpState, string> = {
   'timed-out': 'timed-out',
 };
 
-/** One word for where a follow-up stands. Temporal's own word where it ended without showing how, as by a terminate. */
+/** One word for the state of a follow-up. Temporal's word if it ended without its own, for example when terminated. */
 export function standingOf({ status, state }: FollowUpSummary): string {
   if (status === 'running') return state ?? 'starting';
   return state !== undefined && isEndState(state) ? state : status;
@@ -67,12 +67,12 @@ const BLOCKED_TEXT: Record<string, string> = {
   service: 'the service does not answer as it should',
 };
 
-/** What keeps a workflow from going on, and the way out. */
+/** What blocks a workflow, and how to fix it. */
 export function describeTrouble({ workflowId, what, mend }: WorkflowTrouble): string {
   return `${safeLine(`${workflowId} ${what}`)}\n  -> ${safeLine(mend)}`;
 }
 
-/** An update in words. Clock times are local. */
+/** An update for people. Clock times are local. */
 export function describeUpdate({ summary, progress, progressUnavailable, asOf }: FollowUpUpdate): ProgressText {
   if (progress) return { headline: headlineOf(progress), timing: timingOf(progress) };
   const known = [
@@ -101,7 +101,7 @@ function headlineOf(progress: LiveProgress): string {
   return parts.filter((part) => part !== undefined).join(', ');
 }
 
-/** By whom, until when and why, where that is known. */
+/** By whom, until when and why, if known. */
 function pauseText({ pause }: LiveProgress): string {
   if (!pause) return '';
   const by = pause.by === 'operator' ? ' by an operator' : ', for the service refuses more messages,';
@@ -121,7 +121,7 @@ function timingOf({ expectedSendAt, sentAt, polls, nextPollAt, state, asOf, wait
   return parts.filter((part) => part !== undefined).join(', ');
 }
 
-/** What a person can do about a follow-up that does not go on by itself; empty where there is nothing. */
+/** What a person can do about a follow-up that does not continue on its own; empty if there is nothing to do. */
 export function wayOut(progress: LiveProgress | undefined, workflowId: string): string {
   const needsSomebody = progress?.state === 'blocked' || progress?.state === 'reconciling' || progress?.failure;
   // Commands are code in Markdown.
@@ -129,7 +129,7 @@ export function wayOut(progress: LiveProgress | undefined, workflowId: string): 
   return step === undefined ? '' : safeLine(step);
 }
 
-/** Local time of day with its offset, and with the date where it is another day. */
+/** Local time of day with its offset, and the date if it is not today. */
 export function clock(instant: string, now = new Date()): string {
   const date = new Date(instant);
   if (Number.isNaN(date.getTime())) return safeLine(instant);

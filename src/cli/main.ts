@@ -13,13 +13,13 @@ import { addCompletionCommands, addServiceCommands, addWorkerCommands } from './
 /**
  * Runs the command line.
  *
- * @param argv the arguments behind the program's name
- * @param io what it runs in. Default: this process
+ * @param argv the arguments after the program's name
+ * @param io its surroundings. Default: this process
  * @param bundled see {@link Cli}
  * @returns the exit code; nothing is thrown
  */
 export async function main(argv: readonly string[], io: CliIo = processIo(), bundled?: Promise<void>): Promise<number> {
-  // Until the arguments are parsed this is the best guess; commander's own errors come before that.
+  // A guess until the arguments are parsed: commander's own errors come earlier.
   const output = new Output(io, argv.includes('--json'));
   const cli: Cli = { io, env: io.env, output, exitCode: ExitCode.ok, bundled };
   endQuietlyOnClosedPipe(io);
@@ -31,7 +31,7 @@ export async function main(argv: readonly string[], io: CliIo = processIo(), bun
   } catch (error) {
     if (!(error instanceof CommanderError)) return reportError(output, error);
     if (error.exitCode === 0) return ExitCode.ok;
-    // Help that was shown because no command was given says all there is to say.
+    // Help that is shown because no command was given needs no error message.
     if (error.code === 'commander.help') return ExitCode.usage;
     return reportError(output, new UsageError(error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')));
   }
@@ -52,10 +52,10 @@ function buildProgram(cli: Cli): Command {
       getErrHelpWidth: () => helpWidth(stderr),
       getOutHasColors: () => false,
       getErrHasColors: () => false,
-      // Reported once, with its type and as JSON too, where the error is caught.
+      // The catch block reports it once, with its type, and as JSON if wanted.
       outputError: () => undefined,
     })
-    // Beside the longest command 39 of 80 columns are left, and commander would leave them to the terminal to wrap.
+    // The longest command leaves 39 of 80 columns, which commander by default would not wrap.
     .configureHelp({ minWidthToWrap: 20 })
     .showSuggestionAfterError()
     .addHelpText('after', HELP)
@@ -84,7 +84,7 @@ Exit codes:
   2  wrong usage, input or setting   130  interrupted; the follow-up continues
   3  the agent job failed`;
 
-/** Of a terminal its own; else commander's 80 columns. */
+/** The width of a terminal; otherwise commander's 80 columns. */
 function helpWidth({ isTTY, columns }: { isTTY?: boolean; columns?: number }): number {
   return isTTY === true && columns ? columns : 80;
 }
@@ -106,12 +106,12 @@ function endQuietlyOnClosedPipe(io: CliIo): void {
   });
 }
 
-/** Writes one clear line to stderr, and with `--json` a document to stdout. Gives the exit code. */
+/** Writes one line to stderr, and with `--json` a document to stdout. Returns the exit code. */
 async function reportError(output: Output, error: unknown): Promise<ExitCode> {
   const { exitCode, report } =
     error instanceof UsageError
       ? { exitCode: ExitCode.usage, report: { type: 'Usage', message: error.message } }
-      : // It knows the errors of all parts, and so loads them.
+      : // It imports the errors of all parts, so it is loaded only now.
         (await import('./classify-error.js')).classify(error);
   if (output.json) output.data({ error: report }, '');
   output.note(`error: ${describe(report)}`);
@@ -119,9 +119,9 @@ async function reportError(output: Output, error: unknown): Promise<ExitCode> {
 }
 
 function describe({ type, message, delivered }: ReportedError): string {
-  // A list of settings has a line for each.
+  // A list of settings has one line each.
   const text = message.split('\n').map((line) => (line.startsWith('  ') ? `  ${safeLine(line)}` : safeLine(line)));
-  // What breaks a rule goes nowhere, and a command that only looks sends nothing.
+  // Invalid input is never sent, so its delivery goes without saying.
   const isToldOf = delivered !== undefined && type !== 'InvalidInput';
   return `${type}: ${text.join('\n')}${isToldOf ? ` (delivered: ${delivered})` : ''}`;
 }

@@ -5,16 +5,16 @@ import { plainText, safeLine } from '../terminal-text.js';
 import { isLive, type Output } from './cli.js';
 import { describeUpdate, type ProgressText, summariseResult } from './follow-up-text.js';
 
-/** One thing whose progress is shown. */
+/** A row of the progress display. */
 export interface ProgressRow {
   label: string;
-  /** Runs it; what it resolves with is its last line, and a rejection is shown as a failure. */
+  /** Does the work; the resolved text is the row's last line, and a rejection is shown as a failure. */
   work: (report: (progress: ProgressText) => void) => Promise<string>;
 }
 
 /**
- * Runs all rows at once and shows how they go on stderr: live on a terminal, else a line whenever something is new.
- * Never rejects; what the rows themselves keep decides what comes next.
+ * Runs all rows at once and shows their progress on stderr: live on a terminal, otherwise a line per change.
+ * Never rejects: the rows keep their own outcomes.
  */
 export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
   const { stderr } = output;
@@ -24,14 +24,14 @@ export async function showProgress(output: Output, rows: readonly ProgressRow[])
 
 async function showRows(output: Output, stderr: NodeJS.WriteStream, rows: readonly ProgressRow[]): Promise<void> {
   const { DefaultRenderer, Listr, ListrLogger, ProcessOutput } = await import('listr2');
-  // By itself listr2 asks whether stdout is a terminal, which may well be a pipe.
+  // By default listr2 checks whether stdout is a terminal, which may be a pipe.
   class StderrRenderer extends DefaultRenderer {
     static override nonTTY = true;
   }
-  // To listr2 stderr is its stdout: ours is for data.
+  // listr2 gets stderr as its stdout, since stdout is for data.
   const logger = new ListrLogger<ListrDefaultRendererLogLevels>({
     useIcons: true,
-    // eslint-disable-next-line @typescript-eslint/no-unsafe-class-instance-assignment -- it is written to, no more
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-class-instance-assignment -- it is only written to
     processOutput: new ProcessOutput(stderr, output.stdout as NodeJS.WriteStream),
   });
   const clean = (text: string) => safeLine(output.hint(text));
@@ -45,7 +45,7 @@ async function showRows(output: Output, stderr: NodeJS.WriteStream, rows: readon
         });
         task.title = clean(`${label}: ${last}`);
       } catch (error) {
-        // listr2 writes the message as it stands, and the reason of a termination is anybody's text.
+        // listr2 prints the message verbatim, and the reason of a termination is arbitrary text.
         throw new Error(clean(messageOf(error)), { cause: error });
       }
     },
@@ -77,14 +77,14 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** A follow-up that is waited for. Its result, or why there is none, is there once its row has been shown. */
+/** A follow-up that is awaited. Its outcome is known once its row has been shown. */
 interface AwaitedFollowUp {
   row: ProgressRow;
   /** @throws what `FollowUpHandle.result` throws, or the signal's reason */
   outcome: () => FollowUpResult;
 }
 
-/** Makes a row of a follow-up that shows its progress until it ends, or the signal is aborted. */
+/** Makes a row that shows the progress of a follow-up until it ends, or the signal is aborted. */
 export function awaitFollowUp(label: string, followUp: FollowUpHandle, signal: AbortSignal): AwaitedFollowUp {
   let settled: { result: FollowUpResult } | { error: unknown } = { error: new Error('not waited for') };
   const wait = async (report: Parameters<ProgressRow['work']>[0]) => {
@@ -115,8 +115,8 @@ export function awaitFollowUp(label: string, followUp: FollowUpHandle, signal: A
 const REDRAW_EVERY_MS = 1_000;
 
 /**
- * Shows on a terminal what was seen last, until nothing more is seen: drawn in place, anew with each update, and each
- * second, because times are counted down.
+ * Shows the latest update on a terminal until the updates end: redrawn in place with each update, and each
+ * second because of countdowns.
  *
  * @param describe makes the text; `rows` is the number of lines that the terminal shows
  */
@@ -147,7 +147,7 @@ export async function showLive<T>(
   }
 }
 
-/** Lines that a terminal of that size shows whole: none wraps, and the last row stays free for the cursor. */
+/** Lines cut to fit a terminal of that size: none wraps, and the last row stays free for the cursor. */
 export function fitFrame(lines: readonly string[], columns: number, rows: number): string[] {
   const fitting = lines.map((line) => {
     const characters = Array.from(line);
@@ -156,7 +156,7 @@ export function fitFrame(lines: readonly string[], columns: number, rows: number
   return cutLines(fitting, Math.max(1, rows - 1));
 }
 
-/** Most lines that are shown. The last one says how many are left out. */
+/** At most `most` lines; the last one tells how many are left out. */
 export function cutLines(lines: readonly string[], most: number): string[] {
   if (lines.length <= most) return [...lines];
   return [...lines.slice(0, most - 1), `… ${lines.length - most + 1} more lines`];

@@ -36,7 +36,7 @@ export async function runSimulator(cli: Cli, options: SimulatorCommandOptions): 
   });
 }
 
-/** @throws InvalidInputError naming every bad option; UsageError where the file of options cannot be read */
+/** @throws InvalidInputError naming every bad option; UsageError if the file of options cannot be read */
 async function toSimulatorOptions(options: SimulatorCommandOptions): Promise<SimulatorOptions> {
   const { host = '127.0.0.1', autoCreate, ledgerFile } = options;
   const issues: InputIssue[] = [];

@@ -4,9 +4,9 @@ import type { Cli } from './cli.js';
 /** `follow-up worker` */
 export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
   const config = loadConfig(env, output.stderr.isTTY === true ? 'pretty' : 'json');
-  // A stack that a worker leaves behind must lead to its sources; commands that end soon would wait for the maps.
+  // Stack traces of a worker must point to the sources; for short commands loading the maps would take too long.
   process.setSourceMapsEnabled(true);
-  // The worker's native code takes a second to load: only the commands that need it pay for it.
+  // The worker's native code takes a second to load, so only commands that need it load it.
   const [{ runUntilSignal, startWorker }, { createLogger }] = await Promise.all([
     import('../worker.js'),
     import('../logging.js'),
@@ -17,7 +17,7 @@ export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
     const service = await startWorker({ config, logger, signal });
     const { identity, statusUrl, ready } = service;
     const { taskQueue } = config;
-    // A worker that ends before it is ready says why when it is run.
+    // If the worker ends before it is ready, its run reports why.
     ready.then(
       () => output.data({ identity, taskQueue, statusUrl }, `worker ${identity} takes follow-ups from ${taskQueue}`),
       () => undefined,

@@ -16,7 +16,7 @@ import { describeOverlap, describeScheduleText, describeTrigger, inZone, summari
 import { withTemporal } from './temporal-session.js';
 import { openSource, readBytes } from './text-source.js';
 
-/** A schedule's batch has at most 256 KiB of JSON; the file may have spaces and escapes besides. */
+/** A schedule's batch has at most 256 KiB of JSON; the file may also have spaces and escapes. */
 const MAX_FILE_BYTES = 4 * 1_048_576;
 
 interface CreateOptions {
@@ -66,11 +66,11 @@ export async function createSchedule(cli: Cli, name: string, file: string, optio
 }
 
 /**
- * Reads the batch of a schedule: a JSON document with `items` or `jobIds`, or a follow-up a line, which are checked here.
+ * Reads the batch of a schedule: a JSON document with `items` or `jobIds`, or one follow-up per line, checked here.
  *
  * @param file `-` is stdin
- * @returns what is to be a `FollowUpBatchInput`
- * @throws BadLinesError naming every bad line; UsageError where it cannot be read, or is too large by far
+ * @returns an unchecked `FollowUpBatchInput`
+ * @throws BadLinesError naming every bad line; UsageError if it cannot be read, or is far too large
  */
 async function readScheduleFile(io: CliIo, file: string, allowDuplicates: boolean): Promise<Record<string, unknown>> {
   const source = await openSource('schedule', file, io);
@@ -85,7 +85,7 @@ async function readScheduleFile(io: CliIo, file: string, allowDuplicates: boolea
   return { items: items.map(({ input }) => input) };
 }
 
-/** The whole file as a batch's input; `undefined` where it is something else, such as lines. */
+/** The whole file as a batch's input; `undefined` if it is something else, such as lines. */
 function parseDocument(bytes: Buffer): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(bytes.toString('utf8').replace(/^\ufeff/, ''));

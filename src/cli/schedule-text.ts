@@ -48,7 +48,7 @@ export function describeScheduleText(schedule: ScheduleDescription, firings: rea
   ].join('\n');
 }
 
-/** A schedule in a list: one line, and one for each of its latest firings. */
+/** A schedule in a list: one line, and one per latest firing. */
 export function summariseSchedule(schedule: ScheduleDescription, firings: readonly FiringOutcome[]): string {
   const { name, note, times, counts } = schedule;
   const parts = [
@@ -68,7 +68,7 @@ function describeFiring({ batchId, startedAt, status, cancelled, counts, countsU
   return `  ${safeLine(batchId)}  started ${clock(startedAt)}  ${standing.padEnd(9)}  ${text}`.trimEnd();
 }
 
-/** What a trigger did. */
+/** The outcome of a trigger. */
 export function describeTrigger(name: string, { outcome, batchId }: TriggeredFiring): string {
   switch (outcome) {
     case 'started':
@@ -153,10 +153,10 @@ export function describeTimes(times: ScheduleTimes): string {
 export function inZone(instant: string, timeZone: string): string {
   const date = new Date(instant);
   try {
-    // Sweden writes dates as ISO 8601 does.
+    // Swedish dates look like ISO 8601.
     return new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' }).format(date);
   } catch {
-    // A zone that this machine does not know.
+    // This machine does not know the zone.
     return instant;
   }
 }

@@ -9,7 +9,7 @@ import { callRetries } from '../temporal/grpc.js';
 import { safeLine } from '../terminal-text.js';
 import type { Output } from './cli.js';
 
-/** A connection of Temporal and what a command does with it. */
+/** A connection to Temporal, and the clients on it. */
 export interface TemporalSession {
   config: TemporalConfig;
   taskQueue: string;
@@ -19,8 +19,8 @@ export interface TemporalSession {
 }
 
 /**
- * Runs `use` with a connection, and closes it. Nothing is sent before the first call, which has a deadline of its own.
- * Where the server does not answer, stderr says so at once, while the call is tried on.
+ * Runs `use` with a connection, and closes it. Nothing is sent before the first call, which has its own deadline.
+ * If the server does not answer, stderr says so at once, while the call is retried.
  *
  * @throws ConfigError
  */
@@ -43,8 +43,8 @@ export async function withTemporal<T>(
 }
 
 /**
- * The SDK's own retries go on for 20 s with pauses of up to 5 s, past a call's deadline. These end after about 7 s, so
- * that somebody at a terminal hears why the server cannot be reached, and not only that time is up.
+ * The SDK's own retries last 20 s with pauses of up to 5 s, past a call's deadline. These end after about 7 s, so
+ * that the error tells why the server cannot be reached, and not only that time is up.
  */
 function retryForSeconds() {
   return callRetries({
@@ -53,10 +53,10 @@ function retryForSeconds() {
   });
 }
 
-/** A server that takes longer for its first answer is worth a word. */
+/** After this time without a first answer, the command says that it waits. */
 const SILENT_AFTER_MS = 900;
 
-/** Says once on stderr that the server refuses the first call, or has not answered it yet. Sees each try of a call. */
+/** Says once on stderr that the server refuses the first call, or has not answered it yet. Sees each attempt of a call. */
 function sayWhenSilent(address: string, output: Pick<Output, 'note'>): Interceptor {
   let isSettled = false;
   const settle = (text?: string) => {
@@ -86,17 +86,17 @@ function describeAbsence(address: string, details: string): string {
   return `nothing listens at ${address}; ${isLocal ? 'follow-up dev starts a server' : 'check TEMPORAL_ADDRESS'}`;
 }
 
-/** How long a command waits to hear that nobody polls, before it goes on. */
+/** How long a command waits for the pollers before it continues. */
 const POLLERS_TIMEOUT_MS = 1_000;
 
-/** Says on stderr where no worker polls the task queue: what is started waits for one. Never rejects. */
+/** Says on stderr if no worker polls the task queue, since the follow-up would wait for one. Never rejects. */
 export async function sayWhenUnattended(session: TemporalSession, output: Output): Promise<void> {
   const idle = await findIdleQueue(session, POLLERS_TIMEOUT_MS).catch(() => undefined);
   if (idle !== undefined) output.note(`no worker polls task queue ${idle}; run follow-up doctor`);
 }
 
 /**
- * A task queue of the workers that nobody polls; `undefined` where both are polled.
+ * A task queue that no worker polls; `undefined` if both are polled.
  *
  * @throws TemporalUnreachableError
  */

@@ -3,17 +3,17 @@ import type { Readable } from 'node:stream';
 import { type InputIssue, MAX_PROMPT_BYTES } from '../contract/index.js';
 import { type CliIo, UsageError } from './cli.js';
 
-/** Where bytes come from, and what it is called in messages. */
+/** A source of bytes, with its name for messages. */
 export interface ByteSource {
   name: string;
   stream: Readable;
 }
 
-/** Where the prompt was said to come from; `-` means stdin everywhere. */
+/** The requested source of the prompt; `-` always means stdin. */
 export interface PromptSource {
   prompt?: string;
   promptFile?: string;
-  /** A lone `-` behind the other arguments. */
+  /** A lone `-` after the other arguments. */
   dash?: string;
 }
 
@@ -21,7 +21,7 @@ export interface PromptSource {
  * Opens a file, or stdin for `-`.
  *
  * @param what begins the error message
- * @throws UsageError where it cannot be opened
+ * @throws UsageError if it cannot be opened
  */
 export async function openSource(what: string, file: string, { stdin }: Pick<CliIo, 'stdin'>): Promise<ByteSource> {
   if (file === '-') return { name: 'stdin', stream: stdin };
@@ -41,8 +41,8 @@ export function unreadable(what: string, name: string, error: unknown): UsageErr
  * Reads a source to its end.
  *
  * @param what begins the error message
- * @returns `undefined` where it has more than `maxBytes`; then it is not read to its end
- * @throws UsageError where it cannot be read
+ * @returns `undefined` if it has more than `maxBytes`; then it is not read to its end
+ * @throws UsageError if it cannot be read
  */
 export async function readBytes(
   what: string,
@@ -65,9 +65,9 @@ export async function readBytes(
 }
 
 /**
- * The prompt, as it is, without anything taken off; `undefined` where none was given.
+ * The prompt, unchanged; `undefined` if none was given.
  *
- * @throws UsageError where more than one was given, or it cannot be read
+ * @throws UsageError if more than one was given, or it cannot be read
  */
 export async function readPrompt(
   io: Pick<CliIo, 'stdin'>,
@@ -91,7 +91,7 @@ export async function readPrompt(
   }
 }
 
-/** A line of a text file. If it is not text, it says why. */
+/** A line of a text file, or why it is not valid text. */
 export type Line = { number: number; text: string } | { number: number; problem: string };
 
 const LINE_FEED = 0x0a;
@@ -100,11 +100,11 @@ const UTF8_BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 const UTF16_BOMS = [Buffer.from([0xff, 0xfe]), Buffer.from([0xfe, 0xff])];
 
 /**
- * Lines of UTF-8 text as they come in, numbered from 1. Ends of lines are LF or CRLF; a byte order mark is taken off. A
- * line that is too long or not UTF-8 is told as a problem, and the next ones are read all the same. Never holds more
+ * Lines of UTF-8 text as they arrive, numbered from 1. Lines end with LF or CRLF; a byte order mark is removed. A
+ * line that is too long or not UTF-8 becomes a problem, and reading continues. Never holds more
  * than one line and one chunk.
  *
- * @param maxLineBytes longest line, without its end
+ * @param maxLineBytes longest line, without its line ending
  */
 export async function* readLines(chunks: AsyncIterable<unknown>, maxLineBytes: number): AsyncGenerator<Line> {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -114,7 +114,7 @@ export async function* readLines(chunks: AsyncIterable<unknown>, maxLineBytes: n
 
   const add = (part: Buffer) => {
     length += part.length;
-    // Two bytes more than may be kept: the line's end, and the proof that it is too long.
+    // Keep two more bytes: the line ending, and one that proves the line too long.
     if (length <= maxLineBytes + 2) parts.push(part);
   };
   const end = (): Line => {
@@ -163,7 +163,7 @@ interface LineIssue extends InputIssue {
 
 const MAX_SHOWN_LINES = 50;
 
-/** Collects what is wrong with a file's lines: in full for the first 50 bad lines, after that only their number. */
+/** Collects the problems of a file's lines: in full for the first 50 bad lines, then only their number. */
 export class BadLines {
   readonly #issues: LineIssue[] = [];
   #count = 0;
@@ -172,19 +172,19 @@ export class BadLines {
     return this.#count;
   }
 
-  /** Takes a bad line; lines are told once, with all that is wrong with them. */
+  /** Adds a bad line with all of its problems. */
   add(line: number, issues: readonly InputIssue[]): void {
     this.#count++;
     if (this.#count <= MAX_SHOWN_LINES) this.#issues.push(...issues.map((issue) => ({ line, ...issue })));
   }
 
-  /** @throws BadLinesError where a line was bad */
+  /** @throws BadLinesError if a line was bad */
   throwIfAny(name: string, lineCount: number): void {
     if (this.#count > 0) throw new BadLinesError(name, lineCount, this.#count, this.#issues);
   }
 }
 
-/** Thrown when lines of a file break rules, before anything is sent anywhere. */
+/** Thrown when lines of a file break rules. Nothing was sent. */
 export class BadLinesError extends Error {
   override readonly name = 'BadLinesError';
 

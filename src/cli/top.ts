@@ -28,7 +28,7 @@ export async function showTop(cli: Cli, options: TopOptions): Promise<ExitCode> 
   if (!json && !terminal) return withTemporal(cli, (session) => showOnce(output, session));
   let hear: (text: string) => void = () => undefined;
   const silence = new Promise<string>((resolve) => (hear = resolve));
-  // On a terminal a word of the connection would stand in the middle of the board.
+  // On a terminal a note of the connection would corrupt the board.
   const note = (text: string) => {
     if (json) output.note(text);
     hear(text);
@@ -60,15 +60,15 @@ async function showChanges(output: Output, boards: AsyncIterable<Board>): Promis
 }
 
 const HEADER = ['project', 'used', 'waiting', 'batch', 'for job', 'unknown', 'next slot', 'state'];
-/** Columns of counts, which stand at the right. */
+/** Columns of counts, which are right-aligned. */
 const COUNTS = [2, 3, 4, 5];
-/** Lines of one that waits for a person: what, and what to do. */
+/** Lines per need: what is wrong, and what to do. */
 const LINES_OF_NEED = 2;
 
 /**
  * A board for people. Clock times are local.
  *
- * @param rows lines that may be shown; where they do not suffice, at least half of them are for what waits for a person
+ * @param rows most lines; if they do not suffice, at least half of them are for what waits for a person
  */
 export function describeBoard(board: Board, now = new Date(), rows = Infinity): string {
   const { address, namespace, asOf, trouble, projects, projectsAsOf, needs } = board;
@@ -78,7 +78,7 @@ export function describeBoard(board: Board, now = new Date(), rows = Infinity): 
   if (projectsAsOf !== undefined && projects.length > 0) head.push(`projects as of ${clock(projectsAsOf, now)}:`);
   const table = tableOf(projects, board, now);
   const verdict = verdictOf(board);
-  // Two blank lines stand between the three.
+  // Two blank lines separate the three blocks.
   const room = Math.max(0, rows - head.length - 3);
   const forNeeds = Math.min(needs.length * LINES_OF_NEED, Math.max(Math.floor(room / 2), room - table.length));
   const needLines = needs.flatMap((need) => linesOf(need, now));

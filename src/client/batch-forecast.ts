@@ -15,18 +15,18 @@ import type { FollowUpSummary } from './summary.js';
 import { fewAtATime } from './temporal-call.js';
 import { queryWorkflow } from './trouble.js';
 
-/** Turns that have ended whose length is looked at: as many sends as a budget tells. */
+/** Most ended turns whose length is measured: as many as a budget lists sends. */
 const MOST_TURNS = 100;
 
-/** What a project's budget says of what was sent, and of what will be. */
+/** What a project's budget says about past and future sends. */
 interface ProjectAnswer {
   status: BudgetStatus;
   slots: BudgetSlots;
 }
 
 /**
- * When a batch will have ended, in epoch milliseconds, as the slots of its projects and the lengths of its turns tell;
- * `undefined` where that cannot be told: see {@link forecastEnd}.
+ * When a batch is expected to end, in epoch milliseconds, from the slots of its projects and the lengths of its turns;
+ * `undefined` if that is unknown: see {@link forecastEnd}.
  */
 export async function expectBatchEnd(
   client: Client,
@@ -47,7 +47,7 @@ export async function expectBatchEnd(
   return forecastEnd(outlookOf(batch, { running, ended, answers: new Map(answers) }), nowMs);
 }
 
-/** Puts together what the batch, Temporal's list of its follow-ups and the budgets know. */
+/** Combines what the batch, Temporal's list of its follow-ups, and the budgets know. */
 export function outlookOf(
   { items, maxOpen }: { items: readonly BatchItem[]; maxOpen: number },
   {
@@ -69,13 +69,13 @@ export function outlookOf(
     for (const { workflowId, position } of status.waiting) if (position) positions.set(workflowId, position);
   }
   const started = new Map(running.map((summary) => [summary.workflowId, summary]));
-  // Its end has not come to the batch yet.
+  // The batch has not heard of their ends yet.
   const isOver = new Set(ended.map(({ workflowId }) => workflowId));
   const left = items
     .filter((item) => isLeft(item) && !isOver.has(item.workflowId))
     .map(({ projectId, jobId, workflowId }): ItemLeft => {
       const summary = started.get(workflowId);
-      // Older than what the budget tells of its sends: since when it was started is the next best.
+      // Its send is older than those that the budget lists: its own start is the best guess.
       const sinceMs =
         sentAtMs.get(workflowId) ?? (summary?.state === 'polling' ? Date.parse(summary.startedAt) : undefined);
       const position = positions.get(workflowId);

@@ -34,13 +34,13 @@ import { callTemporal, toConnectionError } from './temporal-call.js';
 import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './trouble.js';
 import { pauseBetweenLooks } from './watches.js';
 
-/** A batch of thousands may have to read its history again before it answers. */
+/** A batch of thousands may have to replay its history before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;
 const PAGE_SIZE = 500;
-/** How long an expected end is reused. The more items there are to read, the longer. */
+/** How long a forecast is reused. It grows with the number of items to read. */
 const FORECAST_EVERY_MS = 3_000;
 const FORECAST_EVERY_MS_AN_ITEM = 10;
-/** Follow-ups whose place is looked up. */
+/** Most follow-ups whose place is looked up. */
 const MOST_ASKED_ABOUT = 500;
 
 /** A batch as Temporal itself sees it. Instants are ISO 8601 in UTC. */
@@ -50,29 +50,29 @@ export interface BatchExecution {
   endedAt?: string;
 }
 
-/** The follow-up of a batch that is sent next. */
+/** The follow-up of a batch that will be sent next. */
 export interface NextSend {
   workflowId: string;
-  /** In the line of its project. */
+  /** Its position in the queue of its project. */
   position: number;
-  /** Expected instant of the send, as the budget says it now. ISO 8601 in UTC. */
+  /** When the budget expects to send it. ISO 8601 in UTC. */
   expectedAt?: string;
 }
 
-/** How a batch stands, with what others know by now. */
+/** The state of a batch, with what its budgets and Temporal know by now. */
 export interface LiveBatchStatus extends BatchStatus {
-  /** Missing where none waits for its slot, or none of them is among the first of its project's line. */
+  /** Missing if none waits for its slot, or none is among the first in its project's queue. */
   nextSend?: NextSend;
   /**
-   * When the batch is expected to end, as the slots of its projects and the lengths of the turns that have ended tell.
-   * Missing where that cannot be told. ISO 8601 in UTC.
+   * When the batch is expected to end, from the slots of its projects and the lengths of the turns that have ended.
+   * Missing if that is unknown. ISO 8601 in UTC.
    */
   expectedEndAt?: string;
-  /** Projects whose budget does not answer, while follow-ups of the batch wait for it, and why. */
+  /** Projects whose budget does not answer although follow-ups of the batch wait for it, with the reason. */
   budgetsSilent?: Record<string, string>;
 }
 
-/** Where batches are started, and how. */
+/** How to start batches, and where. */
 export interface BatchTarget {
   client: Client;
   taskQueue: string;
@@ -87,7 +87,7 @@ export interface ItemsOptions {
   signal?: AbortSignal;
 }
 
-/** One batch. Cheap to make; nothing is asked before a method is called. */
+/** One batch. Cheap to make: nothing is requested before a method is called. */
 export class BatchHandle {
   readonly #target: BatchTarget;
   #forecast: { endMs: number | undefined; againAtMs: number } | undefined;
@@ -103,8 +103,8 @@ export class BatchHandle {
   }
 
   /**
-   * Counts of the items, and when the batch is expected to end, looked at every few seconds; `cutOff` where it ended
-   * without a result. Needs a running worker, for ended batches, too.
+   * Counts of the items, and when the batch is expected to end, updated every few seconds; `cutOff` if it ended
+   * without a result. Needs a running worker, even for ended batches.
    *
    * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
    */
@@ -119,12 +119,12 @@ export class BatchHandle {
       const waitingForBudget = await this.#count('waiting-for-budget');
       return { ...live, waitingForBudget, ...(waitingForBudget !== 0 && (await this.#readNextSend(budgets))) };
     }
-    // Its own counts are those of its end: how many follow-ups go on since, only Temporal knows.
+    // Its own counts are from its end: only Temporal knows how many follow-ups still run.
     return { ...status, cutOff: execution, stillRunning: await this.#count() };
   }
 
   /**
-   * Every item as it is now, in the order of the batch, page by page while it is iterated. Needs a running worker.
+   * Every item in its present state, in the order of the batch, fetched page by page. Needs a running worker.
    *
    * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
    */
@@ -136,9 +136,9 @@ export class BatchHandle {
       const { items, total, elsewhere } = await this.#query(asked, batchItemsQuery, [{ offset, limit: PAGE_SIZE }]);
       yield* items;
       offset += items.length;
-      // A part knows no more than the items up to its own last.
+      // A part knows only the items up to its own last one.
       if (asked === workflowId && offset >= total) return;
-      // A part that has nothing more to say hands back to the batch.
+      // A part without further items hands back to the batch.
       const next = elsewhere?.workflowId ?? workflowId;
       if (items.length === 0 && next === asked) return;
       asked = next;
@@ -146,7 +146,7 @@ export class BatchHandle {
   }
 
   /**
-   * Items as they end, in that order by about `intervalMs`, each once; ends with the batch, or when `signal` is aborted.
+   * Items as they end, each once, in that order to within `intervalMs`; ends with the batch, or when `signal` is aborted.
    * Needs a running worker.
    *
    * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
@@ -168,7 +168,7 @@ export class BatchHandle {
   }
 
   /**
-   * Waits for the end, however long it takes. Every item has an outcome then, also in a batch that was cancelled.
+   * Waits for the end, without a time limit. Every item has an outcome then, also in a cancelled batch.
    *
    * @throws BatchFailedError, BatchNotFoundError, UnexpectedOutcomeError, TemporalUnreachableError
    */
@@ -184,21 +184,21 @@ export class BatchHandle {
   }
 
   /**
-   * Asks the batch to end: what is not sent yet is not sent. {@link result} tells what became of each item; agent jobs
-   * that were sent their message run on.
+   * Asks the batch to end: nothing more is sent. {@link result} gives the outcome of each item; agent jobs
+   * that received their message continue.
    *
    * @throws BatchEndedError, BatchNotFoundError, TemporalUnreachableError
    */
   async cancel(): Promise<void> {
-    // To Temporal a request to cancel what has ended is as good as any.
+    // Temporal accepts a request to cancel an ended workflow like any other.
     if ((await this.describe()).status !== 'running') throw new BatchEndedError(this.batchId);
     await this.#call(() => this.#handle.cancel());
   }
 
   /**
-   * Sends items of a batch that has ended again, with fresh keys, as a batch of its own whose id follows from this one's.
-   * Repeated it finds that batch, and sends nothing. Items whose delivery is unknown may be delivered a second time:
-   * {@link planRetry} tells how many those are.
+   * Sends items of an ended batch again, with new keys, as a batch of its own whose id is derived from this one's.
+   * A repeated retry finds that batch and sends nothing. Items whose delivery is unknown may be delivered a second time:
+   * {@link planRetry} counts them.
    *
    * @throws what {@link planRetry} and `startBatch` throw
    */
@@ -210,8 +210,8 @@ export class BatchHandle {
   /**
    * What {@link retry} would send. Sends nothing.
    *
-   * @throws BatchRunningError, NothingToRetryError, BatchNotFoundError; InvalidInputError where the id would get too long;
-   * UnexpectedOutcomeError where Temporal does not keep the items any more; WorkerUnavailableError
+   * @throws BatchRunningError, NothingToRetryError, BatchNotFoundError; InvalidInputError if the id would be too long;
+   * UnexpectedOutcomeError if Temporal no longer keeps the items; WorkerUnavailableError
    */
   async planRetry({ only }: RetryOptions = {}): Promise<RetryPlan> {
     if ((await this.describe()).status === 'running') throw new BatchRunningError(this.batchId);
@@ -219,7 +219,7 @@ export class BatchHandle {
   }
 
   /**
-   * What keeps the batch or one of its parts from going on, with the way out: paused in Temporal, failing, or without a
+   * What blocks the batch or one of its parts, and how to fix it: paused in Temporal, failing, or without a
    * worker. Needs no worker.
    *
    * @throws TemporalUnreachableError
@@ -229,7 +229,7 @@ export class BatchHandle {
   }
 
   /**
-   * Where the batch stands as Temporal itself knows it. Needs no worker.
+   * The batch as Temporal sees it. Needs no worker.
    *
    * @throws BatchNotFoundError, TemporalUnreachableError
    */
@@ -246,7 +246,7 @@ export class BatchHandle {
     return this.#target.client.workflow.getHandle(this.workflowId);
   }
 
-  /** A look at everything costs some queries: of many items it is made less often than somebody watches. */
+  /** A forecast costs several queries: with many items it is made less often than the status is read. */
   async #expectEnd(
     { total, open, waitingToStart, maxOpen }: BatchStatus,
     budgets: BudgetAnswers,
@@ -254,14 +254,14 @@ export class BatchHandle {
     const nowMs = Date.now();
     const left = open + waitingToStart;
     const isDue = nowMs >= (this.#forecast?.againAtMs ?? 0);
-    // Before any turn has ended nothing is known of its length.
+    // Before the first turn has ended, the length of a turn is unknown.
     if (isDue && left > 0 && left < total) {
       let endMs: number | undefined;
       try {
         const items = await take(this.list());
         endMs = await expectBatchEnd(this.#target.client, budgets, { batchId: this.batchId, maxOpen, items });
       } catch {
-        // A budget or a list that gives no answer: nothing is said of the end.
+        // A budget or a list does not answer: there is no forecast.
       }
       this.#forecast = { againAtMs: nowMs + FORECAST_EVERY_MS + total * FORECAST_EVERY_MS_AN_ITEM, endMs };
     }
@@ -269,7 +269,7 @@ export class BatchHandle {
     return endMs === undefined || endMs < Date.now() ? {} : { expectedEndAt: new Date(endMs).toISOString() };
   }
 
-  /** Which of the batch's follow-ups is sent next, as their budgets say it. */
+  /** Which of the batch's follow-ups is sent next, according to their budgets. */
   async #readNextSend(budgets: BudgetAnswers): Promise<Pick<LiveBatchStatus, 'nextSend' | 'budgetsSilent'>> {
     const { client } = this.#target;
     const query = listQuery({ batch: this.batchId, state: 'waiting-for-budget' });
@@ -287,7 +287,7 @@ export class BatchHandle {
   }
 
   /**
-   * Follow-ups that run, in that state; visibility knows it, up to a second late; `undefined` where it cannot be
+   * Running follow-ups in that state, from visibility, up to a second late; `undefined` if it cannot be
    * asked.
    */
   async #count(state?: FollowUpState): Promise<number | undefined> {
@@ -296,7 +296,7 @@ export class BatchHandle {
     try {
       return (await callTemporal(client, () => client.workflow.count(query))).count;
     } catch (error) {
-      // Not every store of Temporal counts; the counts of the batch itself are worth more than none.
+      // Not every visibility store can count; the batch's own counts are still worth showing.
       if (error instanceof FollowUpClientError) throw error;
       return undefined;
     }
@@ -349,7 +349,7 @@ export class StartedBatch extends BatchHandle {
   }
 }
 
-/** Places in the lines of two projects are compared by their instants, where both are known. */
+/** Compares places in the queues of two projects by their instants, if both are known. */
 function isSooner(one: Pick<NextSend, 'position'> & { expectedAt: string | undefined }, other: NextSend): boolean {
   if (one.expectedAt === undefined || other.expectedAt === undefined) return one.expectedAt !== undefined;
   return one.expectedAt < other.expectedAt || (one.expectedAt === other.expectedAt && one.position < other.position);

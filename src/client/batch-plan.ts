@@ -27,21 +27,21 @@ export type StartBatchInput = {
   defaults?: FollowUpDefaults | undefined;
 } & ({ items: FollowUpInput[] } | { projectId: string; prompt: string; jobIds: string[] });
 
-/** A batch as its workflow gets it. */
+/** A batch as its workflow receives it. */
 export interface BatchPlan {
   batchId: string;
   /** Input that the workflow is started with. */
   firstInput: FollowUpBatchInput;
   /** Items of the whole batch. */
   items: readonly FollowUpInput[];
-  /** Whether `firstInput` has only the first items, and the others come by `addItems`. */
+  /** Whether `firstInput` has only the first items, and `addItems` brings the others. */
   isInPieces: boolean;
-  /** Of everything that decides what is sent: two batches with the same digest are the same. */
+  /** Digest of everything that decides what is sent: two batches with the same digest are the same. */
   digest: string;
 }
 
 /**
- * Checks a batch whole, and makes its first payload.
+ * Checks a whole batch, and makes its first payload.
  *
  * @throws InvalidInputError naming every bad field
  */
@@ -66,9 +66,9 @@ export function planBatch(input: StartBatchInput): BatchPlan {
   return { ...base, firstInput: { ...settings, items: first, open: true }, isInPieces: true };
 }
 
-/** How many items from `offset` on go into one payload of at most 256 KiB of JSON; one item always does. */
+/** How many items from `offset` on fit into one payload of at most 256 KiB of JSON; at least one. */
 export function countInPiece(items: readonly unknown[], offset: number): number {
-  // Brackets of the list.
+  // The brackets of the list.
   let bytes = 2;
   let count = 0;
   for (let index = offset; index < items.length; index++) {
@@ -80,8 +80,8 @@ export function countInPiece(items: readonly unknown[], offset: number): number 
 }
 
 /**
- * The most parts that the batch can come to. Its workflow packs a piece by itself where the next one is slow to come, so
- * that each piece is counted by itself, too: a batch that passes is never refused half-way.
+ * The most parts that the batch can have. Its workflow packs a piece on its own if the next one is slow to arrive, so
+ * each piece is counted on its own: an accepted batch is never refused half-way.
  */
 function countParts(input: FollowUpBatchInput, items: readonly unknown[]): number {
   const templateBytes = jsonBytes(templateOf(input));
@@ -101,7 +101,7 @@ function isOnePiece(input: FollowUpBatchInput): boolean {
   return countInPiece(input.items, 0) === input.items.length;
 }
 
-/** By meaning of the items, defaults filled in, so that the short form is the same as the list it stands for. */
+/** Digest of the items with defaults filled in, so that the short form equals the list it stands for. */
 function digestOf(input: FollowUpBatchInput): string {
   const hash = createHash('sha256').update(`${input.maxOpen ?? DEFAULT_MAX_OPEN}\n`);
   for (const item of batchItemsOf(input)) hash.update(`${JSON.stringify(sorted(item))}\n`);
@@ -116,10 +116,10 @@ function sorted(value: unknown): unknown {
 
 /** Options of `startBatch`. */
 export interface StartBatchOptions {
-  /** Ends the hand-over between two pieces; the promise rejects with the signal's reason. */
+  /** Stops the hand-over between two pieces; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
-  /** Called when a long list has been handed over up to `count` of its `total` items. */
+  /** Called as a long list is handed over, with the number of items so far. */
   onHandedOver?: (count: number, total: number) => void;
-  /** How long Temporal or the workers may be away in one piece while a long list is handed over. @default 60_000 */
+  /** How long Temporal or the workers may be unreachable in one stretch while a long list is handed over. @default 60_000 */
   reconnectTimeoutMs?: number;
 }

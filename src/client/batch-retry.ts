@@ -16,8 +16,8 @@ import { fewAtATime } from './temporal-call.js';
 /** Options of `retry`. */
 export interface RetryOptions {
   /**
-   * `unknown`: it cannot be told whether the message was delivered, so it may be delivered a second time. `failed`: the
-   * agent job failed, or the message was not delivered. A message that was delivered is not sent again otherwise.
+   * `unknown`: nobody can tell whether the message was delivered, so it may be delivered a second time. `failed`: the
+   * agent job failed, or the message was not delivered. No other delivered message is sent again.
    *
    * @default both
    */
@@ -26,13 +26,13 @@ export interface RetryOptions {
 
 /** What a retry would send. */
 export interface RetryPlan {
-  /** To be given to `startBatch`. */
+  /** Input for `startBatch`. */
   input: StartBatchInput;
   /** How many of the items may have been delivered, and would then be delivered a second time. */
   unknown: number;
-  /** Left out: by their own results, or by what their budget knows, they were delivered. */
+  /** Left out: their own results, or their budget, show that they were delivered. */
   delivered: number;
-  /** Left out: their follow-ups run still. */
+  /** Left out: their follow-ups still run. */
   open: number;
 }
 
@@ -45,13 +45,13 @@ interface EndedBatch {
 }
 
 /**
- * The batch that sends the items of another one again whose end calls for it. Its id follows from the other's and from
+ * The batch that retries the failed items of another one. Its id is derived from the other's id and from
  * `only`: `nightly` is retried as `nightly-retry-1`, that as `nightly-retry-2`, and with `only` as
- * `nightly-retry-unknown-1`; so a retry that is repeated is the same batch, and sends nothing twice. What became of an
- * item that the batch does not know for certain is looked up first.
+ * `nightly-retry-unknown-1`; so a repeated retry is the same batch and sends nothing twice. The outcome of an
+ * item is looked up first if the batch does not know it for certain.
  *
- * @param batch one that has ended
- * @throws NothingToRetryError, UnexpectedOutcomeError where what was to be sent is not kept any more
+ * @param batch an ended batch
+ * @throws NothingToRetryError, UnexpectedOutcomeError if Temporal no longer keeps the items
  */
 export async function planRetry(client: Client, batch: EndedBatch, { only }: RetryOptions): Promise<RetryPlan> {
   const { batchId } = batch;
@@ -73,7 +73,7 @@ export async function planRetry(client: Client, batch: EndedBatch, { only }: Ret
   return { input: { id: retryId(batchId, only), items, maxOpen }, ...plan };
 }
 
-/** What a retry does with an item that its batch's word would have it send: what is known better counts more. */
+/** What a retry does with a candidate. Newer knowledge overrides what the batch knew. */
 async function standingOf(
   lookUp: LookUp,
   batchId: string,
@@ -105,7 +105,7 @@ function retryId(batchId: string, only?: RetryChoice): string {
   return /^[1-9]\d{0,5}$/.test(count) ? `${batchId.slice(0, at)}${suffix}${Number(count) + 1}` : `${batchId}${suffix}1`;
 }
 
-/** The chosen items of a part that can be sent. An item whose input is invalid would fail again. */
+/** The chosen items of a part that have a valid input. An invalid item would fail again. */
 async function readItems(
   client: Client,
   batchId: string,

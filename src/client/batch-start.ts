@@ -27,7 +27,7 @@ import {
 import { callTemporal, isPassingTrouble } from './temporal-call.js';
 import { NO_ANSWER } from './trouble.js';
 
-/** Name of the memo field that tells whether two batches are the same. */
+/** Memo field with the digest that tells whether two batches are the same. */
 const DIGEST_MEMO = 'inputDigest';
 const RETRY_INTERVAL_MS = 1_000;
 const DEFAULT_RECONNECT_TIMEOUT_MS = 60_000;
@@ -67,13 +67,13 @@ export async function startBatch(
   return batch;
 }
 
-/** `undefined` where it was not started by this library. */
+/** `undefined` if it was not started by this library. */
 async function readDigest({ client }: BatchTarget, workflowId: string): Promise<unknown> {
   const { memo } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
   return memo?.[DIGEST_MEMO];
 }
 
-/** Adds what the batch does not have yet, piece by piece, and seals it. */
+/** Adds the missing items piece by piece, and seals the batch. */
 async function handOver(
   { client }: BatchTarget,
   batch: StartedBatch,
@@ -96,13 +96,13 @@ async function handOver(
 
 type Update = (handle: WorkflowHandle) => Promise<BatchTotal>;
 
-/** The id makes a repetition the same update to the server, the offset to a run that was continued as new. */
+/** For the server the id identifies a repeated update, for a run that was continued as new the offset does. */
 function addItems(piece: readonly unknown[], offset: number): Update {
   return (handle) => handle.executeUpdate(addItemsUpdate, { args: [[...piece], offset], updateId: `items-${offset}` });
 }
 
 function seal(total: number): Update {
-  // By its name: the SDK's types know no update whose arguments are all optional.
+  // By name: the SDK's types do not support an update whose arguments are all optional.
   return (handle) => handle.executeUpdate<BatchTotal, [number]>(sealUpdate.name, { args: [total], updateId: 'seal' });
 }
 

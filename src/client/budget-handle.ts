@@ -29,7 +29,7 @@ import { type BudgetExecutionState, type BudgetUpdate, watchBudget, type WatchOp
 
 const QUERY_TIMEOUT_MS = 5_000;
 
-/** The send budget of one project. Cheap to make; nothing is asked before a method is called. */
+/** The send budget of one project. Cheap to make: nothing is requested before a method is called. */
 export class BudgetHandle {
   readonly #client: Client;
   readonly #target: BudgetTarget;
@@ -45,7 +45,7 @@ export class BudgetHandle {
   }
 
   /**
-   * Whether the budget's workflow is there. Needs no worker.
+   * Whether the budget's workflow exists and runs. Needs no worker.
    *
    * @throws TemporalUnreachableError
    */
@@ -60,8 +60,8 @@ export class BudgetHandle {
   }
 
   /**
-   * What keeps the budget from answering, with the way out: it is stopped, paused in Temporal, fails at its tasks, or has
-   * no worker. `undefined` where nothing does, and before the project's first follow-up. Needs no worker.
+   * What keeps the budget from answering, and how to fix it: it is stopped, paused in Temporal, fails at its tasks, or has
+   * no worker. `undefined` if nothing does, and before the project's first follow-up. Needs no worker.
    *
    * @throws TemporalUnreachableError
    */
@@ -70,8 +70,8 @@ export class BudgetHandle {
   }
 
   /**
-   * Slots, queue and last sends; `undefined` before the project's first follow-up. Of a stopped budget what it knew
-   * last. Needs a running worker, and a clock that is right: it says which slots have ended since the budget's last event.
+   * Slots, queue and last sends; `undefined` before the project's first follow-up. For a stopped budget, its last known
+   * state. Needs a running worker and a correct local clock, by which slots end after the budget's last event.
    *
    * @throws WorkerUnavailableError, TemporalUnreachableError
    */
@@ -85,10 +85,10 @@ export class BudgetHandle {
   }
 
   /**
-   * Looks again and again, and yields what has changed. Goes on while no worker runs, while Temporal is away, and when
+   * Polls the budget and yields each change. Continues while no worker runs, while Temporal is away, and when
    * the budget stops; ends when `signal` is aborted.
    *
-   * @throws TemporalUnreachableError at the first look, or when it was away for `reconnectTimeoutMs`
+   * @throws TemporalUnreachableError at the first look, or after `reconnectTimeoutMs` without Temporal
    */
   watch(options: WatchOptions = {}): AsyncGenerator<BudgetUpdate, void, undefined> {
     return watchBudget(this, options);
@@ -104,7 +104,7 @@ export class BudgetHandle {
   }
 
   /**
-   * Changes limit, window or reserve at once; what is missing stays. Where more slots are taken than a lower limit
+   * Changes limit, window or reserve at once; missing fields keep their values. If more slots are taken than a lower limit
    * allows, nothing is sent until enough of them have ended. A budget that does not exist yet is started with the
    * defaults and this change.
    *
@@ -117,7 +117,7 @@ export class BudgetHandle {
   }
 
   /**
-   * Lets nothing through until it is resumed, or for a time. What is being sent goes on, and the queue is kept. A budget
+   * Stops sending until it is resumed, or for a time. Sends under way finish, and the queue is kept. A budget
    * that does not exist yet is started with the defaults, and paused.
    *
    * @throws InvalidInputError naming every bad field; BudgetStoppedError, WorkerUnavailableError,
@@ -129,8 +129,8 @@ export class BudgetHandle {
   }
 
   /**
-   * Ends an operator's pause. Where the service's own answers made the pause, the next follow-up tries at once whether
-   * it takes messages again.
+   * Ends a pause. If the service's answers caused it, the next follow-up tries at once whether
+   * the service accepts messages again.
    *
    * @throws BudgetStoppedError, WorkerUnavailableError, TemporalUnreachableError
    */
@@ -139,12 +139,12 @@ export class BudgetHandle {
   }
 
   /**
-   * Starts a budget again that is stopped, or whose tasks fail: with what its last run knew, as its history tells it, or,
-   * where that is lost and `assumeFull` says so, with every slot spent. Follow-ups that wait go on by themselves: most at
-   * once, all within a minute. Two restores at the same time start one budget; the other throws BudgetRunningError.
+   * Restarts a budget that is stopped or whose tasks fail: with the state of its last run, read from its history, or,
+   * if that is lost and `assumeFull` is set, with every slot taken. Waiting follow-ups continue on their own: most at
+   * once, all within a minute. Of two simultaneous restores one starts the budget; the other throws BudgetRunningError.
    *
    * @throws BudgetRunningError, BudgetPausedError, BudgetNotFoundError, BudgetStateLostError; InvalidInputError,
-   * WorkerUnavailableError (it runs, and no worker takes its tasks), TemporalUnreachableError
+   * WorkerUnavailableError (it runs, but no worker takes its tasks), TemporalUnreachableError
    */
   async restore(options: RestoreOptions = {}): Promise<RestoredBudget> {
     return restoreBudget(this.#target, options);
@@ -171,13 +171,13 @@ export class BudgetHandle {
 export interface ListedBudget {
   projectId: string;
   workflowId: string;
-  /** Missing where the budget does not answer. */
+  /** Missing if the budget does not answer. */
   status?: BudgetStatus;
   /** Why there is no status. */
   statusUnavailable?: string;
 }
 
-/** Budgets that are asked at once: each question costs a worker a query. */
+/** Budgets that are queried at once: each query costs a worker some work. */
 const ASKED_AT_ONCE = 10;
 
 /** See `FollowUpClient.budgets`. */
@@ -189,7 +189,7 @@ export async function* listBudgets(
   let asked: Promise<ListedBudget>[] = [];
   for await (const { workflowId } of listWorkflows(client, query)) {
     const projectId = parseProjectBudgetWorkflowId(workflowId);
-    // Anybody may start a workflow of that type under another id: it fails by itself.
+    // Anybody may start a workflow of that type under another id; it fails on its own.
     if (projectId === undefined) continue;
     asked.push(look(budgetOf(projectId)));
     if (asked.length < ASKED_AT_ONCE) continue;

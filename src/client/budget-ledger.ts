@@ -22,15 +22,15 @@ import { callTemporal, timestampMs } from './temporal-call.js';
 /** `WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW` of Temporal's API. */
 const RESET_CAUSE = 20;
 
-/** Thrown where a run's history does not tell what it knew. */
+/** Thrown if a run's history does not tell what it knew. */
 export class LedgerLostError extends Error {}
 
 /**
- * What a budget's run knew, from what stands in its history: what it was started with, what it answered, and what it was
- * told. Needs no worker, and no task of the run that succeeds. Of a run that somebody began by a reset: what the run
- * knew that was replaced, for all that was answered after the point of the reset is missing in the new one.
+ * The state of a budget's run, rebuilt from its history: its input, its answers, and what it was
+ * told. Needs no worker, and works even if every task of the run fails. For a run that began with a reset: the state of the
+ * run that it replaced, since the new history lacks the answers after the point of the reset.
  *
- * @throws LedgerLostError; what Temporal answers
+ * @throws LedgerLostError; errors of Temporal
  */
 export async function readLedger(client: Client, projectId: string, runId: string): Promise<BudgetState> {
   const workflowId = projectBudgetWorkflowId(projectId);
@@ -49,7 +49,7 @@ export async function readLedger(client: Client, projectId: string, runId: strin
 async function beginFrom(client: Client, projectId: string, started: HistoryEvent): Promise<BudgetState> {
   const payloads = started.workflowExecutionStartedEventAttributes?.input?.payloads;
   const [input, carried] = await decodePayloads(client, projectBudgetWorkflowId(projectId), payloads);
-  // Only continue-as-new gives it, and the budget itself wrote it.
+  // Only continue-as-new passes it, written by the budget itself.
   if (carried !== undefined && carried !== null) return restoreState(carried as CarriedState);
   const parsed = parseInput(projectBudgetInputSchema, input);
   if (!parsed.ok) throw new LedgerLostError(`it was started with an invalid input: ${describeIssues(parsed.issues)}`);
@@ -60,7 +60,7 @@ async function beginFrom(client: Client, projectId: string, started: HistoryEven
 }
 
 /**
- * The run that was the budget's newest when another one was begun by a reset: it may be a later one than that which the
+ * The run that was the budget's newest when a reset began another one. It may be later than the run that the
  * reset went back to.
  */
 async function findReplacedRun(client: Client, workflowId: string, runId: string): Promise<string> {
@@ -75,7 +75,7 @@ async function findReplacedRun(client: Client, workflowId: string, runId: string
     .filter((run) => run.runId !== runId && run.startTime < own.startTime)
     .sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
   if (!newest) throw new LedgerLostError('it was reset, and Temporal no longer keeps the previous run');
-  // What is listed may be a second old: a run that has been continued since is not the newest.
+  // The list may be a second old: a run that has continued as new since is not the newest.
   for (let current = newest.runId; ;) {
     const events = await readHistory(client, workflowId, current, 'close');
     const next = events.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
@@ -84,7 +84,7 @@ async function findReplacedRun(client: Client, workflowId: string, runId: string
   }
 }
 
-/** Enters events of a history into a state, in their order. */
+/** Applies the events of a history to a state, in order. */
 class LedgerReader {
   readonly #client: Client;
   readonly #budget: Budget;
@@ -134,7 +134,7 @@ class LedgerReader {
     }
   }
 
-  /** An order that was answered, so what was asked is sound. */
+  /** Carries out an order that was answered, so its input is valid. */
   #carryOut(atMs: number, name: string, [asked]: unknown[]): void {
     const budget = this.#budget;
     if (name === setLimitUpdate.name) {

@@ -44,8 +44,8 @@ const DEFAULT_IN_FLIGHT_MS = 180_000;
 /** Options of `BudgetHandle.restore`. */
 export interface RestoreOptions {
   /**
-   * Where the last state is lost: take every slot for spent, so that nothing is sent for one window, and take every
-   * follow-up that began before for sent, so that nothing is sent twice.
+   * If the last state is lost: count every slot as taken, so that nothing is sent for one window, and count every
+   * earlier follow-up as sent, so that nothing is sent twice.
    *
    * @default false
    */
@@ -65,10 +65,10 @@ export interface RestoredBudget {
   workflowId: string;
   /** The run that was started. */
   runId: string;
-  /** What it began with. */
+  /** What it started from. */
   from: 'lastState' | 'assumeFull';
   settings: BudgetSettings;
-  /** The run before, and how it ended. */
+  /** The previous run, and how it ended. */
   stopped: { runId: string; status: ExecutionStatus; at: string };
   /** With `assumeFull`: nothing is sent before then. */
   fullUntil?: string;
@@ -123,8 +123,8 @@ async function startAgain(target: BudgetTarget, options: RestoreOptions): Promis
 }
 
 /**
- * Restores a budget that ended itself because somebody reset it: what it knew before stands in the run that the reset
- * replaced. Answers whether it runs now; any other end of a budget was somebody's will, or wants somebody's eye.
+ * Restores a budget that ended itself because somebody reset it: its state is in the run that the reset
+ * replaced. Returns whether it runs now. Any other end was deliberate, or needs a person.
  *
  * @throws what {@link restoreBudget} throws
  */
@@ -139,16 +139,16 @@ export async function restoreAfterReset(target: BudgetTarget): Promise<boolean> 
   if (failure?.applicationFailureInfo?.type !== BUDGET_RESET) return false;
   try {
     await startAgain(target, {});
-    // Many take a while, and whoever asks the budget now need not wait for it.
+    // Waking many takes a while, and nothing has to wait for it.
     void wakeBlockedFollowUps(client, projectId);
   } catch (error) {
-    // Another worker was quicker.
+    // Another worker was faster.
     if (!(error instanceof BudgetRunningError)) throw error;
   }
   return true;
 }
 
-/** Starts the budget, unless its last run is another by now: a state that was read before that run would miss its sends. */
+/** Starts the budget, unless another run has begun: a state that was read before that run would miss its sends. */
 async function start(
   target: BudgetTarget,
   last: WorkflowExecutionDescription,
@@ -157,7 +157,7 @@ async function start(
   const { client, projectId } = target;
   const now = await describe(target);
   if (now.runId !== last.runId) throw new BudgetRunningError(projectId);
-  // Where the workers are, whatever the caller's own settings are.
+  // On the task queue where the workers are, even if the caller's settings differ.
   const isPolledStill = input.restored !== undefined && (await isPolled(client, last.taskQueue));
   try {
     const handle = await callTemporal(client, () =>
@@ -177,7 +177,7 @@ async function start(
 }
 
 /**
- * The budget's last run, closed. One whose tasks fail is stopped here, once it is known that its state can be read: a
+ * The budget's last run, closed. A run whose tasks fail is stopped here, after checking that its state can be read: a
  * reset to its last good task would forget what that task had granted.
  */
 async function stopFailing(target: BudgetTarget, assumeFull: boolean): Promise<WorkflowExecutionDescription> {
@@ -195,7 +195,7 @@ async function stopFailing(target: BudgetTarget, assumeFull: boolean): Promise<W
       client.workflow.getHandle(workflowId, runId).terminate('its tasks failed: follow-up budget restore'),
     );
   } catch (error) {
-    // It has gone on, or somebody else was quicker.
+    // It has continued, or somebody else was faster.
     if (!(error instanceof WorkflowNotFoundError)) throw error;
   }
   const stopped = await describe(target);
@@ -217,7 +217,7 @@ async function describe({ client, projectId }: BudgetTarget): Promise<WorkflowEx
   }
 }
 
-/** What a run knew, from its history. */
+/** The state of a run, from its history. */
 async function readState({ client, projectId }: BudgetTarget, runId: string): Promise<BudgetState> {
   try {
     return await readLedger(client, projectId, runId);
@@ -229,7 +229,7 @@ async function readState({ client, projectId }: BudgetTarget, runId: string): Pr
   }
 }
 
-/** The limit that was in force last, as far as that can be told. */
+/** The last settings in force, as far as they can be found out. */
 async function lastSettings(
   target: BudgetTarget,
   { workflowId, runId }: WorkflowExecutionDescription,
@@ -247,22 +247,22 @@ async function lastSettings(
     }
   } catch (error) {
     if (error instanceof TemporalUnreachableError) throw error;
-    // Its history is gone, too.
+    // Its history is gone as well.
   }
   return target.settings;
 }
 
-/** As many as a budget has places for. The others ask again within an hour. */
+/** As many as a budget's queue holds. The others ask again within an hour. */
 const MOST_WOKEN = 1_000;
-/** Before each repetition. A server that has just come back refuses some calls. */
+/** Pauses before each retry. A server that has just come back refuses some calls. */
 const PAUSES_MS = [1_000, 4_000, 15_000];
 
 /**
- * Wakes follow-ups that found their project's budget stopped or silent, so that they ask again at once. A call that fails
- * in passing is repeated up to three times. Nothing but time is lost with those that still fail: a follow-up asks again by
- * itself within an hour. Never rejects.
+ * Wakes follow-ups that found their project's budget stopped or silent, so that they ask again at once. Calls with a passing
+ * error are retried up to three times. If they still fail, only time is lost: a follow-up asks again on its
+ * own within an hour. Never rejects.
  *
- * @param told workflow ids that are known to have been told so. The list of those that show it may be behind.
+ * @param told workflow ids that are known to be blocked. Temporal's list of them may be out of date.
  */
 export async function wakeBlockedFollowUps(
   client: Client,
@@ -286,7 +286,7 @@ export async function wakeBlockedFollowUps(
   await Promise.all([persist([...told], wake), wakeOthers()]);
 }
 
-/** Does `call` for each item, a few at a time, and again for those where it failed in passing. */
+/** Calls `call` for each item, a few at a time, and retries those that failed with a passing error. */
 async function persist(
   items: readonly string[],
   call: (item: string) => Promise<void>,

@@ -29,7 +29,7 @@ import {
 import { callTemporal } from './temporal-call.js';
 import { NO_ANSWER, readTrouble, reasonOf } from './trouble.js';
 
-/** Settings of a new budget where nobody says otherwise. The limit is the service's own: 100 messages an hour. */
+/** Default settings of a new budget. The limit is the service's own: 100 messages per hour. */
 export const DEFAULT_BUDGET_SETTINGS: BudgetSettings = {
   limit: 100,
   windowMs: 3_600_000,
@@ -43,11 +43,11 @@ export interface BudgetTarget {
   projectId: string;
   /** Base name of the task queues. */
   taskQueue: string;
-  /** Of a budget that does not exist yet. */
+  /** Settings of a budget that does not exist yet. */
   settings: BudgetSettings;
 }
 
-/** What every start of a budget's workflow says alike. */
+/** The options that every start of a budget's workflow has. */
 export function budgetStartOptions({ projectId, taskQueue }: Pick<BudgetTarget, 'projectId' | 'taskQueue'>) {
   return {
     workflowId: projectBudgetWorkflowId(projectId),
@@ -59,9 +59,9 @@ export function budgetStartOptions({ projectId, taskQueue }: Pick<BudgetTarget, 
 const issuesSchema = z.looseObject({ issues: z.array(z.object({ field: z.string(), message: z.string() })).min(1) });
 
 /**
- * Gives an order to a budget, and starts the budget where there never was one.
+ * Gives an order to a budget, and starts the budget if there never was one.
  *
- * @param isRunning asked where no worker answers: throws where Temporal itself is the trouble
+ * @param isRunning called if no worker answers; throws if Temporal is the trouble
  * @throws InvalidInputError, BudgetStoppedError, BudgetUpdateRejectedError, WorkerUnavailableError,
  * TemporalUnreachableError
  */
@@ -82,7 +82,7 @@ export async function updateBudget<Args extends unknown[]>(
         startWorkflowOperation: new WithStartWorkflowOperation(WorkflowType.projectBudget, {
           ...budgetStartOptions(target),
           args: [input],
-          // In place of a stopped budget an empty one would forget what was sent.
+          // An empty budget in place of a stopped one would forget what was sent.
           workflowIdReusePolicy: 'REJECT_DUPLICATE',
           workflowIdConflictPolicy: 'USE_EXISTING',
         }),
@@ -110,14 +110,14 @@ export async function updateBudget<Args extends unknown[]>(
   }
 }
 
-/** Rules that only the budget itself could see were broken. */
+/** The rules that only the budget itself could check. */
 function issuesOf({ cause }: WorkflowUpdateFailedError): InputIssue[] | undefined {
   if (!(cause instanceof ApplicationFailure) || cause.type !== FailureType.InvalidInput) return undefined;
   const parsed = parseInput(issuesSchema, cause.details?.[0]);
   return parsed.ok ? parsed.value.issues : [{ field: '', message: cause.message }];
 }
 
-/** An update waits for a worker: without one it ends at the deadline, just as without a server. */
+/** An update waits for a worker: without one it ends at its deadline, as it does without a server. */
 function isDeadline(error: unknown): boolean {
   const cause = error instanceof TemporalUnreachableError ? error.cause : error;
   return cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError;

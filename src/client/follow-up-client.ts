@@ -37,10 +37,10 @@ import { findTroubles, type FoundTroubles } from './trouble.js';
 export interface FollowUpClientOptions {
   /** Any Temporal client; its namespace is used. */
   client: Client;
-  /** As the worker's `FOLLOW_UP_TASK_QUEUE`. @default 'follow-ups' */
+  /** The workers' `FOLLOW_UP_TASK_QUEUE`. @default 'follow-ups' */
   taskQueue?: string;
   /**
-   * Settings of a budget that `BudgetHandle` has to start: give the workers' own where their `FOLLOW_UP_BUDGET_*` are
+   * Settings of a budget that `BudgetHandle` has to start: give the workers' own if their `FOLLOW_UP_BUDGET_*` are
    * set.
    *
    * @default 100 messages an hour, no reserve, a margin of 2 s
@@ -63,7 +63,7 @@ export interface RunOptions extends ResultOptions {
   onStarted?: (started: StartedFollowUp) => void;
 }
 
-/** Starts follow-ups and looks after them, by way of Temporal alone: it needs no key of the agent job service. */
+/** Starts and manages follow-ups through Temporal alone: it needs no key of the agent job service. */
 export class FollowUpClient {
   readonly #client: Client;
   readonly #taskQueue: string;
@@ -83,11 +83,11 @@ export class FollowUpClient {
   }
 
   /**
-   * Starts a follow-up, or finds the one that was started with the same key. Takes about one call of Temporal; that it
-   * was started is durable when the promise resolves. A key whose follow-up ended with `InvalidInput` is free again: it
+   * Starts a follow-up, or finds the one that was started with the same key. Takes about one call of Temporal; the start
+   * is durable when the promise resolves. A key whose follow-up ended with `InvalidInput` is free again: it
    * never asked for a send.
    *
-   * @throws InvalidInputError before anything is sent, or where the prompt is longer than the server takes (2 MiB, unless
+   * @throws InvalidInputError before anything is sent, or if the prompt is longer than the server accepts (2 MiB, unless
    * it is configured otherwise); TemporalUnreachableError, SearchAttributesMissingError
    */
   async start(input: StartInput): Promise<StartedFollowUp> {
@@ -132,9 +132,9 @@ export class FollowUpClient {
   }
 
   /**
-   * Handle of a follow-up by its workflow id. Whether there is one shows only when it is used.
+   * Handle of a follow-up by its workflow id. Makes no call: whether it exists shows on first use.
    *
-   * @throws InvalidInputError where a follow-up could not have that id
+   * @throws InvalidInputError if no follow-up can have that id
    */
   handle(workflowId: string): FollowUpHandle {
     if (!parseFollowUpWorkflowId(workflowId)) {
@@ -145,9 +145,9 @@ export class FollowUpClient {
   }
 
   /**
-   * Follow-ups that Temporal still keeps, newest first; each that waits for its slot with its place, as its budget says it
-   * now. What is listed may lag behind by a second. All that match are read before the first is given: name a project or
-   * `since` where there are many.
+   * Follow-ups that Temporal still keeps, newest first. Those that wait for a slot have their place, as their budget has it
+   * now. The list may be a second old. All matches are read before the first is returned: name a project or
+   * `since` if there are many.
    *
    * @throws InvalidInputError at once; TemporalUnreachableError, SearchAttributesMissingError while iterating
    */
@@ -157,7 +157,7 @@ export class FollowUpClient {
 
   /**
    * Starts a batch of follow-ups, or finds the one that was started with the same id and input. A list over 256 KiB is
-   * handed over in pieces: where that was broken off, the same call goes on from there.
+   * handed over in pieces: after an interruption, the same call continues from there.
    *
    * @throws InvalidInputError before anything is sent, naming every bad field; BatchInputDiffersError,
    * WorkerUnavailableError (a long list needs a running worker), TemporalUnreachableError
@@ -167,9 +167,9 @@ export class FollowUpClient {
   }
 
   /**
-   * Handle of a batch by its id. Whether there is one shows only when it is used.
+   * Handle of a batch by its id. Makes no call: whether it exists shows on first use.
    *
-   * @throws InvalidInputError for an id that no batch could have
+   * @throws InvalidInputError if no batch can have that id
    */
   batch(batchId: string): BatchHandle {
     const parsed = parseInput(z.object({ id: batchIdSchema }), { id: batchId });
@@ -194,7 +194,7 @@ export class FollowUpClient {
   }
 
   /**
-   * Everything that stands and that somebody has to mend: budgets that are stopped, paused in Temporal, failing or without
+   * Everything that is blocked until somebody fixes it: budgets that are stopped, paused in Temporal, failing or without
    * a worker, batches and parts that are paused, failing or without a worker, and follow-ups that are paused, or whose
    * activity is. Needs no worker.
    *
@@ -205,7 +205,7 @@ export class FollowUpClient {
   }
 
   /**
-   * The running budgets of all projects, newest first, with their status. What is listed may lag behind by a second. A
+   * The running budgets of all projects, newest first, with their status. The list may be a second old. A
    * budget that does not answer is listed without a status.
    *
    * @throws TemporalUnreachableError while iterating
@@ -226,7 +226,7 @@ export class FollowUpClient {
 /**
  * Checks everything that {@link FollowUpClient.start} needs, and gives a missing key its value.
  *
- * @param input as {@link StartInput}, from wherever it comes
+ * @param input an unchecked {@link StartInput}
  * @throws InvalidInputError naming every bad field
  */
 export function parseStartInput(input: unknown): {

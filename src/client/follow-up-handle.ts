@@ -30,7 +30,7 @@ import { type FollowUpUpdate, watchFollowUp, type WatchOptions } from './watches
 
 const QUERY_TIMEOUT_MS = 5_000;
 
-/** One follow-up. Cheap to make; nothing is asked before a method is called. */
+/** One follow-up. Cheap to make: nothing is requested before a method is called. */
 export class FollowUpHandle {
   readonly #client: Client;
 
@@ -43,8 +43,8 @@ export class FollowUpHandle {
   }
 
   /**
-   * Waits for the end, however long it takes: polls Temporal, comes back after lost connections, follows runs that were
-   * continued as new or reset. At once where the follow-up has ended.
+   * Waits for the end, without a time limit: polls Temporal, reconnects after lost connections, follows runs that were
+   * continued as new or reset. Returns at once if the follow-up has ended.
    *
    * @throws FollowUpFailedError, FollowUpCancelledError, FollowUpTerminatedError, FollowUpTimedOutError,
    * UnexpectedOutcomeError, FollowUpNotFoundError, TemporalUnreachableError
@@ -60,8 +60,8 @@ export class FollowUpHandle {
   }
 
   /**
-   * What the follow-up knows and waits for, with its place as its budget says it now, and its next look as Temporal does.
-   * Needs a running worker, for ended follow-ups, too.
+   * What the follow-up knows and waits for, with its place from its budget, and its next look from Temporal.
+   * Needs a running worker, even for ended follow-ups.
    *
    * @throws WorkerUnavailableError, FollowUpNotFoundError, TemporalUnreachableError
    */
@@ -73,7 +73,7 @@ export class FollowUpHandle {
   }
 
   /**
-   * When something last happened to the follow-up, as Temporal knows it. Needs no worker.
+   * When something last happened to the follow-up, from Temporal. Needs no worker.
    *
    * @throws FollowUpNotFoundError, TemporalUnreachableError
    */
@@ -82,8 +82,8 @@ export class FollowUpHandle {
   }
 
   /**
-   * What keeps the follow-up from going on, with the way out: it, or its activity, is paused in Temporal, its tasks fail,
-   * or no worker polls its task queue. `undefined` where nothing does. Needs no worker. See `BudgetHandle.trouble`, too.
+   * What blocks the follow-up, and how to fix it: it, or its activity, is paused in Temporal, its tasks fail,
+   * or no worker polls its task queue. `undefined` if nothing does. Needs no worker. See also `BudgetHandle.trouble`.
    *
    * @throws TemporalUnreachableError
    */
@@ -92,7 +92,7 @@ export class FollowUpHandle {
   }
 
   /**
-   * Where the follow-up stands as Temporal itself knows it. Needs no worker.
+   * The follow-up as Temporal sees it. Needs no worker.
    *
    * @throws FollowUpNotFoundError, TemporalUnreachableError
    */
@@ -104,8 +104,8 @@ export class FollowUpHandle {
   }
 
   /**
-   * Looks again and again, yields what has changed, and ends with the follow-up, whatever its end is. While no worker
-   * runs the update says so and goes on. Ends also when `signal` is aborted.
+   * Polls the follow-up, yields each change, and ends when the follow-up ends, in any way. While no worker
+   * runs, the updates say so. Also ends when `signal` is aborted.
    *
    * @throws FollowUpNotFoundError, TemporalUnreachableError
    */
@@ -114,13 +114,13 @@ export class FollowUpHandle {
   }
 
   /**
-   * Asks the follow-up to end. Before the send nothing is sent; after it the agent job itself runs on. {@link result}
+   * Asks the follow-up to end. Before the send nothing is sent; after it the agent job itself continues. {@link result}
    * tells how it ended.
    *
    * @throws FollowUpEndedError, FollowUpNotFoundError, TemporalUnreachableError
    */
   async cancel(): Promise<void> {
-    // To Temporal a request to cancel what has ended is as good as any.
+    // Temporal accepts a request to cancel an ended workflow like any other.
     if ((await this.describe()).status !== 'running') throw new FollowUpEndedError(this.workflowId);
     await this.#message(() => this.#handle.cancel());
   }
@@ -135,7 +135,7 @@ export class FollowUpHandle {
   }
 
   /**
-   * An operator's word on whether the message was delivered; taken only while the follow-up is reconciling.
+   * An operator's statement whether the message was delivered; accepted only while the follow-up is reconciling.
    *
    * @throws ResolveRejectedError, WorkerUnavailableError, FollowUpEndedError, FollowUpNotFoundError,
    * TemporalUnreachableError
@@ -194,9 +194,9 @@ export class StartedFollowUp extends FollowUpHandle {
     workflowId: string,
     /** Unique within the job; the same key is the same follow-up. */
     readonly key: string,
-    /** The key was used before: this is that follow-up, and nothing new was started. */
+    /** The key was used before: this is that follow-up; nothing new was started. */
     readonly alreadyStarted: boolean,
-    /** Whether the one that was there has another input; `undefined` where that cannot be told. */
+    /** Whether the existing follow-up has a different input; `undefined` if that cannot be determined. */
     readonly inputDiffers: boolean | undefined,
   ) {
     super(client, workflowId);

@@ -15,7 +15,7 @@ export type Payloads = Payload[] | null | undefined;
 const FilterType = { all: 1, close: 2 } as const;
 
 /**
- * The history of a run, whole, or only the event that closed it (the last event where it runs).
+ * The whole history of a run, or only the event that closed it (if it still runs: its last event).
  *
  * @throws TemporalUnreachableError, WorkflowNotFoundError
  */
@@ -44,7 +44,7 @@ export async function readHistory(
 }
 
 /**
- * When the newest event of a workflow's latest run was, as ISO 8601 in UTC.
+ * Instant of the newest event of a workflow's latest run, as ISO 8601 in UTC.
  *
  * @throws TemporalUnreachableError, WorkflowNotFoundError
  */
@@ -58,7 +58,7 @@ export async function readNewestEventAt(client: Client, workflowId: string): Pro
   return at ? new Date(timestampMs(at)).toISOString() : undefined;
 }
 
-/** Values of payloads that a workflow was given or gave, as this client's data converter reads them. */
+/** Values of a workflow's payloads, decoded by this client's data converter. */
 export async function decodePayloads(client: Client, workflowId: string, payloads: Payloads): Promise<unknown[]> {
   const { namespace, loadedDataConverter } = client.options;
   const context = { type: 'workflow', namespace, workflowId } as const;
@@ -68,8 +68,8 @@ export async function decodePayloads(client: Client, workflowId: string, payload
 }
 
 /**
- * Whether a workflow that exists already was started with other settings; durations and defaults are compared by
- * meaning. `undefined` where that cannot be told: its history is gone, or not readable with this client's data
+ * Whether an existing workflow was started with other settings; durations and defaults are compared by
+ * meaning. `undefined` if that cannot be determined: its history is gone, or not readable with this client's data
  * converter.
  */
 export async function inputDiffers(
@@ -88,7 +88,7 @@ export async function inputDiffers(
 
 /**
  * Whether a follow-up that was started before ended with `InvalidInput` and certainly sent nothing, so that its key may
- * be used again. Whatever this says, the budget knows each id that was ever granted, and grants it nothing twice.
+ * be used again. In any case the budget knows each id that was ever granted a slot, and grants none twice.
  */
 export async function endedAsInvalid(client: Client, workflowId: string): Promise<boolean> {
   const handle = client.workflow.getHandle(workflowId);
@@ -106,7 +106,7 @@ export async function endedAsInvalid(client: Client, workflowId: string): Promis
 /**
  * What a run of a workflow was started with.
  *
- * @param runId the newest run where it is missing; a run that was continued as new carries the first argument on
+ * @param runId default: the newest run; a run that was continued as new carries the first argument on
  */
 export async function readRunStart(client: Client, workflowId: string, runId?: string): Promise<unknown[]> {
   const { history } = await client.workflowService.getWorkflowExecutionHistory({

@@ -1,5 +1,5 @@
 /**
- * Starts follow-ups and looks after them from any Node program.
+ * Starts and manages follow-ups from any Node program.
  *
  * ```ts
  * import { Client, Connection } from '@temporalio/client';

@@ -25,7 +25,7 @@ const filterSchema = z.strictObject({
   pr: z
     .string()
     .max(MAX_KEYWORD_LENGTH, `must be at most ${MAX_KEYWORD_LENGTH} characters: longer links are not listed`)
-    // Nothing in it can end the quotes of a query.
+    // Nothing in it can close the quotes of a query.
     .regex(/^https?:\/\/[^\s'"\\]+$/, 'must be a web address')
     .optional(),
   since: z
@@ -43,15 +43,15 @@ function sinceMs(since: string | number, nowMs: number): number | undefined {
   return z.iso.datetime({ offset: true }).safeParse(since).success ? Date.parse(String(since)) : undefined;
 }
 
-/** Which follow-ups to list; all, where nothing is said. */
+/** Which follow-ups to list. Default: all. */
 export interface ListFilter {
   /** Only this project's. */
   project?: string;
   /** Only this job's. */
   job?: string;
-  /** Only those whose turn has shown this pull request. */
+  /** Only those whose turn showed this pull request. */
   pr?: string;
-  /** Only those that were started since: an instant in ISO 8601 with its offset, or a duration from now back. */
+  /** Only those started since: an instant in ISO 8601 with its offset, or a duration back from now. */
   since?: string | number;
   /** Only those in this state, a `FollowUpState`. */
   state?: string;
@@ -84,15 +84,15 @@ export function listQuery(filter: ListFilter, nowMs = Date.now()): string {
     .join(' AND ');
 }
 
-/** A follow-up of a list. */
+/** A listed follow-up. */
 export interface ListedFollowUp extends FollowUpSummary {
-  /** Of one that waits for its slot. */
+  /** Set if it waits for its slot. */
   place?: BudgetPlace;
 }
 
 /**
- * Runs a query of {@link listQuery}, newest first. Temporal lists what runs before what has ended, and that by its end:
- * all are read before the first is given.
+ * Runs a query of {@link listQuery}, newest first. Temporal lists running workflows first, then ended ones by their ends:
+ * all are read before the first is returned.
  *
  * @throws TemporalUnreachableError, SearchAttributesMissingError
  */
@@ -106,7 +106,7 @@ export async function* listNewestFirst(client: Client, query: string): AsyncGene
   }
 }
 
-/** The first `most` of what is listed. */
+/** The first `most` items. */
 export async function take<T>(items: AsyncIterable<T>, most = Infinity): Promise<T[]> {
   const taken: T[] = [];
   for await (const item of items) {
@@ -125,7 +125,7 @@ export async function* listFollowUps(client: Client, query: string): AsyncGenera
 }
 
 /**
- * Runs a query of Temporal's visibility, page by page while it is iterated: what runs first, then what ended last.
+ * Runs a query of Temporal's visibility, page by page while it is iterated: running workflows, then the last to end.
  *
  * @throws TemporalUnreachableError, SearchAttributesMissingError
  */

@@ -15,42 +15,42 @@ import type { FollowUpSummary } from './summary.js';
 import { callTemporal, fewAtATime, timestampMs } from './temporal-call.js';
 import { queryWorkflow, readTrouble, reasonOf } from './trouble.js';
 
-/** A promised instant that has passed by more is overdue: clocks differ, and lists of Temporal lag behind. */
+/** How long after its instant something is overdue: clocks differ, and Temporal's lists lag behind. */
 const OVERDUE_AFTER_MS = 5_000;
-/** A look after a timer shows nothing of itself while it is under way. */
+/** A look after a timer is not visible while it is under way. */
 const LOOK_LASTS_MS = 10_000;
 /** How long a budget may take to answer. */
 export const BUDGET_TIMEOUT_MS = 3_000;
 const NOT_COME = 'its budget has woken it, but no worker has picked that up yet';
 
 /**
- * Progress with what others know by now: the budget its place in the line and the expected instant of the send, and
- * Temporal when the next look is. Instants are ISO 8601 in UTC.
+ * Progress with what others know by now: its place in the queue and the expected send from its budget, and the next look
+ * from Temporal. Instants are ISO 8601 in UTC.
  */
 export type LiveProgress = FollowUpProgress & {
-  /** Where `position`, `expectedSendAt` and `nextPollAt` are not of now, because nobody confirms them: since when not. */
+  /** If `position`, `expectedSendAt` and `nextPollAt` cannot be confirmed now: the instant they are from. */
   asOf?: string;
-  /** An instant that was promised has passed: why, and the way out where there is one. */
+  /** Set if an expected instant has passed: why, and what to do if something can be done. */
   overdue?: string;
 };
 
-/** A place in the line of a project's budget, as the budget says it now. */
+/** A place in the queue of a project's budget, as the budget has it now. */
 export interface BudgetPlace {
-  /** 1 for the next; missing where its job is busy. */
+  /** 1 for the next; missing while its job is busy. */
   position?: number;
   /** Expected instant of the send. */
   expectedAt?: string;
-  /** Why the budget says nothing. */
+  /** Why the budget does not answer. */
   unavailable?: string;
-  /** Its slot has been there for some seconds, and it has not come: why. */
+  /** Set if it has not taken its slot for some seconds: why. */
   overdue?: string;
 }
 
-/** What a budget says, or why it says nothing. */
+/** A budget's status, or why it does not answer. */
 type BudgetAnswer = { status: BudgetStatus; silence?: never } | { status?: never; silence: string };
 
 /**
- * Brings what a follow-up itself knows up to date.
+ * Brings a follow-up's own progress up to date.
  *
  * @throws WorkflowNotFoundError, TemporalUnreachableError
  */
@@ -81,7 +81,7 @@ async function reasonOfDelay(client: Client, workflowId: string, otherwise: stri
   return trouble ? reasonOf(trouble) : otherwise;
 }
 
-/** What a follow-up that waits for its slot is told by its budget. */
+/** Progress of a follow-up that waits for its slot, with its budget's answer. */
 export function placeIn(
   { status, silence }: BudgetAnswer,
   place: BudgetWaiter | undefined,
@@ -98,7 +98,7 @@ export function placeIn(
   if (!place) return asItWas('the budget does not have it in its queue; it asks again on its own');
   const { position: _position, expectedSendAt: _expectedSendAt, ...rest } = progress;
   if (status.paused) {
-    // It hears of that at its next ask.
+    // It hears of the pause at its next request.
     const { reasons, until, note } = status.paused;
     if (reasons.every((reason) => reason === 'credentials')) {
       return { ...rest, state: 'blocked', waitReason: 'credentials' };
@@ -175,15 +175,15 @@ export class BudgetAnswers {
   }
 }
 
-/** Whether an instant that was promised has passed by more than clocks differ. */
+/** Whether an expected instant has passed by more than clocks differ. */
 export function isOverdue(instant: string | undefined, nowMs: number, byMs = OVERDUE_AFTER_MS): boolean {
   return instant !== undefined && Date.parse(instant) + byMs < nowMs;
 }
 
 /**
- * Adds to what a follow-up knows what its pending `watchJob` activity knows: the workflow hears of looks only when
- * something is new. The latest failure of the activity tells how many looks there were, when the last was, and what was
- * wrong with it; its schedule tells when the next one is.
+ * Adds to a follow-up's progress what its pending `watchJob` activity knows: the workflow hears of looks only when
+ * something is new. The activity's latest failure tells how many looks there were, when the last one was, and what was
+ * wrong with it; its schedule tells when the next look is.
  */
 function joinPendingWatch(
   progress: FollowUpProgress,
@@ -219,7 +219,7 @@ type ApplicationFailureInfo = { details?: { payloads?: Parameters<typeof decode>
 
 const NO_LOOK: NothingNewDetails = { looks: 0, lookedAtMs: null, trouble: null };
 
-/** What is not this project's own, such as the failure of a worker that died, says nothing of looks. */
+/** Other failures, such as that of a worker that died, say nothing about looks. */
 function detailsOf(info: ApplicationFailureInfo | null | undefined): NothingNewDetails {
   const [payload] = info?.details?.payloads ?? [];
   try {

@@ -33,13 +33,13 @@ import { callTemporal, isPassingTrouble } from './temporal-call.js';
 /** A part of thousands of events has to be read again before it answers. */
 const QUERY_TIMEOUT_MS = 15_000;
 
-/** What is known of a follow-up: it has ended so, it is open, or (neither) nothing. */
+/** What is known about a follow-up: its outcome, that it is open, or (neither set) nothing. */
 export interface Found {
   outcome?: ItemOutcome;
   isOpen?: true;
 }
 
-/** What tells whether a follow-up is the one that is meant, and not another one with its id. */
+/** What tells the expected follow-up from another one with the same id. */
 export interface Expected {
   /** It has to be an item of this batch. */
   batchId?: string | undefined;
@@ -47,7 +47,7 @@ export interface Expected {
   promptHash?: string | undefined;
 }
 
-/** What a part of a batch is started with, as far as it matters here. */
+/** The input of a part of a batch, as far as it matters here. */
 const partInputSchema = z.looseObject({
   first: z.int().min(0),
   template: z.record(z.string(), z.unknown()),
@@ -55,7 +55,7 @@ const partInputSchema = z.looseObject({
 });
 type PartItems = Pick<z.infer<typeof partInputSchema>, 'first' | 'template' | 'items'>;
 
-/** Finds out how follow-ups ended: from their own results, or where those do not say, from what their budgets know. */
+/** Finds out how follow-ups ended: from their own results or, failing that, from what their budgets know. */
 export class LookUp {
   readonly #client: Client;
   readonly #ledgers = new Map<string, Promise<Budget | undefined>>();
@@ -65,7 +65,7 @@ export class LookUp {
   }
 
   /**
-   * How a follow-up ended. What is found is of its newest run.
+   * How the newest run of a follow-up ended.
    *
    * @throws TemporalUnreachableError
    */
@@ -100,8 +100,8 @@ export class LookUp {
   }
 
   /**
-   * How the items of a part of a batch ended, and, where it is not told of all, what they are: the part itself cannot be
-   * asked any more.
+   * How the items of a part of a batch ended, and, if that is not known for all, the items: the part itself cannot be
+   * queried any more.
    *
    * @param itemsHash {@link hashOfItems} of the items that it has to have
    * @throws TemporalUnreachableError
@@ -133,7 +133,7 @@ export class LookUp {
     return ended.length >= items.length ? { ended } : { ended, rest: { first, template, items } };
   }
 
-  /** The items as the part itself knew them last, or where it cannot say, as it was told them. */
+  /** The items as the part last knew them or, if it does not answer, as it was given them. */
   async #itemsOf(batchId: string, workflowId: string, { first, template, items }: PartItems): Promise<BatchItem[]> {
     const client = this.#client;
     const range = { offset: first, limit: items.length };
@@ -168,7 +168,7 @@ export class LookUp {
     return lost(isCutOff ? 'Terminated' : 'Other', isSent ? 'It was cut off after its send' : error.message, delivered);
   }
 
-  /** How its budget knows that its latest send ended; `undefined` where it knows of none, or cannot be read. */
+  /** The outcome of its latest send according to its budget; `undefined` if the budget knows none or cannot be read. */
   async #sendOf(workflowId: string): Promise<SendOutcome | undefined> {
     const ids = parseFollowUpWorkflowId(workflowId);
     if (!ids) return undefined;
@@ -191,16 +191,16 @@ export class LookUp {
   }
 }
 
-/** What tells two lists of items apart. */
+/** A digest of a list of items. */
 export function hashOfItems({ template, items }: Pick<PartItems, 'template' | 'items'>): string {
   return hash64(JSON.stringify([template, items]));
 }
 
 /**
- * The items that a part was started with; later runs carry only what is left. `undefined` where Temporal does not keep
+ * The items that a part was started with; later runs carry only the rest. `undefined` if Temporal no longer keeps
  * them any more.
  *
- * @throws TemporalUnreachableError; ZodError for what is no part
+ * @throws TemporalUnreachableError; ZodError if it is not a part
  */
 export async function readPartItems(
   client: Client,

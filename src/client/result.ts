@@ -26,7 +26,7 @@ import { isPassingTrouble, isVagueTrouble } from './temporal-call.js';
 export interface ResultOptions {
   /** Ends the wait, not the workflow; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
-  /** How long Temporal may be away in one piece before the wait ends. @default 600_000 (10 min) */
+  /** How long Temporal may be unreachable in one stretch before the wait ends. @default 600_000 (10 min) */
   reconnectTimeoutMs?: number;
 }
 
@@ -34,15 +34,15 @@ export interface ResultOptions {
 const LONG_POLL_TIMEOUT_MS = 60_000;
 const DEFAULT_RECONNECT_TIMEOUT_MS = 600_000;
 const RECONNECT_INTERVAL_MS = 1_000;
-/** Errors that say nothing definite. The SDK itself has tried 10 times before it throws one. */
+/** Most consecutive errors that say nothing definite. The SDK has tried 10 times before it throws one. */
 const MOST_VAGUE_IN_A_ROW = 10;
 
 /**
- * Waits for the result of a workflow, however long it takes: polls Temporal, comes back after lost connections, follows
+ * Waits for the result of a workflow without a time limit: polls Temporal, reconnects after lost connections, follows
  * runs that were continued as new or reset.
  *
- * @param describe a look at the workflow, which fails while Temporal is away
- * @throws WorkflowFailedError; what the long poll or `describe` throws and waiting does not mend; the signal's reason
+ * @param describe describes the workflow, which fails while Temporal is away
+ * @throws WorkflowFailedError; lasting errors of the long poll or of `describe`; the signal's reason
  */
 export async function awaitResult(
   client: Client,
@@ -73,8 +73,8 @@ export async function awaitResult(
 }
 
 /**
- * The SDK never takes its listeners off a signal, and adds one whenever the server answers, which it does at the events of
- * a busy workflow. So each long poll gets a signal of its own, which may have many.
+ * The SDK never removes its listeners from a signal, and adds one whenever the server answers, which happens at each event
+ * of a busy workflow. So each long poll gets a signal of its own without a listener limit.
  */
 function signalForOnePoll(signal: AbortSignal): AbortSignal {
   const own = AbortSignal.any([signal]);
@@ -112,7 +112,7 @@ const failureDetailsSchema = z.looseObject({
 /**
  * Result of a workflow that completed.
  *
- * @throws UnexpectedOutcomeError where it is no follow-up's result
+ * @throws UnexpectedOutcomeError if it is not a follow-up's result
  */
 export function toFollowUpResult(workflowId: string, value: unknown): FollowUpResult {
   const parsed = parseInput(followUpResultSchema, value);
@@ -145,7 +145,7 @@ export function toOutcomeError(workflowId: string, error: WorkflowFailedError): 
 function toDetails(value: unknown): FailureDetails {
   const parsed = failureDetailsSchema.safeParse(value);
   if (parsed.success) return parsed.data;
-  // Other fields may be of a newer version; whether the message was delivered must not get lost with them.
+  // Other fields may come from a newer version; whether the message was delivered must not get lost with them.
   const delivered = z.object({ delivered: failureDetailsSchema.shape.delivered }).safeParse(value);
   return { delivered: delivered.data?.delivered ?? 'unknown' };
 }

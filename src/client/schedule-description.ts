@@ -14,22 +14,22 @@ import {
 } from '../contract/index.js';
 import type { ScheduleSettings } from './schedule-input.js';
 
-/** When a schedule fires. Somebody may have changed it in Temporal, so it need not be what `create` can make. */
+/** When a schedule fires. If somebody changed it in Temporal, it may be more than `create` can make. */
 export interface ScheduleTimes {
   /** The expression it was created with. */
   cron?: string;
-  /** Times of the calendar, as the server took them from the expression. */
+  /** Calendar times as the server parsed them from the expression. */
   calendars: CalendarTimes[];
   intervals: { everyMs: number; offsetMs: number }[];
   /** Of the calendars. */
   timeZone: string;
-  /** Each firing is late by a random time up to this one. */
+  /** Each firing is delayed by a random time up to this. */
   jitterMs: number;
   startAt?: string;
   endAt?: string;
 }
 
-/** Times that match in all of their fields; without a range every year does. */
+/** Times that match in all fields; without a range every year matches. */
 type CalendarTimes = Omit<CalendarSpecDescription, 'comment'>;
 
 /** One firing of a schedule: a batch. */
@@ -50,27 +50,27 @@ export interface ScheduleDescription {
   catchUpWindowMs: number;
   paused: boolean;
   note?: string;
-  /** Of a pause by this library: since when, and why where somebody said so. */
+  /** Set if this library paused it: since when, and why if a reason was given. */
   pause?: { since: string; note?: string };
-  /** Firings that are left, where there is a limit. */
+  /** Remaining firings, if there is a limit. */
   remainingFirings?: number;
-  /** Follow-ups in each firing, and of which projects. */
+  /** Number of follow-ups in each firing, and their projects. */
   followUps: number;
   projectIds: string[];
   taskQueue: string;
-  /** At most 10; none where it is done, or its limit is used up. */
+  /** At most 10; empty if it is done, or its limit is used up. */
   nextFirings: string[];
   /** Newest first, at most 10. */
   recentFirings: Firing[];
-  /** Batches that run now. With overlap `allow-all` Temporal knows one at most. */
+  /** Running batches. With overlap `allow-all` Temporal knows at most one. */
   runningBatchIds: string[];
-  /** Firings that wait for the one that runs. */
+  /** Firings that wait for the running one. */
   buffered: number;
   counts: {
     fired: number;
-    /** Left out because the one before was still running. */
+    /** Skipped because the previous firing was still running. */
     skipped: number;
-    /** Left out because Temporal was away for longer than the catch-up window. */
+    /** Skipped because Temporal was away for longer than the catch-up window. */
     missed: number;
   };
   createdAt: string;
@@ -99,7 +99,7 @@ export function toOverlapPolicy(overlap: ScheduleOverlap) {
   return TO_POLICY[overlap];
 }
 
-/** Temporal's form of the times. The expression is its own comment, with which the server gives it back. */
+/** Temporal's form of the times. The expression is also its own comment, with which the server returns it. */
 export function toScheduleSpec(settings: ScheduleSettings): ScheduleSpec {
   const { cron, every, offset, timeZone, jitter, startAt, endAt } = settings;
   return {
@@ -112,13 +112,13 @@ export function toScheduleSpec(settings: ScheduleSettings): ScheduleSpec {
   };
 }
 
-/** Stands for the note of a resumed schedule that has none: the server takes no empty one. */
+/** The note of a resumed schedule without one: the server accepts no empty note. */
 export const RESUMED = 'resumed';
 
 const PAUSE_NOTE =
   /^(?:([\s\S]*) \| )?paused since (\d{4}-[\d:T-]+Z)(?:: ([\s\S]*?))?(?:; follow-up schedule resume \S+)?$/;
 
-/** Temporal keeps one note a schedule: that of a pause stands behind the schedule's own, and says how it ends. */
+/** Temporal keeps one note per schedule: the note of a pause follows the schedule's own, and tells how to end the pause. */
 export function pauseNote(
   name: string,
   { own, since, note }: { own: string | undefined; since: Date; note: string | undefined },
@@ -128,7 +128,7 @@ export function pauseNote(
   return own === undefined ? pause : `${own} | ${pause}`;
 }
 
-/** A schedule's own note, and what {@link pauseNote} has put behind it. */
+/** A schedule's own note, and what {@link pauseNote} added to it. */
 export function parseNote(text: string | undefined, isPaused = true): Pick<ScheduleDescription, 'note' | 'pause'> {
   const [isPause, own, since = '', why] = PAUSE_NOTE.exec(text ?? '') ?? [];
   const note = isPause === undefined ? text : own;
@@ -138,7 +138,7 @@ export function parseNote(text: string | undefined, isPaused = true): Pick<Sched
   };
 }
 
-/** This library's form of what Temporal says of a schedule. */
+/** This library's description of a schedule. */
 export function toScheduleDescription(name: string, described: TemporalDescription): ScheduleDescription {
   const { policies, state, info, action, raw } = described;
   const { note, remainingActions } = state;
@@ -198,7 +198,7 @@ function toCalendar(calendar: CalendarSpecDescription): CalendarTimes {
   return { second, minute, hour, dayOfMonth, month, year, dayOfWeek };
 }
 
-/** What a firing's batch is made of; nothing where somebody gave it an input that is none. */
+/** The content of a firing's batch; empty if its input is not a batch's. */
 function batchIn(input: unknown): { followUps: number; projectIds: string[] } {
   const parsed = parseUncheckedBatchInput(input);
   if (!parsed.ok) return { followUps: 0, projectIds: [] };
@@ -214,7 +214,7 @@ export function projectIdsOf(input: FollowUpBatchInput): string[] {
   return batchIn(input).projectIds;
 }
 
-/** Of a batch that is not one of ours, its workflow id. */
+/** The batch's id; for a workflow that is not a batch, its workflow id. */
 function batchIdOf(workflowId: string): string {
   return parseFollowUpBatchWorkflowId(workflowId)?.batchId ?? workflowId;
 }

@@ -126,7 +126,7 @@ export type ScheduleSettings = z.output<typeof createSchema> & { input: FollowUp
 /**
  * Checks everything that a schedule needs, its whole batch included.
  *
- * @param input as {@link CreateScheduleInput}, from wherever it comes
+ * @param input an unchecked {@link CreateScheduleInput}
  * @throws InvalidInputError naming every bad field
  */
 export function parseCreateScheduleInput(input: unknown): ScheduleSettings {

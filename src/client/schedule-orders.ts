@@ -167,9 +167,9 @@ function bufferSize({ raw }: TemporalDescription): number {
   return raw.info?.bufferSize?.toNumber() ?? 0;
 }
 
-/** Firings of one backfill that nobody has said yes to. */
+/** Most firings of one backfill unless `maxFirings` allows more. */
 const DEFAULT_MAX_FIRINGS = 100;
-/** The server tells 1,000 matching times at most: with fewer they are all there are. */
+/** The server returns at most 1,000 matching times: fewer are complete. */
 export const MAX_BACKFILL_FIRINGS = 999;
 
 const CONCURRENT_LOOKS = 16;
@@ -180,9 +180,9 @@ const backfillSchema = z
     from: instantSchema,
     /** The last time that counts, not later than now. */
     to: instantSchema.refine((to) => Date.parse(to) <= Date.now(), 'must not be later than now'),
-    /** What each does while another firing is running. @default 'buffer-all': one after another */
+    /** What a firing does while another one runs. @default 'buffer-all': one after another */
     overlap: z.enum(scheduleOverlaps).optional(),
-    /** More are refused. At most 999. @default 100 */
+    /** A range with more firings is refused. At most 999. @default 100 */
     maxFirings: z.int().min(1).max(MAX_BACKFILL_FIRINGS).optional(),
   })
   .refine(({ from, to }) => Date.parse(from) <= Date.parse(to), {
@@ -190,15 +190,15 @@ const backfillSchema = z
     message: 'must not be earlier than from',
   });
 
-/** A time range to make good. */
+/** A time range to fire for. */
 export type BackfillInput = z.input<typeof backfillSchema>;
 
-/** What a backfill was asked for. Instants are ISO 8601 in UTC. */
+/** The firings of a backfill. Instants are ISO 8601 in UTC. */
 export interface BackfilledRange {
   overlap: ScheduleOverlap;
-  /** When the firings were due that it asks for. They begin soon. */
+  /** When the requested firings were due. They start soon. */
   firings: string[];
-  /** Times of the range that had fired already, and are left out. Not told apart in a schedule with jitter. */
+  /** Times of the range that fired before, and are left out. Empty for a schedule with jitter. */
   alreadyFired: string[];
 }
 
@@ -215,7 +215,7 @@ export async function backfillSchedule(target: ScheduleTarget, input: BackfillIn
     const message = `the range has ${count} firings, and at most ${maxFirings} are allowed; maxFirings, or --yes, allows up to ${MAX_BACKFILL_FIRINGS}`;
     throw new InvalidInputError([{ field: 'to', message }]);
   }
-  // With jitter a batch's id has the time before the jitter, which is not known here.
+  // With jitter, a batch's id has the time before the jitter, which is unknown here.
   const fired = (spec.jitter ?? 0) > 0 ? new Set<Date>() : await firedTimes(target, times);
   const ranges = toRanges(times, (time) => !fired.has(time));
   const overlapPolicy = toOverlapPolicy(overlap);
@@ -237,7 +237,7 @@ async function matchingTimes(target: ScheduleTarget, from: Date, to: Date): Prom
     client.workflowService.listScheduleMatchingTimes({
       namespace: client.options.namespace,
       scheduleId: name,
-      // The server leaves the start itself out, where a backfill takes it in.
+      // The server excludes the start itself; a backfill includes it.
       startTime: msToTs(from.getTime() - 1),
       endTime: msToTs(to.getTime()),
     }),
@@ -246,8 +246,8 @@ async function matchingTimes(target: ScheduleTarget, from: Date, to: Date): Prom
 }
 
 /**
- * Those times whose batch is there, running or closed. Temporal would run it once more under the same id; it would find
- * each of its follow-ups sent, and report nothing but that.
+ * The times whose batch exists, running or closed. Temporal would run it again under the same id; it would find
+ * all of its follow-ups sent, and report just that.
  */
 async function firedTimes({ client, name }: ScheduleTarget, times: readonly Date[]): Promise<Set<Date>> {
   const fired = new Set<Date>();
@@ -267,7 +267,7 @@ async function firedTimes({ client, name }: ScheduleTarget, times: readonly Date
   return fired;
 }
 
-/** Neighbouring times that are wanted, as ranges from the first to the last of them. */
+/** Wanted times that are neighbours, as ranges from the first to the last. */
 function toRanges(times: readonly Date[], isWanted: (time: Date) => boolean): { start: Date; end: Date }[] {
   const ranges: { start: Date; end: Date }[] = [];
   let current: { start: Date; end: Date } | undefined;

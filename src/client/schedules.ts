@@ -146,9 +146,9 @@ export class Schedules {
   }
 
   /**
-   * Handle of a schedule by its name. Whether there is one shows only when it is used.
+   * Handle of a schedule by its name. Makes no call: whether it exists shows on first use.
    *
-   * @throws InvalidInputError where no schedule could have that name
+   * @throws InvalidInputError if no schedule can have that name
    */
   handle(name: string): ScheduleHandle {
     const parsed = parseInput(z.object({ name: scheduleNameSchema }), { name });
@@ -163,7 +163,7 @@ function summaryOf(name: string, batch: FollowUpBatchInput, projectIds: readonly
   return `Schedule ${name}: ${batchItemsOf(batch).length} follow-ups (${where})`;
 }
 
-/** A schedule of batches. Cheap to make; nothing is asked before a method is called. */
+/** A schedule of batches. Cheap to make: nothing is requested before a method is called. */
 export class ScheduleHandle {
   readonly #target: ScheduleTarget;
   /** Also its schedule id in Temporal. */

@@ -2,10 +2,10 @@ import type { WorkflowExecutionInfo } from '@temporalio/client';
 import { defined } from '../contract/defined.js';
 import { type FollowUpState, followUpStates, parseFollowUpWorkflowId, SearchAttribute } from '../contract/index.js';
 
-/** How the workflow stands as Temporal sees it. */
+/** State of the workflow as Temporal sees it. */
 export type ExecutionStatus = 'running' | 'completed' | 'failed' | 'cancelled' | 'terminated' | 'timedOut' | 'unknown';
 
-/** A follow-up as Temporal's visibility shows it; needs no worker. Instants are ISO 8601 in UTC. */
+/** A follow-up as Temporal's visibility shows it, without a worker. Instants are ISO 8601 in UTC. */
 export interface FollowUpSummary {
   workflowId: string;
   projectId: string;
@@ -21,7 +21,7 @@ export interface FollowUpSummary {
   endedAt?: string;
 }
 
-/** Summary of a workflow; `undefined` where its id is not a follow-up's. */
+/** Summary of a workflow; `undefined` if its id is not a follow-up's. */
 export function toFollowUpSummary(info: Omit<WorkflowExecutionInfo, 'raw'>): FollowUpSummary | undefined {
   const id = parseFollowUpWorkflowId(info.workflowId);
   if (!id) return undefined;

@@ -3,11 +3,11 @@ import { NamespaceNotFoundError, type Timestamp } from '@temporalio/common';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import { FollowUpClientError, SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
 
-/** How long one call of Temporal may take, retries of the SDK included, in milliseconds. */
+/** Deadline of one call of Temporal, retries of the SDK included, in milliseconds. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
 
 /**
- * Makes calls of Temporal with a deadline, and turns what goes wrong with Temporal itself into this library's errors.
+ * Calls Temporal with a deadline, and turns errors of Temporal itself into this library's errors.
  * Errors about the workflow pass through.
  *
  * @throws TemporalUnreachableError, SearchAttributesMissingError

@@ -13,17 +13,17 @@ import {
   timestampMs,
 } from './temporal-call.js';
 
-/** A workflow task is failing, and does not just move to another worker, from that attempt on. */
+/** From this attempt on a workflow task is failing, and not just moving to another worker. */
 const FAILING_FROM_ATTEMPT = 3;
-/** A task that has waited this long for a worker has none. */
+/** After this wait a task has no worker. */
 const UNATTENDED_AFTER_MS = 15_000;
 /** Of `PendingActivityState` of Temporal's API. */
 const PAUSED_STATES = [4, 5];
 /** The failure of a task is among the newest events. */
 const NEWEST_EVENTS = 10;
-/** Workflows of one kind that are looked at. */
+/** Most workflows of one kind that are examined. */
 const MOST_LOOKED_AT = 500;
-/** The server fills it while a workflow or one of its activities is paused. */
+/** The server sets it while a workflow or one of its activities is paused. */
 const HAS_PAUSE = 'TemporalPauseInfo IS NOT NULL';
 /** Running or paused: servers before 1.30 do not know the latter by its name. */
 const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', 'Canceled', 'TimedOut']
@@ -31,37 +31,37 @@ const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', 'Cancele
   .join(' AND ');
 
 /**
- * Something that keeps a workflow from going on, as Temporal itself knows it.
+ * Something that blocks a workflow, as Temporal itself sees it.
  *
  * - `paused`: somebody paused it in Temporal.
  * - `activityPaused`: somebody paused its activity in Temporal.
  * - `failing`: its workflow tasks fail, and are tried again.
  * - `unattended`: no worker polls its task queue.
- * - `closed`: only of a budget: it was terminated, or ended in another way.
+ * - `closed`: only for a budget: it was terminated, or ended in another way.
  */
 export interface WorkflowTrouble {
   workflowId: string;
   kind: 'paused' | 'activityPaused' | 'failing' | 'unattended' | 'closed';
-  /** Since when, ISO 8601 in UTC, where Temporal tells. */
+  /** Since when, ISO 8601 in UTC, if Temporal knows. */
   since?: string;
   /** What it is, such as `is paused in Temporal`. */
   what: string;
-  /** The command or the step that mends it. */
+  /** The command or step that fixes it. */
   mend: string;
 }
 
-/** Whether somebody polls a task queue, by its name: asked once for many workflows. */
+/** Whether a worker polls a task queue, by its name: asked once for many workflows. */
 type Polled = Map<string, Promise<boolean>>;
 
 /** What {@link findTroubles} found. */
 export interface FoundTroubles {
   troubles: WorkflowTrouble[];
-  /** There were more workflows of a kind than were looked at. */
+  /** There were more workflows of a kind than were examined. */
   isPartial: boolean;
 }
 
 /**
- * What keeps a workflow from going on; `undefined` where nothing does, or where there is no such workflow.
+ * What blocks a workflow; `undefined` if nothing does, or if there is no such workflow.
  *
  * @throws TemporalUnreachableError
  */
@@ -96,7 +96,7 @@ export async function findTroubles(client: Client): Promise<FoundTroubles> {
 }
 
 /**
- * What keeps a batch or its parts from going on.
+ * What blocks a batch or its parts.
  *
  * @throws TemporalUnreachableError
  */
@@ -133,7 +133,7 @@ async function listIds(client: Client, query: string): Promise<{ workflowIds: st
   }
 }
 
-/** As {@link readTrouble}, of a workflow that was described already. */
+/** Like {@link readTrouble}, for a workflow that is already described. */
 async function troubleOf(
   client: Client,
   description: WorkflowExecutionDescription,
@@ -202,7 +202,7 @@ async function troubleOf(
   );
 }
 
-/** Why the latest workflow task failed; `undefined` where none did, but was lost with its worker. */
+/** Why the latest workflow task failed; `undefined` if it did not fail but was lost with its worker. */
 async function readTaskFailure(client: Client, workflowId: string): Promise<string | undefined> {
   const { history } = await callTemporal(client, () =>
     client.workflowService.getWorkflowExecutionHistoryReverse({
@@ -219,20 +219,20 @@ async function readTaskFailure(client: Client, workflowId: string): Promise<stri
   return undefined;
 }
 
-/** Whether a worker polls a task queue for workflow tasks, or did within the last minutes. */
+/** Whether a worker polls a task queue for workflow tasks, or did in the last minutes. */
 export async function isPolled(client: Client, name: string, polled: Polled = new Map()): Promise<boolean> {
   const asked = polled.get(name) ?? readPollers(client, name, 'workflow').then((pollers) => pollers.length > 0);
   polled.set(name, asked);
   return asked;
 }
 
-/** Why a workflow does not go on, with the way out: what follows its name and a colon. */
+/** Why a workflow is blocked and how to fix it: the text after its name and a colon. */
 export function reasonOf({ what, mend }: WorkflowTrouble): string {
   return `it ${what}; ${mend}`;
 }
 
 /**
- * Why a workflow gives no answer to a query or an update, with the way out where there is one.
+ * Why a workflow does not answer a query or an update, and how to fix it if that is known.
  *
  * @throws TemporalUnreachableError
  */
@@ -244,7 +244,7 @@ export async function reasonOfSilence(client: Client, workflowId: string, error:
   return grpcStatusOf(error) === undefined ? String(error) : describeGrpcError(error);
 }
 
-/** Why nothing answers where no trouble is found. */
+/** Why a workflow does not answer if no other trouble is found. */
 export const NO_ANSWER = 'no worker is running, or the workers are overloaded';
 
 /**
@@ -294,18 +294,18 @@ const QUEUE_TYPE = { workflow: 1, activity: 2 } as const;
 /** Kind of the tasks in a task queue. */
 export type QueueType = keyof typeof QUEUE_TYPE;
 
-/** A worker as the server knows it by its polls. The server forgets it 5 min after the last one. */
+/** A worker that the server knows from its polls. The server forgets it 5 min after the last poll. */
 export interface Poller {
   /** `{process id}@{host}/…` */
   identity: string;
-  /** The code that it runs; empty where the server does not tell. */
+  /** The build that it runs; empty if the server does not know. */
   build: string;
-  /** Begin of its last poll by the server's clock, in epoch milliseconds; a poll waits for up to 1 min. */
+  /** Start of its last poll by the server's clock, in epoch milliseconds; a poll waits for up to 1 min. */
   polledAtMs?: number;
 }
 
 /**
- * Who polls a task queue, or did within the last 5 min.
+ * Workers that poll a task queue, or did in the last 5 min.
  *
  * @throws TemporalUnreachableError
  */

@@ -12,7 +12,7 @@ export interface WatchOptions {
   intervalMs?: number;
   /** Ends the watch without an error. */
   signal?: AbortSignal;
-  /** How long Temporal may be away in one piece before the watch ends with an error. @default 600_000 (10 min) */
+  /** How long Temporal may be unreachable in one stretch before the watch ends with an error. @default 600_000 (10 min) */
   reconnectTimeoutMs?: number;
 }
 
@@ -62,7 +62,7 @@ export async function lookAtProgress(
 }
 
 /**
- * Whether a budget's workflow is there: `none` before the project's first follow-up, `stopped` after somebody terminated
+ * Whether a budget's workflow exists and runs: `none` before the project's first follow-up, `stopped` after somebody terminated
  * it.
  */
 export type BudgetExecutionState = 'none' | 'running' | 'stopped';

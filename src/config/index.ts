@@ -15,7 +15,7 @@ export type { ApiKeySettings } from './agent-jobs-config.js';
 export type { Environment } from './settings-reader.js';
 export type { TemporalConfig } from './temporal-config.js';
 
-/** pino's levels, from the most to the fewest lines. */
+/** pino's levels, from the most verbose to none. */
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof logLevels)[number];
 
@@ -46,15 +46,15 @@ interface WorkerCapacity {
   workflowTasks: number;
   /** Sends and looks at once. */
   activities: number;
-  /** Polls for workflow tasks that wait at the server at once; those for activities are half as many. */
+  /** Concurrent polls for workflow tasks; half as many poll for activities. */
   pollers: number;
 }
 
-/** Everything a worker is told from outside. All durations are in milliseconds. */
+/** All settings of a worker. Durations are in milliseconds. */
 export interface WorkerConfig {
   temporal: TemporalConfig;
   agentJobs: {
-    /** Without a slash at its end. */
+    /** Without a trailing slash. */
     baseUrl: string;
     apiKeys: ApiKeySettings;
     /** Deadline of one GET. */
@@ -62,16 +62,16 @@ export interface WorkerConfig {
     /** Deadline of one POST, from its connect to the last byte of its answer. */
     sendTimeoutMs: number;
   };
-  /** Task queue of the follow-ups; the budgets' is named after it. */
+  /** Task queue of the follow-ups; that of the budgets derives its name from it. */
   taskQueue: string;
-  /** Settings of a new project's budget; `maxLimit` messages per `windowMs` are the most that any budget gets. */
+  /** Settings of a new project's budget; no budget gets more than `maxLimit` messages per `windowMs`. */
   budget: Required<BudgetSettings>;
   capacity: WorkerCapacity;
   /** The projects that this worker serves. */
   projects: '*' | readonly string[];
-  /** What is weaker than it should be, in words. The worker logs it; `follow-up doctor` shows it. */
+  /** Security warnings for people. The worker logs them; `follow-up doctor` shows them. */
   warnings: readonly string[];
-  /** From a grant to the instant at which its sender has certainly stopped: send timeout + {@link LEASE_SLACK_MS}. */
+  /** Time after a grant by which its sender has certainly stopped: send timeout + {@link LEASE_SLACK_MS}. */
   leaseMs: number;
   /** Start-to-close timeout of the send activity: lease + {@link START_TO_CLOSE_SLACK_MS}. */
   sendStartToCloseMs: number;

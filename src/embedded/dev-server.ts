@@ -1,20 +1,14 @@
+import { Connection } from '@temporalio/client';
 import { TypedSearchAttributes, type SearchAttributeType } from '@temporalio/common';
 import { childEnvironment, type Environment, type OnProgress } from './environment.js';
-import {
-  findFreePorts,
-  isPortFree,
-  probeTemporal,
-  ServerExitedError,
-  startServerProcess,
-  waitUntilReady,
-} from './server-process.js';
+import { findFreePorts, isPortFree, ServerExitedError, startServerProcess, waitUntilReady } from './server-process.js';
 import { resolveTemporalCli } from './resolve-temporal-cli.js';
 
 /** Settings of {@link startDevServer}. */
 interface DevServerOptions {
   env: Environment;
   onProgress?: OnProgress | undefined;
-  /** Ends the search for the server, and its download. */
+  /** Cancels the search for the server and its download. */
   signal?: AbortSignal | undefined;
   /** Address to listen on. @default '127.0.0.1' */
   ip?: string;
@@ -24,9 +18,9 @@ interface DevServerOptions {
   ui?: boolean;
   /** @default a free one */
   uiPort?: number;
-  /** SQLite file that keeps everything over restarts. @default none: all is kept in memory */
+  /** SQLite file that keeps everything across restarts. @default none: everything is kept in memory */
   dbFile?: string;
-  /** Made at the start, beside `default`. @default 'default' */
+  /** Created at the start, in addition to `default`. @default 'default' */
   namespace?: string;
   /** Registered at the start; as `defineSearchAttributeKey` makes them. */
   searchAttributes?: readonly { name: string; type: SearchAttributeType }[];
@@ -36,11 +30,11 @@ interface DevServerOptions {
   logLevel?: 'debug' | 'info' | 'warn' | 'error' | 'never';
   /** Called with everything the server writes. */
   onOutput?: (text: string) => void;
-  /** How long the start may take, the download apart. @default 60_000 */
+  /** How long the start may take, not counting the download. @default 60_000 */
   startTimeoutMs?: number;
 }
 
-/** A running development server. It is killed when this process ends, however it ends. */
+/** A running development server. It is killed when this process ends, even by SIGKILL. */
 export interface DevServer {
   /** `host:port` of gRPC. */
   readonly address: string;
@@ -49,13 +43,13 @@ export interface DevServer {
   readonly uiPort?: number;
   readonly namespace: string;
   readonly pid: number;
-  /** Resolves when the process has ended, whatever ended it. */
+  /** Resolves when the process has ended, for whatever reason. */
   readonly exited: Promise<void>;
-  /** What it wrote last. */
+  /** The end of its output. */
   lastOutput(): string;
-  /** `kill -9`. Resolves when it is dead; start another with the same ports and `dbFile` to go on. */
+  /** `kill -9`. Resolves when it is dead; start another with the same ports and `dbFile` to continue. */
   kill(): Promise<void>;
-  /** SIGTERM, then SIGKILL. May be called again. */
+  /** SIGTERM, then SIGKILL. May be called more than once. */
   stop(): Promise<void>;
 }
 
@@ -144,7 +138,7 @@ function wantsUi({ ui, uiPort }: DevServerOptions): boolean {
   return ui ?? uiPort !== undefined;
 }
 
-/** A server that listens everywhere is reached at loopback. */
+/** A server that listens on every address is reached at loopback. */
 function hostForClients(ip: string): string {
   if (ip === '0.0.0.0') return '127.0.0.1';
   if (ip === '::') return '[::1]';
@@ -155,4 +149,26 @@ function portTaken(name: string, port: number, ip: string): Error {
   return new Error(
     `${name}: ${port} on ${ip} is taken. Stop the process that listens there, give another port, or none to have one chosen.`,
   );
+}
+
+const ATTEMPT_TIMEOUT_MS = 1_000;
+const NAMESPACE_TIMEOUT_MS = 2_000;
+
+/**
+ * Whether a Temporal server answers, and has the namespace if one is given.
+ *
+ * @throws Error with the reason while it does not
+ */
+export async function probeTemporal(address: string, namespace?: string): Promise<boolean> {
+  const connection = await Connection.connect({ address, connectTimeout: ATTEMPT_TIMEOUT_MS, interceptors: [] });
+  try {
+    if (namespace !== undefined) {
+      await connection.withDeadline(Date.now() + NAMESPACE_TIMEOUT_MS, () =>
+        connection.workflowService.describeNamespace({ namespace }),
+      );
+    }
+    return true;
+  } finally {
+    await connection.close();
+  }
 }

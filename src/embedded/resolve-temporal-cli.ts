@@ -20,7 +20,7 @@ import {
 import { lastWords, runCommand } from './run-command.js';
 
 const BUILD_TIMEOUT_MS = 1_800_000;
-/** Go itself waits without end for a network that takes its request and does not answer. */
+/** Go itself waits forever for a network that accepts its request and never answers. */
 const FIND_MODULE_TIMEOUT_MS = 60_000;
 const VERSION_TIMEOUT_MS = 15_000;
 const MEND =
@@ -51,7 +51,7 @@ export async function resolveTemporalCli(options: ResolveOptions): Promise<Resol
 }
 
 /**
- * Finds one version of the Temporal CLI, whatever else this machine has: in the cache, else by a download.
+ * Finds exactly this version of the Temporal CLI: in the cache, or by a download.
  *
  * @throws BinaryUnavailableError with every step's reason
  */
@@ -91,7 +91,7 @@ function fromHere(
   };
 }
 
-/** Apart from the downloads: it is another version, and other bytes. */
+/** Separate from the downloads, since the version and the bytes differ. */
 function builtPath(env: Environment): string {
   const name = process.platform === 'win32' ? 'temporal.exe' : 'temporal';
   return join(cacheDirectory(env), `temporal-${GO_CLI_MODULE.version}-built`, name);
@@ -137,7 +137,7 @@ function goStep({ env, onProgress, signal }: ResolveOptions): FetchStep {
 }
 
 /**
- * Rejects a file that is not the Temporal CLI, or whose server is too old. A development build does not state its
+ * Rejects a file that is not the Temporal CLI, or whose server is too old. A development build does not print its
  * server version.
  */
 async function checkVersion(path: string, env: Environment): Promise<void> {

@@ -12,7 +12,7 @@ interface CommandResult {
 /** Settings of {@link runCommand}. */
 interface CommandOptions {
   env: NodeJS.ProcessEnv;
-  /** The command is killed then, and the promise rejects. */
+  /** The command is killed after this time, and the promise rejects. */
   timeoutMs: number;
   /** The command is killed when it aborts, and the promise rejects. */
   signal?: AbortSignal | undefined;
@@ -20,7 +20,7 @@ interface CommandOptions {
   /** User and group to run as; needs root. */
   uid?: number;
   gid?: number;
-  /** Called every `tickMs` while the command runs, with the time it has taken. Returns a reason to give it up, if any. */
+  /** Called every `tickMs` while the command runs, with the elapsed time. May return a reason to give up. */
   onTick?: (elapsedMs: number) => string | undefined | void | Promise<string | undefined | void>;
   /** @default 10_000 */
   tickMs?: number;
@@ -29,9 +29,9 @@ interface CommandOptions {
 const MAX_OUTPUT_LENGTH = 64 * 1024;
 
 /**
- * Runs a command to its end, without a shell. Only the last 64 KiB of each output are kept.
+ * Runs a command without a shell and waits for its end. Keeps the last 64 KiB of each output.
  *
- * @throws Error when it cannot be started, takes too long, or is given up by `onTick`; not for an exit code
+ * @throws Error if it cannot be started, takes too long, or `onTick` gives up; not for an exit code
  */
 export function runCommand(command: string, args: readonly string[], options: CommandOptions): Promise<CommandResult> {
   return new Promise((resolve, reject) => {
@@ -71,7 +71,7 @@ export function runCommand(command: string, args: readonly string[], options: Co
       finish();
       reject(new Error(`${command} could not be started: ${error.message}`));
     });
-    // Not 'close': a grandchild that keeps a pipe open must not hold up the answer.
+    // Not 'close': a grandchild that keeps a pipe open must not delay the answer.
     child.once('exit', (exitCode) => {
       setImmediate(() => {
         finish();

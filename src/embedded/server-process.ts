@@ -2,22 +2,21 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { createServer, Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { randomInt } from 'node:crypto';
-import { Connection } from '@temporalio/client';
 import { defined } from '../contract/defined.js';
 
-/** A server of another program that lives no longer than this process. */
+/** A child process that runs a server and never outlives this process. */
 export interface ServerProcess {
   readonly pid: number;
-  /** Resolves when the process has ended, whatever ended it. */
+  /** Resolves when the process has ended, for whatever reason. */
   readonly exited: Promise<void>;
   hasExited(): boolean;
   /** `null` while it runs, or when a signal ended it. */
   exitCode(): number | null;
-  /** The last lines it has written, for error messages. */
+  /** The end of its output, for error messages. */
   lastOutput(): string;
   /** Sends a signal and returns at once. */
   kill(signal: NodeJS.Signals): void;
-  /** SIGTERM, then SIGKILL after `graceMs` (default 5 s). Resolves when it has ended; may be called again. */
+  /** SIGTERM, then SIGKILL after `graceMs` (default 5 s). Resolves when it has ended; may be called more than once. */
   stop(graceMs?: number): Promise<void>;
 }
 
@@ -33,8 +32,8 @@ interface ServerProcessOptions {
 }
 
 /**
- * `exec` makes the server the process that was spawned, so signals and its id are its own. Its sidekick reads a pipe
- * from this process: the kernel closes it when this process dies, however it dies, and the server is killed.
+ * `exec` turns the spawned process into the server, which keeps its id and signals. A helper process reads a pipe
+ * from this process: the kernel closes it when this process dies, even by SIGKILL, and the server is killed.
  */
 const GUARD_SCRIPT = 'exec 3<&0 </dev/null; (cat <&3; kill -9 $$) >/dev/null 2>&1 & exec "$@" 3<&-';
 
@@ -91,7 +90,7 @@ export function startServerProcess(
     kill: (signal) => void child.kill(signal),
     stop: async (graceMs = 5_000) => {
       if (ended) return;
-      // From here on its end is awaited, and nothing else may be left that keeps this process running.
+      // Nothing else may keep this process running while it waits for the end.
       child.ref();
       child.kill('SIGTERM');
       const grace = new AbortController();
@@ -106,7 +105,7 @@ export function startServerProcess(
   };
 }
 
-/** Calls `isReady` until it answers true. It may throw to say why not yet; the last reason goes into the error. */
+/** Calls `isReady` until it returns true. It may throw to say why not yet; the error quotes the last reason. */
 export async function waitUntilReady(
   name: string,
   server: ServerProcess,
@@ -137,19 +136,19 @@ export class ServerExitedError extends Error {
 
   constructor(
     server: string,
-    /** What it wrote last. */
+    /** The end of its output. */
     readonly output: string,
   ) {
     super(`${server} ended before it was ready. Its last words: ${output || '(none)'}`);
   }
 
-  /** Whether it ended because somebody else has one of its ports. */
+  /** Whether it ended because one of its ports is taken. */
   get isPortTaken(): boolean {
     return /address already in use|EADDRINUSE|Address in use|can't set frontend port|BindException/i.test(this.output);
   }
 }
 
-/** The child alone does not keep this process running. Its pipes are sockets at run time, which can be released, too. */
+/** The child alone does not keep this process running. Its pipes are sockets at run time, so they can be released too. */
 function letParentExit(child: ChildProcessWithoutNullStreams): void {
   child.unref();
   for (const stream of [child.stdin, child.stdout, child.stderr]) {
@@ -163,16 +162,16 @@ export async function isPortFree(port: number, host: string): Promise<boolean> {
 }
 
 /**
- * Below the range that Linux, macOS and Windows take local ports of outgoing connections from. A port in that range may
- * be taken by any connection while its server is down, and a client that keeps dialling it may even reach itself.
+ * Below the range from which Linux, macOS and Windows take the local ports of outgoing connections. A port in that range
+ * may be taken by any connection while its server is down, and a client that keeps dialling it may even reach itself.
  */
 const LOWEST_PORT = 10_000;
 const HIGHEST_PORT = 32_000;
 const MAX_TRIES = 1_000;
 
 /**
- * Random ports that are free now, all different, from 10,000 to 32,000. Somebody may still take one before it is used:
- * whoever uses them tries again with others.
+ * Random free ports, all different, from 10,000 to 32,000. Another process may still take one before it is used, so the
+ * caller has to try again with others.
  */
 export async function findFreePorts(count: number, host: string): Promise<number[]> {
   const ports = new Set<number>();
@@ -190,26 +189,4 @@ function listenOnce(port: number, host: string): Promise<boolean> {
     server.once('error', () => resolve(false));
     server.listen({ port, host, exclusive: true }, () => server.close(() => resolve(true)));
   });
-}
-
-const ATTEMPT_TIMEOUT_MS = 1_000;
-const NAMESPACE_TIMEOUT_MS = 2_000;
-
-/**
- * Whether a Temporal server answers, and knows a namespace if one is named.
- *
- * @throws Error with the reason while it does not
- */
-export async function probeTemporal(address: string, namespace?: string): Promise<boolean> {
-  const connection = await Connection.connect({ address, connectTimeout: ATTEMPT_TIMEOUT_MS, interceptors: [] });
-  try {
-    if (namespace !== undefined) {
-      await connection.withDeadline(Date.now() + NAMESPACE_TIMEOUT_MS, () =>
-        connection.workflowService.describeNamespace({ namespace }),
-      );
-    }
-    return true;
-  } finally {
-    await connection.close();
-  }
 }

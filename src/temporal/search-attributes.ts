@@ -6,18 +6,18 @@ import { describeGrpcError, GrpcStatus, grpcStatusOf } from './grpc.js';
 /** `INDEXED_VALUE_TYPE_KEYWORD` of Temporal's API. */
 const KEYWORD = 2;
 
-/** The server learns of new attributes from a cache that may be a minute old. */
+/** The server reads attributes from a cache that may be a minute old. */
 const QUERYABLE_TIMEOUT_MS = 90_000;
 const QUERYABLE_INTERVAL_MS = 500;
 
-/** The search attributes cannot be had; a workflow that sets them would get stuck. */
+/** The search attributes are missing and cannot be added; a workflow that sets them would get stuck. */
 export class SearchAttributesError extends Error {
   override readonly name = 'SearchAttributesError';
 }
 
 /** What {@link ensureSearchAttributes} did. */
 interface SearchAttributesReport {
-  /** Names of the attributes that were not there before. */
+  /** Names of the attributes that were missing before. */
   added: string[];
 }
 
@@ -73,9 +73,9 @@ async function addAttributes(
     return names;
   } catch (error) {
     const status = grpcStatusOf(error);
-    // Another worker was quicker.
+    // Another worker was faster.
     if (status === GrpcStatus.alreadyExists) return [];
-    // Whether they are missing is not known: the query tells.
+    // Whether they are missing is unknown: the query will tell.
     if (!knownMissing && (status === GrpcStatus.unimplemented || status === GrpcStatus.permissionDenied)) return [];
     throw new SearchAttributesError(
       `namespace ${namespace} lacks the search attributes ${names.join(', ')}, and they may not be registered with ` +

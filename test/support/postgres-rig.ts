@@ -8,9 +8,9 @@ import { z } from 'zod';
 import { Connection } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import { childEnvironment, type Environment, type OnProgress } from '../../src/embedded/environment.js';
+import { probeTemporal } from '../../src/embedded/dev-server.js';
 import {
   findFreePorts,
-  probeTemporal,
   type ServerProcess,
   startServerProcess,
   waitUntilReady,

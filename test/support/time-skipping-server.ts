@@ -1,8 +1,8 @@
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { childEnvironment, findOnPath, type Environment, type OnProgress } from '../../src/embedded/environment.js';
+import { probeTemporal } from '../../src/embedded/dev-server.js';
 import {
   findFreePorts,
-  probeTemporal,
   ServerExitedError,
   startServerProcess,
   waitUntilReady,
