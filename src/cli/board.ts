@@ -239,7 +239,7 @@ function judgeDoubtful({ workflowId, projectId, jobId, state, batchId, startedAt
       ? `${workflowId} is finding out whether its message was delivered`
       : `${workflowId} has ended, and whether its message was delivered is not known`,
     since: endedAt ?? startedAt,
-    mend: isOpen
+    fix: isOpen
       ? `wait about 3 minutes, or look at the job, then: follow-up resolve ${workflowId} sent (or notSent)`
       : `look at the job; where the message is not there: ${again}`,
   };
@@ -257,7 +257,7 @@ function overdueIn(budgets: readonly ListedBudget[]): Check[] {
       status: 'warning',
       message: `${workflowId} is overdue: its budget has woken it, but no worker has picked that up yet`,
       since: calledAt,
-      mend: `follow-up status ${workflowId}`,
+      fix: `follow-up status ${workflowId}`,
     }));
 }
 
@@ -285,7 +285,7 @@ async function explainBlocked({ followUps: client }: TemporalSession, known: Kno
         status: 'warning',
         message: `${workflowId} is ${describeUpdate({ summary, ...live }).headline}`,
         since: live.progress?.learnedAt ?? startedAt,
-        mend: wayOut(live.progress, workflowId) || `follow-up status ${workflowId}`,
+        fix: wayOut(live.progress, workflowId) || `follow-up status ${workflowId}`,
       },
     ];
   });

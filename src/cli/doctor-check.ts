@@ -21,12 +21,12 @@ export interface Check {
   /** Why it matters. */
   why?: string;
   /** The command or step that fixes it. */
-  mend?: string;
+  fix?: string;
 }
 
 /** Makes a check from what `examine` returns or throws. */
 export async function check(
-  { name, why, mend }: Pick<Check, 'name' | 'why' | 'mend'>,
+  { name, why, fix }: Pick<Check, 'name' | 'why' | 'fix'>,
   examine: () => Promise<string>,
 ): Promise<Check> {
   try {
@@ -36,7 +36,7 @@ export async function check(
       name,
       status: 'error',
       message: messageOf(error),
-      ...defined({ why, mend }),
+      ...defined({ why, fix }),
     };
   }
 }
@@ -52,17 +52,17 @@ export function isFinding({ status }: Check): boolean {
 }
 
 /** Stays the same while a finding lasts, even if counts in its message change. */
-export function identityOf({ name, subject, status, mend }: Check): string {
-  return JSON.stringify([name, subject, status, mend]);
+export function identityOf({ name, subject, status, fix }: Check): string {
+  return JSON.stringify([name, subject, status, fix]);
 }
 
 /** A check as one line, plus a line each for since when, why it matters, and how to fix it. */
-export function describeCheck({ name, status, message, since, why, mend }: Check): string {
+export function describeCheck({ name, status, message, since, why, fix }: Check): string {
   return [
     `${status.padEnd(7)}  ${name.padEnd(17)}  ${safeLine(message)}`,
     since === undefined ? '' : `${INDENT}since ${clock(since)}`,
     why === undefined ? '' : `${INDENT}${safeLine(why)}`,
-    mend === undefined ? '' : `${INDENT}-> ${safeLine(mend)}`,
+    fix === undefined ? '' : `${INDENT}-> ${safeLine(fix)}`,
   ]
     .filter(Boolean)
     .join('\n');

@@ -66,7 +66,7 @@ function judgeKey(projectId: string, outcome: GetJobOutcome): Check[] {
       status: 'error',
       message: `project ${projectId}: ${outcome.message}`,
       why: 'its follow-ups wait, and no message is sent',
-      mend:
+      fix:
         outcome.reason === 'no-key'
           ? 'give the project a key in AGENT_JOBS_API_KEYS_FILE'
           : 'create a new API key in the dashboard, and give it to the workers; check the project id',
@@ -94,7 +94,7 @@ function judgeService(
       status: 'error',
       message: `${baseUrl}: ${broken.message}`,
       why: 'no message can be sent, and no job can be read',
-      mend:
+      fix:
         broken.statusCode === undefined
           ? 'check AGENT_JOBS_BASE_URL and the network between here and there'
           : 'check AGENT_JOBS_BASE_URL, or ask whoever runs the service',
@@ -120,7 +120,7 @@ function judgeService(
       status: 'error',
       message: `${baseUrl}${words}; the project was made up, give a real one with --project`,
       why: 'no message can be sent, and no job can be read',
-      mend: 'create a new API key in the dashboard, and give it to the workers',
+      fix: 'create a new API key in the dashboard, and give it to the workers',
     };
   }
   return { name, status: 'note', message: `${baseUrl} did not show whether it accepts the key` };

@@ -36,7 +36,7 @@ export async function checkTemporal(session: TemporalSession): Promise<TemporalC
     {
       name: 'Temporal',
       why: 'without the server nothing can be started, sent or seen; what was started continues when it is back',
-      mend: 'check TEMPORAL_ADDRESS, TLS settings and credentials; follow-up dev starts a server on this machine',
+      fix: 'check TEMPORAL_ADDRESS, TLS settings and credentials; follow-up dev starts a server on this machine',
     },
     async () => {
       const { serverVersion } = await call(session, () => workflowService.getSystemInfo({}));
@@ -48,14 +48,14 @@ export async function checkTemporal(session: TemporalSession): Promise<TemporalC
     {
       name: 'namespace',
       why: 'it holds the follow-ups',
-      mend: `temporal operator namespace create --namespace ${namespace}, or check TEMPORAL_NAMESPACE`,
+      fix: `temporal operator namespace create --namespace ${namespace}, or check TEMPORAL_NAMESPACE`,
     },
     () => examineNamespace(session),
   );
   if (found.status === 'error') return { checks: [connection, found], isUsable: false, hasWorkers: false };
   const skew = measureClockSkew(session).catch(() => undefined);
   const [attributes, workers, clock] = await Promise.all([
-    check({ name: 'search attributes', why: 'without them no follow-up can be started', mend: 'follow-up setup' }, () =>
+    check({ name: 'search attributes', why: 'without them no follow-up can be started', fix: 'follow-up setup' }, () =>
       examineSearchAttributes(session),
     ),
     checkWorkers(session, skew),
@@ -109,7 +109,7 @@ async function checkWorkers(session: TemporalSession, skew: Promise<number | und
     return [...(idle.length > 0 ? [idleQueues(idle)] : []), ...polled.filter(isPolled).flatMap(describeQueue)];
   } catch (error) {
     const message = `cannot find out who polls the task queues: ${messageOf(error)}`;
-    return [{ name: 'workers', status: 'error', message, mend: 'look at the log of the Temporal server' }];
+    return [{ name: 'workers', status: 'error', message, fix: 'look at the log of the Temporal server' }];
   }
 }
 
@@ -129,7 +129,7 @@ function idleQueues(queues: readonly PolledQueue[]): Check {
     message: `nobody polls ${subject}${last ? `; ${last.identity} did last` : ''}`,
     ...(last?.polledAtMs !== undefined && { since: new Date(last.polledAtMs).toISOString() }),
     why: 'follow-ups wait until a worker polls; FOLLOW_UP_TASK_QUEUE must be the same here and in the workers',
-    mend: 'follow-up worker',
+    fix: 'follow-up worker',
   };
 }
 
@@ -152,7 +152,7 @@ function describeQueue({ subject, workers }: PolledQueue): Check[] {
       status: 'warning',
       message: `workers of ${builds.length} builds poll ${subject}: ${builds.map(shortBuild).join(', ')}`,
       why: 'a workflow that a newer worker started may fail on an older one',
-      mend: 'unless a release is under way, stop the workers of the older build',
+      fix: 'unless a release is under way, stop the workers of the older build',
     },
   ];
 }
@@ -190,7 +190,7 @@ export function judgeClock(name: string, other: string, { here, there }: ClockRe
     status: 'warning',
     message: `${message}: here ${here.toISOString()}, there ${there.toISOString()}`,
     why: 'shown times are off by as much, and waits that the service asks for may end too early',
-    mend: 'synchronise the clocks of all machines by NTP',
+    fix: 'synchronise the clocks of all machines by NTP',
   };
 }
 

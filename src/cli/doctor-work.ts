@@ -52,7 +52,7 @@ function unseen(name: string, error: unknown): Check {
     status: 'error',
     message: messageOf(error),
     why: 'blocked workflows cannot be found',
-    mend: 'check the visibility store of Temporal',
+    fix: 'check the visibility store of Temporal',
   };
 }
 
@@ -114,12 +114,12 @@ export function judgeHandOver(
       message: `batch ${batchId} waits for the rest of its list: its ${total} items have ended, and no more were added`,
       since,
       why: 'the missing items are not sent, and the batch does not end',
-      mend: `run the same follow-up batch run again to add the rest, or: follow-up batch cancel ${batchId}`,
+      fix: `run the same follow-up batch run again to add the rest, or: follow-up batch cancel ${batchId}`,
     },
   ];
 }
 
-function toCheck({ workflowId, what, mend, since }: WorkflowTrouble): Check {
+function toCheck({ workflowId, what, fix, since }: WorkflowTrouble): Check {
   const projectId = parseProjectBudgetWorkflowId(workflowId);
   const [name, why] =
     projectId !== undefined
@@ -128,7 +128,7 @@ function toCheck({ workflowId, what, mend, since }: WorkflowTrouble): Check {
         ? ['batch', 'no more of its items are started, and it does not end']
         : ['follow-up', 'it goes no further'];
   const message = `${workflowId} ${what}`;
-  return { name, subject: workflowId, status: 'error', message, ...defined({ since }), why, mend };
+  return { name, subject: workflowId, status: 'error', message, ...defined({ since }), why, fix };
 }
 
 async function examineBudgets({ followUps }: TemporalSession): Promise<WorkChecks> {
@@ -154,7 +154,7 @@ export function silentBudget({ projectId, workflowId, statusUnavailable = 'no an
     status: 'error',
     message: `the budget of project ${projectId} does not answer: ${statusUnavailable}`,
     why: `no message of project ${projectId} is sent, and its follow-ups wait`,
-    mend: `check the log of the workers, then: follow-up budget show ${projectId}`,
+    fix: `check the log of the workers, then: follow-up budget show ${projectId}`,
   };
 }
 
@@ -181,7 +181,7 @@ export function judgeBudget(status: BudgetStatus): Check[] {
         ? about('warning', `is paused by an operator${note}`, {
             ...since,
             why,
-            mend: `follow-up budget resume ${projectId}`,
+            fix: `follow-up budget resume ${projectId}`,
           })
         : about('note', `is paused by an operator${until}${note}; ${waiting}`, since),
     );
@@ -191,7 +191,7 @@ export function judgeBudget(status: BudgetStatus): Check[] {
       about('error', 'is paused: the service refuses its API key, or there is none', {
         ...since,
         why,
-        mend: `give the workers a valid key for it, then: follow-up budget resume ${projectId}`,
+        fix: `give the workers a valid key for it, then: follow-up budget resume ${projectId}`,
       }),
     );
   }
@@ -200,7 +200,7 @@ export function judgeBudget(status: BudgetStatus): Check[] {
   }
   if (limit === 0) {
     checks.push(
-      about('warning', 'has the limit 0', { why, mend: `follow-up budget set ${projectId} --limit <messages>` }),
+      about('warning', 'has the limit 0', { why, fix: `follow-up budget set ${projectId} --limit <messages>` }),
     );
   }
   if (pacedEveryMs !== undefined) {
@@ -239,7 +239,7 @@ function pausedSchedule({ name, pause }: ScheduleDescription): Check {
     message: `schedule ${name} is paused${pause?.note === undefined ? '' : ` (${pause.note})`}`,
     ...defined({ since: pause?.since }),
     why: 'it starts no batch until it is resumed',
-    mend: `follow-up schedule resume ${name}`,
+    fix: `follow-up schedule resume ${name}`,
   };
 }
 
@@ -260,7 +260,7 @@ function judgeFirings(name: string, firings: readonly FiringOutcome[]): Check[] 
       message: `schedule ${name}: its latest batch ${batchId} ${what}${failed.length > 1 ? `, as ${failed.length - 1} before it` : ''}`,
       since: first.startedAt,
       why: 'the next firing will probably fail, too',
-      mend: counts ? `follow-up batch retry ${batchId}` : `follow-up batch status ${batchId}`,
+      fix: counts ? `follow-up batch retry ${batchId}` : `follow-up batch status ${batchId}`,
     },
   ];
 }

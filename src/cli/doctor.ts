@@ -70,7 +70,7 @@ async function watchOn(
     if (isOver) return;
     const report = await look(silent, options);
     const now = findingsOf(report);
-    const tell = (change: 'found' | 'mended', check: Check) => {
+    const tell = (change: 'found' | 'fixed', check: Check) => {
       const at = new Date().toISOString();
       output.data({ change, at, ...check }, `${clock(at)}  ${change.padEnd(6)}  ${describeCheck(check)}`);
     };
@@ -80,7 +80,7 @@ async function watchOn(
       known = new Map([...known, ...now]);
       continue;
     }
-    for (const [identity, check] of known) if (!now.has(identity)) tell('mended', check);
+    for (const [identity, check] of known) if (!now.has(identity)) tell('fixed', check);
     known = now;
   }
 }
@@ -140,7 +140,7 @@ function checkConfiguration(env: Environment, hasWorkers: boolean): { config?: W
         status: 'error',
         message: error.issues.map((issue) => `${issue.name}: ${issue.message}`).join('; '),
         why: 'a worker does not start with these settings',
-        mend: 'set these in the environment of the worker',
+        fix: 'set these in the environment of the worker',
       },
     };
   }

@@ -68,8 +68,8 @@ const BLOCKED_TEXT: Record<string, string> = {
 };
 
 /** What blocks a workflow, and how to fix it. */
-export function describeTrouble({ workflowId, what, mend }: WorkflowTrouble): string {
-  return `${safeLine(`${workflowId} ${what}`)}\n  -> ${safeLine(mend)}`;
+export function describeTrouble({ workflowId, what, fix }: WorkflowTrouble): string {
+  return `${safeLine(`${workflowId} ${what}`)}\n  -> ${safeLine(fix)}`;
 }
 
 /** An update for people. Clock times are local. */

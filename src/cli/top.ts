@@ -139,7 +139,7 @@ function nextSlotOf({ used, limit, nextFreeSlotAt, paused }: NonNullable<BoardPr
   return clock(nextFreeSlotAt, now);
 }
 
-function linesOf({ message, since, mend }: Check, now: Date): string[] {
+function linesOf({ message, since, fix }: Check, now: Date): string[] {
   const begin = since === undefined ? '' : ` (since ${clock(since, now)})`;
-  return [`  ${safeLine(message)}${begin}`, `    -> ${safeLine(mend ?? '')}`];
+  return [`  ${safeLine(message)}${begin}`, `    -> ${safeLine(fix ?? '')}`];
 }

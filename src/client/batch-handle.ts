@@ -1,34 +1,14 @@
 import { type Client, WorkflowFailedError } from '@temporalio/client';
-import { ApplicationFailure, type QueryDefinition, TerminatedFailure, WorkflowNotFoundError } from '@temporalio/common';
-import { z } from 'zod';
+import { type QueryDefinition, WorkflowNotFoundError } from '@temporalio/common';
 import { defined } from '../contract/defined.js';
-import {
-  type BatchItem,
-  batchItemsQuery,
-  type BatchStatus,
-  batchStatusQuery,
-  describeIssues,
-  type FollowUpBatchResult,
-  followUpBatchResultSchema,
-  followUpBatchWorkflowId,
-  type FollowUpState,
-  type InputIssue,
-  parseInput,
-} from '../contract/index.js';
+import { type BatchItem, batchItemsQuery, type BatchStatus, batchStatusQuery, type FollowUpBatchResult, followUpBatchWorkflowId, type FollowUpState } from '../contract/index.js';
 import { expectBatchEnd } from './batch-forecast.js';
 import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
 import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
-import {
-  BatchEndedError,
-  BatchFailedError,
-  BatchNotFoundError,
-  BatchRunningError,
-  FollowUpClientError,
-  UnexpectedOutcomeError,
-} from './errors.js';
+import { BatchEndedError, BatchNotFoundError, BatchRunningError, FollowUpClientError } from './errors.js';
 import { listFollowUps, listQuery, take } from './list.js';
 import { BudgetAnswers, readPlaces } from './live-progress.js';
-import { awaitResult, type ResultOptions } from './result.js';
+import { awaitResult, type ResultOptions, toBatchError, toBatchResult } from './result.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
 import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './trouble.js';
@@ -178,7 +158,7 @@ export class BatchHandle {
     try {
       return toBatchResult(workflowId, await awaitResult(client, workflowId, () => this.describe(), options));
     } catch (error) {
-      if (error instanceof WorkflowFailedError) throw this.#toOutcomeError(error);
+      if (error instanceof WorkflowFailedError) throw toBatchError(this.batchId, error);
       throw this.#translate(error);
     }
   }
@@ -324,17 +304,6 @@ export class BatchHandle {
     }
     return toConnectionError(this.#target.client, error) ?? error;
   }
-
-  #toOutcomeError(error: WorkflowFailedError): BatchFailedError {
-    const { cause } = error;
-    const failed = (type: string, reason: string, issues?: InputIssue[]) =>
-      new BatchFailedError(this.batchId, type, reason, issues, { cause: error });
-    if (cause instanceof TerminatedFailure) return failed('Terminated', `it was terminated: ${cause.message}`);
-    if (cause instanceof ApplicationFailure) {
-      return failed(cause.type ?? 'Unexpected', cause.message, issuesOf(cause.details?.[0]));
-    }
-    return failed('Unexpected', cause?.message ?? error.message);
-  }
 }
 
 /** What `startBatch` answers. */
@@ -353,18 +322,4 @@ export class StartedBatch extends BatchHandle {
 function isSooner(one: Pick<NextSend, 'position'> & { expectedAt: string | undefined }, other: NextSend): boolean {
   if (one.expectedAt === undefined || other.expectedAt === undefined) return one.expectedAt !== undefined;
   return one.expectedAt < other.expectedAt || (one.expectedAt === other.expectedAt && one.position < other.position);
-}
-
-function toBatchResult(workflowId: string, value: unknown): FollowUpBatchResult {
-  const parsed = parseInput(followUpBatchResultSchema(), value);
-  if (parsed.ok) return parsed.value;
-  throw new UnexpectedOutcomeError(
-    workflowId,
-    `the workflow's result is not a batch result: ${describeIssues(parsed.issues)}`,
-  );
-}
-
-function issuesOf(details: unknown): InputIssue[] | undefined {
-  const issueSchema = z.object({ field: z.string(), message: z.string() });
-  return z.looseObject({ issues: z.array(issueSchema) }).safeParse(details).data?.issues;
 }

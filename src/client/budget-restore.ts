@@ -187,7 +187,7 @@ async function stopFailing(target: BudgetTarget, assumeFull: boolean): Promise<W
   const { workflowId, runId } = last;
   const trouble = await readTrouble(client, workflowId);
   if (trouble?.kind === 'paused') throw new BudgetPausedError(projectId, trouble);
-  if (trouble?.kind === 'unattended') throw new WorkerUnavailableError(workflowId, `${trouble.what}; ${trouble.mend}`);
+  if (trouble?.kind === 'unattended') throw new WorkerUnavailableError(workflowId, `${trouble.what}; ${trouble.fix}`);
   if (trouble?.kind !== 'failing') throw new BudgetRunningError(projectId);
   if (!assumeFull) await readState(target, runId);
   try {

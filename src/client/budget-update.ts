@@ -1,31 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import {
-  type Client,
-  WithStartWorkflowOperation,
-  WorkflowExecutionAlreadyStartedError,
-  WorkflowUpdateFailedError,
-  WorkflowUpdateRPCTimeoutOrCancelledError,
-} from '@temporalio/client';
+import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStartedError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError } from '@temporalio/client';
 import { ApplicationFailure, type UpdateDefinition, WorkflowNotFoundError } from '@temporalio/common';
-import { z } from 'zod';
-import {
-  type BudgetSettings,
-  type BudgetStatus,
-  budgetTaskQueue,
-  FailureType,
-  type InputIssue,
-  parseInput,
-  type ProjectBudgetInput,
-  projectBudgetWorkflowId,
-  WorkflowType,
-} from '../contract/index.js';
-import {
-  BudgetStoppedError,
-  BudgetUpdateRejectedError,
-  InvalidInputError,
-  TemporalUnreachableError,
-  WorkerUnavailableError,
-} from './errors.js';
+import { type BudgetSettings, type BudgetStatus, budgetTaskQueue, FailureType, type InputIssue, type ProjectBudgetInput, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
+import { BudgetStoppedError, BudgetUpdateRejectedError, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import { issuesIn } from './result.js';
 import { callTemporal } from './temporal-call.js';
 import { NO_ANSWER, readTrouble, reasonOf } from './trouble.js';
 
@@ -55,8 +33,6 @@ export function budgetStartOptions({ projectId, taskQueue }: Pick<BudgetTarget, 
     staticSummary: `Message budget of project ${projectId}`,
   };
 }
-
-const issuesSchema = z.looseObject({ issues: z.array(z.object({ field: z.string(), message: z.string() })).min(1) });
 
 /**
  * Gives an order to a budget, and starts the budget if there never was one.
@@ -113,8 +89,8 @@ export async function updateBudget<Args extends unknown[]>(
 /** The rules that only the budget itself could check. */
 function issuesOf({ cause }: WorkflowUpdateFailedError): InputIssue[] | undefined {
   if (!(cause instanceof ApplicationFailure) || cause.type !== FailureType.InvalidInput) return undefined;
-  const parsed = parseInput(issuesSchema, cause.details?.[0]);
-  return parsed.ok ? parsed.value.issues : [{ field: '', message: cause.message }];
+  const issues = issuesIn(cause) ?? [];
+  return issues.length > 0 ? issues : [{ field: '', message: cause.message }];
 }
 
 /** An update waits for a worker: without one it ends at its deadline, as it does without a server. */

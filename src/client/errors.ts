@@ -298,8 +298,8 @@ export class BudgetRunningError extends BudgetError {
 export class BudgetPausedError extends BudgetError {
   override readonly name = 'BudgetPausedError' as const;
 
-  constructor(projectId: string, { what, mend }: { what: string; mend: string }) {
-    super(projectId, `the budget of ${projectId} ${what}; nothing is lost, it goes on with: ${mend}`);
+  constructor(projectId: string, { what, fix }: { what: string; fix: string }) {
+    super(projectId, `the budget of ${projectId} ${what}; nothing is lost, it goes on with: ${fix}`);
   }
 }
 

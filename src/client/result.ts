@@ -3,22 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
 import { z } from 'zod';
-import {
-  describeIssues,
-  type FailureDetails,
-  FailureType,
-  type FollowUpResult,
-  followUpResultSchema,
-  parseInput,
-} from '../contract/index.js';
-import {
-  FollowUpCancelledError,
-  type FollowUpClientError,
-  FollowUpFailedError,
-  FollowUpTerminatedError,
-  FollowUpTimedOutError,
-  UnexpectedOutcomeError,
-} from './errors.js';
+import { describeIssues, type FailureDetails, FailureType, type FollowUpBatchResult, followUpBatchResultSchema, type FollowUpResult, followUpResultSchema, type InputIssue, parseInput } from '../contract/index.js';
+import { BatchFailedError, FollowUpCancelledError, type FollowUpClientError, FollowUpFailedError, FollowUpTerminatedError, FollowUpTimedOutError, UnexpectedOutcomeError } from './errors.js';
 import type { ExecutionStatus } from './summary.js';
 import { isPassingTrouble, isVagueTrouble } from './temporal-call.js';
 
@@ -148,4 +134,35 @@ function toDetails(value: unknown): FailureDetails {
   // Other fields may come from a newer version; whether the message was delivered must not get lost with them.
   const delivered = z.object({ delivered: failureDetailsSchema.shape.delivered }).safeParse(value);
   return { delivered: delivered.data?.delivered ?? 'unknown' };
+}
+
+/**
+ * Result of a batch's workflow that completed.
+ *
+ * @throws UnexpectedOutcomeError if it is not a batch's result
+ */
+export function toBatchResult(workflowId: string, value: unknown): FollowUpBatchResult {
+  const parsed = parseInput(followUpBatchResultSchema(), value);
+  if (parsed.ok) return parsed.value;
+  throw new UnexpectedOutcomeError(
+    workflowId,
+    `the workflow's result is not a batch result: ${describeIssues(parsed.issues)}`,
+  );
+}
+
+/** This library's error for the way a batch's workflow ended. */
+export function toBatchError(batchId: string, error: WorkflowFailedError): BatchFailedError {
+  const { cause } = error;
+  const failed = (type: string, reason: string, issues?: InputIssue[]) =>
+    new BatchFailedError(batchId, type, reason, issues, { cause: error });
+  if (cause instanceof TerminatedFailure) return failed('Terminated', `it was terminated: ${cause.message}`);
+  if (cause instanceof ApplicationFailure) return failed(cause.type ?? 'Unexpected', cause.message, issuesIn(cause));
+  return failed('Unexpected', cause?.message ?? error.message);
+}
+
+const issuesSchema = z.looseObject({ issues: z.array(z.object({ field: z.string(), message: z.string() })) });
+
+/** The broken rules that a failure names. */
+export function issuesIn({ details }: ApplicationFailure): InputIssue[] | undefined {
+  return issuesSchema.safeParse(details?.[0]).data?.issues;
 }

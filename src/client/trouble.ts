@@ -47,7 +47,7 @@ export interface WorkflowTrouble {
   /** What it is, such as `is paused in Temporal`. */
   what: string;
   /** The command or step that fixes it. */
-  mend: string;
+  fix: string;
 }
 
 /** Whether a worker polls a task queue, by its name: asked once for many workflows. */
@@ -140,12 +140,12 @@ async function troubleOf(
   polled: Polled,
 ): Promise<WorkflowTrouble | undefined> {
   const { workflowId, raw, status, taskQueue, closeTime } = description;
-  const trouble = (kind: WorkflowTrouble['kind'], what: string, mend: string, since?: Timestamp | null) => ({
+  const trouble = (kind: WorkflowTrouble['kind'], what: string, fix: string, since?: Timestamp | null) => ({
     workflowId,
     kind,
     ...(since && { since: new Date(timestampMs(since)).toISOString() }),
     what,
-    mend,
+    fix,
   });
   const projectId = parseProjectBudgetWorkflowId(workflowId);
   if (toExecutionStatus(status.name) !== 'running') {
@@ -167,14 +167,14 @@ async function troubleOf(
   if (task && (task.attempt ?? 0) >= FAILING_FROM_ATTEMPT) {
     const reason = await readTaskFailure(client, workflowId);
     if (reason !== undefined) {
-      const mend =
+      const fix =
         projectId === undefined
           ? `check the log of the workers; if they run the right version: temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`
           : restoreCommand(projectId);
       return trouble(
         'failing',
         `fails at its tasks (attempt ${task.attempt}): ${reason}`,
-        mend,
+        fix,
         task.originalScheduledTime,
       );
     }
@@ -227,8 +227,8 @@ export async function isPolled(client: Client, name: string, polled: Polled = ne
 }
 
 /** Why a workflow is blocked and how to fix it: the text after its name and a colon. */
-export function reasonOf({ what, mend }: WorkflowTrouble): string {
-  return `it ${what}; ${mend}`;
+export function reasonOf({ what, fix }: WorkflowTrouble): string {
+  return `it ${what}; ${fix}`;
 }
 
 /**

@@ -60,10 +60,10 @@ export class BinaryUnavailableError extends Error {
   constructor(
     readonly what: string,
     readonly failedSteps: readonly FailedStep[],
-    readonly mend: string,
+    readonly fix: string,
   ) {
     const reasons = failedSteps.map(({ name, reason }) => `${name}: ${reason}`).join('; ');
-    super(`${what} cannot be had. Tried ${reasons}. ${mend}`);
+    super(`${what} cannot be had. Tried ${reasons}. ${fix}`);
   }
 }
 
@@ -80,7 +80,7 @@ export interface Resolution extends ResolveOptions {
   /** Tried in order, after the cache; by one process at a time, and once per process. */
   fetches: readonly FetchStep[];
   /** What to do if no step succeeds. */
-  mend: string;
+  fix: string;
 }
 
 /**
@@ -128,7 +128,7 @@ export async function resolveBinary(resolution: Resolution): Promise<ResolvedBin
           fail(name, error);
         }
       }
-      throw new BinaryUnavailableError(what, failedSteps, resolution.mend);
+      throw new BinaryUnavailableError(what, failedSteps, resolution.fix);
     },
   });
 }

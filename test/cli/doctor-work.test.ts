@@ -32,7 +32,7 @@ test('a batch whose list was not handed over whole is a finding ten minutes afte
       message: expect.stringContaining('its 30 items have ended, and no more were added'),
       since: minutesAgo(11),
       why: expect.any(String),
-      mend: expect.stringContaining('follow-up batch cancel nightly'),
+      fix: expect.stringContaining('follow-up batch cancel nightly'),
     },
   ]);
   const { lastEndedAt: _none, ...empty } = { ...status, total: 0, completed: 0 };

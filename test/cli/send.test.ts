@@ -285,7 +285,7 @@ describe('doctor', () => {
       JSON.parse(stdout).checks.map(({ name, status }: { name: string; status: string }) => [name, status]),
     );
 
-  test('finds nothing to mend where all is well', async () => {
+  test('finds nothing to fix where all is well', async () => {
     const { stdout } = await runCli(['doctor', '--json'], { env: { ...env, ...service() } });
     // Other tests leave workflows that stand: test/operators/doctor.test.ts has a server of its own.
     expect(statuses(stdout)).toMatchObject({
@@ -344,7 +344,7 @@ describe('doctor', () => {
     expect(found).toMatchObject({
       status: 'warning',
       message: expect.stringMatching(/^workers of 2 builds poll .*: (new, old|old, new)$/),
-      mend: expect.stringContaining('stop the workers of the older build'),
+      fix: expect.stringContaining('stop the workers of the older build'),
     });
     seen.abort();
     await Promise.all(polls);

@@ -43,7 +43,7 @@ const board: Board = {
       status: 'error',
       message: 'follow-up/shop/job/k has ended, and whether its message was delivered is not known',
       since: at(-60_000),
-      mend: 'look at the job',
+      fix: 'look at the job',
     },
   ],
   isPartial: false,

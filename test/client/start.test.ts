@@ -135,7 +135,7 @@ test('a namespace that does not exist is told as such', async () => {
   await expect(elsewhere.start(input('job-7'))).rejects.toThrow(/no namespace nowhere/);
 });
 
-test('a namespace without the search attributes is told as such, with the command that mends it', async () => {
+test('a namespace without the search attributes is told as such, with the command that fixes it', async () => {
   const namespace = `bare-${randomUUID().slice(0, 8)}`;
   await connection.workflowService.registerNamespace({
     namespace,

@@ -140,7 +140,7 @@ sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
     );
   });
 
-  test('that cannot be had is told in one line with every step, its reason and the mend', async () => {
+  test('that cannot be had is told in one line with every step, its reason and the fix', async () => {
     await program(join(bin, 'go'), 'echo "dial tcp: lookup proxy: no such host" >&2; exit 1');
     const error: unknown = await resolveTemporalCli({ env }).catch((reason: unknown) => reason);
     if (!(error instanceof BinaryUnavailableError)) throw new Error('something was resolved');

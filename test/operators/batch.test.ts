@@ -26,13 +26,13 @@ describe.concurrent('a batch that runs', () => {
     await threeHaveEnded(batch);
     for (const workflowId of [batch.workflowId, partOf(batch)]) {
       await pauseWorkflow(batches.stack.client, workflowId);
-      const mend = `temporal workflow unpause --workflow-id ${workflowId}`;
+      const fix = `temporal workflow unpause --workflow-id ${workflowId}`;
       await eventually('it is named', async () => {
         const [trouble] = await batch.troubles();
-        return trouble?.kind === 'paused' && trouble.mend === mend;
+        return trouble?.kind === 'paused' && trouble.fix === fix;
       });
       if (workflowId === batch.workflowId) {
-        await expect(batch.status()).rejects.toMatchObject({ message: expect.stringContaining(mend) });
+        await expect(batch.status()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
       }
       await unpauseWorkflow(batches.stack.client, workflowId);
     }

@@ -85,7 +85,7 @@ describe.concurrent('a budget that is reset', () => {
     await endWell(projectId, followUps);
     await resetWorkflow(budgets.stack.client, budget.workflowId, 'first');
     await eventually('it has ended', async () => (await budget.state()) === 'stopped');
-    expect(await budget.trouble()).toMatchObject({ kind: 'closed', mend: `follow-up budget restore ${projectId}` });
+    expect(await budget.trouble()).toMatchObject({ kind: 'closed', fix: `follow-up budget restore ${projectId}` });
     expect(await budget.restore()).toMatchObject({ from: 'lastState', stopped: { status: 'failed' } });
     expect(await budget.audit()).toHaveLength(1);
   });

@@ -30,11 +30,11 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** What the doctor finds to be done: how it is mended, by what it is about. */
-async function workflows(): Promise<{ exitCode: number | null; mends: Record<string, string> }> {
+/** What the doctor finds to be done: how it is fixed, by what it is about. */
+async function workflows(): Promise<{ exitCode: number | null; fixes: Record<string, string> }> {
   const { exitCode, stdout } = await runCli(['doctor', '--json'], { env });
   const found = findingsIn(stdout);
-  return { exitCode, mends: Object.fromEntries(found.map(({ name, subject = name, mend }) => [subject, mend])) };
+  return { exitCode, fixes: Object.fromEntries(found.map(({ name, subject = name, fix }) => [subject, fix])) };
 }
 
 interface Finding {
@@ -44,25 +44,25 @@ interface Finding {
   message: string;
   since?: string;
   why: string;
-  mend: string;
+  fix: string;
 }
 
-/** Each must say why it matters and what mends it. */
+/** Each must say why it matters and what fixes it. */
 function findingsIn(stdout: string): Finding[] {
   const { ok, checks } = JSON.parse(stdout) as { ok: boolean; checks: Finding[] };
   const found = checks.filter(({ status }) => status === 'error' || status === 'warning');
   expect(ok).toBe(found.length === 0);
-  for (const finding of found) expect(finding).toMatchObject({ why: expect.any(String), mend: expect.any(String) });
+  for (const finding of found) expect(finding).toMatchObject({ why: expect.any(String), fix: expect.any(String) });
   return found;
 }
 
-test('the doctor names each workflow that stands with the command that mends it, and is content when all are mended', async () => {
+test('the doctor names each workflow that stands with the command that fixes it, and is content when all are fixed', async () => {
   const { client, followUps } = stack;
   for (const projectId of ['well', 'ended', 'paused', 'reset']) await followUps.budget(projectId).resume();
   const items = [{ projectId: 'well', jobId: 'stuck-1', prompt: 'Add tests.', ...FAST }];
   const batch = await followUps.startBatch({ id: 'batch', items });
   await eventually('it is open', async () => (await batch.status()).open === 1);
-  expect(await workflows()).toEqual({ exitCode: 0, mends: {} });
+  expect(await workflows()).toEqual({ exitCode: 0, fixes: {} });
 
   await client.workflow.getHandle('project-budget/ended').terminate('by hand');
   await resetWorkflow(client, 'project-budget/reset', 'first');
@@ -70,10 +70,10 @@ test('the doctor names each workflow that stands with the command that mends it,
   await pauseWorkflow(client, 'follow-up-batch/batch/0');
   await pauseWorkflow(client, 'follow-up/well/stuck-1/batch:0');
   const unpause = (workflowId: string) => `temporal workflow unpause --workflow-id ${workflowId}`;
-  await eventually('all are named', async () => Object.keys((await workflows()).mends).length === 5);
+  await eventually('all are named', async () => Object.keys((await workflows()).fixes).length === 5);
   expect(await workflows()).toEqual({
     exitCode: 1,
-    mends: {
+    fixes: {
       'project-budget/ended': 'follow-up budget restore ended',
       'project-budget/reset': 'follow-up budget restore reset',
       'project-budget/paused': unpause('project-budget/paused'),
@@ -164,7 +164,7 @@ describe('what waits for a person without being broken', () => {
       status: 'warning',
       message: 'the budget of project frozen is paused by an operator (release freeze)',
       since: expect.stringMatching(/^\d{4}-/),
-      mend: 'follow-up budget resume frozen',
+      fix: 'follow-up budget resume frozen',
     });
     expect(await find('resting')).toBeUndefined();
     const { stdout } = await runCli(['doctor'], { env });
@@ -172,7 +172,7 @@ describe('what waits for a person without being broken', () => {
     await stack.followUps.budget('frozen').resume();
     expect(await find('frozen')).toBeUndefined();
     await stack.followUps.budget('frozen').setLimit({ limit: 0 });
-    expect(await find('frozen')).toMatchObject({ mend: 'follow-up budget set frozen --limit <messages>' });
+    expect(await find('frozen')).toMatchObject({ fix: 'follow-up budget set frozen --limit <messages>' });
     await stack.followUps.budget('frozen').setLimit({ limit: 100 });
   });
 
@@ -186,7 +186,7 @@ describe('what waits for a person without being broken', () => {
       return own.length === 2 ? own : undefined;
     });
     expect(found).toMatchObject([
-      { name: 'budget', status: 'error', mend: expect.stringContaining('follow-up budget resume locked') },
+      { name: 'budget', status: 'error', fix: expect.stringContaining('follow-up budget resume locked') },
       { name: 'API key', status: 'error', message: expect.stringContaining('401') },
     ]);
     simulator.update({ faults: { get: {}, post: {} } });
@@ -204,12 +204,12 @@ describe('what waits for a person without being broken', () => {
     const { batchId } = await nightly.trigger();
     expect(await eventually('the firing has failed', () => find('nightly firings'))).toMatchObject({
       message: expect.stringContaining(`its latest batch ${batchId} produced no result (1 items)`),
-      mend: `follow-up batch retry ${batchId}`,
+      fix: `follow-up batch retry ${batchId}`,
     });
     expect(await find('idle')).toMatchObject({
       message: 'schedule idle is paused (nobody needs it)',
       since: expect.stringMatching(/^\d{4}-/),
-      mend: 'follow-up schedule resume idle',
+      fix: 'follow-up schedule resume idle',
     });
     await idle.delete();
     await nightly.delete();
@@ -229,8 +229,8 @@ describe('what waits for a person without being broken', () => {
     await stack.followUps.budget('watched').resume();
     await eventually('its end is told', () => lines().length === 3);
     expect(lines().slice(1)).toMatchObject([
-      { change: 'found', name: 'budget', subject: 'watched', mend: 'follow-up budget resume watched' },
-      { change: 'mended', name: 'budget', subject: 'watched' },
+      { change: 'found', name: 'budget', subject: 'watched', fix: 'follow-up budget resume watched' },
+      { change: 'fixed', name: 'budget', subject: 'watched' },
     ]);
     run.kill('SIGINT');
     expect((await run.ended).exitCode).toBe(130);
@@ -249,7 +249,7 @@ test('a service whose clock is seconds off is told with both clocks', async () =
   });
   service.close();
   const found = findingsIn(stdout).find(({ name }) => name === 'clock of service');
-  expect(found).toMatchObject({ status: 'warning', mend: expect.stringContaining('NTP') });
+  expect(found).toMatchObject({ status: 'warning', fix: expect.stringContaining('NTP') });
   expect(found?.message).toMatch(
     /this machine is (59|1 min).* ahead of the agent job service: here 2\S+Z, there 2\S+Z/,
   );

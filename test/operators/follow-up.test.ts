@@ -54,9 +54,9 @@ describe.concurrent('a follow-up that waits', () => {
     const projectId = newProject();
     const followUp = await startWaiting(projectId);
     await pauseWorkflow(stack.client, followUp.workflowId);
-    const mend = `temporal workflow unpause --workflow-id ${followUp.workflowId}`;
-    expect(await followUp.trouble()).toMatchObject({ kind: 'paused', mend });
-    await expect(followUp.progress()).rejects.toMatchObject({ message: expect.stringContaining(mend) });
+    const fix = `temporal workflow unpause --workflow-id ${followUp.workflowId}`;
+    expect(await followUp.trouble()).toMatchObject({ kind: 'paused', fix });
+    await expect(followUp.progress()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
     await eventually('it is found', async () => {
       const { troubles } = await stack.followUps.troubles();
       return troubles.some(({ workflowId }) => workflowId === followUp.workflowId);
@@ -109,10 +109,10 @@ describe.concurrent('a follow-up whose message is on its way', () => {
       const followUp = await startSending(projectId);
       expect(await onActivities(stack.client, followUp.workflowId, what)).toBe(1);
       if (what === 'pause') {
-        const mend = expect.stringContaining(
+        const fix = expect.stringContaining(
           `temporal activity unpause --workflow-id ${followUp.workflowId}`,
         ) as string;
-        expect(await followUp.trouble()).toMatchObject({ kind: 'activityPaused', mend });
+        expect(await followUp.trouble()).toMatchObject({ kind: 'activityPaused', fix });
       }
       await endsWell(projectId, followUp);
     },
@@ -141,8 +141,8 @@ describe.concurrent('a follow-up whose agent is at work', () => {
     const projectId = newProject();
     const followUp = await startWatching(projectId);
     expect(await onActivities(stack.client, followUp.workflowId, 'pause')).toBe(1);
-    const mend = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
-    const trouble = { workflowId: followUp.workflowId, kind: 'activityPaused', mend };
+    const fix = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
+    const trouble = { workflowId: followUp.workflowId, kind: 'activityPaused', fix };
     await eventually('it is named', async () => (await followUp.trouble()) !== undefined);
     expect(await followUp.trouble()).toMatchObject(trouble);
     const found = await eventually('it is found', async () => {

@@ -120,13 +120,13 @@ test.concurrent('a budget that is paused in Temporal says so, and all goes on wh
   await pauseWorkflow(stack.client, budget.workflowId);
   const followUp = await start(projectId, 'job');
   await isBlocked(followUp);
-  const mend = `temporal workflow unpause --workflow-id ${budget.workflowId}`;
-  expect(await budget.trouble()).toMatchObject({ kind: 'paused', mend });
-  await expect(budget.status()).rejects.toMatchObject({ message: expect.stringContaining(mend) });
-  await expect(budget.setLimit({ limit: 7 })).rejects.toMatchObject({ message: expect.stringContaining(mend) });
+  const fix = `temporal workflow unpause --workflow-id ${budget.workflowId}`;
+  expect(await budget.trouble()).toMatchObject({ kind: 'paused', fix });
+  await expect(budget.status()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
+  await expect(budget.setLimit({ limit: 7 })).rejects.toMatchObject({ message: expect.stringContaining(fix) });
   await expect(budget.restore()).rejects.toMatchObject({
     name: 'BudgetPausedError',
-    message: expect.stringContaining(mend),
+    message: expect.stringContaining(fix),
   });
   expect(await budget.state()).toBe('running');
   await unpauseWorkflow(stack.client, budget.workflowId);

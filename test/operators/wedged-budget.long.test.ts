@@ -61,7 +61,7 @@ describe.concurrent('a budget that a version with mistakes ran', () => {
     expect(await eventually('it is seen', () => budget.trouble())).toMatchObject({
       kind: 'failing',
       what: expect.stringContaining('Nondeterminism'),
-      mend: `follow-up budget restore ${projectId}`,
+      fix: `follow-up budget restore ${projectId}`,
     });
     const restored = await budget.restore();
     expect(restored).toMatchObject({ from: 'lastState', settings, stopped: { status: 'terminated' } });
@@ -73,7 +73,7 @@ describe.concurrent('a budget that a version with mistakes ran', () => {
   test('and that was cancelled is restored with what it knew', async () => {
     const [, , projectId] = projects;
     const budget = wedged.followUps.budget(projectId);
-    expect(await budget.trouble()).toMatchObject({ kind: 'closed', mend: `follow-up budget restore ${projectId}` });
+    expect(await budget.trouble()).toMatchObject({ kind: 'closed', fix: `follow-up budget restore ${projectId}` });
     expect(await budget.restore()).toMatchObject({ from: 'lastState', settings, stopped: { status: 'cancelled' } });
     expect((await budget.audit()).map(({ jobId, outcome }) => `${jobId} ${outcome}`)).toEqual(['before sent']);
   });
@@ -82,7 +82,7 @@ describe.concurrent('a budget that a version with mistakes ran', () => {
     const [, projectId] = projects;
     const budget = wedged.followUps.budget(projectId);
     await wedged.client.workflow.getHandle(budget.workflowId).terminate('by hand');
-    expect(await budget.trouble()).toMatchObject({ kind: 'closed', mend: `follow-up budget restore ${projectId}` });
+    expect(await budget.trouble()).toMatchObject({ kind: 'closed', fix: `follow-up budget restore ${projectId}` });
     expect(await budget.restore()).toMatchObject({ from: 'lastState', settings });
     expect(await (await startHere(projectId)).result()).toMatchObject({ delivery: 'sent' });
     expect((await budget.status())?.used).toBe(2);

