@@ -77,8 +77,8 @@ export async function retryBatch(cli: Cli, retryOf: string, options: BatchRetryO
   return withTemporal(cli, ({ followUps }) =>
     interruptible(cli, async (signal) => {
       const { input, unknown, delivered, open } = await followUps.batch(retryOf).planRetry({ only });
-      if (delivered > 0) output.note(`${delivered} left out: as is known by now, they were delivered`);
-      if (open > 0) output.note(`${open} left out: their follow-ups still run`);
+      if (delivered > 0) output.note(`${delivered} skipped: they were delivered after all`);
+      if (open > 0) output.note(`${open} skipped: their follow-ups still run`);
       if (unknown > 0 && !yes) await confirmUnknown(cli, unknown, signal);
       const batch = await followUps.startBatch(input, { signal });
       const { batchId, workflowId, alreadyStarted } = batch;
@@ -137,7 +137,7 @@ function printIds(
 /** Items that were handed over stay; the same command continues after them. */
 function withWayOn(error: unknown, batchId: string): unknown {
   if (error instanceof InterruptedError) {
-    error.message = `interrupted while the items were handed over; the same command with --id ${batchId} goes on from there`;
+    error.message = `interrupted while the items were handed over; the same command with --id ${batchId} continues from there`;
   }
   if (error instanceof TemporalUnreachableError && error.workflowId !== undefined) {
     return new StartUnknownError(error, error.workflowId, 'the same command');
@@ -289,7 +289,7 @@ async function look(batch: BatchHandle): Promise<ProgressText | undefined> {
 function withWayBack(error: unknown, { batchId, workflowId }: BatchHandle): unknown {
   if (error instanceof InterruptedError) {
     error.workflowId = workflowId;
-    error.message = `interrupted; the batch goes on. Look at it with: follow-up batch status ${batchId}`;
+    error.message = `interrupted; the batch continues. To see it, run: follow-up batch status ${batchId}`;
   }
   return error;
 }

@@ -176,8 +176,8 @@ function describeRestored(restored: RestoredBudget, standing: string): string {
   const meaning =
     from === 'lastState'
       ? [
-          'it goes on where that run ended: slots, queue, pauses and memory are as they were',
-          'follow-ups that wait go on by themselves, all within a minute',
+          'it continues where that run ended: slots, queue, pauses and memory are unchanged',
+          'waiting follow-ups continue on their own, all within a minute',
         ]
       : [
           `every slot is taken: nothing is sent before ${fullUntil === undefined ? 'one window has passed' : clock(fullUntil)}`,

@@ -19,7 +19,7 @@ export function describeBudget(status: BudgetStatus, now = new Date()): string {
     nextFreeSlotAt === undefined ? '' : `next slot  ${clock(nextFreeSlotAt, now)}${countdown(nextFreeSlotAt, now)}`,
     paused === undefined ? '' : `paused     ${describePause(paused, now)}`,
     slowedText(status),
-    anewText(status, now),
+    recreatedText(status, now),
     `waiting    ${describeWaiting(status)}`,
     ...waitingLines(status, now),
     ...sendLines(status, now),
@@ -29,12 +29,12 @@ export function describeBudget(status: BudgetStatus, now = new Date()): string {
 
 function slowedText({ pacedEveryMs }: BudgetStatus): string {
   if (pacedEveryMs === undefined) return '';
-  return `slowed     one message each ${formatDuration(pacedEveryMs)}: the service refused more`;
+  return `slowed     one message per ${formatDuration(pacedEveryMs)}: the service refused more`;
 }
 
-function anewText({ assumedFullUntil }: BudgetStatus, now: Date): string {
+function recreatedText({ assumedFullUntil }: BudgetStatus, now: Date): string {
   if (assumedFullUntil === undefined) return '';
-  return `anew       the budget before was deleted: its slots count as used until ${clock(assumedFullUntil, now)}`;
+  return `recreated  the previous budget was deleted: its slots count as used until ${clock(assumedFullUntil, now)}`;
 }
 
 /** Whether a budget sends, in a few words for a list. Clock times are local. */
@@ -47,9 +47,9 @@ export function stateOf(
     return `paused: ${paused.reasons.join(', ')}${until}${paused.note ? ` (${paused.note})` : ''}`;
   }
   if (limit === 0) return 'sends nothing: its limit is 0';
-  if (used > limit) return `sends nothing: ${used - limit} slots too many for its limit`;
-  if (assumedFullUntil !== undefined) return `sends nothing until ${clock(assumedFullUntil, now)}: it began anew`;
-  return pacedEveryMs === undefined ? 'sends' : `sends one each ${formatDuration(pacedEveryMs)}`;
+  if (used > limit) return `sends nothing: ${used - limit} slots more than its limit`;
+  if (assumedFullUntil !== undefined) return `sends nothing until ${clock(assumedFullUntil, now)}: it was recreated after a deletion`;
+  return pacedEveryMs === undefined ? 'sends' : `sends one message per ${formatDuration(pacedEveryMs)}`;
 }
 
 /** An update of a watched budget, in full. */
@@ -118,7 +118,7 @@ function bar(used: number, limit: number): string {
 
 /** Under a lowered limit nothing is sent until enough slots have ended. */
 function drainText({ used, limit }: BudgetStatus): string {
-  return used > limit ? `; ${used - limit} too many for the limit, nothing is sent until they have ended` : '';
+  return used > limit ? `; ${used - limit} more than the limit, nothing is sent until they have ended` : '';
 }
 
 /** With `now`, also how long it still lasts. */

@@ -37,7 +37,7 @@ export class StartUnknownError extends Error {
     readonly workflowId: string,
     again: string,
   ) {
-    super(`${cause.message}; if ${workflowId} was started it goes on, and ${again} finds it`, { cause });
+    super(`${cause.message}; if ${workflowId} was started, it continues, and ${again} finds it`, { cause });
   }
 }
 

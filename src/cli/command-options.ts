@@ -23,7 +23,7 @@ export function lazyAction(cli: Cli): LazyAction {
 /** Adds the common parts of all commands: `--json`, and an example in the help. */
 export function withCommonOptions(command: Command, example: string): Command {
   return command
-    .option('--json', 'print one JSON document (lists: one per line) on stdout, all else on stderr')
+    .option('--json', 'print one JSON document (lists: one per line) on stdout, everything else on stderr')
     .addHelpText('after', `\nExample:\n  $ ${example}`);
 }
 

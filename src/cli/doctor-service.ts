@@ -97,7 +97,7 @@ function judgeService(
       fix:
         broken.statusCode === undefined
           ? 'check AGENT_JOBS_BASE_URL and the network between here and there'
-          : 'check AGENT_JOBS_BASE_URL, or ask whoever runs the service',
+          : 'check AGENT_JOBS_BASE_URL, or ask the operator of the service',
     };
   }
   const taken = all.filter(({ kind }) => kind !== 'failed').length;

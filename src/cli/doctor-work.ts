@@ -205,11 +205,11 @@ export function judgeBudget(status: BudgetStatus): Check[] {
   }
   if (pacedEveryMs !== undefined) {
     checks.push(
-      about('note', `sends one message each ${formatDuration(pacedEveryMs)}: the service refused more; ${waiting}`),
+      about('note', `sends one message per ${formatDuration(pacedEveryMs)}: the service refused more; ${waiting}`),
     );
   }
   if (assumedFullUntil !== undefined) {
-    checks.push(about('note', `began anew, and counts every slot as used until ${clock(assumedFullUntil)}`));
+    checks.push(about('note', `was recreated after a deletion, and counts every slot as used until ${clock(assumedFullUntil)}`));
   }
   return checks;
 }

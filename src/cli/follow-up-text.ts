@@ -11,7 +11,7 @@ export function describeResult(workflowId: string, result: FollowUpResult): stri
     `status        ${status}`,
     `pull request  ${prLink === null ? 'none' : safeLine(prLink)}${prLinkChanged ? ' (new)' : ''}`,
     // A job may begin and end between two looks. Worth mentioning only if there is no other trace of its work.
-    `delivery      ${delivery}${observedActive || prLinkChanged ? '' : '; the job was not seen at work, and its pull request has not changed'}`,
+    `delivery      ${delivery}${observedActive || prLinkChanged ? '' : '; the job was never seen working, and its pull request has not changed'}`,
     `sent          ${localTime(sentAt)}`,
     `finished      ${localTime(finishedAt)} after ${polls} ${polls === 1 ? 'poll' : 'polls'}`,
     `workflow      ${workflowId}`,
@@ -38,7 +38,7 @@ export interface ProgressText {
 
 const STATE_TEXT: Record<FollowUpState, string> = {
   'waiting-for-budget': 'waits for a slot of the project budget',
-  'waiting-for-job': 'waits for the job, which is at work on something else',
+  'waiting-for-job': 'waits for the job, which works on something else',
   sending: 'sending',
   reconciling: 'finding out whether the message was delivered',
   polling: 'sent',
@@ -64,7 +64,7 @@ const BLOCKED_TEXT: Record<string, string> = {
   'queue-full': "the project's queue is full",
   'gate-stopped': "the project's budget workflow is stopped",
   'budget-silent': "the project's budget does not answer; follow-up doctor says why",
-  service: 'the service does not answer as it should',
+  service: 'the service does not answer correctly',
 };
 
 /** What blocks a workflow, and how to fix it. */
@@ -104,7 +104,7 @@ function headlineOf(progress: LiveProgress): string {
 /** By whom, until when and why, if known. */
 function pauseText({ pause }: LiveProgress): string {
   if (!pause) return '';
-  const by = pause.by === 'operator' ? ' by an operator' : ', for the service refuses more messages,';
+  const by = pause.by === 'operator' ? ' by an operator' : ', because the service refuses more messages,';
   const until = pause.until === undefined ? 'until it is resumed' : `until ${clock(pause.until)}`;
   return `${by} ${until}${pause.note ? ` (${safeLine(pause.note)})` : ''}`;
 }

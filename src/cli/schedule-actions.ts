@@ -60,7 +60,7 @@ export async function createSchedule(cli: Cli, name: string, file: string, optio
   const checked = parseCreateScheduleInput(input);
   await withTemporal(cli, async ({ followUps }) => {
     const created = await (await followUps.schedules.create(checked)).describe();
-    if (created.nextFirings.length === 0) cli.output.note('warning: there is no time at which this schedule fires');
+    if (created.nextFirings.length === 0) cli.output.note('warning: this schedule never fires');
     cli.output.data(created, `created\n${describeScheduleText(created, [])}`);
   });
 }
@@ -183,7 +183,7 @@ function withSchedules(cli: Cli, use: (schedules: Schedules) => Promise<void>): 
 }
 
 function nextText({ nextFirings: [next], times: { timeZone } }: ScheduleDescription): string {
-  return next === undefined ? 'no firing is to come' : `next firing ${inZone(next, timeZone)} ${safeLine(timeZone)}`;
+  return next === undefined ? 'no further firings' : `next firing ${inZone(next, timeZone)} ${safeLine(timeZone)}`;
 }
 
 function describeBackfill({ overlap, firings, alreadyFired }: BackfilledRange): string {
@@ -192,10 +192,10 @@ function describeBackfill({ overlap, firings, alreadyFired }: BackfilledRange): 
   const last = firings.at(-1);
   return [
     first === undefined || last === undefined
-      ? 'nothing to make good in that range'
+      ? 'no time in that range is left to fire'
       : `asked for ${count(firings)}, from ${first} to ${last}`,
     alreadyFired.length > 0
-      ? `${count(alreadyFired)} of the range had been before, and ${alreadyFired.length === 1 ? 'is' : 'are'} left out`
+      ? `${count(alreadyFired)} of the range fired before, and ${alreadyFired.length === 1 ? 'is' : 'are'} skipped`
       : '',
     firings.length > 1 ? `overlap ${describeOverlap(overlap)}` : '',
   ]

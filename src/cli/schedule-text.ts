@@ -7,12 +7,12 @@ const SHOWN_NEXT = 5;
 const SHOWN_PROJECTS = 5;
 
 const OVERLAP_TEXT: Record<ScheduleDescription['overlap'], string> = {
-  skip: 'a firing is left out while the one before is still running',
-  'buffer-one': 'one firing waits for the one before to end, more are left out',
-  'buffer-all': 'firings wait for the one before to end, and run one after another',
-  'cancel-other': 'the one before is cancelled, with all that it has not sent, and then the new one starts',
-  'allow-all': 'a firing starts whether the one before is still running or not',
-  'terminate-other': 'the one before is terminated; its follow-ups go on unseen',
+  skip: 'a firing is skipped while the previous one still runs',
+  'buffer-one': 'one firing waits for the previous one to end, further ones are skipped',
+  'buffer-all': 'firings wait for the previous one to end, and run one after another',
+  'cancel-other': 'the previous firing is cancelled, with everything not yet sent, and then the new one starts',
+  'allow-all': 'a firing starts even if the previous one still runs',
+  'terminate-other': 'the previous firing is terminated; its follow-ups continue unwatched',
 };
 
 /** An overlap policy for people. */
@@ -31,13 +31,13 @@ export function describeScheduleText(schedule: ScheduleDescription, firings: rea
     ['overlap', describeOverlap(overlap)],
     [
       'catch-up',
-      `${formatDuration(catchUpWindowMs)}: a firing that an outage of Temporal held up for longer is left out`,
+      `${formatDuration(catchUpWindowMs)}: a firing that an outage of Temporal delayed for longer is skipped`,
     ],
     [
       'left',
       remainingFirings === undefined ? '' : `${remainingFirings} ${remainingFirings === 1 ? 'firing' : 'firings'}`,
     ],
-    ['so far', `${counts.fired} fired, ${counts.skipped} left out by the overlap policy, ${counts.missed} missed`],
+    ['so far', `${counts.fired} fired, ${counts.skipped} skipped by the overlap policy, ${counts.missed} missed`],
     ['running', schedule.runningBatchIds.map(safeLine).join(', ')],
     ['waiting', buffered > 0 ? `${buffered} for the one that runs` : ''],
   ];
@@ -55,7 +55,7 @@ export function summariseSchedule(schedule: ScheduleDescription, firings: readon
     name.padEnd(20),
     standingOf(schedule),
     describeTimes(times),
-    counts.skipped > 0 ? `${counts.skipped} left out by the overlap policy` : '',
+    counts.skipped > 0 ? `${counts.skipped} skipped by the overlap policy` : '',
     note === undefined ? '' : `"${safeLine(note)}"`,
   ];
   return [parts.filter(Boolean).join('  '), ...firings.map(describeFiring)].join('\n');
@@ -74,11 +74,11 @@ export function describeTrigger(name: string, { outcome, batchId }: TriggeredFir
     case 'started':
       return `started batch ${batchId}`;
     case 'skipped':
-      return `nothing was started: a batch of ${name} is still running, and its overlap policy leaves this firing out`;
+      return `nothing was started: a batch of ${name} is still running, and the overlap policy skips this firing`;
     case 'buffered':
-      return `batch ${batchId} starts when the one that runs has ended`;
+      return `batch ${batchId} starts when the running one has ended`;
     case 'accepted':
-      return `Temporal has taken the order for batch ${batchId}, and has not carried it out yet`;
+      return `Temporal has accepted the trigger for batch ${batchId}, but has not started it yet`;
   }
 }
 
@@ -101,7 +101,7 @@ function countsText({
     `${ended} of ${total} done: ${completed} completed`,
     archived > 0 ? `${archived} archived` : '',
     failed > 0 ? `${failed} failed` : '',
-    errors > 0 ? `${errors} without a result${unknown > 0 ? `, ${unknown} of them perhaps delivered` : ''}` : '',
+    errors > 0 ? `${errors} without a result${unknown > 0 ? `, ${unknown} of them may have been delivered` : ''}` : '',
   ]
     .filter(Boolean)
     .join(', ');
@@ -115,7 +115,7 @@ function describeBatchOf({ followUps, projectIds, taskQueue }: ScheduleDescripti
 }
 
 function nextLines({ paused, nextFirings, times: { timeZone } }: ScheduleDescription): string[] {
-  if (nextFirings.length === 0) return ['no firing is to come'];
+  if (nextFirings.length === 0) return ['no further firings'];
   const next = nextFirings.slice(0, SHOWN_NEXT).map((at) => `  ${inZone(at, timeZone)} ${safeLine(timeZone)}`);
   return [paused ? 'next firings, once it is resumed:' : 'next firings:', ...next];
 }
@@ -127,7 +127,7 @@ function standingOf(schedule: ScheduleDescription): string {
   } = schedule;
   const [next] = nextFirings;
   if (schedule.paused) return pauseText(schedule, '');
-  return next === undefined ? 'done, no firing is to come' : `next ${inZone(next, timeZone)}`;
+  return next === undefined ? 'done, no further firings' : `next ${inZone(next, timeZone)}`;
 }
 
 /** When a schedule fires: its cron expression or interval with its bounds, `cron 0 2 * * MON-FRI, Europe/Berlin`. */

@@ -51,7 +51,7 @@ function reportStart({ output }: Cli, { workflowId, key, alreadyStarted, inputDi
   if (inputDiffers === true) {
     output.note('warning: its input differs from this one; nothing was sent for this call, use another key to send it');
   } else if (alreadyStarted && inputDiffers === undefined) {
-    output.note('warning: whether its input differs from this one cannot be told');
+    output.note('warning: whether its input differs from this one is unknown');
   }
 }
 
@@ -64,7 +64,7 @@ async function awaitResult({ output }: Cli, started: StartedFollowUp, signal: Ab
     output.data({ workflowId, alreadyStarted, inputDiffers, ...result }, describeResult(workflowId, result));
     return exitCodeOf(result);
   } catch (error) {
-    const wayBack = `the follow-up goes on. Look at it with: follow-up status ${workflowId}`;
+    const wayBack = `the follow-up continues. To see it, run: follow-up status ${workflowId}`;
     if (error instanceof InterruptedError) {
       error.workflowId = workflowId;
       error.message = `interrupted; ${wayBack}`;

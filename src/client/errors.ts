@@ -255,7 +255,7 @@ export class BatchFailedError extends BatchError {
   ) {
     super(
       batchId,
-      `batch ${batchId} ended without a result: ${reason}; its follow-ups go on: follow-up list --batch ${batchId}`,
+      `batch ${batchId} ended without a result: ${reason}; its follow-ups continue: follow-up list --batch ${batchId}`,
       options,
     );
   }
@@ -299,7 +299,7 @@ export class BudgetPausedError extends BudgetError {
   override readonly name = 'BudgetPausedError' as const;
 
   constructor(projectId: string, { what, fix }: { what: string; fix: string }) {
-    super(projectId, `the budget of ${projectId} ${what}; nothing is lost, it goes on with: ${fix}`);
+    super(projectId, `the budget of ${projectId} ${what}; nothing is lost; to continue, run: ${fix}`);
   }
 }
 

@@ -1,5 +1,4 @@
 import { spawn } from 'node:child_process';
-import { defined } from '../contract/defined.js';
 
 /** How a command ended. */
 interface CommandResult {
@@ -39,7 +38,9 @@ export function runCommand(command: string, args: readonly string[], options: Co
     const child = spawn(command, args, {
       env: options.env,
       stdio: ['ignore', 'pipe', 'pipe'],
-      ...defined({ cwd: options.cwd, uid: options.uid, gid: options.gid }),
+      cwd: options.cwd,
+      uid: options.uid,
+      gid: options.gid,
     });
     let stdout = '';
     let stderr = '';

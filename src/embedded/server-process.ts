@@ -2,7 +2,6 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { createServer, Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { randomInt } from 'node:crypto';
-import { defined } from '../contract/defined.js';
 
 /** A child process that runs a server and never outlives this process. */
 export interface ServerProcess {
@@ -54,7 +53,9 @@ export function startServerProcess(
     env,
     stdio: ['pipe', 'pipe', 'pipe'],
     detached: guarded,
-    ...defined({ cwd, uid, gid }),
+    cwd,
+    uid,
+    gid,
   });
   let output = '';
   const collect = (chunk: Buffer) => {

@@ -6,16 +6,16 @@ import type { Fault, RetryAfterForm } from './fault-plan.js';
 import type { Random } from './random.js';
 import type { ServiceJob } from './simulated-job.js';
 
-/** How an answer goes over the wire. */
+/** How an answer is sent. */
 type Manner = 'whole' | 'reset' | 'hang' | 'drip' | 'reset-mid-body' | 'huge';
 
 export interface Answer {
-  /** 0: none is meant to be sent. */
+  /** 0: no answer is sent. */
   status: number;
   headers: Record<string, string>;
   text: string;
   manner: Manner;
-  /** Called when it has been handed to the socket. */
+  /** Called after it was handed to the socket. */
   afterDelivery?: () => Promise<void>;
 }
 
@@ -25,7 +25,7 @@ export const HOSTILE_PR_LINK = `javascript:alert(1)//\u001b]8;;https://evil.exam
 /** Value of the fault `unknownStatus`. */
 export const UNKNOWN_STATUS = 'reviewing';
 
-/** A job, whole or (in the answer to a message, as the interface's sample has it) without its status. */
+/** A job with its status or, in the answer to a message as in the interface's sample, without it. */
 export function jobAnswer(job: ServiceJob, options: { withStatus: boolean; echoed?: string | undefined }): Answer {
   const { status, ...rest } = job;
   const shown = { ...rest, ...(options.withStatus ? { status } : {}) };
@@ -46,7 +46,7 @@ export function errorAnswer(
   return json(status, { error }, options.headers);
 }
 
-/** The answer to a request that a fault keeps from its job. */
+/** The answer to a request that a fault stops before its job. */
 export function faultAnswer(
   fault: Fault,
   context: { echoed?: string | undefined; redirectLocation: string; retryAfter: Record<string, string> },
@@ -75,7 +75,7 @@ export function faultAnswer(
   }
 }
 
-/** Bends the answer to a request that went well. */
+/** Distorts the answer to a successful request. */
 export function bendAnswer(answer: Answer, fault: Fault): Answer {
   const text = (change: object): string => JSON.stringify({ ...(JSON.parse(answer.text) as object), ...change });
   switch (fault.kind) {
@@ -109,7 +109,7 @@ export function bendAnswer(answer: Answer, fault: Fault): Answer {
 }
 
 /**
- * The Retry-After header of a 429, in whole seconds rounded up, as the field's two forms demand; empty where there is
+ * The Retry-After header of a 429, rounded up to whole seconds in both of its forms; empty if there is
  * none.
  */
 export function retryAfterHeader(
@@ -137,10 +137,10 @@ function json(status: number, body: unknown, headers: Record<string, string> = {
 
 const DRIPS = 20;
 const CHUNK_BYTES = 65_536;
-/** Time for the bytes written to leave before the reset, which would overtake them. */
+/** Time for the written bytes to leave: a reset would overtake them. */
 const FLUSH_MS = 25;
 
-/** Sends an answer in its manner. Rejects with an AbortError when `signal` aborts. */
+/** Sends an answer in its manner. Rejects with an AbortError if `signal` aborts. */
 export async function deliver(
   answer: Answer,
   response: ServerResponse,
@@ -188,7 +188,7 @@ async function drip(answer: Answer, response: ServerResponse, totalMs: number, s
   response.end();
 }
 
-/** The JSON object with one more field, which makes the body as large as asked. */
+/** The JSON object with one more field that makes the body as large as requested. */
 async function sendHuge(answer: Answer, response: ServerResponse, totalBytes: number): Promise<void> {
   const head = `${answer.text.slice(0, -1)},"padding":"`;
   const chunk = Buffer.alloc(CHUNK_BYTES, 'a');

@@ -8,24 +8,24 @@ import type { ServiceState } from './service-state.js';
 /** Path under which the control interface is served. */
 export const CONTROL_PREFIX = '/_simulator/';
 
-/** Counts of everything since the start. */
+/** Counts since the start. */
 export interface SimulatorStats {
   gets: number;
   posts: number;
-  /** Messages that a job took. */
+  /** Messages that a job accepted. */
   accepted: number;
-  /** Requests by the status that was, or was to be, answered; 0 where none was. */
+  /** Requests by the status of their answers, sent or meant to be sent; 0 for none. */
   answers: Record<string, number>;
   /** Faults that struck, by kind. */
   faults: Record<string, number>;
-  /** Requests of others that were counted against the limit, by project. */
+  /** Requests of other clients that were counted against the limit, by project. */
   outsiderRequests: Record<string, number>;
   redirectsFollowed: number;
   openConnections: number;
   mostConnections: number;
 }
 
-/** What the control interface does beyond the state: parts that belong to the server. */
+/** What the control interface needs from the server. */
 interface ControlActions {
   stats(): SimulatorStats;
   update(patch: SimulatorUpdate): void;
@@ -36,7 +36,7 @@ interface ControlAnswer {
   body: unknown;
 }
 
-/** One of something, or an array of them. A mistake is named with its index. */
+/** A single value or an array. Errors name the index. */
 const oneOrMany = <T>(schema: z.ZodType<T>) =>
   z.preprocess((body) => (Array.isArray(body) ? (body as unknown[]) : [body]), z.array(schema));
 
@@ -52,7 +52,7 @@ const oneOrMany = <T>(schema: z.ZodType<T>) =>
  * | `POST faults`, `DELETE faults` | plans a fault, or an array of them, for the next matching requests; drops them |
  * | `GET max-in-any-window?projectId=P&windowMs=N` | most counted messages in any rolling window |
  *
- * A body must be `application/json`, which keeps web pages of other origins out.
+ * A body must be `application/json`, which keeps out web pages of other origins.
  */
 export function control(
   state: ServiceState,

@@ -2,15 +2,15 @@ import { z } from 'zod';
 import type { Random } from './random.js';
 
 /**
- * What can go wrong with a request, and what has happened to the message by then.
- * `applies`: a message is taken and the agent works on it. `counts`: it is counted against the rate limit.
+ * What can go wrong with a request, and what happens to its message.
+ * `applies`: the message is accepted and the agent works on it. `counts`: it is counted against the rate limit.
  */
 const faultTraits = {
   /** 404 although the job exists. */
   http404: { applies: false, counts: true },
   http500: { applies: false, counts: true },
   http503: { applies: false, counts: true },
-  /** A gateway's 503 for a message that was taken. */
+  /** A gateway's 503 for an accepted message. */
   http503AfterApply: { applies: true, counts: true },
   /** The connection is reset before the message is taken. */
   resetBefore: { applies: false, counts: true },
@@ -51,16 +51,16 @@ export type RetryAfterForm = (typeof retryAfterForms)[number];
 
 const probability = z.number().min(0, 'must be from 0 to 1').max(1, 'must be from 0 to 1');
 
-/** Probabilities by kind for one method. At most one fault strikes a request, so they must not exceed 1 together. */
+/** Probabilities by kind for one method. At most one fault strikes a request, so their sum must not exceed 1. */
 const faultRatesSchema = z
   .partialRecord(z.enum(faultKinds), probability)
   .refine((rates) => sum(Object.values(rates)) <= 1 + 1e-9, 'the probabilities must not exceed 1 together');
 
-/** Random faults, for each method apart. */
+/** Random faults, separately for each method. */
 export const faultsSchema = z.strictObject({ get: faultRatesSchema.default({}), post: faultRatesSchema.default({}) });
 type FaultSettings = z.output<typeof faultsSchema>;
 
-/** A fault that strikes the next matching requests for certain. */
+/** A fault that certainly strikes the next matching requests. */
 export const plannedFaultSchema = z.strictObject({
   method: z.enum(['GET', 'POST']),
   /** Any project where missing. */
@@ -99,7 +99,7 @@ export function faultCounts(fault: Fault): boolean {
   return fault.kind === 'status' || faultTraits[fault.kind].counts;
 }
 
-/** Says which fault strikes a request: a planned one, else one drawn by its probability, else none. */
+/** Decides which fault strikes a request: a planned one, otherwise a random one or none. */
 export class FaultPlan {
   #planned: z.output<typeof plannedFaultSchema>[] = [];
 

@@ -24,7 +24,7 @@ export { simulatorOptionsSchema, type SimulatorOptions } from './options.js';
 
 /** 256 KiB of prompt, each byte escaped as six in JSON, is 1.5 MiB. */
 const MAX_BODY_BYTES = 4 * 1_048_576;
-/** Connections that may wait to be accepted; Linux caps it at `net.core.somaxconn`, 4,096 by default. */
+/** Connections that may wait for accept; Linux caps it at `net.core.somaxconn`, 4,096 by default. */
 const BACKLOG = 4_096;
 const SERVICE_PATH = /^\/v2\/agent\/([^/]+)\/job\/([^/]+?)(\/message)?$/;
 
@@ -33,37 +33,37 @@ export interface Simulator {
   /** Address for clients, such as `http://127.0.0.1:40123`. */
   readonly baseUrl: string;
   readonly port: number;
-  /** Key that it takes now. */
+  /** The key that it accepts now. */
   readonly apiKey: string;
-  /** Every message request that arrived whole, in the order in which they were decided. */
+  /** Every message request that arrived completely, in the order of decisions. */
   readonly ledger: readonly LedgerEntry[];
   /** Number of get-job requests. */
   readonly gets: number;
   stats(): SimulatorStats;
   /** Makes a job, or replaces one. */
   addJob(job: NewJob): void;
-  /** Changes a job as somebody else would. Throws where it does not exist. */
+  /** Changes a job as somebody else would. Throws if it does not exist. */
   changeJob(change: JobChange): void;
-  /** A job as it is, whatever reads show; `undefined` where it does not exist. */
+  /** The true state of a job, even if reads are stale; `undefined` if it does not exist. */
   job(projectId: string, jobId: string): JobSnapshot | undefined;
   jobs(): JobSnapshot[];
   /** Replaces options while it runs, each as a whole. Throws naming each bad field, and then changes nothing. */
   update(patch: SimulatorUpdate): void;
-  /** Plans a fault for the next matching requests. Plans strike in the order in which they were made. */
+  /** Plans a fault for the next matching requests. Faults strike in the order of their plans. */
   failNext(fault: PlannedFault): void;
-  /** Drops planned faults that have not struck. */
+  /** Drops planned faults that have not struck yet. */
   clearFaults(): void;
   /** The most messages of a project that were counted against its limit in any rolling window. */
   maxInAnyWindow(projectId: string, windowMs: number): number;
-  /** Ends every connection and waits for the ledger. May be called more than once. */
+  /** Closes every connection and waits for the ledger. May be called more than once. */
   close(): Promise<void>;
 }
 
 /**
  * Starts the service on a socket of its own.
  *
- * @param onMessage is told of each step of a message, and holds it up until it resolves
- * @throws naming each bad option; where the port is taken; where the ledger file cannot be written
+ * @param onMessage called at each step of a message, which waits until it resolves
+ * @throws naming each bad option; if the port is taken; if the ledger file cannot be written
  */
 export async function startSimulator(options: SimulatorOptions = {}, onMessage?: MessageHook): Promise<Simulator> {
   const live = new LiveSettings(options);
@@ -167,7 +167,7 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
       : await postMessage(state, serviceRequest, redirectLocation);
   }
 
-  /** Says what went wrong here, such as a full disk, unless the client has left or the simulator closes. */
+  /** Answers with an error of the simulator itself, such as a full disk, unless the client has left or the simulator closes. */
   function giveUp(request: IncomingMessage, response: ServerResponse, error: unknown): void {
     if (state.closing.aborted || response.headersSent || !request.complete) {
       response.destroy();
@@ -186,7 +186,7 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
   }
 }
 
-/** The open connections, and the most there were at once. */
+/** The open connections, and their highest number. */
 class ConnectionTable {
   readonly #sockets = new Set<Socket>();
   most = 0;
@@ -220,7 +220,7 @@ function statsOf(state: ServiceState, connections: ConnectionTable): SimulatorSt
   };
 }
 
-/** The whole body, or `undefined` where it is too long. Rejects where the client leaves before its end. */
+/** The whole body, or `undefined` if it is too long. Rejects if the client leaves before its end. */
 async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -241,7 +241,7 @@ function listen(server: Server, host: string, port: number): Promise<void> {
   });
 }
 
-/** Where a client on this machine reaches a server that listens on `host`. */
+/** The address at which a client on this machine reaches a server that listens on `host`. */
 function reachableHost(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
   if (host === '::') return '[::1]';

@@ -15,7 +15,7 @@ const behaviourSchema = z.strictObject({
 export const newJobSchema = z.strictObject({
   projectId: idSchema,
   jobId: idSchema,
-  /** Any text; `active` begins a turn that somebody else asked for. @default 'completed' */
+  /** Any text; `active` starts a turn that somebody else requested. @default 'completed' */
   status: z.string().optional(),
   /** Default: as the option `initialPrLink` says. */
   prLink: z.string().nullable().optional(),
@@ -39,17 +39,17 @@ export const jobChangeSchema = z.strictObject({
 });
 export type JobChange = z.input<typeof jobChangeSchema>;
 
-/** A job as it is, and what was asked of it. */
+/** A job's true state, and counts of its requests. */
 export interface JobSnapshot extends ServiceJob {
   projectId: string;
   /** Messages that were taken. */
   messages: number;
-  /** Requests by method, with those that were refused or struck by a fault. */
+  /** Requests by method, including those that were refused or struck by a fault. */
   gets: number;
   posts: number;
 }
 
-/** All jobs of all projects, and how often each was asked for, known or not. */
+/** All jobs of all projects, and the requests for each, even for unknown ones. */
 export class JobStore {
   readonly #jobs = new Map<string, { projectId: string; job: SimulatedJob }>();
   readonly #requests = new Map<string, { gets: number; posts: number }>();
@@ -85,7 +85,7 @@ export class JobStore {
     if (status === 'active') job.begin(nowMs, this.turnFor(projectId, jobId, job));
   }
 
-  /** The job; with `autoCreate` it is made where the id allows one. */
+  /** The job; with `autoCreate` it is created if its id allows. */
   find(projectId: string, jobId: string, nowMs: number): SimulatedJob | undefined {
     const existing = this.#jobs.get(key(projectId, jobId))?.job;
     if (existing || !this.#settings().autoCreate || !recipeFor(jobId)) return existing;
@@ -100,7 +100,7 @@ export class JobStore {
     job.set(change);
   }
 
-  /** Draws a job's next turn: the same for the same seed, ids and number of messages. */
+  /** Draws a job's next turn; equal seeds, ids and message counts give equal turns. */
   turnFor(projectId: string, jobId: string, job: SimulatedJob): Turn {
     const { turn, outcomes, prLinkAfterTurn, prLinkWhileActive, staleWindowMs } = this.#settings();
     const random = this.#random.fork(`turn ${key(projectId, jobId)} ${job.messages}`);
@@ -116,7 +116,7 @@ export class JobStore {
     };
   }
 
-  /** Counts a request and gives its number, from 1, among those with this method to this job. */
+  /** Counts a request and returns its number, from 1, among those with this method to this job. */
   countRequest(method: 'GET' | 'POST', projectId: string, jobId: string): number {
     const counts = this.requests(projectId, jobId);
     this.#requests.set(key(projectId, jobId), counts);

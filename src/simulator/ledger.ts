@@ -1,30 +1,30 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import type { FaultKind } from './fault-plan.js';
 
-/** One message request that arrived whole, whatever became of it. Instants are epoch milliseconds. */
+/** One message request that arrived completely, with any outcome. Instants are epoch milliseconds. */
 export interface LedgerEntry {
   /** From 0, in the order in which they were decided. */
   index: number;
   receivedAtMs: number;
-  /** When the rate limiter counted it; `null` where it was refused before, or over the limit. */
+  /** When the rate limiter counted it; `null` if it was refused before, or over the limit. */
   countedAtMs: number | null;
-  /** When the job took the message; `null` where it did not. */
+  /** When the job accepted the message; `null` if it did not. */
   appliedAtMs: number | null;
   projectId: string;
   jobId: string;
-  /** SHA-256 of the prompt's UTF-8, in hex; `null` where the body had none. */
+  /** SHA-256 of the prompt's UTF-8, in hex; `null` if the body had no prompt. */
   promptSha256: string | null;
   prompt: string | null;
   /** Whether the job took the message. */
   accepted: boolean;
-  /** HTTP status of the answer that was, or was to be, sent; 0 where none was meant to be. */
+  /** HTTP status of the answer, sent or meant to be sent; 0 if none was meant. */
   status: number;
   /** The fault that struck it. */
   fault: FaultKind | 'status' | null;
 }
 
 /**
- * What truly arrived: the ground truth that everything a client believes is checked against. With a file, an entry is
+ * The messages that really arrived: the ground truth against which every belief of a client is checked. With a file, an entry is
  * on disk before {@link append} resolves; entries that come together share one sync.
  */
 export class Ledger {
@@ -38,7 +38,7 @@ export class Ledger {
     this.#file = file;
   }
 
-  /** @param path entries are appended to it; the file is made where it is missing */
+  /** @param path entries are appended to it; a missing file is created */
   static async open(path: string | undefined): Promise<Ledger> {
     if (path === undefined) return new Ledger(undefined);
     try {
@@ -66,7 +66,7 @@ export class Ledger {
     await this.#nextSync;
   }
 
-  /** Waits for what is being written, and closes the file. */
+  /** Waits for pending writes, and closes the file. */
   async close(): Promise<void> {
     try {
       await this.#lastSync;
@@ -77,7 +77,7 @@ export class Ledger {
 }
 
 /**
- * The most instants that any rolling window holds. The window is half-open: two instants exactly `windowMs` apart do
+ * The most instants in any rolling window. The window is half-open: two instants exactly `windowMs` apart do
  * not share one.
  *
  * @param instantsMs in any order

@@ -13,11 +13,11 @@ interface LimiterOptions {
   burst?: number | undefined;
 }
 
-/** Decides at an instant that is passed in, in epoch milliseconds. Instants must not go back. */
+/** Decides at a given instant in epoch milliseconds. Instants must not go back. */
 export interface Limiter {
   /** Counts a request, or refuses it. A refused request costs nothing. */
   take(nowMs: number): boolean;
-  /** Milliseconds until {@link take} would succeed if nobody else asked, 0 for at once. */
+  /** Milliseconds until {@link take} would succeed if nothing else is taken; 0 for now. */
   availableInMs(nowMs: number): number;
 }
 
@@ -36,7 +36,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   }
 }
 
-/** A log of instants: at most `limit` in every half-open window (now − windowMs, now]. */
+/** A log of instants: at most `limit` in each half-open window (now − windowMs, now]. */
 function slidingLimiter({ limit, windowMs }: LimiterOptions): Limiter {
   const instants: number[] = [];
   const availableInMs = (nowMs: number): number => {
@@ -113,13 +113,13 @@ function takeWhenAvailable(availableInMs: (nowMs: number) => number, count: (now
   };
 }
 
-/** Somebody else who spends the same project's budget. */
+/** Another client that uses the same project's limit. */
 interface OutsiderOptions {
-  /** Mean share of the limit that is spent by others, from 0 to 1. Their requests come at random (Poisson). */
+  /** Mean share of the limit that others use, from 0 to 1. Their requests arrive at random (Poisson). */
   share: number;
 }
 
-/** What one project may still send: the limiter, and the requests of others that it counts as well. */
+/** What one project may still send: its limiter, which also counts the requests of others. */
 export class ProjectBudget {
   readonly #instants: number[] = [];
   readonly #random: Random;
@@ -138,7 +138,7 @@ export class ProjectBudget {
     this.#outsiderAtMs = this.#nextOutsiderAtMs(nowMs);
   }
 
-  /** Counts a request, or says in how many milliseconds one would fit. */
+  /** Counts a request, or returns in how many milliseconds one would fit. */
   take(nowMs: number): { taken: boolean; availableInMs: number } {
     this.#letOutsidersIn(nowMs);
     if (this.#limiter.take(nowMs)) {
@@ -148,7 +148,7 @@ export class ProjectBudget {
     return { taken: false, availableInMs: this.#limiter.availableInMs(nowMs) };
   }
 
-  /** Changes the rules. What was counted before counts under the new rules, too. */
+  /** Changes the rules. Earlier requests count under the new rules, too. */
   reconfigure(options: LimiterOptions, outsider: OutsiderOptions, nowMs: number): void {
     this.#letOutsidersIn(nowMs);
     this.#options = options;

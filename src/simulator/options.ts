@@ -3,7 +3,7 @@ import { describeIssues, parseInput } from '../contract/validation.js';
 import { faultsSchema, retryAfterForms } from './fault-plan.js';
 import { limiterKinds } from './limiter.js';
 
-/** Key that the simulator takes where no other is given. Public, and worth nothing anywhere else. */
+/** Default key of the simulator. Public, and worthless anywhere else. */
 const DEMO_API_KEY = 'simulated-admin-key';
 
 const atMost = (maximum: number) => z.int().min(0).max(maximum);
@@ -13,13 +13,13 @@ const durationRange = z
   .refine(({ minMs, maxMs }) => minMs <= maxMs, 'minMs must not be above maxMs');
 const weight = z.number().min(0);
 
-/** Settings that only count at the start; the others can be changed while the simulator runs. */
+/** Settings that are fixed at the start; the others can be changed while the simulator runs. */
 const startShape = {
   /** Address to listen on. @default '127.0.0.1' */
   host: z.string().min(1).default('127.0.0.1'),
   /** 0 takes any free port. @default 0 */
   port: z.int().min(0).max(65_535).default(0),
-  /** All randomness comes from it. @default 1 */
+  /** Seed of all randomness. @default 1 */
   seed: z.int().min(0).max(0xffff_ffff).default(1),
   /** Each ledger entry is appended to this file as one line of JSON, and synced to disk, before its answer is sent. */
   ledgerFile: z.string().min(1).optional(),
@@ -30,7 +30,7 @@ const liveShape = {
   apiKey: z.string().min(1).default(DEMO_API_KEY),
   /** Keys of single projects, instead of `apiKey`. */
   apiKeys: z.record(z.string(), z.string().min(1)).default({}),
-  /** Limit of messages, for each project apart. @default sliding, 100 per hour */
+  /** Limit of messages per project. @default sliding, 100 per hour */
   limiter: z
     .strictObject({
       kind: z.enum(limiterKinds),
@@ -45,13 +45,13 @@ const liveShape = {
    * 'arrival'
    */
   countAt: z.enum(['arrival', 'random']).default('arrival'),
-  /** Others who spend the same budget: mean share of the limit, 0 to 1. @default 0 */
+  /** Other clients that use the same limit: mean share of it, 0 to 1. @default 0 */
   outsider: z.strictObject({ share: z.number().min(0).max(1) }).default({ share: 0 }),
   /** Form of the Retry-After header on a 429. @default 'none' */
   retryAfter: z.enum(retryAfterForms).default('none'),
   /** Retry-After of a 429 that is a fault. @default 1_000 */
   faultRetryAfterMs: duration.default(1_000),
-  /** That long after a message, reads go on showing the job as it was shown before. @default 0 */
+  /** How long after a message reads still show the job as before. @default 0 */
   staleWindowMs: duration.default(0),
   /** How long the agent works on a message. @default 2 s to 6 s */
   turn: durationRange.default({ minMs: 2_000, maxMs: 6_000 }),
@@ -66,9 +66,9 @@ const liveShape = {
   prLinkAfterTurn: z.enum(['new', 'same', 'none']).default('new'),
   /** What `prLink` is while the agent works. @default 'null' */
   prLinkWhileActive: z.enum(['null', 'kept']).default('null'),
-  /** Whether a job that was made without a `prLink` has one before its first message. @default true */
+  /** Whether a job that was created without a `prLink` has one before its first message. @default true */
   initialPrLink: z.boolean().default(true),
-  /** Whether jobs that nobody made exist when asked for; the id decides how they behave. @default false */
+  /** Whether jobs are created when first requested; the id decides how they behave. @default false */
   autoCreate: z.boolean().default(false),
   /** Whether the answer to a message has the field `status`. @default false, as in the interface's sample */
   statusInPostAnswer: z.boolean().default(false),
@@ -81,11 +81,11 @@ const liveShape = {
     .int()
     .min(1_024)
     .default(50 * 1_048_576),
-  /** Where the fault `redirect` leads. Default: a path of the simulator that counts its visitors. */
+  /** Target of the fault `redirect`. Default: a path of the simulator that counts its visits. */
   redirectLocation: z.string().min(1).optional(),
-  /** Repeats the request's Authorization header in the answers: all of them, or those with an error. @default false */
+  /** Echoes the request's Authorization header in all answers, or in those with an error. @default false */
   echoAuthorization: z.union([z.boolean(), z.literal('errors')]).default(false),
-  /** Resets every connection to the service at once; the control interface goes on. @default false */
+  /** Resets every connection to the service at once; the control interface keeps working. @default false */
   down: z.boolean().default(false),
   /** Idle time after which a connection is closed, up to 1 s later. @default 5_000 */
   keepAliveTimeoutMs: duration.default(5_000),
@@ -103,7 +103,7 @@ export type SimulatorSettings = z.output<typeof simulatorOptionsSchema>;
 /** Options that can be changed while the simulator runs. */
 export type SimulatorUpdate = Omit<SimulatorOptions, keyof typeof startShape>;
 
-/** The options in force, and the one way to change them. */
+/** The current options, and the only way to change them. */
 export class LiveSettings {
   #options: SimulatorOptions;
   #settings: SimulatorSettings;
@@ -118,7 +118,7 @@ export class LiveSettings {
   }
 
   /**
-   * Replaces the options that are given, each as a whole (`faults` too), and keeps the others.
+   * Replaces the given options, each as a whole (`faults` too), and keeps the others.
    *
    * @throws naming each bad field; then nothing has changed
    */

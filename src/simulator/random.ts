@@ -5,8 +5,8 @@ export interface Random {
   /** A whole number between two bounds, both included. */
   between(min: number, max: number): number;
   /**
-   * Another generator, made from this one's seed and a label alone: numbers already drawn do not matter. That makes
-   * a run repeatable although requests of several clients arrive in any order.
+   * Another generator, from this one's seed and a label alone: numbers already drawn do not matter. That makes
+   * a run repeatable even if requests of several clients arrive in any order.
    */
   fork(label: string): Random;
 }
@@ -30,7 +30,7 @@ export function createRandom(seed: number): Random {
   };
 }
 
-/** Picks a key by weight. Throws where no weight is above zero. */
+/** Picks a key by weight. Throws if no weight is above zero. */
 export function pickByWeight<K extends string>(weights: Readonly<Record<K, number>>, random: Random): K {
   const entries = (Object.entries(weights) as [K, number][]).filter(([, weight]) => weight > 0);
   const last = entries.at(-1);

@@ -17,7 +17,7 @@ export async function getJob(state: ServiceState, request: ServiceRequest, redir
     const { fault, random } = plan;
     const echoed = state.echoed(request, 'error');
     if (!state.authorized(request)) return errorAnswer(401, 'invalid API key', { echoed });
-    // A fault that lets no message through lets no job through, either; the 503 of a gateway hides it as well.
+    // A fault that stops a message also stops a read; a gateway's 503 hides the job as well.
     if (fault && (!faultApplies(fault) || fault.kind === 'http503AfterApply' || fault.kind === 'status')) {
       return faultAnswer(fault, { echoed, redirectLocation, retryAfter: state.faultRetryAfter(fault, random) });
     }
@@ -29,7 +29,7 @@ export async function getJob(state: ServiceState, request: ServiceRequest, redir
   }
 }
 
-/** Only as much of the body as the ledger wants to know. */
+/** The part of the body that the ledger records. */
 const promptSchema = z.looseObject({ prompt: z.string() });
 
 interface Decision {
@@ -42,7 +42,7 @@ interface Decision {
  * `POST /v2/agent/{projectId}/job/{id}/message`. Resolves when the answer is due; the ledger knows by then.
  *
  * In this order: the key, the faults that count for nothing (`limited`, `unauthorized`), the rate limit, the faults
- * that keep the message from its job, the message itself. So everything that passes the limiter counts, also what is
+ * that stop the message before its job, the message itself. So everything that passes the limiter counts, even what is
  * refused with 400 or 404 or dies after it: the strictest reading of "uses".
  */
 export async function postMessage(

@@ -33,18 +33,18 @@ export interface ServiceRequest {
   body: Buffer;
 }
 
-/** What is drawn for one request, all of it when it arrives, so that runs with the same seed are alike. */
+/** The random draws for one request, all made when it arrives, so that runs with the same seed are alike. */
 export interface RequestPlan {
   fault: Fault | undefined;
   /** Wait before the request is looked at. */
   beforeMs: number;
   /** Wait from then to the answer. */
   afterMs: number;
-  /** For what is drawn later on. */
+  /** For later draws. */
   random: Random;
 }
 
-/** Everything that lives as long as one simulator. */
+/** The state of one simulator. */
 export class ServiceState {
   readonly live: LiveSettings;
   readonly ledger: Ledger;
@@ -91,12 +91,12 @@ export class ServiceState {
     if (ms > 0) await sleep(ms, undefined, { signal: this.closing });
   }
 
-  /** Tells the followers of messages that one has reached a step, and waits for them. */
+  /** Reports that a message has reached a step, and waits for the hook. */
   async reach(step: MessageStep, { projectId, jobId }: ServiceRequest, prompt: string | null): Promise<void> {
     await this.#onMessage?.({ step, projectId, jobId, prompt });
   }
 
-  /** Draws what happens to a request, by its number among those with this method to this job. */
+  /** Draws the plan of a request, by its number among those with this method to this job. */
   plan(method: 'GET' | 'POST', { projectId, jobId }: ServiceRequest): RequestPlan {
     const { latency, countAt, faults } = this.settings;
     const number = this.jobs.countRequest(method, projectId, jobId);
@@ -115,7 +115,7 @@ export class ServiceState {
     return authorization === `Bearer ${Object.hasOwn(apiKeys, projectId) ? apiKeys[projectId] : apiKey}`;
   }
 
-  /** The header that an answer is to repeat, where the option `echoAuthorization` says so. */
+  /** The header that an answer echoes, if the option `echoAuthorization` says so. */
   echoed(request: ServiceRequest, kind: 'job' | 'error'): string | undefined {
     const { echoAuthorization } = this.settings;
     return echoAuthorization === true || (echoAuthorization === 'errors' && kind === 'error')

@@ -10,7 +10,7 @@ export interface ServiceJob {
   archivedAt: string | null;
 }
 
-/** What happens to one message that is taken. */
+/** What happens to one accepted message. */
 export interface Turn {
   /** `Infinity`: it never ends. */
   durationMs: number;
@@ -23,7 +23,7 @@ export interface Turn {
 type Changing = Pick<ServiceJob, 'status' | 'prLink' | 'archivedAt'>;
 
 /**
- * The state machine of one job. Has no timers: what has come to pass follows from the instant passed in, in epoch
+ * The state machine of one job. Has no timers: its state follows from the given instant, in epoch
  * milliseconds, which must not go back.
  */
 export class SimulatedJob {
@@ -44,7 +44,7 @@ export class SimulatedJob {
     this.behaviour = behaviour;
   }
 
-  /** The job as it is. */
+  /** The true state of the job. */
   truth(nowMs: number): ServiceJob {
     if (this.#turn && this.#turn.endsAtMs <= nowMs) {
       this.#state = this.#turn.end;
@@ -53,13 +53,13 @@ export class SimulatedJob {
     return { ...this.#fixed, ...this.#state };
   }
 
-  /** The job as a read shows it: within the stale window as it was shown before the message. */
+  /** The job as a read shows it: within the stale window, as before the message. */
   shown(nowMs: number): ServiceJob {
     const truth = this.truth(nowMs);
     return this.#stale && nowMs < this.#stale.untilMs ? this.#stale.shown : truth;
   }
 
-  /** Takes a message: the agent is at work from now. A turn that runs is steered, its end moves. */
+  /** Accepts a message: the agent works from now on. A running turn is steered, and its end moves. */
   message(nowMs: number, turn: Turn): void {
     const shown = this.shown(nowMs);
     this.#stale = turn.staleWindowMs > 0 ? { untilMs: nowMs + turn.staleWindowMs, shown } : undefined;
@@ -67,7 +67,7 @@ export class SimulatedJob {
     this.#begin(nowMs, turn);
   }
 
-  /** Sets the agent to work without a message: a turn that somebody else began. */
+  /** Starts a turn without a message, as if somebody else had requested it. */
   begin(nowMs: number, turn: Turn): void {
     this.truth(nowMs);
     this.#begin(nowMs, turn);
@@ -98,7 +98,7 @@ export class SimulatedJob {
       linkBefore,
       end: {
         status: turn.outcome,
-        // A turn that fails leaves the pull request of the turn before.
+        // A failed turn keeps the pull request of the previous turn.
         prLink: turn.outcome === 'failed' ? linkBefore : this.#linkAfter(turn.prLink, linkBefore),
         archivedAt: turn.outcome === 'archived' ? isoAt(endsAtMs) : this.#state.archivedAt,
       },
@@ -114,7 +114,7 @@ export class SimulatedJob {
   }
 }
 
-/** An instant as the service writes it. `Infinity`, the end of a turn that never ends, is no date. */
+/** An instant as the service writes it. `Infinity`, the end of an endless turn, has no date. */
 function isoAt(instantMs: number): string | null {
   return Number.isFinite(instantMs) ? new Date(instantMs).toISOString() : null;
 }
@@ -124,26 +124,26 @@ export function pullRequestLink(repository: string, number: number): string {
   return `${repository}/pull/${number}`;
 }
 
-/** How a job deals with messages. What is not set comes from the simulator's options. */
+/** How a job handles messages. Defaults come from the simulator's options. */
 interface JobBehaviour {
   /** Status at the end of each turn. */
   outcome?: 'completed' | 'failed' | 'archived' | undefined;
-  /** Pull request at the end of a turn: another one, the one before, none, or this very text. */
+  /** Pull request at the end of a turn: a new one, the previous one, none, or this text. */
   prLinkAfterTurn?: 'new' | 'same' | 'none' | { url: string } | undefined;
-  /** Factor by which turns take longer. @default 1 */
+  /** Factor on the length of turns. @default 1 */
   turnFactor?: number | undefined;
-  /** Turns have no end. @default false */
+  /** Turns never end. @default false */
   neverEnds?: boolean | undefined;
 }
 
-/** What the id of a job that nobody made says about it. */
+/** The behaviour of an automatically created job, from its id. */
 interface JobRecipe extends JobBehaviour {
   /** Status before the first message. @default 'completed' */
   initialStatus?: 'active' | 'archived';
 }
 
 /**
- * Jobs by the beginning of their id, so that a demonstration needs no set-up. All other ids behave as the options say.
+ * Behaviour of jobs by the prefix of their id, so that a demonstration needs no set-up. Other ids follow the options.
  *
  * | id | behaviour |
  * |---|---|
@@ -168,7 +168,7 @@ const recipes: Readonly<Record<string, JobRecipe>> = {
   stuck: { neverEnds: true },
 };
 
-/** The recipe for a job id; `undefined` where no such job is made. */
+/** The recipe for a job id; `undefined` if no such job is created. */
 export function recipeFor(jobId: string): JobRecipe | undefined {
   const prefix = jobId.slice(0, Math.max(0, jobId.indexOf('-')));
   if (prefix === 'missing') return undefined;

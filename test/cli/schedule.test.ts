@@ -62,7 +62,7 @@ test('a schedule is created, shown, paused, resumed, triggered and deleted', asy
   expect(created.exitCode, created.stderr).toBe(0);
   expect(created.stdout).toContain('fires     cron 30 4 * * 1-5, Europe/Berlin');
   expect(created.stdout).toContain('batch     2 follow-ups of cli-schedules');
-  expect(created.stdout).toContain('overlap   skip: a firing is left out while the one before is still running');
+  expect(created.stdout).toContain('overlap   skip: a firing is skipped while the previous one still runs');
   expect(created.stdout).toMatch(/next firings:\n( {2}\d{4}-\d\d-\d\d 04:30:00 Europe\/Berlin\n){5}has not fired yet/);
 
   const paused = await schedule(['pause', name, '--note', 'release freeze', '--json']);
@@ -87,7 +87,7 @@ test('a schedule is created, shown, paused, resumed, triggered and deleted', asy
     recentFirings: [{ batchId: triggered['batchId'], status: 'terminated' }],
   });
   const shown = await schedule(['describe', name]);
-  expect(shown.stdout).toContain('so far    1 fired, 1 left out by the overlap policy, 0 missed');
+  expect(shown.stdout).toContain('so far    1 fired, 1 skipped by the overlap policy, 0 missed');
   expect(shown.stdout).toContain(`  ${String(triggered['batchId'])}  started`);
 
   expect((await schedule(['delete', name])).stdout).toBe(`${name} is deleted\n`);

@@ -122,7 +122,7 @@ describe('docker-compose.yml', () => {
       agentJobs: { baseUrl: 'http://simulator:8080' },
       status: { host: '0.0.0.0', port: 9464 },
     });
-    const documented = await readRepositoryFile('src/config.ts');
+    const documented = await readRepositoryFile('src/config/index.ts');
     const readers = await Promise.all(
       ['agent-jobs-config', 'temporal-config'].map((name) => readRepositoryFile(`src/config/${name}.ts`)),
     );
