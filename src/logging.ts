@@ -61,7 +61,9 @@ export function temporalLevel(level: LogLevel): TemporalLogLevel {
   }
 }
 
-/** A logger for Temporal's runtime. `target` is called for each line, since the runtime outlives the loggers of tests. */
+/**
+ * A logger for Temporal's runtime. `target` is called for each line, since the runtime outlives the loggers of tests.
+ */
 export function toTemporalLogger(target: () => Logger): TemporalLogger {
   const write = (level: TemporalLogLevel, message: string, metadata?: LogMetadata): void => {
     // The SDK keeps its own notes under symbols. pino prints the stack of a field named `err`.

@@ -17,9 +17,9 @@ const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u2
 /**
  * Text without escape sequences of terminals (ECMA-48) and without control characters; tabs and line feeds stay.
  *
- * No alternative of the patterns can take up what another part of it left, and no part runs past the next beginning of a
- * sequence: so the time is linear in the length, whatever the text. Node's `stripVTControlCharacters` is not: of 128 KiB
- * from a hostile service it makes 40 s.
+ * No alternative of the patterns can take up what another part of it left, and no part runs past the next beginning of
+ * a sequence: so the time is linear in the length, whatever the text. Node's `stripVTControlCharacters` is not: of 128
+ * KiB from a hostile service it makes 40 s.
  */
 export function plainText(text: string): string {
   return text.replace(SEQUENCES, '').replace(CONTROLS, '');

@@ -112,8 +112,8 @@ function isCode(error: unknown, code: string): boolean {
 }
 
 /**
- * One CSV record as in RFC 4180, with its CRLF. A text that a spreadsheet could take for a formula gets an
- * apostrophe in front, which makes it plain text: OWASP names `=`, `+`, `-`, `@`, their full-width forms, tab and line ends.
+ * One CSV record as in RFC 4180, with its CRLF. A text that a spreadsheet could take for a formula gets an apostrophe
+ * in front, which makes it plain text: OWASP names `=`, `+`, `-`, `@`, their full-width forms, tab and line ends.
  */
 export function csvRecord(cells: readonly (string | number | null | undefined)[]): string {
   return `${cells.map(toCell).join(',')}\r\n`;

@@ -48,7 +48,8 @@ export function stateOf(
   }
   if (limit === 0) return 'sends nothing: its limit is 0';
   if (used > limit) return `sends nothing: ${used - limit} slots more than its limit`;
-  if (assumedFullUntil !== undefined) return `sends nothing until ${clock(assumedFullUntil, now)}: it was recreated after a deletion`;
+  if (assumedFullUntil !== undefined)
+    return `sends nothing until ${clock(assumedFullUntil, now)}: it was recreated after a deletion`;
   return pacedEveryMs === undefined ? 'sends' : `sends one message per ${formatDuration(pacedEveryMs)}`;
 }
 

@@ -166,8 +166,8 @@ export function isLive(stream: OutputStream): stream is NodeJS.WriteStream {
 const REPEAT_AFTER_MS = 1_000;
 
 /**
- * Runs work that Ctrl-C and SIGTERM interrupt: the first aborts the signal with an {@link InterruptedError}, the second ends
- * the process at once.
+ * Runs work that Ctrl-C and SIGTERM interrupt: the first aborts the signal with an {@link InterruptedError}, the second
+ * ends the process at once.
  */
 export async function interruptible<T>({ io }: Cli, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();

@@ -4,7 +4,8 @@ import { SettingsReader } from '../config/settings-reader.js';
 import { readTemporalConfig, type TemporalConfig, usesTls } from '../config/temporal-config.js';
 import { WorkflowIdPrefix, WorkflowType } from '../contract/names.js';
 
-// Loading the SDK's client would take most of the time: so this calls the server directly, with the few fields it needs.
+// Loading the SDK's client would take most of the time: so this calls the server directly, with the few fields it
+// needs.
 // The field numbers are those of temporal/api/workflowservice/v1/request_response.proto.
 
 /** A kind of ids that the server has. */

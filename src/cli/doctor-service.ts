@@ -126,7 +126,10 @@ function judgeService(
   return { name, status: 'note', message: `${baseUrl} did not show whether it accepts the key` };
 }
 
-/** A `Date` header is truncated to the second, so half a second is added; the request is assumed to take half the round trip. */
+/**
+ * A `Date` header is truncated to the second, so half a second is added; the request is assumed to take half the round
+ * trip.
+ */
 function readClocks(date: string, askedAtMs: number, answeredAtMs: number): ClockReading | undefined {
   const there = Date.parse(date);
   if (Number.isNaN(there)) return undefined;

@@ -200,8 +200,8 @@ async function call<T>(session: TemporalSession, rpc: () => Promise<T>): Promise
 
 /**
  * How far this machine's clock is ahead of the Temporal server's, in milliseconds, to within a round trip. No call
- * returns the server's time, but the server records when a task queue was last polled: so this polls a task queue with a
- * random name, and reads that record. It leaves nothing behind. `undefined` if the server does not tell.
+ * returns the server's time, but the server records when a task queue was last polled: so this polls a task queue with
+ * a random name, and reads that record. It leaves nothing behind. `undefined` if the server does not tell.
  */
 async function measureClockSkew({ connection, client, config }: TemporalSession): Promise<number | undefined> {
   const { namespace } = config;

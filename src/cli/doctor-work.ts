@@ -209,7 +209,9 @@ export function judgeBudget(status: BudgetStatus): Check[] {
     );
   }
   if (assumedFullUntil !== undefined) {
-    checks.push(about('note', `was recreated after a deletion, and counts every slot as used until ${clock(assumedFullUntil)}`));
+    checks.push(
+      about('note', `was recreated after a deletion, and counts every slot as used until ${clock(assumedFullUntil)}`),
+    );
   }
   return checks;
 }

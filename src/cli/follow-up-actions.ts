@@ -22,7 +22,9 @@ import {
 } from './follow-up-text.js';
 import { withTemporal } from './temporal-session.js';
 
-/** `follow-up status`. What Temporal knows is shown also where the follow-up gives no answer, with another exit code. */
+/**
+ * `follow-up status`. What Temporal knows is shown also where the follow-up gives no answer, with another exit code.
+ */
 export async function showStatus({ env, output }: Cli, workflowId: string): Promise<ExitCode> {
   return withTemporal({ env, output }, async ({ followUps }) => {
     const followUp = followUps.handle(workflowId);

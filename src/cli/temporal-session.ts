@@ -56,7 +56,9 @@ function retryForSeconds() {
 /** After this time without a first answer, the command says that it waits. */
 const SILENT_AFTER_MS = 900;
 
-/** Says once on stderr that the server refuses the first call, or has not answered it yet. Sees each attempt of a call. */
+/**
+ * Says once on stderr that the server refuses the first call, or has not answered it yet. Sees each attempt of a call.
+ */
 function sayWhenSilent(address: string, output: Pick<Output, 'note'>): Interceptor {
   let isSettled = false;
   const settle = (text?: string) => {

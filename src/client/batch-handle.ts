@@ -1,7 +1,15 @@
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { type QueryDefinition, WorkflowNotFoundError } from '@temporalio/common';
 import { defined } from '../contract/defined.js';
-import { type BatchItem, batchItemsQuery, type BatchStatus, batchStatusQuery, type FollowUpBatchResult, followUpBatchWorkflowId, type FollowUpState } from '../contract/index.js';
+import {
+  type BatchItem,
+  batchItemsQuery,
+  type BatchStatus,
+  batchStatusQuery,
+  type FollowUpBatchResult,
+  followUpBatchWorkflowId,
+  type FollowUpState,
+} from '../contract/index.js';
 import { expectBatchEnd } from './batch-forecast.js';
 import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
 import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
@@ -126,8 +134,8 @@ export class BatchHandle {
   }
 
   /**
-   * Items as they end, each once, in that order to within `intervalMs`; ends with the batch, or when `signal` is aborted.
-   * Needs a running worker.
+   * Items as they end, each once, in that order to within `intervalMs`; ends with the batch, or when `signal` is
+   * aborted. Needs a running worker.
    *
    * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
    */
@@ -176,8 +184,8 @@ export class BatchHandle {
   }
 
   /**
-   * Sends items of an ended batch again, with new keys, as a batch of its own whose id is derived from this one's.
-   * A repeated retry finds that batch and sends nothing. Items whose delivery is unknown may be delivered a second time:
+   * Sends items of an ended batch again, with new keys, as a batch of its own whose id is derived from this one's. A
+   * repeated retry finds that batch and sends nothing. Items whose delivery is unknown may be delivered a second time:
    * {@link planRetry} counts them.
    *
    * @throws what {@link planRetry} and `startBatch` throw

@@ -120,6 +120,10 @@ export interface StartBatchOptions {
   signal?: AbortSignal;
   /** Called as a long list is handed over, with the number of items so far. */
   onHandedOver?: (count: number, total: number) => void;
-  /** How long Temporal or the workers may be unreachable in one stretch while a long list is handed over. @default 60_000 */
+  /**
+   * How long Temporal or the workers may be unreachable in one stretch while a long list is handed over.
+   *
+   * @default 60_000
+   */
   reconnectTimeoutMs?: number;
 }

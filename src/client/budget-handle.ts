@@ -60,8 +60,8 @@ export class BudgetHandle {
   }
 
   /**
-   * What keeps the budget from answering, and how to fix it: it is stopped, paused in Temporal, fails at its tasks, or has
-   * no worker. `undefined` if nothing does, and before the project's first follow-up. Needs no worker.
+   * What keeps the budget from answering, and how to fix it: it is stopped, paused in Temporal, fails at its tasks, or
+   * has no worker. `undefined` if nothing does, and before the project's first follow-up. Needs no worker.
    *
    * @throws TemporalUnreachableError
    */
@@ -104,8 +104,8 @@ export class BudgetHandle {
   }
 
   /**
-   * Changes limit, window or reserve at once; missing fields keep their values. If more slots are taken than a lower limit
-   * allows, nothing is sent until enough of them have ended. A budget that does not exist yet is started with the
+   * Changes limit, window or reserve at once; missing fields keep their values. If more slots are taken than a lower
+   * limit allows, nothing is sent until enough of them have ended. A budget that does not exist yet is started with the
    * defaults and this change.
    *
    * @throws InvalidInputError naming every bad field; BudgetStoppedError, WorkerUnavailableError,

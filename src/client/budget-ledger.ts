@@ -26,9 +26,9 @@ const RESET_CAUSE = 20;
 export class LedgerLostError extends Error {}
 
 /**
- * The state of a budget's run, rebuilt from its history: its input, its answers, and what it was
- * told. Needs no worker, and works even if every task of the run fails. For a run that began with a reset: the state of the
- * run that it replaced, since the new history lacks the answers after the point of the reset.
+ * The state of a budget's run, rebuilt from its history: its input, its answers, and what it was told. Needs no worker,
+ * and works even if every task of the run fails. For a run that began with a reset: the state of the run that it
+ * replaced, since the new history lacks the answers after the point of the reset.
  *
  * @throws LedgerLostError; errors of Temporal
  */

@@ -258,9 +258,9 @@ const MOST_WOKEN = 1_000;
 const PAUSES_MS = [1_000, 4_000, 15_000];
 
 /**
- * Wakes follow-ups that found their project's budget stopped or silent, so that they ask again at once. Calls with a passing
- * error are retried up to three times. If they still fail, only time is lost: a follow-up asks again on its
- * own within an hour. Never rejects.
+ * Wakes follow-ups that found their project's budget stopped or silent, so that they ask again at once. Calls with a
+ * passing error are retried up to three times. If they still fail, only time is lost: a follow-up asks again on its own
+ * within an hour. Never rejects.
  *
  * @param told workflow ids that are known to be blocked. Temporal's list of them may be out of date.
  */

@@ -1,8 +1,29 @@
 import { randomUUID } from 'node:crypto';
-import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStartedError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError } from '@temporalio/client';
+import {
+  type Client,
+  WithStartWorkflowOperation,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowUpdateFailedError,
+  WorkflowUpdateRPCTimeoutOrCancelledError,
+} from '@temporalio/client';
 import { ApplicationFailure, type UpdateDefinition, WorkflowNotFoundError } from '@temporalio/common';
-import { type BudgetSettings, type BudgetStatus, budgetTaskQueue, FailureType, type InputIssue, type ProjectBudgetInput, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
-import { BudgetStoppedError, BudgetUpdateRejectedError, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import {
+  type BudgetSettings,
+  type BudgetStatus,
+  budgetTaskQueue,
+  FailureType,
+  type InputIssue,
+  type ProjectBudgetInput,
+  projectBudgetWorkflowId,
+  WorkflowType,
+} from '../contract/index.js';
+import {
+  BudgetStoppedError,
+  BudgetUpdateRejectedError,
+  InvalidInputError,
+  TemporalUnreachableError,
+  WorkerUnavailableError,
+} from './errors.js';
 import { issuesIn } from './result.js';
 import { callTemporal } from './temporal-call.js';
 import { NO_ANSWER, readTrouble, reasonOf } from './trouble.js';

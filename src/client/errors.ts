@@ -24,8 +24,8 @@ export class InvalidInputError extends FollowUpClientError {
 }
 
 /**
- * Thrown when Temporal cannot be used: it does not answer, refuses the credentials, or lacks the namespace. A start that
- * fails with this error may have taken effect: start again with the same key, which is safe at any time.
+ * Thrown when Temporal cannot be used: it does not answer, refuses the credentials, or lacks the namespace. A start
+ * that fails with this error may have taken effect: start again with the same key, which is safe at any time.
  */
 export class TemporalUnreachableError extends FollowUpClientError {
   override readonly name = 'TemporalUnreachableError' as const;

@@ -83,12 +83,12 @@ export class FollowUpClient {
   }
 
   /**
-   * Starts a follow-up, or finds the one that was started with the same key. Takes about one call of Temporal; the start
-   * is durable when the promise resolves. A key whose follow-up ended with `InvalidInput` is free again: it
-   * never asked for a send.
+   * Starts a follow-up, or finds the one that was started with the same key. Takes about one call of Temporal; the
+   * start is durable when the promise resolves. A key whose follow-up ended with `InvalidInput` is free again: it never
+   * asked for a send.
    *
-   * @throws InvalidInputError before anything is sent, or if the prompt is longer than the server accepts (2 MiB, unless
-   * it is configured otherwise); TemporalUnreachableError, SearchAttributesMissingError
+   * @throws InvalidInputError before anything is sent, or if the prompt is longer than the server accepts (2 MiB,
+   * unless it is configured otherwise); TemporalUnreachableError, SearchAttributesMissingError
    */
   async start(input: StartInput): Promise<StartedFollowUp> {
     const { key, followUpInput, settings } = parseStartInput(input);
@@ -145,8 +145,8 @@ export class FollowUpClient {
   }
 
   /**
-   * Follow-ups that Temporal still keeps, newest first. Those that wait for a slot have their place, as their budget has it
-   * now. The list may be a second old. All matches are read before the first is returned: name a project or
+   * Follow-ups that Temporal still keeps, newest first. Those that wait for a slot have their place, as their budget
+   * has it now. The list may be a second old. All matches are read before the first is returned: name a project or
    * `since` if there are many.
    *
    * @throws InvalidInputError at once; TemporalUnreachableError, SearchAttributesMissingError while iterating
@@ -194,9 +194,9 @@ export class FollowUpClient {
   }
 
   /**
-   * Everything that is blocked until somebody fixes it: budgets that are stopped, paused in Temporal, failing or without
-   * a worker, batches and parts that are paused, failing or without a worker, and follow-ups that are paused, or whose
-   * activity is. Needs no worker.
+   * Everything that is blocked until somebody fixes it: budgets that are stopped, paused in Temporal, failing or
+   * without a worker, batches and parts that are paused, failing or without a worker, and follow-ups that are paused,
+   * or whose activity is. Needs no worker.
    *
    * @throws TemporalUnreachableError
    */

@@ -91,8 +91,8 @@ export interface ListedFollowUp extends FollowUpSummary {
 }
 
 /**
- * Runs a query of {@link listQuery}, newest first. Temporal lists running workflows first, then ended ones by their ends:
- * all are read before the first is returned.
+ * Runs a query of {@link listQuery}, newest first. Temporal lists running workflows first, then ended ones by their
+ * ends: all are read before the first is returned.
  *
  * @throws TemporalUnreachableError, SearchAttributesMissingError
  */

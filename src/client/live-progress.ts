@@ -24,8 +24,8 @@ export const BUDGET_TIMEOUT_MS = 3_000;
 const NOT_COME = 'its budget has woken it, but no worker has picked that up yet';
 
 /**
- * Progress with what others know by now: its place in the queue and the expected send from its budget, and the next look
- * from Temporal. Instants are ISO 8601 in UTC.
+ * Progress with what others know by now: its place in the queue and the expected send from its budget, and the next
+ * look from Temporal. Instants are ISO 8601 in UTC.
  */
 export type LiveProgress = FollowUpProgress & {
   /** If `position`, `expectedSendAt` and `nextPollAt` cannot be confirmed now: the instant they are from. */

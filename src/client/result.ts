@@ -3,8 +3,26 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
 import { z } from 'zod';
-import { describeIssues, type FailureDetails, FailureType, type FollowUpBatchResult, followUpBatchResultSchema, type FollowUpResult, followUpResultSchema, type InputIssue, parseInput } from '../contract/index.js';
-import { BatchFailedError, FollowUpCancelledError, type FollowUpClientError, FollowUpFailedError, FollowUpTerminatedError, FollowUpTimedOutError, UnexpectedOutcomeError } from './errors.js';
+import {
+  describeIssues,
+  type FailureDetails,
+  FailureType,
+  type FollowUpBatchResult,
+  followUpBatchResultSchema,
+  type FollowUpResult,
+  followUpResultSchema,
+  type InputIssue,
+  parseInput,
+} from '../contract/index.js';
+import {
+  BatchFailedError,
+  FollowUpCancelledError,
+  type FollowUpClientError,
+  FollowUpFailedError,
+  FollowUpTerminatedError,
+  FollowUpTimedOutError,
+  UnexpectedOutcomeError,
+} from './errors.js';
 import type { ExecutionStatus } from './summary.js';
 import { isPassingTrouble, isVagueTrouble } from './temporal-call.js';
 
@@ -59,8 +77,8 @@ export async function awaitResult(
 }
 
 /**
- * The SDK never removes its listeners from a signal, and adds one whenever the server answers, which happens at each event
- * of a busy workflow. So each long poll gets a signal of its own without a listener limit.
+ * The SDK never removes its listeners from a signal, and adds one whenever the server answers, which happens at each
+ * event of a busy workflow. So each long poll gets a signal of its own without a listener limit.
  */
 function signalForOnePoll(signal: AbortSignal): AbortSignal {
   const own = AbortSignal.any([signal]);

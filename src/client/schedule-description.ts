@@ -118,7 +118,9 @@ export const RESUMED = 'resumed';
 const PAUSE_NOTE =
   /^(?:([\s\S]*) \| )?paused since (\d{4}-[\d:T-]+Z)(?:: ([\s\S]*?))?(?:; follow-up schedule resume \S+)?$/;
 
-/** Temporal keeps one note per schedule: the note of a pause follows the schedule's own, and tells how to end the pause. */
+/**
+ * Temporal keeps one note per schedule: the note of a pause follows the schedule's own, and tells how to end the pause.
+ */
 export function pauseNote(
   name: string,
   { own, since, note }: { own: string | undefined; since: Date; note: string | undefined },

@@ -21,8 +21,8 @@ const FIRING_SUFFIX_LENGTH = '-2026-11-21T02:00:00Z'.length;
 const MAX_NAME_LENGTH = 120 - FIRING_SUFFIX_LENGTH;
 
 /**
- * Most bytes of a schedule's batch as JSON, 256 KiB. Temporal carries it in the schedule, and hands it to each firing in
- * one payload, of which it warns at 512 KiB.
+ * Most bytes of a schedule's batch as JSON, 256 KiB. Temporal carries it in the schedule, and hands it to each firing
+ * in one payload, of which it warns at 512 KiB.
  */
 const MAX_SCHEDULE_INPUT_BYTES = 262_144;
 
@@ -176,8 +176,8 @@ function idIssues(name: string, input: FollowUpBatchInput): InputIssue[] {
 }
 
 /**
- * The zone as the server spells it, which minds case; `undefined` where there is no such zone. Offsets such as `+01:00`,
- * which `Intl` takes, are no zones for the server.
+ * The zone as the server spells it, which minds case; `undefined` where there is no such zone. Offsets such as
+ * `+01:00`, which `Intl` takes, are no zones for the server.
  */
 function canonicalTimeZone(name: string): string | undefined {
   if (!/^[A-Za-z]/.test(name)) return undefined;
@@ -190,7 +190,9 @@ function canonicalTimeZone(name: string): string | undefined {
   }
 }
 
-/** Id of the batch that a schedule starts for the time it was due at, jitter left out: `nightly-2026-11-21T02:00:00Z`. */
+/**
+ * Id of the batch that a schedule starts for the time it was due at, jitter left out: `nightly-2026-11-21T02:00:00Z`.
+ */
 export function firingBatchId(name: string, dueAt: Date): string {
   return `${name}-${dueAt.toISOString().slice(0, 19)}Z`;
 }

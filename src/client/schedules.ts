@@ -63,8 +63,8 @@ export class Schedules {
   }
 
   /**
-   * Creates a schedule. Each firing is a batch of its own, with the id `{name}-{time it was due}`, so that a firing that
-   * Temporal retries is not a second one.
+   * Creates a schedule. Each firing is a batch of its own, with the id `{name}-{time it was due}`, so that a firing
+   * that Temporal retries is not a second one.
    *
    * @throws InvalidInputError naming every bad field, before anything is created; ScheduleExistsError,
    * TemporalUnreachableError, SearchAttributesMissingError

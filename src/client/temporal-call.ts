@@ -67,8 +67,8 @@ export function isPassingTrouble(error: unknown): boolean {
 }
 
 /**
- * Whether an error says nothing about the request itself, as when the server's database is busy or the connection broke:
- * a wait may continue after it.
+ * Whether an error says nothing about the request itself, as when the server's database is busy or the connection
+ * broke: a wait may continue after it.
  */
 export function isVagueTrouble(error: unknown): boolean {
   return VAGUE.includes(grpcStatusOf(error));

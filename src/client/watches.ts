@@ -12,7 +12,9 @@ export interface WatchOptions {
   intervalMs?: number;
   /** Ends the watch without an error. */
   signal?: AbortSignal;
-  /** How long Temporal may be unreachable in one stretch before the watch ends with an error. @default 600_000 (10 min) */
+  /**
+   * How long Temporal may be unreachable in one stretch before the watch ends with an error. @default 600_000 (10 min)
+   */
   reconnectTimeoutMs?: number;
 }
 
@@ -62,8 +64,8 @@ export async function lookAtProgress(
 }
 
 /**
- * Whether a budget's workflow exists and runs: `none` before the project's first follow-up, `stopped` after somebody terminated
- * it.
+ * Whether a budget's workflow exists and runs: `none` before the project's first follow-up, `stopped` after somebody
+ * terminated it.
  */
 export type BudgetExecutionState = 'none' | 'running' | 'stopped';
 

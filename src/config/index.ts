@@ -108,10 +108,10 @@ export const configDefaults = {
   sendTimeoutMs: 30_000,
   status: { host: '127.0.0.1', port: 9464 },
   /**
-   * Cache: a follow-up has about six tasks, most of them in the seconds around its send, and sleeps between them. Tasks:
-   * on 2 cores, with every GET taking 5 s and 200 workflows, 40 (the SDK's default) gave 8 reads/s, and 400 gave 16 and
-   * kept others at 93 ms. Activities: a budget lets 10 sends be unsettled at once, so 100 serve ten busy projects, and
-   * 400 are 80 looks/s where every GET takes 5 s. Pollers: twice the SDK's default, for tasks are short.
+   * Cache: a follow-up has about six tasks, most of them in the seconds around its send, and sleeps between them.
+   * Tasks: on 2 cores, with every GET taking 5 s and 200 workflows, 40 (the SDK's default) gave 8 reads/s, and 400 gave
+   * 16 and kept others at 93 ms. Activities: a budget lets 10 sends be unsettled at once, so 100 serve ten busy
+   * projects, and 400 are 80 looks/s where every GET takes 5 s. Pollers: twice the SDK's default, for tasks are short.
    */
   capacity: { cachedWorkflows: 300, workflowTasks: 400, activities: 500, pollers: 20 },
   logLevel: 'info',
@@ -167,7 +167,8 @@ const oneOf = <const T extends readonly string[]>(values: T) =>
 /**
  * The worker's configuration.
  *
- * @param env environment variables, all of {@link https://docs.temporal.io/references/client-environment-configuration |
+ * @param env environment variables, all of {@link https://docs.temporal.io/references/client-environment-configuration
+ * |
  *   Temporal's} among them
  * @param defaultLogFormat for when `FOLLOW_UP_LOG_FORMAT` is not set
  * @throws {@link ConfigError} that names every bad setting at once

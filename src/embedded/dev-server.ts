@@ -24,7 +24,9 @@ interface DevServerOptions {
   namespace?: string;
   /** Registered at the start; as `defineSearchAttributeKey` makes them. */
   searchAttributes?: readonly { name: string; type: SearchAttributeType }[];
-  /** Further arguments of `temporal server start-dev`, such as `['--dynamic-config-value', 'limit.blobSize.warn=1']`. */
+  /**
+   * Further arguments of `temporal server start-dev`, such as `['--dynamic-config-value', 'limit.blobSize.warn=1']`.
+   */
   extraArgs?: readonly string[];
   /** @default 'error' */
   logLevel?: 'debug' | 'info' | 'warn' | 'error' | 'never';

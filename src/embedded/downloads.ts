@@ -133,9 +133,9 @@ const STALL_TIMEOUT_MS = 20_000;
 const PROGRESS_INTERVAL_MS = 5_000;
 
 /**
- * The SDK downloads a server only when it starts one, and starting one installs the SDK's runtime, which
- * can be done only once per process and with the worker's settings. So this runs in a process of its own. Its umask keeps
- * the file from being executable: the SDK cannot start it before the checksum is verified.
+ * The SDK downloads a server only when it starts one, and starting one installs the SDK's runtime, which can be done
+ * only once per process and with the worker's settings. So this runs in a process of its own. Its umask keeps the file
+ * from being executable: the SDK cannot start it before the checksum is verified.
  */
 const DOWNLOAD_SCRIPT = `
 process.umask(0o111);

@@ -9,7 +9,10 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** Receives one line of progress for people. */
 export type OnProgress = (message: string) => void;
 
-/** Directory for everything that this project downloads: `$XDG_CACHE_HOME/agent-follow-up`, else `~/.cache/agent-follow-up`. */
+/**
+ * Directory for everything that this project downloads: `$XDG_CACHE_HOME/agent-follow-up`, else
+ * `~/.cache/agent-follow-up`.
+ */
 export function cacheDirectory(env: Environment): string {
   const home = env['HOME'] || homedir();
   return join(env['XDG_CACHE_HOME'] || join(home, '.cache'), 'agent-follow-up');

@@ -54,8 +54,8 @@ const STALE_AFTER_MS = 10_000;
 const POLL_INTERVAL_MS = 200;
 
 /**
- * Runs an action under a lock file: one at a time across processes and within this process. The lock of a dead holder is
- * taken over.
+ * Runs an action under a lock file: one at a time across processes and within this process. The lock of a dead holder
+ * is taken over.
  *
  * The lock only saves work: after a holder stood still for 10 s, two may run at once. So the action must put its result
  * in place with one rename.

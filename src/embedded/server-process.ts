@@ -149,7 +149,9 @@ export class ServerExitedError extends Error {
   }
 }
 
-/** The child alone does not keep this process running. Its pipes are sockets at run time, so they can be released too. */
+/**
+ * The child alone does not keep this process running. Its pipes are sockets at run time, so they can be released too.
+ */
 function letParentExit(child: ChildProcessWithoutNullStreams): void {
   child.unref();
   for (const stream of [child.stdin, child.stdout, child.stderr]) {
@@ -163,8 +165,9 @@ export async function isPortFree(port: number, host: string): Promise<boolean> {
 }
 
 /**
- * Below the range from which Linux, macOS and Windows take the local ports of outgoing connections. A port in that range
- * may be taken by any connection while its server is down, and a client that keeps dialling it may even reach itself.
+ * Below the range from which Linux, macOS and Windows take the local ports of outgoing connections. A port in that
+ * range may be taken by any connection while its server is down, and a client that keeps dialling it may even reach
+ * itself.
  */
 const LOWEST_PORT = 10_000;
 const HIGHEST_PORT = 32_000;

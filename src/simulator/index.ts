@@ -167,7 +167,10 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
       : await postMessage(state, serviceRequest, redirectLocation);
   }
 
-  /** Answers with an error of the simulator itself, such as a full disk, unless the client has left or the simulator closes. */
+  /**
+   * Answers with an error of the simulator itself, such as a full disk, unless the client has left or the simulator
+   * closes.
+   */
   function giveUp(request: IncomingMessage, response: ServerResponse, error: unknown): void {
     if (state.closing.aborted || response.headersSent || !request.complete) {
       response.destroy();

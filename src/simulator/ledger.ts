@@ -24,8 +24,8 @@ export interface LedgerEntry {
 }
 
 /**
- * The messages that really arrived: the ground truth against which every belief of a client is checked. With a file, an entry is
- * on disk before {@link append} resolves; entries that come together share one sync.
+ * The messages that really arrived: the ground truth against which every belief of a client is checked. With a file, an
+ * entry is on disk before {@link append} resolves; entries that come together share one sync.
  */
 export class Ledger {
   readonly entries: LedgerEntry[] = [];

@@ -1,7 +1,9 @@
 import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 
-/** Status codes of the {@link https://grpc.io/docs/guides/status-codes/ | gRPC specification} that this project needs. */
+/**
+ * Status codes of the {@link https://grpc.io/docs/guides/status-codes/ | gRPC specification} that this project needs.
+ */
 export const GrpcStatus = {
   cancelled: 1,
   unknown: 2,

@@ -1,4 +1,7 @@
+import { Client, type WorkflowClientInterceptor } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { FollowUpClient } from '../../src/client/index.js';
+import { budgetStatusQuery } from '../../src/contract/index.js';
 import { runCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -17,6 +20,19 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
+/** A client that notes the name of each query. */
+function countingQueries(asked: string[]): FollowUpClient {
+  const { connection, options } = stack.client;
+  const interceptor: WorkflowClientInterceptor = {
+    query: (input, next) => {
+      asked.push(input.queryType);
+      return next(input);
+    },
+  };
+  const client = new Client({ connection, namespace: options.namespace, interceptors: { workflow: [interceptor] } });
+  return new FollowUpClient({ client, taskQueue: stack.taskQueue });
+}
+
 test('the expected end of a batch goes by the slots of its project, which its own pace does not show', async () => {
   const projectId = `forecast-${Date.now()}`;
   const items = Array.from({ length: ITEMS }, (_, index) => ({
@@ -34,6 +50,13 @@ test('the expected end of a batch goes by the slots of its project, which its ow
     env: { TEMPORAL_ADDRESS: inject('temporalAddress'), FOLLOW_UP_TASK_QUEUE: stack.taskQueue },
   });
   expect(stdout).toContain('expected');
+  const statusQueries = await eventually('the next send and the end are expected', async () => {
+    const asked: string[] = [];
+    const { nextSend, expectedEndAt } = await countingQueries(asked).batch(projectId).status();
+    return nextSend && expectedEndAt ? asked.filter((name) => name === budgetStatusQuery.name) : undefined;
+  });
+  // One answer of the project's budget serves both.
+  expect(statusQueries).toHaveLength(1);
   await batch.result();
   const sends = stack.simulator.ledger.filter((entry) => entry.projectId === projectId);
   const [first, last] = [sends[0]?.receivedAtMs ?? 0, sends.at(-1)?.receivedAtMs ?? 0];
