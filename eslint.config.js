@@ -8,19 +8,19 @@ const nodeBuiltins = [...builtinModules, 'node:*'].filter((name) => !name.starts
 const environment = [
   {
     selector: "MemberExpression[object.name='process'][property.name='env']",
-    message: 'Read the environment in src/config.ts only, and pass it on as an argument.',
+    message: 'Read the environment in src/config only, and pass it on as an argument.',
   },
   {
     selector: "MemberExpression[object.name='process'][property.value='env']",
-    message: 'Read the environment in src/config.ts only, and pass it on as an argument.',
+    message: 'Read the environment in src/config only, and pass it on as an argument.',
   },
   {
     selector: "VariableDeclarator[init.name='process'] > ObjectPattern > Property[key.name='env']",
-    message: 'Read the environment in src/config.ts only, and pass it on as an argument.',
+    message: 'Read the environment in src/config only, and pass it on as an argument.',
   },
   {
     selector: "ImportDeclaration[source.value=/^(node:)?process$/] > ImportSpecifier[imported.name='env']",
-    message: 'Read the environment in src/config.ts only, and pass it on as an argument.',
+    message: 'Read the environment in src/config only, and pass it on as an argument.',
   },
   {
     selector:
@@ -39,9 +39,9 @@ const style = [
 const sandboxImports = {
   paths: nodeBuiltins
     .filter((name) => !name.includes('*'))
-    .map((name) => ({ name, message: 'Not to be had in the workflow sandbox.' })),
+    .map((name) => ({ name, message: 'Not available in the workflow sandbox.' })),
   patterns: [
-    { group: ['node:*'], message: 'Not to be had in the workflow sandbox.' },
+    { group: ['node:*'], message: 'Not available in the workflow sandbox.' },
     {
       regex: '^@temporalio/(client|worker|activity|testing|envconfig|core-bridge)(/|$)',
       message: 'Workflow code may use @temporalio/workflow and @temporalio/common only.',
@@ -125,7 +125,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['src/config.ts', 'src/config/**'],
+    files: ['src/config/**'],
     rules: { 'no-restricted-syntax': restrictSyntax(style) },
   },
   {

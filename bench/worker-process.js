@@ -3,7 +3,7 @@
  * IPC it says `ready`, answers `measure` with its memory after collecting garbage, and ends on `stop`.
  */
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
-import { configDefaults, loadConfig } from '../dist/config.js';
+import { configDefaults, loadConfig } from '../dist/config/index.js';
 import { createLogger } from '../dist/logging.js';
 import { startWorker } from '../dist/worker.js';
 import { createNaiveActivities } from './naive-activities.js';

@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client';
 import { FollowUpClient, type StartInput } from '../src/client/index.js';
-import { LEASE_SLACK_MS, START_TO_CLOSE_SLACK_MS } from '../src/config.js';
+import { LEASE_SLACK_MS, START_TO_CLOSE_SLACK_MS } from '../src/config/index.js';
 import { followUpWorkflowId } from '../src/contract/index.js';
 import type { Random } from '../src/simulator/random.js';
 import type { FollowUpRecord, TimeSpan } from './checker.js';

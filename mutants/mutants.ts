@@ -224,8 +224,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: 'src/workflows/project-budget.ts',
-        find: `(!hasAnswered() && this.#isQuiet()) ||`,
-        replace: `!hasAnswered() ||`,
+        find: `(!this.#events.hasAnsweredUpdate && this.#isQuiet()) ||`,
+        replace: `!this.#events.hasAnsweredUpdate ||`,
       },
     ],
     test: {
@@ -239,7 +239,7 @@ class RefusedError extends Error {`,
     what: 'one word that makes no sense loses those of other follow-ups that travel with it',
     edits: [
       {
-        file: 'src/contract/budget-message-schemas.ts',
+        file: 'src/contract/protocol.ts',
         find: `    else issues.push(...word.issues);`,
         replace: `    else return { words: [], issues: word.issues };`,
       },

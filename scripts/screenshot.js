@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { chromium } from 'playwright-core';
 import { FollowUpClient } from '../dist/client/index.js';
-import { loadConfig } from '../dist/config.js';
+import { loadConfig } from '../dist/config/index.js';
 import { processEnvironment } from '../dist/config/settings-reader.js';
 import { SearchAttribute } from '../dist/contract/index.js';
 import { startDevServer } from '../dist/embedded/dev-server.js';

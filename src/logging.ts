@@ -1,7 +1,7 @@
 import type { Logger as TemporalLogger, LogLevel as TemporalLogLevel, LogMetadata } from '@temporalio/common';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { PinoPretty } from 'pino-pretty';
-import type { LoggingConfig, LogLevel } from './config.js';
+import type { LoggingConfig, LogLevel } from './config/index.js';
 
 /** File descriptor of stderr: stdout is kept for data. */
 const STDERR = 2;

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import {
-  batchItemsOf,
   type FollowUpDefaults,
   type FollowUpInput,
   followUpInputSchema,
@@ -8,6 +7,7 @@ import {
   MAX_PROMPT_BYTES,
   parseInput,
 } from '../contract/index.js';
+import { batchItemsOf } from '../contract/batch-input.js';
 import { UsageError } from './errors.js';
 import { BadLines, type Line, readLines } from './read-lines.js';
 import { type ByteSource, unreadable } from './text-source.js';

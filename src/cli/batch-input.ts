@@ -6,8 +6,8 @@ import {
   followUpInputSchema,
   type InputIssue,
   parseInput,
-  parseUncheckedBatchInput,
 } from '../contract/index.js';
+import { parseUncheckedBatchInput } from '../contract/batch-input.js';
 import { type BatchFileItem, readBatchFile } from './batch-file.js';
 import type { CliIo } from './cli.js';
 import { UsageError } from './errors.js';

@@ -23,7 +23,7 @@ import {
   TemporalUnreachableError,
   UnexpectedOutcomeError,
 } from '../client/index.js';
-import { ConfigError } from '../config.js';
+import { ConfigError } from '../config/index.js';
 import { ExitCode, InterruptedError, StartUnknownError, UsageError } from './errors.js';
 import { BadLinesError } from './read-lines.js';
 

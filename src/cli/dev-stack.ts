@@ -1,4 +1,4 @@
-import { type Environment, loadConfig, loadTemporalConfig, type WorkerConfig } from '../config.js';
+import { type Environment, loadConfig, loadTemporalConfig, type WorkerConfig } from '../config/index.js';
 import { SearchAttribute } from '../contract/index.js';
 import type { OnProgress } from '../embedded/environment.js';
 import type { Cli } from './cli.js';

@@ -1,6 +1,6 @@
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
 import { fewAtATime } from '../client/few-at-a-time.js';
-import type { WorkerConfig } from '../config.js';
+import type { WorkerConfig } from '../config/index.js';
 import type { Check } from './doctor-check.js';
 import { type ClockReading, judgeClock } from './doctor-temporal.js';
 

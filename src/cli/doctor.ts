@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
-import { ConfigError, type Environment, loadConfig, type WorkerConfig } from '../config.js';
+import { ConfigError, type Environment, loadConfig, type WorkerConfig } from '../config/index.js';
 import { idSchema, parseInput } from '../contract/index.js';
 import { type Cli, interruptible } from './cli.js';
 import { type Check, type CheckStatus, describeCheck, identityOf, isFinding } from './doctor-check.js';

@@ -1,6 +1,6 @@
 import type { FollowUpSummary, FollowUpUpdate, LiveProgress, WorkflowTrouble } from '../client/index.js';
 import { type FollowUpResult, type FollowUpState, isEndState } from '../contract/index.js';
-import { nextStep } from '../follow-up/next-step.js';
+import { nextStep } from '../follow-up/details.js';
 import { ExitCode } from './errors.js';
 import { safeLine } from './safe-text.js';
 

@@ -8,8 +8,8 @@ import {
   loadTaskQueue,
   loadTemporalConfig,
   type TemporalConfig,
-} from '../config.js';
-import { isLoopbackHost } from '../config/loopback.js';
+} from '../config/index.js';
+import { isLoopbackHost } from '../agent-jobs/base-url.js';
 import { budgetTaskQueue } from '../contract/index.js';
 import { callRetries } from '../temporal/call-retries.js';
 import type { Output } from './cli.js';

@@ -1,4 +1,4 @@
-import { loadConfig, loadLoggingConfig } from '../config.js';
+import { loadConfig, loadLoggingConfig } from '../config/index.js';
 import type { Cli } from './cli.js';
 
 /** `follow-up worker` */

@@ -1,13 +1,7 @@
 import type { Client } from '@temporalio/client';
 import { forecastEnd, type ItemLeft, type Outlook } from '../batch/forecast.js';
-import {
-  type BatchItem,
-  type BudgetSlots,
-  budgetSlotsQuery,
-  type BudgetStatus,
-  budgetStatusQuery,
-  projectBudgetWorkflowId,
-} from '../contract/index.js';
+import { type BatchItem, type BudgetStatus, budgetStatusQuery, projectBudgetWorkflowId } from '../contract/index.js';
+import { type BudgetSlots, budgetSlotsQuery } from '../contract/protocol.js';
 import { fewAtATime } from './few-at-a-time.js';
 import { listFollowUps, listQuery, take } from './list.js';
 import type { FollowUpSummary } from './summary.js';

@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
 import {
   batchIdSchema,
-  batchItemsOf,
   DEFAULT_MAX_OPEN,
   type FollowUpBatchInput,
   type FollowUpDefaults,
@@ -11,9 +10,8 @@ import {
   MAX_PIECE_BYTES,
   parseBatchInput,
   parseInput,
-  templateOf,
-  unfilledItemsOf,
 } from '../contract/index.js';
+import { batchItemsOf, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
 import { InvalidInputError } from './errors.js';
 
 /** A batch to start: a list of follow-ups, or one prompt for many jobs of a project. */

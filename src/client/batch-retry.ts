@@ -6,8 +6,8 @@ import {
   followUpBatchWorkflowId,
   followUpInputSchema,
   parseInput,
-  type RetryChoice,
 } from '../contract/index.js';
+import type { RetryChoice } from '../contract/choices.js';
 import { NothingToRetryError } from './batch-errors.js';
 import type { StartBatchInput } from './batch-input.js';
 import { UnexpectedOutcomeError } from './errors.js';

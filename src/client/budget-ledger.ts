@@ -2,21 +2,23 @@ import type { Client } from '@temporalio/client';
 import { tsToMs } from '@temporalio/common/lib/time.js';
 import { beginState, Budget, type BudgetState, type CarriedState, restoreState, takeOrder } from '../budget/index.js';
 import {
-  type AcquireAnswer,
-  type AcquireRequest,
-  acquireUpdate,
   describeIssues,
   parseInput,
   pauseInputSchema,
   pauseUpdate,
-  projectBudgetInputSchema,
   projectBudgetWorkflowId,
-  readReport,
-  reportSignal,
   resumeUpdate,
   setLimitInputSchema,
   setLimitUpdate,
 } from '../contract/index.js';
+import {
+  type AcquireAnswer,
+  type AcquireRequest,
+  acquireUpdate,
+  projectBudgetInputSchema,
+  readReport,
+  reportSignal,
+} from '../contract/protocol.js';
 import { decodePayloads, readHistory, type HistoryEvent, type Payloads } from './history.js';
 import { callTemporal } from './temporal-call.js';
 

@@ -3,16 +3,18 @@ import { WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import { type BudgetState, carryState } from '../budget/index.js';
 import {
-  BUDGET_RESET,
-  type BudgetSettings,
-  budgetSettingsSchema,
   type DurationInput,
   durationSchema,
   parseInput,
-  type ProjectBudgetInput,
   projectBudgetWorkflowId,
   WorkflowType,
 } from '../contract/index.js';
+import {
+  BUDGET_RESET,
+  type BudgetSettings,
+  budgetSettingsSchema,
+  type ProjectBudgetInput,
+} from '../contract/protocol.js';
 import { BudgetNotFoundError, BudgetPausedError, BudgetRunningError, BudgetStateLostError } from './budget-errors.js';
 import { LedgerLostError, readLedger } from './budget-ledger.js';
 import { budgetStartOptions, type BudgetTarget } from './budget-start.js';

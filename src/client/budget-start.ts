@@ -1,5 +1,6 @@
 import type { Client } from '@temporalio/client';
-import { type BudgetSettings, budgetTaskQueue, projectBudgetWorkflowId } from '../contract/index.js';
+import { budgetTaskQueue, projectBudgetWorkflowId } from '../contract/index.js';
+import type { BudgetSettings } from '../contract/protocol.js';
 
 /** Settings of a new budget where nobody says otherwise. The limit is the service's own: 100 messages an hour. */
 export const DEFAULT_BUDGET_SETTINGS: BudgetSettings = {

@@ -13,9 +13,9 @@ import {
   type InputIssue,
   parseInput,
   projectBudgetWorkflowId,
-  type ProjectBudgetInput,
   WorkflowType,
 } from '../contract/index.js';
+import type { ProjectBudgetInput } from '../contract/protocol.js';
 import { BudgetStoppedError, BudgetUpdateRejectedError } from './budget-errors.js';
 import { budgetStartOptions, type BudgetTarget } from './budget-start.js';
 import { InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';

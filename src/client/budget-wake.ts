@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import { WAKE_TEN_MS } from '../budget/limits.js';
-import { wakeSignal } from '../contract/index.js';
+import { wakeSignal } from '../contract/protocol.js';
 import { fewAtATime } from './few-at-a-time.js';
 import { listFollowUps, listQuery } from './list.js';
 import { isPassingTrouble, isVagueTrouble } from './temporal-call.js';

@@ -4,7 +4,6 @@ import { TypedSearchAttributes } from '@temporalio/common';
 import { z } from 'zod';
 import {
   batchIdSchema,
-  type BudgetSettings,
   DEFAULT_TASK_QUEUE,
   type FollowUpInput,
   followUpInputSchema,
@@ -19,6 +18,7 @@ import {
   workflowIdIssue,
   WorkflowType,
 } from '../contract/index.js';
+import type { BudgetSettings } from '../contract/protocol.js';
 import type { ResultOptions } from './await-result.js';
 import { BatchHandle, type BatchTarget, type StartedBatch } from './batch-handle.js';
 import type { StartBatchInput, StartBatchOptions } from './batch-input.js';

@@ -31,7 +31,7 @@ export {
   StartedBatch,
 } from './batch-handle.js';
 export { type StartBatchInput, type StartBatchOptions } from './batch-input.js';
-export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
+export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
 export { type RetryOptions, type RetryPlan } from './batch-retry.js';
 export {
   BudgetNotFoundError,

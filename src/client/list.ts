@@ -1,16 +1,16 @@
 import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { z } from 'zod';
 import {
-  DURATION_RULE,
   followUpStates,
   idSchema,
   keySchema,
-  MAX_KEYWORD_LENGTH,
   parseDurationMs,
   parseInput,
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
+import { DURATION_RULE } from '../contract/durations.js';
+import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
 import { InvalidInputError } from './errors.js';
 import { type BudgetPlace, readPlaces } from './live-progress.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';

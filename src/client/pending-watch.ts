@@ -1,6 +1,7 @@
 import type { WorkflowExecutionDescription } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
-import type { NothingNewDetails, FollowUpProgress } from '../contract/index.js';
+import type { FollowUpProgress } from '../contract/index.js';
+import type { NothingNewDetails } from '../contract/protocol.js';
 
 /**
  * Adds to what a follow-up knows what its pending `watchJob` activity knows: the workflow hears of looks only when

@@ -4,13 +4,9 @@ import type {
   ScheduleOverlapPolicy,
   ScheduleSpec,
 } from '@temporalio/client';
-import {
-  batchItemsOf,
-  type FollowUpBatchInput,
-  parseFollowUpBatchWorkflowId,
-  parseUncheckedBatchInput,
-  type ScheduleOverlap,
-} from '../contract/index.js';
+import { type FollowUpBatchInput, parseFollowUpBatchWorkflowId } from '../contract/index.js';
+import { batchItemsOf, parseUncheckedBatchInput } from '../contract/batch-input.js';
+import type { ScheduleOverlap } from '../contract/choices.js';
 import type { ScheduleSettings } from './schedule-input.js';
 
 /** When a schedule fires. Somebody may have changed it in Temporal, so it need not be what `create` can make. */

@@ -1,16 +1,16 @@
 import { z } from 'zod';
 import {
   batchItemKey,
-  boundedIssues,
   durationSchema,
   type FollowUpBatchInput,
   idSchema,
   type InputIssue,
   parseBatchInput,
   parseInput,
-  scheduleOverlaps,
   workflowIdIssue,
 } from '../contract/index.js';
+import { scheduleOverlaps } from '../contract/choices.js';
+import { boundedIssues } from '../contract/validation.js';
 import { InvalidInputError } from './errors.js';
 import { firingBatchId } from './schedule-firing-id.js';
 

@@ -2,13 +2,13 @@ import { type Client, ScheduleAlreadyRunning } from '@temporalio/client';
 import { TypedSearchAttributes } from '@temporalio/common';
 import { z } from 'zod';
 import {
-  batchItemsOf,
   followUpBatchWorkflowId,
   type FollowUpBatchInput,
   parseInput,
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
+import { batchItemsOf } from '../contract/batch-input.js';
 import type { BatchTarget } from './batch-handle.js';
 import { InvalidInputError } from './errors.js';
 import {

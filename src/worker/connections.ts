@@ -3,7 +3,7 @@ import { Connection } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { TemporalUnreachableError } from '../client/errors.js';
-import type { TemporalConfig } from '../config.js';
+import type { TemporalConfig } from '../config/index.js';
 import { formatDuration } from '../contract/index.js';
 import { callRetries } from '../temporal/call-retries.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc-status.js';
@@ -14,7 +14,7 @@ export interface Connections {
   native: NativeConnection;
   /** For ordinary calls. */
   client: Connection;
-  /** For asks of the budget: without the interceptor that retries `ResourceExhausted` until the deadline. */
+  /** For asks of the budget, without the interceptor that retries `ResourceExhausted` until the deadline. */
   acquire: Connection;
   close(): Promise<void>;
 }
@@ -23,7 +23,7 @@ export interface Connections {
 const CONNECT_LIMIT_MS = 120_000;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 5_000;
-/** Short, so that it is said soon what is waited for. */
+/** Short, so that the log soon says what the worker waits for. */
 const CONNECT_TIMEOUT_MS = 3_000;
 const CALL_TIMEOUT_MS = 10_000;
 
@@ -31,7 +31,7 @@ const CALL_TIMEOUT_MS = 10_000;
  * Connects, and waits while Temporal cannot be reached.
  *
  * @param onReached called when Temporal answers, before the native connection is made
- * @throws TemporalUnreachableError after 2 minutes, and at once where waiting cannot help: access refused
+ * @throws TemporalUnreachableError after 2 minutes, or at once if access is refused, because waiting cannot help
  */
 export async function openConnections(
   temporal: TemporalConfig,
@@ -105,7 +105,10 @@ async function connectOnce(temporal: TemporalConfig): Promise<Connection> {
   }
 }
 
-/** A missing namespace may be on its way: deployments start servers, namespaces and workers side by side. */
+/**
+ * Whether waiting cannot help. A missing namespace may still appear: deployments start servers, namespaces and workers
+ * in parallel.
+ */
 function isHopeless(error: unknown): boolean {
   const status = grpcStatusOf(error);
   return status === GrpcStatus.permissionDenied || status === GrpcStatus.unauthenticated;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { createApiKeys } from '../../src/agent-jobs/index.js';
-import { loadConfig } from '../../src/config.js';
+import { loadConfig } from '../../src/config/index.js';
 import { parseDurationMs } from '../../src/contract/index.js';
 import { simulatorOptionsSchema } from '../../src/simulator/index.js';
 import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
@@ -122,7 +122,7 @@ describe('docker-compose.yml', () => {
       agentJobs: { baseUrl: 'http://simulator:8080' },
       status: { host: '0.0.0.0', port: 9464 },
     });
-    const documented = await readRepositoryFile('src/config.ts');
+    const documented = await readRepositoryFile('src/config/index.ts');
     const readers = await Promise.all(
       ['agent-jobs-config', 'temporal-config'].map((name) => readRepositoryFile(`src/config/${name}.ts`)),
     );

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { expect, onTestFinished, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
-import { loadConfig } from '../../src/config.js';
+import { loadConfig } from '../../src/config/index.js';
 import { startDevServer } from '../../src/embedded/dev-server.js';
 import { createLogger } from '../../src/logging.js';
 import { startSimulator } from '../../src/simulator/index.js';

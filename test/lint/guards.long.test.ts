@@ -109,7 +109,7 @@ describe('the environment', () => {
   }
 
   test('is read in the configuration', async () => {
-    expect(await rulesBrokenBy('export const environment = process.env;', 'src/config.ts')).toEqual([]);
+    expect(await rulesBrokenBy('export const environment = process.env;', 'src/config/index.ts')).toEqual([]);
   });
 });
 
@@ -142,7 +142,7 @@ describe('everywhere', () => {
   };
   for (const [what, [code, rule]] of Object.entries(bad)) {
     test(`${what} is reported`, async () => {
-      expect(await rulesBrokenBy(code, 'src/config.ts')).toContain(rule);
+      expect(await rulesBrokenBy(code, 'src/config/index.ts')).toContain(rule);
     });
   }
 

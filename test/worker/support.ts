@@ -3,7 +3,7 @@ import type { Connection } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import type { DestinationStream } from 'pino';
 import { inject } from 'vitest';
-import { loadConfig, type WorkerConfig } from '../../src/config.js';
+import { loadConfig, type WorkerConfig } from '../../src/config/index.js';
 import { eventually } from '../support/eventually.js';
 
 /** A worker's configuration against the shared server, with a task queue of its own and the status server on a free port. */

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
-import { ConfigError } from '../../src/config.js';
+import { ConfigError } from '../../src/config/index.js';
 import { createLogger } from '../../src/logging.js';
 import { startSimulator, type Simulator } from '../../src/simulator/index.js';
 import { startWorker, type WorkerService } from '../../src/worker.js';
