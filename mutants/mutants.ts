@@ -288,8 +288,10 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: FOLLOW_UP,
-        find: `const SEND_RETRY = { initialInterval: '1s', maximumInterval: '60s' }`,
-        replace: `const SEND_RETRY = { initialInterval: '1s', maximumInterval: '60s', maximumAttempts: 3 }`,
+        find: `  startToCloseTimeout: '75s',
+  retry: { initialInterval: '1s', maximumInterval: '60s' },`,
+        replace: `  startToCloseTimeout: '75s',
+  retry: { initialInterval: '1s', maximumInterval: '60s', maximumAttempts: 3 },`,
       },
     ],
     test: {
@@ -342,10 +344,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: FOLLOW_UP,
-        find: `        tellBudget.executeWithOptions({ ...TELLING, summary: \`tell the budget: \${word.kind}\` }, [
-          { projectId, ...word },
-        ]),`,
-        replace: `        Promise.race([true, tellBudget({ projectId, ...word })]),`,
+        find: `tellBudget.executeWithOptions({ summary: \`tell the budget: \${word.kind}\` }, [{ projectId, ...word }]),`,
+        replace: `Promise.race([true, tellBudget({ projectId, ...word })]),`,
       },
     ],
     test: { file: TIME_SKIPPED, name: 'a follow-up, with time skipped, does not end before it has told its budget so' },

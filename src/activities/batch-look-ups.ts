@@ -1,5 +1,6 @@
 import type { Client } from '@temporalio/client';
-import { type ItemOutcome, trimOutcome } from '../batch/outcome.js';
+import type { GonePart } from '../batch/batch.js';
+import { trimOutcome } from '../batch/outcome.js';
 import { type Found, LookUp } from '../client/look-up.js';
 
 /** Argument of the `lookUpItems` activity. */
@@ -18,10 +19,7 @@ export interface LookUpPartInput {
 }
 
 /** Result of the `lookUpPart` activity. */
-export interface LookedUpPart {
-  ended: (ItemOutcome & { index: number })[];
-  /** All items, if some of them have not ended. */
-  rest?: { first: number; template: Record<string, unknown>; items: unknown[] };
+export interface LookedUpPart extends GonePart {
   /** It runs: another run has replaced it. */
   isOpen?: true;
 }

@@ -51,7 +51,7 @@ export function isUsableApiKey(key: string): boolean {
 export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
   const { key, keyFile, keysFile } = source;
   if (key === undefined && keyFile === undefined && keysFile === undefined) {
-    throw new Error('API key: set exactly one of key, keyFile, keysFile');
+    throw new Error('API key: set at least one of key, keyFile, keysFile');
   }
   if (key !== undefined && !isUsableApiKey(key)) throw new Error(`API key: ${KEY_RULE} (value not shown)`);
   const keys = keysFile === undefined ? undefined : watch(keysFile, parseKeysFile, source);

@@ -10,7 +10,7 @@ import {
 } from '../contract/index.js';
 import { type CarriedItems, KeptItems } from './kept-items.js';
 import { firstStartAfter, nextOrder, paceOf, type PartOrder, renewOrders } from './orders.js';
-import { addCounts, countAll, countOutcome, endedOf, type ItemOutcome, noCounts } from './outcome.js';
+import { addCounts, countAll, countOutcome, type EndedItem, endedOf, type ItemOutcome, noCounts } from './outcome.js';
 import { countForPart, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
 import { idsOf, type PartReport } from './part.js';
 
@@ -75,12 +75,12 @@ export interface PartInput {
   /** How long the part waits before its first start, so that parts do not all start follow-ups at once. */
   firstStartAfterMs: number;
   /** If the part is started again: the items that have ended. */
-  ended?: (ItemOutcome & { index: number })[];
+  ended?: EndedItem[];
 }
 
 /** What could be found out about a part that no longer runs. */
 export interface GonePart {
-  ended: (ItemOutcome & { index: number })[];
+  ended: EndedItem[];
   /** Its items, if some of them have not ended. */
   rest?: Pick<PartInput, 'first' | 'template' | 'items'>;
 }

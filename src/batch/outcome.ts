@@ -8,6 +8,9 @@ const MAX_MESSAGE_BYTES = 200;
 /** How an item ended: with a status, or with an error. */
 export type ItemOutcome = Pick<BatchItem, 'status' | 'prLink' | 'error'>;
 
+/** The outcome of the item at `index` of the batch. */
+export type EndedItem = ItemOutcome & { index: number };
+
 export function noCounts(): BatchCounts {
   return { completed: 0, archived: 0, failed: 0, errors: 0, unknown: 0, errorsByType: {} };
 }

@@ -11,7 +11,7 @@ import {
   parseInput,
 } from '../contract/index.js';
 import type { PartOrder } from './orders.js';
-import { countAll, type ItemOutcome, trimOutcome } from './outcome.js';
+import { countAll, type EndedItem, type ItemOutcome, trimOutcome } from './outcome.js';
 
 /**
  * An item of a part. It first waits and has `input`, then it is open and has `aliveAtMs`, then it has ended and has
@@ -68,7 +68,7 @@ export interface PartReport {
   order: number;
   open: number;
   counts: BatchCounts;
-  ended: (ItemOutcome & { index: number })[];
+  ended: EndedItem[];
 }
 
 /** The items of one part: which may start, and how they ended. Knows neither Temporal nor a clock. */
@@ -82,7 +82,7 @@ export class Part {
       ...start
     }: Pick<PartState, 'batchId' | 'part' | 'first' | 'template' | 'order'> & {
       items: readonly unknown[];
-      ended?: readonly (ItemOutcome & { index: number })[];
+      ended?: readonly EndedItem[];
     },
     firstStartAtMs: number,
   ): Part {

@@ -185,7 +185,7 @@ export function loadConfig(env: Environment): WorkerConfig {
     durationSetting('100ms', '5m'),
     configDefaults.sendTimeoutMs,
   );
-  const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
+  const taskQueue = readTaskQueue(settings);
   const capacity = readCapacity(settings);
   const status = settings.read<StatusAddress | undefined>(
     'FOLLOW_UP_STATUS_ADDRESS',
@@ -217,18 +217,12 @@ export function loadConfig(env: Environment): WorkerConfig {
  * @throws {@link ConfigError} that names every bad setting at once
  */
 export function loadTemporalConfig(env: Environment): TemporalConfig {
-  const settings = new SettingsReader(env);
-  const temporal = readTemporalConfig(settings, env);
-  settings.throwIfBad();
-  return temporal;
+  return readAll(env, (settings) => readTemporalConfig(settings, env));
 }
 
 /** The name of the follow-ups' task queue, for commands that start workflows. */
 export function loadTaskQueue(env: Environment): string {
-  const settings = new SettingsReader(env);
-  const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
-  settings.throwIfBad();
-  return taskQueue;
+  return readAll(env, readTaskQueue);
 }
 
 /**
@@ -237,10 +231,7 @@ export function loadTaskQueue(env: Environment): string {
  * @throws {@link ConfigError} that names every bad setting at once
  */
 export function loadBudgetSettings(env: Environment): Required<BudgetSettings> {
-  const settings = new SettingsReader(env);
-  const budget = readBudgetSettings(settings);
-  settings.throwIfBad();
-  return budget;
+  return readAll(env, readBudgetSettings);
 }
 
 /**
@@ -252,10 +243,18 @@ export function loadLoggingConfig(
   env: Environment,
   defaultFormat: LogFormat = configDefaults.logFormat,
 ): LoggingConfig {
+  return readAll(env, (settings) => readLogging(settings, defaultFormat));
+}
+
+function readAll<T>(env: Environment, read: (settings: SettingsReader) => T): T {
   const settings = new SettingsReader(env);
-  const logging = readLogging(settings, defaultFormat);
+  const value = read(settings);
   settings.throwIfBad();
-  return logging;
+  return value;
+}
+
+function readTaskQueue(settings: SettingsReader): string {
+  return settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
 }
 
 function readCapacity(settings: SettingsReader): WorkerCapacity {

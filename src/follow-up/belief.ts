@@ -6,7 +6,7 @@ import { hash64 } from '../contract/text.js';
  * If a terminal status appears within this time of the send, one more poll confirms it: replicas of the service may go
  * back in time.
  */
-export const CONFIRM_WITHIN_MS = 10_000;
+const CONFIRM_WITHIN_MS = 10_000;
 
 /** What is known of a job's turn, besides what the job shows now. */
 export interface TurnContext {

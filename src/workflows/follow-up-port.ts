@@ -28,9 +28,10 @@ const { getJob } = proxyLocalActivities<Activities>({
 });
 
 /** Retries until the budget hears it: a budget that does not hear of an end keeps the job's turn. */
-const TELLING = { startToCloseTimeout: '15s', retry: { initialInterval: '1s', maximumInterval: '60s' } } as const;
-
-const { tellBudget } = proxyLocalActivities<Activities>(TELLING);
+const { tellBudget } = proxyLocalActivities<Activities>({
+  startToCloseTimeout: '15s',
+  retry: { initialInterval: '1s', maximumInterval: '60s' },
+});
 
 /** Added to the time at which a watch ends by itself. */
 const WATCH_SLACK_MS = 30_000;
@@ -38,9 +39,10 @@ const WATCH_SLACK_MS = 30_000;
 const { watchJob } = proxyActivities<Activities>({ startToCloseTimeout: GET_JOB_TIMEOUT });
 
 /** Without a limit: each invocation asks the budget with its own token, and only one of them may send. */
-const SEND_RETRY = { initialInterval: '1s', maximumInterval: '60s' } as const;
-
-const { sendFollowUp } = proxyActivities<Activities>({ startToCloseTimeout: '75s', retry: SEND_RETRY });
+const { sendFollowUp } = proxyActivities<Activities>({
+  startToCloseTimeout: '75s',
+  retry: { initialInterval: '1s', maximumInterval: '60s' },
+});
 
 /** The flow's port to Temporal. */
 export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): FollowUpPort {
@@ -73,9 +75,7 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
     getJob: (summary, beforeSend) =>
       awaited(
         getJob
-          .executeWithOptions({ startToCloseTimeout: GET_JOB_TIMEOUT, retry: { maximumAttempts: 1 }, summary }, [
-            { projectId, jobId, ...(beforeSend && { beforeSend }) },
-          ])
+          .executeWithOptions({ summary }, [{ projectId, jobId, ...(beforeSend && { beforeSend }) }])
           .catch(() => ({
             kind: 'failed' as const,
             reason: 'timeout' as const,
@@ -88,14 +88,10 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
     awaitWatch: (until) => awaited(condition(() => watch?.end !== undefined || until()).then(() => watch?.end)),
     stopWatch: () => awaited(stopWatch(watch)),
     send: (input, { startToCloseMs, summary }) =>
-      awaited(
-        sendFollowUp.executeWithOptions({ startToCloseTimeout: startToCloseMs, retry: SEND_RETRY, summary }, [input]),
-      ),
+      awaited(sendFollowUp.executeWithOptions({ startToCloseTimeout: startToCloseMs, summary }, [input])),
     tell: (word) =>
       awaited(
-        tellBudget.executeWithOptions({ ...TELLING, summary: `tell the budget: ${word.kind}` }, [
-          { projectId, ...word },
-        ]),
+        tellBudget.executeWithOptions({ summary: `tell the budget: ${word.kind}` }, [{ projectId, ...word }]),
       ),
     show: (progress, changed) => {
       const pairs = Object.entries(changed).map(([name, value]) => ({
