@@ -185,7 +185,7 @@ export function loadConfig(env: Environment): WorkerConfig {
     durationSetting('100ms', '5m'),
     configDefaults.sendTimeoutMs,
   );
-  const taskQueue = readTaskQueue(settings);
+  const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
   const capacity = readCapacity(settings);
   const status = settings.read<StatusAddress | undefined>(
     'FOLLOW_UP_STATUS_ADDRESS',
@@ -217,12 +217,18 @@ export function loadConfig(env: Environment): WorkerConfig {
  * @throws {@link ConfigError} that names every bad setting at once
  */
 export function loadTemporalConfig(env: Environment): TemporalConfig {
-  return readAll(env, (settings) => readTemporalConfig(settings, env));
+  const settings = new SettingsReader(env);
+  const temporal = readTemporalConfig(settings, env);
+  settings.throwIfBad();
+  return temporal;
 }
 
 /** The name of the follow-ups' task queue, for commands that start workflows. */
 export function loadTaskQueue(env: Environment): string {
-  return readAll(env, readTaskQueue);
+  const settings = new SettingsReader(env);
+  const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
+  settings.throwIfBad();
+  return taskQueue;
 }
 
 /**
@@ -231,30 +237,25 @@ export function loadTaskQueue(env: Environment): string {
  * @throws {@link ConfigError} that names every bad setting at once
  */
 export function loadBudgetSettings(env: Environment): Required<BudgetSettings> {
-  return readAll(env, readBudgetSettings);
+  const settings = new SettingsReader(env);
+  const budget = readBudgetSettings(settings);
+  settings.throwIfBad();
+  return budget;
 }
 
 /**
  * Level and format of the log.
  *
- * @param defaultFormat used if `FOLLOW_UP_LOG_FORMAT` is not set
+ * @param defaultFormat where `FOLLOW_UP_LOG_FORMAT` is not set
  */
 export function loadLoggingConfig(
   env: Environment,
   defaultFormat: LogFormat = configDefaults.logFormat,
 ): LoggingConfig {
-  return readAll(env, (settings) => readLogging(settings, defaultFormat));
-}
-
-function readAll<T>(env: Environment, read: (settings: SettingsReader) => T): T {
   const settings = new SettingsReader(env);
-  const value = read(settings);
+  const logging = readLogging(settings, defaultFormat);
   settings.throwIfBad();
-  return value;
-}
-
-function readTaskQueue(settings: SettingsReader): string {
-  return settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
+  return logging;
 }
 
 function readCapacity(settings: SettingsReader): WorkerCapacity {
