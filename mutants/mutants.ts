@@ -344,8 +344,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: FOLLOW_UP,
-        find: `tellBudget.executeWithOptions({ summary: \`tell the budget: \${word.kind}\` }, [{ projectId, ...word }]),`,
-        replace: `Promise.race([true, tellBudget({ projectId, ...word })]),`,
+        find: `tellBudget.executeWithOptions({ summary: \`tell the budget: \${word.kind}\` }, [{ projectId, ...word }])`,
+        replace: `Promise.race([true, tellBudget({ projectId, ...word })])`,
       },
     ],
     test: { file: TIME_SKIPPED, name: 'a follow-up, with time skipped, does not end before it has told its budget so' },

@@ -173,7 +173,11 @@ export function restoreState(carried: CarriedState): BudgetState {
         grantedAtMs: at(granted),
         leaseMs: Number(leaseMs),
         drainMs: Number(drainMs),
-        ...defined({ settledAtMs: atIfSet(settled), message: textOf(message) ?? undefined, statusCode: numberOf(code) }),
+        ...defined({
+          settledAtMs: atIfSet(settled),
+          message: textOf(message) ?? undefined,
+          statusCode: numberOf(code),
+        }),
         ...outcomeOf(outcome),
       }),
     ),

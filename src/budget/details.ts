@@ -20,7 +20,9 @@ export function describeBudget(status: BudgetStatus, nowMs: number): string {
   if (unsettled > 0) lines.push(`- being sent: ${unsettled}`);
   if (status.nextFreeSlotAt) lines.push(`- next slot ends: ${at(status.nextFreeSlotAt)}`);
   if (status.pacedEveryMs !== undefined) {
-    lines.push(`- slowed down because the service refused messages: one message every ${formatDuration(status.pacedEveryMs)}`);
+    lines.push(
+      `- slowed down because the service refused messages: one message every ${formatDuration(status.pacedEveryMs)}`,
+    );
   }
   const lanes =
     waitingTotal === 0 ? '' : `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;

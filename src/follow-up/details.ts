@@ -23,7 +23,8 @@ export function describeProgress(progress: FollowUpProgress, workflowId: string,
   if (lastError && !failure?.message.includes(lastError.message))
     row('last error', `${code(lastError.message)}, ${at(lastError.at)}`);
   // The details change only when a watch finds something new.
-  if (nextPollAt && state === 'polling') row('polls', `continue from ${at(nextPollAt)}; this line changes when they find something new`);
+  if (nextPollAt && state === 'polling')
+    row('polls', `continue from ${at(nextPollAt)}; this line changes when they find something new`);
   else if (nextPollAt) row('next poll', at(nextPollAt));
   if (nextTryAt) row('tries again', `${at(nextTryAt)} at the latest`);
   if (waitsUntil) row(state === 'reconciling' ? 'decides' : 'gives up', at(waitsUntil));

@@ -74,13 +74,11 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
     },
     getJob: (summary, beforeSend) =>
       awaited(
-        getJob
-          .executeWithOptions({ summary }, [{ projectId, jobId, ...(beforeSend && { beforeSend }) }])
-          .catch(() => ({
-            kind: 'failed' as const,
-            reason: 'timeout' as const,
-            message: 'the worker could not read the job in time',
-          })),
+        getJob.executeWithOptions({ summary }, [{ projectId, jobId, ...(beforeSend && { beforeSend }) }]).catch(() => ({
+          kind: 'failed' as const,
+          reason: 'timeout' as const,
+          message: 'the worker could not read the job in time',
+        })),
       ),
     startWatch: (order) => {
       watch = startWatch(order);
@@ -90,9 +88,7 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
     send: (input, { startToCloseMs, summary }) =>
       awaited(sendFollowUp.executeWithOptions({ startToCloseTimeout: startToCloseMs, summary }, [input])),
     tell: (word) =>
-      awaited(
-        tellBudget.executeWithOptions({ summary: `tell the budget: ${word.kind}` }, [{ projectId, ...word }]),
-      ),
+      awaited(tellBudget.executeWithOptions({ summary: `tell the budget: ${word.kind}` }, [{ projectId, ...word }])),
     show: (progress, changed) => {
       const pairs = Object.entries(changed).map(([name, value]) => ({
         key: SearchAttribute[name as keyof typeof changed],

@@ -163,7 +163,7 @@ describe('the current details of a follow-up say what it does, whether the messa
       'paused',
       { pause: { by: 'operator' } },
       'project shop is paused by an operator until it is resumed',
-      '`follow-up budget resume shop`, where',
+      '`follow-up budget resume shop`, if',
     ],
     [
       'paused',
@@ -191,7 +191,12 @@ describe('the current details of a follow-up say what it does, whether the messa
       'the budget of project shop does not answer',
       '`follow-up doctor` says what keeps `project-budget/shop` from answering',
     ],
-    ['service', {}, 'the job cannot be read', 'fix the agent job service or the connection to it; it continues by itself'],
+    [
+      'service',
+      {},
+      'the job cannot be read',
+      'fix the agent job service or the connection to it; it continues by itself',
+    ],
   ];
   test.each(blocks)('of one that is blocked: %s %j', (waitReason, more, headline, step) => {
     const lines = details({ ...unsent, state: 'blocked', waitReason, nextTryAt: at(1), ...more }).split('\n');
