@@ -3,14 +3,12 @@ import type { GonePart } from '../batch/batch.js';
 import { trimOutcome } from '../batch/outcome.js';
 import { type Found, LookUp } from '../client/look-up.js';
 
-/** Argument of the `lookUpItems` activity. */
 export interface LookUpItemsInput {
   batchId: string;
   /** `promptHash`: `hash64` of the message that the follow-up must have. */
   items: { workflowId: string; promptHash?: string }[];
 }
 
-/** Argument of the `lookUpPart` activity. */
 export interface LookUpPartInput {
   batchId: string;
   part: number;
@@ -18,7 +16,6 @@ export interface LookUpPartInput {
   itemsHash?: string;
 }
 
-/** Result of the `lookUpPart` activity. */
 export interface LookedUpPart extends GonePart {
   /** It runs: another run has replaced it. */
   isOpen?: true;

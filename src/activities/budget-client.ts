@@ -26,7 +26,6 @@ import { ASK_FOR_MS, askAgainAfterMs, asksSilentBudgetAtMs, isEnoughForReport, R
 import { createCoalescer } from './coalescer.js';
 import { type LetGo, Patience } from './patience.js';
 
-/** Deadline of one call. */
 const CALL_DEADLINE_MS = 10_000;
 
 /** Deadline of the call that finds out whether a silent budget answers again. */
@@ -63,7 +62,6 @@ const REFUSALS: readonly (number | undefined)[] = [
   GrpcStatus.unimplemented,
 ];
 
-/** The answer to an ask. */
 export interface Ask {
   answer: AcquireAnswer;
   /**
@@ -96,17 +94,14 @@ export interface BudgetClient {
   allTold(): Promise<void>;
 }
 
-/** What {@link createBudgetClient} needs. */
 export interface BudgetClientOptions {
   /**
    * Connection only for asks, made with `interceptors: []`: the default interceptor would retry `ResourceExhausted`
    * until the deadline.
    */
   acquireConnection: Connection;
-  /** Connection for everything else. */
   connection: Connection;
   namespace: string;
-  /** Base name of the task queues. */
   taskQueue: string;
   /** Settings of a budget that does not exist yet. */
   settings: BudgetSettings;
@@ -308,7 +303,6 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   return { acquire, tell, allTold };
 }
 
-/** The asks of one project. */
 interface Line {
   patience: Patience;
   /** When the follow-up that was last told of the silence asks again, in `performance.now()` time. */

@@ -1,10 +1,8 @@
-/** Settings of {@link createCoalescer}. */
 export interface CoalescerOptions<Request, Answer> {
   /** Makes one call for several requests of a group. Returns one answer for each, in the same order. */
   call: (group: string, requests: Request[]) => Promise<Answer[]>;
   /** Most calls of one group in flight at once. */
   maxCallsInFlight: number;
-  /** Most requests in one call. */
   maxPerCall: number;
   /** Time between the starts of two calls of a group. Requests that arrive in between go together. @default 0 */
   apartMs?: number;

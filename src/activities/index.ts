@@ -28,5 +28,4 @@ export function createActivities(dependencies: ActivityDependencies) {
   };
 }
 
-/** Type of {@link createActivities}' result, for the workflow's proxies. */
 export type Activities = ReturnType<typeof createActivities>;

@@ -3,7 +3,6 @@ import type { Connection } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import type { GrantMark } from './ask-again.js';
 
-/** Deadline of one call. */
 const CALL_DEADLINE_MS = 5_000;
 
 /** What an activity does with the workflow run that it belongs to. */

@@ -13,7 +13,6 @@ interface Held {
   letGo: (why: LetGo) => void;
 }
 
-/** Settings of {@link Patience}. */
 export interface PatienceOptions {
   /** Finds out whether a silent budget answers again. A rejection means that it does not. */
   probe: () => Promise<void>;

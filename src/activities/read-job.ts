@@ -9,7 +9,6 @@ import { startStopwatch } from '../stopwatch.js';
 /** How often a refused key is logged, per project. */
 const WARN_OF_KEY_EVERY_MS = 60_000;
 
-/** Which job to read. */
 export interface GetJobInput extends JobAddress {
   /** Also return {@link GetJobResult.sendStartToCloseMs}. */
   beforeSend?: true;
@@ -20,7 +19,6 @@ interface WatchMark {
   failures: number;
 }
 
-/** The activities that read jobs. */
 export function createJobReads({
   agentJobs,
   sendStartToCloseMs,

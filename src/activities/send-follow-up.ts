@@ -21,7 +21,6 @@ import type { OwnRun } from './own-run.js';
 /** Longest text of a rejection that the budget keeps, for a follow-up whose activity's answer was lost. */
 const KEPT_MESSAGE_LENGTH = 200;
 
-/** What {@link createSendFollowUp} needs. */
 export interface SendFollowUpDependencies {
   agentJobs: AgentJobsClient;
   budget: BudgetClient;
@@ -146,14 +145,12 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
   }
 }
 
-/** What the log says about an ask that was not granted. */
 function describeRefusal(answer: Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }>): object {
   if (answer.kind !== 'wait') return { outcome: answer.kind };
   const { reason, waitMs, position } = answer;
   return { outcome: 'wait', reason, waitMs, position };
 }
 
-/** What the budget keeps of a rejection. */
 function keptRejection({ message, statusCode }: SendMessageOutcome): Pick<SettleMessage, 'message' | 'statusCode'> {
   return defined({ message: message?.slice(0, KEPT_MESSAGE_LENGTH), statusCode });
 }

@@ -17,13 +17,11 @@ const MAX_TIMEOUT_MS = 2_147_483_647;
 /** Most connections for GETs. Further GETs wait for one, within their deadline. */
 const MAX_GET_CONNECTIONS = 512;
 
-/** A job in the service. */
 export interface JobAddress {
   projectId: string;
   jobId: string;
 }
 
-/** A message to send. */
 export interface SendMessageRequest extends JobAddress {
   /** At least 1 character. */
   prompt: string;
@@ -34,7 +32,6 @@ export interface SendMessageRequest extends JobAddress {
   mayStart: () => boolean;
 }
 
-/** Client of the agent job service. */
 export interface AgentJobsClient {
   /**
    * Reads a job. Never throws because of the service or the network. A job whose `id` is not the requested one is
@@ -47,7 +44,6 @@ export interface AgentJobsClient {
   close(): Promise<void>;
 }
 
-/** Settings of {@link createAgentJobsClient}. */
 export interface AgentJobsClientOptions {
   /** `http` or `https`, without user name, query or fragment. A path prefix is allowed. */
   baseUrl: string;

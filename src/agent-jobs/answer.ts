@@ -12,7 +12,6 @@ export interface Answer {
   body?: string;
 }
 
-/** The total deadline of a request has passed. */
 export class DeadlineError extends Error {
   override name = 'DeadlineError' as const;
 }
@@ -52,7 +51,6 @@ export async function withinDeadline(deadlineMs: number, exchange: Promise<unkno
   }
 }
 
-/** One GET. */
 export interface GetRequest {
   origin: string;
   path: string;

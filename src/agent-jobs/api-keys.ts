@@ -9,7 +9,6 @@ const KEY_RULE = `must be at least ${MIN_API_KEY_LENGTH} printable ASCII charact
 const keySchema = z.string().regex(new RegExp(`^[\\x21-\\x7e]{${MIN_API_KEY_LENGTH},}$`), KEY_RULE);
 const keysFileSchema = z.record(idSchema, keySchema);
 
-/** Provides the API key of a project. */
 export interface ApiKeys {
   /** The key for a project's next request, or `undefined` if there is none. Never throws. */
   forProject(projectId: string): Promise<string | undefined>;
@@ -23,7 +22,6 @@ export interface WatchedApiKeys extends ApiKeys {
 
 /** Sources of API keys. A project uses the first of `keysFile`, `keyFile` and `key` that has a key for it. */
 export interface ApiKeySource {
-  /** One key for all projects. */
   key?: string | undefined;
   /** Path of a file that holds one key for all projects. White space around the key is ignored. */
   keyFile?: string | undefined;
@@ -114,7 +112,6 @@ export interface WatchedFile<T> {
   problem(): Promise<string | undefined>;
 }
 
-/** Settings of {@link createWatchedFile}. */
 export interface WatchedFileOptions<T> {
   path: string;
   /** Throws an `Error` whose message says what is wrong, without secrets. */

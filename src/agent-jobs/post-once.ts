@@ -2,7 +2,6 @@ import { Client, type Dispatcher } from 'undici';
 import { readAnswer, withinDeadline, type Answer } from './answer.js';
 import { createSingleConnection } from './single-connection.js';
 
-/** One POST. */
 export interface PostRequest {
   origin: string;
   path: string;
@@ -12,7 +11,6 @@ export interface PostRequest {
   deadlineMs: number;
   /** For connecting and the TLS handshake, within the deadline. */
   connectTimeoutMs: number;
-  /** Longest body of an answer, in bytes. */
   maxResponseBytes: number;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */
   ca?: string | undefined;
@@ -20,7 +18,6 @@ export interface PostRequest {
   mayStart: () => boolean;
 }
 
-/** The result of a POST. */
 export type PostResult =
   /** It is proven that not one byte of the request was written. `refused`: by `mayStart`. */
   | { kind: 'notStarted'; refused: boolean; error: unknown }

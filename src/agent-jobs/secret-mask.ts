@@ -85,7 +85,6 @@ function base64Character(character: string): string {
   return character;
 }
 
-/** Two hex digits of either case. */
 function hexByte(byte: number): string {
   return byte
     .toString(16)

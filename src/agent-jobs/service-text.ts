@@ -6,7 +6,6 @@ import { plainText } from '../terminal-text.js';
 /** Longest text of the service, or of an error, that is passed on. */
 export const MAX_SERVICE_TEXT_LENGTH = 500;
 
-/** Masks a secret in a text. */
 export type Mask = (text: string) => string;
 
 // Half a surrogate pair is not text and cannot be written as UTF-8.

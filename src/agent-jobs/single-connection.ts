@@ -3,7 +3,6 @@ import * as tls from 'node:tls';
 import type { buildConnector } from 'undici';
 import { defined } from '../contract/defined.js';
 
-/** Settings of {@link createSingleConnection}. */
 export interface SingleConnectionOptions {
   /** For connecting and the TLS handshake together. */
   connectTimeoutMs: number;

@@ -23,7 +23,6 @@ const REMEMBERED_UPDATES = 50;
 /** How often a part is started again after somebody terminates it. */
 const MOST_RESTARTS = 3;
 
-/** What a batch knows of a part. */
 export interface PartRecord {
   /** Index of its first item. */
   first: number;
@@ -37,7 +36,6 @@ export interface PartRecord {
   held: number;
   open: number;
   counts: BatchCounts;
-  /** Number of its latest report. */
   reports: number;
   /** Number of its first order from this run of the batch. Reports on earlier orders went to a run that was reset. */
   since: number;
@@ -64,7 +62,6 @@ export interface BatchState {
   updates: [id: string, total: number][];
 }
 
-/** What a part is started with. */
 export interface PartInput {
   batchId: string;
   part: number;
@@ -164,7 +161,6 @@ export class Batch {
     return undefined;
   }
 
-  /** Whether an update was applied before. */
   knows(updateId: string): boolean {
     return this.#state.updates.some(([id]) => id === updateId);
   }
@@ -197,7 +193,6 @@ export class Batch {
     }
   }
 
-  /** Takes the next part off the backlog. */
   nextPart(nowMs: number): PartInput {
     const { batchId, parts, template, cancelled } = this.#state;
     const count = countForPart(this.#backlogBytes, this.#templateBytes);

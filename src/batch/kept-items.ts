@@ -5,7 +5,6 @@ import { jsonBytes } from './pack.js';
 /** An item as it is kept: index of its project, job id, and how it ended. */
 type KeptItem = [project: number, jobId: string, outcome?: ItemOutcome];
 
-/** {@link KeptItems} as continue-as-new carries them. */
 export interface CarriedItems {
   projects: string[];
   items: KeptItem[];

@@ -16,7 +16,6 @@ const MAX_PART_BYTES = 448 * 1_024;
  */
 const ITEM_RESERVE_BYTES = 800;
 
-/** Bytes of a value as JSON. */
 export function jsonBytes(value: unknown): number {
   // Despite its type, `JSON.stringify` returns no text for `undefined`.
   const text: unknown = JSON.stringify(value);

@@ -40,7 +40,6 @@ export interface PartState {
   /** No start is allowed before this time. Since then, `startedInWindow` starts were made. */
   windowFromMs: number;
   startedInWindow: number;
-  /** Number of the latest report. */
   reports: number;
   /** Positions of items whose ends are not reported yet. */
   unreported: number[];
@@ -52,7 +51,6 @@ export interface PartState {
   cancelled: boolean;
 }
 
-/** A follow-up to start. */
 export interface ItemStart {
   position: number;
   workflowId: string;
@@ -166,7 +164,6 @@ export class Part {
     if (item?.aliveAtMs !== undefined) item.aliveAtMs = nowMs;
   }
 
-  /** Positions of open items. */
   openPositions(): number[] {
     return this.state.items.flatMap((item, position) => (item.aliveAtMs === undefined ? [] : [position]));
   }
@@ -223,7 +220,6 @@ export class Part {
     state.forgottenReports = state.reports;
   }
 
-  /** A report has arrived. */
   noteReported({ number, ended }: PartReport): void {
     if (number <= (this.state.forgottenReports ?? -Infinity)) return;
     const told = new Set(ended.map(({ index }) => index - this.state.first));

@@ -13,7 +13,6 @@ import { watch } from './watchdog.js';
 
 /** What the caller has to do after an event. */
 export interface Effects {
-  /** Follow-ups to wake. */
   wake: string[];
   /** Owners of turns that somebody waits for: ask whether they still run. */
   check: string[];

@@ -25,7 +25,6 @@ export const carriedStateSchema = z.strictObject({
   projectId: idSchema,
   settings: budgetSettingsSchema,
   ceiling: z.strictObject({ limit: z.number(), windowMs: z.number() }).exactOptional(),
-  /** Budget time. */
   atMs: instantMsSchema,
   grantCount: z.number(),
   arrivalCount: z.number(),
@@ -123,7 +122,6 @@ export function carryState(state: BudgetState): CarriedState {
   };
 }
 
-/** Inverse of {@link carryState}. */
 export function restoreState(carried: CarriedState): BudgetState {
   const { projectId, atMs } = carried;
   const at = (cell: Cell | undefined): number => atMs - Number(cell);
@@ -202,7 +200,6 @@ export function restoreState(carried: CarriedState): BudgetState {
 type Encoded = 'waiters' | 'grants' | 'spent' | 'turns' | 'memory' | 'lastJobs';
 type Unchanged = Pick<BudgetState, Exclude<keyof BudgetState & keyof CarriedState, Encoded>>;
 
-/** The parts of the state that are carried unchanged. */
 function unchanged(from: Unchanged): Unchanged {
   const { projectId, settings, grantCount, arrivalCount, limitedCount, overtakenCount, ledgerSinceMs, orders } = from;
   const { ceiling, resumedAtMs, memorySinceMs, lostBeforeMs, assumedFullFromMs } = from;

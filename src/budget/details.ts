@@ -76,7 +76,6 @@ function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus
     .join(' ');
 }
 
-/** What a person can do, if anything. */
 function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefined {
   const resume = `\`follow-up budget resume ${projectId}\``;
   if (paused?.reasons.includes('operator')) return `${resume}, if the pause is no longer wanted`;

@@ -52,7 +52,6 @@ export function isPausedByOperator(state: BudgetState, nowMs: number): boolean {
   return state.operatorPause !== undefined && nowMs < (state.operatorPause.untilMs ?? Infinity);
 }
 
-/** Lets nothing through. */
 export function pause(state: BudgetState, operatorPause: OperatorPause): void {
   state.operatorPause = operatorPause;
 }

@@ -37,7 +37,6 @@ export function noteKeyRead(state: BudgetState, nowMs: number, { isRefused }: Ke
   else state.keyRefused = { sinceMs: state.keyRefused?.sinceMs ?? nowMs, untilMs: nowMs + FORGET_KEY_AFTER_MS };
 }
 
-/** Whether a grant is the probe of a pause. */
 export function isProbe(pause: ServicePause | undefined, grant: Grant): boolean {
   return pause?.probe?.workflowId === grant.workflowId && pause.probe.sendNumber === grant.sendNumber;
 }
@@ -143,7 +142,6 @@ export function notePaced({ pace }: BudgetState, slotAtMs: number): void {
   if (pace?.gapMs !== undefined) pace.nextAtMs = Math.max(slotAtMs, pace.nextAtMs ?? slotAtMs) + pace.gapMs;
 }
 
-/** Most sends that may be unsettled at once. */
 export function sendsAtOnce({ pace }: BudgetState): number {
   return pace?.atOnce ?? MAX_UNSETTLED;
 }

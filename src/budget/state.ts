@@ -9,7 +9,6 @@ export interface Waiter {
   sendNumber: number;
   /** Order of the workflow id's first ask; kept if a send is repeated. */
   arrival: number;
-  /** Keeps its place, is never granted. */
   hold: boolean;
   /** Scheduling time of the newest attempt that asked. Older attempts are overtaken. */
   newestAskAtMs: number;
@@ -51,7 +50,6 @@ export interface Turn {
   checkedAtMs?: number;
 }
 
-/** An operator's pause. */
 export interface OperatorPause {
   /** When it was ordered; states of older versions lack it. */
   sinceMs?: number;
@@ -102,7 +100,6 @@ export interface Pace {
   nextAtMs?: number;
 }
 
-/** The whole state of a budget. */
 export interface BudgetState {
   projectId: string;
   settings: BudgetSettings;
@@ -116,7 +113,6 @@ export interface BudgetState {
   arrivalCount: number;
   /** Interactive grants in a row that overtook a batch waiter. */
   overtakenCount: number;
-  /** In the order of their arrival. */
   waiters: Waiter[];
   /** In the order of their grants: all that may still be settled, and the last 100. */
   grants: Grant[];

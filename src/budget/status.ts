@@ -129,11 +129,9 @@ export interface BudgetFacts {
   projectId: string;
   limit: number;
   windowMs: number;
-  /** Ends of the slots that are occupied. */
   slotEndsMs: number[];
   /** When each send of the last window was granted. */
   sentAtMs: number[];
-  /** Ends of the leases of the sends that are not settled. */
   leaseEndsMs: number[];
   waiting: number;
   /** How many of {@link waiting} have a busy job, or a job held by somebody else. */
@@ -144,7 +142,6 @@ export interface BudgetFacts {
   servicePause?: ServicePause['reason'];
 }
 
-/** The facts at `nowMs`. Changes nothing. */
 export function budgetFacts(state: BudgetState, nowMs: number): BudgetFacts {
   const { projectId, settings, waiters, pause, operatorPause, keyRefused } = state;
   const untilMs = operatorPause?.untilMs;

@@ -12,9 +12,7 @@ import { expireProbe, isPaused, isProbe, pacedMs } from './pause.js';
 import { occupiedSlotEnds } from './slots.js';
 import type { BudgetState, Waiter } from './state.js';
 
-/** What to do after an event. */
 export interface Watch {
-  /** Workflow ids to wake. */
   wake: string[];
   /** When to look again; `undefined` if nobody waits for time to pass. */
   lookAgainAtMs?: number;

@@ -52,7 +52,6 @@ export interface WorkerConfig {
     /** Without a trailing slash. */
     baseUrl: string;
     apiKeys: ApiKeySettings;
-    /** Deadline of one GET. */
     getTimeoutMs: number;
     /** Deadline of one POST, from connecting to the last byte of the answer. */
     sendTimeoutMs: number;
@@ -62,7 +61,6 @@ export interface WorkerConfig {
   /** Settings of a new project's budget. No budget gets more than `maxLimit` messages per `windowMs`. */
   budget: Required<BudgetSettings>;
   capacity: WorkerCapacity;
-  /** The projects that this worker serves. */
   projects: '*' | readonly string[];
   /** Security warnings for people. The worker logs them, and `follow-up doctor` shows them. */
   warnings: readonly string[];

@@ -1,6 +1,5 @@
 import type { z } from 'zod';
 
-/** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** The environment of this process. It is read only here; everything else receives it as an argument. */

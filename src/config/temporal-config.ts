@@ -57,7 +57,6 @@ export function readTemporalConfig(settings: SettingsReader, env: Environment): 
   }
 }
 
-/** Whether the connection is encrypted. */
 export function usesTls(tls: TemporalConnectionOptions['tls']): boolean {
   return tls !== undefined && tls !== null && tls !== false;
 }

@@ -10,7 +10,6 @@ const CONFIRM_WITHIN_MS = 10_000;
 
 /** What is known of a job's turn, besides what the job shows now. */
 export interface TurnContext {
-  /** The job as it was before the send. */
   baseline: AgentJob;
   /** How the previous turn ended, as the budget remembers it. */
   lastTurn?: JobFingerprint | undefined;

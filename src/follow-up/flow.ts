@@ -62,7 +62,6 @@ export class FollowUpFlow {
     this.#isWoken = false;
   }
 
-  /** Reads the job now. */
   pollNow(): void {
     this.state.pollNow = true;
   }
@@ -81,7 +80,6 @@ export class FollowUpFlow {
     if (this.state.phase.kind === 'reconciling') this.state.phase.operatorWord = word;
   }
 
-  /** Reads the job. */
   *getJob(summary: string, { beforeSend = false } = {}): Steps<GetJobResult> {
     const read = yield* this.port.getJob(summary, beforeSend);
     yield* this.noteRead(read);
@@ -172,7 +170,6 @@ export class FollowUpFlow {
     this.state.lastError = { atMs: this.port.nowMs(), message };
   }
 
-  /** Shows the state of the follow-up. */
   show(view: View): void {
     const { settings, state } = this;
     state.view = view;

@@ -23,7 +23,6 @@ export type Look =
   | ({ kind: 'end' } & WatchResult)
   | { kind: 'again'; delayMs: number; failures: number; looks: number; message: string };
 
-/** What people are shown of a job. */
 export function shownOf(job: AgentJob, trouble: Trouble | null): Shown {
   return { ...fingerprint(job), trouble };
 }
@@ -45,7 +44,6 @@ export function troubleOf(read: GetJobResult): Trouble | null {
   return isKeyRefused(read) ? 'key' : 'unreadable';
 }
 
-/** Whether a read was refused for its key. */
 export function isKeyRefused(read: GetJobResult): boolean {
   return read.kind === 'failed' && (read.reason === 'unauthorized' || read.reason === 'no-key');
 }
@@ -74,7 +72,6 @@ export function waitBeforeLook(
   return { kind: 'again', delayMs, failures: failuresBefore, looks: 0, message };
 }
 
-/** What a read means for the watch. */
 export function judgeLook(order: WatchOrder, attempt: Attempt, read: GetJobResult): Look {
   const { jobId, since, poll, startedAtMs, notBeforeMs, untilMs } = order;
   const { nowMs, random } = attempt;

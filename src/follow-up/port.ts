@@ -17,7 +17,6 @@ export type Wait = (resume: () => void) => void;
  */
 export type Steps<T> = Generator<Wait, T, void>;
 
-/** The result of one read of the job. */
 export type GetJobResult = GetJobOutcome & {
   /**
    * Start-to-close timeout of the send that may follow. The worker's configuration sets it, which a workflow cannot
@@ -38,19 +37,16 @@ export interface Shown extends JobFingerprint {
 export interface WatchOrder {
   projectId: string;
   jobId: string;
-  /** What people are shown now. */
   since: Shown;
   poll: { maxIntervalMs: number; backoffCoefficient: number };
   /** The wait before the first look. Each later one is `backoffCoefficient` times as long. */
   intervalMs: number;
   startedAtMs: number;
-  /** No look before then. */
   notBeforeMs: number;
   /** The watch ends with a look at this time even if nothing is new. */
   untilMs: number;
 }
 
-/** How a watch has ended. */
 export interface WatchResult {
   read: GetJobResult;
   looks: number;
@@ -68,7 +64,6 @@ export interface SendFollowUpInput {
   hold: boolean;
   /** Leave, unless something was granted. */
   withdraw?: true;
-  /** Start of the follow-up's first run, in epoch milliseconds. */
   firstRunStartedAtMs: number;
   /** Whether an earlier ask for this send may have been granted. */
   grantedBefore?: GrantedBefore;
@@ -111,7 +106,6 @@ export type SendFollowUpResult =
 /** How a watch ended: `seen`, with the read that ended it, or `stopped`, with the number of looks as far as known. */
 export type WatchEnd = ({ kind: 'seen' } & WatchResult) | { kind: 'stopped'; looks: number };
 
-/** How a follow-up or one of its runs ends. */
 export type Ending =
   | { kind: 'result'; result: FollowUpResult }
   | { kind: 'failure'; type: FailureType; message: string; details: FailureDetails }

@@ -9,7 +9,6 @@ export interface Asking {
   baseline: AgentJob;
   /** When it last asked to keep its place while the job is at work; 0: never. */
   heldAtMs: number;
-  /** Reads in a row that failed. */
   failures: number;
   notFoundInARow: number;
   /** Sends in a row that never left. Each waits longer than the previous one. */
@@ -39,7 +38,6 @@ export interface Watching {
   observedActive: boolean;
   /** Whether the previous look showed a terminal status that was believed. */
   terminalSeen: boolean;
-  /** Whether there has been a look. */
   hasLooked: boolean;
   trouble: Trouble | null;
   notFoundInARow: number;
@@ -71,7 +69,6 @@ export type View =
 export interface FollowUpState {
   phase: Phase;
   view: View;
-  /** When that view was shown. */
   viewedAtMs: number;
   firstRunStartedAtMs: number;
   sendNumber: number;
@@ -79,7 +76,6 @@ export interface FollowUpState {
   staleAsks: number;
   /** The outcome of an earlier send is unknown, and the message was sent again. */
   earlierSendUnknown: boolean;
-  /** Number of asks in all runs. */
   askCount: number;
   /**
    * Whether it is certain that no ask so far has sent the current send number. That is so if there was no ask, if the
@@ -118,7 +114,6 @@ export interface FollowUpState {
 /** A job that was never read. Nothing that it shows later proves anything. */
 const NEVER_READ: AgentJob = {};
 
-/** State of a follow-up's first run. */
 export function newFollowUpState(options: {
   startedAtMs: number;
   isFirstRun: boolean;
@@ -144,7 +139,6 @@ export function newFollowUpState(options: {
   };
 }
 
-/** The phase before a send. */
 export function newAsking(baseline: AgentJob, { poll }: FollowUpSettings): Asking {
   return {
     kind: 'asking',

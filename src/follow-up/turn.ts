@@ -46,7 +46,6 @@ export function messageTag(send: { workflowId: string; prompt: string; prLink: s
   return hash64(`${send.workflowId}\n${send.prompt}`).slice(0, MESSAGE_LENGTH) + linkTag(send.prLink);
 }
 
-/** Whether two tags belong to the same message. */
 export function isSameMessage(one: string, other: string): boolean {
   return one.slice(0, MESSAGE_LENGTH) === other.slice(0, MESSAGE_LENGTH);
 }

@@ -112,7 +112,6 @@ export class BatchRunner {
   #isStartingPart = false;
   /** Parts whose end Temporal reports to this run. */
   readonly #watched = new Set<number>();
-  /** Parts that are being looked up. */
   readonly #lookedUp = new Set<number>();
   readonly #alarm = new Alarm('look for parts', () => {
     this.#woken = true;

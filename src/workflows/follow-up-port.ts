@@ -44,7 +44,6 @@ const { sendFollowUp } = proxyActivities<Activities>({
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
 
-/** The flow's port to Temporal. */
 export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): FollowUpPort {
   let watch: OpenWatch | undefined;
   return {
@@ -173,7 +172,6 @@ function* awaited<T>(promise: Promise<T>): Steps<T> {
   return settled.value;
 }
 
-/** Runs the steps of the flow. */
 export async function drive<T>(steps: Steps<T>): Promise<T> {
   for (;;) {
     const next = steps.next();

@@ -96,7 +96,6 @@ async function seeThrough(input: unknown, carried?: FollowUpState): Promise<Foll
   }
 }
 
-/** Handles the signals, updates and queries of others. */
 function listen(flow: FollowUpFlow): void {
   setHandler(progressQuery, () => flow.progress());
   setHandler(pollNowSignal, () => flow.pollNow());

@@ -267,12 +267,10 @@ class TaskEvents {
   /** History length in the task that answered the latest update. */
   #answeredAtLength: number | undefined;
 
-  /** The current task has heard an event. */
   hear(): void {
     this.#current().heard += 1;
   }
 
-  /** The current task leaves an event. */
   leave(): void {
     this.#current().left += 1;
   }
@@ -283,7 +281,6 @@ class TaskEvents {
     this.#current().left += 2;
   }
 
-  /** Whether the current task answered an update. */
   get hasAnsweredUpdate(): boolean {
     return this.#answeredAtLength === workflowInfo().historyLength;
   }
