@@ -39,9 +39,9 @@ const style = [
 const sandboxImports = {
   paths: nodeBuiltins
     .filter((name) => !name.includes('*'))
-    .map((name) => ({ name, message: 'Not to be had in the workflow sandbox.' })),
+    .map((name) => ({ name, message: 'Not available in the workflow sandbox.' })),
   patterns: [
-    { group: ['node:*'], message: 'Not to be had in the workflow sandbox.' },
+    { group: ['node:*'], message: 'Not available in the workflow sandbox.' },
     {
       regex: '^@temporalio/(client|worker|activity|testing|envconfig|core-bridge)(/|$)',
       message: 'Workflow code may use @temporalio/workflow and @temporalio/common only.',

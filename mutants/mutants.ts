@@ -224,8 +224,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: 'src/workflows/project-budget.ts',
-        find: `(!hasAnswered() && this.#isQuiet()) ||`,
-        replace: `!hasAnswered() ||`,
+        find: `(!this.#events.hasAnsweredUpdate && this.#isQuiet()) ||`,
+        replace: `!this.#events.hasAnsweredUpdate ||`,
       },
     ],
     test: {
@@ -239,7 +239,7 @@ class RefusedError extends Error {`,
     what: 'one word that makes no sense loses those of other follow-ups that travel with it',
     edits: [
       {
-        file: 'src/contract/budget-message-schemas.ts',
+        file: 'src/contract/protocol.ts',
         find: `    else issues.push(...word.issues);`,
         replace: `    else return { words: [], issues: word.issues };`,
       },
@@ -288,8 +288,10 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: FOLLOW_UP,
-        find: `const SEND_RETRY = { initialInterval: '1s', maximumInterval: '60s' }`,
-        replace: `const SEND_RETRY = { initialInterval: '1s', maximumInterval: '60s', maximumAttempts: 3 }`,
+        find: `  startToCloseTimeout: '75s',
+  retry: { initialInterval: '1s', maximumInterval: '60s' },`,
+        replace: `  startToCloseTimeout: '75s',
+  retry: { initialInterval: '1s', maximumInterval: '60s', maximumAttempts: 3 },`,
       },
     ],
     test: {
@@ -342,10 +344,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: FOLLOW_UP,
-        find: `        tellBudget.executeWithOptions({ ...TELLING, summary: \`tell the budget: \${word.kind}\` }, [
-          { projectId, ...word },
-        ]),`,
-        replace: `        Promise.race([true, tellBudget({ projectId, ...word })]),`,
+        find: `tellBudget.executeWithOptions({ summary: \`tell the budget: \${word.kind}\` }, [{ projectId, ...word }])`,
+        replace: `Promise.race([true, tellBudget({ projectId, ...word })])`,
       },
     ],
     test: { file: TIME_SKIPPED, name: 'a follow-up, with time skipped, does not end before it has told its budget so' },

@@ -1,15 +1,15 @@
-import type { GrantMark } from '../src/activities/grant-mark.js';
-import { judgeLook, waitBeforeLook, type Attempt } from '../src/follow-up/look.js';
+import type { GrantMark } from '../src/activities/ask-again.js';
+import { type Attempt, judgeLook, waitBeforeLook } from '../src/follow-up/look.js';
 import type { GetJobResult, SendFollowUpResult, WatchEnd, WatchOrder } from '../src/follow-up/port.js';
 import { attempt, type AttemptInput, type AttemptSurroundings, type ServersWord } from './attempt.js';
 import { Later, Process } from './process.js';
 import type { ServerClock, World } from './world.js';
 
-/** Retries of the activity: 1 s, doubling up to 60 s, without limit. */
+/** Retries of the activity: after 1 s, doubling up to 60 s, without limit. */
 const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 60_000;
 
-/** After that long, the server makes a look again whose worker died. */
+/** After this time, the server repeats a look whose worker died. */
 const LOOK_TIMEOUT_MS = 10_000;
 
 /** In production start-to-close is lease + 15 s. */
@@ -24,15 +24,15 @@ export class ActivityServer {
   constructor(surroundings: AttemptSurroundings, clock: ServerClock) {
     this.#surroundings = surroundings;
     this.#clock = clock;
-    // A shorter one makes more attempts that the server has given up and that run on.
+    // A shorter timeout makes more attempts that the server has given up but that still run.
     const { chaotic, chance, sizes } = surroundings.world;
     const longestMs = sizes.leaseMs + START_TO_CLOSE_AFTER_LEASE_MS;
     this.#startToCloseMs = chaotic ? chance.between(8_000, longestMs) : longestMs;
   }
 
   /**
-   * Schedules an activity: attempts until one completes. An attempt that the server gives up is not told so, and runs
-   * on.
+   * Schedules an activity: attempts until one completes. An attempt that the server gives up is not told and keeps
+   * running.
    *
    * @param isOpen whether the workflow run that scheduled it still runs
    */
@@ -49,7 +49,7 @@ export class ActivityServer {
       if (result.isSet || !isOpen()) return;
       number = world.faults.strikes('activityReset') ? 1 : number + 1;
       const own = number;
-      // Of two attempts of the same number the server cannot tell one from the other.
+      // The server cannot distinguish two attempts of the same number.
       const isCurrent = () => own === number && !result.isSet && isOpen();
       const name = `${input.followUp.workflowId}:${activityId}#${number}`;
       const attemptScheduledAtMs = Math.max(scheduledAtMs, this.#clock.nowMs());
@@ -76,7 +76,7 @@ export class ActivityServer {
     return result;
   }
 
-  /** Schedules a watch: attempts, each a look, until one ends it. A look whose worker dies is made again. */
+  /** Schedules a watch: attempts, each of them one look, until one ends it. A look whose worker dies is repeated. */
   watch(order: WatchOrder, { read, isOpen }: { read: () => GetJobResult; isOpen: () => boolean }): Later<WatchEnd> {
     const { world } = this.#surroundings;
     const end = new Later<WatchEnd>(world.timeline);
@@ -114,7 +114,7 @@ export class ActivityServer {
       retry();
     });
     process.start(attempt(this.#surroundings, input, process), (value) => {
-      // A completion that is lost, or comes too late, leaves the attempt to its start-to-close timeout.
+      // If a completion is lost or too late, the attempt ends by its start-to-close timeout.
       if ((closed && !input.isCurrent()) || world.faults.strikes('lost')) return;
       closed = true;
       if (value) result.set(value);

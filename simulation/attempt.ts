@@ -1,10 +1,17 @@
-import { knownBefore, type GrantMark } from '../src/activities/grant-mark.js';
-import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../src/budget/ask-in-place.js';
-import type { AcquireAnswer, AcquireRequest, SendOutcome } from '../src/contract/index.js';
+import {
+  ASK_IN_PLACE_EVERY_MS,
+  ASKS_IN_PLACE,
+  type GrantMark,
+  knownBefore,
+  waitsForSends,
+} from '../src/activities/ask-again.js';
+import { defined } from '../src/contract/defined.js';
+import type { SendOutcome } from '../src/contract/index.js';
+import type { AcquireAnswer, AcquireRequest } from '../src/contract/protocol.js';
 import type { SendFollowUpInput, SendFollowUpResult } from '../src/follow-up/port.js';
 import type { FollowUpRecord } from './follow-up-record.js';
 import type { Network } from './network.js';
-import { Later, sleep, sleepForEver, type Process, type Steps } from './process.js';
+import { Later, type Process, sleep, sleepForEver, type Steps } from './process.js';
 import type { Service, ServiceAnswer } from './service.js';
 import type { World } from './world.js';
 
@@ -12,16 +19,16 @@ import type { World } from './world.js';
 export interface ServersWord {
   attemptScheduledAtMs: number;
   startToCloseMs: number;
-  /** What an attempt before has noted with the server. */
+  /** What an earlier attempt has noted with the server. */
   mark: GrantMark | undefined;
-  /** Number of the attempt, from 1, and whether attempts are counted anew. */
+  /** Number of the attempt, from 1, and whether the count was reset. */
   number: number;
   isReset: boolean;
-  /** Whether the server takes anything from an attempt of that number. */
+  /** Whether the server accepts anything from an attempt of this number. */
   isCurrent: () => boolean;
-  /** Notes the grant with the server; `false` where it does not take it from this attempt. */
+  /** Notes the grant with the server; `false` if it does not accept it from this attempt. */
   note: (mark: GrantMark) => boolean;
-  /** Activity id and attempt number: not unique, for they repeat after a reset. */
+  /** Activity id and attempt number. Not unique, because they repeat after a reset. */
   name: string;
 }
 
@@ -37,14 +44,14 @@ export interface AttemptSurroundings {
   service: Service;
 }
 
-/** What a POST came to, on the sender's side. */
+/** The outcome of a POST as the sender sees it. */
 interface PostOutcome {
   outcome: SendOutcome;
   statusCode?: number;
   retryAfterMs?: number;
 }
 
-/** One invocation of the `sendFollowUp` activity. `undefined`: it threw. */
+/** One invocation of the `sendFollowUp` activity; `undefined` if it threw. */
 export function* attempt(
   { world, network, service }: AttemptSurroundings,
   input: AttemptInput,
@@ -66,11 +73,11 @@ export function* attempt(
     attemptScheduledAtMs,
     firstRunStartedAtMs,
     ...known,
-    ...(input.askNumber !== undefined && { askNumber: input.askNumber }),
+    ...defined({ askNumber: input.askNumber }),
     messageTag,
     leaseMs,
     drainMs: world.broken.has('drain') ? 0 : drainMs,
-    ...(world.ceiling && { ceiling: world.ceiling }),
+    ...defined({ ceiling: world.ceiling }),
   };
   let ask = yield* network.ask(request);
   for (let again = 0; again < ASKS_IN_PLACE && waitsForSends(ask); again++) {
@@ -96,7 +103,7 @@ export function* attempt(
     sendNumber,
     token: request.token,
     outcome,
-    ...(retryAfterMs !== undefined && { retryAfterMs }),
+    ...defined({ retryAfterMs }),
   });
   if (outcome !== 'sent') yield* settled.get();
   yield* mishap(world, process, input.name);
@@ -162,7 +169,7 @@ function outcomeOf(status: ServiceAnswer['status']): SendOutcome {
   return outcomes[status];
 }
 
-/** The machine may die here, stand still, or sleep. */
+/** Here the machine may die, freeze or sleep. */
 function* mishap(world: World, process: Process, name: string): Steps<void> {
   const { faults, chance, timeline } = world;
   if (faults.strikes('crash')) {
@@ -179,7 +186,7 @@ function* mishap(world: World, process: Process, name: string): Steps<void> {
   }
 }
 
-/** The larger of two clocks: the monotonic one stands still while the machine sleeps. */
+/** The larger of two clocks: the monotonic one stops while the machine sleeps. */
 function startStopwatch({ timeline, broken }: World, process: Process): () => number {
   const startedMs = timeline.nowMs;
   const sleptMs = process.sleptMs;

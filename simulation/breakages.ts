@@ -1,6 +1,8 @@
+import type { Budget } from '../src/budget/index.js';
+
 /**
- * Rules that can be taken out, one by one, to see that the simulation notices. All of it is done from outside the rules
- * module: the product has no switch for it.
+ * Rules that can be disabled, one by one, to see whether the simulation notices. All of it is done from outside the
+ * rules: the product has no switch for it.
  */
 export const breakages = {
   nonce: "an attempt's token is its activity id and attempt number, which repeat after a reset",
@@ -21,10 +23,49 @@ export const breakages = {
   awaitCancel: 'a cancelled follow-up does not await its running send',
 } as const;
 
-/** Name of a rule that can be taken out. */
+/** Name of a rule that can be disabled. */
 export type Breakage = keyof typeof breakages;
 
-/** Whether a text names a rule that can be taken out. */
+/** Whether a text names such a rule. */
 export function isBreakage(text: string): text is Breakage {
   return Object.hasOwn(breakages, text);
+}
+
+/** Handles one event of the budget with some rules disabled, by changing its state before and after. */
+export function withBrokenRules<T>(
+  broken: ReadonlySet<Breakage>,
+  { budget, timeMs }: { budget: Budget; timeMs: number },
+  handle: () => T,
+): T {
+  if (broken.has('clock')) budget.state.lastTimeMs = 0;
+  const result = broken.has('probeLease') ? withEndlessProbe(budget, timeMs, handle) : handle();
+  if (broken.has('drain')) endSlotsAtSettle(budget);
+  return result;
+}
+
+/** A send whose outcome is unknown counts as over once its sender has given up. */
+function endSlotsAtSettle({ state }: Budget): void {
+  for (const grant of state.grants) {
+    if (grant.outcome === 'unknown' && grant.settledAtMs !== undefined) {
+      grant.leaseMs = Math.max(0, Math.min(grant.leaseMs, grant.settledAtMs - grant.grantedAtMs));
+    }
+  }
+}
+
+/** Hides a probe past its lease from the rules, which would give it up, behind a pause that continues. */
+function withEndlessProbe<T>({ state }: Budget, timeMs: number, handle: () => T): T {
+  const { pause } = state;
+  const nowMs = Math.max(timeMs, state.lastTimeMs);
+  const probe = pause?.probe;
+  const grant = state.grants.find(
+    ({ workflowId, sendNumber }) => workflowId === probe?.workflowId && sendNumber === probe.sendNumber,
+  );
+  const isGivenUp = grant && grant.settledAtMs === undefined && nowMs > grant.grantedAtMs + grant.leaseMs;
+  if (!pause || !probe || !isGivenUp) return handle();
+  const { untilMs } = pause;
+  delete pause.probe;
+  pause.untilMs = Math.max(untilMs, nowMs + 1_000);
+  const result = handle();
+  if (state.pause) Object.assign(state.pause, { probe, untilMs });
+  return result;
 }

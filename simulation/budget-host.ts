@@ -1,19 +1,19 @@
 import {
   assumeFull,
   Budget,
+  type CarriedState,
   carryState,
+  type Effects,
   newState,
   reopen,
   restoreState,
-  type CarriedState,
-  type Effects,
 } from '../src/budget/index.js';
-import type { AcquireAnswer, AcquireRequest, BudgetSettings } from '../src/contract/index.js';
-import { withBrokenRules } from './broken-budget.js';
+import type { AcquireAnswer, AcquireRequest, BudgetSettings } from '../src/contract/protocol.js';
+import { withBrokenRules } from './breakages.js';
 import { HEALED_AT_MS } from './sizes.js';
 import type { ServerClock, World } from './world.js';
 
-/** What an ask comes back with; `proven`: the budget itself answered. */
+/** The answer to an ask. `proven`: the budget itself answered. */
 export interface Ask {
   answer: AcquireAnswer;
   proven: boolean;
@@ -21,32 +21,32 @@ export interface Ask {
 
 /** What the budget does to follow-ups. */
 export interface Surroundings {
-  /** Signals a follow-up; answers whether it still runs. */
+  /** Signals a follow-up. Returns whether it still runs. */
   signal(workflowId: string, what: 'wake' | 'stillThere'): boolean;
-  /** A slot was given to a request for the first time. */
+  /** A request got a slot for the first time. */
   granted(workflowId: string): void;
 }
 
-/** Answer on this side for a budget that was terminated, as the budget client makes it. */
+/** The answer that the budget client makes up for a budget that was terminated. */
 const BUDGET_STOPPED: Ask = {
   answer: { kind: 'wait', reason: 'gate-stopped', waitMs: 60_000, position: 0, etaMs: null },
   proven: false,
 };
 
-/** The server lets that many updates be in flight. */
+/** Most updates that the server allows in flight. */
 const MOST_UPDATES_IN_FLIGHT = 10;
 
-/** A terminated budget is restored after that long. */
+/** A terminated budget is restored after this time. */
 const RESTORED_AFTER_MS = 5_000;
 
-/** An operator whose update failed repeats it after that long, longer than the budget's worker is ever away. */
+/** An operator repeats an update that failed after this time, which is longer than the budget's worker is ever away. */
 const OPERATOR_RETRY_MS = 70_000;
 
 const PROJECT_ID = 'p';
 
 /**
- * The budget as Temporal runs it, around the real rules: messages in, signals and one timer out, continue-as-new through
- * JSON, a worker that goes away, a budget that is terminated and restored.
+ * The real rules of the budget, run as Temporal runs them: messages in, signals and one timer out, continue-as-new
+ * through JSON, a worker that goes away, a budget that is terminated and restored.
  */
 export class BudgetHost {
   readonly #world: World;
@@ -77,7 +77,7 @@ export class BudgetHost {
     return this.#budget;
   }
 
-  /** Budget time that an event would have now. */
+  /** The budget time of an event that happened now. */
   get timeMs(): number {
     return Math.max(this.#budget.state.lastTimeMs, this.#clock.nowMs());
   }
@@ -107,7 +107,7 @@ export class BudgetHost {
     });
   }
 
-  /** A call that asks for nothing arrives: what counts is that it is answered. */
+  /** An empty call arrives. All that counts is that it is answered. */
   probe(respond: () => void): void {
     const { timeline } = this.#world;
     timeline.at(this.#stopped ? timeline.nowMs : Math.max(timeline.nowMs, this.#downUntilMs), respond);
@@ -120,7 +120,7 @@ export class BudgetHost {
     this.#world.note('  budget', ...asked, '->', answer.kind, wait, outcome);
   }
 
-  /** A signal arrives; answers whether there is a budget to take it. */
+  /** A signal arrives. Returns whether there is a budget to receive it. */
   tell(event: (budget: Budget, timeMs: number) => Effects): boolean {
     if (this.#stopped) return false;
     this.#handleWhenUp(event);
@@ -155,7 +155,7 @@ export class BudgetHost {
     if (lookAgainAtMs !== undefined) this.#lookAgain(lookAgainAtMs);
   }
 
-  /** A run that has ended never hears how its signals fared. */
+  /** A run that has ended never hears whether its signals arrived. */
   #signal(workflowId: string, what: 'wake' | 'stillThere'): void {
     const run = this.#run;
     this.#world.timeline.after(this.#world.delayMs(100, 4_000), () => {
@@ -165,7 +165,7 @@ export class BudgetHost {
     });
   }
 
-  /** One timer at a time: an earlier instant starts another, a later one waits for the one that runs. */
+  /** One timer at a time: an earlier time starts another, a later one waits for the running timer. */
   #lookAgain(atMs: number): void {
     if (this.#timerAtMs !== undefined && this.#timerAtMs <= atMs) return;
     this.#timerAtMs = atMs;
@@ -187,7 +187,7 @@ export class BudgetHost {
     this.#carryOut(budget.tick(this.#clock.nowMs()));
   }
 
-  /** The state as the next run gets it: through JSON. */
+  /** The state as the next run receives it: through JSON. */
   #carried(): Budget {
     const text = JSON.stringify(carryState(this.#budget.state));
     return new Budget(restoreState(JSON.parse(text) as CarriedState));
@@ -235,7 +235,7 @@ export class BudgetHost {
   #change({ limit, windowMs, reserve }: Omit<BudgetSettings, 'marginMs'>): void {
     this.#world.note('LIMIT', limit, 'window', windowMs, 'reserve', reserve);
     const change = ++this.#changes;
-    // One that was overtaken while no budget took it is not repeated.
+    // A change that was overtaken while no budget accepted it is not repeated.
     this.#operate((budget, timeMs) =>
       budget.setLimit(timeMs, change === this.#changes ? { limit, windowMs, reserve } : {}),
     );
@@ -261,7 +261,7 @@ export class BudgetHost {
     });
   }
 
-  /** An operator's update: awaited, and repeated where no budget took it. */
+  /** An operator's update: awaited, and repeated if no budget accepted it. */
   #operate(event: (budget: Budget, timeMs: number) => Effects, onDone: () => void = () => undefined): void {
     let isDone = false;
     const send = (): void => {
@@ -288,7 +288,7 @@ export class BudgetHost {
     });
   }
 
-  /** What an operator does where the last run cannot be read any more. */
+  /** What an operator does if the last run can no longer be read. */
   #lose(): void {
     if (this.#stopped) return;
     this.#world.note('BUDGET LOST');

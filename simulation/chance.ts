@@ -1,11 +1,11 @@
 import { createRandom, type Random } from '../src/simulator/random.js';
 
-/** Chance, of one seed. */
+/** The randomness of one seed. */
 export class Chance {
   readonly #random: Random;
 
   constructor(seed: number) {
-    // Neighbouring seeds must not give neighbouring states of the generator.
+    // Neighbouring seeds must not give neighbouring generator states.
     this.#random = createRandom(Math.imul(seed, 7_919) + 17);
   }
 

@@ -13,10 +13,10 @@ export const verdicts = {
 } as const;
 type Verdict = keyof typeof verdicts;
 
-/** What is wrong with a seed: how often, by verdict. All 0 is right. */
+/** How often each verdict applies to a seed. All are 0 if nothing is wrong. */
 export type Verdicts = Record<Verdict, number>;
 
-/** The checker: it sees the service's ledger and what the callers were told, and nothing else. */
+/** Checks a seed. It uses only the service's ledger and what the callers were told. */
 export function check(
   sizes: Pick<Sizes, 'limit' | 'windowMs'>,
   { ledger, turnEndsAtMs }: Pick<Service, 'ledger' | 'turnEndsAtMs'>,
@@ -43,7 +43,7 @@ export function check(
   return found;
 }
 
-/** Messages that came less than a window after the one `limit` places before them. */
+/** Number of messages that came less than a window after the one `limit` places before them. */
 function countOverBudget(
   { limit, windowMs }: Pick<Sizes, 'limit' | 'windowMs'>,
   ledger: readonly LedgerEntry[],

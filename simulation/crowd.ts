@@ -3,10 +3,12 @@ import type { FollowUpRecord } from './follow-up-record.js';
 import { FollowUpRun, type FollowUpSurroundings } from './follow-up-run.js';
 import type { World } from './world.js';
 
-/** The wait that production allows before the send; no simulated follow-up without the `giveUp` fault gets there. */
+/**
+ * The wait that production allows before the send. Without the `giveUp` fault no simulated follow-up waits that long.
+ */
 const UNLIMITED_WAIT_MS = 7 * 86_400_000;
 
-/** In the profile `busy`, that many follow-ups share a job. */
+/** In the profile `busy`, this many follow-ups share a job. */
 const SHARING = 8;
 const SHARED_JOB = 'same';
 
@@ -15,7 +17,7 @@ interface Member {
   run: FollowUpRun;
 }
 
-/** All follow-ups of one seed, and what befalls them: cancel, terminate, workflow reset. */
+/** All follow-ups of one seed, and what happens to them: cancel, terminate, workflow reset. */
 export class Crowd {
   readonly #world: World;
   readonly #members = new Map<string, Member>();
@@ -26,7 +28,7 @@ export class Crowd {
     this.records = drawRecords(world);
   }
 
-  /** Plans the begin of every follow-up, and its fate. */
+  /** Plans the start of every follow-up and what happens to it. */
   plan(surroundings: FollowUpSurroundings): void {
     const { chance, timeline, profile } = this.#world;
     this.records.forEach((record, index) => {
@@ -42,7 +44,7 @@ export class Crowd {
     });
   }
 
-  /** A signal of the budget; answers whether the follow-up runs. */
+  /** A signal from the budget. Returns whether the follow-up runs. */
   signal(workflowId: string, what: 'wake' | 'stillThere'): boolean {
     const member = this.#members.get(workflowId);
     if (!member || member.record.ending) return false;
@@ -50,7 +52,7 @@ export class Crowd {
     return true;
   }
 
-  /** The follow-up of a workflow id. */
+  /** The follow-up with this workflow id. */
   record(workflowId: string): FollowUpRecord | undefined {
     return this.#members.get(workflowId)?.record;
   }
@@ -84,7 +86,9 @@ export class Crowd {
     record.ending = 'terminated';
   }
 
-  /** Back to the begin, whether it still runs or has ended; a new run of the same workflow id. */
+  /**
+   * Resets a follow-up to its start, whether it still runs or has ended. This starts a new run of the same workflow id.
+   */
   #reset(surroundings: FollowUpSurroundings, record: FollowUpRecord): void {
     const before = this.#members.get(record.workflowId)?.run;
     if (!before) return;

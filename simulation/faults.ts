@@ -2,20 +2,20 @@ import type { Chance } from './chance.js';
 import { HEALED_AT_MS } from './sizes.js';
 import type { Timeline } from './timeline.js';
 
-/** The mix of faults of one seed: each kind is in some seeds only, and there at a rate of its own. 0: not in this one. */
+/** The mix of faults of one seed. Each kind occurs only in some seeds, at a rate of its own; 0 if it does not. */
 export interface FaultRates {
   /** A worker process dies. */
   crash: number;
-  /** A process stands still while its clocks run on: a zombie. */
+  /** A process freezes while its clocks run on: a zombie. */
   pause: number;
-  /** A machine sleeps: the monotonic clock stands still, too. */
+  /** A machine sleeps, and its monotonic clock stops too. */
   suspend: number;
   /** A request, an answer or a completion is lost. */
   lost: number;
   slow: number;
-  /** An ask is let go before it is answered: the budget may hear it, and grant it, later. */
+  /** An ask is released before it is answered. The budget may hear it, and grant it, later. */
   letGo: number;
-  /** A message is applied a second time up to 20 s later, as an update may be after continue-as-new (temporal#6375). */
+  /** A message is applied again up to 20 s later, as an update may be after continue-as-new (temporal#6375). */
   duplicated: number;
   /** A POST fails: before it starts, on its way, or on the way back. */
   post: number;
@@ -28,7 +28,7 @@ export interface FaultRates {
   settleLost: number;
   /** A follow-up gives up after a while. */
   giveUp: number;
-  /** The job is at work for somebody else at first. */
+  /** The job is first at work for somebody else. */
   hold: number;
   /** The budget continues as new after an event. */
   continueAsNew: number;
@@ -36,20 +36,20 @@ export interface FaultRates {
   budgetDown: number;
   /** The budget is terminated, and restored from its last state. */
   budgetTerminated: number;
-  /** The budget is terminated, its state is lost, and it is begun anew with every slot taken to be spent. */
+  /** The budget is terminated, its state is lost, and a new one starts with every slot assumed to be used. */
   budgetLost: number;
-  /** The budget is terminated and deleted: the next ask starts one that knows nothing. */
+  /** The budget is terminated and deleted. The next ask starts one that knows nothing. */
   budgetDeleted: number;
   /** An operator pauses and resumes the budget. */
   operatorPauses: number;
-  /** Others spend the same budget. */
+  /** Others use the same limit. */
   outsiders: number;
   /** The service refuses the credentials for a while. */
   badCredentials: number;
   clockJumps: number;
-  /** Limit, window and reserve are changed while sends are under way. */
+  /** Limit, window and reserve change while sends are under way. */
   liveChanges: number;
-  /** The budget's limit is too high and its window too short, and only the workers' ceiling is right. */
+  /** The budget's limit is too high and its window too short. Only the workers' ceiling is right. */
   ceiling: number;
 }
 

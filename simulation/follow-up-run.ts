@@ -1,4 +1,5 @@
-import type { BudgetWord, FollowUpSettings } from '../src/contract/index.js';
+import type { FollowUpSettings } from '../src/contract/index.js';
+import type { BudgetWord } from '../src/contract/protocol.js';
 import { FollowUpFlow } from '../src/follow-up/flow.js';
 import type {
   FollowUpPort,
@@ -33,7 +34,7 @@ export class FollowUpRun {
   readonly #flow: FollowUpFlow;
   #activityCount = 0;
   #watch: Later<WatchEnd> | undefined;
-  /** Looks whether the wait under way is over. */
+  /** Checks whether the current wait is over. */
   #onChange: () => void = () => undefined;
 
   constructor(
@@ -61,7 +62,7 @@ export class FollowUpRun {
     this.#onChange();
   }
 
-  /** The run from its begin to its end. */
+  /** The run from its start to its end. */
   *steps(): Steps<Ending> {
     const ending = yield* run(this.#flow);
     switch (ending.kind) {
@@ -123,7 +124,7 @@ export class FollowUpRun {
     return yield* first.get();
   }
 
-  /** A watch between two looks ends at once. */
+  /** A watch that is between two looks ends at once. */
   *#stopWatch(): Steps<WatchEnd> {
     const watch = this.#watch ?? new Later<WatchEnd>(this.#surroundings.world.timeline);
     watch.set({ kind: 'stopped', looks: 0 });
@@ -151,12 +152,12 @@ export class FollowUpRun {
     if (world.broken.has('unknown') && result.kind === 'outcome' && result.outcome === 'unknown') {
       return { ...result, outcome: 'notSent' };
     }
-    // Leaving by an ask tells the budget, too.
+    // Leaving by an ask tells the budget too.
     if (result.kind === 'closed') this.#record.hasToldEnd = true;
     return result;
   }
 
-  /** With the rule taken out, a cancelled follow-up takes it that a send under way comes to nothing. */
+  /** With the rule disabled, a cancelled follow-up assumes that its send under way comes to nothing. */
   *#orCancelled(activity: Later<SendFollowUpResult>): Steps<SendFollowUpResult> {
     const first = new Later<SendFollowUpResult>(this.#surroundings.world.timeline);
     activity.whenSet((value) => first.set(value));
@@ -189,7 +190,7 @@ export class FollowUpRun {
   }
 }
 
-/** What the caller asked for. The waits are made small, as everything in the world is. */
+/** What the caller asked for. The waits are short, like everything in this world. */
 function settingsOf(record: FollowUpRecord, { broken, sizes }: World): FollowUpSettings {
   return {
     projectId: 'p',

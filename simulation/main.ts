@@ -12,10 +12,10 @@ interface SimulateOptions {
   json?: true;
 }
 
-/** Every so many seeds, progress is shown on a terminal. */
+/** How many seeds pass between two updates of the progress on a terminal. */
 const PROGRESS_EVERY = 500;
 
-/** `npm run simulate`: runs worlds and prints a report. Answers the exit code: 0 where all are right, else 1. */
+/** `npm run simulate`: runs worlds and prints a report. Returns the exit code: 0 if nothing is wrong, otherwise 1. */
 export function main(args: string[]): number {
   const program = new Command('simulate')
     .description('Runs the rules of the message budget in simulated worlds full of faults, one world a seed.')
@@ -41,7 +41,7 @@ export function main(args: string[]): number {
   return simulate(program.opts<SimulateOptions>()) ? 0 : 1;
 }
 
-/** Runs the seeds; answers whether all are right. */
+/** Runs the seeds. Returns whether nothing is wrong. */
 function simulate({ seeds, break: broken, profile, trace, json }: SimulateOptions): boolean {
   const startedMs = performance.now();
   const report = new Report(profile, [...broken]);

@@ -1,41 +1,43 @@
 import type { Budget } from '../src/budget/index.js';
 import { eligibleLine, isJobBusy } from '../src/budget/line.js';
-import { pacedMs } from '../src/budget/pace.js';
+import { pacedMs } from '../src/budget/pause.js';
 import { limitOf, usedSlotEnds } from '../src/budget/slots.js';
 import type { Waiter } from '../src/budget/state.js';
 import type { Sizes } from './sizes.js';
 
-/** How often the queue is looked at: as often as it takes to see what lasts a share of the window. */
+/** How often the queue is sampled: often enough to see what lasts a share of the window. */
 export function sampleEveryMs({ windowMs }: Sizes): number {
   return Math.max(100, windowMs / 3_600);
 }
 
-/** Figures of the queue in one seed. */
+/** Measurements of the queue in one seed. */
 export interface Measures {
   /** Slot time that was free while somebody could have used it, in milliseconds. */
   idleMs: number;
   /** Slot time, used or not, while somebody waited, in milliseconds. */
   slotTimeMs: number;
-  /** By how much each slot came later than the first answer had said; negative: earlier. In milliseconds. */
+  /** How much later than first expected each slot came; negative if earlier. In milliseconds. */
   etaErrorsMs: number[];
-  /** Longest time that somebody stood first in line before a free slot, in milliseconds. */
+  /** Longest time that a waiter stood first in line before a free slot, in milliseconds. */
   longestStandMs: number;
   /** Longest time that an interactive follow-up waited while slots of its lane were free, in milliseconds. */
   longestPassedOverMs: number;
   /** Longest time from the start of an interactive follow-up to its first grant, in milliseconds. */
   longestInteractiveMs: number;
-  /** Asks of the hour with most of them. */
+  /** Number of asks in the busiest hour. */
   asksInAnyHour: number;
-  /** Messages that the service took in each hour of the backlog but the first, before which it had refused none. */
+  /**
+   * Messages that the service accepted in each hour of the backlog except the first, which has no refusals before it.
+   */
   takenInLaterHours: number[];
 }
 
-/** Looks at the queue of one seed again and again. */
+/** Samples the queue of one seed. */
 export class QueueSampler {
   readonly #measures: Measures;
   readonly #everyMs: number;
   readonly #isAlive: (workflowId: string) => boolean;
-  /** Since when each waiter could have been sent, by what it is measured for. */
+  /** Since when each waiter could have been sent, for either measurement. */
   #standing = new Map<string, number>();
   #passedOver = new Map<string, number>();
 

@@ -6,17 +6,17 @@ import {
   REPORTS_APART_MS,
 } from '../src/activities/ask-again.js';
 import { WAKE_TEN_MS } from '../src/budget/limits.js';
-import type { AcquireRequest, BudgetWord } from '../src/contract/index.js';
+import type { AcquireRequest, BudgetWord } from '../src/contract/protocol.js';
 import type { Ask, BudgetHost } from './budget-host.js';
 import { Later, sleep, type Steps } from './process.js';
 import type { World } from './world.js';
 
-/** The way to the budget: what goes over it may be lost, late, overtaken, or applied twice. */
+/** The way to the budget. Messages may be lost, late, overtaken, or applied twice. */
 export class Network {
   readonly #world: World;
   readonly #host: BudgetHost;
   readonly #wake: (workflowId: string) => void;
-  /** When the budget answered an ask last, since when it is silent, and who was told so. */
+  /** When the budget last answered an ask, since when it is silent, and who was told so. */
   #answeredAtMs = -Infinity;
   #silentSinceMs: number | undefined;
   #comesAgainAtMs = 0;
@@ -33,15 +33,15 @@ export class Network {
     this.#wake = wake;
   }
 
-  /** Asks of the hour with most of them. */
+  /** Number of asks in the busiest hour. */
   asksInAnyHour(): number {
     return Math.max(0, ...this.#asks.filter((asks) => asks > 0));
   }
 
   /**
-   * One ask, as the budget client makes it: a call that fails is repeated with the same token, and an ask that is not
-   * answered in time is let go. The budget may hear it all the same. A budget that answers nobody is silent: who asks it is
-   * answered at once, and one call at a time finds out whether it is back.
+   * One ask, as the budget client makes it. A call that fails is repeated with the same token, and an ask that is not
+   * answered in time is released, although the budget may still hear it. A budget that answers nobody is silent: asks
+   * are then answered at once, and one call at a time finds out whether it is back.
    */
   *ask(request: AcquireRequest): Steps<Ask> {
     const { timeline, chance, counts, faults, sizes } = this.#world;
@@ -58,7 +58,7 @@ export class Network {
     const line = { isLetGo: false };
     for (let timesTurnedAway = 0; ;) {
       const ask = yield* this.#call(request, letGoAtMs - timeline.nowMs, line);
-      // That the server turns asks away says nothing of the budget: a silent one may have them all in flight.
+      // If the server turns asks away, that says nothing about the budget: a silent one may have them all in flight.
       if (ask && ask !== 'exhausted') {
         this.#answered();
         return ask;
@@ -75,7 +75,7 @@ export class Network {
     }
   }
 
-  /** One call. `undefined`: it failed, at once or at its deadline. */
+  /** One call; `undefined` if it failed, at once or at its deadline. */
   *#call(
     request: AcquireRequest,
     leftMs: number,
@@ -84,7 +84,7 @@ export class Network {
     const { timeline, chance, faults, sizes } = this.#world;
     const deadlineMs = Math.min(sizes.callDeadlineMs, sizes.silentAfterMs, leftMs);
     const answered = new Later<Ask | 'exhausted' | undefined>(timeline).expire(deadlineMs, undefined);
-    // A connection that breaks is noticed soon, or not before the deadline.
+    // A broken connection is noticed soon, or only at the deadline.
     const isNoticed = chance.happens(0.5);
     const lose = (): void => {
       if (isNoticed) answered.expire(chance.between(5, 1_000), undefined);
@@ -129,7 +129,7 @@ export class Network {
     return yield* isBack.get();
   }
 
-  /** What a follow-up is told that the budget has not answered. */
+  /** The answer to a follow-up that the budget has not answered. */
   #comeAgain({ workflowId }: AcquireRequest): Ask {
     const { timeline, chance } = this.#world;
     const silence = {
@@ -143,7 +143,7 @@ export class Network {
     return { answer: { kind: 'wait', reason: 'budget-silent', waitMs, position: 0, etaMs: null }, proven: false };
   }
 
-  /** A call of the server that notes something; whether it is known to have done so. */
+  /** A call to the server that notes something. Returns whether it is known to have done so. */
   *note(take: () => boolean): Steps<boolean> {
     const { timeline, faults } = this.#world;
     yield* sleep(timeline, this.#world.delayMs(20, 2_000));
@@ -154,8 +154,8 @@ export class Network {
   }
 
   /**
-   * Tells the budget. Comes true when the server has taken it, or it is lost; the budget hears it later. Words that come within
-   * two seconds go together, as the budget client sends them.
+   * Tells the budget something. Resolves when the server has accepted it, or it is lost; the budget hears it later.
+   * Words that come within two seconds go together, as the budget client sends them.
    */
   tell(word: BudgetWord): Later<true> {
     if (word.kind !== 'keyRead') {
@@ -175,14 +175,14 @@ export class Network {
     this.#nextReport = undefined;
     const { timeline, chance, faults } = this.#world;
     report.isTaken.set(true);
-    // Whoever tells of an end repeats it until the server has taken it.
+    // A follow-up repeats its end until the server has accepted it.
     const words = faults.strikes('settleLost') ? report.words.filter(({ kind }) => kind !== 'settle') : report.words;
     const hear = () => this.#host.tell((budget, timeMs) => budget.hear(timeMs, words));
     timeline.after(this.#world.delayMs(60, 15_000), hear);
     if (faults.strikes('duplicated')) timeline.after(chance.between(100, 20_000), hear);
   }
 
-  /** What was granted to an ask that was let go is never sent. */
+  /** A grant to an ask that was released is never used. */
   #giveBack({ workflowId, sendNumber, token }: AcquireRequest): void {
     this.tell({ kind: 'settle', workflowId, sendNumber, token, outcome: 'notSent' });
   }

@@ -3,13 +3,13 @@ import type { Timeline } from './timeline.js';
 /** What a process waits for: something that resumes it once. */
 type Suspension = (resume: () => void) => void;
 
-/** The code of a simulated process: it yields where it waits, and returns a `T`. */
+/** The code of a simulated process. It yields when it waits and finally returns a `T`. */
 export type Steps<T> = Generator<Suspension, T, void>;
 
-/** A process that runs {@link Steps} in simulated time, and may die at any wait. */
+/** A process that runs {@link Steps} in simulated time. It may die at any wait. */
 export class Process {
   #dead = false;
-  /** How long the machine slept while this process ran: its monotonic clock stood still, in milliseconds. */
+  /** How long the machine slept while this process ran and its monotonic clock stopped, in milliseconds. */
   sleptMs = 0;
 
   constructor(readonly timeline: Timeline) {}
@@ -23,7 +23,7 @@ export class Process {
     this.#dead = true;
   }
 
-  /** Begins the process; `onEnd` is given what it returns. */
+  /** Starts the process. `onEnd` receives what it returns. */
   start<T>(steps: Steps<T>, onEnd: (value: T) => void = () => undefined): void {
     const step = (): void => {
       if (this.#dead) return;
@@ -40,12 +40,12 @@ export function* sleep(timeline: Timeline, ms: number): Steps<void> {
   yield (resume) => timeline.after(ms, resume);
 }
 
-/** Never goes on. */
+/** Never continues. */
 export function* sleepForEver(): Steps<void> {
   yield () => undefined;
 }
 
-/** A value that will be there later; only the first one counts. */
+/** A value that arrives later. Only the first one counts. */
 export class Later<T> {
   #content: { value: T } | undefined;
   #listeners: (() => void)[] = [];
@@ -62,7 +62,7 @@ export class Later<T> {
     return this.#content !== undefined;
   }
 
-  /** Gives the value to `listener` once it is there. */
+  /** Calls `listener` with the value once it is there. */
   whenSet(listener: (value: T) => void): void {
     const content = this.#content;
     if (content) listener(content.value);
@@ -75,7 +75,7 @@ export class Later<T> {
     return this.#content.value;
   }
 
-  /** Sets `value` after `ms`, unless there is one by then. */
+  /** Sets `value` after `ms`, unless there is a value by then. */
   expire(ms: number, value: T): this {
     this.timeline.after(ms, () => this.set(value));
     return this;

@@ -3,38 +3,38 @@ import type { LimiterKind } from '../src/simulator/limiter.js';
 import type { Chance } from './chance.js';
 import { HOUR, SMALL, type Sizes } from './sizes.js';
 
-/** Follow-ups of one lane that start one after the other. */
+/** Follow-ups of one lane that start one after another. */
 export interface Arrivals {
   lane: Lane;
   count: number;
   /** Start of the first. Default: 0. */
   fromMs?: number;
-  /** Between two starts. */
+  /** Time between two starts. */
   everyMs: number;
 }
 
-/** What the service answers beside the messages of the simulated follow-ups. */
+/** How the service behaves, apart from the messages of the simulated follow-ups. */
 export interface ServiceHabits {
   /** Default: `sliding`. */
   limiter?: LimiterKind;
-  /** Of a token bucket. */
+  /** Burst of a token bucket. */
   burst?: number;
   /** Whether a 429 says when to come again. */
   saysRetryAfter?: boolean;
-  /** Messages a window that somebody else sends. */
+  /** Messages per window that somebody else sends. */
   outsiders?: number;
 }
 
 /** A kind of world without faults. */
 export interface Calm {
   sizes: Sizes;
-  /** The end of the simulation: what is not over by then is stuck. */
+  /** The end of the simulation. What is not over by then is stuck. */
   endMs: number;
   /** Slots that the batch lane leaves free. Default: 0. */
   reserve?: number;
   arrivals: Arrivals[];
   service?: ServiceHabits;
-  /** When, and for how long, no worker runs the budget. */
+  /** When and for how long no worker runs the budget. */
   silences?: { atMs: number; forMs: number }[];
 }
 
@@ -44,7 +44,7 @@ const HOUR_MS = 60 * MINUTE_MS;
 /** 120 follow-ups of one lane, 24 windows deep. */
 const QUEUE: Calm = { sizes: SMALL, endMs: 50 * MINUTE_MS, arrivals: [{ lane: 'batch', count: 120, everyMs: 5 }] };
 
-/** Kinds of worlds without faults; what a seed draws of them is drawn by its chance. */
+/** Kinds of worlds without faults. Each seed draws its details by chance. */
 const calm = {
   backlog: () => QUEUE,
   dead: () => QUEUE,
@@ -100,7 +100,7 @@ const calm = {
   }),
 } satisfies Record<string, (chance: Chance) => Calm>;
 
-/** A service that lets messages through evenly spread, but for a burst; 400 follow-ups. */
+/** A service that lets messages through evenly spread, except for a burst; 400 follow-ups. */
 function bucket(burst: number, chance: Chance): Calm {
   return {
     sizes: HOUR,
@@ -136,7 +136,7 @@ export function isProfile(text: string): text is Profile {
   return Object.hasOwn(profiles, text);
 }
 
-/** The world of a profile without faults; `undefined` for one with faults. */
+/** The world of a profile without faults; `undefined` if the profile has faults. */
 export function drawCalm(profile: Profile, chance: Chance): Calm | undefined {
   return profile === 'chaos' || profile === 'residual' ? undefined : calm[profile](chance);
 }

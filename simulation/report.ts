@@ -3,7 +3,7 @@ import type { SeedReport } from './run-seed.js';
 import { verdicts } from './checker.js';
 import type { Counts } from './world.js';
 
-/** Failing seeds that a report names of each verdict. */
+/** Most failing seeds that a report names per verdict. */
 const EXAMPLES = 5;
 
 type Verdict = keyof typeof verdicts;
@@ -14,7 +14,7 @@ export class Report {
   seeds = 0;
   events = 0;
   followUps = 0;
-  /** Seeds with at least one event of the verdict, how many such events, and some of the seeds. */
+  /** Per verdict: the number of seeds with at least one event, the number of events, and some of the seeds. */
   readonly failures: Record<Verdict, { seeds: number; events: number; examples: number[] }>;
   readonly counts: Partial<Counts> = {};
   readonly #etaErrorsMs: number[] = [];
@@ -65,7 +65,7 @@ export class Report {
     this.#slotTimeMs += measures.slotTimeMs;
   }
 
-  /** Whether every seed is right. */
+  /** Whether nothing is wrong with any seed. */
   get isRight(): boolean {
     return verdictNames.every((name) => this.failures[name].seeds === 0);
   }

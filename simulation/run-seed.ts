@@ -9,7 +9,7 @@ import type { Profile } from './profiles.js';
 import { Service } from './service.js';
 import { ServerClock, World, type Counts, type Trace } from './world.js';
 
-/** The end of a world with faults: what is not over by then is stuck. */
+/** The end of a world with faults. What is not over by then is stuck. */
 const END_MS = 3_600_000;
 
 /** What to simulate. */
@@ -17,13 +17,13 @@ export interface SeedOptions {
   seed: number;
   /** Default: `chaos`. */
   profile?: Profile;
-  /** Rules taken out. Default: none. */
+  /** Disabled rules. Default: none. */
   broken?: ReadonlySet<Breakage>;
-  /** Takes every step, one line each. */
+  /** Receives every step, one line each. */
   trace?: Trace;
 }
 
-/** What one seed came to. */
+/** The result of one seed. */
 export interface SeedReport {
   seed: number;
   verdicts: Verdicts;
@@ -66,7 +66,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
   });
   const service = new Service(world);
   const network = new Network(world, host, (workflowId) => void crowd.signal(workflowId, 'wake'));
-  // The follow-ups' histories lie on another host than the budget's.
+  // The follow-ups' histories are on another host than the budget's.
   const clock = new ServerClock(world);
   const activities = new ActivityServer({ world, network, service }, clock);
   service.admit(crowd.records);
@@ -87,7 +87,7 @@ export function runSeed({ seed, profile = 'chaos', broken = new Set(), trace }: 
   measures.takenInLaterHours = service.takenEachHour().slice(1);
 
   const verdicts = check(world.sizes, service, crowd.records);
-  // Nothing is left that knows what a deleted budget let through; it is made good as far as its follow-ups tell.
+  // Nothing knows any more what a deleted budget let through. Only what its follow-ups tell can be accounted for.
   if (world.faults.rates.budgetDeleted > 0) verdicts.overBudget = 0;
   for (const { workflowId, ending } of crowd.records) if (!ending) world.note('STUCK', workflowId);
   return { seed, verdicts, counts, measures, events: timeline.happened, followUps: crowd.records.length };

@@ -20,17 +20,17 @@ export interface LedgerEntry {
   accepted: boolean;
 }
 
-/** The agent job service: its own ledger and its own limiter. What the budget believes never gets here. */
+/** The agent job service, with its own ledger and its own limiter. It never sees what the budget believes. */
 export class Service {
   readonly ledger: LedgerEntry[] = [];
-  /** By workflow id, when the turn is over that its latest delivery began; in simulated time. */
+  /** By workflow id: when the turn of its latest delivery ends, in simulated time. */
   readonly turnEndsAtMs = new Map<string, number>();
   readonly #turns = new Map<string, { shownFromMs: number; hasNewLink: boolean }>();
   readonly #records = new Map<string, FollowUpRecord>();
   readonly #world: World;
   readonly #limiter: Limiter;
   readonly #badCredentials: { fromMs: number; toMs: number };
-  /** Whether it refuses reads, too, while it refuses messages for their key. */
+  /** Whether it also refuses reads while it refuses messages for their key. */
   readonly #refusesReads: boolean;
 
   constructor(world: World) {
@@ -42,7 +42,7 @@ export class Service {
     const lengthMs = faults.rates.badCredentials * chance.between(5_000, 40_000);
     this.#badCredentials = profile === 'herd' ? { fromMs: 0, toMs: 30_000 } : { fromMs, toMs: fromMs + lengthMs };
     this.#refusesReads = profile !== 'herd' && chance.happens(0.5);
-    // Somebody else gets what he wants: where nothing is left, he has the next message that the service takes.
+    // An outsider always gets a slot: if none is left, it takes the next message that the service accepts.
     const spend = (): void => {
       if (!this.#limiter.take(timeline.nowMs)) timeline.after(this.#limiter.availableInMs(timeline.nowMs), spend);
     };
@@ -56,7 +56,7 @@ export class Service {
     }
   }
 
-  /** Takes a message; a gateway in front may say 504 to one that was taken. */
+  /** Receives a message. A gateway in front may answer 504 to one that was accepted. */
   take(workflowId: string): ServiceAnswer {
     const { chance, chaotic, timeline } = this.#world;
     const nowMs = timeline.nowMs;
@@ -73,12 +73,12 @@ export class Service {
     return { status: chaotic && chance.happens(0.02) ? 504 : 200 };
   }
 
-  /** Makes the follow-ups known whose messages may come. */
+  /** Registers the follow-ups whose messages may come. */
   admit(records: readonly FollowUpRecord[]): void {
     for (const record of records) this.#records.set(record.workflowId, record);
   }
 
-  /** The job as the reads of one follow-up show it: the turns that others begin are not in it. */
+  /** The job as the reads of one follow-up show it. Turns that others start are not in it. */
   getJob({ workflowId, jobAtWorkUntilMs }: FollowUpRecord): GetJobResult {
     if (this.#refusesReads && this.#refusesKey()) {
       return { kind: 'failed', reason: 'unauthorized', message: 'HTTP 401', statusCode: 401 };
@@ -92,7 +92,7 @@ export class Service {
     return { kind: 'job', job: turn.hasNewLink ? { ...before, prLink: 'https://example.com/2' } : before };
   }
 
-  /** A turn that the job does not show is over before it could be seen. */
+  /** A turn that the job does not show is over before anybody can see it. */
   #beginTurn(workflowId: string): void {
     const record = this.#records.get(workflowId);
     if (!record) return;
@@ -104,7 +104,7 @@ export class Service {
     this.turnEndsAtMs.set(workflowId, shownFromMs + lengthMs);
   }
 
-  /** Messages that were accepted in each hour but the last, which is not whole. */
+  /** Messages that were accepted in each hour except the last, which is incomplete. */
   takenEachHour(): number[] {
     const accepted = this.ledger.filter((entry) => entry.accepted);
     const hours = Math.floor((accepted.at(-1)?.atMs ?? 0) / HOUR_MS);

@@ -4,7 +4,7 @@ import { ASK_FOR_MS, SILENT_AFTER_MS } from '../src/activities/ask-again.js';
 export interface Sizes {
   limit: number;
   windowMs: number;
-  /** Clocks differ by at most that much. */
+  /** Clocks differ by at most this much. */
   marginMs: number;
   leaseMs: number;
   drainMs: number;
@@ -13,13 +13,16 @@ export interface Sizes {
   /** Deadline of one call of an ask, and how long an ask is repeated. */
   callDeadlineMs: number;
   askForMs: number;
-  /** A budget that answers nobody for so long is silent. */
+  /** A budget that answers nobody for this long is silent. */
   silentAfterMs: number;
-  /** Between the POST and the belief that a job shows nothing of it. */
+  /** Time after the POST at which an unchanged job is believed. */
   settleTimeMs: number;
 }
 
-/** Sizes of production made small, so that a seed runs through many windows. The limits in src/budget/limits.ts are the real ones. */
+/**
+ * The sizes of production scaled down, so that a seed runs through many windows. The limits in src/budget/limits.ts are
+ * the real ones.
+ */
 export const SMALL: Sizes = {
   limit: 5,
   windowMs: 60_000,
@@ -50,7 +53,7 @@ export const HOUR: Sizes = {
 /** The limit in some seeds with faults: more than the ten sends that may be unsettled at once. */
 export const LARGE_LIMIT = 14;
 
-/** From then on nothing fails any more, and everything must come to its end. */
+/** From this time on nothing fails any more, and everything must come to its end. */
 export const HEALED_AT_MS = 240_000;
 
 /** Simulated time 0, in epoch milliseconds: 2024-01-01. */

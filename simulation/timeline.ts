@@ -1,32 +1,32 @@
-/** Something that happens at an instant of simulated time. */
+/** Something that happens at a point in simulated time. */
 interface Event {
   atMs: number;
-  /** Order of making, for events of the same instant. */
+  /** Order of creation, for events at the same time. */
   order: number;
   happen: () => void;
 }
 
-/** Simulated time: events happen in the order of their instants. Nothing waits for a real clock. */
+/** Simulated time. Events happen in order of their times, and nothing waits for a real clock. */
 export class Timeline {
-  /** Milliseconds since the begin of the simulation. */
+  /** Milliseconds since the start of the simulation. */
   nowMs = 0;
   /** Events that have happened. */
   happened = 0;
   #made = 0;
-  /** A binary heap, earliest event first. */
+  /** A binary heap with the earliest event first. */
   readonly #events: Event[] = [];
 
-  /** Lets something happen at an instant, or now where that has passed. */
+  /** Schedules something at a time, or now if that has passed. */
   at(atMs: number, happen: () => void): void {
     this.#push({ atMs: Math.max(atMs, this.nowMs), order: this.#made++, happen });
   }
 
-  /** Lets something happen after `ms`. */
+  /** Schedules something after `ms`. */
   after(ms: number, happen: () => void): void {
     this.at(this.nowMs + ms, happen);
   }
 
-  /** Goes through all events up to `endMs`. */
+  /** Runs all events up to `endMs`. */
   run(endMs: number): void {
     for (let event = this.#pop(); event && event.atMs <= endMs; event = this.#pop()) {
       this.nowMs = event.atMs;

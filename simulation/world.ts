@@ -1,15 +1,15 @@
-import type { BudgetCeiling, BudgetSettings } from '../src/contract/index.js';
+import type { BudgetCeiling, BudgetSettings } from '../src/contract/protocol.js';
 import type { Breakage } from './breakages.js';
 import { Chance } from './chance.js';
 import { drawFaults, Faults } from './faults.js';
-import { drawCalm, type Calm, type Profile } from './profiles.js';
-import { EPOCH_MS, HEALED_AT_MS, LARGE_LIMIT, SMALL, type Sizes } from './sizes.js';
+import { type Calm, drawCalm, type Profile } from './profiles.js';
+import { EPOCH_MS, HEALED_AT_MS, LARGE_LIMIT, type Sizes, SMALL } from './sizes.js';
 import { Timeline } from './timeline.js';
 
-/** Takes one line of a trace. */
+/** Receives one line of a trace. */
 export type Trace = (line: string) => void;
 
-/** What is counted on the way, for the figures; the checker uses none of it. */
+/** Counters for the statistics. The checker uses none of them. */
 export interface Counts {
   asks: number;
   wakes: number;
@@ -24,7 +24,7 @@ export interface Counts {
   falseUnknown: number;
 }
 
-/** Time, chance and faults of one seed: what all parts of the simulated world share. */
+/** Time, randomness and faults of one seed, which all parts of the simulated world share. */
 export class World {
   readonly timeline = new Timeline();
   readonly chance: Chance;
@@ -32,7 +32,7 @@ export class World {
   /** Missing in a world with faults. */
   readonly calm: Calm | undefined;
   readonly sizes: Sizes;
-  /** What the budget grants by itself; more than the service takes where only the workers' ceiling is right. */
+  /** What the budget grants by itself. If only the workers' ceiling is right, that is more than the service accepts. */
   readonly settings: Omit<BudgetSettings, 'marginMs'>;
   readonly counts: Counts = {
     asks: 0,
@@ -63,7 +63,7 @@ export class World {
     this.#trace = trace;
   }
 
-  /** What workers let any budget grant. */
+  /** The most that workers let any budget grant. */
   get ceiling(): BudgetCeiling | undefined {
     const { limit, windowMs } = this.sizes;
     return this.faults.rates.ceiling > 0 && !this.broken.has('ceiling') ? { limit, windowMs } : undefined;
@@ -73,7 +73,7 @@ export class World {
     return this.calm === undefined;
   }
 
-  /** Of a budget that is to grant at most `limit` messages in that many windows. */
+  /** Settings of a budget that should grant at most `limit` messages in that many windows. */
   drawSettings(limit: number, windows: number): Omit<BudgetSettings, 'marginMs'> {
     const { chance, faults, sizes } = this;
     const isForged = faults.rates.ceiling > 0;
@@ -85,7 +85,7 @@ export class World {
     };
   }
 
-  /** Writes a line of the trace, if somebody reads it. */
+  /** Writes a line of the trace, if there is one. */
   note(...words: (string | number | undefined)[]): void {
     if (!this.#trace) return;
     const seconds = (this.timeline.nowMs / 1_000).toFixed(2).padStart(8);
@@ -97,7 +97,7 @@ export class World {
     return `t${++this.#tokens}`;
   }
 
-  /** A short delay, or with the `slow` fault a long one, in milliseconds. */
+  /** A short delay, or a long one with the `slow` fault, in milliseconds. */
   delayMs(longestMs: number, slowMs: number): number {
     return this.chance.between(5, this.faults.strikes('slow') ? slowMs : longestMs);
   }
@@ -119,10 +119,5 @@ export class ServerClock {
 
   nowMs(): number {
     return Math.floor(EPOCH_MS + this.#timeline.nowMs + this.#offsetMs);
-  }
-
-  /** The instant of simulated time at which this clock, as it goes now, shows `epochMs`. */
-  whenShows(epochMs: number): number {
-    return epochMs - EPOCH_MS - this.#offsetMs;
   }
 }

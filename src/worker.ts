@@ -15,13 +15,15 @@ import { BudgetMetrics } from './worker/budget-metrics.js';
 import { dropBudgetsElsewhere } from './worker/budget-whereabouts.js';
 import { type Connections, openConnections } from './worker/connections.js';
 import { meterAgentJobs, meterBudget } from './worker/metrics.js';
-import { waitUntilPolled } from './worker/polling.js';
-import { watchReadiness } from './worker/readiness.js';
+import { waitUntilPolled, watchReadiness } from './worker/readiness.js';
 import { installRuntime } from './worker/runtime.js';
-import { type Readiness, startStatusServer } from './worker/status-server.js';
+import { startStatusServer, WorkerStatus } from './worker/status-server.js';
 import { budgetWorkerOptions, followUpWorkerOptions } from './worker/worker-options.js';
 
-/** By the package's name: this code is in `dist`, in the bundled command line in `dist/cli`, and, in tests, in `src`. */
+/**
+ * Found by the package's name, because this code runs from `dist`, from the bundled command line in `dist/cli`, and in
+ * tests from `src`.
+ */
 const PACKAGE_ROOT = dirname(createRequire(import.meta.url).resolve('agent-follow-up/package.json'));
 const BUNDLE_PATH = join(PACKAGE_ROOT, 'dist', 'workflow-bundle.js');
 
@@ -31,21 +33,21 @@ export interface StartWorkerOptions {
   logger: Logger;
   /** Path of the workflow bundle. @default the one that the build makes in `dist` */
   bundlePath?: string;
-  /** Ends the start early; the promise is rejected with the signal's reason. */
+  /** Aborts the start. The promise is rejected with the signal's reason. */
   signal?: AbortSignal;
 }
 
 /** A running worker. */
 export interface WorkerService {
-  /** Resolves when both task queues are polled; rejects when the worker ends before. */
+  /** Resolves when both task queues are polled. Rejects if the worker ends before. */
   readonly ready: Promise<void>;
-  /** Where the status server listens, without a path; `undefined` where it is off. */
+  /** URL of the status server, without a path; `undefined` if it is off. */
   readonly statusUrl: string | undefined;
-  /** As the task queues' lists of pollers show it. */
+  /** The worker's name in the task queues' lists of pollers. */
   readonly identity: string;
-  /** Resolves when the worker has been shut down and everything is closed; rejects when it failed. */
+  /** Resolves when the worker is shut down and everything is closed. Rejects if it failed. */
   run(): Promise<void>;
-  /** Lets running sends end, stops, and closes everything. May be called again: it never cuts anything short. */
+  /** Lets running sends finish, stops, and closes everything. Calling it again is harmless and interrupts nothing. */
   shutdown(): Promise<void>;
 }
 
@@ -54,38 +56,26 @@ export interface WorkerService {
  * then one worker for follow-ups and one for budgets. Installs no signal handlers: see {@link runUntilSignal}.
  *
  * @throws ConfigError when the status address cannot be used
- * @throws TemporalUnreachableError when Temporal stays away or refuses access
+ * @throws TemporalUnreachableError when Temporal cannot be reached or refuses access
  * @throws SearchAttributesError when the search attributes are missing and may not be registered
  */
 export async function startWorker(options: StartWorkerOptions): Promise<WorkerService> {
   const { config, logger, signal } = options;
+  for (const warning of config.warnings) logger.warn(warning);
   const closers: (() => Promise<void>)[] = [];
   const closeAll = async (): Promise<void> => {
     for (const close of closers.splice(0).reverse()) await close();
   };
-  let readiness = (): Promise<Readiness> => Promise.resolve({ ready: false, reason: 'starting' });
-  const noLonger = (reason: string) => {
-    readiness = () => Promise.resolve({ ready: false, reason });
-  };
-  let metricsUrl: string | undefined;
   const budgetMetrics = new BudgetMetrics();
-  for (const warning of config.warnings) logger.warn(warning);
+  const status = new WorkerStatus(() => budgetMetrics.text());
   try {
-    const status =
-      config.status &&
-      (await startStatusServer(config.status, {
-        readiness: () => readiness(),
-        metricsUrl: () => metricsUrl,
-        ownMetrics: () => budgetMetrics.text(),
-      }));
-    if (status) closers.push(() => status.close());
+    const server = config.status && (await startStatusServer(config.status, status));
+    if (server) closers.push(() => server.close());
     const connections = await openConnections(config.temporal, {
       logger,
       ...(signal && { signal }),
-      // Not before: a runtime that nothing uses keeps the process from ending.
-      onReached: async () => {
-        ({ metricsUrl } = await installRuntime(logger));
-      },
+      // Not earlier: a runtime that nothing uses keeps the process from ending.
+      onReached: async () => status.setMetricsUrl((await installRuntime(logger)).metricsUrl),
     });
     closers.push(() => connections.close());
     const { added } = await ensureSearchAttributes(connections.client, config.temporal.namespace);
@@ -97,52 +87,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     closers.push(() => budget.allTold());
     const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
     const workers = await createWorkers(options, { connections, agentJobs, budget, budgetMetrics, identity });
-
-    const { namespace } = config.temporal;
-    const polling = new AbortController();
-    const stopped = runWorkers(workers).finally(async () => {
-      noLonger('stopped');
-      polling.abort(new Error('the worker ended before it was ready'));
-      await closeAll();
-    });
-    const ready = waitUntilPolled(connections.client, {
-      namespace: config.temporal.namespace,
-      identity,
-      queues: [
-        { name: config.taskQueue, type: 'workflow' },
-        { name: config.taskQueue, type: 'activity' },
-        { name: budgetTaskQueue(config.taskQueue), type: 'workflow' },
-      ],
-      logger,
-      signal: polling.signal,
-    }).then(() => {
-      readiness = watchReadiness(connections.client, keys, { namespace, taskQueue: config.taskQueue });
-      logger.info(
-        { taskQueue: config.taskQueue, namespace: config.temporal.namespace, address: config.temporal.address },
-        'The worker takes follow-ups',
-      );
-    });
-    // Its errors are its own; it never rejects.
-    void dropBudgetsElsewhere(connections.client, budgetMetrics, {
-      namespace,
-      identity,
-      logger,
-      signal: polling.signal,
-    });
-    // Both may be left unused by the caller; `run` and `ready` still hand their errors to whoever asks.
-    ready.catch(() => undefined);
-    stopped.catch(() => undefined);
-    return {
-      ready,
-      statusUrl: status?.url,
-      identity,
-      run: () => stopped,
-      shutdown: async () => {
-        noLonger('shutting down');
-        shutDown(workers.followUps);
-        await stopped;
-      },
-    };
+    const statusUrl = server?.url;
+    return serve({ config, logger, connections, keys, status, budgetMetrics, identity, workers, statusUrl, closeAll });
   } catch (error) {
     await closeAll();
     throw error;
@@ -160,6 +106,65 @@ interface WorkerParts {
 interface Workers {
   followUps: Worker;
   budgets: Worker;
+}
+
+interface ServiceParts extends Pick<WorkerParts, 'connections' | 'budgetMetrics' | 'identity'> {
+  config: WorkerConfig;
+  logger: Logger;
+  keys: WatchedApiKeys;
+  status: WorkerStatus;
+  workers: Workers;
+  statusUrl: string | undefined;
+  closeAll: () => Promise<void>;
+}
+
+/** Runs the workers, and what accompanies them, until they end. */
+function serve(parts: ServiceParts): WorkerService {
+  const { config, logger, connections, status, budgetMetrics, identity, workers, statusUrl, closeAll } = parts;
+  const ended = new AbortController();
+  const stopped = runWorkers(workers).finally(async () => {
+    status.setNotReady('stopped');
+    ended.abort(new Error('the worker ended before it was ready'));
+    await closeAll();
+  });
+  const ready = becomeReady(parts, ended.signal);
+  const { namespace } = config.temporal;
+  // Handles its own errors and never rejects.
+  void dropBudgetsElsewhere(connections.client, budgetMetrics, { namespace, identity, logger, signal: ended.signal });
+  // The caller need not use either. `run` and `ready` still pass their errors on to a caller that does.
+  ready.catch(() => undefined);
+  stopped.catch(() => undefined);
+  return {
+    ready,
+    statusUrl,
+    identity,
+    run: () => stopped,
+    shutdown: async () => {
+      status.setNotReady('shutting down');
+      shutDown(workers.followUps);
+      await stopped;
+    },
+  };
+}
+
+/** Resolves when the task queues are polled. From then on the status says whether the worker can do its work. */
+async function becomeReady(parts: ServiceParts, signal: AbortSignal): Promise<void> {
+  const { config, logger, connections, keys, status, identity } = parts;
+  const { taskQueue } = config;
+  const { address, namespace } = config.temporal;
+  await waitUntilPolled(connections.client, {
+    namespace,
+    identity,
+    queues: [
+      { name: taskQueue, type: 'workflow' },
+      { name: taskQueue, type: 'activity' },
+      { name: budgetTaskQueue(taskQueue), type: 'workflow' },
+    ],
+    logger,
+    signal,
+  });
+  status.setCheck(watchReadiness(connections.client, keys, { namespace, taskQueue }));
+  logger.info({ taskQueue, namespace, address }, 'The worker takes follow-ups');
 }
 
 function openKeys({ agentJobs: { apiKeys } }: WorkerConfig, logger: Logger): WatchedApiKeys {
@@ -222,7 +227,7 @@ async function createWorkers(
     identity,
     workflowBundle: { codePath: bundlePath },
   };
-  // Side by side: each starts a thread that loads the SDK and the bundle.
+  // In parallel: each starts a thread that loads the SDK and the bundle.
   const creations = [
     Worker.create({
       ...budgetWorkerOptions(config),
@@ -236,14 +241,14 @@ async function createWorkers(
     const [budgets, followUps] = await Promise.all(creations);
     return { budgets, followUps };
   } catch (error) {
-    // A worker that was never run would hold its connection for ever.
+    // A worker that never runs would keep its connection forever.
     const leaveUnused = (worker: Worker) => worker.runUntil(Promise.resolve());
     await Promise.all(creations.map((creation) => creation.then(leaveUnused, () => undefined)));
     throw error;
   }
 }
 
-/** Runs both until one ends. The budgets' worker goes last: sends that are under way may still ask it. */
+/** Runs both until one ends. The budgets' worker stops last, because sends under way may still ask it. */
 async function runWorkers({ followUps, budgets }: Workers): Promise<void> {
   const budgetsEnded = budgets.run().finally(() => shutDown(followUps));
   const followUpsEnded = followUps.run().finally(() => shutDown(budgets));
@@ -251,7 +256,7 @@ async function runWorkers({ followUps, budgets }: Workers): Promise<void> {
   for (const result of [first, second]) if (result.status === 'rejected') throw result.reason;
 }
 
-/** A worker that has ended, or is about to, must not be shut down again. */
+/** Shuts a worker down, unless it has ended or is about to. */
 function shutDown(worker: Worker): void {
   if (worker.getState() === 'RUNNING') worker.shutdown();
 }
@@ -259,10 +264,10 @@ function shutDown(worker: Worker): void {
 const shutdownSignals = ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const;
 
 /**
- * Runs a worker until the process is told to end, and then lets running sends end. A second signal changes nothing: a
- * message that is cut off half-way could not be told from one that was delivered.
+ * Runs a worker until the process receives a signal to end, and then lets running sends finish. A second signal changes
+ * nothing: nobody could tell whether a message that is cut off half-way was delivered.
  *
- * @param start starts the worker; its signal is aborted when the process is told to end before the start is done
+ * @param start starts the worker. Its signal is aborted if the process receives a signal before the start is done
  */
 export async function runUntilSignal(
   start: (signal: AbortSignal) => Promise<WorkerService>,
@@ -277,7 +282,7 @@ export async function runUntilSignal(
     }
     logger.info({ signal: name }, 'Shutting down');
     told.abort(new Error(`told to end by ${name}`));
-    // A failure is what `run` ends with, too.
+    // `run` rejects with the same error.
     service?.shutdown().catch(() => undefined);
   };
   for (const name of shutdownSignals) process.on(name, onSignal);

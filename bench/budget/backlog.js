@@ -1,7 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createRandom } from '../../dist/simulator/random.js';
-import { carriedStateQuery, projectBudgetWorkflowId } from '../../dist/contract/index.js';
+import { projectBudgetWorkflowId } from '../../dist/contract/index.js';
+import { carriedStateQuery } from '../../dist/contract/protocol.js';
 import { restoreState } from '../../dist/budget/index.js';
 import { endsOf, examine, Verdict } from './check.js';
 import { startBudgetStack } from './stack.js';

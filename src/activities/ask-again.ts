@@ -1,30 +1,32 @@
-import type { BudgetWord } from '../contract/index.js';
+import { UNSETTLED_WAIT_MS } from '../budget/limits.js';
+import { defined } from '../contract/defined.js';
+import type { AcquireAnswer, BudgetWord, GrantedBefore } from '../contract/protocol.js';
 
 /**
- * How long one ask is repeated, with the same token, while it is uncertain whether the budget has heard it, all calls
- * included. Less than the 30 s that a lease is longer than a send may take, for the send's last check counts from the
- * first call.
+ * How long one ask is repeated with the same token while it is uncertain whether the budget has heard it, including all
+ * calls. This is less than the 30 s by which a lease is longer than a send may take, because the last check before the
+ * send counts from the first call.
  */
 export const ASK_FOR_MS = 28_000;
 
-/** A budget that has answered nobody for so long, though it was asked all the while, is silent. */
+/** A budget is silent if it has answered nobody for this long although it was asked all the time. */
 export const SILENT_AFTER_MS = 6_000;
 
-/** So long an ask waits for the call that finds out whether a silent budget is back. */
+/** How long an ask waits for the call that finds out whether a silent budget is back. */
 export const PROBED_FOR_MS = 1_000;
 
-/** Between two calls of one ask whose answer was lost. */
+/** Time between two calls of one ask whose answer was lost. */
 const RETRY_AFTER_MS = 250;
 
 /** Longest wait of an ask that the server turned away. */
 const LONGEST_MS = 2_000;
 
 /**
- * How long an ask waits before it comes again. The server turns asks away (`RESOURCE_EXHAUSTED`) where more than 10
- * updates of a budget are in flight, and for a moment while a budget continues as new: so at random, soon at first, and
- * in a range that grows from 250 to 500 ms up to 250 to 2,000 ms.
+ * How long an ask waits before it is repeated. The server turns asks away (`RESOURCE_EXHAUSTED`) if more than 10
+ * updates of a budget are in flight, and for a moment while a budget continues as new. So the wait is random, short at
+ * first, in a range that grows from 250 to 500 ms up to 250 to 2,000 ms.
  *
- * @param timesTurnedAway how often in a row; 0 where only the answer was lost
+ * @param timesTurnedAway how often in a row; 0 if only the answer was lost
  * @param random from 0 to 1
  */
 export function askAgainAfterMs(timesTurnedAway: number, random: number): number {
@@ -33,13 +35,13 @@ export function askAgainAfterMs(timesTurnedAway: number, random: number): number
   return RETRY_AFTER_MS + random * (longestMs - RETRY_AFTER_MS);
 }
 
-/** Wait of a follow-up whose budget is silent: as long as it has been so, within these bounds. */
+/** A follow-up whose budget is silent waits as long as the budget has been silent, within these bounds. */
 const SHORTEST_SILENT_WAIT_MS = 5_000;
 const LONGEST_SILENT_WAIT_MS = 5 * 60_000;
 
 /**
- * Where many wait for a silent budget, they ask again that far apart, but each of them once an hour. Whoever asks finds
- * out for all whether the budget is back, and they are woken then.
+ * If many wait for a silent budget, their asks are this far apart, but each of them asks at least once an hour. The
+ * first to ask finds out for all whether the budget is back, and then they are woken.
  */
 const SILENT_ASKS_APART_MS = 45_000;
 const LONGEST_AMONG_MANY_MS = 60 * 60_000;
@@ -47,7 +49,7 @@ const LONGEST_AMONG_MANY_MS = 60 * 60_000;
 /**
  * When a follow-up of a silent budget asks again.
  *
- * @param silence.lastAtMs when the one asks again that was told so last; the same clock as `nowMs`
+ * @param silence.lastAtMs when the follow-up that was told so last asks again; on the same clock as `nowMs`
  * @param silence.random from 0 to 1
  */
 export function asksSilentBudgetAtMs(
@@ -56,22 +58,68 @@ export function asksSilentBudgetAtMs(
 ): number {
   const share = 0.75 + random / 2;
   const alone = Math.min(Math.max(SHORTEST_SILENT_WAIT_MS, silentForMs), LONGEST_SILENT_WAIT_MS) * share;
-  // Only the step is drawn by lot. A lot on the whole wait would add up from one to the next, and shorten them all.
+  // Only the step is random. Randomness of whole waits would add up from one to the next and shorten them all.
   const amongMany = Math.min(lastAtMs + SILENT_ASKS_APART_MS * share - nowMs, LONGEST_AMONG_MANY_MS);
   return nowMs + Math.max(alone, amongMany);
 }
 
 /**
- * Words to one project share calls: a signal costs the budget a workflow task. One call at a time keeps them in order. The
- * first goes out at once, and what comes within two seconds after it goes together.
+ * Words to one project share calls, because each signal costs the budget a workflow task. One call at a time keeps them
+ * in order. The first goes out at once, and words that come within the next two seconds go out together.
  */
 export const REPORTS_APART_MS = 2_000;
 const ENOUGH_FOR_REPORT = 5;
 
 /**
- * Whether words go out before: where five are waiting, or one says how a send ended. A slot is held until the budget knows
- * that, and a follow-up that was reset would find its send unsettled, and wait until its lease is over.
+ * Whether words go out earlier: if five are waiting, or one says how a send ended. A slot is held until the budget
+ * knows that, and a follow-up that was reset would find its send unsettled and wait until its lease is over.
  */
 export function isEnoughForReport(words: readonly BudgetWord[]): boolean {
   return words.length >= ENOUGH_FOR_REPORT || words.some(({ kind }) => kind === 'settle');
+}
+
+/**
+ * A follow-up that waits only for sends in flight asks again from within its activity, at most this often and at this
+ * interval. Going back to its workflow takes longer than such a send.
+ */
+export const ASKS_IN_PLACE = 4;
+export const ASK_IN_PLACE_EVERY_MS = 250;
+
+/** Whether the budget has a slot for the ask, but too many sends are under way. */
+export function waitsForSends({ answer, proven }: { answer: AcquireAnswer; proven: boolean }): boolean {
+  return proven && answer.kind === 'wait' && answer.reason === 'slot' && answer.waitMs <= UNSETTLED_WAIT_MS;
+}
+
+/** What an attempt leaves with the server before it sends, for later attempts. */
+export interface GrantMark {
+  ledgerSinceMs: number;
+}
+
+/** What a follow-up knows of earlier asks. */
+export interface KnownBefore {
+  grantedBefore?: GrantedBefore;
+  provenNotSent?: true;
+  ledgerSinceMs?: number;
+}
+
+/**
+ * What an attempt knows of earlier asks. An attempt that was granted has left its mark. If an operator reset the
+ * activity, its attempts are counted again from 1 and its marks may be gone. Only the first attempt can tell that this
+ * did not happen.
+ *
+ * @param told what the follow-up knew when it scheduled the activity
+ * @param attempt.number from 1
+ * @param attempt.isReset whether the attempt count was reset
+ */
+export function knownBefore(
+  told: { [Name in keyof KnownBefore]?: KnownBefore[Name] | undefined },
+  { number, isReset, mark }: { number: number; isReset: boolean; mark: GrantMark | undefined },
+): KnownBefore {
+  const grantedBefore = mark ? 'surely' : (told.grantedBefore ?? (isReset ? 'perhaps' : undefined));
+  const ledgerSinceMs = mark?.ledgerSinceMs ?? told.ledgerSinceMs;
+  return {
+    ...defined({ grantedBefore }),
+    ...(told.provenNotSent && number === 1 && !grantedBefore && { provenNotSent: true }),
+    ...defined({ ledgerSinceMs }),
+  };
 }

@@ -1,60 +1,59 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   Client,
+  type Connection,
   WithStartWorkflowOperation,
   WorkflowClient,
   WorkflowExecutionAlreadyStartedError,
   WorkflowNotFoundError,
   WorkflowUpdateFailedError,
-  type Connection,
 } from '@temporalio/client';
 import { restoreAfterReset, wakeBlockedFollowUps } from '../client/budget-restore.js';
+import { budgetTaskQueue, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
 import {
-  acquireUpdate,
-  budgetTaskQueue,
-  projectBudgetWorkflowId,
-  MAX_WORDS_PER_REPORT,
-  reportSignal,
-  WorkflowType,
   type AcquireAnswer,
   type AcquireRequest,
+  acquireUpdate,
   type BudgetSettings,
   type BudgetWord,
+  MAX_WORDS_PER_REPORT,
   type ProjectBudgetInput,
-} from '../contract/index.js';
+  reportSignal,
+} from '../contract/protocol.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import { ASK_FOR_MS, askAgainAfterMs, asksSilentBudgetAtMs, isEnoughForReport, REPORTS_APART_MS } from './ask-again.js';
 import { createCoalescer } from './coalescer.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
-import { Patience, type LetGo } from './patience.js';
+import { type LetGo, Patience } from './patience.js';
 
-/** Deadline of one call. */
 const CALL_DEADLINE_MS = 10_000;
 
 /** Deadline of the call that finds out whether a silent budget answers again. */
 const PROBE_DEADLINE_MS = 3_000;
 
-/** Wait of a follow-up whose budget has been slow to answer while enough others wait for it. */
+/** Wait of a follow-up whose budget is slow while enough others wait for its answer. */
 const SLOW_WAIT_MS = 5_000;
 
-/** Follow-ups of one project that are woken one by one when their budget answers again. */
+/** Most follow-ups of one project that are woken individually when their budget answers again. */
 const MOST_TOLD = 10_000;
 
 /**
- * Asks of one project share calls: the server lets 10 updates be in flight per workflow and 2,000 in a run, and each
- * costs a workflow task. Two calls under way per worker leave room for five workers. Under load those of a quarter of a
- * second go together.
+ * Asks of one project share calls: the server allows 10 updates in flight per workflow and 2,000 per run, and each
+ * costs a workflow task. Two calls in flight per worker leave room for five workers. Under load, the asks of a quarter
+ * of a second go together.
  */
 const MAX_CALLS_IN_FLIGHT = 2;
 const MAX_ASKS_PER_CALL = 50;
 const ASKS_APART_MS = 250;
 
-/** A word waits at most so long for the call before its own, and as long again for its own. */
+/** Longest wait of a word for the call before its own, and again for its own. */
 const REPORT_DEADLINE_MS = 5_000;
 
-/** Wait while a budget was terminated and nobody has restored it. */
+/** Wait while a budget is terminated and nobody has restored it. */
 const BUDGET_STOPPED_WAIT_MS = 60_000;
 
-/** Answers of the server after which the budget has certainly not heard the ask, and which a repetition would not change. */
+/**
+ * Answers of the server after which the budget certainly has not heard the ask, and which repeating would not change.
+ */
 const REFUSALS: readonly (number | undefined)[] = [
   GrpcStatus.invalidArgument,
   GrpcStatus.permissionDenied,
@@ -62,51 +61,50 @@ const REFUSALS: readonly (number | undefined)[] = [
   GrpcStatus.unimplemented,
 ];
 
-/** What the budget answered; `proven` says whether the budget itself did. */
 export interface Ask {
   answer: AcquireAnswer;
-  /** `false` where the answer was made up on this side, because the budget could not be asked. */
+  /**
+   * Whether the budget itself answered. `false`: this side made up the answer because the budget could not be asked.
+   */
   proven: boolean;
 }
 
 /** How an activity talks to a project's budget. */
 export interface BudgetClient {
   /**
-   * Asks for a slot and the job's turn, and starts the budget if it does not run yet. A call that fails is repeated with
-   * the same token, since the budget may have granted it: a server under load was seen to answer FAILED_PRECONDITION and
-   * RESOURCE_EXHAUSTED to asks that the budget had granted, and the token of a later attempt could only wait for the lease
-   * to end. It never throws: where the budget does not answer (see `Patience`), the answer is a wait that proves nothing.
+   * Asks for a slot and the job's turn, and starts the budget if it does not run yet. A call that fails is repeated
+   * with the same token, because the budget may have granted it: a server under load was seen to answer
+   * FAILED_PRECONDITION and RESOURCE_EXHAUSTED to asks that the budget had granted, and a later attempt with another
+   * token could only wait for the lease to end. This never throws. If the budget does not answer (see `Patience`), the
+   * answer is a wait that proves nothing.
    *
    * @param forMs how long it may take. @default 28 s
    */
   acquire(projectId: string, request: AcquireRequest, forMs?: number): Promise<Ask>;
   /**
-   * Tells the budget, within 10 s; answers whether there is one that runs. It is at least once: a word whose call failed
-   * may have been heard. A budget that was terminated gets its state back by `budget restore`, without this word: after a
-   * settle that is lost the slot is held longer, and the follow-up's `finish` makes the outcome good.
+   * Tells the budget something within 10 s. Returns whether there is a running budget. This is at least once: a word
+   * whose call failed may have been heard. A terminated budget that `budget restore` restores does not have this word.
+   * If that was a settle, the slot is held longer, and the follow-up's `finish` supplies the outcome.
    *
-   * @throws what the server answers, or that it does not
+   * @throws the server's error, or an error that it does not answer
    */
   tell(projectId: string, word: BudgetWord): Promise<boolean>;
-  /** Resolves when every word that was said is told, or cannot be. */
+  /** Resolves when every word is told, or cannot be. */
   allTold(): Promise<void>;
 }
 
-/** What {@link createBudgetClient} needs. */
 export interface BudgetClientOptions {
   /**
-   * Connection for asks alone, made with `interceptors: []`: the default interceptor would retry `ResourceExhausted`
+   * Connection only for asks, made with `interceptors: []`: the default interceptor would retry `ResourceExhausted`
    * until the deadline.
    */
   acquireConnection: Connection;
-  /** Connection for everything else. */
   connection: Connection;
   namespace: string;
-  /** Base name of the task queues. */
   taskQueue: string;
   /** Settings of a budget that does not exist yet. */
   settings: BudgetSettings;
-  /** Told when a project's budget stops answering, with the reason, and (`undefined`) when it answers again. */
+  /** Called when a project's budget stops answering, with the reason, and with `undefined` when it answers again. */
   onSilence?: (projectId: string, reason: string | undefined) => void;
 }
 
@@ -119,7 +117,10 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
   const waking = new Client({ connection, namespace });
   const lines = new Map<string, Line>();
-  /** Projects whose budgets have answered: before, another process may have told follow-ups that theirs is silent. */
+  /**
+   * Projects whose budgets have answered this process. Before that, another process may have told follow-ups that their
+   * budget is silent.
+   */
   const heard = new Set<string>();
 
   async function askAll(projectId: string, requests: AcquireRequest[], deadlineMs = CALL_DEADLINE_MS) {
@@ -130,7 +131,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
         workflowId: projectBudgetWorkflowId(projectId),
         taskQueue,
         args: [input],
-        // A budget whose last run is closed has lost nothing yet; an empty one in its place would have.
+        // A budget whose last run is closed has lost nothing yet. An empty one in its place would have.
         workflowIdReusePolicy: 'REJECT_DUPLICATE',
         workflowIdConflictPolicy: 'USE_EXISTING',
         staticSummary: `Message budget of project ${projectId}`,
@@ -148,7 +149,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     apartMs: ASKS_APART_MS,
   });
 
-  /** Signals the words of several; one answer for all. */
+  /** Signals several words. All get the same answer. */
   async function reportAll(projectId: string, words: BudgetWord[]): Promise<boolean[]> {
     const handle = telling.getHandle(projectBudgetWorkflowId(projectId));
     try {
@@ -208,7 +209,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     return line;
   }
 
-  /** An ask for nothing, which the budget refuses: that is an answer, and leaves nothing behind. */
+  /** An empty ask, which the budget refuses. The refusal is an answer, and leaves nothing behind. */
   async function probe(projectId: string): Promise<void> {
     try {
       await askAll(projectId, [], PROBE_DEADLINE_MS);
@@ -219,7 +220,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     }
   }
 
-  /** Asks until there is an answer, or `signal` says that nobody waits for it any more. */
+  /** Asks until there is an answer or `signal` says that nobody waits for it any more. */
   async function askUntilAnswered(
     line: Line,
     projectId: string,
@@ -243,14 +244,14 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
         line.reason = describeGrpcError(error);
         if (REFUSALS.includes(grpcStatusOf(error)) || isPausedInTemporal(error)) line.patience.fallSilent();
         timesTurnedAway = grpcStatusOf(error) === GrpcStatus.resourceExhausted ? timesTurnedAway + 1 : 0;
-        // The budget may have granted it and the answer was lost: only this token can take the grant up.
+        // The budget may have granted it and the answer was lost. Only this token can use the grant.
         await delay(askAgainAfterMs(timesTurnedAway, Math.random()), undefined, { signal });
       }
     }
   }
 
   const mending = new Map<string, Promise<boolean>>();
-  /** A budget that ended itself after a reset is started again with what it knew; whether it runs now. */
+  /** Starts a budget that ended itself after a reset again, with what it knew. Returns whether it runs now. */
   function isMended(projectId: string): Promise<boolean> {
     const target = { client: waking, projectId, taskQueue: options.taskQueue, settings };
     const mended =
@@ -289,8 +290,8 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   }
 
   /**
-   * An ask that nobody waits for any more may be granted yet: it never sends, and the budget is told so. Where that is
-   * lost, the follow-up's next ask says it (`provenNotSent`).
+   * An ask that nobody waits for any more may still be granted. It never sends, and the budget is told so. If that
+   * message is lost, the follow-up's next ask says it (`provenNotSent`).
    */
   async function giveBack(projectId: string, request: AcquireRequest, { answer }: Ask): Promise<void> {
     const { workflowId, sendNumber, token } = request;
@@ -301,14 +302,13 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   return { acquire, tell, allTold };
 }
 
-/** The asks of one project. */
 interface Line {
   patience: Patience;
-  /** When the one that was told last that the budget is silent asks again, as `performance.now()` tells it. */
+  /** When the follow-up that was last told of the silence asks again, in `performance.now()` time. */
   comesAgainAtMs: number;
   /** Follow-ups that were told that the budget is silent. */
   told: Set<string>;
-  /** What the latest call that failed said. */
+  /** The reason that the latest failed call gave. */
   reason: string;
 }
 

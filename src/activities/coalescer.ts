@@ -1,14 +1,12 @@
-/** Settings of {@link createCoalescer}. */
 export interface CoalescerOptions<Request, Answer> {
-  /** Makes one call for several requests of a group; gives one answer for each, in their order. */
+  /** Makes one call for several requests of a group. Returns one answer for each, in the same order. */
   call: (group: string, requests: Request[]) => Promise<Answer[]>;
-  /** Calls of one group under way at once. */
+  /** Most calls of one group in flight at once. */
   maxCallsInFlight: number;
-  /** Requests that one call carries at most. */
   maxPerCall: number;
-  /** Between the beginnings of two calls of a group: requests that come meanwhile go together. @default 0 */
+  /** Time between the starts of two calls of a group. Requests that arrive in between go together. @default 0 */
   apartMs?: number;
-  /** Whether requests that wait for `apartMs` to pass go out before. @default never */
+  /** Whether requests that wait for `apartMs` to pass go out earlier. @default never */
   isEnough?: (requests: Request[]) => boolean;
 }
 
@@ -21,14 +19,15 @@ interface Pending<Request, Answer> {
 interface Group<Request, Answer> {
   pending: Pending<Request, Answer>[];
   callsInFlight: number;
-  /** A call has begun less than `apartMs` ago. */
+  /** Set while the latest call started less than `apartMs` ago. */
   rest: NodeJS.Timeout | undefined;
 }
 
 /**
- * Lets requests of a group share calls: the first go out at once, and while as many calls as allowed are under way the
- * others wait and go together, in order; so do those that come too soon after the call before. A call that fails fails
- * all of its requests. A request whose signal is aborted before its call goes out is taken back; later nothing can be.
+ * Lets requests of a group share calls. The first ones go out at once. While the maximum number of calls is in flight,
+ * or too little time has passed since the last call, the others wait and then go together, in order. A call that fails
+ * fails all of its requests. A request whose signal is aborted before its call goes out is withdrawn; after that it
+ * cannot be.
  */
 export function createCoalescer<Request, Answer>({
   call,

@@ -1,49 +1,31 @@
 import type { Client } from '@temporalio/client';
-import type { AgentJobsClient } from '../agent-jobs/index.js';
-import type { BudgetCeiling, BudgetWord } from '../contract/index.js';
-import type { BudgetClient } from './budget-client.js';
-import { createGetJob, createWarnOfKey } from './get-job.js';
-import { createLookUps } from './look-up.js';
-import type { OwnRun } from './own-run.js';
-import { createSendFollowUp } from './send-follow-up.js';
-import { createWatchJob } from './watch-job.js';
+import type { BudgetWord } from '../contract/protocol.js';
+import { createLookUps } from './batch-look-ups.js';
+import { createJobReads } from './read-job.js';
+import { createSendFollowUp, type SendFollowUpDependencies } from './send-follow-up.js';
 
+export type { LookedUpPart } from './batch-look-ups.js';
 export { createBudgetClient, type Ask, type BudgetClient } from './budget-client.js';
-export { createOwnRun, type OwnRun } from './own-run.js';
-export type { LookedUpPart } from './look-up.js';
+export { createOwnRun } from './own-run.js';
 
 /** What the activities need from the process that runs them. */
-export interface ActivityDependencies {
-  agentJobs: AgentJobsClient;
-  budget: BudgetClient;
-  ownRun: OwnRun;
-  /** Total deadline of one POST. */
-  sendTimeoutMs: number;
-  /** Lease of a grant: the send timeout and a slack of 30 s. */
-  leaseMs: number;
-  /** Start-to-close timeout of the send activity: lease and 15 s to settle. */
+export interface ActivityDependencies extends SendFollowUpDependencies {
+  /** Start-to-close timeout of the send activity: the lease, and 15 s to settle. */
   sendStartToCloseMs: number;
-  /** How long bytes may arrive after the lease. */
-  drainMs: number;
-  /** The most that any budget may grant, whatever it says itself. @default none */
-  ceiling?: BudgetCeiling;
-  /** By which batches look up what they were not told. */
+  /** With which batches look up what they missed. */
   temporal: Client;
 }
 
 /** The activities of the workflows `followUp`, `followUpBatch` and `followUpBatchPart`. */
 export function createActivities(dependencies: ActivityDependencies) {
-  const reading = { ...dependencies, warnOfKey: createWarnOfKey() };
   return {
-    getJob: createGetJob(reading),
-    watchJob: createWatchJob(reading),
+    ...createJobReads(dependencies),
     sendFollowUp: createSendFollowUp(dependencies),
-    /** Tells the project's budget; whether there is one that runs. */
+    /** Tells the project's budget something. Returns whether there is a running budget. */
     tellBudget: ({ projectId, ...word }: { projectId: string } & BudgetWord) =>
       dependencies.budget.tell(projectId, word),
     ...createLookUps(dependencies.temporal),
   };
 }
 
-/** Type of {@link createActivities}' result, for the workflow's proxies. */
 export type Activities = ReturnType<typeof createActivities>;

@@ -1,28 +1,28 @@
 import type { Info } from '@temporalio/activity';
 import type { Connection } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
-import type { GrantMark } from './grant-mark.js';
+import type { GrantMark } from './ask-again.js';
 
-/** Deadline of one call. */
 const CALL_DEADLINE_MS = 5_000;
 
 /** What an activity does with the workflow run that it belongs to. */
 export interface OwnRun {
   /**
-   * The message, from the input of the run. It stands in the run's first event, so that no other event has to hold it.
+   * Reads the message from the input of the run. It is in the run's first event, so that no other event has to hold it.
    *
-   * @throws what the server answers, or that it does not
+   * @throws the server's error, or an error that it does not answer
    */
   readPrompt(info: Pick<Info, 'workflowExecution'>): Promise<string>;
   /**
-   * Notes with the server, as a heartbeat's details, that this attempt has been granted its send. Later attempts are given it.
+   * Stores with the server, as a heartbeat's details, that this attempt has been granted its send. Later attempts
+   * receive it.
    *
-   * @throws where the server did not take it: among others, because it has given this attempt up
+   * @throws if the server did not accept it, for example because it has given up this attempt
    */
   noteGrant(info: Pick<Info, 'taskToken'>, mark: GrantMark): Promise<void>;
 }
 
-/** The own run of every activity, on one Temporal namespace. */
+/** Gives activities access to their own runs, in one Temporal namespace. */
 export function createOwnRun({ connection, namespace }: { connection: Connection; namespace: string }): OwnRun {
   const withDeadline = <T>(call: () => Promise<T>) => connection.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
   return {

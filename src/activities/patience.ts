@@ -1,34 +1,36 @@
 import { PROBED_FOR_MS, SILENT_AFTER_MS } from './ask-again.js';
 
-/** After so long without any answer only a few asks wait on, so that one project's asks leave room for others'. */
+/**
+ * After this time without any answer only a few asks keep waiting, so that one project's asks leave room for others.
+ */
 const SLOW_AFTER_MS = 2_000;
 const MOST_WHILE_SLOW = 20;
 
-/** Why an ask was let go without an answer. `slow`: others of its project are still waited for. */
+/** Why an ask was released without an answer. `slow`: others of its project still wait. */
 export type LetGo = 'slow' | 'silent';
 
 interface Held {
   letGo: (why: LetGo) => void;
 }
 
-/** Settings of {@link Patience}. */
 export interface PatienceOptions {
-  /** Finds out whether a silent budget answers again; a rejection means that it does not. */
+  /** Finds out whether a silent budget answers again. A rejection means that it does not. */
   probe: () => Promise<void>;
-  /** The budget has fallen silent, or (`undefined`) answers again. */
+  /** Called when the budget has fallen silent, and with `undefined` when it answers again. */
   onChange: (silentForMs: number | undefined) => void;
 }
 
 /**
- * How long asks of one project wait for its budget. While the budget answers, as long as they like. When it has answered
- * nobody for {@link SLOW_AFTER_MS}, all but a few are let go; after {@link SILENT_AFTER_MS} all are, and whoever comes
- * then is answered at once: only one call at a time finds out whether the budget is back. So a budget that runs and does
- * not answer holds up neither the follow-ups that ask it nor, by the slots that their activities take, other projects.
+ * Decides how long asks of one project wait for its budget. While the budget answers, they wait as long as they like.
+ * When it has answered nobody for {@link SLOW_AFTER_MS}, all but a few are released. After {@link SILENT_AFTER_MS} all
+ * are released, and later asks are answered at once: only one call at a time finds out whether the budget is back. So a
+ * budget that runs without answering holds up neither the follow-ups that ask it nor, through the slots that their
+ * activities take, other projects.
  */
 export class Patience {
   readonly #options: PatienceOptions;
   readonly #held = new Set<Held>();
-  /** Since when somebody has been waiting without that anybody was answered. */
+  /** Since when somebody has been waiting while nobody was answered. */
   #unansweredSinceMs: number | undefined;
   #silentSinceMs: number | undefined;
   #probe: Promise<boolean> | undefined;
@@ -38,17 +40,19 @@ export class Patience {
     this.#options = options;
   }
 
-  /** Nobody waits, and the budget is not known to be silent: there is nothing to remember. */
+  /** Whether nobody waits and the budget is not known to be silent, so that there is nothing to remember. */
   get isIdle(): boolean {
     return this.#held.size === 0 && this.#silentSinceMs === undefined;
   }
 
-  /** For how long the budget has been silent; 0 where it is not. */
+  /** How long the budget has been silent; 0 if it is not. */
   get silentForMs(): number {
     return this.#silentSinceMs === undefined ? 0 : performance.now() - this.#silentSinceMs;
   }
 
-  /** Waits for an ask's answer as long as there is patience, and at most `forMs`. Its rejection is the caller's. */
+  /**
+   * Waits for an ask's answer while there is patience, and at most `forMs`. The caller handles a rejection of `ask`.
+   */
   async wait<T>(ask: Promise<T>, forMs: number): Promise<T | LetGo> {
     this.#unansweredSinceMs ??= performance.now();
     const sinceMs = performance.now() - this.#unansweredSinceMs;
@@ -69,7 +73,7 @@ export class Patience {
     }
   }
 
-  /** The budget, or the server for it, has answered somebody. */
+  /** The budget, or the server on its behalf, has answered an ask. */
   answered(): void {
     this.#unansweredSinceMs = this.#held.size > 0 ? performance.now() : undefined;
     if (this.#silentSinceMs === undefined) return;
@@ -77,7 +81,7 @@ export class Patience {
     this.#options.onChange(undefined);
   }
 
-  /** The budget cannot be asked: it will not answer those that wait, either. */
+  /** The budget cannot be asked, so it will not answer those that wait either. */
   fallSilent(): void {
     if (this.#silentSinceMs === undefined) {
       this.#silentSinceMs = this.#unansweredSinceMs ?? performance.now();
@@ -87,8 +91,8 @@ export class Patience {
   }
 
   /**
-   * Whether a silent budget answers by now. One call at a time finds out; who begins it waits a second for it, and who
-   * comes meanwhile does not.
+   * Whether a silent budget answers again. One call at a time finds out. The caller that starts it waits for it for a
+   * second; callers in the meantime do not wait.
    */
   async isBack(): Promise<boolean> {
     if (this.#silentSinceMs === undefined) return true;

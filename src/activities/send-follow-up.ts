@@ -1,38 +1,44 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { activityInfo, log, type Info } from '@temporalio/activity';
+import { activityInfo, type Info, log } from '@temporalio/activity';
 import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js';
-import type { AcquireAnswer, AcquireRequest, BudgetCeiling, SendOutcome, SettleMessage } from '../contract/index.js';
-import { ASK_IN_PLACE_EVERY_MS, ASKS_IN_PLACE, waitsForSends } from '../budget/ask-in-place.js';
+import { defined } from '../contract/defined.js';
+import type { SendOutcome } from '../contract/index.js';
+import type { AcquireAnswer, AcquireRequest, BudgetCeiling, SettleMessage } from '../contract/protocol.js';
 import type { SendFollowUpInput, SendFollowUpResult, SendOutcomeResult } from '../follow-up/port.js';
 import { startStopwatch } from '../stopwatch.js';
-import { ASK_FOR_MS } from './ask-again.js';
+import {
+  ASK_FOR_MS,
+  ASK_IN_PLACE_EVERY_MS,
+  ASKS_IN_PLACE,
+  type GrantMark,
+  knownBefore,
+  waitsForSends,
+} from './ask-again.js';
 import type { BudgetClient } from './budget-client.js';
-import { knownBefore, type GrantMark } from './grant-mark.js';
 import type { OwnRun } from './own-run.js';
 
-/** Longest text of a rejection that the budget keeps for a follow-up whose activity's answer was lost. */
+/** Longest text of a rejection that the budget keeps, for a follow-up whose activity's answer was lost. */
 const KEPT_MESSAGE_LENGTH = 200;
 
-/** What {@link createSendFollowUp} needs. */
 export interface SendFollowUpDependencies {
   agentJobs: AgentJobsClient;
   budget: BudgetClient;
   ownRun: OwnRun;
   /** Total deadline of one POST. */
   sendTimeoutMs: number;
-  /** From the grant, the POST has ended by then. */
+  /** How long after the grant the POST has certainly ended. */
   leaseMs: number;
   /** How long after the lease bytes may still arrive. */
   drainMs: number;
-  /** The most that any budget may grant, whatever it says itself. @default none */
+  /** The most that any budget may grant, whatever its own settings say. @default none */
   ceiling?: BudgetCeiling;
 }
 
 /**
- * The `sendFollowUp` activity: ask the budget, note the grant, wait for the slot, POST, settle. Temporal retries it without
- * limit, and it still delivers at most once, for every invocation asks with a token of its own and only the one that is
- * granted may POST. The message stands in the first event of the run, and is read from there: no ask carries it.
+ * The `sendFollowUp` activity: ask the budget, note the grant, wait for the slot, POST, settle. Temporal retries it
+ * without limit, and it still delivers at most once: every invocation asks with its own token, and only the one that is
+ * granted may POST. The message is read from the first event of the run, so that no ask has to carry it.
  */
 export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
   const { agentJobs, budget, ownRun, sendTimeoutMs, leaseMs, drainMs, ceiling } = dependencies;
@@ -54,7 +60,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       leaseMs,
       drainMs,
       ...known,
-      ...(ceiling && { ceiling }),
+      ...defined({ ceiling }),
     };
     let ask = await budget.acquire(projectId, request);
     for (let again = 0; again < ASKS_IN_PLACE && waitsForSends(ask); again++) {
@@ -65,7 +71,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     const where = { projectId, jobId, sendNumber };
     if (answer.kind === 'done') return fromRecord(answer, { leaseMs, drainMs, elapsedMs: elapsedMs() });
     if (answer.kind !== 'granted') {
-      // By then the server may have another attempt at work, and what this one was told says nothing of that.
+      // By now the server may run another attempt, of which this attempt's answer says nothing.
       if (elapsedMs() >= leaseMs) throw new Error('the ask took longer than its lease');
       if (!hold) log.info('The budget did not let a message through', { ...where, ...describeRefusal(answer) });
       return { ...known, ...answer, proven };
@@ -80,32 +86,33 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     log[outcome === 'sent' ? 'info' : 'warn'](outcome === 'sent' ? 'Sent a message' : 'A message was not taken', {
       ...where,
       outcome,
-      ...(statusCode !== undefined && { statusCode }),
-      ...(retryAfterMs !== undefined && { retryAfterMs }),
+      ...defined({ statusCode, retryAfterMs }),
       waitMs: answer.grantedAtMs - firstRunStartedAtMs,
     });
     const settled = settle(projectId, request, sent);
-    // Only of a message that was sent the follow-up says the same at its end, and asks for nothing before.
+    // If the message was sent, the follow-up repeats that at its end and asks for nothing before. Otherwise wait.
     if (sent.outcome !== 'sent') await settled;
     return {
       kind: 'outcome',
       ...sent,
       grantedAtMs: answer.grantedAtMs,
       mayArriveForMs: mayArriveForMs(sent.outcome, Math.max(0, leaseMs + drainMs - elapsedMs())),
-      ...(answer.lastJobSeen && { lastJobSeen: answer.lastJobSeen }),
+      ...defined({ lastJobSeen: answer.lastJobSeen }),
     };
   };
 
   /**
-   * What comes between the grant and the POST. The grant is noted with the server first: where the budget and all that it
-   * knew is gone, a later attempt still knows that this one may have sent. Where that cannot be noted, nothing is sent.
+   * Prepares the POST after the grant. First the grant is noted with the server: if the budget and everything that it
+   * knew is lost, a later attempt still knows that this one may have sent. If the grant cannot be noted, nothing is
+   * sent.
    */
   async function prepare(
     info: Info,
     { sendAfterMs, ledgerSinceMs }: Extract<AcquireAnswer, { kind: 'granted' }>,
   ): Promise<{ ok: true; value: string } | { ok: false; message: string }> {
     const mark: GrantMark = { ledgerSinceMs };
-    // Not broken off by a shutdown, which waits longer: the grant would be lost. A timer may fire a millisecond early.
+    // A shutdown does not interrupt this, because the grant would be lost. It waits longer than this takes. Timers may
+    // fire a millisecond early, hence the 1.
     const [read] = await Promise.allSettled([
       Promise.all([ownRun.readPrompt(info), ownRun.noteGrant(info, mark)]),
       sendAfterMs === undefined ? undefined : delay(sendAfterMs + 1),
@@ -115,7 +122,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
     return { ok: false, message: `the send could not be prepared: ${reason}` };
   }
 
-  /** The outcome must not be lost because the budget could not be told: the follow-up's `finish` repeats it. */
+  /** If the budget cannot be told, the outcome is not lost: the follow-up's `finish` repeats it. */
   async function settle(projectId: string, request: AcquireRequest, sent: SendMessageOutcome): Promise<void> {
     const { workflowId, sendNumber, token } = request;
     try {
@@ -125,7 +132,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
         sendNumber,
         token,
         outcome: sent.outcome,
-        ...(sent.retryAfterMs !== undefined && { retryAfterMs: sent.retryAfterMs }),
+        ...defined({ retryAfterMs: sent.retryAfterMs }),
         ...(sent.outcome === 'rejected' && keptRejection(sent)),
       });
     } catch (error) {
@@ -138,19 +145,14 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
   }
 }
 
-/** What the log says of an ask that was not granted. */
 function describeRefusal(answer: Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }>): object {
   if (answer.kind !== 'wait') return { outcome: answer.kind };
   const { reason, waitMs, position } = answer;
   return { outcome: 'wait', reason, waitMs, position };
 }
 
-/** What the budget keeps of a rejection. */
 function keptRejection({ message, statusCode }: SendMessageOutcome): Pick<SettleMessage, 'message' | 'statusCode'> {
-  return {
-    ...(message !== undefined && { message: message.slice(0, KEPT_MESSAGE_LENGTH) }),
-    ...(statusCode !== undefined && { statusCode }),
-  };
+  return defined({ message: message?.slice(0, KEPT_MESSAGE_LENGTH), statusCode });
 }
 
 /** The outcome of an earlier attempt's send, as the budget recorded it. */
@@ -163,16 +165,11 @@ function fromRecord(
     kind: 'outcome',
     outcome,
     mayArriveForMs: mayArriveForMs(outcome, Math.max(0, leaseMs + drainMs - elapsedMs)),
-    ...(grantedAtMs !== undefined && { grantedAtMs }),
-    ...(settledAtMs !== undefined && { recordedAtMs: settledAtMs }),
-    ...(messageTag !== undefined && { messageTag }),
-    ...(message !== undefined && { message }),
-    ...(statusCode !== undefined && { statusCode }),
-    ...(lastJobSeen && { lastJobSeen }),
+    ...defined({ grantedAtMs, recordedAtMs: settledAtMs, messageTag, message, statusCode, lastJobSeen }),
   };
 }
 
-/** Only a send whose end is not known may still have bytes on their way. */
+/** Only a send with an unknown outcome may still have bytes on their way. */
 function mayArriveForMs(outcome: SendOutcome, latestMs: number): number {
   return outcome === 'unknown' ? latestMs : 0;
 }

@@ -8,67 +8,64 @@ import { postOnce } from './post-once.js';
 import { createMaskCache } from './secret-mask.js';
 import type { Mask } from './service-text.js';
 
-/** Longest answer that is read: 128 KiB. A job is below 1 KiB; what is longer is no job. */
+/** Longest answer that is read: 128 KiB. A job is below 1 KiB, so a longer answer is not a job. */
 const MAX_RESPONSE_BYTES = 131_072;
 
-/** Longest timer of Node, about 24 days; a longer one would fire at once. */
+/** Longest timer of Node, about 24 days. Longer ones would fire at once. */
 const MAX_TIMEOUT_MS = 2_147_483_647;
 
-/** Connections that GETs may keep open; further GETs wait for one, within their deadline. */
+/** Most connections for GETs. Further GETs wait for one, within their deadline. */
 const MAX_GET_CONNECTIONS = 512;
 
-/** A job in the service. */
 export interface JobAddress {
   projectId: string;
   jobId: string;
 }
 
-/** A message to send. */
 export interface SendMessageRequest extends JobAddress {
   /** At least 1 character. */
   prompt: string;
   /**
-   * The last check, called at most once, after connecting and TLS and right before the first byte; `false` (or a throw)
-   * writes nothing and gives `notSent`.
+   * The last check, called at most once, after connecting and TLS and right before the first byte. If it returns
+   * `false` or throws, nothing is written and the outcome is `notSent`.
    */
   mayStart: () => boolean;
 }
 
-/** Client of the agent job service. */
 export interface AgentJobsClient {
   /**
-   * Reads a job. Never throws for anything that the service or the network does. A job whose `id` is not the one asked
-   * for is given all the same: the service decides what an id means.
+   * Reads a job. Never throws because of the service or the network. A job whose `id` is not the requested one is
+   * returned as well: the service decides what an id means.
    */
   getJob(job: JobAddress): Promise<GetJobOutcome>;
-  /** Sends a follow-up message, at most once. Never throws for anything that the service or the network does. */
+  /** Sends a follow-up message, at most once. Never throws because of the service or the network. */
   sendMessage(message: SendMessageRequest): Promise<SendMessageOutcome>;
-  /** Waits for requests that are under way, then closes the connections. Later calls send nothing. */
+  /** Waits for requests under way, then closes the connections. Later calls send nothing. */
   close(): Promise<void>;
 }
 
-/** Settings of {@link createAgentJobsClient}. */
 export interface AgentJobsClientOptions {
-  /** `http` or `https`, without user name, query and fragment; a path prefix is fine. */
+  /** `http` or `https`, without user name, query or fragment. A path prefix is allowed. */
   baseUrl: string;
   keys: ApiKeys;
   /** Total deadline of a GET, from the call to the last byte of the answer. */
   getTimeoutMs: number;
   /** Total deadline of a POST, likewise. When it passes, the connection is reset. */
   sendTimeoutMs: number;
-  /** For connecting and the TLS handshake; at most the total deadline counts. @default 10_000 */
+  /** For connecting and the TLS handshake, bounded by the total deadline. @default 10_000 */
   connectTimeoutMs?: number | undefined;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */
   ca?: string | undefined;
-  /** Told the `Date` header of each answer to a GET, and when it was asked for, in epoch milliseconds. */
+  /** Called with the `Date` header of each answer to a GET, and the time of the request in epoch milliseconds. */
   onDate?: ((date: string, askedAtMs: number) => void) | undefined;
 }
 
 /**
- * Makes a client. TLS is verified. Redirects are not followed, nothing is retried, and answers are not decompressed (and
- * asked for uncompressed). `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are ignored: requests go straight to the host.
+ * Creates a client. TLS certificates are verified. Redirects are not followed, nothing is retried, and answers are
+ * requested uncompressed and never decompressed. `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are ignored: requests go
+ * straight to the host.
  *
- * @throws Error naming the option and the rule it breaks
+ * @throws Error naming the option and the rule that it breaks
  */
 export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJobsClient {
   const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca, onDate } = options;
@@ -146,7 +143,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     }
   }
 
-  /** Lets `close` wait for a request. */
+  /** Registers a request for `close` to wait for. */
   async function track<T>(request: Promise<T>): Promise<T> {
     underWay.add(request);
     try {
@@ -183,7 +180,7 @@ async function authorize(
   try {
     key = await keys.forProject(projectId);
   } catch {
-    // What a source of keys throws may quote a key.
+    // An error from a source of keys may quote a key.
     return { problem: `the API key of project ${projectId} could not be read` };
   }
   if (key === undefined) return { problem: `there is no API key for project ${projectId}` };

@@ -4,22 +4,21 @@ import { cleanLine, type Mask } from './service-text.js';
 /** The headers of an answer, names in lower case. */
 export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
-/** An answer whose final status line came. */
+/** An answer whose final status line arrived. */
 export interface Answer {
   statusCode: number;
   headers: ResponseHeaders;
-  /** Missing where it was lost or too long. */
+  /** Missing if it was lost or too long. */
   body?: string;
 }
 
-/** The total deadline of a request has passed. */
 export class DeadlineError extends Error {
   override name = 'DeadlineError' as const;
 }
 
 /**
- * Reads an answer into `attempt`: status and headers as soon as they are there, so that they count even when the body
- * is lost. Gives the error that ended the exchange early, or `undefined` when the answer was read to its end.
+ * Reads an answer into `attempt`: status and headers as soon as they arrive, so that they count even if the body is
+ * lost. Returns the error that ended the exchange early, or `undefined` if the answer was read to its end.
  */
 export async function readAnswer(
   response: Promise<Dispatcher.ResponseData>,
@@ -37,8 +36,8 @@ export async function readAnswer(
 }
 
 /**
- * The error of `exchange`, or a {@link DeadlineError} when it has not ended by then. A race, since an abort is not
- * noticed by a request that still waits for its connection.
+ * Returns the error of `exchange`, or a {@link DeadlineError} if it has not ended in time. This is a race because a
+ * request that still waits for its connection does not notice an abort.
  */
 export async function withinDeadline(deadlineMs: number, exchange: Promise<unknown>): Promise<unknown> {
   let timer: NodeJS.Timeout | undefined;
@@ -52,19 +51,18 @@ export async function withinDeadline(deadlineMs: number, exchange: Promise<unkno
   }
 }
 
-/** One GET. */
 export interface GetRequest {
   origin: string;
   path: string;
   headers: Record<string, string>;
-  /** For everything: waiting for a connection, connecting, TLS, waiting, reading the answer. */
+  /** For everything: waiting for a connection, connecting, TLS, and reading the answer. */
   deadlineMs: number;
 }
 
 /** What became of a GET: an answer (`error` says why its body is missing), or none. */
 export type GetResult = { kind: 'unanswered'; error: unknown } | { kind: 'answered'; answer: Answer; error: unknown };
 
-/** Sends a GET through an agent, once: no redirect is followed, and the caller's polling is the retry. Never throws. */
+/** Sends a GET through an agent, once. No redirect is followed, and the caller's polling is the retry. Never throws. */
 export async function getOnce(agent: Agent, { deadlineMs, ...request }: GetRequest): Promise<GetResult> {
   const abort = new AbortController();
   const attempt: { answer?: Answer } = {};
@@ -74,7 +72,7 @@ export async function getOnce(agent: Agent, { deadlineMs, ...request }: GetReque
   return attempt.answer ? { kind: 'answered', answer: attempt.answer, error } : { kind: 'unanswered', error };
 }
 
-/** An error of the network or of undici in words that may be shown: nothing but its code and its cleaned message. */
+/** An error of the network or of undici in words that are safe to show: only its code and its cleaned message. */
 export interface DescribedError {
   kind: 'timeout' | 'too-big' | 'network';
   text: string;
@@ -82,25 +80,25 @@ export interface DescribedError {
 
 const TIMEOUT_CODES: ReadonlySet<string> = new Set(['CONNECT_TIMEOUT', 'UND_ERR_CONNECT_TIMEOUT', 'ETIMEDOUT']);
 
-/** What to look at, for the errors that somebody can mend. */
+const UNTRUSTED =
+  'this host does not trust the authority that signed its certificate; add that authority with NODE_EXTRA_CA_CERTS';
+
+/** Hints for the errors that somebody can fix. */
 const HINTS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing is listening at that address; check AGENT_JOBS_BASE_URL and that the service is running',
   ENOTFOUND: 'the host name cannot be resolved; check AGENT_JOBS_BASE_URL and DNS',
   EAI_AGAIN: 'DNS did not answer',
-  DEPTH_ZERO_SELF_SIGNED_CERT:
-    'this host does not trust the authority that signed its certificate; add that authority with NODE_EXTRA_CA_CERTS',
-  SELF_SIGNED_CERT_IN_CHAIN:
-    'this host does not trust the authority that signed its certificate; add that authority with NODE_EXTRA_CA_CERTS',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-    'this host does not trust the authority that signed its certificate; add that authority with NODE_EXTRA_CA_CERTS',
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
   ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another host name; check AGENT_JOBS_BASE_URL',
   ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS there; check the scheme and port of AGENT_JOBS_BASE_URL',
   UND_ERR_HEADERS_OVERFLOW: "the answer's headers are too long",
 };
 
 /**
- * Describes an error by an allowlist. The error itself must go nowhere: undici's hold the request's headers, and with
- * them the key, in the things they refer to.
+ * Describes an error by an allowlist. The error itself must not be passed on: errors of undici refer to the request's
+ * headers, and with them the key.
  */
 export function describeNetworkError(error: unknown, mask: Mask): DescribedError {
   if (error instanceof DeadlineError) return { kind: 'timeout', text: error.message };
@@ -108,7 +106,7 @@ export function describeNetworkError(error: unknown, mask: Mask): DescribedError
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
   if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') return { kind: 'too-big', text: 'the body is too long' };
   const hint = code === undefined ? undefined : HINTS[code];
-  // OpenSSL's own messages are addresses and source lines.
+  // OpenSSL's own messages consist of addresses and source lines.
   const message = code?.startsWith('ERR_SSL_') ? 'TLS failed' : error.message || error.name;
   const name = code === undefined || message.includes(code) ? '' : ` (${code})`;
   const text = cleanLine(`${message}${name}${hint === undefined ? '' : `: ${hint}`}`, mask);

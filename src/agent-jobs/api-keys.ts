@@ -1,37 +1,35 @@
+import { readFile, stat } from 'node:fs/promises';
 import { z } from 'zod';
 import { idSchema } from '../contract/ids.js';
-import { createWatchedFile, type WatchedFile } from './watched-file.js';
 
-/** Shortest API key that is accepted: every occurrence of a key is masked, and a shorter one would mask plain words. */
+/** Shortest API key that is accepted. Every occurrence of a key is masked, and a shorter one would mask plain words. */
 export const MIN_API_KEY_LENGTH = 8;
 
 const KEY_RULE = `must be at least ${MIN_API_KEY_LENGTH} printable ASCII characters without spaces`;
 const keySchema = z.string().regex(new RegExp(`^[\\x21-\\x7e]{${MIN_API_KEY_LENGTH},}$`), KEY_RULE);
 const keysFileSchema = z.record(idSchema, keySchema);
 
-/** Where the API key of a project comes from. */
 export interface ApiKeys {
   /** The key for a project's next request, or `undefined` if there is none. Never throws. */
   forProject(projectId: string): Promise<string | undefined>;
 }
 
-/** API keys, of which some may come from files. */
+/** API keys, some of which may come from files. */
 export interface WatchedApiKeys extends ApiKeys {
-  /** Why a file of keys cannot be used now, with its path; `undefined` while all can. Never throws. */
+  /** Why a file of keys cannot be used now, with its path; `undefined` if all can be used. Never throws. */
   problem(): Promise<string | undefined>;
 }
 
-/** Sources of API keys. For a project the first of `keysFile`, `keyFile`, `key` that has one for it is used. */
+/** Sources of API keys. A project uses the first of `keysFile`, `keyFile` and `key` that has a key for it. */
 export interface ApiKeySource {
-  /** One key for all projects. */
   key?: string | undefined;
-  /** Path of a file that holds one key for all projects; white space around it is ignored. */
+  /** Path of a file that holds one key for all projects. White space around the key is ignored. */
   keyFile?: string | undefined;
   /** Path of a JSON file `{ "projectId": "key" }`. */
   keysFile?: string | undefined;
   /**
-   * Told, once for each new problem, why a file cannot be used (its last good keys stay in use), and `undefined` when
-   * it can be used again. No message holds a key.
+   * Called once for each new problem with the reason why a file cannot be used (its last good keys stay in use), and
+   * with `undefined` when it can be used again. No message holds a key.
    */
   onProblem?: ((file: string, problem: string | undefined) => void) | undefined;
 }
@@ -42,16 +40,16 @@ export function isUsableApiKey(key: string): boolean {
 }
 
 /**
- * Keys from a literal, a file, or a file of many. Files are read at the first use, and again at the use after they have
- * changed, so a rotated key is used by the very next request. A file that is missing, half-written or against the
- * rules is reported to `onProblem`, and the last good keys stay in use.
+ * Keys from a literal, a file, or a file of many. Files are read at their first use, and again at the first use after a
+ * change, so the very next request uses a rotated key. A file that is missing, half-written or invalid is reported to
+ * `onProblem`, and its last good keys stay in use.
  *
  * @throws Error when no source is given, or the literal key is not usable; the message does not hold the key
  */
 export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
   const { key, keyFile, keysFile } = source;
   if (key === undefined && keyFile === undefined && keysFile === undefined) {
-    throw new Error('API key: set exactly one of key, keyFile, keysFile');
+    throw new Error('API key: set at least one of key, keyFile, keysFile');
   }
   if (key !== undefined && !isUsableApiKey(key)) throw new Error(`API key: ${KEY_RULE} (value not shown)`);
   const keys = keysFile === undefined ? undefined : watch(keysFile, parseKeysFile, source);
@@ -98,4 +96,70 @@ function parseKeysFile(text: string): ReadonlyMap<string, string> {
     return field === '' ? 'must be an object { "projectId": "key" }' : `${JSON.stringify(field)}: ${rule}`;
   });
   throw new Error(issues.join('; '));
+}
+
+/**
+ * A file that changed less than this time before it was read is read again at the next use: its time stamp would not
+ * show a second change within its resolution (2 s on the coarsest file systems).
+ */
+const TIME_STAMP_RESOLUTION_MS = 2_000;
+
+/** A file's parsed content, read again when the file changes. */
+export interface WatchedFile<T> {
+  /** The newest good content; `undefined` if there never was any. Never throws. */
+  read(): Promise<T | undefined>;
+  /** Why the file cannot be used now, even if its last good content is in use. Never throws. */
+  problem(): Promise<string | undefined>;
+}
+
+export interface WatchedFileOptions<T> {
+  path: string;
+  /** Throws an `Error` whose message says what is wrong, without secrets. */
+  parse: (text: string) => T;
+  /** Called once with each new problem, and with `undefined` when the file is good again. */
+  onProblem: (problem: string | undefined) => void;
+}
+
+/**
+ * Watches a file by checking its times of change, size and inode at each use. This also notices files that were
+ * replaced by a rename or a symbolic link. If a file is missing or bad, its last good content stays in use.
+ */
+export function createWatchedFile<T>(options: WatchedFileOptions<T>): WatchedFile<T> {
+  let content: T | undefined;
+  let signature: string | undefined;
+  let problem: string | undefined;
+  let last: Promise<unknown> = Promise.resolve();
+
+  async function refresh(): Promise<T | undefined> {
+    let found: string | undefined;
+    try {
+      const { mtimeMs, ctimeMs, size, ino } = await stat(options.path);
+      const current = `${mtimeMs} ${ctimeMs} ${size} ${ino}`;
+      if (current === signature) return content;
+      // Stored before reading: a change during the read shows as a difference at the next use.
+      signature = Date.now() - Math.max(mtimeMs, ctimeMs) > TIME_STAMP_RESOLUTION_MS ? current : undefined;
+      content = options.parse(await readFile(options.path, 'utf8'));
+    } catch (error) {
+      found = describe(error);
+      signature = undefined;
+    }
+    if (found !== problem) options.onProblem(found);
+    problem = found;
+    return content;
+  }
+
+  function read(): Promise<T | undefined> {
+    // One after another: an older read must not overwrite a newer one.
+    const next = last.then(refresh);
+    last = next.catch(() => undefined);
+    return next;
+  }
+
+  return { read, problem: () => read().then(() => problem) };
+}
+
+function describe(error: unknown): string {
+  if (!(error instanceof Error)) return 'cannot be read';
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+  return code === undefined ? error.message : `cannot be read (${code})`;
 }

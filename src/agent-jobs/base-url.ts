@@ -1,14 +1,16 @@
-/** Where the service lives: what every request is made from. */
+import { BlockList, isIP } from 'node:net';
+
+/** Where the service is: the base of every request. */
 export interface BaseUrl {
   /** Scheme, host and port, such as `https://api.example.com`. */
   origin: string;
-  /** Path before `/v2`, without a slash at its end; empty for none. */
+  /** Path before `/v2`, without a trailing slash; empty if there is none. */
   pathPrefix: string;
 }
 
 /**
- * The rule that a base URL breaks, or `undefined` for a good one. The value itself is not repeated: it may hold a
- * password.
+ * The rule that a base URL breaks, or `undefined` if it is valid. The value itself is not repeated, because it may hold
+ * a password.
  */
 export function baseUrlIssue(value: string): string | undefined {
   const url = toUrl(value);
@@ -21,7 +23,7 @@ export function baseUrlIssue(value: string): string | undefined {
 }
 
 /**
- * Takes a base URL apart. A path prefix is kept; a slash at the end makes no difference.
+ * Parses a base URL. A path prefix is kept, and a trailing slash makes no difference.
  *
  * @throws Error naming `baseUrl` and the rule of {@link baseUrlIssue} that is broken
  */
@@ -34,4 +36,20 @@ export function parseBaseUrl(value: string): BaseUrl {
 
 function toUrl(value: string): URL | undefined {
   return URL.canParse(value) ? new URL(value) : undefined;
+}
+
+const loopback = new BlockList();
+loopback.addSubnet('127.0.0.0', 8, 'ipv4');
+loopback.addAddress('::1', 'ipv6');
+
+/**
+ * Whether a host is this machine itself, whatever a name server says: `localhost`, 127.0.0.0/8, `::1`.
+ *
+ * @param host a name or an address; IPv6 with or without brackets
+ */
+export function isLoopbackHost(host: string): boolean {
+  const bare = host.replace(/^\[|\]$/g, '');
+  const version = isIP(bare);
+  if (version === 0) return bare.toLowerCase() === 'localhost';
+  return loopback.check(bare, version === 4 ? 'ipv4' : 'ipv6');
 }

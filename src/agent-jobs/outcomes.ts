@@ -1,34 +1,34 @@
-import type { AgentJob } from '../contract/agent-job.js';
 import type { SendOutcome } from '../contract/budget-messages.js';
+import { defined } from '../contract/defined.js';
+import type { AgentJob } from '../contract/follow-up-result.js';
 import { type Answer, describeNetworkError } from './answer.js';
-import { errorText, parseJob } from './service-json.js';
-import { cutText, type Mask } from './service-text.js';
+import { cutText, errorText, type Mask, parseJob } from './service-text.js';
 
-/** What {@link AgentJobsClient.getJob} gives. No text in it holds the API key. */
+/** Result of {@link AgentJobsClient.getJob}. No text in it holds the API key. */
 export type GetJobOutcome =
   | { kind: 'job'; job: AgentJob }
   | { kind: 'notFound'; message: string }
   | { kind: 'failed'; reason: GetJobFailureReason; message: string; statusCode?: number; retryAfterMs?: number };
 
-/** What {@link AgentJobsClient.sendMessage} gives. No text in it holds the API key. */
+/** Result of {@link AgentJobsClient.sendMessage}. No text in it holds the API key. */
 export interface SendMessageOutcome {
   /**
-   * `sent`: 2xx. `notSent`: proof that no byte of the request was written. `rejected`: the service refused it, or the ids
-   * may not stand in a path. `unauthorized`: 401 or 403, or there is no API key for the project (then nothing was sent,
-   * there is no `statusCode`, and the project has to wait for a key just the same). `limited`: 429. `unknown`: everything
-   * else.
+   * `sent`: 2xx. `notSent`: it is proven that no byte of the request was written. `rejected`: the service refused it,
+   * or the ids are not safe in a path. `unauthorized`: 401 or 403, or there is no API key for the project (then nothing
+   * was sent and there is no `statusCode`; the project has to wait for a key in both cases). `limited`: 429. `unknown`:
+   * any other answer, or none.
    */
   outcome: SendOutcome;
   statusCode?: number;
-  /** The job of a `sent` whose body could be read. */
+  /** The job, if the outcome is `sent` and the body could be read. */
   job?: AgentJob;
-  /** What happened, at most 500 characters of it in the service's words; always there unless `job` is. */
+  /** What happened, with at most 500 characters of the service's words. Always present if `job` is not. */
   message?: string;
   /** From the Retry-After of a `limited`. */
   retryAfterMs?: number;
 }
 
-/** What an answer to a GET means. `error`: why its body is missing. */
+/** What an answer to a GET means. `error` says why its body is missing. */
 export function interpretGet({ statusCode, headers, body }: Answer, error: unknown, mask: Mask): GetJobOutcome {
   const outcome = getOutcomeOf(statusCode);
   const message = describeStatus(statusCode, body, mask);
@@ -40,7 +40,7 @@ export function interpretGet({ statusCode, headers, body }: Answer, error: unkno
       reason: outcome,
       message,
       statusCode,
-      ...(retryAfterMs !== undefined && { retryAfterMs }),
+      ...defined({ retryAfterMs }),
     };
   }
   if (body === undefined) {
@@ -53,7 +53,7 @@ export function interpretGet({ statusCode, headers, body }: Answer, error: unkno
   return { kind: 'failed', reason: 'invalid-body', message: `HTTP ${statusCode}, but ${parsed.problem}`, statusCode };
 }
 
-/** What an answer to a POST means. `error`: why its body is missing. */
+/** What an answer to a POST means. `error` says why its body is missing. */
 export function interpretSend({ statusCode, headers, body }: Answer, error: unknown, mask: Mask): SendMessageOutcome {
   const outcome = sendOutcomeOf(statusCode);
   if (outcome !== 'sent') {
@@ -72,7 +72,7 @@ export function interpretSend({ statusCode, headers, body }: Answer, error: unkn
     : { outcome, statusCode, message: `delivered, but the answer could not be read: ${parsed.problem}` };
 }
 
-/** Status and the service's words, where there are any. */
+/** The status and the service's words, if there are any. */
 function describeStatus(statusCode: number, body: string | undefined, mask: Mask): string {
   const redirect = statusCode >= 300 && statusCode < 400 ? ' (a redirect, which is not followed)' : '';
   const words = body === undefined ? '' : errorText(body, mask);
@@ -80,8 +80,8 @@ function describeStatus(statusCode: number, body: string | undefined, mask: Mask
 }
 
 /**
- * How a send ended, by the status of its answer. 408, 409, 425 and 5xx are `unknown` like everything else that no rule
- * names: a gateway may give them for a request that was delivered.
+ * How a send ended, by the status of its answer. 408, 409, 425 and 5xx are `unknown`, like every status without a rule,
+ * because a gateway may answer so to a request that was delivered.
  */
 export function sendOutcomeOf(statusCode: number): SendOutcome {
   if (statusCode >= 200 && statusCode < 300) return 'sent';
@@ -97,7 +97,7 @@ export type GetJobFailureReason =
   | 'unauthorized'
   /** 429. */
   | 'limited'
-  /** Other 4xx, or ids that may not stand in a path (then nothing was sent). */
+  /** Other 4xx, or ids that are not safe in a path (then nothing was sent). */
   | 'rejected'
   /** 5xx, 3xx (never followed), 408, 409, 425. */
   | 'service'
@@ -105,7 +105,7 @@ export type GetJobFailureReason =
   | 'network'
   /** The deadline passed. */
   | 'timeout'
-  /** 2xx, but its body is no job: not JSON, of wrong types, longer than the limit. */
+  /** 2xx, but its body is not a job: not JSON, wrong types, or too long. */
   | 'invalid-body'
   /** There is no API key for the project; nothing was sent. */
   | 'no-key'
@@ -122,7 +122,7 @@ export function getOutcomeOf(statusCode: number): 'job' | 'notFound' | GetJobFai
 
 /**
  * Longest wait that a `Retry-After` may ask for: the length of the service's budget window, 1 h. A longer one cannot be
- * about the budget; cut to this, a nonsensical one (a year) costs at most one probe an hour.
+ * about the budget. Cut to this, a nonsensical value (a year) costs at most one probe an hour.
  */
 export const MAX_RETRY_AFTER_MS = 3_600_000;
 
@@ -133,12 +133,12 @@ const HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)/i;
 type HeaderValue = string | string[] | undefined;
 
 /**
- * The wait, in milliseconds, that a `Retry-After` header asks for: from 1 ms to {@link MAX_RETRY_AFTER_MS}, longer ones
- * cut to it. `undefined` where there is none, or where it says nothing usable: not a number of seconds and no HTTP date,
- * negative, zero, or a date in the past (then the caller's own backoff applies).
+ * The wait that a `Retry-After` header asks for: 1 to {@link MAX_RETRY_AFTER_MS} milliseconds; longer ones are cut to
+ * that. `undefined` if there is no header or its value is not usable: neither a number of seconds nor an HTTP date,
+ * negative, zero, or a date in the past. Then the caller's own backoff applies.
  *
- * A date is compared with the answer's own `Date` header where there is a readable one, which makes the service's clock
- * cancel out, else with `nowMs`.
+ * A date is compared with the answer's own `Date` header if that is readable, which cancels out the service's clock,
+ * otherwise with `nowMs`.
  *
  * @param nowMs the local clock, epoch milliseconds
  */

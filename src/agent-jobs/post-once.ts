@@ -2,17 +2,15 @@ import { Client, type Dispatcher } from 'undici';
 import { readAnswer, withinDeadline, type Answer } from './answer.js';
 import { createSingleConnection } from './single-connection.js';
 
-/** One POST. */
 export interface PostRequest {
   origin: string;
   path: string;
   headers: Record<string, string>;
   body: string;
-  /** For everything: connecting, TLS, writing, waiting, reading the answer. */
+  /** For everything: connecting, TLS, writing, waiting, and reading the answer. */
   deadlineMs: number;
   /** For connecting and the TLS handshake, within the deadline. */
   connectTimeoutMs: number;
-  /** Longest body of an answer, in bytes. */
   maxResponseBytes: number;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */
   ca?: string | undefined;
@@ -20,13 +18,12 @@ export interface PostRequest {
   mayStart: () => boolean;
 }
 
-/** What became of a POST. */
 export type PostResult =
-  /** Proof that not one byte of the request was written. `refused`: by `mayStart`. */
+  /** It is proven that not one byte of the request was written. `refused`: by `mayStart`. */
   | { kind: 'notStarted'; refused: boolean; error: unknown }
-  /** It had started, and no status line came: it may or may not have been delivered. */
+  /** It had started, and no status line arrived: it may or may not have been delivered. */
   | { kind: 'unanswered'; error: unknown }
-  /** A final status line came; `error` says why its body is missing. */
+  /** A final status line arrived. `error` says why its body is missing. */
   | { kind: 'answered'; answer: Answer; error: unknown };
 
 class RefusedError extends Error {
@@ -45,9 +42,9 @@ interface Attempt {
  * Sends a POST at most once: on a connection of its own, with no reuse, no retry, no redirect and no decompression.
  * Never throws.
  *
- * Whether the request started decides what a failure means, not its error code: ECONNRESET and the like come for
- * delivered and for undelivered requests. undici calls `onRequestStart` right before the first byte, in the same tick; a
- * request aborted inside it writes nothing.
+ * Whether the request started decides what a failure means, not its error code: ECONNRESET and the like occur both for
+ * delivered and for undelivered requests. undici calls `onRequestStart` right before the first byte, in the same tick,
+ * and a request aborted inside it writes nothing.
  */
 export async function postOnce(request: PostRequest): Promise<PostResult> {
   const attempt: Attempt = { started: false, refused: false, over: false };
@@ -73,7 +70,7 @@ export async function postOnce(request: PostRequest): Promise<PostResult> {
   return { kind: 'notStarted', refused: attempt.refused, error };
 }
 
-/** Records that this very request starts, or keeps it from starting. */
+/** Records that this request starts, or keeps it from starting. */
 function startCheck(request: PostRequest, attempt: Attempt): Dispatcher.DispatcherComposeInterceptor {
   return (dispatch) => (options, handler) =>
     dispatch(options, {

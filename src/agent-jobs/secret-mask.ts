@@ -1,4 +1,4 @@
-/** What stands where a secret was. */
+/** Replaces a secret. */
 export const MASK = '[masked]';
 
 const HTML_ENTITIES: Readonly<Record<string, string>> = {
@@ -10,10 +10,10 @@ const HTML_ENTITIES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Makes a function that masks a secret in any text, in every encoding that a service may echo a header in: raw,
- * percent-encoded, JSON- and HTML-escaped (a character each, in any mix, also escaped several times); hex, base64 and
- * base64url of the secret, also JSON-escaped or percent-encoded before, alone or anywhere inside a longer text that was
- * encoded, such as `Bearer KEY`.
+ * Creates a function that masks a secret in any text, in every encoding in which a service may echo a header. These
+ * are: raw; percent-encoded, JSON- or HTML-escaped (any character, in any mix, also escaped several times); hex, base64
+ * and base64url, also JSON-escaped or percent-encoded first. The secret may be alone or anywhere inside a longer text
+ * that was encoded, such as `Bearer KEY`.
  *
  * @param secret printable ASCII, at least a few characters: each occurrence of it is masked
  */
@@ -23,15 +23,15 @@ export function createSecretMask(secret: string): (text: string) => string {
     Array.from(secret, escapedCharacter).join(''),
     ...spellings.map((spelling) => Buffer.from(spelling, 'utf8')).flatMap(encodedPatterns),
   ];
-  // Every repetition in the patterns is bounded, so that a hostile text costs linear time.
+  // Every repetition in the patterns is bounded, so that a hostile text costs only linear time.
   const pattern = new RegExp(patterns.map((one) => `(?:${one})`).join('|'), 'g');
   return (text) => text.replace(pattern, MASK);
 }
 
-/** Keys whose masks are kept: one for each project, within reason. */
+/** Most keys whose masks are kept: one per project, within reason. */
 const MAX_CACHED_MASKS = 1_000;
 
-/** Like {@link createSecretMask}, made once for each secret: that takes milliseconds. */
+/** Like {@link createSecretMask}, but creates each mask only once, because that takes milliseconds. */
 export function createMaskCache(): (secret: string) => (text: string) => string {
   const masks = new Map<string, (text: string) => string>();
   return (secret) => {
@@ -67,8 +67,8 @@ function escapedCharacter(character: string): string {
 }
 
 /**
- * The secret inside a base64 text, where `offset` bytes (modulo 3) stand before it: the characters that depend on the
- * secret alone, and beside them the ones that share bits with it.
+ * The secret inside a base64 text after `offset` bytes (modulo 3): the characters that depend only on the secret, and
+ * next to them the ones that share bits with it.
  */
 function base64Pattern(secret: Buffer, offset: number): string {
   const encoded = Buffer.concat([Buffer.alloc(offset), secret]).toString('base64');
@@ -85,7 +85,6 @@ function base64Character(character: string): string {
   return character;
 }
 
-/** Two hex digits of either case. */
 function hexByte(byte: number): string {
   return byte
     .toString(16)

@@ -1,27 +1,106 @@
+import { z } from 'zod';
+import { type AgentJob, agentJobSchema } from '../contract/follow-up-result.js';
+import { describeIssues, parseInput } from '../contract/validation.js';
 import { plainText } from '../terminal-text.js';
 
-/** Longest text of the service, or of an error, that is handed on. */
+/** Longest text of the service, or of an error, that is passed on. */
 export const MAX_SERVICE_TEXT_LENGTH = 500;
 
-/** Masks a secret in a text. */
 export type Mask = (text: string) => string;
 
-// Half a surrogate pair is not text: it cannot be written as UTF-8.
+// Half a surrogate pair is not text and cannot be written as UTF-8.
 const LONE_SURROGATE = /\p{Surrogate}/gu;
 
-/** A text of the service without terminal escapes, control characters (tab and newline stay) and the API key. */
+/** A text of the service without terminal escapes, control characters (except tab and newline) and the API key. */
 export function cleanString(text: string, mask: Mask): string {
   return mask(plainText(text).replace(LONE_SURROGATE, '\ufffd'));
 }
 
 /** Like {@link cleanString}, in one line of at most {@link MAX_SERVICE_TEXT_LENGTH} characters. */
 export function cleanLine(text: string, mask: Mask): string {
-  // Masked before it is cut: half a key would not be recognised.
+  // Masked before it is cut, because half a key would not be recognised.
   return cutText(cleanString(text, mask).replace(/\s+/g, ' ').trim());
 }
 
-/** Cuts a text to {@link MAX_SERVICE_TEXT_LENGTH} characters, the `…` at its end included. */
+/** Cuts a text to {@link MAX_SERVICE_TEXT_LENGTH} characters, including the `…` at its end. */
 export function cutText(text: string): string {
   if (text.length <= MAX_SERVICE_TEXT_LENGTH) return text;
   return `${text.slice(0, MAX_SERVICE_TEXT_LENGTH - 1).replace(LONE_SURROGATE, '')}…`;
+}
+
+/**
+ * Deepest nesting of a body that is accepted. A job has two levels. Encoders that handle it later (Temporal's JSON
+ * payloads) are recursive, and 128 KiB can hold 65,000 levels.
+ */
+const MAX_DEPTH = 64;
+
+/**
+ * Largest job that is accepted, as JSON in UTF-8: 128 KiB, like its body. The JSON may be longer than the body (`1e20`
+ * is written out, and an invalid byte takes three). A follow-up carries two jobs and its prompt in one payload, and
+ * Temporal accepts 2 MiB.
+ */
+const MAX_JOB_BYTES = 131_072;
+
+/** A job read from a body, or why there is none. */
+export type ParsedJob = { ok: true; job: AgentJob } | { ok: false; problem: string };
+
+/**
+ * Reads a job from a body. First every string in it, including field names, is cleaned of API keys, terminal escapes
+ * and control characters. Its `id` is not compared with anything.
+ */
+export function parseJob(body: string, mask: Mask): ParsedJob {
+  const json = parseJson(body, mask);
+  if (!json.ok) return json;
+  const parsed = parseInput(agentJobSchema, json.value);
+  if (parsed.ok && Buffer.byteLength(JSON.stringify(parsed.value)) > MAX_JOB_BYTES)
+    return { ok: false, problem: `the job is larger than ${MAX_JOB_BYTES} bytes` };
+  if (parsed.ok) return { ok: true, job: parsed.value };
+  return { ok: false, problem: `not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
+}
+
+const errorBodySchema = z.object({ error: z.string() });
+
+/** The service's words in an error body: its `error` field, or else the whole body. Empty for an empty body. */
+export function errorText(body: string, mask: Mask): string {
+  const json = parseJson(body, mask);
+  const parsed = json.ok ? errorBodySchema.safeParse(json.value) : undefined;
+  return cleanLine(parsed?.success ? parsed.data.error : body, mask);
+}
+
+type ParsedJson = { ok: true; value: unknown } | { ok: false; problem: string };
+
+function parseJson(body: string, mask: Mask): ParsedJson {
+  let value: unknown;
+  try {
+    value = JSON.parse(body);
+  } catch {
+    // The parser's message quotes the body, so it is left out.
+    return { ok: false, problem: body === '' ? 'the body is empty' : 'the body is not JSON' };
+  }
+  if (isDeeperThan(value, MAX_DEPTH))
+    return { ok: false, problem: `the body is nested deeper than ${MAX_DEPTH} levels` };
+  return { ok: true, value: cleanValue(value, mask) };
+}
+
+function isDeeperThan(root: unknown, depth: number): boolean {
+  let level: unknown[] = [root];
+  for (let seen = 0; level.length > 0; seen++) {
+    if (seen > depth) return true;
+    level = level.flatMap(children);
+  }
+  return false;
+}
+
+function children(value: unknown): unknown[] {
+  return typeof value === 'object' && value !== null ? Object.values(value) : [];
+}
+
+function cleanValue(value: unknown, mask: Mask): unknown {
+  if (typeof value === 'string') return cleanString(value, mask);
+  if (Array.isArray(value)) return value.map((item: unknown) => cleanValue(item, mask));
+  if (typeof value !== 'object' || value === null) return value;
+  const fields = Object.entries(value).map(
+    ([name, field]) => [cleanString(name, mask), cleanValue(field, mask)] as const,
+  );
+  return Object.fromEntries(fields.filter(([name]) => name !== '__proto__'));
 }

@@ -1,8 +1,8 @@
 import * as net from 'node:net';
 import * as tls from 'node:tls';
 import type { buildConnector } from 'undici';
+import { defined } from '../contract/defined.js';
 
-/** Settings of {@link createSingleConnection}. */
 export interface SingleConnectionOptions {
   /** For connecting and the TLS handshake together. */
   connectTimeoutMs: number;
@@ -10,17 +10,17 @@ export interface SingleConnectionOptions {
   ca?: string | undefined;
 }
 
-/** A connector for undici that makes one connection and keeps hold of the TCP socket under it. */
+/** A connector for undici that makes one connection and keeps the TCP socket under it. */
 export interface SingleConnection {
   connect: buildConnector.connector;
   /**
-   * Ends the connection at once: what is still in the kernel's send buffer is dropped and the peer is told by RST. After
-   * a plain close the kernel would go on delivering it.
+   * Ends the connection at once: drops what is still in the kernel's send buffer and sends an RST to the peer. After a
+   * plain close the kernel would go on delivering.
    */
   reset(): void;
 }
 
-/** Why a connection could not be made. Holds the code of the cause, and nothing that came with it. */
+/** Why a connection could not be made. Holds the code of the cause, and nothing else from it. */
 export class ConnectError extends Error {
   override name = 'ConnectError' as const;
   readonly code: string;
@@ -32,9 +32,8 @@ export class ConnectError extends Error {
 }
 
 /**
- * Makes the connection for one request. A second one is refused: nothing can make undici send the request again.
- *
- * `HTTP_PROXY` and the like are not looked at.
+ * Makes the connection for one request. A second connection is refused, so that nothing can make undici send the
+ * request again. `HTTP_PROXY` and the like are ignored.
  */
 export function createSingleConnection(options: SingleConnectionOptions): SingleConnection {
   let raw: net.Socket | undefined;
@@ -47,7 +46,7 @@ export function createSingleConnection(options: SingleConnectionOptions): Single
       );
       return;
     }
-    // `TLSSocket.resetAndDestroy` throws, so the TCP socket is opened apart from the TLS one.
+    // `TLSSocket.resetAndDestroy` throws, so the TCP socket is opened separately from the TLS one.
     const tcp = net.connect({
       host: target.hostname,
       port: Number(target.port) || defaultPort(target.protocol),
@@ -77,7 +76,7 @@ export function createSingleConnection(options: SingleConnectionOptions): Single
     }
 
     function watch(socket: net.Socket): void {
-      // Stays for good: an error after the hand-over is undici's to handle, but must never be without a listener.
+      // Never removed: undici handles errors after the hand-over, but they must always have a listener.
       socket.on('error', (error) => fail(toConnectError(error)));
       socket.once('close', () =>
         fail(new ConnectError('CLOSED', 'the peer closed the connection before it was ready')),
@@ -96,7 +95,7 @@ export function createSingleConnection(options: SingleConnectionOptions): Single
         host: target.hostname,
         ALPNProtocols: ['http/1.1'],
         ...(net.isIP(name) === 0 && { servername: name }),
-        ...(options.ca !== undefined && { ca: options.ca }),
+        ...defined({ ca: options.ca }),
       });
       const socket = secured;
       watch(socket);

@@ -1,28 +1,28 @@
+import { fillItem } from '../contract/batch-input.js';
 import {
-  fillItem,
-  followUpBatchWorkflowId,
-  MAX_RESULT_ITEMS,
+  type BatchCounts,
   type BatchItem,
   type BatchItemsPage,
   type BatchStatus,
   type FollowUpBatchResult,
+  followUpBatchWorkflowId,
+  MAX_RESULT_ITEMS,
 } from '../contract/index.js';
-import { KeptItems, type CarriedItems } from './kept-items.js';
-import { firstStartAfter, nextOrder, paceOf, renewOrders, type PartOrder } from './orders.js';
-import { addCounts, countAll, countOutcome, endedOf, noCounts, type Counts, type ItemOutcome } from './outcome.js';
+import { type CarriedItems, KeptItems } from './kept-items.js';
+import { firstStartAfter, nextOrder, paceOf, type PartOrder, renewOrders } from './orders.js';
+import { addCounts, countAll, countOutcome, type EndedItem, endedOf, type ItemOutcome, noCounts } from './outcome.js';
 import { countForPart, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
 import { idsOf, type PartReport } from './part.js';
 
-/** Bytes of items and outcomes that a batch keeps itself, with its template. */
+/** Most bytes of items and outcomes that a batch itself keeps, including its template. */
 const MAX_KEPT_BYTES = 300 * 1_024;
 /** Bytes of items in one answer or result. */
 const MAX_ANSWER_BYTES = 384 * 1_024;
-/** Updates whose answers are remembered: the server may apply one again on the run after. */
+/** Number of updates whose answers are remembered. The server may apply an update again on the next run. */
 const REMEMBERED_UPDATES = 50;
-/** How many times a part that somebody terminates is started again. */
+/** How often a part is started again after somebody terminates it. */
 const MOST_RESTARTS = 3;
 
-/** What a batch knows of a part. */
 export interface PartRecord {
   /** Index of its first item. */
   first: number;
@@ -30,19 +30,18 @@ export interface PartRecord {
   /** Items that have not ended. */
   remaining: number;
   order: PartOrder;
-  /** Number of the latest order that was sent. */
+  /** Number of the latest order that was sent to it. */
   sent: number;
-  /** Most follow-ups that it may have open for all that the batch knows. */
+  /** Most follow-ups that it may have open, as far as the batch knows. */
   held: number;
   open: number;
-  counts: Counts;
-  /** Number of its latest report. */
+  counts: BatchCounts;
   reports: number;
-  /** Number of the order with which its story begins for this batch: earlier reports went to a batch that was reset. */
+  /** Number of its first order from this run of the batch. Reports on earlier orders went to a run that was reset. */
   since: number;
   aliveAtMs: number;
   hasEnded: boolean;
-  /** How often it was started again after somebody had terminated it. */
+  /** How often it was started again after being terminated. */
   restarts?: number;
 }
 
@@ -59,11 +58,10 @@ export interface BatchState {
   total: number;
   parts: PartRecord[];
   kept: CarriedItems;
-  /** Ids of the latest `addItems`, with what they were answered. */
+  /** Ids of the latest `addItems` updates, with their answers. */
   updates: [id: string, total: number][];
 }
 
-/** What a part is started with. */
 export interface PartInput {
   batchId: string;
   part: number;
@@ -71,29 +69,29 @@ export interface PartInput {
   template: Record<string, unknown>;
   items: unknown[];
   order: PartOrder;
-  /** Its first start is that much later than its own beginning, so that parts do not start follow-ups all at once. */
+  /** How long the part waits before its first start, so that parts do not all start follow-ups at once. */
   firstStartAfterMs: number;
-  /** Of a part that is started again: the items that have ended. */
-  ended?: (ItemOutcome & { index: number })[];
+  /** If the part is started again: the items that have ended. */
+  ended?: EndedItem[];
 }
 
-/** What could be found out about a part that runs no more. */
+/** What could be found out about a part that no longer runs. */
 export interface GonePart {
-  ended: (ItemOutcome & { index: number })[];
-  /** Its items, where some of them have not ended. */
+  ended: EndedItem[];
+  /** Its items, if some of them have not ended. */
   rest?: Pick<PartInput, 'first' | 'template' | 'items'>;
 }
 
 /**
- * A whole batch: takes items, divides them into parts, and gathers what the parts report. Knows no Temporal, no clock.
+ * A whole batch: accepts items, divides them into parts, and collects the reports of the parts. Knows neither Temporal
+ * nor a clock.
  */
 export class Batch {
   readonly #state: BatchState;
   readonly #kept: KeptItems;
   readonly #templateBytes: number;
-  /** Items that are in no part yet; not carried. */
+  /** Items that are not in a part yet. Not carried into the next run. */
   #backlog: unknown[] = [];
-  /** Bytes of each of them. */
   #backlogBytes: number[] = [];
 
   constructor(state: BatchState) {
@@ -138,7 +136,7 @@ export class Batch {
     return this.#backlog.length > 0;
   }
 
-  /** Whether the next part needs no more items: waiting for others would not make it larger. */
+  /** Whether waiting for more items would not make the next part larger. */
   get isNextPartFull(): boolean {
     return this.sealed || countForPart(this.#backlogBytes, this.#templateBytes) < this.#backlog.length;
   }
@@ -147,12 +145,12 @@ export class Batch {
     return this.sealed && !this.hasBacklog && this.parts.every((part) => part.hasEnded);
   }
 
-  /** The state, once there is no backlog. */
+  /** The state for the next run. Only valid without a backlog. */
   carry(): BatchState {
     return { ...this.#state, kept: this.#kept.carry() };
   }
 
-  /** Why a piece cannot be taken, or `undefined`. */
+  /** Why a piece cannot be accepted, or `undefined`. */
   issueWith(items: readonly unknown[], offset = this.#state.total): string | undefined {
     const { total, sealed, parts } = this.#state;
     if (offset > total) return `offset must be at most ${total}, the number of items so far (given ${offset})`;
@@ -163,12 +161,14 @@ export class Batch {
     return undefined;
   }
 
-  /** Whether an update was taken before. */
   knows(updateId: string): boolean {
     return this.#state.updates.some(([id]) => id === updateId);
   }
 
-  /** Takes a piece, but what is there already, by offset or by the update's id, only once. Answers the new total. */
+  /**
+   * Adds a piece and returns the new total. Items that are already there, by `offset` or by the update's id, are not
+   * added again.
+   */
   add(items: readonly unknown[], offset: number | undefined, updateId: string): number {
     const { updates } = this.#state;
     const known = updates.find(([id]) => id === updateId);
@@ -184,7 +184,7 @@ export class Batch {
     return this.#state.total;
   }
 
-  /** No more items; what is in no part yet goes to parts that end it at once. */
+  /** Accepts no more items. Items that are not in a part yet go to parts that end them at once. */
   cancel(nowMs: number): void {
     this.#state.cancelled = true;
     this.#state.sealed = true;
@@ -193,7 +193,6 @@ export class Batch {
     }
   }
 
-  /** Takes the next part off the backlog. */
   nextPart(nowMs: number): PartInput {
     const { batchId, parts, template, cancelled } = this.#state;
     const count = countForPart(this.#backlogBytes, this.#templateBytes);
@@ -224,8 +223,7 @@ export class Batch {
   }
 
   /**
-   * Divides `maxOpen` among the parts again. Returns the orders that the parts do not know yet, and marks them as
-   * sent.
+   * Divides `maxOpen` among the parts again. Returns the orders that the parts do not know yet, and marks them as sent.
    */
   ordersToSend(nowMs: number): { part: number; order: PartOrder }[] {
     this.#renewOrders(nowMs);
@@ -236,7 +234,7 @@ export class Batch {
     });
   }
 
-  /** A part's word. Answers whether it was news. */
+  /** Applies a part's report. Returns whether it said anything new. */
   take({ part: index, number, order, open, counts, ended }: PartReport, nowMs: number): boolean {
     const part = this.#state.parts[index];
     if (!part || number <= part.reports || order < part.since || part.hasEnded) return false;
@@ -250,15 +248,15 @@ export class Batch {
   }
 
   /**
-   * A part that runs no more and has not said so before. Answers with what it is to be started again where items are left;
-   * what is left after the last restart is lost.
+   * Notes that a part no longer runs. Returns the input to start it again with if items are left. After the last
+   * restart, the items that are left count as lost.
    */
   noteGone(index: number, gone: GonePart, nowMs: number): PartInput | undefined {
     const part = this.#state.parts[index];
     if (!part || part.hasEnded) return undefined;
     const { batchId } = this.#state;
     part.open = 0;
-    // What it reported is a part of what was found out, unless nothing could be.
+    // What was found out includes what the part reported, unless nothing could be found out.
     if (gone.ended.length > endedOf(part.counts)) part.counts = countAll(gone.ended);
     for (const { index: item, ...outcome } of gone.ended) this.#kept.end(item, outcome);
     part.remaining = part.size - endedOf(part.counts);
@@ -284,7 +282,7 @@ export class Batch {
     return undefined;
   }
 
-  /** An order to a part that runs, and of which this batch has forgotten what it was told. */
+  /** An order to a running part to report everything again, after the batch lost what the part had reported. */
   askForAll(index: number, nowMs: number): PartOrder {
     const part = this.#part(index);
     part.aliveAtMs = nowMs;
@@ -330,7 +328,7 @@ export class Batch {
     if (items.length >= limit || next >= total || next < this.#kept.length) return page;
     const part = parts.findIndex(({ first, size }) => next >= first && next < first + size);
     const record = parts[part];
-    // In no part yet: it can be asked for a little later.
+    // Not in a part yet; the caller can ask again a little later.
     if (!record) return page;
     const count = record.first + record.size - next;
     return { ...page, elsewhere: { workflowId: followUpBatchWorkflowId({ batchId, part }), count } };
@@ -348,7 +346,7 @@ export class Batch {
     };
   }
 
-  /** The first items that ended with an error, for people. */
+  /** The first items that ended without success, to show to people. */
   firstErrors(most: number): BatchItem[] {
     const found: BatchItem[] = [];
     for (let index = 0; index < this.#kept.length && found.length < most; index++) {
@@ -381,7 +379,7 @@ export class Batch {
     return part;
   }
 
-  #counts(): Counts {
+  #counts(): BatchCounts {
     return addCounts(this.#state.parts.map(({ counts }) => counts));
   }
 

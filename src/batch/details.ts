@@ -1,9 +1,9 @@
-import { followUpBatchWorkflowId, type BatchItem, type BatchStatus, type Delivered } from '../contract/index.js';
-import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/markdown.js';
+import { type BatchItem, type BatchStatus, type Delivered, followUpBatchWorkflowId } from '../contract/index.js';
+import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
 import { endedOf, entriesOf } from './outcome.js';
 import type { Part } from './part.js';
 
-/** What is shown of a batch in the Temporal UI, as Markdown. Lists: the UI sets the cells of a table without a gap. */
+/** A batch as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
 export function describeBatch(status: BatchStatus, errors: readonly BatchItem[], nowMs: number): string {
   const { total, waitingToStart, open, completed, archived, failed, unknown, errorsByType } = status;
   const ended = total - waitingToStart - open;
@@ -29,7 +29,7 @@ export function describeBatch(status: BatchStatus, errors: readonly BatchItem[],
   return lines.join('\n');
 }
 
-/** What is shown of a part. */
+/** A part as the Temporal UI shows it. */
 export function describePart(part: Part, nowMs: number): string {
   const { items, order, first, batchId } = part.state;
   const ended = endedOf(part.counts());
@@ -52,10 +52,10 @@ function describeState({ ended, cancelled, sealed }: BatchStatus): string {
 function nextStep({ batchId, ended, sealed, failed, errors, unknown, open, waitingToStart }: BatchStatus): string {
   if (!ended) {
     const look = `When it is expected to end, and what it waits for: \`follow-up batch status ${batchId}\``;
-    // A list is handed over without a pause.
+    // While a list is being handed over, items always wait or are open.
     return sealed || open + waitingToStart > 0
       ? `nothing. ${look}`
-      : `where nobody adds more items: the same \`follow-up batch run\` again, or \`follow-up batch cancel ${batchId}\``;
+      : `if nobody adds more items: the same \`follow-up batch run\` again, or \`follow-up batch cancel ${batchId}\``;
   }
   if (unknown > 0)
     return `look at the jobs whose delivery is unknown, then: \`follow-up batch retry ${batchId} --only unknown\``;

@@ -1,8 +1,8 @@
-import type { BudgetSlots } from '../contract/index.js';
+import type { BudgetSlots } from '../contract/protocol.js';
 
-/** Between two starts of a batch's follow-ups. */
+/** Time between two starts of a batch's follow-ups. */
 const START_GAP_MS = 200;
-/** Runs of the forecast, of which the middle one counts; fewer where many items are left. */
+/** Number of simulated runs, whose median is the forecast. Fewer if many items are left. */
 const MOST_RUNS = 31;
 const MOST_STEPS = 20_000;
 
@@ -10,33 +10,33 @@ const MOST_STEPS = 20_000;
 export interface ItemLeft {
   projectId: string;
   jobId: string;
-  /** Since when it has its slot, in epoch milliseconds; missing before that. */
+  /** When its slot was granted, in epoch milliseconds; missing before that. */
   sentAtMs?: number;
-  /** Whether its follow-up is started: the others wait for their turn in the batch. */
+  /** Whether its follow-up is started. The others wait for their turn in the batch. */
   isStarted: boolean;
-  /** Place in the line of its project, from 1, where it is known. */
+  /** Place in the line of its project, from 1, if it is known. */
   position?: number;
 }
 
-/** What the end of a batch hangs on. */
+/** What the end of a batch depends on. */
 export interface Outlook {
   /** In the order of the batch. */
   left: readonly ItemLeft[];
-  /** Most follow-ups that are open at a time. */
+  /** Most follow-ups that are open at once. */
   maxOpen: number;
-  /** Slots of each project, and how many follow-ups stand in its line, those of the batch included. */
+  /** Slots of each project, and how many follow-ups wait in its line, including those of the batch. */
   projects: ReadonlyMap<string, { slots: BudgetSlots; inLine: number }>;
-  /** From slot to end, of items that have ended, in milliseconds; of the latest that are known. */
+  /** Times from slot to end of the latest items that have ended, in milliseconds. */
   turnsMs: readonly number[];
 }
 
 /**
- * When a batch will have ended, in epoch milliseconds: what is left is sent in the slots of its projects, as they end,
- * and each turn lasts as long as one of those that have ended. `undefined` where that cannot be told: no turn has ended
- * yet, a project is not known, or is paused until somebody resumes it.
+ * When a batch is expected to end, in epoch milliseconds. Assumes that the items that are left are sent as slots of
+ * their projects end, and that each turn lasts as long as one of those that have ended. `undefined` if there is no
+ * basis: no turn has ended yet, or a project is unknown or paused until somebody resumes it.
  *
- * Not known to it, and so not in it: follow-ups of others that come before the batch's from now on, and items that fail
- * without a send.
+ * The forecast ignores future follow-ups of others that are sent before the batch's, and items that fail without a
+ * send.
  */
 export function forecastEnd(outlook: Outlook, nowMs: number): number | undefined {
   const { left, projects, turnsMs } = outlook;
@@ -55,7 +55,7 @@ export function forecastEnd(outlook: Outlook, nowMs: number): number | undefined
   return ends[Math.floor(runs / 2)];
 }
 
-/** One course that the batch may take. */
+/** One simulated run of the batch. */
 function runOnce({ left, maxOpen, projects }: Outlook, turns: Turns, random: () => number, nowMs: number): number {
   const lines = new Map([...projects].map(([projectId, { slots }]) => [projectId, new SlotLine(slots, nowMs)]));
   const openOf = new Map<string, number>();
@@ -79,7 +79,7 @@ function runOnce({ left, maxOpen, projects }: Outlook, turns: Turns, random: () 
     const mine = left.filter((item) => item.projectId === projectId && item.isStarted && item.sentAtMs === undefined);
     const placed = new Map(mine.flatMap((item) => (item.position === undefined ? [] : [[item.position, item]])));
     const unplaced = mine.filter(({ position }) => position === undefined);
-    // Those whose place is not known stand behind those whose place is.
+    // Items whose place is unknown are assumed to be behind those whose place is known.
     for (let place = 1; place <= Math.max(inLine, ...placed.keys()); place++) {
       const isBehind = inLine - place < unplaced.length;
       const item = placed.get(place) ?? (isBehind ? unplaced.shift() : undefined);
@@ -115,7 +115,10 @@ function runOnce({ left, maxOpen, projects }: Outlook, turns: Turns, random: () 
   }
 }
 
-/** As the parts of a batch choose: of the projects with the fewest open, the first whose job is at rest. */
+/**
+ * Chooses as the parts of a batch do: among the projects with the fewest open follow-ups, the first item whose job is
+ * at rest.
+ */
 function takeNext(
   queues: ReadonlyMap<string, { item: ItemLeft; place: number }[]>,
   openOf: ReadonlyMap<string, number>,
@@ -137,7 +140,7 @@ function jobOf({ projectId, jobId }: ItemLeft): string {
   return `${projectId}/${jobId}`;
 }
 
-/** The slots of a project, taken one after the other. */
+/** The slots of a project, taken one after another. */
 class SlotLine {
   readonly #endsMs: number[];
   readonly #limit: number;
@@ -153,7 +156,7 @@ class SlotLine {
     this.#pacedMs = Math.max(slots.pausedUntilMs ?? nowMs, slots.pace?.nextAtMs ?? nowMs);
   }
 
-  /** Takes the next slot that is free from `fromMs` on, and answers when that is. */
+  /** Takes the next slot that is free from `fromMs` on, and returns when that is. */
   take(fromMs: number): number {
     const ends = this.#endsMs;
     let atMs = Math.max(fromMs, this.#pacedMs);
@@ -170,11 +173,11 @@ class SlotLine {
 }
 
 /**
- * How long turns last, by those that have ended and those that go on: one that goes on lasts longer than it has so far,
- * so that the first to end do not pass for all (the estimate of Kaplan and Meier).
+ * How long turns last, estimated from the turns that have ended and those still running (Kaplan-Meier). Counting only
+ * the ended ones would favour short turns.
  */
 class Turns {
-  /** Lengths in order, each with the share of turns that are at most so long. */
+  /** Lengths in ascending order, each with the share of turns that are at most that long. */
   readonly #steps: { ms: number; share: number }[] = [];
   readonly #longestMs: number;
 
@@ -196,7 +199,7 @@ class Turns {
     return this.#steps.length > 0 && this.#steps[0]?.ms === this.#longestMs;
   }
 
-  /** A length that is more than `overMs`: `at` from 0 to 1 says which of them. */
+  /** Draws a length greater than `overMs`. `at`, from 0 to 1, selects which. */
   draw(at: number, overMs: number): number {
     const before = this.#steps.findLast(({ ms }) => ms <= overMs)?.share ?? 0;
     const share = before + at * (1 - before);
@@ -205,7 +208,7 @@ class Turns {
   }
 }
 
-/** Numbers from 0 to 1 that are the same each time, evenly spread (a linear congruential generator). */
+/** Reproducible numbers from 0 to 1, evenly spread (a linear congruential generator). */
 function numbers(seed: number): () => number {
   let state = seed;
   return () => {

@@ -1,20 +1,18 @@
-import type { BatchItem } from '../contract/index.js';
-import { batchItemKey, followUpWorkflowId } from '../contract/index.js';
+import { type BatchItem, batchItemKey, followUpWorkflowId } from '../contract/index.js';
 import type { ItemOutcome } from './outcome.js';
 import { jsonBytes } from './pack.js';
 
-/** An item as it is kept: number of its project, job, and how it ended. */
+/** An item as it is kept: index of its project, job id, and how it ended. */
 type KeptItem = [project: number, jobId: string, outcome?: ItemOutcome];
 
-/** {@link KeptItems} as continue-as-new carries them. */
 export interface CarriedItems {
   projects: string[];
   items: KeptItem[];
 }
 
 /**
- * The first items of a batch with their outcomes, as many as fit into so many bytes: some 3,000 to 5,000 by default. What
- * does not fit is known to the parts.
+ * The first items of a batch with their outcomes, as many as fit into `mostBytes`: about 3,000 to 5,000 by default. The
+ * parts know the others.
  */
 export class KeptItems {
   readonly #batchId: string;
@@ -23,7 +21,7 @@ export class KeptItems {
   readonly #items: KeptItem[];
   #bytes: number;
 
-  constructor(batchId: string, mostBytes: number, { projects, items }: CarriedItems = { projects: [], items: [] }) {
+  constructor(batchId: string, mostBytes: number, { projects, items }: CarriedItems) {
     this.#batchId = batchId;
     this.#mostBytes = mostBytes;
     this.#projects = projects;
@@ -31,7 +29,7 @@ export class KeptItems {
     this.#bytes = [...projects, ...items].reduce((sum, value) => sum + jsonBytes(value) + 1, 0);
   }
 
-  /** Number of items kept; they are those from the first on. */
+  /** Number of items kept. They are the first ones of the batch. */
   get length(): number {
     return this.#items.length;
   }
@@ -40,7 +38,7 @@ export class KeptItems {
     return { projects: this.#projects, items: this.#items };
   }
 
-  /** Keeps one more, if it is the next and there is room. */
+  /** Keeps one more item if it is the next one and there is room. */
   add(index: number, { projectId, jobId }: { projectId: string; jobId: string }): void {
     if (index !== this.#items.length || this.#bytes >= this.#mostBytes) return;
     let project = this.#projects.lastIndexOf(projectId);
@@ -62,10 +60,6 @@ export class KeptItems {
     this.#shrink();
   }
 
-  hasEnded(index: number): boolean {
-    return this.#items[index]?.[2] !== undefined;
-  }
-
   at(index: number): BatchItem | undefined {
     const item = this.#items[index];
     if (!item) return undefined;
@@ -76,7 +70,7 @@ export class KeptItems {
     return { index, projectId, jobId, workflowId, ...outcome };
   }
 
-  /** Items from `offset` on, at most `limit` and so many bytes of them. */
+  /** Items from `offset` on, at most `limit` and at most `mostBytes` of them. */
   slice(offset: number, limit: number, mostBytes: number): BatchItem[] {
     const items: BatchItem[] = [];
     let bytes = 0;

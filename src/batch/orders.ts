@@ -1,27 +1,30 @@
 /** Most follow-ups that a batch starts in {@link START_WINDOW_MS}. The server would refuse more. */
 const STARTS = 5;
 const START_WINDOW_MS = 1_000;
-/** Shortest interval between two reports of a part to its batch, multiplied by the number of parts. */
+/** Shortest interval between two reports of a part, per part of the batch. */
 const REPORT_INTERVAL_MS = 200;
 const SHORTEST_REPORT_INTERVAL_MS = 1_000;
 
 /** From a batch to one of its parts. */
 export interface PartOrder {
-  /** Goes up, also where the batch is reset: it is at least the time. A part's report says the latest that it knows. */
+  /**
+   * Always increases, even after a reset of the batch, because it is at least the time in milliseconds. A part's report
+   * names the latest order that it knows.
+   */
   number: number;
   /** Most follow-ups that the part may have open. */
   share: number;
-  /** That many it may start in `everyMs`. */
+  /** How many it may start in `everyMs`. */
   starts: number;
   everyMs: number;
   reportEveryMs: number;
-  /** Start no more, and cancel what is open. */
+  /** Start no more follow-ups, and cancel the open ones. */
   cancel?: true | undefined;
-  /** Tell all ends again: the batch was reset. */
+  /** Report all ends again: the batch was reset. */
   tellAll?: true | undefined;
 }
 
-/** What decides the order of a part; changed by {@link renewOrders}. */
+/** What determines a part's order. {@link renewOrders} changes it. */
 export interface Claim {
   order: PartOrder;
   /** Most follow-ups that the part may have open for all that the batch knows. */
@@ -30,9 +33,9 @@ export interface Claim {
   remaining: number;
 }
 
-/** How fast each of `parts` may start follow-ups, so that all of them together keep to the limit. */
+/** How fast each of `parts` parts may start follow-ups so that together they keep to the limit. */
 export function paceOf(parts: number): Pick<PartOrder, 'starts' | 'everyMs' | 'reportEveryMs'> {
-  // In powers of two: a part that ends or joins seldom changes the pace of all others.
+  // Rounded up to a power of two, so that a part that ends or joins rarely changes the pace of all others.
   const sharers = 2 ** Math.ceil(Math.log2(Math.max(1, parts)));
   const starts = Math.max(1, Math.floor(STARTS / sharers));
   return {
@@ -42,7 +45,7 @@ export function paceOf(parts: number): Pick<PartOrder, 'starts' | 'everyMs' | 'r
   };
 }
 
-/** Divides `maxOpen` evenly; nobody gets more than it has use for, and the first get what is left over. */
+/** Divides `maxOpen` evenly. No part gets more than it needs, and the first parts get the remainder. */
 export function shareOut(wanted: readonly number[], maxOpen: number): number[] {
   const shares = wanted.map(() => 0);
   for (let left = maxOpen; left > 0;) {
@@ -58,22 +61,20 @@ export function shareOut(wanted: readonly number[], maxOpen: number): number[] {
   return shares;
 }
 
-/** The order after one, to be filled in. */
+/** The next order after `order`, for the caller to fill in. */
 export function nextOrder(order: PartOrder, nowMs: number): PartOrder {
   const { tellAll: _told, ...rest } = order;
   return { ...rest, number: Math.max(order.number + 1, nowMs) };
 }
 
-/** Delay of a part's first start: parts that are started together take turns. */
+/** Delay of a part's first start. Parts that are started together take turns. */
 export function firstStartAfter(part: number, { starts, everyMs }: Pick<PartOrder, 'starts' | 'everyMs'>): number {
   return (part * starts * (START_WINDOW_MS / STARTS)) % everyMs;
 }
 
 /**
- * Gives each part its share, and changes `claims` where an order changes. What a part has to give back counts as held
- * until its report shows that it knows: at no time may all parts together have more open than `maxOpen`.
- *
- * @param planned sizes of parts that are about to be started
+ * Gives each part its share and changes the claims whose orders change. What a part has to give back counts as held
+ * until its report confirms it. All parts together never have more than `maxOpen` follow-ups open.
  */
 export function renewOrders(
   claims: readonly Claim[],

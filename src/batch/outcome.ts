@@ -1,28 +1,22 @@
-import { MAX_KEYWORD_LENGTH, utf8Length, type BatchErrorType, type BatchItem } from '../contract/index.js';
+import type { BatchCounts, BatchErrorType, BatchItem } from '../contract/index.js';
+import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
+import { utf8Length } from '../contract/text.js';
 
-/** Longest message of an error in a batch, in bytes of UTF-8; the follow-up's own failure has it whole. */
+/** Longest message of an error in a batch, in bytes of UTF-8. The follow-up's own failure has the full text. */
 const MAX_MESSAGE_BYTES = 200;
 
-/** How an item ended: with a status, or an error. */
+/** How an item ended: with a status, or with an error. */
 export type ItemOutcome = Pick<BatchItem, 'status' | 'prLink' | 'error'>;
 
-/** Outcomes, counted. */
-export interface Counts {
-  completed: number;
-  archived: number;
-  failed: number;
-  errors: number;
-  /** Of the errors, those that may or may not have been delivered. */
-  unknown: number;
-  errorsByType: Partial<Record<BatchErrorType, number>>;
-}
+/** The outcome of the item at `index` of the batch. */
+export type EndedItem = ItemOutcome & { index: number };
 
-export function noCounts(): Counts {
+export function noCounts(): BatchCounts {
   return { completed: 0, archived: 0, failed: 0, errors: 0, unknown: 0, errorsByType: {} };
 }
 
-/** Counts outcomes, `times` each. */
-export function countOutcome(counts: Counts, { status, error }: ItemOutcome, times = 1): void {
+/** Adds an outcome to the counts, `times` times. */
+export function countOutcome(counts: BatchCounts, { status, error }: ItemOutcome, times = 1): void {
   if (status) counts[status] += times;
   if (!error) return;
   counts.errors += times;
@@ -30,13 +24,13 @@ export function countOutcome(counts: Counts, { status, error }: ItemOutcome, tim
   counts.errorsByType[error.type] = (counts.errorsByType[error.type] ?? 0) + times;
 }
 
-export function countAll(outcomes: readonly ItemOutcome[]): Counts {
+export function countAll(outcomes: readonly ItemOutcome[]): BatchCounts {
   const counts = noCounts();
   for (const outcome of outcomes) countOutcome(counts, outcome);
   return counts;
 }
 
-export function addCounts(all: readonly Counts[]): Counts {
+export function addCounts(all: readonly BatchCounts[]): BatchCounts {
   const sum = noCounts();
   for (const counts of all) {
     for (const name of ['completed', 'archived', 'failed', 'errors', 'unknown'] as const) sum[name] += counts[name];
@@ -48,15 +42,15 @@ export function addCounts(all: readonly Counts[]): Counts {
 }
 
 /** Number of items that have ended. */
-export function endedOf({ completed, archived, failed, errors }: Counts): number {
+export function endedOf({ completed, archived, failed, errors }: BatchCounts): number {
   return completed + archived + failed + errors;
 }
 
-export function entriesOf(counts: Counts['errorsByType']): [BatchErrorType, number][] {
+export function entriesOf(counts: BatchCounts['errorsByType']): [BatchErrorType, number][] {
   return Object.entries(counts) as [BatchErrorType, number][];
 }
 
-/** An outcome small enough to be kept a thousand times over. */
+/** An outcome that is small enough to keep thousands of. */
 export function trimOutcome({ status, prLink, error }: ItemOutcome): ItemOutcome {
   const isShort = prLink === null || (prLink !== undefined && utf8Length(prLink) <= MAX_KEYWORD_LENGTH);
   return {

@@ -1,30 +1,28 @@
-import { utf8Length, type InputIssue, type UncheckedBatchInput } from '../contract/index.js';
+import type { UncheckedBatchInput } from '../contract/batch-input.js';
+import type { InputIssue } from '../contract/index.js';
+import { hash64, utf8Length } from '../contract/text.js';
 
-/** Most items of one part: about 15 events each, so a part seldom has to continue as new. */
+/** Most items of one part. Each costs about 15 events, so a part rarely has to continue as new. */
 export const MAX_PART_ITEMS = 250;
-/** Most parts of a batch; the server takes 2,000 children of one workflow. */
+/** Most parts of a batch. The server accepts at most 2,000 children of one workflow. */
 export const MAX_PARTS = 800;
 /**
- * Most bytes of JSON that a part holds: below the 512 KiB at which the server warns of a payload, with room for the
- * fields around it.
+ * Most bytes of JSON that a part holds. The server warns of payloads above 512 KiB; the difference is for the other
+ * fields.
  */
 const MAX_PART_BYTES = 448 * 1_024;
-/** What an item may take beside its input: two ids, a link of 255 and a message of 200 bytes, and the names of fields. */
+/**
+ * Bytes that an item may need besides its input: two ids, a link of 255 bytes, a message of 200 bytes, and field names.
+ */
 const ITEM_RESERVE_BYTES = 800;
 
-/** Bytes of a value as JSON. */
 export function jsonBytes(value: unknown): number {
-  // Typed as text, but there is none for `undefined`.
+  // Despite its type, `JSON.stringify` returns no text for `undefined`.
   const text: unknown = JSON.stringify(value);
   return typeof text === 'string' ? utf8Length(text) : 0;
 }
 
-/**
- * How many of the first items make one part: as many as fit, and at least one.
- *
- * @param sizes bytes of each item as JSON
- * @param templateBytes what is held once for all items of the part
- */
+/** How many of the next items fit into one part; at least one. */
 export function countForPart(sizes: readonly number[], templateBytes: number, from = 0): number {
   const most = Math.min(sizes.length - from, MAX_PART_ITEMS);
   let bytes = templateBytes;
@@ -35,7 +33,7 @@ export function countForPart(sizes: readonly number[], templateBytes: number, fr
   return most;
 }
 
-/** Numbers of items of the parts that items would be packed in. */
+/** The sizes of the parts that the items would be packed into. */
 export function partSizes(sizes: readonly number[], templateBytes: number): number[] {
   const parts: number[] = [];
   for (let from = 0; from < sizes.length;) {
@@ -46,8 +44,13 @@ export function partSizes(sizes: readonly number[], templateBytes: number): numb
   return parts;
 }
 
-/** What is wrong with a batch that would come to more than {@link MAX_PARTS} parts. */
+/** The issue with a batch that would have more than {@link MAX_PARTS} parts. */
 export function tooManyParts(input: UncheckedBatchInput): InputIssue {
   const message = `the batch is too long: it would have more than ${MAX_PARTS} parts; divide it into several batches`;
   return { field: 'items' in input ? 'items' : 'jobIds', message };
+}
+
+/** Identifies a list of items. */
+export function hashOfItems({ template, items }: { template: Record<string, unknown>; items: unknown[] }): string {
+  return hash64(JSON.stringify([template, items]));
 }

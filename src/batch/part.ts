@@ -1,24 +1,28 @@
+import { fillItem } from '../contract/batch-input.js';
 import {
+  type BatchCounts,
+  type BatchItem,
   batchItemKey,
   describeIssues,
-  fillItem,
+  type FollowUpInput,
   followUpInputSchema,
   followUpWorkflowId,
   idSchema,
   parseInput,
-  type BatchItem,
-  type FollowUpInput,
 } from '../contract/index.js';
-import { countAll, trimOutcome, type Counts, type ItemOutcome } from './outcome.js';
 import type { PartOrder } from './orders.js';
+import { countAll, type EndedItem, type ItemOutcome, trimOutcome } from './outcome.js';
 
-/** An item of a part. Waiting with an `input`, then open with an instant, then ended with an outcome. */
+/**
+ * An item of a part. It first waits and has `input`, then it is open and has `aliveAtMs`, then it has ended and has
+ * `outcome`.
+ */
 interface PartItem {
   projectId: string;
   jobId: string;
-  /** What the item says beyond the part's template; dropped when it is started. */
+  /** The item's fields beyond the part's template; dropped when it is started. */
   input?: unknown;
-  /** When its follow-up was started, or last known to run. */
+  /** When its follow-up was started, or was last known to run. */
   aliveAtMs?: number;
   outcome?: ItemOutcome;
 }
@@ -33,49 +37,50 @@ export interface PartState {
   template: Record<string, unknown>;
   items: PartItem[];
   order: PartOrder;
-  /** No start before then; then `startedInWindow` starts were made since. */
+  /** No start is allowed before this time. Since then, `startedInWindow` starts were made. */
   windowFromMs: number;
   startedInWindow: number;
-  /** Number of the latest report. */
   reports: number;
-  /** Positions of items whose end is not reported yet. */
+  /** Positions of items whose ends are not reported yet. */
   unreported: number[];
-  /** Number of the latest report before the batch asked to be told everything again: it told a batch that has forgotten. */
+  /**
+   * Number of the latest report before the batch asked for everything again. That batch has forgotten what those
+   * reports said.
+   */
   forgottenReports?: number;
   cancelled: boolean;
 }
 
-/** A follow-up to start. */
 export interface ItemStart {
   position: number;
   workflowId: string;
   input: FollowUpInput;
 }
 
-/** From a part to its batch: how it stands, and what has ended since the last report. */
+/** What a part reports to its batch: its counts, and what has ended since the last report. */
 export interface PartReport {
   part: number;
-  /** Goes up: a report that comes twice, or late, says nothing new. */
+  /** Always increases. A report with a number that is not higher says nothing new. */
   number: number;
   /** Number of the latest order that the part knows. */
   order: number;
   open: number;
-  counts: Counts;
-  ended: (ItemOutcome & { index: number })[];
+  counts: BatchCounts;
+  ended: EndedItem[];
 }
 
-/** The items of one part: which may start, what has become of them. Knows no Temporal and no clock. */
+/** The items of one part: which may start, and how they ended. Knows neither Temporal nor a clock. */
 export class Part {
   constructor(readonly state: PartState) {}
 
-  /** A new part; items that are not the input of a follow-up end at once, each by itself. */
+  /** A new part. Items that are not valid input of a follow-up end at once, each with its own error. */
   static create(
     {
       ended = [],
       ...start
     }: Pick<PartState, 'batchId' | 'part' | 'first' | 'template' | 'order'> & {
       items: readonly unknown[];
-      ended?: readonly (ItemOutcome & { index: number })[];
+      ended?: readonly EndedItem[];
     },
     firstStartAtMs: number,
   ): Part {
@@ -100,8 +105,9 @@ export class Part {
   }
 
   /**
-   * Follow-ups to start now; each counts as open from here on. Among the jobs at rest the project with the fewest open
-   * goes first, so that no project's budget lies idle because another's items come first; then the order of the list.
+   * Returns the follow-ups to start now; each counts as open from here on. Of the items whose job is at rest, the
+   * project with the fewest open follow-ups goes first, so that no project's budget lies idle because another's items
+   * come first. Within a project, the order of the list decides.
    */
   start(nowMs: number): ItemStart[] {
     const { state } = this;
@@ -118,7 +124,7 @@ export class Part {
       const item = state.items[position];
       if (!item) break;
       state.startedInWindow += 1;
-      // Checked when the part was made.
+      // Checked when the part was created.
       const input = this.#filled(item.input) as FollowUpInput;
       started.push({ position, workflowId: this.workflowIdOf(position), input });
       delete item.input;
@@ -127,14 +133,14 @@ export class Part {
     return started;
   }
 
-  /** When to call {@link start} again, where only the pace keeps an item from being started. */
+  /** When to call {@link start} again, if only the pace keeps an item from being started. */
   nextStartAtMs(): number | undefined {
     const { windowFromMs, startedInWindow, order, cancelled } = this.state;
     if (cancelled || this.open >= order.share || this.#next() === undefined) return undefined;
     return startedInWindow < order.starts ? windowFromMs : windowFromMs + order.everyMs;
   }
 
-  /** An item has ended. Only the first word counts. */
+  /** Ends an item. Only the first outcome counts. */
   end(position: number, outcome: ItemOutcome): void {
     const item = this.state.items[position];
     if (!item || item.outcome) return;
@@ -144,7 +150,7 @@ export class Part {
     this.state.unreported.push(position);
   }
 
-  /** Starts no more: what waits has ended. */
+  /** Starts no more items: those that wait end with `message`. */
   withdraw(message: string): void {
     this.state.cancelled = true;
     for (const [position, item] of this.state.items.entries()) {
@@ -152,13 +158,12 @@ export class Part {
     }
   }
 
-  /** It is known that the follow-up of an item runs. */
+  /** Notes that the follow-up of an item is known to run. */
   noteAlive(position: number, nowMs: number): void {
     const item = this.state.items[position];
     if (item?.aliveAtMs !== undefined) item.aliveAtMs = nowMs;
   }
 
-  /** Positions of open items. */
   openPositions(): number[] {
     return this.state.items.flatMap((item, position) => (item.aliveAtMs === undefined ? [] : [position]));
   }
@@ -171,18 +176,18 @@ export class Part {
     return this.state.items.every((item) => item.outcome);
   }
 
-  counts(): Counts {
+  counts(): BatchCounts {
     return countAll(this.state.items.flatMap(({ outcome }) => (outcome ? [outcome] : [])));
   }
 
-  /** Position by the workflow id of an item's follow-up. */
+  /** Position of the item whose follow-up has this workflow id. */
   positionOf(workflowId: string): number | undefined {
     const index = Number(workflowId.slice(workflowId.lastIndexOf(':') + 1));
     const position = index - this.state.first;
     return this.state.items[position] && this.workflowIdOf(position) === workflowId ? position : undefined;
   }
 
-  /** Workflow id of an item's follow-up; empty where a bad item has none. */
+  /** Workflow id of an item's follow-up; empty if a bad item has none. */
   workflowIdOf(position: number): string {
     const { batchId, first, items } = this.state;
     const { projectId = '', jobId = '' } = items[position] ?? {};
@@ -190,10 +195,10 @@ export class Part {
     return followUpWorkflowId({ projectId, jobId, key: batchItemKey(batchId, first + position) });
   }
 
-  /** What there is to tell the batch. What it says counts as told only once {@link noteReported} hears of it. */
+  /** The next report to the batch. Its contents count as reported once {@link noteReported} is called. */
   report(nowMs: number): PartReport {
     const { state } = this;
-    // At least the time: a part that was reset must not stay unheard.
+    // At least the time, so that the batch does not ignore a part that was reset.
     state.reports = Math.max(state.reports + 1, nowMs);
     return {
       part: state.part,
@@ -208,21 +213,20 @@ export class Part {
     };
   }
 
-  /** The batch has lost what it was told: it is told again. */
+  /** Reports everything again: the batch has lost what it was told. */
   tellAll(): void {
     const { state } = this;
     state.unreported = state.items.flatMap(({ outcome }, position) => (outcome ? [position] : []));
     state.forgottenReports = state.reports;
   }
 
-  /** A report has arrived. */
   noteReported({ number, ended }: PartReport): void {
     if (number <= (this.state.forgottenReports ?? -Infinity)) return;
     const told = new Set(ended.map(({ index }) => index - this.state.first));
     this.state.unreported = this.state.unreported.filter((position) => !told.has(position));
   }
 
-  /** An item with its outcome, as callers see it. */
+  /** An item with its outcome, in the form of the contract. */
   itemAt(position: number): BatchItem {
     const { projectId = '', jobId = '', outcome } = this.state.items[position] ?? {};
     const workflowId = this.workflowIdOf(position);
@@ -233,7 +237,7 @@ export class Part {
     return fillItem(input, this.state.template);
   }
 
-  /** Position of the item to start next. Earlier ones of the same job come first, and the job must not be open. */
+  /** Position of the item to start next. Items of one job keep their order, and a job has at most one open item. */
   #next(): number | undefined {
     const openJobs = new Set<string>();
     const openOf = new Map<string, number>();
@@ -258,7 +262,7 @@ function isWaiting({ aliveAtMs, outcome }: PartItem): boolean {
   return aliveAtMs === undefined && outcome === undefined;
 }
 
-/** The ids of an item; empty where they are not ids. */
+/** The ids of an item; empty if they are not valid. */
 export function idsOf(item: unknown): { projectId: string; jobId: string } {
   const { projectId, jobId } = (typeof item === 'object' ? (item ?? {}) : {}) as Record<string, unknown>;
   const idOr = (id: unknown): string => (typeof id === 'string' && idSchema.safeParse(id).success ? id : '');

@@ -1,5 +1,7 @@
-import { hash64 } from '../contract/hash.js';
-import type { AcquireAnswer, AcquireRequest, JobFingerprint, ToldPause, WaitReason } from '../contract/index.js';
+import { defined } from '../contract/defined.js';
+import type { WaitReason } from '../contract/index.js';
+import type { AcquireAnswer, AcquireRequest } from '../contract/protocol.js';
+import { hash64 } from '../contract/text.js';
 import {
   ASK_DEADLINE_AFTER_LEASE_MS,
   GRANT_AHEAD_MS,
@@ -17,9 +19,9 @@ import {
 } from './limits.js';
 import { countOvertaken, eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
 import { recall, recallJob, remember, trimOldest } from './memory.js';
-import { assumeFullUnasked, isPausedByOperator } from './operator.js';
-import { expectSlot, notePaced, pacedMs } from './pace.js';
-import { expireProbe, isPaused, noteKeyRead } from './pause.js';
+import { assumeFullUnasked } from './operator.js';
+import { expectSlot, expireProbe, noteKeyRead, notePaced, pacedMs, pausedUntil, pauseTold } from './pause.js';
+import { leave, settleGrant } from './settle.js';
 import {
   certainSlotMs,
   findGrant,
@@ -29,15 +31,14 @@ import {
   pruneGrants,
   sendEstimateMs,
 } from './slots.js';
-import { leave, settleGrant } from './settle.js';
 import type { BudgetState, Grant, Remembered, Waiter } from './state.js';
 
 /**
- * Answers one ask, at once. The order of the look-ups is part of the protocol: what was sent stays known even when the
+ * Answers one ask, at once. The order of the checks is part of the protocol: what was sent stays known even after the
  * follow-up has ended, and a stale ask changes nothing.
  *
- * @param checkOwner asks the owner of a job's turn whether it still runs: where the ask waits for that turn, or where
- *   there are many turns
+ * @param checkOwner asks the owner of a job's turn whether it still runs, if the ask waits for that turn or there are
+ *   many turns
  */
 export function acquire(
   state: BudgetState,
@@ -61,7 +62,7 @@ export function acquire(
   return answer;
 }
 
-/** What an ask changes whatever it is answered. */
+/** What an ask changes whatever the answer is. */
 function begin(state: BudgetState, nowMs: number, request: AcquireRequest): void {
   if (request.ceiling) state.ceiling = request.ceiling;
   if (!request.hold && !request.withdraw) noteKeyRead(state, nowMs, { isRefused: false });
@@ -75,15 +76,15 @@ function begin(state: BudgetState, nowMs: number, request: AcquireRequest): void
 function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): AcquireAnswer | undefined {
   const remembered = recall(state, request.workflowId);
   if (remembered && remembered.sendNumber > 0 && request.sendNumber <= remembered.sendNumber) {
-    // A later number was granted, so this one is over without delivery, or it was repeated though its end was not known:
-    // that the service had refused it was heard too late to be the follow-up's end.
+    // A later number was granted. So this send is over without delivery, or it was repeated although its outcome was
+    // unknown. In both cases its rejection came too late to end the follow-up.
     if (request.sendNumber < remembered.sendNumber) {
       const heard = findGrant(state, request.workflowId, request.sendNumber)?.outcome;
       const isDoubtful = request.sendNumber === remembered.doubtfulNumber;
       const outcome = heard ?? (isDoubtful ? 'unknown' : 'notSent');
       if (outcome === 'rejected') return { kind: 'done', outcome: 'notSent' };
       if (isUndelivered(outcome)) return { kind: 'done', outcome };
-      // Both sends were of one message: after one that may have been delivered, no other is let through.
+      // Both sends were for one message. After one that may have been delivered, no other message is let through.
       const { messageTag } = remembered;
       return { kind: 'done', outcome, ...(messageTag !== '' && { messageTag }) };
     }
@@ -100,16 +101,16 @@ function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): Acq
 }
 
 /**
- * Whether this send may have been granted although the budget does not know of it: an attempt has noted its grant; or the
- * budget knows nothing of a follow-up that is older than what it remembers, and the ask does not say that it has never
- * been granted anything.
+ * Whether this send may have been granted although the budget does not know of it. That is so if an attempt has noted
+ * its grant. It is also so if the budget knows nothing of a follow-up that is older than the budget's memory, unless
+ * the ask says that it has never been granted anything.
  */
 function mayBeForgotten(
   state: BudgetState,
   request: AcquireRequest,
   known: { sendNumber: number } | undefined,
 ): boolean {
-  // A later send waits already, of a run that this one replaces: how this one ended, only that run had heard.
+  // A later send waits already, for a run that this one replaces. Only that run has heard how this send ended.
   if (request.grantedBefore === 'surely' || request.sendNumber < (known?.sendNumber ?? 0)) return true;
   if (known !== undefined && known.sendNumber > 0) return false;
   const { firstRunStartedAtMs } = request;
@@ -119,7 +120,7 @@ function mayBeForgotten(
 
 /**
  * A send that may have been granted and forgotten counts as one whose outcome is unknown. It is remembered as such, so
- * that a follow-up which repeats what is unknown gets on with its next number.
+ * that a follow-up that repeats unknown sends continues with its next number.
  */
 function rememberDoubt(state: BudgetState, nowMs: number, request: AcquireRequest): AcquireAnswer {
   state.waiters = state.waiters.filter(({ workflowId }) => workflowId !== request.workflowId);
@@ -136,8 +137,8 @@ function rememberDoubt(state: BudgetState, nowMs: number, request: AcquireReques
 }
 
 /**
- * Ends a grant that was given to an earlier ask of the same follow-up, where this one says that none before it sends. An
- * ask that was overtaken on its way takes nothing back: its number is the lower one.
+ * Takes back a grant to an earlier ask of the same follow-up if this ask says that no earlier one sends. An ask that
+ * was overtaken takes nothing back: its number is lower.
  */
 function takeBack(state: BudgetState, nowMs: number, request: AcquireRequest): void {
   const grant = findGrant(state, request.workflowId, request.sendNumber);
@@ -155,16 +156,11 @@ function answerKnown(
   const grant = findGrant(state, request.workflowId, request.sendNumber);
   const outcome = grant?.outcome ?? remembered.outcome;
   const { grantedAtMs, messageTag } = remembered;
-  const known = { grantedAtMs, ...(messageTag !== '' && { messageTag }), ...lastJobOf(state, request.jobId) };
+  const lastJobSeen = recallJob(state, request.jobId);
+  const known = { grantedAtMs, ...(messageTag !== '' && { messageTag }), ...defined({ lastJobSeen }) };
   if (outcome !== undefined) {
-    return {
-      kind: 'done',
-      outcome,
-      ...known,
-      ...(grant?.settledAtMs !== undefined && { settledAtMs: grant.settledAtMs }),
-      ...(grant?.message !== undefined && { message: grant.message }),
-      ...(grant?.statusCode !== undefined && { statusCode: grant.statusCode }),
-    };
+    const { settledAtMs, message, statusCode } = grant ?? {};
+    return { kind: 'done', outcome, ...known, ...defined({ settledAtMs, message, statusCode }) };
   }
   if (grant?.token === request.token) return granted(state, nowMs, grant);
   const leaseEndMs = grant ? grant.grantedAtMs + grant.leaseMs : nowMs;
@@ -179,43 +175,39 @@ function answerKnown(
 }
 
 /**
- * There is no place for this ask. It comes again before half of the queue can have been sent, so that a fast budget does
- * not run dry while others wait outside.
+ * The queue has no place for this ask. The ask is repeated before half of the queue can have been sent, so that a fast
+ * budget does not run dry while others wait outside.
  */
 function waitOutside(state: BudgetState, nowMs: number, { workflowId }: AcquireRequest): AcquireAnswer {
   const halfSentAtMs = forecastSlots(state, nowMs)(state.waiters.length / 2) ?? Infinity;
   const longestMs = Math.min(Math.max(halfSentAtMs - nowMs, RECHECK_MS), RECHECK_BEHIND_MS);
-  // Those that are turned away together come back apart.
+  // Asks that are turned away together come back at different times.
   const share = 0.75 + 0.25 * shareOf(workflowId);
   const dueAtMs = nowMs + Math.round(longestMs * share);
   return wait(state, nowMs, { reason: 'queue-full', dueAtMs, position: MAX_WAITERS + 1 });
 }
 
-/** A number from 0 to 1 that is an id's own. */
+/** A number from 0 to 1 derived from an id. */
 function shareOf(workflowId: string): number {
   return (hash64(workflowId).charCodeAt(0) % 32) / 31;
 }
 
-/** The waiter of this ask, made or brought up to date; `undefined` where the queue has no place for its lane. */
+/** The waiter of this ask, created or updated; `undefined` if the queue has no place for its lane. */
 function takePlace(state: BudgetState, nowMs: number, request: AcquireRequest): Waiter | undefined {
-  let waiter = state.waiters.find((each) => each.workflowId === request.workflowId);
+  const { workflowId, sendNumber, lane, hold, attemptScheduledAtMs } = request;
+  let waiter = state.waiters.find((each) => each.workflowId === workflowId);
   if (!waiter) {
-    const places = MAX_WAITERS - (request.lane === 'batch' ? INTERACTIVE_PLACES : 0);
+    const places = MAX_WAITERS - (lane === 'batch' ? INTERACTIVE_PLACES : 0);
     if (state.waiters.length >= places) return undefined;
     waiter = newWaiter(state, nowMs, request);
     const { arrival } = waiter;
     const index = state.waiters.findLastIndex((each) => each.arrival < arrival);
     state.waiters.splice(index + 1, 0, waiter);
   }
-  waiter.sendNumber = request.sendNumber;
-  waiter.lane = request.lane;
-  waiter.hold = request.hold;
-  waiter.newestAskAtMs = request.attemptScheduledAtMs;
-  waiter.heardAtMs = nowMs;
-  waiter.dueAtMs = nowMs;
   delete waiter.invitedAtMs;
   delete waiter.quietUntilMs;
-  return waiter;
+  const newestAskAtMs = attemptScheduledAtMs;
+  return Object.assign(waiter, { sendNumber, lane, hold, newestAskAtMs, heardAtMs: nowMs, dueAtMs: nowMs });
 }
 
 function newWaiter(state: BudgetState, nowMs: number, request: AcquireRequest): Waiter {
@@ -240,7 +232,7 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
   const place = line.indexOf(waiter);
   const paused = pausedUntil(state, nowMs);
   if (paused) {
-    // Only the first is told the end of the pause: all others would ask at the same instant.
+    // Only the first learns the end of the pause; otherwise all would ask at the same time.
     const dueAtMs =
       place === 0 ? Math.min(paused.endMs, nowMs + RECHECK_MS) : recheckAtMs + SPREAD_MS * Math.max(0, place);
     const position = Math.max(0, place) + 1;
@@ -264,7 +256,7 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
       countOvertaken(state, nowMs, { granted: waiter, line });
       return grant(state, nowMs, { waiter, request, slotAtMs });
     }
-    // Those further back wait longer: the sends in flight make room for ten in the time that one takes.
+    // Waiters further back wait longer: in the time of one send, the sends in flight make room for ten.
     const sendMs = Math.max(UNSETTLED_WAIT_MS, sendEstimateMs(state));
     const dueAtMs = nowMs + Math.round(sendMs) * (1 + Math.floor((ahead - startable) / MAX_UNSETTLED));
     return wait(state, nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
@@ -280,8 +272,8 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
 }
 
 /**
- * The first of those who wait for a job's turn asks again after as long as the turn has lasted, so that the end of one
- * whose owner is gone is found out, and a long turn costs few asks.
+ * The first waiter for a job's turn asks again after as long as the turn has lasted. So a turn whose owner is gone is
+ * noticed, and a long turn costs few asks.
  */
 function turnRecheckMs(state: BudgetState, nowMs: number, { jobId }: Waiter): number {
   const owner = state.turns.get(jobId)?.workflowId;
@@ -289,34 +281,7 @@ function turnRecheckMs(state: BudgetState, nowMs: number, { jobId }: Waiter): nu
   return Math.min(Math.max(nowMs - sinceMs, RECHECK_MS), RECHECK_BEHIND_MS);
 }
 
-/** Why nobody may send now, and until when. */
-interface Paused {
-  reason: WaitReason;
-  endMs: number;
-  by: ToldPause['by'];
-  note?: string | undefined;
-}
-
-function pausedUntil(state: BudgetState, nowMs: number): Paused | undefined {
-  if (isPausedByOperator(state, nowMs)) {
-    const { untilMs = Infinity, note } = state.operatorPause ?? {};
-    return { reason: 'paused', endMs: untilMs, by: 'operator', note };
-  }
-  if (!state.pause || !isPaused(state, nowMs)) return undefined;
-  return {
-    reason: state.pause.reason === 'credentials' ? 'credentials' : 'paused',
-    endMs: Math.max(state.pause.untilMs, nowMs + (state.pause.probe ? UNSETTLED_WAIT_MS : 0)),
-    by: 'service',
-  };
-}
-
-/** What the follow-up shows of it. A key that is refused has a reason of its own, and no end that could be told. */
-function pauseTold({ reason, endMs, by, note }: Paused): { pause?: ToldPause } {
-  if (reason !== 'paused') return {};
-  return { pause: { by, ...(endMs < Infinity && { untilMs: endMs }), ...(note !== undefined && { note }) } };
-}
-
-/** Follow-ups that were terminated never end their turns: has the one asked that was checked longest ago, or never. */
+/** Terminated follow-ups never end their turns. Checks the owner that was never checked, or was checked longest ago. */
 function checkOldTurn({ turns }: BudgetState, checkOwner: (jobId: string) => void): void {
   if (turns.size <= TURNS_BEFORE_CHECKS) return;
   let [oldest] = turns;
@@ -326,7 +291,9 @@ function checkOldTurn({ turns }: BudgetState, checkOwner: (jobId: string) => voi
   if (oldest) checkOwner(oldest[0]);
 }
 
-/** Takes slot and turn in one step. The slot counts from `slotAtMs`, now or soon, and the send waits for it. */
+/**
+ * Takes slot and turn in one step. The slot counts from `slotAtMs`, which is now or soon, and the send waits for it.
+ */
 function grant(
   state: BudgetState,
   nowMs: number,
@@ -335,10 +302,10 @@ function grant(
   const { workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, askNumber, leaseMs, drainMs } =
     request;
   state.waiters = state.waiters.filter((each) => each !== waiter);
+  const grantedAtMs = slotAtMs;
   const taken: Grant = {
-    ...{ workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, leaseMs, drainMs },
-    ...(askNumber !== undefined && { askNumber }),
-    grantedAtMs: slotAtMs,
+    ...{ workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, leaseMs, drainMs, grantedAtMs },
+    ...defined({ askNumber }),
   };
   state.grants.push(taken);
   state.grantCount += 1;
@@ -356,7 +323,7 @@ function grant(
     arrival: waiter.arrival,
     touchedAtMs: nowMs,
     messageTag,
-    ...(doubtfulNumber !== undefined && { doubtfulNumber }),
+    ...defined({ doubtfulNumber }),
   });
   pruneGrants(state, nowMs);
   return granted(state, nowMs, taken);
@@ -368,7 +335,7 @@ function granted(state: BudgetState, nowMs: number, { jobId, grantedAtMs }: Gran
     grantedAtMs,
     ledgerSinceMs: state.ledgerSinceMs,
     ...(grantedAtMs > nowMs && { sendAfterMs: grantedAtMs - nowMs }),
-    ...lastJobOf(state, jobId),
+    ...defined({ lastJobSeen: recallJob(state, jobId) }),
   };
 }
 
@@ -392,14 +359,10 @@ function wait(
   return { kind: 'wait', reason, waitMs: boundedMs - nowMs, position, etaMs, ledgerSinceMs };
 }
 
-function lastJobOf(state: BudgetState, jobId: string): { lastJobSeen?: JobFingerprint } {
-  const lastJobSeen = recallJob(state, jobId);
-  return lastJobSeen ? { lastJobSeen } : {};
-}
-
 /**
- * Enters what was answered to an ask, instead of answering it: the state then knows what the state that answered knew.
- * For a budget whose events are read from its history. The answer counts, whatever the rules would say by now.
+ * Applies an answer that was given to an ask, instead of computing one. The state then knows what the answering state
+ * knew. For a budget whose events are read from its history. The recorded answer counts, whatever the rules would say
+ * now.
  */
 export function enterAnswer(state: BudgetState, nowMs: number, request: AcquireRequest, answer: AcquireAnswer): void {
   begin(state, nowMs, request);

@@ -1,37 +1,30 @@
-import type {
-  AcquireAnswer,
-  AcquireRequest,
-  BudgetSlots,
-  BudgetStatus,
-  BudgetWord,
-  SendOutcome,
-} from '../contract/index.js';
+import type { BudgetStatus, SendOutcome } from '../contract/index.js';
+import type { AcquireAnswer, AcquireRequest, BudgetSlots, BudgetWord } from '../contract/protocol.js';
 import { acquire, enterAnswer } from './acquire.js';
-import { budgetFacts, type BudgetFacts } from './facts.js';
 import { RECHECK_MS } from './limits.js';
 import { hasLapsed } from './line.js';
 import { recall } from './memory.js';
-import { pause, resume, setLimit, type LimitChange } from './operator.js';
+import { type LimitChange, pause, resume, setLimit } from './operator.js';
 import { noteKeyRead } from './pause.js';
 import { gone, leave, settle, settlesGrant } from './settle.js';
 import type { BudgetState } from './state.js';
-import { budgetSlots, budgetStatus, type StatusExtent } from './status.js';
+import { type BudgetFacts, budgetFacts, budgetSlots, budgetStatus, type StatusExtent } from './status.js';
 import { watch } from './watchdog.js';
 
-/** What the owner of a {@link Budget} has to do after an event. */
+/** What the caller has to do after an event. */
 export interface Effects {
-  /** Follow-ups to wake. */
   wake: string[];
   /** Owners of turns that somebody waits for: ask whether they still run. */
   check: string[];
-  /** Call {@link Budget.tick} at that budget time. */
+  /** Call {@link Budget.tick} at this budget time. */
   lookAgainAtMs?: number;
-  /** Heard at another time, it would have had the same effects, and nothing that is decided later hangs on that time. */
+  /** The event would have had the same effects at any other time, and no later decision depends on its time. */
   isTimeless?: boolean;
 }
 
 /**
- * The rules of one project's budget: state + event + time → state + answer + effects. Knows no Temporal and no clock.
+ * The rules of one project's budget: state + event + time → state + answer + effects. Knows neither Temporal nor a
+ * clock.
  *
  * Invariant: in every window, at most `limit` slots are occupied, and a slot is occupied as long as bytes of its send
  * can count in the service's own window.
@@ -47,7 +40,7 @@ export class Budget {
     return [answer, this.#effects(nowMs, check)];
   }
 
-  /** Answers asks that came together, in their order, as if one after the other. */
+  /** Answers asks that arrived together, in order, as if one after another. */
   acquireAll(timeMs: number, requests: readonly AcquireRequest[]): [AcquireAnswer[], Effects] {
     const nowMs = this.#advance(timeMs);
     const check: string[] = [];
@@ -55,7 +48,7 @@ export class Budget {
     return [answers, this.#effects(nowMs, check)];
   }
 
-  /** Enters asks with what they were answered, as its history tells it; see {@link enterAnswer}. */
+  /** Applies asks with the answers that the history has; see {@link enterAnswer}. */
   enterAnswers(timeMs: number, requests: readonly AcquireRequest[], answers: readonly AcquireAnswer[]): void {
     const nowMs = this.#advance(timeMs);
     for (const [index, request] of requests.entries()) {
@@ -64,7 +57,7 @@ export class Budget {
     }
   }
 
-  /** Hears words that came together, in their order. */
+  /** Applies words that arrived together, in order. */
   hear(timeMs: number, words: readonly BudgetWord[]): Effects {
     const nowMs = this.#advance(timeMs);
     const isTimeless = this.#areTimeless(words);
@@ -76,14 +69,14 @@ export class Budget {
     return { ...this.#effects(nowMs), isTimeless };
   }
 
-  /** A signal to a follow-up failed: it runs no more. */
+  /** A signal to a follow-up failed: it no longer runs. */
   gone(timeMs: number, workflowId: string): Effects {
     const nowMs = this.#advance(timeMs);
     gone(this.state, workflowId);
     return this.#effects(nowMs);
   }
 
-  /** Changes limit, window or reserve. The caller has looked at {@link limitChangeIssue}. */
+  /** Changes limit, window or reserve. The caller has checked {@link limitChangeIssue}. */
   setLimit(timeMs: number, change: LimitChange): Effects {
     setLimit(this.state, change);
     return this.#effects(this.#advance(timeMs));
@@ -100,7 +93,7 @@ export class Budget {
     return this.#effects(nowMs);
   }
 
-  /** Ends an operator's pause and the wait of a pause that the service caused. */
+  /** Ends an operator's pause, and the wait of a pause that the service caused. */
   resume(timeMs: number): Effects {
     const nowMs = this.#advance(timeMs);
     resume(this.state, nowMs);
@@ -112,34 +105,34 @@ export class Budget {
     return this.#effects(this.#advance(timeMs));
   }
 
-  /** Nobody is invited who may still come. Changes nothing. */
+  /** Whether no invited waiter may still ask. Changes nothing. */
   isQuiet(timeMs: number): boolean {
     const nowMs = Math.max(this.state.lastTimeMs, timeMs);
     return this.state.waiters.every((waiter) => waiter.invitedAtMs === undefined || hasLapsed(waiter, nowMs));
   }
 
-  /** How the latest send of a follow-up ended; `undefined` where none is remembered. Changes nothing. */
+  /** How the latest send of a follow-up ended; `undefined` if none is remembered. Changes nothing. */
   outcomeOf(workflowId: string): SendOutcome | undefined {
     const remembered = recall(this.state, workflowId);
     return remembered && remembered.sendNumber > 0 ? (remembered.outcome ?? 'unknown') : undefined;
   }
 
-  /** What metrics are made of. Changes nothing. */
+  /** The facts for metrics. Changes nothing. */
   facts(timeMs: number): BudgetFacts {
     return budgetFacts(this.state, Math.max(this.state.lastTimeMs, timeMs));
   }
 
-  /** What an onlooker is told. Changes nothing. */
+  /** The status of the budget. Changes nothing. */
   status(timeMs: number, extent?: StatusExtent): BudgetStatus {
     return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs), extent);
   }
 
-  /** What its future sends are told from. Changes nothing. */
+  /** What the future sends are forecast from. Changes nothing. */
   slots(timeMs: number): BudgetSlots {
     return budgetSlots(this.state, Math.max(this.state.lastTimeMs, timeMs));
   }
 
-  /** Ends that nobody waits for, of sends whose outcomes are known. */
+  /** Whether the words are only ends that nobody waits for, of sends whose outcomes are known. */
   #areTimeless(words: readonly BudgetWord[]): boolean {
     const { waiters, pause, keyRefused } = this.state;
     const isEnd = (word: BudgetWord) =>
@@ -156,7 +149,7 @@ export class Budget {
     });
   }
 
-  /** Budget time never goes back: the clock is that of whichever host runs the history shard. */
+  /** Budget time never goes back, although the clock is that of whichever host runs the history shard. */
   #advance(timeMs: number): number {
     this.state.lastTimeMs = Math.max(this.state.lastTimeMs, timeMs);
     return this.state.lastTimeMs;

@@ -1,27 +1,30 @@
 import { z } from 'zod';
+import { defined } from '../contract/defined.js';
+import { instantMsSchema } from '../contract/durations.js';
 import {
-  budgetSettingsSchema,
   idSchema,
-  instantMsSchema,
+  type InputIssue,
   lanes,
   parseFollowUpWorkflowId,
+  parseInput,
   sendOutcomes,
-  type JobFingerprint,
 } from '../contract/index.js';
-import type { BudgetState, Grant, Turn, Waiter } from './state.js';
+import { budgetSettingsSchema, type JobFingerprint, type ProjectBudgetInput } from '../contract/protocol.js';
+import { assumeFull, reopen } from './operator.js';
+import { type BudgetState, type Grant, newState, type Turn, type Waiter } from './state.js';
+import { budgetStatus } from './status.js';
 
 const cellsSchema = z.array(z.array(z.union([z.string(), z.number(), z.null()])));
 
 /**
- * A budget's state as continue-as-new carries it: plain JSON, and small, for the server warns of payloads above 512 KiB.
- * Instants are milliseconds before `atMs`, as lists without names.
+ * A budget's state as continue-as-new carries it: plain JSON, and small, because the server warns of payloads above 512
+ * KiB. Rows are lists without names, and their times are milliseconds before `atMs`.
  */
 export const carriedStateSchema = z.strictObject({
   version: z.literal(2),
   projectId: idSchema,
   settings: budgetSettingsSchema,
   ceiling: z.strictObject({ limit: z.number(), windowMs: z.number() }).exactOptional(),
-  /** Budget time. */
   atMs: instantMsSchema,
   grantCount: z.number(),
   arrivalCount: z.number(),
@@ -61,7 +64,7 @@ export const carriedStateSchema = z.strictObject({
   grants: cellsSchema,
   spent: z.array(z.number()),
   turns: cellsSchema,
-  /** Entries separated by `;`, fields by `,`, numbers in base 36: 7,500 of them are most of the state. */
+  /** Entries separated by `;`, fields by `,`, numbers in base 36. Its 7,500 entries are most of the state. */
   memory: z.string(),
   lastJobs: cellsSchema,
   orders: z.array(z.string()),
@@ -95,7 +98,7 @@ export function carryState(state: BudgetState): CarriedState {
       name(grant.workflowId),
       jobCell(grant),
       grant.sendNumber,
-      // Of no use any more to a send that is settled.
+      // A settled send no longer needs it.
       grant.token ?? null,
       grant.messageTag,
       ago(grant.firstRunStartedAtMs),
@@ -119,10 +122,10 @@ export function carryState(state: BudgetState): CarriedState {
   };
 }
 
-/** Inverse of {@link carryState}. */
 export function restoreState(carried: CarriedState): BudgetState {
   const { projectId, atMs } = carried;
   const at = (cell: Cell | undefined): number => atMs - Number(cell);
+  const atIfSet = (cell: Cell | undefined) => (isSet(cell) ? at(cell) : undefined);
   const workflowId = (cell: Cell | undefined) => lengthen(projectId, String(cell));
   return {
     ...unchanged(carried),
@@ -138,8 +141,7 @@ export function restoreState(carried: CarriedState): BudgetState {
         newestAskAtMs: at(newestAsk),
         heardAtMs: at(heard),
         dueAtMs: at(due),
-        ...(isSet(invited) && { invitedAtMs: at(invited) }),
-        ...(isSet(quiet) && { quietUntilMs: at(quiet) }),
+        ...defined({ invitedAtMs: atIfSet(invited), quietUntilMs: atIfSet(quiet) }),
       }),
     ),
     grants: carried.grants.map(
@@ -162,24 +164,26 @@ export function restoreState(carried: CarriedState): BudgetState {
         workflowId: workflowId(id),
         jobId: jobOf(workflowId(id), job),
         sendNumber: Number(sendNumber),
-        ...(isSet(token) && { token: String(token) }),
+        ...defined({ token: textOf(token) ?? undefined }),
         messageTag: String(tag),
         firstRunStartedAtMs: at(firstRun),
-        ...(isSet(askNumber) && { askNumber: Number(askNumber) }),
+        ...defined({ askNumber: numberOf(askNumber) }),
         grantedAtMs: at(granted),
         leaseMs: Number(leaseMs),
         drainMs: Number(drainMs),
-        ...(isSet(settled) && { settledAtMs: at(settled) }),
+        ...defined({
+          settledAtMs: atIfSet(settled),
+          message: textOf(message) ?? undefined,
+          statusCode: numberOf(code),
+        }),
         ...outcomeOf(outcome),
-        ...(isSet(message) && { message: String(message) }),
-        ...(isSet(code) && { statusCode: Number(code) }),
       }),
     ),
     spent: carried.spent.map((ms) => atMs - ms),
     turns: new Map(
       carried.turns.map(([owner, job, checked]): [string, Turn] => [
         jobOf(workflowId(owner), job),
-        { workflowId: workflowId(owner), ...(isSet(checked) && { checkedAtMs: at(checked) }) },
+        defined({ workflowId: workflowId(owner), checkedAtMs: atIfSet(checked) }),
       ]),
     ),
     memory: decodeMemory(carried.memory, atMs),
@@ -192,32 +196,24 @@ export function restoreState(carried: CarriedState): BudgetState {
   };
 }
 
-/** Parts of a state that are carried in another form. */
+/** Parts of the state that are carried in another form. */
 type Encoded = 'waiters' | 'grants' | 'spent' | 'turns' | 'memory' | 'lastJobs';
 type Unchanged = Pick<BudgetState, Exclude<keyof BudgetState & keyof CarriedState, Encoded>>;
 
-/** What is carried as it is. */
 function unchanged(from: Unchanged): Unchanged {
   const { projectId, settings, grantCount, arrivalCount, limitedCount, overtakenCount, ledgerSinceMs, orders } = from;
   const { ceiling, resumedAtMs, memorySinceMs, lostBeforeMs, assumedFullFromMs } = from;
   const { pause, operatorPause, pace, keyRefused } = from;
   return {
     ...{ projectId, settings, grantCount, arrivalCount, limitedCount, overtakenCount, ledgerSinceMs, orders },
-    ...(ceiling && { ceiling }),
-    ...(resumedAtMs !== undefined && { resumedAtMs }),
-    ...(memorySinceMs !== undefined && { memorySinceMs }),
-    ...(lostBeforeMs !== undefined && { lostBeforeMs }),
-    ...(assumedFullFromMs !== undefined && { assumedFullFromMs }),
-    ...(pause && { pause }),
-    ...(operatorPause && { operatorPause }),
-    ...(pace && { pace }),
-    ...(keyRefused && { keyRefused }),
+    ...defined({ ceiling, resumedAtMs, memorySinceMs, lostBeforeMs, assumedFullFromMs }),
+    ...defined({ pause, operatorPause, pace, keyRefused }),
   };
 }
 
 /**
- * Entries in the order of their last touches, each touch told from the one before; the arrival of a closed id is of no
- * use any more.
+ * Entries in the order of their last touches, each relative to the previous one. A closed id no longer needs its
+ * arrival.
  */
 function encodeMemory(memory: BudgetState['memory'], atMs: number): string {
   let beforeMs = atMs;
@@ -254,13 +250,13 @@ function decodeMemory(text: string, atMs: number): BudgetState['memory'] {
       arrival,
       touchedAtMs,
       messageTag,
-      ...(doubtfulNumber !== undefined && { doubtfulNumber }),
+      ...defined({ doubtfulNumber }),
     });
   }
   return memory;
 }
 
-/** A workflow id without the part that all of a project share. */
+/** A workflow id without the prefix that all follow-ups of a project share. */
 function shorten(projectId: string, workflowId: string): string {
   const prefix = `follow-up/${projectId}/`;
   return workflowId.startsWith(prefix) ? workflowId.slice(prefix.length) : `/${workflowId}`;
@@ -270,7 +266,7 @@ function lengthen(projectId: string, text: string): string {
   return text.startsWith('/') ? text.slice(1) : `follow-up/${projectId}/${text}`;
 }
 
-/** The job stands in the workflow id, so it is carried only where it differs. */
+/** The workflow id contains the job, which is carried only if it differs. */
 function jobCell({ workflowId, jobId }: { workflowId: string; jobId: string }): Cell {
   return parseFollowUpWorkflowId(workflowId)?.jobId === jobId ? null : jobId;
 }
@@ -288,6 +284,49 @@ function textOf(cell: Cell | undefined): string | null {
   return isSet(cell) ? String(cell) : null;
 }
 
+function numberOf(cell: Cell | undefined): number | undefined {
+  return isSet(cell) ? Number(cell) : undefined;
+}
+
 function isSet(cell: Cell | undefined): cell is string | number {
   return cell !== null && cell !== undefined;
+}
+
+/**
+ * State of a budget's first run: a new one, the state of a budget that was stopped, or, if that is lost, one with every
+ * slot used.
+ */
+export function beginState(
+  { projectId, settings, restored, assumeFull: isLost, inFlightUntilMs }: ProjectBudgetInput,
+  { startedAtMs, nowMs }: { startedAtMs: number; nowMs: number },
+): { ok: true; state: BudgetState } | { ok: false; issues: InputIssue[] } {
+  if (restored === undefined) {
+    const state = newState(projectId, settings, startedAtMs);
+    if (isLost) assumeFull(state, nowMs, inFlightUntilMs);
+    return { ok: true, state };
+  }
+  // This workflow wrote it, in this or an older version, and it was read from the history. People do not write it.
+  const parsed = parseInput(carriedStateSchema, restored);
+  const state = parsed.ok && parsed.value.projectId === projectId ? restoreSound(parsed.value) : undefined;
+  if (state) {
+    reopen(state, nowMs);
+    return { ok: true, state };
+  }
+  const issues = parsed.ok ? [] : parsed.issues.map(({ field, message }) => ({ field: `restored.${field}`, message }));
+  return {
+    ok: false,
+    issues: [{ field: 'restored', message: `must be the state of a budget of ${projectId}` }, ...issues],
+  };
+}
+
+/** Undefined if any timestamp is invalid: every later task would fail on it. */
+function restoreSound(carried: CarriedState): BudgetState | undefined {
+  const state = restoreState(carried);
+  try {
+    void budgetStatus(state, state.lastTimeMs);
+    return state;
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
 }

@@ -1,16 +1,16 @@
 import {
-  formatDuration,
   type BudgetSend,
   type BudgetStatus,
   type BudgetWaiter,
+  formatDuration,
   type PauseReason,
 } from '../contract/index.js';
-import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/markdown.js';
+import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
 
-/** Waiters and sends that the current details list. */
+/** Most waiters, and most sends, that the current details list. */
 export const SHOWN_LINES = 10;
 
-/** What is shown of a budget in the Temporal UI, as Markdown. Lists: the UI sets the cells of a table without a gap. */
+/** A budget as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
 export function describeBudget(status: BudgetStatus, nowMs: number): string {
   const { limit, windowMs, used, reserve, unsettled, waitingTotal, waitingInBatchLane, waitingForJob } = status;
   const at = (iso: string) => markdownInstant(iso, nowMs);
@@ -20,7 +20,9 @@ export function describeBudget(status: BudgetStatus, nowMs: number): string {
   if (unsettled > 0) lines.push(`- being sent: ${unsettled}`);
   if (status.nextFreeSlotAt) lines.push(`- next slot ends: ${at(status.nextFreeSlotAt)}`);
   if (status.pacedEveryMs !== undefined) {
-    lines.push(`- slowed down by refusals of the service: one message each ${formatDuration(status.pacedEveryMs)}`);
+    lines.push(
+      `- slowed down because the service refused messages: one message every ${formatDuration(status.pacedEveryMs)}`,
+    );
   }
   const lanes =
     waitingTotal === 0 ? '' : `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
@@ -39,7 +41,7 @@ export function describeBudget(status: BudgetStatus, nowMs: number): string {
   return lines.join('\n');
 }
 
-/** What ends a pause that has no end of its own. */
+/** What ends a pause without an end time. */
 export function describePauseEnd(reasons: readonly PauseReason[]): string {
   return reasons.includes('operator') ? 'it is resumed' : 'the key is accepted again';
 }
@@ -50,9 +52,9 @@ function describeState({ paused, limit, used, nextFreeSlotAt, assumedFullUntil }
   if (paused) return `paused: ${describePause(paused, at)}`;
   if (limit === 0) return 'sends nothing: its limit is 0';
   if (assumedFullUntil !== undefined) {
-    return `began anew, and sends nothing until ${at(assumedFullUntil)}: the budget before was deleted, and its slots count as used`;
+    return `sends nothing until ${at(assumedFullUntil)}: the previous budget was deleted, and its slots count as used`;
   }
-  if (used > limit) return `sends nothing until ${used - limit} slots have ended that are too many for its limit`;
+  if (used > limit) return `sends nothing until ${used - limit} slots have ended: its limit was lowered`;
   if (used < limit || nextFreeSlotAt === undefined) return `sends: ${limit - used} of ${limit} slots are free`;
   return `all slots are used until ${at(nextFreeSlotAt)}`;
 }
@@ -74,12 +76,11 @@ function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus
     .join(' ');
 }
 
-/** What a person can do, where somebody has to. */
 function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefined {
   const resume = `\`follow-up budget resume ${projectId}\``;
-  if (paused?.reasons.includes('operator')) return `${resume}, where the pause is no longer wanted`;
+  if (paused?.reasons.includes('operator')) return `${resume}, if the pause is no longer wanted`;
   if (paused?.reasons.includes('credentials')) return `give the workers a valid key for the project, then ${resume}`;
-  if (paused) return `nothing: it goes on by itself. To try at once: ${resume}`;
+  if (paused) return `nothing: it continues by itself. To try at once: ${resume}`;
   return limit === 0 ? `\`follow-up budget set ${projectId} --limit 100\`` : undefined;
 }
 

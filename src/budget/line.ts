@@ -1,10 +1,10 @@
 import { lanes } from '../contract/index.js';
-import type { BudgetState, Waiter } from './state.js';
 import { BATCH_TURN_EVERY, INVITATION_GRACE_MS } from './limits.js';
-import { sendsAtOnce } from './pace.js';
+import { sendsAtOnce } from './pause.js';
 import { limitOf, unsettled } from './slots.js';
+import type { BudgetState, Waiter } from './state.js';
 
-/** Whether an invitation was not answered in time: such a waiter keeps its place and counts for nothing. */
+/** Whether the waiter's invitation was not answered in time. Such a waiter keeps its place but does not count. */
 export function hasLapsed(waiter: Waiter, nowMs: number): boolean {
   return waiter.invitedAtMs !== undefined && nowMs > waiter.invitedAtMs + INVITATION_GRACE_MS;
 }
@@ -16,11 +16,12 @@ export function isJobBusy(state: BudgetState, waiter: Pick<Waiter, 'jobId' | 'wo
 }
 
 /**
- * The eligible waiters in the order of their turns: the job is free or the turn is the waiter's own, and it is the
- * first of its job that has not lapsed (a lapsed waiter holds up nobody, not even its own job). Interactive before
- * batch, then by first ask. A batch waiter that nine interactive ones in a row have overtaken stands before all.
+ * The eligible waiters in the order of their turns. A waiter is eligible if the job is free or the turn is its own, and
+ * it is the first of its job that has not lapsed (a lapsed waiter holds up nobody, not even its own job). Interactive
+ * comes before batch, then the first ask decides. A batch waiter that nine interactive ones in a row have overtaken
+ * comes first.
  *
- * Invariant: nobody stands before a waiter that needs fewer free slots, so whoever is invited is granted when it asks.
+ * Invariant: nobody stands before a waiter that needs fewer free slots, so an invited waiter is granted when it asks.
  */
 export function eligibleLine(state: BudgetState, nowMs: number): Waiter[] {
   const jobsTaken = new Set<string>();
@@ -44,7 +45,7 @@ function overtakenBy(waiter: Waiter, line: readonly Waiter[], nowMs: number): Wa
   return line.find((each) => each.lane === 'batch' && each.arrival < waiter.arrival && !hasLapsed(each, nowMs));
 }
 
-/** Counts the interactive grants in a row that overtook a batch waiter; called with the line before the grant. */
+/** Counts the interactive grants in a row that overtook a batch waiter. Called with the line before the grant. */
 export function countOvertaken(
   state: BudgetState,
   nowMs: number,
@@ -55,9 +56,9 @@ export function countOvertaken(
 }
 
 /**
- * Slots that are free for a waiter of the line; negative where the limit was lowered below what is occupied. A batch
- * waiter that stands before an interactive one has been overtaken too often, and the reserve does not bind it: where
- * interactive ones use up all the rest, it would never be sent.
+ * Slots that are free for a waiter of the line; negative if the limit was lowered below what is occupied. A batch
+ * waiter before an interactive one has been overtaken too often, and the reserve does not apply to it. Otherwise it
+ * would never be sent while interactive ones use up all other slots.
  */
 export function freeSlots(
   state: BudgetState,
@@ -69,7 +70,7 @@ export function freeSlots(
   return limitOf(state) - usedSlots - (waiter.lane === 'batch' && !hasTurn ? reserve : 0);
 }
 
-/** Sends that may still be begun before too many are unsettled. */
+/** How many more sends may start before too many are unsettled. */
 export function startableSends(state: BudgetState, nowMs: number): number {
   return sendsAtOnce(state) - unsettled(state, nowMs).length;
 }

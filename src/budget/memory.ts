@@ -1,5 +1,5 @@
-import { hash64 } from '../contract/hash.js';
-import type { JobFingerprint } from '../contract/index.js';
+import type { JobFingerprint } from '../contract/protocol.js';
+import { hash64 } from '../contract/text.js';
 import { MAX_LAST_JOBS, MAX_REMEMBERED, MEMORY_MS } from './limits.js';
 import type { BudgetState, Remembered } from './state.js';
 
@@ -8,7 +8,7 @@ export function recall(state: BudgetState, workflowId: string): Remembered | und
   return state.memory.get(hash64(workflowId));
 }
 
-/** Writes what is remembered of a workflow id, as the most recently touched entry, and forgets what is too old. */
+/** Stores what is remembered of a workflow id, as the most recently touched entry, and forgets what is too old. */
 export function remember(state: BudgetState, workflowId: string, entry: Remembered): void {
   const key = hash64(workflowId);
   state.memory.delete(key);
@@ -16,7 +16,7 @@ export function remember(state: BudgetState, workflowId: string, entry: Remember
   trimMemory(state);
 }
 
-/** Keeps how a job's turn ended, for the next turn's baseline. */
+/** Stores how a job's turn ended, for the next turn's baseline. */
 export function rememberJob(state: BudgetState, jobId: string, job: JobFingerprint): void {
   const key = hash64(jobId);
   state.lastJobs.delete(key);
@@ -24,14 +24,14 @@ export function rememberJob(state: BudgetState, jobId: string, job: JobFingerpri
   trimOldest(state.lastJobs, MAX_LAST_JOBS);
 }
 
-/** How the job's last turn ended, where that is known. */
+/** How the job's last turn ended, if that is known. */
 export function recallJob(state: BudgetState, jobId: string): JobFingerprint | undefined {
   return state.lastJobs.get(hash64(jobId));
 }
 
 /**
  * Forgets entries older than 72 h and all but the newest 7,500. What is forgotten was granted before its last touch, so
- * `memorySinceMs` moves along.
+ * `memorySinceMs` advances.
  */
 function trimMemory(state: BudgetState): void {
   for (const [key, entry] of state.memory) {

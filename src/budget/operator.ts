@@ -1,9 +1,10 @@
+import { defined } from '../contract/defined.js';
 import type { InputIssue } from '../contract/index.js';
 import { RECHECK_MS } from './limits.js';
 import { longestHeldMs, occupiedSlotEnds } from './slots.js';
 import type { BudgetState, OperatorPause } from './state.js';
 
-/** New settings; what is missing stays. */
+/** New settings. Fields that are left out stay as they are. */
 export interface LimitChange {
   limit?: number | undefined;
   windowMs?: number | undefined;
@@ -21,24 +22,22 @@ export function limitChangeIssue(state: BudgetState, change: LimitChange): Input
   return { field: 'reserve', message: `must be below limit (limit ${limit}, reserve ${reserve})` };
 }
 
-/** Slot ends are computed from stored instants, so what is occupied follows at once; over-limit states drain. */
+/** Slot ends are computed from stored times, so the change applies at once. A budget over its new limit drains. */
 export function setLimit(state: BudgetState, change: LimitChange): void {
   const { limit, windowMs, reserve } = change;
   if (limit !== undefined || windowMs !== undefined) delete state.pace;
   state.settings = {
     ...state.settings,
-    ...(limit !== undefined && { limit }),
-    ...(windowMs !== undefined && { windowMs }),
-    ...(reserve !== undefined && { reserve }),
+    ...defined({ limit, windowMs, reserve }),
   };
 }
 
-/** Orders of operators that are remembered. */
+/** Number of operators' orders that are remembered. */
 const MAX_ORDERS = 50;
 
 /**
- * Whether an order has not been carried out yet. The server may apply an update again on the run that follows
- * (temporal#6375); a repeated `pause` must not undo the `resume` that came after it.
+ * Whether an order has not been carried out yet. The server may apply an update again on the next run (temporal#6375),
+ * and a repeated `pause` must not undo the `resume` that came after it.
  *
  * @param id of the update
  */
@@ -53,12 +52,11 @@ export function isPausedByOperator(state: BudgetState, nowMs: number): boolean {
   return state.operatorPause !== undefined && nowMs < (state.operatorPause.untilMs ?? Infinity);
 }
 
-/** Lets nothing through. */
 export function pause(state: BudgetState, operatorPause: OperatorPause): void {
   state.operatorPause = operatorPause;
 }
 
-/** Ends the operator's pause, and the wait of the service's: the next asker is its probe. */
+/** Ends the operator's pause, and the wait of the service's pause: the next ask is its probe. */
 export function resume(state: BudgetState, nowMs: number): void {
   delete state.operatorPause;
   delete state.pace;
@@ -67,8 +65,8 @@ export function resume(state: BudgetState, nowMs: number): void {
 }
 
 /**
- * A budget that was stopped runs again. Whoever asked meanwhile was told to ask again in a minute, whatever the state says,
- * so every invitation is given anew and with a wake.
+ * Restarts a budget that was stopped. Follow-ups that asked in the meantime were told to ask again in a minute,
+ * whatever the state says. So every invitation is given again, with a wake.
  */
 export function reopen(state: BudgetState, nowMs: number): void {
   state.lastTimeMs = Math.max(state.lastTimeMs, nowMs);
@@ -80,9 +78,10 @@ export function reopen(state: BudgetState, nowMs: number): void {
 }
 
 /**
- * A budget whose state is lost, as an operator says: every slot is spent, and every follow-up that began before may have been sent.
+ * Starts a budget whose predecessor's state is lost, as an operator says: every slot is used, and every follow-up that
+ * began before may have been sent.
  *
- * @param inFlightUntilMs sends of the budget before may reach the service until then
+ * @param inFlightUntilMs until when sends of the previous budget may reach the service
  */
 export function assumeFull(state: BudgetState, nowMs: number, inFlightUntilMs = nowMs): void {
   state.lastTimeMs = Math.max(state.lastTimeMs, nowMs);
@@ -92,16 +91,16 @@ export function assumeFull(state: BudgetState, nowMs: number, inFlightUntilMs = 
 }
 
 /**
- * A budget that has taken the place of one that was deleted: what that one sent may count in the service's window, so as
- * many slots as are free are spent.
+ * Notes that this budget replaces one that was deleted. What that one sent may count in the service's window, so all
+ * free slots become used.
  *
- * @param inFlightMs sends that the budget before granted may reach the service so long after this one began
+ * @param inFlightMs how long after this budget began sends of the previous one may reach the service
  */
 export function assumeFullUnasked(state: BudgetState, nowMs: number, inFlightMs: number): void {
   if (state.assumedFullFromMs !== undefined) return;
   state.assumedFullFromMs = state.ledgerSinceMs + inFlightMs;
   if (state.assumedFullFromMs + longestHeldMs(state) <= nowMs) return;
-  // Of the whole limit: the ceiling of the next worker may be higher.
+  // Uses the whole limit, because the next worker's ceiling may be higher.
   const free = Math.max(0, state.settings.limit - occupiedSlotEnds(state, nowMs).length);
   for (let slot = 0; slot < free; slot++) state.spent.push(state.assumedFullFromMs);
 }

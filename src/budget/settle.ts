@@ -1,4 +1,5 @@
-import type { LeaveMessage, SendOutcome, SettleMessage } from '../contract/index.js';
+import type { SendOutcome } from '../contract/index.js';
+import type { LeaveMessage, SettleMessage } from '../contract/protocol.js';
 import { recall, remember, rememberJob } from './memory.js';
 import { applyOutcome } from './pause.js';
 import { findGrant, isUndelivered } from './slots.js';
@@ -29,14 +30,14 @@ export function settleGrant(
   if (remembered?.sendNumber === grant.sendNumber) {
     remember(state, grant.workflowId, { ...remembered, outcome, touchedAtMs: nowMs });
   }
-  // A settle may come after the next send of its follow-up was granted: the turn is that one's then.
+  // The settle may come after the follow-up's next send was granted, which then owns the turn.
   const isLatest = (remembered?.sendNumber ?? 0) <= grant.sendNumber;
   if (isUndelivered(outcome) && isLatest) endTurn(state, grant);
   applyOutcome(state, nowMs, { grant, outcome, retryAfterMs });
 }
 
 /**
- * A follow-up has ended (`finish`) or leaves unsent (`withdraw`): ends its wait and its turn, and leaves a tombstone.
+ * A follow-up has ended (`finish`) or leaves unsent (`withdraw`). Ends its wait and its turn, and leaves a tombstone.
  * It never frees a slot: a send that was granted may still reach the service.
  */
 export function leave(state: BudgetState, nowMs: number, message: LeaveMessage): void {
@@ -49,7 +50,7 @@ export function leave(state: BudgetState, nowMs: number, message: LeaveMessage):
     grantedAtMs: nowMs,
     messageTag: '',
     ...remembered,
-    // Of no use to an id that is never granted again.
+    // An id that is never granted again does not need it.
     arrival: 0,
     ...(outcome !== undefined && outcomeToldAtEnd(remembered, sendNumber, outcome)),
     closed: true,
@@ -62,13 +63,13 @@ export function leave(state: BudgetState, nowMs: number, message: LeaveMessage):
   endTurn(state, { workflowId, jobId });
 }
 
-/** Whether what a follow-up says at its end is the first that is heard of how its send ended. */
+/** Whether a follow-up's end is the first news of how its send ended. */
 export function settlesGrant(state: BudgetState, { workflowId, sendNumber, outcome }: LeaveMessage): boolean {
   const grant = findGrant(state, workflowId, sendNumber);
   return outcome !== undefined && grant !== undefined && grant.settledAtMs === undefined;
 }
 
-/** What an end with an outcome adds: a settle that was lost, or a grant that this budget does not know of. */
+/** What an end with an outcome adds: a lost settle, or a grant that this budget does not know of. */
 function outcomeToldAtEnd(
   remembered: Remembered | undefined,
   sendNumber: number,
@@ -78,7 +79,7 @@ function outcomeToldAtEnd(
   return remembered?.sendNumber === sendNumber && remembered.outcome === undefined ? { outcome } : {};
 }
 
-/** A signal to the workflow failed: it does not run any more. Ends its wait and its turns; what it sent stays known. */
+/** A signal to the workflow failed: it no longer runs. Ends its wait and its turns. What it sent stays known. */
 export function gone(state: BudgetState, workflowId: string): void {
   removeWaiter(state, workflowId);
   for (const [jobId, turn] of state.turns) {

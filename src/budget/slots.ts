@@ -3,8 +3,8 @@ import { AUDIT_LENGTH, ESTIMATED_FROM, REUSE_ESTIMATE_MS, SEND_ESTIMATE_MS } fro
 import type { BudgetState, Grant } from './state.js';
 
 /**
- * From when a grant's slot is held for window and margin. Bytes may arrive until lease and drain are over, so only an
- * answer of the service permits an earlier instant.
+ * The time from which a grant's slot is held for window and margin. Bytes may arrive until lease and drain are over, so
+ * only an answer of the service permits an earlier time.
  */
 function heldFromMs(grant: Grant): number {
   const latestArrivalMs = grant.grantedAtMs + grant.leaseMs + grant.drainMs;
@@ -13,20 +13,21 @@ function heldFromMs(grant: Grant): number {
 }
 
 /**
- * Whether a send certainly was not delivered. These outcomes close the send number; the follow-up asks with the next.
+ * Whether a send certainly was not delivered. These outcomes close the send number, and the follow-up asks with the
+ * next one.
  */
 export function isUndelivered(outcome: SendOutcome | undefined): boolean {
   return outcome === 'notSent' || outcome === 'limited' || outcome === 'unauthorized';
 }
 
-/** Messages per window: the budget's own limit, and at most the workers' ceiling. */
+/** Messages per window: the budget's own limit, but at most the workers' ceiling. */
 export function limitOf({ settings, ceiling }: Pick<BudgetState, 'settings' | 'ceiling'>): number {
   return Math.min(settings.limit, ceiling?.limit ?? Infinity);
 }
 
 /**
- * Ends of all slots that are occupied at `nowMs`, in no order. Recomputed each time: limit and window may change live. Where the
- * ceiling has a longer window, a slot is also occupied while only the ceiling forbids a send.
+ * Ends of all slots that are occupied at `nowMs`, in no order. Computed each time, because limit and window may change.
+ * If the ceiling has a longer window, a slot also counts as occupied while only the ceiling forbids a send.
  */
 export function occupiedSlotEnds(state: BudgetState, nowMs: number): number[] {
   const ends = endsAfter(state, nowMs, state.settings.windowMs);
@@ -36,7 +37,7 @@ export function occupiedSlotEnds(state: BudgetState, nowMs: number): number[] {
   const ceilingEnds = endsAfter(state, nowMs, ceiling.windowMs);
   const [free, freeByCeiling] = [limit - ends.length, ceiling.limit - ceilingEnds.length];
   if (freeByCeiling >= limit) return ends;
-  // The send after `n` others may go once both windows have room for it.
+  // The send after `n` others may go when both windows have room for it.
   for (const each of [ends, ceilingEnds]) each.sort((a, b) => a - b);
   const freeByBoth = Math.min(free, freeByCeiling);
   return Array.from({ length: limit - freeByBoth }, (_, index) => {
@@ -45,7 +46,7 @@ export function occupiedSlotEnds(state: BudgetState, nowMs: number): number[] {
   });
 }
 
-/** Only `notSent`, proof that no byte was written, frees a slot at once. */
+/** Only `notSent`, which proves that no byte was written, frees a slot at once. */
 function endsAfter(state: BudgetState, nowMs: number, windowMs: number): number[] {
   const heldMs = windowMs + state.settings.marginMs;
   return [
@@ -55,24 +56,24 @@ function endsAfter(state: BudgetState, nowMs: number, windowMs: number): number[
 }
 
 /**
- * The slots among {@link occupiedSlotEnds} that are in use: not those granted ahead, whose send still waits for another
- * slot to end.
+ * The slots among {@link occupiedSlotEnds} that are in use. Slots granted ahead, whose sends still wait for another
+ * slot to end, are not.
  */
 export function usedSlotEnds(state: BudgetState, nowMs: number): number[] {
   return occupiedSlotEnds({ ...state, grants: state.grants.filter((grant) => grant.grantedAtMs <= nowMs) }, nowMs);
 }
 
 /**
- * The instant from which somebody may send who needs that many more slots than are free now (0: the next one that ends),
- * as far as it is certain: a slot may still end earlier, never later.
+ * The time from which a waiter may send that needs `needed` more slots than are free now (0: the next one that ends).
+ * It is certain: a slot may end earlier, but never later.
  */
 export function certainSlotMs(slotEnds: readonly number[], needed: number): number | undefined {
   return [...slotEnds].sort((a, b) => a - b)[needed];
 }
 
 /**
- * When each send of the last window was granted, but for those that were given back: nothing of them was sent. Of a send
- * that is not kept in full only the instant is known from which its slot is held.
+ * When each send of the last window was granted. Sends that were given back are left out, because nothing was sent. For
+ * a send that is no longer kept in full, this is the time from which its slot is held.
  */
 export function sendsOfLastWindow(state: BudgetState, nowMs: number): number[] {
   const grantedAtMs = state.grants.filter(({ outcome }) => outcome !== 'notSent').map((grant) => grant.grantedAtMs);
@@ -85,14 +86,14 @@ export function unsettled(state: BudgetState, nowMs: number): Grant[] {
 }
 
 /**
- * Forecasts the ends of slots. The answer takes how many more slots than are free now a waiter needs (0: the next one
- * that ends) and gives the instant at which it may expect its slot, or `undefined` where none can ever come free. A send
- * that is not settled yet is expected to end like any other; its true end decides.
+ * Forecasts the ends of slots. The returned function takes how many more slots than are free now a waiter needs (0: the
+ * next one that ends). It returns when the waiter may expect its slot, or `undefined` if none can ever become free.
+ * Unsettled sends are expected to take as long as others; their actual end decides.
  */
 export function forecastSlots(state: BudgetState, nowMs: number): (needed: number) => number | undefined {
   const limit = limitOf(state);
   if (limit <= 0) return () => undefined;
-  // Only where somebody waits: after most events nobody asks.
+  // Computed only if somebody waits, which is not so after most events.
   let expected: { cycleMs: number; ends: number[] } | undefined;
   return (needed) => {
     expected ??= expectSlotEnds(state, nowMs);
@@ -106,16 +107,16 @@ export function forecastSlots(state: BudgetState, nowMs: number): (needed: numbe
   };
 }
 
-/** Ends of all slots, in order, as many as the limit or more; and how long a slot is taken each time. */
+/** Ends of all slots in order, at least as many as the limit, and how long one send occupies a slot. */
 function expectSlotEnds(state: BudgetState, nowMs: number): { cycleMs: number; ends: number[] } {
   const { cycleMs, ends } = expectOccupied(state, nowMs);
-  // Slots that are free now go to the waiters ahead, and end one cycle later.
+  // Slots that are free now go to the waiters ahead and end one cycle later.
   while (ends.length < limitOf(state)) ends.push(nowMs + cycleMs);
   ends.sort((a, b) => a - b);
   return { cycleMs, ends };
 }
 
-/** Ends of the slots that are occupied, in order, and how long a slot is taken each time. */
+/** Ends of the occupied slots in order, and how long one send occupies a slot. */
 export function expectOccupied(state: BudgetState, nowMs: number): { cycleMs: number; ends: number[] } {
   const cycleMs = sendEstimateMs(state) + REUSE_ESTIMATE_MS + heldMs(state);
   const beingSent = new Set(unsettled(state, nowMs));
@@ -124,7 +125,7 @@ export function expectOccupied(state: BudgetState, nowMs: number): { cycleMs: nu
   return { cycleMs, ends: ends.sort((a, b) => a - b) };
 }
 
-/** What sends took lately: from the grant to the settle. */
+/** The mean time of the latest sends, from the grant to the settle. */
 export function sendEstimateMs(state: BudgetState): number {
   const tookMs = state.grants.flatMap(({ grantedAtMs, settledAtMs, outcome }) =>
     settledAtMs === undefined || outcome === 'unknown' ? [] : [settledAtMs - grantedAtMs],
@@ -134,8 +135,8 @@ export function sendEstimateMs(state: BudgetState): number {
 }
 
 /**
- * Keeps whole only the last {@link AUDIT_LENGTH} grants and those that may still be settled; of the others nothing but
- * when their slots end.
+ * Keeps only the last {@link AUDIT_LENGTH} grants, and those that may still be settled, in full. Of the others it keeps
+ * only when their slots end.
  */
 export function pruneGrants(state: BudgetState, nowMs: number): void {
   const auditFrom = state.grants.length - AUDIT_LENGTH;
@@ -148,7 +149,7 @@ export function pruneGrants(state: BudgetState, nowMs: number): void {
   state.spent = [...state.spent, ...spent.map(heldFromMs)].filter((fromMs) => fromMs + keptMs > nowMs);
 }
 
-/** How long a slot may be held: the longer of the budget's own window and the ceiling's, and the margin. */
+/** How long a slot may be held: the longer of the budget's window and the ceiling's, plus the margin. */
 export function longestHeldMs({ settings, ceiling }: BudgetState): number {
   return Math.max(settings.windowMs, ceiling?.windowMs ?? 0) + settings.marginMs;
 }
@@ -157,7 +158,7 @@ function heldMs({ settings }: BudgetState): number {
   return settings.windowMs + settings.marginMs;
 }
 
-/** The grant of a request, where it is still kept. */
+/** The grant of a request, if it is still kept in full. */
 export function findGrant(state: BudgetState, workflowId: string, sendNumber: number): Grant | undefined {
   return state.grants.find((each) => each.workflowId === workflowId && each.sendNumber === sendNumber);
 }

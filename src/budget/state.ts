@@ -1,4 +1,5 @@
-import type { BudgetCeiling, BudgetSettings, JobFingerprint, Lane, SendOutcome } from '../contract/index.js';
+import type { Lane, SendOutcome } from '../contract/index.js';
+import type { BudgetCeiling, BudgetSettings, JobFingerprint } from '../contract/protocol.js';
 
 /** A follow-up that waits for a slot, for its job, or (`hold`) for somebody else's turn to end. */
 export interface Waiter {
@@ -6,11 +7,10 @@ export interface Waiter {
   jobId: string;
   lane: Lane;
   sendNumber: number;
-  /** Order of the workflow id's first ask; kept when a send has to be repeated. */
+  /** Order of the workflow id's first ask; kept if a send is repeated. */
   arrival: number;
-  /** Keeps its place, is never granted. */
   hold: boolean;
-  /** Scheduling time of the newest attempt that asked; an older one is overtaken. */
+  /** Scheduling time of the newest attempt that asked. Older attempts are overtaken. */
   newestAskAtMs: number;
   /** Budget time of the last ask. */
   heardAtMs: number;
@@ -22,15 +22,15 @@ export interface Waiter {
   quietUntilMs?: number;
 }
 
-/** A slot and turn that was given away. It stays until its slot has ended and it is none of the last 100. */
+/** A slot and turn that were granted. Kept until its slot has ended and 100 newer grants exist. */
 export interface Grant {
   workflowId: string;
   jobId: string;
   sendNumber: number;
-  /** Only its holder may settle this grant; kept until then. */
+  /** Only its holder may settle this grant. Kept until then. */
   token?: string;
   messageTag: string;
-  /** Of the ask that was granted: tells whether a later one may take the grant back. */
+  /** From the ask that was granted. Decides whether a later ask may take the grant back. */
   firstRunStartedAtMs: number;
   askNumber?: number;
   grantedAtMs: number;
@@ -50,11 +50,10 @@ export interface Turn {
   checkedAtMs?: number;
 }
 
-/** An operator's pause. */
 export interface OperatorPause {
   /** When it was ordered; states of older versions lack it. */
   sinceMs?: number;
-  /** When it ends by itself; missing: when it is resumed. */
+  /** When it ends by itself; missing if it lasts until it is resumed. */
   untilMs?: number;
   note?: string;
 }
@@ -69,9 +68,9 @@ export interface Remembered {
   closed: boolean;
   arrival: number;
   touchedAtMs: number;
-  /** Of the highest send number that was granted; empty for none. */
+  /** Of the highest send number that was granted; empty if there is none. */
   messageTag: string;
-  /** The last send number before it that was repeated though it may have been delivered. */
+  /** The last earlier send number that was repeated although it may have been delivered. */
   doubtfulNumber?: number;
 }
 
@@ -83,31 +82,30 @@ export interface ServicePause {
   untilMs: number;
   /** Steps of the backoff taken so far. */
   step: number;
-  /** The one send that tries whether the pause may end. */
+  /** The one send that tests whether the pause may end. */
   probe?: { workflowId: string; sendNumber: number };
 }
 
 /**
- * How a budget sends after the service has refused messages that the budget took to be within the limit: somebody else
- * spends it, too, or the service wants messages evenly spread.
+ * How a budget sends after the service refused messages that the budget considered within the limit. Either somebody
+ * else uses the limit too, or the service wants messages evenly spread.
  */
 export interface Pace {
-  /** When the latest such refusal began a pause. */
+  /** When the latest such refusal started a pause. */
   refusedAtMs: number;
-  /** Sends that may be unsettled at once: one more for each that the service takes. */
+  /** Most sends that may be unsettled at once. Grows by one with each message that the service accepts. */
   atOnce: number;
-  /** From the second refusal of a window on: the time between two sends, and the earliest instant of the next one. */
+  /** After the second refusal in a window: the time between two sends, and the earliest time of the next one. */
   gapMs?: number;
   nextAtMs?: number;
 }
 
-/** The whole state of a budget. */
 export interface BudgetState {
   projectId: string;
   settings: BudgetSettings;
-  /** Of the worker that asked last: holds beside the settings. */
+  /** From the worker that asked last; applies in addition to the settings. */
   ceiling?: BudgetCeiling;
-  /** Budget time: never goes back, whatever the clock of the server does. */
+  /** Budget time. It never goes back, whatever the server's clock does. */
   lastTimeMs: number;
   grantCount: number;
   /** Sends that the service answered with 429. */
@@ -115,44 +113,43 @@ export interface BudgetState {
   arrivalCount: number;
   /** Interactive grants in a row that overtook a batch waiter. */
   overtakenCount: number;
-  /** In the order of their arrival. */
   waiters: Waiter[];
   /** In the order of their grants: all that may still be settled, and the last 100. */
   grants: Grant[];
-  /** Older grants whose slots have not ended: the instant from which each is held for window and margin. */
+  /** Older grants whose slots have not ended: the time from which each is held for window and margin. */
   spent: number[];
   /** By job, in the order of their grants. */
   turns: Map<string, Turn>;
   pause?: ServicePause;
   operatorPause?: OperatorPause;
   pace?: Pace;
-  /** Reads are refused for their key since then; forgotten at `untilMs` unless somebody repeats it. */
+  /** Since when reads are refused for their key. Forgotten at `untilMs` unless it is reported again. */
   keyRefused?: { sinceMs: number; untilMs: number };
-  /** End of the last service pause: answers to sends granted before it say nothing about now. */
+  /** End of the last service pause. Answers to sends that were granted before it say nothing about now. */
   resumedAtMs?: number;
   /** By hash of the workflow id, least recently touched first. */
   memory: Map<string, Remembered>;
   /**
-   * Since when this budget, and those before whose state it took over, have known everything. Tells it from one that was
-   * deleted.
+   * Since when this budget, including budgets whose state it took over, has a complete record. Distinguishes it from a
+   * budget that was deleted.
    */
   ledgerSinceMs: number;
-  /** What follow-ups that began before it were granted may have been forgotten. */
+  /** Grants to follow-ups that began before this time may have been forgotten. */
   memorySinceMs?: number;
-  /** An operator said so: what follow-ups that began before it were granted is lost. */
+  /** Grants to follow-ups that began before this time are lost, as an operator said. */
   lostBeforeMs?: number;
-  /** The slots of a budget that was deleted count as used; this is when they were taken to be sent. */
+  /** When the sends of a deleted budget are assumed to have been made: its slots count as used. */
   assumedFullFromMs?: number;
   /** The last turn's end by hash of the job's id, least recently touched first. */
   lastJobs: Map<string, JobFingerprint>;
-  /** Ids of the latest orders of operators, oldest first: each is carried out once. */
+  /** Ids of the operators' latest orders, oldest first. Each order is carried out once. */
   orders: string[];
 }
 
 /**
  * A budget that has never granted anything.
  *
- * @param sinceMs when it was started, in epoch milliseconds. What was granted before, it cannot know
+ * @param sinceMs when it was started, in epoch milliseconds. It cannot know what was granted before
  */
 export function newState(projectId: string, settings: BudgetSettings, sinceMs?: number): BudgetState {
   return {
@@ -168,7 +165,7 @@ export function newState(projectId: string, settings: BudgetSettings, sinceMs?: 
     spent: [],
     turns: new Map(),
     ledgerSinceMs: sinceMs ?? 0,
-    // The clocks of the hosts differ.
+    // The hosts' clocks differ.
     ...(sinceMs !== undefined && { memorySinceMs: sinceMs + settings.marginMs }),
     memory: new Map(),
     lastJobs: new Map(),

@@ -1,20 +1,30 @@
-import type { BudgetSend, BudgetSlots, BudgetStatus, BudgetWaiter, PauseReason } from '../contract/index.js';
+import { defined } from '../contract/defined.js';
+import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason } from '../contract/index.js';
+import type { BudgetSlots } from '../contract/protocol.js';
 import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
 import { isPausedByOperator } from './operator.js';
-import { expectSlot } from './pace.js';
-import { expectOccupied, limitOf, longestHeldMs, occupiedSlotEnds, unsettled, usedSlotEnds } from './slots.js';
-import type { BudgetState, Grant, Waiter } from './state.js';
+import { expectSlot } from './pause.js';
+import {
+  expectOccupied,
+  limitOf,
+  longestHeldMs,
+  occupiedSlotEnds,
+  sendsOfLastWindow,
+  unsettled,
+  usedSlotEnds,
+} from './slots.js';
+import type { BudgetState, Grant, ServicePause, Waiter } from './state.js';
 
-/** How much of a budget its status names; the rest is only counted. */
+/** How much of a budget its status lists. The rest is only counted. */
 export interface StatusExtent {
-  /** Workflow id of a waiter that is named wherever it stands. */
+  /** Workflow id of a waiter that is listed wherever it stands. */
   about?: string | undefined;
-  /** Waiters and sends. @default 100 of each */
+  /** Most waiters, and most sends. @default 100 */
   most?: number;
 }
 
-/** What a budget would tell an onlooker at `nowMs`. Changes nothing. */
+/** The status of a budget at `nowMs`. Changes nothing. */
 export function budgetStatus(
   state: BudgetState,
   nowMs: number,
@@ -35,15 +45,10 @@ export function budgetStatus(
     if (isNamed(waiter)) {
       const { workflowId, jobId, lane, invitedAtMs } = waiter;
       const expectedAtMs = expectedSlotAtMs(ahead, freeSlots(state, slots.length, { waiter, line }));
-      const isExpected = expectedAtMs !== undefined && !paused.paused;
-      waiting.push({
-        workflowId,
-        jobId,
-        lane,
-        position: ahead + 1,
-        ...(isExpected && { expectedAt: iso(expectedAtMs) }),
-        ...(invitedAtMs !== undefined && { calledAt: iso(invitedAtMs) }),
-      });
+      const isExpected = expectedAtMs !== undefined && !paused;
+      const expectedAt = isExpected ? iso(expectedAtMs) : undefined;
+      const calledAt = invitedAtMs === undefined ? undefined : iso(invitedAtMs);
+      waiting.push(defined({ workflowId, jobId, lane, position: ahead + 1, expectedAt, calledAt }));
     }
     if (!hasLapsed(waiter, nowMs)) ahead += 1;
   }
@@ -52,29 +57,30 @@ export function budgetStatus(
     const { workflowId, jobId, lane } = waiter;
     if (isNamed(waiter)) waiting.push({ workflowId, jobId, lane });
   }
-  return {
+  const gapMs = state.pace?.gapMs;
+  return defined({
     projectId: state.projectId,
     limit,
     windowMs,
     reserve,
     used: usedSlotEnds(state, nowMs).length,
     unsettled: unsettled(state, nowMs).length,
-    ...(slots.length > 0 && { nextFreeSlotAt: iso(Math.min(...slots)) }),
-    ...paused,
-    ...(state.pace?.gapMs !== undefined && { pacedEveryMs: Math.round(state.pace.gapMs) }),
-    ...(assumedFullUntilMs > nowMs && { assumedFullUntil: iso(assumedFullUntilMs) }),
+    nextFreeSlotAt: slots.length > 0 ? iso(Math.min(...slots)) : undefined,
+    paused,
+    pacedEveryMs: gapMs === undefined ? undefined : Math.round(gapMs),
+    assumedFullUntil: assumedFullUntilMs > nowMs ? iso(assumedFullUntilMs) : undefined,
     waiting,
     waitingTotal: state.waiters.length,
     waitingInBatchLane: state.waiters.filter(({ lane }) => lane === 'batch').length,
     waitingForJob: elsewhere.length,
     lastSends: state.grants.slice(-most).reverse().map(toSend),
-  };
+  });
 }
 
-/** What the future sends of a budget are told from. Changes nothing. */
+/** What the future sends of a budget are forecast from. Changes nothing. */
 export function budgetSlots(state: BudgetState, nowMs: number): BudgetSlots {
   const { cycleMs, ends } = expectOccupied(state, nowMs);
-  const { paused } = pausedOf(state, nowMs);
+  const paused = pausedOf(state, nowMs);
   const { nextAtMs = nowMs, gapMs } = state.pace ?? {};
   return {
     limit: limitOf(state),
@@ -86,39 +92,69 @@ export function budgetSlots(state: BudgetState, nowMs: number): BudgetSlots {
   };
 }
 
-function pausedOf(state: BudgetState, nowMs: number): Pick<BudgetStatus, 'paused'> {
+function pausedOf(state: BudgetState, nowMs: number): BudgetStatus['paused'] {
   const operatorPause = isPausedByOperator(state, nowMs) ? state.operatorPause : undefined;
-  // Refused reads pause until one is answered again.
+  // Refused reads pause the budget until a read succeeds.
   const keyRefused = state.keyRefused && { reason: 'credentials' as const, sinceMs: state.keyRefused.sinceMs };
   const pauses: { reason: PauseReason; sinceMs?: number; untilMs?: number }[] = [
     ...(operatorPause ? [{ ...operatorPause, reason: 'operator' as const }] : []),
     ...(state.pause ? [state.pause] : []),
     ...(keyRefused ? [keyRefused] : []),
   ];
-  if (pauses.length === 0) return {};
+  if (pauses.length === 0) return undefined;
   const sinceMs = Math.min(...pauses.map((pause) => pause.sinceMs ?? Infinity));
   const untilMs = Math.max(...pauses.map((pause) => pause.untilMs ?? Infinity));
-  return {
-    paused: {
-      reasons: [...new Set(pauses.map(({ reason }) => reason))],
-      ...(sinceMs < Infinity && { since: iso(sinceMs) }),
-      ...(untilMs < Infinity && { until: iso(untilMs) }),
-      ...(operatorPause?.note !== undefined && { note: operatorPause.note }),
-    },
-  };
+  return defined({
+    reasons: [...new Set(pauses.map(({ reason }) => reason))],
+    since: sinceMs < Infinity ? iso(sinceMs) : undefined,
+    until: untilMs < Infinity ? iso(untilMs) : undefined,
+    note: operatorPause?.note,
+  });
 }
 
 function toSend({ workflowId, jobId, sendNumber, grantedAtMs, settledAtMs, outcome }: Grant): BudgetSend {
-  return {
-    workflowId,
-    jobId,
-    sendNumber,
-    grantedAt: iso(grantedAtMs),
-    ...(settledAtMs !== undefined && { settledAt: iso(settledAtMs) }),
-    ...(outcome !== undefined && { outcome }),
-  };
+  const settledAt = settledAtMs === undefined ? undefined : iso(settledAtMs);
+  return defined({ workflowId, jobId, sendNumber, grantedAt: iso(grantedAtMs), settledAt, outcome });
 }
 
 function iso(ms: number): string {
   return new Date(ms).toISOString();
+}
+
+/**
+ * The facts from which metrics of a budget are computed. What changes only with time is given as times (epoch
+ * milliseconds of budget time), so that it stays true while nothing happens. Plain JSON.
+ */
+export interface BudgetFacts {
+  projectId: string;
+  limit: number;
+  windowMs: number;
+  slotEndsMs: number[];
+  /** When each send of the last window was granted. */
+  sentAtMs: number[];
+  leaseEndsMs: number[];
+  waiting: number;
+  /** How many of {@link waiting} have a busy job, or a job held by somebody else. */
+  waitingForJob: number;
+  /** Without `untilMs` if it lasts until it is resumed. */
+  operatorPause?: { untilMs?: number };
+  /** A pause that the service caused. Only an answer of the service ends it. */
+  servicePause?: ServicePause['reason'];
+}
+
+export function budgetFacts(state: BudgetState, nowMs: number): BudgetFacts {
+  const { projectId, settings, waiters, pause, operatorPause, keyRefused } = state;
+  const untilMs = operatorPause?.untilMs;
+  return {
+    projectId,
+    limit: limitOf(state),
+    windowMs: settings.windowMs,
+    slotEndsMs: usedSlotEnds(state, nowMs),
+    sentAtMs: sendsOfLastWindow(state, nowMs),
+    leaseEndsMs: unsettled(state, nowMs).map(({ grantedAtMs, leaseMs }) => grantedAtMs + leaseMs),
+    waiting: waiters.length,
+    waitingForJob: waiters.length - eligibleLine(state, nowMs).length,
+    ...(isPausedByOperator(state, nowMs) && { operatorPause: untilMs === undefined ? {} : { untilMs } }),
+    ...(keyRefused ? { servicePause: 'credentials' as const } : pause && { servicePause: pause.reason }),
+  };
 }

@@ -8,79 +8,93 @@ import {
 } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, startableSends } from './line.js';
 import { isPausedByOperator } from './operator.js';
-import { pacedMs } from './pace.js';
-import { expireProbe, isPaused, isProbe } from './pause.js';
+import { expireProbe, isPaused, isProbe, pacedMs } from './pause.js';
 import { occupiedSlotEnds } from './slots.js';
-import type { BudgetState } from './state.js';
+import type { BudgetState, Waiter } from './state.js';
 
-/** What is to be done after an event. */
 export interface Watch {
-  /** Workflow ids to wake. */
   wake: string[];
-  /** When to look again; `undefined` while nobody waits for time to pass. */
+  /** When to look again; `undefined` if nobody waits for time to pass. */
   lookAgainAtMs?: number;
 }
 
 /**
- * The invitation rule, run after every event and when the one timer fires: keep one invitation for each slot that is
- * free or about to be along the eligible waiters, and wake those whose own wait does not end soon. An invitation lapses after a
- * grace; a lapsed waiter is woken ever more seldom until it asks, and dropped when its signal fails. No correctness rests on a wake: it
- * may be lost or doubled.
+ * The invitation rule, applied after every event and when the one timer fires. For each slot that is free or about to be,
+ * it keeps one eligible waiter invited, and wakes those whose own wait does not end soon. An invitation lapses after a
+ * grace period. A lapsed waiter is woken less and less often until it asks, and is dropped when its signal fails.
+ * Correctness does not depend on wakes: they may be lost or doubled.
  */
 export function watch(state: BudgetState, nowMs: number): Watch {
   expireProbe(state, nowMs);
-  const wake: string[] = [];
-  let lookAgainAtMs = Infinity;
   const line = eligibleLine(state, nowMs);
-
-  if (isPausedByOperator(state, nowMs)) {
-    if (line.length > 0) lookAgainAtMs = state.operatorPause?.untilMs ?? Infinity;
-  } else if (state.keyRefused) {
-    // Nobody asks before it has read its job.
-  } else if (isPaused(state, nowMs) && state.pause) {
-    const probe = state.grants.find((grant) => isProbe(state.pause, grant));
-    if (line.length > 0) {
-      lookAgainAtMs =
-        nowMs < state.pause.untilMs ? state.pause.untilMs : (probe ? probe.grantedAtMs + probe.leaseMs : nowMs) + 1;
-    }
-  } else {
-    const startable = Math.min(startableSends(state, nowMs), state.pause ? 1 : Infinity);
-    const laterEnds = occupiedSlotEnds(state, nowMs + GRANT_AHEAD_MS);
-    let invited = 0;
-    for (const waiter of line) {
-      if (Math.min(freeSlots(state, laterEnds.length, { waiter, line }), startable) - invited <= 0) continue;
-      const pacedAtMs = pacedMs(state, invited);
-      if (pacedAtMs > nowMs + GRANT_AHEAD_MS) {
-        lookAgainAtMs = Math.min(lookAgainAtMs, pacedAtMs - GRANT_AHEAD_MS);
-        break;
-      }
-      if (waiter.invitedAtMs === undefined) {
-        waiter.invitedAtMs = nowMs;
-        if (waiter.dueAtMs > nowMs + UNSETTLED_WAIT_MS) wake.push(waiter.workflowId);
-      }
-      if (hasLapsed(waiter, nowMs)) {
-        if (nowMs >= (waiter.quietUntilMs ?? -Infinity)) {
-          const lapsedForMs = nowMs - (waiter.invitedAtMs ?? nowMs);
-          waiter.quietUntilMs = nowMs + Math.min(Math.max(lapsedForMs, RECHECK_MS), LONGEST_QUIET_MS);
-          wake.push(waiter.workflowId);
-        }
-        lookAgainAtMs = Math.min(lookAgainAtMs, waiter.quietUntilMs ?? Infinity);
-        continue;
-      }
-      invited += 1;
-      lookAgainAtMs = Math.min(lookAgainAtMs, waiter.invitedAtMs + INVITATION_GRACE_MS + 1);
-    }
-    if (line.some((waiter) => !hasLapsed(waiter, nowMs))) {
-      for (const endMs of laterEnds) lookAgainAtMs = Math.min(lookAgainAtMs, endMs - GRANT_AHEAD_MS);
-    }
-  }
-  lookAgainAtMs = Math.min(lookAgainAtMs, state.keyRefused?.untilMs ?? Infinity);
+  const { wake, nextAtMs } = watchLine(state, nowMs, line);
   wake.push(...silentWaiters(state, nowMs, new Set(line.map((waiter) => waiter.workflowId))));
+  const lookAgainAtMs = Math.min(nextAtMs, state.keyRefused?.untilMs ?? Infinity);
   if (lookAgainAtMs === Infinity) return { wake };
   return { wake, lookAgainAtMs: lookAgainAtMs <= nowMs ? nowMs + RECHECK_MS : lookAgainAtMs };
 }
 
-/** Waiters that no invitation reaches (they hold, or wait for their job): one a time, so that a dead one is found out. */
+/** Whom of the line to wake, and when to look again. */
+interface LineWatch {
+  wake: string[];
+  /** `Infinity`: never. */
+  nextAtMs: number;
+}
+
+function watchLine(state: BudgetState, nowMs: number, line: readonly Waiter[]): LineWatch {
+  if (line.length === 0) return { wake: [], nextAtMs: Infinity };
+  if (isPausedByOperator(state, nowMs)) return { wake: [], nextAtMs: state.operatorPause?.untilMs ?? Infinity };
+  // Nobody asks before its job has been read.
+  if (state.keyRefused) return { wake: [], nextAtMs: Infinity };
+  if (state.pause && isPaused(state, nowMs)) {
+    const { untilMs } = state.pause;
+    const probe = state.grants.find((grant) => isProbe(state.pause, grant));
+    const probeEndMs = probe ? probe.grantedAtMs + probe.leaseMs : nowMs;
+    return { wake: [], nextAtMs: nowMs < untilMs ? untilMs : probeEndMs + 1 };
+  }
+  return invite(state, nowMs, line);
+}
+
+function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): LineWatch {
+  const wake: string[] = [];
+  let nextAtMs = Infinity;
+  const startable = Math.min(startableSends(state, nowMs), state.pause ? 1 : Infinity);
+  const laterEnds = occupiedSlotEnds(state, nowMs + GRANT_AHEAD_MS);
+  let invited = 0;
+  for (const waiter of line) {
+    if (Math.min(freeSlots(state, laterEnds.length, { waiter, line }), startable) - invited <= 0) continue;
+    const pacedAtMs = pacedMs(state, invited);
+    if (pacedAtMs > nowMs + GRANT_AHEAD_MS) {
+      nextAtMs = Math.min(nextAtMs, pacedAtMs - GRANT_AHEAD_MS);
+      break;
+    }
+    if (waiter.invitedAtMs === undefined) {
+      waiter.invitedAtMs = nowMs;
+      if (waiter.dueAtMs > nowMs + UNSETTLED_WAIT_MS) wake.push(waiter.workflowId);
+    }
+    const lapsesAtMs = waiter.invitedAtMs + INVITATION_GRACE_MS;
+    if (nowMs <= lapsesAtMs) {
+      invited += 1;
+      nextAtMs = Math.min(nextAtMs, lapsesAtMs + 1);
+      continue;
+    }
+    if (nowMs >= (waiter.quietUntilMs ?? -Infinity)) {
+      const lapsedForMs = nowMs - waiter.invitedAtMs;
+      waiter.quietUntilMs = nowMs + Math.min(Math.max(lapsedForMs, RECHECK_MS), LONGEST_QUIET_MS);
+      wake.push(waiter.workflowId);
+    }
+    nextAtMs = Math.min(nextAtMs, waiter.quietUntilMs ?? Infinity);
+  }
+  if (line.some((waiter) => !hasLapsed(waiter, nowMs))) {
+    for (const endMs of laterEnds) nextAtMs = Math.min(nextAtMs, endMs - GRANT_AHEAD_MS);
+  }
+  return { wake, nextAtMs };
+}
+
+/**
+ * A waiter that no invitation reaches, because it holds or waits for its job, and that has been silent for long. One at a
+ * time is woken, so that a dead one is noticed.
+ */
 function silentWaiters(state: BudgetState, nowMs: number, inLine: ReadonlySet<string>): string[] {
   const silent = state.waiters.find(
     (waiter) =>

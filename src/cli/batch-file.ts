@@ -4,14 +4,12 @@ import { InvalidInputError } from '../client/index.js';
 import { defined } from '../contract/defined.js';
 import {
   batchIdSchema,
-  batchItemsOf,
   type FollowUpDefaults,
   type FollowUpInput,
   followUpInputSchema,
   type InputIssue,
   MAX_PROMPT_BYTES,
   parseInput,
-  parseUncheckedBatchInput,
 } from '../contract/index.js';
 import { type CliIo, UsageError } from './cli.js';
 import { given, number, type SettingOptions, toSettings } from './command-options.js';
@@ -25,6 +23,7 @@ import {
   readPrompt,
   unreadable,
 } from './text-source.js';
+import { batchItemsOf, parseUncheckedBatchInput } from '../contract/batch-input.js';
 
 /** The options of `follow-up batch run` that decide what is sent. */
 export interface BatchInputOptions extends SettingOptions, PromptSource {

@@ -1,8 +1,8 @@
 import type { FollowUpSummary, FollowUpUpdate, LiveProgress, WorkflowTrouble } from '../client/index.js';
 import { type FollowUpResult, type FollowUpState, isEndState } from '../contract/index.js';
-import { nextStep } from '../follow-up/next-step.js';
 import { ExitCode } from './cli.js';
 import { safeLine } from '../terminal-text.js';
+import { nextStep } from '../follow-up/details.js';
 
 /** A result for people. */
 export function describeResult(workflowId: string, result: FollowUpResult): string {

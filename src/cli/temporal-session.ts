@@ -3,11 +3,11 @@ import { Client, Connection, defaultGrpcRetryOptions } from '@temporalio/client'
 import { FollowUpClient } from '../client/index.js';
 import { readPollers } from '../client/trouble.js';
 import { type Environment, loadClientConfig, type TemporalConfig } from '../config/index.js';
-import { isLoopbackHost } from '../config/loopback.js';
 import { budgetTaskQueue } from '../contract/index.js';
 import { callRetries } from '../temporal/grpc.js';
 import { safeLine } from '../terminal-text.js';
 import type { Output } from './cli.js';
+import { isLoopbackHost } from '../agent-jobs/base-url.js';
 
 /** A connection to Temporal, and the clients on it. */
 export interface TemporalSession {

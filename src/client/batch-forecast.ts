@@ -1,19 +1,14 @@
 import type { Client } from '@temporalio/client';
 import { forecastEnd, type ItemLeft, type Outlook } from '../batch/forecast.js';
 import { defined } from '../contract/defined.js';
-import {
-  type BatchItem,
-  type BudgetSlots,
-  budgetSlotsQuery,
-  type BudgetStatus,
-  projectBudgetWorkflowId,
-} from '../contract/index.js';
+import { type BatchItem, type BudgetStatus, projectBudgetWorkflowId } from '../contract/index.js';
 import { WorkerUnavailableError } from './errors.js';
 import { listFollowUps, listQuery, take } from './list.js';
 import { BUDGET_TIMEOUT_MS, type BudgetAnswers } from './live-progress.js';
 import type { FollowUpSummary } from './summary.js';
 import { fewAtATime } from './temporal-call.js';
 import { queryWorkflow } from './trouble.js';
+import { type BudgetSlots, budgetSlotsQuery } from '../contract/protocol.js';
 
 /** Most ended turns whose length is measured: as many as a budget lists sends. */
 const MOST_TURNS = 100;

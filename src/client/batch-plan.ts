@@ -4,7 +4,6 @@ import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js'
 import { defined } from '../contract/defined.js';
 import {
   batchIdSchema,
-  batchItemsOf,
   DEFAULT_MAX_OPEN,
   type FollowUpBatchInput,
   type FollowUpDefaults,
@@ -12,10 +11,9 @@ import {
   MAX_PIECE_BYTES,
   parseBatchInput,
   parseInput,
-  templateOf,
-  unfilledItemsOf,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
+import { batchItemsOf, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
 
 /** A batch to start: a list of follow-ups, or one prompt for many jobs of a project. */
 export type StartBatchInput = {

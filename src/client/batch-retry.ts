@@ -6,12 +6,12 @@ import {
   type FollowUpInput,
   followUpInputSchema,
   parseInput,
-  type RetryChoice,
 } from '../contract/index.js';
 import type { StartBatchInput } from './batch-plan.js';
 import { NothingToRetryError, UnexpectedOutcomeError } from './errors.js';
 import { LookUp, readPartItems } from './outcome-lookup.js';
 import { fewAtATime } from './temporal-call.js';
+import { type RetryChoice } from '../contract/choices.js';
 
 /** Options of `retry`. */
 export interface RetryOptions {

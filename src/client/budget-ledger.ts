@@ -1,23 +1,25 @@
 import type { Client } from '@temporalio/client';
 import { beginState, Budget, type BudgetState, type CarriedState, restoreState, takeOrder } from '../budget/index.js';
 import {
-  type AcquireAnswer,
-  type AcquireRequest,
-  acquireUpdate,
   describeIssues,
   parseInput,
   pauseInputSchema,
   pauseUpdate,
-  projectBudgetInputSchema,
   projectBudgetWorkflowId,
-  readReport,
-  reportSignal,
   resumeUpdate,
   setLimitInputSchema,
   setLimitUpdate,
 } from '../contract/index.js';
 import { decodePayloads, type HistoryEvent, type Payloads, readHistory } from './history.js';
 import { callTemporal, timestampMs } from './temporal-call.js';
+import {
+  type AcquireAnswer,
+  type AcquireRequest,
+  acquireUpdate,
+  projectBudgetInputSchema,
+  readReport,
+  reportSignal,
+} from '../contract/protocol.js';
 
 /** `WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW` of Temporal's API. */
 const RESET_CAUSE = 20;

@@ -9,15 +9,10 @@ import { z } from 'zod';
 import { type BudgetState, carryState } from '../budget/index.js';
 import { WAKE_TEN_MS } from '../budget/limits.js';
 import {
-  BUDGET_RESET,
-  type BudgetSettings,
-  budgetSettingsSchema,
   type DurationInput,
   durationSchema,
   parseInput,
-  type ProjectBudgetInput,
   projectBudgetWorkflowId,
-  wakeSignal,
   WorkflowType,
 } from '../contract/index.js';
 import { describeGrpcError } from '../temporal/grpc.js';
@@ -37,6 +32,13 @@ import { listFollowUps, listQuery } from './list.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal, fewAtATime, isPassingTrouble, isVagueTrouble } from './temporal-call.js';
 import { isPolled, readTrouble } from './trouble.js';
+import {
+  BUDGET_RESET,
+  type BudgetSettings,
+  budgetSettingsSchema,
+  type ProjectBudgetInput,
+  wakeSignal,
+} from '../contract/protocol.js';
 
 /** Lease (send timeout of 30 s + 30 s) and drain (120 s) of workers with the default settings. */
 const DEFAULT_IN_FLIGHT_MS = 180_000;

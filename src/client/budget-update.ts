@@ -8,12 +8,10 @@ import {
 } from '@temporalio/client';
 import { ApplicationFailure, type UpdateDefinition, WorkflowNotFoundError } from '@temporalio/common';
 import {
-  type BudgetSettings,
   type BudgetStatus,
   budgetTaskQueue,
   FailureType,
   type InputIssue,
-  type ProjectBudgetInput,
   projectBudgetWorkflowId,
   WorkflowType,
 } from '../contract/index.js';
@@ -27,6 +25,7 @@ import {
 import { issuesIn } from './result.js';
 import { callTemporal } from './temporal-call.js';
 import { NO_ANSWER, readTrouble, reasonOf } from './trouble.js';
+import { type BudgetSettings, type ProjectBudgetInput } from '../contract/protocol.js';
 
 /** Default settings of a new budget. The limit is the service's own: 100 messages per hour. */
 export const DEFAULT_BUDGET_SETTINGS: BudgetSettings = {

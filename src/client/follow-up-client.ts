@@ -4,7 +4,6 @@ import { TypedSearchAttributes } from '@temporalio/common';
 import { z } from 'zod';
 import {
   batchIdSchema,
-  type BudgetSettings,
   DEFAULT_TASK_QUEUE,
   type FollowUpInput,
   followUpInputSchema,
@@ -32,6 +31,7 @@ import type { ResultOptions } from './result.js';
 import { Schedules } from './schedules.js';
 import { callTemporal, isTooLarge } from './temporal-call.js';
 import { findTroubles, type FoundTroubles } from './trouble.js';
+import { type BudgetSettings } from '../contract/protocol.js';
 
 /** Options of {@link FollowUpClient}. */
 export interface FollowUpClientOptions {

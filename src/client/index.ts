@@ -13,7 +13,7 @@
  *
  * @module
  */
-export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
+export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
 export {
   type BatchExecution,
   BatchHandle,

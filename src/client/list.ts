@@ -2,11 +2,9 @@ import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { z } from 'zod';
 import { defined } from '../contract/defined.js';
 import {
-  DURATION_RULE,
   followUpStates,
   idSchema,
   keySchema,
-  MAX_KEYWORD_LENGTH,
   parseDurationMs,
   parseInput,
   SearchAttribute,
@@ -16,6 +14,8 @@ import { InvalidInputError } from './errors.js';
 import { BudgetAnswers, type BudgetPlace, readPlaces } from './live-progress.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { toConnectionError } from './temporal-call.js';
+import { DURATION_RULE } from '../contract/durations.js';
+import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
 
 const SINCE_RULE = `must be an instant such as "2026-11-22T08:00:00Z" or a duration: it ${DURATION_RULE}`;
 

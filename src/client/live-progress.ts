@@ -7,13 +7,13 @@ import {
   type BudgetWaiter,
   type FollowUpProgress,
   isEndState,
-  type NothingNewDetails,
   projectBudgetWorkflowId,
 } from '../contract/index.js';
 import { WorkerUnavailableError } from './errors.js';
 import type { FollowUpSummary } from './summary.js';
 import { callTemporal, fewAtATime, timestampMs } from './temporal-call.js';
 import { queryWorkflow, readTrouble, reasonOf } from './trouble.js';
+import { type NothingNewDetails } from '../contract/protocol.js';
 
 /** How long after its instant something is overdue: clocks differ, and Temporal's lists lag behind. */
 const OVERDUE_AFTER_MS = 5_000;

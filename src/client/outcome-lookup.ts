@@ -2,21 +2,22 @@ import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import type { ItemOutcome } from '../batch/outcome.js';
+import { hashOfItems } from '../batch/pack.js';
 import { idsOf } from '../batch/part.js';
 import { Budget } from '../budget/index.js';
+import { fillItem } from '../contract/batch-input.js';
 import { defined } from '../contract/defined.js';
-import { hash64 } from '../contract/hash.js';
 import {
   type BatchItem,
   batchItemKey,
   batchItemsQuery,
-  fillItem,
   followUpBatchWorkflowId,
   followUpWorkflowId,
   parseFollowUpWorkflowId,
   projectBudgetWorkflowId,
   type SendOutcome,
 } from '../contract/index.js';
+import { hash64 } from '../contract/text.js';
 import { readLedger } from './budget-ledger.js';
 import {
   FollowUpCancelledError,
@@ -189,11 +190,6 @@ export class LookUp {
       return undefined;
     }
   }
-}
-
-/** A digest of a list of items. */
-export function hashOfItems({ template, items }: Pick<PartItems, 'template' | 'items'>): string {
-  return hash64(JSON.stringify([template, items]));
 }
 
 /**

@@ -5,14 +5,10 @@ import type {
   ScheduleSpec,
 } from '@temporalio/client';
 import { defined } from '../contract/defined.js';
-import {
-  batchItemsOf,
-  type FollowUpBatchInput,
-  parseFollowUpBatchWorkflowId,
-  parseUncheckedBatchInput,
-  type ScheduleOverlap,
-} from '../contract/index.js';
+import { type FollowUpBatchInput, parseFollowUpBatchWorkflowId } from '../contract/index.js';
 import type { ScheduleSettings } from './schedule-input.js';
+import { batchItemsOf, parseUncheckedBatchInput } from '../contract/batch-input.js';
+import { type ScheduleOverlap } from '../contract/choices.js';
 
 /** When a schedule fires. If somebody changed it in Temporal, it may be more than `create` can make. */
 export interface ScheduleTimes {

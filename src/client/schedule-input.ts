@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import {
   batchItemKey,
-  boundedIssues,
   durationSchema,
   type FollowUpBatchInput,
   followUpBatchWorkflowId,
@@ -9,10 +8,11 @@ import {
   type InputIssue,
   parseBatchInput,
   parseInput,
-  scheduleOverlaps,
   workflowIdIssue,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
+import { boundedIssues } from '../contract/validation.js';
+import { scheduleOverlaps } from '../contract/choices.js';
 
 /** What Temporal puts behind the workflow id of each firing: the time it was due, to the second. */
 const FIRING_SUFFIX_LENGTH = '-2026-11-21T02:00:00Z'.length;

@@ -9,11 +9,12 @@ import {
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { msToTs, tsToDate } from '@temporalio/common/lib/time.js';
 import { z } from 'zod';
-import { parseInput, type ScheduleOverlap, scheduleOverlaps, WorkflowType } from '../contract/index.js';
+import { parseInput, WorkflowType } from '../contract/index.js';
 import { FollowUpClientError, InvalidInputError } from './errors.js';
 import { toOverlapPolicy } from './schedule-description.js';
 import { firingBatchId, firingWorkflowId, instantSchema } from './schedule-input.js';
 import { callTemporal } from './temporal-call.js';
+import { type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
 
 /** An error about one schedule. */
 abstract class ScheduleError extends FollowUpClientError {

@@ -3,7 +3,6 @@ import { TypedSearchAttributes } from '@temporalio/common';
 import { z } from 'zod';
 import { defined } from '../contract/defined.js';
 import {
-  batchItemsOf,
   type FollowUpBatchInput,
   type FollowUpBatchResult,
   followUpBatchWorkflowId,
@@ -44,6 +43,7 @@ import {
 } from './schedule-orders.js';
 import type { ExecutionStatus } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
+import { batchItemsOf } from '../contract/batch-input.js';
 
 /** The server's own default would make good a year of firings, all at once. */
 const DEFAULT_CATCH_UP_WINDOW_MS = 3_600_000;

@@ -1,17 +1,17 @@
 import { readFileSync, statSync } from 'node:fs';
 import { z } from 'zod';
 import { isUsableApiKey, MIN_API_KEY_LENGTH } from '../agent-jobs/api-keys.js';
-import { baseUrlIssue } from '../agent-jobs/base-url.js';
+import { baseUrlIssue, isLoopbackHost } from '../agent-jobs/base-url.js';
+import { defined } from '../contract/defined.js';
 import { idSchema } from '../contract/index.js';
-import { isLoopbackHost } from './loopback.js';
 import type { SettingsReader } from './settings-reader.js';
 
 /**
- * Where API keys come from; at least one of the three is given, and for a project the first of `keysFile`, `keyFile`,
- * `key` that has one for it is used. Files are read again when they change, so a key can be replaced without a restart.
+ * Where API keys come from; at least one of the three is given. A project uses the first of `keysFile`, `keyFile` and
+ * `key` that has a key for it. Files are read again when they change, so that a key can be replaced without a restart.
  */
 export interface ApiKeySettings {
-  /** One key for all projects. In a closure, so that a configuration that is logged or inspected does not show it. */
+  /** One key for all projects. A function, so that logging or inspecting a configuration does not show it. */
   key?: () => string;
   /** Path of a file that holds one key for all projects. */
   keyFile?: string;
@@ -21,7 +21,7 @@ export interface ApiKeySettings {
 
 const KEY_RULE = `at least ${MIN_API_KEY_LENGTH} visible ASCII characters without spaces`;
 
-/** `AGENT_JOBS_BASE_URL` without a slash at its end; `''` where it is missing or wrong. */
+/** `AGENT_JOBS_BASE_URL` without a trailing slash; `''` if it is missing or invalid. */
 export function readBaseUrl(settings: SettingsReader): string {
   const name = 'AGENT_JOBS_BASE_URL';
   const text = settings.text(name);
@@ -54,7 +54,7 @@ function readAllowHttp(settings: SettingsReader): boolean {
   return text === 'true';
 }
 
-/** The three key settings; none at all is refused. */
+/** The three key settings. At least one is required. */
 export function readApiKeySettings(settings: SettingsReader): ApiKeySettings {
   const key = settings.text('AGENT_JOBS_API_KEY');
   const keyFile = settings.text('AGENT_JOBS_API_KEY_FILE');
@@ -76,14 +76,10 @@ export function readApiKeySettings(settings: SettingsReader): ApiKeySettings {
       isKeyTable(text) ? undefined : `must hold JSON, { "projectId": "key" }, each key of ${KEY_RULE}`,
     );
   }
-  return {
-    ...(key === undefined ? {} : { key: () => key }),
-    ...(keyFile === undefined ? {} : { keyFile }),
-    ...(keysFile === undefined ? {} : { keysFile }),
-  };
+  return defined({ key: key === undefined ? undefined : () => key, keyFile, keysFile });
 }
 
-/** What makes a key or a connection easier to steal than it should be. A file that cannot be read is refused elsewhere. */
+/** Warns of what makes a key or a connection easy to steal. A file that cannot be read is refused elsewhere. */
 export function readSecurityWarnings(settings: SettingsReader): string[] {
   const warnings = [];
   for (const name of ['AGENT_JOBS_API_KEY_FILE', 'AGENT_JOBS_API_KEYS_FILE', 'TEMPORAL_TLS_CLIENT_KEY_PATH']) {
@@ -100,12 +96,12 @@ export function readSecurityWarnings(settings: SettingsReader): string[] {
 }
 
 function isForEverybody(path: string): boolean {
-  // Windows has no such bits: it reports the same mode for every file.
+  // Windows has no such bits and reports the same mode for every file.
   if (process.platform === 'win32') return false;
   return ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o007) !== 0;
 }
 
-/** Notes a file that cannot be read, or whose text `problemOf` finds fault with. The text is never shown. */
+/** Refuses a file that cannot be read, or in whose text `problemOf` finds a problem. The text is never shown. */
 function checkFile(
   settings: SettingsReader,
   name: string,

@@ -1,11 +1,6 @@
 import { z } from 'zod';
-import {
-  type BudgetSettings,
-  DEFAULT_TASK_QUEUE,
-  durationSchema,
-  formatDuration,
-  idSchema,
-} from '../contract/index.js';
+import { DEFAULT_TASK_QUEUE, durationSchema, formatDuration, idSchema } from '../contract/index.js';
+import type { BudgetSettings } from '../contract/protocol.js';
 import { type ApiKeySettings, readApiKeySettings, readBaseUrl, readSecurityWarnings } from './agent-jobs-config.js';
 import { type Environment, SettingsReader } from './settings-reader.js';
 import { readTemporalConfig, type TemporalConfig, usesTls } from './temporal-config.js';
@@ -15,13 +10,13 @@ export type { ApiKeySettings } from './agent-jobs-config.js';
 export type { Environment } from './settings-reader.js';
 export type { TemporalConfig } from './temporal-config.js';
 
-/** pino's levels, from the most verbose to none. */
+/** pino's levels, from the most to the fewest lines. */
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof logLevels)[number];
 
 /** `pretty` is for people at a terminal. */
-const logFormats = ['json', 'pretty'] as const;
-type LogFormat = (typeof logFormats)[number];
+export const logFormats = ['json', 'pretty'] as const;
+export type LogFormat = (typeof logFormats)[number];
 
 /** Where `/healthz`, `/readyz` and `/metrics` are served. */
 export interface StatusAddress {
@@ -36,42 +31,40 @@ export interface LoggingConfig {
 }
 
 /**
- * How much a worker does at once, and keeps in memory. How to choose each number:
- * docs/how-to/run-in-production.md, "6. Size it".
+ * How much a worker does at once and keeps in memory. docs/how-to/run-in-production.md, "6. Size it", explains how to
+ * choose the numbers.
  */
-interface WorkerCapacity {
-  /** Follow-ups, batches and parts in the cache. One that has left it is replayed at its next task. */
+export interface WorkerCapacity {
+  /** Follow-ups, batches and parts in the cache. One that has left the cache is replayed at its next task. */
   cachedWorkflows: number;
-  /** Workflow tasks at once. One that reads a job holds its slot while the GET runs. */
+  /** Workflow tasks at once. A task that reads a job holds its slot during the GET. */
   workflowTasks: number;
-  /** Sends and looks at once. */
+  /** Sends and looks of watches at once. */
   activities: number;
-  /** Concurrent polls for workflow tasks; half as many poll for activities. */
+  /** Polls for workflow tasks that wait at the server at once. For activities there are half as many. */
   pollers: number;
 }
 
-/** All settings of a worker. Durations are in milliseconds. */
+/** The whole configuration of a worker. All durations are in milliseconds. */
 export interface WorkerConfig {
   temporal: TemporalConfig;
   agentJobs: {
     /** Without a trailing slash. */
     baseUrl: string;
     apiKeys: ApiKeySettings;
-    /** Deadline of one GET. */
     getTimeoutMs: number;
-    /** Deadline of one POST, from its connect to the last byte of its answer. */
+    /** Deadline of one POST, from connecting to the last byte of the answer. */
     sendTimeoutMs: number;
   };
-  /** Task queue of the follow-ups; that of the budgets derives its name from it. */
+  /** Task queue of the follow-ups. The name of the budgets' queue is derived from it. */
   taskQueue: string;
-  /** Settings of a new project's budget; no budget gets more than `maxLimit` messages per `windowMs`. */
+  /** Settings of a new project's budget. No budget gets more than `maxLimit` messages per `windowMs`. */
   budget: Required<BudgetSettings>;
   capacity: WorkerCapacity;
-  /** The projects that this worker serves. */
   projects: '*' | readonly string[];
-  /** Security warnings for people. The worker logs them; `follow-up doctor` shows them. */
+  /** Security warnings for people. The worker logs them, and `follow-up doctor` shows them. */
   warnings: readonly string[];
-  /** Time after a grant by which its sender has certainly stopped: send timeout + {@link LEASE_SLACK_MS}. */
+  /** Time from a grant until its sender has certainly stopped: send timeout + {@link LEASE_SLACK_MS}. */
   leaseMs: number;
   /** Start-to-close timeout of the send activity: lease + {@link START_TO_CLOSE_SLACK_MS}. */
   sendStartToCloseMs: number;
@@ -83,20 +76,20 @@ export interface WorkerConfig {
 }
 
 /**
- * Between the send's own deadline and the lease, for a process that is slow to stop
+ * Time between the send's own deadline and the lease, for a process that is slow to stop
  * (docs/explanation/architecture.md, "Slots").
  */
 export const LEASE_SLACK_MS = 30_000;
 
 /**
- * Between the lease and the send activity's timeout, for settling the outcome
- * (docs/explanation/architecture.md, "Slots").
+ * Time between the lease and the send activity's timeout, to settle the outcome (docs/explanation/architecture.md,
+ * "Slots").
  */
 export const START_TO_CLOSE_SLACK_MS = 15_000;
 
 /**
- * Every default of the worker's settings. Sources of the numbers: docs/explanation/architecture.md, and the service's
- * own limit.
+ * All defaults of the worker's settings. The numbers come from docs/explanation/architecture.md and the service's own
+ * limit.
  */
 export const configDefaults = {
   budgetLimit: 100,
@@ -109,16 +102,16 @@ export const configDefaults = {
   status: { host: '127.0.0.1', port: 9464 },
   /**
    * Cache: a follow-up has about six tasks, most of them in the seconds around its send, and sleeps between them.
-   * Tasks: on 2 cores, with every GET taking 5 s and 200 workflows, 40 (the SDK's default) gave 8 reads/s, and 400 gave
-   * 16 and kept others at 93 ms. Activities: a budget lets 10 sends be unsettled at once, so 100 serve ten busy
-   * projects, and 400 are 80 looks/s where every GET takes 5 s. Pollers: twice the SDK's default, for tasks are short.
+   * Tasks: on 2 cores, with every GET taking 5 s and 200 workflows, 40 (the SDK's default) gave 8 reads/s; 400 gave 16
+   * and delayed other workflows by 93 ms. Activities: a budget allows 10 unsettled sends, so 100 serve ten busy
+   * projects; 400 are 80 looks/s if every GET takes 5 s. Pollers: twice the SDK's default, because tasks are short.
    */
   capacity: { cachedWorkflows: 300, workflowTasks: 400, activities: 500, pollers: 20 },
   logLevel: 'info',
   logFormat: 'json',
 } as const;
 
-/** The server's limit for names of task queues is 1,000 bytes; `-budget` is added to this one. */
+/** The server limits names of task queues to 1,000 bytes, and `-budget` is appended to this one. */
 const taskQueueSchema = z
   .string()
   .max(200, 'must be at most 200 characters')
@@ -133,7 +126,7 @@ const countSchema = (min: number, max: number) => {
     .refine((count) => count >= min && count <= max, rule);
 };
 
-/** In the environment a whole number is text, too. */
+/** In the environment, whole numbers are text too. */
 const durationSetting = (min: string, max: string) =>
   z
     .string()
@@ -167,8 +160,7 @@ const oneOf = <const T extends readonly string[]>(values: T) =>
 /**
  * The worker's configuration.
  *
- * @param env environment variables, all of {@link https://docs.temporal.io/references/client-environment-configuration
- * |
+ * @param env environment variables, all of {@link https://docs.temporal.io/references/client-environment-configuration |
  *   Temporal's} among them
  * @param defaultLogFormat for when `FOLLOW_UP_LOG_FORMAT` is not set
  * @throws {@link ConfigError} that names every bad setting at once
@@ -181,7 +173,7 @@ export function loadConfig(env: Environment, defaultLogFormat: LogFormat = confi
   const budget = readBudgetSettings(settings);
   const projects = settings.read<'*' | readonly string[]>('FOLLOW_UP_PROJECTS', projectsSchema, '*');
   const drainMs = settings.read('FOLLOW_UP_DRAIN', durationSetting('0s', '1h'), configDefaults.drainMs);
-  // More would make the local activity last longer than 8 s, which costs 3 more events a poll.
+  // With more, the local activity would last longer than 8 s, which costs 3 more events per poll.
   const getTimeoutMs = settings.read(
     'AGENT_JOBS_GET_TIMEOUT',
     durationSetting('100ms', '7s'),
@@ -233,7 +225,7 @@ export function loadTemporalConfig(env: Environment): TemporalConfig {
   return temporal;
 }
 
-/** What commands need that start follow-ups and look after them. */
+/** What commands need that start and manage follow-ups. */
 export interface ClientConfig {
   temporal: TemporalConfig;
   /** Task queue of the follow-ups. */
@@ -243,7 +235,7 @@ export interface ClientConfig {
 }
 
 /**
- * The configuration of commands that start follow-ups and look after them.
+ * The configuration of commands that start and manage follow-ups.
  *
  * @throws {@link ConfigError} that names every bad setting at once
  */
@@ -288,7 +280,7 @@ function readBudgetSettings(settings: SettingsReader): Required<BudgetSettings> 
   return { limit, windowMs, reserve, marginMs, maxLimit };
 }
 
-/** The configuration for people, setting by setting, without any secret. */
+/** The configuration for people, one setting per row, without secrets. */
 export function describeConfig(config: WorkerConfig): [setting: string, value: string][] {
   const { temporal, agentJobs, budget, capacity, projects, status, logging } = config;
   const { apiKey, tls } = temporal.connectionOptions();
@@ -319,7 +311,7 @@ export function describeConfig(config: WorkerConfig): [setting: string, value: s
 
 function describeKeys({ key, keyFile, keysFile }: ApiKeySettings): string {
   const sources = [
-    keysFile === undefined ? undefined : `file ${keysFile}, a key a project`,
+    keysFile === undefined ? undefined : `file ${keysFile}, one key per project`,
     keyFile === undefined ? undefined : `file ${keyFile}`,
     key === undefined ? undefined : 'AGENT_JOBS_API_KEY',
   ];

@@ -1,9 +1,8 @@
 import type { z } from 'zod';
 
-/** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The environment of this process, the only place where it is read. Everything else is given it as an argument. */
+/** The environment of this process. It is read only here; everything else receives it as an argument. */
 export function processEnvironment(): Environment {
   return process.env;
 }
@@ -11,8 +10,8 @@ export function processEnvironment(): Environment {
 const SHOWN_VALUE_LENGTH = 60;
 
 /**
- * Reads settings one by one and keeps every problem, so that all of them can be told at once. A variable that is set to
- * nothing counts as not set, which is how compose files and shells write "not set".
+ * Reads settings one by one and collects all problems, so that they can be reported together. A variable that is empty
+ * counts as not set, because compose files and shells write "not set" that way.
  */
 export class SettingsReader {
   readonly #env: Environment;
@@ -22,18 +21,18 @@ export class SettingsReader {
     this.#env = env;
   }
 
-  /** The text of a variable; `undefined` where it is not set. */
+  /** The text of a variable; `undefined` if it is not set. */
   text(name: string): string | undefined {
     const value = this.#env[name];
     return value === undefined || value.trim() === '' ? undefined : value.trim();
   }
 
   /**
-   * The parsed value of a variable, or `fallback` where it is not set. After a bad value the fallback is given as well,
-   * so that the other settings can be checked; {@link throwIfBad} tells of it.
+   * The parsed value of a variable, or `fallback` if it is not set. It is also `fallback` after a bad value, so that
+   * the other settings can be checked; {@link throwIfBad} reports the problem.
    *
    * @param name of the environment variable
-   * @param schema takes the text
+   * @param schema accepts the text
    * @param fallback the setting's default
    */
   read<T>(name: string, schema: z.ZodType<T>, fallback: T): T {
@@ -46,9 +45,9 @@ export class SettingsReader {
   }
 
   /**
-   * Notes a problem.
+   * Records a problem.
    *
-   * @param value is shown, cut short; leave it out where it may hold a secret
+   * @param value is shown, cut short; leave it out if it may hold a secret
    */
   refuse(name: string, rule: string, value?: string): void {
     const shown = value === undefined ? '' : ` (given ${JSON.stringify(cut(value))})`;
@@ -73,7 +72,7 @@ export interface ConfigIssue {
   message: string;
 }
 
-/** The configuration is wrong; the message names every bad setting. The command line ends with exit code 2. */
+/** The configuration is wrong. The message names every bad setting. The command line exits with code 2. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
 

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
-import { loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
-import type { ClientConfigProfile } from '@temporalio/envconfig';
+import { type ClientConfigProfile, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
 import type { NativeConnectionOptions } from '@temporalio/worker';
-import { isLoopbackHost } from './loopback.js';
+import { isLoopbackHost } from '../agent-jobs/base-url.js';
+import { defined } from '../contract/defined.js';
 import type { Environment, SettingsReader } from './settings-reader.js';
 
 /** How to reach Temporal. */
@@ -12,8 +12,8 @@ export interface TemporalConfig {
   /** @default 'default' */
   namespace: string;
   /**
-   * For `Connection.connect` and `NativeConnection.connect`. A function, so that keys and certificates in it do not show
-   * where a configuration is logged or inspected.
+   * For `Connection.connect` and `NativeConnection.connect`. A function, so that logging or inspecting a configuration
+   * does not show the keys and certificates.
    */
   connectionOptions: () => TemporalConnectionOptions;
 }
@@ -25,10 +25,10 @@ export type TemporalConnectionOptions = Pick<NativeConnectionOptions, 'tls' | 'a
 const DEFAULT_ADDRESS = 'localhost:7233';
 const DEFAULT_NAMESPACE = 'default';
 const DEFAULT_PORT = 7233;
-/** A name, an IPv4 address, or an IPv6 address in brackets; then a port. */
+/** A name, an IPv4 address, or an IPv6 address in brackets, and optionally a port. */
 const ADDRESS_PATTERN = /^(\[[0-9a-fA-F:.]+\]|[^\s:/@?#[\]]+)(?::(\d{1,5}))?$/;
 
-/** Reads `TEMPORAL_*`, the profile and the configuration file with Temporal's own library, and checks what it gives. */
+/** Reads `TEMPORAL_*`, the profile and the configuration file with Temporal's own library, and checks the result. */
 export function readTemporalConfig(settings: SettingsReader, env: Environment): TemporalConfig {
   const fallback = {
     address: DEFAULT_ADDRESS,
@@ -49,12 +49,7 @@ export function readTemporalConfig(settings: SettingsReader, env: Environment): 
     return {
       address,
       namespace: namespace ?? DEFAULT_NAMESPACE,
-      connectionOptions: () => ({
-        address,
-        ...(tls === undefined ? {} : { tls }),
-        ...(apiKey === undefined ? {} : { apiKey }),
-        ...(metadata === undefined ? {} : { metadata }),
-      }),
+      connectionOptions: () => defined({ address, tls, apiKey, metadata }),
     };
   } catch (error) {
     settings.refuse('TEMPORAL_*', describeLoadError(error));
@@ -62,12 +57,11 @@ export function readTemporalConfig(settings: SettingsReader, env: Environment): 
   }
 }
 
-/** Whether the connection is encrypted. */
 export function usesTls(tls: TemporalConnectionOptions['tls']): boolean {
   return tls !== undefined && tls !== null && tls !== false;
 }
 
-/** The library takes a file that is not there for an empty one, even when it was asked for by name. */
+/** The library treats a missing file as an empty one, even if it was named explicitly. */
 function isConfigFileReadable(settings: SettingsReader): boolean {
   const name = 'TEMPORAL_CONFIG_FILE';
   const path = settings.text(name);
@@ -87,7 +81,7 @@ function checkCertificatePair(settings: SettingsReader, { tls }: ClientConfigPro
   settings.refuse(missing, 'is required: a client certificate and its key are given together');
 }
 
-/** Host and port, the port filled in. */
+/** Host and port, with the default port if none is given. */
 function readAddress(settings: SettingsReader, text: string | undefined): string {
   if (text === undefined) return DEFAULT_ADDRESS;
   const match = ADDRESS_PATTERN.exec(text);
@@ -106,7 +100,10 @@ function isAuthorization(name: string): boolean {
   return name.toLowerCase() === 'authorization';
 }
 
-/** Compose files and shells write "not set" as an empty text. An empty header takes one from the profile away, on purpose. */
+/**
+ * Compose files and shells write "not set" as an empty text. An empty header is kept: it removes one that the profile
+ * sets.
+ */
 function withoutEmpty(env: Environment): Record<string, string> {
   const entries = Object.entries(env).filter(
     (entry): entry is [string, string] =>
@@ -115,7 +112,7 @@ function withoutEmpty(env: Environment): Record<string, string> {
   return Object.fromEntries(entries);
 }
 
-/** A TOML error quotes the lines around it, and one of them may be the API key. */
+/** A TOML error quotes the lines around it, which may contain the API key. */
 function describeLoadError(error: unknown): string {
   if (error instanceof Error && 'line' in error)
     return `the configuration file is not TOML, see line ${String(error.line)}`;

@@ -1,26 +1,26 @@
 import { z } from 'zod';
-import { followUpDefaultsSchema, followUpInputSchema, promptSchema, type FollowUpInput } from './follow-up-input.js';
-import { idSchema } from './ids.js';
 import type { InputIssue } from './failures.js';
-import { boundedIssues, parseInput, type Parsed } from './validation.js';
+import { followUpDefaultsSchema, type FollowUpInput, followUpInputSchema, promptSchema } from './follow-up-input.js';
+import { idSchema } from './ids.js';
+import { boundedIssues, type Parsed, parseInput } from './validation.js';
 
-/** Follow-ups of a batch that are open at once where `maxOpen` does not say. */
+/** Follow-ups of a batch that are open at once if `maxOpen` is not given. */
 export const DEFAULT_MAX_OPEN = 50;
-/** Most that `maxOpen` may say. The server takes 2,000 children of one workflow. */
+/** Largest `maxOpen`. The server accepts at most 2,000 children of one workflow. */
 export const MAX_MAX_OPEN = 500;
-/** Most bytes of JSON in one `addItems`, 256 KiB; a single item may be larger. */
+/** Most bytes of JSON in one `addItems`: 256 KiB. A single item may be larger. */
 export const MAX_PIECE_BYTES = 262_144;
 
-/** Settings for every item that does not say otherwise: any field of an input but ids and prompt. */
+/** Defaults for all items of a batch: any field of an input except its ids and its prompt. */
 export type FollowUpDefaults = Omit<FollowUpInput, 'projectId' | 'jobId' | 'prompt'>;
 
-/** Settings of a batch beside its items. */
+/** Settings of a batch, apart from its items. */
 export interface BatchOptions {
-  /** Most follow-ups that are open at a time: started and not ended. @default 50 */
+  /** Most follow-ups that are started and have not ended. @default 50 */
   maxOpen?: number | undefined;
-  /** For every item that does not say otherwise. @default `{ lane: 'batch' }` */
+  /** Filled into items that leave the field out. @default `{ lane: 'batch' }` */
   defaults?: FollowUpDefaults | undefined;
-  /** More items come by the update `addItems`, until the update `seal`. */
+  /** The update `addItems` brings more items, until the update `seal`. */
   open?: true | undefined;
 }
 
@@ -28,7 +28,7 @@ export interface BatchOptions {
 export type FollowUpBatchInput = BatchOptions &
   ({ items: FollowUpInput[] } | { projectId: string; prompt: string; jobIds: string[] });
 
-/** An input whose items are not looked at yet: a bad one is an error of that item alone. */
+/** An input whose items are not checked yet: a bad item is an error of that item alone. */
 export type UncheckedBatchInput = BatchOptions &
   ({ items: unknown[] } | { projectId: string; prompt: string; jobIds: unknown[] });
 
@@ -46,16 +46,16 @@ const jobsSchema = (jobId: z.ZodType) =>
   z.strictObject({ projectId: idSchema, prompt: promptSchema, jobIds: z.array(jobId), ...optionFields() });
 
 /**
- * Schema of {@link FollowUpBatchInput}, for JSON Schema. {@link parseBatchInput} says better what is wrong. A function,
- * for follow-ups, which load this module too, have no use for it.
+ * Schema of {@link FollowUpBatchInput}, for JSON Schema. {@link parseBatchInput} gives better messages. This is a
+ * function because follow-ups load this module too and do not need the schema.
  */
 export function followUpBatchInputSchema(): z.ZodType {
   return z.union([listSchema(followUpInputSchema), jobsSchema(idSchema)]);
 }
 
 /**
- * Checks a batch's input, every item included, and names every bad field, such as `items.3.prompt`. Items are looked at
- * with `defaults` filled in.
+ * Checks a batch's input, including every item with `defaults` filled in, and names every bad field, such as
+ * `items.3.prompt`.
  */
 export function parseBatchInput(input: unknown): Parsed<FollowUpBatchInput> {
   const unchecked = parseUncheckedBatchInput(input);
@@ -75,7 +75,7 @@ export function parseBatchInput(input: unknown): Parsed<FollowUpBatchInput> {
     : { ok: true, value: input as FollowUpBatchInput };
 }
 
-/** As {@link parseBatchInput}, but each item may be anything: what the workflow itself requires. */
+/** Like {@link parseBatchInput}, but items may be anything. This is what the workflow itself requires. */
 export function parseUncheckedBatchInput(input: unknown): Parsed<UncheckedBatchInput> {
   const isForJobs = typeof input === 'object' && input !== null && !('items' in input) && 'jobIds' in input;
   const parsed = parseInput<unknown>(isForJobs ? jobsSchema(z.unknown()) : listSchema(z.unknown()), input);
@@ -87,29 +87,24 @@ export function parseUncheckedBatchInput(input: unknown): Parsed<UncheckedBatchI
   return { ok: false, issues: [{ field, message: 'must not be empty, unless open is true' }] };
 }
 
-/** What every item of a batch has in common: the `batch` lane, `defaults`, and the one prompt for many jobs. */
+/** The fields that all items of a batch share: the `batch` lane, `defaults`, and the one prompt for many jobs. */
 export function templateOf(input: UncheckedBatchInput): Record<string, unknown> {
   const common = 'items' in input ? {} : { projectId: input.projectId, prompt: input.prompt };
   return { lane: 'batch', ...input.defaults, ...common };
 }
 
-/** The items of a batch without what they have in common. */
+/** The items of a batch without the fields that they share. */
 export function unfilledItemsOf(input: UncheckedBatchInput): unknown[] {
   return 'items' in input ? input.items : input.jobIds.map((jobId) => ({ jobId }));
 }
 
-/** The items of a batch whole: as inputs of `followUp`, unless they are bad. */
+/** The items of a batch with all their fields: inputs of `followUp`, unless they are bad. */
 export function batchItemsOf(input: UncheckedBatchInput): unknown[] {
   const template = templateOf(input);
   return unfilledItemsOf(input).map((item) => fillItem(item, template));
 }
 
-/** An item of a list with `defaults` filled in. */
-export function withDefaults(item: unknown, defaults: FollowUpDefaults = {}): unknown {
-  return fillItem(item, { lane: 'batch', ...defaults });
-}
-
-/** An item as its follow-up gets it. A field is taken whole from the one or the other, `poll` too. */
+/** An item as its follow-up receives it. The item's own fields win; `poll` is one field and is not merged. */
 export function fillItem(item: unknown, template: Record<string, unknown>): unknown {
   return isObject(item) ? { ...template, ...item } : item;
 }

@@ -1,9 +1,9 @@
 /**
- * The words that fields of inputs and results choose from. This module imports nothing: the command line lists them in
- * its help, which must not wait for the schemas.
+ * The words that fields of inputs and results may have. This module imports nothing: the command line lists the words
+ * in its help, which must not load the schemas.
  */
 
-/** Whose turn comes first when several follow-ups of a project wait for the budget. */
+/** Which follow-ups of a project go first when several wait for the budget. */
 export const lanes = ['interactive', 'batch'] as const;
 export type Lane = (typeof lanes)[number];
 
@@ -11,7 +11,7 @@ export type Lane = (typeof lanes)[number];
 export const unknownDeliveryActions = ['fail', 'assumeSent', 'resend'] as const;
 export type UnknownDeliveryAction = (typeof unknownDeliveryActions)[number];
 
-/** What a follow-up does about a job that somebody else keeps active. */
+/** What a follow-up does if somebody else keeps the job active. */
 export const whenActiveActions = ['wait', 'send'] as const;
 export type WhenActiveAction = (typeof whenActiveActions)[number];
 
@@ -19,7 +19,7 @@ export type WhenActiveAction = (typeof whenActiveActions)[number];
 export const resolveWords = ['sent', 'notSent'] as const;
 export type ResolveWord = (typeof resolveWords)[number];
 
-/** Where a follow-up stands that has not ended. */
+/** States of a follow-up that has not ended. */
 export const openStates = [
   'waiting-for-budget',
   'waiting-for-job',
@@ -30,7 +30,7 @@ export const openStates = [
 ] as const;
 export type OpenState = (typeof openStates)[number];
 
-/** How a follow-up has ended; `endOf` of the contract decides. */
+/** States of a follow-up that has ended. `endOf` of the contract chooses one. */
 export const endStates = [
   'completed',
   'archived',
@@ -42,7 +42,7 @@ export const endStates = [
 ] as const;
 export type EndState = (typeof endStates)[number];
 
-/** Where a follow-up stands, as its search attribute `FollowUpState` says. */
+/** All states of a follow-up, as its search attribute `FollowUpState` shows them. */
 export const followUpStates = [...openStates, ...endStates] as const;
 export type FollowUpState = (typeof followUpStates)[number];
 
@@ -51,8 +51,8 @@ export const retryChoices = ['unknown', 'failed'] as const;
 export type RetryChoice = (typeof retryChoices)[number];
 
 /**
- * What a firing of a schedule does while the one before is still running. Terminating that one is not on offer: its
- * follow-ups would go on with nobody to report to.
+ * What a firing of a schedule does if the previous one is still running. Terminating that one is not on offer, because
+ * its follow-ups would continue without anybody to report to.
  */
 export const scheduleOverlaps = ['skip', 'buffer-one', 'buffer-all', 'cancel-other', 'allow-all'] as const;
 export type ScheduleOverlap = (typeof scheduleOverlaps)[number];

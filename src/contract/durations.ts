@@ -22,7 +22,7 @@ export function parseDurationMs(value: unknown): number | undefined {
 }
 
 /**
- * Schema of a duration between two bounds. Takes {@link DurationInput}, gives milliseconds.
+ * Schema of a duration between two bounds. Accepts {@link DurationInput} and gives milliseconds.
  *
  * @param min lowest allowed, such as `'1s'`
  * @param max highest allowed
@@ -38,7 +38,7 @@ export function durationSchema(min: string, max: string) {
   });
 }
 
-/** Epoch milliseconds up to the year 2100: what lies beyond is a mistake, and far beyond no `Date` can hold it. */
+/** Epoch milliseconds up to the year 2100. Later ones are mistakes, and much later ones do not fit into a `Date`. */
 export const instantMsSchema = z.number().min(0).max(4_102_444_800_000);
 
 /** A duration for people: at most two units, `"1 h 5 min"`, `"45 s"`, `"250 ms"`. */

@@ -6,22 +6,22 @@ export const FailureType = {
   JobNotFound: 'JobNotFound',
   /** The job was archived before the message was sent. Nothing was sent. */
   JobArchived: 'JobArchived',
-  /** The service refused the message, with its words in the failure. Nothing was delivered. */
+  /** The service refused the message; the failure quotes it. Nothing was delivered. */
   MessageRejected: 'MessageRejected',
-  /** It cannot be told whether the message was delivered; it is not sent again. */
+  /** Nobody can tell whether the message was delivered. It is not sent again. */
   DeliveryUnknown: 'DeliveryUnknown',
   /** `budgetWaitTimeout` passed before the message could be sent. */
   BudgetWaitTimeout: 'BudgetWaitTimeout',
   /** `jobTimeout` passed after the message was sent; the details hold the last job seen. */
   JobTimeout: 'JobTimeout',
-  /** Cancelled, where delivery is not proven to be `no` (then the workflow ends as Canceled instead). */
+  /** Cancelled, unless it is proven that nothing was delivered (then the workflow ends as Canceled). */
   Cancelled: 'Cancelled',
   /** The budget already saw this follow-up end. */
   Closed: 'Closed',
 } as const;
 export type FailureType = (typeof FailureType)[keyof typeof FailureType];
 
-/** Whether the message reached the service. `unknown` says truly that nobody can tell. */
+/** Whether the message reached the service. `unknown`: nobody can tell. */
 export type Delivered = 'yes' | 'no' | 'unknown';
 
 /** The first of an `ApplicationFailure`'s details, for every {@link FailureType}. */
@@ -35,7 +35,7 @@ export interface FailureDetails {
   statusCode?: number;
   /** `MessageRejected`, `JobNotFound`: the service's words, at most 500 characters, secrets masked. */
   serviceMessage?: string;
-  /** Last job seen, whole. */
+  /** The last job seen, with all its fields. */
   job?: unknown;
 }
 

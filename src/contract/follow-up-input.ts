@@ -9,6 +9,7 @@ import {
 } from './choices.js';
 import { durationSchema } from './durations.js';
 import { idSchema } from './ids.js';
+import { utf8Length } from './text.js';
 
 /** Longest prompt, in bytes of UTF-8: 256 KiB. */
 export const MAX_PROMPT_BYTES = 262_144;
@@ -18,7 +19,7 @@ const pollSchema = z.strictObject({
   initialInterval: durationSchema('100ms', '1h').optional(),
   /** Longest wait between two polls; at least `initialInterval`. @default '60s' */
   maxInterval: durationSchema('100ms', '365d').optional(),
-  /** Each wait is this many times the one before. @default 1.5 */
+  /** Each wait is this many times as long as the one before. @default 1.5 */
   backoffCoefficient: z.number().min(1, 'must be from 1 to 10').max(10, 'must be from 1 to 10').optional(),
 });
 
@@ -29,19 +30,19 @@ export const promptSchema = z
   .refine((prompt) => utf8Length(prompt) <= MAX_PROMPT_BYTES, `must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
 
 const baseSchema = z.strictObject({
-  /** Project that the job belongs to; its budget is spent. */
+  /** The job's project, whose budget is used. */
   projectId: idSchema,
   jobId: idSchema,
   /** The follow-up instruction, 1 character to 256 KiB of UTF-8. */
   prompt: promptSchema,
   /** @default 'interactive' */
   lane: z.enum(lanes).optional(),
-  /** What to do when it cannot be told whether the message was delivered. @default 'fail' */
+  /** What to do if nobody can tell whether the message was delivered. @default 'fail' */
   onUnknownDelivery: z.enum(unknownDeliveryActions).optional(),
-  /** Whether a job that somebody else keeps active is waited for, or steered at once. @default 'wait' */
+  /** Whether to wait for a job that somebody else keeps active, or to send at once. @default 'wait' */
   whenActive: z.enum(whenActiveActions).optional(),
   poll: pollSchema.optional(),
-  /** How long after the send an unchanged terminal status is not believed. @default '120s' */
+  /** How long after the send an unchanged terminal status is ignored. @default '120s' */
   settleTime: durationSchema('0s', '1h').optional(),
   /** Longest wait for the job, from the send. @default '24h' */
   jobTimeout: durationSchema('1s', '365d').optional(),
@@ -49,7 +50,7 @@ const baseSchema = z.strictObject({
   budgetWaitTimeout: durationSchema('1s', '365d').optional(),
 });
 
-/** What a batch may say for all of its items. */
+/** What a batch may set for all of its items. */
 export const followUpDefaultsSchema = baseSchema.omit({ projectId: true, jobId: true, prompt: true });
 
 /** A follow-up's settings with every default filled in and every duration in milliseconds. */
@@ -66,7 +67,7 @@ export interface FollowUpSettings {
   budgetWaitTimeoutMs: number;
 }
 
-/** Input of the `followUp` workflow. Takes {@link FollowUpInput}, gives {@link FollowUpSettings}. */
+/** Input of the `followUp` workflow. Accepts {@link FollowUpInput} and gives {@link FollowUpSettings}. */
 export const followUpInputSchema = baseSchema.transform((input, context): FollowUpSettings => {
   const initialIntervalMs = input.poll?.initialInterval ?? 5_000;
   const maxIntervalMs = input.poll?.maxInterval ?? Math.max(60_000, initialIntervalMs);
@@ -93,14 +94,3 @@ export const followUpInputSchema = baseSchema.transform((input, context): Follow
 
 /** Input of the `followUp` workflow, as callers write it. Durations are milliseconds or text such as `"90s"`. */
 export type FollowUpInput = z.input<typeof followUpInputSchema>;
-
-/** Bytes of a text in UTF-8. Counted by hand: neither `Buffer` nor `TextEncoder` may be had in the workflow sandbox. */
-export function utf8Length(text: string): number {
-  let bytes = text.length;
-  for (let index = 0; index < text.length; index++) {
-    const code = text.charCodeAt(index);
-    // Two halves of a character beyond 16 bits take 4 bytes together, any other beyond 11 bits takes 3.
-    if (code >= 0x80) bytes += code < 0x800 || (code >= 0xd800 && code <= 0xdfff) ? 1 : 2;
-  }
-  return bytes;
-}

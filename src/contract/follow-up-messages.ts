@@ -1,13 +1,12 @@
-import type { AgentJob } from './agent-job.js';
 import type { WaitReason } from './budget-messages.js';
 import type { ResolveWord } from './choices.js';
-import { defineQuery, defineSignal, defineUpdate } from './definitions.js';
-import type { EndedStanding, FollowUpResult } from './follow-up-result.js';
+import type { AgentJob, EndedStanding, FollowUpResult } from './follow-up-result.js';
+import { defineQuery, defineSignal, defineUpdate } from './names.js';
 
 /** Answer of the `progress` query. */
 export type FollowUpProgress = FollowUpFacts & FollowUpStanding;
 
-/** Where a follow-up stands, with what belongs to each state. */
+/** The state of a follow-up, with the fields that belong to it. */
 export type FollowUpStanding =
   | { state: 'sending' | 'reconciling' | 'polling'; waitReason?: never; failure?: never }
   | {
@@ -22,76 +21,60 @@ export type FollowUpStanding =
 export interface ShownPause {
   /** `service`: it answered 429. */
   by: 'operator' | 'service';
-  /** Missing where it lasts until it is resumed. ISO 8601 in UTC. */
+  /** Missing if it lasts until it is resumed. ISO 8601 in UTC. */
   until?: string;
   /** The operator's. */
   note?: string;
 }
 
-/** What a follow-up knows in any state. Instants are ISO 8601 in UTC. */
+/** What a follow-up knows in any state. All times are ISO 8601 in UTC. */
 export interface FollowUpFacts {
   projectId: string;
   jobId: string;
-  /**
-   * When the follow-up learned what is said here of its place and its next look: its latest ask, look or change of
-   * state.
-   */
+  /** When the follow-up learned its position and its next look: at its latest ask, look or change of state. */
   learnedAt: string;
-  /** Place in the project's queue, 1 for the next; only while it waits for a slot. */
+  /** Position in the project's queue, 1 for the next. Only while it waits for a slot. */
   position?: number;
-  /** When the send is expected, where that can be told. */
+  /** When the send is expected, if that is known. */
   expectedSendAt?: string;
   sentAt?: string;
   /**
-   * Reads of the job since the send, failed ones included. The workflow itself hears of the reads of a watch when the
-   * watch ends; those of one under way are in the pending activity `watchJob`, and the library adds them. A watch that is
-   * broken off, by a cancel or by `pollNow`, may take its reads with it.
+   * Reads of the job since the send, including failed ones. The workflow counts the reads of a watch only when the
+   * watch ends. Those of a running watch are in the pending activity `watchJob`, and the library adds them. A watch
+   * that a cancel or `pollNow` cuts short may lose its reads.
    */
   polls: number;
   nextPollAt?: string;
-  /** While it is blocked, or its job is busy: when it tries again by itself, at the latest. */
+  /** While it is blocked or its job is busy: the latest time at which it tries again by itself. */
   nextTryAt?: string;
-  /** While its project is paused: by whom, until when, and why, as its budget said it. */
+  /** While its project is paused: by whom, until when, and why, as its budget said. */
   pause?: ShownPause;
   /**
-   * When it stops waiting, at the latest: before the send the end of `budgetWaitTimeout`, after it that of `jobTimeout`.
-   * While it is not known whether the message was delivered: when that is decided.
+   * When it stops waiting, at the latest. Before the send this is the end of `budgetWaitTimeout`, after the send the
+   * end of `jobTimeout`. While delivery is unknown, it is the time at which that is decided.
    */
   waitsUntil?: string;
-  /** How it is known that the message was delivered. */
+  /** How delivery is known. */
   delivery?: FollowUpResult['delivery'];
-  /** An earlier send of the message may have been delivered, and it is being sent again. */
+  /** An earlier send of the message may have been delivered, and the message is being sent again. */
   earlierSendUnknown?: true;
-  /** Last job seen, and when. It may show the turn before this message's, before the send and some time after it. */
+  /**
+   * The last job seen, and when. Before the send, and for some time after it, the job may still show the previous turn.
+   */
   job?: AgentJob;
   jobSeenAt?: string;
-  /** What the job has shown of this message's turn; missing before that. */
+  /** What the job has shown of this message's turn; missing until it shows something. */
   jobStatus?: string;
   prLink?: string;
-  /** Last thing that went wrong; it need not be serious, the workflow goes on. */
+  /** The last thing that went wrong. It need not be serious: the workflow continues. */
   lastError?: { at: string; message: string };
 }
 
-/** What a follow-up knows and waits for, at this moment. Needs a running worker. */
+/** What a follow-up knows and waits for now. Needs a running worker. */
 export const progressQuery = defineQuery<FollowUpProgress>('progress');
 
-/** Look at the job now instead of at the next poll. Harmless at any time. */
+/** Reads the job now instead of at the next poll. Harmless at any time. */
 export const pollNowSignal = defineSignal('pollNow');
 
-/** An operator's word on a delivery that cannot be told otherwise; accepted only while the follow-up is reconciling. */
+/** An operator's decision about an unknown delivery. Accepted only while the follow-up is reconciling. */
 export const resolveDeliveryUpdate = defineUpdate<void, [word: ResolveWord]>('resolveDelivery');
-
-/** From the budget: ask again now. May be lost, late or doubled without harm. */
-export const wakeSignal = defineSignal('wake');
-
-/** From the budget: does the owner of a job's turn still run? Only its failure says anything. */
-export const stillThereSignal = defineSignal('stillThere');
-
-/** Details of the latest failure of a watch, for people and for programs that count its polls. */
-export interface NothingNewDetails {
-  looks: number;
-  /** When the job was looked at; `null` where it was not time yet. In epoch milliseconds. */
-  lookedAtMs: number | null;
-  /** What was wrong with the read; `null` where nothing was. */
-  trouble: string | null;
-}

@@ -3,8 +3,8 @@ import type { InputIssue } from './failures.js';
 import { WorkflowIdPrefix } from './names.js';
 
 /**
- * What may stand in a path of the service and in a workflow id. Strict on purpose: `..` normalises away even when it is
- * percent-encoded, so an id with it could reach another endpoint.
+ * Ids that are safe in a path of the service and in a workflow id. Strict on purpose: URL normalisation resolves `..`
+ * even if it is percent-encoded, so an id with it could reach another endpoint.
  */
 export const idSchema = z
   .string()
@@ -14,7 +14,7 @@ export const idSchema = z
   })
   .refine((id) => !id.includes('..'), 'must not contain ".."');
 
-/** Like {@link idSchema}, and `:` is allowed. A key makes a follow-up unique within its job. */
+/** Like {@link idSchema}, but `:` is allowed. A key makes a follow-up unique within its job. */
 export const keySchema = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/, {
@@ -23,10 +23,10 @@ export const keySchema = z
   })
   .refine((key) => !key.includes('..'), 'must not contain ".."');
 
-/** Longest id of a batch: with `:` and the index of an item it makes the item's key, at most 128 characters. */
+/** Longest id of a batch. With `:` and an item's index it forms the item's key of at most 128 characters. */
 const MAX_BATCH_ID_LENGTH = 120;
 
-/** Id of a batch: as a key, but at most 120 characters. */
+/** Id of a batch: a key of at most 120 characters. */
 export const batchIdSchema = keySchema.refine(
   (id) => id.length <= MAX_BATCH_ID_LENGTH,
   `must be at most ${MAX_BATCH_ID_LENGTH} characters`,
@@ -36,7 +36,7 @@ export const batchIdSchema = keySchema.refine(
 export interface FollowUpIdParts {
   projectId: string;
   jobId: string;
-  /** Unique within the job; the same key is the same follow-up. */
+  /** Unique within the job. The same key means the same follow-up. */
   key: string;
 }
 
@@ -46,9 +46,9 @@ export function followUpWorkflowId({ projectId, jobId, key }: FollowUpIdParts): 
 }
 
 /** Longest workflow id: Temporal's SQL stores keep ids in columns of 255 characters. */
-export const MAX_WORKFLOW_ID_LENGTH = 255;
+const MAX_WORKFLOW_ID_LENGTH = 255;
 
-/** Why no follow-up can have these ids, each of which is good by itself; `undefined` where one can. */
+/** Why these ids, each valid by itself, are too long together; `undefined` if they are not. */
 export function workflowIdIssue(parts: FollowUpIdParts): InputIssue | undefined {
   const { length } = followUpWorkflowId(parts);
   if (length <= MAX_WORKFLOW_ID_LENGTH) return undefined;
@@ -60,7 +60,7 @@ export function workflowIdIssue(parts: FollowUpIdParts): InputIssue | undefined 
   return { field: 'workflowId', message };
 }
 
-/** Inverse of {@link followUpWorkflowId}; `undefined` for anything it could not have made. */
+/** Inverse of {@link followUpWorkflowId}; `undefined` for any other text. */
 export function parseFollowUpWorkflowId(workflowId: string): FollowUpIdParts | undefined {
   if (!workflowId.startsWith(WorkflowIdPrefix.followUp)) return undefined;
   const [projectId, jobId, key, ...rest] = workflowId.slice(WorkflowIdPrefix.followUp.length).split('/');
@@ -75,14 +75,14 @@ export function projectBudgetWorkflowId(projectId: string): string {
   return `${WorkflowIdPrefix.projectBudget}${projectId}`;
 }
 
-/** Inverse of {@link projectBudgetWorkflowId}; `undefined` for anything it could not have made. */
+/** Inverse of {@link projectBudgetWorkflowId}; `undefined` for any other text. */
 export function parseProjectBudgetWorkflowId(workflowId: string): string | undefined {
   if (!workflowId.startsWith(WorkflowIdPrefix.projectBudget)) return undefined;
   const projectId = workflowId.slice(WorkflowIdPrefix.projectBudget.length);
   return idSchema.safeParse(projectId).success ? projectId : undefined;
 }
 
-/** Which workflow of a batch: the batch itself, or where `part` is set one of its parts, numbered from 0. */
+/** Names a workflow of a batch: the batch itself, or if `part` is set one of its parts, numbered from 0. */
 export interface BatchIdParts {
   batchId: string;
   part?: number;
@@ -95,7 +95,7 @@ export function followUpBatchWorkflowId({ batchId, part }: BatchIdParts): string
     : `${WorkflowIdPrefix.followUpBatch}${batchId}/${part}`;
 }
 
-/** Inverse of {@link followUpBatchWorkflowId}; `undefined` for anything it could not have made. */
+/** Inverse of {@link followUpBatchWorkflowId}; `undefined` for any other text. */
 export function parseFollowUpBatchWorkflowId(workflowId: string): BatchIdParts | undefined {
   if (!workflowId.startsWith(WorkflowIdPrefix.followUpBatch)) return undefined;
   const [batchId, part, ...rest] = workflowId.slice(WorkflowIdPrefix.followUpBatch.length).split('/');
@@ -104,13 +104,7 @@ export function parseFollowUpBatchWorkflowId(workflowId: string): BatchIdParts |
   return /^(0|[1-9]\d{0,6})$/.test(part) ? { batchId, part: Number(part) } : undefined;
 }
 
-/** Key of the follow-up that a batch makes of its item at `index`, counted from 0. */
+/** Key of the follow-up of the batch's item at `index`, counted from 0. */
 export function batchItemKey(batchId: string, index: number): string {
   return `${batchId}:${index}`;
-}
-
-/** Index of a batch's item by its follow-up's key; `undefined` for a key of something else. */
-export function parseBatchItemKey(batchId: string, key: string): number | undefined {
-  const index = key.startsWith(`${batchId}:`) ? key.slice(batchId.length + 1) : '';
-  return /^(0|[1-9]\d{0,6})$/.test(index) ? Number(index) : undefined;
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { InputIssue } from './failures.js';
 
-// A schema compiled by `new Function` would be refused in the workflow sandbox and by strict Node policies.
+// The workflow sandbox and strict Node policies refuse schemas that are compiled by `new Function`.
 z.config({ jitless: true });
 
 const SHOWN_VALUE_LENGTH = 60;
@@ -11,7 +11,7 @@ const MAX_ISSUES = 50;
 /** Outcome of {@link parseInput}. */
 export type Parsed<T> = { ok: true; value: T } | { ok: false; issues: InputIssue[] };
 
-/** Parses with a zod schema and names every field that breaks a rule, with the value that was given. */
+/** Parses with a zod schema. The issues name every field that breaks a rule, with the value that was given. */
 export function parseInput<T>(schema: z.ZodType<T>, input: unknown): Parsed<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return { ok: true, value: parsed.data };
@@ -24,7 +24,7 @@ export function describeIssues(issues: readonly InputIssue[]): string {
   return issues.map(({ field, message }) => (field ? `${field}: ${message}` : message)).join('; ');
 }
 
-/** A failure must fit into a payload, whatever the input was. */
+/** Cuts issues short, so that a failure fits into a payload whatever the input was. */
 export function boundedIssues(issues: readonly InputIssue[]): InputIssue[] {
   const shown = issues
     .slice(0, MAX_ISSUES)
@@ -52,11 +52,11 @@ function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
 
 function show(value: unknown): string {
   try {
-    // Typed as text, but there is none for a function or a symbol.
+    // Despite its type, `JSON.stringify` returns no text for a function or a symbol.
     const text = JSON.stringify(value) as unknown;
     return cut(typeof text === 'string' ? text : String(value), SHOWN_VALUE_LENGTH);
   } catch {
-    // Nested deeper than the stack: `JSON.parse` takes it, `JSON.stringify` does not.
+    // Nested too deeply for `JSON.stringify`, though `JSON.parse` accepts it.
     return Array.isArray(value) ? 'a list' : `an ${typeof value}`;
   }
 }

@@ -1,32 +1,33 @@
 import { isUndelivered } from '../budget/index.js';
+import { defined } from '../contract/defined.js';
 import {
-  FailureType,
-  formatDuration,
+  describeIssues,
   type FailureDetails,
+  FailureType,
   type FollowUpState as ShownState,
+  formatDuration,
   type WaitReason,
 } from '../contract/index.js';
-import { describeIssues } from '../contract/validation.js';
+import { isAtWork } from './belief.js';
 import { describeBudgetWait } from './details.js';
 import { endSent, endUnsent } from './endings.js';
 import type { FollowUpFlow } from './flow.js';
-import { backoffMs, jittered, nextInterval } from './intervals.js';
-import { isAtWork } from './job-state.js';
-import { isSameMessage } from './message-tag.js';
+import { backoffMs, jittered, nextInterval } from './look.js';
 import type { Ending, GetJobResult, SendFollowUpResult, SendOutcomeResult, Steps } from './port.js';
-import { newWatching, type Asking, type Phase } from './state.js';
+import { type Asking, newWatching, type Phase } from './state.js';
+import { isSameMessage } from './turn.js';
 
-/** A job that the service does not know is asked for three times before it counts as missing. */
+/** Number of reads that must not find a job before it counts as missing. */
 const NOT_FOUND_TRIES = 3;
 const NOT_FOUND_RETRY_MS = 1_000;
 
 /** How often a follow-up confirms its place in the queue while the job works on somebody else's message. */
 const HOLD_EVERY_MS = 10 * 60_000;
 
-/** Last ask of a follow-up that gives up: tries until the budget itself answers. */
+/** Most tries of the last ask of a follow-up that gives up. Only an answer of the budget itself counts. */
 const LAST_ASK_TRIES = 5;
 
-/** Before the send, and the send: read the job, ask, and wait where there is something to wait for. */
+/** Before the send, and the send itself: read the job, ask the budget, and wait if necessary. */
 export function* askAndSend(flow: FollowUpFlow, asking: Asking): Steps<Phase | Ending> {
   const { port, settings, state } = flow;
   if (flow.isCancelled) {
@@ -59,7 +60,7 @@ export function* askAndSend(flow: FollowUpFlow, asking: Asking): Steps<Phase | E
 
 const JOB_BUSY = { state: 'waiting-for-job', waitReason: 'job-busy', position: 0, expectedSendAtMs: null } as const;
 
-/** A job that could not be read before the send. */
+/** The job could not be read before the send. */
 function* withoutBaseline(
   flow: FollowUpFlow,
   asking: Asking,
@@ -101,7 +102,7 @@ function* handle(flow: FollowUpFlow, asking: Asking, answer: SendFollowUpResult)
     case 'wait':
       return yield* waitForBudget(flow, asking, answer);
     case 'alreadyGranted': {
-      // That attempt may be alive until its lease and drain are over.
+      // That attempt may still run until its lease and drain are over.
       if (answer.lastJobSeen) state.lastTurn = answer.lastJobSeen;
       const nowMs = port.nowMs();
       const grantedAtMs = answer.grantedAtMs ?? nowMs;
@@ -127,8 +128,7 @@ function* handle(flow: FollowUpFlow, asking: Asking, answer: SendFollowUpResult)
 }
 
 /**
- * Whether the budget has recorded a send for this workflow id that was of another message: an earlier start with the
- * same key may have had another prompt.
+ * Whether the budget's answer is about another message: an earlier start with the same key may have had another prompt.
  */
 function isOfAnotherMessage(flow: FollowUpFlow, answer: SendFollowUpResult): boolean {
   const tag = 'messageTag' in answer ? answer.messageTag : undefined;
@@ -138,7 +138,7 @@ function isOfAnotherMessage(flow: FollowUpFlow, answer: SendFollowUpResult): boo
   return false;
 }
 
-/** What the end of a send means for the follow-up: another phase, another try, or its own end. */
+/** What a send's outcome means for the follow-up: another phase, another try, or its own end. */
 export function* handleOutcome(flow: FollowUpFlow, asking: Asking, answer: SendOutcomeResult): Steps<Phase | Ending> {
   const { port, settings, state } = flow;
   const { baseline, intervalMs } = asking;
@@ -166,10 +166,7 @@ export function* handleOutcome(flow: FollowUpFlow, asking: Asking, answer: SendO
       const failure = {
         type: statusCode === 404 ? FailureType.JobNotFound : FailureType.MessageRejected,
         message: `The service refused the message: ${serviceMessage ?? 'it gave no reason'}`,
-        details: {
-          ...(statusCode !== undefined && { statusCode }),
-          ...(serviceMessage !== undefined && { serviceMessage }),
-        },
+        details: defined({ statusCode, serviceMessage }),
       };
       const delivered = state.earlierSendUnknown ? 'unknown' : 'no';
       return yield* endSent(flow, failure, { delivered, outcome: 'rejected' });
@@ -178,7 +175,7 @@ export function* handleOutcome(flow: FollowUpFlow, asking: Asking, answer: SendO
     case 'limited':
     case 'unauthorized': {
       flow.beginNextSend();
-      // The budget paces what the service refused; here only what never reached it is paced.
+      // The budget paces messages that the service refused. Only messages that never reached it are paced here.
       asking.notSentInARow = answer.outcome === 'notSent' ? asking.notSentInARow + 1 : 0;
       if (answer.outcome === 'notSent') {
         const waitMs = jittered(backoffMs(asking.notSentInARow), port.random());
@@ -202,13 +199,13 @@ function* waitForBudget(
     position,
     expectedSendAtMs,
     ...(reason !== 'slot' && { nextTryAtMs: nowMs + waitMs }),
-    ...(paused && { pause: paused }),
+    ...defined({ pause: paused }),
   });
   yield* pause(flow, waitMs, describeBudgetWait(reason, position, etaMs, nowMs), () => flow.isWoken);
   return asking;
 }
 
-/** Somebody else's turn is under way: look at the job again, as a watch would. */
+/** Somebody else's turn is under way. Reads the job again, at the intervals of a watch. */
 function* waitForJob(flow: FollowUpFlow, asking: Asking): Steps<Phase> {
   const waitMs = jittered(asking.intervalMs, flow.port.random());
   flow.show({ ...JOB_BUSY, nextTryAtMs: flow.port.nowMs() + waitMs });
@@ -219,7 +216,7 @@ function* waitForJob(flow: FollowUpFlow, asking: Asking): Steps<Phase> {
   return asking;
 }
 
-/** Sleeps, but not beyond `budgetWaitTimeout`, and not when told to look now. */
+/** Sleeps, but not beyond `budgetWaitTimeout`. `pollNow` ends the sleep. */
 function* pause(flow: FollowUpFlow, ms: number, summary: string, until: () => boolean = () => false): Steps<void> {
   yield* flow.sleep(Math.min(ms, budgetWaitLeftMs(flow)), summary, () => flow.state.pollNow || until());
   flow.state.pollNow = false;
@@ -230,8 +227,8 @@ function budgetWaitLeftMs({ port, settings, state }: FollowUpFlow): number {
 }
 
 /**
- * Ends an unsent follow-up, after proof that it is one: where the budget's latest answer does not prove it, the
- * follow-up leaves by an ask. If the answer is that something was granted, the follow-up goes on from there.
+ * Ends a follow-up that was not sent. If the budget's latest answer does not prove that nothing was sent, the follow-up
+ * asks to leave first. If that answer says that something was granted, the follow-up continues from there.
  */
 function* giveUp(
   flow: FollowUpFlow,
@@ -250,7 +247,7 @@ function* giveUp(
     } else if (answer.kind === 'wait' && isWithoutBudget(answer.reason)) {
       break;
     } else if (answer.kind === 'closed') {
-      // It has left, and need not say so again.
+      // It has left and need not tell the budget again.
       state.knownToBudget = false;
     } else if (!state.provenNotSent) {
       yield* flow.sleep(answer.kind === 'wait' ? answer.waitMs : flow.staleBackoffMs(), 'ask once more');
@@ -259,7 +256,7 @@ function* giveUp(
   return yield* endUnsent(flow, { type, message, details }, state.provenNotSent);
 }
 
-/** Nobody answers for the budget, and that may go on for long. */
+/** Whether the budget cannot answer, possibly for a long time. */
 function isWithoutBudget(reason: WaitReason): boolean {
   return reason === 'gate-stopped' || reason === 'budget-silent';
 }

@@ -1,15 +1,14 @@
-import type { Delivered, FollowUpProgress } from '../contract/index.js';
-import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/markdown.js';
-import { nextStep } from './next-step.js';
+import { type Delivered, FailureType, type FollowUpProgress, projectBudgetWorkflowId } from '../contract/index.js';
+import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
 
-/** What is shown of a follow-up in the Temporal UI, as Markdown. Lists: the UI sets the cells of a table without a gap. */
+/** A follow-up as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
 export function describeProgress(progress: FollowUpProgress, workflowId: string, nowMs: number): string {
   const { state, job, lastError, failure, position, expectedSendAt, nextTryAt, nextPollAt, waitsUntil } = progress;
   const at = (iso: string) => markdownInstant(iso, nowMs);
   const lines = [`**${describeState(progress, at)}**`, ''];
   const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
   row('message', describeDelivery(progress, at));
-  if (position !== undefined) row('position', `${position} when it asked last`);
+  if (position !== undefined) row('position', `${position} at its last ask`);
   if (expectedSendAt) row('send expected', at(expectedSendAt));
   if (failure) row('why', code(`${failure.type}: ${failure.message}`));
   if (job) {
@@ -23,8 +22,9 @@ export function describeProgress(progress: FollowUpProgress, workflowId: string,
   }
   if (lastError && !failure?.message.includes(lastError.message))
     row('last error', `${code(lastError.message)}, ${at(lastError.at)}`);
-  // A watch shows nothing of its own looks as long as they show nothing new.
-  if (nextPollAt && state === 'polling') row('polls', `go on from ${at(nextPollAt)}; this changes with what they show`);
+  // The details change only when a watch finds something new.
+  if (nextPollAt && state === 'polling')
+    row('polls', `continue from ${at(nextPollAt)}; this line changes when they find something new`);
   else if (nextPollAt) row('next poll', at(nextPollAt));
   if (nextTryAt) row('tries again', `${at(nextTryAt)} at the latest`);
   if (waitsUntil) row(state === 'reconciling' ? 'decides' : 'gives up', at(waitsUntil));
@@ -41,7 +41,7 @@ export function describeBudgetWait(reason: string, position: number, etaMs: numb
   return position > 0 ? `budget: position ${position}${eta}` : `budget: waiting${eta}`;
 }
 
-/** What the message came to, by `delivered` of a failure. */
+/** What became of the message, by `delivered` of a failure. */
 const DELIVERED: Readonly<Record<Delivered, string>> = {
   yes: 'delivered',
   no: 'not delivered',
@@ -53,12 +53,12 @@ type At = (iso: string) => string;
 function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown, polls }: FollowUpProgress, at: At) {
   if (failure) return DELIVERED[failure.delivered];
   if (sentAt !== undefined) {
-    const how = delivery === 'assumed' ? 'taken for delivered' : 'delivered';
+    const how = delivery === 'assumed' ? 'assumed delivered' : 'delivered';
     const proof = delivery === 'inferred' ? ' (the job shows it)' : '';
     return `${how} ${at(sentAt)}${proof}, ${polls} ${polls === 1 ? 'poll' : 'polls'} since`;
   }
   if (state === 'reconciling') return DELIVERED.unknown;
-  if (earlierSendUnknown) return 'sent before, without knowing whether it arrived; to be sent again';
+  if (earlierSendUnknown) return 'sent before, but its delivery is unknown; it will be sent again';
   return state === 'sending' ? 'on its way' : 'not sent yet';
 }
 
@@ -112,7 +112,71 @@ function describeBlock({ waitReason, pause, projectId }: FollowUpProgress, at: A
   }
 }
 
-/** Only a plain web address becomes a link; anything else a service may put there is shown as text. */
+/** Only a plain web address becomes a link. Any other text from the service is shown as text. */
 function link(url: string): string {
   return /^https?:\/\/[\w.~:/?#@!$&'*+,;=%-]+$/.test(url) ? `<${url}>` : code(url);
+}
+
+/** What a person can do about a follow-up, in Markdown; `undefined` if there is nothing to do. */
+export function nextStep(progress: FollowUpProgress, workflowId: string): string | undefined {
+  const { state, sentAt } = progress;
+  switch (state) {
+    case 'waiting-for-budget':
+      return `nothing. Its position now: \`follow-up status ${workflowId}\`. To cancel it: \`follow-up cancel ${workflowId}\``;
+    case 'waiting-for-job':
+      return `nothing: it is sent when the job is at rest. To look now: \`follow-up poll-now ${workflowId}\``;
+    case 'reconciling':
+      return `look at the job. If the message is there: \`follow-up resolve ${workflowId} sent\`. If it is not: \`follow-up resolve ${workflowId} notSent\`, which sends it again`;
+    case 'polling':
+      return `nothing. The latest poll: \`follow-up status ${workflowId}\`. To look now: \`follow-up poll-now ${workflowId}\``;
+    case 'blocked':
+      return wayOutOfBlock(progress, sentAt !== undefined);
+    case 'sending':
+    case 'completed':
+    case 'archived':
+      return undefined;
+    default:
+      return afterFailure(progress);
+  }
+}
+
+function wayOutOfBlock({ projectId, waitReason, pause }: FollowUpProgress, isSent: boolean): string {
+  const resume = `\`follow-up budget resume ${projectId}\``;
+  switch (waitReason) {
+    case 'paused':
+      return pause?.by === 'service'
+        ? `nothing: it continues by itself. To try at once: ${resume}`
+        : `${resume}, if the pause is no longer wanted`;
+    case 'credentials':
+      return isSent
+        ? 'give the workers a valid key for the project; it continues by itself'
+        : `give the workers a valid key for the project; it continues within 15 minutes, or at once with ${resume}`;
+    case 'queue-full':
+      return 'nothing: it asks for a place again by itself';
+    case 'gate-stopped':
+      return `\`follow-up budget restore ${projectId}\``;
+    case 'budget-silent':
+      return `\`follow-up doctor\` says what keeps \`${projectBudgetWorkflowId(projectId)}\` from answering, and how to fix it`;
+    default:
+      return 'fix the agent job service or the connection to it; it continues by itself';
+  }
+}
+
+function afterFailure({ projectId, jobId, state, failure }: FollowUpProgress): string {
+  const again = `\`follow-up send ${projectId} ${jobId} --prompt …\``;
+  if (state === 'delivery-unknown') return `look at the job. If the message is not there, send it again: ${again}`;
+  if (state === 'timed-out') return `look at the job, which may still be at work. A new message waits for it: ${again}`;
+  if (failure?.delivered === 'yes' || state === 'job-failed') return `look at the job. A new message: ${again}`;
+  switch (failure?.type) {
+    case FailureType.InvalidInput:
+      return 'correct the input, and start it again; its key is free';
+    case FailureType.JobNotFound:
+      return 'check the ids of the project and the job, and start it again with another key';
+    case FailureType.JobArchived:
+      return 'nothing: an archived job takes no message';
+    case FailureType.Closed:
+      return `its key is used up. With a new one: ${again}`;
+    default:
+      return `to send it after all: ${again}`;
+  }
 }

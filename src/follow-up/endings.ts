@@ -1,27 +1,27 @@
 import {
   type AgentJob,
+  type Delivered,
   type EndedStanding,
   endOf,
-  type FailureType,
-  type Delivered,
   type FailureDetails,
+  type FailureType,
   type FollowUpResult,
   type SendOutcome,
 } from '../contract/index.js';
+import { fingerprint, isAtWork } from './belief.js';
 import type { FollowUpFlow } from './flow.js';
-import { fingerprint, isAtWork } from './job-state.js';
 import type { Ending, Steps } from './port.js';
 import type { Watching } from './state.js';
 import { isNewLink } from './turn.js';
 
-/** A failure as its message and type say it, and what else the caller is told. */
+/** A failure, with what else the caller is told. */
 interface Failure {
   type: FailureType;
   message: string;
   details?: Pick<FailureDetails, 'issues' | 'statusCode' | 'serviceMessage'>;
 }
 
-/** Ends a follow-up that was not sent. Where an earlier send of it ended unknown, `no` would be a lie. */
+/** Ends a follow-up that was not sent. If the outcome of an earlier send is unknown, `delivered` is unknown too. */
 export function* endUnsent(flow: FollowUpFlow, failure: Failure, isProven: boolean): Steps<Ending> {
   const delivered = isProven && !flow.state.earlierSendUnknown ? 'no' : 'unknown';
   return yield* fail(flow, failure, { delivered, leaves: { kind: 'withdraw' } });
@@ -83,7 +83,10 @@ function* fail(
   };
 }
 
-/** Shows the end, and tells the budget, where it may know this follow-up. Awaited: nothing is said after the end. */
+/**
+ * Shows the end, and tells the budget if it may know this follow-up. This is awaited, because a workflow says nothing
+ * after its end.
+ */
 function* end(flow: FollowUpFlow, ended: EndedStanding, leaves: Leaves): Steps<void> {
   const { port, settings, state } = flow;
   flow.show(ended);

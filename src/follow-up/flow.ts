@@ -1,27 +1,28 @@
+import { defined } from '../contract/defined.js';
 import {
-  isEndState,
-  MAX_KEYWORD_LENGTH,
   type FollowUpProgress,
   type FollowUpSettings,
   type FollowUpStanding,
-  type GrantedBefore,
+  isEndState,
   type ResolveWord,
   type ShownPause,
-  type ToldPause,
 } from '../contract/index.js';
+import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
+import type { GrantedBefore, ToldPause } from '../contract/protocol.js';
 import { isKeyRefused } from './look.js';
-import { messageTag } from './message-tag.js';
-import { turnShown } from './turn.js';
 import type { FollowUpPort, GetJobResult, SendFollowUpResult, ShownAttributes, Steps } from './port.js';
 import type { FollowUpState, View } from './state.js';
+import { messageTag, turnShown } from './turn.js';
 
-/** A follow-up whose reads are refused for their key repeats that to the budget. */
+/** How often a follow-up whose key is refused repeats that to the budget. */
 export const TELL_OF_KEY_EVERY_MS = 10 * 60_000;
 
 const STALE_RETRY_MS = 200;
 const MOST_STALE_DOUBLINGS = 8;
 
-/** What the steps of a follow-up share: its settings and state, what others said to it, and its way to the world. */
+/**
+ * What the steps of a follow-up share: its settings, its state, what others said to it, and its port to the outside.
+ */
 export class FollowUpFlow {
   #isCancelled = false;
   #isWoken = false;
@@ -36,41 +37,40 @@ export class FollowUpFlow {
     return this.#isCancelled;
   }
 
-  /** The budget has called since the latest ask. */
+  /** Whether the budget has woken it since the latest ask. */
   get isWoken(): boolean {
     return this.#isWoken;
   }
 
-  /** A run that this one replaces may have gone on, and sent what this one has not. */
+  /** Whether a run that this one replaces may have continued and sent the message. */
   get #mayHaveSentElsewhere(): boolean {
     return this.state.replacesRun || this.port.replacesRun;
   }
 
-  /** Ends the follow-up at the next step. A send under way is awaited. */
+  /** Ends the follow-up at the next step, after any send under way. */
   cancel(): void {
     this.#isCancelled = true;
   }
 
-  /** The budget has a slot, or knows something new: ask now. */
+  /** The budget has a slot or news: ask now. */
   wake(): void {
     this.#isWoken = true;
   }
 
-  /** Wait for the next call of the budget: what it said before is taken care of. */
+  /** Waits for the next wake. The previous one has been acted upon. */
   forgetCall(): void {
     this.#isWoken = false;
   }
 
-  /** Look at the job now. */
   pollNow(): void {
     this.state.pollNow = true;
   }
 
-  /** Why an operator's word on the delivery is not taken now; `undefined` where it is. */
+  /** Why an operator's word on the delivery is not accepted now; `undefined` if it is. */
   refusalOfWord(word: unknown): string | undefined {
     const { phase, view } = this.state;
     if (word !== 'sent' && word !== 'notSent') return `must be 'sent' or 'notSent' (given ${JSON.stringify(word)})`;
-    // Shown as ended, it has decided already: it only tells its budget so.
+    // A follow-up that is shown as ended has already decided and only tells its budget.
     if (phase.kind === 'reconciling' && !isEndState(view.state)) return undefined;
     return `the follow-up is not reconciling (it is ${view.state}): its delivery is not in doubt`;
   }
@@ -80,14 +80,13 @@ export class FollowUpFlow {
     if (this.state.phase.kind === 'reconciling') this.state.phase.operatorWord = word;
   }
 
-  /** Reads the job. */
   *getJob(summary: string, { beforeSend = false } = {}): Steps<GetJobResult> {
     const read = yield* this.port.getJob(summary, beforeSend);
     yield* this.noteRead(read);
     return read;
   }
 
-  /** Keeps what a read has shown, and tells the budget what it says about the key. */
+  /** Records what a read showed, and tells the budget what it says about the key. */
   *noteRead(read: GetJobResult): Steps<void> {
     const { port, state } = this;
     if (read.kind === 'job') {
@@ -99,9 +98,9 @@ export class FollowUpFlow {
   }
 
   /**
-   * Asks the budget and, where it grants, sends.
+   * Asks the budget and sends if it grants.
    *
-   * @param how `hold`: for a place only; `withdraw`: leave, unless something was granted
+   * @param how `hold`: only ask for a place; `withdraw`: leave, unless something was granted
    */
   *send(how?: 'hold' | 'withdraw'): Steps<SendFollowUpResult> {
     const { port, state } = this;
@@ -123,10 +122,10 @@ export class FollowUpFlow {
         hold: how === 'hold',
         ...(how === 'withdraw' && { withdraw: true }),
         firstRunStartedAtMs,
-        ...(grantedBefore && { grantedBefore }),
+        ...defined({ grantedBefore }),
         ...(!replaces && { askNumber: state.askCount }),
         ...(provenNotSent && { provenNotSent }),
-        ...(ledgerSinceMs !== undefined && { ledgerSinceMs }),
+        ...defined({ ledgerSinceMs }),
         messageTag: this.messageTag(),
       },
       { startToCloseMs: state.sendStartToCloseMs, summary: summaryOf(how, sendNumber, jobId) },
@@ -143,35 +142,34 @@ export class FollowUpFlow {
     return result;
   }
 
-  /** What the budget is told of the message. */
+  /** Identifies the message to the budget. */
   messageTag(): string {
     const prLink = this.state.phase.baseline.prLink ?? null;
     return messageTag({ workflowId: this.port.workflowId, prompt: this.settings.prompt, prLink });
   }
 
-  /** The send before is over, and this follow-up is to be sent again. */
+  /** Prepares the next send after one that is over. */
   beginNextSend(): void {
     this.state.sendNumber += 1;
     this.state.provenNotSent = !this.#mayHaveSentElsewhere;
     delete this.state.grantedBefore;
   }
 
-  /** Wait before an overtaken ask is repeated. It doubles with each one in a row, up to 51 s. */
+  /** How long to wait before repeating an overtaken ask. It doubles with each one in a row, up to 51 s. */
   staleBackoffMs(): number {
     return STALE_RETRY_MS * 2 ** Math.min(this.state.staleAsks++, MOST_STALE_DOUBLINGS);
   }
 
-  /** Sleeps on a durable timer, or until `until` holds, or a cancel arrives. */
+  /** Sleeps on a durable timer, until `until` holds or the follow-up is cancelled. */
   sleep(ms: number, summary: string, until: () => boolean = () => false): Steps<void> {
     return this.port.sleep(Math.max(1, Math.round(ms)), summary, () => this.#isCancelled || until());
   }
 
-  /** Keeps the last thing that went wrong, to be shown. */
+  /** Records the last thing that went wrong, to show it. */
   noteError(message: string): void {
     this.state.lastError = { atMs: this.port.nowMs(), message };
   }
 
-  /** Shows where the follow-up stands. */
   show(view: View): void {
     const { settings, state } = this;
     state.view = view;
@@ -181,7 +179,7 @@ export class FollowUpFlow {
       projectId: settings.projectId,
       jobId: settings.jobId,
       state: view.state,
-      // `null` takes an attribute away: what the turn before has left must not be read as this one's.
+      // `null` removes an attribute: values from the previous turn must not be read as this one's.
       jobStatus: jobStatus?.slice(0, MAX_KEYWORD_LENGTH) ?? null,
       prLink: prLink !== undefined && prLink.length <= MAX_KEYWORD_LENGTH ? prLink : null,
     };
@@ -193,7 +191,7 @@ export class FollowUpFlow {
     this.port.show(this.progress(), changed);
   }
 
-  /** What is known, and what is waited for, now. */
+  /** What the follow-up knows and waits for now. */
   progress(): FollowUpProgress {
     const { settings, state } = this;
     const { view, phase, seen, lastError } = state;
@@ -229,8 +227,8 @@ export class FollowUpFlow {
   }
 
   /**
-   * Tells the budget that a read was refused for its key, or that one is taken again. Where the project has no budget
-   * yet, an ask for the place alone makes one: nobody else would say what is wrong.
+   * Tells the budget that a read was refused for its key, or that the key is accepted again. If the project has no
+   * budget yet, an ask for a place creates one; otherwise nobody would report the problem.
    */
   *#tellOfKey(read: GetJobResult): Steps<void> {
     const { port, state } = this;
@@ -253,11 +251,11 @@ function pauseShown({ by, untilMs, note }: ToldPause): ShownPause {
   return {
     by,
     ...(untilMs !== undefined && { until: new Date(untilMs).toISOString() }),
-    ...(note !== undefined && { note }),
+    ...defined({ note }),
   };
 }
 
-/** A view without what is told beside it. */
+/** The part of a view that makes up the standing. */
 function standingOf(view: View): FollowUpStanding {
   switch (view.state) {
     case 'waiting-for-budget':

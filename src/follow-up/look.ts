@@ -1,35 +1,33 @@
-import { formatDuration, isTerminalStatus, type AgentJob } from '../contract/index.js';
-import { jittered, nextInterval } from './intervals.js';
-import { fingerprint } from './job-state.js';
+import { type AgentJob, formatDuration, isTerminalStatus } from '../contract/index.js';
+import { fingerprint } from './belief.js';
 import type { GetJobResult, Shown, Trouble, WatchOrder, WatchResult } from './port.js';
 
-/** Reads in a row that fail before people are shown that the job cannot be read. */
+/** Number of failed reads in a row before people are shown that the job cannot be read. */
 const UNREADABLE_AFTER_FAILURES = 3;
 
-/** Longest part of a status that an attempt's words name. */
+/** Longest part of a status in the message of an attempt. */
 const MAX_STATUS_LENGTH = 40;
 
 /** An attempt of a watch, as the server counts and times it. */
 export interface Attempt {
   number: number;
   nowMs: number;
-  /** Reads of earlier attempts that failed in a row. */
+  /** Failed reads in a row of earlier attempts. */
   failuresBefore: number;
   /** From 0 to 1. */
   random: number;
 }
 
-/** What an attempt comes to: the end of the watch, or another attempt after `delayMs`. */
+/** The result of an attempt: the end of the watch, or another attempt after `delayMs`. */
 export type Look =
   | ({ kind: 'end' } & WatchResult)
   | { kind: 'again'; delayMs: number; failures: number; looks: number; message: string };
 
-/** What people are shown of a job. */
 export function shownOf(job: AgentJob, trouble: Trouble | null): Shown {
   return { ...fingerprint(job), trouble };
 }
 
-/** Whether a read shows people something that they have not seen. */
+/** Whether a read shows something that people have not seen. */
 export function isNewToPeople(since: Shown, read: GetJobResult, failuresInARow = 1): boolean {
   if (read.kind === 'job') {
     const now = shownOf(read.job, null);
@@ -46,22 +44,24 @@ export function troubleOf(read: GetJobResult): Trouble | null {
   return isKeyRefused(read) ? 'key' : 'unreadable';
 }
 
-/** Whether a read was refused for its key. */
 export function isKeyRefused(read: GetJobResult): boolean {
   return read.kind === 'failed' && (read.reason === 'unauthorized' || read.reason === 'no-key');
 }
 
-/** When a watch has to end at the latest, for a decision hangs on the time by then. */
+/** When a watch has to end at the latest, because a decision depends on the time. */
 export function watchUntilMs(
   since: Shown,
   { settledAtMs, notBeforeMs, timeoutAtMs }: { settledAtMs: number; notBeforeMs: number; timeoutAtMs: number },
 ): number {
-  // A terminal status that is not believed yet is believed once the settle time has passed.
+  // A terminal status that is not believed yet becomes believed when the settle time has passed.
   const decidedAtMs = isTerminalStatus(since.status ?? undefined) ? Math.max(settledAtMs, notBeforeMs) : Infinity;
   return Math.min(decidedAtMs, timeoutAtMs);
 }
 
-/** The first attempt comes at once: when to come again, where that is too early. `undefined`: look now. */
+/**
+ * The server makes the first attempt at once. Returns when to try again if that is too early, or `undefined` to look
+ * now.
+ */
 export function waitBeforeLook(
   { jobId, notBeforeMs, untilMs }: WatchOrder,
   { number, nowMs, failuresBefore }: Attempt,
@@ -72,11 +72,10 @@ export function waitBeforeLook(
   return { kind: 'again', delayMs, failures: failuresBefore, looks: 0, message };
 }
 
-/** What a read means for the watch. */
 export function judgeLook(order: WatchOrder, attempt: Attempt, read: GetJobResult): Look {
   const { jobId, since, poll, startedAtMs, notBeforeMs, untilMs } = order;
   const { nowMs, random } = attempt;
-  // The first attempt did not look where it came too early.
+  // The first attempt did not look if it was too early.
   const looks = Math.max(1, attempt.number - (startedAtMs < Math.min(notBeforeMs, untilMs) ? 1 : 0));
   let intervalMs = order.intervalMs;
   for (let look = 0; look < looks && intervalMs < poll.maxIntervalMs; look++) {
@@ -84,7 +83,7 @@ export function judgeLook(order: WatchOrder, attempt: Attempt, read: GetJobResul
   }
   const failures = troubleOf(read) === 'unreadable' ? attempt.failuresBefore + 1 : 0;
   const retryAfterMs = read.kind === 'failed' ? (read.retryAfterMs ?? 0) : 0;
-  // A Retry-After that leads beyond the end is for the flow, which begins the next watch.
+  // The flow applies a Retry-After that goes beyond the end to the next watch.
   const isOver = nowMs >= untilMs || nowMs + retryAfterMs > untilMs;
   if (isOver || isNewToPeople(since, read, failures)) return { kind: 'end', read, looks, intervalMs };
   const delayMs = Math.min(Math.max(jittered(intervalMs, random), retryAfterMs), untilMs - nowMs);
@@ -94,4 +93,33 @@ export function judgeLook(order: WatchOrder, attempt: Attempt, read: GetJobResul
       : `cannot be read: ${read.message}`;
   const message = `${jobId} ${what}; look ${looks}; next in ${formatDuration(delayMs)}`;
   return { kind: 'again', delayMs, failures, looks, message };
+}
+
+/**
+ * Each wait between two polls varies by this share in either direction, so that follow-ups that started together drift
+ * apart.
+ */
+const JITTER = 0.1;
+
+/** Backoff of sends and reads that fail before the send: 1 s, doubling up to 60 s. */
+const FIRST_BACKOFF_MS = 1_000;
+const LONGEST_BACKOFF_MS = 60_000;
+
+/**
+ * Varies a wait by up to 10 % in either direction.
+ *
+ * @param random from 0 to 1
+ */
+export function jittered(ms: number, random: number): number {
+  return Math.round(ms * (1 - JITTER + 2 * JITTER * random));
+}
+
+/** The wait that follows a wait of `currentMs`. */
+export function nextInterval(currentMs: number, poll: { maxIntervalMs: number; backoffCoefficient: number }): number {
+  return Math.min(poll.maxIntervalMs, currentMs * poll.backoffCoefficient);
+}
+
+/** How long to wait before repeating something that failed `failures` times in a row. */
+export function backoffMs(failures: number): number {
+  return Math.min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.max(0, Math.min(failures - 1, 10)));
 }

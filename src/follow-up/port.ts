@@ -1,56 +1,52 @@
 import type { GetJobOutcome, SendMessageOutcome } from '../agent-jobs/index.js';
 import type {
-  AcquireAnswer,
-  BudgetWord,
   FailureDetails,
   FailureType,
   FollowUpProgress,
   FollowUpResult,
-  GrantedBefore,
-  JobFingerprint,
   Lane,
   SendOutcome,
 } from '../contract/index.js';
+import type { AcquireAnswer, BudgetWord, GrantedBefore, JobFingerprint } from '../contract/protocol.js';
 
-/** What a step waits for: something that resumes it once. */
+/** What a step waits for: it calls `resume` once. */
 export type Wait = (resume: () => void) => void;
 
-/** Code that yields where it waits, and returns a `T`. Temporal and the simulation run it, each in its own time. */
+/**
+ * Code that yields when it waits and finally returns a `T`. Temporal and the simulation run it, each in its own time.
+ */
 export type Steps<T> = Generator<Wait, T, void>;
 
-/** What one read of the job gave. */
 export type GetJobResult = GetJobOutcome & {
   /**
-   * Start-to-close timeout of the send that may follow. It is the worker's configuration, which a workflow cannot see.
+   * Start-to-close timeout of the send that may follow. The worker's configuration sets it, which a workflow cannot
+   * see.
    */
   sendStartToCloseMs?: number;
 };
 
-/** What keeps a job from being read: there is none, the key is refused, or reads go on failing. */
+/** Why a job cannot be read: it does not exist, the key is refused, or reads keep failing. */
 export type Trouble = 'notFound' | 'key' | 'unreadable';
 
-/** What people are shown of a job. A watch ends when that changes. */
+/** What people are shown of a job. A watch ends when it changes. */
 export interface Shown extends JobFingerprint {
   trouble: Trouble | null;
 }
 
-/** What a watch looks for, and when. Instants are epoch milliseconds of the server. */
+/** What a watch looks for, and when. All times are epoch milliseconds of the server. */
 export interface WatchOrder {
   projectId: string;
   jobId: string;
-  /** What people are shown now. */
   since: Shown;
   poll: { maxIntervalMs: number; backoffCoefficient: number };
   /** The wait before the first look. Each later one is `backoffCoefficient` times as long. */
   intervalMs: number;
   startedAtMs: number;
-  /** No look before then. */
   notBeforeMs: number;
-  /** The watch ends with a look at that time, even though nothing is new. */
+  /** The watch ends with a look at this time even if nothing is new. */
   untilMs: number;
 }
 
-/** How a watch has ended. */
 export interface WatchResult {
   read: GetJobResult;
   looks: number;
@@ -68,15 +64,14 @@ export interface SendFollowUpInput {
   hold: boolean;
   /** Leave, unless something was granted. */
   withdraw?: true;
-  /** Start of the follow-up's first run, in epoch milliseconds. */
   firstRunStartedAtMs: number;
   /** Whether an earlier ask for this send may have been granted. */
   grantedBefore?: GrantedBefore;
-  /** Asks so far, with this one; missing where the run replaces another. */
+  /** Number of asks so far, including this one; missing if the run replaces another. */
   askNumber?: number;
-  /** No ask before this one has sent this number, or can. */
+  /** No earlier ask has sent this number or can send it. */
   provenNotSent?: true;
-  /** As the budget said it last. */
+  /** As the budget last said. */
   ledgerSinceMs?: number;
   messageTag: string;
 }
@@ -87,19 +82,17 @@ export interface SendOutcomeResult extends Omit<SendMessageOutcome, 'outcome'> {
   outcome: SendOutcome;
   /** In epoch milliseconds, by the budget's time. */
   grantedAtMs?: number;
-  /**
-   * Where the budget had recorded it: when the service answered, or as near as is still known. In epoch milliseconds.
-   */
+  /** If the budget had recorded the outcome: when the service answered, as far as known. In epoch milliseconds. */
   recordedAtMs?: number;
-  /** How long bytes of this send may still be on their way, in milliseconds from this answer. */
+  /** How long bytes of this send may still be on their way, in milliseconds from now. */
   mayArriveForMs: number;
   lastJobSeen?: JobFingerprint;
   messageTag?: string;
 }
 
 /**
- * What an ask came to. `proven`: the budget itself answered. `grantedBefore`: an earlier attempt was granted, and may
- * have sent. `provenNotSent`: whatever the budget may have granted, neither this ask nor one before it sends.
+ * The result of an ask. `proven`: the budget itself answered. `grantedBefore`: an earlier attempt was granted and may
+ * have sent. `provenNotSent`: whatever the budget may have granted, neither this ask nor an earlier one sends.
  */
 export type SendFollowUpResult =
   | SendOutcomeResult
@@ -110,17 +103,16 @@ export type SendFollowUpResult =
       ledgerSinceMs?: number;
     });
 
-/** How a watch has ended: by what it saw, or before that, after as many looks as are known. */
+/** How a watch ended: `seen`, with the read that ended it, or `stopped`, with the number of looks as far as known. */
 export type WatchEnd = ({ kind: 'seen' } & WatchResult) | { kind: 'stopped'; looks: number };
 
-/** How a follow-up, or this run of it, ends. */
 export type Ending =
   | { kind: 'result'; result: FollowUpResult }
   | { kind: 'failure'; type: FailureType; message: string; details: FailureDetails }
-  /** Another run goes on from the state. */
+  /** Another run continues from the state. */
   | { kind: 'continueAsNew' };
 
-/** Search attributes. `null`: not there. */
+/** Search attributes. `null`: not set. */
 export interface ShownAttributes {
   projectId: string;
   jobId: string;
@@ -129,36 +121,36 @@ export interface ShownAttributes {
   prLink: string | null;
 }
 
-/** What the flow needs of the world it runs in. */
+/** What the flow needs from the environment it runs in. */
 export interface FollowUpPort {
   readonly workflowId: string;
   /**
-   * Whether this run takes the place of another, by a reset or by a retry policy. What it was told before proves nothing
-   * any more: the run that it replaces may have gone on from there and sent the message.
+   * Whether this run replaces another, after a reset or by a retry policy. What it was told before then proves nothing:
+   * the run that it replaces may have continued and sent the message.
    */
   readonly replacesRun: boolean;
   /** In epoch milliseconds. */
   nowMs(): number;
   /** From 0 to 1. */
   random(): number;
-  /** Whether the run has become so long that another should go on. */
+  /** Whether the run is so long that another should continue. */
   continueAsNewIsDue(): boolean;
   /**
-   * Waits, or until `until` holds. Changes within the flow itself, such as a cancel, are checked whenever they happen.
+   * Waits for `ms`, or until `until` holds. It is checked whenever the flow itself changes, for example by a cancel.
    */
   sleep(ms: number, summary: string, until: () => boolean): Steps<void>;
-  /** Reads the job. A read that could not be made is one that failed. */
+  /** Reads the job. A read that cannot be made counts as failed. */
   getJob(summary: string, beforeSend: boolean): Steps<GetJobResult>;
-  /** Begins to look at the job again and again, until something is new or the time has come. One watch at a time. */
+  /** Starts a watch: reads the job repeatedly until something is new or the time has come. One watch at a time. */
   startWatch(order: WatchOrder): void;
   /** Waits for the end of the watch, or until `until` holds. */
   awaitWatch(until: () => boolean): Steps<WatchEnd | undefined>;
-  /** Ends the watch. A look under way is awaited. */
+  /** Ends the watch, after any look under way. */
   stopWatch(): Steps<WatchEnd>;
-  /** Asks, and sends where it is granted. Repeated until there is an answer, and never broken off. */
+  /** Asks, and sends if the ask is granted. It is repeated until there is an answer, and never cut short. */
   send(input: SendFollowUpInput, options: { startToCloseMs: number; summary: string }): Steps<SendFollowUpResult>;
-  /** Tells the budget; whether there was one to hear it. */
+  /** Tells the budget something. Returns whether a budget was there to hear it. */
   tell(word: BudgetWord): Steps<boolean>;
-  /** Shows where the follow-up stands. `changed`: the search attributes that are not as they were. */
+  /** Shows the state of the follow-up. `changed` has the search attributes that differ from before. */
   show(progress: FollowUpProgress, changed: Partial<ShownAttributes>): void;
 }

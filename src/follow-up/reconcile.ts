@@ -1,16 +1,16 @@
 import { FailureType, formatDuration, type WaitReason } from '../contract/index.js';
 import { handleOutcome } from './ask.js';
-import { showsDelivery } from './belief.js';
+import { isAtWork, showsDelivery } from './belief.js';
 import { endSent } from './endings.js';
 import type { FollowUpFlow } from './flow.js';
-import { jittered, nextInterval } from './intervals.js';
-import { isAtWork } from './job-state.js';
+import { jittered, nextInterval } from './look.js';
 import type { Ending, Steps } from './port.js';
 import { newAsking, newWatching, type Phase, type Reconciling } from './state.js';
 
 /**
- * A send whose outcome is not known: the job is read until no byte can arrive any more and the settle time has passed.
- * Evidence that it was delivered goes on to watching; without any, `onUnknownDelivery` or an operator decides.
+ * The outcome of a send is unknown. Reads the job until no byte can arrive any more and the settle time has passed.
+ * With evidence of delivery the follow-up starts watching. Without evidence, `onUnknownDelivery` or an operator
+ * decides.
  */
 export function* reconcile(flow: FollowUpFlow, reconciling: Reconciling): Steps<Phase | Ending> {
   const { port, state } = flow;
@@ -34,8 +34,8 @@ export function* reconcile(flow: FollowUpFlow, reconciling: Reconciling): Steps<
 }
 
 /**
- * Follow-ups of a silent budget are found by their state `blocked` when it is back. One in doubt has another state, so
- * it must ask by itself.
+ * When a silent budget is back, follow-ups are woken by their state `blocked`. A follow-up in doubt has another state,
+ * so it has to ask by itself.
  */
 const LONGEST_ASK_PAUSE_MS = 5 * 60_000;
 
@@ -51,11 +51,11 @@ function* lookLater(flow: FollowUpFlow, reconciling: Reconciling, leftMs: number
   state.pollNow = false;
 }
 
-/** The granted attempt is over by now, and may have settled in the meantime. */
+/** By now the granted attempt is over, and it may have settled. */
 function* askForOutcome(flow: FollowUpFlow, reconciling: Reconciling): Steps<Phase | Ending> {
   const answer = yield* flow.send('hold');
   if (answer.kind === 'outcome' && answer.outcome !== 'unknown') {
-    // The baseline stays: by now the job may show what the message has done.
+    // The baseline stays, because the job may already show the effect of the message.
     return yield* handleOutcome(flow, newAsking(reconciling.baseline, flow.settings), answer);
   }
   if (answer.kind === 'stale' || (answer.kind === 'wait' && mayAnswerYet(flow, answer))) {
@@ -67,7 +67,9 @@ function* askForOutcome(flow: FollowUpFlow, reconciling: Reconciling): Steps<Pha
   return yield* conclude(flow, reconciling);
 }
 
-/** Whether to ask once more after an answer that was not the budget's: a silent one is waited for, but not for ever. */
+/**
+ * Whether to ask again after an answer that was not the budget's own. A silent budget is waited for, but not forever.
+ */
 function mayAnswerYet(
   { port, settings, state }: FollowUpFlow,
   { proven, reason }: { proven: boolean; reason: WaitReason },
@@ -79,7 +81,7 @@ function mayAnswerYet(
 function* conclude(flow: FollowUpFlow, reconciling: Reconciling): Steps<Phase | Ending> {
   const { settings, state } = flow;
   const { baseline, operatorWord } = reconciling;
-  // It may have been said during the last read or ask.
+  // The operator may have said so during the last read or ask.
   if (operatorWord === 'sent') return goOn(reconciling, 'assumed');
   switch (operatorWord === 'notSent' ? 'resend' : settings.onUnknownDelivery) {
     case 'assumeSent':
@@ -89,7 +91,7 @@ function* conclude(flow: FollowUpFlow, reconciling: Reconciling): Steps<Phase | 
       flow.beginNextSend();
       return newAsking(baseline, settings);
     case 'fail': {
-      const message = 'It cannot be told whether the message was delivered';
+      const message = 'Nobody can tell whether the message was delivered';
       return yield* endSent(flow, { type: FailureType.DeliveryUnknown, message }, UNKNOWN);
     }
   }

@@ -6,13 +6,13 @@ import type { Phase } from './state.js';
 import { watch } from './watch.js';
 
 /**
- * A follow-up from where its state stands to the end of this run: ask, send, reconcile, watch. The flow decides, and its
- * port acts: the workflow runs it on Temporal, the simulation in a simulated world.
+ * Runs a follow-up from its current state to the end of this run: ask, send, reconcile, watch. The flow decides and its
+ * port acts. The workflow runs it on Temporal, the simulation in a simulated world.
  */
 export function* run(flow: FollowUpFlow): Steps<Ending> {
   const { port, state } = flow;
   for (;;) {
-    // Between steps, when nothing is under way.
+    // Between steps nothing is under way.
     if (port.continueAsNewIsDue() && !flow.isCancelled) {
       if (port.replacesRun) {
         state.provenNotSent = false;

@@ -1,38 +1,29 @@
-import type {
-  AgentJob,
-  EndedStanding,
-  FollowUpProgress,
-  FollowUpResult,
-  FollowUpSettings,
-  GrantedBefore,
-  JobFingerprint,
-  ToldPause,
-} from '../contract/index.js';
+import type { AgentJob, EndedStanding, FollowUpProgress, FollowUpResult, FollowUpSettings } from '../contract/index.js';
+import type { GrantedBefore, JobFingerprint, ToldPause } from '../contract/protocol.js';
 import type { ShownAttributes, Trouble } from './port.js';
 
-/** Before the send, and the send. */
+/** Before the send, and the send itself. */
 export interface Asking {
   kind: 'asking';
-  /** The job as the latest read showed it; empty before the first. */
+  /** The job as the latest read showed it; empty before the first read. */
   baseline: AgentJob;
-  /** When it last asked to keep its place while the job is at work. 0: never. */
+  /** When it last asked to keep its place while the job is at work; 0: never. */
   heldAtMs: number;
-  /** Reads in a row that failed. */
   failures: number;
   notFoundInARow: number;
-  /** Sends in a row that never left: each waits longer than the one before. */
+  /** Sends in a row that never left. Each waits longer than the previous one. */
   notSentInARow: number;
   intervalMs: number;
 }
 
-/** The message was granted a send, and it is not known whether it was delivered. */
+/** The message was granted a send, and nobody knows yet whether it was delivered. */
 export interface Reconciling {
   kind: 'reconciling';
   baseline: AgentJob;
   grantedAtMs: number;
-  /** Bytes may arrive, and the settle time runs, until then. */
+  /** Until then bytes may arrive and the settle time runs. */
   untilMs: number;
-  /** The budget has not said for certain that the outcome is unknown; ask again before concluding. */
+  /** Whether to ask the budget again before concluding, because it has not confirmed that the outcome is unknown. */
   askAgainFirst: boolean;
   operatorWord: 'sent' | 'notSent' | null;
   intervalMs: number;
@@ -45,21 +36,20 @@ export interface Watching {
   delivery: FollowUpResult['delivery'];
   sentAtMs: number;
   observedActive: boolean;
-  /** The look before showed a terminal status that was believed. */
+  /** Whether the previous look showed a terminal status that was believed. */
   terminalSeen: boolean;
-  /** Whether there was a look at all. */
   hasLooked: boolean;
   trouble: Trouble | null;
   notFoundInARow: number;
   intervalMs: number;
-  /** From a Retry-After: no look before then, unless somebody asks for one. */
+  /** From a Retry-After: no look before then, unless somebody requests one. */
   notBeforeMs: number;
 }
 
-/** Where a follow-up stands, with what it has to know there. */
+/** The phase of a follow-up, with what it has to know in it. */
 export type Phase = Asking | Reconciling | Watching;
 
-/** What people are shown beside the job. */
+/** What people are shown besides the job. */
 export type View =
   | { state: 'sending' }
   | EndedStanding
@@ -67,7 +57,7 @@ export type View =
   | {
       state: 'waiting-for-budget' | 'waiting-for-job' | 'blocked';
       waitReason: NonNullable<FollowUpProgress['waitReason']>;
-      /** 0: none. */
+      /** 0 if it has no position. */
       position: number;
       expectedSendAtMs: number | null;
       /** When it tries again by itself. */
@@ -75,55 +65,55 @@ export type View =
       pause?: ToldPause;
     };
 
-/** Everything that a follow-up carries through continue-as-new. Plain JSON. */
+/** Everything that a follow-up carries through continue-as-new, as plain JSON. */
 export interface FollowUpState {
   phase: Phase;
   view: View;
-  /** When that view was shown. */
   viewedAtMs: number;
   firstRunStartedAtMs: number;
   sendNumber: number;
-  /** Asks in a row that were overtaken. Many of them mean that the server's clock was set back. */
+  /** Overtaken asks in a row. Many mean that the server's clock was set back. */
   staleAsks: number;
-  /** An earlier send of this follow-up ended unknown and was repeated. */
+  /** The outcome of an earlier send is unknown, and the message was sent again. */
   earlierSendUnknown: boolean;
-  /** Asks of all runs. */
   askCount: number;
   /**
-   * Whether it is certain that nothing of the current send number has been sent by an ask that was made: there was none,
-   * or the budget's own answer to the latest was a place in the queue, which fences off all before it, or each has ended
-   * at its first attempt without a grant.
+   * Whether it is certain that no ask so far has sent the current send number. That is so if there was no ask, if the
+   * budget itself answered the latest with a place in the queue (which fences off all earlier asks), or if each ask
+   * ended at its first attempt without a grant.
    */
   provenNotSent: boolean;
-  /** Whether an earlier attempt for the current send number was granted, though how it ended was not heard. */
+  /** Whether an earlier attempt for the current send number was granted without its end being heard. */
   grantedBefore?: GrantedBefore;
-  /** A run before this one took the place of another, which may have gone on and sent. */
+  /** An earlier run replaced another one, which may have continued and sent. */
   replacesRun: boolean;
-  /** The budget's `ledgerSinceMs`, as it said it last. */
+  /** The budget's `ledgerSinceMs`, as it last said. */
   ledgerSinceMs?: number;
-  /** Tag of the message that was let through, where the budget had recorded it: the baseline may be from after the send. */
+  /**
+   * Tag of the message that was let through, if the budget had recorded it: then the baseline may be from after the
+   * send.
+   */
   recordedTag?: string;
-  /** Whether the budget may know this follow-up, so that it has to be told its end. */
+  /** Whether the budget may know this follow-up and must be told its end. */
   knownToBudget: boolean;
   sendStartToCloseMs: number;
-  /** How the turn before ended, as the budget remembers it. */
+  /** How the previous turn ended, as the budget remembers it. */
   lastTurn?: JobFingerprint;
   /** Reads since the send. */
   polls: number;
-  /** The latest read was refused for its key, and the budget was told so at that time. */
+  /** When the budget was told that reads are refused for their key; missing if they are not. */
   keyRefusedAtMs?: number;
-  /** `isSinceSend`: by a read after the message was granted a send, or by the answer to the message. */
+  /** `isSinceSend`: from a read after the message was granted a send, or from the answer to the message. */
   seen?: { job: AgentJob; atMs: number; isSinceSend: boolean };
   lastError?: { atMs: number; message: string };
   pollNow: boolean;
-  /** As last written: each change costs an event. */
+  /** As last written. Each change costs an event. */
   attributes: Partial<ShownAttributes>;
 }
 
-/** What is known of a job that was never read: nothing that it shows later proves anything. */
+/** A job that was never read. Nothing that it shows later proves anything. */
 const NEVER_READ: AgentJob = {};
 
-/** State of a follow-up's first run. */
 export function newFollowUpState(options: {
   startedAtMs: number;
   isFirstRun: boolean;
@@ -141,7 +131,7 @@ export function newFollowUpState(options: {
     provenNotSent: options.isFirstRun,
     replacesRun: false,
     knownToBudget: !options.isFirstRun,
-    // Until the worker has said its own: lease of the default send timeout (60 s) and 15 s.
+    // Used until the worker reports its own: the lease of the default send timeout (60 s) and 15 s.
     sendStartToCloseMs: 75_000,
     polls: 0,
     pollNow: false,
@@ -149,7 +139,6 @@ export function newFollowUpState(options: {
   };
 }
 
-/** The phase before a send. */
 export function newAsking(baseline: AgentJob, { poll }: FollowUpSettings): Asking {
   return {
     kind: 'asking',
@@ -162,7 +151,7 @@ export function newAsking(baseline: AgentJob, { poll }: FollowUpSettings): Askin
   };
 }
 
-/** The phase after a send, whose delivery is known or taken for granted. */
+/** The phase after a send whose delivery is known or assumed. */
 export function newWatching(
   baseline: AgentJob,
   how: Pick<Watching, 'delivery' | 'sentAtMs' | 'intervalMs'> & { observedActive?: boolean },

@@ -1,25 +1,24 @@
 import {
+  type AgentJob,
   FailureType,
+  type FollowUpResult,
   formatDuration,
   isTerminalStatus,
-  type AgentJob,
-  type FollowUpResult,
 } from '../contract/index.js';
-import { isBelieved, needsConfirmation } from './belief.js';
+import { isAtWork, isBelieved, needsConfirmation } from './belief.js';
 import { endSent, endWithResult } from './endings.js';
-import { TELL_OF_KEY_EVERY_MS, type FollowUpFlow } from './flow.js';
-import { jittered, nextInterval } from './intervals.js';
-import { isAtWork } from './job-state.js';
-import { isNewToPeople, shownOf, troubleOf, watchUntilMs } from './look.js';
-import type { Shown, Ending, GetJobResult, Steps } from './port.js';
+import { type FollowUpFlow, TELL_OF_KEY_EVERY_MS } from './flow.js';
+import { isNewToPeople, jittered, nextInterval, shownOf, troubleOf, watchUntilMs } from './look.js';
+import type { Ending, GetJobResult, Shown, Steps } from './port.js';
 import type { Phase, Watching } from './state.js';
 
-/** A job is considered gone after this many reads in a row that did not find it. */
+/** Number of reads in a row that must not find a job before it counts as gone. */
 const NOT_FOUND_LIMIT = 3;
 
 /**
- * Get-job until the job has a terminal status that belongs to this message. One step is one change of what people are
- * shown: the watch looks again and again by itself. Where a decision hangs on the very next look, a timer comes before it.
+ * Reads the job until it has a terminal status that belongs to this message. One step is one change of what people are
+ * shown; within it the watch reads repeatedly. If a decision depends on the very next look, a timer comes before that
+ * look.
  */
 export function* watch(flow: FollowUpFlow, watching: Watching): Steps<Phase | Ending> {
   const { port, settings } = flow;
@@ -52,14 +51,14 @@ export function* watch(flow: FollowUpFlow, watching: Watching): Steps<Phase | En
   }
 }
 
-/** When the next look is due; and the one after it later. */
+/** Returns when the next look is due. Consumes a Retry-After. */
 function nextLookMs({ port }: FollowUpFlow, watching: Watching): number {
   const dueAtMs = Math.max(port.nowMs() + jittered(watching.intervalMs, port.random()), watching.notBeforeMs);
   watching.notBeforeMs = 0;
   return dueAtMs;
 }
 
-/** A look after a timer. `undefined`: cancelled. */
+/** A look after a timer; `undefined` if the follow-up was cancelled. */
 function* lookOnce(flow: FollowUpFlow, watching: Watching, dueAtMs: number): Steps<GetJobResult | undefined> {
   const { port, settings, state } = flow;
   const waitMs = Math.max(0, dueAtMs - port.nowMs());
@@ -75,7 +74,7 @@ function* lookNow(flow: FollowUpFlow): Steps<GetJobResult> {
   return yield* flow.getJob(`poll ${flow.state.polls}`);
 }
 
-/** A watch, to its end or to what a look out of turn finds. `undefined`: cancelled. */
+/** A watch, until it ends or an extra look finds something new; `undefined` if the follow-up was cancelled. */
 function* lookUntilNew(
   flow: FollowUpFlow,
   watching: Watching,
@@ -110,12 +109,12 @@ function* lookUntilNew(
   }
 }
 
-/** What people are shown. The answer to a message need not name everything that a read names. */
+/** What people are shown now. The answer to a message may lack fields that a read has. */
 function sinceOf({ state }: FollowUpFlow, { baseline, hasLooked, trouble }: Watching): Shown {
   return shownOf({ ...(!hasLooked && baseline), ...state.seen?.job }, trouble);
 }
 
-/** The job, if its status ends this message's turn. */
+/** Returns the job if its status ends this message's turn. */
 function judge(
   { port, settings, state }: FollowUpFlow,
   watching: Watching,

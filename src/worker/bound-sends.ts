@@ -1,24 +1,25 @@
 import type { AgentJobsClient } from '../agent-jobs/index.js';
-import { formatDuration, type BudgetCeiling } from '../contract/index.js';
+import { formatDuration } from '../contract/index.js';
+import type { BudgetCeiling } from '../contract/protocol.js';
 import { startStopwatch } from '../stopwatch.js';
 
 /** What the worker's configuration allows. */
 export interface SendBounds {
   /** Projects that are served. */
   projects: '*' | readonly string[];
-  /** Messages that this process sends for one project at most, whatever the project's budget grants. */
+  /** Most messages that this process sends for one project, whatever the project's budget grants. */
   ceiling: BudgetCeiling;
 }
 
 /**
- * Keeps the service's client within the worker's configuration, which nobody who writes to Temporal can change. A
- * project that is not served is neither read nor sent to. The ceiling counts the requests that were begun, in this
- * process alone: an honest budget never reaches it, since it holds a slot for longer than the window. It is the last
- * line against a budget whose state was forged.
+ * Keeps the service's client within the worker's configuration, which nobody who can write to Temporal can change. A
+ * project that is not served is neither read nor sent to. The ceiling counts requests that were started, in this
+ * process only. An honest budget never reaches it, because it holds a slot for longer than the window. It is the last
+ * line of defence against a budget whose state was forged.
  */
 export function boundSends(client: AgentJobsClient, { projects, ceiling }: SendBounds): AgentJobsClient {
   const served = projects === '*' ? undefined : new Set(projects);
-  /** By project, how long ago each send of the last window began. */
+  /** By project, stopwatches of the sends in the last window. */
   const begun = new Map<string, (() => number)[]>();
 
   const refusal = (projectId: string): string | undefined =>

@@ -1,25 +1,24 @@
 import type { InjectedSinks } from '@temporalio/worker';
-import type { BudgetReport, CountStep } from '../budget/facts.js';
 import type { BudgetFacts } from '../budget/index.js';
 import type { PauseReason } from '../contract/index.js';
 import { startStopwatch } from '../stopwatch.js';
-import type { BudgetSinks } from '../workflows/budget-reporter.js';
+import type { BudgetReport, BudgetSinks, CountStep } from '../workflows/budget-reporter.js';
 import { type Metric, prometheusText } from './metrics.js';
 
-/** Projects whose numbers are shown; each has a dozen time series. */
+/** Most projects whose metrics are shown. Each has a dozen time series. */
 const MAX_PROJECTS = 500;
 
-/** A project that has been silent for longer makes room for another one. */
+/** A project that has been silent for longer gives up its place to another. */
 const ROOM_AFTER_MS = 3_600_000;
 
 /** What this worker knows of one project's budget. */
 export interface KnownBudget {
   facts: BudgetFacts;
-  /** Budget time now, in epoch milliseconds: that of the last report and what has passed since. */
+  /** Budget time now, in epoch milliseconds: that of the last report plus the time since. */
   budgetNowMs: number;
   /** Budget time of the last report. */
   reportedAtMs: number;
-  /** Grants that this worker has seen since it began to show the project. */
+  /** Grants that this worker has seen since it first showed the project. */
   grants: number;
   /** 429s that this worker has seen since then. */
   limited: number;
@@ -27,19 +26,19 @@ export interface KnownBudget {
 
 interface Entry extends Omit<KnownBudget, 'budgetNowMs'> {
   runId: string;
-  /** Counts of the budget up to which they are contained in `grants` and `limited`. */
+  /** The budget's counts up to which `grants` and `limited` include them. */
   counted: { grants: number; limited: number };
   silentForMs: () => number;
 }
 
 /**
- * What this worker knows of the budgets that it runs: each reports when it changes, and what changes by time alone is
- * worked out when it is asked for. A budget may go on at another worker without a word; whoever finds that out calls
+ * What this worker knows of the budgets that it runs. Each budget reports when it changes. What changes only with time
+ * is computed when it is asked for. A budget may move to another worker without notice; the caller that finds out calls
  * {@link BudgetMetrics.drop}.
  */
 export class BudgetMetrics {
   readonly #entries = new Map<string, Entry>();
-  /** Projects for which there was no room, with the time since they were last heard of. */
+  /** Projects for which there was no room, with the time since their last report. */
   readonly #leftOut = new Map<string, () => number>();
   readonly #maxProjects: number;
   readonly #stopwatch: () => () => number;
@@ -56,14 +55,14 @@ export class BudgetMetrics {
     this.#stopwatch = stopwatch;
   }
 
-  /** For the worker that runs the budgets. */
+  /** Sinks for the worker that runs the budgets. */
   readonly sinks: InjectedSinks<BudgetSinks> = {
     followUpBudget: {
       report: { fn: ({ runId }, report) => this.report(runId, report), callDuringReplay: false },
     },
   };
 
-  /** Takes a report of a budget's run. The same one may come twice. */
+  /** Accepts a report of a budget's run. The same report may come twice. */
   report(runId: string, { facts, budgetTimeMs, grants, limited }: BudgetReport): void {
     const { projectId } = facts;
     const known = this.#entries.get(projectId);
@@ -92,12 +91,12 @@ export class BudgetMetrics {
     this.#entries.delete(projectId);
   }
 
-  /** Projects that have not been heard of for so long, in milliseconds. */
+  /** Projects without a report for at least `silentForMs` milliseconds. */
   silentProjects(silentForMs: number): string[] {
     return [...this.#entries].filter(([, entry]) => entry.silentForMs() >= silentForMs).map(([projectId]) => projectId);
   }
 
-  /** All of it in Prometheus' text format. */
+  /** All metrics in Prometheus' text format. */
   text(): string {
     for (const [projectId, silentForMs] of this.#leftOut) {
       if (silentForMs() >= ROOM_AFTER_MS) this.#leftOut.delete(projectId);
@@ -110,8 +109,8 @@ export class BudgetMetrics {
   }
 
   /**
-   * Whether there is room for one more. Only a project that was silent for long gives its place: were it the one heard
-   * of longest ago, many busy projects would come and go at every report, and their counters with them.
+   * Whether there is room for one more project. Only a project that was silent for long gives up its place. If the one
+   * with the oldest report did, many busy projects would come and go with every report, and their counters with them.
    */
   #makeRoom(): boolean {
     if (this.#entries.size < this.#maxProjects) return true;
@@ -122,7 +121,7 @@ export class BudgetMetrics {
   }
 }
 
-/** How far a step goes beyond what is counted. */
+/** How much of a step is not counted yet. */
 function stepBeyond(counted: number, { from, to }: CountStep): number {
   return Math.max(0, to - Math.max(counted, from));
 }
@@ -183,12 +182,12 @@ function single(name: string, help: string, value: number): Metric {
   return { name: `follow_up_budget_${name}`, type: 'gauge', help, samples: [{ value }] };
 }
 
-/** Instants that are still to come. */
+/** The number of times that are in the future. */
 function countAfter(instantsMs: readonly number[], nowMs: number): number {
   return instantsMs.filter((atMs) => atMs > nowMs).length;
 }
 
-/** Without a value where nothing may be sent. Above 1 after the limit was lowered. */
+/** Without a value if nothing may be sent. Above 1 after the limit was lowered. */
 function utilisationOf({ facts: { sentAtMs, windowMs, limit }, budgetNowMs }: KnownBudget): number | undefined {
   return limit > 0 ? countAfter(sentAtMs, budgetNowMs - windowMs) / limit : undefined;
 }

@@ -5,13 +5,13 @@ import { projectBudgetWorkflowId } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import type { BudgetMetrics } from './budget-metrics.js';
 
-/** A budget that is silent for so long may be idle, or may go on at another worker. */
+/** A budget that is silent for this long may be idle or may run on another worker. */
 const SILENT_FOR_MS = 120_000;
 
-/** Between two rounds. Each project that is silent costs one small read of Temporal a round. */
+/** Time between two rounds. Each silent project costs one small read of Temporal per round. */
 const ROUND_EVERY_MS = 120_000;
 
-/** A workflow task is completed within a few events of the last one. */
+/** The last completed workflow task is among this many newest events. */
 const NEWEST_EVENTS = 20;
 
 /** What {@link dropBudgetsElsewhere} needs. */
@@ -29,8 +29,8 @@ export interface WhereaboutsOptions {
 }
 
 /**
- * Drops the metrics of budgets that another worker runs by now, and of those that were stopped: nobody tells a worker
- * that a workflow in its cache has gone on elsewhere. Resolves when `signal` ends it.
+ * Drops the metrics of budgets that another worker runs by now, and of budgets that were stopped: nobody tells a worker
+ * that a workflow in its cache continues elsewhere. Resolves when `signal` ends it.
  */
 export async function dropBudgetsElsewhere(
   connection: Connection,
@@ -45,7 +45,7 @@ export async function dropBudgetsElsewhere(
       try {
         if (await runsElsewhere(connection, projectId, options)) metrics.drop(projectId);
       } catch (error) {
-        // Its numbers stay until it can be told.
+        // Its metrics stay until this is known.
         logger.debug({ projectId, reason: describeGrpcError(error) }, 'Cannot tell which worker runs a budget');
       }
     }
@@ -53,7 +53,7 @@ export async function dropBudgetsElsewhere(
   }
 }
 
-/** Whether the last workflow task of a project's budget was another worker's, or the budget is stopped. */
+/** Whether another worker ran the last workflow task of a project's budget, or the budget is stopped. */
 async function runsElsewhere(
   connection: Connection,
   projectId: string,

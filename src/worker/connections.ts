@@ -13,7 +13,7 @@ export interface Connections {
   native: NativeConnection;
   /** For ordinary calls. */
   client: Connection;
-  /** For asks of the budget: without the interceptor that retries `ResourceExhausted` until the deadline. */
+  /** For asks of the budget, without the interceptor that retries `ResourceExhausted` until the deadline. */
   acquire: Connection;
   close(): Promise<void>;
 }
@@ -22,7 +22,7 @@ export interface Connections {
 const CONNECT_LIMIT_MS = 120_000;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 5_000;
-/** Short, so that it is said soon what is waited for. */
+/** Short, so that the log soon says what the worker waits for. */
 const CONNECT_TIMEOUT_MS = 3_000;
 const CALL_TIMEOUT_MS = 10_000;
 
@@ -30,7 +30,7 @@ const CALL_TIMEOUT_MS = 10_000;
  * Connects, and waits while Temporal cannot be reached.
  *
  * @param onReached called when Temporal answers, before the native connection is made
- * @throws TemporalUnreachableError after 2 minutes, and at once where waiting cannot help: access refused
+ * @throws TemporalUnreachableError after 2 minutes, or at once if access is refused, because waiting cannot help
  */
 export async function openConnections(
   temporal: TemporalConfig,
@@ -104,7 +104,10 @@ async function connectOnce(temporal: TemporalConfig): Promise<Connection> {
   }
 }
 
-/** A missing namespace may be on its way: deployments start servers, namespaces and workers side by side. */
+/**
+ * Whether waiting cannot help. A missing namespace may still appear: deployments start servers, namespaces and workers
+ * in parallel.
+ */
 function isHopeless(error: unknown): boolean {
   const status = grpcStatusOf(error);
   return status === GrpcStatus.permissionDenied || status === GrpcStatus.unauthenticated;

@@ -2,7 +2,7 @@ import type { MetricMeter } from '@temporalio/common';
 import type { BudgetClient } from '../activities/index.js';
 import type { AgentJobsClient } from '../agent-jobs/index.js';
 
-/** Counts and times the calls of the service. Tags hold outcomes only: no project, job, address or key. */
+/** Counts and times the calls of the service. Tags hold only outcomes: no project, job, address or key. */
 export function meterAgentJobs(client: AgentJobsClient, meter: MetricMeter): AgentJobsClient {
   const gets = meter.createCounter('follow_up_get_job', undefined, 'Get-job calls by outcome');
   const sends = meter.createCounter('follow_up_send', undefined, 'Follow-up messages by outcome');
@@ -46,7 +46,7 @@ function elapsedSince(startedMs: number): number {
   return Math.round(performance.now() - startedMs);
 }
 
-/** One metric with its samples, as Prometheus' text format (version 0.0.4) has it. */
+/** One metric with its samples, as in Prometheus' text format (version 0.0.4). */
 export interface Metric {
   name: string;
   type: 'gauge' | 'counter';
@@ -54,13 +54,13 @@ export interface Metric {
   samples: Sample[];
 }
 
-/** One time series' value now. */
+/** The current value of one time series. */
 export interface Sample {
   labels?: Readonly<Record<string, string>>;
   value: number;
 }
 
-/** The metrics in Prometheus' text format; those without a sample are left out. */
+/** The metrics in Prometheus' text format, without those that have no sample. */
 export function prometheusText(metrics: readonly Metric[]): string {
   return metrics
     .filter(({ samples }) => samples.length > 0)

@@ -1,18 +1,22 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '@temporalio/client';
+import type { Logger } from 'pino';
 import type { WatchedApiKeys } from '../agent-jobs/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import type { Readiness } from './status-server.js';
 
-/** How long an answer is good: probes, however many, cost one look at Temporal and at the files in that time. */
+/**
+ * How long an answer is valid. However many probes come, they cost one check of Temporal and of the files in that time.
+ */
 const CHECK_EVERY_MS = 5_000;
 
-/** Deadline of the look at Temporal. Below the usual timeouts of those who probe. */
+/** Deadline of the check of Temporal. Below the usual timeouts of probes. */
 const TEMPORAL_DEADLINE_MS = 2_000;
 
 /**
- * Whether a worker that has become ready still reaches Temporal and its API keys.
+ * Creates a check whether a worker that has become ready still reaches Temporal and its API keys.
  *
- * @param options.checkEveryMs how long an answer is good. @default 5_000
+ * @param options.checkEveryMs how long an answer is valid. @default 5_000
  */
 export function watchReadiness(
   connection: Connection,
@@ -50,4 +54,50 @@ export function watchReadiness(
     }
     return latest;
   };
+}
+
+/** `TASK_QUEUE_TYPE_*` of Temporal's API. */
+const taskQueueTypes = { workflow: 1, activity: 2 } as const;
+
+/** A task queue as one of its pollers sees it. */
+export interface PolledQueue {
+  name: string;
+  type: keyof typeof taskQueueTypes;
+}
+
+const INTERVAL_MS = 100;
+
+/**
+ * Waits until the server lists this worker as a poller of each queue, because the SDK does not say whether its polls
+ * get through. A server without that feature counts as listing it.
+ */
+export async function waitUntilPolled(
+  connection: Connection,
+  {
+    namespace,
+    identity,
+    queues,
+    logger,
+    signal,
+  }: { namespace: string; identity: string; queues: PolledQueue[]; logger: Logger; signal: AbortSignal },
+): Promise<void> {
+  for (const queue of queues) {
+    for (;;) {
+      signal.throwIfAborted();
+      try {
+        const { pollers } = await connection.workflowService.describeTaskQueue({
+          namespace,
+          taskQueue: { name: queue.name },
+          // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
+          taskQueueType: taskQueueTypes[queue.type],
+        });
+        if (pollers.some((poller) => poller.identity === identity)) break;
+      } catch (error) {
+        signal.throwIfAborted();
+        if (grpcStatusOf(error) === GrpcStatus.unimplemented) break;
+        logger.debug({ queue: queue.name, reason: describeGrpcError(error) }, 'Cannot tell yet whether it is polled');
+      }
+      await sleep(INTERVAL_MS, undefined, { signal });
+    }
+  }
 }

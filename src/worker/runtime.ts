@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 import { type LogLevel, logLevels } from '../config/index.js';
 import { temporalLevel, toTemporalLogger } from '../logging.js';
 
-/** What the process-wide runtime of Temporal writes to, and where it serves its metrics. */
+/** The logger of Temporal's process-wide runtime, and where it serves its metrics. */
 interface InstalledRuntime {
   logger: Logger;
   metricsUrl: string;
@@ -13,11 +13,11 @@ interface InstalledRuntime {
 let installed: InstalledRuntime | undefined;
 
 /**
- * Installs Temporal's runtime in this process, which can be done once only; later calls change where it logs to. The
- * runtime installs no signal handlers: whoever runs a worker shuts it down in the right order.
+ * Installs Temporal's runtime in this process, which is possible only once. Later calls change its logger. The runtime
+ * installs no signal handlers: whoever runs a worker shuts it down in the right order.
  *
- * @returns address of the runtime's metrics in Prometheus' text format, on a loopback port of its own; `undefined` where
- *   somebody else had started the runtime before, without metrics
+ * @returns URL of the runtime's metrics in Prometheus' text format, on its own loopback port; `undefined` if other
+ *   code had started the runtime before, without metrics
  */
 export async function installRuntime(logger: Logger): Promise<{ metricsUrl: string | undefined }> {
   if (installed !== undefined) {
@@ -25,7 +25,7 @@ export async function installRuntime(logger: Logger): Promise<{ metricsUrl: stri
     // The SDK shuts the runtime down when its last connection closes, and creates it again with the same options.
     if (Runtime._instance !== undefined) return { metricsUrl: installed.metricsUrl };
   } else if (Runtime._instance !== undefined) {
-    logger.warn('The Temporal runtime was started by other code: its logs and metrics are not to be had here');
+    logger.warn('The Temporal runtime was started by other code: its logs and metrics are not available here');
     return { metricsUrl: undefined };
   }
   const bindAddress = `127.0.0.1:${await findFreePort()}`;

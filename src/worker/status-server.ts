@@ -7,14 +7,49 @@ export interface Readiness {
   reason: string;
 }
 
-/** What the status server tells. */
+/** What the status server shows. */
 export interface StatusSource {
-  /** Whether follow-ups are taken and can be sent, and if not, why. Never rejects. */
+  /** Whether the worker accepts follow-ups and can send them, and if not, why. Never rejects. */
   readiness(): Promise<Readiness>;
-  /** Address of the metrics to pass on; `undefined` while there are none. */
+  /** URL of the metrics to pass on; `undefined` while there are none. */
   metricsUrl(): string | undefined;
-  /** Metrics to add to them, in Prometheus' text format. */
+  /** Metrics to append, in Prometheus' text format. */
   ownMetrics(): string;
+}
+
+/** What a worker tells over its life: that it is starting, later the result of a check, in the end that it stops. */
+export class WorkerStatus implements StatusSource {
+  #readiness = notReady('starting');
+  #metricsUrl: string | undefined;
+
+  constructor(readonly ownMetrics: () => string) {}
+
+  readiness(): Promise<Readiness> {
+    return this.#readiness();
+  }
+
+  metricsUrl(): string | undefined {
+    return this.#metricsUrl;
+  }
+
+  /** Temporal's runtime serves its metrics at `url`. */
+  setMetricsUrl(url: string | undefined): void {
+    this.#metricsUrl = url;
+  }
+
+  /** From now on, `check` says whether the worker is ready. */
+  setCheck(check: () => Promise<Readiness>): void {
+    this.#readiness = check;
+  }
+
+  /** From now on, the worker is not ready. */
+  setNotReady(reason: string): void {
+    this.#readiness = notReady(reason);
+  }
+}
+
+function notReady(reason: string): () => Promise<Readiness> {
+  return () => Promise.resolve({ ready: false, reason });
 }
 
 /** A running status server. */
@@ -27,7 +62,8 @@ export interface StatusServer {
 const METRICS_TIMEOUT_MS = 5_000;
 
 /**
- * Serves `/healthz` (the process lives), `/readyz` (it takes follow-ups, and reaches what it needs) and `/metrics` (Prometheus).
+ * Serves `/healthz` (the process is alive), `/readyz` (it accepts follow-ups and reaches what it needs) and `/metrics`
+ * (Prometheus).
  *
  * @throws ConfigError naming FOLLOW_UP_STATUS_ADDRESS when it cannot listen there
  */
@@ -86,7 +122,7 @@ function answer(incoming: IncomingMessage, response: ServerResponse, source: Sta
   }
 }
 
-/** Passes the metrics of Temporal's runtime on, which it serves on a loopback port of its own, and adds ours. */
+/** Passes on the metrics of Temporal's runtime, which it serves on its own loopback port, and appends ours. */
 function passOn(source: StatusSource, response: ServerResponse): void {
   const metricsUrl = source.metricsUrl();
   if (metricsUrl === undefined) {

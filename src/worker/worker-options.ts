@@ -2,38 +2,41 @@ import { getHeapStatistics } from 'node:v8';
 import type { WorkerOptions } from '@temporalio/worker';
 import type { WorkerConfig } from '../config/index.js';
 
-/** From the end of the grace to giving up: enough to report what was cut off. */
+/** Time from the end of the grace period to giving up: enough to report what was cut off. */
 const FORCE_AFTER_GRACE_MS = 5_000;
 
 /**
- * How long running sends may take to end when a worker is shut down, in milliseconds: as long as the server lets them
- * run. A send asks the budget for up to 35 s while its answers are lost, then POSTs, then settles; one that was cut
- * short could be a message that nobody can tell from one that was delivered.
+ * How long running sends may take to finish when a worker is shut down, in milliseconds: as long as the server lets
+ * them run. A send asks the budget for up to 35 s while answers are lost, then POSTs, then settles. If it were cut
+ * short, nobody could tell whether its message was delivered.
  */
 export function shutdownGraceMs({ sendStartToCloseMs }: Pick<WorkerConfig, 'sendStartToCloseMs'>): number {
   return sendStartToCloseMs;
 }
 
-/** Budgets in the cache: each is up to half a megabyte of state, and one that is asked often should not be replayed. */
+/**
+ * Most budgets in the cache. Each has up to half a megabyte of state, and one that is asked often should not be
+ * replayed.
+ */
 const CACHED_BUDGETS = 200;
-/** A budget's state as objects, at most. */
+/** Most memory of a budget's state as objects. */
 const BUDGET_MIB = 2;
-/** What the process needs beside it. */
+/** Heap that the process needs besides. */
 const OTHER_HEAP_MIB = 300;
 
-/** Numbers of the worker that runs follow-ups and their activities. */
+/** Options of the worker that runs follow-ups and their activities. */
 export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, 'taskQueue'> {
   const graceMs = shutdownGraceMs(config);
   const { cachedWorkflows, workflowTasks, activities, pollers } = config.capacity;
   return {
     maxConcurrentWorkflowTaskExecutions: workflowTasks,
-    // With fewer than workflow-task slots, tasks would wait for a local activity's slot while they hold their own.
+    // With fewer of these than workflow-task slots, tasks would hold a slot while waiting for a local activity's slot.
     maxConcurrentLocalActivityExecutions: workflowTasks,
     maxConcurrentActivityTaskExecutions: activities,
     maxConcurrentWorkflowTaskPolls: Math.min(pollers, workflowTasks),
     maxConcurrentActivityTaskPolls: Math.min(Math.ceil(pollers / 2), activities),
     maxCachedWorkflows: cachedWorkflows,
-    // The SDK would fail the workflow task of a payload that the server does not take, again and again at once. The
+    // Otherwise the SDK fails the workflow task of a payload that the server refuses, immediately and repeatedly. The
     // server itself ends the workflow.
     disablePayloadErrorLimit: true,
     shutdownGraceTime: graceMs,
@@ -41,11 +44,11 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
   };
 }
 
-/** Numbers of the worker that runs the budgets. It has no activities. */
+/** Options of the worker that runs the budgets. It has no activities. */
 export function budgetWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, 'taskQueue'> {
   const graceMs = shutdownGraceMs(config);
   return {
-    // A budget's tasks are pure computation and done in milliseconds: the SDK's default is plenty.
+    // A budget's tasks are pure computation and take milliseconds, so the SDK's default is enough.
     maxConcurrentWorkflowTaskExecutions: 40,
     maxConcurrentWorkflowTaskPolls: 10,
     maxCachedWorkflows: cachedBudgets(),
@@ -57,7 +60,7 @@ export function budgetWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, '
   };
 }
 
-/** As many as the heap of this process has room for. */
+/** As many as fit into the heap of this process. */
 function cachedBudgets(): number {
   const heapMiB = getHeapStatistics().heap_size_limit / 1_048_576;
   return Math.max(10, Math.min(CACHED_BUDGETS, Math.floor((heapMiB - OTHER_HEAP_MIB) / BUDGET_MIB)));

@@ -1,6 +1,25 @@
 import { proxySinks, type Sinks, workflowInfo } from '@temporalio/workflow';
-import type { BudgetReport, CountStep } from '../budget/facts.js';
-import type { Budget } from '../budget/index.js';
+import type { Budget, BudgetFacts } from '../budget/index.js';
+
+/** What a budget reports to the worker that runs it, for the worker's metrics. Plain JSON. */
+export interface BudgetReport {
+  facts: BudgetFacts;
+  /** Budget time of the facts, in epoch milliseconds. */
+  budgetTimeMs: number;
+  /** Sends that were granted. */
+  grants: CountStep;
+  /** Sends that the service answered with 429. */
+  limited: CountStep;
+}
+
+/**
+ * How one of the budget's counts changed. When a workflow task runs again, the same step is reported twice; it can be
+ * distinguished from two steps.
+ */
+export interface CountStep {
+  from: number;
+  to: number;
+}
 
 /** Where budgets report to. The worker that runs them has to register it. */
 export interface BudgetSinks extends Sinks {
@@ -13,8 +32,8 @@ export interface BudgetSinks extends Sinks {
 const { followUpBudget } = proxySinks<BudgetSinks>();
 
 /**
- * Reports a budget's facts to the worker that runs it: when the budget comes to that worker, and then when they change. It
- * has no part in what the workflow does: nothing of it is in the history.
+ * Reports a budget's facts to the worker that runs it: when the budget arrives at that worker, and then whenever they
+ * change. It has no effect on the workflow and leaves nothing in the history.
  */
 export class BudgetReporter {
   readonly #budget: Budget;
@@ -28,7 +47,7 @@ export class BudgetReporter {
     this.#limitedCount = budget.state.limitedCount;
   }
 
-  /** Called after every event, in replay, too: what happened then is counted already. */
+  /** Called after every event, also in replay, whose events are counted already. */
   report(nowMs: number): void {
     const { grantCount, limitedCount, lastTimeMs } = this.#budget.state;
     const grants: CountStep = { from: this.#grantCount, to: grantCount };

@@ -18,34 +18,40 @@ import {
 import type { Activities } from '../activities/index.js';
 import type { PartInput } from '../batch/batch.js';
 import { describePart } from '../batch/details.js';
-import { batchMessageSchemas } from '../batch/messages.js';
-import type { Counts, ItemOutcome } from '../batch/outcome.js';
+import type { ItemOutcome } from '../batch/outcome.js';
 import { type ItemStart, Part, type PartState } from '../batch/part.js';
-import { hash64 } from '../contract/hash.js';
+import { followUpEndedSignal } from '../contract/batch-result.js';
+import { defined } from '../contract/defined.js';
 import {
+  type BatchCounts,
   batchItemsQuery,
   followUpBatchWorkflowId,
-  followUpEndedSignal,
   followUpResultSchema,
   parseInput,
   SearchAttribute,
-  stillThereSignal,
   WorkflowType,
 } from '../contract/index.js';
-import { Alarm } from './batch/alarm.js';
-import { outcomeOfFailure } from './batch/item-end.js';
-import { LOOK_UP_OPTIONS, pageRange, partOrderSignal, partReportSignal } from './batch/messages.js';
-import { invalidInput } from './failures.js';
-import { isRunLong } from './run-length.js';
+import { stillThereSignal } from '../contract/protocol.js';
+import { hash64 } from '../contract/text.js';
+import { Alarm } from './alarm.js';
+import {
+  batchMessageSchemas,
+  LOOK_UP_OPTIONS,
+  pageRange,
+  partOrderSignal,
+  partReportSignal,
+} from './batch-messages.js';
+import { invalidInput, outcomeOfFailure } from './failures.js';
+import { isContinued, isRunLong } from './this-run.js';
 
 /**
- * Some of the items of a batch, as many as one workflow can hold: starts their follow-ups, as its batch orders, and
- * reports how they ended. It refuses a cancel: its batch decides.
+ * Some of the items of a batch, as many as one workflow can hold. Starts their follow-ups as its batch orders, and
+ * reports how they ended. It refuses a cancel, because its batch decides.
  *
- * @param input only a batch gives it; `null` where the run is continued
- * @param carried state of the run before; only continue-as-new may give it
+ * @param input given only by a batch; `null` if the run is continued
+ * @param carried state of the previous run; only continue-as-new may give it
  */
-export async function followUpBatchPart(input: PartInput | null, carried?: PartState): Promise<Counts> {
+export async function followUpBatchPart(input: PartInput | null, carried?: PartState): Promise<BatchCounts> {
   const part = carried && isContinued() ? new Part(carried) : newPart(input);
   const runner = new PartRunner(part);
   CancellationScope.current().cancelRequested.catch(() => runner.refuseCancel());
@@ -65,11 +71,7 @@ function newPart(input: PartInput | null): Part {
   return Part.create(input, Date.now() + input.firstStartAfterMs);
 }
 
-function isContinued(): boolean {
-  return workflowInfo().continuedFromExecutionRunId !== undefined;
-}
-
-/** How often this run looks up a follow-up whose end it would not be told. */
+/** How often this run looks up a follow-up whose end Temporal does not report to it. */
 const WATCH_EVERY_MS = 10 * 60_000;
 
 const { lookUpItems } = proxyActivities<Activities>(LOOK_UP_OPTIONS);
@@ -81,22 +83,22 @@ interface Doubt {
 
 type Found = Awaited<ReturnType<typeof lookUpItems>>[number];
 
-/** Wires the rules of a part to Temporal: children, signals and one timer. */
+/** Connects the rules of a part to Temporal: children, signals and one timer. */
 export class PartRunner {
-  /** Something has happened since the rules were last asked. */
+  /** Whether something has happened since the last step. */
   #woken = true;
-  /** Starts, signals and cancels that are not answered yet. */
+  /** Starts, signals, cancels and look-ups under way. */
   #underWay = 0;
   #isReporting = false;
   #reportedAtMs = -Infinity;
   #hasNews = true;
-  /** Nobody is there to report to. */
+  /** Whether the batch no longer exists. */
   #isOrphan = false;
   #isAskedToCancel = false;
-  /** Items that have ended without that this part was told how. */
+  /** Items that have ended without this part knowing how. */
   readonly #doubts = new Map<number, Doubt>();
   #isLookingUp = false;
-  /** Open items whose end this run hears of from Temporal itself. */
+  /** Open items whose end Temporal reports to this run. */
   readonly #watched = new Set<number>();
   readonly #alarm = new Alarm('next start, report or look', () => {
     this.#woken = true;
@@ -127,7 +129,7 @@ export class PartRunner {
     });
   }
 
-  /** A part ends when its batch says so, with an outcome for each item; this one goes on, and says why. */
+  /** A part ends when its batch says so, with an outcome for each item. After a cancel it continues, and says why. */
   refuseCancel(): void {
     this.#isAskedToCancel = true;
     this.#woken = true;
@@ -135,7 +137,7 @@ export class PartRunner {
 
   #cancelRefusal(): string {
     const { batchId } = this.part.state;
-    return `**Was asked to cancel, and goes on**: the batch decides over its parts. To end them all: \`follow-up batch cancel ${batchId}\``;
+    return `**Was asked to cancel, but continues**: its batch decides. To cancel the whole batch: \`follow-up batch cancel ${batchId}\``;
   }
 
   /** Runs until every item has ended and the batch knows it. */
@@ -192,7 +194,7 @@ export class PartRunner {
         workflowId,
         args: [input],
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
-        // The batch cancels what is to be cancelled: a follow-up that is ended from outside tells the budget nothing.
+        // The batch cancels follow-ups: one that is ended from outside tells the budget nothing.
         parentClosePolicy: ParentClosePolicy.ABANDON,
         cancellationType: ChildWorkflowCancellationType.ABANDON,
         staticSummary: `Follow-up to ${jobId} (${projectId}), item ${first + position + 1} of batch ${batchId}`,
@@ -211,7 +213,8 @@ export class PartRunner {
   }
 
   /**
-   * The end as Temporal tells it: of use where the follow-up had no chance to tell it, being terminated or timed out.
+   * Hears the end of a follow-up from Temporal, which matters if the follow-up had no chance to report it, because it
+   * was terminated or timed out.
    */
   async #hearEnd(position: number, child: ChildWorkflowHandle<Workflow>): Promise<void> {
     try {
@@ -220,13 +223,15 @@ export class PartRunner {
       this.#end(position, parsed.ok ? { status: parsed.value.status, prLink: parsed.value.prLink } : {});
     } catch (error) {
       const outcome = outcomeOfFailure(error);
-      // It had no chance to say what it knew.
+      // It had no chance to report what it knew.
       if (outcome.error?.type === 'Terminated' || outcome.error?.type === 'Other') this.#doubt(position, { outcome });
       else this.#end(position, outcome);
     }
   }
 
-  /** It could not be started. Where it was started before, as after a reset, it is waited for, or looked up. */
+  /**
+   * The follow-up could not be started. If it was started before, as before a reset, its end is awaited or looked up.
+   */
   async #adopt(position: number, error: unknown, promptHash: string): Promise<void> {
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
       const message = `It could not be started: ${error instanceof Error ? error.message : String(error)}`;
@@ -237,7 +242,7 @@ export class PartRunner {
     this.#doubt(position, { promptHash, outcome: { error: { type: 'NotStarted', message, delivered: 'unknown' } } });
   }
 
-  /** It has ended, and how is to be looked up; `outcome` is what is known without. */
+  /** The item has ended, and how is to be looked up. `doubt.outcome` counts if nothing is found. */
   #doubt(position: number, doubt: Doubt): void {
     this.#doubts.set(position, doubt);
     this.#woken = true;
@@ -247,18 +252,18 @@ export class PartRunner {
     const doubts = [...this.#doubts];
     const items = doubts.map(([position, { promptHash }]) => ({
       workflowId: this.part.workflowIdOf(position),
-      ...(promptHash !== undefined && { promptHash }),
+      ...defined({ promptHash }),
     }));
     let found: Found[] = [];
     try {
       found = await lookUpItems({ batchId: this.part.state.batchId, items });
     } catch {
-      // Tried often enough: what is not known stays unknown.
+      // After enough tries, what is not known stays unknown.
     }
     for (const [place, [position, { outcome }]] of doubts.entries()) {
       this.#doubts.delete(position);
       const { isOpen, outcome: known } = found[place] ?? {};
-      // Another run of it, as after a reset, tells its end by itself.
+      // Another run of it, as after a reset, reports its end by itself.
       if (isOpen) this.#watched.delete(position);
       if (isOpen) this.part.noteAlive(position, Date.now());
       else this.#end(position, known ?? outcome);
@@ -281,7 +286,7 @@ export class PartRunner {
     for (const position of this.part.openPositions()) void this.#during(() => this.#cancelFollowUp(position));
   }
 
-  /** One that is not there any more has ended, and says so or is found out by {@link #watch}. */
+  /** A follow-up that no longer exists has ended: it reports that, or {@link #watch} finds out. */
   async #cancelFollowUp(position: number): Promise<void> {
     try {
       await getExternalWorkflowHandle(this.part.workflowIdOf(position)).cancel();
@@ -290,7 +295,7 @@ export class PartRunner {
     }
   }
 
-  /** Reports at most every `reportEveryMs`, one report at a time, and the last one at once. */
+  /** Reports at most every `reportEveryMs`, one report at a time. The last report goes out at once. */
   #report(nowMs: number): void {
     const { part } = this;
     if (this.#isOrphan) this.#hasNews = false;
@@ -307,7 +312,7 @@ export class PartRunner {
         await batch.signal(partReportSignal, report);
         part.noteReported(report);
       } catch {
-        // Somebody terminated the batch: nobody could see or stop what would be started from here on.
+        // Somebody terminated the batch. Nobody could see or stop what would be started from now on.
         this.#isOrphan = true;
         part.withdraw('The batch has ended before it was started');
       }
@@ -330,7 +335,7 @@ export class PartRunner {
     }
   }
 
-  /** Its end would have been reported before it ended. */
+  /** A follow-up reports before it ends. If nothing was heard, its end has to be looked up. */
   #endUnheard(position: number): void {
     const message = 'The follow-up ended without telling its batch: it was terminated, or timed out';
     this.#doubt(position, { outcome: { error: { type: 'Terminated', message, delivered: 'unknown' } } });

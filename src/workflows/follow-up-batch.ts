@@ -19,10 +19,9 @@ import {
 import type { Activities, LookedUpPart } from '../activities/index.js';
 import { Batch, type BatchState, type PartInput } from '../batch/batch.js';
 import { describeBatch } from '../batch/details.js';
-import { batchMessageSchemas } from '../batch/messages.js';
 import type { PartOrder } from '../batch/orders.js';
-import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
-import { hash64 } from '../contract/hash.js';
+import { hashOfItems, jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
+import { parseUncheckedBatchInput, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
 import {
   addItemsUpdate,
   batchItemsQuery,
@@ -34,32 +33,35 @@ import {
   MAX_PIECE_BYTES,
   parseFollowUpBatchWorkflowId,
   parseInput,
-  parseUncheckedBatchInput,
   sealUpdate,
   SearchAttribute,
-  templateOf,
-  unfilledItemsOf,
   WorkflowType,
 } from '../contract/index.js';
-import { Alarm } from './batch/alarm.js';
-import { LOOK_UP_OPTIONS, pageRange, partOrderSignal, partReportSignal } from './batch/messages.js';
+import { Alarm } from './alarm.js';
+import {
+  batchMessageSchemas,
+  LOOK_UP_OPTIONS,
+  pageRange,
+  partOrderSignal,
+  partReportSignal,
+} from './batch-messages.js';
 import { invalidInput } from './failures.js';
-import { isRunLong } from './run-length.js';
+import { isContinued, isRunLong, STRANGE_STATE } from './this-run.js';
 
 /**
- * Many follow-ups: a bounded number open at a time, items of one job one after another, one outcome for every item. The
- * items are held by parts, workflows of their own, so that neither a history nor a payload nears its limits.
+ * Runs many follow-ups: a bounded number at a time, those of one job one after another, with one outcome for every
+ * item. Parts, which are workflows of their own, hold the items, so that neither a history nor a payload comes near its
+ * limit.
  *
- * A cancel ends it, too, with a result: what was not started is withdrawn, what is open is cancelled, and each item says
- * whether its message was delivered.
+ * A cancelled batch also ends with a result. Items that were not started are withdrawn, open ones are cancelled, and
+ * each item says whether its message was delivered.
  *
- * @param input {@link FollowUpBatchInput} as plain JSON; `null` where the run is continued
- * @param carried state of the run before; only continue-as-new may give it
- * @throws ApplicationFailure `InvalidInput`, where the batch itself is wrong; a bad item is an error of that item alone
+ * @param input {@link FollowUpBatchInput} as plain JSON; `null` if the run is continued
+ * @param carried state of the previous run; only continue-as-new may give it
+ * @throws ApplicationFailure `InvalidInput` if the batch itself is invalid; a bad item is an error of that item alone
  */
 export async function followUpBatch(input: unknown, carried?: BatchState): Promise<FollowUpBatchResult> {
-  const isContinued = workflowInfo().continuedFromExecutionRunId !== undefined;
-  const batch = carried && isContinued ? new Batch(carried) : newBatch(input, carried !== undefined);
+  const batch = carried && isContinued() ? new Batch(carried) : newBatch(input, carried !== undefined);
   const runner = new BatchRunner(batch);
   return CancellationScope.nonCancellable(() => runner.run());
 }
@@ -68,7 +70,7 @@ function newBatch(input: unknown, strangeState: boolean): Batch {
   const { workflowId, startTime } = workflowInfo();
   const parsed = parseUncheckedBatchInput(input);
   const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
-  if (strangeState) issues.push({ field: 'carried', message: 'only continue-as-new may give a second argument' });
+  if (strangeState) issues.push(STRANGE_STATE);
   const ids = parseFollowUpBatchWorkflowId(workflowId);
   if (ids?.part !== undefined || !ids) {
     const message = `must be follow-up-batch/BATCH, with at most 120 characters for BATCH (given ${JSON.stringify(workflowId)})`;
@@ -91,26 +93,25 @@ function newBatch(input: unknown, strangeState: boolean): Batch {
   });
 }
 
-/** Small pieces that come within that time share a part. */
+/** Small pieces that arrive within this time share a part. */
 const GATHER_MS = 1_000;
-/** How often this run looks up a part whose end it would not be told. */
+/** How often this run looks up a part whose end Temporal does not report to it. */
 const WATCH_EVERY_MS = 10 * 60_000;
-/** Each piece stands in the history twice; beyond 4 MiB a client with usual limits could not read a page of it. */
+/** Each piece is in the history twice. Above 4 MiB, a client with the usual limits could not read a page of it. */
 const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
-/** Items with errors in the current details. */
+/** Most items with errors in the current details. */
 const SHOWN_ERRORS = 10;
 
 const { lookUpPart } = proxyActivities<Activities>(LOOK_UP_OPTIONS);
 
-/** Wires the rules of a batch to Temporal: updates and reports in, parts and orders out. */
+/** Connects the rules of a batch to Temporal: updates and reports in, parts and orders out. */
 export class BatchRunner {
   #woken = true;
-  /** Orders that are not answered yet. */
+  /** Orders and look-ups under way. */
   #underWay = 0;
   #isStartingPart = false;
-  /** Parts whose end this run hears of from Temporal itself. */
+  /** Parts whose end Temporal reports to this run. */
   readonly #watched = new Set<number>();
-  /** Parts that are being looked up. */
   readonly #lookedUp = new Set<number>();
   readonly #alarm = new Alarm('look for parts', () => {
     this.#woken = true;
@@ -145,7 +146,7 @@ export class BatchRunner {
       const { offset, limit } = pageRange(range, 0);
       return batch.page(offset, limit);
     });
-    // Looked at, never thrown: the parts end what is open, and every item gets its outcome.
+    // Only noted and never thrown: the parts end what is open, and every item gets its outcome.
     CancellationScope.current().cancelRequested.catch(() => {
       batch.cancel(Date.now());
       this.#woken = true;
@@ -177,7 +178,7 @@ export class BatchRunner {
     }
   }
 
-  /** One after another: each carries its items, and the tasks that start them must stay small. */
+  /** Parts are started one after another: each start carries items, and the workflow tasks must stay small. */
   async #startPart(input: PartInput): Promise<void> {
     const { batchId, part, first, items, ended } = input;
     try {
@@ -191,16 +192,16 @@ export class BatchRunner {
         typedSearchAttributes: new TypedSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]),
       });
       this.#watched.add(part);
-      // Its last report comes before its end: what it has not reported by then is looked up.
+      // Its last report comes before its end. What it has not reported by then is looked up.
       const isOver = () => {
         this.#watched.delete(part);
         void this.#lookUp(part);
       };
       void child.result().then(isOver, isOver);
     } catch (error) {
-      // It was there before this run, as after a reset: it tells all that it knows, or is looked up.
+      // The part existed before this run, as after a reset. It reports everything that it knows, or is looked up.
       if (error instanceof WorkflowExecutionAlreadyStartedError) {
-        void this.#tell(part, this.batch.askForAll(part, Date.now()), hashOf(input));
+        void this.#tell(part, this.batch.askForAll(part, Date.now()), hashOfItems(input));
       } else {
         this.batch.noteGone(part, { ended: [] }, Date.now());
         this.#woken = true;
@@ -222,8 +223,8 @@ export class BatchRunner {
   }
 
   /**
-   * A part that runs no more, and whose items have not all ended for all that it said: finds out how they did, and starts
-   * it again for those that did not.
+   * Looks up a part that no longer runs although not all its items have ended: finds out how they ended, and starts the
+   * part again for the others.
    */
   async #lookUp(part: number, itemsHash?: string): Promise<void> {
     const { batch } = this;
@@ -234,11 +235,11 @@ export class BatchRunner {
     try {
       found = await lookUpPart({ batchId: batch.batchId, part, ...(itemsHash !== undefined && { itemsHash }) });
     } catch {
-      // Tried often enough: what is not known stays unknown.
+      // After enough tries, what is not known stays unknown.
     }
     this.#lookedUp.delete(part);
     if (found.isOpen) {
-      // Another run of it, as after a reset of the part.
+      // Another run of it is open, as after a reset of the part.
       void this.#tell(part, batch.askForAll(part, Date.now()));
     } else {
       const again = batch.noteGone(part, found, Date.now());
@@ -261,8 +262,9 @@ export class BatchRunner {
   }
 
   /**
-   * Who hands over a list faster than its parts start waits here with the next piece. Where the run is to be continued,
-   * until all items are in parts that have started: else there would always be a next piece, and the run would never end.
+   * Makes callers who hand over a list faster than its parts start wait before the next piece. If the run is to be
+   * continued, they wait until all items are in parts that have started. Otherwise there would always be a next piece,
+   * and the run would never end.
    */
   async #hasRoom(): Promise<void> {
     const { batch } = this;
@@ -270,7 +272,10 @@ export class BatchRunner {
     await condition(() => isDone() || (!batch.isNextPartFull && !this.#isContinueAsNewDue()));
   }
 
-  /** At any time: an update that the server applies again on the next run (temporal#6375) is known there by its id. */
+  /**
+   * Any time is good: if the server applies an update again on the next run (temporal#6375), that run knows it by its
+   * id.
+   */
   #isContinueAsNewDue(): boolean {
     return isRunLong() || workflowInfo().historySize > MOST_HISTORY_BYTES;
   }
@@ -292,11 +297,6 @@ export class BatchRunner {
     if (total === undefined || total === null || total === has) return;
     throw refusal('total', `must be ${has}, the number of items so far (given ${JSON.stringify(total)})`);
   }
-}
-
-/** As `hashOfItems` of the library makes it. */
-function hashOf({ template, items }: PartInput): string {
-  return hash64(JSON.stringify([template, items]));
 }
 
 function refusal(field: string, message: string) {

@@ -12,9 +12,11 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.js';
-import { type NothingNewDetails, SearchAttribute, type FollowUpSettings } from '../contract/index.js';
+import { type FollowUpSettings, SearchAttribute } from '../contract/index.js';
+import type { NothingNewDetails } from '../contract/protocol.js';
 import { describeProgress } from '../follow-up/details.js';
-import type { WatchOrder, FollowUpPort, Steps, WatchEnd } from '../follow-up/port.js';
+import type { FollowUpPort, Steps, WatchEnd, WatchOrder } from '../follow-up/port.js';
+import { mayReplaceAnotherRun } from './this-run.js';
 
 /** A get-job call ends within 7 s, so that its local activity costs one event. */
 const GET_JOB_TIMEOUT = '10s';
@@ -25,30 +27,23 @@ const { getJob } = proxyLocalActivities<Activities>({
   retry: { maximumAttempts: 1 },
 });
 
-/** Until it is told: a budget that does not hear of an end keeps the job's turn. */
-const TELLING = { startToCloseTimeout: '15s', retry: { initialInterval: '1s', maximumInterval: '60s' } } as const;
+/** Retries until the budget hears it: a budget that does not hear of an end keeps the job's turn. */
+const { tellBudget } = proxyLocalActivities<Activities>({
+  startToCloseTimeout: '15s',
+  retry: { initialInterval: '1s', maximumInterval: '60s' },
+});
 
-const { tellBudget } = proxyLocalActivities<Activities>(TELLING);
-
-/** After the time at which a watch ends by itself. */
+/** Added to the time at which a watch ends by itself. */
 const WATCH_SLACK_MS = 30_000;
 
 const { watchJob } = proxyActivities<Activities>({ startToCloseTimeout: GET_JOB_TIMEOUT });
 
-/** Without limit: each invocation asks the budget with a token of its own, and only one of them may send. */
-const SEND_RETRY = { initialInterval: '1s', maximumInterval: '60s' } as const;
+/** Without a limit: each invocation asks the budget with its own token, and only one of them may send. */
+const { sendFollowUp } = proxyActivities<Activities>({
+  startToCloseTimeout: '75s',
+  retry: { initialInterval: '1s', maximumInterval: '60s' },
+});
 
-const { sendFollowUp } = proxyActivities<Activities>({ startToCloseTimeout: '75s', retry: SEND_RETRY });
-
-/**
- * Whether this run takes the place of another, by a reset or by a retry policy: see {@link FollowUpPort.replacesRun}.
- */
-export function mayReplaceAnotherRun(): boolean {
-  const { runId, originalExecutionRunId, attempt } = workflowInfo();
-  return runId !== originalExecutionRunId || attempt > 1;
-}
-
-/** The flow's way to the world, through Temporal. */
 export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): FollowUpPort {
   let watch: OpenWatch | undefined;
   return {
@@ -57,8 +52,8 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
     nowMs: () => Date.now(),
     random: () => Math.random(),
     continueAsNewIsDue: () => workflowInfo().continueAsNewSuggested,
-    // Issues the commands of the SDK's `condition` with a timeout, and makes fewer promises: the worker records a stack
-    // for each.
+    // Issues the same commands as the SDK's `condition` with a timeout, but makes fewer promises: the worker records a
+    // stack for each.
     sleep: (ms, summary, until) => {
       const scope = new CancellationScope({ cancellable: true });
       let hasFired = false;
@@ -78,15 +73,11 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
     },
     getJob: (summary, beforeSend) =>
       awaited(
-        getJob
-          .executeWithOptions({ startToCloseTimeout: GET_JOB_TIMEOUT, retry: { maximumAttempts: 1 }, summary }, [
-            { projectId, jobId, ...(beforeSend && { beforeSend }) },
-          ])
-          .catch(() => ({
-            kind: 'failed' as const,
-            reason: 'timeout' as const,
-            message: 'the worker could not read the job in time',
-          })),
+        getJob.executeWithOptions({ summary }, [{ projectId, jobId, ...(beforeSend && { beforeSend }) }]).catch(() => ({
+          kind: 'failed' as const,
+          reason: 'timeout' as const,
+          message: 'the worker could not read the job in time',
+        })),
       ),
     startWatch: (order) => {
       watch = startWatch(order);
@@ -94,15 +85,9 @@ export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): Foll
     awaitWatch: (until) => awaited(condition(() => watch?.end !== undefined || until()).then(() => watch?.end)),
     stopWatch: () => awaited(stopWatch(watch)),
     send: (input, { startToCloseMs, summary }) =>
-      awaited(
-        sendFollowUp.executeWithOptions({ startToCloseTimeout: startToCloseMs, retry: SEND_RETRY, summary }, [input]),
-      ),
+      awaited(sendFollowUp.executeWithOptions({ startToCloseTimeout: startToCloseMs, summary }, [input])),
     tell: (word) =>
-      awaited(
-        tellBudget.executeWithOptions({ ...TELLING, summary: `tell the budget: ${word.kind}` }, [
-          { projectId, ...word },
-        ]),
-      ),
+      awaited(tellBudget.executeWithOptions({ summary: `tell the budget: ${word.kind}` }, [{ projectId, ...word }])),
     show: (progress, changed) => {
       const pairs = Object.entries(changed).map(([name, value]) => ({
         key: SearchAttribute[name as keyof typeof changed],
@@ -119,7 +104,7 @@ interface OpenWatch {
   end?: WatchEnd;
 }
 
-/** Each attempt is one look, and the server waits between two of them: see `watchJob`. */
+/** Each attempt is one look, and the server waits between attempts: see `watchJob`. */
 function startWatch(order: WatchOrder): OpenWatch {
   const { jobId, poll, intervalMs, untilMs } = order;
   const watch: OpenWatch = { scope: new CancellationScope({ cancellable: true }) };
@@ -127,9 +112,9 @@ function startWatch(order: WatchOrder): OpenWatch {
     watchJob.executeWithOptions(
       {
         startToCloseTimeout: GET_JOB_TIMEOUT,
-        // Ends by itself at that time; this is for a worker that does not come.
+        // The watch ends by itself at `untilMs`; this limit is for a watch without a worker.
         scheduleToCloseTimeout: Math.max(0, untilMs - Date.now()) + WATCH_SLACK_MS,
-        // For attempts whose worker died: all others say themselves when to look again.
+        // For attempts whose worker died. All others say themselves when to look again.
         retry: {
           initialInterval: intervalMs,
           maximumInterval: poll.maxIntervalMs,
@@ -158,7 +143,7 @@ async function stopWatch(watch: OpenWatch | undefined): Promise<WatchEnd> {
   return watch?.end ?? { kind: 'stopped', looks: 0 };
 }
 
-/** As far as the latest failure tells. */
+/** The number of looks, as far as the latest failure tells. */
 function looksOf(error: unknown): number {
   let cause = error instanceof ActivityFailure ? error.cause : undefined;
   while (cause instanceof Error && !(cause instanceof ApplicationFailure)) cause = cause.cause as Error | undefined;
@@ -167,7 +152,7 @@ function looksOf(error: unknown): number {
   return looks ?? 0;
 }
 
-/** Waits for a promise. What it is rejected with is thrown into the flow, which ends the workflow task. */
+/** Waits for a promise. A rejection is thrown into the flow, which fails the workflow task. */
 function* awaited<T>(promise: Promise<T>): Steps<T> {
   let settled: { ok: true; value: T } | { ok: false; error: unknown } | undefined;
   yield (resume) => {
@@ -187,7 +172,6 @@ function* awaited<T>(promise: Promise<T>): Steps<T> {
   return settled.value;
 }
 
-/** Runs the flow's code. */
 export async function drive<T>(steps: Steps<T>): Promise<T> {
   for (;;) {
     const next = steps.next();

@@ -1,56 +1,55 @@
 import {
   ApplicationFailure,
   CancellationScope,
+  type CancelledFailure,
   continueAsNew,
   setCurrentDetails,
   setHandler,
   TemporalFailure,
   upsertSearchAttributes,
   workflowInfo,
-  type CancelledFailure,
 } from '@temporalio/workflow';
 import { z } from 'zod';
 import {
   endOf,
   FailureType,
   followUpInputSchema,
+  type FollowUpProgress,
+  type FollowUpResult,
+  type FollowUpSettings,
   followUpWorkflowId,
   idSchema,
+  type InputIssue,
   parseFollowUpWorkflowId,
   parseInput,
   pollNowSignal,
   progressQuery,
   resolveDeliveryUpdate,
   SearchAttribute,
-  stillThereSignal,
-  wakeSignal,
-  type FollowUpProgress,
-  type FollowUpResult,
-  type FollowUpSettings,
-  type InputIssue,
 } from '../contract/index.js';
+import { stillThereSignal, wakeSignal } from '../contract/protocol.js';
 import { describeProgress } from '../follow-up/details.js';
 import { FollowUpFlow } from '../follow-up/flow.js';
 import { run } from '../follow-up/run.js';
-import { newFollowUpState, type FollowUpState } from '../follow-up/state.js';
-import { outcomeOfFailure, tellBatch } from './batch/item-end.js';
-import { failure, invalidInput } from './failures.js';
-import { createFollowUpPort, drive, mayReplaceAnotherRun } from './follow-up-port.js';
+import { type FollowUpState, newFollowUpState } from '../follow-up/state.js';
+import { failure, invalidInput, outcomeOfFailure, tellBatch } from './failures.js';
+import { createFollowUpPort, drive } from './follow-up-port.js';
+import { isContinued, mayReplaceAnotherRun, STRANGE_STATE } from './this-run.js';
 
 /**
- * Sends one follow-up message to an agent job and sees it through to the end of the turn it starts.
+ * Sends one follow-up message to an agent job and watches the job until the end of the turn that it starts.
  *
  * 1. Baseline: read the job.
- * 2. Ask the project's budget for a slot and the job's turn; wait and repeat from 1 until it is granted.
- * 3. Send, at most once, whatever dies.
- * 4. Where the outcome is not known: reconcile by reading the job.
+ * 2. Ask the project's budget for a slot and the job's turn. Wait and repeat from 1 until they are granted.
+ * 3. Send, at most once, whatever fails.
+ * 4. If the outcome is unknown, reconcile it by reading the job.
  * 5. Poll until the job has a terminal status that belongs to this message.
  * 6. Tell the budget that the turn has ended.
  *
  * @param input {@link FollowUpInput} as plain JSON
- * @param carried state of the run before; only continue-as-new may give it
- * @returns the result for every terminal status; a failed agent job is a result, too
- * @throws ApplicationFailure of a `FailureType`, with `FailureDetails`; ends as Canceled only where nothing was sent
+ * @param carried state of the previous run; only continue-as-new may give it
+ * @returns the result for every terminal status; a failed agent job is also a result
+ * @throws ApplicationFailure of a `FailureType`, with `FailureDetails`; ends as Canceled only if nothing was sent
  */
 export async function followUp(input: unknown, carried?: FollowUpState): Promise<FollowUpResult> {
   try {
@@ -58,7 +57,7 @@ export async function followUp(input: unknown, carried?: FollowUpState): Promise
     await CancellationScope.nonCancellable(() => tellBatch({ status: result.status, prLink: result.prLink }));
     return result;
   } catch (error) {
-    // Anything else is no end: it continues as new, or its task failed and is tried again.
+    // Any other error is not an end: the workflow continues as new, or its task failed and is retried.
     if (error instanceof TemporalFailure) {
       await CancellationScope.nonCancellable(() => tellBatch(outcomeOfFailure(error)));
     }
@@ -67,18 +66,17 @@ export async function followUp(input: unknown, carried?: FollowUpState): Promise
 }
 
 async function seeThrough(input: unknown, carried?: FollowUpState): Promise<FollowUpResult> {
-  const info = workflowInfo();
-  const settings = parseSettings(input, carried !== undefined && info.continuedFromExecutionRunId === undefined);
+  const settings = parseSettings(input, carried !== undefined && !isContinued());
   const state =
     carried ??
     newFollowUpState({
-      startedAtMs: info.startTime.getTime(),
-      isFirstRun: !mayReplaceAnotherRun() && info.continuedFromExecutionRunId === undefined,
+      startedAtMs: workflowInfo().startTime.getTime(),
+      isFirstRun: !mayReplaceAnotherRun() && !isContinued(),
       settings,
     });
   const flow = new FollowUpFlow(settings, state, createFollowUpPort(settings));
   let cancellation: CancelledFailure | undefined;
-  // The root scope's cancellation is looked at, never thrown: a send under way is awaited to its end.
+  // The root scope's cancellation is only noted and never thrown, so that a send under way can finish.
   CancellationScope.current().cancelRequested.catch((error: unknown) => {
     cancellation = error as CancelledFailure;
     flow.cancel();
@@ -98,7 +96,6 @@ async function seeThrough(input: unknown, carried?: FollowUpState): Promise<Foll
   }
 }
 
-/** What others may say to a follow-up, and ask of it. */
 function listen(flow: FollowUpFlow): void {
   setHandler(progressQuery, () => flow.progress());
   setHandler(pollNowSignal, () => flow.pollNow());
@@ -116,7 +113,7 @@ function listen(flow: FollowUpFlow): void {
 function parseSettings(input: unknown, strangeState: boolean): FollowUpSettings {
   const parsed = parseInput(followUpInputSchema, input);
   const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
-  if (strangeState) issues.push({ field: 'carried', message: 'only continue-as-new may give a second argument' });
+  if (strangeState) issues.push(STRANGE_STATE);
   const { workflowId } = workflowInfo();
   const parts = parseFollowUpWorkflowId(workflowId);
   const fits =
@@ -130,7 +127,7 @@ function parseSettings(input: unknown, strangeState: boolean): FollowUpSettings 
   throw refuse(input, issues);
 }
 
-/** Shows a follow-up whose input is refused, as far as it says whose it is, so that it is found and understood. */
+/** Shows a follow-up whose input is refused, as far as its ids are known, so that people can find and understand it. */
 function refuse(input: unknown, issues: InputIssue[]): ApplicationFailure {
   const refusal = invalidInput(issues);
   const { message } = refusal;
@@ -150,7 +147,7 @@ function refuse(input: unknown, issues: InputIssue[]): ApplicationFailure {
   return refusal;
 }
 
-/** Ids of an input that breaks rules: its own where they are good, else those of the workflow id. */
+/** Ids of an invalid input: its own if they are valid, otherwise those of the workflow id. */
 function readIds(input: unknown): { projectId?: string | undefined; jobId?: string | undefined } {
   const fields = z.object({ projectId: z.unknown(), jobId: z.unknown() }).partial().safeParse(input).data;
   const parts = parseFollowUpWorkflowId(workflowInfo().workflowId);

@@ -1,4 +1,3 @@
-import type { z } from 'zod';
 import {
   ApplicationFailure,
   CancellationScope,
@@ -10,79 +9,76 @@ import {
   patched,
   setCurrentDetails,
   setHandler,
-  sleep,
   upsertMemo,
   workflowInfo,
 } from '@temporalio/workflow';
+import type { z } from 'zod';
+import { describeBudget, SHOWN_LINES } from '../budget/details.js';
 import {
   beginState,
   Budget,
+  type BudgetState,
+  type CarriedState,
   carryState,
+  type Effects,
   limitChangeIssue,
   restoreState,
   takeOrder,
-  type BudgetState,
-  type CarriedState,
-  type Effects,
 } from '../budget/index.js';
-import { describeBudget, SHOWN_LINES } from '../budget/details.js';
+import { instantMsSchema } from '../contract/durations.js';
+import {
+  type BudgetStatus,
+  budgetStatusQuery,
+  type InputIssue,
+  parseInput,
+  pauseInputSchema,
+  pauseUpdate,
+  projectBudgetWorkflowId,
+  resumeUpdate,
+  setLimitInputSchema,
+  setLimitUpdate,
+} from '../contract/index.js';
 import {
   acquireRequestsSchema,
   acquireUpdate,
   BUDGET_RESET,
   budgetSlotsQuery,
-  budgetStatusQuery,
   carriedStateQuery,
-  instantMsSchema,
-  parseInput,
-  pauseInputSchema,
-  pauseUpdate,
+  type ProjectBudgetInput,
   projectBudgetInputSchema,
-  projectBudgetWorkflowId,
   readReport,
   reportSignal,
-  resumeUpdate,
-  setLimitInputSchema,
-  setLimitUpdate,
   stillThereSignal,
   wakeSignal,
-  type BudgetStatus,
-  type InputIssue,
-  type ProjectBudgetInput,
-} from '../contract/index.js';
+} from '../contract/protocol.js';
+import { Alarm } from './alarm.js';
 import { BudgetReporter } from './budget-reporter.js';
 import { invalidInput } from './failures.js';
-import { isRunLong } from './run-length.js';
+import { isContinued, isRunLong, STRANGE_STATE } from './this-run.js';
 
 /**
- * Events after which a run continues as new in any case: where asks and slots come one upon the other, there may be no
- * better moment for long. Handlers are idempotent by id, so this is safe. An update leaves two events at least, so that
- * a run stays far from the 2,000 updates that the server allows it.
+ * Events after which a run continues as new in any case: under a steady load of asks and slots, a better moment may not
+ * come for a long time. Handlers are idempotent by id, so this is safe. An update leaves at least two events, so a run
+ * stays far below the 2,000 updates that the server allows.
  */
 const EVENTS_TO_END_ANYWAY = 1_500;
 
 /** A run that should end gets a workflow task this long after one that answered an update. */
 const TASK_AFTER_UPDATE_MS = 100;
 
-/** No run ends so shortly before somebody is invited: until the next one has begun, nobody is answered. */
+/** No run ends this shortly before a waiter is invited: nobody is answered until the next run has started. */
 const QUIET_MS = 1_000;
 
 /**
- * Events between the start of one workflow task and that of the next, beside what the first left and the next heard.
- */
-const EVENTS_BETWEEN_TASKS = 3;
-
-/**
- * The budget of one project, the budget: the only place that decides who may send. It answers every ask at once, never
- * completes, and continues as new with its whole state. It refuses a cancel: without it the whole project would stand.
+ * The budget of one project: the only place that decides who may send. It answers every ask at once, never completes, and
+ * continues as new with its whole state. It refuses a cancel, because the whole project would stand still without it.
  *
  * @param input {@link ProjectBudgetInput}
- * @param carried state of the run before
- * @throws ApplicationFailure `BudgetReset` where somebody reset it; the workers start it again with what it knew
+ * @param carried state of the previous run
+ * @throws ApplicationFailure `BudgetReset` if somebody reset it; the workers start it again with what it knew
  */
 export async function projectBudget(input: unknown, carried?: CarriedState): Promise<never> {
-  const isContinued = workflowInfo().continuedFromExecutionRunId !== undefined;
-  const parsed = parseBudgetInput(input, carried !== undefined && !isContinued);
+  const parsed = parseBudgetInput(input, carried !== undefined && !isContinued());
   const run = new BudgetRun(new Budget(carried ? restoreState(carried) : firstState(parsed)));
   CancellationScope.current().cancelRequested.catch(() => run.refuseCancel());
   run.start();
@@ -91,25 +87,23 @@ export async function projectBudget(input: unknown, carried?: CarriedState): Pro
   return continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(run.budget.state));
 }
 
-/** @throws ApplicationFailure `InvalidInput` for a state that is none */
+/** @throws ApplicationFailure `InvalidInput` if the state to restore is not valid */
 function firstState(input: ProjectBudgetInput): BudgetState {
   const begun = beginState(input, { startedAtMs: workflowInfo().startTime.getTime(), nowMs: Date.now() });
   if (!begun.ok) throw invalidInput(begun.issues);
   return begun.state;
 }
 
-/** Wires the rules to Temporal: messages in, signals and one timer out. */
+/** Connects the rules to Temporal: messages in, signals and one timer out. */
 class BudgetRun {
-  #timerAtMs: number | undefined;
-  /** History length in the task that answered the latest update. */
-  #answeredAtLength: number | undefined;
-  /** The latest task that did anything: history length in it, events that it heard of so far, events that it leaves. */
-  #task = { length: 0, heard: 0, left: 0 };
-  /** History length in that task, less what it heard, where it comes right after one that left an event. */
-  #lengthAfterEvent: number | undefined;
-  #cancelAskedAtMs: number | undefined;
-
+  readonly #events = new TaskEvents();
   readonly #reporter: BudgetReporter;
+  readonly #alarm = new Alarm(
+    'next slot or invitation',
+    () => this.#carryOut(this.budget.tick(Date.now())),
+    (event) => (event === 'started' ? this.#events.leave() : this.#events.hear()),
+  );
+  #cancelAskedAtMs: number | undefined;
 
   constructor(readonly budget: Budget) {
     this.#reporter = new BudgetReporter(budget);
@@ -117,20 +111,20 @@ class BudgetRun {
 
   start(): void {
     const { budget } = this;
-    // What came before a run began is handled as its handlers are set: how a send ended before its follow-up's end, and
-    // both before what is asked next.
+    // Messages that arrived before the run are handled in the order in which their handlers are set. So the outcome of a
+    // send comes before the end of its follow-up, and both before the next asks.
     setHandler(reportSignal, (report) => {
       const { words, issues } = readReport(report);
-      // A throw would fail the budget's task for good.
-      if (issues.length > 0) log.warn('Ignored reports that are not valid', { issues });
-      this.#noteEvents({ heard: 1 });
+      // A throw would fail the budget's task forever.
+      if (issues.length > 0) log.warn('Ignored invalid reports', { issues });
+      this.#events.hear();
       this.#carryOut(budget.hear(Date.now(), words));
     });
     setHandler(
       acquireUpdate,
       (requests) => {
         this.#refuseIfReset();
-        this.#noteUpdate();
+        this.#events.answerUpdate();
         const [answers, effects] = budget.acquireAll(Date.now(), requests);
         this.#carryOut(effects);
         return answers;
@@ -167,16 +161,16 @@ class BudgetRun {
   }
 
   /**
-   * Until this run is to continue as new: when nobody is invited, and nobody will be for a second. Not in a task that
-   * answered an update, either: such an update may be applied again on the next run (temporal#6375), and its caller
-   * would get the second answer. Where nothing comes but updates, no other task would ever come, and in the end the
-   * server would take no more of them: so a timer makes one.
+   * Resolves when this run is to continue as new: when nobody is invited, and nobody will be for a second. It does not
+   * end in a task that answered an update, because the server may apply that update again on the next run
+   * (temporal#6375), and the caller would get the second answer. If only updates arrive, no other task would ever come,
+   * and in the end the server would refuse more of them. So a timer makes one.
    */
   async untilRunOut(): Promise<void> {
     await condition(() => isRunLong() || wasReset());
     this.#refuseIfReset();
-    const hasAnswered = () => this.#answeredAtLength === workflowInfo().historyLength;
-    const mayEnd = () => (!hasAnswered() && this.#isQuiet()) || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
+    const mayEnd = () =>
+      (!this.#events.hasAnsweredUpdate && this.#isQuiet()) || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
     while (!mayEnd()) {
       if (this.#isQuiet()) await condition(() => mayEnd() || wasReset(), TASK_AFTER_UPDATE_MS);
       else await condition(() => mayEnd() || this.#isQuiet() || wasReset());
@@ -185,34 +179,27 @@ class BudgetRun {
   }
 
   #isQuiet(): boolean {
-    const nextAtMs = this.#timerAtMs ?? Infinity;
-    return nextAtMs > Date.now() + QUIET_MS && this.budget.isQuiet(Date.now());
+    return this.#alarm.nextAtMs > Date.now() + QUIET_MS && this.budget.isQuiet(Date.now());
   }
 
-  /** A cancel is asked of every workflow; this one goes on, and says why. */
+  /** The run continues after a request to cancel it, and says why. */
   refuseCancel(): void {
     this.#cancelAskedAtMs = Date.now();
-    this.#noteEvents({ heard: 1 });
+    this.#events.hear();
     this.#carryOut(this.budget.tick(Date.now()));
   }
 
   #refuseIfReset(): void {
     if (!wasReset()) return;
     const message =
-      'Somebody reset this run: it has forgotten what was sent since. It ends, and goes on as another run';
+      'Somebody reset this run, so it has forgotten what was sent since. It ends, and another run continues with the full state';
     throw ApplicationFailure.create({ type: BUDGET_RESET, message, nonRetryable: true });
   }
 
-  #noteUpdate(): void {
-    this.#answeredAtLength = workflowInfo().historyLength;
-    // It is accepted and completed.
-    this.#noteEvents({ left: 2 });
-  }
-
-  /** Carries an order out, once. */
+  /** Carries out an operator's order, once. */
   #operate(order: () => Effects): BudgetStatus {
     this.#refuseIfReset();
-    this.#noteUpdate();
+    this.#events.answerUpdate();
     const id = currentUpdateInfo()?.id;
     if (id === undefined || takeOrder(this.budget.state, id)) this.#carryOut(order());
     return this.budget.status(Date.now());
@@ -221,91 +208,110 @@ class BudgetRun {
   #carryOut({ wake, check, lookAgainAtMs, isTimeless = false }: Effects): void {
     for (const workflowId of wake) void this.#signal(workflowId, 'wake');
     for (const workflowId of check) void this.#signal(workflowId, 'stillThere');
-    if (lookAgainAtMs !== undefined) void this.#lookAgain(lookAgainAtMs);
-    if (!isTimeless) this.#leaveEvent();
-    // After each event: no more is made than is shown.
+    if (lookAgainAtMs !== undefined) this.#alarm.set(lookAgainAtMs);
+    if (!isTimeless) this.#fixTime();
+    // This runs after each event, so it makes no more of the status than it shows.
     const details = describeBudget(this.budget.status(Date.now(), { most: SHOWN_LINES }), Date.now());
-    setCurrentDetails(this.#cancelAskedAtMs === undefined ? details : `${this.#cancelRefusal()}\n\n${details}`);
+    const refusal = this.#cancelAskedAtMs === undefined ? [] : [this.#cancelRefusal(this.#cancelAskedAtMs)];
+    setCurrentDetails([...refusal, details].join('\n\n'));
     this.#reporter.report(Date.now());
   }
 
   /**
-   * Has a task that went by the time leave an event, where neither it nor the task before leaves one, so that its time is
-   * known for good. A worker that replays two tasks in a row without any may take the second for a part of the one after
-   * it, and hand over what came with it at that one's time (temporalio/sdk-rust#1146): the rules would decide anew, and
-   * contradict the history.
+   * Makes a task whose decisions depend on the time leave an event, unless its time is fixed in the history already. A
+   * worker that replays two tasks in a row without events may merge the second into the next one and deliver its messages
+   * at that one's time (temporalio/sdk-rust#1146). The rules would then decide differently and contradict the history.
    */
-  #leaveEvent(): void {
-    this.#noteEvents({});
-    const { length, heard, left } = this.#task;
-    if (left > 0 || length - heard === this.#lengthAfterEvent) return;
+  #fixTime(): void {
+    if (this.#events.isTimeFixed) return;
     upsertMemo({ lastChangeAt: new Date(Date.now()).toISOString() });
-    this.#noteEvents({ left: 1 });
+    this.#events.leave();
   }
 
-  /**
-   * Counts the events of each task that are known here. A task of which nothing is known, such as one that refused an
-   * update, shows in the length of the history: it is longer than what is known makes it.
-   */
-  #noteEvents({ heard = 0, left = 0 }: { heard?: number; left?: number }): void {
-    const { historyLength } = workflowInfo();
-    if (this.#task.length !== historyLength) {
-      const before = this.#task;
-      this.#lengthAfterEvent = before.left > 0 ? before.length + before.left + EVENTS_BETWEEN_TASKS : undefined;
-      this.#task = { length: historyLength, heard: 0, left: 0 };
-    }
-    this.#task.heard += heard;
-    this.#task.left += left;
-  }
-
-  #cancelRefusal(): string {
+  #cancelRefusal(askedAtMs: number): string {
     const { projectId } = this.budget.state;
-    const at = new Date(this.#cancelAskedAtMs ?? 0).toISOString().slice(0, 19);
+    const at = new Date(askedAtMs).toISOString().slice(0, 19);
     return (
-      `**Was asked to cancel (${at}Z), and goes on**: nobody else knows what was sent, and without it every follow-up ` +
+      `**Was asked to cancel (${at}Z), but continues**: nobody else knows what was sent, and without it every follow-up ` +
       `of the project would stand still. To send nothing for a while: \`follow-up budget pause ${projectId}\``
     );
   }
 
-  /** A signal that finds nobody says that the follow-up runs no more. One that fails otherwise says nothing. */
+  /** A signal that finds nobody means that the follow-up no longer runs. Any other failure means nothing. */
   async #signal(workflowId: string, what: 'wake' | 'stillThere'): Promise<void> {
-    this.#noteEvents({ left: 1 });
+    this.#events.leave();
     const signal = what === 'wake' ? wakeSignal : stillThereSignal;
     try {
       await CancellationScope.nonCancellable(() => getExternalWorkflowHandle(workflowId).signal(signal));
-      this.#noteEvents({ heard: 1 });
+      this.#events.hear();
     } catch (error) {
-      this.#noteEvents({ heard: 1 });
+      this.#events.hear();
       const isGone = error instanceof Error && error.message.includes('not found');
       if (isGone) this.#carryOut(this.budget.gone(Date.now(), workflowId));
     }
   }
+}
 
-  /** One timer at a time: an earlier instant starts another, a later one waits for the one that runs. */
-  async #lookAgain(atMs: number): Promise<void> {
-    if (this.#timerAtMs !== undefined && this.#timerAtMs <= atMs) return;
-    this.#timerAtMs = atMs;
-    this.#noteEvents({ left: 1 });
-    await CancellationScope.nonCancellable(() =>
-      sleep(Math.max(1, atMs - Date.now()), { summary: 'next slot or invitation' }),
-    );
-    this.#noteEvents({ heard: 1 });
-    if (this.#timerAtMs !== atMs) return;
-    this.#timerAtMs = undefined;
-    this.#carryOut(this.budget.tick(Date.now()));
+/** Events between the starts of two consecutive tasks, besides those that the first left and the second heard. */
+const EVENTS_BETWEEN_TASKS = 3;
+
+/**
+ * Counts the events that each workflow task heard and left, as far as they are known here. A task of which nothing is
+ * known, such as one that refused an update, shows in the history length: it is longer than the known events explain.
+ */
+class TaskEvents {
+  /** The latest task with known events: history length in it, events that it heard, events that it leaves. */
+  #task = { length: 0, heard: 0, left: 0 };
+  /** History length in that task, less what it heard, if it comes right after one that left an event. */
+  #lengthAfterEvent: number | undefined;
+  /** History length in the task that answered the latest update. */
+  #answeredAtLength: number | undefined;
+
+  hear(): void {
+    this.#current().heard += 1;
+  }
+
+  leave(): void {
+    this.#current().left += 1;
+  }
+
+  /** The current task accepts and completes an update, which leaves an event for each. */
+  answerUpdate(): void {
+    this.#answeredAtLength = workflowInfo().historyLength;
+    this.#current().left += 2;
+  }
+
+  get hasAnsweredUpdate(): boolean {
+    return this.#answeredAtLength === workflowInfo().historyLength;
+  }
+
+  /** Whether the current task leaves an event, or comes right after one that did. */
+  get isTimeFixed(): boolean {
+    const { length, heard, left } = this.#current();
+    return left > 0 || length - heard === this.#lengthAfterEvent;
+  }
+
+  #current(): { length: number; heard: number; left: number } {
+    const { historyLength } = workflowInfo();
+    if (this.#task.length !== historyLength) {
+      const { length, left } = this.#task;
+      this.#lengthAfterEvent = left > 0 ? length + left + EVENTS_BETWEEN_TASKS : undefined;
+      this.#task = { length: historyLength, heard: 0, left: 0 };
+    }
+    return this.#task;
   }
 }
 
 /**
- * Whether this run was begun by a reset, from here on: not while it replays what went before. What it answered since is
- * lost to it, so it must not answer anything more. The mark in its history makes the answer the same for ever.
+ * Whether a reset started this run. `false` while it replays what happened before the reset. It has lost what it answered
+ * since, so it must answer nothing more. The patch marker in its history makes later replays give the same result.
  */
 function wasReset(): boolean {
   const { runId, originalExecutionRunId } = workflowInfo();
   return runId !== originalExecutionRunId && patched('ends-after-a-reset');
 }
 
-/** An idle workflow does not know how late it is: the asker says. */
+/** The time of a query. An idle workflow does not know the time, so the caller gives it. */
 function askedAt(nowMs: unknown): number {
   const asked = instantMsSchema.safeParse(nowMs);
   return Math.max(Date.now(), asked.success ? asked.data : 0);
@@ -314,7 +320,7 @@ function askedAt(nowMs: unknown): number {
 function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetInput {
   const parsed = parseInput(projectBudgetInputSchema, input);
   const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
-  if (strangeState) issues.push({ field: 'carried', message: 'only continue-as-new may give a second argument' });
+  if (strangeState) issues.push(STRANGE_STATE);
   const { workflowId } = workflowInfo();
   if (parsed.ok && workflowId !== projectBudgetWorkflowId(parsed.value.projectId)) {
     const expected = projectBudgetWorkflowId(parsed.value.projectId);

@@ -1,23 +1,28 @@
 import { z } from 'zod';
 import * as budget from '../budget/index.js';
+import * as durations from '../contract/durations.js';
+import * as followUpInput from '../contract/follow-up-input.js';
 import * as contract from '../contract/index.js';
+import * as protocol from '../contract/protocol.js';
 
 /**
- * Evaluated once for each workflow thread, before any workflow, with everything it imports; all workflows of the thread
- * share that. Without it each workflow would evaluate zod and the schemas anew: 1 MiB and 18 ms of CPU for each.
+ * Evaluated once per workflow thread, before any workflow, with everything that it imports. All workflows of the thread
+ * share the result. Otherwise each workflow would evaluate zod and the schemas again, which takes 1 MiB and 18 ms of CPU.
  *
- * What is shared must be the same for every workflow: no state, no clock, no chance at the top of a module. The SDK
- * freezes whatever the modules export.
+ * Whatever is shared must be the same for every workflow: no state, no clock and no randomness at the top of a module.
+ * The SDK freezes everything that the modules export.
  */
-for (const value of [...Object.values(contract), ...Object.values(budget)] as unknown[]) {
-  if (value instanceof z.ZodType) settle(value);
+for (const shared of [budget, contract, durations, followUpInput, protocol]) {
+  for (const value of Object.values(shared) as unknown[]) {
+    if (value instanceof z.ZodType) settle(value);
+  }
 }
 
 /**
- * Makes a schema fit to be frozen. zod binds a schema's methods, and derives parts of it, when they are first used, and
- * keeps them: on a schema that was frozen to its depth that would throw in the middle of a workflow. So the methods are
- * bound now, and the schema itself is frozen here, for the SDK does not look into what is frozen already. What stays
- * changeable inside is zod's own memory of what follows from the schema alone.
+ * Prepares a schema for being frozen. zod binds a schema's methods and derives parts of it at their first use, and stores
+ * them in the schema. On a deeply frozen schema that would throw in the middle of a workflow. So this binds the methods
+ * now and freezes the schema itself, because the SDK does not look inside an object that is already frozen. Inside, zod
+ * can still cache what it derives from the schema alone.
  */
 function settle(schema: z.ZodType): void {
   for (let type: object | null = schema; type !== null && type !== Object.prototype; type = prototypeOf(type)) {

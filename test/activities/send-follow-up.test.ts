@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Ask, BudgetClient } from '../../src/activities/budget-client.js';
 import { createSendFollowUp } from '../../src/activities/send-follow-up.js';
 import { createAgentJobsClient } from '../../src/agent-jobs/index.js';
-import type { AcquireRequest, BudgetWord } from '../../src/contract/index.js';
+import type { AcquireRequest, BudgetWord } from '../../src/contract/protocol.js';
 
 /** A service that takes every message and notes when. */
 async function useService(): Promise<{ url: string; receivedAtMs: number[] }> {

@@ -1,8 +1,8 @@
-import fc from 'fast-check';
 import { inspect } from 'node:util';
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createSecretMask, MASK } from '../../src/agent-jobs/secret-mask.js';
-import { errorText, parseJob } from '../../src/agent-jobs/service-json.js';
+import { errorText, parseJob } from '../../src/agent-jobs/service-text.js';
 import { API_KEY, get, send, useClient, usePeer } from './support/harness.js';
 import { answer } from './support/peer.js';
 

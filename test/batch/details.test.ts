@@ -61,7 +61,7 @@ const states: [what: string, status: Partial<BatchStatus>, headline: string, ste
     'waits for the rest of its list',
     { sealed: false, open: 0, waitingToStart: 0 },
     '30 of 30 ended, more items may come',
-    'where nobody adds more items: the same `follow-up batch run` again, or `follow-up batch cancel nightly`',
+    'if nobody adds more items: the same `follow-up batch run` again, or `follow-up batch cancel nightly`',
   ],
   [
     'has ended with doubts',

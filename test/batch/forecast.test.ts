@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
+import { forecastEnd } from '../../src/batch/forecast.js';
 import { Part } from '../../src/batch/part.js';
 import { Budget, newState } from '../../src/budget/index.js';
 import { outlookOf } from '../../src/client/batch-forecast.js';
 import type { FollowUpSummary } from '../../src/client/summary.js';
-import { forecastEnd } from '../../src/batch/forecast.js';
-import type { AcquireRequest, BatchItem } from '../../src/contract/index.js';
+import type { BatchItem } from '../../src/contract/index.js';
+import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { createRandom } from '../../src/simulator/random.js';
 
 const SECOND = 1_000;

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { Budget, carryState, newState, restoreState } from '../../src/budget/index.js';
-import { followUpWorkflowId, type AcquireRequest } from '../../src/contract/index.js';
+import { followUpWorkflowId } from '../../src/contract/index.js';
+import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { acquire, ask, DRAIN_MS, LEASE_MS, MARGIN_MS, T0, WINDOW_MS } from './support.js';
 
 /** An id of 100 characters, unlike its neighbours from the start. */

@@ -39,7 +39,7 @@ test('a budget that somebody or something holds up says why, until when, and wha
   const paused = newBudget();
   paused.pause(T0, { forMs: 60_000, note: 'freeze' });
   expect(lines(paused, T0)[0]).toBe('**paused: by an operator since 00:00:00 UTC until 00:01:00 UTC (`freeze`)**');
-  expect(lines(paused, T0)).toContain('- to do: `follow-up budget resume p`, where the pause is no longer wanted');
+  expect(lines(paused, T0)).toContain('- to do: `follow-up budget resume p`, if the pause is no longer wanted');
 
   const limited = newBudget();
   acquire(limited, T0, 'a');
@@ -48,7 +48,7 @@ test('a budget that somebody or something holds up says why, until when, and wha
     '**paused: the service refuses more messages (429) since 00:00:00 UTC until 00:01:00 UTC**',
   );
   expect(lines(limited, T0)).toContain(
-    '- to do: nothing: it goes on by itself. To try at once: `follow-up budget resume p`',
+    '- to do: nothing: it continues by itself. To try at once: `follow-up budget resume p`',
   );
 
   const refused = newBudget();
@@ -64,7 +64,7 @@ test('a budget that somebody or something holds up says why, until when, and wha
   const lowered = newBudget();
   spend(lowered, T0, 'a', 'b', 'c');
   lowered.setLimit(T0, { limit: 1 });
-  expect(lines(lowered, T0)[0]).toBe('**sends nothing until 2 slots have ended that are too many for its limit**');
+  expect(lines(lowered, T0)[0]).toBe('**sends nothing until 2 slots have ended: its limit was lowered**');
 });
 
 test('what is shown is the same, however much of the status is made for it', () => {

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { carryState, type Budget } from '../../src/budget/index.js';
-import { sendOutcomes, type AcquireRequest } from '../../src/contract/index.js';
+import { type Budget, carryState } from '../../src/budget/index.js';
+import { sendOutcomes } from '../../src/contract/index.js';
+import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { ask, newBudget, T0, WINDOW_MS } from './support.js';
 
 const step = fc.record({

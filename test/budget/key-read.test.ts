@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { carryState, restoreState } from '../../src/budget/index.js';
 import { describeBudget } from '../../src/budget/details.js';
-import type { BudgetWord } from '../../src/contract/index.js';
+import { carryState, restoreState } from '../../src/budget/index.js';
+import type { BudgetWord } from '../../src/contract/protocol.js';
 import { acquire, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
 const MINUTE_MS = 60_000;

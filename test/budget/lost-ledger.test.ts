@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { describeBudget } from '../../src/budget/details.js';
 import { Budget, carryState, newState, restoreState } from '../../src/budget/index.js';
-import type { AcquireRequest } from '../../src/contract/index.js';
+import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { acquire, ask, DRAIN_MS, LEASE_MS, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
 const SETTINGS = { limit: 3, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS };
@@ -43,7 +43,7 @@ describe('a budget that has taken the place of one that was deleted', () => {
     const fullUntilMs = T0 + LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS;
     const status = budget.status(T0 + 3);
     expect(status).toMatchObject({ used: 3, assumedFullUntil: new Date(fullUntilMs).toISOString() });
-    expect(describeBudget(status, T0 + 3)).toContain('**began anew, and sends nothing until ');
+    expect(describeBudget(status, T0 + 3)).toContain('**sends nothing until ');
     const carried = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
     expect(carried.status(T0 + 3)).toEqual(status);
     // Nor is it taken for full again by the next that asks.

@@ -76,7 +76,7 @@ describe('after the service has refused a message', () => {
     const nowMs = refuseAndProbe(budget, refuseAndProbe(budget, T0, 'x') + 1_000, 'y');
     const again = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
     expect(again.state).toEqual(budget.state);
-    expect(describeBudget(again.status(nowMs), nowMs)).toContain('one message each 34 s');
+    expect(describeBudget(again.status(nowMs), nowMs)).toContain('one message every 34 s');
     again.resume(nowMs);
     expect(granted(again, nowMs, names(0, 20))).toHaveLength(10);
   });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Budget, carryState, restoreState } from '../../src/budget/index.js';
-import type { AcquireRequest } from '../../src/contract/index.js';
+import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { acquire, DRAIN_MS, finish, LEASE_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
 describe('a request that is known', () => {

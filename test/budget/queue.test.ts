@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Budget } from '../../src/budget/index.js';
-import type { AcquireRequest } from '../../src/contract/index.js';
+import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { acquire, ask, finish, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
 const HELD_MS = WINDOW_MS + MARGIN_MS;

@@ -1,5 +1,5 @@
 import { Budget, newState } from '../../src/budget/index.js';
-import type { AcquireAnswer, AcquireRequest, BudgetSettings, SettleMessage } from '../../src/contract/index.js';
+import type { AcquireAnswer, AcquireRequest, BudgetSettings, SettleMessage } from '../../src/contract/protocol.js';
 
 export const LEASE_MS = 60_000;
 export const DRAIN_MS = 120_000;

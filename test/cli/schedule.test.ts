@@ -207,9 +207,9 @@ describe('the times of a schedule', () => {
       'cron 0 2 * * *, Europe/Berlin',
     );
     expect(text({ calendars: [calendar] })).toBe('a calendar set in Temporal, UTC');
-    expect(
-      text({ calendars: [calendar], cron: '@daily', jitterMs: 30_000, startAt: '2026-12-01T00:00:00.000Z' }),
-    ).toBe('cron @daily, UTC, up to 30 s late, not before 2026-12-01T00:00:00.000Z');
+    expect(text({ calendars: [calendar], cron: '@daily', jitterMs: 30_000, startAt: '2026-12-01T00:00:00.000Z' })).toBe(
+      'cron @daily, UTC, up to 30 s late, not before 2026-12-01T00:00:00.000Z',
+    );
     expect(text({ intervals: [{ everyMs: 21_600_000, offsetMs: 5_400_000 }] })).toBe('every 6 h, offset 1 h 30 min');
     expect(text({})).toBe('never');
   });

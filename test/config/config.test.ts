@@ -3,8 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { ConfigError, describeConfig, loadClientConfig, loadConfig, loadTemporalConfig } from '../../src/config/index.js';
-import { budgetSettingsSchema } from '../../src/contract/index.js';
+import {
+  ConfigError,
+  describeConfig,
+  loadClientConfig,
+  loadConfig,
+  loadTemporalConfig,
+} from '../../src/config/index.js';
+import { budgetSettingsSchema } from '../../src/contract/protocol.js';
 
 const SECRET = 'key-live-a1b2c3d4e5f6';
 const good = { AGENT_JOBS_BASE_URL: 'https://api.example.com', AGENT_JOBS_API_KEY: SECRET };

@@ -14,7 +14,7 @@ import {
   parseProjectBudgetWorkflowId,
   projectBudgetWorkflowId,
 } from '../../src/contract/index.js';
-import { hash64 } from '../../src/contract/hash.js';
+import { hash64 } from '../../src/contract/text.js';
 
 const id = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$/).filter((text) => !text.includes('..'));
 const key = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/).filter((text) => !text.includes('..'));

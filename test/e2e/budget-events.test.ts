@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { budgetStatusQuery, type AcquireRequest } from '../../src/contract/index.js';
+import { budgetStatusQuery } from '../../src/contract/index.js';
+import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 
 let stack: Stack;
 beforeAll(async () => {

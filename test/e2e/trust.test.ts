@@ -1,21 +1,16 @@
-import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { WorkflowNotFoundError, type WorkflowHandle } from '@temporalio/client';
+import { type WorkflowHandle, WorkflowNotFoundError } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import { describe, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { InvalidInputError } from '../../src/client/index.js';
-import {
-  budgetTaskQueue,
-  carriedStateQuery,
-  projectBudgetWorkflowId,
-  WorkflowType,
-  type ProjectBudgetInput,
-} from '../../src/contract/index.js';
+import { budgetTaskQueue, projectBudgetWorkflowId, WorkflowType } from '../../src/contract/index.js';
+import { carriedStateQuery, type ProjectBudgetInput } from '../../src/contract/protocol.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack, type StackOptions } from '../support/stack.js';
+import { FAST, type Stack, type StackOptions, startStack } from '../support/stack.js';
 import { budgetSamples, samplesOf } from '../worker/prometheus.js';
 
 // Each worker bundles its workflows first.

@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { readReport } from '../../src/contract/budget-message-schemas.js';
-import { isBelieved, needsConfirmation, showsDelivery } from '../../src/follow-up/belief.js';
-import { backoffMs, jittered, nextInterval } from '../../src/follow-up/intervals.js';
-import { fingerprint } from '../../src/follow-up/job-state.js';
+import { readReport } from '../../src/contract/protocol.js';
+import { fingerprint, isBelieved, needsConfirmation, showsDelivery } from '../../src/follow-up/belief.js';
+import { backoffMs, jittered, nextInterval } from '../../src/follow-up/look.js';
 
 const before = { status: 'completed', prLink: 'https://git.example/1', archivedAt: null };
 const active = { status: 'active', prLink: null };

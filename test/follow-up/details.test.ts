@@ -29,11 +29,11 @@ const states: [what: string, progress: object, text: string][] = [
     `**waiting for a slot of project shop**
 
 - message: not sent yet
-- position: 7 when it asked last
+- position: 7 at its last ask
 - send expected: 12:40:00 UTC
 - job before this message: \`completed\`, seen 11:59:00 UTC
 - gives up: 2026-01-08 12:00:00 UTC
-- to do: nothing. Its position now: \`follow-up status ${ID}\`. To send it no more: \`follow-up cancel ${ID}\``,
+- to do: nothing. Its position now: \`follow-up status ${ID}\`. To cancel it: \`follow-up cancel ${ID}\``,
   ],
   [
     'waits for its job',
@@ -55,7 +55,7 @@ const states: [what: string, progress: object, text: string][] = [
     { ...unsent, state: 'sending', earlierSendUnknown: true },
     `**sending**
 
-- message: sent before, without knowing whether it arrived; to be sent again
+- message: sent before, but its delivery is unknown; it will be sent again
 - gives up: 2026-01-08 12:00:00 UTC`,
   ],
   [
@@ -83,7 +83,7 @@ const states: [what: string, progress: object, text: string][] = [
 - message: delivered 11:58:00 UTC, 3 polls since
 - job: \`active\`, seen 12:00:00 UTC
 - pull request: none
-- polls: go on from 12:01:00 UTC; this changes with what they show
+- polls: continue from 12:01:00 UTC; this line changes when they find something new
 - gives up: 2026-01-02 11:58:00 UTC
 - to do: nothing. The latest poll: \`follow-up status ${ID}\`. To look now: \`follow-up poll-now ${ID}\``,
   ],
@@ -106,7 +106,7 @@ const states: [what: string, progress: object, text: string][] = [
     { ...facts, sentAt: at(-2), delivery: 'assumed', polls: 2, state: 'job-failed', failure: null },
     `**job-failed: the message was delivered, and the agent job failed**
 
-- message: taken for delivered 11:58:00 UTC, 2 polls since
+- message: assumed delivered 11:58:00 UTC, 2 polls since
 - to do: look at the job. A new message: \`follow-up send shop login --prompt …\``,
   ],
   [
@@ -157,31 +157,31 @@ describe('the current details of a follow-up say what it does, whether the messa
       'paused',
       { pause: { by: 'operator', until: at(30), note: 'release `freeze`' } },
       'project shop is paused by an operator until 12:30:00 UTC (`release  freeze `)',
-      '`follow-up budget resume shop`, where the pause is no longer wanted',
+      '`follow-up budget resume shop`, if the pause is no longer wanted',
     ],
     [
       'paused',
       { pause: { by: 'operator' } },
       'project shop is paused by an operator until it is resumed',
-      '`follow-up budget resume shop`, where',
+      '`follow-up budget resume shop`, if',
     ],
     [
       'paused',
       { pause: { by: 'service', until: at(1) } },
       'the service refuses more messages of project shop, until 12:01:00 UTC',
-      'nothing: it goes on by itself. To try at once: `follow-up budget resume shop`',
+      'nothing: it continues by itself. To try at once: `follow-up budget resume shop`',
     ],
     [
       'credentials',
       {},
       'the service refuses the API key of project shop, or there is none',
-      'give the workers a valid key for the project; it goes on within 15 minutes, or at once with `follow-up budget resume shop`',
+      'give the workers a valid key for the project; it continues within 15 minutes, or at once with `follow-up budget resume shop`',
     ],
     [
       'credentials',
       sent,
       'the service refuses the API key of project shop, or there is none',
-      'give the workers a valid key for the project; it goes on by itself',
+      'give the workers a valid key for the project; it continues by itself',
     ],
     ['queue-full', {}, 'the queue of project shop is full', 'nothing: it asks for a place again by itself'],
     ['gate-stopped', {}, 'the budget of project shop was stopped', '`follow-up budget restore shop`'],
@@ -191,7 +191,12 @@ describe('the current details of a follow-up say what it does, whether the messa
       'the budget of project shop does not answer',
       '`follow-up doctor` says what keeps `project-budget/shop` from answering',
     ],
-    ['service', {}, 'the job cannot be read', 'mend the agent job service, or the way to it; it goes on by itself'],
+    [
+      'service',
+      {},
+      'the job cannot be read',
+      'fix the agent job service or the connection to it; it continues by itself',
+    ],
   ];
   test.each(blocks)('of one that is blocked: %s %j', (waitReason, more, headline, step) => {
     const lines = details({ ...unsent, state: 'blocked', waitReason, nextTryAt: at(1), ...more }).split('\n');

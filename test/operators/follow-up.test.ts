@@ -109,9 +109,7 @@ describe.concurrent('a follow-up whose message is on its way', () => {
       const followUp = await startSending(projectId);
       expect(await onActivities(stack.client, followUp.workflowId, what)).toBe(1);
       if (what === 'pause') {
-        const fix = expect.stringContaining(
-          `temporal activity unpause --workflow-id ${followUp.workflowId}`,
-        ) as string;
+        const fix = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
         expect(await followUp.trouble()).toMatchObject({ kind: 'activityPaused', fix });
       }
       await endsWell(projectId, followUp);

@@ -58,14 +58,14 @@ export const breakingEdits: readonly BreakingEdit[] = [
   },
   {
     what: 'no timer for the next slot',
-    from: /if \(this\.#timerAtMs !== undefined && this\.#timerAtMs <= atMs\)\s*return;/g,
-    to: 'return;',
+    from: /if \(lookAgainAtMs !== undefined\)\s*this\.#alarm\.set\(lookAgainAtMs\);/g,
+    to: '',
     in: 'projectBudget',
   },
   {
     what: 'a timer for every event, though an earlier one runs',
-    from: /if \(this\.#timerAtMs !== undefined && this\.#timerAtMs <= atMs\)\s*return;/g,
-    to: '',
+    from: /if \(atMs < this\.nextAtMs\)/g,
+    to: 'if (atMs)',
     in: 'projectBudget',
   },
   {

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Connection, type ConnectionOptions } from '@temporalio/client';
-import { createBudgetClient, type Ask, type BudgetClient } from '../../src/activities/index.js';
-import type { AcquireRequest } from '../../src/contract/index.js';
+import { type Ask, type BudgetClient, createBudgetClient } from '../../src/activities/index.js';
+import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { callRetries } from '../../src/temporal/grpc.js';
 
 /** A budget client with connections of its own, as each worker has one. Asks are not repeated below it, unless told so. */

@@ -4,19 +4,19 @@ import { NativeConnection, Worker } from '@temporalio/worker';
 import { createActivities, createBudgetClient, createOwnRun } from '../../src/activities/index.js';
 import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
 import {
+  type BudgetStatus,
+  budgetStatusQuery,
   budgetTaskQueue,
+  type FollowUpInput,
   followUpWorkflowId,
   projectBudgetWorkflowId,
-  budgetStatusQuery,
-  type BudgetSettings,
-  type BudgetStatus,
-  type FollowUpInput,
 } from '../../src/contract/index.js';
+import type { BudgetSettings } from '../../src/contract/protocol.js';
 import { createLogger } from '../../src/logging.js';
-import type { followUp } from '../../src/workflows/index.js';
+import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
 import { installRuntime } from '../../src/worker/runtime.js';
-import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
+import type { followUp } from '../../src/workflows/index.js';
 import { builtBundle } from './workflow-bundles.js';
 
 /**

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { BudgetReport } from '../../src/budget/facts.js';
 import type { BudgetFacts } from '../../src/budget/index.js';
+import type { BudgetReport } from '../../src/workflows/budget-reporter.js';
 import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
 import { budgetSamples, samplesOf } from './prometheus.js';
 

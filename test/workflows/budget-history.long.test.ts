@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { budgetStatusQuery, projectBudgetWorkflowId, reportSignal } from '../../src/contract/index.js';
+import { budgetStatusQuery, projectBudgetWorkflowId } from '../../src/contract/index.js';
+import { reportSignal } from '../../src/contract/protocol.js';
 import { measureHistories } from '../support/batch.js';
 import { askUntilProven, connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { ScriptedService } from '../support/scripted-service.js';

@@ -1,26 +1,25 @@
 import { randomUUID } from 'node:crypto';
 import type { WorkflowHandle } from '@temporalio/client';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { tsToMs } from '@temporalio/common/lib/time.js';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { BudgetClient } from '../../src/activities/index.js';
-import { restoreState, type CarriedState } from '../../src/budget/index.js';
+import { type CarriedState, restoreState } from '../../src/budget/index.js';
 import { INVITATION_GRACE_MS } from '../../src/budget/limits.js';
 import { decodePayloads } from '../../src/client/history.js';
 import { InvalidInputError } from '../../src/client/index.js';
 import {
   budgetStatusQuery,
+  type FollowUpResult,
   pauseUpdate,
   projectBudgetWorkflowId,
-  wakeSignal,
-  type AcquireRequest,
-  type FollowUpResult,
 } from '../../src/contract/index.js';
-import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
+import { type AcquireRequest, wakeSignal } from '../../src/contract/protocol.js';
+import { type DevServer, startDevServer } from '../../src/embedded/dev-server.js';
 import { measureHistories } from '../support/batch.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { eventually } from '../support/eventually.js';
 import { ScriptedService } from '../support/scripted-service.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
 
 /** `ROUNDS=220 npx vitest run test/workflows/lowered-limits.long.test.ts` is the long form, with more than 400 runs. */

@@ -3,14 +3,12 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { resetToTask } from '../../chaos/buttons.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import {
-  carriedStateQuery,
+  type FollowUpProgress,
   followUpWorkflowId,
   progressQuery,
   projectBudgetWorkflowId,
-  reportSignal,
-  type BudgetWord,
-  type FollowUpProgress,
 } from '../../src/contract/index.js';
+import { type BudgetWord, carriedStateQuery, reportSignal } from '../../src/contract/protocol.js';
 import { askUntilProven, connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';

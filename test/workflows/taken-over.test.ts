@@ -2,13 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import {
-  budgetStatusQuery,
-  budgetTaskQueue,
-  carriedStateQuery,
-  projectBudgetWorkflowId,
-  type AcquireRequest,
-} from '../../src/contract/index.js';
+import { budgetStatusQuery, budgetTaskQueue, projectBudgetWorkflowId } from '../../src/contract/index.js';
+import { type AcquireRequest, carriedStateQuery } from '../../src/contract/protocol.js';
 import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { eventually } from '../support/eventually.js';

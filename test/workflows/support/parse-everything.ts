@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import * as budget from '../../../src/budget/index.js';
 import * as contract from '../../../src/contract/index.js';
+import * as protocol from '../../../src/contract/protocol.js';
 
 const followUp = { projectId: 'p', jobId: 'j', prompt: 'go on', poll: { initialInterval: '1s' }, settleTime: '1m' };
 const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
@@ -24,7 +25,7 @@ const VALUES: unknown[] = [
 /** What every schema of the shared modules says of every value, as plain JSON. */
 export function parseEverything(): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries<unknown>({ ...contract, ...budget }).flatMap(([name, schema]) =>
+    Object.entries<unknown>({ ...contract, ...protocol, ...budget }).flatMap(([name, schema]) =>
       schema instanceof z.ZodType ? [[name, VALUES.map((value) => contract.parseInput(schema, value))]] : [],
     ),
   );

@@ -1,32 +1,27 @@
 import type { Client } from '@temporalio/client';
-import { trimOutcome, type ItemOutcome } from '../batch/outcome.js';
-import { LookUp, type Found } from '../client/outcome-lookup.js';
+import type { GonePart } from '../batch/batch.js';
+import { trimOutcome } from '../batch/outcome.js';
+import { type Found, LookUp } from '../client/outcome-lookup.js';
 
-/** Argument of the `lookUpItems` activity. */
 export interface LookUpItemsInput {
   batchId: string;
-  /** `promptHash`: `hash64` of the message that the follow-up has to have. */
+  /** `promptHash`: `hash64` of the message that the follow-up must have. */
   items: { workflowId: string; promptHash?: string }[];
 }
 
-/** Argument of the `lookUpPart` activity. */
 export interface LookUpPartInput {
   batchId: string;
   part: number;
-  /** Of the items that it has to have. */
+  /** Of the items that the part must have. */
   itemsHash?: string;
 }
 
-/** Result of the `lookUpPart` activity. */
-export interface LookedUpPart {
-  ended: (ItemOutcome & { index: number })[];
-  /** All items, where some of them have not ended. */
-  rest?: { first: number; template: Record<string, unknown>; items: unknown[] };
-  /** It runs: another run took its place. */
+export interface LookedUpPart extends GonePart {
+  /** It runs: another run has replaced it. */
   isOpen?: true;
 }
 
-/** Activities by which a batch or a part finds out what it was not told: a reset or a terminate came between. */
+/** Activities by which a batch or a part finds out what it missed because of a reset or a terminate. */
 export function createLookUps(temporal: Client) {
   return {
     async lookUpItems({ batchId, items }: LookUpItemsInput): Promise<Found[]> {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { waitsForSends } from '../../src/budget/ask-in-place.js';
-import { acquire, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
+import { waitsForSends } from '../../src/activities/ask-again.js';
+import { acquire, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from '../budget/support.js';
 
 test('a follow-up asks again at once only where a slot is free and sends in flight are in the way', () => {
   const budget = newBudget({ limit: 12 });
