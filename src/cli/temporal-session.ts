@@ -12,6 +12,8 @@ import {
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
 import { budgetTaskQueue } from '../contract/index.js';
 import { callRetries } from '../temporal/call-retries.js';
+import { dataConverterPlugin, loadDataConverter } from '../temporal/data-converter.js';
+import { startTracing } from '../temporal/tracing.js';
 import type { Output } from './cli.js';
 import { safeLine } from './safe-text.js';
 
@@ -37,9 +39,12 @@ export async function withTemporal<T>(
   const config = loadTemporalConfig(env);
   const taskQueue = loadTaskQueue(env);
   const budgetSettings = loadBudgetSettings(env);
+  const dataConverter = await loadDataConverter(config.dataConverterModule);
+  const tracing = await startTracing(env);
   const connection = Connection.lazy({
     ...config.connectionOptions(),
     interceptors: [...retryForSeconds(), sayWhenSilent(config.address, output)],
+    plugins: [...(dataConverter ? [dataConverterPlugin(dataConverter)] : []), ...(tracing ? [tracing.plugin] : [])],
   });
   try {
     const client = new Client({ connection, namespace: config.namespace });
@@ -47,6 +52,7 @@ export async function withTemporal<T>(
     return await use({ config, taskQueue, connection, client, followUps });
   } finally {
     await connection.close();
+    await tracing?.close();
   }
 }
 

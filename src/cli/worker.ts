@@ -1,4 +1,5 @@
 import { loadConfig, loadLoggingConfig } from '../config/index.js';
+import { startTracing } from '../temporal/tracing.js';
 import type { Cli } from './cli.js';
 
 /** `follow-up worker` */
@@ -13,9 +14,10 @@ export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
     import('../logging.js'),
     bundled,
   ]);
+  const tracing = await startTracing(env);
   const logger = createLogger(logging);
   await runUntilSignal(async (signal) => {
-    const service = await startWorker({ config, logger, signal });
+    const service = await startWorker({ config, logger, signal, plugins: tracing ? [tracing.plugin] : [] });
     const { identity, statusUrl, ready } = service;
     const { taskQueue } = config;
     // A worker that ends before it is ready says why when it is run.
@@ -24,5 +26,5 @@ export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
       () => undefined,
     );
     return service;
-  }, logger);
+  }, logger).finally(() => tracing?.close());
 }

@@ -63,3 +63,12 @@ export async function decodePayloads(client: Client, workflowId: string, payload
   for (const codec of loadedDataConverter.payloadCodecs.toReversed()) decoded = await codec.decode(decoded, context);
   return decoded.map((payload) => loadedDataConverter.payloadConverter.fromPayload<unknown>(payload, context));
 }
+
+/** The reverse of {@link decodePayloads}. */
+export async function encodePayloads(client: Client, workflowId: string, values: unknown[]): Promise<Payload[]> {
+  const { namespace, loadedDataConverter } = client.options;
+  const context = { type: 'workflow', namespace, workflowId } as const;
+  let encoded = values.map((value) => loadedDataConverter.payloadConverter.toPayload(value, context));
+  for (const codec of loadedDataConverter.payloadCodecs) encoded = await codec.encode(encoded, context);
+  return encoded;
+}

@@ -68,7 +68,7 @@ export async function bringUpToDate(
   }
   if (progress.nextPollAt === undefined && progress.sentAt === undefined) return progress;
   const description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
-  const live = joinPendingWatch(progress, description);
+  const live = await joinPendingWatch(client, progress, description);
   const lateMs = live === progress ? OVERDUE_AFTER_MS + LOOK_LASTS_MS : OVERDUE_AFTER_MS;
   if (isLooking(description) || !isOverdue(live.nextPollAt, nowMs, lateMs)) return live;
   return { ...live, overdue: await reasonOfDelay(client, workflowId, 'no worker has picked up the look yet') };

@@ -1,20 +1,22 @@
-import type { WorkflowExecutionDescription } from '@temporalio/client';
-import { defaultPayloadConverter } from '@temporalio/common';
+import type { Client, WorkflowExecutionDescription } from '@temporalio/client';
 import type { FollowUpProgress } from '../contract/index.js';
 import type { NothingNewDetails } from '../contract/protocol.js';
+import { decodePayloads, type Payloads } from './history.js';
 
 /**
  * Adds to what a follow-up knows what its pending `watchJob` activity knows: the workflow hears of looks only when
  * something is new. The latest failure of the activity tells how many looks there were, when the last was, and what was
  * wrong with it; its schedule tells when the next one is.
  */
-export function joinPendingWatch(
+export async function joinPendingWatch(
+  client: Client,
   progress: FollowUpProgress,
-  { raw }: Pick<WorkflowExecutionDescription, 'raw'>,
-): FollowUpProgress {
+  { raw, workflowId }: Pick<WorkflowExecutionDescription, 'raw' | 'workflowId'>,
+): Promise<FollowUpProgress> {
   const watch = pendingWatch({ raw });
   if (!watch) return progress;
-  const { looks, lookedAtMs, trouble } = detailsOf(watch.lastFailure?.applicationFailureInfo);
+  const details = watch.lastFailure?.applicationFailureInfo?.details?.payloads;
+  const { looks, lookedAtMs, trouble } = await decodeDetails(client, workflowId, details);
   const nextAtMs = watch.lastStartedTime && toMs(watch.nextAttemptScheduleTime ?? watch.scheduledTime);
   const at = new Date(lookedAtMs ?? 0).toISOString();
   return {
@@ -38,22 +40,16 @@ function pendingWatch({ raw }: Pick<WorkflowExecutionDescription, 'raw'>) {
   return raw.pendingActivities?.find(({ activityType }) => activityType?.name === 'watchJob');
 }
 
-type ApplicationFailureInfo = { details?: { payloads?: Parameters<typeof decode>[0][] | null } | null };
-
 const NO_LOOK: NothingNewDetails = { looks: 0, lookedAtMs: null, trouble: null };
 
-/** What is not this project's own, such as the failure of a worker that died, says nothing of looks. */
-function detailsOf(info: ApplicationFailureInfo | null | undefined): NothingNewDetails {
-  const [payload] = info?.details?.payloads ?? [];
+/** The failure of a worker that died has no such details: it says nothing of looks. */
+async function decodeDetails(client: Client, workflowId: string, payloads: Payloads): Promise<NothingNewDetails> {
   try {
-    return { ...NO_LOOK, ...(payload && decode(payload)) };
+    const [details] = await decodePayloads(client, workflowId, payloads);
+    return { ...NO_LOOK, ...(details as Partial<NothingNewDetails> | undefined) };
   } catch {
     return NO_LOOK;
   }
-}
-
-function decode(payload: Parameters<typeof defaultPayloadConverter.fromPayload>[0]): Partial<NothingNewDetails> {
-  return defaultPayloadConverter.fromPayload(payload);
 }
 
 type Timestamp = { seconds?: { toNumber(): number } | null; nanos?: number | null } | null | undefined;

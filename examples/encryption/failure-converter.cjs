@@ -1,0 +1,3 @@
+const { DefaultFailureConverter } = require('@temporalio/common');
+
+exports.failureConverter = new DefaultFailureConverter({ encodeCommonAttributes: true });
