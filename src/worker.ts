@@ -5,7 +5,13 @@ import { context, propagation } from '@opentelemetry/api';
 import { activityInfo } from '@temporalio/activity';
 import { Client } from '@temporalio/client';
 import type { DataConverter } from '@temporalio/common';
-import { bundleWorkflowCode, Runtime, Worker, type WorkerInterceptors, type WorkflowBundleOption } from '@temporalio/worker';
+import {
+  bundleWorkflowCode,
+  Runtime,
+  Worker,
+  type WorkerInterceptors,
+  type WorkflowBundleOption,
+} from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { type BudgetClient, createActivities, createBudgetClient, createOwnRun } from './activities/index.js';
 import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
@@ -248,7 +254,7 @@ async function openBundle({
   dataConverter: { payloadConverterPath, failureConverterPath } = {},
 }: StartWorkerOptions): Promise<WorkflowBundleOption> {
   const { workflowModules = [] } = interceptors ?? {};
-  const isBundled = plugins.some(({ configureBundler }) => configureBundler !== undefined);
+  const isBundled = plugins.some((plugin) => plugin.configureBundler !== undefined);
   const inWorkflows = [payloadConverterPath, failureConverterPath, ...workflowModules];
   if (!isBundled && inWorkflows.every((path) => path === undefined)) return { codePath: bundlePath };
   return bundleWorkflowCode({

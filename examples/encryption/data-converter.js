@@ -77,5 +77,5 @@ if (!path) throw new Error('set ENCRYPTION_KEYS_FILE to the path of the file wit
 export const dataConverter = {
   payloadCodecs: [new AesGcmCodec(path)],
   // Moves messages and stack traces of failures to where the codec encrypts them.
-  failureConverterPath: fileURLToPath(new URL('./failure-converter.cjs', import.meta.url)),
+  failureConverterPath: fileURLToPath(new URL('./failure-converter.js', import.meta.url)),
 };

@@ -37,9 +37,7 @@ export function createOwnRun(client: Client): OwnRun {
     },
     async noteGrant({ taskToken, workflowExecution }, mark) {
       const details = { payloads: await encodePayloads(client, workflowExecution?.workflowId ?? '', [mark]) };
-      await withDeadline(() =>
-        client.workflowService.recordActivityTaskHeartbeat({ namespace, taskToken, details }),
-      );
+      await withDeadline(() => client.workflowService.recordActivityTaskHeartbeat({ namespace, taskToken, details }));
     },
   };
 }

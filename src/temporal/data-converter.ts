@@ -26,7 +26,11 @@ export async function loadDataConverter(modulePath: string | undefined): Promise
     throw refuse(`${modulePath} can't be loaded: ${error instanceof Error ? error.message : String(error)}`);
   }
   // What a CommonJS module exports is its default export.
-  const candidates = [loaded.dataConverter, (loaded.default as typeof loaded | undefined)?.dataConverter, loaded.default];
+  const candidates = [
+    loaded.dataConverter,
+    (loaded.default as typeof loaded | undefined)?.dataConverter,
+    loaded.default,
+  ];
   const dataConverter = candidates.find(isDataConverter);
   if (dataConverter !== undefined) return dataConverter;
   throw refuse(

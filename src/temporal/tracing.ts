@@ -26,22 +26,22 @@ const CLOSE_TIMEOUT_MS = 5_000;
 export async function startTracing(env: Environment): Promise<Tracing | undefined> {
   if (!isAskedFor(env)) return undefined;
   // The packages take a while to load: only who traces pays for it.
-  const [sdk, { OTLPTraceExporter }, { detectResourcesSync, envDetectorSync, Resource }, temporal] =
-    await Promise.all([
-      import('@opentelemetry/sdk-trace-node'),
-      import('@opentelemetry/exporter-trace-otlp-http'),
-      import('@opentelemetry/resources'),
-      import('@temporalio/interceptors-opentelemetry'),
-    ]);
-  const named = new Resource({ 'service.name': SERVICE_NAME });
-  const resource = named.merge(detectResourcesSync({ detectors: [envDetectorSync] }));
+  const [sdk, { OTLPTraceExporter }, { detectResourcesSync, envDetectorSync, Resource }, temporal] = await Promise.all([
+    import('@opentelemetry/sdk-trace-node'),
+    import('@opentelemetry/exporter-trace-otlp-http'),
+    import('@opentelemetry/resources'),
+    import('@temporalio/interceptors-opentelemetry'),
+  ]);
+  const { attributes } = detectResourcesSync({ detectors: [envDetectorSync] });
+  const resource = new Resource({ 'service.name': SERVICE_NAME, ...attributes });
   const spanProcessor = new sdk.BatchSpanProcessor(new OTLPTraceExporter());
   const provider = new sdk.NodeTracerProvider({ resource, spanProcessors: [spanProcessor] });
   provider.register();
   return {
     plugin: new temporal.OpenTelemetryPlugin({ resource, spanProcessor }),
     // A collector that is away must not keep the process.
-    close: () => Promise.race([provider.shutdown().catch(() => undefined), delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]),
+    close: () =>
+      Promise.race([provider.shutdown().catch(() => undefined), delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]),
   };
 }
 

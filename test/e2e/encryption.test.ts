@@ -120,7 +120,10 @@ test('a terminated budget is restored from its encrypted history', async () => {
 
 test('a batch and a schedule pass their items on encrypted', async () => {
   const { followUps } = stack;
-  const batch = await followUps.startBatch({ id: 'encrypted', items: [makeInput('batch', 'a'), makeInput('batch', 'b')] });
+  const batch = await followUps.startBatch({
+    id: 'encrypted',
+    items: [makeInput('batch', 'a'), makeInput('batch', 'b')],
+  });
   expect((await batch.result()).completed).toBe(2);
   const schedule = await followUps.schedules.create({
     name: 'encrypted',

@@ -35,7 +35,9 @@ const serviceNames = new Set<string | undefined>();
 const requests: { method: string; headers: IncomingHttpHeaders }[] = [];
 const servers: Server[] = [];
 
-async function listen(answer: (method: string, body: string, headers: IncomingHttpHeaders) => unknown): Promise<string> {
+async function listen(
+  answer: (method: string, body: string, headers: IncomingHttpHeaders) => unknown,
+): Promise<string> {
   const server = createServer((request, response) => {
     let body = '';
     request.on('data', (chunk: Buffer) => (body += chunk.toString()));
@@ -91,7 +93,9 @@ beforeAll(async () => {
   const project = `traced-${randomUUID().slice(0, 8)}`;
   const sent = await startCli(['send', project, 'job-1', '--prompt', PROMPT, '--json'], { env }).ended;
   expect(sent.exitCode, sent.stderr + worker.stderr()).toBe(0);
-  workflowId = z.object({ workflowId: z.string() }).parse(JSON.parse(sent.stdout.trim().split('\n').at(-1) ?? '')).workflowId;
+  workflowId = z
+    .object({ workflowId: z.string() })
+    .parse(JSON.parse(sent.stdout.trim().split('\n').at(-1) ?? '')).workflowId;
   worker.kill('SIGTERM');
   const ended = await worker.ended;
   expect(ended.exitCode, ended.stderr).toBe(0);
@@ -105,7 +109,9 @@ afterAll(async () => {
 });
 
 test('one tree of spans leads from the command line to the activities', async () => {
-  const start = await eventually('the span of the start', () => spans.find(({ name }) => name === 'StartWorkflow:followUp'));
+  const start = await eventually('the span of the start', () =>
+    spans.find(({ name }) => name === 'StartWorkflow:followUp'),
+  );
   expect(start.parentSpanId).toBeFalsy();
   const tree = spans.filter(({ traceId }) => traceId === start.traceId);
   const names = new Set(tree.map(({ name }) => name));

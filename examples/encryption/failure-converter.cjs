@@ -1,3 +1,0 @@
-const { DefaultFailureConverter } = require('@temporalio/common');
-
-exports.failureConverter = new DefaultFailureConverter({ encodeCommonAttributes: true });
