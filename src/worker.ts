@@ -10,6 +10,7 @@ import {
   Runtime,
   Worker,
   type WorkerInterceptors,
+  type WorkerPlugin,
   type WorkflowBundleOption,
 } from '@temporalio/worker';
 import type { Logger } from 'pino';
@@ -326,6 +327,24 @@ async function runWorkers({ followUps, budgets }: Workers): Promise<void> {
 /** Shuts a worker down, unless it has ended or is about to. */
 function shutDown(worker: Worker): void {
   if (worker.getState() === 'RUNNING') worker.shutdown();
+}
+
+/**
+ * A plugin for a Temporal worker of your own: it runs a worker for follow-ups in the same process, for as long as yours
+ * runs. Your worker's task queue, workflows and activities stay as they are. If one of the two fails, both end.
+ */
+export function createFollowUpPlugin(options: StartWorkerOptions): WorkerPlugin {
+  return {
+    name: 'agent-follow-up',
+    runWorker: async (worker, next) => {
+      const service = await startWorker(options);
+      const ended = await Promise.allSettled([
+        next(worker).finally(() => service.shutdown()),
+        service.run().finally(() => shutDown(worker)),
+      ]);
+      for (const result of ended) if (result.status === 'rejected') throw result.reason;
+    },
+  };
 }
 
 const shutdownSignals = ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const;
