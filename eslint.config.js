@@ -146,7 +146,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['test/**', 'bench/**', 'chaos/**', 'mutants/**', 'simulation/**'],
+    files: ['test/**', 'bench/**', 'examples/**', 'chaos/**', 'mutants/**', 'simulation/**'],
     rules: {
       'no-console': 'off',
       'no-restricted-syntax': restrictSyntax(style),

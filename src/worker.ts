@@ -1,18 +1,30 @@
 import { randomUUID } from 'node:crypto';
-import { createRequire } from 'node:module';
 import { hostname } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
+import { context, propagation } from '@opentelemetry/api';
+import { activityInfo } from '@temporalio/activity';
 import { Client } from '@temporalio/client';
-import { Runtime, Worker } from '@temporalio/worker';
+import type { DataConverter } from '@temporalio/common';
+import {
+  bundleWorkflowCode,
+  Runtime,
+  Worker,
+  type WorkerInterceptors,
+  type WorkerPlugin,
+  type WorkflowBundleOption,
+} from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { type BudgetClient, createActivities, createBudgetClient, createOwnRun } from './activities/index.js';
 import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
 import type { WorkerConfig } from './config/index.js';
 import { budgetTaskQueue } from './contract/index.js';
+import { PACKAGE_ROOT } from './package.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
+import { dataConverterPlugin, loadDataConverter, type TemporalPlugin } from './temporal/data-converter.js';
 import { boundSends } from './worker/bound-sends.js';
 import { BudgetMetrics } from './worker/budget-metrics.js';
 import { dropBudgetsElsewhere } from './worker/budget-whereabouts.js';
+import { workflowBundleOptions } from './worker/bundle-options.js';
 import { type Connections, openConnections } from './worker/connections.js';
 import { meterAgentJobs, meterBudget } from './worker/metrics.js';
 import { waitUntilPolled, watchReadiness } from './worker/readiness.js';
@@ -20,17 +32,29 @@ import { installRuntime } from './worker/runtime.js';
 import { startStatusServer, WorkerStatus } from './worker/status-server.js';
 import { budgetWorkerOptions, followUpWorkerOptions } from './worker/worker-options.js';
 
-/**
- * Found by the package's name, because this code runs from `dist`, from the bundled command line in `dist/cli`, and in
- * tests from `src`.
- */
-const PACKAGE_ROOT = dirname(createRequire(import.meta.url).resolve('agent-follow-up/package.json'));
 const BUNDLE_PATH = join(PACKAGE_ROOT, 'dist', 'workflow-bundle.js');
+
+export { ConfigError, loadConfig, type WorkerConfig } from './config/index.js';
+export { createLogger } from './logging.js';
+export type { TemporalPlugin } from './temporal/data-converter.js';
 
 /** Settings of {@link startWorker}. */
 export interface StartWorkerOptions {
   config: WorkerConfig;
   logger: Logger;
+  /**
+   * With one, links to pull requests are kept out of the search attributes, which nobody encrypts.
+   *
+   * @default what the module of `config.temporal.dataConverterModule` exports, or Temporal's own data converter
+   */
+  dataConverter?: DataConverter;
+  /** Of both Temporal workers. Activities run in the one for follow-ups. @default none */
+  interceptors?: WorkerInterceptors;
+  /**
+   * Plugins of Temporal's SDK for the connections, clients, workers and the bundle of workflows. One that sets
+   * `taskQueue`, `activities` or workflows takes the worker apart. @default none
+   */
+  plugins?: readonly TemporalPlugin[];
   /** Path of the workflow bundle. @default the one that the build makes in `dist` */
   bundlePath?: string;
   /** Aborts the start. The promise is rejected with the signal's reason. */
@@ -71,8 +95,11 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
   try {
     const server = config.status && (await startStatusServer(config.status, status));
     if (server) closers.push(() => server.close());
+    const dataConverter = options.dataConverter ?? (await loadDataConverter(config.temporal.dataConverterModule));
+    const plugins = [...(options.plugins ?? []), ...(dataConverter ? [dataConverterPlugin(dataConverter)] : [])];
     const connections = await openConnections(config.temporal, {
       logger,
+      plugins,
       ...(signal && { signal }),
       // Not earlier: a runtime that nothing uses keeps the process from ending.
       onReached: async () => status.setMetricsUrl((await installRuntime(logger)).metricsUrl),
@@ -86,7 +113,10 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     const budget = openBudget(config, connections, logger);
     closers.push(() => budget.allTold());
     const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
-    const workers = await createWorkers(options, { connections, agentJobs, budget, budgetMetrics, identity });
+    const workflowBundle = await openBundle({ ...options, plugins, ...(dataConverter && { dataConverter }) });
+    const encrypts = dataConverter !== undefined;
+    const parts = { connections, agentJobs, budget, budgetMetrics, identity, workflowBundle, encrypts };
+    const workers = await createWorkers(options, parts);
     const statusUrl = server?.url;
     return serve({ config, logger, connections, keys, status, budgetMetrics, identity, workers, statusUrl, closeAll });
   } catch (error) {
@@ -101,6 +131,9 @@ interface WorkerParts {
   budget: BudgetClient;
   budgetMetrics: BudgetMetrics;
   identity: string;
+  workflowBundle: WorkflowBundleOption;
+  /** Whether there is a data converter that is not Temporal's own. */
+  encrypts: boolean;
 }
 
 interface Workers {
@@ -179,9 +212,20 @@ function openKeys({ agentJobs: { apiKeys } }: WorkerConfig, logger: Logger): Wat
 }
 
 function openAgentJobs({ agentJobs, budget, projects }: WorkerConfig, keys: WatchedApiKeys): AgentJobsClient {
-  const { baseUrl, getTimeoutMs, sendTimeoutMs } = agentJobs;
-  const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs });
+  const { baseUrl, getTimeoutMs, sendTimeoutMs, correlationHeader } = agentJobs;
+  const extraHeaders = () => requestHeaders(correlationHeader);
+  const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs, extraHeaders });
   return boundSends(client, { projects, ceiling: { limit: budget.maxLimit, windowMs: budget.windowMs } });
+}
+
+/** Headers that lead from a request of an activity to its trace, if there is one, and to its workflow. */
+function requestHeaders(correlationHeader: string | undefined): Record<string, string> {
+  const headers: Record<string, string> = {};
+  propagation.inject(context.active(), headers);
+  const { workflowId } = activityInfo().workflowExecution ?? {};
+  // A header takes no other characters than ASCII.
+  if (correlationHeader !== undefined && workflowId !== undefined) headers[correlationHeader] = encodeURI(workflowId);
+  return headers;
 }
 
 function openBudget(
@@ -203,29 +247,53 @@ function openBudget(
   return meterBudget(client, Runtime.instance().metricMeter);
 }
 
+/** The bundle of the build, or a new one with what runs inside of workflows: takes some seconds. */
+async function openBundle({
+  bundlePath = BUNDLE_PATH,
+  plugins = [],
+  interceptors,
+  dataConverter: { payloadConverterPath, failureConverterPath } = {},
+}: StartWorkerOptions): Promise<WorkflowBundleOption> {
+  const { workflowModules = [] } = interceptors ?? {};
+  const isBundled = plugins.some((plugin) => plugin.configureBundler !== undefined);
+  const inWorkflows = [payloadConverterPath, failureConverterPath, ...workflowModules];
+  if (!isBundled && inWorkflows.every((path) => path === undefined)) return { codePath: bundlePath };
+  return bundleWorkflowCode({
+    ...workflowBundleOptions(join(PACKAGE_ROOT, 'dist', 'workflows', 'index.js')),
+    logger: Runtime.instance().logger,
+    plugins: [...plugins],
+    workflowInterceptorModules: workflowModules,
+    ...(payloadConverterPath !== undefined && { payloadConverterPath }),
+    ...(failureConverterPath !== undefined && { failureConverterPath }),
+  });
+}
+
 async function createWorkers(
-  { config, bundlePath = BUNDLE_PATH }: StartWorkerOptions,
-  { connections, agentJobs, budget, budgetMetrics, identity }: WorkerParts,
+  { config, interceptors }: StartWorkerOptions,
+  { connections, agentJobs, budget, budgetMetrics, identity, workflowBundle, encrypts }: WorkerParts,
 ): Promise<Workers> {
   const { taskQueue, leaseMs, drainMs, sendStartToCloseMs } = config;
   const ceiling = { limit: config.budget.maxLimit, windowMs: config.budget.windowMs };
   const { namespace } = config.temporal;
+  const temporal = new Client({ connection: connections.client, namespace });
   const activities = createActivities({
     agentJobs,
     budget,
-    ownRun: createOwnRun({ connection: connections.client, namespace }),
+    ownRun: createOwnRun(temporal),
     sendTimeoutMs: config.agentJobs.sendTimeoutMs,
     leaseMs,
     sendStartToCloseMs,
     drainMs,
-    temporal: new Client({ connection: connections.client, namespace }),
+    linksArePrivate: encrypts,
+    temporal,
     ceiling,
   });
   const shared = {
     connection: connections.native,
     namespace,
     identity,
-    workflowBundle: { codePath: bundlePath },
+    workflowBundle,
+    ...(interceptors && { interceptors }),
   };
   // In parallel: each starts a thread that loads the SDK and the bundle.
   const creations = [
@@ -259,6 +327,24 @@ async function runWorkers({ followUps, budgets }: Workers): Promise<void> {
 /** Shuts a worker down, unless it has ended or is about to. */
 function shutDown(worker: Worker): void {
   if (worker.getState() === 'RUNNING') worker.shutdown();
+}
+
+/**
+ * A plugin for a Temporal worker of your own: it runs a worker for follow-ups in the same process, for as long as yours
+ * runs. Your worker's task queue, workflows and activities stay as they are. If one of the two fails, both end.
+ */
+export function createFollowUpPlugin(options: StartWorkerOptions): WorkerPlugin {
+  return {
+    name: 'agent-follow-up',
+    runWorker: async (worker, next) => {
+      const service = await startWorker(options);
+      const ended = await Promise.allSettled([
+        next(worker).finally(() => service.shutdown()),
+        service.run().finally(() => shutDown(worker)),
+      ]);
+      for (const result of ended) if (result.status === 'rejected') throw result.reason;
+    },
+  };
 }
 
 const shutdownSignals = ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const;

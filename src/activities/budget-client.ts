@@ -3,7 +3,6 @@ import {
   Client,
   type Connection,
   WithStartWorkflowOperation,
-  WorkflowClient,
   WorkflowExecutionAlreadyStartedError,
   WorkflowNotFoundError,
   WorkflowUpdateFailedError,
@@ -111,11 +110,10 @@ export interface BudgetClientOptions {
 /** The budget of every project, on one Temporal namespace. */
 export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   const { acquireConnection, connection, namespace, settings } = options;
-  const asking = new WorkflowClient({ connection: acquireConnection, namespace });
-  const telling = new WorkflowClient({ connection, namespace });
+  const { workflow: asking } = new Client({ connection: acquireConnection, namespace });
+  const telling = new Client({ connection, namespace });
   const taskQueue = budgetTaskQueue(options.taskQueue);
 
-  const waking = new Client({ connection, namespace });
   const lines = new Map<string, Line>();
   /**
    * Projects whose budgets have answered this process. Before that, another process may have told follow-ups that their
@@ -151,7 +149,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
   /** Signals several words. All get the same answer. */
   async function reportAll(projectId: string, words: BudgetWord[]): Promise<boolean[]> {
-    const handle = telling.getHandle(projectBudgetWorkflowId(projectId));
+    const handle = telling.workflow.getHandle(projectBudgetWorkflowId(projectId));
     try {
       await connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => handle.signal(reportSignal, words));
       return words.map(() => true);
@@ -198,7 +196,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
             if (silentForMs !== undefined) return;
             made.comesAgainAtMs = 0;
             heard.add(projectId);
-            void wakeBlockedFollowUps(waking, projectId, made.told);
+            void wakeBlockedFollowUps(telling, projectId, made.told);
             made.told = new Set();
           },
         }),
@@ -231,7 +229,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
       try {
         const answer = await ask(projectId, request, signal);
         line.patience.answered();
-        if (!heard.has(projectId)) void wakeBlockedFollowUps(waking, projectId);
+        if (!heard.has(projectId)) void wakeBlockedFollowUps(telling, projectId);
         heard.add(projectId);
         return { answer, proven: true };
       } catch (error) {
@@ -253,7 +251,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   const mending = new Map<string, Promise<boolean>>();
   /** Starts a budget that ended itself after a reset again, with what it knew. Returns whether it runs now. */
   function isMended(projectId: string): Promise<boolean> {
-    const target = { client: waking, projectId, taskQueue: options.taskQueue, settings };
+    const target = { client: telling, projectId, taskQueue: options.taskQueue, settings };
     const mended =
       mending.get(projectId) ??
       restoreAfterReset(target)

@@ -12,6 +12,8 @@ export { createOwnRun } from './own-run.js';
 export interface ActivityDependencies extends SendFollowUpDependencies {
   /** Start-to-close timeout of the send activity: the lease, and 15 s to settle. */
   sendStartToCloseMs: number;
+  /** Whether links to pull requests are kept out of search attributes. @default false */
+  linksArePrivate?: boolean;
   /** With which batches look up what they missed. */
   temporal: Client;
 }

@@ -1,6 +1,6 @@
 import type { Info } from '@temporalio/activity';
-import type { Connection } from '@temporalio/client';
-import { defaultPayloadConverter } from '@temporalio/common';
+import type { Client } from '@temporalio/client';
+import { encodePayloads, readRunStart } from '../client/history.js';
 import type { GrantMark } from './ask-again.js';
 
 const CALL_DEADLINE_MS = 5_000;
@@ -19,32 +19,24 @@ export interface OwnRun {
    *
    * @throws if the server did not accept it, for example because it has given up this attempt
    */
-  noteGrant(info: Pick<Info, 'taskToken'>, mark: GrantMark): Promise<void>;
+  noteGrant(info: Pick<Info, 'taskToken' | 'workflowExecution'>, mark: GrantMark): Promise<void>;
 }
 
-/** Gives activities access to their own runs, in one Temporal namespace. */
-export function createOwnRun({ connection, namespace }: { connection: Connection; namespace: string }): OwnRun {
-  const withDeadline = <T>(call: () => Promise<T>) => connection.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
+/** Gives activities access to their own runs, in the client's namespace. */
+export function createOwnRun(client: Client): OwnRun {
+  const { namespace } = client.options;
+  const withDeadline = <T>(call: () => Promise<T>) => client.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
   return {
     async readPrompt({ workflowExecution }) {
-      const { workflowId, runId } = workflowExecution ?? {};
-      const { history } = await withDeadline(() =>
-        connection.workflowService.getWorkflowExecutionHistory({
-          namespace,
-          execution: { workflowId: workflowId ?? null, runId: runId ?? null },
-          maximumPageSize: 1,
-        }),
-      );
-      const [payload] = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads ?? [];
-      const input = payload && defaultPayloadConverter.fromPayload<{ prompt?: unknown }>(payload);
-      if (typeof input?.prompt !== 'string') throw new Error('the run has no prompt in its input');
-      return input.prompt;
+      const { workflowId = '', runId = '' } = workflowExecution ?? {};
+      const [input] = await withDeadline(() => readRunStart(client, workflowId, runId));
+      const { prompt } = (input ?? {}) as { prompt?: unknown };
+      if (typeof prompt !== 'string') throw new Error('the run has no prompt in its input');
+      return prompt;
     },
-    async noteGrant({ taskToken }, mark) {
-      const details = { payloads: [defaultPayloadConverter.toPayload(mark)] };
-      await withDeadline(() =>
-        connection.workflowService.recordActivityTaskHeartbeat({ namespace, taskToken, details }),
-      );
+    async noteGrant({ taskToken, workflowExecution }, mark) {
+      const details = { payloads: await encodePayloads(client, workflowExecution?.workflowId ?? '', [mark]) };
+      await withDeadline(() => client.workflowService.recordActivityTaskHeartbeat({ namespace, taskToken, details }));
     },
   };
 }

@@ -10,7 +10,7 @@ import { startStopwatch } from '../stopwatch.js';
 const WARN_OF_KEY_EVERY_MS = 60_000;
 
 export interface GetJobInput extends JobAddress {
-  /** Also return {@link GetJobResult.sendStartToCloseMs}. */
+  /** Also return the worker's settings. */
   beforeSend?: true;
 }
 
@@ -22,9 +22,11 @@ interface WatchMark {
 export function createJobReads({
   agentJobs,
   sendStartToCloseMs,
+  linksArePrivate = false,
 }: {
   agentJobs: AgentJobsClient;
   sendStartToCloseMs: number;
+  linksArePrivate?: boolean;
 }) {
   const warnOfKey = createKeyWarning();
 
@@ -41,7 +43,7 @@ export function createJobReads({
      */
     async getJob({ beforeSend, ...job }: GetJobInput): Promise<GetJobResult> {
       const result = await read(job);
-      return beforeSend ? { ...result, sendStartToCloseMs } : result;
+      return beforeSend ? { ...result, sendStartToCloseMs, ...(linksArePrivate && { linksArePrivate }) } : result;
     },
 
     /**

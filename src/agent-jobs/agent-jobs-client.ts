@@ -1,5 +1,6 @@
 import { Agent } from 'undici';
 import { idSchema } from '../contract/ids.js';
+import { PACKAGE_VERSION } from '../package.js';
 import { describeNetworkError, getOnce } from './answer.js';
 import { type ApiKeys, isUsableApiKey } from './api-keys.js';
 import { parseBaseUrl } from './base-url.js';
@@ -56,6 +57,8 @@ export interface AgentJobsClientOptions {
   connectTimeoutMs?: number | undefined;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */
   ca?: string | undefined;
+  /** Headers beyond the client's own, asked for at each request. They replace none of its own. @default none */
+  extraHeaders?: (() => Readonly<Record<string, string>>) | undefined;
   /** Called with the `Date` header of each answer to a GET, and the time of the request in epoch milliseconds. */
   onDate?: ((date: string, askedAtMs: number) => void) | undefined;
 }
@@ -68,7 +71,7 @@ export interface AgentJobsClientOptions {
  * @throws Error naming the option and the rule that it breaks
  */
 export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJobsClient {
-  const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca, onDate } = options;
+  const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca, extraHeaders, onDate } = options;
   const { origin, pathPrefix } = parseBaseUrl(options.baseUrl);
   for (const [name, timeoutMs] of Object.entries({ getTimeoutMs, sendTimeoutMs, connectTimeoutMs })) {
     if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MAX_TIMEOUT_MS) {
@@ -97,7 +100,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     const result = await getOnce(agent, {
       origin,
       path: `${pathPrefix}/v2/agent/${job.projectId}/job/${job.jobId}`,
-      headers: access.headers,
+      headers: { ...extraHeaders?.(), ...access.headers },
       deadlineMs: getTimeoutMs,
     });
     if (result.kind === 'unanswered') {
@@ -118,7 +121,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     const result = await postOnce({
       origin,
       path: `${pathPrefix}/v2/agent/${message.projectId}/job/${message.jobId}/message`,
-      headers: { ...access.headers, 'content-type': 'application/json' },
+      headers: { ...extraHeaders?.(), ...access.headers, 'content-type': 'application/json' },
       body: JSON.stringify({ prompt: message.prompt }),
       deadlineMs: sendTimeoutMs,
       connectTimeoutMs,
@@ -190,7 +193,7 @@ async function authorize(
       authorization: `Bearer ${key}`,
       accept: 'application/json',
       'accept-encoding': 'identity',
-      'user-agent': 'agent-follow-up',
+      'user-agent': `agent-follow-up/${PACKAGE_VERSION}`,
     },
     mask: maskFor(key),
   };

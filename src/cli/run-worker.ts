@@ -1,4 +1,5 @@
 import { loadConfig } from '../config/index.js';
+import { startTracing } from '../temporal/tracing.js';
 import type { Cli } from './cli.js';
 
 /** `follow-up worker` */
@@ -12,9 +13,10 @@ export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
     import('../logging.js'),
     bundled,
   ]);
+  const tracing = await startTracing(env);
   const logger = createLogger(config.logging);
   await runUntilSignal(async (signal) => {
-    const service = await startWorker({ config, logger, signal });
+    const service = await startWorker({ config, logger, signal, plugins: tracing ? [tracing.plugin] : [] });
     const { identity, statusUrl, ready } = service;
     const { taskQueue } = config;
     // If the worker ends before it is ready, its run reports why.
@@ -23,5 +25,5 @@ export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
       () => undefined,
     );
     return service;
-  }, logger);
+  }, logger).finally(() => tracing?.close());
 }

@@ -4,7 +4,9 @@ import { FollowUpClient } from '../client/index.js';
 import { readPollers } from '../client/trouble.js';
 import { type Environment, loadClientConfig, type TemporalConfig } from '../config/index.js';
 import { budgetTaskQueue } from '../contract/index.js';
+import { dataConverterPlugin, loadDataConverter } from '../temporal/data-converter.js';
 import { callRetries } from '../temporal/grpc.js';
+import { startTracing } from '../temporal/tracing.js';
 import { safeLine } from '../terminal-text.js';
 import type { Output } from './cli.js';
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
@@ -29,9 +31,12 @@ export async function withTemporal<T>(
   use: (session: TemporalSession) => Promise<T>,
 ): Promise<T> {
   const { temporal: config, taskQueue, budget: budgetSettings } = loadClientConfig(env);
+  const dataConverter = await loadDataConverter(config.dataConverterModule);
+  const tracing = await startTracing(env);
   const connection = Connection.lazy({
     ...config.connectionOptions(),
     interceptors: [...retryForSeconds(), sayWhenSilent(config.address, output)],
+    plugins: [...(dataConverter ? [dataConverterPlugin(dataConverter)] : []), ...(tracing ? [tracing.plugin] : [])],
   });
   try {
     const client = new Client({ connection, namespace: config.namespace });
@@ -39,6 +44,7 @@ export async function withTemporal<T>(
     return await use({ config, taskQueue, connection, client, followUps });
   } finally {
     await connection.close();
+    await tracing?.close();
   }
 }
 

@@ -67,6 +67,15 @@ export async function decodePayloads(client: Client, workflowId: string, payload
   return decoded.map((payload) => loadedDataConverter.payloadConverter.fromPayload<unknown>(payload, context));
 }
 
+/** The reverse of {@link decodePayloads}. */
+export async function encodePayloads(client: Client, workflowId: string, values: unknown[]): Promise<Payload[]> {
+  const { namespace, loadedDataConverter } = client.options;
+  const context = { type: 'workflow', namespace, workflowId } as const;
+  let encoded = values.map((value) => loadedDataConverter.payloadConverter.toPayload(value, context));
+  for (const codec of loadedDataConverter.payloadCodecs) encoded = await codec.encode(encoded, context);
+  return encoded;
+}
+
 /**
  * Whether an existing workflow was started with other settings; durations and defaults are compared by
  * meaning. `undefined` if that cannot be determined: its history is gone, or not readable with this client's data

@@ -1,5 +1,5 @@
 import type { Client, WorkflowExecutionDescription } from '@temporalio/client';
-import { defaultPayloadConverter, WorkflowNotFoundError } from '@temporalio/common';
+import { WorkflowNotFoundError } from '@temporalio/common';
 import { defined } from '../contract/defined.js';
 import {
   type BudgetStatus,
@@ -9,11 +9,12 @@ import {
   isEndState,
   projectBudgetWorkflowId,
 } from '../contract/index.js';
+import type { NothingNewDetails } from '../contract/protocol.js';
 import { WorkerUnavailableError } from './errors.js';
+import { decodePayloads, type Payloads } from './history.js';
 import type { FollowUpSummary } from './summary.js';
 import { callTemporal, fewAtATime, timestampMs } from './temporal-call.js';
 import { queryWorkflow, readTrouble, reasonOf } from './trouble.js';
-import { type NothingNewDetails } from '../contract/protocol.js';
 
 /** How long after its instant something is overdue: clocks differ, and Temporal's lists lag behind. */
 const OVERDUE_AFTER_MS = 5_000;
@@ -70,7 +71,7 @@ export async function bringUpToDate(
   }
   if (progress.nextPollAt === undefined && progress.sentAt === undefined) return progress;
   const description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
-  const live = joinPendingWatch(progress, description);
+  const live = await joinPendingWatch(client, progress, description);
   const lateMs = live === progress ? OVERDUE_AFTER_MS + LOOK_LASTS_MS : OVERDUE_AFTER_MS;
   if (isLooking(description) || !isOverdue(live.nextPollAt, nowMs, lateMs)) return live;
   return { ...live, overdue: await reasonOfDelay(client, workflowId, 'no worker has picked up the look yet') };
@@ -185,13 +186,15 @@ export function isOverdue(instant: string | undefined, nowMs: number, byMs = OVE
  * something is new. The activity's latest failure tells how many looks there were, when the last one was, and what was
  * wrong with it; its schedule tells when the next look is.
  */
-function joinPendingWatch(
+async function joinPendingWatch(
+  client: Client,
   progress: FollowUpProgress,
-  { raw }: Pick<WorkflowExecutionDescription, 'raw'>,
-): FollowUpProgress {
+  { raw, workflowId }: Pick<WorkflowExecutionDescription, 'raw' | 'workflowId'>,
+): Promise<FollowUpProgress> {
   const watch = pendingWatch({ raw });
   if (!watch) return progress;
-  const { looks, lookedAtMs, trouble } = detailsOf(watch.lastFailure?.applicationFailureInfo);
+  const details = watch.lastFailure?.applicationFailureInfo?.details?.payloads;
+  const { looks, lookedAtMs, trouble } = await decodeDetails(client, workflowId, details);
   const next = watch.lastStartedTime && (watch.nextAttemptScheduleTime ?? watch.scheduledTime);
   const at = new Date(lookedAtMs ?? 0).toISOString();
   return {
@@ -215,20 +218,14 @@ function pendingWatch({ raw }: Pick<WorkflowExecutionDescription, 'raw'>) {
   return raw.pendingActivities?.find(({ activityType }) => activityType?.name === 'watchJob');
 }
 
-type ApplicationFailureInfo = { details?: { payloads?: Parameters<typeof decode>[0][] | null } | null };
-
 const NO_LOOK: NothingNewDetails = { looks: 0, lookedAtMs: null, trouble: null };
 
-/** Other failures, such as that of a worker that died, say nothing about looks. */
-function detailsOf(info: ApplicationFailureInfo | null | undefined): NothingNewDetails {
-  const [payload] = info?.details?.payloads ?? [];
+/** Other failures, such as that of a worker that died, have no such details and say nothing about looks. */
+async function decodeDetails(client: Client, workflowId: string, payloads: Payloads): Promise<NothingNewDetails> {
   try {
-    return { ...NO_LOOK, ...(payload && decode(payload)) };
+    const [details] = await decodePayloads(client, workflowId, payloads);
+    return { ...NO_LOOK, ...(details as Partial<NothingNewDetails> | undefined) };
   } catch {
     return NO_LOOK;
   }
-}
-
-function decode(payload: Parameters<typeof defaultPayloadConverter.fromPayload>[0]): Partial<NothingNewDetails> {
-  return defaultPayloadConverter.fromPayload(payload);
 }

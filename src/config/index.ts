@@ -55,6 +55,8 @@ export interface WorkerConfig {
     getTimeoutMs: number;
     /** Deadline of one POST, from connecting to the last byte of the answer. */
     sendTimeoutMs: number;
+    /** Header of every request that names the workflow which makes it. @default none */
+    correlationHeader?: string;
   };
   /** Task queue of the follow-ups. The name of the budgets' queue is derived from it. */
   taskQueue: string;
@@ -154,6 +156,11 @@ const projectsSchema = z.string().transform((text, context): '*' | readonly stri
   return z.NEVER;
 });
 
+/** Headers that the client sets itself, or that belong to HTTP, are not for anybody else. */
+const headerSchema = z
+  .string()
+  .regex(/^x-[a-z0-9-]{1,60}$/i, 'must be the name of a header that begins with X-, such as X-Correlation-Id');
+
 const oneOf = <const T extends readonly string[]>(values: T) =>
   z.enum(values, { error: `must be one of ${values.join(', ')}` });
 
@@ -184,6 +191,7 @@ export function loadConfig(env: Environment, defaultLogFormat: LogFormat = confi
     durationSetting('100ms', '5m'),
     configDefaults.sendTimeoutMs,
   );
+  const correlationHeader = settings.read<string | undefined>('FOLLOW_UP_CORRELATION_HEADER', headerSchema, undefined);
   const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
   const capacity = readCapacity(settings);
   const status = settings.read<StatusAddress | undefined>(
@@ -199,7 +207,13 @@ export function loadConfig(env: Environment, defaultLogFormat: LogFormat = confi
   const leaseMs = sendTimeoutMs + LEASE_SLACK_MS;
   return {
     temporal,
-    agentJobs: { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs },
+    agentJobs: {
+      baseUrl,
+      apiKeys,
+      getTimeoutMs,
+      sendTimeoutMs,
+      ...(correlationHeader !== undefined && { correlationHeader }),
+    },
     taskQueue,
     budget,
     capacity,
@@ -291,6 +305,7 @@ export function describeConfig(config: WorkerConfig): [setting: string, value: s
     ['Agent job service', agentJobs.baseUrl],
     ['Agent job API key', describeKeys(agentJobs.apiKeys)],
     ['Deadlines', `GET ${formatDuration(agentJobs.getTimeoutMs)}, POST ${formatDuration(agentJobs.sendTimeoutMs)}`],
+    ['Correlation header', agentJobs.correlationHeader ?? 'off'],
     ['Task queue', config.taskQueue],
     [
       'Budget of a new project',

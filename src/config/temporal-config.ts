@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { type ClientConfigProfile, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
 import type { NativeConnectionOptions } from '@temporalio/worker';
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
@@ -16,6 +17,8 @@ export interface TemporalConfig {
    * does not show the keys and certificates.
    */
   connectionOptions: () => TemporalConnectionOptions;
+  /** Absolute path of the module that exports the data converter. @default Temporal's own data converter */
+  dataConverterModule?: string;
 }
 
 export type TemporalConnectionOptions = Pick<NativeConnectionOptions, 'tls' | 'apiKey' | 'metadata'> & {
@@ -30,6 +33,7 @@ const ADDRESS_PATTERN = /^(\[[0-9a-fA-F:.]+\]|[^\s:/@?#[\]]+)(?::(\d{1,5}))?$/;
 
 /** Reads `TEMPORAL_*`, the profile and the configuration file with Temporal's own library, and checks the result. */
 export function readTemporalConfig(settings: SettingsReader, env: Environment): TemporalConfig {
+  const dataConverterModule = readModulePath(settings, 'FOLLOW_UP_DATA_CONVERTER');
   const fallback = {
     address: DEFAULT_ADDRESS,
     namespace: DEFAULT_NAMESPACE,
@@ -50,6 +54,7 @@ export function readTemporalConfig(settings: SettingsReader, env: Environment): 
       address,
       namespace: namespace ?? DEFAULT_NAMESPACE,
       connectionOptions: () => defined({ address, tls, apiKey, metadata }),
+      ...defined({ dataConverterModule }),
     };
   } catch (error) {
     settings.refuse('TEMPORAL_*', describeLoadError(error));
@@ -73,6 +78,17 @@ function isConfigFileReadable(settings: SettingsReader): boolean {
     settings.refuse(name, `the file cannot be read: ${codeOf(error) ?? 'error'}`, path);
     return false;
   }
+}
+
+/** An absolute path; a relative one starts at the working directory. */
+function readModulePath(settings: SettingsReader, name: string): string | undefined {
+  const text = settings.text(name);
+  if (text === undefined) return undefined;
+  const path = resolve(text);
+  if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) {
+    settings.refuse(name, 'must be the path of a JavaScript module', text);
+  }
+  return path;
 }
 
 function checkCertificatePair(settings: SettingsReader, { tls }: ClientConfigProfile): void {

@@ -95,6 +95,7 @@ export class FollowUpFlow {
     if (read.kind !== 'job') this.noteError(read.message);
     yield* this.#tellOfKey(read);
     if (read.sendStartToCloseMs !== undefined) state.sendStartToCloseMs = read.sendStartToCloseMs;
+    if (read.linksArePrivate) state.linksArePrivate = true;
   }
 
   /**
@@ -181,7 +182,7 @@ export class FollowUpFlow {
       state: view.state,
       // `null` removes an attribute: values from the previous turn must not be read as this one's.
       jobStatus: jobStatus?.slice(0, MAX_KEYWORD_LENGTH) ?? null,
-      prLink: prLink !== undefined && prLink.length <= MAX_KEYWORD_LENGTH ? prLink : null,
+      prLink: state.linksArePrivate || prLink === undefined || prLink.length > MAX_KEYWORD_LENGTH ? null : prLink,
     };
     const shown = { jobStatus: null, prLink: null, ...state.attributes };
     const changed = Object.fromEntries(

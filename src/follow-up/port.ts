@@ -23,6 +23,8 @@ export type GetJobResult = GetJobOutcome & {
    * see.
    */
   sendStartToCloseMs?: number;
+  /** The worker encrypts data: search attributes, which stay readable, get no link. */
+  linksArePrivate?: true;
 };
 
 /** Why a job cannot be read: it does not exist, the key is refused, or reads keep failing. */

@@ -97,6 +97,8 @@ export interface FollowUpState {
   /** Whether the budget may know this follow-up and must be told its end. */
   knownToBudget: boolean;
   sendStartToCloseMs: number;
+  /** See `linksArePrivate` of `GetJobResult`. */
+  linksArePrivate?: true;
   /** How the previous turn ended, as the budget remembers it. */
   lastTurn?: JobFingerprint;
   /** Reads since the send. */

@@ -1,6 +1,6 @@
-import { extname } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { extname, join, sep } from 'node:path';
 import type { BundleOptions } from '@temporalio/worker';
+import { PACKAGE_ROOT } from '../package.js';
 
 /**
  * How workflows are bundled. The build, the tests and the benchmark must all do it the same way.
@@ -8,12 +8,11 @@ import type { BundleOptions } from '@temporalio/worker';
  * @param workflowsPath module that exports the workflows
  */
 export function workflowBundleOptions(workflowsPath: string): BundleOptions {
-  // `.js` if this module is compiled, otherwise `.ts`.
-  const extension = extname(fileURLToPath(import.meta.url));
-  const context = fileURLToPath(new URL('../..', import.meta.url));
+  const extension = extname(workflowsPath);
+  const context = `${PACKAGE_ROOT}${sep}`;
   return {
     workflowsPath,
-    preloadModules: [fileURLToPath(new URL(`../workflows/shared-modules${extension}`, import.meta.url))],
+    preloadModules: [join(context, extension === '.ts' ? 'src' : 'dist', 'workflows', `shared-modules${extension}`)],
     webpackConfigHook: (config) => ({
       ...config,
       // Names are relative to the package, so that the same sources give the same bundle in every directory.

@@ -6,6 +6,7 @@ import { TemporalUnreachableError } from '../client/errors.js';
 import type { TemporalConfig } from '../config/index.js';
 import { formatDuration } from '../contract/index.js';
 import { callRetries, describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
+import type { TemporalPlugin } from '../temporal/data-converter.js';
 
 /** The connections of a worker. */
 export interface Connections {
@@ -29,6 +30,7 @@ const CALL_TIMEOUT_MS = 10_000;
 /**
  * Connects, and waits while Temporal cannot be reached.
  *
+ * @param plugins are those of every client and worker of the connections, too
  * @param onReached called when Temporal answers, before the native connection is made
  * @throws TemporalUnreachableError after 2 minutes, or at once if access is refused, because waiting cannot help
  */
@@ -39,18 +41,25 @@ export async function openConnections(
     signal,
     limitMs = CONNECT_LIMIT_MS,
     onReached,
-  }: { logger: Logger; signal?: AbortSignal; limitMs?: number; onReached: () => Promise<void> },
+    plugins,
+  }: {
+    logger: Logger;
+    signal?: AbortSignal;
+    limitMs?: number;
+    onReached: () => Promise<void>;
+    plugins: TemporalPlugin[];
+  },
 ): Promise<Connections> {
-  const client = await connectPatiently(temporal, logger, limitMs, signal);
+  const client = await connectPatiently(temporal, plugins, logger, limitMs, signal);
   const opened: { close(): Promise<void> }[] = [client];
   const close = async (): Promise<void> => {
     await Promise.all(opened.map((connection) => connection.close()));
   };
   try {
     await onReached();
-    const acquire = await Connection.connect({ ...temporal.connectionOptions(), interceptors: [] });
+    const acquire = await Connection.connect({ ...temporal.connectionOptions(), plugins, interceptors: [] });
     opened.push(acquire);
-    const native = await NativeConnection.connect(temporal.connectionOptions());
+    const native = await NativeConnection.connect({ ...temporal.connectionOptions(), plugins });
     opened.push(native);
     return { client, acquire, native, close };
   } catch (error) {
@@ -61,6 +70,7 @@ export async function openConnections(
 
 async function connectPatiently(
   temporal: TemporalConfig,
+  plugins: TemporalPlugin[],
   logger: Logger,
   limitMs: number,
   signal: AbortSignal | undefined,
@@ -70,7 +80,7 @@ async function connectPatiently(
   for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS)) {
     signal?.throwIfAborted();
     try {
-      return await connectOnce(temporal);
+      return await connectOnce(temporal, plugins);
     } catch (error) {
       const reason = describe(error, namespace);
       const leftMs = limitMs - (performance.now() - startedMs);
@@ -86,9 +96,10 @@ async function connectPatiently(
   }
 }
 
-async function connectOnce(temporal: TemporalConfig): Promise<Connection> {
+async function connectOnce(temporal: TemporalConfig, plugins: TemporalPlugin[]): Promise<Connection> {
   const connection = await Connection.connect({
     ...temporal.connectionOptions(),
+    plugins,
     connectTimeout: CONNECT_TIMEOUT_MS,
     interceptors: callRetries(),
   });

@@ -71,6 +71,12 @@ function newPart(input: PartInput | null): Part {
   return Part.create(input, Date.now() + input.firstStartAfterMs);
 }
 
+/**
+ * Priority of the tasks of a batch's follow-ups, of 1 (first) to 5: after those of follow-ups that somebody started, which
+ * have Temporal's default, 3. Budgets need none: they have a task queue of their own.
+ */
+const BATCH_PRIORITY = 4;
+
 /** How often this run looks up a follow-up whose end Temporal does not report to it. */
 const WATCH_EVERY_MS = 10 * 60_000;
 
@@ -197,6 +203,7 @@ export class PartRunner {
         // The batch cancels follow-ups: one that is ended from outside tells the budget nothing.
         parentClosePolicy: ParentClosePolicy.ABANDON,
         cancellationType: ChildWorkflowCancellationType.ABANDON,
+        priority: { priorityKey: BATCH_PRIORITY },
         staticSummary: `Follow-up to ${jobId} (${projectId}), item ${first + position + 1} of batch ${batchId}`,
         typedSearchAttributes: new TypedSearchAttributes([
           { key: SearchAttribute.projectId, value: projectId },

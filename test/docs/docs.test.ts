@@ -78,6 +78,7 @@ function problemsOf(snippets: readonly string[]): string[] {
     paths: {
       'agent-follow-up/client': [join(ROOT, 'src/client/index.ts')],
       'agent-follow-up/contract': [join(ROOT, 'src/contract/index.ts')],
+      'agent-follow-up/worker': [join(ROOT, 'src/worker.ts')],
     },
   };
   const host = ts.createCompilerHost(allOptions);

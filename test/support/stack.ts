@@ -4,6 +4,7 @@ import { startWorker } from '../../src/worker.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
 import { createLogger } from '../../src/logging.js';
+import { loadDataConverter } from '../../src/temporal/data-converter.js';
 import { startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/index.js';
 
 /** A worker and a simulated service on a Temporal server that runs already. */
@@ -55,7 +56,8 @@ export async function startStack({
   await worker.ready;
   const connection = await Connection.connect({ address });
   const { namespace } = config.temporal;
-  const client = new Client({ connection, namespace });
+  const dataConverter = await loadDataConverter(config.temporal.dataConverterModule);
+  const client = new Client({ connection, namespace, ...(dataConverter && { dataConverter }) });
   return {
     simulator,
     client,

@@ -73,7 +73,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
   const activities = createActivities({
     agentJobs,
     budget,
-    ownRun: createOwnRun({ connection, namespace }),
+    ownRun: createOwnRun(new Client({ connection, namespace })),
     sendTimeoutMs,
     leaseMs,
     sendStartToCloseMs: options.sendStartToCloseMs ?? leaseMs + 15_000,

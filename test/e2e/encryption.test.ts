@@ -1,0 +1,146 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Client } from '@temporalio/client';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { FailureType, projectBudgetWorkflowId, SearchAttribute } from '../../src/contract/index.js';
+import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
+import { runCli } from '../cli/run-cli.js';
+import { eventually } from '../support/eventually.js';
+import { findSecret } from '../support/secret-search.js';
+import { FAST, startStack, type Stack } from '../support/stack.js';
+
+/** The example that the docs refer to. */
+const DATA_CONVERTER = fileURLToPath(new URL('../../examples/encryption/data-converter.js', import.meta.url));
+
+const PROMPT = 'secret-prompt-4711';
+/** All links of the simulated service begin so. */
+const LINK = 'git.example/';
+
+let directory: string;
+let keysFile: string;
+let server: DevServer;
+let stack: Stack;
+const keys: Record<string, string> = {};
+/** Of the first follow-up. */
+let workflowId: string;
+
+/** Puts another file into the place of the keys, as a deployment would. */
+async function writeKeys(current: string): Promise<void> {
+  keys[current] ??= randomBytes(32).toString('base64');
+  await writeFile(`${keysFile}.new`, JSON.stringify({ current, keys }));
+  await rename(`${keysFile}.new`, keysFile);
+}
+
+/** A follow-up of a job that exists. */
+function makeInput(projectId: string, jobId: string) {
+  stack.simulator.addJob({ projectId, jobId });
+  return { projectId, jobId, prompt: PROMPT, ...FAST };
+}
+
+const cli = (...args: string[]) =>
+  runCli(args, {
+    env: {
+      TEMPORAL_ADDRESS: server.address,
+      FOLLOW_UP_TASK_QUEUE: stack.taskQueue,
+      FOLLOW_UP_DATA_CONVERTER: DATA_CONVERTER,
+      ENCRYPTION_KEYS_FILE: keysFile,
+    },
+  });
+
+async function databaseBytes(): Promise<Buffer> {
+  const names = (await readdir(directory)).filter((name) => name.startsWith('temporal.db'));
+  return Buffer.concat(await Promise.all(names.map((name) => readFile(join(directory, name)))));
+}
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'encryption-'));
+  keysFile = join(directory, 'keys.json');
+  await writeKeys('first');
+  process.env['ENCRYPTION_KEYS_FILE'] = keysFile;
+  server = await startDevServer({ env: process.env, dbFile: join(directory, 'temporal.db') });
+  stack = await startStack({
+    address: server.address,
+    env: { FOLLOW_UP_DATA_CONVERTER: DATA_CONVERTER, FOLLOW_UP_BUDGET_WINDOW: '10s' },
+  });
+});
+
+afterAll(async () => {
+  await stack?.stop();
+  await server?.stop();
+  delete process.env['ENCRYPTION_KEYS_FILE'];
+  await rm(directory, { recursive: true, force: true });
+});
+
+test('a follow-up gives its link to who has the keys, and the server reads neither the prompt nor the link', async () => {
+  const { followUps, simulator } = stack;
+  const handle = await followUps.start(makeInput('encrypted', 'job-1'));
+  ({ workflowId } = handle);
+  const result = await handle.result();
+  expect(result.prLink).toContain(LINK);
+  expect(simulator.job('encrypted', 'job-1')?.messages).toBe(1);
+
+  const description = await stack.client.workflow.getHandle(handle.workflowId).describe();
+  expect(description.typedSearchAttributes.get(SearchAttribute.state)).toBe('completed');
+  expect(description.typedSearchAttributes.get(SearchAttribute.prLink)).toBeUndefined();
+});
+
+test('status, list and a typed failure are read with the same data converter', async () => {
+  const missing = await stack.followUps.start({ projectId: 'encrypted', jobId: 'missing-1', prompt: PROMPT, ...FAST });
+  await expect(missing.result()).rejects.toMatchObject({ type: FailureType.JobNotFound });
+
+  const status = await cli('status', workflowId, '--json');
+  expect(status.stdout, status.stderr).toContain(LINK);
+  const list = await cli('list', '--project', 'encrypted', '--json');
+  expect(list.stdout).toContain('job-1');
+});
+
+test('a key is rotated while a follow-up is under way', async () => {
+  const { followUps } = stack;
+  const handle = await followUps.start(makeInput('rotated', 'job-1'));
+  await writeKeys('second');
+  expect((await handle.result()).prLink).toContain(LINK);
+  const after = await followUps.start(makeInput('rotated', 'job-2'));
+  expect((await after.result()).status).toBe('completed');
+  const bytes = await databaseBytes();
+  expect(bytes.includes('first') && bytes.includes('second')).toBe(true);
+});
+
+test('a terminated budget is restored from its encrypted history', async () => {
+  const { client, followUps } = stack;
+  await client.workflow.getHandle(projectBudgetWorkflowId('encrypted')).terminate('a test');
+  const restored = await cli('budget', 'restore', 'encrypted');
+  expect(restored.stderr).toBe('');
+  expect(restored.exitCode).toBe(0);
+  const handle = await followUps.start(makeInput('encrypted', 'job-2'));
+  expect((await handle.result()).status).toBe('completed');
+});
+
+test('a batch and a schedule pass their items on encrypted', async () => {
+  const { followUps } = stack;
+  const batch = await followUps.startBatch({
+    id: 'encrypted',
+    items: [makeInput('batch', 'a'), makeInput('batch', 'b')],
+  });
+  expect((await batch.result()).completed).toBe(2);
+  const schedule = await followUps.schedules.create({
+    name: 'encrypted',
+    cron: '0 2 * * *',
+    input: { items: [makeInput('batch', 'nightly')] },
+  });
+  await schedule.trigger();
+  await eventually('the message of the schedule', () => stack.simulator.job('batch', 'nightly')?.messages === 1);
+});
+
+test('the database of all this holds neither prompt nor link, in any spelling', async () => {
+  // What no codec has seen is found.
+  const planted = 'planted-prompt-0815';
+  const plain = new Client({ connection: stack.client.connection });
+  await plain.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'plain', args: [{ prompt: planted }] });
+  const bytes = await databaseBytes();
+  expect(findSecret(planted, bytes)).toContain('raw');
+  expect(findSecret(PROMPT, bytes)).toEqual([]);
+  expect(findSecret(LINK, bytes)).toEqual([]);
+});
