@@ -72,7 +72,7 @@ export async function followUp(input: unknown, carried?: FollowUpState): Promise
   const startedAtMs = carried?.firstRunStartedAtMs ?? workflowInfo().startTime.getTime();
   const end = async (outcome: ItemOutcome): Promise<void> => {
     await CancellationScope.nonCancellable(() => tellBatch(outcome));
-    report.ended(outcome, Date.now() - startedAtMs);
+    if (!workflowInfo().unsafe.isReplaying) report.ended(outcome, Date.now() - startedAtMs);
   };
   try {
     const result = await seeThrough(input, carried);

@@ -2,11 +2,17 @@ import { spawnSync } from 'node:child_process';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Client, Connection } from '@temporalio/client';
 import ts from 'typescript';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { stringify } from 'yaml';
+import { FollowUpClient } from '../../src/client/index.js';
+import { createLogger } from '../../src/logging.js';
+import { startSimulator } from '../../src/simulator/index.js';
+import { startWorker } from '../../src/worker.js';
 import { resolveGoTool } from '../support/go-tools.js';
 import { describeWith, findMissing } from '../support/requirements.js';
+import { testConfig } from '../worker/support.js';
 import { alerts, dashboardFiles, expressionsOf, repositoryPath } from './monitoring.js';
 
 describeWith(await findMissing(['promtool']))('promtool', () => {
@@ -32,6 +38,33 @@ describeWith(await findMissing(['promtool']))('promtool', () => {
     expect(rules).toMatchObject({ status: 0 });
     expect(rules.output).toContain(`${alerts.length} rules found`);
     expect(run('check', 'config', repositoryPath('deploy/prometheus/prometheus.yaml'))).toMatchObject({ status: 0 });
+  });
+
+  test('finds nothing wrong with the names and units that a real worker serves', async () => {
+    const simulator = await startSimulator({ turn: { minMs: 100, maxMs: 100 } });
+    onTestFinished(() => simulator.close());
+    const config = testConfig({ AGENT_JOBS_BASE_URL: simulator.baseUrl, AGENT_JOBS_API_KEY: simulator.apiKey });
+    const service = await startWorker({ config, logger: createLogger({ level: 'error', format: 'json' }) });
+    onTestFinished(() => service.shutdown());
+    await service.ready;
+    const connection = await Connection.connect({ address: config.temporal.address });
+    onTestFinished(() => connection.close());
+    simulator.addJob({ projectId: 'p', jobId: 'j' });
+    const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue: config.taskQueue });
+    await followUps.run({
+      projectId: 'p',
+      jobId: 'j',
+      prompt: 'x',
+      poll: { initialInterval: '100ms' },
+      settleTime: '1s',
+    });
+    const served = await (await fetch(`${service.statusUrl}/metrics`)).text();
+    expect(served).toContain('follow_up_start_to_end_seconds_bucket');
+    const check = (input: string) => spawnSync(promtool, ['check', 'metrics'], { input, encoding: 'utf8' });
+    expect(check(served)).toMatchObject({ status: 0, stdout: '', stderr: '' });
+    expect(check(served.replaceAll('_seconds', '_milliseconds')).stderr).toContain(
+      'follow_up_send_duration_milliseconds',
+    );
   });
 
   test('sees every alert wait, fire, and be silent where it should', () => {

@@ -1,5 +1,6 @@
 import { mkdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import {
   cacheDirectory,
@@ -22,7 +23,7 @@ export interface GoModule {
 /** A program of a Go module. */
 interface GoTool {
   module: GoModule;
-  /** Path of its package in the module. */
+  /** Path of its package in the module, or of a file that is built against the module. */
   command: string;
 }
 
@@ -53,6 +54,15 @@ const goTools = {
       sum: 'h1:sYJsarwy/SDJfjjLMUqwFDGPwzUtMOQ1i1Ed49+XSbw=',
     },
     command: '.',
+  },
+  // Compose's own library; its command does not put the environment in.
+  'compose-loader': {
+    module: {
+      path: 'github.com/compose-spec/compose-go/v2',
+      version: 'v2.16.2',
+      sum: 'h1:pTp1DqQwJzFd85GzlWsSszKA1ABrV/ySqsClujIcWA8=',
+    },
+    command: fileURLToPath(new URL('../deploy/compose-loader.go', import.meta.url)),
   },
 } as const satisfies Record<string, GoTool>;
 

@@ -42,6 +42,11 @@ const requirements: Record<
     isCostly: true,
     mend: 'promtool is missing: install Prometheus, or Go so that it can be built',
   },
+  'compose-loader': {
+    isHere: (env) => succeeds(resolveGoTool('compose-loader', env, say)),
+    isCostly: true,
+    mend: "Compose's own loader cannot be built: install Go so that go is on PATH",
+  },
   'kubernetes-tools': {
     isHere: (env) => succeeds(resolveKubernetesTools(env, say)),
     isCostly: true,
