@@ -8,7 +8,13 @@ import { resolveTemporalServer } from './temporal-server-binaries.js';
 
 /** Something that some suites need, and that a user's machine may lack. */
 export type Requirement =
-  'postgres' | 'time-skipping-server' | 'temporal-server' | 'oldest-temporal-server' | 'promtool' | 'kubernetes-tools';
+  | 'postgres'
+  | 'time-skipping-server'
+  | 'temporal-server'
+  | 'oldest-temporal-server'
+  | 'promtool'
+  | 'compose-loader'
+  | 'kubernetes-tools';
 
 const say = (message: string) => void process.stderr.write(`${message}\n`);
 
