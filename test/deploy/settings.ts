@@ -11,7 +11,6 @@ export async function knownSettings(): Promise<Set<string>> {
     return names.filter((name) => name.endsWith(ending)).map((name) => `${path}/${name}`);
   };
   const sources = [
-    'src/config/index.ts',
     ...(await folder('src/config', '.ts')),
     ...(await folder('node_modules/@temporalio/envconfig/lib', '.js')),
   ];
