@@ -18,7 +18,7 @@ import { type BudgetClient, createActivities, createBudgetClient, createOwnRun }
 import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
 import type { WorkerConfig } from './config/index.js';
 import { budgetTaskQueue } from './contract/index.js';
-import { PACKAGE_ROOT } from './package.js';
+import { PACKAGE_ROOT, PACKAGE_VERSION } from './package.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
 import { dataConverterPlugin, loadDataConverter, type TemporalPlugin } from './temporal/data-converter.js';
 import { boundSends } from './worker/bound-sends.js';
@@ -26,7 +26,7 @@ import { BudgetMetrics } from './worker/budget-metrics.js';
 import { dropBudgetsElsewhere } from './worker/budget-whereabouts.js';
 import { workflowBundleOptions } from './worker/bundle-options.js';
 import { type Connections, openConnections } from './worker/connections.js';
-import { meterAgentJobs, meterBudget } from './worker/metrics.js';
+import { meterAgentJobs, meterBudget, meterEnds, meterWaits, processMetricsText } from './worker/metrics.js';
 import { waitUntilPolled, watchReadiness } from './worker/readiness.js';
 import { installRuntime } from './worker/runtime.js';
 import { startStatusServer, WorkerStatus } from './worker/status-server.js';
@@ -91,7 +91,9 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     for (const close of closers.splice(0).reverse()) await close();
   };
   const budgetMetrics = new BudgetMetrics();
-  const status = new WorkerStatus(() => budgetMetrics.text());
+  const status = new WorkerStatus(
+    ({ ready }) => processMetricsText({ version: PACKAGE_VERSION, ready }) + budgetMetrics.text(),
+  );
   try {
     const server = config.status && (await startStatusServer(config.status, status));
     if (server) closers.push(() => server.close());
@@ -287,6 +289,7 @@ async function createWorkers(
     linksArePrivate: encrypts,
     temporal,
     ceiling,
+    onSent: meterWaits(Runtime.instance().metricMeter),
   });
   const shared = {
     connection: connections.native,
@@ -303,7 +306,13 @@ async function createWorkers(
       taskQueue: budgetTaskQueue(taskQueue),
       sinks: budgetMetrics.sinks,
     }),
-    Worker.create({ ...followUpWorkerOptions(config), ...shared, taskQueue, activities }),
+    Worker.create({
+      ...followUpWorkerOptions(config),
+      ...shared,
+      taskQueue,
+      activities,
+      sinks: meterEnds(Runtime.instance().metricMeter),
+    }),
   ] as const;
   try {
     const [budgets, followUps] = await Promise.all(creations);

@@ -33,6 +33,8 @@ export interface SendFollowUpDependencies {
   drainMs: number;
   /** The most that any budget may grant, whatever its own settings say. @default none */
   ceiling?: BudgetCeiling;
+  /** Told how long after the follow-up's start the service took a message, in milliseconds. */
+  onSent?: (startToSendMs: number) => void;
 }
 
 /**
@@ -41,7 +43,7 @@ export interface SendFollowUpDependencies {
  * granted may POST. The message is read from the first event of the run, so that no ask has to carry it.
  */
 export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
-  const { agentJobs, budget, ownRun, sendTimeoutMs, leaseMs, drainMs, ceiling } = dependencies;
+  const { agentJobs, budget, ownRun, sendTimeoutMs, leaseMs, drainMs, ceiling, onSent } = dependencies;
 
   return async function sendFollowUp(input: SendFollowUpInput): Promise<SendFollowUpResult> {
     const info = activityInfo();
@@ -89,6 +91,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       ...defined({ statusCode, retryAfterMs }),
       waitMs: answer.grantedAtMs - firstRunStartedAtMs,
     });
+    if (outcome === 'sent') onSent?.(Date.now() - firstRunStartedAtMs);
     const settled = settle(projectId, request, sent);
     // If the message was sent, the follow-up repeats that at its end and asks for nothing before. Otherwise wait.
     if (sent.outcome !== 'sent') await settled;

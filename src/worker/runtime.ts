@@ -3,6 +3,7 @@ import { Runtime } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { type LogLevel, logLevels } from '../config/index.js';
 import { temporalLevel, toTemporalLogger } from '../logging.js';
+import { histogramBucketOverrides } from './metrics.js';
 
 /** The logger of Temporal's process-wide runtime, and where it serves its metrics. */
 interface InstalledRuntime {
@@ -36,7 +37,15 @@ export async function installRuntime(logger: Logger): Promise<{ metricsUrl: stri
     shutdownSignals: [],
     telemetryOptions: {
       logging: { filter: { core: temporalLevel(level), other: 'ERROR' }, forward: {} },
-      metrics: { prometheus: { bindAddress, countersTotalSuffix: true, unitSuffix: true } },
+      metrics: {
+        prometheus: {
+          bindAddress,
+          countersTotalSuffix: true,
+          unitSuffix: true,
+          useSecondsForDurations: true,
+          histogramBucketOverrides,
+        },
+      },
     },
   });
   installed = runtime;

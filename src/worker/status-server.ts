@@ -13,8 +13,8 @@ export interface StatusSource {
   readiness(): Promise<Readiness>;
   /** URL of the metrics to pass on; `undefined` while there are none. */
   metricsUrl(): string | undefined;
-  /** Metrics to append, in Prometheus' text format. */
-  ownMetrics(): string;
+  /** Metrics to append, in Prometheus' text format. Never rejects. */
+  ownMetrics(): Promise<string>;
 }
 
 /** What a worker tells over its life: that it is starting, later the result of a check, in the end that it stops. */
@@ -22,7 +22,12 @@ export class WorkerStatus implements StatusSource {
   #readiness = notReady('starting');
   #metricsUrl: string | undefined;
 
-  constructor(readonly ownMetrics: () => string) {}
+  /** @param describe gives the worker's own metrics, in Prometheus' text format */
+  constructor(readonly describe: (readiness: Readiness) => string) {}
+
+  async ownMetrics(): Promise<string> {
+    return this.describe(await this.#readiness());
+  }
 
   readiness(): Promise<Readiness> {
     return this.#readiness();
@@ -60,6 +65,7 @@ export interface StatusServer {
 }
 
 const METRICS_TIMEOUT_MS = 5_000;
+const METRICS_TYPE = 'text/plain; version=0.0.4';
 
 /**
  * Serves `/healthz` (the process is alive), `/readyz` (it accepts follow-ups and reaches what it needs) and `/metrics`
@@ -126,15 +132,20 @@ function answer(incoming: IncomingMessage, response: ServerResponse, source: Sta
 function passOn(source: StatusSource, response: ServerResponse): void {
   const metricsUrl = source.metricsUrl();
   if (metricsUrl === undefined) {
-    text(response, 503, 'there are no metrics yet');
+    response.writeHead(200, { 'content-type': METRICS_TYPE });
+    void source.ownMetrics().then((own) => response.end(own));
     return;
   }
   const outgoing = request(metricsUrl, { timeout: METRICS_TIMEOUT_MS }, (incoming) => {
+    const isWhole = incoming.statusCode === 200;
     response.writeHead(incoming.statusCode ?? 502, {
-      'content-type': incoming.headers['content-type'] ?? 'text/plain; version=0.0.4',
+      'content-type': incoming.headers['content-type'] ?? METRICS_TYPE,
     });
     incoming.pipe(response, { end: false });
-    incoming.once('end', () => response.end(incoming.statusCode === 200 ? source.ownMetrics() : undefined));
+    incoming.once('end', () => {
+      if (isWhole) void source.ownMetrics().then((own) => response.end(own));
+      else response.end();
+    });
     incoming.once('error', () => response.destroy());
   });
   outgoing.once('timeout', () => outgoing.destroy(new Error('timeout')));

@@ -3,8 +3,10 @@ import {
   CancellationScope,
   type CancelledFailure,
   continueAsNew,
+  proxySinks,
   setCurrentDetails,
   setHandler,
+  type Sinks,
   TemporalFailure,
   upsertSearchAttributes,
   workflowInfo,
@@ -27,6 +29,7 @@ import {
   resolveDeliveryUpdate,
   SearchAttribute,
 } from '../contract/index.js';
+import type { ItemOutcome } from '../batch/outcome.js';
 import { stillThereSignal, wakeSignal } from '../contract/protocol.js';
 import { describeProgress } from '../follow-up/details.js';
 import { FollowUpFlow } from '../follow-up/flow.js';
@@ -35,6 +38,20 @@ import { type FollowUpState, newFollowUpState } from '../follow-up/state.js';
 import { failure, invalidInput, outcomeOfFailure, tellBatch } from './failures.js';
 import { createFollowUpPort, drive } from './follow-up-port.js';
 import { isContinued, mayReplaceAnotherRun, STRANGE_STATE } from './this-run.js';
+
+/** Where follow-ups report their ends. The worker that runs them has to register it. */
+export interface FollowUpSinks extends Sinks {
+  followUp: {
+    /**
+     * Is not called in replay.
+     *
+     * @param startToEndMs from the start of the first run to the end, in milliseconds
+     */
+    ended(outcome: ItemOutcome, startToEndMs: number): void;
+  };
+}
+
+const { followUp: report } = proxySinks<FollowUpSinks>();
 
 /**
  * Sends one follow-up message to an agent job and watches the job until the end of the turn that it starts.
@@ -52,15 +69,18 @@ import { isContinued, mayReplaceAnotherRun, STRANGE_STATE } from './this-run.js'
  * @throws ApplicationFailure of a `FailureType`, with `FailureDetails`; ends as Canceled only if nothing was sent
  */
 export async function followUp(input: unknown, carried?: FollowUpState): Promise<FollowUpResult> {
+  const startedAtMs = carried?.firstRunStartedAtMs ?? workflowInfo().startTime.getTime();
+  const end = async (outcome: ItemOutcome): Promise<void> => {
+    await CancellationScope.nonCancellable(() => tellBatch(outcome));
+    if (!workflowInfo().unsafe.isReplaying) report.ended(outcome, Date.now() - startedAtMs);
+  };
   try {
     const result = await seeThrough(input, carried);
-    await CancellationScope.nonCancellable(() => tellBatch({ status: result.status, prLink: result.prLink }));
+    await end({ status: result.status, prLink: result.prLink });
     return result;
   } catch (error) {
     // Any other error is not an end: the workflow continues as new, or its task failed and is retried.
-    if (error instanceof TemporalFailure) {
-      await CancellationScope.nonCancellable(() => tellBatch(outcomeOfFailure(error)));
-    }
+    if (error instanceof TemporalFailure) await end(outcomeOfFailure(error));
     throw error;
   }
 }

@@ -233,7 +233,7 @@ describe('in words', () => {
 
   test('a budget shows slots, drain, countdowns, pause, queue and sends', () => {
     const text = describeBudgetUpdate('p', { state: 'running', status }, now);
-    expect(text).toContain(`[${'#'.repeat(40)}] 6 of 4 used in 1 h; 2 too many for the limit`);
+    expect(text).toContain(`[${'#'.repeat(40)}] 6 of 4 used in 1 h; 2 more than the limit`);
     expect(text).toMatch(/next slot {2}\S+ \S+ \(in 1 min 30 s\)/);
     expect(text).toMatch(/paused {5}operator, limited, until \S+ \S+ \(in 1 min 30 s\) \(freeze\)/);
     expect(text).toContain('waiting    2 for a slot, 1 for their job');

@@ -114,7 +114,7 @@ test('a JSON document from stdin makes a schedule, and a backfill fires for time
   const range = ['--from', new Date(hour - 7_200_000).toISOString(), '--to', new Date(hour).toISOString()];
   const backfilled = await schedule(['backfill', name, ...range]);
   expect(backfilled.stdout).toContain('asked for 3 firings');
-  expect(backfilled.stdout).toContain('overlap buffer-all: firings wait for the one before to end');
+  expect(backfilled.stdout).toContain('overlap buffer-all: firings wait for the previous one to end');
   await eventually('the first has fired', async () => {
     const { info } = await client.schedule.getHandle(name).describe();
     return info.numActionsTaken === 1;

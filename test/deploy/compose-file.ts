@@ -26,6 +26,8 @@ const serviceSchema = z.object({
   read_only: z.boolean().optional(),
   restart: z.string(),
   security_opt: z.array(z.string()),
+  mem_limit: z.string().optional(),
+  logging: z.object({ driver: z.string(), options: z.record(z.string(), z.string()) }).optional(),
 });
 
 const composeSchema = z.object({

@@ -11,6 +11,7 @@ import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
 import { followUpWorkerOptions } from '../../src/worker/worker-options.js';
 import { readComposeFile, readRepositoryFile, type ComposeService } from './compose-file.js';
 import { lastInstruction, readDockerfile, type DockerStage } from './dockerfile.js';
+import { knownSettings } from './settings.js';
 
 const simulatorKey = simulatorOptionsSchema.parse({}).apiKey;
 
@@ -34,19 +35,31 @@ function service(name: string): ComposeService {
 }
 
 describe('docker-compose.yml', () => {
-  test('has PostgreSQL, Temporal, its UI, a worker, and the simulator as a profile', () => {
-    expect(lasting().map(([name]) => name)).toEqual(['postgres', 'temporal', 'temporal-ui', 'worker', 'simulator']);
-    expect(service('simulator').profiles).toEqual(['simulator']);
-    expect(lasting().filter(([, { profiles }]) => profiles !== undefined).length).toBe(1);
+  test('has PostgreSQL, Temporal, its UI, a worker, and the simulator and the monitoring as profiles', () => {
+    const always = ['postgres', 'temporal', 'temporal-ui', 'worker'];
+    expect(lasting().map(([name]) => name)).toEqual([...always, 'simulator', 'prometheus', 'grafana']);
+    const profiles = lasting().flatMap(([name, each]) => (each.profiles ? [[name, ...each.profiles]] : []));
+    expect(profiles).toEqual([
+      ['simulator', 'simulator'],
+      ['prometheus', 'monitoring'],
+      ['grafana', 'monitoring'],
+    ]);
+  });
+
+  test('bounds the memory and the log of everything', () => {
+    for (const [name, { mem_limit: memory, logging }] of Object.entries(services)) {
+      expect(memory, name).toMatch(/^\d+[mg]$/);
+      expect(logging, name).toEqual({ driver: 'json-file', options: { 'max-size': '10m', 'max-file': '5' } });
+    }
   });
 
   test('pins every image by its full version and its digest, the same one wherever it is used', () => {
     const images = [...Object.values(services), ...stages].map(({ image }) => image);
     const foreign = new Set(images.filter((image) => !image.startsWith('agent-follow-up:')));
     for (const image of foreign) {
-      expect(image).toMatch(/^[a-z-]+(\/[a-z-]+)?:\d+\.\d+(\.\d+)?(-[a-z0-9.-]+)?@sha256:[0-9a-f]{64}$/);
+      expect(image).toMatch(/^[a-z-]+(\/[a-z-]+)?:v?\d+\.\d+(\.\d+)?(-[a-z0-9.-]+)?@sha256:[0-9a-f]{64}$/);
     }
-    expect(foreign.size).toBe(5);
+    expect(foreign.size).toBe(7);
   });
 
   test('runs the server whose binary the native rig runs', () => {
@@ -95,11 +108,45 @@ describe('docker-compose.yml', () => {
   test('publishes ports on loopback only', () => {
     const ports = Object.values(services).flatMap(({ ports: each }) => each ?? []);
     expect(ports.sort()).toEqual([
+      '127.0.0.1:3000:3000',
       '127.0.0.1:7233:7233',
       '127.0.0.1:8080:8080',
       '127.0.0.1:8233:8080',
-      '127.0.0.1:9464:9464',
+      '127.0.0.1:9090:9090',
+      '127.0.0.1:9464-9473:9464',
     ]);
+  });
+
+  test('lets the worker be scaled: no two of them want the same port or name', async () => {
+    const [range = ''] = service('worker').ports ?? [];
+    const [, from, to] = /:(\d+)-(\d+):9464$/.exec(range) ?? [];
+    expect(Number(to) - Number(from)).toBeGreaterThanOrEqual(3);
+    expect(await readRepositoryFile('docker-compose.yml')).not.toContain('container_name');
+  });
+
+  test('Prometheus scrapes every worker, and Grafana finds Prometheus and the dashboards', async () => {
+    const prometheus = parse(await readRepositoryFile('deploy/prometheus/prometheus.yaml')) as {
+      rule_files: string[];
+      scrape_configs: { dns_sd_configs: { names: string[]; type: string; port: number }[] }[];
+    };
+    expect(prometheus.scrape_configs[0]?.dns_sd_configs).toMatchObject([{ names: ['worker'], type: 'A', port: 9464 }]);
+    const mounted = (name: string) => (service(name).volumes ?? []).map((each) => each.split(':').slice(0, 2));
+    const targets = new Map(mounted('prometheus').map(([source = '', target = '']) => [target, source]));
+    const [config] = (service('prometheus').command ?? []).flatMap((each) => each.split('--config.file=')[1] ?? []);
+    expect(targets.get(String(config))).toBe('./deploy/prometheus/prometheus.yaml');
+    for (const file of prometheus.rule_files) {
+      expect(targets.get(join(String(config), '..', file))).toBe(`./deploy/prometheus/${file}`);
+    }
+    const { datasources } = parse(await readRepositoryFile('deploy/grafana/datasources.yaml')) as {
+      datasources: { url: string; type: string }[];
+    };
+    expect(datasources).toMatchObject([{ type: 'prometheus', url: 'http://prometheus:9090' }]);
+    const { providers } = parse(await readRepositoryFile('deploy/grafana/dashboards.yaml')) as {
+      providers: { options: { path: string } }[];
+    };
+    const dashboards = mounted('grafana').filter(([source = '']) => source.endsWith('.json'));
+    expect(dashboards).toHaveLength(2);
+    for (const [, target = ''] of dashboards) expect(join(target, '..')).toBe(providers[0]?.options.path);
   });
 
   test('holds no secret: the password comes from the environment, the key from a file', async () => {
@@ -107,7 +154,7 @@ describe('docker-compose.yml', () => {
     for (const line of text.split('\n').filter((each) => /PASSWORD:|PWD:|API_KEY:/.test(each))) {
       expect(line).toMatch(/: \$\{[A-Z_]+:\?/);
     }
-    expect(service('worker').environment?.['AGENT_JOBS_API_KEY_FILE']).toBe('/run/keys/api-key');
+    expect(service('worker').environment?.['AGENT_JOBS_API_KEY_FILE']).toMatch(/^\$\{\w+-\/run\/keys\/api-key\}$/);
     expect(text).not.toContain(simulatorKey);
   });
 
@@ -122,16 +169,38 @@ describe('docker-compose.yml', () => {
       agentJobs: { baseUrl: 'http://simulator:8080' },
       status: { host: '0.0.0.0', port: 9464 },
     });
-    const documented = await readRepositoryFile('src/config/index.ts');
-    const readers = await Promise.all(
-      ['agent-jobs-config', 'temporal-config'].map((name) => readRepositoryFile(`src/config/${name}.ts`)),
-    );
-    const known = [documented, ...readers].join('\n');
-    for (const name of Object.keys(environment).filter((each) => !each.startsWith('TEMPORAL_'))) {
-      expect(known, name).toContain(name);
-    }
+    const known = await knownSettings();
+    expect(Object.keys(environment).filter((name) => !known.has(name))).toEqual([]);
     const stopMs = parseDurationMs(service('worker').stop_grace_period);
     expect(stopMs).toBeGreaterThan(Number(followUpWorkerOptions(config).shutdownForceTime));
+  });
+
+  test('passes every setting of a worker on, but the key itself', async () => {
+    const page = await readRepositoryFile('docs/reference/settings.md');
+    const table = page.split('\n## Worker\n')[1]?.split('\n## ')[0] ?? '';
+    const settings = [...table.matchAll(/^\| `(\w+)`/gm)].map(([, name = '']) => name);
+    expect(settings.length).toBeGreaterThan(20);
+    const environment = service('worker').environment ?? {};
+    const fixed = ['AGENT_JOBS_API_KEY', 'FOLLOW_UP_STATUS_ADDRESS'];
+    for (const name of settings.filter((each) => !fixed.includes(each))) {
+      expect(environment[name], name).toMatch(new RegExp(`^\\$\\{${name}(:?-.*|:\\?.*)\\}$`));
+    }
+  });
+
+  test('takes a key for each project instead of one for all', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'keys-'));
+    onTestFinished(() => rm(directory, { recursive: true }));
+    const keysFile = join(directory, 'api-keys.json');
+    await writeFile(keysFile, JSON.stringify({ demo: 'adm_a-key-for-demo' }), { mode: 0o600 });
+    const environment = composeEnvironment(service('worker'), {
+      AGENT_JOBS_BASE_URL: 'https://api.example.com',
+      AGENT_JOBS_API_KEY_FILE: '',
+      AGENT_JOBS_API_KEYS_FILE: keysFile,
+      FOLLOW_UP_BUDGET_LIMIT: '50',
+    });
+    const config = loadConfig(environment);
+    expect(config.agentJobs.apiKeys).toEqual({ keysFile });
+    expect(config.budget.limit).toBe(50);
   });
 
   test('mounts only files that are in the repository', async () => {
@@ -150,7 +219,7 @@ describe('docker-compose.yml', () => {
     const [mount = ''] = service('worker').volumes ?? [];
     const [, source, variable, target] = /^(\$\{(\w+):\?[^}]*\}):([^:]+):ro$/.exec(mount) ?? [];
     expect(source).toBeDefined();
-    expect(service('worker').environment?.['AGENT_JOBS_API_KEY_FILE']).toBe(`${target}/api-key`);
+    expect(service('worker').environment?.['AGENT_JOBS_API_KEY_FILE']).toContain(`-${target}/api-key}`);
     const given = (await readRepositoryFile('deploy/simulator.env')).split('\n');
     const directory = given.find((line) => line.startsWith(`${variable}=`))?.split('=')[1];
     expect((await stat(repositoryPath(String(directory)))).isDirectory()).toBe(true);
@@ -171,13 +240,22 @@ describe('docker-compose.yml', () => {
 });
 
 /** A service's environment as `--env-file deploy/simulator.env` gives it. */
-async function simulatorEnvironment({ environment = {} }: ComposeService): Promise<Record<string, string>> {
+async function simulatorEnvironment(each: ComposeService): Promise<Record<string, string>> {
   const lines = (await readRepositoryFile('deploy/simulator.env')).split('\n');
-  const given = Object.fromEntries(lines.filter((each) => /^\w+=/.test(each)).map((each) => each.split('=', 2)));
+  const given = lines.filter((line) => /^\w+=/.test(line)).map((line) => line.split('=', 2));
+  return composeEnvironment(each, Object.fromEntries(given) as Record<string, string>);
+}
+
+/** A service's environment, with `${NAME:-default}` (where it is empty, too) and `${NAME-default}` as Compose has them. */
+function composeEnvironment(
+  { environment = {} }: ComposeService,
+  given: Record<string, string>,
+): Record<string, string> {
   const resolve = (text: string) =>
-    text.replace(/\$\{(\w+)(?::[-?]([^}]*))?\}/g, (_, name: string, fallback: string) =>
-      String(given[name] ?? fallback),
-    );
+    text.replace(/\$\{(\w+)(?:(:?)[-?]([^}]*))?\}/g, (_, name: string, colon: string, fallback = '') => {
+      const value = given[name];
+      return value === undefined || (colon === ':' && value === '') ? String(fallback) : value;
+    });
   return Object.fromEntries(Object.entries(environment).map(([name, text]) => [name, resolve(text)]));
 }
 

@@ -58,7 +58,7 @@ test('it says that no worker polls, goes on when one does, and shows projects an
   await followUps.start({ projectId: 'shop', jobId: 'stuck-1', prompt: 'Add tests.', ...FAST });
   await expect(lost.result()).rejects.toThrow();
   await followUps.start({ projectId: 'shop', jobId: 'late', prompt: 'Add tests.', lane: 'batch', ...FAST });
-  await shows('the queue of the project', /^shop +2 of 2 in 1 h +0 +1 +0 +1 +\d\d:\d\d:\d\d \S+ +sends$/m);
+  await shows('the queue of the project', /^shop +2 of 2 in 1 h +0 +1 +0 +1 +(?:\S+ )?\d\d:\d\d:\d\d \S+ +sends$/m);
   await shows(
     'what is in doubt',
     /1 needs attention:\n {2}follow-up\/shop\/lost\/k has ended, and whether its message was delivered is not known .*\n {4}-> look at the job/,

@@ -1,11 +1,20 @@
 import { describe } from 'vitest';
 import type { Environment } from '../../src/embedded/environment.js';
+import { resolveGoTool } from './go-tools.js';
+import { resolveKubernetesTools } from './kubernetes-tools.js';
 import { resolveTimeSkippingServer } from './resolve-time-skipping-server.js';
 import { findPostgresDirectory } from './postgres.js';
 import { resolveTemporalServer } from './temporal-server-binaries.js';
 
 /** Something that some suites need, and that a user's machine may lack. */
-export type Requirement = 'postgres' | 'time-skipping-server' | 'temporal-server' | 'oldest-temporal-server';
+export type Requirement =
+  | 'postgres'
+  | 'time-skipping-server'
+  | 'temporal-server'
+  | 'oldest-temporal-server'
+  | 'promtool'
+  | 'compose-loader'
+  | 'kubernetes-tools';
 
 const say = (message: string) => void process.stderr.write(`${message}\n`);
 
@@ -33,6 +42,21 @@ const requirements: Record<
     isHere: (env) => succeeds(resolveTemporalServer('oldest', env, say)),
     isCostly: true,
     fix: 'the oldest Temporal server cannot be built: install Go so that go is on PATH',
+  },
+  promtool: {
+    isHere: (env) => succeeds(resolveGoTool('promtool', env, say)),
+    isCostly: true,
+    mend: 'promtool is missing: install Prometheus, or Go so that it can be built',
+  },
+  'compose-loader': {
+    isHere: (env) => succeeds(resolveGoTool('compose-loader', env, say)),
+    isCostly: true,
+    mend: "Compose's own loader cannot be built: install Go so that go is on PATH",
+  },
+  'kubernetes-tools': {
+    isHere: (env) => succeeds(resolveKubernetesTools(env, say)),
+    isCostly: true,
+    mend: 'kustomize, kubeconform or the schemas of Kubernetes cannot be had: install Go so that go is on PATH',
   },
 };
 

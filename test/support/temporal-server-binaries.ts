@@ -1,25 +1,15 @@
 import { chmod, cp, mkdir, readdir, rename, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { z } from 'zod';
-import {
-  cacheDirectory,
-  childEnvironment,
-  findOnPath,
-  isExecutable,
-  type Environment,
-  type OnProgress,
-} from '../../src/embedded/environment.js';
+import { cacheDirectory, isExecutable, type Environment, type OnProgress } from '../../src/embedded/environment.js';
 import { fetchOnce } from '../../src/embedded/fetch-once.js';
 import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
-import { lastWords, runCommand } from '../../src/embedded/run-command.js';
+import { downloadGoModule, runGo } from './go-tools.js';
 
 /** Which of the pinned servers: docker-compose.yml runs the newest. */
 export type ServerAge = 'newest' | 'oldest';
 
 /** Which development server the tests of this run have: `npm run test:oldest` asks for the oldest. */
 export const testServerAge: ServerAge = process.env['TEST_TEMPORAL_SERVER'] === 'oldest' ? 'oldest' : 'newest';
-
-const BUILD_TIMEOUT_MS = 1_800_000;
 
 /** Files of a Temporal server with its SQL schema. */
 export interface TemporalServerBinaries {
@@ -62,28 +52,19 @@ async function build(
   env: Environment,
   onProgress: OnProgress | undefined,
 ): Promise<string> {
-  const go = await findOnPath('go', env);
-  if (go === undefined) throw new Error('Temporal server cannot be built: Go is not on PATH');
   const { version, sum } = GO_SERVER_MODULE[age];
   onProgress?.(`Temporal server: building ${version} with Go, once; this takes some minutes`);
   const bundle = join(temporaryDirectory, 'bundle');
   await mkdir(bundle);
-  const versioned = (path: string) => `${GO_SERVER_MODULE.path}${path}@${version}`;
-  const run = async (args: readonly string[]) => {
-    const result = await runCommand(go, args, {
-      env: { ...childEnvironment(env), GOBIN: bundle },
-      cwd: temporaryDirectory,
-      timeoutMs: BUILD_TIMEOUT_MS,
-      onTick: (elapsedMs) => onProgress?.(`Temporal server: building, ${Math.round(elapsedMs / 1_000)} s so far`),
-    });
-    if (result.exitCode !== 0) throw new Error(`Temporal server cannot be built: ${lastWords(result)}`);
-    return result.stdout;
-  };
-  const module = await run(['mod', 'download', '-json', versioned('')]);
-  const { Dir, Sum } = z.object({ Dir: z.string(), Sum: z.string() }).parse(JSON.parse(module));
-  if (Sum !== sum) throw new Error(`${versioned('')} has checksum ${Sum}, but ${sum} is pinned`);
-  await run(['install', versioned('/cmd/server'), versioned('/cmd/tools/sql')]);
-  await cp(join(Dir, 'schema/postgresql/v12'), join(bundle, 'schema'), { recursive: true });
+  const module = { path: GO_SERVER_MODULE.path, version, sum };
+  const moduleDirectory = await downloadGoModule(module, env);
+  const commands = ['/cmd/server', '/cmd/tools/sql'].map((path) => `${module.path}${path}@${version}`);
+  await runGo(['install', ...commands], {
+    env: { ...env, GOBIN: bundle },
+    cwd: temporaryDirectory,
+    onTick: (elapsedMs) => onProgress?.(`Temporal server: building, ${Math.round(elapsedMs / 1_000)} s so far`),
+  });
+  await cp(join(moduleDirectory, 'schema/postgresql/v12'), join(bundle, 'schema'), { recursive: true });
   await makeWritable(join(bundle, 'schema'));
   await rename(bundle, directory);
   return directory;

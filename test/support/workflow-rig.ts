@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
+import { noopMetricMeter } from '@temporalio/common';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { createActivities, createBudgetClient, createOwnRun } from '../../src/activities/index.js';
 import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
@@ -15,6 +16,7 @@ import type { BudgetSettings } from '../../src/contract/protocol.js';
 import { createLogger } from '../../src/logging.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
+import { meterEnds } from '../../src/worker/metrics.js';
 import { installRuntime } from '../../src/worker/runtime.js';
 import type { followUp } from '../../src/workflows/index.js';
 import { builtBundle } from './workflow-bundles.js';
@@ -86,6 +88,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
       ...shared,
       taskQueue,
       activities,
+      sinks: meterEnds(noopMetricMeter),
       interceptors: {
         activity: [
           ({ info }: { info: { activityType: string } }) => ({

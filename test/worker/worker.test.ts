@@ -1,4 +1,7 @@
-import { type AddressInfo, createServer } from 'node:net';
+import { randomUUID } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
@@ -7,10 +10,29 @@ import { createLogger } from '../../src/logging.js';
 import { startSimulator, type Simulator } from '../../src/simulator/index.js';
 import { startWorker, type WorkerService } from '../../src/worker.js';
 import { eventually } from '../support/eventually.js';
+import { samplesOf } from './prometheus.js';
 import { logMemory, makeNamespace, testConfig } from './support.js';
 
 const log = logMemory();
 const logger = createLogger({ level: 'debug', format: 'json' }, log);
+
+/** Name and type of each metric that docs/reference/metrics.md lists. */
+async function documentedMetrics(): Promise<string[][]> {
+  const page = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8');
+  return [...page.matchAll(/^\| `(\w+)` +\| (gauge|counter|histogram) /gm)].map(([, name = '', type = '']) => [
+    name,
+    type,
+  ]);
+}
+
+/** An address at which nothing listens. */
+async function freeAddress(): Promise<AddressInfo> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return address;
+}
 
 async function statusOf(url: string | undefined): Promise<number> {
   return (await fetch(String(url))).status;
@@ -81,6 +103,61 @@ describe('a worker', () => {
     expect(log.text()).not.toContain(simulator.apiKey);
   });
 
+  test('serves the metrics that the reference lists, under their types, and no other of its own', async () => {
+    const config = testConfig({
+      AGENT_JOBS_BASE_URL: simulator.baseUrl,
+      AGENT_JOBS_API_KEY: simulator.apiKey,
+    });
+    const service = await startWorker({ config, logger });
+    const client = new Client({ connection });
+    const { taskQueue } = config;
+    // Its workflow tasks fail, which has a metric of its own.
+    const unknownType = await client.workflow.start('noSuchWorkflow', { taskQueue, workflowId: randomUUID() });
+    try {
+      await service.ready;
+      const before = samplesOf(await (await fetch(`${service.statusUrl}/metrics`)).text());
+      // What has not happened is there, too: Prometheus does not see the rise of a series that begins at 1.
+      expect([...before.keys()]).toEqual(
+        expect.arrayContaining([
+          'follow_up_ended_total{failure="DeliveryUnknown",state="delivery-unknown"}',
+          'follow_up_send_total{outcome="unknown"}',
+        ]),
+      );
+      simulator.addJob({ projectId: 'p3', jobId: 'j3' });
+      const input = { projectId: 'p3', jobId: 'j3', prompt: 'x', poll: { initialInterval: '100ms' }, settleTime: '1s' };
+      const followUps = new FollowUpClient({ client, taskQueue });
+      expect(await followUps.run(input)).toMatchObject({ status: 'completed' });
+      await expect(followUps.run({ ...input, jobId: 'nobody' })).rejects.toThrow();
+      const documented = await documentedMetrics();
+      const text = await eventually('every metric is served', async () => {
+        const served = await (await fetch(`${service.statusUrl}/metrics`)).text();
+        return documented.every(([name]) => served.includes(`# TYPE ${name} `)) ? served : undefined;
+      });
+      const served = [...text.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name = '', type = '']) => [name, type]);
+      const isOurs = ([name = '']: string[]) => !name.startsWith('temporal_');
+      expect(served.filter(isOurs).sort()).toEqual(documented.filter(isOurs).sort());
+      expect(served).toEqual(expect.arrayContaining(documented));
+      const samples = samplesOf(text);
+      const rise = (name: string) => Number(samples.get(name)) - (before.get(name) ?? 0);
+      expect(rise('follow_up_ended_total{failure="none",state="completed"}')).toBe(1);
+      expect(rise('follow_up_ended_total{failure="JobNotFound",state="not-sent"}')).toBe(1);
+      expect(rise('follow_up_send_total{outcome="sent"}')).toBe(1);
+      expect(rise('follow_up_start_to_send_seconds_count')).toBe(1);
+      expect(rise('follow_up_start_to_end_seconds_count{state="completed"}')).toBe(1);
+      expect(rise('follow_up_start_to_end_seconds_sum{state="completed"}')).toBeGreaterThan(
+        rise('follow_up_start_to_send_seconds_sum'),
+      );
+      expect(samples.get('follow_up_worker_ready')).toBe(1);
+      expect(text).toMatch(/^follow_up_build_info\{version="\d+\.\d+\.\d+",node="v\d/m);
+      expect(samples.get('process_start_time_seconds')).toBeCloseTo(Date.now() / 1_000 - process.uptime(), -1);
+      expect(samples.get('process_cpu_seconds_total')).toBeGreaterThan(0);
+      expect(samples.get('process_resident_memory_bytes')).toBeGreaterThan(50_000_000);
+    } finally {
+      await unknownType.terminate();
+      await service.shutdown();
+    }
+  });
+
   test('refuses a status address that is taken, before anything is polled', async () => {
     const other = createServer();
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
@@ -137,13 +214,17 @@ describe('a worker', () => {
     const config = testConfig({ TEMPORAL_ADDRESS: '127.0.0.1:9' });
     const waits = logMemory();
     const told = new AbortController();
+    const { port } = await freeAddress();
     const starting = startWorker({
-      config,
+      config: { ...config, status: { host: '127.0.0.1', port } },
       logger: createLogger({ level: 'info', format: 'json' }, waits),
       signal: told.signal,
     });
     starting.catch(() => undefined);
     await eventually('it says that it waits', () => waits.text().includes('Waiting for Temporal at 127.0.0.1:9'));
+    const metrics = await fetch(`http://127.0.0.1:${port}/metrics`);
+    expect(metrics.status).toBe(200);
+    expect(samplesOf(await metrics.text()).get('follow_up_worker_ready')).toBe(0);
     told.abort(new Error('enough'));
     await expect(starting).rejects.toThrow();
   });

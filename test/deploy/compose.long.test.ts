@@ -1,0 +1,84 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { z } from 'zod';
+import { resolveGoTool } from '../support/go-tools.js';
+import { describeWith, findMissing } from '../support/requirements.js';
+import { repositoryPath, repositoryText } from './monitoring.js';
+
+const modelSchema = z.object({
+  services: z.record(
+    z.string(),
+    z.object({
+      environment: z.record(z.string(), z.string().nullable()).optional(),
+      ports: z.array(z.object({ published: z.string(), target: z.number(), host_ip: z.string() })).optional(),
+    }),
+  ),
+});
+
+describeWith(await findMissing(['compose-loader']))("Compose's own loader", () => {
+  let loader: string;
+  beforeAll(async () => {
+    loader = await resolveGoTool('compose-loader', process.env);
+  });
+
+  const simulator = Object.fromEntries(
+    [...repositoryText('deploy/simulator.env').matchAll(/^(\w+)=(.*)$/gm)].map(([, name = '', value = '']) => [
+      name,
+      value,
+    ]),
+  );
+
+  /** What Compose makes of docker-compose.yml with that environment. */
+  function load(env: Record<string, string>, file = 'docker-compose.yml') {
+    const { PATH, HOME } = process.env;
+    const { status, stdout, stderr } = spawnSync(loader, [file], {
+      cwd: repositoryPath('.'),
+      env: { PATH, HOME, ...env },
+      encoding: 'utf8',
+    });
+    return { status, stdout, output: `${stdout}${stderr}` };
+  }
+  const modelOf = (env: Record<string, string>) => modelSchema.parse(JSON.parse(load(env).stdout));
+  const workerOf = (env: Record<string, string>) => modelOf(env).services['worker'];
+
+  test('takes the file, with the services of every profile', () => {
+    expect(load(simulator)).toMatchObject({ status: 0 });
+    expect(Object.keys(modelOf(simulator).services)).toEqual(
+      expect.arrayContaining(['worker', 'simulator', 'prometheus', 'grafana']),
+    );
+  });
+
+  test('refuses a word that Compose does not know', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'compose-'));
+    onTestFinished(() => rm(directory, { recursive: true }));
+    const file = join(directory, 'docker-compose.yml');
+    await writeFile(file, repositoryText('docker-compose.yml').replace('mem_limit: 2g', 'memory: 2g'));
+    const { status, output } = load(simulator, file);
+    expect(status).not.toBe(0);
+    expect(output).toContain('services.postgres');
+  });
+
+  test.each(['POSTGRES_PASSWORD', 'AGENT_JOBS_BASE_URL', 'AGENT_JOBS_KEYS_DIR'])('asks for %s', (name) => {
+    const { status, output } = load({ ...simulator, [name]: '' });
+    expect(status).not.toBe(0);
+    expect(output).toContain(`set ${name}, see deploy/README.md`);
+  });
+
+  test('gives the worker one key for all projects, or a key for each', () => {
+    expect(workerOf(simulator)?.environment).toMatchObject({
+      AGENT_JOBS_API_KEY_FILE: '/run/keys/api-key',
+      AGENT_JOBS_API_KEYS_FILE: '',
+    });
+    const each = { AGENT_JOBS_API_KEY_FILE: '', AGENT_JOBS_API_KEYS_FILE: '/run/keys/api-keys.json' };
+    expect(workerOf({ ...simulator, ...each })?.environment).toMatchObject(each);
+  });
+
+  test('publishes each worker at a port of its own', () => {
+    expect(workerOf(simulator)?.ports).toEqual([
+      expect.objectContaining({ published: '9464-9473', target: 9464, host_ip: '127.0.0.1' }),
+    ]);
+  });
+});

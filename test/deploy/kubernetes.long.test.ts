@@ -1,0 +1,187 @@
+import { spawnSync } from 'node:child_process';
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { createApiKeys } from '../../src/agent-jobs/index.js';
+import { loadConfig } from '../../src/config/index.js';
+import { budgetTaskQueue } from '../../src/contract/index.js';
+import { followUpWorkerOptions } from '../../src/worker/worker-options.js';
+import { resolveKubernetesTools, type KubernetesTools } from '../support/kubernetes-tools.js';
+import { describeWith, findMissing } from '../support/requirements.js';
+import { readRepositoryFile } from './compose-file.js';
+import { deploymentSchema, parseManifests, renderManifests, type Manifest } from './manifests.js';
+import { knownSettings } from './settings.js';
+
+const overlays = ['base', 'overlays/production', 'overlays/keda'];
+
+describeWith(await findMissing(['kubernetes-tools']))('the Kubernetes manifests', () => {
+  let tools: KubernetesTools;
+  const texts = new Map<string, string>();
+  beforeAll(async () => {
+    tools = await resolveKubernetesTools(process.env);
+    for (const overlay of overlays) texts.set(overlay, renderManifests(tools, overlay));
+  });
+
+  const manifestsOf = (overlay: string) => parseManifests(texts.get(overlay) ?? '');
+  const find = (overlay: string, kind: string): Manifest => {
+    const found = manifestsOf(overlay).filter((manifest) => manifest.kind === kind);
+    expect(found, `${kind} of ${overlay}`).toHaveLength(1);
+    return found[0] as Manifest;
+  };
+  const podOf = (overlay: string) => deploymentSchema.parse(find(overlay, 'Deployment')).spec.template.spec;
+  const settingsOf = (overlay: string) => find(overlay, 'ConfigMap')['data'] as Record<string, string>;
+
+  function conform(text: string) {
+    const args = ['-strict', '-summary', '-schema-location', tools.schemaLocation, '-'];
+    return spawnSync(tools.kubeconform, args, { input: text, encoding: 'utf8' });
+  }
+
+  test.each(overlays)('%s holds to the schemas of Kubernetes, KEDA and the Prometheus Operator', (overlay) => {
+    const { status, stdout, stderr } = conform(texts.get(overlay) ?? '');
+    const count = manifestsOf(overlay).length;
+    expect(`${stdout}${stderr}`).toContain(`${count} resources found`);
+    expect({ status, stdout }).toMatchObject({ status: 0 });
+    expect(stdout).toContain(`Valid: ${count}, Invalid: 0, Errors: 0, Skipped: 0`);
+  });
+
+  test('a field that a schema does not have, or a wrong type, is found', () => {
+    const text = texts.get('overlays/keda') ?? '';
+    for (const [good, bad] of [
+      ['terminationGracePeriodSeconds: 90', 'terminationGracePeriod: 90'],
+      ['containerPort: 9464', 'containerPort: status'],
+      ['minReplicaCount: 2', 'minimumReplicaCount: 2'],
+      ['scrapeTimeout: 10s', 'scrapeTimeOut: 10s'],
+      ['secretTargetRef:', 'secretTarget:'],
+    ] as const) {
+      expect(text).toContain(good);
+      expect(conform(text.replace(good, bad)).status, bad).not.toBe(0);
+    }
+  });
+
+  test.each(overlays)('%s gives a worker settings that it knows, with values that it takes', async (overlay) => {
+    const settings = settingsOf(overlay);
+    const known = await knownSettings();
+    expect(Object.keys(settings).filter((name) => !known.has(name))).toEqual([]);
+    const directory = await mkdtemp(join(tmpdir(), 'mounted-'));
+    onTestFinished(() => rm(directory, { recursive: true }));
+    // What the secrets hold, at the paths that they are mounted at.
+    const files: Record<string, string> = {
+      'run/keys/api-keys.json': JSON.stringify({ demo: 'adm_a-key-for-tests' }),
+      'run/temporal-tls/tls.crt': '-----BEGIN CERTIFICATE-----',
+      'run/temporal-tls/tls.key': '-----BEGIN PRIVATE KEY-----',
+      'run/temporal-tls/ca.crt': '-----BEGIN CERTIFICATE-----',
+    };
+    for (const [path, content] of Object.entries(files)) {
+      await mkdir(join(directory, path, '..'), { recursive: true });
+      await writeFile(join(directory, path), content, { mode: 0o440 });
+    }
+    const mounts = podOf(overlay).containers[0].volumeMounts.map(({ mountPath }) => `${mountPath}/`);
+    const paths = Object.entries(settings).filter(([name]) => /_(FILE|PATH)$/.test(name));
+    for (const [name, path] of paths)
+      expect(
+        mounts.some((mount) => path.startsWith(mount)),
+        name,
+      ).toBe(true);
+    const config = loadConfig({
+      ...settings,
+      ...Object.fromEntries(paths.map(([name, path]) => [name, join(directory, path)])),
+    });
+    expect(config).toMatchObject({ status: { host: '0.0.0.0', port: 9464 }, warnings: [] });
+    const hasTls = overlay !== 'base';
+    expect(typeof config.temporal.connectionOptions().tls).toBe(hasTls ? 'object' : 'undefined');
+    const { terminationGracePeriodSeconds } = podOf(overlay);
+    expect(terminationGracePeriodSeconds * 1_000).toBeGreaterThan(
+      Number(followUpWorkerOptions(config).shutdownForceTime),
+    );
+  });
+
+  test.each(overlays)('%s runs nothing as root, and lets the worker write nowhere but to /tmp', (overlay) => {
+    const pod = podOf(overlay);
+    const [worker] = pod.containers;
+    expect(pod.securityContext).toMatchObject({
+      runAsNonRoot: true,
+      runAsUser: 1000,
+      seccompProfile: { type: 'RuntimeDefault' },
+    });
+    expect(worker.securityContext).toEqual({
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+    });
+    const writable = worker.volumeMounts.filter(({ readOnly }) => readOnly !== true);
+    expect(writable.map(({ mountPath }) => mountPath)).toEqual(['/tmp']);
+    // Whoever may read a file of keys: the owner and the group of the pod.
+    const modes = pod.volumes.flatMap(({ secret }) => (secret ? [secret.defaultMode] : []));
+    expect(new Set(modes)).toEqual(new Set([0o440]));
+  });
+
+  test.each(overlays)('%s holds no secret and reads them as mounted directories', (overlay) => {
+    expect(manifestsOf(overlay).map(({ kind }) => kind)).not.toContain('Secret');
+    expect(Object.keys(settingsOf(overlay))).not.toContain('AGENT_JOBS_API_KEY');
+    expect(texts.get(overlay)).not.toContain('subPath');
+  });
+
+  test('a secret that the cluster replaces is seen without a restart', async () => {
+    // As the kubelet does it: a new directory, and a symbolic link that is renamed over the old one.
+    const mount = await mkdtemp(join(tmpdir(), 'keys-'));
+    onTestFinished(() => rm(mount, { recursive: true }));
+    const put = async (version: string, key: string) => {
+      await mkdir(join(mount, version));
+      await writeFile(join(mount, version, 'api-keys.json'), JSON.stringify({ demo: key }));
+      await symlink(version, join(mount, '..data_tmp'));
+      await rename(join(mount, '..data_tmp'), join(mount, '..data'));
+    };
+    await put('..1', 'adm_the-old-key');
+    await symlink('..data/api-keys.json', join(mount, 'api-keys.json'));
+    const keys = createApiKeys({ keysFile: join(mount, 'api-keys.json') });
+    expect(await keys.forProject('demo')).toBe('adm_the-old-key');
+    await put('..2', 'adm_the-new-key');
+    expect(await keys.forProject('demo')).toBe('adm_the-new-key');
+  });
+
+  test('the probes ask the status server for what it serves, and a slow Temporal restarts nothing', () => {
+    const [{ ports, startupProbe, livenessProbe, readinessProbe }] = podOf('base').containers;
+    expect(ports).toEqual([{ name: 'status', containerPort: 9464 }]);
+    expect(startupProbe.httpGet).toEqual({ path: '/healthz', port: 'status' });
+    expect(livenessProbe.httpGet).toEqual({ path: '/healthz', port: 'status' });
+    expect(readinessProbe.httpGet).toEqual({ path: '/readyz', port: 'status' });
+  });
+
+  test('every selector fits the pods', () => {
+    const { selector, template } = deploymentSchema.parse(find('overlays/keda', 'Deployment')).spec;
+    expect(template.metadata.labels).toMatchObject(selector.matchLabels);
+    const others = ['PodDisruptionBudget', 'PodMonitor'].map((kind) => find('overlays/keda', kind)['spec']);
+    expect(others).toEqual(others.map(() => expect.objectContaining({ selector }) as unknown));
+  });
+
+  test('KEDA scales by the task queues of the settings, where the workers are, and owns the number', () => {
+    const settings = settingsOf('overlays/keda');
+    const { taskQueue } = loadConfig({
+      AGENT_JOBS_BASE_URL: 'https://api.example.com',
+      AGENT_JOBS_API_KEY: 'adm_a-key-for-tests',
+    });
+    const { scaleTargetRef, triggers, minReplicaCount } = find('overlays/keda', 'ScaledObject')['spec'] as {
+      scaleTargetRef: { name: string };
+      triggers: { type: string; metadata: Record<string, string>; authenticationRef: { name: string } }[];
+      minReplicaCount: number;
+    };
+    const deployment = find('overlays/keda', 'Deployment');
+    expect(scaleTargetRef.name).toBe(deployment.metadata.name);
+    expect(deploymentSchema.parse(deployment).spec.replicas).toBeUndefined();
+    expect(minReplicaCount).toBeGreaterThan(1);
+    expect(triggers.map(({ metadata }) => metadata['taskQueue'])).toEqual([taskQueue, budgetTaskQueue(taskQueue)]);
+    for (const { type, metadata, authenticationRef } of triggers) {
+      expect(type).toBe('temporal');
+      expect(metadata['endpoint']).toBe(settings['TEMPORAL_ADDRESS']);
+      expect(metadata['namespace']).toBe(settings['TEMPORAL_NAMESPACE']);
+      expect(authenticationRef.name).toBe(find('overlays/keda', 'TriggerAuthentication').metadata.name);
+    }
+  });
+
+  test('the image is the one that docker-compose.yml builds', async () => {
+    const { name, version } = JSON.parse(await readRepositoryFile('package.json')) as { name: string; version: string };
+    expect(podOf('base').containers[0].image).toBe(`${name}:${version}`);
+    expect(podOf('overlays/production').containers[0].image).toMatch(new RegExp(`/${name}:${version}$`));
+  });
+});

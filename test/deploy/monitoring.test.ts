@@ -1,0 +1,102 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { alerts, dashboardFiles, expressionsOf, metricsIn, repositoryText } from './monitoring.js';
+
+const documented = new Set(
+  [...repositoryText('docs/reference/metrics.md').matchAll(/^\| `(\w+)` +\| (?:gauge|counter|histogram) /gm)].map(
+    ([, name]) => name ?? '',
+  ),
+);
+
+const casesSchema = z.object({
+  tests: z.array(
+    z.object({
+      name: z.string(),
+      alert_rule_test: z.array(
+        z.object({ alertname: z.string(), eval_time: z.string(), exp_alerts: z.array(z.unknown()) }),
+      ),
+    }),
+  ),
+});
+
+test('every alert names a severity, says what is wrong, and leads to its own section of a page', () => {
+  expect(alerts.length).toBeGreaterThan(10);
+  for (const { alert, for: waits, labels, annotations } of alerts) {
+    expect(['critical', 'warning', 'info'], alert).toContain(labels.severity);
+    expect(waits, alert).toMatch(/^\d+[mhd]$/);
+    expect(annotations.summary, alert).toMatch(/\.$/);
+    const [page = '', anchor] = annotations.runbook.split('#');
+    expect(anchor).toBe(alert.toLowerCase());
+    const [, section = ''] = repositoryText(page).split(`\n## ${alert}\n`);
+    for (const part of ['**Meaning.**', '**Look.**', '**Do.**'])
+      expect(section.split('\n## ')[0], alert).toContain(part);
+  }
+});
+
+test('the page about monitoring lists every alert with its severity, and no other', () => {
+  const rows = [...repositoryText('docs/how-to/monitor.md').matchAll(/^\| \[(FollowUp\w+)\]\S+ +\| (\w+) /gm)];
+  expect(rows.map(([, alert, severity]) => ({ alert, severity }))).toEqual(
+    alerts.map(({ alert, labels: { severity } }) => ({ alert, severity })),
+  );
+});
+
+test('every alert has a case in which it waits and then fires', () => {
+  const { tests } = casesSchema.parse(parse(repositoryText('deploy/prometheus/alerts.test.yaml')));
+  const fires = (name: string) =>
+    tests.some(({ alert_rule_test: steps }) => {
+      const [first, second] = steps.filter(({ alertname }) => alertname === name);
+      return first?.exp_alerts.length === 0 && second !== undefined && second.exp_alerts.length > 0;
+    });
+  expect(alerts.map(({ alert }) => alert).filter((name) => !fires(name))).toEqual([]);
+});
+
+test('the PrometheusRule has the alerts: "npx vitest run test/deploy -u" writes it', async () => {
+  const [, groups = ''] = repositoryText('deploy/prometheus/alerts.yaml').split(/^(?=groups:)/m);
+  const rule = [
+    '# Made of deploy/prometheus/alerts.yaml: npx vitest run test/deploy -u',
+    'apiVersion: monitoring.coreos.com/v1',
+    'kind: PrometheusRule',
+    'metadata:',
+    '  name: follow-up-worker',
+    '  labels:',
+    '    app.kubernetes.io/name: agent-follow-up',
+    '    app.kubernetes.io/component: worker',
+    'spec:',
+    groups.replace(/^(?=.)/gm, '  '),
+  ].join('\n');
+  const path = '../../deploy/kubernetes/components/monitoring/prometheus-rule.yaml';
+  await expect(rule).toMatchFileSnapshot(fileURLToPath(new URL(path, import.meta.url)));
+  expect((parse(rule) as { spec: unknown }).spec).toEqual(parse(repositoryText('deploy/prometheus/alerts.yaml')));
+});
+
+test('alerts and dashboards use only metrics that the reference lists, which a real worker serves', () => {
+  const used = [...alerts.map(({ expr }) => expr), ...dashboardFiles.flatMap(expressionsOf)].flatMap(metricsIn);
+  expect(new Set(used).size).toBeGreaterThan(25);
+  expect([...new Set(used)].filter((name) => !documented.has(name))).toEqual([]);
+});
+
+test.each(dashboardFiles)('%s has panels with a title and a description that do not overlap', (file) => {
+  const { panels } = z
+    .object({
+      panels: z.array(
+        z.object({
+          id: z.number(),
+          type: z.string(),
+          title: z.string().min(1),
+          description: z.string().optional(),
+          gridPos: z.object({ x: z.number(), y: z.number(), w: z.number(), h: z.number() }),
+        }),
+      ),
+    })
+    .parse(JSON.parse(readFileSync(file, 'utf8')));
+  expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
+  for (const { type, title, description } of panels) if (type !== 'row') expect(description, title).toMatch(/\.$/);
+  const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) => {
+    expect(x + w).toBeLessThanOrEqual(24);
+    return Array.from({ length: w * h }, (_, index) => `${x + (index % w)},${y + Math.floor(index / w)}`);
+  });
+  expect(new Set(cells).size).toBe(cells.length);
+});

@@ -1,0 +1,124 @@
+import { mkdir, rename } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import {
+  cacheDirectory,
+  childEnvironment,
+  findOnPath,
+  isExecutable,
+  type Environment,
+  type OnProgress,
+} from '../../src/embedded/environment.js';
+import { fetchOnce } from '../../src/embedded/fetch-once.js';
+import { lastWords, runCommand } from '../../src/embedded/run-command.js';
+
+/** A module of Go with the checksum that Go's checksum database has for it. */
+export interface GoModule {
+  path: string;
+  version: string;
+  sum: string;
+}
+
+/** A program of a Go module. */
+interface GoTool {
+  module: GoModule;
+  /** Path of its package in the module, or of a file that is built against the module. */
+  command: string;
+}
+
+const BUILD_TIMEOUT_MS = 1_800_000;
+
+/** The programs that check what is in `deploy`. Prometheus is the version that docker-compose.yml runs. */
+const goTools = {
+  promtool: {
+    module: {
+      path: 'github.com/prometheus/prometheus',
+      version: 'v0.305.0',
+      sum: 'h1:UO/LsM32/E9yBDtvQj8tN+WwhbyWKR10lO35vmFLx0U=',
+    },
+    command: './cmd/promtool',
+  },
+  kubeconform: {
+    module: {
+      path: 'github.com/yannh/kubeconform',
+      version: 'v0.7.0',
+      sum: 'h1:ZFfniR8VChrWQxaxTUGnNrxw8RIDkjVBrjdhXSamwjw=',
+    },
+    command: './cmd/kubeconform',
+  },
+  kustomize: {
+    module: {
+      path: 'sigs.k8s.io/kustomize/kustomize/v5',
+      version: 'v5.7.1',
+      sum: 'h1:sYJsarwy/SDJfjjLMUqwFDGPwzUtMOQ1i1Ed49+XSbw=',
+    },
+    command: '.',
+  },
+  // Compose's own library; its command does not put the environment in.
+  'compose-loader': {
+    module: {
+      path: 'github.com/compose-spec/compose-go/v2',
+      version: 'v2.16.2',
+      sum: 'h1:pTp1DqQwJzFd85GzlWsSszKA1ABrV/ySqsClujIcWA8=',
+    },
+    command: fileURLToPath(new URL('../deploy/compose-loader.go', import.meta.url)),
+  },
+} as const satisfies Record<string, GoTool>;
+
+export type GoToolName = keyof typeof goTools;
+
+/** Finds a program on PATH or in the cache, or builds it with Go: some minutes, once. */
+export async function resolveGoTool(name: GoToolName, env: Environment, onProgress?: OnProgress): Promise<string> {
+  const found = await findOnPath(name, env);
+  if (found !== undefined) return found;
+  const { module, command } = goTools[name];
+  const cache = cacheDirectory(env);
+  const executable = join(cache, `${name}-${module.version}`, name);
+  return fetchOnce({
+    cacheDirectory: cache,
+    name: `${name}-${module.version}`,
+    lookUp: async () => ((await isExecutable(executable)) ? executable : undefined),
+    onProgress,
+    fetch: async (temporaryDirectory) => {
+      onProgress?.(`${name}: building ${module.version} with Go, once; this takes some minutes`);
+      const built = join(temporaryDirectory, name);
+      // In the module itself: `go install` refuses a module that replaces others.
+      const cwd = await downloadGoModule(module, env);
+      await runGo(['build', '-o', built, command], { env, cwd });
+      await mkdir(dirname(executable), { recursive: true });
+      await rename(built, executable);
+      return executable;
+    },
+  });
+}
+
+/**
+ * Directory of a module in Go's cache, which is read-only.
+ *
+ * @throws Error when Go is missing, or the module's checksum differs from the pinned one
+ */
+export async function downloadGoModule({ path, version, sum }: GoModule, env: Environment): Promise<string> {
+  const printed = await runGo(['mod', 'download', '-json', `${path}@${version}`], { env, cwd: cacheDirectory(env) });
+  const { Dir, Sum } = z.object({ Dir: z.string(), Sum: z.string() }).parse(JSON.parse(printed));
+  if (Sum !== sum) throw new Error(`${path}@${version} has checksum ${Sum}, but ${sum} is pinned`);
+  return Dir;
+}
+
+/**
+ * Runs `go` to its end.
+ *
+ * @returns what it prints
+ * @throws Error with the end of its output
+ */
+export async function runGo(
+  args: readonly string[],
+  { env, cwd, onTick }: { env: Environment; cwd: string; onTick?: (elapsedMs: number) => void },
+): Promise<string> {
+  const go = await findOnPath('go', env);
+  if (go === undefined) throw new Error('Go is not on PATH');
+  const options = { env: childEnvironment(env), cwd, timeoutMs: BUILD_TIMEOUT_MS, ...(onTick && { onTick }) };
+  const result = await runCommand(go, args, options);
+  if (result.exitCode !== 0) throw new Error(`go ${args.join(' ')}: ${lastWords(result)}`);
+  return result.stdout;
+}

@@ -1,0 +1,150 @@
+import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parse } from 'yaml';
+import { cacheDirectory, findOnPath, type Environment, type OnProgress } from '../../src/embedded/environment.js';
+import { fetchOnce } from '../../src/embedded/fetch-once.js';
+import { downloadGoModule, resolveGoTool, type GoModule } from './go-tools.js';
+
+const KUBERNETES: GoModule = {
+  path: 'k8s.io/kubernetes',
+  version: 'v1.36.3',
+  sum: 'h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o=',
+};
+
+const KEDA: GoModule = {
+  path: 'github.com/kedacore/keda/v2',
+  version: 'v2.21.0',
+  sum: 'h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps=',
+};
+
+const PROMETHEUS_OPERATOR: GoModule = {
+  path: 'github.com/prometheus-operator/prometheus-operator',
+  version: 'v0.85.0',
+  sum: 'h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=',
+};
+
+/** Kinds of Kubernetes itself that the manifests use. */
+const KINDS = ['ConfigMap', 'Deployment', 'PodDisruptionBudget', 'ServiceAccount'];
+
+/** Definitions of custom resources, by their paths in the modules. */
+const CUSTOM_RESOURCES: [GoModule, string][] = [
+  [KEDA, 'config/crd/bases/keda.sh_scaledobjects.yaml'],
+  [KEDA, 'config/crd/bases/keda.sh_triggerauthentications.yaml'],
+  [PROMETHEUS_OPERATOR, 'example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml'],
+  [PROMETHEUS_OPERATOR, 'example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml'],
+];
+
+/** What checks the manifests. */
+export interface KubernetesTools {
+  /** Command that prints the manifests of the directory that is added to it. */
+  kustomize: readonly [command: string, ...args: string[]];
+  kubeconform: string;
+  /** For `kubeconform -schema-location`. */
+  schemaLocation: string;
+}
+
+/** Finds the programs, and makes the schemas from the modules of Kubernetes, KEDA and the Prometheus Operator, once. */
+export async function resolveKubernetesTools(env: Environment, onProgress?: OnProgress): Promise<KubernetesTools> {
+  const kubectl = await findOnPath('kubectl', env);
+  return {
+    kustomize:
+      kubectl === undefined ? [await resolveGoTool('kustomize', env, onProgress), 'build'] : [kubectl, 'kustomize'],
+    kubeconform: await resolveGoTool('kubeconform', env, onProgress),
+    schemaLocation: join(await resolveSchemas(env, onProgress), '{{.ResourceKind}}{{.KindSuffix}}.json'),
+  };
+}
+
+function resolveSchemas(env: Environment, onProgress: OnProgress | undefined): Promise<string> {
+  const cache = cacheDirectory(env);
+  const name = `kubernetes-schemas-${KUBERNETES.version}-${KEDA.version}-${PROMETHEUS_OPERATOR.version}`;
+  const directory = join(cache, name);
+  return fetchOnce({
+    cacheDirectory: cache,
+    name,
+    lookUp: () =>
+      stat(directory).then(
+        () => directory,
+        () => undefined,
+      ),
+    onProgress,
+    fetch: async (temporaryDirectory) => {
+      onProgress?.(`Kubernetes: making schemas of ${KUBERNETES.version} from Go modules, once`);
+      const made = join(temporaryDirectory, 'schemas');
+      await mkdir(made);
+      for (const schema of [...(await kubernetesSchemas(env)), ...(await customSchemas(env))]) {
+        await writeFile(join(made, `${schema.file}.json`), JSON.stringify(strict(schema.content)));
+      }
+      await rename(made, directory);
+      return directory;
+    },
+  });
+}
+
+interface NamedSchema {
+  /** As kubeconform names it: kind, group and version in lower case. */
+  file: string;
+  content: object;
+}
+
+interface Definition {
+  'x-kubernetes-group-version-kind'?: { group: string; version: string; kind: string }[];
+}
+
+async function kubernetesSchemas(env: Environment): Promise<NamedSchema[]> {
+  const directory = await downloadGoModule(KUBERNETES, env);
+  const text = await readFile(join(directory, 'api/openapi-spec/swagger.json'), 'utf8');
+  const { definitions } = JSON.parse(text) as { definitions: Record<string, Definition> };
+  return Object.entries(definitions).flatMap(([id, definition]) =>
+    (definition['x-kubernetes-group-version-kind'] ?? [])
+      .filter(({ kind }) => KINDS.includes(kind))
+      .map(({ group, version, kind }) => ({
+        file: [kind, ...(group === '' ? [] : [group.split('.')[0]]), version].join('-').toLowerCase(),
+        content: { $ref: `#/definitions/${id}`, definitions: reachableFrom(id, definitions) },
+      })),
+  );
+}
+
+function reachableFrom(id: string, definitions: Record<string, Definition>): Record<string, Definition> {
+  const found: Record<string, Definition> = {};
+  const open = [id];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const definition = definitions[next];
+    if (definition === undefined || next in found) continue;
+    // The specification has it as a string, which it is on the wire in one of two cases.
+    const isIntOrString = next.endsWith('.IntOrString');
+    found[next] = isIntOrString ? ({ type: ['string', 'integer'] } as Definition) : definition;
+    for (const [, inner = ''] of JSON.stringify(definition).matchAll(/"#\/definitions\/([^"]+)"/g)) open.push(inner);
+  }
+  return found;
+}
+
+async function customSchemas(env: Environment): Promise<NamedSchema[]> {
+  const schemas: NamedSchema[] = [];
+  for (const [module, path] of CUSTOM_RESOURCES) {
+    const text = await readFile(join(await downloadGoModule(module, env), path), 'utf8');
+    const { spec } = parse(text) as {
+      spec: {
+        group: string;
+        names: { kind: string };
+        versions: { name: string; schema: { openAPIV3Schema: object } }[];
+      };
+    };
+    for (const { name, schema } of spec.versions) {
+      const file = [spec.names.kind, spec.group.split('.')[0], name].join('-').toLowerCase();
+      schemas.push({ file, content: schema.openAPIV3Schema });
+    }
+  }
+  return schemas;
+}
+
+/** The schema, refusing fields that it does not name: an API server drops those in silence. */
+function strict(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(strict);
+  if (typeof schema !== 'object' || schema === null) return schema;
+  const copy = Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, strict(value)]));
+  const isOpen = 'additionalProperties' in copy || copy['x-kubernetes-preserve-unknown-fields'] === true;
+  // A field may have the name `properties`, too: a schema has a type beside it.
+  return typeof copy['properties'] === 'object' && copy['type'] === 'object' && !isOpen
+    ? { ...copy, additionalProperties: false }
+    : copy;
+}
