@@ -23,7 +23,7 @@ import {
 import { withTemporal } from './temporal-session.js';
 
 /**
- * `follow-up status`. What Temporal knows is shown also where the follow-up gives no answer, with another exit code.
+ * `follow-up status`. If the follow-up does not answer, it shows what Temporal knows, with another exit code.
  */
 export async function showStatus({ env, output }: Cli, workflowId: string): Promise<ExitCode> {
   return withTemporal({ env, output }, async ({ followUps }) => {

@@ -98,7 +98,7 @@ function isLeft({ status, error }: BatchItem): boolean {
   return status === undefined && error === undefined;
 }
 
-/** @throws where the budget does not answer */
+/** @throws if the budget does not answer */
 async function ask(client: Client, budgets: BudgetAnswers, projectId: string): Promise<ProjectAnswer> {
   const workflowId = projectBudgetWorkflowId(projectId);
   const [{ status, silence }, slots] = await Promise.all([

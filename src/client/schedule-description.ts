@@ -41,7 +41,7 @@ export interface Firing {
 export interface ScheduleDescription {
   name: string;
   times: ScheduleTimes;
-  /** `terminate-other` only where somebody set it in Temporal. */
+  /** `terminate-other` only if somebody set it in Temporal. */
   overlap: ScheduleOverlap | 'terminate-other';
   catchUpWindowMs: number;
   paused: boolean;

@@ -75,7 +75,7 @@ const createSchema = z
      * repeats fires twice. @default 'UTC'
      */
     timeZone: timeZoneSchema.optional(),
-    /** What a firing does while the one before is still running. @default 'skip' */
+    /** What a firing does while the previous one still runs. @default 'skip' */
     overlap: z.enum(scheduleOverlaps).optional(),
     /** How late a firing may be made good after an outage of Temporal, 10 s to 365 d. @default '1h' */
     catchUpWindow: durationSchema('10s', '365d').optional(),
@@ -95,7 +95,7 @@ const createSchema = z
     note: scheduleNoteSchema.optional(),
     /** Whether it waits to be resumed. @default false */
     paused: z.boolean().optional(),
-    /** The batch of each firing. Its lane is `batch` where it does not say otherwise. At most 256 KiB of JSON. */
+    /** The batch of each firing. Its default lane is `batch`. At most 256 KiB of JSON. */
     input: z.unknown(),
   })
   .superRefine(({ cron, every, offset, timeZone, startAt, endAt }, context) => {
@@ -176,14 +176,14 @@ function idIssues(name: string, input: FollowUpBatchInput): InputIssue[] {
 }
 
 /**
- * The zone as the server spells it, which minds case; `undefined` where there is no such zone. Offsets such as
- * `+01:00`, which `Intl` takes, are no zones for the server.
+ * The zone as the server spells it, which is case-sensitive; `undefined` if there is no such zone. Offsets such as
+ * `+01:00`, which `Intl` accepts, are not zones for the server.
  */
 function canonicalTimeZone(name: string): string | undefined {
   if (!/^[A-Za-z]/.test(name)) return undefined;
   try {
     const { timeZone } = new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions();
-    // An alias, such as Asia/Kolkata for Asia/Calcutta, is left as it is: the server knows both.
+    // An alias, such as Asia/Kolkata for Asia/Calcutta, stays: the server knows both.
     return timeZone.toLowerCase() === name.toLowerCase() ? timeZone : name;
   } catch {
     return undefined;

@@ -82,7 +82,7 @@ export async function callSchedule<T>({ client, name }: ScheduleTarget, call: ()
 }
 
 /**
- * What Temporal says of a schedule of this project's. Every order begins with it, for the namespace may have other
+ * Temporal's description of a schedule of this project. Every order begins with it, since the namespace may have other
  * schedules as well.
  *
  * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
@@ -95,18 +95,18 @@ export async function describeSchedule(target: ScheduleTarget): Promise<Temporal
   return described;
 }
 
-/** The server takes an order at once, and carries it out within some 100 ms. */
+/** The server accepts a trigger at once, and carries it out within about 100 ms. */
 const EFFECT_TIMEOUT_MS = 5_000;
 const LOOK_INTERVAL_MS = 100;
 
-/** A firing by hand. */
+/** A manual firing. */
 export interface TriggeredFiring {
   /**
-   * `started`; `skipped`, for the one before is still running; `buffered`: it starts when that one has ended;
-   * `accepted`: the server has taken the order, and not carried it out within 5 s.
+   * `started`; `skipped`: the previous firing still runs; `buffered`: it starts when that one has ended;
+   * `accepted`: the server has accepted the trigger, but has not started it within 5 s.
    */
   outcome: 'started' | 'skipped' | 'buffered' | 'accepted';
-  /** Of the batch that it starts, or would have started. */
+  /** Id of the batch that it starts, or would have started. */
   batchId: string;
   workflowId: string;
 }
@@ -143,8 +143,8 @@ export async function triggerSchedule(target: ScheduleTarget): Promise<Triggered
 }
 
 /**
- * The first second from now on that no firing has. The second makes the batch's id: of two firings in the same one,
- * Temporal would drop one without a word.
+ * The first second from now on without a firing. The batch's id contains the second: of two firings in the same one,
+ * Temporal would silently drop one.
  */
 async function freeSecond({ client, name }: ScheduleTarget, { info }: TemporalDescription): Promise<Date> {
   const due = new Set(info.nextActionTimes.map((time) => toSecond(time.getTime())));

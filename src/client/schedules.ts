@@ -45,10 +45,10 @@ import type { ExecutionStatus } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
 import { batchItemsOf } from '../contract/batch-input.js';
 
-/** The server's own default would make good a year of firings, all at once. */
+/** The server's own default would catch up a year of firings, all at once. */
 const DEFAULT_CATCH_UP_WINDOW_MS = 3_600_000;
 
-/** Projects that a schedule's memo names. */
+/** Most projects in a schedule's memo. */
 const MAX_MEMO_PROJECTS = 20;
 
 /** Batches of follow-ups at set times, on Temporal Schedules. */
@@ -56,7 +56,7 @@ export class Schedules {
   readonly #batches: BatchTarget;
   readonly #client: Client;
 
-  /** @param batches how firings are looked at, and the task queue they are started on */
+  /** @param batches how to read firings, and the task queue to start them on */
   constructor(batches: BatchTarget) {
     this.#batches = batches;
     this.#client = batches.client;
@@ -83,7 +83,7 @@ export class Schedules {
         ...defined({ note, remainingActions: limit }),
       },
       memo: { followUps: batchItemsOf(batch).length, projects: projectIds.slice(0, MAX_MEMO_PROJECTS) },
-      // A Keyword has one value: a schedule over several projects is found by its memo only.
+      // A Keyword has one value: a schedule of several projects is found only by its memo.
       ...(projectId !== undefined &&
         projectIds.length === 1 && {
           typedSearchAttributes: new TypedSearchAttributes([{ key: SearchAttribute.projectId, value: projectId }]),
@@ -102,7 +102,7 @@ export class Schedules {
       await callTemporal(this.#client, () => this.#client.schedule.create(options));
     } catch (error) {
       if (error instanceof ScheduleAlreadyRunning) throw new ScheduleExistsError(name, { cause: error });
-      // The server's word on times that only it knows to be wrong, such as minute 61.
+      // The server's error for times that only it can reject, such as minute 61.
       if (!(error instanceof TypeError)) throw error;
       const [field, given] = cron === undefined ? ['every', input.every] : ['cron', cron];
       throw new InvalidInputError([{ field, message: `${error.message} (given ${JSON.stringify(given)})` }]);
@@ -137,7 +137,7 @@ export class Schedules {
   }
 
   /**
-   * What has become of firings, such as a description's `recentFirings`. Of a batch that runs, a worker has to tell.
+   * The outcomes of firings, such as a description's `recentFirings`. A running batch needs a worker to answer.
    *
    * @throws TemporalUnreachableError
    */
@@ -184,9 +184,9 @@ export class ScheduleHandle {
   }
 
   /**
-   * Fires no more until it is resumed. A batch that runs goes on. Harmless when repeated.
+   * Stops firing until it is resumed. A running batch continues. Repeating it is harmless.
    *
-   * @param note why, shown behind the schedule's own note until it is resumed
+   * @param note the reason, shown after the schedule's own note until it is resumed
    * @throws InvalidInputError, ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
    */
   async pause(note?: string): Promise<ScheduleDescription> {
@@ -196,7 +196,7 @@ export class ScheduleHandle {
   }
 
   /**
-   * Fires again from the next time on. What was due in the meantime is not made good; {@link backfill} does that.
+   * Fires again from the next time on. {@link backfill} fires for the times in between.
    *
    * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
    */
@@ -205,7 +205,7 @@ export class ScheduleHandle {
   }
 
   /**
-   * Fires now, paused or not, under the schedule's own overlap policy. Calling it again fires again.
+   * Fires now, even while paused, under the schedule's own overlap policy. Calling it again fires again.
    *
    * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
    */
@@ -214,8 +214,8 @@ export class ScheduleHandle {
   }
 
   /**
-   * Fires for every time of a range in the past that has not fired, paused or not; by default one after another. A
-   * firing has the id that it would have had in time, so that none of its follow-ups is sent twice.
+   * Fires for every time in a past range that has not fired, even while paused; by default one after another. A
+   * firing has the id that it would have had on time, so none of its follow-ups is sent twice.
    *
    * @throws InvalidInputError, also for more firings than `maxFirings`; ScheduleNotFoundError, ForeignScheduleError,
    * TemporalUnreachableError
@@ -225,7 +225,7 @@ export class ScheduleHandle {
   }
 
   /**
-   * Deletes the schedule. Batches that run go on.
+   * Deletes the schedule. Running batches continue.
    *
    * @returns what it was
    * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
@@ -249,17 +249,17 @@ export class ScheduleHandle {
   }
 }
 
-/** How many of a batch's follow-ups stand how. */
+/** Counts of a batch's follow-ups. */
 export type FiringCounts = Pick<
   FollowUpBatchResult,
   'total' | 'completed' | 'archived' | 'failed' | 'errors' | 'unknown'
 >;
 
-/** A firing and what has become of its batch. */
+/** A firing and the outcome of its batch. */
 export interface FiringOutcome extends Firing {
   /** Of the batch's workflow. */
   status: ExecutionStatus;
-  /** Set where the batch was cancelled before its end. */
+  /** Set if the batch was cancelled. */
   cancelled?: true;
   counts?: FiringCounts;
   /** Why there are no counts. */
@@ -267,7 +267,7 @@ export interface FiringOutcome extends Firing {
 }
 
 /**
- * What has become of a firing. Of a batch that runs, a worker has to tell.
+ * The outcome of a firing. A running batch needs a worker to answer.
  *
  * @throws TemporalUnreachableError
  */

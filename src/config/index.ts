@@ -167,7 +167,8 @@ const oneOf = <const T extends readonly string[]>(values: T) =>
 /**
  * The worker's configuration.
  *
- * @param env environment variables, all of {@link https://docs.temporal.io/references/client-environment-configuration |
+ * @param env environment variables, all of {@link https://docs.temporal.io/references/client-environment-configuration
+ * |
  *   Temporal's} among them
  * @param defaultLogFormat for when `FOLLOW_UP_LOG_FORMAT` is not set
  * @throws {@link ConfigError} that names every bad setting at once
@@ -240,7 +241,7 @@ export function loadTemporalConfig(env: Environment): TemporalConfig {
 }
 
 /** What commands need that start and manage follow-ups. */
-export interface ClientConfig {
+interface ClientConfig {
   temporal: TemporalConfig;
   /** Task queue of the follow-ups. */
   taskQueue: string;

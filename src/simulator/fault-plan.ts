@@ -63,9 +63,9 @@ type FaultSettings = z.output<typeof faultsSchema>;
 /** A fault that certainly strikes the next matching requests. */
 export const plannedFaultSchema = z.strictObject({
   method: z.enum(['GET', 'POST']),
-  /** Any project where missing. */
+  /** @default any project */
   projectId: z.string().optional(),
-  /** Any job where missing. */
+  /** @default any job */
   jobId: z.string().optional(),
   /** How many requests it strikes. @default 1 */
   times: z.int().min(1).default(1),

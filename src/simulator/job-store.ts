@@ -93,7 +93,7 @@ export class JobStore {
     return this.#jobs.get(key(projectId, jobId))?.job;
   }
 
-  /** @throws where the job does not exist */
+  /** @throws if the job does not exist */
   change({ projectId, jobId, ...change }: z.output<typeof jobChangeSchema>): void {
     const job = this.#jobs.get(key(projectId, jobId))?.job;
     if (!job) throw new Error(`job ${projectId}/${jobId} does not exist; add it first`);

@@ -96,7 +96,7 @@ function weightedLimiter({ limit, windowMs }: LimiterOptions): Limiter {
     if (current + 1 <= limit) return Math.max(0, overlapFitsAtMs(previous, limit - current - 1) - elapsedMs);
     return windowMs + overlapFitsAtMs(current, limit - 1) - elapsedMs;
   };
-  /** How far into a window the count of the one before weighs no more than `room`. */
+  /** How far into a window the previous count weighs at most `room`. */
   const overlapFitsAtMs = (count: number, room: number): number =>
     count <= room ? 0 : Math.ceil((windowMs * (count - room)) / count);
   return takeWhenAvailable(availableInMs, () => current++);

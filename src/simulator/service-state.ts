@@ -14,12 +14,12 @@ import { createRandom, type Random } from './random.js';
  */
 export type MessageStep = 'received' | 'recorded' | 'answered';
 
-/** Called at each step; the request goes on when it resolves. */
+/** Called at each step; the request continues when it resolves. */
 export type MessageHook = (reached: {
   step: MessageStep;
   projectId: string;
   jobId: string;
-  /** `null` where the body had none. */
+  /** `null` if the body had none. */
   prompt: string | null;
 }) => Promise<void> | void;
 
@@ -57,7 +57,7 @@ export class ServiceState {
   readonly answerCounts = new Map<number, number>();
   gets = 0;
   posts = 0;
-  /** Requests that went where the fault `redirect` leads. */
+  /** Requests to the target of the fault `redirect`. */
   redirectsFollowed = 0;
   readonly #random: Random;
   readonly #closing = new AbortController();

@@ -11,7 +11,8 @@ export type TemporalPlugin = ConnectionPlugin & NativeConnectionPlugin & ClientP
 export const DATA_CONVERTER_SETTING = 'FOLLOW_UP_DATA_CONVERTER';
 
 /**
- * Loads the data converter that `FOLLOW_UP_DATA_CONVERTER` names: what a module exports as `dataConverter` or by default.
+ * Loads the data converter that `FOLLOW_UP_DATA_CONVERTER` names: what a module exports as `dataConverter` or by
+ * default.
  *
  * @param modulePath absolute; `undefined`: Temporal's default
  * @throws ConfigError when the module can't be loaded, or exports no data converter

@@ -36,7 +36,7 @@ export function describeGrpcError(error: unknown): string {
 }
 
 /** The gRPC error in a chain of causes. */
-export function grpcErrorIn(error: unknown): { code: number; details: string } | undefined {
+function grpcErrorIn(error: unknown): { code: number; details: string } | undefined {
   for (let current = error; current instanceof Error; current = current.cause) {
     if (isGrpcServiceError(current)) return { code: current.code, details: current.details };
   }

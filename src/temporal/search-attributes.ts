@@ -22,10 +22,10 @@ interface SearchAttributesReport {
 }
 
 /**
- * Registers the search attributes of follow-ups where they are missing, and waits until the server takes queries with
+ * Registers missing search attributes of follow-ups, and waits until the server accepts queries with
  * them. May be called by many workers at once.
  *
- * @throws SearchAttributesError when they are missing and may not be registered, or exist with another type
+ * @throws SearchAttributesError if they are missing and may not be registered, or exist with another type
  */
 export async function ensureSearchAttributes(
   connection: Connection,
@@ -47,7 +47,7 @@ export async function ensureSearchAttributes(
   return { added };
 }
 
-/** Types by name; `undefined` where the server cannot list them, as the time-skipping test server. */
+/** Types by name; `undefined` if the server cannot list them, like the time-skipping test server. */
 async function listAttributes(connection: Connection, namespace: string): Promise<Map<string, number> | undefined> {
   try {
     const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });

@@ -17,8 +17,8 @@ const SERVICE_NAME = 'agent-follow-up';
 const CLOSE_TIMEOUT_MS = 5_000;
 
 /**
- * Turns tracing on where OpenTelemetry's usual variables name an endpoint. Everything else that they say holds, too: they
- * are read by OpenTelemetry's SDK.
+ * Turns tracing on where OpenTelemetry's usual variables name an endpoint. Everything else that they say holds, too:
+ * they are read by OpenTelemetry's SDK.
  *
  * @param env decides only whether tracing is on
  * @returns `undefined` where it is off

@@ -46,17 +46,17 @@ const requirements: Record<
   promtool: {
     isHere: (env) => succeeds(resolveGoTool('promtool', env, say)),
     isCostly: true,
-    mend: 'promtool is missing: install Prometheus, or Go so that it can be built',
+    fix: 'promtool is missing: install Prometheus, or Go so that it can be built',
   },
   'compose-loader': {
     isHere: (env) => succeeds(resolveGoTool('compose-loader', env, say)),
     isCostly: true,
-    mend: "Compose's own loader cannot be built: install Go so that go is on PATH",
+    fix: "Compose's own loader cannot be built: install Go so that go is on PATH",
   },
   'kubernetes-tools': {
     isHere: (env) => succeeds(resolveKubernetesTools(env, say)),
     isCostly: true,
-    mend: 'kustomize, kubeconform or the schemas of Kubernetes cannot be had: install Go so that go is on PATH',
+    fix: 'kustomize, kubeconform or the schemas of Kubernetes cannot be had: install Go so that go is on PATH',
   },
 };
 
