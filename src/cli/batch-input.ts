@@ -90,7 +90,7 @@ function checkSettings(
   const { value } = parsed;
   return {
     batchId: id,
-    ...(value.maxOpen !== undefined && { maxOpen: value.maxOpen }),
+    ...(typeof value.maxOpen === 'number' && { maxOpen: value.maxOpen }),
     ...(value.defaults && { defaults: value.defaults }),
   };
 }
