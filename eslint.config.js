@@ -92,7 +92,17 @@ const impureGlobals = ['performance', 'crypto', 'setTimeout', 'setInterval', 'se
 const restrictSyntax = (...lists) => ['error', ...lists.flat()];
 
 export default tseslint.config(
-  { ignores: ['dist/**', 'dist-*/**', 'coverage/**', '.cache/**', 'node_modules/**', 'test/**/histories/**'] },
+  {
+    ignores: [
+      'dist/**',
+      'packages/*/dist/**',
+      'dist-*/**',
+      'coverage/**',
+      '.cache/**',
+      'node_modules/**',
+      'test/**/histories/**',
+    ],
+  },
   js.configs.recommended,
   ...tseslint.configs.strictTypeChecked,
   {

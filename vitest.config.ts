@@ -1,7 +1,15 @@
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { SummaryReporter } from './test/support/summary-reporter.js';
 
 export default defineConfig({
+  // For the examples: they import the package by its name.
+  resolve: {
+    alias: {
+      'agent-follow-up/client': fileURLToPath(new URL('src/client/index.ts', import.meta.url)),
+      'agent-follow-up/contract': fileURLToPath(new URL('src/contract/index.ts', import.meta.url)),
+    },
+  },
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/global-setup.ts'],

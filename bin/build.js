@@ -18,6 +18,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import { isStale, sourceState, stampPath } from './checkout.js';
+import { jsonSchemas } from './schemas.js';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const source = join(root, 'src');
@@ -200,46 +201,13 @@ function importCompiled(name) {
   return import(pathToFileURL(join(dist, name)).href);
 }
 
-/**
- * JSON Schemas of what callers write and read, by file name.
- *
- * @returns {Promise<Map<string, string>>}
- */
-async function jsonSchemas() {
-  const { z } = await import('zod');
-  const contract = await importCompiled('contract/index.js');
-  const described = [
-    ['follow-up-input', contract.followUpInputSchema, 'Input of the followUp workflow'],
-    ['follow-up-result', contract.followUpResultSchema, 'Result of the followUp workflow'],
-    ['follow-up-batch-input', contract.followUpBatchInputSchema, 'Input of the followUpBatch workflow'],
-    ['follow-up-batch-result', contract.followUpBatchResultSchema, 'Result of the followUpBatch workflow'],
-  ];
-  return new Map(
-    described
-      .filter(([, schema]) => schema !== undefined)
-      .map(([name, schema, title]) => {
-        const made = typeof schema === 'function' ? schema() : schema;
-        const { $schema, ...rest } = z.toJSONSchema(made, { io: 'input', override: describeDuration });
-        return [`${name}.schema.json`, `${JSON.stringify({ $schema, title, ...rest }, null, 2)}\n`];
-      }),
-  );
-}
-
-/** A duration is the only thing that may be a number or a text; its rule is a transform, which JSON Schema cannot see. */
-function describeDuration({ jsonSchema }) {
-  if (jsonSchema.anyOf?.map(({ type }) => type).join() !== 'number,string') return;
-  delete jsonSchema.anyOf;
-  Object.assign(jsonSchema, {
-    description: 'Milliseconds, or text such as "90s"',
-    type: ['integer', 'string'],
-    minimum: 0,
-    pattern: '^\\d+(\\.\\d+)?(ms|s|m|h|d)$',
-  });
-}
-
 /** Writes the JSON Schemas, or fails where one is out of date. */
 async function updateSchemas({ check }) {
-  for (const [name, text] of await jsonSchemas()) {
+  const { z } = await import('zod');
+  const contract = await importCompiled('contract/index.js');
+  const answers = await importCompiled('contract/answer-schemas.js');
+  const { followUpSettings } = await importCompiled('contract/follow-up-input.js');
+  for (const [name, text] of jsonSchemas(z, { ...contract, ...answers, followUpSettings })) {
     const path = join(schemasDirectory, name);
     if (fs.existsSync(path) && fs.readFileSync(path, 'utf8') === text) continue;
     if (check) throw new Error(`schemas/${name} is out of date: run "npm run build" and commit it`);

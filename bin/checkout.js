@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 const packageRoot = fileURLToPath(new URL('..', import.meta.url));
 
 /** What `dist` is made from, beside `src`. */
-const OTHER_SOURCES = ['package.json', 'package-lock.json', 'bin/build.js'];
+const OTHER_SOURCES = ['package.json', 'package-lock.json', 'bin/build.js', 'bin/schemas.js'];
 
 /** Where the build keeps the {@link sourceState} that it was made from. */
 export const stampPath = (root) => join(root, 'dist', 'build-stamp.txt');

@@ -101,7 +101,10 @@ function checkSettings(
   const { value } = parsed;
   return {
     batchId: id,
-    ...defined({ maxOpen: value.maxOpen, defaults: value.defaults }),
+    ...defined({
+      maxOpen: typeof value.maxOpen === 'number' ? value.maxOpen : undefined,
+      defaults: value.defaults ?? undefined,
+    }),
   };
 }
 

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import process from 'node:process';
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import { TypedSearchAttributes } from '@temporalio/common';
 import { z } from 'zod';
@@ -124,10 +125,17 @@ export class FollowUpClient {
     return new StartedFollowUp(this.#client, workflowId, key, false, false);
   }
 
-  /** {@link start}, then {@link FollowUpHandle.result}, with the errors of both. */
+  /**
+   * {@link start}, then {@link FollowUpHandle.result}, with the errors of both. Where the key was used for another input,
+   * it is the result of that one, and Node emits a warning with the code `FOLLOW_UP_INPUT_DIFFERS`.
+   */
   async run(input: StartInput, { onStarted, ...resultOptions }: RunOptions = {}): Promise<FollowUpResult> {
     const started = await this.start(input);
     onStarted?.(started);
+    if (started.inputDiffers) {
+      const what = `${started.workflowId} was started before with another input; this is its result`;
+      process.emitWarning(what, { type: 'FollowUpWarning', code: 'FOLLOW_UP_INPUT_DIFFERS' });
+    }
     return started.result(resultOptions);
   }
 

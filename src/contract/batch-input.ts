@@ -17,11 +17,11 @@ export type FollowUpDefaults = Omit<FollowUpInput, 'projectId' | 'jobId' | 'prom
 /** Settings of a batch, apart from its items. */
 export interface BatchOptions {
   /** Most follow-ups that are started and have not ended. @default 50 */
-  maxOpen?: number | undefined;
+  maxOpen?: number | null | undefined;
   /** Filled into items that leave the field out. @default `{ lane: 'batch' }` */
-  defaults?: FollowUpDefaults | undefined;
+  defaults?: FollowUpDefaults | null | undefined;
   /** The update `addItems` brings more items, until the update `seal`. */
-  open?: true | undefined;
+  open?: true | null | undefined;
 }
 
 /** Input of the `followUpBatch` workflow: a list of follow-ups, or one prompt for many jobs of a project. */
@@ -35,9 +35,9 @@ export type UncheckedBatchInput = BatchOptions &
 const maxOpenRule = `must be a whole number from 1 to ${MAX_MAX_OPEN}`;
 
 const optionFields = () => ({
-  maxOpen: z.int(maxOpenRule).min(1, maxOpenRule).max(MAX_MAX_OPEN, maxOpenRule).optional(),
-  defaults: followUpDefaultsSchema.optional(),
-  open: z.literal(true, 'must be true, or left out').optional(),
+  maxOpen: z.int(maxOpenRule).min(1, maxOpenRule).max(MAX_MAX_OPEN, maxOpenRule).nullish(),
+  defaults: followUpDefaultsSchema.nullish(),
+  open: z.literal(true, 'must be true, or left out').nullish(),
 });
 
 const listSchema = (item: z.ZodType) => z.strictObject({ items: z.array(item), ...optionFields() });
@@ -90,7 +90,7 @@ export function parseUncheckedBatchInput(input: unknown): Parsed<UncheckedBatchI
 /** The fields that all items of a batch share: the `batch` lane, `defaults`, and the one prompt for many jobs. */
 export function templateOf(input: UncheckedBatchInput): Record<string, unknown> {
   const common = 'items' in input ? {} : { projectId: input.projectId, prompt: input.prompt };
-  return { lane: 'batch', ...input.defaults, ...common };
+  return { lane: 'batch', ...withoutNulls(input.defaults ?? {}), ...common };
 }
 
 /** The items of a batch without the fields that they share. */
@@ -106,7 +106,12 @@ export function batchItemsOf(input: UncheckedBatchInput): unknown[] {
 
 /** An item as its follow-up receives it. The item's own fields win; `poll` is one field and is not merged. */
 export function fillItem(item: unknown, template: Record<string, unknown>): unknown {
-  return isObject(item) ? { ...template, ...item } : item;
+  return isObject(item) ? { ...template, ...withoutNulls(item) } : item;
+}
+
+/** A field that is `null` counts as missing. */
+function withoutNulls(fields: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

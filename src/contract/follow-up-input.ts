@@ -7,20 +7,78 @@ import {
   type WhenActiveAction,
   whenActiveActions,
 } from './choices.js';
-import { durationSchema } from './durations.js';
+import { durationSchema, parseDurationMs } from './durations.js';
 import { idSchema } from './ids.js';
 import { utf8Length } from './text.js';
 
 /** Longest prompt, in bytes of UTF-8: 256 KiB. */
 export const MAX_PROMPT_BYTES = 262_144;
 
+/** An optional field of an input. */
+interface Setting {
+  default: string | number;
+  /** Bounds, inclusive. */
+  min?: string | number;
+  max?: string | number;
+  /** For the reference and the JSON Schemas. */
+  meaning: string;
+}
+
+/**
+ * The defaults and bounds of the optional fields. The schema below, the JSON Schemas and the table in
+ * docs/reference/inputs.md take them from here.
+ */
+export const followUpSettings = {
+  lane: { default: 'interactive', meaning: '`interactive` goes before `batch`' },
+  onUnknownDelivery: {
+    default: 'fail',
+    meaning:
+      'what to do if nobody can tell whether the message was delivered: `fail`; `assumeSent`, treat it as sent; `resend`, send it again and risk a second delivery',
+  },
+  whenActive: {
+    default: 'wait',
+    meaning:
+      'what to do if the job works on another message: `wait` for it, or `send` anyway, which steers the running agent',
+  },
+  'poll.initialInterval': { default: '5s', min: '100ms', max: '1h', meaning: 'wait before the first poll' },
+  'poll.maxInterval': {
+    default: '60s',
+    min: '100ms',
+    max: '365d',
+    meaning:
+      'longest wait between two polls; at least `poll.initialInterval`, which is also the default if that is longer',
+  },
+  'poll.backoffCoefficient': {
+    default: 1.5,
+    min: 1,
+    max: 10,
+    meaning: 'each wait is this many times the previous one',
+  },
+  settleTime: {
+    default: '120s',
+    min: '0s',
+    max: '1h',
+    meaning: 'how long after the send an unchanged terminal status is not believed',
+  },
+  jobTimeout: { default: '24h', min: '1s', max: '365d', meaning: 'longest wait for the job, from the send' },
+  budgetWaitTimeout: { default: '7d', min: '1s', max: '365d', meaning: 'longest wait for everything before the send' },
+} as const satisfies Record<string, Setting>;
+
+/** An optional duration. `null` counts as missing, because some languages write every field. */
+const duration = ({ min, max }: { min: string; max: string }) => durationSchema(min, max).nullish();
+
+const defaultMs = ({ default: text }: { default: string }) => parseDurationMs(text) ?? 0;
+
+const { min: minCoefficient, max: maxCoefficient } = followUpSettings['poll.backoffCoefficient'];
+const coefficientRule = `must be from ${minCoefficient} to ${maxCoefficient}`;
+
 const pollSchema = z.strictObject({
   /** Wait before the first poll. @default '5s' */
-  initialInterval: durationSchema('100ms', '1h').optional(),
+  initialInterval: duration(followUpSettings['poll.initialInterval']),
   /** Longest wait between two polls; at least `initialInterval`. @default '60s' */
-  maxInterval: durationSchema('100ms', '365d').optional(),
+  maxInterval: duration(followUpSettings['poll.maxInterval']),
   /** Each wait is this many times as long as the one before. @default 1.5 */
-  backoffCoefficient: z.number().min(1, 'must be from 1 to 10').max(10, 'must be from 1 to 10').optional(),
+  backoffCoefficient: z.number().min(minCoefficient, coefficientRule).max(maxCoefficient, coefficientRule).nullish(),
 });
 
 /** A message: 1 character to 256 KiB of UTF-8. */
@@ -36,18 +94,18 @@ const baseSchema = z.strictObject({
   /** The follow-up instruction, 1 character to 256 KiB of UTF-8. */
   prompt: promptSchema,
   /** @default 'interactive' */
-  lane: z.enum(lanes).optional(),
+  lane: z.enum(lanes).nullish(),
   /** What to do if nobody can tell whether the message was delivered. @default 'fail' */
-  onUnknownDelivery: z.enum(unknownDeliveryActions).optional(),
+  onUnknownDelivery: z.enum(unknownDeliveryActions).nullish(),
   /** Whether to wait for a job that somebody else keeps active, or to send at once. @default 'wait' */
-  whenActive: z.enum(whenActiveActions).optional(),
-  poll: pollSchema.optional(),
+  whenActive: z.enum(whenActiveActions).nullish(),
+  poll: pollSchema.nullish(),
   /** How long after the send an unchanged terminal status is ignored. @default '120s' */
-  settleTime: durationSchema('0s', '1h').optional(),
+  settleTime: duration(followUpSettings.settleTime),
   /** Longest wait for the job, from the send. @default '24h' */
-  jobTimeout: durationSchema('1s', '365d').optional(),
+  jobTimeout: duration(followUpSettings.jobTimeout),
   /** Longest wait for everything before the send. @default '7d' */
-  budgetWaitTimeout: durationSchema('1s', '365d').optional(),
+  budgetWaitTimeout: duration(followUpSettings.budgetWaitTimeout),
 });
 
 /** What a batch may set for all of its items. */
@@ -69,8 +127,9 @@ export interface FollowUpSettings {
 
 /** Input of the `followUp` workflow. Accepts {@link FollowUpInput} and gives {@link FollowUpSettings}. */
 export const followUpInputSchema = baseSchema.transform((input, context): FollowUpSettings => {
-  const initialIntervalMs = input.poll?.initialInterval ?? 5_000;
-  const maxIntervalMs = input.poll?.maxInterval ?? Math.max(60_000, initialIntervalMs);
+  const initialIntervalMs = input.poll?.initialInterval ?? defaultMs(followUpSettings['poll.initialInterval']);
+  const defaultMaxMs = Math.max(defaultMs(followUpSettings['poll.maxInterval']), initialIntervalMs);
+  const maxIntervalMs = input.poll?.maxInterval ?? defaultMaxMs;
   if (maxIntervalMs < initialIntervalMs) {
     context.addIssue({
       code: 'custom',
@@ -82,15 +141,22 @@ export const followUpInputSchema = baseSchema.transform((input, context): Follow
     projectId: input.projectId,
     jobId: input.jobId,
     prompt: input.prompt,
-    lane: input.lane ?? 'interactive',
-    onUnknownDelivery: input.onUnknownDelivery ?? 'fail',
-    whenActive: input.whenActive ?? 'wait',
-    poll: { initialIntervalMs, maxIntervalMs, backoffCoefficient: input.poll?.backoffCoefficient ?? 1.5 },
-    settleTimeMs: input.settleTime ?? 120_000,
-    jobTimeoutMs: input.jobTimeout ?? 86_400_000,
-    budgetWaitTimeoutMs: input.budgetWaitTimeout ?? 604_800_000,
+    lane: input.lane ?? followUpSettings.lane.default,
+    onUnknownDelivery: input.onUnknownDelivery ?? followUpSettings.onUnknownDelivery.default,
+    whenActive: input.whenActive ?? followUpSettings.whenActive.default,
+    poll: {
+      initialIntervalMs,
+      maxIntervalMs,
+      backoffCoefficient: input.poll?.backoffCoefficient ?? followUpSettings['poll.backoffCoefficient'].default,
+    },
+    settleTimeMs: input.settleTime ?? defaultMs(followUpSettings.settleTime),
+    jobTimeoutMs: input.jobTimeout ?? defaultMs(followUpSettings.jobTimeout),
+    budgetWaitTimeoutMs: input.budgetWaitTimeout ?? defaultMs(followUpSettings.budgetWaitTimeout),
   };
 });
 
-/** Input of the `followUp` workflow, as callers write it. Durations are milliseconds or text such as `"90s"`. */
+/**
+ * Input of the `followUp` workflow, as callers write it. Durations are milliseconds or text such as `"90s"`. An optional
+ * field may also be `null`.
+ */
 export type FollowUpInput = z.input<typeof followUpInputSchema>;

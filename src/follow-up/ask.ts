@@ -70,7 +70,8 @@ function* withoutBaseline(
     asking.notFoundInARow += 1;
     if (asking.notFoundInARow >= NOT_FOUND_TRIES) {
       const message = `The service does not know the job: ${read.message}`;
-      return yield* giveUp(flow, asking, FailureType.JobNotFound, message);
+      const details = { statusCode: 404, serviceMessage: read.message };
+      return yield* giveUp(flow, asking, FailureType.JobNotFound, message, details);
     }
     flow.show({ state: 'sending' });
     yield* flow.sleep(NOT_FOUND_RETRY_MS, 'job not found, look again');
@@ -235,7 +236,7 @@ function* giveUp(
   asking: Asking,
   type: FailureType,
   message: string,
-  details: Pick<FailureDetails, 'issues'> = {},
+  details: Pick<FailureDetails, 'issues' | 'statusCode' | 'serviceMessage'> = {},
 ): Steps<Phase | Ending> {
   const { port, state } = flow;
   if (port.replacesRun) state.provenNotSent = false;

@@ -1,5 +1,6 @@
 import {
   type AgentJob,
+  type FailureDetails,
   FailureType,
   type FollowUpResult,
   formatDuration,
@@ -44,7 +45,10 @@ export function* watch(flow: FollowUpFlow, watching: Watching): Steps<Phase | En
     }
     case 'notFound':
       if (watching.notFoundInARow < NOT_FOUND_LIMIT) return watching;
-      return yield* giveUp(flow, watching, FailureType.JobNotFound, `The job is gone: ${read.message}`);
+      return yield* giveUp(flow, watching, FailureType.JobNotFound, `The job is gone: ${read.message}`, {
+        statusCode: 404,
+        serviceMessage: read.message,
+      });
     case 'failed':
       if (read.retryAfterMs !== undefined) watching.notBeforeMs = port.nowMs() + read.retryAfterMs;
       return watching;
@@ -137,7 +141,13 @@ function showWatch(flow: FollowUpFlow, { trouble }: Watching, nextLookAtMs: numb
   flow.show({ state: 'blocked', waitReason, position: 0, expectedSendAtMs: null, nextTryAtMs: nextLookAtMs });
 }
 
-function giveUp(flow: FollowUpFlow, { delivery }: Watching, type: FailureType, message: string): Steps<Ending> {
+function giveUp(
+  flow: FollowUpFlow,
+  { delivery }: Watching,
+  type: FailureType,
+  message: string,
+  details: Pick<FailureDetails, 'statusCode' | 'serviceMessage'> = {},
+): Steps<Ending> {
   const delivered = delivery === 'assumed' ? 'unknown' : 'yes';
-  return endSent(flow, { type, message }, { delivered, outcome: delivery === 'sent' ? 'sent' : 'unknown' });
+  return endSent(flow, { type, message, details }, { delivered, outcome: delivery === 'sent' ? 'sent' : 'unknown' });
 }

@@ -108,7 +108,7 @@ const anchorOf = (heading: string) =>
     .replace(/[^\w\- ]/g, '')
     .replaceAll(' ', '-');
 
-describe.each(pages)('%s', (page) => {
+describe.each([...pages, 'llms.txt'])('%s', (page) => {
   const text = read(page);
 
   test('names only npm scripts that exist', () => {
@@ -165,15 +165,21 @@ test('README.md has a picture, and at most 1,200 words', () => {
   expect(text.split(/\s+/).length).toBeLessThanOrEqual(1_200);
 });
 
-test('the Python of all pages stands in the example', () => {
-  const example = read('examples/start_follow_up.py')
-    .split('\n')
-    .map((line) => line.trim());
-  const snippets = pages.flatMap((page) =>
-    [...read(page).matchAll(/^```python\n([\s\S]*?)^```$/gm)].map(([, code]) => (code ?? '').trim().split('\n')),
-  );
-  expect(snippets.length).toBeGreaterThan(1);
-  for (const lines of snippets) expect(example.join('\n')).toContain(lines.map((line) => line.trim()).join('\n'));
+test.each([
+  ['python', 'examples/python/follow_ups.py'],
+  ['go', 'examples/go/main.go'],
+  ['java', 'examples/java/src/main/java/FollowUps.java'],
+])('the code of all pages in %s stands in the example', (language, example) => {
+  const trimmed = (text: string) =>
+    text
+      .trim()
+      .split('\n')
+      .map((line) => line.trim())
+      .join('\n');
+  const fence = new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm');
+  const snippets = pages.flatMap((page) => [...read(page).matchAll(fence)].map(([, code]) => code ?? ''));
+  expect(snippets.length).toBeGreaterThan(0);
+  for (const snippet of snippets) expect(trimmed(read(example))).toContain(trimmed(snippet));
 });
 
 test('the hosted CI runs .ci/run', () => {
@@ -268,9 +274,9 @@ describe('docs/reference/settings.md', () => {
 describe('the reference has', () => {
   const schemaFields = (name: string, prefix = ''): string[] => {
     const { properties } = JSON.parse(read(`schemas/${name}.schema.json`)) as {
-      properties: Record<string, { properties?: object }>;
+      properties: Record<string, { anyOf?: { properties?: object }[] }>;
     };
-    return Object.entries(properties).flatMap(([field, { properties: inner }]) =>
+    return Object.entries(properties).flatMap(([field, { anyOf: [{ properties: inner } = {}] = [] }]) =>
       inner && field === 'poll' ? Object.keys(inner).map((key) => `${prefix}${field}.${key}`) : [`${prefix}${field}`],
     );
   };
@@ -299,6 +305,23 @@ describe('the reference has', () => {
     }).toEqual(parsed);
   });
 
+  test('every setting of an input with its bounds and its meaning, as the schema has them', async () => {
+    const { followUpSettings } = await import('../../src/contract/follow-up-input.js');
+    const rows = new Map(
+      [...read('docs/reference/inputs.md').matchAll(/^\| `([\w.]+)` +\|(.*)\|$/gm)].map(([, field = '', rest = '']) => [
+        field,
+        rest.split('|').map((cell) => cell.trim()),
+      ]),
+    );
+    for (const [field, setting] of Object.entries(followUpSettings)) {
+      const bounds = 'min' in setting ? `\`${setting.min}\` to \`${setting.max}\`` : (expect.any(String) as string);
+      expect({ field, cells: rows.get(field) }).toEqual({
+        field,
+        cells: [`\`${setting.default}\``, bounds, setting.meaning],
+      });
+    }
+  });
+
   test('every field of a batch', () => {
     const { anyOf } = JSON.parse(read('schemas/follow-up-batch-input.schema.json')) as {
       anyOf: { properties: object }[];
@@ -316,9 +339,37 @@ describe('the reference has', () => {
     );
   });
 
+  test('every field of progress and of the details of a failure', async () => {
+    const fieldsIn = (schema: object): string[] => {
+      const { properties = {}, ...rest } = schema as { properties?: object; allOf?: object[]; anyOf?: object[] };
+      const inner = [...(rest.allOf ?? []), ...(rest.anyOf ?? [])].flatMap(fieldsIn);
+      return [...new Set([...Object.keys(properties), ...inner])].sort();
+    };
+    const schema = (name: string) => JSON.parse(read(`schemas/${name}.schema.json`)) as object;
+    expect(firstColumnOf('docs/reference/results.md', 'Progress').sort()).toEqual(
+      fieldsIn(schema('follow-up-progress')),
+    );
+    const { FailureType } = await import('../../src/contract/index.js');
+    const types = new Set<string>(Object.values(FailureType));
+    const details = firstColumnOf('docs/reference/errors.md', 'Failure types').filter((name) => !types.has(name));
+    expect(details.sort()).toEqual(fieldsIn(schema('follow-up-failure')));
+  });
+
+  test('every message that callers send, by its name on the wire', async () => {
+    const contract = await import('../../src/contract/index.js');
+    const messages = Object.values(contract).flatMap((value) =>
+      typeof value === 'object' && 'type' in value && 'name' in value ? [value.name] : [],
+    );
+    expect(messages.length).toBeGreaterThan(8);
+    const named = firstColumnOf('docs/reference/messages.md');
+    expect(named.sort()).toEqual([...messages, 'followUp', 'followUpBatch'].sort());
+  });
+
   test('every failure type, exit code and error of the library', async () => {
     const { FailureType } = await import('../../src/contract/index.js');
-    expect(firstColumnOf('docs/reference/errors.md', 'Failure types').sort()).toEqual(Object.keys(FailureType).sort());
+    const types = new Set<string>(Object.values(FailureType));
+    const named = firstColumnOf('docs/reference/errors.md', 'Failure types').filter((name) => types.has(name));
+    expect(named.sort()).toEqual([...types].sort());
     const { ExitCode } = await import('../../src/cli/cli.js');
     const codes = [...read('docs/reference/errors.md').matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code));
     expect(codes).toEqual(Object.values(ExitCode));

@@ -1,36 +1,25 @@
-import { execFile } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { promisify } from 'node:util';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { z } from 'zod';
-
-const run = promisify(execFile);
-const repository = join(import.meta.dirname, '..', '..');
-const packed = z.tuple([z.object({ filename: z.string(), files: z.array(z.object({ path: z.string() })) })]);
+import { copyRepository, install, installTools, pack, run, type Tarball } from './packing.js';
 
 describe('the package', () => {
   const directory = mkdtempSync(join(tmpdir(), 'install-test-'));
   const copy = join(directory, 'repository');
-  let files: string[] = [];
+  let tarball: Tarball;
+  let files: string[];
+  let tool: (name: string) => string;
 
   beforeAll(async () => {
-    // In a copy: packing builds everything, and other tests use what is built.
-    const { stdout: tracked } = await run('git', ['ls-files', '-z'], { cwd: repository, maxBuffer: 16 * 1_048_576 });
-    for (const name of tracked.split('\0').filter((each) => /^(src|bin|schemas|docs)\/|^[^/]+$/.test(each))) {
-      if (existsSync(join(repository, name))) cpSync(join(repository, name), join(copy, name), { recursive: true });
-    }
-    symlinkSync(join(repository, 'node_modules'), join(copy, 'node_modules'));
-    const { stdout } = await run('npm', ['pack', '--silent', '--json', '--pack-destination', directory], { cwd: copy });
-    const [tarball] = packed.parse(JSON.parse(stdout));
-    files = tarball.files.map(({ path }) => path);
-    writeFileSync(join(directory, 'package.json'), JSON.stringify({ name: 'user', private: true, type: 'module' }));
-    await run(
-      'npm',
-      ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund', join(directory, tarball.filename)],
-      { cwd: directory },
-    );
+    await copyRepository(copy);
+    tarball = await pack(copy, directory);
+    ({ files } = tarball);
+    const user = { name: 'user', private: true, type: 'module' };
+    writeFileSync(join(directory, 'package.json'), JSON.stringify(user));
+    await install(directory, tarball.path);
+    mkdirSync(join(directory, 'tools'));
+    tool = await installTools(join(directory, 'tools'));
   });
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
@@ -53,9 +42,35 @@ describe('the package', () => {
     expect(files.filter((path) => /\.map$|^bin\/(?!follow-up)|stamp|^dist\/simulation/.test(path))).toEqual([]);
   });
 
+  it('holds every file that its pages link to', () => {
+    const isHere = (target: string) => files.some((path) => path === target || path.startsWith(`${target}/`));
+    const dead = files
+      .filter((path) => path.endsWith('.md'))
+      .flatMap((page) =>
+        [...readFileSync(join(copy, page), 'utf8').matchAll(/\]\(([^)#\s]+)/g)]
+          .map(([, link = '']) => link)
+          .filter((link) => !/^https?:/.test(link) && !isHere(join(dirname(page), link)))
+          .map((link) => `${page}: ${link}`),
+      );
+    expect(dead).toEqual([]);
+  });
+
   it('names no directory of the machine that built it', () => {
     const naming = files.filter((path) => /\/tmp\/install-test-/.test(readFileSync(join(copy, path), 'utf8')));
     expect(naming).toEqual([]);
+  });
+
+  it('has nothing that publint objects to', async () => {
+    const { stdout } = await run(tool('publint'), ['run', '--strict', tarball.path]);
+    expect(stdout).toContain('All good!');
+  });
+
+  it('has types for every way to find modules', async () => {
+    // Node 20.19 and newer load an ES module by require; for TypeScript's node16 there is agent-follow-up-client.
+    const options = ['--entrypoints', 'client', 'contract', '--ignore-rules', 'cjs-resolves-to-esm'];
+    const { stdout } = await run(tool('attw'), [tarball.path, ...options, '--format', 'json']);
+    const { problems } = JSON.parse(stdout) as { problems: object };
+    expect(Object.keys(problems)).toEqual(['CJSResolvesToESM']);
   });
 
   it('runs the command without building anything', async () => {

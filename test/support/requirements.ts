@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { describe } from 'vitest';
 import type { Environment } from '../../src/embedded/environment.js';
 import { resolveGoTool } from './go-tools.js';
@@ -14,7 +16,13 @@ export type Requirement =
   | 'oldest-temporal-server'
   | 'promtool'
   | 'compose-loader'
-  | 'kubernetes-tools';
+  | 'kubernetes-tools'
+  | 'python'
+  | 'go'
+  | 'java';
+
+const run = promisify(execFile);
+const runs = (command: string, ...args: string[]) => succeeds(run(command, args));
 
 const say = (message: string) => void process.stderr.write(`${message}\n`);
 
@@ -57,6 +65,15 @@ const requirements: Record<
     isHere: (env) => succeeds(resolveKubernetesTools(env, say)),
     isCostly: true,
     fix: 'kustomize, kubeconform or the schemas of Kubernetes cannot be had: install Go so that go is on PATH',
+  },
+  python: {
+    isHere: () => runs('python3', '-c', 'import sys, venv, ensurepip; assert sys.version_info >= (3, 10)'),
+    fix: 'Python is missing: install Python 3.10 or newer with venv (Debian, Ubuntu: apt-get install python3-venv)',
+  },
+  go: { isHere: () => runs('go', 'version'), fix: 'Go is missing: install it so that go is on PATH' },
+  java: {
+    isHere: async () => (await runs('javac', '--release', '17', '--version')) && (await runs('mvn', '--version')),
+    fix: 'Java is missing: install a JDK 17 or newer and Maven (Debian, Ubuntu: apt-get install openjdk-17-jdk maven)',
   },
 };
 

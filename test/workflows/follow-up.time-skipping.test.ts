@@ -320,6 +320,8 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(await failureOf(rig.end(await rig.start(missing)))).toMatchObject({
         type: 'JobNotFound',
         delivered: 'no',
+        statusCode: 404,
+        serviceMessage: expect.stringContaining('HTTP 404') as string,
       });
       expect(rig.service.gets - getsBefore).toBe(3);
       expect(rig.service.received.some(({ jobId }) => [archived.jobId, missing.jobId].includes(jobId))).toBe(false);

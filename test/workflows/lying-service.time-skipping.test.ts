@@ -137,6 +137,8 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
         type: 'JobNotFound',
         delivered: 'yes',
         job: ACTIVE,
+        statusCode: 404,
+        serviceMessage: 'HTTP 404: gone',
       });
     });
   });

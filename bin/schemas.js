@@ -1,0 +1,137 @@
+/** Makes JSON Schemas for callers in other languages from the schemas of the contract. */
+
+const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** No two dots in a row. Written without look-ahead, which some languages lack. */
+const ID = { minLength: 1, maxLength: 128, pattern: '^[A-Za-z0-9](\\.?[A-Za-z0-9_~-])*\\.?$' };
+
+/**
+ * JSON Schemas by file name.
+ *
+ * @param {typeof import('zod').z} z
+ * @param {object} contract the exports of `src/contract`, with the schemas of answers and the table of settings
+ * @returns {Map<string, string>}
+ */
+export function jsonSchemas(z, contract) {
+  const described = [
+    ['follow-up-input', contract.followUpInputSchema, 'Input of the followUp workflow', 'input'],
+    ['follow-up-result', contract.followUpResultSchema, 'Result of the followUp workflow', 'output'],
+    ['follow-up-progress', contract.followUpProgressSchema, 'Answer of the query progress', 'output'],
+    [
+      'follow-up-failure',
+      contract.failureDetailsSchema,
+      'First of the details of a failed followUp workflow',
+      'output',
+    ],
+    ['follow-up-batch-input', contract.followUpBatchInputSchema(), 'Input of the followUpBatch workflow', 'input'],
+    ['follow-up-batch-result', contract.followUpBatchResultSchema(), 'Result of the followUpBatch workflow', 'output'],
+    ['follow-up-batch-status', contract.batchStatusSchema, 'Answer of the query batchStatus', 'output'],
+    ['follow-up-batch-items', contract.batchItemsSchema, 'Answer of the query batchItems', 'output'],
+  ];
+  return new Map(
+    described.map(([name, schema, title, side]) => {
+      const override = side === 'input' ? (made) => describeInput(made, contract) : openToMore;
+      const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', override });
+      return [`${name}.schema.json`, `${JSON.stringify({ $schema, title, ...rest }, null, 2)}\n`];
+    }),
+  );
+}
+
+/** A later version may answer more fields. */
+function openToMore({ jsonSchema }) {
+  if (jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
+}
+
+/** Adds what the conversion cannot see: rules in code, defaults, and meanings. */
+function describeInput({ jsonSchema, path }, { followUpSettings, MAX_PROMPT_BYTES }) {
+  const field = path.filter(
+    (part) => !['properties', 'anyOf', 'items'].includes(String(part)) && !Number.isInteger(part),
+  );
+  const name = field.filter((part) => part !== 'defaults').join('.');
+  if (jsonSchema.pattern?.startsWith('^[A-Za-z0-9]')) Object.assign(jsonSchema, ID);
+  if (jsonSchema.type === 'string' && name === 'prompt') {
+    jsonSchema.maxLength = MAX_PROMPT_BYTES;
+    jsonSchema.description = `The message: at most ${MAX_PROMPT_BYTES} bytes of UTF-8, which may be fewer characters`;
+  }
+  const setting = followUpSettings[name];
+  const alternatives = jsonSchema.anyOf?.map(({ type }) => type) ?? [];
+  if (alternatives.join() === 'number,string') {
+    delete jsonSchema.anyOf;
+    Object.assign(jsonSchema, durationRule(setting));
+  }
+  // Every setting may be null.
+  if (setting && alternatives.at(-1) === 'null') {
+    Object.assign(jsonSchema, { description: setting.meaning.replaceAll('`', '"'), default: setting.default });
+  }
+}
+
+/** A duration is a number or text. `minimum` and `maximum` only apply to numbers, and `pattern` only to text. */
+function durationRule({ min, max }) {
+  const [minMs, maxMs] = [min, max].map(toMs);
+  return {
+    type: ['integer', 'string'],
+    minimum: minMs,
+    maximum: maxMs,
+    pattern: '^\\d+(\\.\\d+)?(ms|s|m|h|d)$',
+    // The bounds for each unit. The worker rounds to whole milliseconds before it compares.
+    allOf: [
+      ...(minMs > 0 ? [{ pattern: inEveryUnit((unitMs) => atLeast((minMs - 0.5) / unitMs)) }] : []),
+      { pattern: inEveryUnit((unitMs) => below((maxMs + 0.5) / unitMs)) },
+    ],
+  };
+}
+
+function toMs(text) {
+  const [, count, unit] = /^(\d+)(ms|s|m|h|d)$/.exec(text);
+  return Number(count) * UNIT_MS[unit];
+}
+
+function inEveryUnit(pattern) {
+  const each = Object.entries(UNIT_MS).map(([unit, unitMs]) => `(${pattern(unitMs)})${unit}`);
+  return `^0*(${each.join('|')})$`;
+}
+
+/** The digits of a bound before and after the point. */
+function digitsOf(bound) {
+  const [whole, fraction] = bound.toFixed(12).split('.');
+  return [whole, fraction.replace(/0+$/, '')];
+}
+
+/** A decimal number without leading zeros that is at least a bound. */
+function atLeast(bound) {
+  const [whole, fraction] = digitsOf(bound);
+  const more = [`[1-9]\\d{${whole.length},}`, ...greater(whole)];
+  const same =
+    fraction === '' ? `${whole}(\\.\\d+)?` : `${whole}\\.(${[...greater(fraction, '*'), `${fraction}\\d*`].join('|')})`;
+  const equal = whole === '0' ? same.replace(/^0/, '0?') : same;
+  return `(${more.join('|')})(\\.\\d+)?|${equal}`;
+}
+
+/** A decimal number without leading zeros that is below a bound. */
+function below(bound) {
+  const [whole, fraction] = digitsOf(bound);
+  const less = [...(whole.length > 1 ? [`\\d{1,${whole.length - 1}}`] : []), ...lesser(whole)];
+  const prefixes = [...fraction].slice(0, -1).map((_, index) => fraction.slice(0, index + 1));
+  const tail = fraction === '' ? [] : [`${whole}(\\.(${[...lesser(fraction, '*'), ...prefixes].join('|')}))?`];
+  return [...(less.length > 0 ? [`(${less.join('|')})(\\.\\d+)?`] : []), ...tail].join('|');
+}
+
+/** Digits that are greater than the given ones, by the first that differs. */
+function greater(digits, rest) {
+  return differing(digits, rest, (digit) => (digit < 9 ? `[${digit + 1}-9]` : undefined));
+}
+
+/** Digits that are less than the given ones, by the first that differs. */
+function lesser(digits, rest) {
+  return differing(digits, rest, (digit) => (digit > 0 ? `[0-${digit - 1}]` : undefined));
+}
+
+function differing(digits, rest, other) {
+  return [...digits].flatMap((digit, index) => {
+    const first = other(Number(digit));
+    if (first === undefined) return [];
+    const left = digits.length - index - 1;
+    const tail = rest === '*' ? '\\d*' : left > 0 ? `\\d{${left}}` : '';
+    return [`${digits.slice(0, index)}${first}${tail}`];
+  });
+}

@@ -1,0 +1,166 @@
+import { execFile } from 'node:child_process';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { z } from 'zod';
+import { describeWith, findMissing, type Requirement } from '../support/requirements.js';
+import { startStack, type Stack } from '../support/stack.js';
+import { schemaCheck } from '../support/schema-check.js';
+
+const run = promisify(execFile);
+const exited = z.object({ stdout: z.string(), stderr: z.string(), code: z.int() });
+const examples = join(import.meta.dirname, '..', '..', 'examples');
+
+interface Language {
+  name: Requirement;
+  /** Installs what the example in `directory` needs, compiles it, and says how it is run. */
+  build: (directory: string) => Promise<[command: string, ...args: string[]]>;
+}
+
+const languages: Language[] = [
+  {
+    name: 'python',
+    build: async (directory) => {
+      const python = join(directory, 'venv', 'bin', 'python');
+      await run('python3', ['-m', 'venv', join(directory, 'venv')]);
+      // Everything is pinned: nothing may come in beside the list.
+      await run(python, ['-m', 'pip', 'install', '--quiet', '--no-deps', '-r', join(directory, 'requirements.txt')]);
+      await run(python, ['-m', 'pip', 'check']);
+      return [python, join(directory, 'follow_ups.py')];
+    },
+  },
+  {
+    name: 'go',
+    build: async (directory) => {
+      await run('go', ['vet', '-mod=readonly', '.'], { cwd: directory });
+      await run('go', ['build', '-mod=readonly', '-o', 'follow-ups', '.'], { cwd: directory });
+      return [join(directory, 'follow-ups')];
+    },
+  },
+  {
+    name: 'java',
+    build: async (directory) => {
+      const copy = ['dependency:copy-dependencies', '-DoutputDirectory=target/lib'];
+      await run('mvn', ['--quiet', '--batch-mode', 'compile', ...copy], { cwd: directory });
+      return [
+        'java',
+        '-cp',
+        [join(directory, 'target/classes'), join(directory, 'target/lib/*')].join(':'),
+        'FollowUps',
+      ];
+    },
+  },
+];
+
+for (const { name, build } of languages) {
+  describeWith(await findMissing([name]))(`the example in ${name}`, () => {
+    const directory = mkdtempSync(join(tmpdir(), `example-${name}-`));
+    const projectId = `in-${name}`;
+    const prLinkOf = (jobId: string) => expect.stringContaining(`/${projectId}/${jobId}/pull/`) as string;
+    let stack: Stack;
+    let program: [command: string, ...args: string[]];
+
+    beforeAll(async () => {
+      cpSync(join(examples, name), directory, { recursive: true });
+      [program, stack] = await Promise.all([
+        build(directory),
+        startStack({ address: inject('temporalAddress'), simulator: { turn: { minMs: 1_000, maxMs: 1_500 } } }),
+      ]);
+    }, 900_000);
+    afterAll(async () => {
+      await stack.stop();
+      rmSync(directory, { recursive: true, force: true });
+    });
+
+    /** Runs the example; its answer is JSON on stdout. */
+    async function example(...args: string[]): Promise<{ exitCode: number; answer: unknown }> {
+      const [command, ...rest] = program;
+      const env = {
+        ...process.env,
+        TEMPORAL_ADDRESS: inject('temporalAddress'),
+        FOLLOW_UP_TASK_QUEUE: stack.taskQueue,
+      };
+      const ended = await run(command, [...rest, ...args], { env }).then(
+        ({ stdout }) => ({ stdout, exitCode: 0 }),
+        (error: unknown) => {
+          const { stdout, stderr, code } = exited.parse(error);
+          if (stdout === '') throw new Error(stderr);
+          return { stdout, exitCode: code };
+        },
+      );
+      return { exitCode: ended.exitCode, answer: JSON.parse(ended.stdout) as unknown };
+    }
+    const messages = () => stack.simulator.ledger.map(({ jobId, status }) => `${jobId} ${status}`);
+
+    test('sends once under one key, however often and at whatever time it is started', async () => {
+      stack.simulator.addJob({ projectId, jobId: 'once' });
+      const send = () => example('send', projectId, 'once', 'key', 'Add tests.');
+      const answers = [...(await Promise.all([send(), send()])), await send()];
+      for (const { exitCode, answer } of answers) {
+        expect(exitCode).toBe(0);
+        expect(answer).toMatchObject({ status: 'completed', prLink: prLinkOf('once'), prLinkChanged: true });
+      }
+      expect(messages()).toEqual(['once 200']);
+    });
+
+    test('says how a follow-up failed, and that nothing was delivered', async () => {
+      stack.simulator.addJob({ projectId, jobId: 'archived', status: 'archived' });
+      const { exitCode, answer } = await example('send', projectId, 'archived', 'key', 'Add tests.');
+      expect(exitCode).toBe(1);
+      expect(answer).toMatchObject({ failure: 'JobArchived', delivered: 'no', message: expect.any(String) as string });
+      expect(messages()).toEqual(['once 200']);
+    });
+
+    test('says how a follow-up ended that was cancelled before its send', async () => {
+      stack.simulator.addJob({ projectId, jobId: 'cancelled' });
+      await stack.followUps.budget(projectId).pause();
+      const ended = example('send', projectId, 'cancelled', 'key', 'Add tests.');
+      const handle = stack.followUps.handle(`follow-up/${projectId}/cancelled/key`);
+      await expect
+        .poll(() =>
+          handle.progress().then(
+            ({ state }) => state,
+            () => 'none',
+          ),
+        )
+        .toBe('blocked');
+      await handle.cancel();
+      expect(await ended).toMatchObject({ exitCode: 1, answer: { failure: 'Canceled', delivered: 'no' } });
+      await stack.followUps.budget(projectId).resume();
+    });
+
+    test('shows the progress of a follow-up, with the polls of its running watch', async () => {
+      stack.simulator.addJob({ projectId, jobId: 'long', behaviour: { neverEnds: true } });
+      const poll = { initialInterval: '200ms', maxInterval: '200ms' };
+      await stack.followUps.start({ projectId, jobId: 'long', prompt: 'Take long.', key: 'key', poll });
+      const isRight = schemaCheck('follow-up-progress');
+      const polls = async () => {
+        const { answer } = await example('progress', projectId, 'long', 'key');
+        const progress = answer as { state: string; polls: number };
+        if (name !== 'go') expect(isRight(answer)).toEqual([]);
+        return progress.state === 'polling' ? progress.polls : 0;
+      };
+      await expect.poll(polls).toBeGreaterThan(3);
+    });
+
+    test('lists the follow-ups of a project with their states', async () => {
+      const lines = async () => {
+        const { answer } = await example('list', projectId);
+        return (answer as { workflowId: string; state: string; prLink: string | null }[])
+          .map(({ workflowId, state, prLink }) => `${workflowId} ${state} ${prLink ? 'with a link' : 'without'}`)
+          .sort();
+      };
+      const id = (jobId: string) => `follow-up/${projectId}/${jobId}/key`;
+      await expect
+        .poll(lines)
+        .toEqual([
+          `${id('archived')} not-sent without`,
+          `${id('cancelled')} cancelled without`,
+          `${id('long')} polling without`,
+          `${id('once')} completed with a link`,
+        ]);
+    });
+  });
+}
