@@ -58,7 +58,7 @@ describe('orders', () => {
     const paused = await budget('pause', projectId, '--for', '30m', '--note', 'release freeze');
     expect(paused.exitCode, paused.stderr).toBe(0);
     expect(paused.stdout).toMatch(
-      /paused {5}operator since \S+ \S+, until \S+ \S+ \(in (30|29) min.*\(release freeze\)/,
+      /paused {5}operator since \S+ \S+, until (?:\S+ )?\S+ \S+ \(in (30|29) min.*\(release freeze\)/,
     );
     const resumed = await budget('resume', projectId, '--json');
     expect(resumed.exitCode).toBe(0);

@@ -54,11 +54,10 @@ function startMany({ followUps, simulator }: Stack, projectId: string, names: st
   );
 }
 
-/** When an alert of docs/how-to/monitor.md fires. */
+/** When an alert of deploy/prometheus/alerts.yaml fires. */
 async function exprOfAlert(name: string): Promise<string | undefined> {
-  const page = await readFile(new URL('../../docs/how-to/monitor.md', import.meta.url), 'utf8');
-  const [, yaml = ''] = /```yaml\n(groups:\n.*?)```/s.exec(page) ?? [];
-  const { groups } = parse(yaml) as { groups: { rules: { alert: string; expr: string }[] }[] };
+  const text = await readFile(new URL('../../deploy/prometheus/alerts.yaml', import.meta.url), 'utf8');
+  const { groups } = parse(text) as { groups: { rules: { alert: string; expr: string }[] }[] };
   return groups.flatMap(({ rules }) => rules).find(({ alert }) => alert === name)?.expr;
 }
 
