@@ -37,9 +37,12 @@ export function jsonSchemas(z, contract) {
   );
 }
 
-/** A later version may answer more fields. */
+/** A later version may answer more fields. Leaves out what only repeats the type: bounds of integers, patterns of times. */
 function openToMore({ jsonSchema }) {
   if (jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
+  if (jsonSchema.format === 'date-time') delete jsonSchema.pattern;
+  if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+  if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
 }
 
 /** Adds what the conversion cannot see: rules in code, defaults, and meanings. */

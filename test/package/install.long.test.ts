@@ -67,7 +67,7 @@ describe('the package', () => {
 
   it('has types for every way to find modules', async () => {
     // Node 20.19 and newer load an ES module by require; for TypeScript's node16 there is agent-follow-up-client.
-    const options = ['--entrypoints', 'client', 'contract', '--ignore-rules', 'cjs-resolves-to-esm'];
+    const options = ['--entrypoints', 'client', 'contract', 'worker', '--ignore-rules', 'cjs-resolves-to-esm'];
     const { stdout } = await run(tool('attw'), [tarball.path, ...options, '--format', 'json']);
     const { problems } = JSON.parse(stdout) as { problems: object };
     expect(Object.keys(problems)).toEqual(['CJSResolvesToESM']);

@@ -29,8 +29,16 @@ interface GoTool {
 
 const BUILD_TIMEOUT_MS = 1_800_000;
 
-/** The programs that check what is in `deploy`. Prometheus is the version that docker-compose.yml runs. */
+/** The programs that check what is in `deploy` and in `.github`. Prometheus is the version that docker-compose.yml runs. */
 const goTools = {
+  actionlint: {
+    module: {
+      path: 'github.com/rhysd/actionlint',
+      version: 'v1.7.12',
+      sum: 'h1:vQ4GeJN86C0QH+gTUQcs8McmK62OLT3kmakPMtEWYnY=',
+    },
+    command: './cmd/actionlint',
+  },
   promtool: {
     module: {
       path: 'github.com/prometheus/prometheus',

@@ -17,6 +17,7 @@ export type Requirement =
   | 'promtool'
   | 'compose-loader'
   | 'kubernetes-tools'
+  | 'actionlint'
   | 'python'
   | 'go'
   | 'java';
@@ -65,6 +66,11 @@ const requirements: Record<
     isHere: (env) => succeeds(resolveKubernetesTools(env, say)),
     isCostly: true,
     fix: 'kustomize, kubeconform or the schemas of Kubernetes cannot be had: install Go so that go is on PATH',
+  },
+  actionlint: {
+    isHere: (env) => succeeds(resolveGoTool('actionlint', env, say)),
+    isCostly: true,
+    mend: 'actionlint is missing: install it, or Go so that it can be built',
   },
   python: {
     isHere: () => runs('python3', '-c', 'import sys, venv, ensurepip; assert sys.version_info >= (3, 10)'),

@@ -1,0 +1,60 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { resolveGoTool } from '../support/go-tools.js';
+import { describeWith, findMissing } from '../support/requirements.js';
+import { repository, run } from './packing.js';
+
+const workflows = join(repository, '.github', 'workflows');
+
+describeWith(await findMissing(['actionlint']))('actionlint', () => {
+  test.each(readdirSync(workflows))('finds nothing wrong in %s', async (name) => {
+    const actionlint = await resolveGoTool('actionlint', process.env);
+    const { stdout } = await run(actionlint, ['-no-color', join(workflows, name)]);
+    expect(stdout).toBe('');
+  });
+});
+
+test('a release is tested first, then publishes both packages with provenance and attaches bills of materials', () => {
+  const { jobs } = z
+    .object({
+      jobs: z.object({
+        test: z.object({ steps: z.array(z.object({ run: z.string().optional() })) }),
+        publish: z.object({
+          needs: z.literal('test'),
+          permissions: z.object({ 'id-token': z.literal('write') }),
+          steps: z.array(z.object({ run: z.string().optional() })),
+        }),
+      }),
+    })
+    .parse(parse(readFileSync(join(workflows, 'release.yml'), 'utf8')));
+  expect(jobs.test.steps.map((step) => step.run)).toContain('.ci/run');
+  const lines = jobs.publish.steps.flatMap((step) => step.run?.trim().split('\n') ?? []);
+  const published = lines.filter((line) => line.startsWith('npm publish'));
+  expect(published).toEqual([
+    'npm publish --provenance --access public',
+    'npm publish ./packages/client --provenance --access public',
+  ]);
+  expect(lines.filter((line) => line.startsWith('node scripts/sbom.js'))).toHaveLength(2);
+});
+
+test.each(['cyclonedx', 'spdx'])(
+  'the bill of materials in %s has what users install, and nothing else',
+  async (format) => {
+    const options = { cwd: repository, maxBuffer: 16 * 1_048_576 };
+    const { stdout } = await run(process.execPath, ['scripts/sbom.js', format], options);
+    const listed = new Set(
+      [...stdout.matchAll(/"pkg:npm\/([^"]+)"/g)].map(([, name = '']) => decodeURIComponent(name)),
+    );
+    const { packages } = z
+      .object({ packages: z.record(z.string(), z.object({ version: z.string(), dev: z.boolean().optional() })) })
+      .parse(JSON.parse(readFileSync(join(repository, 'package-lock.json'), 'utf8')));
+    const needed = Object.entries(packages).filter(([path, { dev }]) => path !== '' && dev !== true);
+    const names = needed.map(([path, { version }]) => `${path.replace(/.*node_modules\//, '')}@${version}`);
+    expect([...listed].filter((name) => !name.startsWith('agent-follow-up@')).sort()).toEqual(
+      [...new Set(names)].sort(),
+    );
+  },
+);
