@@ -70,7 +70,7 @@ const requirements: Record<
   actionlint: {
     isHere: (env) => succeeds(resolveGoTool('actionlint', env, say)),
     isCostly: true,
-    mend: 'actionlint is missing: install it, or Go so that it can be built',
+    fix: 'actionlint is missing: install it, or Go so that it can be built',
   },
   python: {
     isHere: () => runs('python3', '-c', 'import sys, venv, ensurepip; assert sys.version_info >= (3, 10)'),
