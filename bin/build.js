@@ -204,10 +204,8 @@ function importCompiled(name) {
 /** Writes the JSON Schemas, or fails where one is out of date. */
 async function updateSchemas({ check }) {
   const { z } = await import('zod');
-  const contract = await importCompiled('contract/index.js');
-  const answers = await importCompiled('contract/answer-schemas.js');
-  const { followUpSettings } = await importCompiled('contract/follow-up-input.js');
-  for (const [name, text] of jsonSchemas(z, { ...contract, ...answers, followUpSettings })) {
+  const { wireSchemas } = await importCompiled('contract/wire-schemas.js');
+  for (const [name, text] of jsonSchemas(z, wireSchemas())) {
     const path = join(schemasDirectory, name);
     if (fs.existsSync(path) && fs.readFileSync(path, 'utf8') === text) continue;
     if (check) throw new Error(`schemas/${name} is out of date: run "npm run build" and commit it`);

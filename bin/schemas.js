@@ -9,33 +9,21 @@ const ID = { minLength: 1, maxLength: 128, pattern: '^[A-Za-z0-9](\\.?[A-Za-z0-9
  * JSON Schemas by file name.
  *
  * @param {typeof import('zod').z} z
- * @param {object} contract the exports of `src/contract`, with the schemas of answers and the table of settings
+ * @param {ReturnType<typeof import('../src/contract/wire-schemas.js').wireSchemas>} wire
  * @returns {Map<string, string>}
  */
-export function jsonSchemas(z, contract) {
-  const described = [
-    ['follow-up-input', contract.followUpInputSchema, 'Input of the followUp workflow', 'input'],
-    ['follow-up-result', contract.followUpResultSchema, 'Result of the followUp workflow', 'output'],
-    ['follow-up-progress', contract.followUpProgressSchema, 'Answer of the query progress', 'output'],
-    [
-      'follow-up-failure',
-      contract.failureDetailsSchema,
-      'First of the details of a failed followUp workflow',
-      'output',
-    ],
-    ['follow-up-batch-input', contract.followUpBatchInputSchema(), 'Input of the followUpBatch workflow', 'input'],
-    ['follow-up-batch-result', contract.followUpBatchResultSchema(), 'Result of the followUpBatch workflow', 'output'],
-    ['follow-up-batch-status', contract.batchStatusSchema, 'Answer of the query batchStatus', 'output'],
-    ['follow-up-batch-items', contract.batchItemsSchema, 'Answer of the query batchItems', 'output'],
-  ];
-  return new Map(
-    described.map(([name, schema, title, side]) => {
-      const override = side === 'input' ? (made) => describeInput(made, contract) : openToMore;
-      const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', override });
-      return [`${name}.schema.json`, `${JSON.stringify({ $schema, title, ...rest }, null, 2)}\n`];
-    }),
-  );
+export function jsonSchemas(z, { inputs, answers, ...rules }) {
+  const toText = ({ title, schema }, override) => {
+    const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', override });
+    return `${JSON.stringify({ $schema, title, ...rest }, null, 2)}\n`;
+  };
+  return new Map([
+    ...inputs.map((each) => [fileName(each), toText(each, (made) => describeInput(made, rules))]),
+    ...answers.map((each) => [fileName(each), toText(each, openToMore)]),
+  ]);
 }
+
+const fileName = ({ name }) => `${name}.schema.json`;
 
 /** A later version may answer more fields. Leaves out what only repeats the type: bounds of integers, patterns of times. */
 function openToMore({ jsonSchema }) {
@@ -46,15 +34,15 @@ function openToMore({ jsonSchema }) {
 }
 
 /** Adds what the conversion cannot see: rules in code, defaults, and meanings. */
-function describeInput({ jsonSchema, path }, { followUpSettings, MAX_PROMPT_BYTES }) {
+function describeInput({ jsonSchema, path }, { followUpSettings, maxPromptBytes }) {
   const field = path.filter(
     (part) => !['properties', 'anyOf', 'items'].includes(String(part)) && !Number.isInteger(part),
   );
   const name = field.filter((part) => part !== 'defaults').join('.');
   if (jsonSchema.pattern?.startsWith('^[A-Za-z0-9]')) Object.assign(jsonSchema, ID);
   if (jsonSchema.type === 'string' && name === 'prompt') {
-    jsonSchema.maxLength = MAX_PROMPT_BYTES;
-    jsonSchema.description = `The message: at most ${MAX_PROMPT_BYTES} bytes of UTF-8, which may be fewer characters`;
+    jsonSchema.maxLength = maxPromptBytes;
+    jsonSchema.description = `The message: at most ${maxPromptBytes} bytes of UTF-8, which may be fewer characters`;
   }
   const setting = followUpSettings[name];
   const alternatives = jsonSchema.anyOf?.map(({ type }) => type) ?? [];

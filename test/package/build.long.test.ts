@@ -25,8 +25,14 @@ const bundlePath = join(root, 'dist', 'workflow-bundle.js');
 const sources = {
   'src/workflows/index.ts': 'export async function followUp(): Promise<string> {\n  return "done";\n}\n',
   'src/workflows/shared-modules.ts': 'export {};\n',
-  'src/contract/index.ts':
-    "import { z } from 'zod';\nexport const followUpInputSchema = z.object({ wait: z.union([z.number(), z.string()]) });\nexport const followUpResultSchema = z.object({ a: z.string() });\n",
+  'src/contract/wire-schemas.ts': `import { z } from 'zod';
+export const wireSchemas = () => ({
+  followUpSettings: { wait: { default: '5s', min: '0s', max: '1h', meaning: 'how long' } },
+  maxPromptBytes: 10,
+  inputs: [{ name: 'follow-up-input', title: 'Input', schema: z.object({ wait: z.union([z.number(), z.string()]) }) }],
+  answers: [{ name: 'follow-up-result', title: 'Result', schema: z.object({ a: z.string() }) }],
+});
+`,
   // With the argument "bundle" it waits for the bundle and says whether it is there, before and after.
   'src/cli/main.ts': `import { existsSync } from 'node:fs';
 export async function main(argv: string[], _io: unknown, bundled?: Promise<void>): Promise<number> {
@@ -86,8 +92,9 @@ describe('the build', () => {
     }
     symlinkSync(join(repository, 'node_modules'), join(root, 'node_modules'));
     for (const [path, text] of Object.entries(sources)) write(path, text);
-    const bundling = 'src/worker/bundle-options.ts';
-    write(bundling, readFileSync(join(repository, bundling), 'utf8'));
+    for (const path of ['src/worker/bundle-options.ts', 'src/package.ts']) {
+      write(path, readFileSync(join(repository, path), 'utf8'));
+    }
   });
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
@@ -169,7 +176,7 @@ describe('the build', () => {
 
   it('checks types and writes declarations by itself only, not for a command', async () => {
     expect((await build()).code).toBe(0);
-    expect(declarations()).toContain(join('contract', 'index.d.ts'));
+    expect(declarations()).toContain(join('contract', 'wire-schemas.d.ts'));
     write('src/cli/main.ts', `${sources['src/cli/main.ts']}export const wrong: number = "text";\n`);
     expect((await command()).code).toBe(3);
     const failed = await build();

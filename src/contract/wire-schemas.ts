@@ -1,14 +1,22 @@
 import { z } from 'zod';
-import { type BatchItemsPage, type BatchStatus, countFields, outcomeFields } from './batch-result.js';
+import { followUpBatchInputSchema } from './batch-input.js';
+import {
+  type BatchItemsPage,
+  type BatchStatus,
+  countFields,
+  followUpBatchResultSchema,
+  outcomeFields,
+} from './batch-result.js';
 import { waitReasons } from './budget-messages.js';
 import { endStates } from './choices.js';
 import { FailureType, type FailureDetails } from './failures.js';
+import { followUpInputSchema, followUpSettings, MAX_PROMPT_BYTES } from './follow-up-input.js';
 import type { FollowUpProgress } from './follow-up-messages.js';
 import { agentJobSchema, followUpResultSchema } from './follow-up-result.js';
 
 /**
- * Schemas of the answers of workflows. The build makes the JSON Schemas in `schemas` from them, and nothing else loads
- * them.
+ * Schemas of everything that callers in other languages write and read. The build makes the JSON Schemas in `schemas`
+ * from them, and nothing else loads this module.
  *
  * @module
  */
@@ -46,7 +54,7 @@ const facts = z.object({
 });
 
 /** Answer of the query `progress`. */
-export const followUpProgressSchema: z.ZodType<FollowUpProgress> = z.intersection(
+const followUpProgressSchema: z.ZodType<FollowUpProgress> = z.intersection(
   z.union([
     z.object({ state: z.enum(['sending', 'reconciling', 'polling']) }),
     z.object({
@@ -61,7 +69,7 @@ export const followUpProgressSchema: z.ZodType<FollowUpProgress> = z.intersectio
 );
 
 /** First of the details of an `ApplicationFailure`. */
-export const failureDetailsSchema: z.ZodType<FailureDetails> = z.object({
+const failureDetailsSchema: z.ZodType<FailureDetails> = z.object({
   delivered,
   projectId: z.string().exactOptional(),
   jobId: z.string().exactOptional(),
@@ -72,7 +80,7 @@ export const failureDetailsSchema: z.ZodType<FailureDetails> = z.object({
 });
 
 /** Answer of the query `batchStatus`. */
-export const batchStatusSchema: z.ZodType<BatchStatus> = z.object({
+const batchStatusSchema: z.ZodType<BatchStatus> = z.object({
   batchId: z.string(),
   total: count,
   waitingToStart: count,
@@ -89,7 +97,7 @@ export const batchStatusSchema: z.ZodType<BatchStatus> = z.object({
 });
 
 /** Answer of the query `batchItems`. */
-export const batchItemsSchema: z.ZodType<BatchItemsPage> = z.object({
+const batchItemsSchema: z.ZodType<BatchItemsPage> = z.object({
   total: count,
   offset: count,
   items: z.array(
@@ -97,3 +105,35 @@ export const batchItemsSchema: z.ZodType<BatchItemsPage> = z.object({
   ),
   elsewhere: z.object({ workflowId: z.string(), count }).optional(),
 });
+
+/** What the build makes the JSON Schemas from. */
+export function wireSchemas() {
+  return {
+    followUpSettings,
+    maxPromptBytes: MAX_PROMPT_BYTES,
+    inputs: [
+      { name: 'follow-up-input', title: 'Input of the followUp workflow', schema: followUpInputSchema },
+      {
+        name: 'follow-up-batch-input',
+        title: 'Input of the followUpBatch workflow',
+        schema: followUpBatchInputSchema(),
+      },
+    ],
+    answers: [
+      { name: 'follow-up-result', title: 'Result of the followUp workflow', schema: followUpResultSchema },
+      { name: 'follow-up-progress', title: 'Answer of the query progress', schema: followUpProgressSchema },
+      {
+        name: 'follow-up-failure',
+        title: 'First of the details of a failed followUp workflow',
+        schema: failureDetailsSchema,
+      },
+      {
+        name: 'follow-up-batch-result',
+        title: 'Result of the followUpBatch workflow',
+        schema: followUpBatchResultSchema(),
+      },
+      { name: 'follow-up-batch-status', title: 'Answer of the query batchStatus', schema: batchStatusSchema },
+      { name: 'follow-up-batch-items', title: 'Answer of the query batchItems', schema: batchItemsSchema },
+    ],
+  };
+}
