@@ -244,10 +244,11 @@ describe('the client package', () => {
             files: [`dist/${entry}/index.d.ts`],
           },
         },
+        // Forgotten exports are named with line numbers, which move with every comment.
         messages: {
           extractorMessageReporting: {
             ...none,
-            'ae-forgotten-export': { logLevel: 'none' },
+            'ae-forgotten-export': { logLevel: 'none', addToApiReportFile: false },
             'ae-undocumented': { logLevel: 'none' },
           },
           tsdocMessageReporting: none,
