@@ -329,8 +329,12 @@ async function createWorkers(
 async function runWorkers({ followUps, budgets }: Workers): Promise<void> {
   const budgetsEnded = budgets.run().finally(() => shutDown(followUps));
   const followUpsEnded = followUps.run().finally(() => shutDown(budgets));
-  const [first, second] = await Promise.allSettled([followUpsEnded, budgetsEnded]);
-  for (const result of [first, second]) if (result.status === 'rejected') throw result.reason;
+  await untilAllEnded([followUpsEnded, budgetsEnded]);
+}
+
+/** Waits until each has ended, however it does. Throws the error of the first in the list that failed. */
+async function untilAllEnded(ends: readonly Promise<void>[]): Promise<void> {
+  for (const result of await Promise.allSettled(ends)) if (result.status === 'rejected') throw result.reason;
 }
 
 /** Shuts a worker down, unless it has ended or is about to. */
@@ -347,11 +351,10 @@ export function createFollowUpPlugin(options: StartWorkerOptions): WorkerPlugin 
     name: 'agent-follow-up',
     runWorker: async (worker, next) => {
       const service = await startWorker(options);
-      const ended = await Promise.allSettled([
+      await untilAllEnded([
         next(worker).finally(() => service.shutdown()),
         service.run().finally(() => shutDown(worker)),
       ]);
-      for (const result of ended) if (result.status === 'rejected') throw result.reason;
     },
   };
 }
