@@ -4,7 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { createViteServer } from 'vitest/node';
 
 /**
- * Loads a TypeScript module from its source, as the tests do. Close the result when nothing of the module runs any more.
+ * Loads a TypeScript module from its source, as the tests do. The process stays alive until the result is closed: waiting
+ * for a server that is down doesn't keep it running. Close the result when nothing of the module runs any more.
  *
  * @param {string} path from the root of the repository, with a slash before it
  */
@@ -17,18 +18,25 @@ export async function loadFromSource(path) {
     server: { middlewareMode: true, hmr: false, ws: false, watch: null },
     optimizeDeps: { noDiscovery: true },
   });
-  return { module: await vite.ssrLoadModule(path), close: () => vite.close() };
+  const alive = setInterval(() => undefined, 60_000);
+  const close = async () => {
+    clearInterval(alive);
+    await vite.close();
+  };
+  try {
+    return { module: await vite.ssrLoadModule(path), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
 }
 
 /** Runs the `main` of a TypeScript module with the arguments of this process. `main` returns the exit code. */
 export async function runFromSource(path) {
   const { module, close } = await loadFromSource(path);
-  // Waiting for a server that is down doesn't keep the process running.
-  const alive = setInterval(() => undefined, 60_000);
   try {
     process.exitCode = await module.main(process.argv.slice(2));
   } finally {
-    clearInterval(alive);
     await close();
   }
 }

@@ -26,11 +26,12 @@ import { BudgetMetrics } from './worker/budget-metrics.js';
 import { dropBudgetsElsewhere } from './worker/budget-whereabouts.js';
 import { workflowBundleOptions } from './worker/bundle-options.js';
 import { type Connections, openConnections } from './worker/connections.js';
+import { moveIdleBudgets } from './worker/idle-budgets.js';
 import { meterAgentJobs, meterBudget, meterEnds, meterWaits, processMetricsText } from './worker/metrics.js';
 import { waitUntilPolled, watchReadiness } from './worker/readiness.js';
 import { installRuntime } from './worker/runtime.js';
 import { startStatusServer, WorkerStatus } from './worker/status-server.js';
-import { budgetWorkerOptions, followUpWorkerOptions } from './worker/worker-options.js';
+import { budgetWorkerOptions, deploymentOptions, followUpWorkerOptions } from './worker/worker-options.js';
 
 const BUNDLE_PATH = join(PACKAGE_ROOT, 'dist', 'workflow-bundle.js');
 
@@ -164,8 +165,14 @@ function serve(parts: ServiceParts): WorkerService {
   });
   const ready = becomeReady(parts, ended.signal);
   const { namespace } = config.temporal;
-  // Handles its own errors and never rejects.
-  void dropBudgetsElsewhere(connections.client, budgetMetrics, { namespace, identity, logger, signal: ended.signal });
+  const { taskQueue, version } = config;
+  const { signal } = ended;
+  // Both handle their own errors and never reject.
+  void dropBudgetsElsewhere(connections.client, budgetMetrics, { namespace, identity, logger, signal });
+  if (version) {
+    const client = new Client({ connection: connections.client, namespace });
+    void moveIdleBudgets(client, { version, taskQueue, logger, signal });
+  }
   // The caller need not use either. `run` and `ready` still pass their errors on to a caller that does.
   ready.catch(() => undefined);
   stopped.catch(() => undefined);
@@ -296,6 +303,7 @@ async function createWorkers(
     namespace,
     identity,
     workflowBundle,
+    ...(config.version && { workerDeploymentOptions: deploymentOptions(config.version) }),
     ...(interceptors && { interceptors }),
   };
   // In parallel: each starts a thread that loads the SDK and the bundle.

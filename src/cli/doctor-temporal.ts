@@ -86,7 +86,7 @@ async function examineSearchAttributes(session: TemporalSession): Promise<string
   return 'all are registered';
 }
 
-/** One check per polled task queue, one for all that are not polled, and one per queue with several builds. */
+/** One check per polled task queue, per queue with several builds, and per deployment; one for all that are not polled. */
 async function checkWorkers(session: TemporalSession, skew: Promise<number | undefined>): Promise<Check[]> {
   const queues: { queue: string; type: QueueType }[] = [
     { queue: session.taskQueue, type: 'workflow' },
@@ -106,7 +106,11 @@ async function checkWorkers(session: TemporalSession, skew: Promise<number | und
     );
     const isPolled = ({ workers: [latest] }: PolledQueue) => latest !== undefined && latest.ageMs <= POLLS_WITHIN_MS;
     const idle = polled.filter((queue) => !isPolled(queue));
-    return [...(idle.length > 0 ? [idleQueues(idle)] : []), ...polled.filter(isPolled).flatMap(describeQueue)];
+    return [
+      ...(idle.length > 0 ? [idleQueues(idle)] : []),
+      ...polled.filter(isPolled).flatMap(describeQueue),
+      ...(await checkVersions(session, polled)),
+    ];
   } catch (error) {
     const message = `cannot find out who polls the task queues: ${messageOf(error)}`;
     return [{ name: 'workers', status: 'error', message, fix: 'look at the log of the Temporal server' }];
@@ -141,7 +145,7 @@ function describeQueue({ subject, workers }: PolledQueue): Check[] {
   });
   const more = polling.length - told.length;
   const message = `${subject} is polled by ${told.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
-  const builds = [...new Set(polling.map(({ build }) => build))];
+  const builds = [...new Set(polling.filter(isWithoutVersion).map(({ build }) => build))];
   const polled: Check = { name: 'workers', subject, status: 'ok', message };
   if (builds.length < 2) return [polled];
   return [
@@ -155,6 +159,46 @@ function describeQueue({ subject, workers }: PolledQueue): Check[] {
       fix: 'unless a release is under way, stop the workers of the older build',
     },
   ];
+}
+
+function isWithoutVersion({ deploymentName }: Poller): boolean {
+  return deploymentName === undefined;
+}
+
+/** One check per deployment of the polling workers that have a version. */
+async function checkVersions(session: TemporalSession, queues: readonly PolledQueue[]): Promise<Check[]> {
+  const polling = queues.flatMap(({ workers }) => workers.filter(({ ageMs }) => ageMs <= POLLS_WITHIN_MS));
+  const names = new Set(polling.flatMap(({ deploymentName }) => deploymentName ?? []));
+  return Promise.all(
+    [...names].map(async (name): Promise<Check> => {
+      const builds = new Set(polling.filter(({ deploymentName }) => deploymentName === name).map(({ build }) => build));
+      const current = await currentBuild(session, name);
+      const found = { name: 'versions', subject: name };
+      if (current !== undefined && builds.has(current)) {
+        return { ...found, status: 'ok', message: `build ${current} is the current version of ${name}` };
+      }
+      const setCurrent = (build: string) =>
+        `temporal worker deployment set-current-version --deployment-name ${name} --build-id ${build}`;
+      return {
+        ...found,
+        status: 'error',
+        message:
+          current === undefined
+            ? `no version of ${name} is current`
+            : `no worker polls that has the current version of ${name}, build ${current}`,
+        why: 'new follow-ups wait for a worker of the current version',
+        fix: [...builds].map(setCurrent).join(', or '),
+      };
+    }),
+  );
+}
+
+async function currentBuild(session: TemporalSession, deploymentName: string): Promise<string | undefined> {
+  const { namespace } = session.config;
+  const { workerDeploymentInfo } = await call(session, () =>
+    session.connection.workflowService.describeWorkerDeployment({ namespace, deploymentName }),
+  );
+  return workerDeploymentInfo?.routingConfig?.currentDeploymentVersion?.buildId || undefined;
 }
 
 /** The SDK's name for a build ends with a long hash of the code. */

@@ -1,5 +1,6 @@
 import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription } from '@temporalio/client';
 import { type QueryDefinition, type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
+import { defined } from '../contract/defined.js';
 import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { describeGrpcError, grpcStatusOf } from '../temporal/grpc.js';
 import { WorkerUnavailableError } from './errors.js';
@@ -291,6 +292,9 @@ function oneLine(text: string): string {
 /** `TASK_QUEUE_TYPE_*` of Temporal's API. */
 const QUEUE_TYPE = { workflow: 1, activity: 2 } as const;
 
+/** `WORKER_VERSIONING_MODE_VERSIONED` of Temporal's API. */
+const VERSIONED = 2;
+
 /** Kind of the tasks in a task queue. */
 export type QueueType = keyof typeof QUEUE_TYPE;
 
@@ -300,6 +304,8 @@ export interface Poller {
   identity: string;
   /** The build that it runs; empty if the server does not know. */
   build: string;
+  /** Its deployment, if it has a version for Temporal's Worker Versioning. */
+  deploymentName?: string;
   /** Start of its last poll by the server's clock, in epoch milliseconds; a poll waits for up to 1 min. */
   polledAtMs?: number;
 }
@@ -326,6 +332,8 @@ export async function readPollers(
   return pollers.map(({ identity, lastAccessTime, deploymentOptions, workerVersionCapabilities }) => ({
     identity: identity ?? '',
     build: deploymentOptions?.buildId || workerVersionCapabilities?.buildId || '',
+    ...(Number(deploymentOptions?.workerVersioningMode) === VERSIONED &&
+      defined({ deploymentName: deploymentOptions?.deploymentName })),
     ...(lastAccessTime && { polledAtMs: timestampMs(lastAccessTime) }),
   }));
 }

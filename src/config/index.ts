@@ -1,3 +1,4 @@
+import type { WorkerDeploymentVersion } from '@temporalio/common';
 import { z } from 'zod';
 import { DEFAULT_TASK_QUEUE, durationSchema, formatDuration, idSchema } from '../contract/index.js';
 import type { BudgetSettings } from '../contract/protocol.js';
@@ -60,6 +61,12 @@ export interface WorkerConfig {
   };
   /** Task queue of the follow-ups. The name of the budgets' queue is derived from it. */
   taskQueue: string;
+  /**
+   * The worker's version for Temporal's Worker Versioning: workflow runs stay on the version that they began on.
+   *
+   * @default none: a workflow continues on any worker
+   */
+  version?: WorkerDeploymentVersion;
   /** Settings of a new project's budget. No budget gets more than `maxLimit` messages per `windowMs`. */
   budget: Required<BudgetSettings>;
   capacity: WorkerCapacity;
@@ -118,6 +125,11 @@ const taskQueueSchema = z
   .string()
   .max(200, 'must be at most 200 characters')
   .refine((name) => !name.startsWith('/_sys/'), 'must not begin with /_sys/, which Temporal keeps for itself');
+
+/** The server joins the two parts of a version with a `.` or a `:`. */
+const versionPartSchema = z
+  .string()
+  .regex(/^[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}$/, 'must be 1 to 100 letters, digits, - or _, and begin with a letter or digit');
 
 const countSchema = (min: number, max: number) => {
   const rule = `must be a whole number from ${min} to ${max}`;
@@ -194,6 +206,7 @@ export function loadConfig(env: Environment, defaultLogFormat: LogFormat = confi
   );
   const correlationHeader = settings.read<string | undefined>('FOLLOW_UP_CORRELATION_HEADER', headerSchema, undefined);
   const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
+  const version = readVersion(settings);
   const capacity = readCapacity(settings);
   const status = settings.read<StatusAddress | undefined>(
     'FOLLOW_UP_STATUS_ADDRESS',
@@ -216,6 +229,7 @@ export function loadConfig(env: Environment, defaultLogFormat: LogFormat = confi
       ...(correlationHeader !== undefined && { correlationHeader }),
     },
     taskQueue,
+    ...(version && { version }),
     budget,
     capacity,
     projects,
@@ -265,6 +279,17 @@ export function loadClientConfig(env: Environment): ClientConfig {
   return config;
 }
 
+function readVersion(settings: SettingsReader): WorkerDeploymentVersion | undefined {
+  const deploymentName = settings.read<string | undefined>('TEMPORAL_DEPLOYMENT_NAME', versionPartSchema, undefined);
+  const buildId = settings.read<string | undefined>('TEMPORAL_WORKER_BUILD_ID', versionPartSchema, undefined);
+  if (deploymentName !== undefined && buildId !== undefined) return { deploymentName, buildId };
+  if (deploymentName !== undefined) {
+    settings.refuse('TEMPORAL_DEPLOYMENT_NAME', 'needs TEMPORAL_WORKER_BUILD_ID, too', deploymentName);
+  }
+  if (buildId !== undefined) settings.refuse('TEMPORAL_WORKER_BUILD_ID', 'needs TEMPORAL_DEPLOYMENT_NAME, too', buildId);
+  return undefined;
+}
+
 function readCapacity(settings: SettingsReader): WorkerCapacity {
   const { capacity } = configDefaults;
   return {
@@ -297,7 +322,7 @@ function readBudgetSettings(settings: SettingsReader): Required<BudgetSettings> 
 
 /** The configuration for people, one setting per row, without secrets. */
 export function describeConfig(config: WorkerConfig): [setting: string, value: string][] {
-  const { temporal, agentJobs, budget, capacity, projects, status, logging } = config;
+  const { temporal, agentJobs, version, budget, capacity, projects, status, logging } = config;
   const { apiKey, tls } = temporal.connectionOptions();
   return [
     ['Temporal', `${temporal.address}, namespace ${temporal.namespace}`],
@@ -308,6 +333,7 @@ export function describeConfig(config: WorkerConfig): [setting: string, value: s
     ['Deadlines', `GET ${formatDuration(agentJobs.getTimeoutMs)}, POST ${formatDuration(agentJobs.sendTimeoutMs)}`],
     ['Correlation header', agentJobs.correlationHeader ?? 'off'],
     ['Task queue', config.taskQueue],
+    ['Worker version', version === undefined ? 'off' : `${version.deploymentName}, build ${version.buildId}`],
     [
       'Budget of a new project',
       `${budget.limit} messages in ${formatDuration(budget.windowMs)}, ${budget.reserve} of them kept from batches`,

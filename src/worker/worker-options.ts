@@ -1,5 +1,6 @@
 import { getHeapStatistics } from 'node:v8';
-import type { WorkerOptions } from '@temporalio/worker';
+import type { WorkerDeploymentVersion } from '@temporalio/common';
+import type { WorkerDeploymentOptions, WorkerOptions } from '@temporalio/worker';
 import type { WorkerConfig } from '../config/index.js';
 
 /** Time from the end of the grace period to giving up: enough to report what was cut off. */
@@ -58,6 +59,14 @@ export function budgetWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, '
     shutdownGraceTime: graceMs,
     shutdownForceTime: graceMs + FORCE_AFTER_GRACE_MS,
   };
+}
+
+/**
+ * Runs of all workflows stay on the version that they began on. Budgets, batches and their parts move to the current one
+ * when they continue as new.
+ */
+export function deploymentOptions(version: WorkerDeploymentVersion): WorkerDeploymentOptions {
+  return { version, useWorkerVersioning: true, defaultVersioningBehavior: 'PINNED' };
 }
 
 /** As many as fit into the heap of this process. */

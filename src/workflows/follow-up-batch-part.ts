@@ -4,7 +4,6 @@ import {
   ChildWorkflowCancellationType,
   type ChildWorkflowHandle,
   condition,
-  continueAsNew,
   getExternalWorkflowHandle,
   ParentClosePolicy,
   proxyActivities,
@@ -42,7 +41,7 @@ import {
   partReportSignal,
 } from './batch-messages.js';
 import { invalidInput, outcomeOfFailure } from './failures.js';
-import { isContinued, isRunLong } from './this-run.js';
+import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 
 /**
  * Some of the items of a batch, as many as one workflow can hold. Starts their follow-ups as its batch orders, and
@@ -152,7 +151,7 @@ export class PartRunner {
       this.#woken = false;
       this.#step();
       if (this.part.hasEnded && !this.#hasNews && this.#underWay === 0) return;
-      if (isRunLong() && this.#underWay === 0) {
+      if (isNextRunDue() && this.#underWay === 0) {
         await continueAsNew<typeof followUpBatchPart>(null, this.part.state);
       }
       await condition(() => this.#woken);

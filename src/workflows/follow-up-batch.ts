@@ -4,7 +4,6 @@ import {
   CancellationScope,
   ChildWorkflowCancellationType,
   condition,
-  continueAsNew,
   currentUpdateInfo,
   getExternalWorkflowHandle,
   ParentClosePolicy,
@@ -46,7 +45,7 @@ import {
   partReportSignal,
 } from './batch-messages.js';
 import { invalidInput } from './failures.js';
-import { isContinued, isRunLong, STRANGE_STATE } from './this-run.js';
+import { continueAsNew, isContinued, isNextRunDue, STRANGE_STATE } from './this-run.js';
 
 /**
  * Runs many follow-ups: a bounded number at a time, those of one job one after another, with one outcome for every
@@ -277,7 +276,7 @@ export class BatchRunner {
    * id.
    */
   #isContinueAsNewDue(): boolean {
-    return isRunLong() || workflowInfo().historySize > MOST_HISTORY_BYTES;
+    return isNextRunDue() || workflowInfo().historySize > MOST_HISTORY_BYTES;
   }
 
   #checkPiece(items: unknown, offset: unknown): void {

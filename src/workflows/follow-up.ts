@@ -2,7 +2,6 @@ import {
   ApplicationFailure,
   CancellationScope,
   type CancelledFailure,
-  continueAsNew,
   proxySinks,
   setCurrentDetails,
   setHandler,
@@ -37,7 +36,7 @@ import { run } from '../follow-up/run.js';
 import { type FollowUpState, newFollowUpState } from '../follow-up/state.js';
 import { failure, invalidInput, outcomeOfFailure, tellBatch } from './failures.js';
 import { createFollowUpPort, drive } from './follow-up-port.js';
-import { isContinued, mayReplaceAnotherRun, STRANGE_STATE } from './this-run.js';
+import { continueAsNew, isContinued, mayReplaceAnotherRun, STRANGE_STATE } from './this-run.js';
 
 /** Where follow-ups report their ends. The worker that runs them has to register it. */
 export interface FollowUpSinks extends Sinks {
@@ -107,7 +106,7 @@ async function seeThrough(input: unknown, carried?: FollowUpState): Promise<Foll
     case 'result':
       return ending.result;
     case 'continueAsNew':
-      return continueAsNew(input, state);
+      return continueAsNew<typeof followUp>(input, state);
     case 'failure': {
       const { type, message, details } = ending;
       if (type === FailureType.Cancelled && details.delivered === 'no' && cancellation) throw cancellation;

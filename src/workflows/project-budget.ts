@@ -2,7 +2,6 @@ import {
   ApplicationFailure,
   CancellationScope,
   condition,
-  continueAsNew,
   currentUpdateInfo,
   getExternalWorkflowHandle,
   log,
@@ -54,7 +53,7 @@ import {
 import { Alarm } from './alarm.js';
 import { BudgetReporter } from './budget-reporter.js';
 import { invalidInput } from './failures.js';
-import { isContinued, isRunLong, STRANGE_STATE } from './this-run.js';
+import { continueAsNew, isContinued, isNextRunDue, STRANGE_STATE } from './this-run.js';
 
 /**
  * Events after which a run continues as new in any case: under a steady load of asks and slots, a better moment may not
@@ -167,7 +166,7 @@ class BudgetRun {
    * and in the end the server would refuse more of them. So a timer makes one.
    */
   async untilRunOut(): Promise<void> {
-    await condition(() => isRunLong() || wasReset());
+    await condition(() => isNextRunDue() || wasReset());
     this.#refuseIfReset();
     const mayEnd = () =>
       (!this.#events.hasAnsweredUpdate && this.#isQuiet()) || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;

@@ -1,4 +1,4 @@
-import { workflowInfo } from '@temporalio/workflow';
+import { makeContinueAsNewFunc, type Workflow, workflowInfo } from '@temporalio/workflow';
 import type { InputIssue } from '../contract/index.js';
 
 /**
@@ -8,10 +8,21 @@ import type { InputIssue } from '../contract/index.js';
  */
 const MOST_EVENTS_A_RUN = 1_000;
 
-/** Whether a run is so long that it should continue as new. For workflows that others wait for. */
-export function isRunLong(): boolean {
-  const { continueAsNewSuggested, historyLength } = workflowInfo();
-  return continueAsNewSuggested || historyLength >= MOST_EVENTS_A_RUN;
+/**
+ * Whether a run should continue as new: because it is long, or because new runs belong on another version of the worker.
+ * For workflows that others wait for.
+ */
+export function isNextRunDue(): boolean {
+  const { continueAsNewSuggested, historyLength, targetWorkerDeploymentVersionChanged } = workflowInfo();
+  return continueAsNewSuggested || targetWorkerDeploymentVersionChanged || historyLength >= MOST_EVENTS_A_RUN;
+}
+
+/**
+ * Continues as new. With worker versions, the next run begins on the version that new workflows get, and stays there;
+ * otherwise, it would keep the version of this run.
+ */
+export function continueAsNew<W extends Workflow>(...args: Parameters<W>): Promise<never> {
+  return makeContinueAsNewFunc<W>({ initialVersioningBehavior: 'AUTO_UPGRADE' })(...args);
 }
 
 /** Whether this run continues another one, so that its second argument is the state of that run. */

@@ -1,0 +1,144 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client, Connection } from '@temporalio/client';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { contradictions } from '../../chaos/contradictions.js';
+import { FollowUpClient } from '../../src/client/index.js';
+import { loadConfig } from '../../src/config/index.js';
+import { projectBudgetWorkflowId } from '../../src/contract/index.js';
+import { createLogger } from '../../src/logging.js';
+import { type Simulator, startSimulator } from '../../src/simulator/index.js';
+import { startWorker, type WorkerService } from '../../src/worker.js';
+import { breakingEdits } from '../replay/edits.js';
+import { eventually } from '../support/eventually.js';
+import { runCli } from '../cli/run-cli.js';
+import { FAST } from '../support/stack.js';
+import { builtBundle } from '../support/workflow-bundles.js';
+
+const deploymentName = `rolling-${randomUUID().slice(0, 8)}`;
+const taskQueue = deploymentName;
+const PROJECTS = ['one', 'two', 'three', 'four'].map((name) => `${deploymentName}-${name}`);
+const IDLE_PROJECT = `${deploymentName}-idle`;
+/** Edits of the new version. Either version's histories contradict the other's code (test/replay). */
+const NEW_COMMANDS = [
+  'a command more: the job is read twice before an ask',
+  'search attributes that are written each time, changed or not',
+  'a timer for every event, though an earlier one runs',
+];
+
+let directory: string;
+let connection: Connection;
+let client: Client;
+let simulator: Simulator;
+const workers: WorkerService[] = [];
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'worker-versions-'));
+  connection = await Connection.connect({ address: inject('temporalAddress') });
+  client = new Client({ connection });
+  simulator = await startSimulator({ turn: { minMs: 2_000, maxMs: 15_000 } });
+});
+
+afterAll(async () => {
+  await Promise.all(workers.map((worker) => worker.shutdown()));
+  await simulator.close();
+  await connection.close();
+  await rm(directory, { recursive: true });
+});
+
+async function bundleOfNewVersion(): Promise<string> {
+  let code = await readFile(builtBundle.codePath, 'utf8');
+  for (const what of NEW_COMMANDS) {
+    const edit = breakingEdits.find((each) => each.what === what);
+    const edited = code.replaceAll(edit?.from ?? '', edit?.to ?? '');
+    expect(edited).not.toBe(code);
+    code = edited;
+  }
+  const path = join(directory, 'new.js');
+  await writeFile(path, code);
+  return path;
+}
+
+async function startVersion(buildId: string, bundlePath?: string): Promise<void> {
+  const config = loadConfig({
+    TEMPORAL_ADDRESS: inject('temporalAddress'),
+    TEMPORAL_DEPLOYMENT_NAME: deploymentName,
+    TEMPORAL_WORKER_BUILD_ID: buildId,
+    AGENT_JOBS_BASE_URL: simulator.baseUrl,
+    AGENT_JOBS_API_KEY: simulator.apiKey,
+    FOLLOW_UP_TASK_QUEUE: taskQueue,
+    FOLLOW_UP_BUDGET_LIMIT: '10',
+    FOLLOW_UP_BUDGET_WINDOW: '10s',
+    FOLLOW_UP_MARGIN: '200ms',
+    FOLLOW_UP_STATUS_ADDRESS: 'off',
+  });
+  const logger = createLogger({ level: 'silent', format: 'json' });
+  const worker = await startWorker({ config, logger, ...(bundlePath !== undefined && { bundlePath }) });
+  workers.push(worker);
+  await worker.ready;
+}
+
+async function doctorOnVersions(): Promise<unknown> {
+  const { stdout } = await runCli(['doctor', '--json'], {
+    env: { TEMPORAL_ADDRESS: inject('temporalAddress'), FOLLOW_UP_TASK_QUEUE: taskQueue },
+  });
+  const { checks } = JSON.parse(stdout) as { checks: { name: string; message: string; fix?: string }[] };
+  return checks.filter(({ name }) => name === 'versions' || name === 'builds').map(({ message }) => message);
+}
+
+const makeCurrent = (buildId: string) =>
+  eventually(`version ${buildId} is current`, async () => {
+    const { namespace } = client.options;
+    await client.workflowService.setWorkerDeploymentCurrentVersion({ namespace, deploymentName, buildId });
+    return true;
+  });
+
+async function buildOf(workflowId: string): Promise<string | null | undefined> {
+  const { raw } = await client.workflow.getHandle(workflowId).describe();
+  return raw.workflowExecutionInfo?.versioningInfo?.deploymentVersion?.buildId;
+}
+
+const budgetsRunOn = (buildId: string) =>
+  eventually(`all budgets run on version ${buildId}`, async () => {
+    const builds = await Promise.all([...PROJECTS, IDLE_PROJECT].map((id) => buildOf(projectBudgetWorkflowId(id))));
+    return builds.every((build) => build === buildId);
+  });
+
+test('an upgrade and its roll-back under 100 follow-ups leave nothing behind, although the versions contradict each other', async () => {
+  const followUps = new FollowUpClient({ client, taskQueue });
+  let started = 0;
+  const start = (count: number) =>
+    Promise.all(
+      Array.from({ length: count }, () => {
+        const number = started++;
+        const projectId = PROJECTS[number % PROJECTS.length] ?? '';
+        return followUps.start({ projectId, jobId: `job-${number}`, prompt: `Step ${number}.`, ...FAST });
+      }),
+    );
+
+  await startVersion('old');
+  expect(await doctorOnVersions()).toEqual([`no version of ${deploymentName} is current`]);
+  await makeCurrent('old');
+  await followUps.run({ projectId: IDLE_PROJECT, jobId: 'job', prompt: 'Go on.', ...FAST });
+  const before = await start(40);
+  await startVersion('new', await bundleOfNewVersion());
+  await makeCurrent('new');
+  expect(await doctorOnVersions()).toEqual([`build new is the current version of ${deploymentName}`]);
+  const between = await start(30);
+  await budgetsRunOn('new');
+  await makeCurrent('old');
+  const after = await start(30);
+  await budgetsRunOn('old');
+
+  const all = [...before, ...between, ...after];
+  const results = await Promise.all(all.map((each) => each.result()));
+  expect(results.map(({ status }) => status)).toEqual(all.map(() => 'completed'));
+  const arrived = simulator.ledger.filter(({ jobId }) => jobId !== 'job').map(({ prompt }) => prompt);
+  expect(arrived.toSorted()).toEqual(all.map((_, number) => `Step ${number}.`).toSorted());
+  expect(await contradictions(client, taskQueue)).toEqual([]);
+  expect(await Promise.all(before.map(({ workflowId }) => buildOf(workflowId)))).toEqual(before.map(() => 'old'));
+  expect(await Promise.all(between.map(({ workflowId }) => buildOf(workflowId)))).toEqual(between.map(() => 'new'));
+  expect(await Promise.all(after.map(({ workflowId }) => buildOf(workflowId)))).toEqual(after.map(() => 'old'));
+});
