@@ -1,6 +1,5 @@
 import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription } from '@temporalio/client';
 import { type QueryDefinition, type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
-import { defined } from '../contract/defined.js';
 import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { describeGrpcError, grpcStatusOf } from '../temporal/grpc.js';
 import { WorkerUnavailableError } from './errors.js';
@@ -332,8 +331,9 @@ export async function readPollers(
   return pollers.map(({ identity, lastAccessTime, deploymentOptions, workerVersionCapabilities }) => ({
     identity: identity ?? '',
     build: deploymentOptions?.buildId || workerVersionCapabilities?.buildId || '',
-    ...(Number(deploymentOptions?.workerVersioningMode) === VERSIONED &&
-      defined({ deploymentName: deploymentOptions?.deploymentName })),
+    ...(Number(deploymentOptions?.workerVersioningMode) === VERSIONED && {
+      deploymentName: deploymentOptions?.deploymentName ?? '',
+    }),
     ...(lastAccessTime && { polledAtMs: timestampMs(lastAccessTime) }),
   }));
 }

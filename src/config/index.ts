@@ -126,10 +126,13 @@ const taskQueueSchema = z
   .max(200, 'must be at most 200 characters')
   .refine((name) => !name.startsWith('/_sys/'), 'must not begin with /_sys/, which Temporal keeps for itself');
 
-/** The server joins the two parts of a version with a `.` or a `:`. */
-const versionPartSchema = z
+/** Without the characters that separate the two parts of a version, or end a text in a query. */
+const deploymentNameSchema = z
   .string()
-  .regex(/^[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}$/, 'must be 1 to 100 letters, digits, - or _, and begin with a letter or digit');
+  .regex(/^[a-z\d][\w/-]{0,199}$/i, 'must be at most 200 letters, digits, -, _ or /, and begin with a letter or digit');
+const buildIdSchema = z
+  .string()
+  .regex(/^[a-z\d][\w.-]{0,199}$/i, 'must be at most 200 letters, digits, -, _ or ., and begin with a letter or digit');
 
 const countSchema = (min: number, max: number) => {
   const rule = `must be a whole number from ${min} to ${max}`;
@@ -280,13 +283,12 @@ export function loadClientConfig(env: Environment): ClientConfig {
 }
 
 function readVersion(settings: SettingsReader): WorkerDeploymentVersion | undefined {
-  const deploymentName = settings.read<string | undefined>('TEMPORAL_DEPLOYMENT_NAME', versionPartSchema, undefined);
-  const buildId = settings.read<string | undefined>('TEMPORAL_WORKER_BUILD_ID', versionPartSchema, undefined);
+  const [nameSetting, buildSetting] = ['TEMPORAL_DEPLOYMENT_NAME', 'TEMPORAL_WORKER_BUILD_ID'] as const;
+  const deploymentName = settings.read<string | undefined>(nameSetting, deploymentNameSchema, undefined);
+  const buildId = settings.read<string | undefined>(buildSetting, buildIdSchema, undefined);
   if (deploymentName !== undefined && buildId !== undefined) return { deploymentName, buildId };
-  if (deploymentName !== undefined) {
-    settings.refuse('TEMPORAL_DEPLOYMENT_NAME', 'needs TEMPORAL_WORKER_BUILD_ID, too', deploymentName);
-  }
-  if (buildId !== undefined) settings.refuse('TEMPORAL_WORKER_BUILD_ID', 'needs TEMPORAL_DEPLOYMENT_NAME, too', buildId);
+  if (deploymentName !== undefined) settings.refuse(nameSetting, `needs ${buildSetting}, too`, deploymentName);
+  if (buildId !== undefined) settings.refuse(buildSetting, `needs ${nameSetting}, too`, buildId);
   return undefined;
 }
 

@@ -50,6 +50,25 @@ describe('the worker configuration', () => {
     expect(config.agentJobs.apiKeys.key?.()).toBe(SECRET);
   });
 
+  test('takes a version only as deployment name and build id together', () => {
+    const name = { TEMPORAL_DEPLOYMENT_NAME: 'agent-follow-up' };
+    const build = { TEMPORAL_WORKER_BUILD_ID: '0.1.0' };
+    expect(loadConfig(good).version).toBeUndefined();
+    expect(loadConfig({ ...good, ...name, ...build }).version).toEqual({
+      deploymentName: 'agent-follow-up',
+      buildId: '0.1.0',
+    });
+    expect(issuesOf(() => loadConfig({ ...good, ...name }))).toEqual({
+      TEMPORAL_DEPLOYMENT_NAME: expect.stringContaining('needs TEMPORAL_WORKER_BUILD_ID') as string,
+    });
+    expect(issuesOf(() => loadConfig({ ...good, ...build }))).toEqual({
+      TEMPORAL_WORKER_BUILD_ID: expect.stringContaining('needs TEMPORAL_DEPLOYMENT_NAME') as string,
+    });
+    expect(issuesOf(() => loadConfig({ ...good, ...build, TEMPORAL_DEPLOYMENT_NAME: 'a:b' }))).toMatchObject({
+      TEMPORAL_DEPLOYMENT_NAME: expect.stringContaining('must be at most 200') as string,
+    });
+  });
+
   test('takes a variable that is set to nothing for one that is not set', () => {
     const empty = { TEMPORAL_ADDRESS: '', TEMPORAL_TLS: '', FOLLOW_UP_BUDGET_LIMIT: ' ', AGENT_JOBS_API_KEY_FILE: '' };
     expect(loadConfig({ ...good, ...empty })).toMatchObject({

@@ -17,10 +17,12 @@ import { runCli } from '../cli/run-cli.js';
 import { FAST } from '../support/stack.js';
 import { builtBundle } from '../support/workflow-bundles.js';
 
-const deploymentName = `rolling-${randomUUID().slice(0, 8)}`;
-const taskQueue = deploymentName;
-const PROJECTS = ['one', 'two', 'three', 'four'].map((name) => `${deploymentName}-${name}`);
-const IDLE_PROJECT = `${deploymentName}-idle`;
+const taskQueue = `rolling-${randomUUID().slice(0, 8)}`;
+/** As the Temporal Worker Controller names it. */
+const deploymentName = `agent-jobs/${taskQueue}`;
+const [OLD, NEW] = ['1.0.0', '1.1.0-next'];
+const PROJECTS = ['one', 'two', 'three', 'four'].map((name) => `${taskQueue}-${name}`);
+const IDLE_PROJECT = `${taskQueue}-idle`;
 /** Edits of the new version. Either version's histories contradict the other's code (test/replay). */
 const NEW_COMMANDS = [
   'a command more: the job is read twice before an ask',
@@ -114,23 +116,25 @@ test('an upgrade and its roll-back under 100 follow-ups leave nothing behind, al
       Array.from({ length: count }, () => {
         const number = started++;
         const projectId = PROJECTS[number % PROJECTS.length] ?? '';
+        simulator.addJob({ projectId, jobId: `job-${number}` });
         return followUps.start({ projectId, jobId: `job-${number}`, prompt: `Step ${number}.`, ...FAST });
       }),
     );
 
-  await startVersion('old');
+  await startVersion(OLD);
   expect(await doctorOnVersions()).toEqual([`no version of ${deploymentName} is current`]);
-  await makeCurrent('old');
+  await makeCurrent(OLD);
+  simulator.addJob({ projectId: IDLE_PROJECT, jobId: 'job' });
   await followUps.run({ projectId: IDLE_PROJECT, jobId: 'job', prompt: 'Go on.', ...FAST });
   const before = await start(40);
-  await startVersion('new', await bundleOfNewVersion());
-  await makeCurrent('new');
-  expect(await doctorOnVersions()).toEqual([`build new is the current version of ${deploymentName}`]);
+  await startVersion(NEW, await bundleOfNewVersion());
+  await makeCurrent(NEW);
+  expect(await doctorOnVersions()).toEqual([`build ${NEW} is the current version of ${deploymentName}`]);
   const between = await start(30);
-  await budgetsRunOn('new');
-  await makeCurrent('old');
+  await budgetsRunOn(NEW);
+  await makeCurrent(OLD);
   const after = await start(30);
-  await budgetsRunOn('old');
+  await budgetsRunOn(OLD);
 
   const all = [...before, ...between, ...after];
   const results = await Promise.all(all.map((each) => each.result()));
@@ -138,7 +142,7 @@ test('an upgrade and its roll-back under 100 follow-ups leave nothing behind, al
   const arrived = simulator.ledger.filter(({ jobId }) => jobId !== 'job').map(({ prompt }) => prompt);
   expect(arrived.toSorted()).toEqual(all.map((_, number) => `Step ${number}.`).toSorted());
   expect(await contradictions(client, taskQueue)).toEqual([]);
-  expect(await Promise.all(before.map(({ workflowId }) => buildOf(workflowId)))).toEqual(before.map(() => 'old'));
-  expect(await Promise.all(between.map(({ workflowId }) => buildOf(workflowId)))).toEqual(between.map(() => 'new'));
-  expect(await Promise.all(after.map(({ workflowId }) => buildOf(workflowId)))).toEqual(after.map(() => 'old'));
+  expect(await Promise.all(before.map(({ workflowId }) => buildOf(workflowId)))).toEqual(before.map(() => OLD));
+  expect(await Promise.all(between.map(({ workflowId }) => buildOf(workflowId)))).toEqual(between.map(() => NEW));
+  expect(await Promise.all(after.map(({ workflowId }) => buildOf(workflowId)))).toEqual(after.map(() => OLD));
 });
