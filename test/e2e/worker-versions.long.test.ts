@@ -146,3 +146,29 @@ test('an upgrade and its roll-back under 100 follow-ups leave nothing behind, al
   expect(await Promise.all(between.map(({ workflowId }) => buildOf(workflowId)))).toEqual(between.map(() => NEW));
   expect(await Promise.all(after.map(({ workflowId }) => buildOf(workflowId)))).toEqual(after.map(() => OLD));
 });
+
+/** `PINNED_OVERRIDE_BEHAVIOR_PINNED` of Temporal's API. */
+const PINNED = 1;
+
+test('a budget that an operator keeps on another version than the current one stays there, and does not run in circles', async () => {
+  const projectId = PROJECTS[0] ?? '';
+  const workflowId = projectBudgetWorkflowId(projectId);
+  const { namespace } = client.options;
+  await client.workflowService.updateWorkflowExecutionOptions({
+    namespace,
+    workflowExecution: { workflowId },
+    workflowExecutionOptions: {
+      versioningOverride: { pinned: { behavior: PINNED, version: { deploymentName, buildId: NEW } } },
+    },
+    updateMask: { paths: ['versioning_override'] },
+  });
+  const runsOf = async () => (await client.workflow.count(`WorkflowId = '${workflowId}'`)).count;
+  const before = await runsOf();
+  const followUps = new FollowUpClient({ client, taskQueue });
+  for (const jobId of ['kept-1', 'kept-2', 'kept-3']) {
+    simulator.addJob({ projectId, jobId });
+    await followUps.run({ projectId, jobId, prompt: 'Go on.', ...FAST });
+  }
+  expect(await buildOf(workflowId)).toBe(NEW);
+  expect(await runsOf()).toBeLessThanOrEqual(before + 1);
+});
