@@ -60,18 +60,26 @@ export async function measureSleeping(running, counts) {
 /**
  * What follow-ups in flight cost: `count` of them look at their jobs every `intervalMs`, which never end. Measured for
  * `minutes`, from when every message was sent. CPU is in cores.
+ *
+ * @param say is told how far it has come
  */
-export async function measureInFlight(running, { count, intervalMs, minutes }) {
+export async function measureInFlight(running, { count, intervalMs, minutes }, say) {
   const idleBytes = await running.residentBytes();
   const databaseBefore = await running.databaseBytes();
+  const beganMs = performance.now();
   const followUps = await running.start(`look-${count}`, count, intervalMs);
-  while (!followUps.every(({ jobId }) => running.service.asked(jobId).messages === 1)) await delay(LOOK_AGAIN_MS);
+  const unsent = () => followUps.filter(({ jobId }) => running.service.asked(jobId).messages !== 1).length;
+  while (unsent() > 0) await delay(LOOK_AGAIN_MS);
+  say(`${count} were started and sent in ${((performance.now() - beganMs) / 60_000).toFixed(1)} min`);
   const looks = () => followUps.reduce((sum, { jobId }) => sum + running.service.asked(jobId).readsAfter, 0);
 
   const bytesPerFollowUp = ((await running.databaseBytes()) - databaseBefore) / count;
   const residentAtFirst = await running.residentBytes();
   const [cpuBefore, looksBefore, startedMs] = [running.cpuSeconds(), looks(), performance.now()];
-  await delay(minutes * 60_000);
+  for (let minute = 1; minute <= minutes; minute++) {
+    await delay(startedMs + minute * 60_000 - performance.now());
+    if (minute % 10 === 0) say(`${minute} min: worker ${((await running.residentBytes()) / 2 ** 20).toFixed(0)} MiB`);
+  }
   const [cpuAfter, looksAfter, seconds] = [running.cpuSeconds(), looks(), (performance.now() - startedMs) / 1_000];
   const residentAtLast = await running.residentBytes();
   return {

@@ -61,7 +61,8 @@ async function main(rows) {
         env: processEnvironment(),
       });
       try {
-        const measured = await measureInFlight(running, row);
+        const say = (line) => void process.stderr.write(`${line}\n`);
+        const measured = await measureInFlight(running, row, say);
         console.log(`| ${COLUMNS.map(([, show]) => show(measured)).join(' | ')} |`);
       } finally {
         await stop();
