@@ -17,7 +17,7 @@ import {
   TURNS_BEFORE_CHECKS,
   UNSETTLED_WAIT_MS,
 } from './limits.js';
-import { countOvertaken, eligibleLine, freeSlots, hasLapsed, isJobBusy, startableSends } from './line.js';
+import { countOvertaken, eligibleLine, freeSlots, hasLapsed, isJobBusy, noteAnswer, startableSends } from './line.js';
 import { recall, recallJob, remember, trimOldest } from './memory.js';
 import { assumeFullUnasked } from './operator.js';
 import { expectSlot, expireProbe, noteKeyRead, notePaced, pacedMs, pausedUntil, pauseTold } from './pause.js';
@@ -204,6 +204,7 @@ function takePlace(state: BudgetState, nowMs: number, request: AcquireRequest): 
     const index = state.waiters.findLastIndex((each) => each.arrival < arrival);
     state.waiters.splice(index + 1, 0, waiter);
   }
+  noteAnswer(state, nowMs, waiter);
   delete waiter.invitedAtMs;
   delete waiter.quietUntilMs;
   const newestAskAtMs = attemptScheduledAtMs;
@@ -245,7 +246,7 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
     const dueAtMs = position === 0 ? nowMs + turnRecheckMs(state, nowMs, waiter) : recheckAtMs + SPREAD_MS * position;
     return wait(state, nowMs, { reason: 'job-busy', waiter, dueAtMs, position });
   }
-  const ahead = line.slice(0, place).filter((each) => !hasLapsed(each, nowMs)).length;
+  const ahead = line.slice(0, place).filter((each) => !hasLapsed(state, each, nowMs)).length;
   const slotEnds = occupiedSlotEnds(state, nowMs);
   const free = freeSlots(state, slotEnds.length, { waiter, line });
   const freeAtMs = free > ahead ? nowMs : certainSlotMs(slotEnds, ahead - free);

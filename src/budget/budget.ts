@@ -108,7 +108,9 @@ export class Budget {
   /** Whether no invited waiter may still ask. Changes nothing. */
   isQuiet(timeMs: number): boolean {
     const nowMs = Math.max(this.state.lastTimeMs, timeMs);
-    return this.state.waiters.every((waiter) => waiter.invitedAtMs === undefined || hasLapsed(waiter, nowMs));
+    return this.state.waiters.every(
+      (waiter) => waiter.invitedAtMs === undefined || hasLapsed(this.state, waiter, nowMs),
+    );
   }
 
   /** How the latest send of a follow-up ended; `undefined` if none is remembered. Changes nothing. */

@@ -30,6 +30,7 @@ export const carriedStateSchema = z.strictObject({
   arrivalCount: z.number(),
   limitedCount: z.number(),
   overtakenCount: z.number(),
+  answersInMs: z.number().exactOptional(),
   resumedAtMs: z.number().exactOptional(),
   ledgerSinceMs: z.number(),
   memorySinceMs: z.number().exactOptional(),
@@ -202,11 +203,11 @@ type Unchanged = Pick<BudgetState, Exclude<keyof BudgetState & keyof CarriedStat
 
 function unchanged(from: Unchanged): Unchanged {
   const { projectId, settings, grantCount, arrivalCount, limitedCount, overtakenCount, ledgerSinceMs, orders } = from;
-  const { ceiling, resumedAtMs, memorySinceMs, lostBeforeMs, assumedFullFromMs } = from;
+  const { answersInMs, ceiling, resumedAtMs, memorySinceMs, lostBeforeMs, assumedFullFromMs } = from;
   const { pause, operatorPause, pace, keyRefused } = from;
   return {
     ...{ projectId, settings, grantCount, arrivalCount, limitedCount, overtakenCount, ledgerSinceMs, orders },
-    ...defined({ ceiling, resumedAtMs, memorySinceMs, lostBeforeMs, assumedFullFromMs }),
+    ...defined({ answersInMs, ceiling, resumedAtMs, memorySinceMs, lostBeforeMs, assumedFullFromMs }),
     ...defined({ pause, operatorPause, pace, keyRefused }),
   };
 }

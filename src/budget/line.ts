@@ -1,12 +1,26 @@
 import { lanes } from '../contract/index.js';
-import { BATCH_TURN_EVERY, INVITATION_GRACE_MS } from './limits.js';
+import { BATCH_TURN_EVERY, INVITATION_GRACE_MS, LATEST_ANSWER_SHARE, LONGEST_GRACE_MS } from './limits.js';
 import { sendsAtOnce } from './pause.js';
 import { limitOf, unsettled } from './slots.js';
 import type { BudgetState, Waiter } from './state.js';
 
+/** How long an invited waiter has to ask. */
+export function invitationGraceMs({ answersInMs = 0 }: BudgetState): number {
+  return Math.min(Math.max(INVITATION_GRACE_MS, 2 * answersInMs), LONGEST_GRACE_MS);
+}
+
+/** Learns from an ask how long waiters take to answer an invitation. */
+export function noteAnswer(state: BudgetState, nowMs: number, { invitedAtMs }: Waiter): void {
+  if (invitedAtMs === undefined) return;
+  const { answersInMs = 0 } = state;
+  // One that was away for an hour says little about the others.
+  const tookMs = Math.min(nowMs - invitedAtMs, LONGEST_GRACE_MS);
+  state.answersInMs = Math.round(answersInMs + (tookMs - answersInMs) * LATEST_ANSWER_SHARE);
+}
+
 /** Whether the waiter's invitation was not answered in time. Such a waiter keeps its place but does not count. */
-export function hasLapsed(waiter: Waiter, nowMs: number): boolean {
-  return waiter.invitedAtMs !== undefined && nowMs > waiter.invitedAtMs + INVITATION_GRACE_MS;
+export function hasLapsed(state: BudgetState, { invitedAtMs }: Waiter, nowMs: number): boolean {
+  return invitedAtMs !== undefined && nowMs > invitedAtMs + invitationGraceMs(state);
 }
 
 /** Whether somebody else has the job's turn. */
@@ -29,20 +43,24 @@ export function eligibleLine(state: BudgetState, nowMs: number): Waiter[] {
   for (const lane of lanes) {
     for (const waiter of state.waiters) {
       if (waiter.lane !== lane || waiter.hold || isJobBusy(state, waiter) || jobsTaken.has(waiter.jobId)) continue;
-      if (!hasLapsed(waiter, nowMs)) jobsTaken.add(waiter.jobId);
+      if (!hasLapsed(state, waiter, nowMs)) jobsTaken.add(waiter.jobId);
       line.push(waiter);
     }
   }
   if (state.overtakenCount < BATCH_TURN_EVERY - 1) return line;
-  const first = line.find((waiter) => !hasLapsed(waiter, nowMs));
-  const next = first && overtakenBy(first, line, nowMs);
+  const first = line.find((waiter) => !hasLapsed(state, waiter, nowMs));
+  const next = first && overtakenBy(state, nowMs, { waiter: first, line });
   return next ? [next, ...line.filter((waiter) => waiter !== next)] : line;
 }
 
 /** The oldest batch waiter that would be overtaken if `waiter` were granted. */
-function overtakenBy(waiter: Waiter, line: readonly Waiter[], nowMs: number): Waiter | undefined {
+function overtakenBy(
+  state: BudgetState,
+  nowMs: number,
+  { waiter, line }: { waiter: Waiter; line: readonly Waiter[] },
+): Waiter | undefined {
   if (waiter.lane !== 'interactive') return undefined;
-  return line.find((each) => each.lane === 'batch' && each.arrival < waiter.arrival && !hasLapsed(each, nowMs));
+  return line.find((each) => each.lane === 'batch' && each.arrival < waiter.arrival && !hasLapsed(state, each, nowMs));
 }
 
 /** Counts the interactive grants in a row that overtook a batch waiter. Called with the line before the grant. */
@@ -52,7 +70,7 @@ export function countOvertaken(
   { granted, line }: { granted: Waiter; line: readonly Waiter[] },
 ): void {
   if (granted.lane === 'batch') state.overtakenCount = 0;
-  else if (overtakenBy(granted, line, nowMs)) state.overtakenCount += 1;
+  else if (overtakenBy(state, nowMs, { waiter: granted, line })) state.overtakenCount += 1;
 }
 
 /**

@@ -114,6 +114,8 @@ export interface BudgetState {
   /** Interactive grants in a row that overtook a batch waiter. */
   overtakenCount: number;
   waiters: Waiter[];
+  /** Mean time from an invitation to the ask that answers it. */
+  answersInMs?: number;
   /** In the order of their grants: all that may still be settled, and the last 100. */
   grants: Grant[];
   /** Older grants whose slots have not ended: the time from which each is held for window and margin. */

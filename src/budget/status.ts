@@ -50,7 +50,7 @@ export function budgetStatus(
       const calledAt = invitedAtMs === undefined ? undefined : iso(invitedAtMs);
       waiting.push(defined({ workflowId, jobId, lane, position: ahead + 1, expectedAt, calledAt }));
     }
-    if (!hasLapsed(waiter, nowMs)) ahead += 1;
+    if (!hasLapsed(state, waiter, nowMs)) ahead += 1;
   }
   const elsewhere = state.waiters.filter((waiter) => !inLine.has(waiter));
   for (const waiter of elsewhere) {

@@ -1,12 +1,5 @@
-import {
-  GRANT_AHEAD_MS,
-  INVITATION_GRACE_MS,
-  LONGEST_QUIET_MS,
-  RECHECK_MS,
-  SILENT_WAITER_MS,
-  UNSETTLED_WAIT_MS,
-} from './limits.js';
-import { eligibleLine, freeSlots, hasLapsed, startableSends } from './line.js';
+import { GRANT_AHEAD_MS, LONGEST_QUIET_MS, RECHECK_MS, SILENT_WAITER_MS, UNSETTLED_WAIT_MS } from './limits.js';
+import { eligibleLine, freeSlots, hasLapsed, invitationGraceMs, startableSends } from './line.js';
 import { isPausedByOperator } from './operator.js';
 import { expireProbe, isPaused, isProbe, pacedMs } from './pause.js';
 import { occupiedSlotEnds } from './slots.js';
@@ -60,6 +53,7 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
   let nextAtMs = Infinity;
   const startable = Math.min(startableSends(state, nowMs), state.pause ? 1 : Infinity);
   const laterEnds = occupiedSlotEnds(state, nowMs + GRANT_AHEAD_MS);
+  const graceMs = invitationGraceMs(state);
   let invited = 0;
   for (const waiter of line) {
     if (Math.min(freeSlots(state, laterEnds.length, { waiter, line }), startable) - invited <= 0) continue;
@@ -72,7 +66,7 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
       waiter.invitedAtMs = nowMs;
       if (waiter.dueAtMs > nowMs + UNSETTLED_WAIT_MS) wake.push(waiter.workflowId);
     }
-    const lapsesAtMs = waiter.invitedAtMs + INVITATION_GRACE_MS;
+    const lapsesAtMs = waiter.invitedAtMs + graceMs;
     if (nowMs <= lapsesAtMs) {
       invited += 1;
       nextAtMs = Math.min(nextAtMs, lapsesAtMs + 1);
@@ -85,7 +79,7 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
     }
     nextAtMs = Math.min(nextAtMs, waiter.quietUntilMs ?? Infinity);
   }
-  if (line.some((waiter) => !hasLapsed(waiter, nowMs))) {
+  if (line.some((waiter) => !hasLapsed(state, waiter, nowMs))) {
     for (const endMs of laterEnds) nextAtMs = Math.min(nextAtMs, endMs - GRANT_AHEAD_MS);
   }
   return { wake, nextAtMs };

@@ -201,6 +201,41 @@ describe('invitations', () => {
     expect(acquire(budget, slotEndMs + 2_100, 'alive')).toMatchObject({ kind: 'granted' });
   });
 
+  test('lapse later while answers are slow, so that the budget does not wake ever more waiters', () => {
+    const budget = newBudget({ limit: 1 });
+    spend(budget, T0, 'x');
+    let nowMs = T0;
+    let count = 0;
+    const answerAfter = (answerMs: number) => {
+      const name = `answers-${count++}`;
+      acquire(budget, nowMs, name);
+      nowMs += HELD_MS;
+      budget.tick(nowMs);
+      nowMs += answerMs;
+      spend(budget, nowMs, name);
+    };
+    /** How long the second in the queue waits for a slot that the first was invited to and does not take. */
+    const secondWaitsMs = () => {
+      const [first, second] = [`silent-${count++}`, `second-${count++}`];
+      acquire(budget, nowMs, first);
+      acquire(budget, nowMs, second);
+      nowMs += HELD_MS;
+      const invitedAtMs = nowMs;
+      while (!budget.tick(nowMs).wake.includes(second)) nowMs += 500;
+      budget.gone(nowMs, first);
+      spend(budget, nowMs, second);
+      return nowMs - invitedAtMs;
+    };
+    expect(secondWaitsMs()).toBe(2_500);
+    for (let round = 0; round < 30; round++) answerAfter(6_000);
+    expect(secondWaitsMs()).toBeGreaterThan(10_000);
+    for (let round = 0; round < 30; round++) answerAfter(200_000);
+    expect(secondWaitsMs()).toBeGreaterThan(25_000);
+    expect(secondWaitsMs()).toBeLessThanOrEqual(30_500);
+    for (let round = 0; round < 60; round++) answerAfter(100);
+    expect(secondWaitsMs()).toBe(2_500);
+  });
+
   test('that lapsed leave the waiter its place', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
