@@ -425,7 +425,9 @@ function waiters(count: number, more: Partial<AcquireRequest> = {}) {
   return Array.from({ length: count }, (_, index) => ({ workflowId: `waiter-${index}`, ...more }));
 }
 
-/** The number of asks if each follow-up asks when it is told to and when it is woken. The budget ticks every 10 seconds. */
+/**
+ * The number of asks if each follow-up asks when it is told to and when it is woken. The budget ticks every 10 seconds.
+ */
 function asksInAnHour(budget: Budget, all: readonly (Partial<AcquireRequest> & { workflowId: string })[]): number {
   const dueAtMs = new Map(all.map(({ workflowId }, index) => [workflowId, T0 + index]));
   let asks = 0;

@@ -26,7 +26,9 @@ const msOf = (text: string) => {
 /** A number without an exponent and without trailing zeros. */
 const decimal = (value: number) => value.toFixed(9).replace(/\.?0+$/, '');
 
-/** Values on both sides of both bounds of a duration, as numbers and in every unit, and values that are not durations. */
+/**
+ * Values on both sides of both bounds of a duration, as numbers and in every unit, and values that are not durations.
+ */
 function durationsAround(min: string, max: string): unknown[] {
   const bounds = [msOf(min), msOf(max)].flatMap((ms) => [ms - 1, ms - 0.6, ms - 0.4, ms, ms + 0.4, ms + 0.6, ms + 1]);
   const texts = bounds

@@ -246,7 +246,10 @@ async function simulatorEnvironment(each: ComposeService): Promise<Record<string
   return composeEnvironment(each, Object.fromEntries(given) as Record<string, string>);
 }
 
-/** A service's environment, with `${NAME:-default}` (also for empty values) and `${NAME-default}` resolved as in Compose. */
+/**
+ * A service's environment, with `${NAME:-default}` (also for empty values) and `${NAME-default}` resolved as in
+ * Compose.
+ */
 function composeEnvironment(
   { environment = {} }: ComposeService,
   given: Record<string, string>,

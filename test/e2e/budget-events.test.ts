@@ -38,7 +38,8 @@ test('one follow-up alone costs its budget at most 13 events', async () => {
   expect((await eventsOf(budget)) - before).toBeLessThanOrEqual(13);
 });
 
-// These are the calls of follow-ups without the follow-ups, so the speed of the machine does not decide which share a call.
+// These are the calls of follow-ups without the follow-ups, so the speed of the machine does not decide which share a
+// call.
 test.each([20, 50])('of %i follow-ups at once, each costs the budget at most 6 events', async (count) => {
   const { taskQueue, namespace } = stack;
   const address = inject('temporalAddress');

@@ -216,7 +216,9 @@ async function breaches({ seed, projectId, script, settings }: Case, ends: Map<s
   return broken;
 }
 
-/** `WorkflowTaskFailedCause` of the API: something arrived while the workflow decided to end, so the task is repeated. */
+/**
+ * `WorkflowTaskFailedCause` of the API: something arrived while the workflow decided to end, so the task is repeated.
+ */
 const UNHANDLED_COMMAND = 1;
 
 /** Why workflow tasks failed. */

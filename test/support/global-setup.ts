@@ -11,7 +11,10 @@ declare module 'vitest' {
   }
 }
 
-/** Starts one development server in memory for the whole run, the newest or the oldest supported one. Without a Temporal binary, the run ends with one line. */
+/**
+ * Starts one development server in memory for the whole run, the newest or the oldest supported one. Without a Temporal
+ * binary, the run ends with one line.
+ */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const say = (message: string) => void process.stderr.write(`${message}\n`);
   try {

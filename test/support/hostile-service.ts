@@ -8,8 +8,8 @@ export interface HostileAnswer {
   headers: readonly (readonly [name: string, value: string])[];
   body: Buffer;
   /**
-   * How it is sent. `whole`: completely. `silent`: not at all. `reset`: not at all, and the connection is reset. `half`:
-   * it breaks off in the body. `drip`: one byte at a time, without end. `flood`: 50 MB follow the body.
+   * How it is sent. `whole`: completely. `silent`: not at all. `reset`: not at all, and the connection is reset.
+   * `half`: it breaks off in the body. `drip`: one byte at a time, without end. `flood`: 50 MB follow the body.
    */
   manner: 'whole' | 'silent' | 'reset' | 'half' | 'drip' | 'flood';
 }

@@ -9,8 +9,8 @@ export interface ReceivedMessage {
 }
 
 /**
- * An agent job service whose answers a test sets step by step. The time-skipping server needs it, because a real service
- * has another clock. The last answer of a list is repeated.
+ * An agent job service whose answers a test sets step by step. The time-skipping server needs it, because a real
+ * service has another clock. The last answer of a list is repeated.
  */
 export class ScriptedService implements AgentJobsClient {
   readonly received: ReceivedMessage[] = [];

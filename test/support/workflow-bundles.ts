@@ -11,8 +11,8 @@ const ROOT = join(import.meta.dirname, '..', '..');
 export const builtBundle = { codePath: join(ROOT, 'dist', 'workflow-bundle.js') };
 
 /**
- * Bundles workflows that only tests have, or takes the bundle of an earlier run from the cache. The key is a hash of all
- * sources: those of the product, the files beside the workflows, and the versions of the packages.
+ * Bundles workflows that only tests have, or takes the bundle of an earlier run from the cache. The key is a hash of
+ * all sources: those of the product, the files beside the workflows, and the versions of the packages.
  *
  * @param workflowsPath module that exports the workflows
  */
