@@ -11,11 +11,11 @@ const AT_MOST_ONCE = 'test/agent-jobs/at-most-once.test.ts';
 const TIME_SKIPPED = 'test/workflows/follow-up.time-skipping.test.ts';
 const WATCHES = 'test/workflows/watch-job.time-skipping.test.ts';
 
-/** Mistakes that somebody could make in good faith. Each must be noticed by the test that is named. */
+/** Mistakes that somebody could make in good faith. The named test must catch each. */
 export const mutants: readonly Mutant[] = [
   {
     name: 'a lost answer is retried',
-    what: 'a POST whose connection broke after it had started is sent once more',
+    what: 'a POST whose connection breaks after it has started is sent again',
     edits: [
       {
         file: POST,
@@ -63,7 +63,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'redirects are followed',
-    what: 'an answer with a Location is followed with the same POST, as fetch does for 307 and 308',
+    what: 'the same POST goes to the Location of an answer, as fetch does for 307 and 308',
     edits: [
       {
         file: POST,
@@ -80,7 +80,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'an error is passed on as the cause',
-    what: 'the error of the HTTP library, which holds what the service wrote, goes with the outcome into the history',
+    what: 'the error of the HTTP library, with what the service wrote, enters the history with the outcome',
     edits: [
       {
         file: CLIENT,
@@ -95,7 +95,7 @@ class RefusedError extends Error {`,
     },
   },
   {
-    name: 'the slot is free from its grant',
+    name: 'a slot stays free after its grant',
     what: 'a slot counts only once its send has settled',
     edits: [
       {
@@ -120,7 +120,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'Retry-After is ignored',
-    what: 'a pause after 429 takes its own backoff',
+    what: 'a pause after a 429 lasts as long as the budget’s own backoff',
     edits: [
       {
         file: 'src/budget/pause.ts',
@@ -131,8 +131,8 @@ class RefusedError extends Error {`,
     test: { file: 'test/budget/queue.test.ts', name: 'a pause honours Retry-After' },
   },
   {
-    name: 'budget time is that of those who ask',
-    what: 'slots end by the time in the ask, which comes from the side of the worker, and not by the workflow’s',
+    name: 'the budget takes the time from an ask',
+    what: 'slots end by the time in the ask, which comes from the worker, and not by the workflow’s time',
     edits: [
       {
         file: 'src/budget/budget.ts',
@@ -145,8 +145,8 @@ class RefusedError extends Error {`,
     test: { file: 'test/budget/slots.test.ts', name: 'the budget does not take the time from an ask' },
   },
   {
-    name: 'the slot that is still to end is not waited for',
-    what: 'a grant ahead is sent at once',
+    name: 'a send does not wait for its slot',
+    what: 'a message that was granted ahead leaves immediately',
     edits: [
       {
         file: SEND,
@@ -161,7 +161,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'every attempt has the same token',
-    what: 'an attempt after one that died is granted its slot again, as with three attempts and no ledger',
+    what: 'an attempt after one that died is granted the same slot again, as with three attempts and no ledger',
     edits: [
       {
         file: SEND,
@@ -192,7 +192,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'a task leaves no event',
-    what: 'a worker that takes a budget over hands old signals to it as if they had come just now',
+    what: 'a budget that another worker takes over reads old signals as if they had just arrived',
     edits: [
       {
         file: 'src/workflows/project-budget.ts',
@@ -207,8 +207,8 @@ class RefusedError extends Error {`,
     rebuilds: true,
   },
   {
-    name: 'a budget takes every word for one that does not go by the time',
-    what: 'a settle leaves no event, and a worker that takes the budget over hears it as if it had come just now',
+    name: 'a budget treats every report as one whose time does not matter',
+    what: 'a settle leaves no event, and a budget that another worker takes over reads it as if it had just arrived',
     edits: [
       { file: 'src/budget/budget.ts', find: `&& words.every(isEnd);`, replace: `&& words.every(() => true || isEnd);` },
     ],
@@ -220,7 +220,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'a budget ends a run at any moment',
-    what: 'whoever has been invited finds a budget that begins anew, and its slot is lost for that long',
+    what: 'an invited follow-up finds a budget that continues as new, and its slot is lost for that time',
     edits: [
       {
         file: 'src/workflows/project-budget.ts',
@@ -235,8 +235,8 @@ class RefusedError extends Error {`,
     rebuilds: true,
   },
   {
-    name: 'a budget hears all of a report or nothing',
-    what: 'one word that makes no sense loses those of other follow-ups that travel with it',
+    name: 'a budget takes all of a report or nothing',
+    what: 'one invalid entry loses the entries of other follow-ups in the same signal',
     edits: [
       {
         file: 'src/contract/protocol.ts',
@@ -252,7 +252,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'a plain Error is thrown in a workflow',
-    what: 'what should end the follow-up fails its workflow task, again and again',
+    what: 'an error that should end the follow-up fails its workflow task, again and again',
     edits: [
       {
         file: 'src/workflows/failures.ts',
@@ -268,7 +268,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'the send has a heartbeat timeout',
-    what: 'a POST that takes longer than the heartbeat is given up by Temporal while it is under way',
+    what: 'Temporal gives up a POST that takes longer than the heartbeat timeout while it is under way',
     edits: [
       {
         file: FOLLOW_UP,
@@ -284,7 +284,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'a send has three attempts',
-    what: 'Temporal gives up after three attempts, and the follow-up ends without a word on its delivery',
+    what: 'Temporal gives up after three attempts, and the follow-up ends without saying whether it was delivered',
     edits: [
       {
         file: FOLLOW_UP,
@@ -302,7 +302,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'a watch ends at every look',
-    what: 'the workflow hears of looks that show nothing new, and each costs it events',
+    what: 'looks that show nothing new reach the workflow, and each costs events',
     edits: [
       {
         file: LOOK,
@@ -315,7 +315,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'a watch has no end of its own',
-    what: 'the settle time and the timeout of the job pass, and the watch looks on',
+    what: 'the settle time and the timeout of the job pass, and the watch continues to look',
     edits: [{ file: LOOK, find: `const isOver = nowMs >= untilMs ||`, replace: `const isOver =` }],
     test: {
       file: 'test/follow-up/look.test.ts',
@@ -323,8 +323,8 @@ class RefusedError extends Error {`,
     },
   },
   {
-    name: 'a watch looks on beside the next one',
-    what: 'a look out of turn shows something new, and the watch that waited for it is not ended',
+    name: 'a watch continues beside the next one',
+    what: 'an extra look shows something new, and the watch that waits for that does not end',
     edits: [
       {
         file: 'src/follow-up/watch.ts',
@@ -339,8 +339,8 @@ class RefusedError extends Error {`,
     rebuilds: true,
   },
   {
-    name: 'the end is told and not awaited',
-    what: 'a follow-up whose budget cannot be reached at that moment ends, and its job’s turn does not',
+    name: 'a follow-up does not wait until its budget knows its end',
+    what: 'a follow-up ends while its budget cannot be reached, and the turn of its job does not end',
     edits: [
       {
         file: FOLLOW_UP,
