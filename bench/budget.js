@@ -1,6 +1,6 @@
 /**
- * The budget under load, on a Temporal dev server with real worker processes: what it holds, and how well it is used.
- * See docs/explanation/benchmarks.md.
+ * The budget under load, on a Temporal development server with real worker processes: whether it keeps its limit, and
+ * how much of it is used. See docs/explanation/benchmarks.md.
  */
 import { parseArgs } from 'node:util';
 import { processEnvironment } from '../dist/config/settings-reader.js';
@@ -20,7 +20,7 @@ const SCENARIOS = {
 
 const USAGE = `npm run bench:budget -- [options]
   --only A,B    of ${Object.keys(SCENARIOS).join(', ')} (all)
-  --seed N      of what is random (1)`;
+  --seed N      seed of every random choice (1)`;
 
 const { values } = parseArgs({ options: { only: { type: 'string' }, seed: { type: 'string', default: '1' } } });
 const names = values.only?.split(',') ?? Object.keys(SCENARIOS);

@@ -1,6 +1,6 @@
 /**
- * Temporal servers to measure with, each with a fresh database. All have `address`, `pids` (of the processes whose CPU time,
- * with that of their children, is the server's), `databaseBytes()` and `stop()`.
+ * Temporal servers to measure with, each with a new database. All have `address`, `databaseBytes()`, `stop()` and
+ * `pids`: the CPU time of these processes and their children is the server's.
  */
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -24,7 +24,7 @@ async function startOnSqlite(env) {
   };
 }
 
-/** A server with all roles on PostgreSQL, as the tests start it. The server is built with Go once. */
+/** A server with all roles on PostgreSQL, as the tests start it. Go builds the server once. */
 async function startOnPostgres(env) {
   const { module, close } = await loadFromSource('/test/support/postgres-rig.ts');
   const onProgress = (message) => void process.stderr.write(`${message}\n`);
@@ -43,10 +43,10 @@ async function startOnPostgres(env) {
   };
 }
 
-/** By the name that the options of the benchmarks give them. */
+/** The databases by their names in the benchmarks' options. */
 export const DATABASES = { sqlite: startOnSqlite, postgres: startOnPostgres };
 
-/** Total size of files; one that is gone counts as nothing. */
+/** Total size of files. A file that is gone counts as 0. */
 async function bytesOf(paths) {
   const sizes = paths.map((path) =>
     stat(path).then(

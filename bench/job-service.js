@@ -6,10 +6,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 const PATH = /^\/v2\/agent\/([^/]+)\/job\/([^/]+?)(\/message)?$/;
 
 /**
- * An agent job service whose turns end by the number of reads instead of by time: both sides of the benchmark then do
- * the same number of polls, however fast the machine is. Every job exists, at rest.
+ * An agent job service whose turns end after a number of reads instead of a time. Both sides of the benchmark then make
+ * the same number of polls, however fast the machine is. Every job exists and is idle.
  *
- * @param {(jobId: string) => number} readsPerTurn the read after a message, from 1, that is the first to show its end
+ * @param {(jobId: string) => number} readsPerTurn number of the read after a message, from 1, that first shows its end
  * @param {(jobId: string) => number} readTakesMs how long a read takes
  */
 export async function startJobService(readsPerTurn, readTakesMs) {
@@ -51,7 +51,7 @@ export async function startJobService(readsPerTurn, readTakesMs) {
   await once(server, 'listening');
   return {
     baseUrl: `http://127.0.0.1:${server.address().port}`,
-    /** What a job was asked for: messages, and when the last came (`performance.now()`), reads before and after the first. */
+    /** A job's messages, the time of the last (`performance.now()`), and the reads before and after the first. */
     asked: (jobId) => jobs.get(jobId) ?? { messages: 0, readsBefore: 0, readsAfter: 0 },
     close: async () => {
       server.closeAllConnections();

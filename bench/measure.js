@@ -5,10 +5,10 @@ import { SLOW_READ_MS } from './settings.js';
 const BESIDE_SLOW = { slow: 300, unrelated: 100 };
 const HOUR_MS = 3_600_000;
 const LOOK_AGAIN_MS = 250;
-/** Longest wait until everything sleeps. */
+/** Longest wait until every follow-up sleeps. */
 const SLEEP_LIMIT_MS = 3_600_000;
 
-/** Follow-ups from start to end: rate, history, CPU time, calls of the service. `running` is one side, warmed up. */
+/** Measures follow-ups from start to end: rate, history, CPU time, reads. `running` is one side, warmed up. */
 export async function measureRuns(running, { followUps: count, intervalMs, looks }) {
   const cpuBefore = running.cpuSeconds();
   const startedMs = performance.now();
@@ -43,7 +43,7 @@ export async function measureRuns(running, { followUps: count, intervalMs, looks
   };
 }
 
-/** Memory of a worker while follow-ups sleep between two looks: more and more of them. */
+/** Measures the memory of a worker while more and more follow-ups sleep between two looks. */
 export async function measureSleeping(running, counts) {
   const idleBytes = await running.residentBytes();
   const measured = { idleWorkerMiB: idleBytes / 2 ** 20 };
@@ -58,10 +58,10 @@ export async function measureSleeping(running, counts) {
 }
 
 /**
- * What follow-ups in flight cost: `count` of them look at their jobs every `intervalMs`, which never end. Measured for
- * `minutes`, from when every message was sent. CPU is in cores.
+ * Measures the cost of follow-ups in flight: `count` of them look every `intervalMs` at jobs that never end. The
+ * measurement takes `minutes` and starts when every message was sent. CPU is in cores.
  *
- * @param say is told how far it has come
+ * @param say is told the progress
  */
 export async function measureInFlight(running, { count, intervalMs, minutes }, say) {
   const idleBytes = await running.residentBytes();
@@ -70,7 +70,7 @@ export async function measureInFlight(running, { count, intervalMs, minutes }, s
   const followUps = await running.start(`look-${count}`, count, intervalMs);
   const unsent = () => followUps.filter(({ jobId }) => running.service.asked(jobId).messages !== 1).length;
   while (unsent() > 0) await delay(LOOK_AGAIN_MS);
-  say(`${count} were started and sent in ${((performance.now() - beganMs) / 60_000).toFixed(1)} min`);
+  say(`${count} follow-ups were started and sent in ${((performance.now() - beganMs) / 60_000).toFixed(1)} min`);
   const looks = () => followUps.reduce((sum, { jobId }) => sum + running.service.asked(jobId).readsAfter, 0);
 
   const bytesPerFollowUp = ((await running.databaseBytes()) - databaseBefore) / count;
@@ -97,8 +97,8 @@ export async function measureInFlight(running, { count, intervalMs, minutes }, s
 }
 
 /**
- * How long a message of one project takes from the start of its follow-up to the service, one after the other, while every
- * read of the other projects' jobs takes {@link SLOW_READ_MS}.
+ * Measures how long a message of one project takes from the start of its follow-up to the service, while every read of
+ * the other projects' jobs takes {@link SLOW_READ_MS}. The messages go one after the other.
  */
 export async function measureBesideSlowReads(running) {
   const slow = await running.start('slow', BESIDE_SLOW.slow, SLOW_READ_MS);
@@ -115,7 +115,7 @@ export async function measureBesideSlowReads(running) {
   return { besideSlowP50Ms: share(0.5), besideSlowP95Ms: share(0.95) };
 }
 
-/** Until every message was sent, and no workflow has a task left: only timers, or a look that is due later. */
+/** Waits until every message was sent and every workflow has only timers left, or a look that is due later. */
 async function untilAsleep(running, followUps) {
   const deadlineMs = performance.now() + SLEEP_LIMIT_MS;
   let left = [...followUps.map(({ workflowId }) => workflowId), ...running.budgets(followUps)];

@@ -2,8 +2,8 @@ import { request } from 'undici';
 import { API_KEY } from './settings.js';
 
 /**
- * Activities of the naive workflow. They use the product's HTTP library, with its default pool of connections, so that
- * no difference comes from there.
+ * Activities of the naive workflow. They use the product's HTTP library with its default connection pool, so that the
+ * library makes no difference.
  *
  * @param {string} baseUrl of the agent job service
  */

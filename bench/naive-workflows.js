@@ -4,7 +4,7 @@ export { collectGarbage } from './collect-garbage-workflow.js';
 
 const { sendMessage, getJob } = proxyActivities({ startToCloseTimeout: '30s' });
 
-/** The follow-up as one would write it first: an activity that sends, then a loop of a timer and an activity that reads. */
+/** The simplest follow-up: an activity that sends, then a loop of a timer and an activity that reads. */
 export async function naiveFollowUp({ projectId, jobId, prompt, intervalMs }) {
   await sendMessage({ projectId, jobId, prompt });
   for (;;) {

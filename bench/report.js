@@ -1,4 +1,4 @@
-/** What may be measured, in the order of the table: field of a round, label, digits, and what is better. */
+/** All measurements, in the order of the table: field of a round, label, digits, and which is better. */
 const ROWS = [
   ['followUpsPerSecond', 'follow-ups per second', 1, 'more'],
   ['eventsPerFollowUp', 'history events per follow-up', 1, 'less'],
@@ -14,16 +14,16 @@ const ROWS = [
   ['idleWorkerMiB', 'idle worker, MiB', 1, 'less'],
 ];
 
-/** Memory of those asleep, one row for each number of them. */
+/** Memory of sleeping follow-ups, one row for each number of them. */
 const SLEEPING = /^mibOver(\d+)Asleep$/;
 
 const COLUMN_WIDTH = 18;
 
 /**
- * Averages the rounds of each side and sets them against each other. What one side has not measured is left out there.
+ * Averages the rounds of each side and compares the two. A side without a measurement has no value.
  *
  * @param {{ product: object[], naive: object[] }} rounds
- * @param {string} measurement of which each round has one
+ * @param {string} measurement name of a measurement that each round has
  */
 export function compare(rounds, measurement) {
   const [product, naive] = [rounds.product, rounds.naive].map((side) => side.map((round) => round[measurement]));
@@ -42,7 +42,7 @@ function summarize(values) {
   return { mean, min: Math.min(...values), max: Math.max(...values) };
 }
 
-/** The comparison as a table for people. A range stands where rounds differ. */
+/** The comparison as a table for people. It shows a range if rounds differ. */
 export function toText(rows) {
   const show = ({ mean, min, max }, digits) => {
     if (Number.isNaN(mean)) return '-';

@@ -1,6 +1,6 @@
 /**
- * Benchmark: follow-ups of this project's worker and of a naive workflow, one after the other, each with a Temporal
- * server of its own. See docs/explanation/benchmarks.md. Needs Linux, for `/proc`.
+ * Benchmark: compares follow-ups of this project's worker with those of a naive workflow. The sides run one after the
+ * other, each with a Temporal server of its own. See docs/explanation/benchmarks.md. Needs Linux, for `/proc`.
  */
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -15,17 +15,17 @@ import { startJobService } from './job-service.js';
 import { PROJECTS, SLOW_READ_MS, TASK_QUEUE, WARM_UP_FOLLOW_UPS } from './settings.js';
 
 const WORKER = fileURLToPath(new URL('./worker-process.js', import.meta.url));
-/** Starts under way at once. */
+/** How many starts are under way at once. */
 const START_CONCURRENCY = 50;
 /** Longest wait for the end of follow-ups. */
 const RESULTS_LIMIT_MS = 600_000;
 /** `/proc/PID/stat` counts in hundredths of a second on every Linux. */
 const TICKS_PER_SECOND = 100;
 
-/** CPU time of a process and its children, living and dead, since its start, in seconds. */
+/** CPU time in seconds of a process and its children, living and dead, since its start. */
 function cpuSeconds(pid) {
-  // The second field is the name, in parentheses, and may hold anything. Fields 14 to 17 are user and system time of the
-  // process, and of its children that have ended.
+  // The second field is the name, in parentheses, and may contain anything. Fields 14 to 17 are the user and system
+  // time of the process and of its children that have ended.
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
     .replace(/^.*\) /s, '')
     .split(' ');
@@ -34,7 +34,7 @@ function cpuSeconds(pid) {
   return children.reduce((sum, child) => sum + cpuSeconds(child), ticks / TICKS_PER_SECOND);
 }
 
-/** Like `Promise.all(items.map(work))`, a few at a time. */
+/** Like `Promise.all(items.map(work))`, but with a few items at a time. */
 async function mapConcurrently(items, work) {
   const results = [];
   let next = 0;
@@ -45,7 +45,7 @@ async function mapConcurrently(items, work) {
   return results;
 }
 
-/** A worker process, and its end if that comes unasked. */
+/** Starts a worker process. `failed` rejects when the process ends. */
 async function startWorkerProcess(options) {
   const child = fork(WORKER, [JSON.stringify(options)], { execArgv: ['--expose-gc'] });
   const exited = once(child, 'exit');
@@ -68,8 +68,9 @@ async function startWorkerProcess(options) {
 }
 
 /**
- * Bundles a side's workflows into `directory`: this project's with the options of its worker, the naive ones with none. It
- * is done here: a bundler would stay in the workers' memory. Resolves to the bundle's path.
+ * Bundles a side's workflows into `directory`, and returns the bundle's path. This project's workflows have the options
+ * of its worker, the naive ones have none. The worker process does not bundle, because the bundler would stay in its
+ * memory.
  */
 export async function bundleSide(side, directory) {
   const log = createLogger({ level: 'warn', format: 'json' });
@@ -82,7 +83,7 @@ export async function bundleSide(side, directory) {
 }
 
 /**
- * One side with everything fresh: a Temporal server, a job service, a worker process; warmed up.
+ * Starts one side with a Temporal server, a job service and a worker process of its own, and warms it up.
  *
  * @param {object} options
  * @param {'product' | 'naive'} options.side
@@ -113,7 +114,7 @@ export async function startSide({ side, bundlePath, database, env }) {
   }
 }
 
-/** Looks after a message until a job shows its end, by the job's name: `look-` and `slow-` never do. */
+/** Looks after a message until a job shows its end, by the job's name. `look-` and `slow-` never show it. */
 function looksOf(jobId) {
   return /^(look|slow)-/.test(jobId) ? Infinity : Number(/^run-(\d+)-/.exec(jobId)?.[1] ?? 2);
 }
@@ -137,7 +138,7 @@ class Side {
     this.client = client;
   }
 
-  /** Starts follow-ups of as many jobs, named after `prefix`; `intervalMs` between two polls. */
+  /** Starts `count` follow-ups, each of a job of its own, named after `prefix`, with `intervalMs` between two polls. */
   start(prefix, count, intervalMs) {
     const jobs = Array.from({ length: count }, (_, index) => ({
       projectId: `${prefix}-${index % PROJECTS}`,
@@ -159,7 +160,7 @@ class Side {
     return workflowId;
   }
 
-  /** Waits for the end of all; throws where one did not end as it should, or not in time. */
+  /** Waits for the end of all. Throws if one does not complete, or not in time. */
   async results(followUps) {
     const limit = new globalThis.AbortController();
     const late = delay(RESULTS_LIMIT_MS, undefined, { signal: limit.signal }).then(() => {
@@ -206,7 +207,7 @@ class Side {
     return this.#server.databaseBytes();
   }
 
-  /** Resident memory of the worker's process after collecting the garbage of all its heaps, in bytes. */
+  /** Resident memory of the worker's process in bytes, after collecting the garbage of all its heaps. */
   async residentBytes() {
     const taskQueues = this.#side === 'product' ? [TASK_QUEUE, `${TASK_QUEUE}-budget`] : [TASK_QUEUE];
     for (let round = 1; round <= 2; round++) {

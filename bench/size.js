@@ -1,6 +1,6 @@
 /**
- * What follow-ups in flight cost one worker of this project and its server: for the sizing table of docs/how-to/run-in-production.md.
- * Needs Linux, for `/proc`.
+ * Measures the cost of follow-ups in flight for one worker of this project and its server. It fills the sizing table of
+ * docs/how-to/run-in-production.md. Needs Linux, for `/proc`.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

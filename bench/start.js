@@ -1,6 +1,6 @@
 /**
- * How long the command line takes, as a multiple of what Node itself takes to start. The runs are interleaved, so that
- * a machine that gets slower is slower for all of them. See docs/explanation/benchmarks.md.
+ * How long the command line takes, as a multiple of the time that Node itself takes to start. The runs are interleaved,
+ * so that a machine that becomes slower is slower for all of them. See docs/explanation/benchmarks.md.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -15,7 +15,7 @@ import { startSimulator } from '../dist/simulator/index.js';
 const COMMAND = fileURLToPath(new URL('../bin/follow-up.js', import.meta.url));
 const FOLLOW_UP = 'follow-up/bench/stuck-1/start';
 
-/** What is run, and at most how many times as long as `node -e 0` it may take. */
+/** The commands, each with how many times as long as `node -e 0` it may take. */
 const CASES = [
   { name: 'node -e 0', args: ['-e', '0'], most: 1 },
   ...[
@@ -72,7 +72,7 @@ async function runOnce(args) {
   return { elapsedMs: performance.now() - startedMs, stdout };
 }
 
-/** Until the follow-up is listed, and its budget has given it a slot: from then on every answer is the same. */
+/** Waits until the follow-up is listed as sent: from then on every answer is the same. */
 async function untilSent() {
   for (let look = 0; look < 60; look++) {
     const { stdout } = await runOnce([COMMAND, 'list', '--state', 'polling']);

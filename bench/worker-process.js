@@ -1,6 +1,6 @@
 /**
  * The worker of one side, in a process of its own. Its argument is JSON: `{ side, address, baseUrl, bundlePath }`. Over
- * IPC it says `ready`, answers `measure` with its memory after collecting garbage, and ends on `stop`.
+ * IPC it says `ready`, collects garbage and answers with its memory on `measure`, and ends on `stop`.
  */
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
 import { configDefaults, loadConfig } from '../dist/config/index.js';
@@ -9,13 +9,13 @@ import { startWorker } from '../dist/worker.js';
 import { createNaiveActivities } from './naive-activities.js';
 import { API_KEY, BUDGET_LIMIT, TASK_QUEUE } from './settings.js';
 
-/** The product's own worker with its default settings, apart from addresses, a budget that does not limit, and patience. */
+/** The product's worker with its defaults, except for addresses, a budget that does not limit, and a longer timeout. */
 async function startProduct({ address, baseUrl, bundlePath }) {
   const config = loadConfig({
     TEMPORAL_ADDRESS: address,
     AGENT_JOBS_BASE_URL: baseUrl,
     AGENT_JOBS_API_KEY: API_KEY,
-    // Longer than the slowest read of a benchmark takes.
+    // Longer than the slowest read of a benchmark.
     AGENT_JOBS_GET_TIMEOUT: '7s',
     FOLLOW_UP_TASK_QUEUE: TASK_QUEUE,
     FOLLOW_UP_BUDGET_LIMIT: String(BUDGET_LIMIT),
@@ -27,7 +27,7 @@ async function startProduct({ address, baseUrl, bundlePath }) {
   return { ended: worker.run(), stop: () => worker.shutdown() };
 }
 
-/** A worker as Temporal's samples start it. Its cache is as large as the product's; logs are as quiet. */
+/** A worker as Temporal's samples start it. Its cache is as large as the product's, and its logs are as quiet. */
 async function startNaive({ address, baseUrl, bundlePath }) {
   Runtime.install({
     logger: new DefaultLogger('ERROR'),

@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 /**
- * Builds `dist`: the code, the command line in one piece, the workflow bundle, and a stamp of the sources. By itself it
- * also checks the types, adds the type declarations, and writes the JSON Schemas in `schemas`. Options:
+ * Builds `dist`: the code, the bundled command line, the workflow bundle, and a stamp of the sources. Without options
+ * it also checks the types, adds the type declarations, and writes the JSON Schemas in `schemas`. Options:
  *
- *   --if-stale       only the code and the bundle, and only when the sources have changed
- *   --check-schemas  fail when `schemas` is out of date instead of writing it
+ *   --if-stale       build only the code and the bundle, and only if the sources have changed
+ *   --check-schemas  fail if `schemas` is out of date, instead of writing it
  *
  * It says what it did on stderr. Two builds started at once build once.
  */
@@ -26,9 +26,9 @@ const dist = join(root, 'dist');
 const next = join(root, 'dist-next');
 const schemasDirectory = join(root, 'schemas');
 
-/** A build takes seconds; a lock that old belongs to a machine that went down, or to a reused process id. */
+/** A build takes seconds. An older lock belongs to a machine that went down, or to a process id that was reused. */
 const LOCK_LIMIT_MS = 10 * 60_000;
-/** How often a process that waits for another's build looks. */
+/** How often a process that waits for another's build checks the lock. */
 const LOCK_POLL_MS = 100;
 
 /**
@@ -56,7 +56,7 @@ async function withLock(lock, work) {
   }
 }
 
-/** A hard link appears with its content or not at all, and fails where the lock is held. */
+/** A hard link appears with its content or not at all, and fails if the lock is held. */
 function tryLink(mine, lock) {
   try {
     fs.linkSync(mine, lock);
@@ -74,12 +74,12 @@ function isAbandoned(lock) {
     process.kill(ownerPid, 0);
     return false;
   } catch (error) {
-    // ENOENT: the owner has just let go of it. EPERM: it lives, as somebody else's process.
+    // ENOENT: the owner has just released it. EPERM: the owner lives, and belongs to another user.
     return error.code === 'ESRCH';
   }
 }
 
-/** Removes an abandoned lock; of several processes that try, only one finds it. */
+/** Removes an abandoned lock. If several processes try, only one finds it. */
 function takeAway(lock, mine) {
   const removed = `${mine}.removed`;
   try {
@@ -97,7 +97,7 @@ function takeAway(lock, mine) {
  * Makes the code in `dist`: the command line, bundled, and everything else of `src`, compiled file by file. Types are
  * dropped, not checked.
  *
- * @throws Error naming what cannot be parsed or found; `dist` is left as it was
+ * @throws Error that names what cannot be parsed or found; `dist` then stays as it was
  */
 async function compile() {
   fs.rmSync(next, { recursive: true, force: true });
@@ -110,7 +110,7 @@ async function compile() {
   replaceDirectory(next, dist);
 }
 
-/** Compiles what is imported from `dist`. */
+/** Compiles the modules that are imported from `dist`. */
 async function compileFiles() {
   const { default: swc } = await import('@swc/core').catch(failWithoutCompiler);
   const names = fs.readdirSync(source, { recursive: true, encoding: 'utf8' });
@@ -138,8 +138,8 @@ async function compileFiles() {
 
 /**
  * Bundles the command line: one file that defines the commands, and files that they load when they run. These are
- * CommonJS, because most packages are: Node searches a CommonJS package for the names that it exports only where an ES
- * module imports it. See docs/explanation/benchmarks.md for what that saves.
+ * CommonJS, because most packages are: if an ES module imports a CommonJS package, Node must search it for the names
+ * that it exports. See docs/explanation/benchmarks.md for what that saves.
  */
 async function bundleCommandLine() {
   const { rolldown } = await import('rolldown').catch(failWithoutCompiler);
@@ -149,7 +149,8 @@ async function bundleCommandLine() {
     platform: 'node',
     tsconfig: false,
     resolve: { extensionAlias: { '.js': ['.ts', '.js'] } },
-    // zod has 95 files, most of them translations that are not used here. Other packages are loaded as they are installed.
+    // zod has 95 files, most of them translations that are not used here. Other packages are loaded as they are
+    // installed.
     external: (id) => !/^(\.|\/|zod$)/.test(id),
   });
   const license = fs.readFileSync(join(root, 'node_modules', 'zod', 'LICENSE'), 'utf8');
@@ -168,7 +169,7 @@ function failWithoutCompiler(error) {
   throw new Error(`the compiler cannot be loaded: run "npm ci" (${error.message})`, { cause: error });
 }
 
-/** Bundles the workflows as Temporal's sandbox takes them. */
+/** Bundles the workflows for Temporal's sandbox. */
 async function bundleWorkflows() {
   const { bundleWorkflowCode } = await import('@temporalio/worker');
   const { workflowBundleOptions } = await importCompiled('worker/bundle-options.js');
@@ -201,7 +202,7 @@ function importCompiled(name) {
   return import(pathToFileURL(join(dist, name)).href);
 }
 
-/** Writes the JSON Schemas, or fails where one is out of date. */
+/** Writes the JSON Schemas, or fails if one is out of date. */
 async function updateSchemas({ check }) {
   const { z } = await import('zod');
   const { wireSchemas } = await importCompiled('contract/wire-schemas.js');
@@ -214,7 +215,7 @@ async function updateSchemas({ check }) {
   }
 }
 
-/** Puts the new directory in the old one's place. */
+/** Puts the new directory in the place of the old one. */
 function replaceDirectory(next, current) {
   const old = `${current}-old`;
   fs.rmSync(old, { recursive: true, force: true });
@@ -236,19 +237,19 @@ async function main(args) {
     if (ifStale && !isStale(root)) return;
     const startedMs = performance.now();
     if (process.stderr.isTTY) process.stderr.write('compiling src, which takes some seconds\n');
-    // Read first: what is edited from now on is stale.
+    // Read before the build: any later edit makes it stale.
     const state = sourceState(root);
     await compile();
     say('compiled src', startedMs);
-    // The command that started this build goes on, and waits for the bundle only if it needs it.
-    // One that Ctrl-C has ended hears nothing any more.
+    // The command that started this build goes on, and waits for the bundle only if it needs it. After Ctrl-C it no
+    // longer listens, which is no error.
     process.send?.('compiled', () => undefined);
     await Promise.all([
       bundleWorkflows().then(() => fs.writeFileSync(stampPath(root), state)),
       ifStale ? undefined : declareTypes(),
     ]);
     if (!ifStale) await updateSchemas({ check: args.includes('--check-schemas') });
-    // A command that started this build shows its own progress by now.
+    // A command that started this build already shows its own progress.
     if (!process.send) say('built dist', startedMs);
   });
 }

@@ -1,19 +1,19 @@
-/** What the command does in a checkout before anything else. Nothing of it runs in an installed package. */
+/** What the command does first in a checkout. None of it runs in an installed package. */
 import * as fs from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const packageRoot = fileURLToPath(new URL('..', import.meta.url));
 
-/** What `dist` is made from, beside `src`. */
+/** What `dist` is made from, besides `src`. */
 const OTHER_SOURCES = ['package.json', 'package-lock.json', 'bin/build.js', 'bin/schemas.js'];
 
-/** Where the build keeps the {@link sourceState} that it was made from. */
+/** The file with the {@link sourceState} that `dist` was made from. */
 export const stampPath = (root) => join(root, 'dist', 'build-stamp.txt');
 
 /**
- * Name, size and modification time of every source. A file that is added, edited, replaced by an older one or removed
- * changes it. Reads no file: 5 ms for 260 files.
+ * Name, size and modification time of every source. It changes when a file is added, edited, replaced by an older one
+ * or removed. It reads no file and takes 5 ms for 260 files.
  *
  * @param {string} root the package's directory
  * @returns {string}
@@ -51,10 +51,10 @@ export function isStale(root) {
 }
 
 /**
- * Builds what is stale, in another process: the compiler and the bundler would stay in this one's memory.
+ * Builds what is stale. It does so in another process, because the compiler and the bundler would stay in memory.
  *
- * @returns {Promise<{ bundled?: Promise<void> } | undefined>} once the code can be imported; `bundled` settles when the
- *   workflow bundle is there, which takes seconds longer. `undefined` if the build failed, which it has said on stderr
+ * @returns {Promise<{ bundled?: Promise<void> } | undefined>} resolves when the code can be imported. `bundled` settles
+ *   when the workflow bundle exists, seconds later. `undefined`: the build failed, and has said so on stderr
  */
 export async function buildIfStale() {
   if (!isStale(packageRoot)) return {};

@@ -1,10 +1,10 @@
 #!/usr/bin/env node
-/** The command `follow-up`. In a checkout, which alone has sources, it first builds what they have changed. */
+/** The command `follow-up`. In a checkout, which has sources, it first builds what has changed. */
 import { existsSync } from 'node:fs';
 import nodeModule from 'node:module';
 import process from 'node:process';
 
-// Node 22 and newer keep what they compiled, which saves a sixth of the time of a command that calls Temporal.
+// Node 22 and newer keep the compiled code, which saves a sixth of the time of a command that calls Temporal.
 nodeModule.enableCompileCache?.();
 
 const isCheckout = existsSync(new URL('../src', import.meta.url));

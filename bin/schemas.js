@@ -25,7 +25,10 @@ export function jsonSchemas(z, { inputs, answers, ...rules }) {
 
 const fileName = ({ name }) => `${name}.schema.json`;
 
-/** A later version may answer more fields. Leaves out what only repeats the type: bounds of integers, patterns of times. */
+/**
+ * Allows more fields, which a later version may answer. Leaves out what only repeats the type: bounds of integers and
+ * patterns of times.
+ */
 function openToMore({ jsonSchema }) {
   if (jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
   if (jsonSchema.format === 'date-time') delete jsonSchema.pattern;
@@ -33,7 +36,7 @@ function openToMore({ jsonSchema }) {
   if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
 }
 
-/** Adds what the conversion cannot see: rules in code, defaults, and meanings. */
+/** Adds what the conversion cannot see: rules in code, defaults and meanings. */
 function describeInput({ jsonSchema, path }, { followUpSettings, maxPromptBytes }) {
   const field = path.filter(
     (part) => !['properties', 'anyOf', 'items'].includes(String(part)) && !Number.isInteger(part),
@@ -107,12 +110,12 @@ function below(bound) {
   return [...(less.length > 0 ? [`(${less.join('|')})(\\.\\d+)?`] : []), ...tail].join('|');
 }
 
-/** Digits that are greater than the given ones, by the first that differs. */
+/** Patterns of digits that are greater than the given ones: one for each first digit that differs. */
 function greater(digits, rest) {
   return differing(digits, rest, (digit) => (digit < 9 ? `[${digit + 1}-9]` : undefined));
 }
 
-/** Digits that are less than the given ones, by the first that differs. */
+/** Patterns of digits that are less than the given ones: one for each first digit that differs. */
 function lesser(digits, rest) {
   return differing(digits, rest, (digit) => (digit > 0 ? `[0-${digit - 1}]` : undefined));
 }

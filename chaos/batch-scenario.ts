@@ -12,20 +12,20 @@ import type { WorkerProcess } from './worker-process.js';
 
 const BUDGET = { limit: 20, windowMs: 10_000 };
 const WORKERS = 2;
-/** What a batch of that many items may take on two cores, with the recovery from the last kill. */
+/** The longest that a batch may take on two cores, with the recovery from the last kill. */
 const LONGEST_MS = 1_800_000;
 
 /** Options of {@link batchScenario}. */
 export interface BatchScenarioOptions extends ScenarioOptions {
   items: number;
   projects: number;
-  /** One of the two workers is killed that often. */
+  /** Time between two kills. Each kills one of the two workers. */
   killEveryMs: number;
-  /** @default without limit */
+  /** @default no limit */
   mostKills?: number;
 }
 
-/** One batch over many projects, while one of two workers is killed (SIGKILL) again and again, in turns. */
+/** Runs one batch over many projects, while its two workers are killed (SIGKILL) in turn, again and again. */
 export async function batchScenario(options: BatchScenarioOptions): Promise<ScenarioOutcome> {
   const { seed, items, projects, killEveryMs, mostKills = Infinity, say } = options;
   return withScene({ ...options, name: 'batch', lanes: 1, budget: BUDGET }, async ({ oracle, lanes, startedAtMs }) => {
@@ -64,7 +64,7 @@ export async function batchScenario(options: BatchScenarioOptions): Promise<Scen
   });
 }
 
-/** Kills a worker every `everyMs` and starts another in its place, until `ended`. Answers how many it killed. */
+/** Kills a worker every `everyMs` and starts another in its place, until `ended`. Returns the number of kills. */
 async function killInTurns(
   lane: Lane,
   workers: WorkerProcess[],
@@ -81,7 +81,7 @@ async function killInTurns(
   }
 }
 
-/** How an item ended, as the batch tells it. */
+/** How an item ended, according to the batch. */
 async function toRecord({ client }: Lane, item: BatchItem): Promise<FollowUpRecord> {
   const { index, projectId, workflowId, status, error } = item;
   const record: FollowUpRecord = { marker: `item-${index}`, projectId, workflowId };

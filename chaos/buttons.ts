@@ -4,12 +4,12 @@ import { GrpcStatus, grpcStatusOf } from '../src/temporal/grpc.js';
 
 type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
 
-/** Which of its ended workflow tasks a workflow is reset to. */
+/** Which of its completed workflow tasks a workflow is reset to. */
 export type ResetPoint = 'first' | 'last' | ((tasks: readonly HistoryEvent[]) => HistoryEvent | undefined);
 
 /**
- * Begins a new run from the end of one of the workflow's tasks, as "Reset" in the UI does. Of its newest run, open or
- * closed, unless `runId` names another; nothing where no task has ended yet.
+ * Starts a new run from the end of one of the workflow's tasks, as "Reset" in the UI does. It resets the newest run,
+ * open or closed, unless `runId` names another. It does nothing if no task is complete yet.
  */
 export async function resetWorkflow(
   client: Client,
@@ -26,10 +26,10 @@ export async function resetWorkflow(
 }
 
 /**
- * Begins a new run of a workflow from the end of one of its workflow tasks.
+ * Starts a new run of a workflow from the end of one of its workflow tasks.
  *
- * @param task the event that completed the task; without one the server refuses
- * @returns id of the new run
+ * @param task the event that completed the task; the server refuses a reset without one
+ * @returns the id of the new run
  */
 export async function resetToTask(
   client: Client,
@@ -46,7 +46,7 @@ export async function resetToTask(
   return reset.runId;
 }
 
-/** Pauses a workflow; the server needs `frontend.WorkflowPauseEnabled`. */
+/** Pauses a workflow. The server needs `frontend.WorkflowPauseEnabled`. */
 export async function pauseWorkflow(client: Client, workflowId: string): Promise<void> {
   await client.workflowService.pauseWorkflowExecution({ ...request(client), workflowId, reason: 'by hand' });
 }
@@ -57,9 +57,10 @@ export async function unpauseWorkflow(client: Client, workflowId: string): Promi
 }
 
 /**
- * Does something to each activity of a workflow that is pending; answers to how many. One may end meanwhile.
+ * Presses one button on each pending activity of a workflow. One may end in the meantime.
  *
- * @param what `reset-heartbeats`: a reset that also forgets what the attempts before have noted
+ * @param what `reset-heartbeats` is a reset that also forgets what earlier attempts have noted
+ * @returns the number of activities that it changed
  */
 export async function onActivities(
   client: Client,
@@ -84,7 +85,7 @@ export async function onActivities(
   return count;
 }
 
-/** Signals that no workflow of this project knows, and known ones with nonsense; and an update that none knows. */
+/** Sends an unknown signal, known signals with arguments that make no sense, and an unknown update. */
 export async function sendNonsense(client: Client, workflowId: string, signals: readonly string[]): Promise<void> {
   const handle = client.workflow.getHandle(workflowId);
   for (const signal of ['no-such-signal', ...signals]) {
@@ -93,7 +94,7 @@ export async function sendNonsense(client: Client, workflowId: string, signals: 
   }
   await handle.executeUpdate('no-such-update', { args: [{}] }).then(
     () => {
-      throw new Error(`${workflowId} took an update that there is not`);
+      throw new Error(`${workflowId} accepted an update that does not exist`);
     },
     () => undefined,
   );

@@ -16,15 +16,15 @@ export interface FollowUpRecord {
   marker: string;
   projectId: string;
   workflowId: string;
-  /** Missing: it runs still, after all the time it was given. */
+  /** Missing if it still runs after all the time it was given. */
   ending?: Ending | undefined;
-  /** Only without an ending: what it stands at. */
+  /** Where it stands, if it has no ending. */
   standsAt?: string | undefined;
-  /** Only for those that ended `unknown`: when its sends were under way. */
+  /** When its sends were under way. Only if it ended `unknown`. */
   sends?: readonly TimeSpan[] | undefined;
 }
 
-/** From and to, in epoch milliseconds. */
+/** A span of time, in epoch milliseconds. */
 export interface TimeSpan {
   fromMs: number;
   toMs: number;
@@ -37,9 +37,9 @@ export interface Evidence {
   /** The limit of every project. */
   limit: number;
   windowMs: number;
-  /** When something was done to the system that may leave a delivery unknown: kills, stops, cuts. */
+  /** When something happened that may leave a delivery unknown, such as a kill, a stop or a cut. */
   faults: readonly TimeSpan[];
-  /** Every follow-up has to have ended by then, in epoch milliseconds. */
+  /** When every follow-up must have ended, in epoch milliseconds. */
   endedByMs: number;
 }
 
@@ -48,11 +48,11 @@ export const violationKinds = {
   doubled: 'a message arrived twice',
   denied: 'a caller was told "no", and the message arrived',
   invented: 'a caller was told "yes", and no message arrived',
-  overBudget: 'some rolling window of a project holds more messages than its limit',
-  unfinished: 'a follow-up had not ended in time',
+  overBudget: 'a rolling window of a project holds more messages than its limit',
+  unfinished: 'a follow-up did not end in time',
   unaccounted: 'a delivery is unknown although nothing happened while it was sent',
-  stray: 'a message arrived that no follow-up stands for',
-  unclean: 'a worker that was told to end did not end with 0 in its time',
+  stray: 'a message arrived that belongs to no follow-up',
+  unclean: 'a worker that was told to end did not end with code 0 in time',
   contradicted: 'a workflow contradicted its own history, or threw',
   broken: 'the Temporal server broke one of its own assertions',
 } as const;
@@ -65,12 +65,14 @@ export interface Violation {
   detail: string;
 }
 
-/** Statuses that refuse a message for good: the product may send it again after them. */
+/** Statuses that prove that a message was refused. After them the product may send it again. */
 const REFUSED = [401, 403, 429];
 
 /**
- * Judges a run by the service's ledger and what callers were told, joined by marker, and by nothing that the product
- * says about itself: `yes` stands for exactly one arrival, `no` for none, `unknown` for none or one. Empty is right.
+ * Compares the service's ledger with what callers were told, by marker. It uses nothing that the product says about
+ * itself. `yes` means exactly one arrival, `no` none, and `unknown` none or one.
+ *
+ * @returns what is wrong; empty if nothing is
  */
 export function check(evidence: Evidence): Violation[] {
   const known = new Map(evidence.followUps.map((followUp) => [followUp.marker, followUp]));
@@ -91,12 +93,12 @@ function judge(followUp: FollowUpRecord, { arrivals, faults, endedByMs }: Eviden
   if (arrived > 1) found.push(violation('doubled', marker, `it arrived ${arrived} times`));
   if (ending === undefined) {
     found.push(
-      violation('unfinished', marker, `${followUp.workflowId} runs still: ${followUp.standsAt ?? 'nobody looked'}`),
+      violation('unfinished', marker, `${followUp.workflowId} still runs: ${followUp.standsAt ?? 'nobody looked'}`),
     );
     return found;
   }
   if (ending.atMs > endedByMs) {
-    found.push(violation('unfinished', marker, `it ended ${ending.atMs - endedByMs} ms after its time`));
+    found.push(violation('unfinished', marker, `it ended ${ending.atMs - endedByMs} ms too late`));
   }
   const told = `${ending.kind} ${ending.type ?? ''}`.trim();
   if (ending.delivered === 'no' && accepted > 0) found.push(violation('denied', marker, told));

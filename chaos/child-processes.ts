@@ -6,7 +6,7 @@ process.once('exit', () => {
   for (const child of children) child.kill('SIGKILL');
 });
 
-/** Sees to it that a child does not outlive this process. */
+/** Makes sure that a child process does not outlive this one. */
 export function adopt<T extends ChildProcess>(child: T): T {
   children.add(child);
   child.once('exit', () => children.delete(child));

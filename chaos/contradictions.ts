@@ -2,11 +2,11 @@ import type { Client } from '@temporalio/client';
 import { budgetTaskQueue } from '../src/contract/index.js';
 import type { Violation } from './checker.js';
 
-/** `WorkflowTaskFailedCause` of the API: causes that lie in the workflows' code, not in what was done to it. */
+/** Values of the API's `WorkflowTaskFailedCause` whose cause is the workflow's own code. */
 const THREW = 14;
 const CONTRADICTED_ITS_HISTORY = 24;
 
-/** Looks through the histories of all workflows of a task queue for tasks that failed by the workflow's own doing. */
+/** Searches the histories of all workflows of a task queue for tasks that failed because of the workflow's own code. */
 export async function contradictions(client: Client, taskQueue: string): Promise<Violation[]> {
   const violations: Violation[] = [];
   const query = `TaskQueue IN ('${taskQueue}', '${budgetTaskQueue(taskQueue)}')`;

@@ -5,14 +5,14 @@ import { z } from 'zod';
 import { followUpResultSchema } from '../src/contract/index.js';
 import type { Ending, TimeSpan } from './checker.js';
 
-/** One call may hang that long while servers and connections are broken. */
+/** Longest that one call may hang while servers and connections are broken. */
 const CALL_DEADLINE_MS = 15_000;
 
 const LATEST_EVENTS = 12;
 
 const detailsSchema = z.object({ delivered: z.enum(['yes', 'no', 'unknown']) });
 
-/** Waits for a follow-up's end, over whatever breaks. `undefined`: it had none by `untilMs` (epoch milliseconds). */
+/** Waits for a follow-up's end, whatever breaks. `undefined` if it has none by `untilMs` (epoch milliseconds). */
 export async function awaitEnding(client: Client, workflowId: string, untilMs: number): Promise<Ending | undefined> {
   const handle = client.workflow.getHandle(workflowId);
   while (Date.now() < untilMs) {
@@ -23,7 +23,7 @@ export async function awaitEnding(client: Client, workflowId: string, untilMs: n
         return { atMs: closeTime?.getTime() ?? Date.now(), ...word };
       });
     } catch {
-      // The deadline of the call, or a server that is away.
+      // The deadline of the call has passed, or a server is down.
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }
@@ -45,7 +45,7 @@ function fromFailure(error: unknown): Omit<Ending, 'atMs'> {
   return { kind: 'failed', delivered, type: cause.type ?? undefined };
 }
 
-/** When the sends of a follow-up were under way, over all of its attempts, from its history. */
+/** When each send of a follow-up was under way, with all its attempts, from the history. */
 export async function sendSpans(client: Client, workflowId: string): Promise<TimeSpan[]> {
   const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
   const spans = new Map<string, TimeSpan>();
@@ -61,7 +61,7 @@ export async function sendSpans(client: Client, workflowId: string): Promise<Tim
   return [...spans.values()];
 }
 
-/** The latest events of a workflow that runs, and what is pending, for whoever finds out why it has not ended. */
+/** The latest events of a running workflow and what is pending, to find out why it has not ended. */
 export async function whereItStands(client: Client, workflowId: string): Promise<string> {
   const handle = client.workflow.getHandle(workflowId);
   const { raw, runId } = await handle.describe();

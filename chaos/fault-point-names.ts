@@ -1,9 +1,9 @@
 /**
- * Steps of the send path at which a worker process is killed or stopped, in their order. Each is reached once a send;
- * waiting repeats those of the asks.
+ * Steps of the send path at which a worker process is killed or stopped, in their order. Each send reaches each step
+ * once. A send that waits repeats the steps of the ask.
  *
- * `worker`: seen by fault-points.js in the worker's own process. `service`: seen by the service, which holds the message
- * until the worker is dead. `isShared`: sends that are under way together may reach it together, once.
+ * `worker`: fault-points.js sees the step in the worker's own process. `service`: the service sees it, and holds the
+ * message until the worker is dead. `isShared`: concurrent sends may reach the step together, and it then counts once.
  */
 export const faultPoints = [
   { name: 'workflow-task-received', seenBy: 'worker', isShared: false },

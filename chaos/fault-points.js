@@ -1,10 +1,10 @@
 /**
- * Preloaded into a worker process with `node --import`. Watches the send path from outside the product and, at the
- * chosen hit of the chosen point, kills or stops its own process with a signal that cannot be caught. Points are listed
- * in fault-point-names.ts.
+ * Preloaded into a worker process with `node --import`. Watches the send path from outside the product. When the chosen
+ * point is reached for the chosen time, it kills or stops its own process with a signal that cannot be caught.
+ * fault-point-names.ts lists the points.
  *
- * `CHAOS_FAULT_PLAN` is JSON: `{ "point": name, "hit": from 1, "signal": "SIGKILL" | "SIGSTOP" }`; without it nothing
- * happens until standard input ends. A line is written to file descriptor 3 right before the signal.
+ * `CHAOS_FAULT_PLAN` is JSON: `{ "point": name, "hit": from 1, "signal": "SIGKILL" | "SIGSTOP" }`. Without it nothing
+ * happens until standard input ends. It writes a line to file descriptor 3 right before the signal.
  */
 import { Buffer } from 'node:buffer';
 import { subscribe } from 'node:diagnostics_channel';
@@ -15,7 +15,7 @@ import { setImmediate, setTimeout } from 'node:timers';
 import { isMainThread } from 'node:worker_threads';
 
 const REPORT_DESCRIPTOR = 3;
-/** For the bytes of a call to leave this process: the native client writes them on its next turns. */
+/** Time for the bytes of a call to leave this process: the client writes them in later turns of the event loop. */
 const CALL_LEAVES_AFTER_MS = 5;
 
 const plan = JSON.parse(process.env['CHAOS_FAULT_PLAN'] ?? 'null');
@@ -27,9 +27,9 @@ function reach(point) {
   process.kill(process.pid, plan.signal);
 }
 
-/** The POST, as undici's diagnostics channels and Node's tell it. GETs are passed over. */
+/** Watches the POST through the diagnostics channels of undici and Node. It ignores GETs. */
 function watchHttp() {
-  // undici connects in the same turn in which a request is made.
+  // undici connects in the same turn of the event loop in which a request is made.
   let isPostConnecting = false;
   subscribe('undici:request:create', ({ request }) => {
     if (request.method !== 'POST') return;
@@ -60,7 +60,7 @@ function watchHttp() {
   onPost('undici:request:trailers', 'body-received');
 }
 
-/** Calls of the activities to the Temporal server: asks, notes of a grant, reports of how a send or a follow-up ended. */
+/** Watches the activities' calls to Temporal: asks, notes of a grant, reports of how a send or a follow-up ended. */
 function watchCalls(load) {
   const { Client } = load('@grpc/grpc-js');
   const names = {
@@ -71,7 +71,7 @@ function watchCalls(load) {
   };
   const original = Client.prototype.makeUnaryRequest;
   Client.prototype.makeUnaryRequest = function (path, ...rest) {
-    // After the two functions that would encode and decode it: it is encoded already.
+    // The request follows the functions that encode and decode. It is already encoded.
     const [, , request] = rest;
     const name = names[path.slice(path.lastIndexOf('/') + 1)]?.(request);
     if (name === undefined) return original.call(this, path, ...rest);
@@ -86,7 +86,7 @@ function watchCalls(load) {
   };
 }
 
-/** Tasks and completions: what passes between the SDK's JavaScript and its native core. */
+/** Watches the tasks and completions that pass between the SDK's JavaScript and its native core. */
 function watchTasks(load) {
   const { native } = load('@temporalio/core-bridge');
   const { coresdk } = load('@temporalio/proto');
@@ -136,7 +136,7 @@ function watchTasks(load) {
   }
 }
 
-/** Which step a command of a workflow task is; the budget's answer to an ask is one, too. */
+/** The step that a command of a workflow task stands for. The budget's answer to an ask is one too. */
 function commandName(command) {
   if (command.scheduleActivity?.activityType === 'sendFollowUp') return 'send';
   const answer = command.updateResponse?.completed;
@@ -145,16 +145,16 @@ function commandName(command) {
   return undefined;
 }
 
-// Threads load this module, too.
+// Threads load this module too.
 if (isMainThread) {
-  // It ends with the process that started this one.
+  // Standard input ends with the process that started this one.
   process.stdin.on('end', () => process.exit(1)).resume();
   process.stdin.unref();
 }
 if (isMainThread && plan !== null) {
   const require = createRequire(import.meta.url);
   watchHttp();
-  // The very copies that the product's Temporal libraries use.
+  // The same copies that the product's Temporal libraries use.
   watchCalls(createRequire(require.resolve('@temporalio/client')));
   watchTasks(createRequire(require.resolve('@temporalio/worker')));
 }

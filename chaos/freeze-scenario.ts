@@ -6,18 +6,18 @@ import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
 import type { WorkerProcess } from './worker-process.js';
 
-/** Long enough for another worker to be given the send. */
+/** Long enough for the server to give the send to another worker. */
 const FREEZE_MS = SEND_START_TO_CLOSE_MS + 5_000;
 
-/** For a process that was frozen to do what it was about to do. */
+/** Time for a frozen process to do what it was about to do. */
 const THAW_MS = 4_000;
 
-/** Steps between the send's last check and its first byte: the only ones at which a frozen process may still deliver. */
+/** Steps between a send's last check and its first byte. Only there may a frozen process still deliver. */
 const WITHIN_THE_GAP: readonly FaultPointName[] = ['headers-writing'];
 
 /**
- * Freezes a worker (SIGSTOP) in the midst of a send for longer than the send's lease and timeout, lets another worker
- * take over, and then lets the frozen one go on (SIGCONT): it must not send what the other has given up or sent.
+ * Freezes a worker (SIGSTOP) in the middle of a send for longer than the send's lease and timeout. Another worker takes
+ * over. Then the frozen worker goes on (SIGCONT). It must not send what the other has sent or given up.
  */
 export async function freezeScenario(
   options: ScenarioOptions & { freezes: number; lanes: number },

@@ -9,7 +9,7 @@ import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
 import type { WorkerProcess } from './worker-process.js';
 
-/** What is done while the worker stands still at a step of the send path. */
+/** What is done while the worker is stopped at a step of the send path. */
 export const interventions = ['cancel', 'terminate', 'reset-workflow', 'reset-activity', 'restore-budget'] as const;
 export type Intervention = (typeof interventions)[number];
 
@@ -18,15 +18,15 @@ const BUDGET_STOPPED_MS = 1_000;
 
 /** Options of {@link interventionScenario}. */
 export interface InterventionScenarioOptions extends ScenarioOptions {
-  /** How often each intervention is made, over all lanes. */
+  /** How often each intervention happens, over all lanes. */
   rounds: number;
   lanes: number;
 }
 
 /**
- * Stops the worker (SIGSTOP) at every step of the send path, does something to the follow-ups or their budget on the
- * server, and lets the worker go on (SIGCONT). A stop takes a moment only, so none of it excuses a delivery that remains
- * unknown, but for the loss of the budget.
+ * Stops the worker (SIGSTOP) at every step of the send path, intervenes in the follow-ups or their budget on the
+ * server, and lets the worker go on (SIGCONT). Each stop is short. So only the loss of the budget excuses a delivery
+ * that remains unknown.
  */
 export async function interventionScenario(options: InterventionScenarioOptions): Promise<ScenarioOutcome> {
   const { seed, rounds, say } = options;
@@ -44,7 +44,7 @@ export async function interventionScenario(options: InterventionScenarioOptions)
       lanes.map(async (lane, index) => {
         let last: WorkerProcess | undefined;
         for (const plan of plans.filter((_, number) => number % lanes.length === index)) {
-          // In an orderly way, as nothing else here excuses a delivery that remains unknown.
+          // It shuts down in order: a kill would excuse a delivery that remains unknown.
           await last?.leave();
           const { worker, struck } = await intervene(lane, plan);
           last = worker;
@@ -74,12 +74,12 @@ async function intervene(
   }
   if (struck && intervention === 'restore-budget') await loseBudget(lane, worker);
   worker.kill('SIGCONT');
-  // What the intervention set off is under way before the worker is told to leave.
+  // The effects of the intervention begin before the worker is told to leave.
   await delay(lane.random.between(0, 1_000));
   return { worker, struck };
 }
 
-/** Follow-ups of one plan are at different steps, so that what is done to one of them may come too early or too late. */
+/** Intervenes in one follow-up. Those of one plan are at different steps, so it may come too early or too late. */
 async function change(
   lane: Lane,
   { workflowId }: FollowUpRecord,
@@ -103,7 +103,7 @@ async function change(
   }
 }
 
-/** Terminates the budget, and gives it back the state that it had. */
+/** Terminates the budget and restores its state. */
 async function loseBudget(lane: Lane, worker: WorkerProcess): Promise<void> {
   const budget = lane.client.workflow.getHandle(projectBudgetWorkflowId(lane.projectId));
   const fromMs = Date.now();

@@ -4,14 +4,14 @@ import type { WorkerProcess } from './worker-process.js';
 
 const RESTART_AFTER_MS = 500;
 
-/** A worker as a supervisor such as systemd keeps it: started again when it ends. */
+/** A worker that is started again when it ends, as by a supervisor such as systemd. */
 export interface KeptWorker {
   /** How often it ended by itself. */
   readonly restarts: number;
   stop(): Promise<void>;
 }
 
-/** Starts a worker of a lane and keeps it. */
+/** Starts a worker of a lane, and starts it again whenever it ends. */
 export function keepWorker(lane: Lane): KeptWorker {
   let restarts = 0;
   let isStopping = false;
@@ -21,7 +21,7 @@ export function keepWorker(lane: Lane): KeptWorker {
       await worker.exited;
       if (isStopping) return;
       restarts++;
-      // Whatever it was sending when it ended is left open.
+      // What it was sending when it ended is unknown.
       lane.noteFault();
       await delay(RESTART_AFTER_MS);
       worker = lane.startWorker();

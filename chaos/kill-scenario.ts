@@ -6,10 +6,10 @@ import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scen
 import { withScene } from './scene.js';
 import { comesInTime, killAll } from './wait.js';
 
-/** A plan that was missed is tried again, on another life of the worker. */
+/** How often a plan is tried that misses. Each try has a new worker. */
 const TRIES = 3;
 
-/** Points that the recovery of earlier kills comes to by itself, with nothing new to send. */
+/** Points that the recovery from earlier kills reaches with nothing new to send. */
 const RECOVERY_POINTS = faultPoints.filter(({ name }) =>
   ['activity-received', 'ask-sending', 'ask-sent', 'ask-answered', 'finish-sending', 'end-completing'].includes(name),
 );
@@ -17,7 +17,7 @@ const RECOVERY_POINTS = faultPoints.filter(({ name }) =>
 interface KillPlan {
   point: FaultPoint;
   hit: number;
-  /** Follow-ups that are started for it; 0: it strikes what recovers from earlier kills. */
+  /** Follow-ups that are started for it. 0: it strikes the recovery from earlier kills. */
   load: number;
 }
 
@@ -25,19 +25,19 @@ interface KillPlan {
 export interface KillScenarioOptions extends ScenarioOptions {
   /** Kills over all lanes. */
   kills: number;
-  /** Of them, those that strike recovery from the others. */
+  /** How many of them strike the recovery from the others. */
   recoveryKills: number;
   lanes: number;
-  /** Certificate of the service; without one it is reached without TLS. */
+  /** Certificate of the service. Without one the service has no TLS. */
   tls?: TlsFiles;
-  /** Trusted by the workers, PEM. */
+  /** PEM file that the workers trust. */
   caFile?: string;
 }
 
 /**
- * Kills the worker with SIGKILL at every step of the send path, again and again, and starts it anew. Several lanes do so
- * at once. The follow-ups of one kill recover while the next ones come; the last kills strike while nothing but recovery
- * goes on.
+ * Kills the worker with SIGKILL at every step of the send path and starts it again, many times. Several lanes do so at
+ * once. The follow-ups of one kill recover while the next ones start. The last kills strike while there is nothing but
+ * recovery.
  */
 export async function killScenario(options: KillScenarioOptions): Promise<ScenarioOutcome> {
   const { seed, kills, recoveryKills, say, tls, caFile } = options;
@@ -71,7 +71,7 @@ export async function killScenario(options: KillScenarioOptions): Promise<Scenar
 function makePlans(kills: number, recoveryKills: number, random: Random): KillPlan[] {
   const plans: KillPlan[] = [];
   while (plans.length < kills - recoveryKills) {
-    // All points come equally often, each round in another order.
+    // Each round has every point once, in an order of its own.
     const round = faultPoints.map((point) => ({ point, order: random.next() }));
     for (const { point } of round.sort((a, b) => a.order - b.order)) {
       const hit = point.isShared ? 1 : random.between(1, 3);
@@ -86,7 +86,7 @@ function makePlans(kills: number, recoveryKills: number, random: Random): KillPl
   return plans;
 }
 
-/** One life of a worker. Answers whether it died where it should. */
+/** Starts a worker and kills it. Returns whether it died where it should. */
 async function strike(lane: Lane, { point, hit, load }: KillPlan): Promise<boolean> {
   const hold = point.seenBy === 'service' ? lane.oracle.hold(lane.projectId, point.name, hit) : undefined;
   const worker =

@@ -9,37 +9,37 @@ import { promptOf } from './ledger-file.js';
 import { ORACLE_API_KEY, type Oracle } from './oracle-process.js';
 import { startWorkerProcess, type FaultPlan, type WorkerProcess } from './worker-process.js';
 
-/** Budget of a project. */
+/** The budget of a project. */
 export interface Budget {
   limit: number;
   windowMs: number;
 }
 
-/** Small, so that limits are felt and recovery takes seconds. */
+/** Small, so that the limit matters and recovery takes seconds. */
 const DEFAULT_BUDGET: Budget = { limit: 24, windowMs: 10_000 };
 
-/** A send that times out is a delivery that remains unknown: far longer than a worker stands still on a busy machine. */
+/** Far longer than a worker stalls on a busy machine, because a send that times out leaves its delivery unknown. */
 const SEND_TIMEOUT_MS = 20_000;
 
-/** From the start of a send to when the server gives it to another worker. */
+/** From the start of a send until the server gives it to another worker. */
 export const SEND_START_TO_CLOSE_MS = SEND_TIMEOUT_MS + LEASE_SLACK_MS + START_TO_CLOSE_SLACK_MS;
 
-/** From a worker's death to the end of everything it had in hand: the send, retries, and slots, on a busy machine. */
+/** From a worker's death to the end of all its work on a busy machine: the send, the retries and the slots. */
 export const RECOVERY_MS = SEND_START_TO_CLOSE_MS + 300_000;
 
-/** How many ends are waited for at once. */
+/** How many follow-ups are awaited at once. */
 const WAITING_AT_ONCE = 25;
 
-/** Jobs of all kinds: some show that a message was delivered, and some never do. */
+/** All kinds of jobs: some show that a message was delivered, and some never do. */
 const JOB_KINDS = ['job', 'same', 'nopr', 'fail'] as const;
 
 /** Options of {@link Lane}. */
 export interface LaneOptions {
   /** Unique within the run, and among runs on the same server. */
   name: string;
-  /** For the harness's own calls. */
+  /** Client for the harness's own calls. */
   client: Client;
-  /** Where the worker finds Temporal, `host:port`. */
+  /** Address of Temporal for the worker, `host:port`. */
   address: string;
   oracle: Oracle;
   random: Random;
@@ -49,7 +49,7 @@ export interface LaneOptions {
   env?: Readonly<Record<string, string>>;
 }
 
-/** One project with a task queue of its own, its workers, its follow-ups and what was done to them. */
+/** One project with a task queue of its own, its workers, its follow-ups and their faults. */
 export class Lane {
   readonly projectId: string;
   readonly taskQueue: string;
@@ -101,12 +101,12 @@ export class Lane {
     return worker;
   }
 
-  /** What the workers of this lane logged last, each. */
+  /** The end of each worker's log. */
   workerLogs(): string[] {
     return this.#workers.map((worker) => worker.log());
   }
 
-  /** Starts follow-ups, each to a job of its own, and tries again while Temporal is away. */
+  /** Starts follow-ups, each to a job of its own. Tries again while Temporal is down. */
   async start(count: number, input: Partial<StartInput> = {}): Promise<FollowUpRecord[]> {
     const started: FollowUpRecord[] = [];
     for (let each = 0; each < count; each++) {
@@ -132,13 +132,13 @@ export class Lane {
     return started;
   }
 
-  /** Notes that something was done which may leave the delivery of what is being sent unknown. */
+  /** Notes a fault that may leave the delivery of messages under way unknown. */
   noteFault(span: Partial<TimeSpan> = {}): void {
     const nowMs = Date.now();
     this.faults.push({ fromMs: span.fromMs ?? nowMs, toMs: span.toMs ?? nowMs });
   }
 
-  /** Waits for the ends of all follow-ups, those apart that were taken before. */
+  /** Waits for the end of every follow-up whose ending is not known yet. */
   async collect(untilMs: number): Promise<void> {
     const open = [...this.records];
     const wait = async (): Promise<void> => {
@@ -149,7 +149,7 @@ export class Lane {
     await Promise.all(Array.from({ length: WAITING_AT_ONCE }, wait));
   }
 
-  /** Waits for the end of a follow-up, unless it was taken before. */
+  /** Waits for the end of a follow-up, unless its ending is already known. */
   async takeEnding(record: FollowUpRecord, untilMs: number): Promise<void> {
     if (record.ending) return;
     record.ending = await awaitEnding(this.client, record.workflowId, untilMs);

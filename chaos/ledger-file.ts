@@ -10,24 +10,24 @@ const entrySchema = z.object({
   status: z.number(),
 });
 
-/** A message as the service's ledger on disk has it. */
+/** A message in the service's ledger on disk. */
 export interface Arrival {
   receivedAtMs: number;
   projectId: string;
-  /** The mark that the prompt carries; the whole prompt where it carries none. */
+  /** The marker in the prompt, or the whole prompt if it has none. */
   marker: string;
-  /** Whether the job took it. */
+  /** Whether the job accepted it. */
   accepted: boolean;
   /** HTTP status of the answer. */
   status: number;
 }
 
-/** The prompt of a follow-up: its marker is found again by {@link readLedger}. */
+/** The prompt of a follow-up. {@link readLedger} finds its marker again. */
 export function promptOf(marker: string): string {
   return `chaos marker=${marker}`;
 }
 
-/** Everything in a ledger file. */
+/** All entries of a ledger file. */
 export async function readLedger(path: string): Promise<Arrival[]> {
   const text = await readFile(path, 'utf8');
   return text

@@ -14,24 +14,25 @@ interface Options {
 }
 
 /**
- * `npm run chaos`: runs the scenarios one after the other, prints a line for each and what is wrong, and answers the exit
- * code: 0 where nothing is, else 1.
+ * `npm run chaos`: runs the scenarios one after the other, and prints a line for each and what is wrong.
+ *
+ * @returns the exit code: 0 if nothing is wrong, otherwise 1
  */
 export async function main(args: string[]): Promise<number> {
   const names = Object.keys(scenarios);
   const program = new Command('chaos')
-    .description('break everything around the product, and judge it by the ledger of the service')
-    .option('--seed <number>', 'all that is chosen follows from it', wholeNumber, 1)
-    .option('--kills <number>', 'times that a worker is killed in scenario kill', wholeNumber, 200)
+    .description('break everything around the product, and check the ledger of the service')
+    .option('--seed <number>', 'seed of every random choice', wholeNumber, 1)
+    .option('--kills <number>', 'number of kills in the scenario kill', wholeNumber, 200)
     .option('--scale <number>', 'size of the other scenarios; 1 is the short form', wholeNumber, 10)
-    .option('--only <names...>', `of ${names.join(', ')}`)
-    .option('--report <file>', 'write what was found to this file, JSON')
-    .option('--verbose', 'say what goes on', false)
+    .option('--only <names...>', `run only these, of ${names.join(', ')}`)
+    .option('--report <file>', 'write the findings to this file, as JSON')
+    .option('--verbose', 'say what happens', false)
     .parse(args, { from: 'user' });
   const options = program.opts<Options>();
   const chosen = (options.only ?? names).map((name) => {
     if (name in scenarios) return name as ScenarioName;
-    return program.error(`--only: ${name} is none of ${names.join(', ')}`, { exitCode: 2 });
+    return program.error(`--only: ${name} is not one of ${names.join(', ')}`, { exitCode: 2 });
   });
   const outcomes: ScenarioOutcome[] = [];
   for (const name of chosen) {

@@ -41,8 +41,8 @@ const targets = ['follow-up', 'budget', 'batch', 'part'] as const;
 type Target = (typeof targets)[number];
 
 /**
- * A batch that somebody terminates or deletes has no result, so that nothing could be judged by its word. A deleted budget
- * has lost what it knew, which the simulation tries out.
+ * A batch that is terminated or deleted has no result to check. A deleted budget has lost what it knew; the simulation
+ * covers that.
  */
 const NOT_PRESSED: Partial<Record<Target, readonly Button[]>> = {
   batch: ['terminate', 'cancel', 'delete', 'pause-activity', 'reset-activity', 'reset-heartbeats'],
@@ -53,7 +53,7 @@ const NOT_PRESSED: Partial<Record<Target, readonly Button[]>> = {
 /** A part that is terminated is started again three times. */
 const MOST_TERMINATED_PARTS = 2;
 
-/** How long something stays paused, or a budget stopped. */
+/** How long something stays paused, or a budget stays stopped. */
 const HELD_MS = { min: 200, max: 4_000 };
 const BETWEEN_PRESSES_MS = { min: 100, max: 1_500 };
 
@@ -67,15 +67,15 @@ const SIGNALS: Readonly<Record<Target, readonly string[]>> = {
 /** Options of {@link operatorScenario}. */
 export interface OperatorScenarioOptions extends ScenarioOptions {
   lanes: number;
-  /** Buttons that are pressed in each lane. */
+  /** How many buttons are pressed in each lane. */
   presses: number;
   /** Items of each lane's batch. */
   items: number;
 }
 
 /**
- * An operator who presses at random what Temporal has buttons and commands for: on follow-ups, their budget, a batch and
- * its part, while messages are sent. What was paused is unpaused, and a stopped budget is restored; nothing else is mended.
+ * An operator presses Temporal's buttons at random on follow-ups, their budget, a batch and its part, while messages
+ * are sent. What was paused is unpaused, and a stopped budget is restored. Nothing else is repaired.
  */
 export async function operatorScenario(options: OperatorScenarioOptions): Promise<ScenarioOutcome> {
   const { seed, presses, items, say } = options;
@@ -131,7 +131,7 @@ async function startBatch(lane: Lane, count: number): Promise<string[]> {
     settleTime: '3s',
   }));
   const batch = await lane.followUps.startBatch({ id: projectId, items, maxOpen: Math.ceil(count / 2) });
-  // A workflow that is paused before its first task is lost: server 1.32 leaves a history that SDK 1.24 refuses.
+  // A workflow that is paused before its first task is lost: server 1.32 writes a history that SDK 1.24 refuses.
   while (!(await hasBegun(lane, batch.workflowId))) await delay(50);
   return items.map(({ jobId }, index) => followUpWorkflowId({ projectId, jobId, key: batchItemKey(projectId, index) }));
 }
@@ -141,7 +141,7 @@ async function hasBegun({ client }: Lane, workflowId: string): Promise<boolean> 
   return historyLength > 3 && !raw.pendingWorkflowTask;
 }
 
-/** The items of a lane's batch, as the batch tells of them; those that were started are follow-ups of the lane as well. */
+/** The items of a lane's batch, according to the batch. Each item that was started becomes a record of the lane. */
 async function takeItems(lane: Lane): Promise<FollowUpRecord[]> {
   const words: FollowUpRecord[] = [];
   for await (const { index, workflowId, error } of lane.followUps.batch(lane.projectId).list()) {
@@ -155,14 +155,14 @@ async function takeItems(lane: Lane): Promise<FollowUpRecord[]> {
       );
     if (isThere) recordOf(lane, workflowId);
     const delivered = error?.delivered ?? 'yes';
-    // Why a delivery is unknown is asked of the follow-up itself.
+    // The follow-up itself says why a delivery is unknown.
     const kind = delivered === 'yes' ? 'result' : delivered === 'no' ? 'failed' : 'terminated';
     words.push({ ...record, ending: { atMs: Date.now(), kind, delivered } });
   }
   return words;
 }
 
-/** The record of a follow-up of a lane; of an item it is made when it is first asked for. */
+/** The record of a follow-up of a lane. The record of an item is made when it is first needed. */
 function recordOf({ records, projectId }: Lane, workflowId: string): FollowUpRecord {
   const known = records.find((each) => each.workflowId === workflowId);
   if (known) return known;
@@ -179,7 +179,7 @@ function workflowIdOf(lane: Lane, target: Target, itemIds: readonly string[]): s
   return pick(lane, [...itemIds, ...lane.records.map(({ workflowId }) => workflowId)]);
 }
 
-/** Whether there was something to press it on. */
+/** Presses a button. Returns whether there was something to press it on. */
 async function pressButton(lane: Lane, target: Target, workflowId: string, button: Button): Promise<boolean> {
   const { client, random } = lane;
   const handle = client.workflow.getHandle(workflowId);
@@ -222,14 +222,14 @@ async function pressButton(lane: Lane, target: Target, workflowId: string, butto
         break;
       }
       case 'delete': {
-        // One that runs would be terminated by it, and its end could not be read.
+        // Deleting a running follow-up would terminate it, and its end could not be read.
         if (toExecutionStatus((await handle.describe()).status.name) === 'running') return false;
         await lane.takeEnding(recordOf(lane, workflowId), Date.now() + RECOVERY_MS);
         await deleteWorkflow(client, workflowId);
         break;
       }
     }
-    // A budget that answers nobody, or a cancel while it does, may leave unknown what was being sent.
+    // A budget that does not answer may leave the delivery of messages under way unknown.
     if (target === 'budget' && (button === 'terminate' || button === 'pause' || button === 'reset')) {
       lane.noteFault({ fromMs, toMs: Date.now() + 1_000 });
     }
@@ -239,7 +239,7 @@ async function pressButton(lane: Lane, target: Target, workflowId: string, butto
       (description) => description.status.name,
       () => undefined,
     );
-    // It was not there yet, or had ended.
+    // The workflow has not started yet, or has ended.
     if (status !== 'RUNNING' && status !== 'PAUSED') return false;
     throw error;
   }

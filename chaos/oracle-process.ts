@@ -11,7 +11,7 @@ import { readLedger, type Arrival } from './ledger-file.js';
 
 const PROGRAM = fileURLToPath(new URL('oracle.js', import.meta.url));
 
-/** Key of the service; public, and worth nothing anywhere else. */
+/** Key of the service. It is public, and worth nothing anywhere else. */
 export const ORACLE_API_KEY = 'chaos-admin-key';
 
 const messageSchema = z.union([
@@ -19,25 +19,26 @@ const messageSchema = z.union([
   z.object({ reached: z.object({ id: z.number(), projectId: z.string(), step: z.string() }) }),
 ]);
 
-/** Files of a certificate for `localhost`, PEM. */
+/** PEM files of a certificate for `localhost`. */
 export interface TlsFiles {
   key: string;
   cert: string;
 }
 
-/** The agent job service in a process of its own, with its ledger on disk. */
+/** The simulated agent job service in a process of its own, with its ledger on disk. */
 export interface Oracle {
   readonly baseUrl: string;
-  /** The messages that arrived, read from the disk. */
+  /** The messages that arrived, read from disk. */
   arrivals(): Promise<Arrival[]>;
   /**
-   * Waits for the `hit`-th message of a project from now on to come to a step; it is held there until `release` is called.
+   * Waits until the `hit`-th message of a project from now on reaches a step, and holds it there until `release` is
+   * called.
    */
   hold(projectId: string, step: MessageStep, hit: number): { reached: Promise<void>; release: () => void };
   stop(): Promise<void>;
 }
 
-/** Starts the service. It counts messages and refuses none: whether too many come is for the checker to see. */
+/** Starts the service. It counts messages and refuses none: the checker finds out whether there are too many. */
 export async function startOracle(options: SimulatorOptions = {}, tls?: TlsFiles): Promise<Oracle> {
   const directory = await mkdtemp(join(tmpdir(), 'chaos-oracle-'));
   const ledgerFile = join(directory, 'ledger.jsonl');

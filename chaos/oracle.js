@@ -1,8 +1,10 @@
 /**
- * The agent job service in a process of its own: it dies with nobody else, and every message is on its disk before it is
- * answered. Its argument is JSON: `{ options, tls?: { key, cert } }`, options of the simulator and file names. Over IPC
- * it says `{ ready: baseUrl }`; takes `{ arm: { projectId, step, hit } }`; says `{ reached: { id, projectId, step } }` at the
- * message that is the hit, and holds it until `{ release: id }`.
+ * The simulated agent job service in a process of its own, so that it outlives workers and servers. It writes every
+ * message to disk before it answers. Its argument is JSON: `{ options, tls?: { key, cert } }`, options of the simulator
+ * and file names.
+ *
+ * Over IPC it says `{ ready: baseUrl }` and takes `{ arm: { projectId, step, hit } }`. At the message that is the hit
+ * it says `{ reached: { id, projectId, step } }`, and holds the message until `{ release: id }`.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -27,7 +29,7 @@ async function onMessage({ projectId, step }) {
   await released;
 }
 
-/** A TLS end in front of the service: bytes go through as they come. */
+/** Ends TLS in front of the service and passes the bytes through. */
 async function startTls(port, { key, cert }) {
   const server = createServer({ key: readFileSync(key), cert: readFileSync(cert) }, (secured) => {
     const plain = connect(port, '127.0.0.1');

@@ -5,29 +5,28 @@ import { RECOVERY_MS, type Lane } from './lane.js';
 import { count, judge, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
 import { withScene } from './scene.js';
 
-/** After an outage, for connections to come back: clients wait up to 5 s between two tries. */
+/** Time for connections to come back after an outage: clients wait up to 5 s between two tries. */
 const AFTERMATH_MS = 6_000;
 
-/** Something that breaks what is between the worker and Temporal, or Temporal itself, and mends it again. */
+/** Breaks Temporal, or the way from the worker to Temporal, and repairs it. Returns what it did. */
 export type Outage = (lane: Lane, random: Random) => Promise<string>;
 
 /** Options of {@link outageScenario}. */
 export interface OutageScenarioOptions extends ScenarioOptions {
   name: string;
-  /** Where the worker finds Temporal, where that is not `address`. */
+  /** Address of Temporal for the worker. @default `address` */
   workerAddress?: string;
   outages: number;
-  /** Follow-ups that are started with each of them. */
+  /** Follow-ups that are started with each outage. */
   load: number;
-  /** Answers what it was. */
   outage: Outage;
-  /** Between two outages. */
+  /** Pause between two outages. */
   quietMs: { min: number; max: number };
-  /** Whether things break at any time. @default false */
+  /** Whether something may break at any time. @default false */
   alwaysFaulty?: boolean;
 }
 
-/** Starts follow-ups all the while something breaks and is mended, again and again. */
+/** Starts follow-ups while something breaks and is repaired, again and again. */
 export async function outageScenario(options: OutageScenarioOptions): Promise<ScenarioOutcome> {
   const { name, seed, outages, load, outage, quietMs, say } = options;
   return withScene({ ...options, lanes: 1 }, async ({ lanes, random, startedAtMs }) => {

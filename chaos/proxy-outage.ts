@@ -3,17 +3,17 @@ import { SEND_START_TO_CLOSE_MS } from './lane.js';
 import type { Outage } from './outage-scenario.js';
 import type { ProxyMode, TcpProxy } from './tcp-proxy.js';
 
-/** By then the server has given the send up: its completion is lost for good. */
+/** After this time the server has given up the send, and its completion is lost. */
 const LOST_COMPLETION_MS = SEND_START_TO_CLOSE_MS + 8_000;
 
-/** How long a message may take to come when the worker has just lost its connections. */
+/** How long a message may take to arrive when the worker has just lost its connections. */
 const MESSAGE_TIMEOUT_MS = 120_000;
 
 /**
- * What a network does between a worker and Temporal. Every tenth time the service takes a message, and its answer reaches
- * a worker that can no longer tell anybody.
+ * Faults of a network between a worker and Temporal. In one of ten, the service accepts a message, and its answer
+ * reaches a worker that has lost Temporal and cannot report it.
  *
- * @param longestMs of an outage
+ * @param longestMs longest duration of an outage
  */
 export function proxyOutage(proxy: TcpProxy, longestMs: number): Outage {
   let number = 0;
@@ -37,7 +37,7 @@ export function proxyOutage(proxy: TcpProxy, longestMs: number): Outage {
     ];
     const mode = modes[random.between(0, modes.length - 1)] ?? { kind: 'pass' };
     proxy.set(mode);
-    // A cut alone: connections are reset, and may be made again at once.
+    // Only a cut: connections are reset, and may be made again immediately.
     if (mode.kind === 'pass') proxy.cut();
     else await delay(random.between(1_000, longestMs));
     if (mode.kind === 'delay') await delay(mode.ms);

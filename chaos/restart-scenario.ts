@@ -6,24 +6,24 @@ import { withScene } from './scene.js';
 import { killAll } from './wait.js';
 import type { WorkerProcess } from './worker-process.js';
 
-/** Slots enough to have many sends under way. */
+/** Enough slots for many sends under way at once. */
 const BUDGET = { limit: 60, windowMs: 10_000 };
 
-/** After a grace as long as a send may take, a worker ends by itself, with an error; a busy machine has a minute for it. */
+/** A worker ends itself with an error after a grace as long as a send may take. A busy machine gets a minute more. */
 const EXIT_WITHIN_MS = SEND_START_TO_CLOSE_MS + 60_000;
 
 const BETWEEN_RESTARTS_MS = { min: 500, max: 3_000 };
 
 /** Options of {@link restartScenario}. */
 export interface RestartScenarioOptions extends ScenarioOptions {
-  /** Under way at each restart: as many as have ended are started anew. */
+  /** Follow-ups under way at each restart: a new one starts for each that has ended. */
   underWay: number;
   restarts: number;
 }
 
 /**
- * Restarts workers as a rolling deployment does, with many follow-ups under way: the next one is up, then the one before
- * is told to end (SIGTERM). Nothing here excuses a delivery that remains unknown.
+ * Restarts workers as a rolling deployment does, with many follow-ups under way: when the next worker is ready, the
+ * previous one is told to end (SIGTERM). Nothing here excuses a delivery that remains unknown.
  */
 export async function restartScenario(options: RestartScenarioOptions): Promise<ScenarioOutcome> {
   const { seed, underWay, restarts, say } = options;
@@ -60,7 +60,7 @@ export async function restartScenario(options: RestartScenarioOptions): Promise<
   });
 }
 
-/** How many follow-ups run. */
+/** The number of follow-ups that run. */
 async function open({ client, taskQueue }: Lane): Promise<number> {
   const query = `TaskQueue = '${taskQueue}' AND WorkflowType = 'followUp' AND ExecutionStatus = 'Running'`;
   return (await client.workflow.count(query)).count;

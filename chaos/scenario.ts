@@ -3,14 +3,14 @@ import { check, type Violation } from './checker.js';
 import { contradictions } from './contradictions.js';
 import type { Lane } from './lane.js';
 
-/** What a scenario is given. */
+/** Options of every scenario. */
 export interface ScenarioOptions {
   seed: number;
   /** `host:port` of a Temporal server to use. */
   address: string;
   /** Unique among runs on the same server. @default random */
   runId?: string;
-  /** Told what goes on. */
+  /** Told what happens. */
   say?: ((line: string) => void) | undefined;
 }
 
@@ -19,25 +19,25 @@ export interface ScenarioOutcome {
   name: string;
   seed: number;
   durationMs: number;
-  /** How often what was done, and how follow-ups ended. */
+  /** How often each thing was done, and how follow-ups ended. */
   counts: Record<string, number>;
   /** How often each step of the send path was struck. */
   hits?: Record<string, number>;
-  /** Empty is right. */
+  /** Empty if nothing is wrong. */
   violations: Violation[];
 }
 
-/** The scenario's own random numbers: other scenarios do not matter to it. */
+/** The scenario's own random numbers, which do not depend on other scenarios. */
 export function randomOf(name: string, seed: number): Random {
   return createRandom(seed).fork(name);
 }
 
-/** Counts one more of something. */
+/** Adds one to a count. */
 export function count(counts: Record<string, number>, what: string): void {
   counts[what] = (counts[what] ?? 0) + 1;
 }
 
-/** Judges the lanes of a run, after all of them have collected their ends. */
+/** Checks the lanes of a run, after all of them have collected their endings. */
 export async function judge(
   name: string,
   lanes: readonly Lane[],

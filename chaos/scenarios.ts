@@ -17,24 +17,24 @@ import { devServerOutage, postgresOutage, upgradeOutage } from './server-outages
 import { startTcpProxy } from './tcp-proxy.js';
 import type { ScenarioOptions, ScenarioOutcome } from './scenario.js';
 
-/** Sizes of a run, and what it starts from. */
+/** The size and the seed of a run. */
 export interface RunOptions {
   seed: number;
   /** Kills of scenario `kill`. */
   kills: number;
-  /** Size of the other scenarios: 1 is the short form. */
+  /** Size of the other scenarios. 1 is the short form. */
   scale: number;
   say: (line: string) => void;
-  /** `host:port` of a development server to use, where the scenario does nothing to it. @default one of its own */
+  /** `host:port` of a development server, for scenarios that leave the server alone. @default one of its own */
   address?: string | undefined;
 }
 
 const tlsFile = (name: string) => fileURLToPath(new URL(`../test/agent-jobs/tls/${name}`, import.meta.url));
 
-/** Certificates for `localhost`, made for tests. */
+/** The tests' certificate for `localhost`. */
 const TLS = { key: tlsFile('server.key'), cert: tlsFile('server.pem') };
 
-/** Worker processes that start at once keep two cores busy. */
+/** Lanes that run at once. Starting that many workers together keeps two cores busy. */
 const LANES = 6;
 
 /** Every scenario, at a size of its own. */
@@ -135,7 +135,7 @@ export const scenarios = {
         name: 'server-faults',
         outages: 4 * scale,
         load: 10,
-        // The server breaks its own calls all the time; nothing else has to happen.
+        // The server breaks its own calls all the time. Nothing else has to happen.
         outage: async () => 'rounds',
         quietMs: { min: 4_000, max: 8_000 },
         alwaysFaulty: true,
@@ -146,7 +146,7 @@ export const scenarios = {
 /** Name of a scenario. */
 export type ScenarioName = keyof typeof scenarios;
 
-/** Plays on the development server that is given, or on one of its own, all in memory. */
+/** Plays on the given development server, or on one of its own, which is in memory. */
 async function onDevServer(
   { seed, say, address }: Pick<RunOptions, 'seed' | 'say' | 'address'>,
   play: (options: ScenarioOptions) => Promise<ScenarioOutcome>,
@@ -161,10 +161,10 @@ async function onDevServer(
   }
 }
 
-/** Words of a Temporal server that has broken its own assertions. */
+/** What a Temporal server logs when it breaks one of its own assertions. */
 const BROKEN = /panic:|failed assertion:/;
 
-/** Plays on a Temporal server on PostgreSQL, whose log is looked through afterwards. */
+/** Plays on a Temporal server on PostgreSQL, and searches the server's log afterwards. */
 async function onPostgres(
   { seed, say }: Pick<RunOptions, 'seed' | 'say'>,
   rigOptions: Pick<PostgresRigOptions, 'faults' | 'serverAge'>,

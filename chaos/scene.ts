@@ -7,7 +7,7 @@ import { randomOf, type ScenarioOptions } from './scenario.js';
 import type { Random } from '../src/simulator/random.js';
 import { ensureSearchAttributes } from '../src/temporal/search-attributes.js';
 
-/** What a scenario plays on: the service, a client, and lanes. */
+/** What a scenario plays on: the service, a client and lanes. */
 export interface Scene {
   readonly oracle: Oracle;
   readonly client: Client;
@@ -20,7 +20,7 @@ export interface Scene {
 export interface SceneOptions extends ScenarioOptions {
   name: string;
   lanes: number;
-  /** Where workers find Temporal, where that is not where the scenario itself does. */
+  /** Address of Temporal for the workers. @default `address` */
   workerAddress?: string | undefined;
   service?: SimulatorOptions;
   tls?: TlsFiles | undefined;
@@ -29,14 +29,14 @@ export interface SceneOptions extends ScenarioOptions {
   env?: Readonly<Record<string, string>>;
 }
 
-/** Sets up the service, a connection to Temporal and lanes, and takes them down whatever happens. */
+/** Sets up the service, a connection to Temporal and lanes, and takes them down in any case. */
 export async function withScene<T>(options: SceneOptions, play: (scene: Scene) => Promise<T>): Promise<T> {
   const { name, seed, address, tls } = options;
   const random = randomOf(name, seed);
   const runId = options.runId ?? randomUUID().slice(0, 8);
   const connection = await Connection.connect({ address });
   const client = new Client({ connection });
-  // Follow-ups are started before a worker is there that would do it.
+  // Otherwise a worker makes them, but follow-ups start before any worker.
   await ensureSearchAttributes(connection, client.options.namespace);
   const oracle = await startOracle({ seed, ...options.service }, tls);
   try {

@@ -8,7 +8,7 @@ const LONGEST_OUTAGE_MS = 2_000;
 const START_ATTEMPTS = 20;
 const START_AGAIN_AFTER_MS = 500;
 
-/** Every that many times the Temporal server dies, too. */
+/** In one of this many outages the Temporal server dies too. */
 const SERVER_DIES_EVERY = 4;
 
 /** Kills the development server with SIGKILL and starts it again on the same port and database file. */
@@ -25,7 +25,7 @@ export function devServerOutage(first: DevServer, dbFile: string): { outage: Out
   };
 }
 
-/** While nobody listens there, the port may be lent to somebody's outgoing connection for a moment. */
+/** Tries several times, because an outgoing connection may hold the free port for a moment. */
 async function startAgain(port: number, dbFile: string): Promise<DevServer> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -37,7 +37,7 @@ async function startAgain(port: number, dbFile: string): Promise<DevServer> {
   }
 }
 
-/** Stops PostgreSQL for up to 2 s, in an orderly way or as by a crash; every fourth time the server is killed, too. */
+/** Stops PostgreSQL for up to 2 s, in order or as a crash does. Every fourth time it kills the server too. */
 export function postgresOutage(rig: PostgresRig): Outage {
   let number = 0;
   return async (_lane, random) => {
@@ -52,7 +52,7 @@ export function postgresOutage(rig: PostgresRig): Outage {
   };
 }
 
-/** The second time the server is replaced by the newest one, every other time it is killed. */
+/** Kills the server. The second time it replaces the server with the newest one instead. */
 export function upgradeOutage(rig: PostgresRig): Outage {
   let number = 0;
   return async (_lane, random) => {

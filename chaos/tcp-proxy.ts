@@ -1,14 +1,14 @@
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
-/** What happens to bytes on their way. Connections that are open stay so, until they are cut. */
+/** What happens to bytes on their way. Open connections stay open until they are cut. */
 export type ProxyMode =
   | { kind: 'pass' }
-  /** Nothing arrives, either way, and nobody is told. New connections are taken, and hang. */
+  /** Nothing arrives in either direction, and nobody is told. New connections are accepted, and hang. */
   | { kind: 'blackhole' }
-  /** What the client says arrives; what the server answers is lost. */
+  /** What the client sends arrives. What the server answers is lost. */
   | { kind: 'lose-answers' }
-  /** Everything arrives, that much later. */
+  /** Everything arrives `ms` later. */
   | { kind: 'delay'; ms: number };
 
 /** A TCP proxy that breaks what goes through it. */
@@ -16,7 +16,7 @@ export interface TcpProxy {
   /** `host:port` for clients. */
   readonly address: string;
   set(mode: ProxyMode): void;
-  /** Resets every connection. Needed after bytes were lost: what comes later would make no sense. */
+  /** Resets every connection. It is needed after bytes were lost: later bytes would make no sense. */
   cut(): void;
   close(): Promise<void>;
 }

@@ -1,17 +1,17 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { WorkerProcess } from './worker-process.js';
 
-/** A step that a worker with work in hand has not come to that long after it was ready counts as missed. */
+/** A worker misses its step if it has not reached it this long after it was ready. */
 const STEP_TIMEOUT_MS = 120_000;
 
-/** Whether `event` comes before the worker ends, and in time. */
+/** Whether `event` happens in time, and before the worker ends. */
 export async function comesInTime(event: Promise<unknown>, worker: WorkerProcess): Promise<boolean> {
   const timer = new AbortController();
   await Promise.race([event, worker.ready.catch(() => undefined)]);
   try {
     return await Promise.race([
       event.then(() => true),
-      // A worker that kills itself at the point ends while its report is on its way.
+      // The report of a worker that kills itself at the point may arrive after its end.
       worker.exited.then(() => delay(500, false)),
       delay(STEP_TIMEOUT_MS, false, { signal: timer.signal }).catch(() => false),
     ]);

@@ -7,10 +7,10 @@ import type { FaultPointName } from './fault-point-names.js';
 const COMMAND = fileURLToPath(new URL('../bin/follow-up.js', import.meta.url));
 const FAULT_POINTS = new URL('fault-points.js', import.meta.url).href;
 const MAX_LOG_LENGTH = 65_536;
-/** A process reports right before it sends itself the signal. */
+/** A process reports right before it sends the signal to itself. */
 const SIGNAL_TAKES_MS = 100;
 
-/** What fault-points.js is told: at the `hit`-th time that the point is reached, the process sends itself the signal. */
+/** The plan for fault-points.js: the `hit`-th time that it reaches the point, the process sends itself the signal. */
 export interface FaultPlan {
   point: FaultPointName;
   /** From 1. */
@@ -20,30 +20,30 @@ export interface FaultPlan {
 
 /** A real worker, `follow-up worker`, in a process of its own. */
 export interface WorkerProcess {
-  /** Resolves when it has ended, with the exit code, or `null` where a signal ended it. */
+  /** Resolves when it has ended, with the exit code, or with `null` if a signal ended it. */
   readonly exited: Promise<number | null>;
-  /** Resolves when its fault plan strikes; never without one. */
+  /** Resolves when its fault plan strikes. Without a plan it never does. */
   readonly struck: Promise<void>;
-  /** Resolves when it polls both of its task queues; rejects when it ends before. */
+  /** Resolves when it polls both of its task queues. Rejects if it ends before that. */
   readonly ready: Promise<void>;
   hasExited(): boolean;
   kill(signal: NodeJS.Signals): void;
-  /** Has it end in an orderly way (SIGTERM), also where it was stopped, and waits for that. */
+  /** Ends it in order (SIGTERM), even if it is stopped, and waits for its end. */
   leave(): Promise<void>;
-  /** What it logged last. */
+  /** The end of its log. */
   log(): string;
 }
 
 /**
  * @param env settings of the worker
- * @param plan when it is to kill or stop itself
+ * @param plan when it kills or stops itself
  */
 export function startWorkerProcess(env: Readonly<Record<string, string>>, plan?: FaultPlan): WorkerProcess {
   const { PATH = '', HOME = '' } = process.env;
   const child = adopt(
     spawn(process.execPath, ['--import', FAULT_POINTS, COMMAND, 'worker', '--json'], {
       env: { PATH, HOME, ...env, ...(plan && { CHAOS_FAULT_PLAN: JSON.stringify(plan) }) },
-      // Its standard input ends with this process, however that ends, and the worker with it: see fault-points.js.
+      // When this process ends, for any reason, standard input ends, and so does the worker: see fault-points.js.
       stdio: ['pipe', 'pipe', 'pipe', 'pipe'],
     }),
   );
@@ -77,7 +77,7 @@ export function startWorkerProcess(env: Readonly<Record<string, string>>, plan?:
     kill: (signal) => void child.kill(signal),
     async leave() {
       child.kill('SIGTERM');
-      // A stop that came late would outlast the one SIGCONT that it was given.
+      // The SIGSTOP may have come after an earlier SIGCONT.
       child.kill('SIGCONT');
       await exited;
     },

@@ -7,17 +7,17 @@ import type { NamedTest } from './mutant.js';
 
 const run = promisify(execFile);
 
-/** Longest that the named test, or a build, may take. */
+/** Longest that the named tests or a build may take. */
 const LIMIT_MS = 5 * 60_000;
 
 /** How a named test ended. */
 export interface TestEnd {
   status: 'passed' | 'failed' | 'missing';
-  /** What the test said, where it failed. */
+  /** What the test said, if it failed. */
   messages: string[];
 }
 
-/** A copy of the repository to break. */
+/** A copy of the repository, to break. */
 export class Checkout {
   private constructor(readonly directory: string) {}
 
@@ -38,7 +38,7 @@ export class Checkout {
     return writeFile(join(this.directory, file), text);
   }
 
-  /** Builds `dist`. @throws Error with the words of the compiler */
+  /** Builds `dist`. @throws Error with what the compiler printed */
   async build(): Promise<void> {
     try {
       await this.#node('bin/build.js');
@@ -47,7 +47,7 @@ export class Checkout {
     }
   }
 
-  /** Runs the named tests and nothing else. */
+  /** Runs only the named tests. */
   async test(tests: readonly NamedTest[]): Promise<TestEnd[]> {
     const report = join(this.directory, 'mutants-report.json');
     await rm(report, { force: true });
@@ -85,7 +85,7 @@ export class Checkout {
   }
 }
 
-/** What of vitest's JSON report is looked at. */
+/** The part of vitest's JSON report that is read. */
 interface VitestReport {
   testResults: {
     name: string;

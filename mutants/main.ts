@@ -4,20 +4,22 @@ import { Checkout } from './checkout.js';
 import { mutate, type Mutant } from './mutant.js';
 import { mutants } from './mutants.js';
 
-/** Says so in its failure message: the test looked, and found something else than it should; or a property test did. */
+/** A failure message of an assertion or a property test: the test looked, and did not find what it should. */
 const ASSERTION = /AssertionError|^Error: Property failed after \d+ tests/;
 
-/** What the worker runs of the workflows, and the tests with it. */
+/** The workflows that the worker runs, in the tests too. */
 const BUNDLE = 'dist/workflow-bundle.js';
 
 /**
- * `npm run mutants`: makes one wrong edit after the other in a copy of the repository and runs the test that must notice
- * it. Prints a line for each and answers the exit code: 0 where every one was noticed, else 1.
+ * `npm run mutants`: makes one wrong edit after the other in a copy of the repository, and runs the test that must
+ * catch it. Prints a line for each.
+ *
+ * @returns the exit code: 0 if every edit was caught, otherwise 1
  */
 export async function main(args: string[]): Promise<number> {
   const program = new Command('mutants')
-    .description('break the code in ways that somebody could, and see that a test fails each time')
-    .option('--only <words>', 'those whose name has these words in it')
+    .description('break the code as somebody could by mistake, and check that a test fails each time')
+    .option('--only <words>', 'run only the mutants whose name contains these words')
     .option('--verbose', 'say how the tests failed', false)
     .parse(args, { from: 'user' });
   const { only = '', verbose } = program.opts<{ only?: string; verbose: boolean }>();
@@ -32,7 +34,7 @@ export async function main(args: string[]): Promise<number> {
     const bad = chosen.filter((_mutant, index) => ends[index]?.status !== 'passed');
     for (const { test } of bad) {
       const { status, messages } = ends[chosen.findIndex((each) => each.test === test)] ?? { status: '', messages: [] };
-      say(`${test.file}: "${test.name}" must pass on the code as it is, and is ${status}\n${messages.join('\n')}`);
+      say(`${test.file}: "${test.name}" must pass on the code as it is, but it is ${status}\n${messages.join('\n')}`);
     }
     if (bad.length > 0) return 1;
 
@@ -55,7 +57,7 @@ export async function main(args: string[]): Promise<number> {
   }
 }
 
-/** Answers why a mutant was not caught, or `undefined` where it was. */
+/** Returns why a mutant was not caught, or `undefined` if it was. */
 async function attack(checkout: Checkout, mutant: Mutant, verbose: boolean): Promise<string | undefined> {
   const texts = await mutate(mutant, checkout.read);
   const before = new Map<string, string>();

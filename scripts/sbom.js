@@ -3,7 +3,7 @@
  *
  *   node scripts/sbom.js cyclonedx | spdx
  *
- * `npm sbom --omit dev` is no use: it also omits what the package and its development both depend on.
+ * `npm sbom --omit dev` does not help: it also omits what the package and its development both depend on.
  */
 import { execFileSync } from 'node:child_process';
 import * as fs from 'node:fs';

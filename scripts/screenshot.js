@@ -21,7 +21,7 @@ import { smallerPng } from './smaller-png.js';
 const IMAGES = fileURLToPath(new URL('../docs/images', import.meta.url));
 const MAX_IMAGE_BYTES = 100 * 1024;
 const WIDTH = 1440;
-/** What stands beside the page of a workflow says nothing of it. */
+/** Pictures of a workflow leave out the menus beside and above its page. */
 const FROM = { x: 256, y: 104 };
 
 const CHROMIUM_PLACES = [
@@ -33,13 +33,13 @@ const CHROMIUM_PLACES = [
   'C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe',
 ];
 
-/** The project of the list: so many of its follow-ups are sent, and the others wait. */
+/** The project of the list. Its budget has this many slots, and its other follow-ups wait. */
 const SHOP = 'web-shop';
 const SLOTS = 6;
-/** Each of the others is held up by something of its own, or has room. */
+/** Each of the other projects has its own obstacle, or none. */
 const projects = { site: 'docs-site', paused: 'billing', stopped: 'search', down: 'mobile-app', locked: 'vault' };
 
-/** Jobs whose agents are never done, or end in another way than well. */
+/** Jobs whose agents never end, or do not succeed. */
 const jobs = [
   { projectId: SHOP, jobId: 'migrate-database', behaviour: { outcome: 'failed' } },
   { projectId: SHOP, jobId: 'old-theme', behaviour: { outcome: 'archived' } },
@@ -50,7 +50,7 @@ const jobs = [
 ];
 
 const quick = { poll: { initialInterval: '1s', maxInterval: '2s' }, settleTime: '5s' };
-/** In the order of their sends: each has the place in the line that the pictures show. */
+/** In the order of their sends, so that each has the place in the queue that the pictures show. */
 const shop = [
   { jobId: 'add-tests', key: 'parser-tests', prompt: 'Add tests for the parser.', ...quick },
   { jobId: 'old-theme', key: 'new-logo', prompt: 'The login page shows the old logo: replace it.', ...quick },
@@ -111,7 +111,7 @@ async function startStack(closers) {
     TEMPORAL_ADDRESS: server.address,
     AGENT_JOBS_BASE_URL: simulator.baseUrl,
     AGENT_JOBS_API_KEY: simulator.apiKey,
-    // What is not known is decided within a minute.
+    // A delivery in doubt is decided within a minute.
     FOLLOW_UP_SEND_TIMEOUT: '2s',
     FOLLOW_UP_DRAIN: '2s',
     FOLLOW_UP_STATUS_ADDRESS: 'off',
@@ -126,7 +126,9 @@ async function startStack(closers) {
   return { uiUrl: server.uiUrl, simulator, client, followUps: new FollowUpClient({ client }) };
 }
 
-/** Brings everything into the state that its picture shows. Answers the picture of each page, by its name. */
+/**
+ * Brings every follow-up, budget and batch into the state that its picture shows. Returns the pages and their pictures.
+ */
 async function playScenes({ client, followUps, simulator }) {
   const { site, paused, stopped, down, locked } = projects;
   await followUps.budget(SHOP).setLimit({ limit: SLOTS });
@@ -236,7 +238,7 @@ async function playScenes({ client, followUps, simulator }) {
     return completed >= 1 && failed === 1 && errors === 1;
   });
   return [
-    // First, as long as it goes on.
+    // First, while it still runs.
     { workflowId: batch.workflowId, name: 'batch' },
     { workflowId: `project-budget/${SHOP}`, name: 'budget' },
     { workflowId: `project-budget/${paused}`, name: 'budget-paused' },
@@ -244,7 +246,7 @@ async function playScenes({ client, followUps, simulator }) {
   ];
 }
 
-/** Starts one and waits until it stands where the next one finds it. */
+/** Starts a follow-up and waits until it has its place in the queue. */
 async function startNext(followUps, input) {
   const followUp = await followUps.start(input);
   await until(`${followUp.workflowId} to have asked for its slot`, async () => {
@@ -264,7 +266,7 @@ async function takePictures(browser, { uiUrl }, pages) {
     (url) => url.origin !== uiUrl && url.protocol !== 'data:' && url.protocol !== 'blob:',
     async (route) => {
       const url = route.request().url();
-      // The UI asks for its news; it does without.
+      // The UI asks for its news feed, and does without.
       if (!url.startsWith('https://newsfeed.temporal.io/')) {
         process.exitCode = 1;
         process.stderr.write(`refused a request to ${url}\n`);
@@ -309,12 +311,12 @@ async function takePictures(browser, { uiUrl }, pages) {
   await picture(page, 'schedule.png', { ...FROM, width: 1_024, height: Math.ceil(y) + 60 - FROM.y });
 }
 
-/** The UI shows Markdown in frames of their own, each as high as its text. Answers where the one with the text is. */
+/** The UI shows each Markdown text in a frame as high as the text. Returns the position of the frame with `text`. */
 async function markdown(page, text) {
   let box;
   await until(JSON.stringify(text), async () => {
     for (const frame of page.frames()) {
-      // A frame may be replaced while it is looked at.
+      // A frame may be replaced while this reads it.
       const count = await frame
         .getByText(text)
         .count()
@@ -329,7 +331,7 @@ async function markdown(page, text) {
 }
 
 async function picture(page, name, clip) {
-  // Fonts and the last of the layout; a picture has no other sign of being complete.
+  // Wait for the fonts and the layout. Nothing else shows that the page is complete.
   await page.waitForLoadState('networkidle', { timeout: 2_000 }).catch(() => undefined);
   await page.evaluate(() => globalThis.document.fonts.ready);
   const path = join(IMAGES, name);

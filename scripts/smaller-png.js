@@ -1,9 +1,9 @@
-// Makes a picture of a screen smaller: 256 colours, which is all but a few shades at the edges of letters.
+// Makes a screenshot smaller with a palette of 256 colours, which loses only a few shades at the edges of letters.
 import { crc32, deflateSync, inflateSync } from 'node:zlib';
 
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 const COLOURS = 256;
-/** Bytes of a pixel as Chromium writes it: red, green, blue. */
+/** Bytes of a pixel in Chromium's pictures: red, green, blue. */
 const PIXEL = 3;
 
 /**
@@ -23,7 +23,7 @@ export function smallerPng(png) {
   }
   const palette = [...counts.keys()].sort((one, other) => counts.get(other) - counts.get(one)).slice(0, COLOURS);
   const indexOf = new Map([...counts.keys()].map((colour) => [colour, nearest(palette, colour)]));
-  // Each line begins with the number of its filter: none.
+  // Each line begins with the number of its filter. 0 is none.
   const lines = Buffer.alloc((width + 1) * height);
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) {

@@ -11,18 +11,18 @@ const LIMIT = 20;
 const WINDOW_MS = 20_000;
 const PROJECTS = ['red', 'green', 'blue'];
 const PER_PROJECT = 200;
-/** Those who were held by the pause show that until they ask again. */
+/** A follow-up that the pause blocked shows `blocked` until it asks again. */
 const WAITING = ['waiting-for-budget', 'blocked'];
-/** Job of the message that makes a budget, where it is paused before the others come. */
+/** Job of the message that starts a budget, so that it can be paused before the others come. */
 const FIRST_JOB = 'first';
 
 /**
- * 3 projects with 200 follow-ups each on a budget of 20 per 20 s with the smallest sensible margin, two workers.
+ * Runs 3 projects of 200 follow-ups each, with a budget of 20 per 20 s, the smallest sensible margin and two workers.
  *
  * @param {object} options
- * @param {boolean} options.standing the budgets are paused until all 600 wait; else they send while the rest are started
- * @param {number} options.terminatedShare so many of the waiting ones are terminated at random instants
- * @param {number} options.leastUtilisation of each project
+ * @param {boolean} options.standing the budgets are paused until all 600 wait; otherwise they send from the first start
+ * @param {number} options.terminatedShare share of the follow-ups that is terminated at random instants
+ * @param {number} options.leastUtilisation lowest utilisation that a project may have
  */
 export async function backlog({ env, seed, standing, terminatedShare, leastUtilisation }) {
   const verdict = new Verdict();
@@ -61,21 +61,21 @@ export async function backlog({ env, seed, standing, terminatedShare, leastUtili
     const completed = ends['completed/sent'] ?? 0;
     verdict.expect(completed + terminated === handles.length, `ends ${JSON.stringify(ends)}, ${terminated} terminated`);
     const displacement = mostDisplaced(ledger, arrivals);
-    verdict.expect(displacement < LIMIT, `one was sent ${displacement} places from its turn`);
+    verdict.expect(displacement < LIMIT, `a message was sent ${displacement} places from its turn`);
     return { figures: { projects, ends, terminated, mostDisplaced: displacement }, failures: verdict.failures };
   } finally {
     await stack.stop();
   }
 }
 
-/** Each budget is made by a message of its own, so that it has the workers' settings. */
+/** Starts each budget with a message of its own, so that it has the workers' settings, and pauses it. */
 async function pauseAll({ start, followUps }) {
   const handles = await start(PROJECTS.map((projectId) => ({ projectId, jobId: FIRST_JOB })));
   await endsOf(handles);
   await Promise.all(PROJECTS.map((projectId) => followUps.budget(projectId).pause()));
 }
 
-/** Once that message uses no slot any more. */
+/** Resumes each budget when that message no longer uses a slot. */
 async function resumeAll({ followUps }) {
   await Promise.all(
     PROJECTS.map(async (projectId) => {
@@ -86,7 +86,7 @@ async function resumeAll({ followUps }) {
   );
 }
 
-/** Arrival numbers by job, once `each` follow-ups of every project have a place or were sent. */
+/** Waits until `each` follow-ups of every project have a place or were sent. Returns arrival numbers by job. */
 async function allPlaces(stack, each) {
   const arrivals = new Map();
   for (const projectId of PROJECTS) {
@@ -103,7 +103,7 @@ async function allPlaces(stack, each) {
   return arrivals;
 }
 
-/** Terminates a share of each project's follow-ups while they wait, at random instants; gives how many. */
+/** Terminates a share of each project's follow-ups while they wait, at random instants. Returns how many. */
 async function terminateSome(stack, handles, share, random) {
   const spanMs = (PER_PROJECT / LIMIT - 1) * WINDOW_MS;
   const inRandomOrder = (list) => list.map((each) => [random.next(), each]).sort(([a], [b]) => a - b);
@@ -135,7 +135,7 @@ async function terminateNextWaiting({ client }, candidates) {
   return false;
 }
 
-/** The most places by which the order of sending differs from the order of arrival, among those that waited. */
+/** By how many places at most the order of the sends differs from the order of arrival, among those that waited. */
 function mostDisplaced(ledger, arrivals) {
   let most = 0;
   for (const projectId of PROJECTS) {

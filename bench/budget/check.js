@@ -1,7 +1,7 @@
 import { maxInAnyWindow } from '../../dist/simulator/ledger.js';
 
 /**
- * What a project's messages say of its budget.
+ * What a project's messages say about its budget.
  *
  * @param {object} run
  * @param {readonly object[]} run.ledger entries of the simulated service
@@ -21,8 +21,8 @@ export function examine({ ledger, projectId, limit, windowMs }) {
     refused: entries.filter((entry) => entry.status === 429).length,
     mostInAnyWindow: maxInAnyWindow(instants, windowMs),
     /**
-     * Time that the limit makes them take after the first window's burst, and time taken. In whole windows: the first
-     * message of a window comes a window after the first of the one before, however few follow it.
+     * The time that the limit requires after the first window's burst, divided by the time taken. It counts whole
+     * windows: however few messages a window has, its first comes a window after the first of the window before.
      */
     utilisation: spanMs > 0 ? (Math.ceil((sent.length - limit) / limit) * windowMs) / spanMs : 0,
     spanS: spanMs / 1_000,
@@ -31,7 +31,7 @@ export function examine({ ledger, projectId, limit, windowMs }) {
   };
 }
 
-/** By how much later than a window after its last use each slot was used again: the mean of each round. */
+/** How much later than a window after its last use each slot was used again: the mean of each round. */
 function latenessOfCycles(instants, { limit, windowMs }) {
   const lateMs = instants.slice(limit).map((atMs, index) => atMs - (instants[index] ?? 0) - windowMs);
   return Array.from({ length: Math.ceil(lateMs.length / limit) }, (_, round) => {
@@ -40,7 +40,7 @@ function latenessOfCycles(instants, { limit, windowMs }) {
   });
 }
 
-/** Ends of follow-ups, by kind: `completed`, or the failure's type. */
+/** Counts the ends of follow-ups by kind: status and delivery, or the failure's type. */
 export async function endsOf(handles) {
   const ends = await Promise.all(
     handles.map((handle) =>
@@ -55,7 +55,7 @@ export async function endsOf(handles) {
   return counts;
 }
 
-/** Collects what must hold. */
+/** Collects the expectations that do not hold. */
 export class Verdict {
   failures = [];
 

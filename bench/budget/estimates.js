@@ -5,11 +5,13 @@ const LIMIT = 20;
 const WINDOW_MS = 20_000;
 const FOLLOW_UPS = 120;
 const PROJECT = 'estimates';
-/** Nobody minds a wait this short being told wrong: it is the cap of messages under way, not the budget. */
+/**
+ * Estimates of shorter waits are not judged: such a wait comes from the cap on unsettled sends, not from the budget.
+ */
 const SHORT_WAIT_MS = 5_000;
 const WORST_SHARE = 0.05;
 
-/** How right the first answer's estimate was for each follow-up that had to wait for the budget. */
+/** How accurate the first estimate is for each follow-up that waits for the budget. */
 export async function estimates({ env }) {
   const verdict = new Verdict();
   const stack = await startBudgetStack({
@@ -42,7 +44,7 @@ export async function estimates({ env }) {
     errors.sort((a, b) => a - b);
     const worst = Math.max(...errors.map(Math.abs));
     const project = examine({ ledger: stack.simulator.ledger, projectId: PROJECT, limit: LIMIT, windowMs: WINDOW_MS });
-    verdict.expect(errors.length >= FOLLOW_UPS - 2 * LIMIT, `${errors.length} estimates to judge`);
+    verdict.expect(errors.length >= FOLLOW_UPS - 2 * LIMIT, `only ${errors.length} estimates to judge`);
     verdict.expect(worst <= WORST_SHARE, `an estimate was wrong by ${(worst * 100).toFixed(1)} % of the wait`);
     return {
       figures: {
@@ -61,7 +63,7 @@ export async function estimates({ env }) {
   }
 }
 
-/** What the activity `sendFollowUp` returned, in order, with the instants of its ends. */
+/** The results of the activity `sendFollowUp`, in order, each with the time of its end. */
 function answersOf(events) {
   const types = new Map();
   for (const { eventId, activityTaskScheduledEventAttributes: scheduled } of events) {

@@ -5,7 +5,7 @@ const LIMIT = 20;
 const WINDOW_MS = 10_000;
 const FOLLOW_UPS = 60;
 
-/** Every way in which a service may count, while somebody else spends 30 % of the same budget. */
+/** Every way in which a service may count. */
 const KINDS = [
   { kind: 'sliding', retryAfter: 'none' },
   { kind: 'fixed', retryAfter: 'seconds' },
@@ -13,7 +13,10 @@ const KINDS = [
   { kind: 'weighted', retryAfter: 'mixed' },
 ];
 
-/** Nothing may be lost or doubled, and after a 429 a project must go on by itself. */
+/**
+ * Runs follow-ups against each kind of limiter, while somebody else spends 30 % of the same budget. No message may be
+ * lost or doubled, and a project must continue by itself after a 429.
+ */
 export async function limiters({ env, seed }) {
   const verdict = new Verdict();
   const figures = [];

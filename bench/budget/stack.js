@@ -9,20 +9,20 @@ import { ensureSearchAttributes } from '../../dist/temporal/search-attributes.js
 
 const COMMAND = fileURLToPath(new URL('../../bin/follow-up.js', import.meta.url));
 const TASK_QUEUE = 'budget-bench';
-/** Follow-ups are started that many at a time. */
+/** How many follow-ups are started at a time. */
 const START_CONCURRENCY = 25;
 
-/** The default polls, and no long wait for a stale answer: what is measured here is the budget. */
+/** The default polls, and a short settle time: the benchmark measures the budget. */
 const INPUT = { settleTime: '5s' };
 
 /**
- * A Temporal dev server as it is by default, in memory, a simulated service, and worker processes, all fresh.
+ * Starts a Temporal development server with its defaults, in memory, a simulated service and worker processes.
  *
  * @param {object} options
  * @param {object} options.env the environment
- * @param {object} options.settings environment of the workers beyond the addresses
+ * @param {object} options.settings environment of the workers, besides the addresses
  * @param {object} options.simulator options of the simulated service
- * @param {number} [options.workers] processes, 2
+ * @param {number} [options.workers] number of worker processes, 2
  */
 export async function startBudgetStack({ env, settings, simulator: simulatorOptions, workers = 2 }) {
   const closers = [];
@@ -74,7 +74,7 @@ function startWorkerProcess(env) {
   };
 }
 
-/** Makes the jobs and starts a follow-up of each, in the order given, some at a time. */
+/** Makes the jobs and starts a follow-up of each, in the given order, several at a time. */
 async function startAll(simulator, followUps, inputs) {
   for (const { projectId, jobId } of inputs) simulator.addJob({ projectId, jobId });
   const handles = [];

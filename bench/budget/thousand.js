@@ -8,7 +8,7 @@ const LIMIT = 100;
 const LONGEST_MS = 90_000;
 const PROJECT = 'crowd';
 
-/** 1,000 follow-ups of one project at once: each must get its place within 90 s, and none may fail. */
+/** Starts 1,000 follow-ups of one project at once. Each must get its place within 90 s, and none may fail. */
 export async function thousand({ env }) {
   const verdict = new Verdict();
   const stack = await startBudgetStack({

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { askAgainAfterMs, asksSilentBudgetAtMs } from '../../src/activities/ask-again.js';
 
-test('an ask whose answer was lost comes again after a quarter of a second', () => {
+test('an ask whose answer was lost is repeated after a quarter of a second', () => {
   expect([0, 0.5, 1].map((random) => askAgainAfterMs(0, random))).toEqual([250, 250, 250]);
 });
 
-test('an ask that is turned away comes again soon at first, then after up to 2 s, and never sooner than 250 ms', () => {
+test('an ask that is turned away is repeated soon at first, later after up to 2 s, and never sooner than 250 ms', () => {
   expect([1, 2, 3, 4, 100].map((times) => askAgainAfterMs(times, 1))).toEqual([500, 1_000, 2_000, 2_000, 2_000]);
   expect([1, 2, 3, 4, 100].map((times) => askAgainAfterMs(times, 0))).toEqual([250, 250, 250, 250, 250]);
 });
@@ -24,7 +24,7 @@ describe('a follow-up of a silent budget asks again', () => {
     ]);
   });
 
-  test('three quarters of a minute after the one before it where many wait, and once an hour at least', () => {
+  test('45 seconds after the one before it where many wait, and at least once an hour', () => {
     expect([minutes(6), minutes(30), minutes(90)].map((ms) => waitMs(minutes(20), ms))).toEqual([
       minutes(6.75),
       minutes(30.75),
@@ -32,7 +32,7 @@ describe('a follow-up of a silent budget asks again', () => {
     ]);
   });
 
-  test('that far apart whatever the lot: 75 that wait for an hour ask 90 times, not more', () => {
+  test('45 seconds apart whatever the random numbers: 75 follow-ups that wait for an hour ask at most 90 times', () => {
     let random = 0;
     let lastAtMs = 0;
     const dueMs = Array.from({ length: 75 }, () => 0);
@@ -46,7 +46,7 @@ describe('a follow-up of a silent budget asks again', () => {
         asks += 1;
       }
     }
-    // All at the beginning, when none has been told yet, and then one every three quarters of a minute.
+    // All ask at the beginning, and then one every 45 seconds.
     expect(asks - dueMs.length).toBeGreaterThan(65);
     expect(asks - dueMs.length).toBeLessThanOrEqual(90);
   });

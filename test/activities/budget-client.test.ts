@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-/** Lets the next `count` asks reach the server and replaces what it answers by an error. */
+/** Lets the next `count` asks reach the server, and replaces its answers with an error. */
 function losesAnswers(count: number, code: status): Interceptor {
   return (options, nextCall) => {
     const loses = options.method_definition.path.endsWith('ExecuteMultiOperation') && count-- > 0;
@@ -46,7 +46,7 @@ test.each([
   ['DEADLINE_EXCEEDED', status.DEADLINE_EXCEEDED],
   ['INTERNAL', status.INTERNAL],
   ['RESOURCE_EXHAUSTED', status.RESOURCE_EXHAUSTED],
-])('a grant whose answer is lost with %s is taken up by the same token', async (_name, code) => {
+])('a grant whose answer is lost with %s is granted again to the same token', async (_name, code) => {
   const projectId = `lost-${randomUUID()}`;
   const { budget, close } = await budgetThatLoses(2, code);
   const ask = await budget.acquire(projectId, request());
@@ -56,7 +56,7 @@ test.each([
   await close();
 });
 
-test('a budget whose asks the server turns away all the time is silent: that proves nothing, and takes seconds', async () => {
+test('a budget is silent if the server keeps turning its asks away: this takes seconds and proves nothing', async () => {
   const { budget, close } = await budgetThatLoses(1_000, status.RESOURCE_EXHAUSTED);
   const fromMs = performance.now();
   const ask = await budget.acquire(`busy-${randomUUID()}`, request());
@@ -65,11 +65,11 @@ test('a budget whose asks the server turns away all the time is silent: that pro
   await close();
 });
 
-test('a grant to an ask that was let go is taken back as soon as its follow-up asks again, of any worker', async () => {
+test('a grant to an ask that was let go is taken back as soon as its follow-up asks again, through any worker', async () => {
   const projectId = `let-go-${randomUUID()}`;
   const { budget, close } = await budgetThatLoses(1, status.PERMISSION_DENIED);
   const first = { ...request(), askNumber: 1 };
-  // It was granted, and its answer is lost for good.
+  // The budget granted it, and the answer is lost for good.
   expect(await budget.acquire(projectId, first)).toMatchObject({ proven: false });
   const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
   expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 1, unsettled: 1 });
@@ -85,7 +85,7 @@ test('a grant to an ask that was let go is taken back as soon as its follow-up a
   await close();
 });
 
-test.concurrent('telling a server that does not answer how a send ended is given up within 10 s', async () => {
+test.concurrent('a settle that the server does not answer is given up', async () => {
   const proxy = await startTcpProxy(address);
   const { taskQueue, namespace } = stack;
   const { budget, close } = await connectBudgetClient({ address: proxy.address, namespace, taskQueue, limit: 100 });
@@ -100,7 +100,7 @@ test.concurrent('telling a server that does not answer how a send ended is given
   await proxy.close();
 });
 
-test('a server that refuses asks silences the budget at once', async () => {
+test('a budget is silent at once if the server refuses its ask', async () => {
   const { budget, close } = await budgetThatLoses(1, status.PERMISSION_DENIED);
   const fromMs = performance.now();
   const ask = await budget.acquire(`refused-${randomUUID()}`, request());
@@ -109,7 +109,7 @@ test('a server that refuses asks silences the budget at once', async () => {
   await close();
 });
 
-test('words that come together go in one signal, each told when the server has taken it; a bad one loses no other', async () => {
+test('entries that come together share one signal, each is confirmed, and a bad one loses no other', async () => {
   const projectId = `words-${randomUUID()}`;
   const { budget, close } = await budgetThatLoses(0, status.OK);
   const settle = { kind: 'settle' as const, outcome: 'sent' as const };
@@ -121,12 +121,12 @@ test('words that come together go in one signal, each told when the server has t
   const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
   expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 10, unsettled: 1 });
   const { events } = await handle.fetchHistory();
-  // They come within a second after the word that nobody heard: five by five.
+  // They come within a second of the first one, which no budget heard, so they travel five at a time.
   expect(events?.filter((event) => event.workflowExecutionSignaledEventAttributes)).toHaveLength(2);
   await close();
 });
 
-test('a word that waits for the call before it is told before the connections close', async () => {
+test('an entry that waits for an earlier call is delivered before the connections close', async () => {
   const projectId = `last-words-${randomUUID()}`;
   const { budget, close } = await budgetThatLoses(0, status.OK);
   const asked = ['one', 'two'].map((jobId) => ({ ...request(), jobId }));
@@ -138,7 +138,7 @@ test('a word that waits for the call before it is told before the connections cl
   expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 2, unsettled: 0 });
 });
 
-test('a crowd of asks is answered whole, in few updates of the budget', async () => {
+test('300 asks at once are all answered, in few updates of the budget', async () => {
   const projectId = `crowd-${randomUUID()}`;
   const { budget, close } = await budgetThatLoses(0, status.OK);
   const asks = await Promise.all(

@@ -10,7 +10,7 @@ function heldCalls() {
   return { calls, ask: createCoalescer({ call, maxCallsInFlight: 2, maxPerCall: 3 }) };
 }
 
-/** Calls that are answered at once; the time stands still unless told to pass. */
+/** Calls that are answered at once, on a clock that moves only when told to. */
 function callsOnFakeTime() {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
@@ -22,7 +22,7 @@ function callsOnFakeTime() {
   return { calls, call };
 }
 
-test('requests go out at once until as many calls as allowed are under way; then they share calls, in order', async () => {
+test('requests go out at once until the allowed number of calls is under way, and then share calls in order', async () => {
   const { calls, ask } = heldCalls();
   const answers = [1, 2, 3, 4, 5, 6].map((request) => ask('red', request));
   expect(calls.map(({ requests }) => requests)).toEqual([[1], [2]]);
@@ -34,7 +34,7 @@ test('requests go out at once until as many calls as allowed are under way; then
   expect(calls[3]?.requests).toEqual([6]);
 });
 
-test('a call begins no sooner after the one before than told; what comes meanwhile goes together, the first at once', async () => {
+test('the first call leaves at once, and what comes within the gap after it leaves together', async () => {
   const { calls, call } = callsOnFakeTime();
   const ask = createCoalescer({ call, maxCallsInFlight: 2, maxPerCall: 3, apartMs: 250 });
   const answers = [1, 2, 3].map((request) => ask('red', request));
@@ -49,7 +49,7 @@ test('a call begins no sooner after the one before than told; what comes meanwhi
   expect(calls[2]).toEqual([4]);
 });
 
-test('but at once where enough are waiting for it', () => {
+test('a call leaves before the gap is over if enough requests wait for it', () => {
   const { calls, call } = callsOnFakeTime();
   const ask = createCoalescer({
     call,
@@ -73,7 +73,7 @@ test('a group does not wait for the calls of another', () => {
   ]);
 });
 
-test('a call that fails fails its own requests only, and the next go out', async () => {
+test('a failed call fails only its own requests, and the next ones go out', async () => {
   const { calls, ask } = heldCalls();
   const answers = [1, 2, 3].map((request) => ask('red', request));
   calls[0]?.fail(new Error('lost'));

@@ -11,13 +11,13 @@ function makePatience(probe: () => Promise<void> = async () => undefined) {
   return { patience: new Patience({ probe, onChange: (silentForMs) => changes.push(silentForMs) }), changes };
 }
 
-/** What each promise has come to; `waits` where to nothing yet. */
+/** What each promise has resolved to, or `waits` if it is pending. */
 async function standing(asks: readonly Promise<string>[]): Promise<string[]> {
   await vi.advanceTimersByTimeAsync(0);
   return Promise.all(asks.map((ask) => Promise.race([ask, Promise.resolve('waits')])));
 }
 
-test('a budget that answers somebody is waited for by all', async () => {
+test('all asks wait as long as the budget answers any of them', async () => {
   const { patience, changes } = makePatience();
   const asks = Array.from({ length: 50 }, () => patience.wait(never(), 60_000));
   for (let second = 0; second < 20; second++) {
@@ -28,7 +28,7 @@ test('a budget that answers somebody is waited for by all', async () => {
   expect(changes).toEqual([]);
 });
 
-test('two seconds without an answer let all go but twenty, six let go everybody', async () => {
+test('after two seconds without an answer all asks but twenty are let go, after six seconds the others too', async () => {
   const { patience, changes } = makePatience();
   const asks = Array.from({ length: 100 }, () => patience.wait(never(), 60_000));
   await vi.advanceTimersByTimeAsync(1_900);
@@ -42,7 +42,7 @@ test('two seconds without an answer let all go but twenty, six let go everybody'
   expect(patience.silentForMs).toBeGreaterThanOrEqual(6_000);
 });
 
-test('who comes to a silent budget is answered at once, while one call at a time finds out whether it is back', async () => {
+test('asks of a silent budget are answered at once, while one call at a time checks whether it is back', async () => {
   let probes = 0;
   let isBack = false;
   const { patience, changes } = makePatience(async () => {
@@ -64,7 +64,7 @@ test('who comes to a silent budget is answered at once, while one call at a time
   expect(patience.isIdle).toBe(true);
 });
 
-test('an ask is let go at its own time, also while others are answered', async () => {
+test('an ask is let go at its own deadline, even while others are answered', async () => {
   const { patience } = makePatience();
   const ask = patience.wait(never(), 3_000);
   for (let second = 0; second < 3; second++) {
@@ -74,7 +74,7 @@ test('an ask is let go at its own time, also while others are answered', async (
   expect(await standing([ask])).toEqual(['slow']);
 });
 
-test('the error of an ask is its caller’s, and leaves nobody waiting', async () => {
+test('the error of an ask goes to its caller, and nobody is left waiting', async () => {
   const { patience } = makePatience();
   await expect(patience.wait(Promise.reject(new Error('refused')), 1_000)).rejects.toThrow('refused');
   expect(patience.isIdle).toBe(true);

@@ -8,7 +8,7 @@ import { createSendFollowUp } from '../../src/activities/send-follow-up.js';
 import { createAgentJobsClient } from '../../src/agent-jobs/index.js';
 import type { AcquireRequest, BudgetWord } from '../../src/contract/protocol.js';
 
-/** A service that takes every message and notes when. */
+/** A service that accepts every message and notes the time. */
 async function useService(): Promise<{ url: string; receivedAtMs: number[] }> {
   const receivedAtMs: number[] = [];
   const server = createServer((_request, response) => {
@@ -32,7 +32,7 @@ const input = {
   provenNotSent: true as const,
 };
 
-/** The activity beside a budget of which only `acquire` matters. */
+/** The activity with a budget of which only `acquire` matters. */
 function makeSendFollowUp(
   url: string,
   acquire: BudgetClient['acquire'],
@@ -87,7 +87,7 @@ test('a message that was granted ahead leaves when its slot begins, and not befo
   expect(settled).toMatchObject([{ outcome: 'sent' }]);
 });
 
-test('a message that was sent is reported at once, also where the budget does not hear of it', async () => {
+test('a send is reported at once, even if the budget does not hear of it', async () => {
   const { url } = await useService();
   const granted: Ask = { proven: true, answer: { kind: 'granted', grantedAtMs: Date.now(), ledgerSinceMs: 0 } };
   const told = new Promise<boolean>(() => undefined);
@@ -96,7 +96,7 @@ test('a message that was sent is reported at once, also where the budget does no
   expect(result).toMatchObject({ kind: 'outcome', outcome: 'sent' });
 });
 
-describe('that no ask before has sent', () => {
+describe('that no earlier ask has sent', () => {
   const reset = { scheduledTimestampMs: 1_000, currentAttemptScheduledTimestampMs: 2_000 };
   test.each([
     { what: 'the first attempt says', info: { attempt: 1 }, says: true },
@@ -116,7 +116,7 @@ describe('that no ask before has sent', () => {
     expect((result as { provenNotSent?: true }).provenNotSent).toBe(says);
   });
 
-  test('is not said by an attempt that took longer than its lease: another may be at work', async () => {
+  test('is not said by an attempt that took longer than its lease, because another may be at work', async () => {
     const leaseMs = 20;
     const { sendFollowUp } = makeSendFollowUp('http://127.0.0.1:9', () => delay(leaseMs + 5, letGo), { leaseMs });
     await expect(new MockActivityEnvironment().run(sendFollowUp, input)).rejects.toThrow('longer than its lease');

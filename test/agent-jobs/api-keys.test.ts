@@ -36,7 +36,7 @@ test('a rotated key file is used by the very next message', async () => {
   await writeFile(keyFile, 'adm_key-0\n');
   const client = useClient(peer.url, { keys: createApiKeys({ keyFile }) });
   for (let round = 0; round < 20; round++) {
-    // Of the same length, so that only time and inode tell.
+    // All keys have the same length, so only the time and the inode show a change.
     const key = `adm_key-${round % 10}`;
     if (round % 2 === 0) await writeFile(keyFile, `${key}\n`);
     else {
@@ -63,7 +63,7 @@ test('a key file behind a symbolic link that is swapped is read again', async ()
   expect(await keys.forProject('p')).toBe('adm_key-two');
 });
 
-test('a keys file gives each project its own key, and a literal one the rest', async () => {
+test('a keys file gives each project its own key, and a literal key serves the others', async () => {
   const keysFile = join(await useDirectory(), 'keys.json');
   await writeFile(keysFile, JSON.stringify({ a: 'adm_key-of-a', b: 'adm_key-of-b' }));
   const keys = createApiKeys({ keysFile });
@@ -74,7 +74,7 @@ test('a keys file gives each project its own key, and a literal one the rest', a
   expect(await createApiKeys({ keysFile, key: 'adm_literal' }).forProject('c')).toBe('adm_literal');
 });
 
-test('a half-written, wrong or missing keys file keeps the last good keys, and says so once each time', async () => {
+test('a half-written, wrong or missing keys file leaves the last good keys in use, and is reported once', async () => {
   const keysFile = join(await useDirectory(), 'keys.json');
   const onProblem = vi.fn<(file: string, problem: string | undefined) => void>();
   const keys = createApiKeys({ keysFile, onProblem });
@@ -115,7 +115,7 @@ test('a half-written, wrong or missing keys file keeps the last good keys, and s
   expect(onProblem.mock.lastCall).toEqual([keysFile, undefined]);
 });
 
-test('many uses at once see one consistent file', async () => {
+test('many reads at once see the same file', async () => {
   const keyFile = join(await useDirectory(), 'key');
   await writeFile(keyFile, 'adm_key-1');
   const keys = createApiKeys({ keyFile });

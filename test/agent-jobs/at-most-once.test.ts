@@ -7,7 +7,7 @@ import { answer, reset, type PeerConnection } from './support/peer.js';
 
 for (const secure of [false, true]) {
   describe(`over ${secure ? 'TLS' : 'plain TCP'}`, () => {
-    test('a last check that says no, or throws, writes not one byte and gives notSent', async () => {
+    test('if the last check says no or throws, no byte is written and the outcome is notSent', async () => {
       const peer = await usePeer({ secure });
       const client = useClient(peer.url);
       for (let round = 0; round < 20; round++) {
@@ -44,7 +44,7 @@ for (const secure of [false, true]) {
       expect(peer.errors).toEqual(['ECONNRESET']);
     });
 
-    test('what the peer has not read at the deadline is never delivered', async () => {
+    test('what the peer has not read by the deadline is never delivered', async () => {
       let held: PeerConnection | undefined;
       const peer = await usePeer({
         secure,
@@ -56,7 +56,7 @@ for (const secure of [false, true]) {
         },
       });
       const client = useClient(peer.url, { sendTimeoutMs: 1_000 });
-      // Less than the kernel buffers hold: after a plain close the peer would get all of it.
+      // Less than the kernel buffers hold, so after a plain close the peer would get all of it.
       const prompt = 'x'.repeat(2_000_000);
       const result = await client.sendMessage({ projectId: PROJECT_ID, jobId: JOB_ID, prompt, mayStart: () => true });
       expect(result.outcome).toBe('unknown');
@@ -67,10 +67,10 @@ for (const secure of [false, true]) {
       expect(peer.bytes).toBeLessThan(prompt.length);
     });
 
-    test('of 200 messages to a peer that closes every connection after its answer none fails', async () => {
+    test('none of 200 messages fails if the peer closes every connection after its answer', async () => {
       const peer = await usePeer({
         secure,
-        // Says that it keeps the connection, and drops it: what breaks a client that reuses connections.
+        // A peer that promises to keep the connection and drops it breaks a client that reuses connections.
         onRequest: ({ socket }, { method }) =>
           socket.write(answer(200, JOB, { connection: 'keep-alive' }), () => method === 'POST' && socket.end()),
       });
@@ -82,22 +82,19 @@ for (const secure of [false, true]) {
   });
 }
 
-test.for([301, 302, 303, 304, 307, 308])(
-  'a %i is never followed, neither for a message nor for a job',
-  async (code) => {
-    const target = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, JOB)) });
-    const peer = await usePeer({
-      onRequest: ({ socket }, { path }) => socket.end(answer(code, {}, { location: `${target.url}${path}` })),
-    });
-    const client = useClient(peer.url);
-    expect(await send(client)).toMatchObject({ outcome: 'unknown', statusCode: code });
-    expect(await get(client)).toMatchObject({ kind: 'failed', reason: 'service', statusCode: code });
-    expect(peer.requests).toHaveLength(2);
-    expect(target.connections).toBe(0);
-  },
-);
+test.for([301, 302, 303, 304, 307, 308])('a %i is never followed, either for a message or for a read', async (code) => {
+  const target = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, JOB)) });
+  const peer = await usePeer({
+    onRequest: ({ socket }, { path }) => socket.end(answer(code, {}, { location: `${target.url}${path}` })),
+  });
+  const client = useClient(peer.url);
+  expect(await send(client)).toMatchObject({ outcome: 'unknown', statusCode: code });
+  expect(await get(client)).toMatchObject({ kind: 'failed', reason: 'service', statusCode: code });
+  expect(peer.requests).toHaveLength(2);
+  expect(target.connections).toBe(0);
+});
 
-test('a redirect to the same peer is not followed either', async () => {
+test('a redirect to the same peer is not followed', async () => {
   const peer = await usePeer({
     onRequest: ({ socket }) => socket.end(answer(307, {}, { location: '/v2/elsewhere' })),
   });
@@ -105,7 +102,7 @@ test('a redirect to the same peer is not followed either', async () => {
   expect(peer.requests).toHaveLength(1);
 });
 
-test('a rejected message is not sent again, whatever the peer asks for', async () => {
+test('a message that is answered with 503 is not sent again, even if the peer asks for a retry at once', async () => {
   const peer = await usePeer({
     onRequest: ({ socket }) => socket.end(answer(503, {}, { 'retry-after': '0', connection: 'close' })),
   });
@@ -173,7 +170,7 @@ test('HTTP_PROXY is ignored', async () => {
   expect(proxy.connections).toBe(0);
 });
 
-test('an answer that comes before the whole message was read still counts', async () => {
+test('an answer that comes before the whole message is read still counts', async () => {
   const peer = await usePeer({
     onData: (connection) => {
       if (peer.bytes > 0 && !connection.socket.writableEnded)

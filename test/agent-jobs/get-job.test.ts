@@ -69,14 +69,14 @@ const failing: {
   },
 ];
 
-test.for(failing)('a look at the job that $peer fails with its reason', async ({ script, expected, getTimeoutMs }) => {
+test.for(failing)('a read from a peer that $peer fails with its reason', async ({ script, expected, getTimeoutMs }) => {
   const peer = await usePeer(script);
   const outcome = await get(useClient(peer.url, { ...(getTimeoutMs !== undefined && { getTimeoutMs }) }));
   expect(outcome).toMatchObject({ kind: 'failed', ...expected });
   expect(peer.requests.length).toBeLessThanOrEqual(1);
 });
 
-test('a closed port fails with a hint at the setting', async () => {
+test('a closed port fails with a hint about the setting', async () => {
   const peer = await usePeer();
   await peer.close();
   const outcome = await get(useClient(peer.url));
@@ -86,7 +86,7 @@ test('a closed port fails with a hint at the setting', async () => {
   });
 });
 
-test('a 404 is notFound with the words of the service, readable or not', async () => {
+test('a 404 is notFound with the text of the service, if there is any', async () => {
   const peer = await usePeer({
     onRequest: ({ socket }) => socket.end(answer(404, peer.requests.length === 1 ? { error: 'no such job' } : '')),
   });
@@ -95,7 +95,7 @@ test('a 404 is notFound with the words of the service, readable or not', async (
   expect(await get(client)).toEqual({ kind: 'notFound', message: 'HTTP 404' });
 });
 
-test('a job is given whole, with fields and statuses that nobody knows yet', async () => {
+test('a job is returned whole, with unknown fields and an unknown status', async () => {
   const job = {
     ...JOB,
     status: 'paused',
@@ -107,24 +107,24 @@ test('a job is given whole, with fields and statuses that nobody knows yet', asy
   expect(peer.requests[0]).toMatchObject({ method: 'GET', path: '/base/v2/agent/project-1/job/job-1', body: '' });
 });
 
-test('a job of another id than the one asked for is given all the same', async () => {
+test('a job is returned even if its id differs from the requested one', async () => {
   const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, { id: 'another' })) });
   expect(await get(useClient(peer.url))).toEqual({ kind: 'job', job: { id: 'another' } });
 });
 
-test('looks reuse a connection; a message between them has its own', async () => {
+test('reads share connections; a message between them has its own', async () => {
   const peer = await usePeer({ onRequest: ({ socket }) => socket.write(answer(200, JOB)) });
   const client = useClient(peer.url);
-  for (let looks = 0; looks < 20; looks++) expect((await get(client)).kind).toBe('job');
-  const lookConnections = peer.connections;
-  expect(lookConnections).toBeLessThanOrEqual(3);
+  for (let reads = 0; reads < 20; reads++) expect((await get(client)).kind).toBe('job');
+  const readConnections = peer.connections;
+  expect(readConnections).toBeLessThanOrEqual(3);
   expect((await send(client)).outcome).toBe('sent');
-  expect(peer.connections).toBe(lookConnections + 1);
+  expect(peer.connections).toBe(readConnections + 1);
   expect((await get(client)).kind).toBe('job');
-  expect(peer.connections).toBe(lookConnections + 1);
+  expect(peer.connections).toBe(readConnections + 1);
 });
 
-test('over TLS a look works by name and by address', async () => {
+test('reads and messages work over TLS, by host name and by address', async () => {
   const peer = await usePeer({ secure: true, onRequest: ({ socket }) => socket.write(answer(200, JOB)) });
   for (const url of [peer.url, peer.url.replace('localhost', '127.0.0.1')]) {
     const client = useClient(url);
@@ -133,7 +133,7 @@ test('over TLS a look works by name and by address', async () => {
   }
 });
 
-test('many looks at a silent service all end at their deadline, and leave no connection behind', async () => {
+test('100 reads of a silent service all end at their deadline and leave no connection behind', async () => {
   const peer = await usePeer();
   const client = useClient(peer.url, { getTimeoutMs: 300 });
   const startedAt = performance.now();

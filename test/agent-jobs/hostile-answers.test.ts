@@ -8,7 +8,7 @@ import { answer, type PeerConnection } from './support/peer.js';
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-/** Writes `total` bytes as fast as the other side takes them; counts what left. */
+/** Writes `total` bytes as fast as the other side reads them, and reports each write. */
 function pour({ socket }: PeerConnection, total: number, chunk: Buffer, written: (bytes: number) => void): void {
   let left = total;
   const more = () => {
@@ -27,8 +27,8 @@ function pour({ socket }: PeerConnection, total: number, chunk: Buffer, written:
 const chunk = Buffer.alloc(65_536, 'x');
 const TOTAL = 50 * 1024 * 1024;
 
-for (const encoding of ['with its length', 'in chunks'] as const) {
-  test(`a body of 50 MB ${encoding} is cut off after 128 KiB, in bounded memory`, async () => {
+for (const encoding of ['with a length', 'in chunks'] as const) {
+  test(`a body of 50 MB ${encoding} is cut off, in bounded memory`, async () => {
     let poured = 0;
     const peer = await usePeer({
       onRequest: (connection) => {
@@ -54,7 +54,7 @@ for (const encoding of ['with its length', 'in chunks'] as const) {
   });
 }
 
-test('a slow drip ends at the deadline: sent for a message, a timeout for a look', async () => {
+test('a slow drip ends at the deadline: a message is sent, a read is timed out', async () => {
   const peer = await usePeer({
     onRequest: ({ socket }) => {
       socket.write('HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n{');
@@ -84,14 +84,14 @@ test('a slow drip of headers ends at the deadline', async () => {
   expect(await get(client)).toMatchObject({ reason: 'timeout' });
 });
 
-test('a body that says it is compressed is not inflated', async () => {
+test('a body that claims to be compressed is not decompressed', async () => {
   const peer = await usePeer({
     onRequest: ({ socket }) => socket.end(answer(200, '\u001f\u008b\u0008', { 'content-encoding': 'gzip' })),
   });
   expect(await get(useClient(peer.url))).toMatchObject({ reason: 'invalid-body' });
 });
 
-test('a deeply nested body is no job, and breaks nothing', async () => {
+test('a deeply nested body does not count as a job and breaks nothing', async () => {
   const nested = `{"id":"a","x":${'['.repeat(60_000)}${']'.repeat(60_000)}}`;
   const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, nested)) });
   const client = useClient(peer.url);
@@ -105,7 +105,7 @@ test('a deeply nested body is no job, and breaks nothing', async () => {
   });
 });
 
-test('terminal escapes, control characters and half characters are taken out of jobs and messages', async () => {
+test('terminal escapes and control characters are removed, and half characters replaced, in jobs and errors', async () => {
   const peer = await usePeer({
     onRequest: ({ socket }, { method }) =>
       socket.end(
@@ -130,9 +130,9 @@ test('terminal escapes, control characters and half characters are taken out of 
 });
 
 test.each([
-  ['numbers that are longer when written out', `[${'1e20,'.repeat(25_000)}1]`],
-  ['bytes that are no text', `"${'\u00ff'.repeat(120_000)}"`],
-])('a body within 128 KiB whose job takes more, by %s, is no job', async (_name, extra) => {
+  ['numbers that grow when they are written out', `[${'1e20,'.repeat(25_000)}1]`],
+  ['bytes that are not text', `"${'\u00ff'.repeat(120_000)}"`],
+])('a body within 128 KiB does not count as a job if it grows beyond that by %s', async (_name, extra) => {
   const peer = await usePeer({
     onRequest: ({ socket }) => {
       const body = Buffer.from(`{"id":"a","status":"completed","extra":${extra}}`, 'latin1');
@@ -156,7 +156,7 @@ test('a field named __proto__ changes nothing', async () => {
   expect(outcome.kind === 'job' && outcome.job.status).toBeUndefined();
 });
 
-test('an answer to nobody, sent before the request, is not taken for a job', async () => {
+test('an answer that comes before the request causes no second connection', async () => {
   const peer = await usePeer({
     onAccept: (raw) => {
       raw.write(answer(200, JOB));
@@ -164,7 +164,6 @@ test('an answer to nobody, sent before the request, is not taken for a job', asy
     },
   });
   const client = useClient(peer.url, { sendTimeoutMs: 300 });
-  // The peer may answer early; whatever is made of it, one connection is all there is.
   expect(['notSent', 'unknown', 'sent']).toContain((await send(client)).outcome);
   expect(peer.connections).toBe(1);
 });

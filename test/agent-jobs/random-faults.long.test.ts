@@ -9,7 +9,7 @@ import { API_KEY, get, JOB, JOB_ID, PROJECT_ID, send, useClient, usePeer } from 
 import { answer, startPeer, tlsFile, type Peer } from './support/peer.js';
 import { drawFault, meaningOf, type RandomFault } from './support/random-fault.js';
 
-/** Seeds that once failed; each run tries them first. An even seed is plain TCP, an odd one TLS. */
+/** Seeds that once failed. Each run tries them first. An even seed uses plain TCP, an odd one TLS. */
 const KEPT_SEEDS: readonly number[] = [];
 
 /** `FAULTS=20000 FAULTS_FROM=1 npx vitest run test/agent-jobs/random-faults.long.test.ts` is the long form. */
@@ -17,11 +17,12 @@ const COUNT = Number(process.env['FAULTS'] ?? 2_000);
 const FROM = Number(process.env['FAULTS_FROM'] ?? 1);
 const AT_ONCE = 32;
 
-/** A deadline that nothing but a stall reaches, and how late an outcome may come after its deadline: both on a machine that has other things to do. */
+/** A deadline that only a stall reaches, even on a busy machine. */
 const LONG_MS = 60_000;
+/** How late an outcome may come after its deadline, even on a busy machine. */
 const GRACE_MS = 30_000;
 
-/** Of no server, and below those that a system gives to one: a port that was closed just now may be another peer's next. */
+/** No server listens here, and no system assigns it. A port that was just closed could become another peer's. */
 const CLOSED_PORT = 1;
 
 const CA = tlsFile('ca.pem');
@@ -33,8 +34,8 @@ beforeAll(async () => {
 afterAll(() => frozen.stop());
 
 /**
- * What the seeds drew. Outcomes are counted where the draw leaves one possible: which outcome the others have is decided
- * by the load of the machine, since a deadline of 30 ms may strike at any step.
+ * What the seeds drew. Only certain outcomes are counted. The others depend on the load of the machine, because a
+ * deadline of 30 ms may pass at any step.
  */
 interface Tally {
   certain: Map<SendOutcome, number>;
@@ -42,14 +43,14 @@ interface Tally {
   beforeStart: number;
 }
 
-/** Sends one message into one fault. Answers every promise that was broken. */
+/** Sends one message into one fault. Returns every promise that was broken. */
 async function breaches(seed: number, tally: Tally): Promise<string[]> {
   const random = createRandom(seed).fork('fault');
   const secure = seed % 2 === 1;
   const prompt = 'x'.repeat(Math.max(1, Math.floor(10 ** (random.next() * 5.4))));
   const fault = drawFault(random, secure, prompt.length + 250);
   const checkPasses = random.next() >= 0.05;
-  // A stall ends at the deadline; an answer that arrives whole has time to.
+  // A stall ends at the deadline. A whole answer has time to arrive.
   const sendTimeoutMs = fault.isWholeAnswer ? LONG_MS : random.between(30, 150);
   const peer = await startPeer({ ...fault.script, secure });
   const relay = fault.cut && (await startCuttingRelay(peer.port, fault.cut));
@@ -79,9 +80,9 @@ async function breaches(seed: number, tally: Tally): Promise<string[]> {
     });
     const { outcome } = result;
     const tookMs = performance.now() - startedAt;
-    // What was written is on its way still: a peer that reads has seen it when the connection is gone.
+    // Written bytes may still be on their way. A peer that reads has seen them once the connection is gone.
     if (outcome === 'notSent') await goneOrQuiet(peer);
-    promise(sendOutcomes.includes(outcome), `an outcome that is none: ${outcome}`);
+    promise(sendOutcomes.includes(outcome), `an unknown kind of outcome: ${outcome}`);
     promise(tookMs <= sendTimeoutMs + GRACE_MS, `took ${tookMs} ms with a deadline of ${sendTimeoutMs} ms`);
     promise(peer.connections <= 1 && checks <= 1, `${peer.connections} connections, ${checks} last checks`);
     promise(peer.requests.length <= 1, `${peer.requests.length} requests`);
@@ -106,7 +107,7 @@ async function breaches(seed: number, tally: Tally): Promise<string[]> {
   return broken;
 }
 
-/** The same fault for a get-job: a typed outcome in time, and no second request. */
+/** Reads the job through the same fault, which must give an outcome in time and make no second request. */
 async function look(
   client: AgentJobsClient,
   deadlineMs: number,
@@ -126,7 +127,7 @@ function baseUrlOf({ target }: RandomFault, secure: boolean, port: number): stri
   const scheme = secure ? 'https' : 'http';
   if (target === 'unknown-host') return `${scheme}://no-such-host.invalid`;
   const to = target === 'closed-port' ? CLOSED_PORT : target === 'frozen-listener' ? frozen.port : port;
-  // The certificate is for "localhost"; a name that has to be looked up would wait behind one that is not found.
+  // The certificate is for "localhost". Plain peers go by address: a lookup would wait behind one that fails.
   return `${scheme}://${secure && target === 'peer' ? 'localhost' : '127.0.0.1'}:${to}`;
 }
 
@@ -136,7 +137,7 @@ async function goneOrQuiet(peer: Peer): Promise<void> {
   }
 }
 
-test(`of ${COUNT} messages into random faults, half of them over TLS, none that was seen is called not sent, and none is sent twice`, async () => {
+test(`of ${COUNT} messages into random faults, none that arrived counts as not sent, and none is sent twice`, async () => {
   const tally: Tally = { certain: new Map(), faults: new Set(), beforeStart: 0 };
   const seeds = [...KEPT_SEEDS, ...Array.from({ length: COUNT }, (_, index) => FROM + index)];
   const broken: string[] = [];
@@ -146,7 +147,7 @@ test(`of ${COUNT} messages into random faults, half of them over TLS, none that 
   };
   await Promise.all(Array.from({ length: AT_ONCE }, one));
   expect(broken).toEqual([]);
-  // The faults reach every class and most of the ways to fail.
+  // The faults cover every outcome and most ways to fail.
   for (const outcome of sendOutcomes)
     expect(tally.certain.get(outcome) ?? 0, outcome).toBeGreaterThanOrEqual(COUNT / 500);
   expect(tally.faults.size).toBeGreaterThan(55);
@@ -154,7 +155,7 @@ test(`of ${COUNT} messages into random faults, half of them over TLS, none that 
 }, 480_000);
 
 for (const secure of [false, true]) {
-  test(`a peer that drops idle connections at any moment fails no message and no get-job is sent twice, over ${secure ? 'TLS' : 'plain TCP'}`, async () => {
+  test(`with a peer that drops idle connections at any moment, no message fails and no read is sent twice, over ${secure ? 'TLS' : 'plain TCP'}`, async () => {
     const random = createRandom(secure ? 2 : 1);
     const peer = await usePeer({
       secure,

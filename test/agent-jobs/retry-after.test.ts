@@ -11,14 +11,14 @@ describe('a Retry-After of', () => {
     ['seconds', '120', undefined, 120_000],
     ['seconds between spaces', ' 5 ', undefined, 5_000],
     ['a fraction of a second', '0.25', undefined, 250],
-    ['two headers: the longer one', ['3', '9'], undefined, 9_000],
+    ['two headers: the longer time', ['3', '9'], undefined, 9_000],
     ['an HTTP date, by the local clock', 'Sun, 01 Mar 2026 12:00:30 GMT', undefined, 30_000],
     ['an HTTP date, by the Date header', 'Sun, 01 Mar 2026 12:00:30 GMT', 'Sun, 01 Mar 2026 11:59:00 GMT', 90_000],
-    ['an HTTP date, with a Date that is none', 'Sun, 01 Mar 2026 12:00:30 GMT', 'yesterday', 30_000],
+    ['an HTTP date, with an invalid Date header', 'Sun, 01 Mar 2026 12:00:30 GMT', 'yesterday', 30_000],
     ['an obsolete date of RFC 850', 'Sunday, 01-Mar-26 12:00:30 GMT', undefined, 30_000],
-    ['a year: cut', '31536000', undefined, MAX_RETRY_AFTER_MS],
-    ['a date in a year: cut', 'Mon, 01 Mar 2027 12:00:00 GMT', undefined, MAX_RETRY_AFTER_MS],
-    ['more digits than a number has: cut', '9'.repeat(400), undefined, MAX_RETRY_AFTER_MS],
+    ['a year: shortened', '31536000', undefined, MAX_RETRY_AFTER_MS],
+    ['a date in a year: shortened', 'Mon, 01 Mar 2027 12:00:00 GMT', undefined, MAX_RETRY_AFTER_MS],
+    ['more digits than a number has: shortened', '9'.repeat(400), undefined, MAX_RETRY_AFTER_MS],
     ['zero: none', '0', undefined, undefined],
     ['a negative number: none', '-5', undefined, undefined],
     ['a date in the past: none', 'Sun, 01 Mar 2026 11:00:00 GMT', undefined, undefined],
@@ -35,7 +35,7 @@ describe('a Retry-After of', () => {
   });
 });
 
-test('only a limited message hands its Retry-After on', async () => {
+test('only a limited message reports its Retry-After', async () => {
   const peer = await usePeer({
     onRequest: ({ socket }) => socket.end(answer(peer.requests.length === 1 ? 429 : 503, {}, { 'retry-after': '42' })),
   });

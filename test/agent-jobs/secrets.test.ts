@@ -42,7 +42,7 @@ const encodings: Record<string, (secret: string) => string> = {
   'hex with colons': (secret) => hex(secret).replace(/..(?=.)/g, '$&:'),
 };
 
-/** The longest run of a text's characters that is also in the other. */
+/** The length of the longest part of `text` that is also in `other`. */
 function longestShared(text: string, other: string): number {
   let longest = 0;
   for (let from = 0; from < text.length; from++) {
@@ -58,7 +58,7 @@ const secretArbitrary = fc.string({
 });
 const surroundingArbitrary = fc.string({ maxLength: 20, unit: fc.constantFrom('{', '}', ':', ';', '.', ' ', '(') });
 
-test.for(Object.keys(encodings))('a secret is masked %s', (name) => {
+test.for(Object.keys(encodings))('a secret is masked: %s', (name) => {
   const encode = encodings[name] ?? String;
   fc.assert(
     fc.property(secretArbitrary, surroundingArbitrary, surroundingArbitrary, (secret, before, after) => {
@@ -73,7 +73,7 @@ test.for(Object.keys(encodings))('a secret is masked %s', (name) => {
   );
 });
 
-test.for(Object.keys(encodings))('of the key %s nothing usable is left', (name) => {
+test.for(Object.keys(encodings))('no usable part of the key is left: %s', (name) => {
   const encoded = (encodings[name] ?? String)(API_KEY);
   const masked = createSecretMask(API_KEY)(encoded);
   const left = masked.replaceAll(MASK, '');
@@ -93,7 +93,7 @@ test('ordinary text is left alone', () => {
     expect(mask(text)).toBe(text);
 });
 
-/** Milliseconds of processor time that the cheapest of five calls takes. Other load on the machine does not count. */
+/** The processor time in milliseconds of the cheapest of five calls. Other load on the machine does not count. */
 function processorMs(call: () => void): number {
   const timesMs = Array.from({ length: 5 }, () => {
     const before = process.cpuUsage();
@@ -112,13 +112,13 @@ test('masking a hostile text takes time in proportion to its length', () => {
   }
 });
 
-/** What the parts of an escape sequence are made of, and the beginning of the key, each of which a pattern may retry. */
+/** Pieces of escape sequences and the beginning of the key. A pattern could try each of them again and again. */
 const hostilePieces = [
   ...[';#', ';', '0;', '(', ']', '-/', 'a;', '\u001b', '\u001b[', '\u001b]', '\u001b[0;', '\u009b;#', '\u0090'],
   ...['%', '\\', '&amp;', API_KEY.slice(0, -1), base64(API_KEY).slice(0, -4), hex(API_KEY).slice(0, -2)],
 ];
 
-test.each(hostilePieces)('128 KiB of %j is read in less than 50 ms, as a job and as an error', (piece) => {
+test.each(hostilePieces)('128 KiB of %j takes less than 50 ms to read, as a job and as an error', (piece) => {
   const mask = createSecretMask(API_KEY);
   for (const start of ['', '\u001b', '\u001b[', '\u001b]', '\u009b']) {
     const id = start + piece.repeat(Math.floor(131_000 / (JSON.stringify(piece).length - 2)));
@@ -129,7 +129,7 @@ test.each(hostilePieces)('128 KiB of %j is read in less than 50 ms, as a job and
   }
 });
 
-test('a service that echoes the key everywhere gets it into no outcome', async () => {
+test('if the service echoes the key everywhere, no outcome contains it', async () => {
   const echoes = Object.values(encodings).map((encode) => encode(API_KEY));
   const echo = Object.fromEntries(echoes.map((text, index) => [`${index}${text}`, { deep: [text] }]));
   const peer = await usePeer({
@@ -182,7 +182,7 @@ test('a key torn apart by terminal escapes is masked', async () => {
   expect((await send(client)).message).toBe(`HTTP 400: ${MASK}`);
 });
 
-test('errors of the parser, which hold what the peer wrote, give none of it', async () => {
+test('a parser error shows nothing of what the peer wrote', async () => {
   const peer = await usePeer({
     onRequest: ({ socket }) => socket.end(`HTTP/1.1 200 OK\r\n${API_KEY} ${API_KEY}\r\n\r\n`),
   });

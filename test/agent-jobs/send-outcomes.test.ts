@@ -8,7 +8,7 @@ interface Row {
   peer: string;
   script: PeerScript;
   outcome: SendOutcome;
-  /** Complete requests that reach the peer. */
+  /** How many complete requests reach the peer. */
   received: 0 | 1;
   message?: RegExp;
   statusCode?: number;
@@ -90,7 +90,7 @@ const rows: Row[] = [
     only: 'tls',
     message: /expired/,
   },
-  // After it.
+  // After the request starts, without a final status line.
   {
     peer: 'reads all, closes without an answer',
     script: { onRequest: ({ socket }) => socket.end() },
@@ -140,7 +140,7 @@ const rows: Row[] = [
     received: 1,
   },
   {
-    // undici takes a 100 that was not asked for as a protocol error. `unknown` is true of it.
+    // undici treats an unexpected 100 as a protocol error, so the outcome is `unknown`.
     peer: 'sends 100 unasked, then 200',
     script: { onRequest: ({ socket }) => socket.end(`HTTP/1.1 100 Continue\r\n\r\n${answer(200, JOB)}`) },
     outcome: 'unknown',
@@ -167,7 +167,7 @@ const rows: Row[] = [
     outcome: 'unknown',
     received: 1,
   },
-  // After a status line of 2xx.
+  // After a 2xx status line.
   {
     peer: 'answers 200',
     script: { onRequest: ({ socket }) => socket.end(answer(200, JOB)) },
@@ -279,7 +279,6 @@ for (const secure of [false, true]) {
       });
       if (row.message) expect(result.message).toMatch(row.message);
       if (result.outcome !== 'sent') expect(result.message).not.toBe('');
-      // Nothing follows: the client has let go of its only connection.
       await client.close();
       expect(peer.connections).toBe(1);
       expect(peer.requests).toHaveLength(row.received);
@@ -287,7 +286,7 @@ for (const secure of [false, true]) {
   });
 }
 
-test('a closed port, an unknown host and a peer whose certificate nobody signed prove that nothing was sent', async () => {
+test('a closed port, an unknown host and an untrusted certificate prove that nothing was sent', async () => {
   const server = net.createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
@@ -307,14 +306,14 @@ test('a closed port, an unknown host and a peer whose certificate nobody signed 
   expect(peer.bytes).toBe(0);
 });
 
-test('a reset on accept is told truly for plain TCP, whether it comes before or after the start', async () => {
+test('a reset on accept over plain TCP is notSent or unknown, depending on whether it comes before the start', async () => {
   const peer = await usePeer({ onAccept: (raw) => (raw.resetAndDestroy(), false) });
   const client = useClient(peer.url);
   for (let round = 0; round < 50; round++) expect(['notSent', 'unknown']).toContain((await send(client)).outcome);
   expect(peer.requests).toHaveLength(0);
 });
 
-test('a message that is accepted gives the job, and went out as the service wants it', async () => {
+test('an accepted message returns the job, and has the form that the service expects', async () => {
   const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, { ...JOB, later: { field: 1 } })) });
   const result = await useClient(`${peer.url}/prefix/`).sendMessage({
     projectId: 'p',
@@ -347,7 +346,7 @@ test('without a usable API key nothing is sent, and the outcome is unauthorized'
   expect(peer.connections).toBe(0);
 });
 
-test('ids that may not stand in a path never make a request', async () => {
+test('ids that are not allowed in a path never make a request', async () => {
   const peer = await usePeer();
   const client = useClient(peer.url);
   for (const jobId of ['..', 'a/../b', '%2e%2e', 'a?b', 'a#b', 'a b', '', 'a\r\nb', 'a..b', 'x'.repeat(129)]) {

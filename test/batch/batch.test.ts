@@ -22,7 +22,7 @@ function endAll(part: Part, nowMs: number, outcome: Parameters<Part['end']>[1]):
 }
 
 describe('a batch', () => {
-  test('takes a piece once, by its offset or by the id of the update', () => {
+  test('accepts a piece once, by its offset or by the id of its update', () => {
     const batch = Batch.create({ ...START, items: items(2) });
     expect(batch.add(items(3, 'x', 2), 2, 'u1')).toBe(5);
     expect(batch.add(items(3, 'x', 2), 2, 'u2')).toBe(5);
@@ -63,7 +63,7 @@ describe('a batch', () => {
     }
   });
 
-  test('stays within a payload when every end is as long as it may be, and then points to its parts', () => {
+  test('fits into a payload even if every error is as long as possible, and then names the part to ask', () => {
     const batch = Batch.create({ ...START, sealed: true, items: [] });
     batch.add(items(10_000), 0, 'u');
     const parts = startParts(batch);
@@ -84,7 +84,7 @@ describe('a batch', () => {
     expect(page).toMatchObject({ items: [], elsewhere: { workflowId: 'follow-up-batch/b/39', count: 100 } });
   });
 
-  test('ends when every part has, and takes no report twice', () => {
+  test('ends when every part has ended, and takes no report twice', () => {
     const batch = Batch.create({ ...START, sealed: true, items: items(300) });
     const [first, second] = startParts(batch) as [Part, Part];
     endAll(first, 5, { status: 'completed', prLink: null });
@@ -103,7 +103,7 @@ describe('a batch', () => {
     ]);
   });
 
-  test('starts a part again that was terminated, for the items that have not ended, and not for ever', () => {
+  test('starts a terminated part again for the items that have not ended, up to three times', () => {
     const batch = Batch.create({ ...START, sealed: true, items: items(3) });
     const [first] = startParts(batch) as [Part];
     first.end(1, { status: 'completed', prLink: null });
@@ -125,7 +125,7 @@ describe('a batch', () => {
     expect(batch.result()).toMatchObject({ completed: 1, errors: 2, unknown: 1 });
   });
 
-  test('keeps what a part has reported where nothing more can be found out', () => {
+  test('keeps what a part has reported if nothing more can be found out', () => {
     const batch = Batch.create({ ...START, sealed: true, items: items(3) });
     const [first] = startParts(batch) as [Part];
     first.end(1, { status: 'completed', prLink: null });
@@ -134,7 +134,7 @@ describe('a batch', () => {
     expect(batch.result()).toMatchObject({ completed: 1, errors: 2, unknown: 2 });
   });
 
-  test('that was reset has its part tell everything again', () => {
+  test('that was reset makes its part tell everything again', () => {
     const batch = Batch.create({ ...START, sealed: true, items: items(2) });
     const [part] = startParts(batch) as [Part];
     endAll(part, 1, { status: 'completed', prLink: null });
@@ -144,7 +144,7 @@ describe('a batch', () => {
     const order = reset.askForAll(0, 4);
     expect(order).toMatchObject({ tellAll: true });
     expect(order.number).toBeGreaterThan(part.state.order.number);
-    // On its way before the part has heard of that: the ends that it told before are not in it.
+    // A report that left before the part got the order. It lacks the ends that were told before.
     expect(reset.take(part.report(5), 5)).toBe(false);
     part.state.order = order;
     part.tellAll();
@@ -153,7 +153,7 @@ describe('a batch', () => {
     expect(reset.hasEnded).toBe(true);
   });
 
-  test('tells every part of a cancel, those that are started after it too', () => {
+  test('tells every part of a cancel, even those that are started later', () => {
     const batch = Batch.create({ ...START, items: items(10) });
     startParts(batch);
     batch.add(items(1, 'x', 10), 10, 'u');
@@ -163,7 +163,7 @@ describe('a batch', () => {
     expect(batch.nextPart(9).order).toMatchObject({ cancel: true, share: 0 });
   });
 
-  test('shows what went wrong as Markdown that what others said cannot break', () => {
+  test('shows errors as Markdown that their texts cannot break', () => {
     const batch = Batch.create({ ...START, sealed: true, items: items(2) });
     const [part] = startParts(batch) as [Part];
     part.end(0, { error: { type: 'MessageRejected', message: 'no | `way`\n# at all', delivered: 'no' } });

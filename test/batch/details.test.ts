@@ -34,7 +34,7 @@ const items = [
   { index: 7, projectId: 'p', jobId: 'b', workflowId: 'follow-up/p/b/nightly:7', status: 'failed' },
 ] as const;
 
-test('a batch that runs shows its counts, its items without success from 1, and no end that it cannot know', () => {
+test('a running batch shows its counts and its items without success, numbered from 1, but no expected end', () => {
   expect(describeBatch(running, items, nowMs)).toBe(`**22 of 30 ended**
 
 - completed: 20
@@ -56,7 +56,7 @@ _As of 2026-01-02 12:00:00 UTC._`);
 
 const states: [what: string, status: Partial<BatchStatus>, headline: string, step: string][] = [
   ['is being cancelled', { cancelled: true }, '22 of 30 ended, being cancelled', 'nothing. When it is expected'],
-  ['takes more', { sealed: false }, '22 of 30 ended, more items may come', 'nothing. When it is expected'],
+  ['accepts more items', { sealed: false }, '22 of 30 ended, more items may come', 'nothing. When it is expected'],
   [
     'waits for the rest of its list',
     { sealed: false, open: 0, waitingToStart: 0 },
@@ -64,7 +64,7 @@ const states: [what: string, status: Partial<BatchStatus>, headline: string, ste
     'if nobody adds more items: the same `follow-up batch run` again, or `follow-up batch cancel nightly`',
   ],
   [
-    'has ended with doubts',
+    'has ended with unknown deliveries',
     { ended: true, open: 0, waitingToStart: 0, unknown: 1 },
     '30 of 30 ended',
     'look at the jobs whose delivery is unknown, then: `follow-up batch retry nightly --only unknown`',
@@ -76,7 +76,7 @@ const states: [what: string, status: Partial<BatchStatus>, headline: string, ste
     'to send again what failed: `follow-up batch retry nightly --only failed`',
   ],
   [
-    'has ended well',
+    'has ended without failures',
     { ended: true, open: 0, waitingToStart: 0, failed: 0, errors: 0, errorsByType: {} },
     '30 of 30 ended',
     'nothing',
@@ -88,7 +88,7 @@ test.each(states)('a batch that %s says what to do', (_what, status, headline, s
   expect(lines.find((line) => line.startsWith('- to do: '))).toContain(`- to do: ${step}`);
 });
 
-test('a part counts its items from 1, and names its batch', () => {
+test('a part numbers its items from 1 and names its batch', () => {
   const order = { number: 1, share: 4, starts: 5, everyMs: 1_000, reportEveryMs: 1_000 };
   const part = Part.create(
     {

@@ -13,13 +13,13 @@ const MINUTE = 60 * SECOND;
 const T0 = Date.UTC(2026, 0, 1);
 
 interface Profile {
-  /** Items of each project. */
+  /** The number of items of each project. */
   items: Record<string, number>;
   maxOpen: number;
   limit: number;
   windowMs: number;
   reserve?: number;
-  /** Slots of each project that others have used, so long before the batch begins. */
+  /** Slots of each project that others used, and how long before the batch begins. */
   spent?: { count: number; agoMs: number };
   turnMs: { min: number; max: number };
 }
@@ -32,9 +32,9 @@ interface Expectation {
 }
 
 /**
- * A batch of the real rules, of parts and budgets, in a time of its own: follow-ups ask, wait until they are woken or it is
- * time to ask again, send, and end after a turn of random length, which polls find out a little later. At each end the
- * batch's end is expected from what the client would see.
+ * Runs a batch by the real rules of parts and budgets, in simulated time. A follow-up asks, waits until it is woken or
+ * its wait is over, asks again, sends, and ends after a turn of random length. Some 30 times, the end of the batch is
+ * forecast from what a client would see.
  */
 function run(profile: Profile, seed: number): { expectations: Expectation[]; endMs: number } {
   const { maxOpen, limit, windowMs, reserve = 0, turnMs, spent } = profile;
@@ -61,7 +61,7 @@ function run(profile: Profile, seed: number): { expectations: Expectation[]; end
   const running = new Map<string, FollowUpSummary>();
   const ended: FollowUpSummary[] = [];
   const asks = new Map<string, number>();
-  /** One timer a budget, as its workflow has. */
+  /** One timer for each budget, as in its workflow. */
   const timers = new Map<string, number>();
   const expectations: Expectation[] = [];
   let endMs = T0;
@@ -72,7 +72,7 @@ function run(profile: Profile, seed: number): { expectations: Expectation[]; end
     nowMs: number,
   ) => {
     for (const workflowId of wake) {
-      // A wake, a look at the job, an ask.
+      // A wake, a read of the job and an ask take time.
       at(nowMs + 150, (askAtMs) => ask(projectId, workflowId, askAtMs));
     }
     if (lookAgainAtMs === undefined || lookAgainAtMs >= (timers.get(projectId) ?? Infinity)) return;
@@ -134,7 +134,6 @@ function run(profile: Profile, seed: number): { expectations: Expectation[]; end
     if (position !== undefined) part.end(position, { status: 'completed', prLink: null });
     endMs = nowMs;
     start(nowMs);
-    // Of many items not at each end: it would be the same again and again.
     if (ended.length % Math.ceil(items.length / 30) === 0) {
       expectations.push({ atMs: nowMs, ended: ended.length, endMs: expectNow(nowMs) });
     }
@@ -204,10 +203,10 @@ function run(profile: Profile, seed: number): { expectations: Expectation[]; end
   throw new Error('the batch does not end');
 }
 
-/** Share of the time that was left by which an expectation is off, and how many milliseconds. */
-function errorsFrom(fifth: number, { expectations, endMs }: ReturnType<typeof run>) {
+/** How far off the expectations are, from the given number of ended items on. */
+function errorsFrom(leastEnded: number, { expectations, endMs }: ReturnType<typeof run>) {
   return expectations
-    .filter(({ ended, atMs }) => ended >= fifth && atMs < endMs)
+    .filter(({ ended, atMs }) => ended >= leastEnded && atMs < endMs)
     .map(({ ended, atMs, endMs: expectedMs }) => ({
       ended,
       leftMs: endMs - atMs,
@@ -217,7 +216,7 @@ function errorsFrom(fifth: number, { expectations, endMs }: ReturnType<typeof ru
 
 const profiles: [what: string, profile: Profile][] = [
   [
-    'slots are plenty, and the jobs are long',
+    'there are plenty of slots, and the jobs are long',
     { items: { a: 60 }, maxOpen: 5, limit: 100, windowMs: 60 * MINUTE, turnMs: { min: 9 * MINUTE, max: 11 * MINUTE } },
   ],
   [
@@ -225,14 +224,14 @@ const profiles: [what: string, profile: Profile][] = [
     { items: { a: 30 }, maxOpen: 50, limit: 10, windowMs: 10 * MINUTE, turnMs: { min: 30 * SECOND, max: 60 * SECOND } },
   ],
   [
-    'its budget was spent by others when it began',
+    'others spent most of its budget before it began',
     {
       ...{ items: { a: 45 }, maxOpen: 20, limit: 20, windowMs: 60 * MINUTE, spent: { count: 15, agoMs: 20 * MINUTE } },
       turnMs: { min: 3 * MINUTE, max: 5 * MINUTE },
     },
   ],
   [
-    'its budget keeps a reserve from it',
+    'its budget has a reserve',
     {
       ...{ items: { a: 40 }, maxOpen: 50, limit: 10, reserve: 4, windowMs: 10 * MINUTE },
       turnMs: { min: 30 * SECOND, max: 90 * SECOND },
@@ -251,9 +250,9 @@ const profiles: [what: string, profile: Profile][] = [
   ],
 ];
 
-describe('the expected end of a batch is within a tenth of the time that is left, from the fifth item on', () => {
-  // What is left at the very end is a turn or two: of these nobody knows more than what others have shown.
-  test.each(profiles)('where %s', (_what, profile) => {
+describe('from the fifth item on, the expected end of a batch is off by at most a tenth of the time that is left', () => {
+  // At the very end, only a turn or two is left. The forecast knows no more of these than the spread of earlier turns.
+  test.each(profiles)('if %s', (_what, profile) => {
     const spreadMs = profile.turnMs.max - profile.turnMs.min;
     for (const seed of [1, 2, 3]) {
       const errors = errorsFrom(5, run(profile, seed));

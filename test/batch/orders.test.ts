@@ -6,7 +6,7 @@ const claim = (remaining: number): Claim => ({ order: { number: 1, share: 0, ...
 const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
 
 describe('shares', () => {
-  test('are even, and nobody gets more than it has use for', () => {
+  test('are even, and no part gets more than it can use', () => {
     expect(shareOut([250, 250, 250], 50)).toEqual([17, 17, 16]);
     expect(shareOut([250, 3, 250], 50)).toEqual([24, 3, 23]);
     expect(shareOut([1, 1], 50)).toEqual([1, 1]);
@@ -14,7 +14,7 @@ describe('shares', () => {
     expect(shareOut([], 50)).toEqual([]);
   });
 
-  test('use all of maxOpen where there is use for it, whatever the parts', () => {
+  test('add up to maxOpen, or to what the parts can use if that is less', () => {
     const wanted = fc.array(fc.integer({ min: 0, max: 250 }), { maxLength: 60 });
     fc.assert(
       fc.property(wanted, fc.integer({ min: 1, max: 500 }), (wants, maxOpen) => {
@@ -36,7 +36,7 @@ test('all parts together start at most 5 follow-ups a second', () => {
   expect(new Set(firstStarts).size).toBe(40);
 });
 
-test('no more than maxOpen are ever open, however orders and reports cross', () => {
+test('no more than maxOpen follow-ups are ever open, however orders and reports cross', () => {
   // A part opens up to the share it knows; orders reach it late, and so do its reports.
   type Event = { kind: 'join'; size: number } | { kind: 'deliver' | 'open' | 'end' | 'report'; part: number };
   const part = fc.nat(7);

@@ -29,7 +29,7 @@ describe('a part', () => {
     });
   });
 
-  test('lets the items of a job go one after another, in their order', () => {
+  test('starts the items of one job one after another, in their order', () => {
     const part = partOf([item('p', 'a'), item('p', 'a'), item('p', 'b'), item('q', 'a')]);
     expect(part.start(0).map(({ position }) => position)).toEqual([0, 3, 2]);
     expect(part.nextStartAtMs()).toBeUndefined();
@@ -37,12 +37,12 @@ describe('a part', () => {
     expect(part.start(1_000).map(({ position }) => position)).toEqual([1]);
   });
 
-  test('begins with the project that has the fewest open', () => {
+  test('begins with the project that has the fewest open follow-ups', () => {
     const part = partOf(['a', 'a', 'a', 'b', 'b', 'c'].map((project, index) => item(project, `job-${index}`)));
     expect(part.start(0).map(({ position }) => position)).toEqual([0, 3, 5, 1, 4]);
   });
 
-  test('ends bad items by themselves and says what is wrong', () => {
+  test('ends a bad item with an error of its own, and starts the others', () => {
     const part = partOf([item('p', 'a'), null, { projectId: 'p', jobId: '..' }, item('p', 'b')]);
     expect(part.itemAt(2)).toMatchObject({
       index: 502,
@@ -54,7 +54,7 @@ describe('a part', () => {
     expect(part.start(0).map(({ position }) => position)).toEqual([0, 3]);
   });
 
-  test('tells all again that it is asked for while a report is on its way to the batch that has forgotten it', () => {
+  test('tells everything again when the batch asks for it, even while a report is on its way', () => {
     const part = partOf([item('p', 'a'), item('p', 'b')]);
     part.start(0);
     part.end(0, DONE);
@@ -68,7 +68,7 @@ describe('a part', () => {
     expect(part.report(2_000).ended).toEqual([]);
   });
 
-  test('takes only the first word on an item, and ends of its own follow-ups alone', () => {
+  test('accepts only the first end of an item, and only ends of its own follow-ups', () => {
     const part = partOf([item('p', 'a')]);
     part.start(0);
     expect(part.positionOf('follow-up/p/a/b:500')).toBe(0);
@@ -91,7 +91,7 @@ describe('a part', () => {
     expect(part.report(500)).toMatchObject({ number: 500, open: 0, ended: [{ index: 501, status: 'completed' }] });
   });
 
-  test('cut short, keeps a long message and a long link out of the way', () => {
+  test('shortens a long error message and leaves out a long link', () => {
     const part = partOf([item('p', 'a'), item('p', 'b')]);
     part.end(0, { status: 'completed', prLink: `https://${'x'.repeat(300)}` });
     part.end(1, { error: { type: 'Other', message: 'ü'.repeat(10_000), delivered: 'no' } });
@@ -99,7 +99,7 @@ describe('a part', () => {
     expect(Buffer.byteLength(part.itemAt(1).error?.message ?? '')).toBeLessThanOrEqual(200);
   });
 
-  test('gets through every list, never two of a job at once, and survives being carried at any time', () => {
+  test('completes every list, never has two items of a job open, and may continue as new at any time', () => {
     const items = fc.array(fc.record({ projectId: fc.constantFrom('p', 'q'), jobId: fc.constantFrom('a', 'b', 'c') }), {
       maxLength: 30,
     });

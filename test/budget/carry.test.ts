@@ -7,7 +7,7 @@ import { acquire, ask, DRAIN_MS, LEASE_MS, MARGIN_MS, T0, WINDOW_MS } from './su
 /** An id of 100 characters, unlike its neighbours from the start. */
 const longId = (index: number) => `${index.toString(36)}-`.padEnd(100, 'job-with-a-long-name-');
 
-/** A budget with everything full that it keeps: waiters, memory, turns, last jobs, audit. */
+/** A budget whose lists are all full: waiters, memory, turns, last jobs, audit. */
 function fullBudget(): Budget {
   const projectId = 'project-'.padEnd(100, 'x');
   const budget = new Budget(newState(projectId, { limit: 100, windowMs: WINDOW_MS, reserve: 10, marginMs: MARGIN_MS }));
@@ -38,7 +38,7 @@ function fullBudget(): Budget {
   return budget;
 }
 
-test('a full budget is carried in less than 480 KiB, and comes back whole', () => {
+test('a full budget is carried in less than 480 KiB and restored whole', () => {
   const budget = fullBudget();
   const { state } = budget;
   expect(state.waiters.length).toBe(1_000);
@@ -51,7 +51,7 @@ test('a full budget is carried in less than 480 KiB, and comes back whole', () =
   expect(restoreState(JSON.parse(json))).toEqual(state);
 });
 
-test('a limit of 1,000 an hour is kept as well when only the last 100 sends are kept in full', () => {
+test('a limit of 1,000 an hour holds although only the last 100 sends are kept in full', () => {
   const budget = new Budget(newState('p', { limit: 1_000, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS }));
   for (let index = 0; index < 1_000; index++) {
     const atMs = T0 + index;
@@ -66,7 +66,7 @@ test('a limit of 1,000 an hour is kept as well when only the last 100 sends are 
   expect(acquire(budget, firstEndMs - 1, 'late')).toMatchObject({ kind: 'granted', grantedAtMs: firstEndMs });
 });
 
-test('a send that is not settled is kept in full as long as its settle may come', () => {
+test('an unsettled send is kept in full for as long as its settle may still come', () => {
   const budget = new Budget(newState('p', { limit: 1_000, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS }));
   budget.acquire(T0, ask('slow', T0));
   for (let index = 0; index < 150; index++) {

@@ -5,7 +5,7 @@ import { acquire, finish, newBudget, settle, T0, WINDOW_MS } from './support.js'
 
 const ceiling = { limit: 3, windowMs: WINDOW_MS };
 
-/** How many of `count` follow-ups, each a second after the one before, are granted. */
+/** How many of `count` follow-ups that ask one second apart are granted. */
 function grantsOf(budget: Budget, fromMs: number, count: number, more = {}): number {
   return Array.from({ length: count }, (_, index) => {
     const nowMs = fromMs + index * 1_000;
@@ -17,7 +17,7 @@ function grantsOf(budget: Budget, fromMs: number, count: number, more = {}): num
   }).filter((kind) => kind === 'granted').length;
 }
 
-test('a limit that was raised, or that a budget was started with, grants no more than the ceiling of the worker that asks', () => {
+test('a high limit, raised or initial, grants no more than the ceiling of the worker that asks', () => {
   const raised = newBudget({ limit: 1 });
   raised.setLimit(T0, { limit: 10_000 });
   for (const budget of [raised, newBudget({ limit: 10_000 })]) {
@@ -30,7 +30,7 @@ test('a limit that was raised, or that a budget was started with, grants no more
   }
 });
 
-test('a window that was shortened spends no more than the ceiling in its own window, to the millisecond', () => {
+test('a budget with a shortened window grants no more than the ceiling in the ceiling’s window, to the millisecond', () => {
   const budget = newBudget({ limit: 2, windowMs: 1_000, marginMs: 0 });
   expect(grantsOf(budget, T0, 20)).toBe(3);
   expect(budget.status(T0 + 20_000).used).toBe(2);
@@ -44,7 +44,7 @@ test('a window that was shortened spends no more than the ceiling in its own win
   expect(acquire(budget, endMs - GRANT_AHEAD_MS, 'late', { ceiling })).toMatchObject({ grantedAtMs: endMs });
 });
 
-test('within the ceiling a shorter window is used in full, and nobody is woken before there is a slot by both', () => {
+test('a shorter window is used in full up to the ceiling, and nobody is woken before both windows have a slot', () => {
   const budget = newBudget({ limit: 1, windowMs: 10_000, marginMs: 0 });
   expect(acquire(budget, T0, 'a', { ceiling }).kind).toBe('granted');
   settle(budget, T0, 'a');
@@ -57,13 +57,13 @@ test('within the ceiling a shorter window is used in full, and nobody is woken b
     settle(budget, T0 + afterMs, name);
   }
   expect(acquire(budget, T0 + 21_000, 'd', { ceiling })).toMatchObject({ kind: 'wait', etaMs: WINDOW_MS - 21_000 });
-  // Free by the budget's own window, and not by the ceiling's.
+  // The budget's own window has a slot, the ceiling's has none.
   const woken = [30_000, 60_000, 600_000].flatMap((afterMs) => budget.tick(T0 + afterMs).wake);
   expect(woken).toEqual([]);
   expect(budget.tick(T0 + WINDOW_MS - GRANT_AHEAD_MS).wake).toEqual(['d']);
 });
 
-test('the ceiling holds for 250 an hour as well, though only the last 100 sends are kept in full, and after a run', () => {
+test('a ceiling of 250 an hour holds although only the last 100 sends are kept in full, and in the next run', () => {
   const high = { limit: 250, windowMs: WINDOW_MS };
   const budget = newBudget({ limit: 10, windowMs: 1_000, marginMs: 0 });
   expect(grantsOf(budget, T0, 300, { ceiling: high })).toBe(250);
@@ -73,7 +73,7 @@ test('the ceiling holds for 250 an hour as well, though only the last 100 sends 
   expect(next.status(after).nextFreeSlotAt).toBe(new Date(T0 + WINDOW_MS).toISOString());
 });
 
-test('an order beyond the ceiling is refused by name: that of the latest ask, or before any that of the settings', () => {
+test('a limit above the ceiling is refused; the ceiling is that of the latest ask, or of the settings before any ask', () => {
   const issue = (budget: Budget, limit: number) => limitChangeIssue(budget.state, { limit });
   const budget = newBudget({ limit: 3, maxLimit: 5 });
   expect(issue(budget, 6)).toMatchObject({ field: 'limit', message: expect.stringContaining('at most 5') as string });

@@ -6,7 +6,7 @@ import { acquire, newBudget, settle, spend, T0 } from './support.js';
 const lines = (budget: Budget, nowMs: number) => describeBudget(budget.status(nowMs), nowMs).split('\n');
 const shown = (budget: Budget, nowMs: number) => describeBudget(budget.status(nowMs), nowMs);
 
-test('a budget shows its slots, its line and its last sends as lists, with instants in UTC', () => {
+test('a budget shows its slots, its queue and its last sends as lists, with times in UTC', () => {
   const budget = newBudget({ limit: 2, reserve: 1 });
   spend(budget, T0, 'a');
   acquire(budget, T0 + 1_000, 'b');
@@ -28,14 +28,14 @@ test('a budget shows its slots, its line and its last sends as lists, with insta
   expect(text).toMatch(/\n\n_As of 2026-01-01 00:00:06 UTC\._$/);
 });
 
-test('a budget that sends says how many slots are free, and needs nobody', () => {
+test('a budget that can send says how many slots are free, and gives an operator nothing to do', () => {
   const budget = newBudget();
   spend(budget, T0, 'a');
   expect(lines(budget, T0 + 1)[0]).toBe('**sends: 2 of 3 slots are free**');
   expect(shown(budget, T0 + 1)).not.toContain('to do');
 });
 
-test('a budget that somebody or something holds up says why, until when, and what ends it', () => {
+test('a budget that cannot send says why, until when, and what to do', () => {
   const paused = newBudget();
   paused.pause(T0, { forMs: 60_000, note: 'freeze' });
   expect(lines(paused, T0)[0]).toBe('**paused: by an operator since 00:00:00 UTC until 00:01:00 UTC (`freeze`)**');
@@ -67,7 +67,7 @@ test('a budget that somebody or something holds up says why, until when, and wha
   expect(lines(lowered, T0)[0]).toBe('**sends nothing until 2 slots have ended: its limit was lowered**');
 });
 
-test('what is shown is the same, however much of the status is made for it', () => {
+test('a status with only its first 10 waiters gives the same text as a longer one', () => {
   const budget = newBudget({ limit: 20 });
   for (let index = 0; index < 40; index++) acquire(budget, T0 + index, `w${index}`);
   const nowMs = T0 + 1_000;

@@ -3,7 +3,7 @@ import { assumeFull, Budget, carryState, newState, restoreState } from '../../sr
 import { acquire, MARGIN_MS, newBudget, settle, T0, WINDOW_MS } from './support.js';
 
 describe('a budget that lost its state', () => {
-  test('knows of a send that was granted before from the end of its follow-up', () => {
+  test('learns of an earlier grant from the end of its follow-up', () => {
     const budget = lostBudget();
     budget.hear(T0 + 1, [{ kind: 'finish', workflowId: 'a', jobId: 'job-a', sendNumber: 2, outcome: 'sent' }]);
     const reset = { token: 'reset', firstRunStartedAtMs: T0 - 1 };
@@ -12,7 +12,7 @@ describe('a budget that lost its state', () => {
     expect(acquire(budget, T0 + 2, 'a', { ...reset, sendNumber: 3 })).toEqual({ kind: 'closed' });
   });
 
-  test('does not say of an older follow-up which withdrew that nothing was granted to it', () => {
+  test('does not claim that an older follow-up that withdrew was never granted a send', () => {
     const budget = lostBudget();
     budget.hear(T0 + 1, [{ kind: 'finish', workflowId: 'a', jobId: 'job-a', sendNumber: 1 }]);
     const reset = { token: 'reset', firstRunStartedAtMs: T0 - 1 };
@@ -20,7 +20,7 @@ describe('a budget that lost its state', () => {
     expect(acquire(budget, T0 + 3, 'a', { ...reset, sendNumber: 2 })).toEqual({ kind: 'closed' });
   });
 
-  test('lets a follow-up that repeats what is unknown get on with its next send number', () => {
+  test('lets a follow-up that resends go on with its next send number', () => {
     const budget = lostBudget();
     const old = { firstRunStartedAtMs: T0 - 1 };
     expect(acquire(budget, T0 + 1, 'a', old)).toMatchObject({ kind: 'alreadyGranted' });
@@ -31,15 +31,15 @@ describe('a budget that lost its state', () => {
   });
 });
 
-describe('a send that was repeated though it may have been delivered', () => {
-  test('stays unknown after the next send number was granted', () => {
+describe('a send that was repeated although it may have been delivered', () => {
+  test('stays unknown after the next send number is granted', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     settle(budget, T0, 'a', { outcome: 'unknown' });
     acquire(budget, T0 + 1, 'a', { sendNumber: 2, token: 'second' });
     settle(budget, T0 + 1, 'a', { sendNumber: 2, token: 'second', outcome: 'notSent' });
     acquire(budget, T0 + 2, 'a', { sendNumber: 3, token: 'third' });
-    // Its grant is no longer kept, only what is remembered of it.
+    // The grant itself is dropped. Only the memory of it is left.
     budget.state.grants = budget.state.grants.filter((grant) => grant.sendNumber === 3);
     const again = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
     expect(again.state).toEqual(budget.state);
@@ -51,9 +51,9 @@ describe('a send that was repeated though it may have been delivered', () => {
   });
 
   test.each([
-    ['is known to be sent', 'sent', { outcome: 'sent', messageTag: 'messages' }],
-    ['leads to its repetition, where the service refused it,', 'rejected', { outcome: 'notSent' }],
-  ] as const)('%s where its settle came late', (_what, outcome, told) => {
+    ['counts as sent', 'sent', { outcome: 'sent', messageTag: 'messages' }],
+    ['counts as not sent', 'rejected', { outcome: 'notSent' }],
+  ] as const)('%s when a late settle says %s', (_what, outcome, told) => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     acquire(budget, T0 + 1, 'a', { sendNumber: 2, token: 'second' });
@@ -62,7 +62,7 @@ describe('a send that was repeated though it may have been delivered', () => {
   });
 });
 
-/** Follow-ups that began before `T0` may have been sent. */
+/** A budget for which the message of every follow-up that began before `T0` may have been sent. */
 function lostBudget(): Budget {
   const state = newState('p', { limit: 3, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS });
   assumeFull(state, T0);

@@ -27,7 +27,7 @@ const step = fc.record({
   outcome: fc.constantFrom(...sendOutcomes),
 });
 
-/** What decides who may send; not whom to invite or to check when, nor who was passed over, which no history tells. */
+/** The state that decides who may send. Invitations, checks and overtakings are left out: no history tells them. */
 function known(budget: Budget) {
   const { waiters, pause, turns, overtakenCount: _overtaken, ...state } = carryState(budget.state);
   return {
@@ -38,7 +38,7 @@ function known(budget: Budget) {
   };
 }
 
-test('a state into which the answers of another are entered knows what that one knew', () => {
+test('a state rebuilt from the answers of another budget knows what that budget knew', () => {
   fc.assert(
     fc.property(fc.array(step, { minLength: 20, maxLength: 120 }), fc.integer({ min: 1, max: 4 }), (steps, limit) => {
       const live = newBudget({ limit });

@@ -6,7 +6,7 @@ import { acquire, finish, LEASE_MS, MARGIN_MS, newBudget, settle, spend, T0, WIN
 const again = (budget: Budget) => new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
 
 describe('the facts of a budget', () => {
-  test('tell slots, sends and leases as instants, and who waits for what', () => {
+  test('give slots, sends and leases as times, and count who waits for what', () => {
     const budget = newBudget();
     spend(budget, T0, 'a');
     acquire(budget, T0 + 1_000, 'b');
@@ -24,14 +24,14 @@ describe('the facts of a budget', () => {
     });
   });
 
-  test('do not count what was given back as a send of the last window', () => {
+  test('do not count a message that was not sent', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     settle(budget, T0 + 1, 'a', { outcome: 'notSent' });
     expect(budget.facts(T0 + 1)).toMatchObject({ slotEndsMs: [], sentAtMs: [] });
   });
 
-  test('count sends that are no longer kept in full, and forget those that are older than the window', () => {
+  test('count sends that are no longer kept in full, and drop those that are older than the window', () => {
     const budget = newBudget({ limit: 150 });
     for (let index = 0; index < 150; index++) spend(budget, T0 + index, `w${index}`);
     expect(budget.facts(T0 + 150).sentAtMs).toHaveLength(150);
@@ -39,7 +39,7 @@ describe('the facts of a budget', () => {
     expect(budget.facts(T0 + WINDOW_MS).slotEndsMs).toHaveLength(150);
   });
 
-  test('name both pauses, and the end of an operator’s', () => {
+  test('name both pauses, and when the operator’s ends', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     settle(budget, T0, 'a', { outcome: 'limited' });
@@ -51,7 +51,7 @@ describe('the facts of a budget', () => {
   });
 });
 
-test('429s are counted once each, and the count is carried on', () => {
+test('each 429 is counted once, and the count is carried to the next run', () => {
   const budget = newBudget();
   acquire(budget, T0, 'a');
   settle(budget, T0, 'a', { outcome: 'limited' });
@@ -61,7 +61,7 @@ test('429s are counted once each, and the count is carried on', () => {
   expect(again(budget).state).toEqual(budget.state);
 });
 
-test('a rejection is answered with its HTTP status, also after it was carried on', () => {
+test('a rejection is answered with its HTTP status, even in the next run', () => {
   const budget = newBudget();
   acquire(budget, T0, 'a');
   settle(budget, T0, 'a', { outcome: 'rejected', message: 'HTTP 404: no such job', statusCode: 404 });
@@ -70,8 +70,8 @@ test('a rejection is answered with its HTTP status, also after it was carried on
   }
 });
 
-describe('the pause that is shown', () => {
-  test('has its begin, its end and the note of the operator, which Markdown does not interpret', () => {
+describe('a pause in the status', () => {
+  test('has its start, its end and the operator’s note, which Markdown does not interpret', () => {
     const budget = newBudget();
     const note = 'release `freeze` [x](javascript:alert(1))\n# big';
     budget.pause(T0, { forMs: 86_400_000, note });
@@ -82,7 +82,7 @@ describe('the pause that is shown', () => {
     );
   });
 
-  test('begins with the first 429, however often its end is put off, and is carried on', () => {
+  test('starts with the first 429, however often it is extended, and is carried to the next run', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     settle(budget, T0 + 1_000, 'a', { outcome: 'limited' });
@@ -94,7 +94,7 @@ describe('the pause that is shown', () => {
     expect(again(budget).status(probeAtMs).paused).toEqual(budget.status(probeAtMs).paused);
   });
 
-  test('says that it lasts until it is resumed where it has no end', () => {
+  test('without an end says that it lasts until the budget is resumed', () => {
     const budget = newBudget();
     budget.pause(T0, {});
     expect(describeBudget(budget.status(T0), T0)).toContain(
@@ -102,7 +102,7 @@ describe('the pause that is shown', () => {
     );
   });
 
-  test('of a state that an older version carried has no begin', () => {
+  test('from the state of an older version has no start', () => {
     const budget = newBudget();
     budget.state.operatorPause = { note: 'x' };
     budget.state.pause = { reason: 'limited', untilMs: T0, step: 1 };

@@ -8,8 +8,8 @@ const MINUTE_MS = 60_000;
 const refused: BudgetWord = { kind: 'keyRead', isRefused: true };
 const taken: BudgetWord = { kind: 'keyRead', isRefused: false };
 
-describe('a read that is refused for its key', () => {
-  test('is a pause for credentials: in the status, the details and the facts, since the first of them', () => {
+describe('the pause after a read whose API key is refused', () => {
+  test('starts with the first refusal, and shows in the status, the details and the facts', () => {
     const budget = newBudget();
     budget.hear(T0, [refused]);
     budget.hear(T0 + MINUTE_MS, [refused]);
@@ -21,7 +21,7 @@ describe('a read that is refused for its key', () => {
     expect(budget.facts(T0 + MINUTE_MS).servicePause).toBe('credentials');
   });
 
-  test('lets nobody be woken in vain, and all who wait at once when a read is answered again', () => {
+  test('stops invitations until a read succeeds, which invites at once', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'sent');
     acquire(budget, T0 + 1, 'waiting');
@@ -33,7 +33,7 @@ describe('a read that is refused for its key', () => {
     expect(budget.facts(slotFreeAtMs - 900).servicePause).toBeUndefined();
   });
 
-  test('is over with the next ask, since a follow-up asks only when it has read its job', () => {
+  test('ends with the next ask, because a follow-up reads its job before it asks', () => {
     const budget = newBudget();
     budget.hear(T0, [refused]);
     expect(acquire(budget, T0 + 1, 'place', { hold: true })).toMatchObject({ kind: 'wait' });
@@ -42,7 +42,7 @@ describe('a read that is refused for its key', () => {
     expect(budget.status(T0 + 2).paused).toBeUndefined();
   });
 
-  test('is forgotten 15 minutes after the last word of it: nobody may be left to say that the key is accepted again', () => {
+  test('ends after 15 minutes, because nobody may be left to report that the key is accepted', () => {
     const budget = newBudget();
     expect(budget.hear(T0, [refused]).lookAgainAtMs).toBe(T0 + 15 * MINUTE_MS);
     budget.tick(T0 + 15 * MINUTE_MS - 1);
@@ -52,7 +52,7 @@ describe('a read that is refused for its key', () => {
   });
 
   test.each(['unauthorized', 'limited'] as const)(
-    'takes nothing from a pause after a message that was %s',
+    'does not change the pause after a message that was %s',
     (outcome) => {
       const budget = newBudget();
       acquire(budget, T0, 'a');
@@ -65,7 +65,7 @@ describe('a read that is refused for its key', () => {
     },
   );
 
-  test('is over when an operator resumes the project', () => {
+  test('ends when an operator resumes the project', () => {
     const budget = newBudget();
     budget.hear(T0, [refused]);
     budget.resume(T0 + 1);

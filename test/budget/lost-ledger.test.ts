@@ -6,13 +6,13 @@ import { acquire, ask, DRAIN_MS, LEASE_MS, MARGIN_MS, newBudget, settle, spend, 
 
 const SETTINGS = { limit: 3, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS };
 
-/** A budget that was started at `sinceMs`, for nobody knows of another. */
+/** A budget that is started at `sinceMs` because no earlier one is known. */
 function startedAt(sinceMs: number): Budget {
   return new Budget(newState('p', SETTINGS, sinceMs));
 }
 
-describe('a budget that has taken the place of one that was deleted', () => {
-  test('never grants again what was granted before, and the follow-up gets on with its next send number', () => {
+describe('a budget that replaces a deleted one', () => {
+  test('never repeats an earlier grant, and lets the follow-up go on with its next send number', () => {
     const budget = startedAt(T0);
     const retry = { token: 'retry', grantedBefore: 'surely', ledgerSinceMs: T0 - 5_000 } as const;
     expect(acquire(budget, T0 + 1, 'a', retry)).toMatchObject({ kind: 'alreadyGranted', leaseLeftMs: 0 });
@@ -21,7 +21,7 @@ describe('a budget that has taken the place of one that was deleted', () => {
     expect(acquire(budget, freeMs, 'a', { sendNumber: 2, token: 'next' })).toMatchObject({ kind: 'granted' });
   });
 
-  test('does not grant to the run that a reset made of a follow-up which is older than itself', () => {
+  test('does not grant to a reset follow-up that is older than the budget', () => {
     const budget = startedAt(T0);
     const reset = { grantedBefore: 'perhaps', firstRunStartedAtMs: T0 - 1 } as const;
     expect(acquire(budget, T0 + 1, 'a', reset)).toMatchObject({ kind: 'alreadyGranted' });
@@ -34,7 +34,7 @@ describe('a budget that has taken the place of one that was deleted', () => {
     expect(acquire(budget, T0 + 1, 'a', { firstRunStartedAtMs: T0 - 86_400_000 })).toMatchObject({ kind: 'granted' });
   });
 
-  test('takes every free slot for used, for one window, once a follow-up of the budget before asks, and says so', () => {
+  test('treats every slot as used for one window once a follow-up of the deleted budget asks, and says so', () => {
     const budget = startedAt(T0);
     expect(budget.status(T0)).not.toHaveProperty('assumedFullUntil');
     spend(budget, T0 + 1, 'fresh');
@@ -46,14 +46,14 @@ describe('a budget that has taken the place of one that was deleted', () => {
     expect(describeBudget(status, T0 + 3)).toContain('**sends nothing until ');
     const carried = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
     expect(carried.status(T0 + 3)).toEqual(status);
-    // Nor is it taken for full again by the next that asks.
+    // The next ask does not start that window again.
     acquire(budget, T0 + WINDOW_MS + MARGIN_MS + 10, 'old', waited);
     expect(acquire(budget, fullUntilMs, 'old', waited)).toMatchObject({ kind: 'granted' });
     expect(acquire(budget, fullUntilMs, 'later', waited)).toMatchObject({ kind: 'granted' });
     expect(budget.status(fullUntilMs)).not.toHaveProperty('assumedFullUntil');
   });
 
-  test('is not taken for full by follow-ups of its own, also after its state was restored', () => {
+  test('does not treat its slots as used for a follow-up of its own, even after its state is restored', () => {
     const budget = startedAt(T0);
     const [answer] = budget.acquire(T0 + 1, { ...fresh('a', T0 + 1), hold: true });
     const ledgerSinceMs = answer.kind === 'wait' ? answer.ledgerSinceMs! : 0;
@@ -63,8 +63,8 @@ describe('a budget that has taken the place of one that was deleted', () => {
   });
 });
 
-describe('a budget whose history was set back', () => {
-  test('does not grant again what an attempt has noted as granted, although the follow-up waits there', () => {
+describe('a budget whose history was reset', () => {
+  test('does not repeat a grant that an attempt has noted, although the follow-up is back in its queue', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
     acquire(budget, T0, 'a');
@@ -76,8 +76,8 @@ describe('a budget whose history was set back', () => {
   });
 });
 
-describe('a follow-up that was reset while a later send of it waits', () => {
-  test('is told that the earlier one may have been granted, where the budget does not know of it', () => {
+describe('a follow-up that is reset while its later send waits', () => {
+  test('is told that the earlier send may have been granted if the budget does not know of it', () => {
     const budget = newBudget({ limit: 0 });
     acquire(budget, T0, 'a', { sendNumber: 2 });
     expect(acquire(budget, T0 + 1, 'a', { token: 'reset' })).toMatchObject({ kind: 'alreadyGranted' });
@@ -86,8 +86,8 @@ describe('a follow-up that was reset while a later send of it waits', () => {
   });
 });
 
-describe('a follow-up that was kept outside a full queue', () => {
-  test('is granted although 7,500 others were forgotten meanwhile', () => {
+describe('a follow-up that found no place in a full queue', () => {
+  test('is granted a send later, although the budget’s memory no longer reaches back to its start', () => {
     const budget = newBudget({ limit: 0 });
     const older = { firstRunStartedAtMs: T0 };
     for (let index = 0; index < 1_000; index++) acquire(budget, T0, `w${index}`);
@@ -104,8 +104,8 @@ describe('a follow-up that was kept outside a full queue', () => {
   });
 });
 
-describe('an ask by which a follow-up leaves', () => {
-  test('is answered `closed` where nothing was granted, also if the queue is full, and fences off every other ask', () => {
+describe('an ask that leaves the queue', () => {
+  test('is answered `closed` if nothing was granted, even with a full queue, and fences off every other ask', () => {
     const budget = newBudget({ limit: 0 });
     for (let index = 0; index < 1_000; index++) acquire(budget, T0, `w${index}`);
     expect(acquire(budget, T0 + 10, 'a', { attemptScheduledAtMs: T0 + 10, withdraw: true })).toEqual({
@@ -123,7 +123,7 @@ describe('an ask by which a follow-up leaves', () => {
     expect(budget.status(T0 + 1).waitingTotal).toBe(0);
   });
 
-  test('says what was granted, and leaves nothing then', () => {
+  test('is told of an earlier grant and of its outcome', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     const leaving = { token: 'leaving', withdraw: true } as const;
@@ -133,10 +133,10 @@ describe('an ask by which a follow-up leaves', () => {
   });
 });
 
-describe('the ledger keeps what message it let through', () => {
+describe('the ledger keeps the tag of the message that it granted', () => {
   const asked = { token: 'second start', messageTag: 'another-' };
 
-  test('with a send that is under way, that has ended, and that is only remembered', () => {
+  test('for a send that is under way, for one that has ended, and for one that is only remembered', () => {
     const budget = newBudget({ limit: 200 });
     acquire(budget, T0, 'a', { messageTag: 'the-one-' });
     expect(acquire(budget, T0 + 1, 'a', asked)).toMatchObject({ kind: 'alreadyGranted', messageTag: 'the-one-' });
@@ -157,7 +157,7 @@ describe('the ledger keeps what message it let through', () => {
     });
   });
 
-  test.each(['unknown', 'sent'] as const)('with a send that was repeated, and that turned out as %s', (outcome) => {
+  test.each(['unknown', 'sent'] as const)('for a repeated send that turned out to be %s', (outcome) => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { messageTag: 'the-one-' });
     if (outcome === 'unknown') settle(budget, T0, 'a', { outcome });
@@ -167,7 +167,7 @@ describe('the ledger keeps what message it let through', () => {
     expect(acquire(budget, T0 + 3, 'a', asked)).toMatchObject(answer);
   });
 
-  test('and takes that of the latest grant', () => {
+  test('and gives the tag of the latest grant', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { messageTag: 'the-one-' });
     settle(budget, T0, 'a', { outcome: 'notSent' });

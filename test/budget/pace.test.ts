@@ -4,7 +4,7 @@ import { describeBudget } from '../../src/budget/details.js';
 import { SHORTEST_GAP_SHARE } from '../../src/budget/limits.js';
 import { acquire, newBudget, settle, T0, WINDOW_MS } from './support.js';
 
-/** A refusal at `nowMs`, and a probe that gets through at the end of the pause. Gives that instant. */
+/** Lets the service refuse a send at `nowMs` and accept a probe at the end of the pause. Returns the probe's time. */
 function refuseAndProbe(budget: Budget, nowMs: number, name: string): number {
   acquire(budget, nowMs, name);
   settle(budget, nowMs, name, { outcome: 'limited' });
@@ -19,7 +19,7 @@ const granted = (budget: Budget, nowMs: number, names: string[]) =>
 const names = (from: number, count: number) => Array.from({ length: count }, (_, index) => `w${from + index}`);
 
 describe('after the service has refused a message', () => {
-  test('sends begin one at a time, and one more at once for each that the service takes', () => {
+  test('sends start slowly, and each accepted message lets one more go at once', () => {
     const budget = newBudget({ limit: 100 });
     const nowMs = refuseAndProbe(budget, T0, 'x');
     expect(granted(budget, nowMs, names(0, 20))).toEqual(['w0', 'w1']);
@@ -27,7 +27,7 @@ describe('after the service has refused a message', () => {
     expect(granted(budget, nowMs + 20, names(2, 20))).toHaveLength(4);
   });
 
-  test('for the second time within a window, sends come a share of the window apart, ever less while the service takes them', () => {
+  test('for the second time within a window, sends keep a distance, which shrinks while the service accepts them', () => {
     const budget = newBudget({ limit: 100 });
     const nowMs = refuseAndProbe(budget, refuseAndProbe(budget, T0, 'x') + 1_000, 'y');
     const sentMs = [nowMs];
@@ -51,7 +51,7 @@ describe('after the service has refused a message', () => {
     expect(granted(budget, nowMs, ['a'])).toEqual(['a']);
   });
 
-  test('the waiter that is invited is granted, and everyone is told when to expect its turn', () => {
+  test('an invited waiter is granted a slot, and all waiters are told when to expect one', () => {
     const budget = newBudget({ limit: 100 });
     const nowMs = refuseAndProbe(budget, refuseAndProbe(budget, T0, 'x') + 1_000, 'y');
     const waits = names(0, 5).map((name) => acquire(budget, nowMs + 1, name));
@@ -71,7 +71,7 @@ describe('after the service has refused a message', () => {
     expect(wakes).toEqual(names(0, 5));
   });
 
-  test('the pace is carried on, is shown, and ends when an operator resumes', () => {
+  test('the pace is carried to the next run, shows in the details, and ends when an operator resumes', () => {
     const budget = newBudget({ limit: 100 });
     const nowMs = refuseAndProbe(budget, refuseAndProbe(budget, T0, 'x') + 1_000, 'y');
     const again = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));

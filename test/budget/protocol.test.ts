@@ -4,7 +4,7 @@ import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { acquire, DRAIN_MS, finish, LEASE_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
 describe('a request that is known', () => {
-  test('is granted again to the same token, so that a lost answer loses nothing', () => {
+  test('is granted again to the same token, so a lost answer loses nothing', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     expect(acquire(budget, T0 + 5, 'a')).toEqual({ kind: 'granted', grantedAtMs: T0, ledgerSinceMs: 0 });
@@ -28,7 +28,7 @@ describe('a request that is known', () => {
     });
   });
 
-  test('answers with its outcome once that is settled', () => {
+  test('is answered with its outcome once it is settled', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     settle(budget, T0 + 100, 'a', { outcome: 'rejected', message: 'HTTP 400: no' });
@@ -39,20 +39,20 @@ describe('a request that is known', () => {
     });
   });
 
-  test('answers with its outcome even after the follow-up has ended', () => {
+  test('is answered with its outcome even after the follow-up has ended', () => {
     const budget = newBudget();
     spend(budget, T0, 'a');
     expect(acquire(budget, T0 + 1, 'a', { token: 'reset' })).toMatchObject({ kind: 'done', outcome: 'sent' });
   });
 
-  test('takes the outcome from finish where the settle was lost', () => {
+  test('takes its outcome from `finish` if the settle was lost', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     budget.hear(T0, [{ kind: 'finish', workflowId: 'a', jobId: 'job-a', sendNumber: 1, outcome: 'sent' }]);
     expect(acquire(budget, T0 + 1, 'a', { token: 'reset' })).toMatchObject({ kind: 'done', outcome: 'sent' });
   });
 
-  test('with a lower send number than granted is over without delivery', () => {
+  test('with a lower send number than the granted one is answered `notSent`', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     settle(budget, T0, 'a', { outcome: 'notSent' });
@@ -63,13 +63,15 @@ describe('a request that is known', () => {
 
 describe('an ask', () => {
   test('after finish or withdraw is closed', () => {
-    const budget = newBudget();
-    finish(budget, T0, 'a');
-    expect(acquire(budget, T0 + 1, 'a')).toEqual({ kind: 'closed' });
-    expect(budget.status(T0 + 1).waitingTotal).toBe(0);
+    for (const kind of ['finish', 'withdraw'] as const) {
+      const budget = newBudget();
+      budget.hear(T0, [{ kind, workflowId: 'a', jobId: 'job-a', sendNumber: 1 }]);
+      expect(acquire(budget, T0 + 1, 'a')).toEqual({ kind: 'closed' });
+      expect(budget.status(T0 + 1).waitingTotal).toBe(0);
+    }
   });
 
-  test('older than the newest seen is stale and changes nothing', () => {
+  test('older than the newest one is stale and changes nothing', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
     acquire(budget, T0 + 1_000, 'a', { attemptScheduledAtMs: T0 + 1_000 });
@@ -78,7 +80,7 @@ describe('an ask', () => {
     expect(budget.status(end).waitingTotal).toBe(1);
   });
 
-  test('older than its deadline is stale and leaves no ghost in the queue', () => {
+  test('past its deadline is stale and takes no place in the queue', () => {
     const budget = newBudget();
     const oldMs = T0 - LEASE_MS - 25_001;
     expect(acquire(budget, T0, 'a', { attemptScheduledAtMs: oldMs })).toEqual({ kind: 'stale' });
@@ -86,7 +88,7 @@ describe('an ask', () => {
     expect(budget.status(T0).waitingTotal).toBe(0);
   });
 
-  test('that holds keeps a place and is never granted', () => {
+  test('with `hold` keeps a place and is not granted', () => {
     const budget = newBudget();
     expect(acquire(budget, T0, 'a', { hold: true })).toMatchObject({ kind: 'wait', reason: 'job-busy' });
     expect(acquire(budget, T0 + 1, 'b')).toMatchObject({ kind: 'granted' });
@@ -94,7 +96,7 @@ describe('an ask', () => {
     expect(acquire(budget, T0 + 2, 'a')).toMatchObject({ kind: 'granted' });
   });
 
-  test('of a follow-up that began before what is remembered may have been granted', () => {
+  test('of a follow-up that is older than the memory may have been granted', () => {
     const budget = newBudget();
     budget.state.memorySinceMs = T0;
     const asked = (name: string, more: Partial<AcquireRequest>) => acquire(budget, T0 + 1, name, more).kind;
@@ -104,7 +106,7 @@ describe('an ask', () => {
     expect(asked('first', { firstRunStartedAtMs: T0 })).toBe('granted');
   });
 
-  test('beyond 1,000 waiters keeps no place and is told so', () => {
+  test('beyond 1,000 waiters gets no place and is told so', () => {
     const budget = newBudget({ limit: 0 });
     for (let index = 0; index < 1_000; index++) acquire(budget, T0, `w${index}`);
     expect(acquire(budget, T0, 'late')).toMatchObject({ kind: 'wait', reason: 'queue-full' });
@@ -112,8 +114,8 @@ describe('an ask', () => {
   });
 });
 
-describe('what is remembered', () => {
-  test('is the newest 7,500 ids; older follow-ups can no longer be told from forgotten ones', () => {
+describe('the memory of a budget', () => {
+  test('holds the newest 7,500 ids, and takes an older follow-up for one that may have been granted', () => {
     const budget = newBudget();
     for (let index = 0; index <= 7_500; index++) {
       acquire(budget, T0 + index, `w${index}`, { hold: true, firstRunStartedAtMs: T0 + index });
@@ -125,7 +127,7 @@ describe('what is remembered', () => {
     expect(acquire(budget, T0 + 8_000, 'w0', reset)).toMatchObject({ kind: 'alreadyGranted' });
   });
 
-  test('is forgotten after 72 h', () => {
+  test('lasts 72 h', () => {
     const budget = newBudget();
     spend(budget, T0, 'a');
     const laterMs = T0 + 73 * 3_600_000;
@@ -133,7 +135,7 @@ describe('what is remembered', () => {
     expect(acquire(budget, laterMs, 'a', { grantedBefore: 'perhaps' })).toMatchObject({ kind: 'alreadyGranted' });
   });
 
-  test('survives a walk through JSON whole', () => {
+  test('survives JSON whole', () => {
     const budget = newBudget();
     spend(budget, T0, 'a', 'b');
     acquire(budget, T0, 'c');
@@ -148,7 +150,7 @@ describe('what is remembered', () => {
   });
 });
 
-describe('an ask that says that none before it has sent', () => {
+describe('an ask that says that no earlier ask has sent', () => {
   const later = { token: 'later', askNumber: 2, provenNotSent: true } as const;
 
   test('takes back what was granted to an earlier ask of the same follow-up', () => {
@@ -159,7 +161,7 @@ describe('an ask that says that none before it has sent', () => {
     expect(acquire(budget, T0 + 2, 'a', { sendNumber: 2, token: 'second' })).toMatchObject({ kind: 'granted' });
   });
 
-  test('takes nothing back from a later ask, which has overtaken it', () => {
+  test('takes nothing back from a later ask that overtook it', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', later);
     expect(acquire(budget, T0 + 1, 'a', { token: 'late', askNumber: 1, provenNotSent: true })).toMatchObject({
@@ -170,7 +172,7 @@ describe('an ask that says that none before it has sent', () => {
 
   test.each([
     ['another attempt of the same ask', { askNumber: 2 }],
-    ['a run that replaces another, whose asks have no number', {}],
+    ['an ask without a number, from a run that replaces another', {}],
     ['an earlier start of the same id', { askNumber: 1, firstRunStartedAtMs: T0 - 1 }],
   ])('takes nothing back from %s', (_whom, granted) => {
     const budget = newBudget();
@@ -179,14 +181,14 @@ describe('an ask that says that none before it has sent', () => {
     expect(budget.status(T0 + 1).unsettled).toBe(1);
   });
 
-  test('changes nothing where the end of the earlier send is known', () => {
+  test('changes nothing if the outcome of the earlier send is known', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { askNumber: 1 });
     settle(budget, T0 + 1, 'a');
     expect(acquire(budget, T0 + 2, 'a', later)).toMatchObject({ kind: 'done', outcome: 'sent' });
   });
 
-  test('is known to a budget that has continued as new', () => {
+  test('takes the grant back even after the budget has continued as new', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { askNumber: 1 });
     const next = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));

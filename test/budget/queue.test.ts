@@ -6,7 +6,7 @@ import { acquire, ask, finish, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_M
 const HELD_MS = WINDOW_MS + MARGIN_MS;
 
 describe('the queue', () => {
-  test('names its first hundred, and the one that is asked about wherever it stands', () => {
+  test('lists its first hundred, and any other follow-up that is asked about', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
     for (let index = 1; index <= 150; index++) acquire(budget, T0 + index, `w-${index}`);
@@ -34,7 +34,7 @@ describe('the queue', () => {
     ]);
   });
 
-  test('gives a batch waiter its turn once nine interactive ones in a row have overtaken it', () => {
+  test('puts a batch follow-up first once nine interactive ones in a row have overtaken it', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
     acquire(budget, T0 + 1, 'night', { lane: 'batch' });
@@ -50,7 +50,7 @@ describe('the queue', () => {
     expect(acquire(budget, nowMs + HELD_MS, 'night', { lane: 'batch' })).toMatchObject({ kind: 'granted' });
   });
 
-  test('leaves the reserve to the interactive lane, whoever was sent before', () => {
+  test('leaves the reserve to the interactive lane, however much was sent before', () => {
     for (let sentBefore = 0; sentBefore < 10; sentBefore++) {
       const budget = newBudget({ limit: 100, reserve: 10 });
       for (let index = 0; index < sentBefore; index++) spend(budget, T0, `x${index}`);
@@ -66,7 +66,7 @@ describe('the queue', () => {
     }
   });
 
-  test('gives the batch lane its turn although the interactive lane uses up all but the reserve', () => {
+  test('lets a batch follow-up through even if the interactive lane uses up all but the reserve', () => {
     const budget = newBudget({ limit: 2, reserve: 1 });
     spend(budget, T0, 'x', 'y');
     acquire(budget, T0 + 1, 'night', { lane: 'batch' });
@@ -98,7 +98,7 @@ describe('the queue', () => {
     expect(budget.status(T0 + 60_000).used).toBe(20);
   });
 
-  test('tells positions and expected waits: a whole window further for each full round', () => {
+  test('tells positions and expected waits, one window longer for each full round', () => {
     const budget = newBudget({ limit: 2 });
     spend(budget, T0, 'x', 'y');
     const waits = ['a', 'b', 'c', 'd', 'e'].map((name) => acquire(budget, T0, name));
@@ -111,7 +111,7 @@ describe('the queue', () => {
     ]);
   });
 
-  test('expects of sends what the last ones took, and of a waiter that it sleeps a little longer than it is told', () => {
+  test('expects a send to take as long as the last ones, and makes a waiter sleep a second longer than expected', () => {
     const budget = newBudget({ limit: 1 });
     acquire(budget, T0, 'x');
     settle(budget, T0 + 3_000, 'x');
@@ -149,7 +149,7 @@ describe('a slot that is about to end', () => {
     });
   });
 
-  test('is seen as used once: by its last send until it ends, by the next one from then on', () => {
+  test('counts as used once: by its last send until it ends, then by the next one', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
     const endMs = T0 + HELD_MS;
@@ -160,7 +160,7 @@ describe('a slot that is about to end', () => {
     }
   });
 
-  test('is granted ahead to nobody while others wait who were asked first', () => {
+  test('is granted ahead only in the order of the queue', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
     acquire(budget, T0, 'first');
@@ -170,7 +170,7 @@ describe('a slot that is about to end', () => {
     expect(acquire(budget, nowMs + 100, 'first')).toMatchObject({ kind: 'granted', sendAfterMs: 1_400 });
   });
 
-  test('of a limit that was lowered is granted only when as many have ended as are too many', () => {
+  test('after the limit was lowered is granted only when the excess slots have ended', () => {
     const budget = newBudget({ limit: 3 });
     for (const [index, name] of ['x', 'y', 'z'].entries()) spend(budget, T0 + index * 500, name);
     budget.setLimit(T0 + 2_000, { limit: 1 });
@@ -179,14 +179,14 @@ describe('a slot that is about to end', () => {
 });
 
 describe('invitations', () => {
-  test('wake the next waiter as soon as a slot comes free earlier than it was told', () => {
+  test('wake the next waiter as soon as a slot comes free early', () => {
     const budget = newBudget({ limit: 1 });
     acquire(budget, T0, 'a');
     acquire(budget, T0, 'b');
     expect(settle(budget, T0 + 10, 'a', { outcome: 'notSent' }).wake).toEqual(['b']);
   });
 
-  test('that are not answered lapse, and the next waiter is invited in its stead', () => {
+  test('lapse without an answer, and the next waiter is invited too', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
     acquire(budget, T0, 'dead');
@@ -236,7 +236,7 @@ describe('invitations', () => {
     expect(secondWaitsMs()).toBe(2_500);
   });
 
-  test('that lapsed leave the waiter its place', () => {
+  test('leave the waiter its place when they lapse', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
     acquire(budget, T0, 'slow');
@@ -255,7 +255,7 @@ describe('invitations', () => {
     expect(budget.status(T0 + 1).waitingTotal).toBe(0);
   });
 
-  test('that lapsed are repeated after a minute, two, four, up to a quarter of an hour, and soon again after an ask', () => {
+  test('that lapsed are repeated after 1, 2, 4 … up to 15 minutes, and start over after an ask', () => {
     const budget = newBudget({ limit: 1 });
     acquire(budget, T0, 'x');
     acquire(budget, T0, 'silent');
@@ -296,7 +296,7 @@ describe('the turn of a job', () => {
     expect(acquire(budget, T0 + 3, 'b', { jobId: 'j' })).toMatchObject({ kind: 'granted' });
   });
 
-  test('is not ended by word of an earlier send that comes late', () => {
+  test('is not ended by a late settle of an earlier send', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a');
     expect(acquire(budget, T0 + 1_000, 'a', { sendNumber: 2, token: 'second' })).toMatchObject({ kind: 'granted' });
@@ -304,7 +304,7 @@ describe('the turn of a job', () => {
     expect(acquire(budget, T0 + 3_000, 'b', { jobId: 'job-a' })).toMatchObject({ kind: 'wait', reason: 'job-busy' });
   });
 
-  test('ends when its owner is found not to run any more', () => {
+  test('ends when its owner is found to be gone', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { jobId: 'j' });
     acquire(budget, T0 + 1, 'b', { jobId: 'j' });
@@ -312,7 +312,7 @@ describe('the turn of a job', () => {
     expect(acquire(budget, T0 + 3, 'b', { jobId: 'j' })).toMatchObject({ kind: 'granted' });
   });
 
-  test('has its owner asked at most once a minute', () => {
+  test('has its owner checked at most once a minute', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { jobId: 'j' });
     const checks = [1, 59_000, 60_001].map(
@@ -321,14 +321,14 @@ describe('the turn of a job', () => {
     expect(checks).toEqual([1, 0, 1]);
   });
 
-  test('that somebody waits for holds up nobody else', () => {
+  test('holds up no follow-up of another job', () => {
     const budget = newBudget({ limit: 2 });
     acquire(budget, T0, 'a', { jobId: 'j' });
     acquire(budget, T0, 'b', { jobId: 'j' });
     expect(acquire(budget, T0, 'c')).toMatchObject({ kind: 'granted' });
   });
 
-  test('hands on how it left the job', () => {
+  test('passes on how it left the job', () => {
     const budget = newBudget();
     const lastJobSeen = { status: 'completed', prLinkHash: 'x', archivedAt: null };
     acquire(budget, T0, 'a', { jobId: 'j' });
@@ -343,7 +343,7 @@ describe('the turn of a job', () => {
 });
 
 describe('a pause', () => {
-  test('after 429 lets one probe through at its end, and the probe lifts it', () => {
+  test('after a 429 lets one probe through at its end, and that probe lifts it', () => {
     const budget = newBudget({ limit: 10 });
     acquire(budget, T0, 'a');
     settle(budget, T0, 'a', { outcome: 'limited' });
@@ -377,7 +377,7 @@ describe('a pause', () => {
     expect(budget.status(T0).paused).toEqual({ reasons: ['limited'], since, until });
   });
 
-  test('is moved one step by many refusals at once', () => {
+  test('grows by one step, however many refusals come at once', () => {
     const budget = newBudget({ limit: 100 });
     const names = Array.from({ length: 10 }, (_, index) => `w${index}`);
     for (const name of names) acquire(budget, T0, name);
@@ -385,7 +385,7 @@ describe('a pause', () => {
     expect(budget.status(T0).paused?.until).toBe(new Date(T0 + WINDOW_MS / 60).toISOString());
   });
 
-  test('does not die with a probe that never settles', () => {
+  test('lets another probe through if the first never settles', () => {
     const budget = newBudget({ limit: 10 });
     acquire(budget, T0, 'a');
     settle(budget, T0, 'a', { outcome: 'unauthorized' });
@@ -395,7 +395,7 @@ describe('a pause', () => {
     expect(acquire(budget, endMs + 60_001, 'b')).toMatchObject({ kind: 'granted' });
   });
 
-  test('has the first waiter ask again within a minute, and all others after ten', () => {
+  test('makes the first waiter ask again within a minute, and all others after ten', () => {
     const budget = newBudget({ limit: 10 });
     acquire(budget, T0, 'a');
     settle(budget, T0, 'a', { outcome: 'limited', retryAfterMs: 600_000 });
@@ -404,20 +404,20 @@ describe('a pause', () => {
   });
 });
 
-describe('the asks of those who wait', () => {
-  test('are at most seven an hour for each of 1,000 waiters of a paused budget', () => {
+describe('the asks of waiting follow-ups', () => {
+  test('average at most seven an hour for 1,000 waiters of a paused budget', () => {
     const budget = newBudget({ limit: 100 });
     budget.pause(T0, {});
     expect(asksInAnHour(budget, waiters(1_000))).toBeLessThanOrEqual(7_000);
   });
 
-  test('are at most seven an hour for each of 300 waiters of one busy job', () => {
+  test('average at most seven an hour for 300 waiters of one busy job', () => {
     const budget = newBudget({ limit: 100 });
     acquire(budget, T0, 'owner', { jobId: 'j' });
     expect(asksInAnHour(budget, waiters(300, { jobId: 'j' }))).toBeLessThanOrEqual(2_100);
   });
 
-  test('are at most seven an hour for each of 400 follow-ups that find no place', () => {
+  test('average at most seven an hour for 1,400 follow-ups, 400 of which find no place', () => {
     const budget = newBudget({ limit: 0 });
     expect(asksInAnHour(budget, waiters(1_400))).toBeLessThanOrEqual(9_800);
   });
@@ -433,7 +433,7 @@ describe('the asks of those who wait', () => {
   });
 });
 
-describe('a queue that is full', () => {
+describe('a full queue', () => {
   test('keeps 100 of its 1,000 places free of the batch lane', () => {
     const budget = newBudget({ limit: 0 });
     const reasons = (count: number, lane: 'batch' | 'interactive') =>
@@ -445,7 +445,7 @@ describe('a queue that is full', () => {
     expect(reasons(120, 'interactive').filter((reason) => reason === 'slot')).toHaveLength(100);
   });
 
-  test('has those outside come back before a fast budget can have sent half of it', () => {
+  test('makes those outside ask again before a fast budget can send half of it', () => {
     const budget = newBudget({ limit: 1_000, windowMs: 180_000 });
     for (let index = 0; index < 1_000; index++) spend(budget, T0 + 180 * index, `x${index}`);
     const nowMs = T0 + 180_000;
@@ -460,7 +460,9 @@ function waiters(count: number, more: Partial<AcquireRequest> = {}) {
   return Array.from({ length: count }, (_, index) => ({ workflowId: `waiter-${index}`, ...more }));
 }
 
-/** Lets follow-ups ask when they are told to, and when they are woken, also by the timer of the budget. */
+/**
+ * The number of asks if each follow-up asks when it is told to and when it is woken. The budget ticks every 10 seconds.
+ */
 function asksInAnHour(budget: Budget, all: readonly (Partial<AcquireRequest> & { workflowId: string })[]): number {
   const dueAtMs = new Map(all.map(({ workflowId }, index) => [workflowId, T0 + index]));
   let asks = 0;

@@ -2,12 +2,12 @@ import { expect, test } from 'vitest';
 import { assumeFull, Budget, carryState, newState, reopen, restoreState } from '../../src/budget/index.js';
 import { acquire, MARGIN_MS, newBudget, spend, T0, WINDOW_MS } from './support.js';
 
-test('a budget that runs again wakes the invited ones at once, whatever they were told before', () => {
+test('a restarted budget wakes a follow-up that has a slot at once, whatever wait it was told', () => {
   const budget = newBudget({ limit: 1 });
   spend(budget, T0, 'first');
   expect(acquire(budget, T0 + 1, 'waiting').kind).toBe('wait');
   const state = restoreState(carryState(budget.state));
-  // Its own wait has ended while the budget was stopped; it asked then, and was told to come back in a minute.
+  // Its wait ended while the budget was stopped. It asked then, and was told to come back in a minute.
   const restartedAtMs = T0 + WINDOW_MS + MARGIN_MS + 60_000;
   reopen(state, restartedAtMs);
   const restored = new Budget(state);
@@ -15,7 +15,7 @@ test('a budget that runs again wakes the invited ones at once, whatever they wer
   expect(acquire(restored, restartedAtMs + 1, 'waiting').kind).toBe('granted');
 });
 
-test('what was sent before a budget was stopped still counts after it runs again', () => {
+test('sends from before a stop still count after the restart', () => {
   const budget = newBudget({ limit: 2 });
   spend(budget, T0, 'one', 'two');
   const state = restoreState(carryState(budget.state));
@@ -43,14 +43,14 @@ test('a budget whose state is lost holds every slot until sends in flight have a
   }
 });
 
-test('a follow-up that began before the state was lost may have been sent', () => {
+test('the message of a follow-up that began before the state was lost may have been sent', () => {
   const budget = newBudget();
   assumeFull(budget.state, T0);
   expect(acquire(budget, T0 + 1, 'old', { firstRunStartedAtMs: T0 })).toMatchObject({ kind: 'alreadyGranted' });
   expect(acquire(budget, T0 + 1, 'new', { firstRunStartedAtMs: T0 + 1 })).toMatchObject({ kind: 'wait' });
 });
 
-test('a budget whose clock jumped far ahead stands still, restored or not; taken for full, it goes on a window later', () => {
+test('a budget whose clock jumped far ahead stands still when restored; with its slots assumed used, it goes on a window later', () => {
   const budget = newBudget({ limit: 1 });
   const farAheadMs = T0 + 10 * 365 * 86_400_000;
   spend(budget, farAheadMs, 'before');

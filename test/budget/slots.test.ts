@@ -3,7 +3,7 @@ import { GRANT_AHEAD_MS } from '../../src/budget/limits.js';
 import type { SendOutcome } from '../../src/contract/index.js';
 import { acquire, DRAIN_MS, finish, LEASE_MS, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
-/** The instant, after `T0`, at which the one slot of a budget comes free again after a send with this end. */
+/** The time after `T0` at which the only slot of a budget comes free, after a send that ends like this. */
 function slotFreeAfterMs(end: (budget: ReturnType<typeof newBudget>) => void): number {
   const budget = newBudget({ limit: 1 });
   acquire(budget, T0, 'a');
@@ -27,28 +27,28 @@ function slotFreeAfterMs(end: (budget: ReturnType<typeof newBudget>) => void): n
 
 describe('a slot is held', () => {
   test.each<SendOutcome>(['sent', 'rejected', 'limited', 'unauthorized'])(
-    'to the answer + window + margin after %s, to the millisecond',
+    'until the answer + window + margin after %s, to the millisecond',
     (outcome) => {
       const free = slotFreeAfterMs((budget) => {
         settle(budget, T0 + 500, 'a', { outcome });
         finish(budget, T0 + 600, 'a');
-        // A pause of its own would hide when the slot ends.
+        // A pause would hide when the slot ends.
         delete budget.state.pause;
       });
       expect(free).toBe(500 + WINDOW_MS + MARGIN_MS);
     },
   );
 
-  test('to grant + lease + drain + window + margin after unknown', () => {
+  test('until grant + lease + drain + window + margin after unknown', () => {
     const free = slotFreeAfterMs((budget) => settle(budget, T0 + 500, 'a', { outcome: 'unknown' }));
     expect(free).toBe(LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS);
   });
 
-  test('as long when nobody ever settles it', () => {
+  test('just as long if nobody ever settles it', () => {
     expect(slotFreeAfterMs(() => undefined)).toBe(LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS);
   });
 
-  test('no longer than that when the settle comes very late', () => {
+  test('no longer than that if the settle comes very late', () => {
     const budget = newBudget({ limit: 1 });
     acquire(budget, T0, 'a');
     settle(budget, T0 + WINDOW_MS, 'a');
@@ -61,25 +61,23 @@ describe('a slot is held', () => {
     expect(slotFreeAfterMs((budget) => settle(budget, T0, 'a', { outcome: 'notSent' }))).toBe(0);
   });
 
-  test('by a follow-up that finishes or withdraws without having settled', () => {
-    for (const outcome of [undefined, 'unknown'] as const) {
+  test('by a follow-up that finishes or withdraws without settling', () => {
+    for (const end of [{ kind: 'finish' }, { kind: 'finish', outcome: 'unknown' }, { kind: 'withdraw' }] as const) {
       const budget = newBudget({ limit: 1 });
       acquire(budget, T0, 'a');
-      budget.hear(T0, [
-        { kind: 'finish', workflowId: 'a', jobId: 'job-a', sendNumber: 1, ...(outcome && { outcome }) },
-      ]);
+      budget.hear(T0, [{ ...end, workflowId: 'a', jobId: 'job-a', sendNumber: 1 }]);
       expect(acquire(budget, T0 + WINDOW_MS + MARGIN_MS, 'b')).toMatchObject({ kind: 'wait' });
     }
   });
 
-  test('even when somebody else says notSent', () => {
+  test('even if another token says notSent', () => {
     const budget = newBudget({ limit: 1 });
     acquire(budget, T0, 'a');
     settle(budget, T0, 'a', { outcome: 'notSent', token: 'stolen' });
     expect(acquire(budget, T0 + 1, 'b')).toMatchObject({ kind: 'wait' });
   });
 
-  test('by the first settle: a second one changes nothing', () => {
+  test('as the first settle says: a second one changes nothing', () => {
     const budget = newBudget({ limit: 1 });
     acquire(budget, T0, 'a');
     settle(budget, T0, 'a', { outcome: 'sent' });
@@ -89,13 +87,13 @@ describe('a slot is held', () => {
 });
 
 describe('the budget', () => {
-  test('may be spent whole at once', () => {
+  test('may be spent all at once', () => {
     const budget = newBudget({ limit: 3 });
     spend(budget, T0, 'a', 'b', 'c');
     expect(acquire(budget, T0, 'd')).toMatchObject({ kind: 'wait', reason: 'slot', position: 1 });
   });
 
-  test('follows a clock that goes back by standing still', () => {
+  test('stands still while the clock goes back', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'a');
     const end = T0 + WINDOW_MS + MARGIN_MS;
@@ -105,7 +103,7 @@ describe('the budget', () => {
     expect(acquire(budget, end, 'b')).toMatchObject({ kind: 'granted' });
   });
 
-  test('takes no time from those who ask', () => {
+  test('does not take the time from an ask', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'a');
     const hoursAhead = T0 + 5 * WINDOW_MS;
@@ -113,13 +111,13 @@ describe('the budget', () => {
     expect(budget.state.lastTimeMs).toBe(T0 + 1_000);
   });
 
-  test('lets at most 10 sends be unsettled at once', () => {
+  test('allows at most 10 unsettled sends at once', () => {
     const budget = newBudget({ limit: 100 });
     for (let index = 0; index < 10; index++) {
       expect(acquire(budget, T0, `w${index}`)).toMatchObject({ kind: 'granted' });
     }
     expect(acquire(budget, T0, 'late')).toMatchObject({ kind: 'wait', reason: 'slot', waitMs: 1_000 });
-    // It asks again soon enough by itself.
+    // It asks again within a second by itself, so it is not woken.
     expect(settle(budget, T0 + 300, 'w0').wake).toEqual([]);
     expect(acquire(budget, T0 + 301, 'late')).toMatchObject({ kind: 'granted' });
   });
@@ -131,7 +129,7 @@ describe('the budget', () => {
     expect(acquire(budget, T0, 'day')).toMatchObject({ kind: 'granted' });
   });
 
-  test('never grants with a limit of 0, and says that nobody knows when', () => {
+  test('never grants with a limit of 0, and gives no expected time', () => {
     const budget = newBudget({ limit: 0 });
     expect(acquire(budget, T0, 'a')).toMatchObject({ kind: 'wait', reason: 'slot', etaMs: null });
   });

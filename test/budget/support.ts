@@ -5,10 +5,10 @@ export const LEASE_MS = 60_000;
 export const DRAIN_MS = 120_000;
 export const WINDOW_MS = 3_600_000;
 export const MARGIN_MS = 2_000;
-/** An instant to begin at. */
+/** The time at which the tests start. */
 export const T0 = Date.UTC(2026, 0, 1);
 
-/** A budget with the production defaults but for a small limit. */
+/** A budget with the production defaults, except for a small limit. */
 export function newBudget(settings: Partial<BudgetSettings> = {}): Budget {
   return new Budget(newState('p', { limit: 3, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS, ...settings }));
 }
@@ -31,7 +31,7 @@ export function ask(name: string, nowMs: number, more: Partial<AcquireRequest> =
   };
 }
 
-/** Asks at `nowMs` and gives the answer alone. */
+/** Asks at `nowMs` and returns the answer only. */
 export function acquire(budget: Budget, nowMs: number, name: string, more?: Partial<AcquireRequest>): AcquireAnswer {
   return budget.acquire(nowMs, ask(name, nowMs, more))[0];
 }
@@ -48,7 +48,7 @@ export function finish(budget: Budget, nowMs: number, name: string) {
   return budget.hear(nowMs, [{ kind: 'finish', workflowId: name, jobId: `job-${name}`, sendNumber: 1 }]);
 }
 
-/** Grants and settles `names`, one after the other at the same instant. */
+/** Grants, settles and ends a send of each of `names`, all at `nowMs`. */
 export function spend(budget: Budget, nowMs: number, ...names: string[]): void {
   for (const name of names) {
     const answer = acquire(budget, nowMs, name);

@@ -23,7 +23,7 @@ function spendAndVanish(
   }
 }
 
-test('100,000 follow-ups that are terminated in the midst of their turn leave a state under 480 KiB', () => {
+test('100,000 follow-ups that are terminated during their turn leave a state under 480 KiB', () => {
   const projectId = 'project-'.padEnd(100, 'x');
   const budget = new Budget(newState(projectId, { limit: 100, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS }));
   const uuid = (index: number) => `${index.toString(16).padStart(8, '0')}-0000-4000-8000-${'a'.repeat(12)}`;
@@ -33,7 +33,7 @@ test('100,000 follow-ups that are terminated in the midst of their turn leave a 
   expect(restoreState(JSON.parse(json))).toEqual(budget.state);
 });
 
-test('where there are many turns, each grant has one owner asked, the one that was checked longest ago', () => {
+test('with more than 100 turns, each grant checks one owner: the one that was checked longest ago', () => {
   const budget = newBudget({ limit: 10_000, windowMs: HOUR_MS * 1_000 });
   const checked = Array.from({ length: 300 }, (_, index) => {
     const [, { check }] = budget.acquire(T0 + 60_001 * index, ask(`w${index}`, T0 + 60_001 * index));
@@ -44,7 +44,7 @@ test('where there are many turns, each grant has one owner asked, the one that w
   expect(checked.slice(100)).toEqual(Array.from({ length: 200 }, (_, index) => `w${index}`));
 });
 
-test('the turns of owners that run no more end, and all others last', () => {
+test('the turns of owners that are gone end, and all others last', () => {
   const budget = newBudget({ limit: 10_000 });
   const isAlive = (workflowId: string) => Number(workflowId.slice(1)) % 10 === 0;
   for (let index = 0; index < 1_000; index++) {
@@ -57,6 +57,7 @@ test('the turns of owners that run no more end, and all others last', () => {
   for (let index = 0; index < 900; index += 10) {
     expect(acquire(budget, nowMs, `other-${index}`, { jobId: `job-w${index}` })).toMatchObject({ reason: 'job-busy' });
   }
+  expect(acquire(budget, nowMs, 'next', { jobId: 'job-w1' })).toMatchObject({ kind: 'granted' });
 });
 
 test('beyond 300 turns the oldest is dropped, and its job is free', () => {

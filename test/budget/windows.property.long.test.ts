@@ -4,12 +4,12 @@ import { Budget, carryState, restoreState } from '../../src/budget/index.js';
 import type { SendOutcome } from '../../src/contract/index.js';
 import { ask, DRAIN_MS, LEASE_MS, newBudget, T0, WINDOW_MS } from './support.js';
 
-/** One follow-up's life in a run, with faults. All times in milliseconds. */
+/** The life of one follow-up, with its faults. All times are in milliseconds. */
 interface Life {
   startMs: number;
-  /** From the grant to the POST's first byte; the last check lets it be at most the slack. */
+  /** From the grant to the first byte of the POST. The last check allows no more than the slack. */
   sendDelayMs: number;
-  /** From the POST to the last moment bytes arrive; beyond the lease only the drain allows it. */
+  /** From the POST to the last byte that arrives. Only the drain leaves time for bytes after the lease. */
   arrivalDelayMs: number;
   settleDelayMs: number;
   outcome: SendOutcome | 'lost';
@@ -36,7 +36,7 @@ const life: fc.Arbitrary<Life> = fc.record({
   job: fc.integer({ min: 0, max: 20 }),
 });
 
-/** Plays the lives against one budget, on a list of events in the order of their times. Gives the ledger of arrivals. */
+/** Plays the lives against one budget, event by event in the order of time. Returns the ledger of arrivals. */
 function play(limit: number, lives: Life[], carryEvery: number): number[] {
   let budget = newBudget({ limit });
   const ledger: number[] = [];
@@ -58,11 +58,11 @@ function play(limit: number, lives: Life[], carryEvery: number): number[] {
       const grantedMs = atMs + (answer.sendAfterMs ?? 0);
       const sentMs = grantedMs + each.sendDelayMs;
       const { outcome } = each;
-      // Only what is proven not to have been written leaves no trace in the service.
+      // Only a message that provably was not written leaves no trace at the service.
       const arrivedMs =
         outcome === 'notSent' ? undefined : Math.min(sentMs + each.arrivalDelayMs, grantedMs + LEASE_MS + DRAIN_MS);
       if (arrivedMs !== undefined) ledger.push(arrivedMs);
-      // An answer of the service comes after the arrival; `unknown` may be said before the bytes are there.
+      // The service answers after the arrival. `unknown` may be reported before the bytes arrive.
       const saidMs = outcome === 'unknown' ? sentMs : (arrivedMs ?? sentMs);
       if (outcome !== 'lost') {
         at(saidMs + each.settleDelayMs, (later) =>
@@ -93,7 +93,7 @@ function play(limit: number, lives: Life[], carryEvery: number): number[] {
   return ledger.sort((a, b) => a - b);
 }
 
-/** The most arrivals in any window, every window's start being an arrival. */
+/** The most arrivals in any window that starts with an arrival. */
 function mostInAnyWindow(ledger: number[], windowMs: number): number {
   let most = 0;
   for (let first = 0, last = 0; last < ledger.length; last++) {
@@ -103,7 +103,7 @@ function mostInAnyWindow(ledger: number[], windowMs: number): number {
   return most;
 }
 
-test('no rolling window of the service ever holds more messages than the limit, whatever is lost, late or doubled', () => {
+test('no rolling window of the service ever holds more messages than the limit, whatever is lost, late or repeated', () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 1, max: 5 }),
@@ -117,7 +117,7 @@ test('no rolling window of the service ever holds more messages than the limit, 
   );
 });
 
-test('the checker itself sees a window that holds one too many, and not one that just does not', () => {
+test('the checker counts the messages of a window to the millisecond', () => {
   expect(mostInAnyWindow([0, 1, 2, WINDOW_MS - 1], WINDOW_MS)).toBe(4);
   expect(mostInAnyWindow([0, 1, 2, WINDOW_MS], WINDOW_MS)).toBe(3);
 });

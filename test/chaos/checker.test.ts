@@ -31,7 +31,7 @@ function kinds(evidence: Partial<Evidence>): string[] {
   return check(whole).map(({ kind }) => kind);
 }
 
-test('a run in which every word is true is right', () => {
+test('a run in which every answer is true has no violations', () => {
   const followUps = [
     followUp('a', ended('yes')),
     followUp('b', ended('no')),
@@ -40,14 +40,14 @@ test('a run in which every word is true is right', () => {
   expect(kinds({ followUps, arrivals: [arrival('a'), arrival('c')] })).toEqual([]);
 });
 
-test('a message that arrives twice is seen, whatever its caller was told', () => {
+test('a message that arrives twice is found, whatever its caller was told', () => {
   for (const delivered of ['yes', 'unknown'] as const) {
     const followUps = [followUp('a', ended(delivered, { kind: 'terminated' }))];
     expect(kinds({ followUps, arrivals: [arrival('a'), arrival('a', 5_000)] })).toEqual(['doubled']);
   }
 });
 
-test('a second arrival counts also where the job took only one', () => {
+test('a second arrival counts even if the job accepted only one', () => {
   const followUps = [followUp('a', ended('yes'))];
   const second = arrival('a', 5_000, { accepted: false, status: 500 });
   expect(kinds({ followUps, arrivals: [arrival('a'), second] })).toEqual(['doubled']);
@@ -59,44 +59,44 @@ test('a message that was refused with 429 may come again', () => {
   expect(kinds({ followUps, arrivals: [refused, arrival('a', 5_000)] })).toEqual([]);
 });
 
-test('a "no" for a message that arrived is seen', () => {
+test('a "no" for a message that arrived is found', () => {
   expect(kinds({ followUps: [followUp('a', ended('no'))], arrivals: [arrival('a')] })).toEqual(['denied']);
   const canceled = followUp('a', ended('no', { kind: 'canceled' }));
   expect(kinds({ followUps: [canceled], arrivals: [arrival('a')] })).toEqual(['denied']);
 });
 
-test('a "yes" for a message that never arrived, or that the job did not take, is seen', () => {
+test('a "yes" for a message that never arrived, or that the job did not accept, is found', () => {
   const followUps = [followUp('a', ended('yes'))];
   expect(kinds({ followUps })).toEqual(['invented']);
   expect(kinds({ followUps, arrivals: [arrival('a', 1_000, { accepted: false, status: 500 })] })).toEqual(['invented']);
 });
 
-test('one message too many in a rolling window is seen, and one at its very end is not', () => {
+test('one message too many in a rolling window is found, and one at its very end is allowed', () => {
   const followUps = ['a', 'b', 'c'].map((marker) => followUp(marker, ended('yes')));
   const at = (last: number) => [arrival('a', 1_000), arrival('b', 1_050), arrival('c', last)];
   expect(kinds({ followUps, arrivals: at(1_099) })).toEqual(['overBudget']);
   expect(kinds({ followUps, arrivals: at(1_100) })).toEqual([]);
 });
 
-test('refused messages count against the limit, and projects count apart', () => {
+test('refused messages count against the limit, and each project counts separately', () => {
   const followUps = ['a', 'b', 'c'].map((marker) => followUp(marker, ended('unknown', { kind: 'terminated' })));
   const refused = arrival('c', 1_000, { accepted: false, status: 429 });
   expect(kinds({ followUps, arrivals: [arrival('a'), arrival('b'), refused] })).toEqual(['overBudget']);
   expect(kinds({ followUps, arrivals: [arrival('a'), arrival('b'), { ...refused, projectId: 'q' }] })).toEqual([]);
 });
 
-test('a follow-up that runs still, or ended too late, is seen', () => {
+test('a follow-up that still runs, or ended too late, is found', () => {
   expect(kinds({ followUps: [followUp('a')] })).toEqual(['unfinished']);
   expect(kinds({ followUps: [followUp('a', ended('no', { atMs: 10_001 }))] })).toEqual(['unfinished']);
 });
 
-test('an "unknown" needs something that happened while it was sent', () => {
+test('an "unknown" needs a fault during its send', () => {
   const unknown = followUp('a', ended('unknown'), { sends: [{ fromMs: 1_000, toMs: 1_500 }] });
   expect(kinds({ followUps: [unknown] })).toEqual(['unaccounted']);
   expect(kinds({ followUps: [unknown], faults: [{ fromMs: 1_501, toMs: 1_600 }] })).toEqual(['unaccounted']);
   expect(kinds({ followUps: [unknown], faults: [{ fromMs: 1_200, toMs: 1_200 }] })).toEqual([]);
 });
 
-test('a message that nobody asked for is seen', () => {
+test('a message that nobody asked for is found', () => {
   expect(kinds({ arrivals: [arrival('x')] })).toEqual(['stray']);
 });

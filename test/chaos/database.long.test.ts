@@ -6,9 +6,9 @@ const missing = await findMissing(['postgres', 'temporal-server']);
 const TIMEOUT_MS = 900_000;
 const run = { seed: 1, kills: 0, scale: 1, say: () => undefined };
 
-describeWith(missing)('with Temporal on PostgreSQL, nothing is doubled, lost or told untruly', () => {
+describeWith(missing)('with Temporal on PostgreSQL, nothing is repeated, lost or falsely reported', () => {
   test.concurrent(
-    'while PostgreSQL stops, crashes and comes back',
+    'while PostgreSQL stops, crashes and restarts',
     async () => {
       const { violations, counts } = await scenarios.postgres(run);
       expect(violations).toEqual([]);

@@ -1,7 +1,7 @@
 import { expect, inject, test } from 'vitest';
 import { scenarios } from '../../chaos/scenarios.js';
 
-test('an operator who presses buttons at random doubles nothing, loses nothing, and is told no untruth', async () => {
+test('an operator who presses buttons at random repeats nothing, loses nothing, and gets only true answers', async () => {
   const address = inject('temporalAddress');
   const { violations, counts } = await scenarios.operator({
     seed: 1,

@@ -1,7 +1,7 @@
 import { expect, inject, test } from 'vitest';
 import { scenarios } from '../../chaos/scenarios.js';
 
-test('workers that are replaced one by one with 60 follow-ups under way leave no delivery unknown', async () => {
+test('workers that are replaced three times while 60 follow-ups run leave no delivery unknown', async () => {
   const run = { seed: 1, kills: 0, scale: 1, say: () => undefined, address: inject('temporalAddress') };
   const { violations, counts } = await scenarios.restart(run);
   expect(violations).toEqual([]);

@@ -5,9 +5,9 @@ const TIMEOUT_MS = 900_000;
 const say = () => undefined;
 const run = () => ({ seed: 1, kills: 40, scale: 1, say, address: inject('temporalAddress') });
 
-describe.concurrent('whatever is done around workers, nothing is doubled, lost or told untruly', () => {
+describe.concurrent('whatever happens around workers, nothing is repeated, lost or falsely reported', () => {
   test(
-    'cancel, terminate, reset and the loss of the budget in the midst of sends',
+    'cancels, terminates, resets and the loss of the budget during sends',
     async () => {
       const { violations, counts } = await scenarios.intervention(run());
       expect(violations).toEqual([]);
@@ -18,7 +18,7 @@ describe.concurrent('whatever is done around workers, nothing is doubled, lost o
   );
 
   test(
-    'a network that cuts, swallows, delays, and loses the word that a message was sent',
+    'a network that cuts, swallows and delays calls, and loses the report of a send',
     async () => {
       const { violations, counts } = await scenarios.network(run());
       expect(violations).toEqual([]);
@@ -28,7 +28,7 @@ describe.concurrent('whatever is done around workers, nothing is doubled, lost o
   );
 
   test(
-    'a Temporal server that is killed and comes back',
+    'a Temporal server that is killed and restarted',
     async () => {
       const { violations, counts } = await scenarios.server(run());
       expect(violations).toEqual([]);

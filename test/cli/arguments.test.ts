@@ -9,10 +9,10 @@ import { ExitCode, Output } from '../../src/cli/cli.js';
 import { eventually } from '../support/eventually.js';
 import { openCli, runCli } from './run-cli.js';
 
-// Counts whoever knocks where Temporal should be: bad input must be told before anything is contacted.
-let knocks = 0;
+// Counts connections to where Temporal should be: bad input must be reported before anything is contacted.
+let connections = 0;
 const temporal = createServer((socket) => {
-  knocks++;
+  connections++;
   socket.destroy();
 });
 let env: Record<string, string>;
@@ -30,10 +30,10 @@ async function expectRefused(args: string[], ...fields: string[]): Promise<void>
   expect({ exitCode, stdout }, stderr).toEqual({ exitCode: 2, stdout: '' });
   for (const field of fields) expect(stderr).toContain(field);
   expect(stderr.trim().split('\n').length, stderr).toBe(1);
-  expect(knocks).toBe(0);
+  expect(connections).toBe(0);
 }
 
-describe('arguments that are wrong end with exit code 2 and one line, before Temporal is contacted', () => {
+describe('bad arguments end with exit code 2 before Temporal is contacted', () => {
   test('an empty prompt', () => expectRefused(['send', 'p', 'j', '--prompt', ''], 'prompt: must not be empty'));
   test('no prompt at all', () =>
     expectRefused(['send', 'p', 'j'], 'prompt: give it with --prompt, --prompt-file, or -'));
@@ -41,20 +41,20 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
   test('an unknown option', () => expectRefused(['send', 'p', 'j', '-p', 'x', '--colour', 'red'], '--colour'));
   test('an unknown command', () => expectRefused(['sned'], 'sned'));
   test('a missing argument', () => expectRefused(['send', 'p'], 'job'));
-  test('a duration that is none', () =>
+  test('an invalid duration', () =>
     expectRefused(['send', 'p', 'j', '-p', 'x', '--settle-time', '5 parsecs'], 'settleTime', '5 parsecs'));
   test('two prompts', () => expectRefused(['send', 'p', 'j', '-', '--prompt', 'x'], 'prompt'));
-  test('a prompt file that is not there', () =>
+  test('a missing prompt file', () =>
     expectRefused(['send', 'p', 'j', '-f', '/nowhere/prompt.txt'], '/nowhere/prompt.txt', 'ENOENT'));
-  test('a workflow id that is no follow-up', () => expectRefused(['status', 'something-else'], 'workflowId'));
+  test('a workflow id that is not of a follow-up', () => expectRefused(['status', 'something-else'], 'workflowId'));
   test('a state that does not exist', () => expectRefused(['list', '--state', "x' OR '1'='1"], 'state'));
   test('a project that would change the query', () => expectRefused(['list', '--project', "p' OR '1'='1"], 'project'));
-  test('a word that settles nothing', () =>
+  test('a word that resolves nothing', () =>
     expectRefused(['resolve', 'follow-up/p/j/k', 'perhaps'], 'word', 'perhaps'));
   test('every bad option of the simulator', () =>
     expectRefused(['simulator', '--port', 'x', '--limit', 'y', '--turn', 'z'], 'port:', 'limit:', 'turn:'));
   test('every bad port of dev', () => expectRefused(['dev', '--port', 'x', '--ui-port', '0'], 'port:', 'ui-port:'));
-  test('every bad setting, whatever it is for', async () => {
+  test('every bad setting, whatever its purpose', async () => {
     const bad = { TEMPORAL_ADDRESS: 'no port:here', FOLLOW_UP_TASK_QUEUE: '/_sys/x', FOLLOW_UP_BUDGET_LIMIT: '0' };
     const { exitCode, stderr } = await runCli(['list'], { env: bad });
     expect(exitCode).toBe(2);
@@ -66,21 +66,21 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
   test('a batch without a list', () => expectRefused(['batch', 'run', '--id', 'b'], 'FILE', '--jobs'));
   test('a list of jobs without project and prompt', () =>
     expectRefused(['batch', 'run', '--jobs', '-', '--id', 'b'], 'projectId:', 'prompt:'));
-  test('a prompt beside a list that has its own', () =>
+  test('a prompt for a list that has its own', () =>
     expectRefused(['batch', 'run', '-', '--id', 'b', '--prompt', 'x'], '--jobs'));
-  test('settings of a batch that are none', () =>
+  test('invalid settings of a batch', () =>
     expectRefused(
       ['batch', 'run', '-', '--id', 'a b', '--max-open', '0', '--lane', 'fast'],
       ...['id:', 'maxOpen:', 'lane:'],
     ));
-  test('settings of a batch that do not go together', () =>
+  test('settings of a batch that contradict each other', () =>
     expectRefused(['batch', 'run', '-', '--id', 'b', '--poll-max-interval', '1s'], 'poll.maxInterval:'));
-  test('a batch id that no batch could have', () => expectRefused(['batch', 'status', 'a b'], 'id:'));
-  test('a retry of something else', () => expectRefused(['batch', 'retry', 'b', '--only', 'good'], 'good'));
-  test('a report where none can be written', () =>
+  test('an invalid batch id', () => expectRefused(['batch', 'status', 'a b'], 'id:'));
+  test('a retry of an unknown kind of item', () => expectRefused(['batch', 'retry', 'b', '--only', 'good'], 'good'));
+  test('a report to a path that cannot be written', () =>
     expectRefused(['batch', 'status', 'b', '--csv', '/nowhere/r.csv'], '/nowhere/r.csv'));
 
-  test('bad lines of a batch, each by its number', async () => {
+  test('bad lines of a batch, each with its number', async () => {
     const stdin = '{"projectId":"p","jobId":"j","prompt":"x"}\n{"projectId":"p"}\n7\n';
     const { exitCode, stdout, stderr } = await runCli(['batch', 'run', '-', '--id', 'b', '--json'], { env, stdin });
     expect(exitCode).toBe(2);
@@ -89,10 +89,10 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
     expect(JSON.parse(stdout)).toMatchObject({
       error: { type: 'InvalidInput', badLineCount: 2, issues: [{ line: 2, field: 'jobId' }, { line: 2 }, { line: 3 }] },
     });
-    expect(knocks).toBe(0);
+    expect(connections).toBe(0);
   });
 
-  test('every bad field is named at once', () =>
+  test('every bad field, all at once', () =>
     expectRefused(
       [
         'send',
@@ -128,13 +128,13 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
     expect(stderr).toContain('262144 bytes');
   });
 
-  test('a Temporal setting that is wrong', async () => {
+  test('a wrong Temporal setting', async () => {
     const { exitCode, stderr } = await runCli(['list'], { env: { TEMPORAL_CONFIG_FILE: '/nowhere/temporal.toml' } });
     expect(exitCode).toBe(2);
     expect(stderr).toContain('TEMPORAL_CONFIG_FILE');
   });
 
-  test('settings of the worker that are missing', async () => {
+  test('missing settings of the worker', async () => {
     const { exitCode, stderr } = await runCli(['worker'], { env });
     expect(exitCode).toBe(2);
     expect(stderr).toContain('AGENT_JOBS_BASE_URL');
@@ -146,11 +146,9 @@ test.each([
   ['dev', '--port', '0'],
   ['dev', '--ui-port', 'x'],
   ['dev', '--port', '17233'],
-])('dev refuses %s %s %s where the port is none, or the settings name a server', (...args) =>
-  expectRefused(args, 'port'),
-);
+])('dev refuses a bad port, or a port beside a configured server: %s %s %s', (...args) => expectRefused(args, 'port'));
 
-test('hints name the commands as the command line was called; ids and plain words stay', () => {
+test('hints use the name by which the command line was called; ids and plain words stay as they are', () => {
   let text = '';
   const stream = new Writable({
     write: (chunk: Buffer, _encoding, done) => {
@@ -168,7 +166,7 @@ test('hints name the commands as the command line was called; ids and plain word
   );
 });
 
-test('with --json the error is one document on stdout, too', async () => {
+test('with --json the error is also one document on stdout', async () => {
   const { exitCode, stdout } = await runCli(['send', 'p', 'j', '--prompt', '', '--json'], { env });
   expect(exitCode).toBe(2);
   expect(JSON.parse(stdout)).toMatchObject({
@@ -178,12 +176,12 @@ test('with --json the error is one document on stdout, too', async () => {
 
 test('escape sequences in an argument do not reach the terminal', async () => {
   const { stderr } = await runCli(['resolve', 'follow-up/p/j/k', '\u001b]0;owned\u0007\u009b31mred'], { env });
-  // eslint-disable-next-line no-control-regex -- it is what must not be there
+  // eslint-disable-next-line no-control-regex -- the text must not contain these
   expect(stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
 });
 
 describe('help', () => {
-  /** Every command, found as somebody finds them who reads the help. */
+  /** Every command, as a reader of the help finds them. */
   async function commandsBelow(...group: string[]): Promise<string[][]> {
     const { stdout } = await runCli([...group, '--help']);
     const [, list = ''] = stdout.split('\nCommands:\n');
@@ -195,7 +193,7 @@ describe('help', () => {
       .concat(names.length > 0 ? [] : [group]);
   }
 
-  test('of every command has an example and fits 80 columns; the exit code is 0', async () => {
+  test('for every command has an example, fits into 80 columns, and ends with exit code 0', async () => {
     const commands = await commandsBelow();
     expect(commands.length).toBeGreaterThan(27);
     for (const command of [[], ['batch'], ['schedule'], ['budget'], ...commands]) {
@@ -215,7 +213,7 @@ describe('help', () => {
   });
 });
 
-test('a Temporal that nobody serves is told within seconds, with its address and exit code 5', async () => {
+test('a missing Temporal server is reported within seconds with its address, and ends with exit code 5', async () => {
   const closed = createServer().listen(0, '127.0.0.1');
   await once(closed, 'listening');
   const address = closed.address();
@@ -226,20 +224,20 @@ test('a Temporal that nobody serves is told within seconds, with its address and
   const run = openCli(['send', 'p', 'j', '-p', 'x', '-k', 'k', '--json'], { env: { TEMPORAL_ADDRESS: target } });
   let hasEnded = false;
   void run.ended.then(() => (hasEnded = true));
-  const firstWord = `nothing listens at ${target}; follow-up dev starts a server\n`;
-  await eventually('the first word is there', () => run.stderr() === firstWord);
+  const firstLine = `nothing listens at ${target}; follow-up dev starts a server\n`;
+  await eventually('the first line is there', () => run.stderr() === firstLine);
   expect(hasEnded).toBe(false);
   const { exitCode, stdout, stderr } = await run.ended;
-  // The tries end after 7 s; the SDK's own would go on for more than 20 s.
+  // The attempts end after 7 s. Those of the SDK alone would take more than 20 s.
   expect(performance.now() - startedMs).toBeLessThan(18_000);
   expect(exitCode).toBe(5);
-  expect(stderr.slice(firstWord.length)).toMatch(/^error: TemporalUnreachable: .*--key k finds it.*\n$/);
+  expect(stderr.slice(firstLine.length)).toMatch(/^error: TemporalUnreachable: .*--key k finds it.*\n$/);
   expect(JSON.parse(stdout)).toMatchObject({
     error: { type: 'TemporalUnreachable', delivered: 'unknown', workflowId: 'follow-up/p/j/k' },
   });
 });
 
-test('a command that starts nothing gives no advice on how to start it again, and says nothing of delivery', async () => {
+test('a command that starts nothing gives no advice on starting again and says nothing about delivery', async () => {
   const env = { TEMPORAL_ADDRESS: '127.0.0.1:1' };
   const { exitCode, stderr } = await runCli(['status', 'follow-up/p/j/k'], { env });
   expect(exitCode).toBe(5);
@@ -248,7 +246,7 @@ test('a command that starts nothing gives no advice on how to start it again, an
   expect(wrong.stderr).not.toContain('delivered');
 });
 
-test('a Temporal that accepts and never answers is told within seconds, too', async () => {
+test('a Temporal server that accepts and never answers is reported within seconds', async () => {
   const silent = createServer(() => undefined).listen(0, '127.0.0.1');
   await once(silent, 'listening');
   const address = silent.address();
@@ -261,7 +259,7 @@ test('a Temporal that accepts and never answers is told within seconds, too', as
   expect(performance.now() - startedMs).toBeLessThan(30_000);
 });
 
-test('the prompt is taken from a file as it is', async () => {
+test('the prompt is read from its file, so an empty file is an empty prompt', async () => {
   const file = join(await mkdtemp(join(tmpdir(), 'prompt-')), 'prompt.txt');
   await writeFile(file, '');
   const { exitCode, stderr } = await runCli(['send', 'p', 'j', '--prompt-file', file], { env });

@@ -12,12 +12,12 @@ function read(content: string | Buffer | Iterable<Buffer>, options?: BatchFileOp
 
 async function refusal(content: string | Buffer | Iterable<Buffer>, options?: BatchFileOptions) {
   const error: unknown = await read(content, options).catch((reason: unknown) => reason);
-  if (!(error instanceof BadLinesError)) throw new Error('it was taken', { cause: error });
+  if (!(error instanceof BadLinesError)) throw new Error('the file was accepted', { cause: error });
   return error;
 }
 
 describe('a file is read', () => {
-  test('with its line numbers, past blank lines, a byte order mark, CRLF and a missing end of the last line', async () => {
+  test('with its line numbers, past blank lines, a byte order mark, CRLF and a missing final line break', async () => {
     const items = await read(`\ufeff${line('a')}\r\n\r\n  \t\n${line('b')}\n${line('c')}`);
     expect(items.map(({ line: number, input }) => [number, input.jobId])).toEqual([
       [1, 'a'],
@@ -26,7 +26,7 @@ describe('a file is read', () => {
     ]);
   });
 
-  test('whole, wherever its bytes are cut into chunks', async () => {
+  test('whole, however its bytes are cut into chunks', async () => {
     const bytes = Buffer.from(`\ufeff${line('a', 'Zeile ü €, 😀')}\r\n${line('b')}\n`);
     const items = await read(Array.from(bytes, (byte) => Buffer.from([byte])));
     expect(items.map(({ input }) => input.prompt)).toEqual(['Zeile ü €, 😀', 'Add tests.']);
@@ -48,7 +48,7 @@ describe('a file is read', () => {
     expect(items.at(-1)).toMatchObject({ line: 10_000, input: { jobId: 'job-9999' } });
   });
 
-  test('as a list of job ids, where it is told what a line stands for', async () => {
+  test('as a list of job ids, if the reader is told how to read a line', async () => {
     const items = await read('job-1\njob-2\n', {
       toInput: (text) => ({ projectId: 'p', jobId: text.trim(), prompt: 'x' }),
     });
@@ -80,7 +80,7 @@ describe('a file is refused', () => {
     expect((await read(content, { allowDuplicates: true })).length).toBe(4);
   });
 
-  test('with a line that is not UTF-8, and the lines behind it are checked too', async () => {
+  test('with a line that is not UTF-8, and the lines after it are still checked', async () => {
     const { issues } = await refusal(
       Buffer.concat([Buffer.from(`${line('a')}\n"\xff`, 'latin1'), Buffer.from(`\n${line('b')}\n{}\n`)]),
     );
@@ -88,12 +88,12 @@ describe('a file is refused', () => {
     expect(issues[1]).toMatchObject({ line: 4, field: 'projectId' });
   });
 
-  test('that is UTF-16, in words', async () => {
+  test('with a clear message if it is UTF-16', async () => {
     const { issues } = await refusal(Buffer.from(`\ufeff${line('a')}\n`, 'utf16le'));
     expect(issues[0]?.message).toContain('UTF-16');
   });
 
-  test('with a line longer than any input, which is not held', async () => {
+  test('with a line that is longer than any input', async () => {
     function* chunks() {
       yield Buffer.from(`${line('a')}\n`);
       for (let index = 0; index < 300; index++) yield Buffer.alloc(1_048_576, 'x');
@@ -104,7 +104,7 @@ describe('a file is refused', () => {
     expect(issues[0]).toMatchObject({ line: 2, message: expect.stringContaining('longer than') });
   });
 
-  test('with 50 bad lines in full and the number of the others', async () => {
+  test('naming 50 bad lines in full and the number of the others', async () => {
     const { message, issues, badLineCount } = await refusal('{}\n'.repeat(1_000));
     expect(badLineCount).toBe(1_000);
     expect(new Set(issues.map(({ line: number }) => number)).size).toBe(50);
@@ -112,12 +112,12 @@ describe('a file is refused', () => {
     expect(message.split('\n').length).toBe(52);
   });
 
-  test('that is nested deeper than the stack', async () => {
+  test('with a line that is nested deeper than the stack', async () => {
     const { badLineCount } = await refusal(`{"projectId":${'['.repeat(200_000)}${']'.repeat(200_000)}}`);
     expect(badLineCount).toBe(1);
   });
 
-  test('without an item, or that is not there, or is a directory', async () => {
+  test('without an item, if it is missing, and if it is a directory', async () => {
     await expect(read('\n\r\n')).rejects.toThrow('list.jsonl has no items');
     await expect(openSource('batch', '/nowhere/list.jsonl', process)).rejects.toThrow(
       'cannot read /nowhere/list.jsonl: ENOENT',

@@ -7,7 +7,7 @@ test('a record ends with CRLF, and cells with commas, quotes or line ends are qu
   );
 });
 
-test('a cell that a spreadsheet could take for a formula is made text', () => {
+test('a cell that a spreadsheet could take for a formula becomes text', () => {
   const cells = ['=1+1', '+1', '-1', '@SUM(A1)', '\t=1', '＝1', '=HYPERLINK("https://evil.example","x")'];
   expect(csvRecord(cells)).toBe(`'=1+1,'+1,'-1,'@SUM(A1),'\t=1,'＝1,"'=HYPERLINK(""https://evil.example"",""x"")"\r\n`);
   expect(csvRecord(['\r=1'])).toBe(`"'\r=1"\r\n`);

@@ -55,8 +55,8 @@ const result: FollowUpBatchResult = {
   items: [],
 };
 
-describe('a batch in words', () => {
-  test('its progress counts what is done, failed, open, waiting for budget and not started, and says when it ends', () => {
+describe('the text of a batch', () => {
+  test('counts items that are done, failed, open, waiting for budget and not started, and says when the batch ends', () => {
     const { headline, timing } = describeBatchProgress(status, now);
     expect(headline).toBe(
       '50 of 200 done: 40 completed, 3 archived, 2 failed, 5 without a result (DeliveryUnknown 3, JobNotFound 2), ' +
@@ -65,7 +65,7 @@ describe('a batch in words', () => {
     expect(timing).toMatch(/^expected \S+ \S+ \(in 1 h 30 min\)$/);
   });
 
-  test('the next send is told with its place and instant, and a budget that does not answer with the reason', () => {
+  test('gives the place and the time of the next send, and why a budget does not answer', () => {
     const nextSend = { workflowId: 'follow-up/demo/job-1/nightly:1', position: 7, expectedAt: '2026-11-21T10:05:00Z' };
     const live = { ...status, nextSend, budgetsSilent: { other: 'it is paused in Temporal' } };
     expect(describeBatchProgress(live, now).timing).toMatch(/^next send at position 7, expected \S+ \S+, expected /);
@@ -74,7 +74,7 @@ describe('a batch in words', () => {
     expect(text).toContain('overdue      the budget of other does not answer: it is paused in Temporal');
   });
 
-  test('its result has the pull requests, the first twenty of many', () => {
+  test('lists the pull requests of a result, at most twenty', () => {
     const items = Array.from({ length: 23 }, (_, index) =>
       item(index, { status: 'completed', prLink: `https://git.example/pull/${index}` }),
     );
@@ -84,7 +84,7 @@ describe('a batch in words', () => {
     expect(lines).toHaveLength(22);
   });
 
-  test('its status names failures with their reason and counts the others', () => {
+  test('lists failures with their reasons, and counts those that it leaves out', () => {
     const text = describeBatch(status, [item(3, { status: 'failed' }), unknownItem], now);
     expect(text).toContain('  follow-up/demo/job-3/nightly:3  the agent job failed');
     expect(text).toContain('  follow-up/demo/job-4/nightly:4  DeliveryUnknown: it cannot be told (delivered: unknown)');
@@ -92,13 +92,13 @@ describe('a batch in words', () => {
     expect(text).toContain('50 open, 12 of them waiting for budget, at most 50 at a time');
   });
 
-  test('an end is no longer expected, and nothing is open or left to start', () => {
+  test('of an ended batch shows no expected end, and nothing open or left to start', () => {
     const text = describeBatch({ ...status, ended: true, waitingToStart: 0, open: 0 }, [], now);
     expect(text).not.toMatch(/open|not started|expected/);
     expect(text).toContain('nightly, ended');
   });
 
-  test('control characters of a message do not reach the terminal', () => {
+  test('keeps control characters of a message from the terminal', () => {
     const error = { type: 'MessageRejected', message: 'no\u001b[31m\nroom', delivered: 'no' } as const;
     const text = describeBatchResult('b', { ...result, errors: 1, items: [item(0, { error })] });
     expect(text.split('\n')[1]).toBe('  follow-up/demo/job-0/nightly:0  MessageRejected: no room (delivered: no)');
@@ -126,7 +126,7 @@ describe('a report as CSV', () => {
     '5,demo,job-5,follow-up/demo/job-5/nightly:5,pending,,,,',
     '',
   ];
-  test('has a row an item, in a file or on stdout', async () => {
+  test('has a row for each item, in a file or on stdout', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'report-'));
     const file = join(directory, 'report.csv');
     await checkReportFile(file, false);
@@ -141,7 +141,7 @@ describe('a report as CSV', () => {
     await rm(directory, { recursive: true });
   });
 
-  test('that cannot be written is told before anything is sent', async () => {
+  test('is refused before anything is sent if it cannot be written', async () => {
     await expect(checkReportFile('/nowhere/report.csv', false)).rejects.toThrow('cannot write /nowhere/report.csv');
     await expect(checkReportFile('-', true)).rejects.toThrow('both write to stdout');
   });

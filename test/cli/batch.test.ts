@@ -55,7 +55,7 @@ describe('batch run', () => {
     for (const jobId of ['one-1', 'one-2', 'archive-1']) expect(delivered(jobId)).toBe(1);
   });
 
-  test('ends with exit code 3 where an agent job failed, and 4 where a follow-up had no result', async () => {
+  test('ends with exit code 3 if an agent job failed, and 4 if a follow-up had no result', async () => {
     const failed = await run(newId(), lines('fail-1', 'two-1'), '--json');
     expect(failed.exitCode).toBe(3);
     expect(JSON.parse(failed.stdout)).toMatchObject({ completed: 1, failed: 1, errors: 0 });
@@ -63,7 +63,7 @@ describe('batch run', () => {
     expect(missing.exitCode).toBe(4);
     expect(missing.stdout).toContain('3 of 3 done: 1 completed, 1 failed, 1 without a result (JobNotFound 1)');
     expect(missing.stdout).toMatch(/follow-up\/\S+\/missing-1\/\S+:0 +JobNotFound: .*\(delivered: no\)/);
-    // On stderr it says only that it has ended.
+    // stderr says only that it has ended.
     expect(missing.stderr).not.toContain('3 of 3 done');
     expect(missing.stdout).toMatch(/\/fail-2\/\S+:1 +the agent job failed/);
   });
@@ -78,13 +78,13 @@ describe('batch run', () => {
     );
     expect(exitCode, stderr).toBe(0);
     for (const jobId of ['list-1', 'list-2']) expect(delivered(jobId)).toBe(1);
-    // Told once, with the pull requests.
+    // The counts appear once, with the pull requests.
     expect(stderr).not.toContain('2 completed');
     expect(stdout).toMatch(new RegExp(`^${id}: 2 of 2 done: 2 completed$`, 'm'));
     expect(stdout).toMatch(/^ {2}follow-up\/\S+\/list-1\/\S+ {2}https:.*\/list-1\/pull\//m);
   });
 
-  test('with --no-wait prints the ids at once; the same id comes back to the same batch', async () => {
+  test('with --no-wait prints the ids at once; the same id finds the same batch again', async () => {
     const id = newId();
     const stdin = lines('three-1', 'three-2');
     const started = await run(id, stdin, '--no-wait', '--json');
@@ -120,7 +120,7 @@ describe('batch run', () => {
     expect(delivered('four-2')).toBe(0);
   });
 
-  test('ends with exit code 130 at Ctrl-C, says how to come back, and the batch goes on', async () => {
+  test('ends with exit code 130 at Ctrl-C and says how to come back, and the batch continues', async () => {
     const id = newId();
     const started = openCli(['batch', 'run', '-', '--id', id, ...FAST, '--json'], { env, stdin: lines('slow-1') });
     await eventually('the progress is shown', () => started.stderr().includes('0 of 1 done'));
@@ -141,7 +141,7 @@ describe('a list that does not fit into one payload', () => {
     ...{ projectId: `${project}-long`, jobId: `job-${index}`, prompt: `${index} `.repeat(500) },
   }));
 
-  test('is handed over in pieces; broken off between them, the same command goes on from there', async () => {
+  test('is handed over in pieces, and the same command continues where an earlier one broke off', async () => {
     const id = newId();
     const interruption = new AbortController();
     const brokenOff = stack.followUps.startBatch(
@@ -162,7 +162,7 @@ describe('a list that does not fit into one payload', () => {
     const file = join(directory, 'long.jsonl');
     await writeFile(file, long.map((each) => `${JSON.stringify(each)}\n`).join(''));
     const args = ['batch', 'run', file, '--id', id, '--max-open', '1', '--no-wait', '--json'];
-    for (const _attempt of ['goes on', 'finds it whole']) {
+    for (const _attempt of ['continues', 'finds it complete']) {
       const { exitCode, stdout, stderr } = await runCli(args, { env });
       expect(exitCode, stderr).toBe(0);
       expect(JSON.parse(stdout)).toMatchObject({ alreadyStarted: true, total: 300 });
@@ -189,7 +189,7 @@ describe('batch retry', () => {
     expect(running.exitCode).toBe(2);
     expect(running.stderr).toContain('is still running');
     await eventually('it waits', async () => (await stack.followUps.budget(held).status())?.waitingTotal === 1);
-    // Nobody can say of a follow-up that was terminated unsettled whether its message was delivered.
+    // Nobody knows whether a follow-up delivered its message if it was terminated before it settled.
     await stack.client.workflow.getHandle(`follow-up/${held}/held-2/${id}:1`).terminate('for the test');
     const { exitCode } = await runCli(['batch', 'status', id, '--watch'], { env });
     expect(exitCode).toBe(4);
@@ -234,7 +234,7 @@ describe('batch retry', () => {
 });
 
 describe('batch status', () => {
-  test('shows counts, failures and reports of a batch that runs and of one that has ended', async () => {
+  test('shows counts, failures and reports of a running batch and of an ended one', async () => {
     const id = newId();
     await run(id, lines('stuck-1', 'fail-3', 'missing-2'), '--no-wait');
     const status = () => runCli(['batch', 'status', id, '--json'], { env });
@@ -266,7 +266,7 @@ describe('batch status', () => {
     expect(toStdout.stderr).toContain('cancelled');
   });
 
-  test('a batch that nobody knows ends with exit code 2', async () => {
+  test('ends with exit code 2 for an unknown batch, as do retry and cancel', async () => {
     for (const command of ['status', 'retry', 'cancel']) {
       const { exitCode, stderr } = await runCli(['batch', command, 'nobody'], { env });
       expect(exitCode, stderr).toBe(2);

@@ -6,7 +6,7 @@ import { FAST, startStack } from '../support/stack.js';
 import { makeNamespace } from '../worker/support.js';
 import { runCli } from './run-cli.js';
 
-test('budget list has the running budgets of all projects: slots, queue, pauses, and who does not answer', async () => {
+test('budget list shows the running budgets of all projects: slots, queue, pauses, and those that do not answer', async () => {
   const address = inject('temporalAddress');
   const connection = await Connection.connect({ address });
   onTestFinished(() => connection.close());

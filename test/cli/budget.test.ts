@@ -30,7 +30,7 @@ const linesOf = (stdout: string): unknown[] =>
     .map((line) => JSON.parse(line) as unknown);
 
 describe('orders', () => {
-  test('set changes what it is given, starts a budget that does not exist yet, and prints how it stands', async () => {
+  test('set changes what it is given, starts a budget that does not exist yet, and prints its status', async () => {
     const projectId = newProject();
     const first = await budget('set', projectId, '--limit', '7', '--json');
     expect(first.exitCode, first.stderr).toBe(0);
@@ -47,13 +47,13 @@ describe('orders', () => {
     expect(second.stdout).toContain('2 kept from the batch lane');
   });
 
-  test('a budget that set starts takes the FOLLOW_UP_BUDGET settings of the workers where it is given them', async () => {
+  test('a budget that an order starts takes the FOLLOW_UP_BUDGET settings of the environment', async () => {
     const worker = { FOLLOW_UP_BUDGET_LIMIT: '3', FOLLOW_UP_BUDGET_WINDOW: '10s' };
     const { stdout } = await runCli(['budget', 'pause', newProject(), '--json'], { env: { ...env, ...worker } });
     expect(JSON.parse(stdout)).toMatchObject({ limit: 3, windowMs: 10_000 });
   });
 
-  test('pause shows its end and its note, resume ends it', async () => {
+  test('pause shows the end and the note of a pause, and resume ends it', async () => {
     const projectId = newProject();
     const paused = await budget('pause', projectId, '--for', '30m', '--note', 'release freeze');
     expect(paused.exitCode, paused.stderr).toBe(0);
@@ -65,7 +65,7 @@ describe('orders', () => {
     expect(JSON.parse(resumed.stdout)).not.toHaveProperty('paused');
   });
 
-  test('a reserve that the limit in force does not allow ends with exit code 2', async () => {
+  test('a reserve that the current limit does not allow ends with exit code 2', async () => {
     const projectId = newProject();
     await budget('set', projectId, '--limit', '5');
     const { exitCode, stderr } = await budget('set', projectId, '--reserve', '5');
@@ -74,7 +74,7 @@ describe('orders', () => {
   });
 });
 
-describe('arguments that are wrong end with exit code 2 and one line, before Temporal is contacted', () => {
+describe('bad arguments end with exit code 2 and one line before Temporal is contacted', () => {
   const bad: [args: string[], ...words: string[]][] = [
     [['set', 'p'], 'must set at least one of limit, window, reserve'],
     [['set', 'p', '--limit', 'many'], 'limit:', 'many'],
@@ -89,7 +89,7 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
     [['audit', '..'], 'projectId'],
   ];
   test.each(bad)('%j', async (args, ...words) => {
-    // Nobody serves there: a command that tried would end with exit code 5.
+    // No server listens there. A command that tried to connect would end with exit code 5.
     const { exitCode, stdout, stderr } = await runCli(['budget', ...args], {
       env: { TEMPORAL_ADDRESS: '127.0.0.1:1' },
     });
@@ -99,7 +99,7 @@ describe('arguments that are wrong end with exit code 2 and one line, before Tem
   });
 });
 
-test('a Temporal that nobody serves ends with exit code 5', async () => {
+test('a missing Temporal server leads to exit code 5', async () => {
   const away = { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } };
   const commands = [
     ['set', 'p', '--limit', '5'],
@@ -110,7 +110,7 @@ test('a Temporal that nobody serves ends with exit code 5', async () => {
   expect(results.map(({ exitCode }) => exitCode)).toEqual([5, 5, 5]);
 });
 
-test('every budget command explains itself with an example', async () => {
+test('the help of every budget command has an example', async () => {
   for (const command of ['show', 'set', 'pause', 'resume', 'audit', 'restore']) {
     const { exitCode, stdout } = await runCli(['budget', command, '--help']);
     expect(exitCode).toBe(0);
@@ -118,7 +118,7 @@ test('every budget command explains itself with an example', async () => {
   }
 });
 
-test('audit prints a table, and with --json a line a send', async () => {
+test('audit prints a table, and with --json one line for each send', async () => {
   const projectId = newProject();
   await send(projectId, 'job-1');
   await send(projectId, 'job-2');
@@ -132,7 +132,6 @@ test('audit prints a table, and with --json a line a send', async () => {
   expect(header).toMatch(/^granted +settled +outcome +send +job +workflow$/);
   expect(rows).toHaveLength(2);
   expect(rows[0]).toMatch(/^\S+Z {2}\S+Z {2}sent +1 {2}job-2 +follow-up\//);
-  // Each value stands below the name of its column.
   expect(rows[0]?.indexOf('follow-up/')).toBe(header?.indexOf('workflow'));
   const none = await budget('audit', newProject(), '--json');
   expect(none).toMatchObject({ exitCode: 0, stdout: '' });
@@ -158,7 +157,7 @@ describe('restore', () => {
     expect(JSON.parse(again.stdout)).toMatchObject({ error: { type: 'BudgetRunning' } });
   });
 
-  test('--assume-full starts it with every slot taken, and says until when', async () => {
+  test('--assume-full starts it with every slot used, and says until when', async () => {
     const projectId = newProject();
     await budget('set', projectId, '--limit', '4', '--window', '1h');
     await terminate(projectId);
@@ -170,7 +169,7 @@ describe('restore', () => {
     expect((await budget('show', projectId)).stdout).toContain('4 of 4 used in 1 h');
   });
 
-  test('ends with exit code 2 where there never was a budget', async () => {
+  test('ends with exit code 2 if there was never a budget', async () => {
     const { exitCode, stdout } = await budget('restore', newProject(), '--json');
     expect(exitCode).toBe(2);
     expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'BudgetNotFound' } });
@@ -178,7 +177,7 @@ describe('restore', () => {
 });
 
 describe('show --watch', () => {
-  test('prints a line a change, and ends with exit code 130 at Ctrl-C', async () => {
+  test('prints one line for each change, and ends with exit code 130 at Ctrl-C', async () => {
     const projectId = newProject();
     const run = openCli(['budget', 'show', projectId, '--watch'], { env });
     await eventually('it says that there is none', () => run.stdout().includes('has no budget yet'));
@@ -195,7 +194,7 @@ describe('show --watch', () => {
     expect(new Set(lines).size).toBe(lines.length);
   });
 
-  test('prints a document a change with --json', async () => {
+  test('prints one document for each change with --json', async () => {
     const projectId = newProject();
     const run = openCli(['budget', 'show', projectId, '--watch', '--json'], { env });
     await eventually('it has begun', () => run.stdout().includes('\n'));
@@ -210,7 +209,7 @@ describe('show --watch', () => {
   });
 });
 
-describe('in words', () => {
+describe('the text of a budget', () => {
   const now = new Date('2026-01-02T03:04:05Z');
   const soon = new Date(now.getTime() + 90_000).toISOString();
   const status: BudgetStatus = {
@@ -231,7 +230,7 @@ describe('in words', () => {
     ],
   };
 
-  test('a budget shows slots, drain, countdowns, pause, queue and sends', () => {
+  test('shows slots, excess, countdowns, pause, queue and sends', () => {
     const text = describeBudgetUpdate('p', { state: 'running', status }, now);
     expect(text).toContain(`[${'#'.repeat(40)}] 6 of 4 used in 1 h; 2 more than the limit`);
     expect(text).toMatch(/next slot {2}\S+ \S+ \(in 1 min 30 s\)/);
@@ -239,9 +238,10 @@ describe('in words', () => {
     expect(text).toContain('waiting    2 for a slot, 1 for their job');
     expect(text).toMatch(/1 {2}batch {8}follow-up\/p\/a\/k {2}expected \S+ \S+ \(in 1 min 30 s\)/);
     expect(text).toContain('… and 2 more');
+    expect(text).toContain('follow-up/p/c/k');
   });
 
-  test('one that is stopped or does not answer says so above what was known last', () => {
+  test('that is stopped or does not answer says so above its last known state', () => {
     const lines = describeBudgetUpdate('p', { state: 'stopped', status, statusUnavailable: 'no worker runs' }, now);
     expect(lines.split('\n')[0]).toContain('follow-up budget restore p');
     expect(lines.split('\n')[1]).toBe('no answer: no worker runs; last known:');
@@ -251,7 +251,7 @@ describe('in words', () => {
     expect(summariseBudgetUpdate('p', { state: 'stopped', status })).toMatch(/^STOPPED, 6 of 4 slots used/);
   });
 
-  test('a line for a watch is the same while only time passes', () => {
+  test('in one line shows no countdown, so a watch prints nothing while only time passes', () => {
     const untilLater = new Date(Date.now() + 90_000).toISOString();
     const paused = { reasons: ['limited' as const], until: untilLater };
     const line = summariseBudgetUpdate('p', { state: 'running', status: { ...status, paused } });
@@ -259,7 +259,7 @@ describe('in words', () => {
     expect(line).not.toContain('(in ');
   });
 
-  test('a frame fits its terminal, in both directions', () => {
+  test('fits the width and the height of its terminal', () => {
     const lines = ['short', 'x'.repeat(30), 'three', 'four', 'five'];
     expect(fitFrame(lines, 20, 10)).toEqual(['short', `${'x'.repeat(19)}…`, 'three', 'four', 'five']);
     expect(fitFrame(lines, 80, 4)).toEqual(['short', 'x'.repeat(30), '… 3 more lines']);

@@ -11,10 +11,10 @@ import { findOnPath } from '../../src/embedded/environment.js';
 import { eventually } from '../support/eventually.js';
 import { runCli, startCli } from './run-cli.js';
 
-/** Longer than anybody waits at a prompt: what is known must not depend on how busy this machine is. */
+/** Longer than anybody waits at a prompt, because the answer must not depend on how busy the machine is. */
 const PATIENCE_MS = 20_000;
 
-/** What the command line offers, in words without their descriptions. The last word is the one that is completed. */
+/** What the command line offers for the last of `words`, without descriptions. */
 async function offered(words: readonly string[], env: Record<string, string> = {}): Promise<string[]> {
   const { exitCode, stdout, stderr } = await runCli(['complete', '--', ...words], { env, calledInMs: PATIENCE_MS });
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
@@ -25,21 +25,21 @@ async function offered(words: readonly string[], env: Record<string, string> = {
 }
 
 describe('without a server', () => {
-  test('commands, of each group too, with their descriptions', async () => {
+  test('commands and the commands of each group, with their descriptions', async () => {
     expect(await offered(['s'])).toEqual(['send', 'status', 'schedule', 'setup', 'simulator']);
     expect(await offered(['batch', ''])).toEqual(['run', 'status', 'retry', 'cancel', 'help']);
     const { stdout } = await runCli(['complete', '--', 'budget', 'res']);
     expect(stdout).toMatch(/^resume\tend a pause; .*\nrestore\tstart a stopped budget .*\n$/);
   });
 
-  test('every command that the help names, and not the one that completes', async () => {
+  test('every command that the help names, but not the one that completes', async () => {
     const { stdout } = await runCli(['--help']);
     const named = [...stdout.matchAll(/^ {2}([a-z-]+) /gm)].map(([, name]) => name);
     expect(named.length).toBeGreaterThan(14);
     expect(await offered([''])).toEqual(named);
   });
 
-  test('options, and where nothing else can follow without being asked', async () => {
+  test('options, and all of them if nothing else can follow', async () => {
     expect(await offered(['send', 'p', 'j', '--poll'])).toEqual([
       ...['--poll-initial-interval', '--poll-max-interval', '--poll-backoff-coefficient'],
     ]);
@@ -48,20 +48,20 @@ describe('without a server', () => {
     ]);
   });
 
-  test('the values of options and arguments that are words', async () => {
+  test('the values of options and arguments that have a fixed set of values', async () => {
     expect(await offered(['list', '--state', 'wait'])).toEqual(['waiting-for-budget', 'waiting-for-job']);
     expect(await offered(['send', 'p', 'j', '--lane='])).toEqual(['--lane=interactive', '--lane=batch']);
     expect(await offered(['resolve', 'follow-up/p/j/k', ''])).toEqual(['sent', 'notSent']);
     expect(await offered(['completion', ''])).toEqual(['bash', 'zsh', 'fish']);
   });
 
-  test('that a file belongs there', async () => {
+  test('files, where a file is expected', async () => {
     expect(await offered(['send', 'p', 'j', '-f', ''])).toEqual([':files']);
     expect(await offered(['batch', 'run', 'li'])).toEqual([':files']);
     expect(await offered(['schedule', 'create', 'nightly', '--paused', ''])).toEqual([':files']);
   });
 
-  test('nothing for text of any kind, for what is misspelt, and behind what ends the options', async () => {
+  test('nothing for free text, for misspelt commands, and after the end of the options', async () => {
     expect(await offered(['send', 'p', 'j', '--prompt', 'st'])).toEqual([]);
     expect(await offered(['sned', ''])).toEqual([]);
     expect(await offered(['list', '--', '--st'])).toEqual([]);
@@ -78,7 +78,7 @@ describe('with a server', () => {
     env = { TEMPORAL_ADDRESS: inject('temporalAddress') };
     connection = await Connection.connect({ address: inject('temporalAddress') });
     client = new Client({ connection });
-    // Nobody polls this queue: they only have to be there.
+    // No worker polls this queue. The workflows only have to exist.
     const start = (type: string, workflowId: string) =>
       client.workflow.start(type, { taskQueue: `nobody-${project}`, workflowId });
     await start('projectBudget', `project-budget/${project}`);
@@ -111,13 +111,13 @@ describe('with a server', () => {
     await connection.close();
   });
 
-  test('projects, of arguments and of options', async () => {
+  test('projects, for arguments and for options', async () => {
     expect(await offered(['budget', 'show', 'complete-'], env)).toContain(project);
     expect(await offered(['send', project.slice(0, -1)], env)).toEqual([project]);
     expect(await offered(['list', `--project=${project.slice(0, -1)}`], env)).toEqual([`--project=${project}`]);
   });
 
-  test('follow-ups, and no id that a shell would run', async () => {
+  test('follow-ups, except ids that a shell would run', async () => {
     expect(await offered(['status', `follow-up/${project}`], env)).toEqual([`follow-up/${project}/job-1/nightly:0`]);
   });
 
@@ -134,21 +134,21 @@ describe('with a server', () => {
     expect(name).toEqual([project]);
   });
 
-  test('nothing for what would change the query', async () => {
+  test('nothing for text that would change the query', async () => {
     expect(await offered(['status', "x' OR WorkflowId != '"], env)).toEqual([]);
   });
 });
 
-describe('nothing is said, and the exit code is 0', () => {
-  test('where nobody serves', async () => {
+describe('nothing is offered, and the exit code is 0', () => {
+  test('if no server runs', async () => {
     expect(await offered(['status', ''], { TEMPORAL_ADDRESS: '127.0.0.1:1' })).toEqual([]);
   });
 
-  test('where settings are wrong', async () => {
+  test('if settings are wrong', async () => {
     expect(await offered(['status', ''], { TEMPORAL_ADDRESS: 'not an address' })).toEqual([]);
   });
 
-  test('where the server accepts and never answers: the process ends by itself', async () => {
+  test('if the server accepts and never answers: the process ends by itself', async () => {
     const silent = createServer(() => undefined).listen(0, '127.0.0.1');
     await once(silent, 'listening');
     const address = silent.address();
@@ -165,7 +165,7 @@ const SHELLS = {
   fish: { command: 'fish --no-config -i', before: '' },
 };
 
-// zsh and fish are tried where they are installed; a run that must have everything need not have them.
+// zsh and fish are tested if they are installed, and are not required, even with CI=true.
 for (const [shell, { command, before }] of Object.entries(SHELLS)) {
   const missing = await missingFor(shell);
   describe.skipIf(missing !== undefined)(`in ${shell}${missing === undefined ? '' : ` [${missing}]`}`, () => {
@@ -176,7 +176,7 @@ for (const [shell, { command, before }] of Object.entries(SHELLS)) {
       await writeFile(join(folder, 'zebra list.txt'), '');
       const { stdout } = await runCli(['completion', shell]);
       await writeFile(join(folder, 'script'), stdout);
-      // In the place of the command: it answers what it is told to, and notes what it was called with.
+      // A stub of the command. It prints the prepared answer and notes its arguments.
       const stub = `if [ "$1" = complete ]; then cat answer; note=asked; else note=ran; fi; printf '%s\\n' "$@" > $note`;
       await writeFile(join(folder, 'follow-up'), `#!/bin/sh\ncd ${folder}\n${stub}\n`);
       await chmod(join(folder, 'follow-up'), 0o755);
@@ -194,14 +194,14 @@ for (const [shell, { command, before }] of Object.entries(SHELLS)) {
       await rm(folder, { recursive: true });
     });
 
-    /** The lines of a file, once they are there. */
+    /** The lines of a file, once it is complete. */
     const noted = (name: string) =>
       eventually(`there is ${name}`, async () => {
         const text = await readFile(join(folder, name), 'utf8').catch(() => '');
         return text.endsWith('\n') ? text.trimEnd().split('\n') : undefined;
       });
 
-    /** Types a command line and presses Tab and Enter. Gives what was asked, and what the shell ran. */
+    /** Types a command line and presses Tab and Enter. Returns what the shell asked and what it ran. */
     async function press(line: string, answer: string): Promise<{ asked: string[]; ran: string[] }> {
       for (const name of ['asked', 'ran']) await rm(join(folder, name), { force: true });
       await writeFile(join(folder, 'answer'), answer);
@@ -217,35 +217,35 @@ for (const [shell, { command, before }] of Object.entries(SHELLS)) {
       expect(ran).toEqual(['status']);
     });
 
-    test('an id with a colon inside is completed, behind a prompt with blanks', async () => {
+    test('an id with a colon is completed after a prompt with spaces', async () => {
       const id = 'follow-up/p/j/nightly:0';
       const { asked, ran } = await press(`follow-up send --prompt 'a b' follow-up/p/j/nightly:`, `${id}\n`);
-      // bash hands words over with their quotes.
+      // bash passes words with their quotes.
       expect([asked.length, asked.at(-1)]).toEqual([6, 'follow-up/p/j/nightly:']);
       expect(ran).toEqual(['send', '--prompt', 'a b', id]);
     });
 
-    test('the value of an option behind = is completed', async () => {
+    test('the value of an option after = is completed', async () => {
       const { asked, ran } = await press('follow-up list --state=p', '--state=polling\n');
       expect(asked).toEqual(['complete', '--', 'list', '--state=p']);
       expect(ran).toEqual(['list', '--state=polling']);
     });
 
-    test('the name of a file is completed, with its blank', async () => {
+    test('the name of a file with a space is completed', async () => {
       const { ran } = await press('follow-up batch run z', ':files\n');
       expect(ran).toEqual(['batch', 'run', 'zebra list.txt']);
     });
 
-    test('nothing is put where there is nothing', async () => {
+    test('nothing is inserted if nothing is offered', async () => {
       const { ran } = await press('follow-up list z', '');
       expect(ran).toEqual(['list', 'z']);
     });
   });
 }
 
-/** What keeps a shell from being tried here. */
+/** Why a shell cannot be tested here, or undefined. */
 async function missingFor(shell: string): Promise<string | undefined> {
   if ((await findOnPath(shell, process.env)) === undefined) return `${shell} is missing: install it`;
-  if (process.platform !== 'linux') return 'a terminal is made by "script" of util-linux';
+  if (process.platform !== 'linux') return 'the terminal needs "script" of util-linux';
   return (await findOnPath('script', process.env)) === undefined ? 'script is missing: install util-linux' : undefined;
 }

@@ -17,14 +17,14 @@ test('npm start -- --exit sends its follow-ups on an embedded stack and ends wit
   expect(exitCode).toBe(0);
   const { temporal, followUps } = JSON.parse(stdout);
   expect(temporal.uiUrl).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
-  // Every step is told, and the UI can be opened while the follow-ups run.
+  // The UI is announced before the follow-ups run.
   const steps = ['stack: starting Temporal', `stack: ready, Temporal UI at ${temporal.uiUrl}`, 'demo/add-tests: '];
   expect(stderr).toMatch(new RegExp(steps.map((step) => `^${step}`).join('.*'), 'ms'));
   expect(followUps).toHaveLength(4);
   for (const { result } of followUps) expect(result).toMatchObject({ status: 'completed', prLinkChanged: true });
 }, 180_000);
 
-test('dev stays up with its UI until Ctrl-C, has the doctor content, and leaves nothing running', async () => {
+test('dev runs with its UI until Ctrl-C, satisfies the doctor, and leaves nothing running', async () => {
   const [port, uiPort] = await findFreePorts(2, '127.0.0.1');
   run = startCli(['dev', '--json', '--port', String(port), '--ui-port', String(uiPort)]);
   const text = await eventually(
@@ -47,7 +47,7 @@ test('dev stays up with its UI until Ctrl-C, has the doctor content, and leaves 
   await expect(fetch(simulatorUrl)).rejects.toThrow();
 }, 180_000);
 
-test('dev uses the Temporal server that is configured, and sends what it is told to', async () => {
+test('dev uses the configured Temporal server, and sends the given message', async () => {
   const address = inject('temporalAddress');
   const { exitCode, stdout } = await runCli(
     ['dev', '--exit', '--json', '--project', 'dev-own', '--job', 'job-1', '--prompt', 'Add tests.'],
@@ -59,7 +59,7 @@ test('dev uses the Temporal server that is configured, and sends what it is told
   expect(followUps).toMatchObject([{ workflowId: expect.stringContaining('follow-up/dev-own/job-1/'), result: {} }]);
 }, 120_000);
 
-test('dev sends nothing to a service that is configured', async () => {
+test('dev sends nothing to a configured service', async () => {
   const { exitCode, stdout } = await runCli(['dev', '--exit', '--json'], {
     env: {
       TEMPORAL_ADDRESS: inject('temporalAddress'),
@@ -73,7 +73,7 @@ test('dev sends nothing to a service that is configured', async () => {
   expect(JSON.parse(stdout)).toMatchObject({ followUps: [] });
 }, 120_000);
 
-test('dev ends with an exit code that is not 0 where a follow-up did not complete', async () => {
+test('dev ends with an exit code other than 0 if a follow-up did not complete', async () => {
   const { exitCode, stdout } = await runCli(
     ['dev', '--exit', '--json', '--project', 'dev-bad', '--job', 'missing-1', '--prompt', 'x'],
     {

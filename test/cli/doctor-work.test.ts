@@ -24,7 +24,7 @@ const status: BatchStatus = {
   lastEndedAt: minutesAgo(11),
 };
 
-test('a batch whose list was not handed over whole is a finding ten minutes after its last item has ended', () => {
+test('a batch with an incomplete list is a finding ten minutes after its last item ended', () => {
   expect(judgeHandOver(status, nowMs)).toMatchObject([
     {
       name: 'batch',
@@ -45,6 +45,6 @@ test.each<[string, Partial<BatchStatus>]>([
   ['an item is open', { open: 1, completed: 29 }],
   ['an item has not been started', { waitingToStart: 1, completed: 29 }],
   ['its last item has just ended', { lastEndedAt: minutesAgo(9) }],
-])('it is none where %s', (_where, more) => {
+])('an incomplete batch is not a finding if %s', (_where, more) => {
   expect(judgeHandOver({ ...status, ...more }, nowMs)).toEqual([]);
 });

@@ -21,8 +21,8 @@ const progress = (more: Partial<LiveProgress> & FollowUpStanding): FollowUpUpdat
 });
 const TIME = String.raw`\d\d:\d\d:\d\d [+-]\d\d:\d\d`;
 
-describe('progress in words', () => {
-  test('one that waits says its position and when it is expected to be sent', () => {
+describe('the text of a follow-up', () => {
+  test('that waits gives its position and when its send is expected', () => {
     const text = describeUpdate(
       progress({
         state: 'waiting-for-budget',
@@ -35,7 +35,7 @@ describe('progress in words', () => {
     expect(text.timing).toMatch(new RegExp(`^send expected ${TIME}$`));
   });
 
-  test('one that is overdue says why, and as of when its place is', () => {
+  test('that is overdue says why, and how old its position is', () => {
     const now = new Date().toISOString();
     const text = describeUpdate(
       progress({
@@ -53,7 +53,7 @@ describe('progress in words', () => {
     expect(text.timing).toMatch(new RegExp(`^send expected ${TIME}, as of ${TIME}$`));
   });
 
-  test('one that is sent says the job status, the polls and the next one', () => {
+  test('that is sent gives the job status, the number of polls and the next poll', () => {
     const now = new Date().toISOString();
     const text = describeUpdate(
       progress({ state: 'polling', sentAt: now, polls: 2, nextPollAt: now, jobStatus: 'active' }),
@@ -62,17 +62,17 @@ describe('progress in words', () => {
     expect(text.timing).toMatch(new RegExp(`^sent ${TIME}, 2 polls, next poll ${TIME}$`));
   });
 
-  test('the status that the job had before the send is not shown as news', () => {
+  test('does not present the status before the send as news', () => {
     expect(describeUpdate(progress({ state: 'sending', job: { status: 'completed' } })).headline).toBe('sending');
   });
 
-  test('a blocked one says by what, and the last error', () => {
+  test('that is blocked says by what, and gives the last error', () => {
     const lastError = { at: '2026-01-02T03:04:05Z', message: 'HTTP 401:\n\u001b[31mno' };
     const text = describeUpdate(progress({ state: 'blocked', waitReason: 'credentials', lastError }));
     expect(text.headline).toBe('blocked: the service refuses the API key, last error: HTTP 401: no');
   });
 
-  test('without a worker it says what Temporal itself knows', () => {
+  test('without a worker says what Temporal itself knows', () => {
     const known = { ...summary, state: 'polling' as const, jobStatus: 'active' };
     const text = describeUpdate({
       summary: known,
@@ -84,18 +84,18 @@ describe('progress in words', () => {
     );
   });
 
-  test('one that has failed says its state and why', () => {
+  test('that failed gives its state and the reason', () => {
     const failure = { type: 'DeliveryUnknown', message: 'It cannot be told', delivered: 'unknown' } as const;
     const text = describeUpdate(progress({ state: 'delivery-unknown', failure }));
     expect(text.headline).toBe('delivery-unknown, DeliveryUnknown: It cannot be told');
   });
 });
 
-describe('a line of the list', () => {
+describe('a row of the list', () => {
   const listed = { ...summary, state: 'waiting-for-budget' as const };
   const now = new Date(summary.startedAt);
 
-  test('has the local start with its offset, the state, and the place of one that waits', () => {
+  test('has the local start time with its offset, the state, and the place of a waiting follow-up', () => {
     const place = { position: 2, expectedAt: summary.startedAt };
     expect(describeListed({ ...listed, place }, now)).toMatch(
       new RegExp(
@@ -104,7 +104,7 @@ describe('a line of the list', () => {
     );
   });
 
-  test('has the state of one that has ended, and Temporal’s word of one that was terminated', () => {
+  test('has the state of an ended follow-up, or Temporal’s status of a terminated one', () => {
     const prLink = 'https://git.example/pull/2';
     expect(describeListed({ ...listed, status: 'failed', state: 'delivery-unknown' })).toContain(' delivery-unknown ');
     expect(describeListed({ ...listed, status: 'terminated' })).toContain(' terminated ');
@@ -114,7 +114,7 @@ describe('a line of the list', () => {
   });
 });
 
-test('text for a terminal keeps its lines and loses what controls the terminal', () => {
+test('text for a terminal keeps its lines and loses its control characters', () => {
   expect(plainText('a\n\tb\u001b[2J\u009b31m\u0007\u202ec')).toBe('a\n\tbc');
   expect(safeLine(' a\r\nb\u001b]0;t\u0007 ')).toBe('a b');
 });
@@ -123,16 +123,16 @@ test.each([
   ['a link', '\u001b]8;;https://evil.example\u001b\\text\u001b]8;;\u001b\\', 'text'],
   ['colours of 256 and of 16 million', '\u001b[38;5;1mred\u001b[48;2;1;2;3m\u001b[0m', 'red'],
   ['a character set', '\u001b(0lqk\u001b(B', 'lqk'],
-  ['a string of one byte controls', 'a\u0090q#0;2;0;0;0\u009cb', 'ab'],
-  ['a string without its end, of which the text stays', 'a\u009dtext', 'atext'],
+  ['a string between one-byte controls', 'a\u0090q#0;2;0;0;0\u009cb', 'ab'],
+  ['a string without an end, whose text stays', 'a\u009dtext', 'atext'],
   ['a string in a string', '\u001b]0;\u001b]0;t\u0007b', '0;b'],
-  ['a sequence without its end', 'text\u001b[1;2', 'text'],
+  ['a sequence without an end', 'text\u001b[1;2', 'text'],
   ['ESC at the end', 'text\u001b', 'text'],
-])('a terminal is not told %s', (_what, text, plain) => {
+])('a terminal never gets %s', (_what, text, plain) => {
   expect(plainText(text)).toBe(plain);
 });
 
-// Where the time grows with the square of the length, some of these take an hour.
+// If the time grew with the square of the length, some of these would take an hour.
 test.each([
   '\u001b;#',
   ';#',
@@ -144,16 +144,16 @@ test.each([
   '\u001b(',
   '\u001b]a\u001b',
   '\u0090\u009b',
-])('text of megabytes that repeats %j behind ESC is cleaned at once', (part) => {
+])('megabytes of %j after ESC are cleaned at once', (part) => {
   const text = `\u001b${part.repeat(300_000)}`;
-  // eslint-disable-next-line no-control-regex -- it is what must not be there
+  // eslint-disable-next-line no-control-regex -- the text must not contain these
   expect(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/.test(plainText(text))).toBe(false);
 });
 
-test('JSON keeps every character, and none that controls the terminal stands as itself', () => {
+test('JSON keeps every character, and escapes those that control the terminal', () => {
   const value = { text: '\u001b[2J\u009b31m\u007f\u0000ü' };
   const json = safeJson(value);
-  // eslint-disable-next-line no-control-regex -- it is what must not be there
+  // eslint-disable-next-line no-control-regex -- the text must not contain these
   expect(json).not.toMatch(/[\u0000-\u001f\u007f-\u009f]/);
   expect(JSON.parse(json)).toEqual(value);
 });

@@ -6,9 +6,9 @@ import { expect, test } from 'vitest';
 import { eventually } from '../support/eventually.js';
 import { openCli, startCli } from './run-cli.js';
 
-// What only a process of its own can show. What the commands say and do is tested in one process.
+// These tests need a process of their own. The other tests run the commands in one process.
 
-test('the executable gives the exit code of the command, its data on stdout and all else on stderr', async () => {
+test('the executable returns the exit code of the command, and writes data to stdout and everything else to stderr', async () => {
   const [version, wrong, bare] = await Promise.all([
     startCli(['--version']).ended,
     startCli(['send', 'p', 'j', '--prompt', '', '--json']).ended,
@@ -21,7 +21,7 @@ test('the executable gives the exit code of the command, its data on stdout and 
   expect(bare).toEqual({ exitCode: 2, stdout: '', stderr: expect.stringContaining('Usage: follow-up') });
 });
 
-test('the executable reads stdin, and takes its settings from the environment', async () => {
+test('the executable reads stdin and takes its settings from the environment', async () => {
   const stdin = '{"projectId":"p"}\n';
   const run = startCli(['batch', 'run', '-', '--id', 'b'], { stdin }).ended;
   const setting = startCli(['list'], { env: { TEMPORAL_CONFIG_FILE: '/nowhere/temporal.toml' } }).ended;
@@ -29,7 +29,7 @@ test('the executable reads stdin, and takes its settings from the environment', 
   expect((await setting).stderr).toContain('TEMPORAL_CONFIG_FILE');
 });
 
-test('a reader that closes the pipe early ends the command without a word', async () => {
+test('a reader that closes the pipe early ends the command silently', async () => {
   const command = fileURLToPath(new URL('../../bin/follow-up.js', import.meta.url));
   const child = spawn(process.execPath, [command, 'simulator', '--port', '0', '--json'], { stdio: 'pipe' });
   child.stdout.destroy();
@@ -42,8 +42,8 @@ test('a reader that closes the pipe early ends the command without a word', asyn
   });
 });
 
-test('the second Ctrl-C ends a command that does not end at the first, but not within the same second', async () => {
-  // It accepts and never answers: the start is tried for as long as its deadline allows, signal or not.
+test('a second Ctrl-C, at least a second after the first, ends a command that is still running', async () => {
+  // A server that accepts and never answers. The start is tried until its deadline, whatever the signals.
   const silent = createServer(() => undefined).listen(0, '127.0.0.1');
   await once(silent, 'listening');
   const address = silent.address();
@@ -56,7 +56,7 @@ test('the second Ctrl-C ends a command that does not end at the first, but not w
   const startedMs = performance.now();
   run.kill('SIGINT');
   run.kill('SIGINT');
-  await eventually('it listens to the next one', () => {
+  await eventually('it accepts the next Ctrl-C', () => {
     if (performance.now() - startedMs > 1_000) run.kill('SIGINT');
     return performance.now() - startedMs > 1_000;
   });
@@ -64,7 +64,7 @@ test('the second Ctrl-C ends a command that does not end at the first, but not w
   silent.close();
 });
 
-test('a checkout, which puts nothing on the PATH, tells to run npx follow-up', async () => {
+test('a checkout, which puts nothing on the PATH, says to run npx follow-up', async () => {
   const { exitCode, stderr } = await startCli(['list'], { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } }).ended;
   expect(exitCode).toBe(5);
   expect(stderr).toMatch(/^nothing listens at 127\.0\.0\.1:1; npx follow-up dev starts a server$/m);

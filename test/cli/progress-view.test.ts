@@ -6,13 +6,13 @@ import { type ProgressRow, showProgress } from '../../src/cli/progress-view.js';
 
 const HOSTILE = 'stopped\u001b[2J\u001b]0;owned\u0007\u009b31m by\r\nsomebody\u202e';
 
-/** What a row makes a live terminal show. */
+/** What a live terminal shows for a row. */
 async function shownLive(work: ProgressRow['work']): Promise<string> {
   const terminal = Object.assign(new PassThrough(), { isTTY: true, rows: 24, columns: 120 });
   let text = '';
   terminal.on('data', (chunk: Buffer) => (text += chunk.toString()));
   const stream = terminal as unknown as WriteStream;
-  // A pipe behind stdout changes nothing: progress is stderr's.
+  // stdout is a pipe, because progress goes to stderr.
   await showProgress(new Output({ stdout: new PassThrough(), stderr: stream }, false), [{ label: 'p/j', work }]);
   return text;
 }
@@ -28,7 +28,7 @@ test.each<[string, ProgressRow['work']]>([
       return 'done';
     },
   ],
-])('a live terminal shows %s without what controls it', async (_what, work) => {
+])('a live terminal shows %s without control characters', async (_what, work) => {
   const text = await shownLive(work);
   expect(text).toContain('stopped by somebody');
   for (const control of ['\u001b[2J', '\u001b]0', '\u0007', '\u009b', '\u202e']) expect(text).not.toContain(control);

@@ -23,7 +23,7 @@ export interface CliRun {
 
 /** A run as a process of its own. */
 export interface CliProcess extends CliRun {
-  /** 0 where it could not be started. */
+  /** 0 if the process could not be started. */
   pid: number;
 }
 
@@ -31,13 +31,13 @@ export interface CliProcess extends CliRun {
 export interface CliOptions {
   env?: Record<string, string>;
   stdin?: string | Buffer;
-  /** In this process: a command that has a deadline has that much longer. */
+  /** Only in this process: extra milliseconds for a command that has a deadline. */
   calledInMs?: number;
-  /** In this process: stdout is a terminal of that size. */
+  /** Only in this process: stdout is a terminal of this size. */
   terminal?: { columns: number; rows: number };
 }
 
-/** Nothing of this process's settings but where programs and the home directory are. */
+/** The environment of a run. Of this process's, only PATH and HOME are kept. */
 const environment = (env: Record<string, string>) => ({
   PATH: process.env['PATH'],
   HOME: process.env['HOME'],
@@ -95,7 +95,7 @@ export function runCli(args: readonly string[], options?: CliOptions): Promise<C
   return openCli(args, options).ended;
 }
 
-/** Starts the executable as a process of its own. It costs a second more than {@link openCli}. */
+/** Starts the executable as a process of its own. This takes a second longer than {@link openCli}. */
 export function startCli(args: readonly string[], { env = {}, stdin = '' }: CliOptions = {}): CliProcess {
   const child = spawn(process.execPath, [COMMAND, ...args], { env: environment(env), stdio: 'pipe' });
   let stdout = '';

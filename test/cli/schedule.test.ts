@@ -21,7 +21,7 @@ beforeAll(async () => {
   connection = await Connection.connect({ address });
   await ensureSearchAttributes(connection, 'default');
   client = new Client({ connection });
-  // No worker takes from this queue: a batch runs until the test ends it.
+  // No worker polls this queue, so a batch runs until the test ends it.
   env = { TEMPORAL_ADDRESS: address, FOLLOW_UP_TASK_QUEUE: `nobody-${randomUUID()}` };
   folder = await mkdtemp(join(tmpdir(), 'schedule-'));
 });
@@ -96,7 +96,7 @@ test('a schedule is created, shown, paused, resumed, triggered and deleted', asy
   expect(documentOf(gone.stdout)).toMatchObject({ error: { type: 'ScheduleNotFound' } });
 });
 
-test('a JSON document from stdin makes a schedule, and a backfill fires for times that have passed', async () => {
+test('a JSON document from stdin creates a schedule, and a backfill fires for past times', async () => {
   const name = newName();
   const document = JSON.stringify({ projectId: 'p', prompt: 'x', jobIds: ['a', 'b', 'c'] }, null, 2);
   const options = ['--every', '1h', '--overlap', 'allow-all', '--paused', '--max-open', '2', '--json'];
@@ -123,8 +123,8 @@ test('a JSON document from stdin makes a schedule, and a backfill fires for time
   expect(documentOf(again.stdout)).toMatchObject({ alreadyFired: [new Date(hour - 7_200_000).toISOString()] });
 });
 
-describe('what is wrong is told, with exit code 2, and nothing is created', () => {
-  test('a bad line by its number', async () => {
+describe('bad input ends with exit code 2, and nothing is created', () => {
+  test('a bad line, with its number', async () => {
     const name = newName();
     const path = await file(`${line('job-1')}\n${line('job/2')}\nnot JSON\n${line('job-1')}\n`);
     const { exitCode, stderr } = await schedule(['create', name, path, '--every', '1h']);
@@ -136,7 +136,7 @@ describe('what is wrong is told, with exit code 2, and nothing is created', () =
     await expect(client.schedule.getHandle(name).describe()).rejects.toThrow(/not found/);
   });
 
-  test('options that break rules, by their names', async () => {
+  test('bad options, with their names', async () => {
     const bad: [args: string[], message: RegExp][] = [
       [['--cron', '61 2 * * *'], /cron: minute is not in range/i],
       [
@@ -154,7 +154,7 @@ describe('what is wrong is told, with exit code 2, and nothing is created', () =
     }
   });
 
-  test('a bad name, a name that is taken, a file that is not there, and one that is too large', async () => {
+  test('a bad name, a used name, a missing file, and a file that is too large', async () => {
     const name = newName();
     expect((await schedule(['create', name, '-', '--every', '1h', '--paused'], lines)).exitCode).toBe(0);
     const large = Array.from({ length: 30 }, (_, index) => line(`job-${index}`, { prompt: 'x'.repeat(9_000) }));
@@ -172,7 +172,7 @@ describe('what is wrong is told, with exit code 2, and nothing is created', () =
     expect(tooLarge).toMatch(/input: must be at most 262144 bytes of JSON in a schedule \(it has \d+\)/);
   });
 
-  test('a backfill of too many firings, and of an order for a schedule that is not there', async () => {
+  test('a backfill of too many firings, and an order for an unknown schedule', async () => {
     const name = newName();
     await schedule(['create', name, '-', '--every', '1m', '--paused'], lines);
     const range = ['--from', '2026-01-01T00:00:00Z', '--to', '2026-01-01T03:00:00Z'];
@@ -183,7 +183,7 @@ describe('what is wrong is told, with exit code 2, and nothing is created', () =
   });
 });
 
-test('a server that cannot be reached is exit code 5', async () => {
+test('an unreachable server leads to exit code 5', async () => {
   const { exitCode } = await runCli(['schedule', 'list'], { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } });
   expect(exitCode).toBe(5);
 });
@@ -214,7 +214,7 @@ describe('the times of a schedule', () => {
     expect(text({})).toBe('never');
   });
 
-  test('an instant is told by the clock of the zone, on both sides of a change of the clocks', () => {
+  test('are shown in the time of the zone, before and after a change of the clocks', () => {
     expect(inZone('2026-03-29T00:30:00.000Z', 'Europe/Berlin')).toBe('2026-03-29 01:30:00');
     expect(inZone('2026-03-29T01:30:00.000Z', 'Europe/Berlin')).toBe('2026-03-29 03:30:00');
     expect(inZone('2026-03-29T01:30:00.000Z', 'Nowhere/Land')).toBe('2026-03-29T01:30:00.000Z');

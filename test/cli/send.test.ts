@@ -41,19 +41,19 @@ describe('send', () => {
     });
   });
 
-  test('ends with exit code 3 where the agent job failed', async () => {
+  test('ends with exit code 3 if the agent job failed', async () => {
     const { exitCode, stdout } = await send('fail-1', '--json');
     expect(exitCode).toBe(3);
     expect(JSON.parse(stdout)).toMatchObject({ status: 'failed' });
   });
 
-  test('ends with exit code 0 where the job was archived after the send', async () => {
+  test('ends with exit code 0 if the job was archived after the send', async () => {
     const { exitCode, stdout } = await send('archive-1', '--json');
     expect(exitCode).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ status: 'archived' });
   });
 
-  test('ends with exit code 4 where the job was archived before, and sends nothing', async () => {
+  test('ends with exit code 4 and sends nothing if the job was archived before', async () => {
     const { exitCode, stdout, stderr } = await send('archived-1', '--json');
     expect(exitCode).toBe(4);
     expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'JobArchived', delivered: 'no' } });
@@ -61,13 +61,13 @@ describe('send', () => {
     expect(delivered('archived-1')).toBe(0);
   });
 
-  test('ends with exit code 4 where there is no such job', async () => {
+  test('ends with exit code 4 if there is no such job', async () => {
     const { exitCode, stdout } = await send('missing-1', '--json');
     expect(exitCode).toBe(4);
     expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'JobNotFound', delivered: 'no' } });
   });
 
-  test('takes the prompt from stdin, to the last byte', async () => {
+  test('reads the prompt from stdin, to the last byte', async () => {
     const { exitCode } = await runCli(['send', project, 'job-3', '-', '--no-wait', '-k', 'stdin'], {
       env,
       stdin: 'Zeile 1\nZeile 2 \u00fc\n',
@@ -82,14 +82,14 @@ describe('send', () => {
     });
   });
 
-  test('gives the first result for a key that was used before, and warns where the input differs', async () => {
+  test('returns the first result for a key that was used before, and warns if the input differs', async () => {
     const first = await send('job-4', '--key', 'same', '--json');
     const again = await send('job-4', '--key', 'same', '--json');
     expect(again.exitCode).toBe(0);
     const [one, two] = [JSON.parse(first.stdout), JSON.parse(again.stdout)];
     expect(two).toEqual({ ...one, alreadyStarted: true });
     expect(again.stderr).not.toContain('warning');
-    // The same durations in other words are the same input.
+    // The same durations, written differently, are the same input.
     const reworded = await send('job-4', '--key', 'same', '--settle-time', '5000', '--lane', 'interactive');
     expect(reworded.stderr).not.toContain('warning');
     const other = await runCli(['send', project, 'job-4', '-p', 'Something else.', ...FAST, '-k', 'same', '--json'], {
@@ -101,7 +101,7 @@ describe('send', () => {
     expect(delivered('job-4')).toBe(1);
   });
 
-  test('ends with exit code 130 at Ctrl-C, says how to come back, and the follow-up goes on', async () => {
+  test('ends with exit code 130 at Ctrl-C and says how to come back, and the follow-up continues', async () => {
     const workflowId = `follow-up/${project}/slow-1/ctrl-c`;
     const run = startCli(['send', project, 'slow-1', '-p', 'x', ...FAST, '-k', 'ctrl-c', '--json'], { env });
     await eventually('the progress is shown', () => run.stderr().includes('job active'));
@@ -121,12 +121,12 @@ describe('send', () => {
     stack.simulator.addJob({ projectId: project, jobId: 'hostile', behaviour: { prLinkAfterTurn: { url } } });
     const { exitCode, stdout, stderr } = await send('hostile');
     expect(exitCode).toBe(0);
-    // eslint-disable-next-line no-control-regex -- it is what must not be there
+    // eslint-disable-next-line no-control-regex -- the text must not contain these
     expect(stdout + stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
   });
 });
 
-test('send and status say at once that no worker polls the task queue, and status waits for none', async () => {
+test('send and status say at once that no worker polls the task queue', async () => {
   const alone = { ...env, FOLLOW_UP_TASK_QUEUE: `nobody-${randomUUID()}` };
   const id = `follow-up/${project}/job-7/alone`;
   const hint = `no worker polls task queue ${alone.FOLLOW_UP_TASK_QUEUE}; run follow-up doctor`;
@@ -148,7 +148,7 @@ test('send and status say at once that no worker polls the task queue, and statu
 });
 
 describe('looking and acting', () => {
-  test('status shows the progress of one that runs, and the result of one that has ended', async () => {
+  test('status shows the progress of a running follow-up, and the result of an ended one', async () => {
     const id = `follow-up/${project}/stuck-1/look`;
     await send('stuck-1', '--key', 'look', '--no-wait');
     await eventually('it polls', async () => (await stack.followUps.handle(id).progress()).polls > 0);
@@ -185,7 +185,7 @@ describe('looking and acting', () => {
     }
   });
 
-  test('a workflow id that nobody knows ends with exit code 2', async () => {
+  test('an unknown workflow id ends with exit code 2', async () => {
     for (const command of [['status'], ['cancel'], ['poll-now']]) {
       const { exitCode, stderr } = await runCli([...command, `follow-up/${project}/job-1/nobody`], { env });
       expect(exitCode).toBe(2);
@@ -193,7 +193,7 @@ describe('looking and acting', () => {
     }
   });
 
-  test('list gives a line an item, and filters by project and state', async () => {
+  test('list prints one line for each follow-up, and filters by project and state', async () => {
     await send('job-5', '--key', 'listed');
     const items = await eventually('it is listed', async () => {
       const { stdout } = await runCli(['list', '--project', project, '--state', 'completed', '--json'], { env });
@@ -215,9 +215,9 @@ describe('looking and acting', () => {
     expect(none).toMatchObject({ exitCode: 0, stdout: '' });
   });
 
-  test('list is newest first, with a header on a terminal, and filters by job, pull request and time', async () => {
+  test('list shows the newest first, with a header, and filters by job, pull request and time', async () => {
     const before = new Date().toISOString();
-    // The first to start is the last to end.
+    // The first that starts is the last that ends.
     await send('slow-2', '--key', 'list-1', '--no-wait');
     await send('job-list', '--key', 'list-2');
     const { exitCode } = await send('slow-2', '--key', 'list-1');
@@ -248,7 +248,7 @@ describe('looking and acting', () => {
     expect(none).toMatchObject({ exitCode: 0, stdout: '' });
   });
 
-  test('budget show counts the slots, and says so where there is no budget yet', async () => {
+  test('budget show counts the slots, or says that there is no budget yet', async () => {
     await send('job-6');
     const shown = await runCli(['budget', 'show', project, '--json'], { env });
     expect(shown.exitCode).toBe(0);
@@ -261,13 +261,13 @@ describe('looking and acting', () => {
     expect(JSON.parse(none.stdout)).toMatchObject({ used: 0, state: 'none' });
   });
 
-  test('setup may be run again', async () => {
+  test('setup can run again', async () => {
     const { exitCode, stdout } = await runCli(['setup', '--json'], { env });
     expect(exitCode).toBe(0);
     expect(JSON.parse(stdout)).toEqual({ namespace: 'default', added: [] });
   });
 
-  test('the simulator command serves until it is told to end', async () => {
+  test('the simulator command runs until it gets a signal', async () => {
     const run = openCli(['simulator', '--port', '0', '--json']);
     const line = await eventually('it is up', () => (run.stdout().includes('\n') ? run.stdout() : undefined));
     const { baseUrl, apiKey } = JSON.parse(line);
@@ -285,9 +285,9 @@ describe('doctor', () => {
       JSON.parse(stdout).checks.map(({ name, status }: { name: string; status: string }) => [name, status]),
     );
 
-  test('finds nothing to fix where all is well', async () => {
+  test('finds nothing to fix if all is well', async () => {
     const { stdout } = await runCli(['doctor', '--json'], { env: { ...env, ...service() } });
-    // Other tests leave workflows that stand: test/operators/doctor.test.ts has a server of its own.
+    // Other tests leave stuck workflows, so the other checks are in test/operators/doctor.test.ts with its own server.
     expect(statuses(stdout)).toMatchObject({
       configuration: 'ok',
       Temporal: 'ok',
@@ -299,7 +299,7 @@ describe('doctor', () => {
     });
   });
 
-  test('names a key that the service refuses, and a task queue that nobody polls', async () => {
+  test('names an API key that the service refuses, and a task queue that no worker polls', async () => {
     const { exitCode, stdout } = await runCli(['doctor', '--json'], {
       env: { ...env, ...service(), AGENT_JOBS_API_KEY: 'wrong-key-of-mine', FOLLOW_UP_TASK_QUEUE: 'nobody-polls-this' },
     });
@@ -308,7 +308,7 @@ describe('doctor', () => {
     expect(stdout).not.toContain('wrong-key-of-mine');
   });
 
-  test('wants the settings of the service only where no worker runs that has its own', async () => {
+  test('needs the settings of the service only if no worker runs', async () => {
     const beside = await runCli(['doctor', '--json'], { env });
     expect(statuses(beside.stdout)).toMatchObject({
       configuration: 'note',
@@ -321,7 +321,7 @@ describe('doctor', () => {
     expect(alone.stdout).toMatch(/ok {7}Temporal /);
   });
 
-  test('tells of a task queue that workers of two builds poll', async () => {
+  test('warns of a task queue that workers of two builds poll', async () => {
     const queue = `builds-${randomUUID()}`;
     const { connection } = stack.client;
     const seen = new AbortController();

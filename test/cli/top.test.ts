@@ -49,7 +49,7 @@ const board: Board = {
   isPartial: false,
 };
 
-test('a board has a line a project with both lanes, the next slot, unknown deliveries and pauses', () => {
+test('a board has one line for each project, with both lanes, the next slot, unknown deliveries and pauses', () => {
   const lines = describeBoard(board, now).split('\n');
   expect(lines[0]).toMatch(/^Temporal localhost:7233, namespace default: as of \d\d:\d\d:05 /);
   const [, , header, shop, idle, frozen, silent] = lines;
@@ -58,18 +58,18 @@ test('a board has a line a project with both lanes, the next slot, unknown deliv
   expect(idle).toMatch(/^idle +0 of 5 in 1 h +0 +0 +1 +0 +now +sends$/);
   expect(frozen).toMatch(/^frozen +5 of 5 in 1 h +4 +8 +1 +0 +- +paused: operator \(freeze\)$/);
   expect(silent).toMatch(/^silent +\? +\? +\? +\? +0 +\? +does not answer: no worker runs$/);
-  // Counts end where the names of their columns end.
+  // Counts are aligned to the right.
   expect(shop?.indexOf('2  ')).toBe((header?.indexOf('unknown') ?? 0) + 'unknown'.length - 1);
 });
 
-test('below the projects stands what waits for somebody, each with what to do', () => {
+test('below the projects, the board lists what needs attention, with what to do', () => {
   const text = describeBoard(board, now);
   expect(text).toContain('\n\n1 needs attention:\n  follow-up/shop/job/k has ended, and whether');
   expect(text).toMatch(/is not known \(since \d\d:\d\d:05 \S+\)\n {4}-> look at the job$/);
   expect(describeBoard({ ...board, needs: [] }, now)).toContain('\n\nnothing needs attention');
 });
 
-test('a board that is not of now says so, and since when', () => {
+test('an outdated board says so, and from when it is', () => {
   const trouble = 'no worker polls task queue follow-ups; run follow-up doctor';
   const first: Board = { ...board, trouble, projects: [], needs: [] };
   expect(describeBoard(first, now)).toContain(`\n${trouble}\n\nprojects: not known`);
@@ -79,7 +79,7 @@ test('a board that is not of now says so, and since when', () => {
   expect(describeBoard(unknown, now)).toMatch(/^Temporal localhost:7233, namespace default: nothing is known yet\n/);
 });
 
-test('a long board keeps half of a small terminal for what waits for somebody', () => {
+test('a long board keeps half of a small terminal for what needs attention', () => {
   const many = (count: number) => Array.from({ length: count }, (_, index) => index);
   const [project] = board.projects;
   const [need] = board.needs;
@@ -95,7 +95,7 @@ test('a long board keeps half of a small terminal for what waits for somebody', 
   expect(lines).toContainEqual(expect.stringMatching(/^… \d+ more lines$/));
 });
 
-test('a live view is drawn anew in place, without anything of the text that a terminal obeys', async () => {
+test('a live view is redrawn in place, without control characters from the text', async () => {
   const terminal = Object.assign(new PassThrough(), { isTTY: true, rows: 24, columns: 40 });
   let written = '';
   terminal.on('data', (chunk: Buffer) => (written += chunk.toString()));

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => simulator.close());
 
-test('the worker command says when it is ready, works, ends in order at SIGTERM, and keeps its key to itself', async () => {
+test('the worker command says when it is ready, works, ends cleanly at SIGTERM, and never shows its API key', async () => {
   const env = { TEMPORAL_ADDRESS: inject('temporalAddress'), FOLLOW_UP_TASK_QUEUE: `cli-worker-${randomUUID()}` };
   const worker = startCli(['worker', '--json'], {
     env: {

@@ -13,7 +13,7 @@ const list = (count: number, promptLength?: number) =>
 const digest = (input: StartBatchInput) => planBatch(input).digest;
 
 describe('a batch is handed over', () => {
-  test('whole where it fits into one payload', () => {
+  test('whole if it fits into one payload', () => {
     const items = list(100);
     expect(planBatch({ id: 'b', items, maxOpen: 7 })).toMatchObject({
       firstInput: { items, maxOpen: 7 },
@@ -44,14 +44,14 @@ describe('a batch is handed over', () => {
     expect(pieces).toBeLessThan(30);
   });
 
-  test('with an item of its own in a piece where it is larger than that', () => {
+  test('with a piece of its own for an item that is larger than that', () => {
     const items = [item(0, 262_144), item(1, 262_144), item(2)];
     expect(countInPiece(items, 0)).toBe(1);
     expect(countInPiece(items, 1)).toBe(1);
     expect(countInPiece(items, 2)).toBe(1);
   });
 
-  test('with a list of jobs that is too long for the short form as items', () => {
+  test('as items if a list of jobs is too long for the short form', () => {
     const jobIds = Array.from({ length: 3_000 }, (_, index) => `job-${'x'.repeat(100)}-${index}`);
     const { firstInput, items } = planBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds, maxOpen: 3 });
     expect(items.length).toBe(3_000);
@@ -67,7 +67,7 @@ describe('two batches are the same', () => {
   const items = list(3);
   const same = digest({ id: 'b', items });
 
-  test('whatever the order of their fields, in the short form too, and with defaults that change nothing', () => {
+  test('whatever the order of their fields, in the short form, and with settings that equal the defaults', () => {
     const reordered = items.map(({ projectId, jobId, prompt }) => ({ prompt, jobId, projectId }));
     expect(digest({ id: 'b', items: reordered })).toBe(same);
     const jobIds = items.map(({ jobId }) => jobId);
@@ -75,7 +75,7 @@ describe('two batches are the same', () => {
     expect(digest({ id: 'b', items, maxOpen: 50, defaults: { lane: 'batch' } })).toBe(same);
   });
 
-  test('but not with another prompt, item, order of items, setting or number at a time', () => {
+  test('but not with another prompt, item, order of items, setting or maxOpen', () => {
     const others: StartBatchInput[] = [
       { id: 'b', items: list(3, 11) },
       { id: 'b', items: list(4) },
@@ -88,14 +88,14 @@ describe('two batches are the same', () => {
   });
 });
 
-test('a batch that breaks rules is refused, and each of them is named', () => {
+test('an invalid batch is refused, and its bad fields are named', () => {
   const plan = () => planBatch({ id: 'a b', items: [{ ...item(0), prompt: '' }], maxOpen: 0 });
   expect(plan).toThrow(InvalidInputError);
   expect(plan).toThrow(/id: must be .*; maxOpen: /);
 });
 
-test('a batch that may come to more than 800 parts is refused whole, before any piece of it is sent', () => {
-  // As few parts as 780 would do, but a piece that comes late shares none with another.
+test('a batch that could need more than 800 parts is refused before any piece is sent', () => {
+  // 780 parts could hold the items, but a piece that comes late shares no part with another.
   const jobIds = Array.from({ length: 195_000 }, (_, index) => `job-${index}`);
   const plan = () => planBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds });
   expect(plan).toThrow(/jobIds: the batch is too long: .* more than 800 parts/);

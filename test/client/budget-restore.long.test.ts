@@ -36,14 +36,14 @@ const isBlocked = (followUp: StartedFollowUp) =>
     const { state, waitReason } = await followUp.progress();
     return state === 'blocked' && waitReason === 'gate-stopped';
   });
-/** All that was granted is settled: a settle that finds no budget would hold its slot for minutes. */
+/** Waits until every grant is settled. A settle that finds no budget would hold its slot for minutes. */
 const isSettled = (budget: BudgetHandle, used: number) =>
   eventually(`${used} sends are settled`, async () => {
     const status = await budget.status();
     return status?.used === used && status.unsettled === 0;
   });
-/** How often a follow-up sat out the minute after which it asks a stopped budget again. */
-async function minutesSatOut({ workflowId }: StartedFollowUp): Promise<number> {
+/** How often a follow-up waited the whole minute before it asked a stopped budget again. */
+async function fullMinutesWaited({ workflowId }: StartedFollowUp): Promise<number> {
   const { events = [] } = await stack.client.workflow.getHandle(workflowId).fetchHistory();
   const minutes = (events ?? []).filter(
     ({ timerStartedEventAttributes: timer }) => Number(timer?.startToFireTimeout?.seconds ?? 0) >= 60,
@@ -54,11 +54,11 @@ async function minutesSatOut({ workflowId }: StartedFollowUp): Promise<number> {
 }
 
 test.concurrent(
-  'a terminated budget is restored with its queue and its window: follow-ups go on by themselves, never over the limit',
+  'a terminated budget is restored with its queue and its window: follow-ups continue by themselves, never over the limit',
   async () => {
     const projectId = newProject();
     const budget = stack.followUps.budget(projectId);
-    // Fills the window, and three more wait for their slots.
+    // Five fill the window, and three wait for slots.
     const before = await start(projectId, 'a-1', 'a-2', 'a-3', 'a-4', 'a-5', 'a-6', 'a-7', 'a-8');
     await isSettled(budget, LIMIT);
     await eventually('three wait', async () => (await budget.status())?.waitingTotal === 3);
@@ -77,7 +77,7 @@ test.concurrent(
     const results = await Promise.all([...before, ...after].map((followUp) => followUp.result()));
     expect(results.every(({ status, delivery }) => status === 'completed' && delivery === 'sent')).toBe(true);
     expect(await meanwhile.result()).toMatchObject({ status: 'completed' });
-    expect(await minutesSatOut(meanwhile)).toBe(0);
+    expect(await fullMinutesWaited(meanwhile)).toBe(0);
 
     const ledger = ledgerOf(projectId);
     expect(ledger.map(({ status }) => status)).toEqual(Array<number>(14).fill(200));
@@ -87,7 +87,7 @@ test.concurrent(
   },
 );
 
-test.concurrent('those that waited when it was stopped are woken as soon as it runs again', async () => {
+test.concurrent('follow-ups that waited when the budget was stopped are woken as soon as it runs again', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   await budget.pause();
@@ -97,17 +97,17 @@ test.concurrent('those that waited when it was stopped are woken as soon as it r
   await budget.resume();
   await terminate(budget);
   await stack.followUps.budget(projectId).restore();
-  // A pause and a limit of an operator are part of the state.
+  // The limit that an operator set is part of the state.
   expect(await budget.status()).toMatchObject({ limit: 0, waitingTotal: 3 });
   await terminate(budget);
-  // Each asks meanwhile, and is told to come back in a minute.
+  // Each asks while the budget is stopped, and is told to come back in a minute.
   for (const { workflowId } of waiting) await stack.client.workflow.getHandle(workflowId).signal('wake');
   for (const followUp of waiting) await isBlocked(followUp);
   await budget.restore();
   await budget.setLimit({ limit: 3 });
   await Promise.all(waiting.map((followUp) => followUp.result()));
   expect(ledgerOf(projectId)).toHaveLength(3);
-  expect(await Promise.all(waiting.map(minutesSatOut))).toEqual([0, 0, 0]);
+  expect(await Promise.all(waiting.map(fullMinutesWaited))).toEqual([0, 0, 0]);
 });
 
 test.concurrent('two restores at the same time start one budget', async () => {
@@ -122,7 +122,7 @@ test.concurrent('two restores at the same time start one budget', async () => {
   expect(await budget.status()).toMatchObject({ limit: 7 });
 });
 
-test.concurrent('there is nothing to restore where a budget runs, or where there never was one', async () => {
+test.concurrent('a budget that runs or never existed cannot be restored', async () => {
   const budget = stack.followUps.budget(newProject());
   await expect(budget.restore()).rejects.toThrow(BudgetNotFoundError);
   await expect(budget.restore({ assumeFull: true })).rejects.toThrow(BudgetNotFoundError);
@@ -132,7 +132,7 @@ test.concurrent('there is nothing to restore where a budget runs, or where there
   await expect(budget.restore({ assumeFull: true, inFlight: 'soon' })).rejects.toThrow(InvalidInputError);
 });
 
-test.concurrent('a stopped budget takes no orders, and says how it is restored', async () => {
+test.concurrent('a stopped budget accepts no orders, and says how to restore it', async () => {
   const budget = stack.followUps.budget(newProject());
   await budget.resume();
   await terminate(budget);
@@ -144,7 +144,7 @@ test.concurrent('a stopped budget takes no orders, and says how it is restored',
   expect(await budget.state()).toBe('stopped');
 });
 
-test.concurrent('a budget that was stopped before it did anything is started again as it was', async () => {
+test.concurrent('a budget that was stopped before its first task is restored with its settings', async () => {
   const projectId = newProject();
   const workflowId = projectBudgetWorkflowId(projectId);
   const settings = { limit: 3, windowMs: 60_000, reserve: 1, marginMs: 0 };
@@ -158,7 +158,7 @@ test.concurrent('a budget that was stopped before it did anything is started aga
   expect(await stack.followUps.budget(projectId).status()).toMatchObject({ limit: 3, windowMs: 60_000, reserve: 1 });
 });
 
-test.concurrent('a budget that failed has no state: it says so, and only assumeFull starts it', async () => {
+test.concurrent('a failed budget without a state says so, and only assumeFull restores it', async () => {
   const projectId = newProject();
   const handle = await stack.client.workflow.start('projectBudget', {
     workflowId: projectBudgetWorkflowId(projectId),
@@ -177,26 +177,23 @@ test.concurrent('a budget that failed has no state: it says so, and only assumeF
   expect(await budget.status()).toMatchObject({ limit: 100, used: 100 });
 });
 
-test.concurrent(
-  'a state that is no budget of this project ends the run with a typed failure, not with a stuck one',
-  async () => {
-    for (const restored of [null, 'x', {}, { version: 2 }]) {
-      const projectId = newProject();
-      const settings = { limit: 3, windowMs: 60_000, reserve: 0, marginMs: 0 };
-      const handle = await stack.client.workflow.start('projectBudget', {
-        workflowId: projectBudgetWorkflowId(projectId),
-        taskQueue: `${stack.taskQueue}-budget`,
-        args: [{ projectId, settings, restored }],
-      });
-      await expect(handle.result()).rejects.toMatchObject({
-        cause: { type: 'InvalidInput', message: expect.stringContaining('restored') },
-      });
-    }
-  },
-);
+test.concurrent('an invalid state ends the run with a typed failure and does not wedge it', async () => {
+  for (const restored of [null, 'x', {}, { version: 2 }]) {
+    const projectId = newProject();
+    const settings = { limit: 3, windowMs: 60_000, reserve: 0, marginMs: 0 };
+    const handle = await stack.client.workflow.start('projectBudget', {
+      workflowId: projectBudgetWorkflowId(projectId),
+      taskQueue: `${stack.taskQueue}-budget`,
+      args: [{ projectId, settings, restored }],
+    });
+    await expect(handle.result()).rejects.toMatchObject({
+      cause: { type: 'InvalidInput', message: expect.stringContaining('restored') },
+    });
+  }
+});
 
 test.concurrent(
-  'assumeFull lets nothing out for one window after the last send could have arrived, then goes on',
+  'assumeFull sends nothing for one window after the last send could have arrived, then continues',
   async () => {
     const projectId = newProject();
     const budget = stack.followUps.budget(projectId);
@@ -206,7 +203,7 @@ test.concurrent(
     const restored = await budget.restore({ assumeFull: true, inFlight: '3s' });
     const fullUntilMs = Date.parse(restored.fullUntil ?? '');
     expect(fullUntilMs - Date.parse(restored.stopped.at)).toBeGreaterThanOrEqual(WINDOW_MS + 3_000);
-    // The limit that was in force last is known, as its state could still be read.
+    // The last limit is known, because the state could still be read.
     expect(await budget.status()).toMatchObject({ limit: 2, used: 2, lastSends: [] });
     const followUps = await start(projectId, 'b-1', 'b-2');
     await Promise.all(followUps.map((followUp) => followUp.result()));
@@ -216,7 +213,7 @@ test.concurrent(
   },
 );
 
-test.concurrent('a follow-up that began before assumeFull counts as sent and is not sent again', async () => {
+test.concurrent('a follow-up that began before assumeFull is not sent, and fails with DeliveryUnknown', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   await budget.pause();

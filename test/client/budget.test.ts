@@ -12,14 +12,14 @@ import type { Lane } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
-/** Follow-ups that wait ask again by themselves after a minute. */
-const SOONER_THAN_BY_THEMSELVES_MS = 45_000;
+/** Waiting follow-ups ask again by themselves after a minute. Any that are sent sooner were woken. */
+const WOKEN_WITHIN_MS = 45_000;
 let stack: Stack;
 
 beforeAll(async () => {
   stack = await startStack({
     address: inject('temporalAddress'),
-    // A window that is longer than any test: only orders let follow-ups go.
+    // The window is longer than any test, so only orders let follow-ups go.
     env: {
       FOLLOW_UP_BUDGET_LIMIT: '4',
       FOLLOW_UP_BUDGET_MAX_LIMIT: '100',
@@ -44,7 +44,7 @@ const waits = (projectId: string, count: number) =>
   });
 
 test.concurrent(
-  'a follow-up that waits has the place that its budget gives it now, in progress, list and batch',
+  'a waiting follow-up shows its current place in the budget’s queue, in progress, list and batch',
   async () => {
     const projectId = newProject();
     await start(projectId, 'interactive', 'a-1', 'a-2', 'a-3', 'a-4');
@@ -60,7 +60,7 @@ test.concurrent(
     expect(await behind.progress()).toMatchObject({ state: 'waiting-for-budget', position: 2 });
     await ahead?.cancel();
     await waits(projectId, 1);
-    // It has not asked since.
+    // The follow-up has not asked since.
     const { position, expectedSendAt, asOf } = await behind.progress();
     expect({ position, asOf }).toEqual({ position: 1, asOf: undefined });
     expect(Date.parse(expectedSendAt ?? '')).toBeGreaterThan(Date.now());
@@ -78,18 +78,18 @@ test.concurrent(
 );
 
 describe.concurrent('setLimit', () => {
-  test('a raised limit lets those that wait go at once', async () => {
+  test('a raised limit lets waiting follow-ups go at once', async () => {
     const projectId = newProject();
     const followUps = await start(projectId, 'interactive', 'a-1', 'a-2', 'a-3', 'a-4', 'a-5', 'a-6');
     await waits(projectId, 2);
     const budget = stack.followUps.budget(projectId);
     expect(ledgerOf(projectId)).toHaveLength(4);
     expect(await budget.setLimit({ limit: 6 })).toMatchObject({ limit: 6, windowMs: 3_600_000, used: 4 });
-    await isSent(projectId, 6, SOONER_THAN_BY_THEMSELVES_MS);
+    await isSent(projectId, 6, WOKEN_WITHIN_MS);
     await Promise.all(followUps.map((followUp) => followUp.result()));
   });
 
-  test('a lowered limit drains: nothing over the new limit in any window after it', async () => {
+  test('after a lowered limit, no window holds more messages than the new limit', async () => {
     const projectId = newProject();
     const budget = stack.followUps.budget(projectId);
     const first = await start(projectId, 'interactive', 'a-1', 'a-2', 'a-3', 'a-4');
@@ -120,7 +120,7 @@ describe.concurrent('setLimit', () => {
     await start(projectId, 'interactive', 'now-1', 'now-2');
     await isSent(projectId, 3);
     expect(ledgerOf(projectId).filter(({ jobId }) => jobId.startsWith('batch'))).toHaveLength(1);
-    // Without a reserve the last one of the batch lane needs but a slot.
+    // Without a reserve, the last batch follow-up needs only a slot.
     await budget.setLimit({ limit: 4, reserve: 0 });
     await isSent(projectId, 4);
   });
@@ -138,7 +138,7 @@ describe.concurrent('setLimit', () => {
 });
 
 describe.concurrent('pause and resume', () => {
-  test('a pause keeps everything back, shows its note, and ends when it is resumed', async () => {
+  test('a pause holds everything back, shows its note, and ends with a resume', async () => {
     const projectId = newProject();
     const budget = stack.followUps.budget(projectId);
     expect(await budget.pause({ note: 'release freeze' })).toMatchObject({
@@ -152,7 +152,7 @@ describe.concurrent('pause and resume', () => {
     });
     expect(ledgerOf(projectId)).toHaveLength(0);
     expect(await budget.resume()).not.toHaveProperty('paused');
-    await isSent(projectId, 2, SOONER_THAN_BY_THEMSELVES_MS);
+    await isSent(projectId, 2, WOKEN_WITHIN_MS);
     await Promise.all(followUps.map((followUp) => followUp.result()));
   });
 
@@ -167,26 +167,30 @@ describe.concurrent('pause and resume', () => {
   });
 });
 
-describe('input that breaks rules', () => {
+describe('invalid input', () => {
   const bad: [what: string, order: (client: FollowUpClient) => Promise<unknown>, fields: string[]][] = [
     ['nothing to set', (client) => client.budget('p').setLimit({}), ['']],
     ['a limit below 0', (client) => client.budget('p').setLimit({ limit: -1 }), ['limit']],
-    ['a limit that is no whole number', (client) => client.budget('p').setLimit({ limit: 1.5 }), ['limit']],
+    ['a limit that is not a whole number', (client) => client.budget('p').setLimit({ limit: 1.5 }), ['limit']],
     ['a limit above 10,000', (client) => client.budget('p').setLimit({ limit: 10_001 }), ['limit']],
-    ['a window of nothing', (client) => client.budget('p').setLimit({ window: '0s' }), ['window']],
-    ['a window that is no duration', (client) => client.budget('p').setLimit({ window: 'an hour' }), ['window']],
+    ['a window of 0 s', (client) => client.budget('p').setLimit({ window: '0s' }), ['window']],
+    ['a window that is not a duration', (client) => client.budget('p').setLimit({ window: 'an hour' }), ['window']],
     ['a reserve as large as the limit', (client) => client.budget('p').setLimit({ limit: 5, reserve: 5 }), ['reserve']],
     [
       'all of it at once',
       (client) => client.budget('p').setLimit({ limit: -1, window: 'x', reserve: -1 }),
       ['limit', 'window', 'reserve'],
     ],
-    ['a pause of no length', (client) => client.budget('p').pause({ for: '0s' }), ['for']],
+    ['a pause of 0 s', (client) => client.budget('p').pause({ for: '0s' }), ['for']],
     ['a note that is too long', (client) => client.budget('p').pause({ note: 'x'.repeat(201) }), ['note']],
-    ['a restore in an unknown time', (client) => client.budget('p').restore({ inFlight: 'soon' }), ['inFlight']],
+    [
+      'a restore with an in-flight time that is not a duration',
+      (client) => client.budget('p').restore({ inFlight: 'soon' }),
+      ['inFlight'],
+    ],
   ];
   test.each(bad)('%s is refused before anything is sent', async (_what, order, fields) => {
-    // Nobody serves there: whatever tried to send would fail otherwise.
+    // No server listens there, so anything that was sent would fail with another error.
     const nowhere = Connection.lazy({ address: '127.0.0.1:1', interceptors: [] });
     const error = await order(new FollowUpClient({ client: new Client({ connection: nowhere }) })).catch(
       (thrown: unknown) => thrown,
@@ -196,7 +200,7 @@ describe('input that breaks rules', () => {
     expect((error as InvalidInputError).issues.map(({ field }) => field)).toEqual(fields);
   });
 
-  test('a reserve above the limit in force is refused by the budget itself', async () => {
+  test('a reserve that the current limit does not allow is refused by the budget itself', async () => {
     const budget = stack.followUps.budget(newProject());
     await budget.setLimit({ limit: 5 });
     const error = await budget.setLimit({ reserve: 5 }).catch((thrown: unknown) => thrown);
@@ -207,7 +211,7 @@ describe('input that breaks rules', () => {
 });
 
 test.concurrent(
-  'a budget that an order starts has the documented defaults, or those that the client was given',
+  'a budget that an order starts has the documented defaults, or the settings of the client',
   async () => {
     const budget = stack.followUps.budget(newProject());
     expect(await budget.state()).toBe('none');
@@ -219,7 +223,7 @@ test.concurrent(
   },
 );
 
-test.concurrent('audit lists what the ledger has, newest first', async () => {
+test.concurrent('audit lists the sends of the ledger, newest first', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   expect(await budget.audit()).toEqual([]);
@@ -240,7 +244,7 @@ test.concurrent('audit lists what the ledger has, newest first', async () => {
 });
 
 test.concurrent(
-  'watch shows the budget from before its first follow-up to after its end, and ends when it is told to',
+  'watch shows the budget from before its first follow-up until after its restore, and ends at its abort signal',
   async () => {
     const projectId = newProject();
     const budget = stack.followUps.budget(projectId);
@@ -265,7 +269,7 @@ test.concurrent(
   },
 );
 
-test('a server that is not there is told at once, by watch, too', async () => {
+test('orders, restore and watch report an unreachable server', async () => {
   const nowhere = Connection.lazy({ address: '127.0.0.1:1', interceptors: [] });
   const budget = new FollowUpClient({ client: new Client({ connection: nowhere }) }).budget('p');
   for (const order of [() => budget.pause(), () => budget.restore(), () => budget.watch().next()]) {
@@ -274,7 +278,7 @@ test('a server that is not there is told at once, by watch, too', async () => {
   await nowhere.close();
 });
 
-test.concurrent('without a worker every order says so', async () => {
+test.concurrent('without a worker, an order says so', async () => {
   const { client } = stack;
   const budget = new FollowUpClient({ client, taskQueue: `nobody-${randomUUID()}` }).budget(newProject());
   const error = await budget.setLimit({ limit: 5 }).catch((thrown: unknown) => thrown);

@@ -31,18 +31,18 @@ const isPolling = (jobId: string, key = 'k') =>
     return progress.state === 'polling' && progress.polls > 0;
   });
 
-test.concurrent('run gives the result, and tells of the start before', async () => {
+test.concurrent('run returns the result, and reports the start first', async () => {
   const seen: string[] = [];
   const input = { projectId: project, jobId: 'job-1', prompt: 'x', key: 'k', ...FAST };
   const result = await stack.followUps.run(input, { onStarted: ({ workflowId }) => seen.push(workflowId) });
   expect(result).toMatchObject({ status: 'completed', delivery: 'sent', jobId: 'job-1' });
   expect(seen).toEqual([`follow-up/${project}/job-1/k`]);
-  // The same again, from a workflow that ended long ago.
+  // The same result, from the workflow that has ended.
   expect(await stack.followUps.run(input)).toEqual(result);
   expect(await stack.followUps.handle(seen[0] ?? '').result()).toEqual(result);
 });
 
-describe.concurrent('each way to end has an error of its own, which says whether the message was delivered', () => {
+describe.concurrent('each end without a result has its own error, which says whether the message was delivered', () => {
   test('a typed failure', async () => {
     const error = await (await start('missing-1')).result().catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({ name: 'FollowUpFailedError', type: 'JobNotFound', delivered: 'no' });
@@ -92,22 +92,25 @@ describe.concurrent('each way to end has an error of its own, which says whether
   });
 });
 
-test.concurrent('a reset does not end the wait: the new run does, and the message is not sent twice', async () => {
-  const followUp = await start('slow-1');
-  await isPolling('slow-1');
-  const outcome = followUp.result().then(
-    ({ status }) => status,
-    (error: unknown) => error,
-  );
-  const handle = stack.client.workflow.getHandle(followUp.workflowId);
-  const { runId } = await handle.describe();
-  const { events } = await handle.fetchHistory();
-  const firstTask = events?.find((event) => event.workflowTaskCompletedEventAttributes);
-  const newRunId = await resetToTask(stack.client, { workflowId: followUp.workflowId, runId }, firstTask);
-  expect(newRunId).not.toBe(runId);
-  expect(await outcome).toBe('completed');
-  expect(stack.simulator.job(project, 'slow-1')?.messages).toBe(1);
-});
+test.concurrent(
+  'a reset does not end the wait for the result: the new run does, and the message is not sent twice',
+  async () => {
+    const followUp = await start('slow-1');
+    await isPolling('slow-1');
+    const outcome = followUp.result().then(
+      ({ status }) => status,
+      (error: unknown) => error,
+    );
+    const handle = stack.client.workflow.getHandle(followUp.workflowId);
+    const { runId } = await handle.describe();
+    const { events } = await handle.fetchHistory();
+    const firstTask = events?.find((event) => event.workflowTaskCompletedEventAttributes);
+    const newRunId = await resetToTask(stack.client, { workflowId: followUp.workflowId, runId }, firstTask);
+    expect(newRunId).not.toBe(runId);
+    expect(await outcome).toBe('completed');
+    expect(stack.simulator.job(project, 'slow-1')?.messages).toBe(1);
+  },
+);
 
 test.concurrent('watch yields changes only, and ends with the follow-up', async () => {
   const followUp = await start('job-2');
@@ -119,7 +122,7 @@ test.concurrent('watch yields changes only, and ends with the follow-up', async 
   expect(new Set(updates.map((update) => JSON.stringify(update))).size).toBe(updates.length);
 });
 
-test.concurrent('watch and result end at their signal, and the follow-up goes on', async () => {
+test.concurrent('watch and result end at their abort signal, and the follow-up continues', async () => {
   const followUp = await start('stuck-3');
   const controller = new AbortController();
   const result = followUp.result({ signal: controller.signal }).catch((error: unknown) => error);
@@ -134,25 +137,22 @@ test.concurrent('watch and result end at their signal, and the follow-up goes on
   await stack.client.workflow.getHandle(followUp.workflowId).terminate();
 });
 
-test.concurrent(
-  'without a worker the progress is said to be unavailable, and watching goes on to the end',
-  async () => {
-    const idle = new FollowUpClient({ client: stack.client, taskQueue: `nobody-${randomUUID()}` });
-    const followUp = await idle.start({ projectId: project, jobId: 'job-3', prompt: 'x' });
-    await expect(followUp.progress()).rejects.toThrow(WorkerUnavailableError);
-    const watch = followUp.watch({ intervalMs: 50 });
-    const first = await watch.next();
-    expect(first.value).toMatchObject({ summary: { status: 'running' } });
-    expect(first.value?.progressUnavailable).toBeTruthy();
-    await stack.client.workflow.getHandle(followUp.workflowId).terminate();
-    const second = await watch.next();
-    expect(second.value).toMatchObject({ summary: { status: 'terminated' } });
-    expect((await watch.next()).done).toBe(true);
-  },
-);
+test.concurrent('without a worker, the progress is unavailable, and a watch continues to the end', async () => {
+  const idle = new FollowUpClient({ client: stack.client, taskQueue: `nobody-${randomUUID()}` });
+  const followUp = await idle.start({ projectId: project, jobId: 'job-3', prompt: 'x' });
+  await expect(followUp.progress()).rejects.toThrow(WorkerUnavailableError);
+  const watch = followUp.watch({ intervalMs: 50 });
+  const first = await watch.next();
+  expect(first.value).toMatchObject({ summary: { status: 'running' } });
+  expect(first.value?.progressUnavailable).toBeTruthy();
+  await stack.client.workflow.getHandle(followUp.workflowId).terminate();
+  const second = await watch.next();
+  expect(second.value).toMatchObject({ summary: { status: 'terminated' } });
+  expect((await watch.next()).done).toBe(true);
+});
 
 test.concurrent(
-  'the budget of a project without follow-ups is undefined, and counts from the first one on',
+  'a budget has no status before its project’s first follow-up, and counts from that one on',
   async () => {
     const budget = stack.followUps.budget(`${project}-budget`);
     expect(await budget.status()).toBeUndefined();
@@ -164,10 +164,10 @@ test.concurrent(
 );
 
 test.concurrent.each([status.UNKNOWN, status.INTERNAL, status.ABORTED])(
-  'result waits on after an error of the server that says nothing about the follow-up (gRPC code %i)',
+  'result keeps waiting after a server error that says nothing about the follow-up (gRPC code %i)',
   async (code) => {
     let failures = 0;
-    // A server that is out of order cannot be had on demand.
+    // An interceptor, because a real server does not fail on demand.
     const outOfOrder: Interceptor = (options, nextCall) => {
       if (!options.method_definition.path.endsWith('GetWorkflowExecutionHistory') || failures >= 3) {
         return new InterceptingCall(nextCall(options));
@@ -189,7 +189,7 @@ test.concurrent.each([status.UNKNOWN, status.INTERNAL, status.ABORTED])(
   },
 );
 
-describe('while Temporal is away', () => {
+describe('while Temporal is unreachable', () => {
   let proxy: TcpProxy;
   let connection: Connection;
   let followUps: FollowUpClient;
@@ -204,7 +204,7 @@ describe('while Temporal is away', () => {
     proxy.close();
   });
 
-  test('result waits on and comes back', async () => {
+  test('result and watch keep waiting and continue', async () => {
     const { workflowId } = await start('slow-2');
     const result = followUps.handle(workflowId).result();
     const updates: FollowUpUpdate[] = [];
@@ -222,7 +222,7 @@ describe('while Temporal is away', () => {
     expect(updates.at(-1)).toMatchObject({ summary: { status: 'completed' } });
   });
 
-  test('result and watch give up after their time, and say why', async () => {
+  test('result and watch give up after their timeout, and say why', async () => {
     const { workflowId } = await start('stuck-4');
     const handle = followUps.handle(workflowId);
     await handle.describe();
@@ -240,7 +240,7 @@ async function drain(updates: AsyncIterable<FollowUpUpdate>): Promise<void> {
   for await (const _update of updates);
 }
 
-/** Passes connections on until it is taken down; then it resets those there are and takes no new ones. */
+/** Forwards connections until it is taken down. Then it resets them and accepts no new ones. */
 class TcpProxy {
   #isUp = true;
   readonly #sockets = new Set<Socket>();

@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
 const INTERVAL_MS = 2_000;
-/** An agent's turn. A batch takes longer than the interval, so that firings meet. */
+/** An agent's turn. A batch takes longer than the interval, so firings overlap. */
 const TURN_MS = 2_500;
 let stack: Stack;
 
@@ -23,7 +23,7 @@ afterAll(() => stack.stop());
 const newName = (what: string) => `${what}-${randomUUID().slice(0, 8)}`;
 const ledgerOf = (projectId: string) => stack.simulator.ledger.filter((entry) => entry.projectId === projectId);
 
-/** The name of the schedule is its project's, too. */
+/** Creates a schedule. Its project has the same name. */
 async function create(name: string, overlap: ScheduleOverlap, everyMs: number): Promise<ScheduleHandle> {
   const input = { projectId: name, prompt: 'Update the dependencies.', jobIds: ['job-1'], defaults: FAST };
   return stack.followUps.schedules.create({ name, every: everyMs, overlap, input });
@@ -35,7 +35,7 @@ async function spanOf({ workflowId }: Firing): Promise<{ startMs: number; endMs:
   return { startMs: startTime.getTime(), endMs: closeTime?.getTime() ?? NaN };
 }
 
-/** Lets a schedule fire, then waits for the end of all that it started. Oldest first. */
+/** Lets a schedule fire, then waits until its batches have ended. Returns them oldest first. */
 async function runFor(schedule: ScheduleHandle, firings: number) {
   await eventually(
     `${schedule.name} has fired ${firings} times`,
@@ -54,7 +54,7 @@ async function runFor(schedule: ScheduleHandle, firings: number) {
   return { outcomes, counts, spans: await Promise.all(outcomes.map(spanOf)) };
 }
 
-/** Every firing sent its message, and no firing twice. */
+/** Expects that every firing has sent its message once. */
 function expectOneMessageEach(projectId: string, outcomes: readonly FiringOutcome[]): void {
   for (const { counts } of outcomes) expect(counts).toMatchObject({ total: 1, completed: 1, errors: 0 });
   expect(ledgerOf(projectId)).toHaveLength(outcomes.length);
@@ -63,13 +63,13 @@ function expectOneMessageEach(projectId: string, outcomes: readonly FiringOutcom
 
 const pairsOf = <T>(list: readonly T[]) => list.slice(1).map((next, index) => [list[index] as T, next] as const);
 
-test.concurrent('skip: a slow batch is never joined by another, and due times are left out meanwhile', async () => {
+test.concurrent('skip: while a slow batch runs, no other starts, and due times are skipped', async () => {
   const { spans, counts } = await runFor(await create(newName('skip'), 'skip', INTERVAL_MS), 3);
   for (const [before, next] of pairsOf(spans)) expect(next.startMs).toBeGreaterThanOrEqual(before.endMs);
   expect(counts.skipped).toBeGreaterThanOrEqual(2);
 });
 
-test.concurrent('buffer-one: one due time waits for the slow batch, the others are left out', async () => {
+test.concurrent('buffer-one: one due time waits for the slow batch, the others are skipped', async () => {
   const { spans, counts, outcomes } = await runFor(await create(newName('buffer'), 'buffer-one', INTERVAL_MS), 4);
   for (const [before, next] of pairsOf(spans)) expect(next.startMs).toBeGreaterThanOrEqual(before.endMs);
   const waited = outcomes
@@ -88,14 +88,14 @@ test.concurrent('allow-all: every due time fires, whatever runs', async () => {
 });
 
 test.concurrent(
-  'a trigger runs a batch in lane batch, and what it comes to is told while it runs and afterwards',
+  'a trigger runs a batch in the batch lane, and its outcome is known while it runs and afterwards',
   async () => {
     const name = newName('trigger');
     const schedule = await create(name, 'skip', 31_536_000_000);
     const { outcome, batchId } = await schedule.trigger();
     expect(outcome).toBe('started');
     const outcomes = async () => stack.followUps.schedules.outcomes((await schedule.describe()).recentFirings);
-    await eventually('it is told while it runs', async () => {
+    await eventually('it is reported while it runs', async () => {
       const [firing] = await outcomes();
       return firing?.status === 'running' && firing.counts?.total === 1;
     });
@@ -107,7 +107,7 @@ test.concurrent(
     const childId = followUpWorkflowId({ projectId: name, jobId: 'job-1', key: batchItemKey(batchId, 0) });
     expect(await readRunStart(stack.client, childId)).toMatchObject([{ lane: 'batch', jobId: 'job-1' }]);
 
-    // Temporal itself runs a batch once more for a time that has fired: its follow-ups are the same ones.
+    // Temporal itself fires again for the same time. The batch runs once more, with the same follow-ups.
     const batch = stack.client.workflow.getHandle(`follow-up-batch/${batchId}`);
     const firstRunId = (await batch.describe()).runId;
     const dueAt = new Date(batchId.slice(name.length + 1));

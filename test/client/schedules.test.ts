@@ -17,7 +17,7 @@ import { eventually } from '../support/eventually.js';
 
 let client: Client;
 let connection: Connection;
-/** No worker takes from this queue: a batch runs until the test ends it. */
+/** No worker polls its task queue, so a batch runs until the test ends it. */
 let followUps: FollowUpClient;
 const created: ScheduleHandle[] = [];
 
@@ -51,7 +51,7 @@ const firingIds = async (schedule: ScheduleHandle) =>
   (await schedule.describe()).recentFirings.map(({ batchId }) => batchId);
 const end = (batchId: string) => client.workflow.getHandle(`follow-up-batch/${batchId}`).terminate('its time is over');
 
-describe('input that breaks rules', () => {
+describe('invalid input', () => {
   const good = { name: 'nightly', cron: '0 2 * * *', input };
   const bad: [what: string, change: Record<string, unknown>, fields: string[]][] = [
     ['neither cron nor interval', { cron: undefined }, ['cron']],
@@ -107,7 +107,7 @@ describe('input that breaks rules', () => {
     await expect(error).rejects.toThrow(/input: must be at most 262144 bytes of JSON in a schedule \(it has 27\d{4}\)/);
   });
 
-  test('what only the server knows to be wrong creates nothing, and names the field', async () => {
+  test('an error that only the server finds names the field, and nothing is created', async () => {
     const name = newName('minute-61');
     const error = await create({ name, cron: '61 2 * * *' }).catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(InvalidInputError);
@@ -117,7 +117,7 @@ describe('input that breaks rules', () => {
 });
 
 describe('create and describe', () => {
-  test('a schedule has the documented defaults, and fires by the clock of its zone', async () => {
+  test('a schedule has the documented defaults, and fires in the time of its zone', async () => {
     const name = newName('berlin');
     const schedule = await create({ name, cron: '30 4 * * MON-FRI', timeZone: 'europe/berlin' });
     const description = await schedule.describe();
@@ -146,7 +146,7 @@ describe('create and describe', () => {
     }
   });
 
-  test('everything that is said is in Temporal, for its UI, too', async () => {
+  test('every option is stored in Temporal and shows in its UI', async () => {
     const name = newName('said');
     await create({
       name,
@@ -180,21 +180,21 @@ describe('create and describe', () => {
     expect(action.staticSummary).toBe(`Schedule ${name}: 2 follow-ups (schedules)`);
   });
 
-  test('@daily is taken, and a schedule that never fires has no next firing', async () => {
+  test('@daily is accepted, and a schedule that never fires has no next firing', async () => {
     const daily = await create({ name: newName('daily'), cron: '@daily' });
     expect((await daily.describe()).times).toMatchObject({ cron: '@daily', timeZone: 'UTC' });
     const never = await create({ name: newName('never'), cron: '0 0 30 2 *' });
     expect((await never.describe()).nextFirings).toEqual([]);
   });
 
-  test('a name that is taken is told, and the schedule there was stays', async () => {
+  test('a used name is refused, and the existing schedule stays', async () => {
     const name = newName('taken');
     await create({ name, cron: '@daily' });
     await expect(create({ name, every: '1h' })).rejects.toThrow(ScheduleExistsError);
     expect((await followUps.schedules.handle(name).describe()).times.cron).toBe('@daily');
   });
 
-  test('schedules are listed, and those of others are neither listed nor touched', async () => {
+  test('schedules are listed, and foreign schedules are neither listed nor changed', async () => {
     const name = newName('listed');
     const foreign = newName('foreign');
     await create({ name, cron: '@weekly', note: 'for the list' });
@@ -223,7 +223,7 @@ describe('create and describe', () => {
     await other.delete();
   });
 
-  test('a schedule that is not there is told by every order', async () => {
+  test('every order reports a missing schedule', async () => {
     const handle = followUps.schedules.handle(newName('nowhere'));
     const past = { from: '2026-01-01T00:00:00Z', to: '2026-01-02T00:00:00Z' };
     for (const order of [
@@ -239,7 +239,7 @@ describe('create and describe', () => {
     expect(() => followUps.schedules.handle('a/b')).toThrow(InvalidInputError);
   });
 
-  test('a server that is not there is told', async () => {
+  test('an unreachable server is reported', async () => {
     const nowhere = Connection.lazy({ address: '127.0.0.1:1', interceptors: [] });
     const { schedules } = new FollowUpClient({ client: new Client({ connection: nowhere }) });
     await expect(schedules.create({ name: 'x', every: '1h', input })).rejects.toThrow(TemporalUnreachableError);
@@ -248,7 +248,7 @@ describe('create and describe', () => {
   });
 });
 
-test('each firing is a batch of its own, whose id and whose follow-ups’ keys are valid for the longest name', async () => {
+test('each firing is its own batch, and even the longest name gives valid ids and keys', async () => {
   const name = 'n'.repeat(63) + randomUUID();
   expect(name).toHaveLength(99);
   const schedule = await create({ name, every: '1s', overlap: 'allow-all' });
@@ -267,13 +267,13 @@ test('each firing is a batch of its own, whose id and whose follow-ups’ keys a
 });
 
 describe('pause, resume and delete', () => {
-  test('a paused schedule fires nothing and keeps its note; resumed, it fires', async () => {
+  test('a paused schedule fires nothing and keeps its note, and fires again when it is resumed', async () => {
     const schedule = await create({ name: newName('pause'), every: '1s', overlap: 'allow-all', note: 'mine' });
     expect(await schedule.pause()).toMatchObject({ paused: true, note: 'mine' });
     const pause = { since: expect.stringMatching(/^\d{4}-.*Z$/), note: 'release freeze' };
     expect(await schedule.pause('release freeze')).toMatchObject({ paused: true, note: 'mine', pause });
     const before = (await schedule.describe()).counts.fired;
-    // The time of a firing has to pass to show that there is none.
+    // Due times must pass to show that nothing fires.
     const [next] = (await schedule.describe()).nextFirings;
     await eventually('two due times have passed', () => Date.now() > Date.parse(next ?? '') + 2_000);
     expect((await schedule.describe()).counts.fired).toBe(before);
@@ -283,7 +283,7 @@ describe('pause, resume and delete', () => {
     await eventually('it fires', async () => (await schedule.describe()).counts.fired > before);
   });
 
-  test('a deleted schedule is gone, says what runs on, and leaves its name free', async () => {
+  test('a deleted schedule is gone, names the batches that still run, and frees its name', async () => {
     const name = newName('delete');
     const schedule = await create({ name });
     const { batchId, workflowId } = await schedule.trigger();
@@ -295,7 +295,7 @@ describe('pause, resume and delete', () => {
 });
 
 describe('trigger obeys the overlap policy', () => {
-  test('skip: nothing starts while one runs, and again once it has ended', async () => {
+  test('skip: nothing starts while a batch runs, and the next trigger works once it has ended', async () => {
     const schedule = await create({ name: newName('skip'), paused: true });
     const first = await schedule.trigger();
     expect(first.outcome).toBe('started');
@@ -306,7 +306,7 @@ describe('trigger obeys the overlap policy', () => {
     expect((await schedule.trigger()).outcome).toBe('started');
   });
 
-  test('buffer-one: one waits for the one that runs, a third is left out', async () => {
+  test('buffer-one: a second batch waits for the first, and a third is skipped', async () => {
     const schedule = await create({ name: newName('buffer-one'), overlap: 'buffer-one' });
     const first = await schedule.trigger();
     const second = await schedule.trigger();
@@ -318,7 +318,7 @@ describe('trigger obeys the overlap policy', () => {
     expect(await firingIds(schedule)).toEqual([second.batchId, first.batchId]);
   });
 
-  test('allow-all: three in a row all start, within the same second, too', async () => {
+  test('allow-all: three in a row all start, even within the same second', async () => {
     const schedule = await create({ name: newName('allow-all'), overlap: 'allow-all' });
     const triggered = [await schedule.trigger(), await schedule.trigger(), await schedule.trigger()];
     expect(triggered.map(({ outcome }) => outcome)).toEqual(['started', 'started', 'started']);
@@ -333,7 +333,7 @@ describe('backfill', () => {
   const at = (hours: number) => new Date(Math.floor(now / HOUR_MS) * HOUR_MS + hours * HOUR_MS).toISOString();
   const idOf = (name: string, instant: string) => `${name}-${instant.slice(0, 19)}Z`;
 
-  test('a range fires one after another, each with the id that it would have had, and only once', async () => {
+  test('the firings of a range run one after another with their regular ids, and only once', async () => {
     const name = newName('backfill');
     const schedule = await create({ name, every: '1h', paused: true });
     const range = await schedule.backfill({ from: at(-4), to: at(-2) });
@@ -348,7 +348,7 @@ describe('backfill', () => {
       firings: [],
       alreadyFired: [at(-4), at(-3), at(-2)],
     });
-    // With a gap in the middle.
+    // A wider range, whose middle has already fired.
     const wider = await schedule.backfill({ from: at(-5), to: at(-1), overlap: 'allow-all' });
     expect(wider).toEqual({
       overlap: 'allow-all',

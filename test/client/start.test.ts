@@ -48,7 +48,7 @@ test('two starts without a key are two follow-ups', async () => {
   expect([one.alreadyStarted, two.alreadyStarted]).toEqual([false, false]);
 });
 
-test('of many starts with one key at the same time one starts it and the others find it', async () => {
+test('of ten simultaneous starts with one key, one starts the follow-up and the others find it', async () => {
   const starts = await Promise.all(
     Array.from({ length: 10 }, () => followUps.start({ ...input('job-3'), key: 'race' })),
   );
@@ -56,7 +56,7 @@ test('of many starts with one key at the same time one starts it and the others 
   expect(starts.filter(({ inputDiffers }) => inputDiffers === true)).toHaveLength(0);
 });
 
-test('a used key tells whether the input differs, by meaning and not by words', async () => {
+test('a start with a used key says whether the input differs in meaning', async () => {
   await followUps.start({ ...input('job-4'), key: 'k', jobTimeout: '1h' });
   const same = await followUps.start({ ...input('job-4'), key: 'k', jobTimeout: 3_600_000, lane: 'interactive' });
   expect(same).toMatchObject({ alreadyStarted: true, inputDiffers: false });
@@ -64,13 +64,13 @@ test('a used key tells whether the input differs, by meaning and not by words', 
   expect(other).toMatchObject({ alreadyStarted: true, inputDiffers: true });
 });
 
-test('a key stays used after the end', async () => {
+test('a key stays used after the end of its follow-up', async () => {
   const started = await followUps.start({ ...input('job-5'), key: 'k' });
   await client.workflow.getHandle(started.workflowId).terminate('done');
   expect(await followUps.start({ ...input('job-5'), key: 'k' })).toMatchObject({ alreadyStarted: true });
 });
 
-test('an input that breaks rules is refused with every bad field named, and nothing is started', async () => {
+test('invalid input is refused with every bad field named, and counts as not delivered', async () => {
   const bad = { projectId: 'a b', jobId: '..', prompt: '', key: 'a/b' };
   const error = await followUps.start(bad).catch((thrown: unknown) => thrown);
   expect(error).toBeInstanceOf(InvalidInputError);
@@ -79,7 +79,7 @@ test('an input that breaks rules is refused with every bad field named, and noth
   expect(delivered).toBe('no');
 });
 
-test('ids that make a workflow id too long for Temporal are refused with their lengths, and nothing is started', async () => {
+test('ids that make the workflow id too long for Temporal are refused with their lengths', async () => {
   const long = (length: number) => 'x'.repeat(length);
   const ids = { projectId: long(100), jobId: long(100), key: long(44) };
   const error = await followUps.start({ ...ids, prompt: 'p' }).catch((thrown: unknown) => thrown);
@@ -91,13 +91,13 @@ test('ids that make a workflow id too long for Temporal are refused with their l
   expect(parseStartInput({ ...ids, key: long(43), prompt: 'p' })).toMatchObject({ key: long(43) });
 });
 
-test('an id that no follow-up can have is refused by handle and budget', () => {
+test('handle and budget refuse an invalid id', () => {
   expect(() => followUps.handle('project-budget/p')).toThrow(InvalidInputError);
   expect(() => followUps.handle('follow-up/p/../k')).toThrow(InvalidInputError);
   expect(() => followUps.budget('a b')).toThrow(InvalidInputError);
 });
 
-test('a list query holds checked values only', () => {
+test('a list query contains only checked values', () => {
   expect(listQuery({})).toBe("WorkflowType = 'followUp'");
   expect(listQuery({ project: 'p', state: 'polling', batch: 'b:1' })).toBe(
     "WorkflowType = 'followUp' AND FollowUpProjectId = 'p' AND FollowUpState = 'polling' AND FollowUpBatchId = 'b:1'",
@@ -117,7 +117,7 @@ test('a list query holds checked values only', () => {
   expect(() => listQuery({ state: 'sleeping' })).toThrow(InvalidInputError);
 });
 
-test('a server that is not there is told with its address and the id of the follow-up', async () => {
+test('an unreachable server is reported with its address and the id of the follow-up', async () => {
   const nowhere = Connection.lazy({ address: '127.0.0.1:1', interceptors: [] });
   const away = new FollowUpClient({ client: new Client({ connection: nowhere }) });
   const error = await away.start({ ...input('job-6'), key: 'k' }).catch((thrown: unknown) => thrown);
@@ -130,19 +130,19 @@ test('a server that is not there is told with its address and the id of the foll
   });
 });
 
-test('a namespace that does not exist is told as such', async () => {
+test('a missing namespace is reported', async () => {
   const elsewhere = new FollowUpClient({ client: new Client({ connection, namespace: 'nowhere' }) });
   await expect(elsewhere.start(input('job-7'))).rejects.toThrow(/no namespace nowhere/);
 });
 
-test('a namespace without the search attributes is told as such, with the command that fixes it', async () => {
+test('a namespace without the search attributes is reported with the command that adds them', async () => {
   const namespace = `bare-${randomUUID().slice(0, 8)}`;
   await connection.workflowService.registerNamespace({
     namespace,
     workflowExecutionRetentionPeriod: msToTs(86_400_000),
   });
   const bare = new FollowUpClient({ client: new Client({ connection, namespace }) });
-  // The server learns of a new namespace from a cache.
+  // The server caches namespaces, so a new one takes a moment.
   const error = await eventually('the namespace is known', async () => {
     const thrown = await bare.start(input('job-8')).catch((reason: unknown) => reason);
     return thrown instanceof TemporalUnreachableError ? undefined : thrown;

@@ -50,7 +50,7 @@ describe('the worker configuration', () => {
     expect(config.agentJobs.apiKeys.key?.()).toBe(SECRET);
   });
 
-  test('takes a version only as deployment name and build id together', () => {
+  test('accepts a version only as a deployment name together with a build id', () => {
     const name = { TEMPORAL_DEPLOYMENT_NAME: 'agent-follow-up' };
     const build = { TEMPORAL_WORKER_BUILD_ID: '0.1.0' };
     expect(loadConfig(good).version).toBeUndefined();
@@ -69,7 +69,7 @@ describe('the worker configuration', () => {
     });
   });
 
-  test('takes a variable that is set to nothing for one that is not set', () => {
+  test('treats an empty variable as not set', () => {
     const empty = { TEMPORAL_ADDRESS: '', TEMPORAL_TLS: '', FOLLOW_UP_BUDGET_LIMIT: ' ', AGENT_JOBS_API_KEY_FILE: '' };
     expect(loadConfig({ ...good, ...empty })).toMatchObject({
       temporal: { address: 'localhost:7233' },
@@ -77,7 +77,7 @@ describe('the worker configuration', () => {
     });
   });
 
-  test('takes durations as text with a unit and as whole milliseconds', () => {
+  test('accepts durations as text with a unit and as whole milliseconds', () => {
     const config = loadConfig({ ...good, FOLLOW_UP_DRAIN: '1500', FOLLOW_UP_BUDGET_WINDOW: '1.5m' });
     expect(config.drainMs).toBe(1_500);
     expect(config.budget.windowMs).toBe(90_000);
@@ -131,12 +131,12 @@ describe('the worker configuration', () => {
     ['1e3', false],
     ['2.5', false],
     ['0x10', false],
-  ])('a budget of %s messages is allowed: %s', (limit, allowed) => {
+  ])('a limit of %s is allowed: %s', (limit, allowed) => {
     const issues = issuesOf(() => loadConfig({ ...good, FOLLOW_UP_BUDGET_LIMIT: limit }));
     expect(issues['FOLLOW_UP_BUDGET_LIMIT'] === undefined).toBe(allowed);
   });
 
-  test('takes how much a worker does at once, and names what is out of range', () => {
+  test('accepts the capacity of a worker, and names what is out of range', () => {
     const capacity = { cachedWorkflows: 10, workflowTasks: 2, activities: 10_000, pollers: 200 };
     const [cachedWorkflows, workflowTasks, activities, pollers] = Object.values(capacity).map(String);
     const names = { FOLLOW_UP_CACHED_WORKFLOWS: cachedWorkflows, FOLLOW_UP_WORKFLOW_TASKS: workflowTasks };
@@ -148,7 +148,7 @@ describe('the worker configuration', () => {
     });
   });
 
-  test('bounds every budget by the limit of a new one, or by a higher ceiling', () => {
+  test('has the limit of a new budget as the ceiling, or a higher one', () => {
     expect(loadConfig({ ...good, FOLLOW_UP_BUDGET_LIMIT: '7' }).budget).toMatchObject({ limit: 7, maxLimit: 7 });
     expect(loadConfig({ ...good, FOLLOW_UP_BUDGET_MAX_LIMIT: '500' }).budget).toMatchObject({
       limit: 100,
@@ -159,14 +159,14 @@ describe('the worker configuration', () => {
     });
   });
 
-  test('takes no window that a budget would refuse', () => {
+  test('refuses a window that a budget would refuse', () => {
     const issues = issuesOf(() => loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '999ms' }));
     expect(issues['FOLLOW_UP_BUDGET_WINDOW']).toMatch(/^must be from 1s to /);
     const { budget } = loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '1s', FOLLOW_UP_MARGIN: '5m' });
     expect(budgetSettingsSchema.safeParse(budget).success).toBe(true);
   });
 
-  test('serves all projects, or those of a list', () => {
+  test('serves all projects, or a list of them', () => {
     expect(loadConfig(good).projects).toBe('*');
     expect(loadConfig({ ...good, FOLLOW_UP_PROJECTS: '*' }).projects).toBe('*');
     expect(loadConfig({ ...good, FOLLOW_UP_PROJECTS: 'a, b-2,c' }).projects).toEqual(['a', 'b-2', 'c']);
@@ -178,7 +178,7 @@ describe('the worker configuration', () => {
     }
   });
 
-  test('warns of keys that everybody may read, and of certificates that nobody checks', () => {
+  test('warns of key files that everybody can read, and of certificates that are not checked', () => {
     const path = file('open-key', SECRET);
     const warningsAt = (mode: number) => {
       chmodSync(path, mode);
@@ -192,7 +192,7 @@ describe('the worker configuration', () => {
     expect(loadConfig({ ...good, NODE_TLS_REJECT_UNAUTHORIZED: '1' }).warnings).toEqual([]);
   });
 
-  test('turns the status server off, and takes IPv6 addresses and port 0', () => {
+  test('can turn the status server off, and accepts IPv6 addresses and port 0', () => {
     expect(loadConfig({ ...good, FOLLOW_UP_STATUS_ADDRESS: 'off' }).status).toBeUndefined();
     expect(loadConfig({ ...good, FOLLOW_UP_STATUS_ADDRESS: '[::1]:0' }).status).toEqual({ host: '::1', port: 0 });
     expect(issuesOf(() => loadConfig({ ...good, FOLLOW_UP_STATUS_ADDRESS: 'host:70000' }))).toHaveProperty(
@@ -208,7 +208,7 @@ describe('the base URL', () => {
     ['http://127.0.0.1:8080', 'http://127.0.0.1:8080'],
     ['http://127.8.9.10', 'http://127.8.9.10'],
     ['http://[::1]:8080', 'http://[::1]:8080'],
-  ])('%s is taken', (given, expected) => {
+  ])('%s is accepted', (given, expected) => {
     expect(loadConfig({ ...good, AGENT_JOBS_BASE_URL: given }).agentJobs.baseUrl).toBe(expected);
   });
 
@@ -224,13 +224,13 @@ describe('the base URL', () => {
     expect(issuesOf(() => loadConfig({ ...good, AGENT_JOBS_BASE_URL: given }))).toHaveProperty('AGENT_JOBS_BASE_URL');
   });
 
-  test('is refused with a password in it, and the password is not repeated', () => {
+  test('is refused if it contains a password, and the password is not repeated', () => {
     expect(issuesOf(() => loadConfig({ ...good, AGENT_JOBS_BASE_URL: `https://me:${SECRET}@host` }))).toHaveProperty(
       'AGENT_JOBS_BASE_URL',
     );
   });
 
-  test('may be plain http elsewhere where that is allowed', () => {
+  test('may be plain http to any host if that is allowed', () => {
     const config = loadConfig({ ...good, AGENT_JOBS_BASE_URL: 'http://api.test', AGENT_JOBS_ALLOW_HTTP: 'true' });
     expect(config.agentJobs.baseUrl).toBe('http://api.test');
   });
@@ -250,7 +250,7 @@ describe('API keys', () => {
     expect(loadConfig({ ...base, AGENT_JOBS_API_KEYS_FILE: keysFile }).agentJobs.apiKeys).toEqual({ keysFile });
   });
 
-  test('are never shown when a value or a file is wrong', () => {
+  test('are never shown if a value or a file is wrong', () => {
     const cases: [string, string][] = [
       ['AGENT_JOBS_API_KEY', `${SECRET}\r\nX-Injected: 1`],
       ['AGENT_JOBS_API_KEY', 'short'],
@@ -289,7 +289,7 @@ describe('the Temporal configuration', () => {
     ].join('\n'),
   );
 
-  test('reads profiles from the configuration file, and variables overrule them', () => {
+  test('comes from profiles in the configuration file, which variables override', () => {
     expect(loadTemporalConfig({ TEMPORAL_CONFIG_FILE: toml })).toMatchObject({
       address: 'one.example.com:7233',
       namespace: 'one',
@@ -334,13 +334,13 @@ describe('the Temporal configuration', () => {
     ).toContain("Profile 'gone' not found");
   });
 
-  test('does not quote a configuration file that is no TOML, for its key', () => {
+  test('does not quote an invalid configuration file, because it may contain a key', () => {
     const broken = file('broken.toml', `[profile.default]\napi_key = ${SECRET}\n`);
     const issues = issuesOf(() => loadTemporalConfig({ TEMPORAL_CONFIG_FILE: broken }));
     expect(issues['TEMPORAL_*']).toBe('the configuration file is not TOML, see line 2');
   });
 
-  test('gives commands the task queue and the settings of a new budget, without those of the service', () => {
+  test('gives commands the task queue and the settings of a new budget without settings of the service', () => {
     expect(loadClientConfig({})).toMatchObject({ taskQueue: 'follow-ups', budget: { limit: 100 } });
     const env = { FOLLOW_UP_TASK_QUEUE: 'mine', FOLLOW_UP_BUDGET_LIMIT: '7' };
     expect(loadClientConfig(env)).toMatchObject({ taskQueue: 'mine', budget: { limit: 7 } });

@@ -20,7 +20,7 @@ const id = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$/).filter((text
 const key = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/).filter((text) => !text.includes('..'));
 
 describe('workflow ids', () => {
-  test('of follow-ups give their parts back', () => {
+  test('of follow-ups can be parsed into their parts', () => {
     fc.assert(
       fc.property(id, id, key, (projectId, jobId, k) => {
         const parts = { projectId, jobId, key: k };
@@ -29,7 +29,7 @@ describe('workflow ids', () => {
     );
   });
 
-  test('of budgets give their project back', () => {
+  test('of budgets can be parsed into their project', () => {
     fc.assert(
       fc.property(id, (projectId) => parseProjectBudgetWorkflowId(projectBudgetWorkflowId(projectId)) === projectId),
     );
@@ -43,7 +43,7 @@ describe('workflow ids', () => {
     'follow-up/p/j/',
     'project-budget/p/q',
     'p/j/k',
-  ])('are not made up from %j', (workflowId) => {
+  ])('do not include %j', (workflowId) => {
     expect(parseFollowUpWorkflowId(workflowId)).toBeUndefined();
     expect(parseProjectBudgetWorkflowId(workflowId)).toBeUndefined();
   });
@@ -85,9 +85,9 @@ describe('durations', () => {
     null,
     {},
     '9'.repeat(20) + 'd',
-  ])('%j is none', (text) => expect(parseDurationMs(text)).toBeUndefined());
+  ])('%j is not a duration', (text) => expect(parseDurationMs(text)).toBeUndefined());
 
-  test('hold their bounds, both included', () => {
+  test('respect their bounds, which are allowed themselves', () => {
     const schema = durationSchema('1s', '1m');
     expect(['1s', '1m', 1_000, 60_000].map((value) => schema.safeParse(value).success)).toEqual([
       true,
@@ -124,7 +124,7 @@ describe('the input of a follow-up', () => {
     });
   });
 
-  test('has an initial interval above the default maximum lift the maximum', () => {
+  test('raises the maximum interval to an initial interval above the default maximum', () => {
     expect(followUpInputSchema.parse({ ...valid, poll: { initialInterval: '5m' } }).poll.maxIntervalMs).toBe(300_000);
   });
 
@@ -146,7 +146,7 @@ describe('the input of a follow-up', () => {
     expect(prompt('😀'.repeat(65_536) + 'a')).toBe(false);
   });
 
-  test('is refused in few words even where it is bottomless or has no end of unknown fields', () => {
+  test('is refused with a short message even if it is deeply nested or has 100,000 unknown fields', () => {
     const bottomless: unknown = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000));
     const fields = Object.fromEntries(Array.from({ length: 100_000 }, (_, index) => [`field-${index}`, 1]));
     for (const input of [bottomless, { ...valid, prompt: bottomless }, fields, { ['x'.repeat(1_000_000)]: 1 }]) {

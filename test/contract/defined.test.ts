@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { defined } from '../../src/contract/defined.js';
 
-test('fields without a value are left out, and no other falsy value is', () => {
+test('undefined fields are left out, and other falsy values stay', () => {
   const note: string | undefined = undefined;
   const fields: { name: string; note?: string } = defined({ name: 'nightly', note });
 

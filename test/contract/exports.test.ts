@@ -5,7 +5,7 @@ import * as contract from '../../src/contract/index.js';
 
 const source = readFileSync(join(import.meta.dirname, '../../src/contract/index.ts'), 'utf8');
 
-/** What `agent-follow-up/contract` publishes. A name that is added here has to stay in later versions. */
+/** What `agent-follow-up/contract` publishes. A name that is added here must stay in later versions. */
 const VALUES = `
   BatchErrorType
   DEFAULT_MAX_OPEN

@@ -3,7 +3,7 @@ import { endOf, endStates, FailureType, isEndState, openStates } from '../../src
 
 const failed = (type: FailureType, delivered: 'yes' | 'no' | 'unknown') => ({ type, delivered, message: 'why' });
 
-describe('how a follow-up has ended, in one word', () => {
+describe('the end state of a follow-up', () => {
   test.each([
     ['completed', 'completed'],
     ['archived', 'archived'],
@@ -25,15 +25,15 @@ describe('how a follow-up has ended, in one word', () => {
     ['Cancelled', 'yes', 'cancelled'],
     ['JobTimeout', 'yes', 'timed-out'],
     ['JobNotFound', 'yes', 'job-failed'],
-  ] as const)('%s, delivered: %s, is %s, and keeps its failure', (type, delivered, state) => {
+  ] as const)('%s with delivered %s is %s, and keeps its failure', (type, delivered, state) => {
     expect(endOf(failed(type, delivered))).toEqual({ state, failure: { type, delivered, message: 'why' } });
   });
 
-  test.each(Object.values(FailureType))('%s whose delivery nobody knows is delivery-unknown', (type) => {
+  test.each(Object.values(FailureType))('%s with an unknown delivery is delivery-unknown', (type) => {
     expect(endOf(failed(type, 'unknown'))).toMatchObject({ state: 'delivery-unknown', failure: { type } });
   });
 
-  test('no state of one that runs counts as an end', () => {
+  test('no state of a running follow-up counts as an end', () => {
     expect(openStates.filter(isEndState)).toEqual([]);
     expect(endStates.filter(isEndState)).toEqual(endStates);
   });

@@ -4,7 +4,7 @@ import { followUpInputSchema, followUpSettings } from '../../src/contract/follow
 import { parseInput } from '../../src/contract/validation.js';
 import { schemaCheck } from '../support/schema-check.js';
 
-/** Whether the worker takes an input, and whether the JSON Schema does. */
+/** Whether the worker accepts an input. */
 const isTaken = (input: unknown) => parseInput(followUpInputSchema, input).ok;
 const fits = schemaCheck('follow-up-input');
 const base = { projectId: 'p', jobId: 'j', prompt: 'x' };
@@ -13,7 +13,7 @@ const base = { projectId: 'p', jobId: 'j', prompt: 'x' };
 function inputWith(name: string, value: unknown): object {
   const [outer = '', inner] = name.split('.');
   if (inner === undefined) return { ...base, [outer]: value };
-  // As long as the longest wait, so that a first one of any length goes with it.
+  // A maximum of the longest duration allows any initial interval.
   const other = inner === 'initialInterval' ? { maxInterval: '365d' } : {};
   return { ...base, [outer]: { initialInterval: '100ms', ...other, [inner]: value } };
 }
@@ -23,10 +23,12 @@ const msOf = (text: string) => {
   const [, count, unit] = /^(\d+)(ms|s|m|h|d)$/.exec(text) ?? [];
   return Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
 };
-/** Without an exponent, and without zeros at the end. */
+/** A number without an exponent and without trailing zeros. */
 const decimal = (value: number) => value.toFixed(9).replace(/\.?0+$/, '');
 
-/** Values at both sides of both bounds of a duration, as a number and in every unit, and such as are no durations. */
+/**
+ * Values on both sides of both bounds of a duration, as numbers and in every unit, and values that are not durations.
+ */
 function durationsAround(min: string, max: string): unknown[] {
   const bounds = [msOf(min), msOf(max)].flatMap((ms) => [ms - 1, ms - 0.6, ms - 0.4, ms, ms + 0.4, ms + 0.6, ms + 1]);
   const texts = bounds
@@ -142,7 +144,7 @@ describe('the JSON Schema of an input agrees with the worker', () => {
       expect({ input, taken: fits(input).length === 0 }).toEqual({ input, taken: isTaken(input) });
   });
 
-  test('except on two rules, which JSON Schema cannot say and the descriptions tell', () => {
+  test('except on two rules, which JSON Schema cannot express', () => {
     const inputs = [
       { ...base, prompt: 'ä'.repeat(131_073) },
       { ...base, poll: { initialInterval: '10s', maxInterval: '5s' } },
@@ -152,7 +154,7 @@ describe('the JSON Schema of an input agrees with the worker', () => {
   });
 });
 
-test('null is taken for a field that was not given', () => {
+test('null counts as a missing field', () => {
   const nulls = { lane: null, poll: { initialInterval: null }, settleTime: null, jobTimeout: null };
   expect(parseInput(followUpInputSchema, { ...base, ...nulls })).toEqual(parseInput(followUpInputSchema, base));
 });
@@ -185,7 +187,7 @@ describe('the JSON Schema of a batch agrees with the worker', () => {
     expect(batchFits(input).length === 0).toBe(parseBatchInput(input).ok);
   });
 
-  test('and a null in an item or in the defaults leaves the place to what comes next', () => {
+  test('and a null in an item or in the defaults falls back to the next default', () => {
     const batch = { items: [{ ...item, settleTime: null, lane: null }], defaults: { settleTime: '5s', lane: null } };
     expect(batchItemsOf(batch)).toEqual([{ ...item, settleTime: '5s', lane: 'batch' }]);
   });

@@ -38,12 +38,12 @@ const composeSchema = z.object({
 /** One service of docker-compose.yml. */
 export type ComposeService = z.infer<typeof serviceSchema>;
 
-/** docker-compose.yml of this repository. */
+/** Reads docker-compose.yml of this repository. */
 export async function readComposeFile(): Promise<z.infer<typeof composeSchema>> {
   return composeSchema.parse(parse(await readRepositoryFile('docker-compose.yml')));
 }
 
-/** Text of a file, by its path from the root of the repository. */
+/** The text of a file, by its path from the root of the repository. */
 export function readRepositoryFile(path: string): Promise<string> {
   return readFile(new URL(`../../${path}`, import.meta.url), 'utf8');
 }

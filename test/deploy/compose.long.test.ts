@@ -31,7 +31,7 @@ describeWith(await findMissing(['compose-loader']))("Compose's own loader", () =
     ]),
   );
 
-  /** What Compose makes of docker-compose.yml with that environment. */
+  /** Loads docker-compose.yml with an environment, as Compose does. */
   function load(env: Record<string, string>, file = 'docker-compose.yml') {
     const { PATH, HOME } = process.env;
     const { status, stdout, stderr } = spawnSync(loader, [file], {
@@ -44,14 +44,14 @@ describeWith(await findMissing(['compose-loader']))("Compose's own loader", () =
   const modelOf = (env: Record<string, string>) => modelSchema.parse(JSON.parse(load(env).stdout));
   const workerOf = (env: Record<string, string>) => modelOf(env).services['worker'];
 
-  test('takes the file, with the services of every profile', () => {
+  test('accepts the file, with the services of every profile', () => {
     expect(load(simulator)).toMatchObject({ status: 0 });
     expect(Object.keys(modelOf(simulator).services)).toEqual(
       expect.arrayContaining(['worker', 'simulator', 'prometheus', 'grafana']),
     );
   });
 
-  test('refuses a word that Compose does not know', async () => {
+  test('refuses an unknown key', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'compose-'));
     onTestFinished(() => rm(directory, { recursive: true }));
     const file = join(directory, 'docker-compose.yml');
@@ -67,7 +67,7 @@ describeWith(await findMissing(['compose-loader']))("Compose's own loader", () =
     expect(output).toContain(`set ${name}, see deploy/README.md`);
   });
 
-  test('gives the worker one key for all projects, or a key for each', () => {
+  test('gives the worker one API key for all projects, or one for each', () => {
     expect(workerOf(simulator)?.environment).toMatchObject({
       AGENT_JOBS_API_KEY_FILE: '/run/keys/api-key',
       AGENT_JOBS_API_KEYS_FILE: '',
@@ -76,7 +76,7 @@ describeWith(await findMissing(['compose-loader']))("Compose's own loader", () =
     expect(workerOf({ ...simulator, ...each })?.environment).toMatchObject(each);
   });
 
-  test('publishes each worker at a port of its own', () => {
+  test('publishes each worker on its own port', () => {
     expect(workerOf(simulator)?.ports).toEqual([
       expect.objectContaining({ published: '9464-9473', target: 9464, host_ip: '127.0.0.1' }),
     ]);

@@ -23,7 +23,7 @@ beforeAll(async () => {
   stages = await readDockerfile();
 });
 
-/** Services that stay up; the others do one thing and end. */
+/** The services that stay up. The others do one thing and end. */
 function lasting(): [string, ComposeService][] {
   return Object.entries(services).filter(([, { restart }]) => restart === 'unless-stopped');
 }
@@ -46,14 +46,14 @@ describe('docker-compose.yml', () => {
     ]);
   });
 
-  test('bounds the memory and the log of everything', () => {
+  test('limits the memory and the log of every service', () => {
     for (const [name, { mem_limit: memory, logging }] of Object.entries(services)) {
       expect(memory, name).toMatch(/^\d+[mg]$/);
       expect(logging, name).toEqual({ driver: 'json-file', options: { 'max-size': '10m', 'max-file': '5' } });
     }
   });
 
-  test('pins every image by its full version and its digest, the same one wherever it is used', () => {
+  test('pins every image by its full version and its digest', () => {
     const images = [...Object.values(services), ...stages].map(({ image }) => image);
     const foreign = new Set(images.filter((image) => !image.startsWith('agent-follow-up:')));
     for (const image of foreign) {
@@ -62,28 +62,28 @@ describe('docker-compose.yml', () => {
     expect(foreign.size).toBe(7);
   });
 
-  test('runs the server whose binary the native rig runs', () => {
+  test('runs the same server version as the native rig', () => {
     const version = GO_SERVER_MODULE.newest.version.slice(1);
     expect(service('temporal').image).toMatch(new RegExp(`^temporalio/server:${version}@`));
     expect(service('temporal-schema').image).toMatch(new RegExp(`^temporalio/admin-tools:${version}@`));
     expect(service('temporal-namespace').image).toBe(service('temporal-schema').image);
   });
 
-  test('names this package and its version as the image', async () => {
+  test('names its image after this package and its version', async () => {
     const { name, version } = parse(await readRepositoryFile('package.json')) as { name: string; version: string };
     for (const each of ['worker', 'simulator']) {
       expect(service(each)).toMatchObject({ image: `${name}:${version}`, build: '.' });
     }
   });
 
-  test('asks everything that stays up for its health', () => {
+  test('checks the health of every service that stays up', () => {
     for (const [name, { healthcheck }] of lasting()) {
       if (name === 'worker') expect(lastInstruction(stages.at(-1), 'HEALTHCHECK')).toContain(':9464/healthz');
       else expect(healthcheck?.test[0], name).toBe('CMD');
     }
   });
 
-  test('waits for health, or for the end of a job, never only for a start', () => {
+  test('waits for health or for the end of a one-time service, never only for a start', () => {
     for (const [name, { depends_on: dependencies = {} }] of Object.entries(services)) {
       for (const [needed, { condition }] of Object.entries(dependencies)) {
         const expected = lasting().some(([each]) => each === needed)
@@ -95,7 +95,7 @@ describe('docker-compose.yml', () => {
     expect(Object.keys(service('worker').depends_on ?? {})).toEqual(['temporal', 'temporal-namespace']);
   });
 
-  test('runs nothing as root, and lets nothing gain rights', () => {
+  test('runs nothing as root, and allows no new privileges', () => {
     for (const [name, { user, security_opt: options }] of Object.entries(services)) {
       expect(['root', '0', '0:0'], name).not.toContain(user);
       expect(options, name).toEqual(['no-new-privileges:true']);
@@ -117,7 +117,7 @@ describe('docker-compose.yml', () => {
     ]);
   });
 
-  test('lets the worker be scaled: no two of them want the same port or name', async () => {
+  test('can scale the worker: no two workers need the same port or name', async () => {
     const [range = ''] = service('worker').ports ?? [];
     const [, from, to] = /:(\d+)-(\d+):9464$/.exec(range) ?? [];
     expect(Number(to) - Number(from)).toBeGreaterThanOrEqual(3);
@@ -149,7 +149,7 @@ describe('docker-compose.yml', () => {
     for (const [, target = ''] of dashboards) expect(join(target, '..')).toBe(providers[0]?.options.path);
   });
 
-  test('holds no secret: the password comes from the environment, the key from a file', async () => {
+  test('contains no secret: the password comes from the environment, the API key from a file', async () => {
     const text = await readRepositoryFile('docker-compose.yml');
     for (const line of text.split('\n').filter((each) => /PASSWORD:|PWD:|API_KEY:/.test(each))) {
       expect(line).toMatch(/: \$\{[A-Z_]+:\?/);
@@ -158,7 +158,7 @@ describe('docker-compose.yml', () => {
     expect(text).not.toContain(simulatorKey);
   });
 
-  test("gives a worker settings it knows, and time for its sends' ends", async () => {
+  test('gives a worker settings that it knows, and time to finish its sends', async () => {
     const environment = await simulatorEnvironment(service('worker'));
     const config = loadConfig({
       ...environment,
@@ -175,7 +175,7 @@ describe('docker-compose.yml', () => {
     expect(stopMs).toBeGreaterThan(Number(followUpWorkerOptions(config).shutdownForceTime));
   });
 
-  test('passes every setting of a worker on, but the key itself', async () => {
+  test('passes on every setting of a worker except the API key itself', async () => {
     const page = await readRepositoryFile('docs/reference/settings.md');
     const table = page.split('\n## Worker\n')[1]?.split('\n## ')[0] ?? '';
     const settings = [...table.matchAll(/^\| `(\w+)`/gm)].map(([, name = '']) => name);
@@ -187,7 +187,7 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  test('takes a key for each project instead of one for all', async () => {
+  test('accepts an API key for each project instead of one for all', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'keys-'));
     onTestFinished(() => rm(directory, { recursive: true }));
     const keysFile = join(directory, 'api-keys.json');
@@ -215,7 +215,7 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  test('mounts the directory of the key, so that a key that is renamed into its place is seen without a restart', async () => {
+  test('mounts the directory of the key, so a key that is renamed into place is used without a restart', async () => {
     const [mount = ''] = service('worker').volumes ?? [];
     const [, source, variable, target] = /^(\$\{(\w+):\?[^}]*\}):([^:]+):ro$/.exec(mount) ?? [];
     expect(source).toBeDefined();
@@ -223,7 +223,7 @@ describe('docker-compose.yml', () => {
     const given = (await readRepositoryFile('deploy/simulator.env')).split('\n');
     const directory = given.find((line) => line.startsWith(`${variable}=`))?.split('=')[1];
     expect((await stat(repositoryPath(String(directory)))).isDirectory()).toBe(true);
-    // As deploy/README.md says it: what a worker sees of a mounted directory is what stands in it.
+    // The steps of deploy/README.md. A worker sees the current files of a mounted directory.
     const keys = await mkdtemp(join(tmpdir(), 'keys-'));
     onTestFinished(() => rm(keys, { recursive: true }));
     await writeFile(join(keys, 'api-key'), 'adm_the-old-key');
@@ -234,19 +234,22 @@ describe('docker-compose.yml', () => {
     expect(await read.forProject('p')).toBe('adm_the-new-key');
   });
 
-  test("the simulator's key is the one that the simulator asks for", async () => {
+  test('contains the key that the simulator expects', async () => {
     expect((await readRepositoryFile('deploy/simulator-keys/api-key')).trim()).toBe(simulatorKey);
   });
 });
 
-/** A service's environment as `--env-file deploy/simulator.env` gives it. */
+/** A service's environment with `--env-file deploy/simulator.env`. */
 async function simulatorEnvironment(each: ComposeService): Promise<Record<string, string>> {
   const lines = (await readRepositoryFile('deploy/simulator.env')).split('\n');
   const given = lines.filter((line) => /^\w+=/.test(line)).map((line) => line.split('=', 2));
   return composeEnvironment(each, Object.fromEntries(given) as Record<string, string>);
 }
 
-/** A service's environment, with `${NAME:-default}` (where it is empty, too) and `${NAME-default}` as Compose has them. */
+/**
+ * A service's environment, with `${NAME:-default}` (also for empty values) and `${NAME-default}` resolved as in
+ * Compose.
+ */
 function composeEnvironment(
   { environment = {} }: ComposeService,
   given: Record<string, string>,

@@ -1,12 +1,12 @@
 import { readRepositoryFile } from './compose-file.js';
 
-/** One instruction, continued lines joined. */
+/** One instruction, with continued lines joined. */
 export interface DockerInstruction {
   name: string;
   text: string;
 }
 
-/** One `FROM` with what follows it. */
+/** One `FROM` and its instructions. */
 export interface DockerStage {
   image: string;
   name?: string;
@@ -31,12 +31,12 @@ export async function readDockerfile(): Promise<DockerStage[]> {
   return stages;
 }
 
-/** Value of the last instruction of that name in a stage. */
+/** The text of the last instruction with a name in a stage. */
 export function lastInstruction(stage: DockerStage | undefined, name: string): string | undefined {
   return stage?.instructions.filter((each) => each.name === name).at(-1)?.text;
 }
 
-/** Sources and target of a COPY; `from` is the stage it copies from. */
+/** The sources and the target of a COPY. `from` is its source stage. */
 export function parseCopy(text: string): { from?: string; sources: string[]; target: string } {
   const words = text.split(/\s+/);
   const from = words.find((word) => word.startsWith('--from='))?.slice('--from='.length);

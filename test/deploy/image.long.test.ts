@@ -19,7 +19,7 @@ import { lastInstruction, parseCopy, readDockerfile, type DockerStage } from './
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const STEP_TIMEOUT_MS = 600_000;
 
-/** The Dockerfile's instructions, carried out one by one in directories: each stage's `/app` is one of them. */
+/** Carries out the instructions of the Dockerfile one by one. The `/app` of each stage is a directory. */
 describe('the image, built and run natively by the instructions of its Dockerfile', () => {
   let directory: string;
   let app: string;
@@ -54,7 +54,7 @@ describe('the image, built and run natively by the instructions of its Dockerfil
     return server;
   }
 
-  test('sends a follow-up by its worker to its simulator, and ends on SIGTERM with exit code 0', async () => {
+  test('sends a follow-up from its worker to its simulator, and ends at SIGTERM with exit code 0', async () => {
     const { services } = await readComposeFile();
     const [simulatorPort = 0, statusPort = 0] = await findFreePorts(2, '127.0.0.1');
     const simulatorArgs = (services['simulator']?.command ?? []).map((word) =>
@@ -117,7 +117,7 @@ async function carryOut(stage: DockerStage, target: string, stages: ReadonlyMap<
       if (from === undefined) throw new Error(`COPY ${text}: no such stage`);
       for (const source of copy.sources) {
         const relative = source.replace(/^\/app\//, '');
-        // Into a directory as it is, or as what the target names.
+        // A target with a slash at its end is a directory. Any other is the new name.
         const into = copy.target.endsWith('/') ? join(target, relative) : join(target, copy.target);
         await mkdir(dirname(into), { recursive: true });
         await cp(join(from, relative), into, { recursive: true, verbatimSymlinks: true });

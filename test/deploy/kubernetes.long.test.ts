@@ -37,7 +37,7 @@ describeWith(await findMissing(['kubernetes-tools']))('the Kubernetes manifests'
     return spawnSync(tools.kubeconform, args, { input: text, encoding: 'utf8' });
   }
 
-  test.each(overlays)('%s holds to the schemas of Kubernetes, KEDA and the Prometheus Operator', (overlay) => {
+  test.each(overlays)('%s conforms to the schemas of Kubernetes, KEDA and the Prometheus Operator', (overlay) => {
     const { status, stdout, stderr } = conform(texts.get(overlay) ?? '');
     const count = manifestsOf(overlay).length;
     expect(`${stdout}${stderr}`).toContain(`${count} resources found`);
@@ -45,7 +45,7 @@ describeWith(await findMissing(['kubernetes-tools']))('the Kubernetes manifests'
     expect(stdout).toContain(`Valid: ${count}, Invalid: 0, Errors: 0, Skipped: 0`);
   });
 
-  test('a field that a schema does not have, or a wrong type, is found', () => {
+  test('an unknown field or a wrong type is found', () => {
     const text = texts.get('overlays/keda') ?? '';
     for (const [good, bad] of [
       ['terminationGracePeriodSeconds: 90', 'terminationGracePeriod: 90'],
@@ -59,13 +59,13 @@ describeWith(await findMissing(['kubernetes-tools']))('the Kubernetes manifests'
     }
   });
 
-  test.each(overlays)('%s gives a worker settings that it knows, with values that it takes', async (overlay) => {
+  test.each(overlays)('%s gives a worker settings that it knows, with valid values', async (overlay) => {
     const settings = settingsOf(overlay);
     const known = await knownSettings();
     expect(Object.keys(settings).filter((name) => !known.has(name))).toEqual([]);
     const directory = await mkdtemp(join(tmpdir(), 'mounted-'));
     onTestFinished(() => rm(directory, { recursive: true }));
-    // What the secrets hold, at the paths that they are mounted at.
+    // The contents of the secrets, at their mount paths.
     const files: Record<string, string> = {
       'run/keys/api-keys.json': JSON.stringify({ demo: 'adm_a-key-for-tests' }),
       'run/temporal-tls/tls.crt': '-----BEGIN CERTIFICATE-----',
@@ -96,7 +96,7 @@ describeWith(await findMissing(['kubernetes-tools']))('the Kubernetes manifests'
     );
   });
 
-  test.each(overlays)('%s runs nothing as root, and lets the worker write nowhere but to /tmp', (overlay) => {
+  test.each(overlays)('%s runs nothing as root, and lets the worker write only to /tmp', (overlay) => {
     const pod = podOf(overlay);
     const [worker] = pod.containers;
     expect(pod.securityContext).toMatchObject({
@@ -111,19 +111,19 @@ describeWith(await findMissing(['kubernetes-tools']))('the Kubernetes manifests'
     });
     const writable = worker.volumeMounts.filter(({ readOnly }) => readOnly !== true);
     expect(writable.map(({ mountPath }) => mountPath)).toEqual(['/tmp']);
-    // Whoever may read a file of keys: the owner and the group of the pod.
+    // Only the owner and the group of the pod may read a file of keys.
     const modes = pod.volumes.flatMap(({ secret }) => (secret ? [secret.defaultMode] : []));
     expect(new Set(modes)).toEqual(new Set([0o440]));
   });
 
-  test.each(overlays)('%s holds no secret and reads them as mounted directories', (overlay) => {
+  test.each(overlays)('%s contains no secrets and reads them from mounted directories', (overlay) => {
     expect(manifestsOf(overlay).map(({ kind }) => kind)).not.toContain('Secret');
     expect(Object.keys(settingsOf(overlay))).not.toContain('AGENT_JOBS_API_KEY');
     expect(texts.get(overlay)).not.toContain('subPath');
   });
 
-  test('a secret that the cluster replaces is seen without a restart', async () => {
-    // As the kubelet does it: a new directory, and a symbolic link that is renamed over the old one.
+  test('a secret that the cluster replaces is used without a restart', async () => {
+    // The kubelet makes a new directory and renames a symbolic link over the old one.
     const mount = await mkdtemp(join(tmpdir(), 'keys-'));
     onTestFinished(() => rm(mount, { recursive: true }));
     const put = async (version: string, key: string) => {
@@ -140,7 +140,7 @@ describeWith(await findMissing(['kubernetes-tools']))('the Kubernetes manifests'
     expect(await keys.forProject('demo')).toBe('adm_the-new-key');
   });
 
-  test('the probes ask the status server for what it serves, and a slow Temporal restarts nothing', () => {
+  test('the probes use the paths of the status server, and readiness alone depends on Temporal', () => {
     const [{ ports, startupProbe, livenessProbe, readinessProbe }] = podOf('base').containers;
     expect(ports).toEqual([{ name: 'status', containerPort: 9464 }]);
     expect(startupProbe.httpGet).toEqual({ path: '/healthz', port: 'status' });
@@ -148,14 +148,14 @@ describeWith(await findMissing(['kubernetes-tools']))('the Kubernetes manifests'
     expect(readinessProbe.httpGet).toEqual({ path: '/readyz', port: 'status' });
   });
 
-  test('every selector fits the pods', () => {
+  test('every selector matches the pods', () => {
     const { selector, template } = deploymentSchema.parse(find('overlays/keda', 'Deployment')).spec;
     expect(template.metadata.labels).toMatchObject(selector.matchLabels);
     const others = ['PodDisruptionBudget', 'PodMonitor'].map((kind) => find('overlays/keda', kind)['spec']);
     expect(others).toEqual(others.map(() => expect.objectContaining({ selector }) as unknown));
   });
 
-  test('KEDA scales by the task queues of the settings, where the workers are, and owns the number', () => {
+  test('KEDA scales the workers by their task queues, and alone sets the number of replicas', () => {
     const settings = settingsOf('overlays/keda');
     const { taskQueue } = loadConfig({
       AGENT_JOBS_BASE_URL: 'https://api.example.com',

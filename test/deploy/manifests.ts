@@ -15,7 +15,7 @@ const probeSchema = z.object({
   failureThreshold: z.number(),
 });
 
-/** The worker's Deployment, as far as tests look at it. */
+/** The parts of the worker's Deployment that tests use. */
 export const deploymentSchema = z.object({
   spec: z.object({
     replicas: z.number().optional(),
@@ -57,7 +57,7 @@ const manifestSchema = z.looseObject({
 
 export type Manifest = z.infer<typeof manifestSchema>;
 
-/** What kustomize makes of a directory below deploy/kubernetes. */
+/** Renders a directory below deploy/kubernetes with kustomize. */
 export function renderManifests({ kustomize: [command, ...args] }: KubernetesTools, overlay: string): string {
   const directory = fileURLToPath(new URL(`../../deploy/kubernetes/${overlay}`, import.meta.url));
   const { status, stdout, stderr } = spawnSync(command, [...args, directory], { encoding: 'utf8' });
@@ -65,7 +65,7 @@ export function renderManifests({ kustomize: [command, ...args] }: KubernetesToo
   return stdout;
 }
 
-/** The single documents of rendered manifests. */
+/** The documents of rendered manifests. */
 export function parseManifests(text: string): Manifest[] {
   return parseAllDocuments(text).map((document) => manifestSchema.parse(document.toJS()));
 }

@@ -33,14 +33,14 @@ describeWith(await findMissing(['promtool']))('promtool', () => {
     return directory;
   }
 
-  test('takes the alerts and the configuration that loads them', () => {
+  test('accepts the alerts and the configuration that loads them', () => {
     const rules = run('check', 'rules', repositoryPath('deploy/prometheus/alerts.yaml'));
     expect(rules).toMatchObject({ status: 0 });
     expect(rules.output).toContain(`${alerts.length} rules found`);
     expect(run('check', 'config', repositoryPath('deploy/prometheus/prometheus.yaml'))).toMatchObject({ status: 0 });
   });
 
-  test('finds nothing wrong with the names and units that a real worker serves', async () => {
+  test('accepts the names and units of the metrics that a real worker serves', async () => {
     const simulator = await startSimulator({ turn: { minMs: 100, maxMs: 100 } });
     onTestFinished(() => simulator.close());
     const config = testConfig({ AGENT_JOBS_BASE_URL: simulator.baseUrl, AGENT_JOBS_API_KEY: simulator.apiKey });
@@ -67,7 +67,7 @@ describeWith(await findMissing(['promtool']))('promtool', () => {
     );
   });
 
-  test('sees every alert wait, fire, and be silent where it should', () => {
+  test('passes the cases of every alert', () => {
     const cases = run('test', 'rules', repositoryPath('deploy/prometheus/alerts.test.yaml'));
     expect(cases).toMatchObject({ status: 0 });
     expect(cases.output).toContain('SUCCESS');
@@ -76,7 +76,7 @@ describeWith(await findMissing(['promtool']))('promtool', () => {
   test.each([
     ['waits longer', { for: '30d' }],
     ['never fires', { expr: 'vector(0) > 1' }],
-  ])('the cases notice each alert that %s', async (_, change) => {
+  ])('fails a case of each alert that %s', async (_, change) => {
     const directory = await copyOfPrometheus();
     const rules = alerts.map((rule) => ({ ...rule, ...change }));
     await writeFile(join(directory, 'alerts.yaml'), stringify({ groups: [{ name: 'changed', rules }] }));
@@ -101,7 +101,7 @@ describeWith(await findMissing(['promtool']))('promtool', () => {
 });
 
 describe("Grafana's own schema", () => {
-  /** What the compiler says of a dashboard as a value of the type that Grafana publishes for it. */
+  /** The compiler's errors for a dashboard as a value of Grafana's published type. */
   function problemsOf(json: string): string[] {
     const path = repositoryPath('dashboard-check.ts');
     const source = `
@@ -145,7 +145,7 @@ export const dashboard: Plain<Omit<Dashboard, 'panels'>> & { panels: Known[] } =
     );
   }
 
-  test.each(dashboardFiles)('takes %s, and not a word that it does not know', async (file) => {
+  test.each(dashboardFiles)('accepts %s, and refuses unknown words', async (file) => {
     const json = await readFile(file, 'utf8');
     expect(problemsOf(json)).toEqual([]);
     for (const [good, bad] of [

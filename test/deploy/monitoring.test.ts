@@ -22,7 +22,7 @@ const casesSchema = z.object({
   ),
 });
 
-test('every alert names a severity, says what is wrong, and leads to its own section of a page', () => {
+test('every alert has a severity, says what is wrong, and links to its own section of a page', () => {
   expect(alerts.length).toBeGreaterThan(10);
   for (const { alert, for: waits, labels, annotations } of alerts) {
     expect(['critical', 'warning', 'info'], alert).toContain(labels.severity);
@@ -72,13 +72,13 @@ test('the PrometheusRule has the alerts: "npx vitest run test/deploy -u" writes 
   expect((parse(rule) as { spec: unknown }).spec).toEqual(parse(repositoryText('deploy/prometheus/alerts.yaml')));
 });
 
-test('alerts and dashboards use only metrics that the reference lists, which a real worker serves', () => {
+test('alerts and dashboards use only metrics that the reference lists', () => {
   const used = [...alerts.map(({ expr }) => expr), ...dashboardFiles.flatMap(expressionsOf)].flatMap(metricsIn);
   expect(new Set(used).size).toBeGreaterThan(25);
   expect([...new Set(used)].filter((name) => !documented.has(name))).toEqual([]);
 });
 
-test.each(dashboardFiles)('%s has panels with a title and a description that do not overlap', (file) => {
+test.each(dashboardFiles)('the panels of %s have a title and a description, and do not overlap', (file) => {
   const { panels } = z
     .object({
       panels: z.array(

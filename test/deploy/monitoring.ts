@@ -3,12 +3,12 @@ import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
 import { z } from 'zod';
 
-/** Path of a file of the repository. */
+/** The path of a file of the repository. */
 export function repositoryPath(path: string): string {
   return fileURLToPath(new URL(`../../${path}`, import.meta.url));
 }
 
-/** Text of a file of the repository. */
+/** The text of a file of the repository. */
 export function repositoryText(path: string): string {
   return readFileSync(repositoryPath(path), 'utf8');
 }
@@ -35,7 +35,7 @@ export const alerts = alertsSchema
   .parse(parse(repositoryText('deploy/prometheus/alerts.yaml')))
   .groups.flatMap(({ rules }) => rules);
 
-/** Paths of the dashboards. */
+/** The paths of the dashboards. */
 export const dashboardFiles = ['operators', 'project'].map((name) => repositoryPath(`deploy/grafana/${name}.json`));
 
 const targetsSchema = z.object({
@@ -43,11 +43,11 @@ const targetsSchema = z.object({
   templating: z.object({ list: z.array(z.object({ query: z.union([z.string(), z.object({ query: z.string() })]) })) }),
 });
 
-/** The PromQL of a dashboard, Grafana's variables replaced by values. */
+/** The PromQL of a dashboard, with Grafana's variables replaced by values. */
 export function expressionsOf(file: string): string[] {
   const { panels, templating } = targetsSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
   const ofPanels = panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
-  // `label_values(METRIC, LABEL)` is Grafana's own.
+  // `label_values(METRIC, LABEL)` is not PromQL but Grafana's own.
   const ofVariables = templating.list.flatMap(({ query }) => {
     const [, metric] = /^label_values\((\w+), \w+\)$/.exec(typeof query === 'string' ? query : query.query) ?? [];
     return metric === undefined ? [] : [metric];
@@ -57,7 +57,7 @@ export function expressionsOf(file: string): string[] {
   );
 }
 
-/** Names of the metrics in PromQL, those of a histogram's series as the histogram's own. */
+/** The names of the metrics in PromQL. The series of a histogram count as the histogram. */
 export function metricsIn(expression: string): string[] {
   const names = expression.match(/\b(?:follow_up|temporal|process|nodejs)_\w+/g) ?? [];
   return names.map((name) => name.replace(/_(?:bucket|count|sum)$/, ''));

@@ -47,18 +47,18 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
     expect(namespaces.map(({ namespaceInfo }) => namespaceInfo?.name)).toContain('default');
   });
 
-  test('is set up again without harm, as by a second docker compose up', async () => {
+  test('can be set up again, as by a second docker compose up', async () => {
     await rig.setUpSchemas();
     expect((await connection.workflowService.listNamespaces({})).namespaces.length).toBeGreaterThan(0);
   });
 
-  test('registers search attributes and lists by them', async () => {
+  test('registers search attributes and can list by them', async () => {
     await ensureSearchAttributes(connection, 'default');
     const listed = client.workflow.list({ query: `${SearchAttribute.state.name} = 'completed'` });
     expect((await listed[Symbol.asyncIterator]().next()).done).toBe(true);
   });
 
-  test('refuses an id that the columns of its tables cannot hold, by the shipped dynamic configuration', async () => {
+  test('refuses an id that is too long for its tables, because of the shipped dynamic configuration', async () => {
     const start = (length: number) =>
       client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'x'.repeat(length) });
     expect((await start(255)).workflowId).toHaveLength(255);
@@ -66,7 +66,7 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
     expect(refusal).toMatchObject({ cause: { details: expect.stringContaining('(256/255)') as string } });
   });
 
-  test('keeps a workflow over kill -9 of the server', async () => {
+  test('keeps a workflow when the server is killed', async () => {
     const handle = await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'over-server' });
     await rig.killServer();
     await rig.startServer();
@@ -74,7 +74,7 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
     expect(description.status.name).toBe('RUNNING');
   });
 
-  test('starts as its image does, by the environment that docker-compose.yml gives it and nothing else', async () => {
+  test('starts like its image, from the environment in docker-compose.yml alone', async () => {
     const { server } = await resolveTemporalServer('newest', process.env);
     const given = (await readComposeFile()).services['temporal']?.environment;
     const ports = rig.ports;
@@ -82,7 +82,7 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
     const asImage = startServerProcess(server, ['start'], {
       env: {
         ...given,
-        // What differs from a container: addresses, and shards that were made before.
+        // Addresses differ from those of a container, and the shards already exist.
         BIND_ON_IP: '127.0.0.1',
         POSTGRES_SEEDS: '127.0.0.1',
         POSTGRES_PWD: 'temporal',
@@ -110,7 +110,7 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
     }
   });
 
-  test('keeps a workflow over a crash of PostgreSQL', async () => {
+  test('keeps a workflow when PostgreSQL crashes', async () => {
     const handle = await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'over-postgres' });
     await rig.stopPostgres('immediate');
     await expect(
@@ -125,7 +125,7 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
 });
 
 describeWith(missing)('a Temporal server on PostgreSQL with fault injection', () => {
-  test('fails a share of its own persistence calls, and works all the same', async () => {
+  test('fails a share of its own persistence calls, and still works', async () => {
     const rig = await startPostgresRig({ faults: 0.05 });
     const connection = await Connection.connect({ address: rig.address });
     const client = new Client({ connection });
@@ -134,7 +134,7 @@ describeWith(missing)('a Temporal server on PostgreSQL with fault injection', ()
       let accepted = 0;
       let tries = 0;
       await eventually('an injected failure and a success', async () => {
-        // A new id each time: a start that failed may have been made all the same.
+        // A new id each time, because a failed start may still have taken effect.
         await client.workflow.start('anything', { taskQueue: 'nobody', workflowId: `faults-${++tries}` }).then(
           () => accepted++,
           (error: unknown) => refusals.push(error instanceof Error ? String(error.cause) : ''),

@@ -4,7 +4,7 @@ import { readRepositoryFile } from './compose-file.js';
 
 const NAME = /\b(?:AGENT_JOBS|FOLLOW_UP|TEMPORAL)_(?:[A-Z]+_)*[A-Z]+\b/g;
 
-/** Names of all settings that a worker reads: those in its configuration, and those of Temporal's own library. */
+/** The names of all settings that a worker reads, in its configuration and in Temporal's own library. */
 export async function knownSettings(): Promise<Set<string>> {
   const folder = async (path: string, ending: string) => {
     const names = await readdir(fileURLToPath(new URL(`../../${path}`, import.meta.url)));

@@ -10,7 +10,7 @@ import { runCli } from '../cli/run-cli.js';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
 
-/** Paths of the files below a folder that end with `ending`. */
+/** The paths of the files below a folder that end with `ending`. */
 function filesBelow(folder: string, ending: string): string[] {
   return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith(ending))
@@ -23,7 +23,7 @@ const pages = [
   ...filesBelow('deploy', '.md'),
 ];
 
-/** The help of every command and group, by its words: `''` is that of the command itself. */
+/** The help of every command and group, by its words. The key `''` is the command line itself. */
 const helps = new Map<string, string>();
 
 async function readHelps(...command: string[]): Promise<void> {
@@ -37,7 +37,7 @@ async function readHelps(...command: string[]): Promise<void> {
 
 beforeAll(() => readHelps());
 
-/** What of a command line does not exist: its command, or one of its options. */
+/** The unknown parts of a command line: its command and its options. */
 function unknownIn(commandLine: string): string[] {
   const words = commandLine.split(/\s+/);
   let command = '';
@@ -50,13 +50,13 @@ function unknownIn(commandLine: string): string[] {
   const known = new Set(help.match(/--[a-z][a-z-]*/g));
   const options = (commandLine.match(/(?<=\s)--[a-z][a-z-]*/g) ?? []).filter((option) => !known.has(option));
   const isGroup = help.includes('\nCommands:\n');
-  // After a group comes one of its commands; a page may also name the group alone.
+  // A group is followed by one of its commands, or stands alone.
   const [follower = ''] = words.slice(command === '' ? 0 : command.split(' ').length);
   const misspelt = isGroup && /^[a-z]/.test(follower) ? [follower] : [];
   return [...misspelt, ...options].map((what) => `${what} in "follow-up ${commandLine}"`);
 }
 
-/** Command lines of a page: in its code, and between backticks. */
+/** The command lines of a page, in its code and between backticks. */
 function commandLinesIn(text: string): string[] {
   const blocks = [...text.matchAll(/^```(?:sh)?\n([\s\S]*?)^```$/gm)].map(([, code]) => code ?? '');
   const inBlocks = blocks.flatMap((code) =>
@@ -67,7 +67,7 @@ function commandLinesIn(text: string): string[] {
   return [...inBlocks, ...inProse];
 }
 
-/** What the compiler finds wrong with code that imports this package. */
+/** The compiler's errors for code that imports this package. */
 function problemsOf(snippets: readonly string[]): string[] {
   const sources = new Map(snippets.map((code, index) => [join(ROOT, `snippet-${index}.ts`), code]));
   const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.json'), (path) => readFileSync(path, 'utf8'));
@@ -93,7 +93,7 @@ function problemsOf(snippets: readonly string[]): string[] {
   return problems.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
 }
 
-/** Cells of the first column of all tables of a page, each name between backticks by itself. */
+/** The names between backticks in the first column of all tables of a page. */
 function firstColumnOf(page: string, heading?: string): string[] {
   const text = read(page);
   const section = heading === undefined ? text : (text.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '');
@@ -101,7 +101,7 @@ function firstColumnOf(page: string, heading?: string): string[] {
   return cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name ?? ''));
 }
 
-/** Heading as GitHub makes an anchor of it. */
+/** The anchor that GitHub makes from a heading. */
 const anchorOf = (heading: string) =>
   heading
     .toLowerCase()
@@ -169,7 +169,7 @@ test.each([
   ['python', 'examples/python/follow_ups.py'],
   ['go', 'examples/go/main.go'],
   ['java', 'examples/java/src/main/java/FollowUps.java'],
-])('the code of all pages in %s stands in the example', (language, example) => {
+])('the example contains the %s code of all pages', (language, example) => {
   const trimmed = (text: string) =>
     text
       .trim()
@@ -187,7 +187,7 @@ test('the hosted CI runs .ci/run', () => {
   expect(jobs.ci.steps.map(({ run }) => run)).toContain('.ci/run');
 });
 
-test('every page of the documentation is listed by its index', () => {
+test('the index lists every page of the documentation', () => {
   const listed = (index: string) =>
     [...read(index).matchAll(/\]\(([^)#]+\.md)/g)].map(([, path]) => join(dirname(index), path ?? ''));
   const all = new Set([...listed('docs/README.md'), ...listed('docs/decisions/README.md')]);
@@ -195,7 +195,7 @@ test('every page of the documentation is listed by its index', () => {
   expect(missing).toEqual([]);
 });
 
-test('docs/reference/commands.md is what the help says: "npx vitest run test/docs -u" writes it', async () => {
+test('docs/reference/commands.md is the help of every command: "npx vitest run test/docs -u" writes it', async () => {
   const commands = [...helps].filter(([, help]) => !help.includes('\nCommands:\n'));
   const about = (help: string) => help.split('\n\n')[1]?.split('\n').join(' ').trim() ?? '';
   const anchor = (name: string) => anchorOf(`follow-up ${name}`);
@@ -240,7 +240,7 @@ describe('docs/reference/settings.md', () => {
     expect([...documented].filter((name) => !known.has(name))).toEqual([]);
   });
 
-  test('gives the defaults that the configuration has', async () => {
+  test('gives the defaults of the configuration', async () => {
     const { configDefaults } = await import('../../src/config/index.js');
     const { parseDurationMs } = await import('../../src/contract/index.js');
     const rows = new Map(
@@ -281,7 +281,7 @@ describe('the reference has', () => {
     );
   };
 
-  test('every field of an input, with the default that it has', async () => {
+  test('every field of an input, with its default', async () => {
     const { followUpInputSchema, parseDurationMs } = await import('../../src/contract/index.js');
     expect(firstColumnOf('docs/reference/inputs.md', 'Follow-up').sort()).toEqual(
       schemaFields('follow-up-input').sort(),
@@ -305,7 +305,7 @@ describe('the reference has', () => {
     }).toEqual(parsed);
   });
 
-  test('every setting of an input with its bounds and its meaning, as the schema has them', async () => {
+  test('every setting of an input, with its bounds and its meaning from the schema', async () => {
     const { followUpSettings } = await import('../../src/contract/follow-up-input.js');
     const rows = new Map(
       [...read('docs/reference/inputs.md').matchAll(/^\| `([\w.]+)` +\|(.*)\|$/gm)].map(([, field = '', rest = '']) => [
@@ -355,7 +355,7 @@ describe('the reference has', () => {
     expect(details.sort()).toEqual(fieldsIn(schema('follow-up-failure')));
   });
 
-  test('every message that callers send, by its name on the wire', async () => {
+  test('every message that callers send, with its name on the wire', async () => {
     const contract = await import('../../src/contract/index.js');
     const messages = Object.values(contract).flatMap((value) =>
       typeof value === 'object' && 'type' in value && 'name' in value ? [value.name] : [],
@@ -407,7 +407,7 @@ describe('the reference has', () => {
     ]).toEqual([]);
   });
 
-  // Those of budgets are compared where they are tested.
+  // The tests of the budget metrics compare those of budgets.
   test('every metric of the service calls and the asks', () => {
     const made = read('src/worker/metrics.ts');
     const metrics = [

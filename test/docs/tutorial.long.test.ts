@@ -21,7 +21,7 @@ interface Ended {
   output: string;
 }
 
-/** Runs a block of the page as a reader pastes it, in a directory of its own. A command that fails ends it. */
+/** Runs a block of the page in a directory, as if a reader pasted it. It ends at the first command that fails. */
 async function paste(block: string, cwd: string, env: NodeJS.ProcessEnv): Promise<Ended> {
   const child = spawn('bash', ['-e', '-c', block], { cwd, env });
   let output = '';
@@ -34,9 +34,9 @@ async function paste(block: string, cwd: string, env: NodeJS.ProcessEnv): Promis
   return { exitCode, output };
 }
 
-test('every command of the tutorial runs beside npm start, and ends with the exit code that the page says', async () => {
+test('every command of the tutorial runs beside npm start, and ends with the exit code that the page gives', async () => {
   directory = await mkdtemp(join(tmpdir(), 'tutorial-'));
-  // `npx follow-up` of a checkout.
+  // Stands in for `npx follow-up` in a checkout.
   const npx = `#!/bin/sh\nshift\nexec "${process.execPath}" "${join(ROOT, 'bin', 'follow-up.js')}" "$@"\n`;
   await writeFile(join(directory, 'npx'), npx, { mode: 0o755 });
 
@@ -53,7 +53,7 @@ test('every command of the tutorial runs beside npm start, and ends with the exi
   dev = startCli(['dev', '--port', String(port), '--ui-port', String(uiPort)]);
   const isUp = () => dev?.stdout().includes('Temporal UI');
   await eventually('npm start has sent its follow-ups', () => isUp() || undefined, 120_000);
-  // What `npm start` says to do where its port is not the usual one.
+  // `npm start` says to set TEMPORAL_ADDRESS if its port is not the usual one.
   const env = {
     PATH: [directory, process.env['PATH']].join(delimiter),
     HOME: process.env['HOME'],

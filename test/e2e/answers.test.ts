@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-/** Starts a workflow by its names on the wire, as a client in another language does. */
+/** Starts a workflow by its name on the wire, as a client in another language does. */
 const start = (type: string, workflowId: string, input: unknown) =>
   stack.client.workflow.start(type, { workflowId, taskQueue: stack.taskQueue, args: [input] });
 
@@ -26,7 +26,7 @@ test.each([
     'one prompt for many jobs',
     (projectId: string) => ({ projectId, prompt: 'Add tests.', jobIds: ['a', 'gone'], defaults: FAST }),
   ],
-])('a batch that another SDK starts with %s answers as its JSON Schemas say', async (_form, toInput) => {
+])('a batch that another SDK starts with %s gives answers that match its JSON Schemas', async (_form, toInput) => {
   const projectId = `answers-${randomUUID().slice(0, 8)}`;
   stack.simulator.addJob({ projectId, jobId: 'a' });
   stack.simulator.addJob({ projectId, jobId: 'gone', status: 'archived' });
@@ -50,7 +50,7 @@ test.each([
   ['archived', { status: 'archived' }, 'not-sent'],
   ['failed', { behaviour: { outcome: 'failed' } }, 'job-failed'],
   ['missing', undefined, 'not-sent'],
-] as const)('a follow-up of a job that is %s answers as its JSON Schemas say', async (name, job, state) => {
+] as const)('a follow-up of a job that is %s gives answers that match its JSON Schemas', async (name, job, state) => {
   const projectId = `answers-${randomUUID().slice(0, 8)}`;
   if (job) stack.simulator.addJob({ projectId, jobId: 'job', ...job });
   const input = { projectId, jobId: 'job', prompt: 'Add tests.', ...FAST };

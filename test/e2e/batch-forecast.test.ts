@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-/** A client that notes the name of each query. */
+/** A client that adds the name of each query to a list. */
 function countingQueries(asked: string[]): FollowUpClient {
   const { connection, options } = stack.client;
   const interceptor: WorkflowClientInterceptor = {
@@ -33,7 +33,7 @@ function countingQueries(asked: string[]): FollowUpClient {
   return new FollowUpClient({ client, taskQueue: stack.taskQueue });
 }
 
-test('the expected end of a batch goes by the slots of its project, which its own pace does not show', async () => {
+test('the expected end of a batch takes the slots of its project into account, not only its own pace', async () => {
   const projectId = `forecast-${Date.now()}`;
   const items = Array.from({ length: ITEMS }, (_, index) => ({
     projectId,
@@ -55,12 +55,12 @@ test('the expected end of a batch goes by the slots of its project, which its ow
     const { nextSend, expectedEndAt } = await countingQueries(asked).batch(projectId).status();
     return nextSend && expectedEndAt ? asked.filter((name) => name === budgetStatusQuery.name) : undefined;
   });
-  // One answer of the project's budget serves both.
+  // One answer of the project's budget is enough for both.
   expect(statusQueries).toHaveLength(1);
   await batch.result();
   const sends = stack.simulator.ledger.filter((entry) => entry.projectId === projectId);
   const [first, last] = [sends[0]?.receivedAtMs ?? 0, sends.at(-1)?.receivedAtMs ?? 0];
-  // Nothing can make the windows shorter. A busy machine makes turns longer, which was not to be known.
+  // Nothing shortens the windows. A busy machine makes turns longer, which the forecast cannot know.
   expect(Date.parse(expected)).toBeGreaterThan(first + (ITEMS / LIMIT - 1) * WINDOW_MS);
   expect(Date.parse(expected)).toBeLessThan(last + 5 * WINDOW_MS);
 });

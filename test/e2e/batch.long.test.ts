@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-test('10,000 items in pieces: no history near 10,000 events, no payload near 512 KiB, every item with its outcome', async () => {
+test('10,000 items in pieces: no history has 10,000 events, no payload has 512 KiB, and every item has an outcome', async () => {
   const batchId = `long-${Date.now()}`;
   const items = Array.from({ length: TOTAL }, (_, index) => ({
     projectId: `${batchId}-${index % 20}`,

@@ -21,7 +21,7 @@ const sentTo = (projectId: string) =>
   stack.simulator.ledger.filter((entry) => entry.projectId === projectId && entry.accepted);
 
 describe.concurrent('a batch', () => {
-  test('sends one prompt to many jobs; a job that is not known and an id that is none are errors of their own', async () => {
+  test('sends one prompt to many jobs; an unknown job and an invalid id are errors of their items only', async () => {
     const projectId = unique('jobs');
     makeItems(stack, [projectId], 4);
     const jobIds = ['job-0', 'job-1', 'unknown', 'no id', 7, 'job-2', 'job-3'];
@@ -58,7 +58,7 @@ describe.concurrent('a batch', () => {
     expect(sentTo(projectId).map(({ prompt }) => prompt)).toEqual(['turn 1', 'turn 2', 'turn 3']);
   });
 
-  test('takes items in pieces until it is sealed, and a piece that is repeated only once', async () => {
+  test('accepts items in pieces until it is sealed, and a repeated piece only once', async () => {
     const projectId = unique('open');
     const items = makeItems(stack, [projectId], 5, FAST);
     const batch = await startBatch(stack, projectId, { items: items.slice(0, 1), open: true });
@@ -80,7 +80,7 @@ describe.concurrent('a batch', () => {
     expect(sentTo(projectId)).toHaveLength(5);
   });
 
-  test('that is cancelled withdraws what it has not sent, and says of each item whether it was delivered', async () => {
+  test('that is cancelled withdraws what it has not sent, and says for each item whether it was delivered', async () => {
     const projectId = unique('cancel');
     const items = makeItems(stack, [projectId], 12, FAST);
     const batch = await startBatch(stack, projectId, { items, maxOpen: 8 });
@@ -92,7 +92,7 @@ describe.concurrent('a batch', () => {
     for (const { jobId, status, error } of result.items) {
       const sent = sentTo(projectId).filter((entry) => entry.jobId === jobId).length;
       const delivered = status ? 'yes' : error?.delivered;
-      // A send that the cancel overtakes on a busy machine may end without anybody knowing.
+      // On a busy machine, the cancel may overtake a send, whose delivery is then unknown.
       if (delivered === 'unknown') expect(sent).toBeLessThanOrEqual(1);
       else expect({ jobId, delivered, sent }).toEqual({ jobId, delivered, sent: delivered === 'yes' ? 1 : 0 });
       if (error) expect(error.type).toBe('Cancelled');
@@ -100,11 +100,11 @@ describe.concurrent('a batch', () => {
     expect(result.errors).toBeGreaterThanOrEqual(4);
   });
 
-  test('lets an interactive follow-up go first that comes amid its backlog', async () => {
+  test('lets an interactive follow-up go before its backlog', async () => {
     const projectId = unique('lanes');
     const items = makeItems(stack, [projectId], 6, FAST);
     stack.simulator.addJob({ projectId, jobId: 'urgent' });
-    // Nothing comes free until the test says so.
+    // No slot comes free until the test shortens the window.
     const budget = stack.followUps.budget(projectId);
     await budget.setLimit({ limit: LIMIT, window: '10m' });
     const batch = await startBatch(stack, projectId, { items });
@@ -119,18 +119,18 @@ describe.concurrent('a batch', () => {
     });
     await budget.setLimit({ window: `${WINDOW_MS}ms` });
     await urgent.result();
-    // Among the slots that come free at once, the first to arrive is a matter of milliseconds.
+    // Several slots come free at once, and the order of their sends is a matter of milliseconds.
     expect(sentTo(projectId).findIndex(({ jobId }) => jobId === 'urgent')).toBeLessThan(2 * LIMIT);
     expect(await batch.result()).toMatchObject({ completed: 6 });
   });
 
-  test('notices a follow-up that somebody terminated, and an id that was used before', async () => {
+  test('notices a terminated follow-up, and an id that was used before', async () => {
     const projectId = unique('dead');
     const items = makeItems(stack, [projectId], 5, FAST);
     const used = await stack.followUps.run({ ...items[0]!, key: `${projectId}:0` });
     expect(used.status).toBe('completed');
     const batch = await startBatch(stack, projectId, { items });
-    // Two slots are left: the last waits for the budget.
+    // Two slots are left, so the last item waits for the budget.
     const last = await eventually('one waits', async () => {
       const budget = await stack.followUps.budget(projectId).status();
       return budget?.waiting.at(-1)?.workflowId;
@@ -143,7 +143,7 @@ describe.concurrent('a batch', () => {
     expect(sentTo(projectId)).toHaveLength(4);
   });
 
-  test('passes over signals that make no sense', async () => {
+  test('skips signals that make no sense', async () => {
     const projectId = unique('nonsense');
     const batch = await startBatch(stack, projectId, { items: makeItems(stack, [projectId], 2, FAST), open: true });
     await eventually('its part runs', async () => (await batch.status()).open > 0);

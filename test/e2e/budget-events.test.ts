@@ -13,14 +13,14 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-/** Sends to a new job of a project, and waits for the end. */
+/** Runs a follow-up to a new job of a project. */
 async function followUp(projectId: string): Promise<void> {
   const jobId = randomUUID();
   stack.simulator.addJob({ projectId, jobId });
   expect(await stack.followUps.run({ projectId, jobId, prompt: 'go on', ...FAST })).toMatchObject({ delivery: 'sent' });
 }
 
-/** Length of a budget's history once it has heard everything. */
+/** The length of a budget's history once it has nothing left to do. */
 async function eventsOf(budget: WorkflowHandle): Promise<number> {
   const { historyLength } = await eventually('the budget has nothing to do', async () => {
     const description = await budget.describe();
@@ -38,7 +38,8 @@ test('one follow-up alone costs its budget at most 13 events', async () => {
   expect((await eventsOf(budget)) - before).toBeLessThanOrEqual(13);
 });
 
-// The calls of a worker's follow-ups without the follow-ups, so that it does not hang on the machine which come together.
+// These are the calls of follow-ups without the follow-ups, so the speed of the machine does not decide which share a
+// call.
 test.each([20, 50])('of %i follow-ups at once, each costs the budget at most 6 events', async (count) => {
   const { taskQueue, namespace } = stack;
   const address = inject('temporalAddress');

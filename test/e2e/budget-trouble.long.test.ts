@@ -43,7 +43,7 @@ describe.concurrent('a budget whose service', () => {
     { kind: 'token-bucket', retryAfter: 'date' },
     { kind: 'weighted', retryAfter: 'mixed' },
   ] as const)(
-    'counts by $kind, Retry-After $retryAfter, and lets others spend 30 %, loses and doubles nothing and goes on after each 429',
+    'counts by $kind with Retry-After $retryAfter, and lets others spend 30 %, loses nothing and repeats nothing',
     async ({ kind, retryAfter }) => {
       const limiter = { kind, limit: LIMIT, windowMs: WINDOW_MS };
       await withStack({ env: BUDGET, simulator: { limiter, outsider: { share: 0.3 }, retryAfter } }, async (stack) => {
@@ -55,7 +55,7 @@ describe.concurrent('a budget whose service', () => {
     },
   );
 
-  test('refuses three messages in a row goes on by itself when it takes them again', async () => {
+  test('refuses three messages in a row continues by itself when they are accepted again', async () => {
     await withStack({ env: BUDGET }, async (stack) => {
       stack.simulator.failNext({ method: 'POST', kind: 'limited', times: 3 });
       const handles = await startMany(stack, 'refused', 4);
@@ -65,7 +65,7 @@ describe.concurrent('a budget whose service', () => {
     });
   });
 
-  test('is given a wrong key loses nothing and goes on by itself once the key is put right in its file', async () => {
+  test('gets a wrong API key loses nothing, and continues by itself once the key file is corrected', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'key-'));
     const keyFile = join(directory, 'key');
     await writeFile(keyFile, 'a-key-that-was-revoked\n');
@@ -87,11 +87,11 @@ describe.concurrent('a budget whose service', () => {
     }
   });
 
-  test('takes its key away for messages holds the project, fails nothing, and the first probe that succeeds lifts it', async () => {
+  test('refuses its API key for messages pauses the project, fails nothing, and continues after a successful probe', async () => {
     await withStack({ env: BUDGET }, async (stack) => {
       stack.simulator.failNext({ method: 'POST', kind: 'unauthorized', times: 2 });
       const handles = await startMany(stack, 'unauthorized', 4);
-      await eventually('the project is held', async () => {
+      await eventually('the project is paused', async () => {
         const status = await stack.followUps.budget('unauthorized').status();
         return status?.paused?.reasons.includes('credentials');
       });

@@ -30,7 +30,7 @@ test('20 follow-ups on a budget of 5 per 5 s: never 6 in any 5 s, none refused, 
   expect(ledger.map((entry) => entry.status)).toEqual(Array<number>(20).fill(200));
   expect(new Set(ledger.map((entry) => entry.jobId)).size).toBe(20);
   expect(stack.simulator.maxInAnyWindow(projectId, WINDOW_MS)).toBe(LIMIT);
-  // Four windows' worth: the last one begins after three windows, where freed slots are used, and the machine has time.
+  // Four windows are enough if freed slots are used. The rest is for a busy machine.
   const spanMs = (ledger.at(-1)?.receivedAtMs ?? 0) - (ledger[0]?.receivedAtMs ?? 0);
   expect(spanMs).toBeLessThan(12 * WINDOW_MS);
 });

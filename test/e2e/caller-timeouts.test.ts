@@ -13,7 +13,7 @@ const projectId = 'timeouts';
 const arrived = (jobId: string) => stack.simulator.ledger.filter((entry) => entry.jobId === jobId).length;
 
 test.each(['workflowExecutionTimeout', 'workflowRunTimeout'])(
-  'a %s of the starter ends a follow-up without a word on its delivery, and sends nothing twice',
+  'a %s of the caller ends a follow-up with its delivery unknown, and sends nothing twice',
   async (timeout) => {
     const jobId = timeout;
     stack.simulator.addJob({ projectId, jobId, behaviour: { neverEnds: true } });
@@ -28,10 +28,10 @@ test.each(['workflowExecutionTimeout', 'workflowRunTimeout'])(
     expect(error).toBeInstanceOf(FollowUpTimedOutError);
     expect(error).toMatchObject({ delivered: 'unknown' });
     expect(arrived(jobId)).toBe(1);
-    // As the follow-up left it: it had no chance to say that it ended.
+    // The follow-up had no chance to record its end.
     const listed = await stack.client.workflow.getHandle(workflowId, first.firstExecutionRunId).describe();
     expect(listed.typedSearchAttributes.get(SearchAttribute.state)).toBe('polling');
-    // Started again, it finds its own delivery, and goes on from there.
+    // Started again, it finds its own delivery and continues from there.
     await stack.client.workflow.start('followUp', { ...start, workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' });
     const again = stack.followUps.handle(workflowId);
     await expect.poll(() => again.progress().then(({ state }) => state)).toBe('polling');
@@ -40,7 +40,7 @@ test.each(['workflowExecutionTimeout', 'workflowRunTimeout'])(
   },
 );
 
-test('a deadline of a call ends the call, and the follow-up goes on', async () => {
+test('the deadline of a call ends the call, and the follow-up continues', async () => {
   const jobId = 'deadline';
   stack.simulator.addJob({ projectId, jobId });
   await stack.followUps.budget(projectId).pause();
@@ -49,7 +49,7 @@ test('a deadline of a call ends the call, and the follow-up goes on', async () =
   const waited = connection.withDeadline(Date.now() + 500, () =>
     stack.client.workflow.getHandle(started.workflowId).result(),
   );
-  // DEADLINE_EXCEEDED of gRPC.
+  // gRPC's DEADLINE_EXCEEDED.
   await expect(waited).rejects.toMatchObject({ cause: { code: 4 } });
   await stack.followUps.budget(projectId).resume();
   expect(await started.result()).toMatchObject({ status: 'completed' });
@@ -75,7 +75,7 @@ test('a signal with a wrong name has no effect, and a query with a wrong name fa
   await handle.cancel();
 });
 
-test('run says with a warning that its result is that of another input', async () => {
+test('run warns if its result is that of another input', async () => {
   const jobId = 'differs';
   stack.simulator.addJob({ projectId, jobId });
   const emitWarning = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);

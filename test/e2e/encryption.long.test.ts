@@ -16,7 +16,7 @@ import { FAST, startStack, type Stack } from '../support/stack.js';
 const DATA_CONVERTER = fileURLToPath(new URL('../../examples/encryption/data-converter.js', import.meta.url));
 
 const PROMPT = 'secret-prompt-4711';
-/** All links of the simulated service begin so. */
+/** The start of every link of the simulated service. */
 const LINK = 'git.example/';
 
 let directory: string;
@@ -24,17 +24,17 @@ let keysFile: string;
 let server: DevServer;
 let stack: Stack;
 const keys: Record<string, string> = {};
-/** Of the first follow-up. */
+/** The workflow id of the first follow-up. */
 let workflowId: string;
 
-/** Puts another file into the place of the keys, as a deployment would. */
+/** Replaces the file of keys, as a deployment would. */
 async function writeKeys(current: string): Promise<void> {
   keys[current] ??= randomBytes(32).toString('base64');
   await writeFile(`${keysFile}.new`, JSON.stringify({ current, keys }));
   await rename(`${keysFile}.new`, keysFile);
 }
 
-/** A follow-up of a job that exists. */
+/** The input of a follow-up to a job that exists. */
 function makeInput(projectId: string, jobId: string) {
   stack.simulator.addJob({ projectId, jobId });
   return { projectId, jobId, prompt: PROMPT, ...FAST };
@@ -52,7 +52,7 @@ const cli = (...args: string[]) =>
 
 async function databaseBytes(): Promise<Buffer> {
   const names = (await readdir(directory)).filter((name) => name.startsWith('temporal.db'));
-  // SQLite removes its journal at any time.
+  // SQLite may remove its journal at any time.
   const contents = names.map((name) => readFile(join(directory, name)).catch(() => Buffer.alloc(0)));
   return Buffer.concat(await Promise.all(contents));
 }
@@ -76,7 +76,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-test('a follow-up gives its link to who has the keys, and the server reads neither the prompt nor the link', async () => {
+test('a follow-up returns its link to a client with the keys, and no search attribute holds it', async () => {
   const { followUps, simulator } = stack;
   const handle = await followUps.start(makeInput('encrypted', 'job-1'));
   ({ workflowId } = handle);
@@ -120,7 +120,7 @@ test('a terminated budget is restored from its encrypted history', async () => {
   expect((await handle.result()).status).toBe('completed');
 });
 
-test('a batch and a schedule pass their items on encrypted', async () => {
+test('a batch and a schedule start follow-ups from encrypted items', async () => {
   const { followUps } = stack;
   const batch = await followUps.startBatch({
     id: 'encrypted',
@@ -136,8 +136,8 @@ test('a batch and a schedule pass their items on encrypted', async () => {
   await eventually('the message of the schedule', () => stack.simulator.job('batch', 'nightly')?.messages === 1);
 });
 
-test('the database of all this holds neither prompt nor link, in any spelling', async () => {
-  // What no codec has seen is found.
+test('the database holds neither the prompt nor the link, in any encoding', async () => {
+  // The search finds what was not encrypted.
   const planted = 'planted-prompt-0815';
   const plain = new Client({ connection: stack.client.connection });
   await plain.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'plain', args: [{ prompt: planted }] });

@@ -6,12 +6,12 @@ import { SearchAttribute, type FailureDetails } from '../../src/contract/index.j
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
-/** So long that a poll sees the job at work, on a busy machine, too. */
+/** So long that a poll sees the job at work even on a busy machine. */
 const LONG_TURN = { behaviour: { turnFactor: 5 } };
 
 let stack: Stack;
 let count = 0;
-/** A job of its own for each test, in a project of its own. */
+/** Each test has its own job in its own project. */
 function makeJob(jobId = 'job', more: object = {}) {
   const projectId = `e2e-${++count}-${Date.now()}`;
   stack.simulator.addJob({ projectId, jobId, ...more });
@@ -39,7 +39,7 @@ describe.concurrent('a follow-up', () => {
     expect(accepted(input.projectId)).toBe(1);
   });
 
-  test('whose key was given before gives the first result and sends nothing', async () => {
+  test('whose key was used before returns the first result and sends nothing', async () => {
     const input = { ...makeJob(), key: 'once' };
     const first = await stack.followUps.run(input);
     const again = await stack.followUps.start({ ...input, prompt: 'something else' });
@@ -59,7 +59,7 @@ describe.concurrent('a follow-up', () => {
     expect(await handle.progress()).toMatchObject({ state });
   });
 
-  test('shows no status and no pull request before its send, though its job has both', async () => {
+  test('shows no status and no pull request before its send, although its job has both', async () => {
     const input = makeJob('job', { status: 'active', behaviour: { neverEnds: true } });
     const handle = await stack.followUps.start(input);
     await eventually('it waits', async () => (await handle.progress()).state === 'waiting-for-job');
@@ -72,7 +72,7 @@ describe.concurrent('a follow-up', () => {
     expect(await handle.describe()).toMatchObject({ status: 'cancelled', state: 'cancelled' });
   });
 
-  // It changes what the service shows to all.
+  // It changes what the service shows to all tests.
   test(
     'that ends before the service shows it at work is not fooled by the old status',
     { concurrent: false },
@@ -102,21 +102,21 @@ describe.concurrent('a follow-up', () => {
     expect(accepted(input.projectId)).toBe(0);
   });
 
-  test('whose answer is lost after it was applied is found out from the job, and not sent again', async () => {
+  test('whose message took effect but got no answer infers the delivery from the job, and is not sent again', async () => {
     const input = makeJob('job', LONG_TURN);
     stack.simulator.failNext({ method: 'POST', jobId: input.jobId, projectId: input.projectId, kind: 'resetAfter' });
     expect(await stack.followUps.run(input)).toMatchObject({ delivery: 'inferred', observedActive: true });
     expect(accepted(input.projectId)).toBe(1);
   });
 
-  test('costs at most 36 events, though its job ends so early that one more read confirms it', async () => {
+  test('costs at most 36 events, even if its job ends so early that one more read confirms it', async () => {
     const handle = await stack.followUps.start(makeJob('job', LONG_TURN));
     await handle.result();
     const { events } = await stack.client.workflow.getHandle(handle.workflowId).fetchHistory();
     expect(events?.length).toBeLessThanOrEqual(36);
   });
 
-  test('shows itself in search attributes, summary and details', async () => {
+  test('shows in search attributes, summary and details', async () => {
     const input = makeJob();
     const handle = await stack.followUps.start(input);
     const result = await handle.result();
@@ -145,7 +145,7 @@ describe.concurrent('a follow-up', () => {
   });
 });
 
-test('the saved views of the docs are queries that Temporal takes', async () => {
+test('the saved views in the docs are queries that Temporal accepts', async () => {
   const page = readFileSync(new URL('../../docs/how-to/read-the-ui.md', import.meta.url), 'utf8');
   const inTable = [...page.matchAll(/^\| [^|]+\| `(WorkflowType = [^`]+)`/gm)].map(([, query]) => query ?? '');
   const inLinks = [...page.matchAll(/workflows\?query=([^)]+)\)/g)].map(([, query]) => decodeURIComponent(query ?? ''));
@@ -168,9 +168,9 @@ describe('input', () => {
     ['two dots', { ...valid, jobId: '..' }, ['jobId']],
     ['a path', { ...valid, projectId: 'a/b' }, ['projectId']],
     ['an unknown field', { ...valid, apiKey: 'x' }, ['apiKey']],
-    ['a strange duration', { ...valid, jobTimeout: '5 parsecs', settleTime: -1 }, ['settleTime', 'jobTimeout']],
-    ['a nested mistake', { ...valid, poll: { initialInterval: '2m', maxInterval: '1m' } }, ['poll.maxInterval']],
-    ['an endless prompt', { ...valid, prompt: 'ä'.repeat(131_073) }, ['prompt']],
+    ['bad durations', { ...valid, jobTimeout: '5 parsecs', settleTime: -1 }, ['settleTime', 'jobTimeout']],
+    ['a bad nested field', { ...valid, poll: { initialInterval: '2m', maxInterval: '1m' } }, ['poll.maxInterval']],
+    ['a prompt that is too long', { ...valid, prompt: 'ä'.repeat(131_073) }, ['prompt']],
     ['another workflow id', { ...valid, jobId: 'other' }, ['workflowId']],
   ])('of %s fails at once, naming every bad field', async (_name, input, fields) => {
     const handle = await stack.client.workflow.start('followUp', {
@@ -189,13 +189,9 @@ describe('input', () => {
   });
 
   test.each<[string, unknown, { projectId: string; jobId: string }]>([
-    [
-      'its own ids where they are good',
-      { ...valid, projectId: 'p', jobId: 'other' },
-      { projectId: 'p', jobId: 'other' },
-    ],
-    ['those of the workflow id where they are not', { ...valid, jobId: '..' }, { projectId: 'p', jobId: 'j' }],
-    ['those of the workflow id where there are none', undefined, { projectId: 'p', jobId: 'j' }],
+    ['its own ids if they are valid', { ...valid, projectId: 'p', jobId: 'other' }, { projectId: 'p', jobId: 'other' }],
+    ['the ids of the workflow id if its own are invalid', { ...valid, jobId: '..' }, { projectId: 'p', jobId: 'j' }],
+    ['the ids of the workflow id if it has none', undefined, { projectId: 'p', jobId: 'j' }],
   ])('that is refused shows %s', async (_name, input, ids) => {
     const workflowId = `follow-up/p/j/refused-${++count}-${Date.now()}`;
     const handle = await stack.client.workflow.start('followUp', {
@@ -215,7 +211,7 @@ describe('input', () => {
     });
   });
 
-  test('with a second argument fails, for only continue-as-new may give one', async () => {
+  test('with a second argument fails, because only continue-as-new may pass one', async () => {
     const handle = await stack.client.workflow.start('followUp', {
       taskQueue: stack.taskQueue,
       workflowId: `follow-up/p/j/carried-${Date.now()}`,

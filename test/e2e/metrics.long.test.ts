@@ -29,7 +29,7 @@ interface WorkerProcess {
 }
 const processes: CliRun[] = [];
 
-/** A worker as it runs in production: a process of its own. */
+/** Starts a worker as in production: in its own process. */
 async function startWorkerProcess(): Promise<WorkerProcess> {
   const run = startCli(['worker', '--json'], {
     env: {
@@ -90,7 +90,7 @@ const send = (jobId: string) => followUps.start({ projectId, jobId, prompt: `mes
 const historyLength = async () =>
   (await client.workflow.getHandle(projectBudgetWorkflowId(projectId)).describe()).historyLength;
 
-test('the numbers are those of the budget: after sends, in a pause, after a 429, and after a window without any event', async () => {
+test('the metrics match the budget after sends, in a pause, after a 429, and after a window without any event', async () => {
   const worker = await startWorkerProcess();
   await Promise.all(['job-1', 'job-2'].map(async (jobId) => (await send(jobId)).result()));
   await eventually('both have ended', async () => (await worker.budget())['unsettled'] === 0);
@@ -145,7 +145,7 @@ test('the numbers are those of the budget: after sends, in a pause, after a 429,
   expect(text).not.toContain(simulator.apiKey);
 });
 
-test('a worker that was killed leaves its successor the truth: no count of what was before, every gauge as it is', async () => {
+test('the successor of a killed worker counts only what it does itself, and its gauges match the budget', async () => {
   const first = await startWorkerProcess();
   await (await send('job-1')).result();
   await followUps.budget(projectId).setLimit({ window: '2h' });
@@ -161,7 +161,7 @@ test('a worker that was killed leaves its successor the truth: no count of what 
   expect(status?.used).toBe(2);
 });
 
-test('a worker gives up the numbers of a budget that has gone on at another one, or was stopped, and no other', async () => {
+test('a worker drops the metrics of a budget that moved to another worker or was stopped, and no others', async () => {
   const worker = await startWorkerProcess();
   await (await send('job-1')).result();
   const stop = new AbortController();
@@ -185,12 +185,12 @@ test('a worker gives up the numbers of a budget that has gone on at another one,
     dropBudgetsElsewhere(connection, elsewhere, { ...shared, identity: 'another worker' }),
     dropBudgetsElsewhere(connection, missing, { ...shared, identity: worker.identity }),
   ];
-  await eventually('the others give it up', () =>
+  await eventually('the others drop it', () =>
     [elsewhere, missing].every((metrics) => metrics.silentProjects(0).length === 0),
   );
   expect(own.silentProjects(0)).toEqual([projectId]);
   await client.workflow.getHandle(projectBudgetWorkflowId(projectId)).terminate('by hand');
-  await eventually('a stopped budget has no numbers', () => own.silentProjects(0).length === 0);
+  await eventually('a stopped budget has no metrics', () => own.silentProjects(0).length === 0);
   stop.abort();
   await Promise.all(watches);
 });

@@ -20,7 +20,7 @@ afterAll(async () => {
   await connection.close();
 });
 
-test('follow-ups of a batch let those go first that somebody started', async () => {
+test('follow-ups of a batch let interactive ones go first', async () => {
   const taskQueue = `priority-${randomUUID()}`;
   const projectId = `priority-${randomUUID().slice(0, 8)}`;
   const client = new Client({ connection });
@@ -30,7 +30,7 @@ test('follow-ups of a batch let those go first that somebody started', async () 
     const priority = priorityKey === undefined ? {} : { priority: { priorityKey } };
     return client.workflow.start(WorkflowType.followUp, { taskQueue, workflowId, args: [input], ...priority });
   };
-  // No worker runs yet: all first tasks wait at the server.
+  // No worker runs yet, so all first tasks wait at the server.
   const backlog = await Promise.all(Array.from({ length: BACKLOG }, (_, n) => start(`batch-${n}`, BATCH_PRIORITY)));
   const interactive = await start('interactive');
   stack = await startStack({
@@ -48,7 +48,7 @@ test('follow-ups of a batch let those go first that somebody started', async () 
     return at < Infinity ? at : undefined;
   });
   const others = await Promise.all(backlog.map(begunAt));
-  // A partition of the queue that a poll has reached may hold none but tasks of the batch.
+  // A poll may reach a partition of the queue that holds only tasks of the batch.
   expect(others.filter((at) => at < mine).length).toBeLessThan(BACKLOG / 4);
 });
 

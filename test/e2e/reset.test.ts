@@ -32,7 +32,7 @@ test.concurrent('a follow-up that is reset to any of its workflow tasks is not d
 });
 
 test.concurrent(
-  'a follow-up that is reset to its wait for a slot, and cancelled there, does not deny what was sent since',
+  'a follow-up that is reset to its wait for a slot and cancelled there does not deny its later send',
   async () => {
     const projectId = `denied-${Date.now()}`;
     for (const jobId of ['first', 'second']) stack.simulator.addJob({ projectId, jobId });
@@ -42,7 +42,7 @@ test.concurrent(
     const workflow = stack.client.workflow.getHandle(handle.workflowId);
     const { runId } = await workflow.describe();
     const { events } = await workflow.fetchHistory();
-    // The task after the one that the budget's first answer began: that answer, to wait, proved that nothing was sent then.
+    // The budget's first answer, to wait, proved that nothing was sent. The reset goes to the second task after it.
     const answered = (events ?? []).findIndex((event) => event.activityTaskCompletedEventAttributes);
     const tasks = (events ?? []).slice(answered).filter((event) => event.workflowTaskCompletedEventAttributes);
     expect(tasks.length).toBeGreaterThan(2);

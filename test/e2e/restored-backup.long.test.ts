@@ -26,7 +26,7 @@ test('after a restored database backup, the steps of docs/how-to/restore-a-datab
   const taskQueue = `backup-${randomUUID()}`;
   const accepted = () => simulator.ledger.filter((entry) => entry.accepted).map(({ jobId }) => jobId);
 
-  /** Temporal on the database file as it is, and a client of it. */
+  /** Starts Temporal on the database file, and a client. */
   async function startTemporal() {
     const server = await startDevServer({ env: process.env, dbFile: database });
     const connection = await Connection.connect({ address: server.address });
@@ -57,7 +57,7 @@ test('after a restored database backup, the steps of docs/how-to/restore-a-datab
     return worker;
   }
 
-  // Before the backup: a follow-up that waits in a pause.
+  // Before the backup, a follow-up waits in a pause.
   simulator.addJob({ projectId, jobId: 'waiting' });
   let temporal = await startTemporal();
   let worker = await startOneWorker(temporal.address);
@@ -69,7 +69,7 @@ test('after a restored database backup, the steps of docs/how-to/restore-a-datab
   const files = (await readdir(directory)).filter((name) => name.startsWith('temporal.db'));
   for (const name of files) await copyFile(join(directory, name), join(directory, `copy-${name}`));
 
-  // After it: the message is sent. Then the database is lost.
+  // After the backup, the message is sent. Then the database is lost.
   temporal = await startTemporal();
   worker = await startOneWorker(temporal.address);
   await temporal.followUps.budget(projectId).resume();
@@ -82,7 +82,7 @@ test('after a restored database backup, the steps of docs/how-to/restore-a-datab
   }
   for (const name of files) await copyFile(join(directory, `copy-${name}`), join(directory, name));
 
-  // The steps.
+  // The steps of the page.
   temporal = await startTemporal();
   const { followUps, client } = temporal;
   const projects: string[] = [];

@@ -20,7 +20,7 @@ afterAll(() => stack.stop());
 
 type StartPolicy = Pick<WorkflowStartOptions, 'workflowIdReusePolicy' | 'workflowIdConflictPolicy'>;
 
-/** Starts a follow-up under a fixed key, as any client of Temporal can. */
+/** Starts a follow-up with a fixed key, as any Temporal client can. */
 function start(input: FollowUpInput, policy: StartPolicy = {}) {
   const { projectId, jobId } = input;
   return stack.client.workflow.start('followUp', {
@@ -31,7 +31,7 @@ function start(input: FollowUpInput, policy: StartPolicy = {}) {
   });
 }
 
-/** How often a follow-up has waited: 0 where it has ended at once. */
+/** How often a follow-up has waited. 0 if it ended at once. */
 async function timersOf(handle: WorkflowHandleWithFirstExecutionRunId): Promise<number> {
   const { events } = await stack.client.workflow
     .getHandle(handle.workflowId, handle.firstExecutionRunId)
@@ -53,8 +53,8 @@ describe.each<[string, StartPolicy]>([
   ['FAIL', { workflowIdConflictPolicy: 'FAIL' }],
   ['USE_EXISTING', { workflowIdConflictPolicy: 'USE_EXISTING' }],
   ['TERMINATE_EXISTING', { workflowIdConflictPolicy: 'TERMINATE_EXISTING' }],
-])('a key that was used, started again under %s after the end,', (_name, policy) => {
-  test('with the same prompt gives the recorded delivery, and sends nothing', async () => {
+])('a used key that is started again with %s after the end,', (_name, policy) => {
+  test('with the same prompt returns the recorded delivery, and sends nothing', async () => {
     const input = newJob();
     const started = await start(input);
     const first = (await started.result()) as FollowUpResult;
@@ -66,7 +66,7 @@ describe.each<[string, StartPolicy]>([
     expect(arrived(input)).toEqual([200]);
   });
 
-  test('with another prompt fails with Closed, and says that nothing of it was sent and why', async () => {
+  test('with another prompt fails with Closed, and says that it was not sent and why', async () => {
     const input = newJob();
     await (await start(input)).result();
     const second = await start({ ...input, prompt: 'another message' }, policy);
@@ -83,16 +83,16 @@ describe.each<[string, StartPolicy]>([
 describe.each<[string, StartPolicy]>([
   ['TERMINATE_EXISTING', { workflowIdConflictPolicy: 'TERMINATE_EXISTING' }],
   ['ALLOW_DUPLICATE_FAILED_ONLY', { workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' }],
-])('a follow-up that is terminated while its agent works, and started again under %s,', (name, policy) => {
+])('a follow-up that is terminated while its agent works, and started again with %s,', (name, policy) => {
   async function sentAndTerminated(input: FollowUpInput): Promise<void> {
     const handle = await start(input);
     await expect.poll(() => arrived(input).length).toBe(1);
     await expect.poll(async () => (await stack.followUps.handle(handle.workflowId).progress()).state).toBe('polling');
-    // The other policy does so itself.
+    // TERMINATE_EXISTING does this itself.
     if (name !== 'TERMINATE_EXISTING') await handle.terminate();
   }
 
-  test('is seen to its end by the second one, if it has the same prompt', async () => {
+  test('is completed by the second one if that has the same prompt', async () => {
     const input = newJob();
     await sentAndTerminated(input);
     const second = (await (await start(input, policy)).result()) as FollowUpResult;
@@ -100,7 +100,7 @@ describe.each<[string, StartPolicy]>([
     expect(arrived(input)).toEqual([200]);
   });
 
-  test('keeps the key: the second one fails with Closed, if it has another prompt', async () => {
+  test('keeps the key: the second one fails with Closed if it has another prompt', async () => {
     const input = newJob();
     await sentAndTerminated(input);
     const second = await start({ ...input, prompt: 'another message' }, policy);
@@ -110,7 +110,7 @@ describe.each<[string, StartPolicy]>([
 });
 
 describe('a key whose follow-up is still under way', () => {
-  /** A follow-up whose message was taken, and whose answer takes four seconds. */
+  /** A follow-up whose message has arrived, and whose answer takes four seconds. */
   async function startSending(input: FollowUpInput) {
     stack.simulator.failNext({ method: 'POST', projectId: input.projectId, kind: 'slowBody', times: 1 });
     const handle = await start(input);
@@ -120,13 +120,13 @@ describe('a key whose follow-up is still under way', () => {
     return handle;
   }
 
-  test('is refused at the start under FAIL, and leads to the one that runs under USE_EXISTING', async () => {
+  test('is refused at the start with FAIL, and returns the running one with USE_EXISTING', async () => {
     const input = newJob();
     const first = await startSending(input);
     for (const prompt of [input.prompt, 'another message']) {
       const refused = start({ ...input, prompt }, { workflowIdConflictPolicy: 'FAIL' });
       await expect(refused).rejects.toThrow(WorkflowExecutionAlreadyStartedError);
-      // Temporal starts nothing, and passes the input to nobody: whose result it is, only the caller can tell.
+      // Temporal starts nothing and drops the input. Only the caller can know that the result belongs to another input.
       const same = await start({ ...input, prompt }, { workflowIdConflictPolicy: 'USE_EXISTING' });
       expect(same.firstExecutionRunId).toBe(first.firstExecutionRunId);
     }
@@ -134,7 +134,7 @@ describe('a key whose follow-up is still under way', () => {
     expect(arrived(input)).toEqual([200]);
   });
 
-  test('and is terminated in its send fails with Closed at once, if the second one has another prompt', async () => {
+  test('and is terminated during its send fails with Closed at once if the second start has another prompt', async () => {
     const input = newJob();
     await startSending(input);
     const second = await start(
@@ -150,7 +150,7 @@ describe('a key whose follow-up is still under way', () => {
 });
 
 test.each(['the same prompt', 'another prompt'])(
-  'a key that was cancelled before it asked is free for %s',
+  'the key of a follow-up that was cancelled before it asked is free for %s',
   async (what) => {
     const input = newJob();
     stack.simulator.failNext({ method: 'GET', projectId: input.projectId, kind: 'http503', times: 1_000 });
@@ -166,7 +166,7 @@ test.each(['the same prompt', 'another prompt'])(
   },
 );
 
-test('a key that was cancelled while it waited for its slot keeps it: the second one fails with Closed', async () => {
+test('the key of a follow-up that was cancelled while it waited for its slot stays used: a second start fails with Closed', async () => {
   const input = newJob();
   const budget = stack.followUps.budget(input.projectId);
   await budget.pause();
@@ -183,7 +183,7 @@ test('a key that was cancelled while it waited for its slot keeps it: the second
 test.each<[string, StartPolicy]>([
   ['REJECT_DUPLICATE', { workflowIdReusePolicy: 'REJECT_DUPLICATE' }],
   ['ALLOW_DUPLICATE_FAILED_ONLY', { workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' }],
-])('a key whose follow-up has completed is refused at the start under %s', async (_name, policy) => {
+])('the key of a completed follow-up is refused at the start with %s', async (_name, policy) => {
   const input = newJob();
   await (await start(input)).result();
   for (const prompt of [input.prompt, 'another message']) {
@@ -192,7 +192,7 @@ test.each<[string, StartPolicy]>([
   expect(arrived(input)).toEqual([200]);
 });
 
-test('the prompt stands in the first event of a follow-up that waits and is sent, and in no other', async () => {
+test('only the first event of a follow-up that waits and is sent holds the prompt', async () => {
   const input = newJob();
   const budget = stack.followUps.budget(input.projectId);
   await (await start({ ...input, prompt: 'starts the budget' })).result();
@@ -209,7 +209,7 @@ test('the prompt stands in the first event of a follow-up that waits and is sent
   expect(holding.map((event) => event.eventId?.toString())).toEqual(['1']);
 });
 
-/** Whether some payload of an event holds the text. */
+/** Whether any payload or text of a value holds `text`. */
 function holds(value: unknown, text: string): boolean {
   if (value instanceof Uint8Array) return Buffer.from(value).toString().includes(text);
   if (typeof value === 'string') return value.includes(text);

@@ -10,9 +10,9 @@ import { eventually } from '../support/eventually.js';
 import { findSecret, spellingsOf, textsHeldBy, textsIn } from '../support/secret-search.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
-/** Every character that some spelling changes. */
+/** It has every character that some encoding changes. */
 const CANARY = 'canary/+="%&<key>\'\\4711';
-/** Alike, and put where the search is to find it. */
+/** A similar secret, put where the search must find it. */
 const PLANTED = 'planted/+="%&<key>\'\\0815';
 
 const CODES = [400, 401, 403, 404, 429, 500];
@@ -29,7 +29,7 @@ let directory: string;
 let server: DevServer;
 let service: EchoService;
 let stack: Stack;
-/** Everything that was written anywhere, by where. */
+/** Everything that was written, by the place where it was written. */
 const places = new Map<string, string | Buffer>();
 let dbFiles: [name: string, bytes: Buffer][] = [];
 
@@ -63,7 +63,7 @@ async function runEverything(worker: Record<string, string>): Promise<void> {
   const { followUps, client } = stack;
   const handles = await Promise.all(
     JOBS.map((jobId) =>
-      // A project for each: a 401 or 429 pauses all of its project.
+      // One project for each, because a 401 or 429 pauses the whole project.
       followUps.start({
         projectId: `canary-${jobId}`,
         jobId,
@@ -83,7 +83,7 @@ async function runEverything(worker: Record<string, string>): Promise<void> {
   );
 
   for (const handle of handles) {
-    const progress = await eventually('its progress is told', () => handle.progress());
+    const progress = await eventually('its progress is known', () => handle.progress());
     places.set(`progress of ${handle.workflowId}`, textsHeldBy(progress).join('\n'));
   }
 
@@ -102,7 +102,7 @@ async function runEverything(worker: Record<string, string>): Promise<void> {
   ];
   for (const json of [[], ['--json']]) {
     for (const command of json.length === 0 ? commands : commands.filter(([name]) => name !== 'doctor')) {
-      // A job answers with its code for its first two reads only.
+      // A job answers with its code only for the first two reads.
       const fresh = command.map((part, index) =>
         index === 2 || part.startsWith('get-') ? unusedJob(part, json.length) : part,
       );
@@ -139,12 +139,12 @@ async function runEverything(worker: Record<string, string>): Promise<void> {
   places.set('metrics', await (await fetch(`${stack.statusUrl}/metrics`)).text());
 }
 
-/** The job that a command looks at, new for each run of it. */
+/** The job of a command, new for each run. */
 function unusedJob(part: string, run: number): string {
   return /^(get|post)-\d+$/.test(part) ? `${part}-cli${run}` : part;
 }
 
-test('the service was asked in every way, and did echo the key', () => {
+test('the service was asked in every way, and echoed the key', () => {
   for (const code of CODES) {
     expect([...service.answers.keys()]).toContain(`GET ${code}`);
     expect([...service.answers.keys()]).toContain(`POST ${code}`);
@@ -156,12 +156,12 @@ test('the service was asked in every way, and did echo the key', () => {
     expect(masked, kind).toContain(kind);
 });
 
-test('the search finds a key that was put into an input, a memo and a reason, in every spelling', () => {
+test('the search finds a key that was put into an input, a memo and a reason, in every encoding', () => {
   const plantedIn = (kind: RegExp) =>
     new Set([...places].filter(([name]) => kind.test(name)).flatMap(([, text]) => findSecret(PLANTED, text)));
   const every = Object.keys(spellingsOf(PLANTED));
   expect([...plantedIn(/^payloads of follow-up\/planted/)].sort()).toEqual([...every].sort());
-  // In the JSON of a history a payload is base64.
+  // In the JSON of a history, a payload is base64.
   expect([...plantedIn(/^history of follow-up\/planted/)].join()).toMatch(/JSON-escaped,.*base64 of JSON-escaped/);
   expect([...plantedIn(/^database file/)].sort()).toEqual([...every].sort());
   expect([...plantedIn(/^visibility of follow-up\/planted/)].length).toBeGreaterThan(0);
@@ -169,12 +169,12 @@ test('the search finds a key that was put into an input, a memo and a reason, in
   expect(findSecret(CANARY, basic)).toContain('base64 of raw after 2 bytes');
 });
 
-test('the API key is in no history, visibility record, log, metric, failure, output or database file, in no spelling', () => {
+test('no history, visibility record, log, metric, failure, output or database file holds the API key in any encoding', () => {
   const hits = [...places].flatMap(([name, text]) =>
     findSecret(CANARY, text).map((spelling) => `${spelling} in ${name}`),
   );
   expect(hits).toEqual([]);
-  // Each place was really looked at.
+  // The places are not empty.
   expect(places.get('log after the stop')?.length).toBeGreaterThan(10_000);
   expect(places.get('metrics')).toContain('temporal_');
   expect(dbFiles.reduce((bytes, [, { length }]) => bytes + length, 0)).toBeGreaterThan(1_000_000);

@@ -22,7 +22,7 @@ import {
 } from '../support/hostile-service.js';
 import { residentBytes } from '../support/process-memory.js';
 
-/** Seeds that once failed; each run tries them first. */
+/** Seeds that once failed. Each run tries them first. */
 const KEPT_SEEDS: readonly number[] = [];
 /** `SERVICE_FUZZ=5000 SERVICE_FUZZ_FROM=1 npx vitest run test/e2e/service-fuzz.long.test.ts` is the long form. */
 const COUNT = Number(process.env['SERVICE_FUZZ'] ?? 300);
@@ -30,10 +30,10 @@ const FROM = Number(process.env['SERVICE_FUZZ_FROM'] ?? 1);
 const AT_ONCE = 75;
 
 const LARGE_JOB_BYTES = 120_000;
-/** How much more memory than under follow-ups whose jobs are well-formed and large. */
+/** How much more memory the worker may need than with well-formed large jobs. */
 const MOST_MORE_BYTES = 64 * 1_048_576;
 
-/** Run in the worker and each of its threads, so that the memory that it holds is what it needs, without garbage. */
+/** Runs in the worker and each of its threads, so that garbage does not count as memory. */
 const COLLECT_GARBAGE = `
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -103,14 +103,14 @@ interface Case {
 
 const FAST = { poll: { initialInterval: '400ms', maxInterval: '2s' }, settleTime: '1s' } as const;
 
-/** Where the service misbehaves, and how. A follow-up's time is short where it may do so for ever. */
+/** Draws where the service misbehaves, and how. Timeouts are short where it may do so for ever. */
 function drawCase(seed: number): Case {
   const random = createRandom(seed).fork('service fuzz');
   const address = elsewhere.address();
   const location = `http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}`;
   const draw = (count: number) => {
     const answers = Array.from({ length: count }, () => drawAnswer(random, location));
-    // Three in a row are what makes a job that is not found a missing one.
+    // Three 404 answers in a row end a follow-up.
     return answers.length === 1 ? [...answers, ...answers, ...answers] : answers;
   };
   const usual: HostileScript = { baseline: [], posts: [], polls: [], before: BEFORE, after: [ACTIVE, AFTER] };
@@ -125,11 +125,11 @@ function drawCase(seed: number): Case {
     return { seed, projectId: shared, script, settings: { budgetWaitTimeout: '4s', jobTimeout: '3s' } };
   }
   if (place < 0.65) {
-    // Whether a message that was not answered for certain was taken.
+    // Whether a message without a certain answer was accepted.
     const after = random.next() < 0.8 ? usual.after : [BEFORE];
     const settings = { budgetWaitTimeout: '6s', jobTimeout: '10s' };
     const posts = draw(random.between(1, 2)).slice(0, 2);
-    // What pauses a project must not hold the others up.
+    // A pause of the project must not hold up the others.
     const projectId = posts.some(({ status }) => [401, 403, 429].includes(status)) ? `fuzz-${run}-${seed}` : shared;
     return { seed, projectId, script: { ...usual, posts, after }, settings };
   }
@@ -141,12 +141,12 @@ function drawCase(seed: number): Case {
   return { seed, projectId: shared, script, settings: { jobTimeout: '3s' } };
 }
 
-/** What the service itself knows of the messages it got, by its answers. */
+/** What the service knows about its messages, from its answers. */
 interface Truth {
   taken: number;
-  /** Its answer leaves it open whether it was taken, or none was given. */
+  /** Messages whose answer leaves open whether they were accepted, or that got none. */
   open: number;
-  /** The head of its answer is one that a parser need not take. */
+  /** Messages whose answer has a head that a parser may reject. */
   either: number;
 }
 
@@ -170,7 +170,7 @@ function hasBrokenHead(headers: HostileAnswer['headers']): boolean {
   );
 }
 
-/** Runs one case. Answers every promise that was broken. */
+/** Runs one case. Returns every promise that was broken. */
 async function breaches({ seed, projectId, script, settings }: Case, ends: Map<string, number>): Promise<string[]> {
   const jobId = `job-${seed}`;
   service.setJob(jobId, script);
@@ -191,7 +191,7 @@ async function breaches({ seed, projectId, script, settings }: Case, ends: Map<s
     const truths: Record<Delivered, boolean> = {
       yes: taken + open + either > 0,
       no: taken + open === 0,
-      // Never a lie: an answer may come too late on a busy machine.
+      // Always allowed, because an answer may come too late on a busy machine.
       unknown: posts.length > 0,
     };
     promise(
@@ -216,7 +216,9 @@ async function breaches({ seed, projectId, script, settings }: Case, ends: Map<s
   return broken;
 }
 
-/** `WorkflowTaskFailedCause` of the API: something came in while the workflow decided to end, so it decides anew. */
+/**
+ * `WorkflowTaskFailedCause` of the API: something arrived while the workflow decided to end, so the task is repeated.
+ */
 const UNHANDLED_COMMAND = 1;
 
 /** Why workflow tasks failed. */
@@ -248,13 +250,13 @@ async function mostMemoryDuring(work: () => Promise<void>): Promise<number> {
   return most;
 }
 
-test(`${COUNT} follow-ups to a service that answers anything end with a result or a typed failure that tells the truth, in bounded memory and without a failed workflow task`, async () => {
+test(`${COUNT} follow-ups to a service that answers anything end with a true result or a true failure, in bounded memory`, async () => {
   const usual = await mostMemoryDuring(() =>
     inTurns(
       Array.from({ length: AT_ONCE }, (_, index) => index),
       async (index) => {
         const jobId = `usual-${index}`;
-        // Jobs almost as large as is accepted: what follow-ups hold of them is no fault.
+        // Jobs almost as large as is accepted, because the memory that they need is allowed.
         const before = good(job('completed', null, { notes: 'x'.repeat(LARGE_JOB_BYTES) }));
         service.setJob(jobId, { baseline: [], posts: [], polls: [], before, after: [ACTIVE, before, AFTER] });
         const result = await followUps.run({
@@ -272,7 +274,7 @@ test(`${COUNT} follow-ups to a service that answers anything end with a result o
   const broken: string[] = [];
   const seeds = [...KEPT_SEEDS, ...Array.from({ length: COUNT }, (_, index) => FROM + index)];
   const cases = seeds.map(drawCase);
-  // Those first that take longest: deliveries that stay unknown until the lease is over.
+  // The longest cases go first: deliveries that stay unknown until the lease is over.
   cases.sort((a, b) => b.script.posts.length - a.script.posts.length);
   const hostile = await mostMemoryDuring(() =>
     inTurns(cases, async (each) => void broken.push(...(await breaches(each, ends)))),
@@ -284,7 +286,7 @@ test(`${COUNT} follow-ups to a service that answers anything end with a result o
     const history = await handle.fetchHistory().catch(() => ({ events: [] }));
     expect(failedTasks(history), `failed tasks of the budget of ${projectId}`).toEqual([]);
   }
-  // The SDK's core calls it an error where a workflow task of a busy machine has timed out and comes anew.
+  // On a busy machine, the SDK's core logs an error if a workflow task times out and is repeated.
   const ownLines = worker
     .stderr()
     .split('\n')
@@ -292,7 +294,7 @@ test(`${COUNT} follow-ups to a service that answers anything end with a result o
   expect(ownLines.filter((line) => /"level":"(error|fatal)"/.test(line))).toEqual([]);
   expect(worker.stderr()).not.toContain('makes no sense');
   if (usual > 0) expect(hostile - usual).toBeLessThan(MOST_MORE_BYTES);
-  // The answers lead to every kind of end.
+  // The cases reach every kind of end.
   for (const end of [
     'sent',
     'inferred',

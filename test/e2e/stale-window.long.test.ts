@@ -2,19 +2,19 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
 const STALE_MS = 1_000;
-/** Shorter than the stale window: no read ever shows the job at work. */
+/** Shorter than the stale window, so no read ever shows the job at work. */
 const TURN_MS = 400;
 
 let stack: Stack;
 beforeAll(async () => {
   stack = await startStack({
     address: inject('temporalAddress'),
-    // Only the message whose answer never comes waits for it.
+    // Only the message without an answer waits this long.
     env: { FOLLOW_UP_SEND_TIMEOUT: '10s' },
     simulator: {
       staleWindowMs: STALE_MS,
       turn: { minMs: TURN_MS, maxMs: TURN_MS },
-      // The answer to a message says "active", which a read does not say for another second.
+      // The answer to a message says "active", which reads show only a second later.
       statusInPostAnswer: true,
     },
   });
@@ -44,7 +44,7 @@ test.concurrent('three messages in a row to one job each get the pull request of
 });
 
 test.concurrent(
-  'three messages at once to one job have their turns one after the other, each with its own result',
+  'three messages at once to one job have their turns one after another, each with its own result',
   async () => {
     const input = makeJob('at-once');
     const first = truth('at-once');
@@ -58,7 +58,7 @@ test.concurrent(
 );
 
 test.concurrent.each(['http503AfterApply', 'resetAfter', 'hangAfter'] as const)(
-  'a message whose answer is %s is found out behind the stale window, and not sent again',
+  'a message whose answer is %s is inferred after the stale window, and not sent again',
   async (kind) => {
     const jobId = `lost-${kind}`;
     const input = makeJob(jobId);

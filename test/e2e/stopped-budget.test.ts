@@ -10,29 +10,26 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-test.concurrent(
-  'a budget that was terminated is not replaced by an empty one: follow-ups wait and say so',
-  async () => {
-    const projectId = `stopped-${Date.now()}`;
-    stack.simulator.addJob({ projectId, jobId: 'job-1' });
-    stack.simulator.addJob({ projectId, jobId: 'job-2' });
-    await stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'first', ...FAST });
-    await stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId)).terminate('by hand');
-    const handle = await stack.followUps.start({ projectId, jobId: 'job-2', prompt: 'second', ...FAST });
-    const workflow = stack.client.workflow.getHandle(handle.workflowId);
-    const progress = await eventually('it is blocked', async () => {
-      const now = await workflow.query(progressQuery);
-      return now.state === 'blocked' ? now : undefined;
-    });
-    expect(progress.waitReason).toBe('gate-stopped');
-    expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(1);
-    // No budget can say so, but the follow-up knows what came of each of its asks.
-    await handle.cancel();
-    await expect(handle.result()).rejects.toMatchObject({ name: 'FollowUpCancelledError', delivered: 'no' });
-  },
-);
+test.concurrent('a terminated budget is not replaced by an empty one: follow-ups wait and say so', async () => {
+  const projectId = `stopped-${Date.now()}`;
+  stack.simulator.addJob({ projectId, jobId: 'job-1' });
+  stack.simulator.addJob({ projectId, jobId: 'job-2' });
+  await stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'first', ...FAST });
+  await stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId)).terminate('by hand');
+  const handle = await stack.followUps.start({ projectId, jobId: 'job-2', prompt: 'second', ...FAST });
+  const workflow = stack.client.workflow.getHandle(handle.workflowId);
+  const progress = await eventually('it is blocked', async () => {
+    const now = await workflow.query(progressQuery);
+    return now.state === 'blocked' ? now : undefined;
+  });
+  expect(progress.waitReason).toBe('gate-stopped');
+  expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(1);
+  // No budget can confirm it, but the follow-up knows the result of each of its asks.
+  await handle.cancel();
+  await expect(handle.result()).rejects.toMatchObject({ name: 'FollowUpCancelledError', delivered: 'no' });
+});
 
-test.concurrent('a project whose input is no budget is refused by the budget itself', async () => {
+test.concurrent('a budget refuses an invalid input', async () => {
   const handle = await stack.client.workflow.start('projectBudget', {
     taskQueue: `${stack.taskQueue}-budget`,
     workflowId: projectBudgetWorkflowId(`bad-${Date.now()}`),
@@ -42,7 +39,7 @@ test.concurrent('a project whose input is no budget is refused by the budget its
 });
 
 test.concurrent(
-  'a budget is not restored from a state whose instants are none, which would stop it for good',
+  'a budget is not restored from a state with impossible times, which would stop it for good',
   async () => {
     const projectId = `unsound-${Date.now()}`;
     const settings = { limit: 5, windowMs: 10_000, reserve: 0, marginMs: 100 };
@@ -65,7 +62,7 @@ test.concurrent(
   },
 );
 
-test.concurrent('a budget passes over signals that make no sense, and refuses such asks', async () => {
+test.concurrent('a budget skips signals that make no sense, and refuses such asks', async () => {
   const projectId = `nonsense-${Date.now()}`;
   for (const jobId of ['job-1', 'job-2']) stack.simulator.addJob({ projectId, jobId });
   await stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'first', ...FAST });

@@ -17,7 +17,7 @@ const spanSchema = z.object({
   name: z.string(),
 });
 type Span = z.infer<typeof spanSchema>;
-/** What an OTLP exporter posts as JSON. */
+/** The JSON that an OTLP exporter posts. */
 const exportSchema = z.object({
   resourceSpans: z.array(
     z.object({
@@ -27,11 +27,11 @@ const exportSchema = z.object({
   ),
 });
 
-/** Everything that the receiver was posted. */
+/** Everything that was posted to the receiver. */
 let posted = '';
 const spans: Span[] = [];
 const serviceNames = new Set<string | undefined>();
-/** Requests to the agent job service, by method. */
+/** The requests to the agent job service. */
 const requests: { method: string; headers: IncomingHttpHeaders }[] = [];
 const servers: Server[] = [];
 
@@ -60,7 +60,7 @@ function receive(_method: string, body: string) {
   return {};
 }
 
-/** A job that works for two reads after its message. */
+/** Serves a job that works for two reads after its message. */
 function serve(method: string, _body: string, headers: IncomingHttpHeaders) {
   requests.push({ method, headers });
   const sentAt = requests.findIndex((request) => request.method === 'POST');
@@ -108,7 +108,7 @@ afterAll(async () => {
   }
 });
 
-test('one tree of spans leads from the command line to the activities', async () => {
+test('one tree of spans connects the command line with the activities', async () => {
   const start = await eventually('the span of the start', () =>
     spans.find(({ name }) => name === 'StartWorkflow:followUp'),
   );

@@ -27,7 +27,7 @@ async function useStack(options: Omit<StackOptions, 'address'>): Promise<Stack &
   return { ...stack, projectId: `trust-${randomUUID()}` };
 }
 
-/** A file that holds an API key, and a way to put another one in its place. */
+/** A file with an API key, and a way to replace the key. */
 async function useKeyFile(key: string): Promise<{ path: string; replace: (key: string) => Promise<void> }> {
   const directory = await mkdtemp(join(tmpdir(), 'trust-'));
   onTestFinished(() => rm(directory, { recursive: true }));
@@ -54,27 +54,27 @@ function startMany({ followUps, simulator }: Stack, projectId: string, names: st
   );
 }
 
-/** When an alert of deploy/prometheus/alerts.yaml fires. */
+/** The expression of an alert in deploy/prometheus/alerts.yaml. */
 async function exprOfAlert(name: string): Promise<string | undefined> {
   const text = await readFile(new URL('../../deploy/prometheus/alerts.yaml', import.meta.url), 'utf8');
   const { groups } = parse(text) as { groups: { rules: { alert: string; expr: string }[] }[] };
   return groups.flatMap(({ rules }) => rules).find(({ alert }) => alert === name)?.expr;
 }
 
-/** Type of the local activity that an event records. */
+/** The type of the local activity that an event records. */
 function localActivityOf({ markerRecordedEventAttributes: marker }: HistoryEvent): string | undefined {
   const [payload] = marker?.details?.['data']?.payloads ?? [];
   return payload && defaultPayloadConverter.fromPayload<{ activity_type: string }>(payload).activity_type;
 }
 
-/** Log lines with that message. */
+/** The log lines with a message. */
 function linesOf({ log }: Stack, message: string): Record<string, unknown>[] {
   const lines = log().trim().split('\n');
   return lines.map((line) => JSON.parse(line) as Record<string, unknown>).filter(({ msg }) => msg === message);
 }
 
 describe('a key that the service refuses', () => {
-  test('shows in the follow-up with its first read, in the metrics of a project without a budget, and in the log', async () => {
+  test('shows after the first read in the follow-up, in the budget’s metrics and in the log', async () => {
     const file = await useKeyFile(WRONG_KEY);
     const stack = await useStack({ env: { AGENT_JOBS_API_KEY_FILE: file.path } });
     const { projectId, client } = stack;
@@ -104,7 +104,7 @@ describe('a key that the service refuses', () => {
     expect(stack.log()).not.toContain(WRONG_KEY);
   });
 
-  test('shows while the agent works, too, and is over with the next read that is answered', async () => {
+  test('shows while the agent works, until the next read succeeds', async () => {
     const file = await useKeyFile('adm_simulator');
     const stack = await useStack({
       env: { AGENT_JOBS_API_KEY_FILE: file.path },
@@ -130,8 +130,8 @@ describe('a key that the service refuses', () => {
   });
 });
 
-describe('whoever may write to the namespace', () => {
-  test('gets nothing read, sent or asked for a project that the worker does not serve', async () => {
+describe('a client that may write to the namespace', () => {
+  test('causes no read, send or ask for a project that the worker does not serve', async () => {
     const stack = await useStack({ env: { FOLLOW_UP_PROJECTS: 'mine,ours' } });
     const projectId = 'theirs';
     const [handle] = await startMany(stack, projectId, [randomUUID()]);
@@ -148,7 +148,7 @@ describe('whoever may write to the namespace', () => {
     expect(await mine?.result()).toMatchObject({ status: 'completed' });
   });
 
-  test('spends no more by a budget that was started before, raised, or given a short window', async () => {
+  test('cannot spend more with a budget that it started with a high limit or gave a short window', async () => {
     const stack = await useStack({ env: { FOLLOW_UP_BUDGET_LIMIT: '3', FOLLOW_UP_BUDGET_MAX_LIMIT: '4' } });
     const { projectId, client, taskQueue, followUps } = stack;
     const settings = { limit: 10_000, windowMs: 1_000, reserve: 0, marginMs: 0 };
@@ -169,7 +169,7 @@ describe('whoever may write to the namespace', () => {
       /limit: must be at most 4, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers/,
     );
     expect(await budget.setLimit({ limit: 4, window: '1s' })).toMatchObject({ limit: 4, windowMs: 1_000, used: 4 });
-    // Each of those who wait asks again, now that the window has ended.
+    // Each waiting follow-up asks again after the end of the window.
     const waiting = (await budget.status())?.waiting ?? [];
     const countAsks = async () => {
       const samples = samplesOf(await (await fetch(`${stack.statusUrl}/metrics`)).text());
@@ -182,7 +182,7 @@ describe('whoever may write to the namespace', () => {
     expect(accepted(stack, projectId)).toBe(4);
   });
 
-  test('spends no more at a worker by a budget whose memory was forged', async () => {
+  test('cannot spend more at a worker with a forged budget state', async () => {
     const stack = await useStack({ env: { FOLLOW_UP_BUDGET_LIMIT: '2' } });
     const { projectId, client, taskQueue } = stack;
     await Promise.all((await startMany(stack, projectId, ['a', 'b'])).map((handle) => handle.result()));
@@ -204,7 +204,7 @@ describe('whoever may write to the namespace', () => {
   });
 });
 
-test('each send and each refusal is one line of the log, with its ids and outcome and without the prompt', async () => {
+test('each send and each refusal is one log line, with its ids and outcome and without the prompt', async () => {
   const stack = await useStack({ env: { FOLLOW_UP_BUDGET_LIMIT: '2', FOLLOW_UP_LOG_LEVEL: 'info' } });
   const { projectId, simulator } = stack;
   simulator.addJob({ projectId, jobId: 'refused' });
@@ -244,7 +244,7 @@ test('each send and each refusal is one line of the log, with its ids and outcom
   expect(stack.log()).not.toContain(simulator.apiKey);
 });
 
-test('a key whose follow-up ended with InvalidInput is free for the corrected one; any other end keeps it', async () => {
+test('a key is free again after InvalidInput, and stays used after any other end', async () => {
   const stack = await useStack({});
   const { projectId, client, taskQueue, followUps, simulator } = stack;
   simulator.addJob({ projectId, jobId: 'typo' });

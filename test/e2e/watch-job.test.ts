@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-/** A follow-up to a job of its own; by default the job works for ever and is looked at once an hour. */
+/** A follow-up to its own job. By default, the job works for ever and has one look an hour. */
 async function follow(more: object = {}, job: object = { behaviour: { neverEnds: true } }) {
   const target = { projectId: `watch-${randomUUID().slice(0, 8)}`, jobId: 'job' };
   stack.simulator.addJob({ ...target, ...job });
@@ -41,7 +41,7 @@ const endTurn = ({ projectId }: Followed) =>
 const eventCount = async ({ handle }: Followed) => (await handle.fetchHistory()).events?.length ?? 0;
 
 describe.concurrent('a follow-up that watches its job', () => {
-  test('says in the pending activity, and in its progress, what each look found, without an event', async () => {
+  test('reports each look in the pending activity and in its progress, without an event', async () => {
     const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
     const { followUp } = followed;
     await eventually('it has seen the agent at work', async () => (await followUp.progress()).job?.status === 'active');
@@ -56,7 +56,7 @@ describe.concurrent('a follow-up that watches its job', () => {
     await followUp.cancel();
   });
 
-  test('that waits for its next look looks at once when told to, and goes on waiting where nothing is new', async () => {
+  test('looks at once when told to while it waits, and waits again if nothing is new', async () => {
     const followed = await follow();
     await isAsleep(followed);
     await followed.followUp.pollNow();
@@ -76,7 +76,7 @@ describe.concurrent('a follow-up that watches its job', () => {
     });
   });
 
-  test('whose look is under way looks once more when told to', async () => {
+  test('looks once more when told to while a look is under way', async () => {
     const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
     const { projectId, followUp } = followed;
     await eventually('it polls', async () => (await followUp.progress()).job?.status === 'active');
@@ -97,7 +97,7 @@ describe.concurrent('a follow-up that watches its job', () => {
   });
 
   test('looks once more when its time is over', async () => {
-    // Not within 10 s of the send, when one more look would confirm it.
+    // More than 10 s after the send, because an earlier end needs one more look.
     const { followUp } = await follow({ jobTimeout: '11s', settleTime: 0 }, { behaviour: { turnFactor: 2 } });
     expect(await followUp.result()).toMatchObject({ status: 'completed', polls: 1 });
     const late = await follow({ jobTimeout: '2s' });
@@ -106,7 +106,7 @@ describe.concurrent('a follow-up that watches its job', () => {
     expect(stack.simulator.job(late.projectId, 'job')?.status).toBe('active');
   });
 
-  test('is shown as blocked after three reads that fail, and goes on as soon as the job can be read', async () => {
+  test('shows as blocked after three failed reads, and continues as soon as the job can be read', async () => {
     const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
     const { projectId, followUp } = followed;
     await eventually('it polls', async () => (await followUp.progress()).job?.status === 'active');

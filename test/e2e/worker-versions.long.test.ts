@@ -18,16 +18,16 @@ import { FAST } from '../support/stack.js';
 import { builtBundle } from '../support/workflow-bundles.js';
 
 const taskQueue = `rolling-${randomUUID().slice(0, 8)}`;
-/** As the Temporal Worker Controller names it. */
+/** The name has the form that the Temporal Worker Controller uses. */
 const deploymentName = `agent-jobs/${taskQueue}`;
 const [OLD, NEW] = ['1.0.0', '1.1.0-next'];
 const PROJECTS = ['one', 'two', 'three', 'four'].map((name) => `${taskQueue}-${name}`);
 const IDLE_PROJECT = `${taskQueue}-idle`;
-/** Edits of the new version. Either version's histories contradict the other's code (test/replay). */
+/** Edits of the new version. The histories of each version contradict the code of the other (test/replay). */
 const NEW_COMMANDS = [
-  'a command more: the job is read twice before an ask',
-  'search attributes that are written each time, changed or not',
-  'a timer for every event, though an earlier one runs',
+  'one more command: the job is read twice before an ask',
+  'search attributes that are written even if nothing changed',
+  'a timer for every event, although an earlier one runs',
 ];
 
 let directory: string;
@@ -108,7 +108,7 @@ const budgetsRunOn = (buildId: string) =>
     return builds.every((build) => build === buildId);
   });
 
-test('an upgrade and its roll-back under 100 follow-ups leave nothing behind, although the versions contradict each other', async () => {
+test('an upgrade and its rollback lose none of 100 follow-ups, although the versions contradict each other', async () => {
   const followUps = new FollowUpClient({ client, taskQueue });
   let started = 0;
   const start = (count: number) =>
@@ -150,7 +150,7 @@ test('an upgrade and its roll-back under 100 follow-ups leave nothing behind, al
 /** `PINNED_OVERRIDE_BEHAVIOR_PINNED` of Temporal's API. */
 const PINNED = 1;
 
-test('a budget that an operator keeps on another version than the current one stays there, and does not run in circles', async () => {
+test('a budget that an operator pins to a version that is not current stays there, and does not start run after run', async () => {
   const projectId = PROJECTS[0] ?? '';
   const workflowId = projectBudgetWorkflowId(projectId);
   const { namespace } = client.options;

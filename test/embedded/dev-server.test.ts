@@ -45,7 +45,7 @@ describe('the development server', () => {
     expect(page.status).toBe(200);
   });
 
-  test('keeps workflows over kill -9 and a restart on the same ports and file', async () => {
+  test('keeps workflows when it is killed and restarted with the same port and file', async () => {
     const dbFile = join(directory, 'temporal.db');
     const first = await start({ dbFile });
     const connection = await Connection.connect({ address: first.address });
@@ -61,7 +61,7 @@ describe('the development server', () => {
     await connection.close();
   });
 
-  test('names the port that was asked for and is taken', async () => {
+  test('names a requested port that is in use', async () => {
     const [port = 0] = await findFreePorts(1, '127.0.0.1');
     const squatter = await listen(port);
     try {
@@ -72,7 +72,7 @@ describe('the development server', () => {
     }
   });
 
-  test('says the words of a server that does not start', async () => {
+  test('shows the output of a server that does not start', async () => {
     await expect(start({ extraArgs: ['--no-such-flag'] })).rejects.toThrow(/ended before it was ready.*no-such-flag/s);
   });
 

@@ -18,7 +18,7 @@ describe('a file lock', () => {
 
   afterEach(() => rm(directory, { recursive: true, force: true }));
 
-  test('lets one at a time in, and leaves nothing behind', async () => {
+  test('lets in one at a time, and leaves nothing behind', async () => {
     let inside = 0;
     let most = 0;
     const enter = () =>
@@ -32,7 +32,7 @@ describe('a file lock', () => {
     expect(await readdir(directory)).toEqual([]);
   });
 
-  test('is given back when the action fails', async () => {
+  test('is released when the action fails', async () => {
     await expect(withFileLock(path, () => Promise.reject(new Error('no luck')))).rejects.toThrow('no luck');
     expect(await withFileLock(path, () => Promise.resolve('again'))).toBe('again');
   });
@@ -52,7 +52,7 @@ describe('a file lock', () => {
     expect(await readdir(directory)).toEqual([]);
   });
 
-  test('is taken over once its holder has not touched it for 10 s', async () => {
+  test('is taken over if its holder has not touched it for 10 s', async () => {
     await writeFile(path, String(process.pid));
     const waiting: number[] = [];
     await withFileLock(

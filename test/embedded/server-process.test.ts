@@ -18,7 +18,7 @@ describe('a server process', () => {
 
   afterEach(() => rm(directory, { recursive: true, force: true }));
 
-  /** A process of its own that runs `code`, in which `startServerProcess` is at hand. */
+  /** Starts a process that runs `code`, in which `startServerProcess` is available. */
   async function startParent(code: string) {
     const source = await readFile(new URL('../../src/embedded/server-process.ts', import.meta.url), 'utf8');
     const options = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
@@ -35,7 +35,7 @@ describe('a server process', () => {
     return { exitCode, output };
   }
 
-  test('dies with its parent, even when that is killed by kill -9', async () => {
+  test('dies with its parent, even if the parent is killed by SIGKILL', async () => {
     const parent = await startParent(
       `const server = startServerProcess('sleep', ['1000'], { env: process.env });
        console.log(server.pid);
@@ -58,7 +58,7 @@ describe('a server process', () => {
     await eventually('the server is gone', () => !isAlive(Number(output)));
   });
 
-  test('is awaited when it is stopped, by a parent with nothing else to do, though it ignores SIGTERM', async () => {
+  test('is awaited when it is stopped, even if it ignores SIGTERM and its parent has nothing else to do', async () => {
     const parent = await startParent(
       `const stubborn = 'trap "" TERM; echo ready; while :; do sleep 0.1; done';
        let ready;
@@ -73,7 +73,7 @@ describe('a server process', () => {
     expect(await endOf(parent)).toEqual({ exitCode: 0, output: 'stopped\n' });
   });
 
-  test('is stopped by SIGKILL when it ignores SIGTERM', async () => {
+  test('is stopped by SIGKILL if it ignores SIGTERM', async () => {
     let output = '';
     const server = startServerProcess('sh', ['-c', 'trap "" TERM; echo deaf; while :; do sleep 0.05; done'], {
       env,
@@ -86,7 +86,7 @@ describe('a server process', () => {
     await server.stop();
   });
 
-  test('that ends before it is ready is told with its last words', async () => {
+  test('that ends before it is ready is reported with its last output', async () => {
     const server = startServerProcess('sh', ['-c', 'echo "listen tcp: address already in use" >&2; exit 1'], { env });
     const failure = await waitUntilReady('Test server', server, 10_000, () => Promise.resolve(false)).catch(
       (error: unknown) => error,
@@ -95,7 +95,7 @@ describe('a server process', () => {
     expect(failure).toMatchObject({ isPortTaken: true, message: expect.stringContaining('already in use') as string });
   });
 
-  test('that is never ready is told with the reason', async () => {
+  test('that is never ready is reported with the reason', async () => {
     const server = startServerProcess('sleep', ['1000'], { env });
     await expect(
       waitUntilReady('Test server', server, 50, () => Promise.reject(new Error('no namespace yet'))),
@@ -103,7 +103,7 @@ describe('a server process', () => {
     await server.stop();
   });
 
-  test('whose program does not exist is told', async () => {
+  test('whose program does not exist is reported', async () => {
     const server = startServerProcess(join(directory, 'nothing'), [], { env });
     await expect(waitUntilReady('Test server', server, 10_000, () => Promise.resolve(false))).rejects.toThrow(
       /not found/,

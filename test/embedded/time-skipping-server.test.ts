@@ -7,7 +7,7 @@ import { describeWith, findMissing } from '../support/requirements.js';
 const missing = await findMissing(['time-skipping-server']);
 
 describeWith(missing)('the time-skipping server', () => {
-  test('skips a day at once, and is gone after teardown', async () => {
+  test('skips a day at once, and is stopped by the teardown', async () => {
     const environment = await createTimeSkippingEnvironment({
       env: process.env,
       onProgress: (message) => void process.stderr.write(`${message}\n`),

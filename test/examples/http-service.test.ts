@@ -43,7 +43,7 @@ test('a follow-up is started once over HTTP, and its result can be fetched', asy
   expect(stack.simulator.ledger.map(({ status }) => status)).toEqual([200]);
 });
 
-test('one that runs shows its progress, and one that failed says why and whether it was delivered', async () => {
+test('a running follow-up shows its progress, and a failed one says why and whether it was delivered', async () => {
   stack.simulator.addJob({ projectId: 'http', jobId: 'gone', status: 'archived' });
   stack.simulator.addJob({ projectId: 'http', jobId: 'long', behaviour: { neverEnds: true } });
   for (const jobId of ['gone', 'long']) {

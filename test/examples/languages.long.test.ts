@@ -15,7 +15,7 @@ const examples = join(import.meta.dirname, '..', '..', 'examples');
 
 interface Language {
   name: Requirement;
-  /** Installs what the example in `directory` needs, compiles it, and says how it is run. */
+  /** Installs what the example in `directory` needs and compiles it. Returns the command that runs it. */
   build: (directory: string) => Promise<[command: string, ...args: string[]]>;
 }
 
@@ -25,7 +25,7 @@ const languages: Language[] = [
     build: async (directory) => {
       const python = join(directory, 'venv', 'bin', 'python');
       await run('python3', ['-m', 'venv', join(directory, 'venv')]);
-      // Everything is pinned: nothing may come in beside the list.
+      // Everything is pinned, so nothing outside the list may be installed.
       await run(python, ['-m', 'pip', 'install', '--quiet', '--no-deps', '-r', join(directory, 'requirements.txt')]);
       await run(python, ['-m', 'pip', 'check']);
       return [python, join(directory, 'follow_ups.py')];
@@ -74,7 +74,7 @@ for (const { name, build } of languages) {
       rmSync(directory, { recursive: true, force: true });
     });
 
-    /** Runs the example; its answer is JSON on stdout. */
+    /** Runs the example. Its answer is JSON on stdout. */
     async function example(...args: string[]): Promise<{ exitCode: number; answer: unknown }> {
       const [command, ...rest] = program;
       const env = {
@@ -94,7 +94,7 @@ for (const { name, build } of languages) {
     }
     const messages = () => stack.simulator.ledger.map(({ jobId, status }) => `${jobId} ${status}`);
 
-    test('sends once under one key, however often and at whatever time it is started', async () => {
+    test('sends once for one key, however often and whenever it is started', async () => {
       stack.simulator.addJob({ projectId, jobId: 'once' });
       const send = () => example('send', projectId, 'once', 'key', 'Add tests.');
       const answers = [...(await Promise.all([send(), send()])), await send()];
@@ -113,7 +113,7 @@ for (const { name, build } of languages) {
       expect(messages()).toEqual(['once 200']);
     });
 
-    test('says how a follow-up ended that was cancelled before its send', async () => {
+    test('says how a follow-up ended after a cancel before its send', async () => {
       stack.simulator.addJob({ projectId, jobId: 'cancelled' });
       await stack.followUps.budget(projectId).pause();
       const ended = example('send', projectId, 'cancelled', 'key', 'Add tests.');

@@ -12,7 +12,7 @@ function* atOnce<T>(value: T): Steps<T> {
   return value;
 }
 
-/** Runs a follow-up whose job can always be read, in a world where nothing takes time but its own waits. */
+/** Runs a follow-up whose job can always be read. Only its own waits take time. */
 function runWith(send: (input: SendFollowUpInput, flow: FollowUpFlow) => SendFollowUpResult, sends = Infinity) {
   const waits: number[] = [];
   const asked: SendFollowUpInput[] = [];
@@ -51,13 +51,13 @@ function runWith(send: (input: SendFollowUpInput, flow: FollowUpFlow) => SendFol
 
 const QUEUE_FULL = { kind: 'wait', reason: 'queue-full', waitMs: 600_000, position: 1_001, etaMs: null } as const;
 
-test('sends that never leave come ever further apart, up to a minute, though the job can be read each time', () => {
+test('sends that never leave are repeated after longer and longer waits, up to a minute, although the job can be read', () => {
   const { waits, asked } = runWith(() => ({ kind: 'outcome', outcome: 'notSent', mayArriveForMs: 0 }), 8);
   expect(waits).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
   expect(asked.map(({ sendNumber }) => sendNumber)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
 });
 
-test('a follow-up that found no place in the queue asks to leave before it says that it was not delivered', () => {
+test('a follow-up that is cancelled without a place in the queue asks to leave before it says "not delivered"', () => {
   const { ending, asked } = runWith((input, flow) => {
     if (input.withdraw) return { kind: 'closed', proven: true };
     flow.cancel();
@@ -67,7 +67,7 @@ test('a follow-up that found no place in the queue asks to leave before it says 
   expect(ending).toMatchObject({ kind: 'failure', type: 'Cancelled', details: { delivered: 'no' } });
 });
 
-test('and says that nobody knows, if it was granted a send by an ask that it had given up', () => {
+test('a follow-up that is cancelled without a place says "unknown" if an earlier ask was granted', () => {
   const { ending } = runWith((input, flow) => {
     if (input.withdraw) return { kind: 'alreadyGranted', leaseLeftMs: 60_000, drainLeftMs: 120_000, proven: true };
     flow.cancel();
@@ -77,13 +77,13 @@ test('and says that nobody knows, if it was granted a send by an ask that it had
 });
 
 test.each([
-  ['is called by it', true, 0],
-  ['is not, after five minutes,', false, 300_000],
-])('a follow-up in doubt whose budget is silent asks again when it %s', (_what, isCalled, waitMs) => {
+  ['at once when it is woken', true, 0],
+  ['after five minutes when it is not woken', false, 300_000],
+])('a follow-up in doubt whose budget is silent asks again %s', (_when, isWoken, waitMs) => {
   const { ending, waits } = runWith((_input, flow) => {
     if (flow.state.askCount === 1) return { kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: 0, proven: true };
     if (flow.state.askCount > 2) return { kind: 'closed', proven: true };
-    if (isCalled) flow.wake();
+    if (isWoken) flow.wake();
     return { kind: 'wait', reason: 'budget-silent', waitMs: 3_000_000, position: 0, etaMs: null, proven: false };
   });
   expect(waits.at(-1)).toBe(waitMs);

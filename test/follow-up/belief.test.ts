@@ -20,7 +20,7 @@ describe('a terminal status is believed', () => {
     expect(isBelieved({ ...before, archivedAt: '2026-01-01T00:00:00Z' }, context, false, 20_000)).toBe(true);
   });
 
-  test('not when it only differs from a baseline that was older than the end of the turn before', () => {
+  test('not when it differs from an older baseline but equals the end of the previous turn', () => {
     const lastTurn = fingerprint(after);
     expect(isBelieved(after, { ...context, lastTurn }, false, 20_000)).toBe(false);
     expect(isBelieved({ ...after, prLink: 'https://git.example/3' }, { ...context, lastTurn }, false, 20_000)).toBe(
@@ -33,19 +33,19 @@ describe('a terminal status is believed', () => {
     expect(isBelieved(before, context, false, 120_000)).toBe(true);
   });
 
-  test('with an active baseline only then', () => {
+  test('with an active baseline only after the settle time', () => {
     const steering = { ...context, baseline: active };
     expect(isBelieved(after, steering, true, 119_999)).toBe(false);
     expect(isBelieved(after, steering, true, 120_000)).toBe(true);
   });
 
-  test('never when it is none that this project knows', () => {
+  test('never when it is not a terminal status that this project knows', () => {
     for (const status of ['active', 'queued', undefined]) {
       expect(isBelieved(status === undefined ? {} : { status }, context, true, 999_999)).toBe(false);
     }
   });
 
-  test('after one more poll within 10 s of the send', () => {
+  test('only after one more poll within 10 s of the send', () => {
     expect(needsConfirmation(0, 9_999, false)).toBe(true);
     expect(needsConfirmation(0, 9_999, true)).toBe(false);
     expect(needsConfirmation(0, 10_000, false)).toBe(false);
@@ -65,7 +65,7 @@ describe('delivery is shown by', () => {
   });
 });
 
-test('polls back off to the longest interval, spread by a tenth both ways', () => {
+test('polls back off up to the longest interval and vary by a tenth', () => {
   const poll = { maxIntervalMs: 60_000, backoffCoefficient: 1.5 };
   expect(nextInterval(5_000, poll)).toBe(7_500);
   expect(nextInterval(50_000, poll)).toBe(60_000);
@@ -73,7 +73,7 @@ test('polls back off to the longest interval, spread by a tenth both ways', () =
   expect([1, 2, 3, 7, 50].map(backoffMs)).toEqual([1_000, 2_000, 4_000, 60_000, 60_000]);
 });
 
-test('what the budget is told of a job is short, whatever the service put there, and still tells jobs apart', () => {
+test('the fingerprint of a job is short, whatever the service wrote there, and still tells jobs apart', () => {
   const endless = (end: string) =>
     fingerprint({ ...before, prLink: 'x'.repeat(100_000) + end, archivedAt: '9'.repeat(100_000) + end });
   const message = { kind: 'finish', workflowId: 'w', jobId: 'j', sendNumber: 1, lastJobSeen: endless('1') };

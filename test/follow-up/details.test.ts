@@ -21,7 +21,7 @@ const failed = (delivered: 'yes' | 'no' | 'unknown', type: string, message: stri
 
 const details = (progress: object) => describeProgress(progress as FollowUpProgress, ID, nowMs);
 
-/** The text of each state, without the line that says as of when. */
+/** The text of each state, without the last line, which gives the time. */
 const states: [what: string, progress: object, text: string][] = [
   [
     'waits for its slot',
@@ -51,7 +51,7 @@ const states: [what: string, progress: object, text: string][] = [
     '**sending**\n\n- message: on its way\n- gives up: 2026-01-08 12:00:00 UTC',
   ],
   [
-    'is sent again after an end that nobody knows',
+    'is sent again after an unknown outcome',
     { ...unsent, state: 'sending', earlierSendUnknown: true },
     `**sending**
 
@@ -97,7 +97,7 @@ const states: [what: string, progress: object, text: string][] = [
 - pull request: <https://git.example/pull/2>`,
   ],
   [
-    'has been archived, of which the job alone shows the delivery',
+    'was archived, and whose delivery only the job shows',
     { ...facts, sentAt: at(-2), delivery: 'inferred', polls: 1, state: 'archived' },
     '**archived**\n\n- message: delivered 11:58:00 UTC (the job shows it), 1 poll since',
   ],
@@ -119,7 +119,7 @@ const states: [what: string, progress: object, text: string][] = [
 - to do: to send it after all: \`follow-up send shop login --prompt …\``,
   ],
   [
-    'ended without knowing',
+    'ended with its delivery unknown',
     { ...facts, state: 'delivery-unknown', ...failed('unknown', 'DeliveryUnknown', 'It cannot be told') },
     `**delivery-unknown: the message was perhaps delivered**
 
@@ -147,10 +147,13 @@ const states: [what: string, progress: object, text: string][] = [
   ],
 ];
 
-describe('the current details of a follow-up say what it does, whether the message was delivered, and what to do', () => {
-  test.each(states)('of one that %s', (_what, progress, text) => {
-    expect(details(progress)).toBe(`${text}\n\n_As of 2026-01-01 12:00:00 UTC._`);
-  });
+describe('the current details of a follow-up', () => {
+  test.each(states)(
+    'say what it does, whether the message was delivered, and what to do when it %s',
+    (_what, progress, text) => {
+      expect(details(progress)).toBe(`${text}\n\n_As of 2026-01-01 12:00:00 UTC._`);
+    },
+  );
 
   const blocks: [reason: string, more: object, headline: string, step: string][] = [
     [
@@ -198,7 +201,7 @@ describe('the current details of a follow-up say what it does, whether the messa
       'fix the agent job service or the connection to it; it continues by itself',
     ],
   ];
-  test.each(blocks)('of one that is blocked: %s %j', (waitReason, more, headline, step) => {
+  test.each(blocks)('say why it is blocked and what to do: %s %j', (waitReason, more, headline, step) => {
     const lines = details({ ...unsent, state: 'blocked', waitReason, nextTryAt: at(1), ...more }).split('\n');
     expect(lines[0]).toBe(`**blocked: ${headline}**`);
     expect(lines).toContain('- tries again: 12:01:00 UTC at the latest');
@@ -215,17 +218,17 @@ describe('the current details of a follow-up say what it does, whether the messa
     ['Closed', 'its key is used up. With a new one: `follow-up send shop login --prompt …`'],
     ['BudgetWaitTimeout', 'to send it after all: `follow-up send shop login --prompt …`'],
   ];
-  test.each(endings)('of one that ended unsent with %s', (type, step) => {
+  test.each(endings)('say what to do when it ended unsent with %s', (type, step) => {
     expect(details({ ...facts, state: 'not-sent', ...failed('no', type, 'words') })).toContain(`- to do: ${step}`);
   });
 
-  test('without the end of another turn as the job’s own, nor its pull request', () => {
+  test('do not present the end and the pull request of the previous turn as its own', () => {
     const text = details({ ...unsent, state: 'sending', ...seenBefore });
     expect(text).toContain('job before this message: `completed`');
     expect(text).not.toContain('pull/1');
   });
 
-  test('with a link only for a plain address', () => {
+  test('link a pull request only if its address is plain', () => {
     const linked = (prLink: string) => details({ ...sent, state: 'polling', job: { ...before, prLink }, prLink });
     expect(linked('https://git.example/pull/1')).toContain('<https://git.example/pull/1>');
     for (const hostile of ['javascript:alert(1)', 'https://x/<script>', 'https://x/`](y)', 'https://x y']) {
@@ -235,7 +238,7 @@ describe('the current details of a follow-up say what it does, whether the messa
   });
 });
 
-test('a timer that waits for the budget is named by position and instant', () => {
+test('a timer that waits for the budget shows the position and the expected time', () => {
   expect(describeBudgetWait('slot', 7, 40 * 60_000, nowMs)).toBe('budget: position 7, about 12:40:00 UTC');
   expect(describeBudgetWait('slot', 7, 13 * 3_600_000, nowMs)).toBe(
     'budget: position 7, about 2026-01-02 01:00:00 UTC',

@@ -31,7 +31,7 @@ const refused = failed({ reason: 'unauthorized', message: 'HTTP 401' });
 const gone: GetJobResult = { kind: 'notFound', message: 'HTTP 404' };
 
 describe('a look', () => {
-  test('at a job that is as before is followed by another, after a longer wait each time, up to the longest', () => {
+  test('at an unchanged job is followed by another, after a longer wait each time, up to the longest', () => {
     const waits = [1, 2, 3, 30].map((number) => judgeLook(order, attempt({ number }), job()));
     expect(waits).toMatchObject([
       { kind: 'again', delayMs: 7_500, looks: 1 },
@@ -44,14 +44,14 @@ describe('a look', () => {
   test.each([
     ['another status', job({ status: 'completed' })],
     ['a pull request', job({ prLink: 'https://git.example/pull/1' })],
-    ['its archiving', job({ archivedAt: '2026-01-01T00:00:00Z' })],
+    ['an archived job', job({ archivedAt: '2026-01-01T00:00:00Z' })],
     ['no job', gone],
-    ['a key that is refused', refused],
+    ['a refused API key', refused],
   ])('that shows %s ends the watch', (_what, read) => {
     expect(judgeLook(order, attempt(), read)).toMatchObject({ kind: 'end', read, looks: 1, intervalMs: 7_500 });
   });
 
-  test('that fails ends the watch as the third in a row, and not again while it is known', () => {
+  test('that fails ends the watch as the third in a row, unless the trouble is already known', () => {
     const look = (failuresBefore: number, trouble: 'unreadable' | null = null) =>
       judgeLook({ ...order, since: { ...order.since, trouble } }, attempt({ failuresBefore }), failed());
     expect([look(0), look(1)]).toMatchObject([
@@ -68,19 +68,19 @@ describe('a look', () => {
     expect(judgeLook(blocked, attempt(), job())).toMatchObject({ kind: 'end' });
   });
 
-  test('when the time has come ends the watch, though nothing is new', () => {
+  test('at the end of the watch’s time ends it, although nothing is new', () => {
     expect(judgeLook(order, attempt({ nowMs: order.untilMs }), job())).toMatchObject({ kind: 'end' });
     const last = judgeLook(order, attempt({ number: 9, nowMs: order.untilMs - 1_000 }), job());
     expect(last).toMatchObject({ kind: 'again', delayMs: 1_000 });
   });
 
-  test('that is told to come later comes later; one that may come only after the end ends the watch', () => {
+  test('waits for a Retry-After, and ends the watch if that is later than the end of its time', () => {
     const limited = (retryAfterMs: number) => failed({ reason: 'limited', retryAfterMs });
     expect(judgeLook(order, attempt(), limited(900_000))).toMatchObject({ kind: 'again', delayMs: 900_000 });
     expect(judgeLook(order, attempt(), limited(7_200_000))).toMatchObject({ kind: 'end' });
   });
 
-  test('waits for its time, and an attempt that came too early is not counted as a look', () => {
+  test('waits for its time, and an attempt that comes too early does not count as a look', () => {
     const later = { ...order, notBeforeMs: NOW + 5_000 };
     expect(waitBeforeLook(later, attempt())).toMatchObject({ kind: 'again', delayMs: 5_000, looks: 0 });
     const due = attempt({ number: 2, nowMs: NOW + 5_000 });

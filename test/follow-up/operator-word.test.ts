@@ -4,7 +4,7 @@ import { FollowUpFlow } from '../../src/follow-up/flow.js';
 import type { FollowUpPort } from '../../src/follow-up/port.js';
 import { newFollowUpState, type Reconciling } from '../../src/follow-up/state.js';
 
-test('an operator’s word is taken while the delivery is in doubt, and refused once that has been decided', () => {
+test('an operator’s word is accepted while the delivery is in doubt, and refused before and after', () => {
   const settings = followUpInputSchema.parse({ projectId: 'p', jobId: 'j', prompt: 'x' });
   const state = newFollowUpState({ startedAtMs: 0, isFirstRun: true, settings });
   const flow = new FollowUpFlow(settings, state, { nowMs: () => 0, show: () => undefined } as unknown as FollowUpPort);

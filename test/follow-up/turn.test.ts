@@ -8,7 +8,7 @@ const OLD = { status: 'completed', prLink: 'https://git.example/pull/1' };
 const NEW = 'https://git.example/pull/2';
 const settings = followUpInputSchema.parse({ projectId: 'p', jobId: 'j', prompt: 'x' });
 
-/** A follow-up whose search attributes are kept as Temporal would keep them. */
+/** A follow-up, and its search attributes as Temporal would keep them. */
 function shown() {
   const attributes: Partial<ShownAttributes> = {};
   const port = {
@@ -28,8 +28,8 @@ function shown() {
   return { attributes, flow, see, watch };
 }
 
-describe('status and pull request in the search attributes are of this messageâ€™s turn only', () => {
-  test('before the send neither is there, though the job shows those of the turn before', () => {
+describe('the search attributes show status and pull request of this messageâ€™s turn only', () => {
+  test('before the send they show neither, although the job has those of the previous turn', () => {
     const { attributes, flow, see } = shown();
     see(OLD, false);
     flow.show({ state: 'waiting-for-budget', waitReason: 'slot', position: 1, expectedSendAtMs: null });
@@ -39,7 +39,7 @@ describe('status and pull request in the search attributes are of this messageâ€
     expect(flow.progress()).not.toHaveProperty('jobStatus');
   });
 
-  test('after the send the read from before it counts for nothing', () => {
+  test('after the send they ignore a read from before it', () => {
     const { attributes, flow, see, watch } = shown();
     see({ ...OLD, status: 'active' }, false);
     watch();
@@ -48,7 +48,7 @@ describe('status and pull request in the search attributes are of this messageâ€
     expect(attributes).not.toHaveProperty('prLink');
   });
 
-  test('while the job still shows its old end, neither is there', () => {
+  test('while the job still shows its old end, they show neither', () => {
     const { attributes, flow, see, watch } = shown();
     see(OLD, true);
     watch();
@@ -57,7 +57,7 @@ describe('status and pull request in the search attributes are of this messageâ€
     expect(attributes).not.toHaveProperty('prLink');
   });
 
-  test('the agent at work is shown, without the link of the turn before and with a new one', () => {
+  test('while the agent works, they show a new link, but not that of the previous turn', () => {
     const { attributes, flow, see, watch } = shown();
     watch();
     see({ ...OLD, status: 'active' }, true);
@@ -69,7 +69,7 @@ describe('status and pull request in the search attributes are of this messageâ€
     expect(attributes).toMatchObject({ jobStatus: 'active', prLink: NEW });
   });
 
-  test('at a believed end both are there, the same pull request as before included', () => {
+  test('at a believed end they show both, even if the pull request is the same as before', () => {
     const { attributes, flow, see, watch } = shown();
     watch().terminalSeen = true;
     see(OLD, true);
@@ -78,7 +78,7 @@ describe('status and pull request in the search attributes are of this messageâ€
     expect(flow.progress()).toMatchObject({ jobStatus: 'completed', prLink: OLD.prLink });
   });
 
-  test('where the message is sent again, what was shown is taken away', () => {
+  test('when the message is sent again, they are cleared', () => {
     const { attributes, flow, see, watch } = shown();
     watch();
     see({ status: 'active', prLink: NEW }, true);

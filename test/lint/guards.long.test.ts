@@ -9,7 +9,7 @@ import { describe, expect, test } from 'vitest';
 const root = join(import.meta.dirname, '..', '..');
 const eslint = new ESLint({ cwd: root });
 
-/** A real file of a directory: rules that need types only know files that exist. Its text is replaced. */
+/** A file of a directory, whose text is replaced. It must exist, because rules that need types know only real files. */
 function anyFileIn(directory: string): string {
   const name = readdirSync(join(root, directory)).find((entry) => entry.endsWith('.ts') && entry !== 'index.ts');
   if (name === undefined) throw new Error(`no TypeScript file in ${directory}`);
@@ -53,7 +53,7 @@ describe('workflow code and the contract', () => {
     }
   }
 
-  test('may know activities by their types', async () => {
+  test('may import the types of activities', async () => {
     const code = "import type { Activities } from '../activities/index.js'; export type A = Activities;";
     expect(await rulesBrokenBy(code, anyFileIn('src/workflows'))).not.toContain(imports);
   });
@@ -115,7 +115,7 @@ describe('the environment', () => {
 
 describe('everywhere', () => {
   const bad: Record<string, [code: string, rule: string]> = {
-    'a promise left alone': [
+    'a promise that nobody awaits': [
       'export async function f(): Promise<void> { await Promise.resolve(); }\nf();',
       '@typescript-eslint/no-floating-promises',
     ],
@@ -146,7 +146,7 @@ describe('everywhere', () => {
     });
   }
 
-  test('an import cycle is reported, one of types alone is not', async () => {
+  test('an import cycle is reported, but not one of types alone', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'cycle-'));
     const write = (path: string, text: string) => writeFileSync(join(directory, path), text);
     const findCycles = () => promisify(execFile)(join(root, 'node_modules/.bin/knip'), ['--cycles', '-D', directory]);
@@ -164,7 +164,7 @@ describe('everywhere', () => {
     }
   });
 
-  test('tests may not leave a promise alone either', async () => {
+  test('tests may not leave a promise unawaited', async () => {
     const code = 'async function f(): Promise<void> { await Promise.resolve(); }\nf();';
     expect(await rulesBrokenBy(code, 'test/lint/guards.long.test.ts')).toContain(
       '@typescript-eslint/no-floating-promises',

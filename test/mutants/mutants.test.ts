@@ -6,18 +6,18 @@ import { mutants } from '../../mutants/mutants.js';
 
 const read = (file: string) => readFile(join(import.meta.dirname, '..', '..', file), 'utf8');
 
-test.each(mutants)('$name: what it replaces occurs exactly once', async (mutant) => {
+test.each(mutants)('$name: the text that it replaces occurs exactly once', async (mutant) => {
   const texts = await mutate(mutant, read);
   for (const [file, text] of texts) expect(text).not.toBe(await read(file));
   expect(await read(mutant.test.file)).toContain("from 'vitest'");
 });
 
-test('there are twelve or more, each with a name of its own', () => {
+test('there are at least twelve, each with its own name', () => {
   expect(mutants.length).toBeGreaterThanOrEqual(12);
   expect(new Set(mutants.map(({ name }) => name)).size).toBe(mutants.length);
 });
 
-test('a text that does not occur, or more than once, is told', async () => {
+test('a text that does not occur exactly once is reported', async () => {
   const [mutant] = mutants;
   if (!mutant) throw new Error('no mutant');
   const { find } = mutant.edits[0];

@@ -18,7 +18,7 @@ describe.concurrent('a batch that has ended and is reset', () => {
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });
 
-  test('after its part was deleted takes the results of its follow-ups', async () => {
+  test('after its part was deleted looks up the results of its follow-ups', async () => {
     const batch = await startBatch();
     await endsWell(batch);
     await deleteWorkflow(batches.stack.client, partOf(batch));
@@ -35,8 +35,8 @@ describe.concurrent('a batch that has ended and is reset', () => {
   });
 });
 
-describe.concurrent('a batch that runs', () => {
-  test.each(['first', 'last'] as const)('and is reset to its %s task goes on, and knows all ends', async (point) => {
+describe.concurrent('a running batch', () => {
+  test.each(['first', 'last'] as const)('that is reset to its %s task continues, and knows all ends', async (point) => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     await resetWorkflow(batches.stack.client, batch.workflowId, point);
@@ -48,7 +48,7 @@ describe.concurrent('a batch that runs', () => {
     }
   });
 
-  test('and is reset after it was terminated goes on with its parts', async () => {
+  test('that is reset after it was terminated continues with its parts', async () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     await workflowOf(batch.workflowId).terminate('by hand');
@@ -57,7 +57,7 @@ describe.concurrent('a batch that runs', () => {
     await endsWell(batch);
   });
 
-  test('and is deleted is not found any more, and what it has started goes on', async () => {
+  test('that is deleted is not found any more, and its follow-ups continue', async () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     await deleteWorkflow(batches.stack.client, batch.workflowId);
@@ -71,7 +71,7 @@ describe.concurrent('a batch that runs', () => {
     await eventually('all have arrived', () => sentTo(batch.batchId).length === 8);
   });
 
-  test('passes over nonsense', async () => {
+  test('skips nonsense', async () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     await sendNonsense(batches.stack.client, batch.workflowId, ['partReport']);
@@ -85,7 +85,7 @@ describe.concurrent('a batch that runs', () => {
 });
 
 describe.concurrent('a part of a batch', () => {
-  test.each(['first', 'last'] as const)('that is reset to its %s task goes on', async (point) => {
+  test.each(['first', 'last'] as const)('that is reset to its %s task continues', async (point) => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     await resetWorkflow(batches.stack.client, partOf(batch), point);
@@ -96,7 +96,7 @@ describe.concurrent('a part of a batch', () => {
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });
 
-  test('that is deleted leaves what it had reported, and a retry sends nothing that had arrived', async () => {
+  test('that is deleted leaves what it had reported, and a retry sends nothing that has arrived', async () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     await deleteWorkflow(batches.stack.client, partOf(batch));

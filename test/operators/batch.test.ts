@@ -20,8 +20,8 @@ describe.concurrent('a batch that has ended and is reset', () => {
   });
 });
 
-describe.concurrent('a batch that runs', () => {
-  test('and is paused in Temporal, or has a part that is, says so, and goes on when that is undone', async () => {
+describe.concurrent('a running batch', () => {
+  test('that is paused in Temporal, or has a paused part, says so, and continues when it is unpaused', async () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     for (const workflowId of [batch.workflowId, partOf(batch)]) {
@@ -40,7 +40,7 @@ describe.concurrent('a batch that runs', () => {
     await endsWell(batch);
   });
 
-  test('and is terminated says so, and how many follow-ups go on', async () => {
+  test('that is terminated says so, and how many follow-ups still run', async () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     await workflowOf(batch.workflowId).terminate('by hand');
@@ -55,7 +55,7 @@ describe.concurrent('a batch that runs', () => {
 });
 
 describe.concurrent('a part of a batch', () => {
-  test('that is terminated is started again: its items end as they would have', async () => {
+  test('that is terminated is started again, and all its items end well', async () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     await workflowOf(partOf(batch)).terminate('by hand');
@@ -63,7 +63,7 @@ describe.concurrent('a part of a batch', () => {
     await endsWell(batch);
   });
 
-  test('that is asked to cancel goes on and says so', async () => {
+  test('that is asked to cancel continues and says so', async () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     await workflowOf(partOf(batch)).cancel();

@@ -8,7 +8,7 @@ const { newProject, start, waits, endWell, workflowOf } = budgets;
 
 describe.concurrent('a budget that is reset', () => {
   test.each(['first', 'last'] as const)(
-    'to its %s task goes on by itself with all that it knew: nothing is sent over the limit, or twice',
+    'to its %s task continues by itself with all that it knew, and sends nothing over the limit or twice',
     async (point) => {
       const projectId = newProject();
       const budget = budgets.stack.followUps.budget(projectId);
@@ -25,7 +25,7 @@ describe.concurrent('a budget that is reset', () => {
     },
   );
 
-  test('twice, and after it was terminated, still knows all', async () => {
+  test('several times after it was terminated still knows everything', async () => {
     const projectId = newProject();
     const budget = budgets.stack.followUps.budget(projectId);
     await budget.setLimit({ limit: LIMIT, window: '15s' });

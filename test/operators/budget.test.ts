@@ -18,7 +18,7 @@ const detailsOf = async (projectId: string): Promise<string> => {
 };
 
 describe.concurrent('a budget that is asked to cancel', () => {
-  test('goes on and says so, with follow-ups in its queue and a timer that runs', async () => {
+  test('continues and says so with follow-ups in its queue and a running timer', async () => {
     const projectId = newProject();
     const followUps = await start(projectId, LIMIT + 2);
     await waits(projectId, 2);
@@ -30,7 +30,7 @@ describe.concurrent('a budget that is asked to cancel', () => {
     await expectNoFailedTask(projectId);
   });
 
-  test('goes on with nobody in its queue and no timer', async () => {
+  test('continues and says so with an empty queue and no timer', async () => {
     const projectId = newProject();
     const first = await start(projectId, 1);
     await endWell(projectId, first);
@@ -42,7 +42,7 @@ describe.concurrent('a budget that is asked to cancel', () => {
     await expectNoFailedTask(projectId);
   });
 
-  test('before its first task goes on as well', async () => {
+  test('before its first task continues too', async () => {
     const projectId = newProject();
     const handle = await budgets.stack.client.workflow.start('projectBudget', {
       workflowId: projectBudgetWorkflowId(projectId),
@@ -54,13 +54,13 @@ describe.concurrent('a budget that is asked to cancel', () => {
     expect(await budgets.stack.followUps.budget(projectId).state()).toBe('running');
   });
 
-  test('drops no follow-up that lives, though wakes were on their way to it', async () => {
+  test('drops no running follow-up, even if invitations to it are on their way', async () => {
     const projectId = newProject();
     const budget = budgets.stack.followUps.budget(projectId);
     await budget.pause();
     const followUps = await start(projectId, LIMIT);
     await waits(projectId, LIMIT);
-    // Both in one task: the wakes that it sends are pending when the cancel comes.
+    // Both arrive in one task, so the invitations that it sends are pending when the cancel comes.
     await Promise.all([budget.resume(), workflowOf(projectId).cancel()]);
     await workflowOf(projectId).cancel();
     await endWell(projectId, followUps);
@@ -68,7 +68,7 @@ describe.concurrent('a budget that is asked to cancel', () => {
   });
 });
 
-test.concurrent('a budget passes over signals and updates that make no sense', async () => {
+test.concurrent('a budget skips signals and updates that make no sense', async () => {
   const projectId = newProject();
   const followUps = await start(projectId, LIMIT + 1);
   await waits(projectId, 1);
@@ -78,7 +78,7 @@ test.concurrent('a budget passes over signals and updates that make no sense', a
 });
 
 describe.concurrent('a budget that is reset', () => {
-  test('is named while nobody asks it, and is restored by hand as well', async () => {
+  test('reports its trouble while nobody asks it, and can also be restored by hand', async () => {
     const projectId = newProject();
     const budget = budgets.stack.followUps.budget(projectId);
     const followUps = await start(projectId, 1);

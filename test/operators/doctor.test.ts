@@ -12,7 +12,7 @@ let server: DevServer;
 let stack: Stack;
 let env: Record<string, string>;
 beforeAll(async () => {
-  // The doctor looks at a whole namespace: no other test may leave anything in it.
+  // The doctor checks a whole namespace, so other tests may leave nothing in it.
   server = await startDevServer({
     env: process.env,
     extraArgs: ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'],
@@ -30,7 +30,7 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** What the doctor finds to be done: how it is fixed, by what it is about. */
+/** The fix of each finding of the doctor, by the subject of the finding. */
 async function workflows(): Promise<{ exitCode: number | null; fixes: Record<string, string> }> {
   const { exitCode, stdout } = await runCli(['doctor', '--json'], { env });
   const found = findingsIn(stdout);
@@ -47,7 +47,7 @@ interface Finding {
   fix: string;
 }
 
-/** Each must say why it matters and what fixes it. */
+/** The errors and warnings. Each must say why it matters and what fixes it. */
 function findingsIn(stdout: string): Finding[] {
   const { ok, checks } = JSON.parse(stdout) as { ok: boolean; checks: Finding[] };
   const found = checks.filter(({ status }) => status === 'error' || status === 'warning');
@@ -56,7 +56,7 @@ function findingsIn(stdout: string): Finding[] {
   return found;
 }
 
-test('the doctor names each workflow that stands with the command that fixes it, and is content when all are fixed', async () => {
+test('the doctor names each stuck workflow with the command that fixes it, and finds nothing once all are fixed', async () => {
   const { client, followUps } = stack;
   for (const projectId of ['well', 'ended', 'paused', 'reset']) await followUps.budget(projectId).resume();
   const items = [{ projectId: 'well', jobId: 'stuck-1', prompt: 'Add tests.', ...FAST }];
@@ -95,7 +95,7 @@ test('the doctor names each workflow that stands with the command that fixes it,
   for (const workflowId of ['project-budget/paused', 'follow-up-batch/batch/0', 'follow-up/well/stuck-1/batch:0']) {
     await unpauseWorkflow(client, workflowId);
   }
-  await eventually('nothing stands', async () => (await workflows()).exitCode === 0);
+  await eventually('nothing is stuck', async () => (await workflows()).exitCode === 0);
 
   await client.workflow.getHandle('follow-up-batch/batch').terminate('by hand');
   const ended = await runCli(['batch', 'status', 'batch'], { env });
@@ -103,7 +103,7 @@ test('the doctor names each workflow that stands with the command that fixes it,
   expect(ended.stdout).toContain('1 follow-up runs still');
 }, 180_000);
 
-test('the status of a follow-up, the budget and the doctor say why a budget does not answer, and the way out', async () => {
+test('the status of a follow-up, the budget and the doctor name the cause or the fix of a budget that does not answer', async () => {
   const { client, followUps } = stack;
   const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
   for (const projectId of ['closed', 'held']) await followUps.budget(projectId).resume();
@@ -141,7 +141,7 @@ test('the status of a follow-up, the budget and the doctor say why a budget does
   const { exitCode, stdout } = await runCli(['doctor'], { env });
   expect(exitCode).toBe(1);
   for (const way of Object.values(ways)) expect(stdout).toContain(way);
-  // Each look would wait for its answer.
+  // Each run of the doctor would wait for its answer.
   await client.workflow.getHandle('project-budget/alone').terminate('by hand');
 
   const unreadable = await runCli(['budget', 'restore', 'wedged'], { env });
@@ -151,11 +151,11 @@ test('the status of a follow-up, the budget and the doctor say why a budget does
   expect((await followUps.budget('wedged').status())?.used).toBe(100);
 }, 240_000);
 
-describe('what waits for a person without being broken', () => {
+describe('what needs a person although nothing is broken', () => {
   const find = async (subject: string): Promise<Finding | undefined> =>
     findingsIn((await runCli(['doctor', '--json'], { env })).stdout).find((finding) => finding.subject === subject);
 
-  test('a budget that an operator paused is told with its note until it is resumed; one with an end is only noted', async () => {
+  test('a budget that an operator paused is a finding until it is resumed; a pause with an end is only a note', async () => {
     await stack.followUps.budget('frozen').pause({ note: 'release freeze' });
     await stack.followUps.budget('resting').pause({ for: '1h' });
     const found = await eventually('it is listed', () => find('frozen'));
@@ -176,7 +176,7 @@ describe('what waits for a person without being broken', () => {
     await stack.followUps.budget('frozen').setLimit({ limit: 100 });
   });
 
-  test('a key that the service refuses is found by itself and by the budget that it has stopped', async () => {
+  test('a refused API key is a finding, and so is the budget that it pauses', async () => {
     const { followUps, simulator } = stack;
     simulator.update({ faults: { get: { unauthorized: 1 }, post: { unauthorized: 1 } } });
     const followUp = await followUps.start({ projectId: 'locked', jobId: 'job', prompt: 'Add tests.', ...FAST });
@@ -195,7 +195,7 @@ describe('what waits for a person without being broken', () => {
     expect(await find('locked')).toBeUndefined();
   });
 
-  test('a paused schedule, and one whose latest batch brought nothing', async () => {
+  test('a paused schedule, and one whose latest batch produced no result', async () => {
     const { schedules } = stack.followUps;
     const input = { projectId: 'well', prompt: 'Add tests.', jobIds: ['missing-1'] };
     const idle = await schedules.create({ name: 'idle', every: '365d', input });
@@ -215,7 +215,7 @@ describe('what waits for a person without being broken', () => {
     await nightly.delete();
   });
 
-  test('--watch tells after the first look only what comes and what goes, with --json a line each', async () => {
+  test('--watch reports only new and fixed findings after the first check, with --json one line for each', async () => {
     const run = openCli(['doctor', '--watch', '--json'], { env });
     const lines = () =>
       run
@@ -223,11 +223,11 @@ describe('what waits for a person without being broken', () => {
         .split('\n')
         .filter(Boolean)
         .map((line) => JSON.parse(line) as Finding);
-    await eventually('the first look', () => lines().length === 1);
+    await eventually('the first check', () => lines().length === 1);
     await stack.followUps.budget('watched').pause();
-    await eventually('the pause is told', () => lines().length === 2);
+    await eventually('the pause is reported', () => lines().length === 2);
     await stack.followUps.budget('watched').resume();
-    await eventually('its end is told', () => lines().length === 3);
+    await eventually('its end is reported', () => lines().length === 3);
     expect(lines().slice(1)).toMatchObject([
       { change: 'found', name: 'budget', subject: 'watched', fix: 'follow-up budget resume watched' },
       { change: 'fixed', name: 'budget', subject: 'watched' },
@@ -237,7 +237,7 @@ describe('what waits for a person without being broken', () => {
   });
 });
 
-test('a service whose clock is seconds off is told with both clocks', async () => {
+test('a service whose clock is off is reported with both times', async () => {
   const service = createServer((_request, response) => {
     response.writeHead(404, { date: new Date(Date.now() - 60_000).toUTCString() });
     response.end();

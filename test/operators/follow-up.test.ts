@@ -36,7 +36,7 @@ async function startWaiting(projectId: string): Promise<StartedFollowUp> {
 }
 const letGo = (projectId: string) => stack.followUps.budget(projectId).setLimit({ limit: 10 });
 
-/** A follow-up whose message was taken, and whose answer takes four seconds. */
+/** A follow-up whose message has arrived, and whose answer takes four seconds. */
 async function startSending(projectId: string): Promise<StartedFollowUp> {
   stack.simulator.failNext({ method: 'POST', projectId, kind: 'slowBody', times: 1 });
   const followUp = await start(projectId);
@@ -49,8 +49,8 @@ const endsWell = async (projectId: string, followUp: StartedFollowUp) => {
   expect(ledgerOf(projectId)).toHaveLength(1);
 };
 
-describe.concurrent('a follow-up that waits', () => {
-  test('and is paused in Temporal says so, and goes on when it is unpaused', async () => {
+describe.concurrent('a waiting follow-up', () => {
+  test('that is paused in Temporal says so, and continues when it is unpaused', async () => {
     const projectId = newProject();
     const followUp = await startWaiting(projectId);
     await pauseWorkflow(stack.client, followUp.workflowId);
@@ -67,7 +67,7 @@ describe.concurrent('a follow-up that waits', () => {
     expect(await followUp.trouble()).toBeUndefined();
   });
 
-  test.each(['first', 'last'] as const)('and is reset to its %s task is sent once', async (point) => {
+  test.each(['first', 'last'] as const)('that is reset to its %s task is sent once', async (point) => {
     const projectId = newProject();
     const followUp = await startWaiting(projectId);
     await resetWorkflow(stack.client, followUp.workflowId, point);
@@ -75,7 +75,7 @@ describe.concurrent('a follow-up that waits', () => {
     await endsWell(projectId, followUp);
   });
 
-  test.each(['terminated', 'deleted'])('and is %s holds up nobody', async (how) => {
+  test.each(['terminated', 'deleted'])('that is %s holds up nobody', async (how) => {
     const projectId = newProject();
     const followUp = await startWaiting(projectId);
     if (how === 'deleted') await deleteWorkflow(stack.client, followUp.workflowId);
@@ -86,7 +86,7 @@ describe.concurrent('a follow-up that waits', () => {
     await expect(followUp.result()).rejects.toMatchObject(ending);
   });
 
-  test('passes over nonsense, and refuses updates that there are not', async () => {
+  test('skips nonsense, and refuses invalid updates', async () => {
     const projectId = newProject();
     const followUp = await startWaiting(projectId);
     await sendNonsense(stack.client, followUp.workflowId, ['wake', 'pollNow', 'stillThere']);
@@ -103,7 +103,7 @@ describe.concurrent('a follow-up that waits', () => {
 
 describe.concurrent('a follow-up whose message is on its way', () => {
   test.each(['pause', 'reset', 'reset-heartbeats'] as const)(
-    'and whose activity somebody tells to %s is sent once',
+    'is sent once, even if an operator applies %s to its activity',
     async (what) => {
       const projectId = newProject();
       const followUp = await startSending(projectId);
@@ -116,7 +116,7 @@ describe.concurrent('a follow-up whose message is on its way', () => {
     },
   );
 
-  test('and is paused in Temporal goes on when it is unpaused', async () => {
+  test('that is paused in Temporal continues when it is unpaused', async () => {
     const projectId = newProject();
     const followUp = await startSending(projectId);
     await pauseWorkflow(stack.client, followUp.workflowId);
@@ -127,7 +127,7 @@ describe.concurrent('a follow-up whose message is on its way', () => {
 });
 
 describe.concurrent('a follow-up whose agent is at work', () => {
-  /** A follow-up whose job stays at work, until it is told otherwise. */
+  /** A follow-up whose job stays at work until the test changes it. */
   async function startWatching(projectId: string): Promise<StartedFollowUp> {
     stack.simulator.addJob({ projectId, jobId: 'job', behaviour: { neverEnds: true } });
     const followUp = await start(projectId);
@@ -135,7 +135,7 @@ describe.concurrent('a follow-up whose agent is at work', () => {
     return followUp;
   }
 
-  test('and whose activity is paused stands, is named by its status and the doctor, and goes on when it is unpaused', async () => {
+  test('reports a paused activity as its trouble, also in the list of troubles, and continues when it is unpaused', async () => {
     const projectId = newProject();
     const followUp = await startWatching(projectId);
     expect(await onActivities(stack.client, followUp.workflowId, 'pause')).toBe(1);
@@ -153,7 +153,7 @@ describe.concurrent('a follow-up whose agent is at work', () => {
     await endsWell(projectId, followUp);
   });
 
-  test('and is terminated leaves the turn of its job to the next', async () => {
+  test('that is terminated leaves the turn of its job to the next', async () => {
     const projectId = newProject();
     const followUp = await startWatching(projectId);
     await stack.client.workflow.getHandle(followUp.workflowId).terminate('by hand');
@@ -167,7 +167,7 @@ describe.concurrent('a follow-up whose agent is at work', () => {
 
 describe.concurrent('a follow-up that has ended', () => {
   test.each(['first', 'last'] as const)(
-    'and is reset to its %s task is not sent again, and says when it was sent and what came of it',
+    'that is reset to its %s task is not sent again, and reports the same send and the same result',
     async (point) => {
       const projectId = newProject();
       const followUp = await start(projectId);

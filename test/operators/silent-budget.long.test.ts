@@ -42,7 +42,7 @@ async function secondsOf(what: Promise<unknown>): Promise<number> {
   return (performance.now() - fromMs) / 1_000;
 }
 
-/** Calls whose time is up before they leave: the first `count` of each method. */
+/** Gives the first `count` calls of each method a deadline that has already passed. */
 function firstAreLate(count: number): Interceptor {
   const calls = new Map<string, number>();
   return (options, nextCall) => {
@@ -54,7 +54,7 @@ function firstAreLate(count: number): Interceptor {
 }
 
 describe('a budget without a worker', () => {
-  test('that has one again wakes those who wait for it, also where the server loses calls', async () => {
+  test('has each blocked follow-up woken once when it is back, even if the first calls are lost', async () => {
     const projectId = newProject();
     const budget = await startBudget(projectId, `nobody-${randomUUID()}`);
     const followUps = await Promise.all(['told', 'listed'].map((jobId) => start(projectId, jobId)));
@@ -77,7 +77,7 @@ describe('a budget without a worker', () => {
     await Promise.allSettled(followUps.map((followUp) => followUp.result()));
   });
 
-  test('lets its follow-ups be cancelled within 10 s, at any time, and end with BudgetWaitTimeout on time', async () => {
+  test('lets its follow-ups be cancelled within 10 s at any time, and time out on time', async () => {
     const projectId = newProject();
     await startBudget(projectId, `nobody-${randomUUID()}`);
     const startedAtMs = Date.now();
@@ -98,7 +98,7 @@ describe('a budget without a worker', () => {
     expect(await stack.followUps.budget(projectId).trouble()).toMatchObject({ kind: 'unattended' });
   });
 
-  test('is named by the follow-up’s details, by its trouble and by the worker’s log', async () => {
+  test('is named by the follow-up’s details and by the worker’s log', async () => {
     const projectId = newProject();
     const budget = await startBudget(projectId, `nobody-${randomUUID()}`);
     const followUp = await start(projectId, 'job');
@@ -113,28 +113,31 @@ describe('a budget without a worker', () => {
   });
 });
 
-test.concurrent('a budget that is paused in Temporal says so, and all goes on when it is unpaused', async () => {
-  const projectId = newProject();
-  const budget = stack.followUps.budget(projectId);
-  await budget.resume();
-  await pauseWorkflow(stack.client, budget.workflowId);
-  const followUp = await start(projectId, 'job');
-  await isBlocked(followUp);
-  const fix = `temporal workflow unpause --workflow-id ${budget.workflowId}`;
-  expect(await budget.trouble()).toMatchObject({ kind: 'paused', fix });
-  await expect(budget.status()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
-  await expect(budget.setLimit({ limit: 7 })).rejects.toMatchObject({ message: expect.stringContaining(fix) });
-  await expect(budget.restore()).rejects.toMatchObject({
-    name: 'BudgetPausedError',
-    message: expect.stringContaining(fix),
-  });
-  expect(await budget.state()).toBe('running');
-  await unpauseWorkflow(stack.client, budget.workflowId);
-  expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
-});
+test.concurrent(
+  'a budget that is paused in Temporal says so, and its follow-up continues when it is unpaused',
+  async () => {
+    const projectId = newProject();
+    const budget = stack.followUps.budget(projectId);
+    await budget.resume();
+    await pauseWorkflow(stack.client, budget.workflowId);
+    const followUp = await start(projectId, 'job');
+    await isBlocked(followUp);
+    const fix = `temporal workflow unpause --workflow-id ${budget.workflowId}`;
+    expect(await budget.trouble()).toMatchObject({ kind: 'paused', fix });
+    await expect(budget.status()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
+    await expect(budget.setLimit({ limit: 7 })).rejects.toMatchObject({ message: expect.stringContaining(fix) });
+    await expect(budget.restore()).rejects.toMatchObject({
+      name: 'BudgetPausedError',
+      message: expect.stringContaining(fix),
+    });
+    expect(await budget.state()).toBe('running');
+    await unpauseWorkflow(stack.client, budget.workflowId);
+    expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
+  },
+);
 
 test.concurrent(
-  'who waits for a budget that is paused in Temporal has its last place, as of then, and is told why',
+  'a follow-up of a budget that is paused in Temporal shows its last place, how old that is, and why',
   async () => {
     const projectId = newProject();
     const budget = stack.followUps.budget(projectId);

@@ -12,7 +12,7 @@ beforeAll(async () => {
   stack = await startStack({
     address: inject('temporalAddress'),
     env: { FOLLOW_UP_BUDGET_LIMIT: '1000' },
-    // Slow, so that the load of the machine is a small part of what is measured.
+    // The service is slow, so the load of the machine is a small part of what is measured.
     simulator: { autoCreate: true, latency: { minMs: 1_000, maxMs: 1_000 } },
   });
 });
@@ -20,7 +20,7 @@ afterAll(() => stack.stop());
 
 const newProject = () => `crowd-${randomUUID().slice(0, 8)}`;
 
-/** How long a follow-up of a project takes from its start to its message's arrival, for 95 of 100. */
+/** The 95th percentile of the milliseconds from a start to the arrival of the message. */
 async function p95OfSends(): Promise<number> {
   const projectId = newProject();
   const tookMs: number[] = [];

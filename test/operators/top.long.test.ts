@@ -10,7 +10,7 @@ let stack: Stack | undefined;
 let env: Record<string, string>;
 const taskQueue = 'board';
 beforeAll(async () => {
-  // The board shows a whole namespace: no other test may leave anything in it.
+  // The board shows a whole namespace, so other tests may leave nothing in it.
   server = await startDevServer({ env: process.env });
   env = { TEMPORAL_ADDRESS: server.address, FOLLOW_UP_TASK_QUEUE: taskQueue };
 });
@@ -20,10 +20,10 @@ afterAll(async () => {
 });
 
 const terminal = { columns: 200, rows: 50 };
-/** What the terminal shows: all that was written since the last frame was erased. */
+/** What the terminal shows: everything that was written since the last frame was erased. */
 const screen = (written: string) => written.split('\u001b[2K').at(-1)?.replace('\u001b[G', '') ?? '';
 
-test('without a server it says so with the next step, and shows the board once there is one', async () => {
+test('without a server, top says so and names the next step, and ends with exit code 5 in a pipe', async () => {
   const run = openCli(['top', '--interval', '500ms'], { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' }, terminal });
   await eventually('it says so', () =>
     /nothing listens at 127\.0\.0\.1:1; .*run follow-up doctor/.test(screen(run.stdout())),
@@ -35,8 +35,8 @@ test('without a server it says so with the next step, and shows the board once t
   expect(piped.exitCode).toBe(5);
 });
 
-test('it says that no worker polls, goes on when one does, and shows projects and what waits for somebody', async () => {
-  // Search attributes are the worker's to register; a list needs them.
+test('top says that no worker polls, continues when one does, and shows projects and what needs attention', async () => {
+  // A list needs the search attributes, which a worker would register.
   await runCli(['setup'], { env });
   const run = openCli(['top', '--interval', '500ms'], { env, terminal });
   const shows = (what: string, pattern: RegExp) => eventually(what, () => pattern.test(screen(run.stdout())), 60_000);
@@ -72,7 +72,7 @@ test('it says that no worker polls, goes on when one does, and shows projects an
   expect(await run.ended).toMatchObject({ exitCode: 130, stderr: '' });
 });
 
-test('with --json it prints a document a change until Ctrl-C, and into a pipe one look', async () => {
+test('with --json, top prints one document for each change until Ctrl-C; in a pipe, it prints the board once', async () => {
   const run = openCli(['top', '--json', '--interval', '500ms'], { env });
   const documents = () =>
     run
@@ -80,7 +80,7 @@ test('with --json it prints a document a change until Ctrl-C, and into a pipe on
       .split('\n')
       .filter(Boolean)
       .map((line) => JSON.parse(line) as Board);
-  await eventually('the first look', () => documents().length > 0);
+  await eventually('the first document', () => documents().length > 0);
   await stack?.followUps.budget('shop').resume();
   await eventually('the end of the pause', () => documents().at(-1)?.projects[0]?.status?.paused === undefined);
   run.kill('SIGTERM');
@@ -97,7 +97,7 @@ test('with --json it prints a document a change until Ctrl-C, and into a pipe on
   expect(piped.stdout).toMatch(/^shop +2 of 2 in 1 h/m);
 });
 
-test('an interval that is none ends with exit code 2', async () => {
+test('an invalid interval ends with exit code 2', async () => {
   const { exitCode, stderr } = await runCli(['top', '--interval', 'often'], { env });
   expect({ exitCode, stderr }).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('interval:') });
 });

@@ -13,13 +13,13 @@ import { FAST, startStack, type Stack } from '../support/stack.js';
 const logger = new DefaultLogger('ERROR');
 const newProject = () => `wedged-${randomUUID().slice(0, 8)}`;
 
-describe.concurrent('a budget that a version with mistakes ran', () => {
+describe.concurrent('a budget that a faulty version ran', () => {
   const taskQueue = `wedged-${randomUUID()}`;
   const settings = { limit: 3, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
   const projects = [newProject(), newProject(), newProject()] as const;
   let wedged: Stack;
 
-  // A version with a mistake runs the budgets first, and grants a send of each.
+  // A faulty version runs the budgets first, and grants a send of each.
   beforeAll(async () => {
     const address = inject('temporalAddress');
     const native = await NativeConnection.connect({ address });
@@ -53,7 +53,7 @@ describe.concurrent('a budget that a version with mistakes ran', () => {
   const startHere = (projectId: string) =>
     wedged.followUps.start({ projectId, jobId: 'after', prompt: 'Add tests.', ...FAST });
 
-  test('and whose tasks fail says so, and is restored with what it knew', async () => {
+  test('says that its tasks fail, and is restored with what it knew', async () => {
     const [projectId] = projects;
     const budget = wedged.followUps.budget(projectId);
     const followUp = await startHere(projectId);
@@ -70,7 +70,7 @@ describe.concurrent('a budget that a version with mistakes ran', () => {
     expect(audit.map(({ jobId, outcome }) => `${jobId} ${outcome}`)).toEqual(['after sent', 'before sent']);
   });
 
-  test('and that was cancelled is restored with what it knew', async () => {
+  test('is restored with what it knew after it was cancelled', async () => {
     const [, , projectId] = projects;
     const budget = wedged.followUps.budget(projectId);
     expect(await budget.trouble()).toMatchObject({ kind: 'closed', fix: `follow-up budget restore ${projectId}` });
@@ -78,7 +78,7 @@ describe.concurrent('a budget that a version with mistakes ran', () => {
     expect((await budget.audit()).map(({ jobId, outcome }) => `${jobId} ${outcome}`)).toEqual(['before sent']);
   });
 
-  test('and that was then terminated is restored with what it knew', async () => {
+  test('is restored with what it knew after it was terminated', async () => {
     const [, projectId] = projects;
     const budget = wedged.followUps.budget(projectId);
     await wedged.client.workflow.getHandle(budget.workflowId).terminate('by hand');

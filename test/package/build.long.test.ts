@@ -21,7 +21,7 @@ const directory = mkdtempSync(join(tmpdir(), 'build-test-'));
 const root = join(directory, 'package');
 const bundlePath = join(root, 'dist', 'workflow-bundle.js');
 
-/** A package as small as can be built: a workflow, a contract, a command. */
+/** The smallest package that can be built: a workflow, a contract, a command. */
 const sources = {
   'src/workflows/index.ts': 'export async function followUp(): Promise<string> {\n  return "done";\n}\n',
   'src/workflows/shared-modules.ts': 'export {};\n',
@@ -33,7 +33,7 @@ export const wireSchemas = () => ({
   answers: [{ name: 'follow-up-result', title: 'Result', schema: z.object({ a: z.string() }) }],
 });
 `,
-  // With the argument "bundle" it waits for the bundle and says whether it is there, before and after.
+  // With the argument "bundle", it waits for the bundle and says before and after whether it is there.
   'src/cli/main.ts': `import { existsSync } from 'node:fs';
 export async function main(argv: string[], _io: unknown, bundled?: Promise<void>): Promise<number> {
   const bundle = new URL('../workflow-bundle.js', import.meta.url);
@@ -74,7 +74,7 @@ async function runIn(cwd: string, ...args: string[]): Promise<Ended> {
 const build = (...args: string[]) => run(join(root, 'bin', 'build.js'), ...args);
 const command = (...args: string[]) => run(join(root, 'bin', 'follow-up.js'), ...args);
 
-/** Sets the modification time, seconds from what it was. */
+/** Shifts the modification time by some seconds. */
 function shiftTime(path: string, seconds: number): void {
   const time = new Date(statSync(join(root, path)).mtimeMs + seconds * 1_000);
   utimesSync(join(root, path), time, time);
@@ -103,12 +103,12 @@ describe('the build', () => {
     expect(first).toEqual({ code: 3, stdout: 'a,b', stderr: expect.stringMatching(/^compiled src in [\d.]+ s\n$/) });
     expect(existsSync(bundlePath)).toBe(true);
     expect(await command()).toEqual({ code: 3, stdout: '', stderr: '' });
-    // Neither is needed to run anything.
+    // Nothing needs these to run.
     expect(declarations()).toEqual([]);
     expect(existsSync(join(root, 'schemas'))).toBe(false);
   });
 
-  it('lets the command begin before the bundle is there, and tells it when it is', async () => {
+  it('lets the command begin before the bundle is there, and lets it wait for the bundle', async () => {
     expect((await command('bundle')).stdout).toBe('bundle false true');
     expect((await command('bundle')).stdout).toBe('bundle true true');
   });
@@ -120,7 +120,7 @@ describe('the build', () => {
     write('src/cli/main.ts', sources['src/cli/main.ts'].replace('return 3', 'return 4'));
     expect(await command()).toMatchObject({ code: 4, stderr: expect.stringMatching(compiled) });
 
-    // Replaced by a copy that is older than the build, as `mv` and `cp -p` do.
+    // A copy that is older than the build, as `mv` and `cp -p` leave it.
     write('src/cli/main.ts', sources['src/cli/main.ts'].replace('return 3', 'return 5'));
     shiftTime('src/cli/main.ts', -3_600);
     expect(await command()).toMatchObject({ code: 5, stderr: expect.stringMatching(compiled) });
@@ -137,7 +137,7 @@ describe('the build', () => {
     expect((await command()).stderr).toBe('');
   });
 
-  it('is made once by processes that start at the same time, and a lock of a dead process does not matter', async () => {
+  it('is made once by processes that start at the same time, and ignores the lock of a dead process', async () => {
     const dead = spawn(process.execPath, ['-e', '']);
     await new Promise((resolve) => dead.once('close', resolve));
     write('.cache/build.lock', String(dead.pid));
@@ -148,7 +148,7 @@ describe('the build', () => {
     expect(existsSync(join(root, '.cache/build.lock'))).toBe(false);
   });
 
-  it('leaves the old one in place where a source cannot be parsed, says where, and runs nothing', async () => {
+  it('keeps the old one if a source cannot be parsed, says where, and runs nothing', async () => {
     await build('--if-stale');
     const bundle = readFileSync(bundlePath, 'utf8');
     write('src/cli/main.ts', 'export const main = ;\n');
@@ -163,18 +163,18 @@ describe('the build', () => {
     expect(existsSync(join(root, 'dist-next'))).toBe(false);
   });
 
-  it('fails where the workflows cannot be bundled, and is made again by the next command', async () => {
+  it('fails if the workflows cannot be bundled, and is tried again by the next command', async () => {
     write('src/workflows/index.ts', "import './missing.js';\n");
     for (const attempt of ['first', 'second']) {
       const failed = await command('bundle', attempt);
       expect(failed).toMatchObject({ code: 1, stdout: `bundle,${attempt} false` });
       expect(failed.stderr).toMatch(/build failed: the workflows cannot be bundled.*missing\.js/s);
     }
-    // A command that runs no workflows goes on.
+    // A command that runs no workflows still works.
     expect((await command('other')).code).toBe(3);
   });
 
-  it('checks types and writes declarations by itself only, not for a command', async () => {
+  it('checks types and writes declarations only when it is run directly, not for a command', async () => {
     expect((await build()).code).toBe(0);
     expect(declarations()).toContain(join('contract', 'wire-schemas.d.ts'));
     write('src/cli/main.ts', `${sources['src/cli/main.ts']}export const wrong: number = "text";\n`);
@@ -185,7 +185,7 @@ describe('the build', () => {
     expect(declarations()).toEqual([]);
   });
 
-  it('writes the JSON Schemas, and can fail where they are out of date instead', async () => {
+  it('writes the JSON Schemas, or fails if they are out of date with --check-schemas', async () => {
     const outdated = await build('--check-schemas');
     expect(outdated.code).toBe(1);
     expect(outdated.stderr).toContain('schemas/follow-up-input.schema.json is out of date');
@@ -195,7 +195,7 @@ describe('the build', () => {
     expect(schema).toMatchObject({ properties: { wait: { type: ['integer', 'string'], minimum: 0 } } });
   });
 
-  it('gives the same bundle for the same sources, wherever it is started, and names no directory in it', async () => {
+  it('makes the same bundle from the same sources, wherever it is started, and puts no directory in it', async () => {
     await run(join(root, 'bin', 'build.js'), '--if-stale');
     const first = readFileSync(bundlePath, 'utf8');
     const map = Buffer.from(first.slice(first.lastIndexOf('base64,') + 'base64,'.length), 'base64').toString();
@@ -206,7 +206,7 @@ describe('the build', () => {
     expect(readFileSync(bundlePath, 'utf8')).toBe(first);
   });
 
-  it('is made again by npm run dev after every change, which restarts the stack and keeps it if the build fails', async () => {
+  it('is made again by npm run dev after every change, which restarts the stack unless the build fails', async () => {
     cpSync(join(repository, 'scripts', 'dev.js'), join(root, 'scripts', 'dev.js'));
     const stack = (version: number) => `export async function main(argv: string[]): Promise<number> {
   process.stdout.write('up ${version} ' + argv.join(' ') + '\\n');
@@ -235,12 +235,12 @@ describe('the build', () => {
       expect(await ended).toBe(0);
       expect(stdout).toMatch(/\ndown 2\n$/);
     } finally {
-      // Where it did not end as it should, what it has started is in its process group.
+      // If it did not end properly, its children are in its process group.
       if (child.exitCode === null && group < 0) process.kill(group, 'SIGKILL');
     }
   });
 
-  it('is not looked at where there are no sources', async () => {
+  it('is not checked if there are no sources', async () => {
     await build('--if-stale');
     for (const name of ['src', 'bin/build.js', 'bin/checkout.js', 'dist/build-stamp.txt']) {
       rmSync(join(root, name), { recursive: true });

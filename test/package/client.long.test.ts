@@ -42,7 +42,7 @@ export async function main(): Promise<string | null> {
 }
 `;
 
-/** Sends a follow-up by the installed package; its arguments are the address and the task queue. */
+/** Sends a follow-up with the installed package. Its arguments are the address and the task queue. */
 const sender = `
 const { Client, Connection } = require('@temporalio/client');
 const { FollowUpClient } = require('agent-follow-up-client');
@@ -69,7 +69,7 @@ describe('the client package', () => {
   let tarball: Tarball;
   let tool: (name: string) => string;
 
-  /** An empty project with packages installed. */
+  /** Makes an empty project and installs packages in it. */
   async function project(name: string, ...packages: string[]): Promise<string> {
     const path = join(directory, name);
     mkdirSync(path);
@@ -101,7 +101,7 @@ describe('the client package', () => {
     });
   });
 
-  it('holds two entries with their types, and names no directory of the machine that built it', () => {
+  it('contains two entries with their types, and names no directory of the machine that built it', () => {
     expect(
       tarball.files
         .filter((path) => !path.endsWith('.d.ts'))
@@ -135,12 +135,12 @@ describe('the client package', () => {
     expect(added.filter((name) => name !== '').sort()).toEqual(['agent-follow-up-client', 'zod']);
   });
 
-  it('has nothing that publint objects to', async () => {
+  it('passes publint', async () => {
     const { stdout } = await run(tool('publint'), ['run', '--strict', tarball.path]);
     expect(stdout).toContain('All good!');
   });
 
-  it('has types that are right for every way to find modules', async () => {
+  it('has correct types for every module resolution', async () => {
     const { stdout } = await run(tool('attw'), [tarball.path, '--format', 'json']);
     expect(JSON.parse(stdout)).toMatchObject({ problems: {} });
   });
@@ -186,7 +186,7 @@ describe('the client package', () => {
     },
   );
 
-  it('can be imported and required, and is then the same', async () => {
+  it('is the same module whether it is imported or required', async () => {
     const script = `
       import { createRequire } from 'node:module';
       import { FollowUpClient } from 'agent-follow-up-client';
@@ -224,7 +224,7 @@ describe('the client package', () => {
   });
 
   it.each(['client', 'contract'])(
-    'exports what etc/%s.api.md says: "vitest run test/package -u" writes it',
+    'exports what etc/%s.api.md lists: "vitest run test/package -u" writes it',
     async (entry) => {
       const path = withNewest;
       const installed = join(path, 'node_modules', 'agent-follow-up-client');
@@ -244,7 +244,7 @@ describe('the client package', () => {
             files: [`dist/${entry}/index.d.ts`],
           },
         },
-        // Forgotten exports are named with line numbers, which move with every comment.
+        // Messages about forgotten exports have line numbers, which change with every comment.
         messages: {
           extractorMessageReporting: {
             ...none,

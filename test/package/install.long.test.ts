@@ -23,7 +23,7 @@ describe('the package', () => {
   });
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-  it('holds what it needs, and neither sources nor tests', () => {
+  it('contains what it needs, and neither sources nor tests', () => {
     expect(files).toEqual(
       expect.arrayContaining([
         'bin/follow-up.js',
@@ -38,11 +38,11 @@ describe('the package', () => {
     expect(
       files.filter((path) => /^(src|test|bench|chaos|mutants|scripts|simulation)\/|\.tgz$|\.env/.test(path)),
     ).toEqual([]);
-    // Maps lead to sources, and the rest serves those who build.
+    // Maps refer to sources, and the rest is for builds only.
     expect(files.filter((path) => /\.map$|^bin\/(?!follow-up)|stamp|^dist\/simulation/.test(path))).toEqual([]);
   });
 
-  it('holds every file that its pages link to', () => {
+  it('contains every file that its pages link to', () => {
     const isHere = (target: string) => files.some((path) => path === target || path.startsWith(`${target}/`));
     const dead = files
       .filter((path) => path.endsWith('.md'))
@@ -60,13 +60,13 @@ describe('the package', () => {
     expect(naming).toEqual([]);
   });
 
-  it('has nothing that publint objects to', async () => {
+  it('passes publint', async () => {
     const { stdout } = await run(tool('publint'), ['run', '--strict', tarball.path]);
     expect(stdout).toContain('All good!');
   });
 
-  it('has types for every way to find modules', async () => {
-    // Node 20.19 and newer load an ES module by require; for TypeScript's node16 there is agent-follow-up-client.
+  it('has types for every module resolution', async () => {
+    // Node 20.19 and newer can require an ES module. For TypeScript's node16, there is agent-follow-up-client.
     const options = ['--entrypoints', 'client', 'contract', 'worker', '--ignore-rules', 'cjs-resolves-to-esm'];
     const { stdout } = await run(tool('attw'), [tarball.path, ...options, '--format', 'json']);
     const { problems } = JSON.parse(stdout) as { problems: object };

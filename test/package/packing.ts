@@ -12,11 +12,11 @@ const packed = z.tuple([z.object({ filename: z.string(), files: z.array(z.object
 /** A packed package. */
 export interface Tarball {
   path: string;
-  /** Paths in it. */
+  /** The paths of its files. */
   files: string[];
 }
 
-/** Copies what packing needs, for it builds everything, and other tests use what is built. */
+/** Copies what packing needs. Packing builds everything, and other tests use the build in the repository. */
 export async function copyRepository(copy: string): Promise<void> {
   const { stdout: tracked } = await run('git', ['ls-files', '-z'], { cwd: repository, maxBuffer: 16 * 1_048_576 });
   for (const name of tracked
@@ -27,7 +27,7 @@ export async function copyRepository(copy: string): Promise<void> {
   symlinkSync(join(repository, 'node_modules'), join(copy, 'node_modules'));
 }
 
-/** Packs the package in `folder` as a release does, into `directory`. */
+/** Packs the package in `folder` into `directory`, as a release does. */
 export async function pack(folder: string, directory: string): Promise<Tarball> {
   const { stdout } = await run('npm', ['pack', '--silent', '--json', '--pack-destination', directory], { cwd: folder });
   const [{ filename, files }] = packed.parse(JSON.parse(stdout));
@@ -41,10 +41,10 @@ export async function install(directory: string, ...packages: string[]): Promise
 }
 
 /**
- * Installs the tools that judge packages, at pinned versions. They are no dependencies of the repository: whoever only
- * runs it need not load them.
+ * Installs the tools that check packages, at pinned versions. They are not dependencies of the repository, because most
+ * users don't need them.
  *
- * @returns the path of a tool by its name
+ * @returns a function from the name of a tool to its path
  */
 export async function installTools(directory: string): Promise<(name: string) => string> {
   const flags = ['--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];

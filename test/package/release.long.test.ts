@@ -17,7 +17,7 @@ describeWith(await findMissing(['actionlint']))('actionlint', () => {
   });
 });
 
-test('a release is tested first, then publishes both packages with provenance and attaches bills of materials', () => {
+test('a release runs the tests first, then publishes both packages with provenance and attaches bills of materials', () => {
   const { jobs } = z
     .object({
       jobs: z.object({
@@ -41,7 +41,7 @@ test('a release is tested first, then publishes both packages with provenance an
 });
 
 test.each(['cyclonedx', 'spdx'])(
-  'the bill of materials in %s has what users install, and nothing else',
+  'the bill of materials in %s lists what users install, and nothing else',
   async (format) => {
     const options = { cwd: repository, maxBuffer: 16 * 1_048_576 };
     const { stdout } = await run(process.execPath, ['scripts/sbom.js', format], options);

@@ -1,13 +1,13 @@
-/** An edit of the workflow bundle: `from` must occur in it. */
+/** An edit of the workflow bundle, in which `from` must occur. */
 export interface BundleEdit {
   what: string;
   from: RegExp;
   to: string;
 }
 
-/** One that changes the commands of a workflow. */
+/** An edit that changes the commands of a workflow. */
 interface BreakingEdit extends BundleEdit {
-  /** Type of the workflow whose histories must notice it. */
+  /** The type of the workflow whose histories must no longer replay. */
   in: string;
 }
 
@@ -33,25 +33,25 @@ export const breakingEdits: readonly BreakingEdit[] = [
     in: 'followUp',
   },
   {
-    what: 'a timer that is gone: a look that decides comes at once',
+    what: 'a missing timer: a deciding poll comes at once',
     from: /yield\* flow\.sleep\(waitMs, `next poll in/g,
     to: 'if (state.polls > 99) yield* flow.sleep(waitMs, `next poll in',
     in: 'followUp',
   },
   {
-    what: 'a command more: the job is read twice before an ask',
+    what: 'one more command: the job is read twice before an ask',
     from: /const read = yield\* flow\.getJob\('baseline'/g,
     to: "yield* flow.getJob('baseline'); const read = yield* flow.getJob('baseline'",
     in: 'followUp',
   },
   {
-    what: 'a command less: the end is not told to the budget',
+    what: 'one command less: the budget is not told of the end',
     from: /yield\* port\.tell\(\{\s*workflowId/g,
     to: 'yield* (function* () {})({ workflowId',
     in: 'followUp',
   },
   {
-    what: 'search attributes that are written each time, changed or not',
+    what: 'search attributes that are written even if nothing changed',
     from: /if \(pairs\.length > 0\)/g,
     to: 'if (pairs.push({ key: _contract_index_js__WEBPACK_IMPORTED_MODULE_1__.SearchAttribute.state, value: progress.state }))',
     in: 'followUp',
@@ -63,7 +63,7 @@ export const breakingEdits: readonly BreakingEdit[] = [
     in: 'projectBudget',
   },
   {
-    what: 'a timer for every event, though an earlier one runs',
+    what: 'a timer for every event, although an earlier one runs',
     from: /if \(atMs < this\.nextAtMs\)/g,
     to: 'if (atMs)',
     in: 'projectBudget',
@@ -94,7 +94,7 @@ export const breakingEdits: readonly BreakingEdit[] = [
   },
 ];
 
-/** Edits that replay does not and must not notice: what is free to change. */
+/** Edits that must still replay: what is free to change. */
 export const harmlessEdits: readonly BundleEdit[] = [
   { what: 'another summary of a timer', from: /`next poll in /g, to: '`the next poll comes in ' },
   {

@@ -1,22 +1,22 @@
-/** A history as it lies in the repository. */
+/** A recorded history as JSON. */
 interface HistoryJson {
   events: ({ eventType: string } & Record<string, unknown>)[];
 }
 
-/** What a history shows of the way that its run went. */
+/** The path of a run, as its history shows it. */
 export interface RecordedPath {
   workflowType: string;
-  /** How the run ended, with the type of its failure; the last event where it had not. */
+  /** How the run ended, with the type of its failure, or its last event if it had not ended. */
   end: string;
   /** Number of events. */
   length: number;
-  /** Every kind of step: events, with the names of what they are about. */
+  /** Every kind of step: events, with their names of activities, signals and the like. */
   steps: ReadonlySet<string>;
-  /** The steps that follow on each other: the same for two runs that differ only in how often they went round in a loop. */
+  /** Which steps follow each other. Two runs that differ only in their number of loops have the same signature. */
   signature: string;
 }
 
-/** Every run has them, and how they fall depends on the machine. */
+/** Events that every run has, in an order that depends on the machine. */
 const NO_STEP = /^(WORKFLOW_TASK_(SCHEDULED|STARTED|COMPLETED)|ACTIVITY_TASK_STARTED)$/;
 
 /** Reads a recorded history. */
@@ -37,7 +37,7 @@ export function pathOf(history: unknown): RecordedPath {
   };
 }
 
-/** What is looked at in the attributes of an event. */
+/** The attributes of an event that are used here. */
 interface Attributes {
   workflowType?: { name: string };
   activityType?: { name: string };
@@ -48,7 +48,7 @@ interface Attributes {
   continuedExecutionRunId?: string;
 }
 
-/** Names of activities, signals, updates, failures and the like, in an event. */
+/** The names of activities, signals, updates, failures and the like in an event. */
 function namesIn(event: Record<string, unknown>): string {
   const [, attributes = {}] = Object.entries(event).find(([key]) => key.endsWith('Attributes')) ?? [];
   const { workflowType, activityType, acceptedRequest, failure, signalName, cause, continuedExecutionRunId } =

@@ -13,7 +13,7 @@ const code = readFileSync(builtBundle.codePath, 'utf8');
 
 beforeAll(installQuietRuntime);
 
-/** One history of each way to go, the shortest. */
+/** The shortest history of each path. */
 const different = [
   ...new Map(
     histories
@@ -22,7 +22,7 @@ const different = [
   ).values(),
 ].toReversed();
 
-/** What does not replay; the first one is enough where an edit is to be found out. */
+/** The histories that do not replay, up to `most` of them. */
 async function replay(bundle: string, which: typeof histories, most = Infinity): Promise<string[]> {
   const problems: string[] = [];
   const results = Worker.runReplayHistories(
@@ -46,7 +46,7 @@ const stepsOf = (workflowType: string) =>
   new Set(histories.flatMap(({ path }) => (path.workflowType === workflowType ? [...path.steps] : [])));
 
 describe('there are histories', () => {
-  test('of 60 different ways to go and more, however often each goes round in a loop', () => {
+  test('of at least 60 different paths, without counting repeated loops', () => {
     expect(different.length).toBeGreaterThanOrEqual(60);
   });
 
@@ -58,7 +58,7 @@ describe('there are histories', () => {
     }
   });
 
-  test('of everything that is said to a workflow, and of runs that were reset, continued and restored', () => {
+  test('of every signal and update, and of runs that were reset, continued and restored', () => {
     const signals = (...names: string[]) => names.map((name) => `WORKFLOW_EXECUTION_SIGNALED(${name})`);
     const updates = (...names: string[]) => names.map((name) => `WORKFLOW_EXECUTION_UPDATE_ACCEPTED(${name})`);
     const expected: Record<string, string[]> = {
@@ -108,17 +108,17 @@ describe('there are histories', () => {
   });
 });
 
-test('every recorded history replays with the code of today', async () => {
+test('every recorded history replays with the current code', async () => {
   expect(await replay(code, histories)).toEqual([]);
 });
 
 describe('an edit of the workflows', () => {
-  test.each(breakingEdits)('is found out: $what', async (breaking) => {
+  test.each(breakingEdits)('breaks the replay: $what', async (breaking) => {
     const histories = different.filter(({ path }) => path.workflowType === breaking.in);
     expect(await replay(edit(code, breaking), histories, 1)).toHaveLength(1);
   });
 
-  test('is let through where replay does not see it', async () => {
+  test('does not break the replay if it is harmless', async () => {
     expect(await replay(harmlessEdits.reduce(edit, code), different)).toEqual([]);
   });
 });

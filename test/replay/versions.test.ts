@@ -35,7 +35,7 @@ async function whileRuns<T>(version: number, work: () => Promise<T>): Promise<T>
 const start = () => client.workflow.start('changing', { taskQueue, workflowId: `changing-${randomUUID()}` });
 const goOn = (handle: WorkflowHandle) => handle.signal('goOn');
 
-/** Waits until the workflow has done that many timers and rests. */
+/** Waits until a number of the workflow's timers have fired and it has nothing left to do. */
 const hasRested = (handle: WorkflowHandle, timers: number) =>
   eventually(`${timers} timers have fired`, async () => {
     const { events } = await handle.fetchHistory();
@@ -53,7 +53,7 @@ async function replay(version: number, handle: WorkflowHandle): Promise<'replays
   }
 }
 
-test('an old run goes on with new code by its old path, a new one takes the new path, and each step of a patch has its time', async () => {
+test('with new code, an old run keeps its old path and a new run takes the new one, and each version replays what it should', async () => {
   const [beforeStep, afterStep] = await whileRuns(1, async () => {
     const handles = [await start(), await start()] as const;
     await goOn(handles[1]);
@@ -63,7 +63,7 @@ test('an old run goes on with new code by its old path, a new one takes the new 
   });
 
   const patchedRun = await whileRuns(2, async () => {
-    // What it had gone by keeps its path; what comes after the deployment has the new one, in an old run, too.
+    // A step that a run has passed keeps the old path. Later steps take the new one, even in an old run.
     await goOn(afterStep);
     expect(await afterStep.result()).toBe('one step');
     await goOn(beforeStep);
@@ -92,7 +92,7 @@ test('an old run goes on with new code by its old path, a new one takes the new 
 
   const verdicts = async (handle: WorkflowHandle) =>
     Promise.all([1, 2, 3, 4].map((version) => replay(version, handle)));
-  // Of a run that took the old path, one with the patch, and one with the deprecated patch: the versions that may go on.
+  // Which versions can continue a run with the old path, one with the patch, and one with the deprecated patch.
   expect(await verdicts(afterStep)).toEqual(['replays', 'replays', 'breaks', 'breaks']);
   expect(await verdicts(patchedRun)).toEqual(['breaks', 'replays', 'replays', 'breaks']);
   expect(await verdicts(deprecatedRun)).toEqual(['breaks', 'replays', 'replays', 'replays']);

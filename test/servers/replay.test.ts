@@ -14,14 +14,14 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-test.runIf(testServerAge === 'oldest')('this run has the oldest server', async () => {
+test.runIf(testServerAge === 'oldest')('this test run uses the oldest server', async () => {
   const connection = await Connection.connect({ address: inject('temporalAddress') });
   const { serverVersion } = await connection.workflowService.getClusterInfo({});
   await connection.close();
   expect(`v${serverVersion}`).toBe(GO_SERVER_MODULE.oldest.version);
 });
 
-test('what this server records of a batch, its part, its follow-ups and their budget replays', async () => {
+test('the histories of a batch, its part, its follow-ups and their budget on this server replay', async () => {
   const projectId = `replay-${Date.now()}`;
   makeItems(stack, [projectId], 3);
   const jobIds = ['job-0', 'job-1', 'job-2'];

@@ -13,14 +13,14 @@ const seen = (ledger: LedgerEntry[], turnEndsAtMs: [string, number][] = []) => (
 });
 
 describe('the checker', () => {
-  test('counts messages that come before the window of the one `limit` places ahead has passed', () => {
+  test('counts messages that come within a window of the message `limit` places before', () => {
     const ledger = (...times: number[]) => seen(times.map((atMs) => ({ atMs, workflowId: 'x', accepted: false })));
     expect(check(sizes(2), ledger(0, 1, WINDOW_MS), [])).toEqual(RIGHT);
     expect(check(sizes(2), ledger(0, 1, WINDOW_MS - 1), [])).toEqual({ ...RIGHT, overBudget: 1 });
     expect(check(sizes(2), ledger(WINDOW_MS - 1, 1, 0), [])).toEqual({ ...RIGHT, overBudget: 1 });
   });
 
-  test('finds a follow-up that was delivered twice, unless it had asked for that', () => {
+  test('finds a follow-up that was delivered twice, unless its input allows a resend', () => {
     const ending = { result: 'completed', delivered: 'yes' } as const;
     expect(check(sizes(5), delivered('a', 2), [followUp('a', { ending })])).toEqual({ ...RIGHT, doubled: 1 });
     const resending = followUp('a', { ending, onUnknownDelivery: 'resend' });
@@ -31,7 +31,7 @@ describe('the checker', () => {
     expect(check(sizes(5), seen([]), [followUp('a', {})])).toEqual({ ...RIGHT, stuck: 1 });
   });
 
-  test('finds callers who were told the wrong thing, and none who were told that nobody knows', () => {
+  test('finds callers with a wrong answer, and none with the answer "unknown"', () => {
     const told = (word: 'yes' | 'no' | 'unknown') =>
       followUp('a', { ending: { result: 'DeliveryUnknown', delivered: word } });
     expect(check(sizes(5), delivered('a', 1), [told('no')])).toEqual({ ...RIGHT, lying: 1 });
@@ -49,7 +49,7 @@ describe('the checker', () => {
     expect(check(sizes(5), seen(ledger, [['a', 10]]), ended)).toEqual(RIGHT);
   });
 
-  test('finds an end that the budget was not told of, where it may know the follow-up', () => {
+  test('finds an end that the budget was not told of if the follow-up has asked', () => {
     const ending = { result: 'Cancelled', delivered: 'no' } as const;
     expect(check(sizes(5), seen([]), [followUp('a', { ending, hasAsked: true })])).toEqual({ ...RIGHT, untold: 1 });
     expect(check(sizes(5), seen([]), [followUp('a', { ending, hasAsked: true, hasToldEnd: true })])).toEqual(RIGHT);

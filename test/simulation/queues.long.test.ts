@@ -3,7 +3,7 @@ import { INVITATION_GRACE_MS } from '../../src/budget/limits.js';
 import type { Profile } from '../../simulation/profiles.js';
 import { simulate } from './support.js';
 
-/** The figures of some seeds of a world without faults, in which no promise is broken. */
+/** Simulates some seeds of a profile, expects that no promise is broken, and returns the figures. */
 function figures(profile: Profile, seeds: number) {
   const report = simulate(
     Array.from({ length: seeds }, (_, index) => index + 1),
@@ -14,7 +14,7 @@ function figures(profile: Profile, seeds: number) {
   return report.toJson(1);
 }
 
-test('20 interactive follow-ups that come while 1,400 of a batch wait are all granted within a window', () => {
+test('20 interactive follow-ups that arrive while 1,400 of a batch wait are all granted within a window', () => {
   const crowd = figures('crowd', 2);
   expect(crowd.longestInteractiveMs).toBeLessThanOrEqual(3_600_000);
   expect(crowd.longestPassedOverMs).toBeLessThanOrEqual(INVITATION_GRACE_MS);
@@ -36,7 +36,7 @@ describe('after refusals', () => {
   });
 });
 
-test('a budget that was silent for an hour goes on as soon as it answers, and was asked fewer than 300 times', () => {
+test('a budget that is silent for an hour gets fewer than 300 asks, and continues as soon as it answers', () => {
   const silent = figures('silent', 6);
   expect(silent.asksInAnyHour).toBeLessThan(300);
   expect(silent.longestStandMs).toBeLessThanOrEqual(3_600_000 + INVITATION_GRACE_MS);

@@ -7,18 +7,18 @@ import { breakages, isBreakage } from '../../simulation/breakages.js';
 import { runSeed } from '../../simulation/run-seed.js';
 import { expectRight, simulate } from './support.js';
 
-/** As many as run in seconds; `npm run test:all` runs the next 2,500, `npm run simulate` any number. */
+/** These run in seconds. `npm run test:all` runs the next 2,500, and `npm run simulate` any number. */
 const SEEDS = 500;
 
 const seedsFile = new URL('failing-seeds.json', import.meta.url);
-/** By rule, seeds that fail without it; `rules`: seeds that once broke the rules as they were. */
+/** Seeds that fail without a rule, by the rule. `rules` has the seeds that once broke the rules themselves. */
 const { rules: oldFailures = [], ...seedsByRule } = JSON.parse(readFileSync(seedsFile, 'utf8')) as Record<
   string,
   number[]
 >;
 
 describe('under faults of every kind, the rules of the budget', () => {
-  test(`keep the budget, send once, end every follow-up and tell the truth in ${SEEDS} seeds`, () => {
+  test(`stay within the budget, send once, end every follow-up and tell the truth in ${SEEDS} seeds`, () => {
     expectRight(1, SEEDS);
   });
 
@@ -29,11 +29,11 @@ describe('under faults of every kind, the rules of the budget', () => {
 });
 
 describe('without a rule', () => {
-  test('every rule that can be taken out has seeds that show it', () => {
+  test('every rule that can be removed has seeds that fail', () => {
     expect(Object.keys(seedsByRule).sort()).toEqual(Object.keys(breakages).sort());
   });
 
-  test.each(Object.entries(seedsByRule))('%s, the same worlds fail', (rule, seeds) => {
+  test.each(Object.entries(seedsByRule))('%s, its seeds fail', (rule, seeds) => {
     if (!isBreakage(rule)) throw new Error(`${rule} is not the name of a rule`);
     for (const seed of seeds) {
       expect({ seed, isRight: simulate([seed], { broken: new Set([rule]) }).isRight }).toEqual({
@@ -46,20 +46,23 @@ describe('without a rule', () => {
 });
 
 describe('a queue of 120 follow-ups, 24 windows deep', () => {
-  test('leaves less than 1 % of the slots idle and costs at most 3 asks a grant', () => {
+  test('leaves less than 1 % of the slots idle and needs at most 3 asks for each grant', () => {
     const { idleShare, perGrant, longestStandMs } = simulate([1], { profile: 'backlog' }).toJson(1);
     expect(idleShare).toBeLessThan(0.01);
     expect(perGrant.asks).toBeLessThanOrEqual(3);
     expect(longestStandMs).toBeLessThanOrEqual(INVITATION_GRACE_MS);
   });
 
-  test.each(['dead', 'busy'] as const)('does so although followers ahead are %s', (profile) => {
-    const report = simulate([1], { profile });
-    expect(report.isRight).toBe(true);
-    expect(report.toJson(1).idleShare).toBeLessThan(0.01);
-  });
+  test.each(['dead', 'busy'] as const)(
+    'leaves less than 1 % of the slots idle even if follow-ups ahead are %s',
+    (profile) => {
+      const report = simulate([1], { profile });
+      expect(report.isRight).toBe(true);
+      expect(report.toJson(1).idleShare).toBeLessThan(0.01);
+    },
+  );
 
-  test('of both lanes, 150 follow-ups and a reserve up to half of the limit, leaves nobody before a free slot and costs less than 300 asks an hour', () => {
+  test('wastes no free slot and gets fewer than 300 asks an hour with both lanes and a reserve', () => {
     const report = simulate([1, 2, 3, 4, 5, 6, 7, 8], { profile: 'reserve' });
     expect(report.isRight).toBe(true);
     const { asksInAnyHour, longestPassedOverMs, longestStandMs } = report.toJson(1);
@@ -90,7 +93,7 @@ describe('the command', () => {
     expect(JSON.parse(stdout)).toMatchObject({ seeds: 1, failures: { overBudget: { seeds: 1, examples: [seed] } } });
   });
 
-  test('exits 0 where all is right, and prints the figures', () => {
+  test('exits 0 if all is right, and prints the figures', () => {
     const { status, stdout } = run('--seeds', '1..20');
     expect(stdout).toMatch(/^20 seeds of chaos: all right\n/);
     expect(status).toBe(0);
@@ -101,7 +104,7 @@ describe('the command', () => {
     [['--break', 'everything'], '"everything" must be one of nonce'],
     [['--profile', 'calm'], 'must be one of chaos'],
     [['--trace', 'x'], 'must be a whole number'],
-  ])('refuses %j by name and rule', (words, rule) => {
+  ])('refuses %j and names the rule', (words, rule) => {
     const { status, stderr } = run(...words);
     expect(stderr).toContain(rule);
     expect(status).not.toBe(0);

@@ -29,7 +29,7 @@ describe('the control interface', () => {
     ]);
   });
 
-  test('shows the ledger from an index on, and the fullest rolling window', async () => {
+  test('shows the ledger from an index, and the fullest rolling window', async () => {
     const simulator = await start();
     for (const jobId of ['a', 'b', 'c']) await post(simulator, { jobId });
     expect((await control(simulator, 'GET', 'ledger')).json).toEqual(simulator.ledger);
@@ -39,7 +39,7 @@ describe('the control interface', () => {
     expect((await control(simulator, 'GET', 'stats')).json).toMatchObject({ posts: 3, accepted: 3, gets: 0 });
   });
 
-  test('changes options, each as a whole, and never shows a key', async () => {
+  test('replaces each option as a whole, and never shows a key', async () => {
     const simulator = await start({ apiKeys: { p9: 'key-of-p9' } });
     await post(simulator);
     const patch = { apiKey: 'new-key', limiter: { kind: 'fixed', limit: 1 }, faults: { post: { http500: 1 } } };
@@ -47,11 +47,11 @@ describe('the control interface', () => {
     expect(json).toMatchObject({ limiter: { kind: 'fixed', limit: 1, windowMs: 3_600_000 }, faults: { get: {} } });
     expect(text).not.toMatch(/new-key|key-of-p9/);
     expect((await post(simulator, { key: 'simulated-admin-key' })).status).toBe(401);
-    // The message before the change fills the new limit.
+    // The message from before the change uses up the new limit.
     expect((await post(simulator)).status).toBe(429);
   });
 
-  test('plans faults and drops them', async () => {
+  test('plans faults and clears them', async () => {
     const simulator = await start();
     await control(simulator, 'POST', 'faults', { method: 'GET', kind: 'http404', times: 3 });
     expect((await get(simulator)).status).toBe(404);
@@ -79,7 +79,7 @@ describe('the control interface', () => {
     expect((await control(simulator, 'GET', 'options')).json).toEqual(before);
   });
 
-  test('refuses a body that a form of any web page could send', async () => {
+  test('refuses a body that a form on any web page could send', async () => {
     const simulator = await start();
     const path = '/_simulator/options';
     const { status } = await call(simulator, 'PATCH', path, { 'content-type': 'text/plain' }, '{"down":true}');
@@ -87,7 +87,7 @@ describe('the control interface', () => {
     expect((await get(simulator)).status).toBe(200);
   });
 
-  test('is not served where it is switched off, and is while the service is down', async () => {
+  test('is served while the service is down, but not if it is turned off', async () => {
     const simulator = await start({ down: true });
     expect((await control(simulator, 'GET', 'stats')).status).toBe(200);
     simulator.update({ down: false, controlApi: false });

@@ -4,7 +4,7 @@ import { get, post, start } from './service.js';
 
 const CONNECTION_ENDED = /other side closed|ECONNRESET|terminated/;
 
-/** What the client sees, and whether the job took the message and the limiter counted it. */
+/** What the client sees, whether the job accepts the message, and whether the limiter counts it. */
 const effects: [FaultKind, { status?: number; accepted: boolean; counted: boolean }][] = [
   ['http404', { status: 404, accepted: false, counted: true }],
   ['http500', { status: 500, accepted: false, counted: true }],
@@ -25,24 +25,21 @@ const effects: [FaultKind, { status?: number; accepted: boolean; counted: boolea
 ];
 
 describe('a planned fault', () => {
-  test.each(effects)(
-    '%s strikes one message and leaves the next alone',
-    async (kind, { status, accepted, counted }) => {
-      const simulator = await start({ slowBodyMs: 40, hugeBodyBytes: 2_000_000 });
-      simulator.failNext({ method: 'POST', jobId: 'job-1', kind });
-      expect((await post(simulator, { jobId: 'job-2' })).status).toBe(200);
-      const struck = post(simulator);
-      if (status === undefined) await expect(struck).rejects.toThrow();
-      else expect((await struck).status).toBe(status);
-      expect(simulator.ledger[1]).toMatchObject({ accepted, fault: kind });
-      expect(simulator.ledger[1]?.countedAtMs !== null).toBe(counted);
-      expect(simulator.job('p1', 'job-1')?.messages ?? 0).toBe(accepted ? 1 : 0);
-      expect((await post(simulator)).status).toBe(200);
-      expect(simulator.stats().faults).toEqual({ [kind]: 1 });
-    },
-  );
+  test.each(effects)('%s strikes one message but not the next', async (kind, { status, accepted, counted }) => {
+    const simulator = await start({ slowBodyMs: 40, hugeBodyBytes: 2_000_000 });
+    simulator.failNext({ method: 'POST', jobId: 'job-1', kind });
+    expect((await post(simulator, { jobId: 'job-2' })).status).toBe(200);
+    const struck = post(simulator);
+    if (status === undefined) await expect(struck).rejects.toThrow();
+    else expect((await struck).status).toBe(status);
+    expect(simulator.ledger[1]).toMatchObject({ accepted, fault: kind });
+    expect(simulator.ledger[1]?.countedAtMs !== null).toBe(counted);
+    expect(simulator.job('p1', 'job-1')?.messages ?? 0).toBe(accepted ? 1 : 0);
+    expect((await post(simulator)).status).toBe(200);
+    expect(simulator.stats().faults).toEqual({ [kind]: 1 });
+  });
 
-  test.each(effects)('%s strikes one read, too', async (kind, { status }) => {
+  test.each(effects)('%s strikes one read but not the next', async (kind, { status }) => {
     const simulator = await start({ slowBodyMs: 40, hugeBodyBytes: 2_000_000 });
     simulator.failNext({ method: 'GET', kind });
     const struck = get(simulator);
@@ -63,7 +60,7 @@ describe('a planned fault', () => {
     expect(await struck).toMatch(CONNECTION_ENDED);
   });
 
-  test('strikes as often as it is told, in the order of the plans, until it is dropped', async () => {
+  test('strikes as often as planned, in the order of the plans, until it is cleared', async () => {
     const simulator = await start();
     simulator.failNext({ method: 'GET', kind: 'http503', times: 2 });
     simulator.failNext({ method: 'GET', kind: 'http404', times: 9 });
@@ -73,7 +70,7 @@ describe('a planned fault', () => {
     expect((await get(simulator)).status).toBe(200);
   });
 
-  test('answers any status with any words, with the message taken or not', async () => {
+  test('answers any status with any text, whether the message is accepted or not', async () => {
     const simulator = await start();
     const conflict: PlannedFault = { method: 'POST', kind: 'status', statusCode: 409, message: 'busy' };
     simulator.failNext(conflict);
@@ -83,7 +80,7 @@ describe('a planned fault', () => {
     expect(simulator.ledger.map((entry) => entry.accepted)).toEqual([false, true]);
   });
 
-  test('names a wait in Retry-After in any of its forms', async () => {
+  test('can give Retry-After in each of its forms', async () => {
     const simulator = await start();
     for (const retryAfter of ['none', 'seconds', 'date'] as const) {
       simulator.failNext({ method: 'POST', kind: 'limited', retryAfter, retryAfterMs: 4_200 });
@@ -95,7 +92,7 @@ describe('a planned fault', () => {
     expect(Date.parse(String(headers[2])) - Date.now()).toBeGreaterThan(4_000);
   });
 
-  test('leads a client that follows redirects to a place that counts it', async () => {
+  test('redirects a client to an address that counts its request', async () => {
     const simulator = await start();
     simulator.failNext({ method: 'POST', kind: 'redirect' });
     const { headers } = await post(simulator);
@@ -107,7 +104,7 @@ describe('a planned fault', () => {
     expect((await get(simulator)).headers['location']).toBe('https://elsewhere.example/');
   });
 
-  test('shows what it should', async () => {
+  test('shows what its kind promises', async () => {
     const simulator = await start({ hugeBodyBytes: 3_000_000 });
     for (const kind of ['unknownStatus', 'hostilePrLink', 'html200', 'invalidJson', 'hugeBody'] as const) {
       simulator.failNext({ method: 'GET', kind });
@@ -122,7 +119,7 @@ describe('a planned fault', () => {
     expect(huge.json).toMatchObject({ id: 'job-1' });
   });
 
-  test('repeats the Authorization header in errors, or everywhere, where it is asked to', async () => {
+  test('repeats the Authorization header in errors, or everywhere, if asked to', async () => {
     const simulator = await start({ apiKey: 'canary-key' });
     const readOfBoth = async (): Promise<boolean[]> => {
       simulator.failNext({ method: 'GET', kind: 'http500' });
@@ -139,7 +136,7 @@ describe('a planned fault', () => {
 describe('random faults', () => {
   const faults = { get: { http503: 0.3 }, post: { limited: 0.2, http500: 0.2, resetBefore: 0.2 } };
 
-  /** Outcome of 5 messages to each of 12 jobs; the jobs in parallel, so requests come in no fixed order. */
+  /** The outcomes of 5 messages to each of 12 jobs. The jobs run in parallel, so requests have no fixed order. */
   async function outcomes(seed: number): Promise<string[][]> {
     const simulator = await start({ seed, faults, outcomes: { completed: 1, failed: 1 } });
     return Promise.all(
@@ -168,7 +165,7 @@ describe('random faults', () => {
     expect(new Set(first.flat())).toEqual(new Set(['200', '429', '500', 'lost', 'completed', 'failed']));
   });
 
-  test('strike about as often as their probability says, for each method apart', async () => {
+  test('strike about as often as their probability says, separately for each method', async () => {
     const simulator = await start({ faults: { get: { http503: 0.3 } } });
     const replies = await Promise.all(Array.from({ length: 400 }, () => get(simulator)));
     const struck = replies.filter(({ status }) => status === 503).length;

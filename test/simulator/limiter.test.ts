@@ -5,12 +5,12 @@ import { maxInAnyWindow } from '../../src/simulator/ledger.js';
 
 const WINDOW_MS = 1_000;
 
-/** How many of `count` requests at one instant are taken. */
+/** How many of `count` requests at the same time are accepted. */
 function takeMany(limiter: Limiter, nowMs: number, count: number): number {
   return Array.from({ length: count }, () => limiter.take(nowMs)).filter(Boolean).length;
 }
 
-describe('a limiter with a log of instants', () => {
+describe('a limiter with a sliding window', () => {
   test('frees a place exactly one window after it was taken, and not a millisecond before', () => {
     const limiter = createLimiter({ kind: 'sliding', limit: 2, windowMs: WINDOW_MS });
     expect(limiter.take(100)).toBe(true);
@@ -24,7 +24,7 @@ describe('a limiter with a log of instants', () => {
 });
 
 describe('a limiter with fixed windows', () => {
-  test('begins its count anew at the boundary, so twice the limit passes around it', () => {
+  test('starts again from 0 at the boundary, so twice the limit passes around it', () => {
     const limiter = createLimiter({ kind: 'fixed', limit: 5, windowMs: WINDOW_MS });
     expect(takeMany(limiter, 1_999, 6)).toBe(5);
     expect(limiter.availableInMs(1_999)).toBe(1);
@@ -51,22 +51,22 @@ describe('a token bucket', () => {
   });
 });
 
-describe('a limiter that weights the window before', () => {
-  test('counts the part of the window before that the rolling window still overlaps', () => {
+describe('a limiter that weights the previous window', () => {
+  test('counts the part of the previous window that the rolling window still overlaps', () => {
     const limiter = createLimiter({ kind: 'weighted', limit: 10, windowMs: WINDOW_MS });
     expect(takeMany(limiter, 1_900, 20)).toBe(10);
     expect(limiter.availableInMs(1_900)).toBe(200);
-    // 10 × (1 − 0.099) = 9.01, with this one above 10.
+    // 10 × (1 − 0.099) = 9.01, and this request makes it more than 10.
     expect(limiter.take(2_099)).toBe(false);
     expect(limiter.take(2_100)).toBe(true);
     expect(limiter.take(2_199)).toBe(false);
     expect(limiter.take(2_200)).toBe(true);
-    // Half of the window before is left: 5, and 2 of this one.
+    // Half of the previous window is left: 5, and 2 of this window.
     expect(takeMany(limiter, 2_500, 20)).toBe(3);
     expect(limiter.availableInMs(2_500)).toBe(100);
   });
 
-  test('forgets a window that is not the one before', () => {
+  test('forgets a window that is not the previous one', () => {
     const limiter = createLimiter({ kind: 'weighted', limit: 10, windowMs: WINDOW_MS });
     expect(takeMany(limiter, 1_900, 20)).toBe(10);
     expect(takeMany(limiter, 3_000, 20)).toBe(10);
@@ -74,7 +74,7 @@ describe('a limiter that weights the window before', () => {
 });
 
 describe('every limiter', () => {
-  test.each(limiterKinds)('takes a request after the wait it names, and none before: %s', (kind) => {
+  test.each(limiterKinds)('accepts a request after the wait that it gives, and none before: %s', (kind) => {
     const gaps = fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 1, maxLength: 60 });
     fc.assert(
       fc.property(gaps, fc.integer({ min: 1, max: 7 }), (gapsMs, limit) => {
@@ -105,8 +105,8 @@ describe('every limiter', () => {
   }
 });
 
-describe('the most instants in any rolling window', () => {
-  test('agrees with a count over every window that begins at an instant', () => {
+describe('the most requests in any rolling window', () => {
+  test('agrees with a count over every window that begins with a request', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 5_000 }), { maxLength: 80 }), (instants) => {
         const counts = instants.map((from) => instants.filter((at) => at >= from && at < from + WINDOW_MS).length);

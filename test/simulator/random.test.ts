@@ -21,7 +21,7 @@ describe('seeded randomness', () => {
     expect(createRandom(8).fork('a').next()).not.toBe(createRandom(7).fork('a').next());
   });
 
-  test('picks by weight and never what weighs nothing', () => {
+  test('picks by weight, and never an item without weight', () => {
     const random = createRandom(3);
     const picked = { a: 0, b: 0, c: 0 };
     for (let index = 0; index < 4_000; index++) picked[pickByWeight({ a: 3, b: 1, c: 0 }, random)]++;
@@ -34,7 +34,7 @@ describe('seeded randomness', () => {
 describe('the budget of a project', () => {
   const limiter = { kind: 'sliding', limit: 100, windowMs: 1_000 } as const;
 
-  test('is spent by others at about the share they were given, the same for the same seed', () => {
+  test('is spent by others at about their share, and in the same way for the same seed', () => {
     const outsiders = [1, 1, 2].map((seed) => {
       const budget = new ProjectBudget(limiter, { share: 0.3 }, createRandom(seed), 0);
       budget.take(20_000);
@@ -46,7 +46,7 @@ describe('the budget of a project', () => {
     expect(outsiders[0]).toBeLessThan(700);
   });
 
-  test('remembers what was counted when the limit changes', () => {
+  test('keeps its count when the limit changes', () => {
     const budget = new ProjectBudget(limiter, { share: 0 }, createRandom(1), 0);
     for (let index = 0; index < 5; index++) budget.take(index);
     budget.reconfigure({ ...limiter, limit: 6 }, { share: 0 }, 10);

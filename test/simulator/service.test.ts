@@ -7,7 +7,7 @@ import { startSimulator, type LedgerEntry } from '../../src/simulator/index.js';
 import { call, get, post, start } from './service.js';
 
 describe('reading a job', () => {
-  test('answers the fields of the interface', async () => {
+  test('returns the fields of the interface', async () => {
     const simulator = await start();
     const { status, json } = await get(simulator);
     expect(status).toBe(200);
@@ -22,12 +22,12 @@ describe('reading a job', () => {
     });
   });
 
-  test('answers 404 for an unknown job, and for missing-… even where jobs make themselves', async () => {
+  test('answers 404 for an unknown job, and for missing-… even with autoCreate', async () => {
     expect((await get(await start({ autoCreate: false }))).json).toEqual({ error: 'agent job not found' });
     expect((await get(await start(), 'missing-1')).status).toBe(404);
   });
 
-  test('answers 401 to a bad key, to a key of another project, and to none', async () => {
+  test('answers 401 to a bad key, to the key of another project, and without a key', async () => {
     const simulator = await start({ apiKeys: { p2: 'key-of-p2' } });
     expect((await get(simulator, 'job-1', 'p1', 'wrong')).status).toBe(401);
     expect((await get(simulator, 'job-1', 'p1', 'key-of-p2')).status).toBe(401);
@@ -46,7 +46,7 @@ describe('reading a job', () => {
 });
 
 describe('sending a message', () => {
-  test('answers the job without its status, makes it active, and completes it with a new link', async () => {
+  test('returns the job without its status, makes it active, and completes it with a new link', async () => {
     const simulator = await start();
     await get(simulator);
     const { status, json } = await post(simulator);
@@ -58,7 +58,7 @@ describe('sending a message', () => {
     expect(simulator.job('p1', 'job-1')).toMatchObject({ messages: 1, posts: 1 });
   });
 
-  test('answers the status, too, where it is asked to', async () => {
+  test('returns the status if asked to', async () => {
     expect((await post(await start({ statusInPostAnswer: true }))).json).toMatchObject({ status: 'active' });
   });
 
@@ -67,7 +67,7 @@ describe('sending a message', () => {
     ['a bad key', { key: 'wrong' }, 401],
     ['an unknown job', { jobId: 'missing-1' }, 404],
     ['an archived job', { jobId: 'archived-1' }, 400],
-  ])('refuses %s with an error body and writes it down as not accepted', async (_, message, status) => {
+  ])('refuses %s with an error body and records it as not accepted', async (_, message, status) => {
     const simulator = await start();
     const reply = await post(simulator, message);
     expect(reply.status).toBe(status);
@@ -75,7 +75,7 @@ describe('sending a message', () => {
     expect(simulator.ledger).toMatchObject([{ accepted: false, appliedAtMs: null, status }]);
   });
 
-  test('refuses a body that is no JSON object with a prompt', async () => {
+  test('refuses a body that is not a JSON object with a prompt', async () => {
     const simulator = await start();
     const headers = { authorization: `Bearer ${simulator.apiKey}`, 'content-type': 'application/json' };
     const path = '/v2/agent/p1/job/job-1/message';
@@ -98,7 +98,7 @@ describe('sending a message', () => {
     await expect.poll(() => simulator.job('p1', jobId)).toMatchObject(end);
   });
 
-  test('shows slow-… and stuck-… and active-… at work', async () => {
+  test('shows slow-…, stuck-… and active-… as active', async () => {
     const simulator = await start({ turn: { minMs: 1_000, maxMs: 1_000 } });
     await post(simulator, { jobId: 'slow-1' });
     await post(simulator, { jobId: 'stuck-1' });
@@ -115,7 +115,7 @@ describe('sending a message', () => {
     expect((await get(simulator)).json).toEqual(before);
   });
 
-  test('answers 429 over the limit, for each project apart, and counts no refused message', async () => {
+  test('answers 429 over the limit, separately for each project, and does not count refused messages', async () => {
     const simulator = await start({ limiter: { kind: 'sliding', limit: 2, windowMs: 3_600_000 } });
     const statuses = [await post(simulator), await post(simulator), await post(simulator)].map((reply) => reply.status);
     expect(statuses).toEqual([200, 200, 429]);
@@ -124,7 +124,7 @@ describe('sending a message', () => {
     expect(simulator.maxInAnyWindow('p1', 3_600_000)).toBe(2);
   });
 
-  test('names the wait in Retry-After in the form that is asked for', async () => {
+  test('gives Retry-After in the chosen form', async () => {
     const simulator = await start({ limiter: { kind: 'sliding', limit: 1, windowMs: 60_000 } });
     await post(simulator);
     expect((await post(simulator)).headers['retry-after']).toBeUndefined();
@@ -136,7 +136,7 @@ describe('sending a message', () => {
     expect(until).toBeLessThan(Date.now() + 61_000);
   });
 
-  test('answers 429 within its own budget when others spend it', async () => {
+  test('answers 429 below the limit if others spend the budget', async () => {
     const simulator = await start({
       limiter: { kind: 'sliding', limit: 4, windowMs: 400 },
       outsider: { share: 1 },
@@ -146,7 +146,7 @@ describe('sending a message', () => {
     expect(simulator.stats().outsiderRequests['p1']).toBeGreaterThan(0);
   });
 
-  test('counts at an instant between arrival and answer where that is asked for', async () => {
+  test('counts at a random time between arrival and answer if asked to', async () => {
     const simulator = await start({ countAt: 'random', latency: { minMs: 40, maxMs: 40 } });
     const delays = await Promise.all(
       Array.from({ length: 8 }, async (_, index) => {
@@ -162,7 +162,7 @@ describe('sending a message', () => {
 });
 
 describe('the ledger', () => {
-  test('is on disk when the answer arrives, one line of JSON a message', async () => {
+  test('is on disk when the answer arrives, with one line of JSON for each message', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'ledger-'));
     try {
       const ledgerFile = join(directory, 'ledger.jsonl');
@@ -182,7 +182,7 @@ describe('the ledger', () => {
     }
   });
 
-  test('knows each prompt by its hash', async () => {
+  test('has the hash of each prompt', async () => {
     const simulator = await start();
     await post(simulator, { prompt: 'abc' });
     expect(simulator.ledger[0]).toMatchObject({
@@ -229,7 +229,7 @@ describe('the server', () => {
     expect(simulator.stats().mostConnections).toBe(1_000);
   });
 
-  test('ends every connection when it closes, also those that wait', async () => {
+  test('ends every connection when it closes, even those that wait', async () => {
     const simulator = await start();
     simulator.failNext({ method: 'GET', kind: 'hangBefore' });
     simulator.failNext({ method: 'POST', kind: 'slowBody' });
@@ -247,7 +247,7 @@ describe('the server', () => {
     expect((await get(simulator)).status).toBe(200);
   });
 
-  test('says so when its port is taken', async () => {
+  test('says that its port is in use', async () => {
     const { port } = await start();
     await expect(startSimulator({ port })).rejects.toThrow(
       `simulator: cannot listen on 127.0.0.1:${port} (EADDRINUSE); choose another port, or 0 for any free one`,

@@ -2,7 +2,7 @@ import { request } from 'undici';
 import { afterEach } from 'vitest';
 import { startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/index.js';
 
-/** The service's answer, as it came. */
+/** An answer of the service. */
 export interface Reply {
   status: number;
   headers: Record<string, string | string[] | undefined>;
@@ -16,7 +16,7 @@ afterEach(async () => {
   await Promise.all(started.splice(0).map((simulator) => simulator.close()));
 });
 
-/** Starts a simulator with jobs that make themselves and short turns; it ends with the test. */
+/** Starts a simulator with automatic jobs and short turns. It ends with the test. */
 export async function start(options: SimulatorOptions = {}): Promise<Simulator> {
   const simulator = await startSimulator({ autoCreate: true, turn: { minMs: 30, maxMs: 30 }, ...options });
   started.push(simulator);
@@ -35,7 +35,7 @@ export function post(
   return call(simulator, 'POST', `/v2/agent/${projectId}/job/${jobId}/message`, headers, JSON.stringify({ prompt }));
 }
 
-/** One request on a connection of its own; nothing is followed or retried. */
+/** Makes one request on its own connection, without redirects or retries. */
 export async function call(
   simulator: Simulator,
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE',

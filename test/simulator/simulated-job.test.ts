@@ -45,13 +45,13 @@ describe('a simulated job', () => {
     expect(job.truth(1_100)).toMatchObject({ status: 'failed', prLink: OLD_LINK, archivedAt: null });
   });
 
-  test('says when it was archived', () => {
+  test('gives the time when it was archived', () => {
     const job = newJob();
     job.message(1_000, turn({ outcome: 'archived' }));
     expect(job.truth(5_000)).toMatchObject({ status: 'archived', archivedAt: new Date(1_100).toISOString() });
   });
 
-  test('ends with the link before, none, or a given one as its turn says', () => {
+  test('ends with the previous link, none, or a given one, as its turn says', () => {
     const links = (['same', 'none', { url: 'https://other.example/1' }] as const).map((prLink) => {
       const job = newJob();
       job.message(0, turn({ prLink }));
@@ -69,7 +69,7 @@ describe('a simulated job', () => {
     expect(job.shown(1_500)).toMatchObject({ status: 'completed', prLink: `${REPOSITORY}/pull/2` });
   });
 
-  test('moves the end of a running turn when it is steered, and does not lose the link before', () => {
+  test('moves the end of a running turn when it is steered, and keeps the previous link', () => {
     const job = newJob();
     job.message(1_000, turn());
     job.message(1_090, turn({ outcome: 'failed' }));

@@ -11,8 +11,8 @@ import {
 import type { Stack } from './stack.js';
 
 /**
- * `WorkflowTaskFailedCause` of the API that are no failures: something arrived while a task ended a run, and the server
- * asks again; and the mark of a reset.
+ * The values of `WorkflowTaskFailedCause` that are not failures. 1: something arrived while a task ended a run, so the
+ * task is repeated. 20: a reset.
  */
 const NO_FAILURES = ['1', '20'];
 
@@ -55,7 +55,7 @@ export async function startBatch(
   };
 }
 
-/** Follow-ups to jobs that a simulator knows. */
+/** Follow-up inputs, whose jobs it adds to a simulator. */
 export function makeItems(
   { simulator }: Pick<Stack, 'simulator'>,
   projects: readonly string[],
@@ -71,7 +71,7 @@ export function makeItems(
   );
 }
 
-/** Number of events, and bytes of the largest payload, over all runs of a workflow. */
+/** The runs and failed tasks of a workflow, the events of its longest run, and the bytes of its largest payload. */
 export async function measureHistories(
   { client }: Pick<Stack, 'client'>,
   workflowId: string,

@@ -5,13 +5,13 @@ import { type Ask, type BudgetClient, createBudgetClient } from '../../src/activ
 import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { callRetries } from '../../src/temporal/grpc.js';
 
-/** A budget client with connections of its own, as each worker has one. Asks are not repeated below it, unless told so. */
+/** A budget client with its own connections, as in each worker. The connection does not retry asks by default. */
 export async function connectBudgetClient(options: {
   address: string;
   taskQueue: string;
   limit: number;
   namespace?: string;
-  /** Of the connection that asks. */
+  /** The interceptors of the connection that asks. */
   interceptors?: ConnectionOptions['interceptors'];
 }): Promise<{ budget: BudgetClient; close: () => Promise<unknown> }> {
   const { address, taskQueue, limit, namespace = 'default', interceptors = [] } = options;
@@ -28,7 +28,7 @@ export async function connectBudgetClient(options: {
   };
 }
 
-/** Asks until the budget itself answers: on a busy machine one that reads its history again is slow to. */
+/** Asks until the budget itself answers. On a busy machine, a replay may delay it. */
 export async function askUntilProven(budget: BudgetClient, projectId: string, request: AcquireRequest): Promise<Ask> {
   for (;;) {
     const ask = await budget.acquire(projectId, request);
@@ -37,7 +37,7 @@ export async function askUntilProven(budget: BudgetClient, projectId: string, re
   }
 }
 
-/** A first ask of a follow-up, with a token of its own. */
+/** The first ask of a follow-up, with a new token. */
 export function makeAcquireRequest(
   request: Pick<AcquireRequest, 'workflowId' | 'jobId'> & Partial<AcquireRequest>,
 ): AcquireRequest {

@@ -5,15 +5,15 @@ import { spellingsOf } from './secret-search.js';
 /** An agent job service that repeats the request's Authorization header wherever it can. */
 export interface EchoService {
   baseUrl: string;
-  /** Answers given, by method and status, such as `POST 401`. */
+  /** The number of answers by method and status, such as `POST 401`. */
   answers: ReadonlyMap<string, number>;
   close(): Promise<void>;
 }
 
 /**
- * Starts it. The id of a job says what happens: `get-CODE` answers the first two reads with that status, `poll-CODE` the
- * first two after the message, `post-CODE` the first message, `gone` every read with 404; all else is 200. A message
- * sets the job to work for one read.
+ * Starts an echo service. The id of a job decides: `get-CODE` answers the first two reads with that status, `poll-CODE`
+ * the first two reads after the message, `post-CODE` the first message, and `gone` every read with 404. Every other
+ * answer is 200. A message makes the job active for one read.
  */
 export async function startEchoService(): Promise<EchoService> {
   const jobs = new Map<string, { gets: number; posts: number; getsAfterPost: number }>();
@@ -34,7 +34,7 @@ export async function startEchoService(): Promise<EchoService> {
       (method === 'GET' && kind === 'get' && job.gets < 2) ||
       (method === 'GET' && kind === 'poll' && job.posts > 0 && job.getsAfterPost < 2);
     const status = id === 'gone' ? 404 : strikes ? Number(code) : 200;
-    // A gateway's error may hide that the message was taken.
+    // A gateway's error may hide that the message was accepted.
     const isTaken = method === 'POST' && (status === 200 || status >= 500);
     if (isTaken) job.posts += 1;
     else if (method === 'POST') job.posts = Math.max(job.posts, 0.5);

@@ -3,9 +3,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 /**
  * Waits until a condition holds. A condition that throws does not hold yet.
  *
- * @param what is said when it never does
- * @param timeoutMs default 2 min: a busy machine may need it, and only a test that fails waits so long
- * @returns what the condition gave
+ * @param what the condition in words, for the error
+ * @param timeoutMs default 2 min, because a busy machine may need it. Only a failing test waits this long
+ * @returns the value of the condition
  */
 export async function eventually<T>(
   what: string,
@@ -23,7 +23,7 @@ export async function eventually<T>(
     }
     const waitedMs = performance.now() - startMs;
     if (waitedMs > timeoutMs) throw new Error(`Not within ${timeoutMs} ms: ${what}${reason}`);
-    // The longer it takes, the less it matters to know at once.
+    // The longer the wait, the longer the pauses.
     await delay(Math.min(25 + waitedMs / 20, 250));
   }
 }

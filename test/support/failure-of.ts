@@ -2,7 +2,7 @@ import { WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
 import type { FailureDetails } from '../../src/contract/index.js';
 
-/** Type, details and message of the failure that a workflow ended with; throws where it did not fail. */
+/** The type, details and message of a workflow's failure. Throws if the workflow did not fail. */
 export async function failureOf(result: Promise<unknown>) {
   const error = await result.then(
     (value) => {

@@ -11,19 +11,22 @@ declare module 'vitest' {
   }
 }
 
-/** One development server for the whole run, in memory: the newest, or the oldest that is supported. Without a Temporal binary the run ends here, with one line. */
+/**
+ * Starts one development server in memory for the whole run, the newest or the oldest supported one. Without a Temporal
+ * binary, the run ends with one line.
+ */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const say = (message: string) => void process.stderr.write(`${message}\n`);
   try {
     if (testServerAge === 'oldest') {
       const { path } = await resolvePinnedCli(OLDEST_TEMPORAL_CLI, { env: process.env, onProgress: say });
-      // For every server that a test starts, too: the processes of the tests inherit it.
+      // The processes of the tests inherit it, so every server that a test starts has the same age.
       process.env['TEMPORAL_CLI_PATH'] = path;
     }
     const server = await startDevServer({
       env: process.env,
       onProgress: say,
-      // Operators may have it, and then find its button in the UI.
+      // Operators may enable this, and then pause workflows in the UI.
       extraArgs: ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'],
     });
     project.provide('temporalAddress', server.address);

@@ -13,7 +13,7 @@ import {
 import { fetchOnce } from '../../src/embedded/fetch-once.js';
 import { lastWords, runCommand } from '../../src/embedded/run-command.js';
 
-/** A module of Go with the checksum that Go's checksum database has for it. */
+/** A Go module, with its checksum in Go's checksum database. */
 export interface GoModule {
   path: string;
   version: string;
@@ -23,13 +23,13 @@ export interface GoModule {
 /** A program of a Go module. */
 interface GoTool {
   module: GoModule;
-  /** Path of its package in the module, or of a file that is built against the module. */
+  /** The path of its package in the module, or of a file that is built against the module. */
   command: string;
 }
 
 const BUILD_TIMEOUT_MS = 1_800_000;
 
-/** The programs that check what is in `deploy` and in `.github`. Prometheus is the version that docker-compose.yml runs. */
+/** The programs that check what is in `deploy` and in `.github`. Prometheus has the version in docker-compose.yml. */
 const goTools = {
   actionlint: {
     module: {
@@ -63,7 +63,7 @@ const goTools = {
     },
     command: '.',
   },
-  // Compose's own library; its command does not put the environment in.
+  // Compose's own library. Its command does not insert the environment.
   'compose-loader': {
     module: {
       path: 'github.com/compose-spec/compose-go/v2',
@@ -76,7 +76,7 @@ const goTools = {
 
 export type GoToolName = keyof typeof goTools;
 
-/** Finds a program on PATH or in the cache, or builds it with Go: some minutes, once. */
+/** Finds a program on PATH or in the cache, or builds it with Go, which takes some minutes once. */
 export async function resolveGoTool(name: GoToolName, env: Environment, onProgress?: OnProgress): Promise<string> {
   const found = await findOnPath(name, env);
   if (found !== undefined) return found;
@@ -91,7 +91,7 @@ export async function resolveGoTool(name: GoToolName, env: Environment, onProgre
     fetch: async (temporaryDirectory) => {
       onProgress?.(`${name}: building ${module.version} with Go, once; this takes some minutes`);
       const built = join(temporaryDirectory, name);
-      // In the module itself: `go install` refuses a module that replaces others.
+      // The build runs in the module itself, because `go install` refuses a module that replaces others.
       const cwd = await downloadGoModule(module, env);
       await runGo(['build', '-o', built, command], { env, cwd });
       await mkdir(dirname(executable), { recursive: true });
@@ -102,9 +102,9 @@ export async function resolveGoTool(name: GoToolName, env: Environment, onProgre
 }
 
 /**
- * Directory of a module in Go's cache, which is read-only.
+ * Downloads a module. Returns its directory in Go's cache, which is read-only.
  *
- * @throws Error when Go is missing, or the module's checksum differs from the pinned one
+ * @throws Error if Go is missing, or if the module's checksum differs from the pinned one
  */
 export async function downloadGoModule({ path, version, sum }: GoModule, env: Environment): Promise<string> {
   const printed = await runGo(['mod', 'download', '-json', `${path}@${version}`], { env, cwd: cacheDirectory(env) });

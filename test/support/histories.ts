@@ -8,17 +8,17 @@ import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 /** Recorded histories of every path, replayed against the code as it is now. */
 const DIRECTORY = fileURLToPath(new URL('../histories/', import.meta.url));
 
-/** Whether this run is to record: `npm run record:histories`. */
+/** Whether this run records histories (`npm run record:histories`). */
 export const recording = process.env['RECORD_HISTORIES'] === 'true';
 
-/** A history as it lies in the repository. */
+/** A recorded history. */
 export interface RecordedHistory {
   name: string;
   workflowId: string;
   history: unknown;
 }
 
-/** Writes the history of one run, when this run is to record. */
+/** Writes the history of one workflow run if this test run records histories. */
 export async function record(client: Client, name: string, workflowId: string, runId?: string): Promise<void> {
   if (!recording) return;
   const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
@@ -28,7 +28,7 @@ export async function record(client: Client, name: string, workflowId: string, r
   writeFileSync(file, `${JSON.stringify(recorded)}\n`);
 }
 
-/** The name as a file may have it. A long one is cut, and what was cut off still tells it from others. */
+/** A file name for `name`. A long name is shortened, and a hash keeps it unique. */
 function fileNameOf(name: string): string {
   const whole = name.replace(/[^A-Za-z0-9]+/g, '-');
   return whole.length <= 100

@@ -3,7 +3,7 @@ import type { HostileAnswer } from './hostile-service.js';
 
 const JSON_TYPE = ['content-type', 'application/json'] as const;
 
-/** The job as a service in its right mind shows it. */
+/** A well-formed job. */
 export const job = (status: string, prLink: unknown, more: object = {}): object => ({
   id: 'j',
   status,
@@ -15,7 +15,7 @@ export const job = (status: string, prLink: unknown, more: object = {}): object 
   ...more,
 });
 
-/** An answer that is what it says. */
+/** A well-formed answer. */
 export function good(body: object, status = 200): HostileAnswer {
   return {
     name: `good ${status}`,
@@ -33,7 +33,7 @@ const withStatus = (status: unknown) => JSON.stringify({ ...job('', null), statu
 const withField = (field: string, value: string) =>
   JSON.stringify({ ...job('completed', null), [field]: '@' }).replace('"@"', value);
 
-/** Bodies, and what is wrong with them. */
+/** Bodies, named by what is special about them. */
 const bodies: readonly (readonly [name: string, body: string | Buffer])[] = [
   ['nothing', ''],
   ['half an object', '{"id":"j","sta'],

@@ -2,14 +2,14 @@ import * as net from 'node:net';
 
 /** An answer, byte for byte. */
 export interface HostileAnswer {
-  /** For failures of the test to name. */
+  /** The name for error messages. */
   name: string;
   status: number;
   headers: readonly (readonly [name: string, value: string])[];
   body: Buffer;
   /**
-   * `whole`; `silent`: none; `reset`: none, and the connection is reset; `half`: breaks off in the body; `drip`: a byte
-   * at a time, without end; `flood`: 50 MB follow the body.
+   * How it is sent. `whole`: completely. `silent`: not at all. `reset`: not at all, and the connection is reset.
+   * `half`: it breaks off in the body. `drip`: one byte at a time, without end. `flood`: 50 MB follow the body.
    */
   manner: 'whole' | 'silent' | 'reset' | 'half' | 'drip' | 'flood';
 }
@@ -25,7 +25,7 @@ export interface HostileScript {
   before: HostileAnswer;
   /** The last one is repeated. */
   after: readonly HostileAnswer[];
-  /** The lists are gone through over and over instead of once. */
+  /** Whether the lists repeat for ever. */
   isEndless?: boolean;
 }
 
@@ -33,9 +33,9 @@ export interface HostileScript {
 export interface HostileService {
   baseUrl: string;
   setJob(jobId: string, script: HostileScript): void;
-  /** Answers that messages to a job got, in their order. */
+  /** The answers to the messages to a job, in their order. */
   postsTo(jobId: string): readonly HostileAnswer[];
-  /** All requests. */
+  /** The number of all requests. */
   requests: number;
   close(): Promise<void>;
 }
@@ -44,7 +44,7 @@ const FLOOD_BYTES = 50 * 1_048_576;
 const FLOOD_CHUNK = Buffer.alloc(65_536, 'x');
 const DRIP_MS = 40;
 
-/** Starts it. */
+/** Starts a hostile service. */
 export async function startHostileService(): Promise<HostileService> {
   const jobs = new Map<string, { script: HostileScript; gets: number; polls: number; posts: HostileAnswer[] }>();
   const sockets = new Set<net.Socket>();

@@ -26,7 +26,7 @@ const PROMETHEUS_OPERATOR: GoModule = {
 /** Kinds of Kubernetes itself that the manifests use. */
 const KINDS = ['ConfigMap', 'Deployment', 'PodDisruptionBudget', 'ServiceAccount'];
 
-/** Definitions of custom resources, by their paths in the modules. */
+/** The definitions of custom resources: their modules and their paths in these. */
 const CUSTOM_RESOURCES: [GoModule, string][] = [
   [KEDA, 'config/crd/bases/keda.sh_scaledobjects.yaml'],
   [KEDA, 'config/crd/bases/keda.sh_triggerauthentications.yaml'],
@@ -34,9 +34,9 @@ const CUSTOM_RESOURCES: [GoModule, string][] = [
   [PROMETHEUS_OPERATOR, 'example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml'],
 ];
 
-/** What checks the manifests. */
+/** The programs that check the manifests. */
 export interface KubernetesTools {
-  /** Command that prints the manifests of the directory that is added to it. */
+  /** The command that prints manifests. Their directory is its last argument. */
   kustomize: readonly [command: string, ...args: string[]];
   kubeconform: string;
   /** For `kubeconform -schema-location`. */
@@ -81,7 +81,7 @@ function resolveSchemas(env: Environment, onProgress: OnProgress | undefined): P
 }
 
 interface NamedSchema {
-  /** As kubeconform names it: kind, group and version in lower case. */
+  /** The name for kubeconform: kind, group and version in lower case. */
   file: string;
   content: object;
 }
@@ -110,7 +110,7 @@ function reachableFrom(id: string, definitions: Record<string, Definition>): Rec
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const definition = definitions[next];
     if (definition === undefined || next in found) continue;
-    // The specification has it as a string, which it is on the wire in one of two cases.
+    // The specification says string, but an integer is allowed too.
     const isIntOrString = next.endsWith('.IntOrString');
     found[next] = isIntOrString ? ({ type: ['string', 'integer'] } as Definition) : definition;
     for (const [, inner = ''] of JSON.stringify(definition).matchAll(/"#\/definitions\/([^"]+)"/g)) open.push(inner);
@@ -137,13 +137,13 @@ async function customSchemas(env: Environment): Promise<NamedSchema[]> {
   return schemas;
 }
 
-/** The schema, refusing fields that it does not name: an API server drops those in silence. */
+/** The schema, changed to refuse unknown fields, which an API server drops silently. */
 function strict(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(strict);
   if (typeof schema !== 'object' || schema === null) return schema;
   const copy = Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, strict(value)]));
   const isOpen = 'additionalProperties' in copy || copy['x-kubernetes-preserve-unknown-fields'] === true;
-  // A field may have the name `properties`, too: a schema has a type beside it.
+  // A field may be called `properties`. A schema also has a type.
   return typeof copy['properties'] === 'object' && copy['type'] === 'object' && !isOpen
     ? { ...copy, additionalProperties: false }
     : copy;

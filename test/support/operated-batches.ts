@@ -6,7 +6,7 @@ import { makeItems } from './batch.js';
 import { eventually } from './eventually.js';
 import { FAST, startStack, type Stack } from './stack.js';
 
-/** Batches of eight items for tests of what operators do to them. To be called at the top of a test file. */
+/** Batches of eight items for tests of operator actions. Call it at the top level of a test file. */
 export function operatedBatches() {
   let stack: Stack;
   beforeAll(async () => {
@@ -27,7 +27,7 @@ export function operatedBatches() {
     partOf: (batch: BatchHandle) => followUpBatchWorkflowId({ batchId: batch.batchId, part: 0 }),
     detailsOf: async (workflowId: string) =>
       (await workflowOf(workflowId).query<{ currentDetails: string }>('__temporal_workflow_metadata')).currentDetails,
-    /** A batch whose id is its project's; with `held` only three of its items are sent. */
+    /** A batch with the same id as its project. With `held`, only three of its items are sent. */
     startBatch: async ({ held = false } = {}): Promise<BatchHandle> => {
       const id = `op-${randomUUID().slice(0, 8)}`;
       if (held) await stack.followUps.budget(id).setLimit({ limit: 3 });
@@ -36,7 +36,7 @@ export function operatedBatches() {
     threeHaveEnded: (batch: BatchHandle) =>
       eventually('three have ended', async () => (await batch.status()).completed === 3),
     letAllGo: (batch: BatchHandle) => stack.followUps.budget(batch.batchId).setLimit({ limit: 100 }),
-    /** All eight were sent once, and the result says so. */
+    /** Expects that all eight items were sent once and completed. */
     endsWell: async (batch: BatchHandle): Promise<FollowUpBatchResult> => {
       const result = await batch.result();
       expect(result).toMatchObject({ total: 8, completed: 8, errors: 0 });

@@ -5,11 +5,11 @@ import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually } from './eventually.js';
 import { FAST, startStack, type Stack } from './stack.js';
 
-/** Limit and window of the budgets of {@link operatedBudgets}. */
+/** The limit and window of the budgets of {@link operatedBudgets}. */
 export const LIMIT = 3;
 export const WINDOW_MS = 4_000;
 
-/** Projects for tests of what operators do to budgets. To be called at the top of a test file. */
+/** Projects for tests of operator actions on budgets. Call it at the top level of a test file. */
 export function operatedBudgets() {
   let stack: Stack;
   beforeAll(async () => {
@@ -41,7 +41,7 @@ export function operatedBudgets() {
         const status = await stack.followUps.budget(projectId).status();
         return status?.waitingTotal === count && status.unsettled === 0;
       }),
-    /** All of them end well, each was sent once, and no window held more than the limit. */
+    /** Expects that all complete, that each was sent once, and that no window held more than the limit. */
     endWell: async (projectId: string, followUps: readonly StartedFollowUp[], windowMs = WINDOW_MS): Promise<void> => {
       const results = await Promise.all(followUps.map((followUp) => followUp.result()));
       expect(results.map(({ status, delivery }) => `${status} ${delivery}`)).toEqual(

@@ -31,46 +31,46 @@ export interface PostgresRigOptions {
   onProgress?: OnProgress;
   /** @default 'newest' */
   serverAge?: ServerAge;
-  /** Configuration, logs and data. @default a temporary one, removed by `stop` */
+  /** Directory for configuration, logs and data. @default a temporary one that `stop` removes */
   directory?: string;
-  /** Ports from here up, twelve of them; the first is gRPC. @default free ones */
+  /** The first of twelve consecutive ports. It is the one for gRPC. @default free ports */
   basePort?: number;
-  /** Share of persistence calls that the server makes fail by itself, of each kind, such as 0.01. @default 0 */
+  /** The share of persistence calls of each kind that the server makes fail, such as 0.01. @default 0 */
   faults?: number;
-  /** Beside those of deploy/temporal-dynamic-config.yaml; such as `{ 'limit.historyCount.suggestContinueAsNew': 100 }`. */
+  /** Added to deploy/temporal-dynamic-config.yaml, such as `{ 'limit.historyCount.suggestContinueAsNew': 100 }`. */
   dynamicConfigValues?: Readonly<Record<string, unknown>>;
   /** @default 4 */
   historyShards?: number;
-  /** Whether PostgreSQL's commits reach the disk. @default false */
+  /** Whether PostgreSQL flushes commits to the disk. @default false */
   fsync?: boolean;
   /** @default 'warn' */
   logLevel?: 'debug' | 'info' | 'warn' | 'error';
 }
 
 /**
- * A real Temporal server with all its roles on a real PostgreSQL, natively: what docker-compose.yml describes. It dies
- * with this process.
+ * A real Temporal server with all its roles on a real PostgreSQL, as in docker-compose.yml but without containers. It
+ * ends with this process.
  */
 export interface PostgresRig {
-  /** `host:port` of gRPC; the namespace is `default`. */
+  /** `host:port` of gRPC. The namespace is `default`. */
   readonly address: string;
-  /** Holds `server.log` and `postgres.log`. */
+  /** Contains `server.log` and `postgres.log`. */
   readonly directory: string;
   readonly ports: TemporalServerPorts;
-  /** Directory that holds the tables of all databases. */
+  /** The directory with the tables of all databases. */
   readonly tableDirectory: string;
-  /** First processes of the Temporal server and of PostgreSQL, as they are now. */
+  /** The current main processes of the Temporal server and of PostgreSQL. */
   pids(): number[];
   /** See `stop` of Postgres. */
   stopPostgres(mode?: 'fast' | 'immediate'): Promise<void>;
   startPostgres(): Promise<void>;
-  /** `kill -9`; resolves when it is dead. */
+  /** Kills the server with SIGKILL. Resolves when it has ended. */
   killServer(): Promise<void>;
-  /** Starts it again on the same ports and waits until its namespace answers; nothing to do while it runs. */
+  /** Starts the server on the same ports and waits until its namespace answers. Does nothing while it runs. */
   startServer(): Promise<void>;
   /** Such as `1.32.0`. */
   serverVersion(): Promise<string>;
-  /** Stops the server in an orderly way, brings the schemas up to date, and starts the newest one on the same ports. */
+  /** Stops the server cleanly, updates the schemas, and starts the newest server on the same ports. */
   upgradeServer(): Promise<void>;
   /** Runs deploy/setup-schema.sh once more, as a second `docker compose up` would. */
   setUpSchemas(): Promise<void>;
@@ -84,7 +84,7 @@ const RETENTION_MS = 86_400_000;
 const READY_TIMEOUT_MS = 120_000;
 const SCHEMA_TIMEOUT_MS = 180_000;
 
-/** Raises the rig: a few seconds, the first build of the server apart. Needs PostgreSQL, and Go for that build. */
+/** Starts the rig in a few seconds, after a first build of the server. Needs PostgreSQL, and Go for the build. */
 export async function startPostgresRig(options: PostgresRigOptions = {}): Promise<PostgresRig> {
   const env = options.env ?? process.env;
   let binaries = await resolveTemporalServer(options.serverAge ?? 'newest', env, options.onProgress);
@@ -188,7 +188,7 @@ async function choosePorts(basePort: number | undefined): Promise<TemporalServer
   };
 }
 
-/** Runs the very script that docker-compose.yml runs. */
+/** Runs the script that docker-compose.yml runs. */
 async function setUpSchemas(
   binaries: TemporalServerBinaries,
   directory: string,
@@ -216,7 +216,7 @@ async function setUpSchemas(
   if (result.exitCode !== 0) throw new Error(`${SCHEMA_SCRIPT.pathname} failed: ${lastWords(result)}`);
 }
 
-/** Registers the namespace where it is missing; ready once lists of it answer, too. */
+/** Registers the namespace if it is missing. It is ready once workflows can be listed. */
 function ensureNamespace(address: string): Promise<boolean> {
   return onConnection(address, async ({ workflowService }) => {
     const { namespaces } = await workflowService.listNamespaces({});

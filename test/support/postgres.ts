@@ -9,10 +9,10 @@ const DEBIAN_DIRECTORY = '/usr/lib/postgresql';
 const COMMAND_TIMEOUT_MS = 120_000;
 const READY_TIMEOUT_MS = 60_000;
 
-/** Directory of `initdb`, `postgres` and `pg_isready`: beside `initdb` on PATH, else Debian's newest. */
+/** The directory of `initdb`, `postgres` and `pg_isready`: that of `initdb` on PATH, or Debian's newest. */
 export async function findPostgresDirectory(env: Environment): Promise<string | undefined> {
   const onPath = await findOnPath('initdb', env);
-  // The one on PATH may be a link to where its companions are.
+  // The file on PATH may be a link into that directory.
   if (onPath !== undefined && (await hasAll(dirname(await realpath(onPath))))) return dirname(await realpath(onPath));
   const versions = await readdir(DEBIAN_DIRECTORY).catch(() => []);
   for (const version of versions.sort((a, b) => Number(b) - Number(a))) {
@@ -29,23 +29,23 @@ async function hasAll(directory: string): Promise<boolean> {
   return found.every(Boolean);
 }
 
-/** A PostgreSQL server at 127.0.0.1 with user `temporal`, no password asked. It dies with this process. */
+/** A PostgreSQL server at 127.0.0.1 with the user `temporal` and no password. It ends with this process. */
 export interface Postgres {
   readonly port: number;
-  /** Of its first process, whose children serve the connections. @throws Error before the first start */
+  /** The id of its main process, whose children serve the connections. @throws Error before the first start */
   pid(): number;
-  /** Holds the tables of all databases. */
+  /** Contains the tables of all databases. */
   readonly tableDirectory: string;
   /** `fast` ends sessions and writes everything; `immediate` is a crash that needs recovery at the next start. */
   stop(mode?: 'fast' | 'immediate'): Promise<void>;
-  /** Starts it, with the data it had if it ran before; nothing to do while it runs. */
+  /** Starts it with the data of its last run. Does nothing while it runs. */
   start(): Promise<void>;
 }
 
 /**
- * Makes a database cluster under `directory` that logs to postgres.log there. It is not started yet.
+ * Makes a database cluster in `directory`, which logs to postgres.log there. Does not start it.
  *
- * @param fsync whether commits reach the disk. Tests kill processes, not the machine: the page cache is enough for them.
+ * @param fsync whether commits are flushed to the disk. Tests kill only processes, so they need the page cache alone.
  */
 export async function createPostgres(
   directory: string,
@@ -110,7 +110,7 @@ export async function createPostgres(
   };
 }
 
-/** PostgreSQL refuses to run as root: then it runs as `postgres`, or as `nobody`. */
+/** The user `postgres` or `nobody` if this process runs as root, as which PostgreSQL refuses to run. */
 async function unprivilegedUser(): Promise<{ uid: number; gid: number } | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   const lines = (await readFile('/etc/passwd', 'utf8')).split('\n').map((line) => line.split(':'));

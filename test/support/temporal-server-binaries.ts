@@ -5,23 +5,23 @@ import { fetchOnce } from '../../src/embedded/fetch-once.js';
 import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
 import { downloadGoModule, runGo } from './go-tools.js';
 
-/** Which of the pinned servers: docker-compose.yml runs the newest. */
+/** Which of the pinned servers. docker-compose.yml runs the newest. */
 export type ServerAge = 'newest' | 'oldest';
 
-/** Which development server the tests of this run have: `npm run test:oldest` asks for the oldest. */
+/** Which development server this test run uses. `npm run test:oldest` uses the oldest. */
 export const testServerAge: ServerAge = process.env['TEST_TEMPORAL_SERVER'] === 'oldest' ? 'oldest' : 'newest';
 
-/** Files of a Temporal server with its SQL schema. */
+/** The files of a Temporal server and its SQL schema. */
 export interface TemporalServerBinaries {
-  /** All roles: frontend, history, matching, worker. */
+  /** Has all roles: frontend, history, matching, worker. */
   server: string;
   /** Makes and updates SQL schemas. */
   sqlTool: string;
-  /** Holds `temporal/versioned` and `visibility/versioned` for PostgreSQL 12 and newer. */
+  /** Contains `temporal/versioned` and `visibility/versioned` for PostgreSQL 12 and newer. */
   schemaDirectory: string;
 }
 
-/** Finds the server in the cache, or builds it with Go: some minutes, once. */
+/** Finds the server in the cache, or builds it with Go, which takes some minutes once. */
 export async function resolveTemporalServer(
   age: ServerAge,
   env: Environment,
@@ -70,7 +70,7 @@ async function build(
   return directory;
 }
 
-/** Go's module cache is read-only, and so are copies from it. */
+/** Makes a copy from Go's module cache writable. The cache is read-only. */
 async function makeWritable(directory: string): Promise<void> {
   await chmod(directory, 0o755);
   for (const name of await readdir(directory)) {

@@ -1,4 +1,4 @@
-/** Ports of one Temporal server process with all roles, all on 127.0.0.1. */
+/** The ports of one Temporal server process with all roles on 127.0.0.1. */
 export interface TemporalServerPorts {
   frontend: number;
   frontendMembership: number;
@@ -14,7 +14,7 @@ export interface TemporalServerPorts {
   postgres: number;
 }
 
-/** Names of {@link TemporalServerPorts}, in the order they are given out. */
+/** The names of {@link TemporalServerPorts}, in the order in which ports are assigned. */
 export const temporalServerPortNames = [
   'frontend',
   'frontendMembership',
@@ -32,14 +32,14 @@ export const temporalServerPortNames = [
 
 const HOST = '127.0.0.1';
 
-/** Calls of the execution store that may fail; those that write may also fail after they took effect. */
+/** Calls of the execution store that may fail. Writes may also fail after they took effect. */
 const READS = ['GetWorkflowExecution', 'GetCurrentExecution', 'ReadHistoryBranch'];
 const WRITES = ['CreateWorkflowExecution', 'UpdateWorkflowExecution', 'AppendHistoryNodes'];
 
 /**
- * Configuration of a Temporal server on PostgreSQL. JSON is YAML, so it is written as JSON.
+ * The configuration of a Temporal server on PostgreSQL. It is written as JSON, which is also YAML.
  *
- * @param faults share of persistence calls that fail by the server's own fault injection, each of its kinds; 0 for none
+ * @param faults share of persistence calls of each kind that fail by the server's own fault injection; 0 for none
  */
 export function temporalServerConfig(
   ports: TemporalServerPorts,
@@ -106,7 +106,7 @@ export function temporalServerConfig(
   };
 }
 
-/** Dynamic configuration with one value a key, for every namespace. */
+/** Dynamic configuration with one value for each key, for every namespace. */
 export function dynamicConfig(values: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(values).map(([key, value]) => [key, [{ value, constraints: {} }]]));
 }

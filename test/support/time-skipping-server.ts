@@ -13,11 +13,11 @@ import { resolveTimeSkippingServer } from './resolve-time-skipping-server.js';
 export interface TimeSkippingServerOptions {
   env: Environment;
   onProgress?: OnProgress | undefined;
-  /** How long the start may take, the download apart. @default 60_000 */
+  /** How long the start may take, without the download. @default 60_000 */
   startTimeoutMs?: number;
 }
 
-/** A running time-skipping server. It is killed when this process ends, however it ends. */
+/** A running time-skipping server. It is killed when this process ends. */
 export interface TimeSkippingServer {
   /** `host:port` of gRPC. */
   readonly address: string;
@@ -32,7 +32,7 @@ const START_ATTEMPTS = 4;
 /**
  * Starts the time-skipping test server of the Java SDK.
  *
- * @throws BinaryUnavailableError when it cannot be had
+ * @throws BinaryUnavailableError if the server is not available
  */
 export async function startTimeSkippingServer(options: TimeSkippingServerOptions): Promise<TimeSkippingServer> {
   const { path } = await resolveTimeSkippingServer(options);
@@ -53,18 +53,18 @@ export async function startTimeSkippingServer(options: TimeSkippingServerOptions
 }
 
 /**
- * A test environment whose time skips while a workflow's result is awaited. Time is one for the whole environment: run
- * one workflow at a time on it, or an environment a test. `teardown()` of the environment stops the server, too.
+ * A test environment whose time skips while a workflow's result is awaited. All workflows share its time, so run one at
+ * a time, or one environment for each test. `teardown()` of the environment also stops the server.
  *
- * @throws BinaryUnavailableError when the server cannot be had
+ * @throws BinaryUnavailableError if the server is not available
  */
 export async function createTimeSkippingEnvironment(
   options: TimeSkippingServerOptions,
 ): Promise<TestWorkflowEnvironment> {
   const server = await startTimeSkippingServer(options);
   try {
-    // The SDK gives a server it starts itself 5 s, which a JVM on a busy machine exceeds. It finds this one running at
-    // the port, and has nothing to start.
+    // The SDK gives its own server 5 s to start, which is too short for a JVM on a busy machine. It finds this one at
+    // the port and starts nothing.
     const nothing = (await findOnPath('true', options.env)) ?? '/usr/bin/true';
     const environment = await TestWorkflowEnvironment.createTimeSkipping({
       server: { port: server.port, executable: { type: 'existing-path', path: nothing } },

@@ -5,7 +5,7 @@ import type { FollowUpResult } from '../../src/contract/index.js';
 import { ScriptedService } from './scripted-service.js';
 import { installQuietRuntime, startWorkflowRig, type WorkflowRig, type WorkflowRigOptions } from './workflow-rig.js';
 
-/** Both workers on a time-skipping server, with a scripted service. One workflow's time is everybody's. */
+/** Both workers on a time-skipping server, with a scripted service. All workflows share its time. */
 export interface TimeSkippingRig extends WorkflowRig {
   service: ScriptedService;
   /** Lets `ms` of the server's time pass. */
@@ -13,13 +13,13 @@ export interface TimeSkippingRig extends WorkflowRig {
   /** The server's time in epoch milliseconds. */
   nowMs(): Promise<number>;
   /**
-   * Lets time pass until a workflow is closed, then gives its result. Never through the environment's own client, which
-   * skips on and on while anything runs: with a budget that never ends, ten years at once.
+   * Lets time pass until a workflow is closed, then returns its result. It does not use the environment's own client,
+   * which skips while anything runs: with a budget that never ends, ten years at once.
    */
   end(handle: Pick<WorkflowHandle, 'describe' | 'result'>, stepMs?: number, mostMs?: number): Promise<FollowUpResult>;
 }
 
-/** Starts it; `stop` stops the server as well. */
+/** Starts the rig. `stop` also stops the server. */
 export async function startTimeSkippingRig(
   options: Partial<Omit<WorkflowRigOptions, 'address' | 'agentJobs'>> = {},
 ): Promise<TimeSkippingRig> {

@@ -7,12 +7,12 @@ import { createLogger, toTemporalLogger } from '../../src/logging.js';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
-/** The very bundle that runs in production, as the build made it. */
+/** The bundle that runs in production, made by the build. */
 export const builtBundle = { codePath: join(ROOT, 'dist', 'workflow-bundle.js') };
 
 /**
- * Bundles workflows that only tests have, or takes the bundle of an earlier run. It is kept under a hash of all that it
- * can be made from: the sources of the product, the files beside the workflows, and the versions of the packages.
+ * Bundles workflows that only tests have, or takes the bundle of an earlier run from the cache. The key is a hash of
+ * all sources: those of the product, the files beside the workflows, and the versions of the packages.
  *
  * @param workflowsPath module that exports the workflows
  */
@@ -36,7 +36,7 @@ export async function bundleTestWorkflows(workflowsPath: string): Promise<{ code
   return { code };
 }
 
-/** Bundles the workflow `changing` as it is in one of the versions in `test/replay/versions`. */
+/** Bundles the workflow `changing` in one of the versions of `test/replay/versions`. */
 export async function bundleVersion(version: 1 | 2 | 3 | 4): Promise<{ code: string }> {
   const { code } = await bundleTestWorkflows(join(ROOT, 'test', 'replay', 'versions', 'index.ts'));
   return { code: code.replaceAll(`version${version}`, 'changing') };

@@ -22,8 +22,8 @@ import type { followUp } from '../../src/workflows/index.js';
 import { builtBundle } from './workflow-bundles.js';
 
 /**
- * Installs Temporal's runtime so that it logs errors only: workflows that fail on purpose are no news. The runtime
- * belongs to the process, which test files share, and ends with its last connection: call it before the first one.
+ * Installs Temporal's runtime so that it logs only errors, because some workflows fail on purpose. The runtime belongs
+ * to the process, which test files share, and ends with its last connection. Call it before the first connection.
  */
 export async function installQuietRuntime(): Promise<void> {
   await installRuntime(createLogger({ level: 'error', format: 'json' }));
@@ -39,19 +39,19 @@ export interface WorkflowRigOptions {
   sendStartToCloseMs?: number;
   drainMs?: number;
   maxCachedWorkflows?: number;
-  /** Called before each activity of that type begins; a throw ends the attempt. */
+  /** Called before an activity begins. If it throws, the attempt fails. */
   beforeActivity?: (activityType: string) => void;
-  /** Called after each activity of that type has ended, before its completion is reported; a throw loses the completion. */
+  /** Called after an activity has ended. If it throws, the completion is lost. */
   afterActivity?: (activityType: string) => void;
 }
 
-/** Both workers against a running Temporal server, with a task queue of their own. */
+/** Both workers on a running Temporal server, with their own task queue. */
 export interface WorkflowRig {
   client: Client;
   taskQueue: string;
   /** Every follow-up that {@link start} started. */
   started: { workflowId: string }[];
-  /** Starts a follow-up as any Temporal client would. `key` makes its workflow id. */
+  /** Starts a follow-up as any Temporal client would. `key` becomes part of its workflow id. */
   start(input: FollowUpInput, key?: string): ReturnType<Client['workflow']['start']>;
   budgetStatus(projectId: string): Promise<BudgetStatus>;
   stopWorkers(): Promise<void>;

@@ -5,7 +5,7 @@ import { Connection } from '@temporalio/client';
 import { expect, test } from 'vitest';
 import { callRetries } from '../../src/temporal/grpc.js';
 
-test('a call that is about to be repeated when its connection is closed is cancelled, and ends no process', async () => {
+test('a call that is about to be repeated is cancelled if its connection is closed, and ends no process', async () => {
   // Nothing listens there.
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');

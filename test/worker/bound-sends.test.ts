@@ -23,7 +23,7 @@ function boundClient(bounds: Partial<SendBounds>) {
   return { bound, send, posted, read };
 }
 
-test('a project that is not served is neither read nor sent to', async () => {
+test('a worker neither reads nor sends for a project that it does not serve', async () => {
   const { bound, send, posted, read } = boundClient({ projects: ['mine', 'ours'] });
   expect(await bound.getJob({ projectId: 'theirs', jobId: 'job' })).toEqual({
     kind: 'failed',
@@ -39,7 +39,7 @@ test('a project that is not served is neither read nor sent to', async () => {
   expect([read, posted]).toEqual([['mine'], ['ours']]);
 });
 
-test('no project gets more messages in a window than the ceiling, whatever is granted; what never began does not count', async () => {
+test('no project gets more messages in a window than the ceiling, and a request that never began does not count', async () => {
   vi.useFakeTimers();
   try {
     const { send, posted } = boundClient({});

@@ -42,7 +42,7 @@ function reportOf(facts: Partial<BudgetFacts>, more: Partial<BudgetReport> = {})
 }
 
 describe('the metrics of a budget', () => {
-  test('go on with time alone: slots and leases end, sends leave the window, a pause with an end ends', () => {
+  test('change as time passes: slots, leases and timed pauses end, and sends leave the window', () => {
     const { advance, stopwatch } = manualClock();
     const metrics = new BudgetMetrics({ stopwatch });
     metrics.report(
@@ -76,7 +76,7 @@ describe('the metrics of a budget', () => {
     expect(now()).toMatchObject({ used: 0, utilisation_ratio: 0, reported_timestamp_seconds: T0 / 1_000 });
   });
 
-  test('count a step once, however often its workflow task was run', () => {
+  test('count a step once, however often its workflow task runs', () => {
     const metrics = new BudgetMetrics();
     const step = (runId: string, from: number, to: number) =>
       metrics.report(runId, reportOf({}, { grants: { from, to }, limited: { from: 0, to: Math.min(to, 1) } }));
@@ -88,18 +88,18 @@ describe('the metrics of a budget', () => {
     step('run-1', 95, 96);
     expect(budgetSamples(metrics.text(), 'p')).toMatchObject({ grants_total: 3, limited_total: 1 });
     step('run-2', 96, 97);
-    // A budget whose state was lost begins anew.
+    // A budget whose state was lost starts again from 0.
     step('run-3', 0, 1);
     expect(budgetSamples(metrics.text(), 'p')).toMatchObject({ grants_total: 5 });
   });
 
-  test('have no utilisation where nothing may be sent', () => {
+  test('have no utilisation if nothing may be sent', () => {
     const metrics = new BudgetMetrics();
     metrics.report('run', reportOf({ limit: 0, sentAtMs: [T0] }));
     expect(budgetSamples(metrics.text(), 'p')).not.toHaveProperty('utilisation_ratio');
   });
 
-  test('go when the project is dropped', () => {
+  test('disappear when the project is dropped', () => {
     const metrics = new BudgetMetrics();
     metrics.report('run', reportOf({}));
     metrics.drop('p');
@@ -108,7 +108,7 @@ describe('the metrics of a budget', () => {
   });
 });
 
-test('no more projects are shown than there is room for; the rest is counted, and gets the place of a silent one', () => {
+test('only as many projects are shown as there is room for; others are counted, and replace silent ones', () => {
   const { advance, stopwatch } = manualClock();
   const metrics = new BudgetMetrics({ maxProjects: 2, stopwatch });
   for (const projectId of ['a', 'b', 'c']) metrics.report('run', reportOf({ projectId }));
@@ -143,7 +143,7 @@ test('the reference lists every series, and no other', () => {
   expect(rows.map(([, name, type]) => `${name} ${type}`)).toEqual(shown);
 });
 
-test('every series has a help and a type, and there is one line for each', () => {
+test('every series has a help text, a type and one line', () => {
   const metrics = new BudgetMetrics();
   metrics.report('run', reportOf({}));
   const text = metrics.text();

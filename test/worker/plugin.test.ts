@@ -10,7 +10,7 @@ import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js'
 import { createFollowUpPlugin } from '../../src/worker.js';
 import { FAST } from '../support/stack.js';
 
-test('a worker of somebody else runs follow-ups by a plugin, and ends with them', async () => {
+test('a foreign worker runs follow-ups through a plugin, and shuts down with them', async () => {
   const address = inject('temporalAddress');
   const simulator = await startSimulator({ turn: { minMs: 300, maxMs: 600 } });
   const taskQueue = `plugin-${randomUUID()}`;

@@ -35,7 +35,7 @@ describe('the worker process', () => {
     return { child, stdout: () => stdout, stderr: () => stderr, exited };
   }
 
-  test('ends with 2 and names every bad setting, without a key', async () => {
+  test('ends with exit code 2 and names every bad setting, without showing a key', async () => {
     const worker = startProcess({ AGENT_JOBS_API_KEY: `${SECRET} x`, FOLLOW_UP_BUDGET_LIMIT: 'none' });
     expect(await worker.exited).toBe(2);
     for (const name of ['AGENT_JOBS_BASE_URL', 'AGENT_JOBS_API_KEY', 'FOLLOW_UP_BUDGET_LIMIT']) {
@@ -44,7 +44,7 @@ describe('the worker process', () => {
     expect(worker.stderr() + worker.stdout()).not.toContain(SECRET);
   });
 
-  test.each(['SIGTERM', 'SIGINT'] as const)('is ended by %s, and ends with 0', async (signal) => {
+  test.each(['SIGTERM', 'SIGINT'] as const)('ends with exit code 0 at %s', async (signal) => {
     const simulator = await startSimulator({ apiKey: SECRET });
     try {
       const worker = startProcess({
@@ -67,7 +67,7 @@ describe('the worker process', () => {
     }
   });
 
-  test('ends by itself where the search attributes cannot be had, and says which', async () => {
+  test('ends by itself if a search attribute has another type, and names it', async () => {
     const address = inject('temporalAddress');
     const connection = await Connection.connect({ address });
     const integer = 3;
@@ -89,7 +89,7 @@ describe('the worker process', () => {
     }
   });
 
-  test('is ended by a signal while it waits for Temporal', async () => {
+  test('ends at a signal while it waits for Temporal', async () => {
     const worker = startProcess({
       TEMPORAL_ADDRESS: '127.0.0.1:9',
       AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',

@@ -1,4 +1,4 @@
-/** The samples of a text in Prometheus' format, by name and labels as they stand there. */
+/** The samples of a text in the Prometheus format, by name and labels as written. */
 export function samplesOf(text: string): Map<string, number> {
   const samples = new Map<string, number>();
   for (const line of text.split('\n')) {

@@ -42,7 +42,7 @@ test('a worker that loses Temporal is not ready until it is back', async () => {
   await eventually('it is ready again', async () => (await readiness()).ready);
 });
 
-test('probes, however many, cost one look in the time that an answer is good', async () => {
+test('200 probes cost one call while its answer is valid', async () => {
   const address = inject('temporalAddress');
   let calls = 0;
   const connection = await Connection.connect({
@@ -62,7 +62,7 @@ test('probes, however many, cost one look in the time that an answer is good', a
   expect(calls - before).toBe(1);
 });
 
-test('a worker whose file of keys is gone or bad says so on /readyz, lives on, and is ready again when it is back', async () => {
+test('a worker whose key file is missing says so on /readyz, keeps running, and is ready again when the file is back', async () => {
   const path = await useKeyFile();
   const log = logMemory();
   const logger = createLogger({ level: 'info', format: 'json' }, log);

@@ -10,7 +10,7 @@ const UNIMPLEMENTED = '12';
 /** An empty protobuf message in gRPC's framing: not compressed, 0 bytes. */
 const EMPTY_ANSWER = Buffer.alloc(5);
 
-/** A gRPC server that answers each method with a status; `0` with an empty message. */
+/** Runs a gRPC server that answers each method with a status. Status `0` comes with an empty message. */
 async function withServer(statuses: Record<string, string>, use: (connection: Connection) => Promise<void>) {
   const server = createServer();
   server.on('stream', (stream: ServerHttp2Stream, headers) => {
@@ -30,14 +30,14 @@ async function withServer(statuses: Record<string, string>, use: (connection: Co
   }
 }
 
-test('a worker that may not register missing search attributes is told the command', async () => {
+test('a worker that may not register missing search attributes names the command that does', async () => {
   await withServer({ AddSearchAttributes: PERMISSION_DENIED }, async (connection) => {
     const start = ensureSearchAttributes(connection, 'default');
     await expect(start).rejects.toThrow(/FollowUpProjectId.*not for you.*"follow-up setup"/);
   });
 });
 
-test('a server that cannot list, add or query search attributes is fine', async () => {
+test('a server that cannot list, add or query search attributes is accepted', async () => {
   const statuses = {
     ListSearchAttributes: UNIMPLEMENTED,
     AddSearchAttributes: UNIMPLEMENTED,
@@ -48,7 +48,7 @@ test('a server that cannot list, add or query search attributes is fine', async 
   });
 });
 
-test('attributes that never become queryable end the wait with the command', async () => {
+test('if attributes never become queryable, the wait ends and names the command', async () => {
   await withServer({ ListWorkflowExecutions: '3' }, async (connection) => {
     const start = ensureSearchAttributes(connection, 'default', { timeoutMs: 700 });
     await expect(start).rejects.toThrow(/does not take queries.*"follow-up setup"/);

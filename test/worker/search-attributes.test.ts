@@ -10,7 +10,7 @@ describe('search attributes', () => {
   });
   afterAll(() => connection.close());
 
-  test('are registered once, and can be queried when that is done', async () => {
+  test('are registered once and can then be queried', async () => {
     const namespace = await makeNamespace(connection);
     const first = await ensureSearchAttributes(connection, namespace);
     expect(first.added.sort()).toEqual([
@@ -26,14 +26,14 @@ describe('search attributes', () => {
     expect(await ensureSearchAttributes(connection, namespace)).toEqual({ added: [] });
   });
 
-  test('may be registered by many at once', async () => {
+  test('can be registered by many at once', async () => {
     const namespace = await makeNamespace(connection);
     await Promise.all([1, 2, 3, 4].map(() => ensureSearchAttributes(connection, namespace)));
     const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
     expect(Object.keys(customAttributes)).toContain('FollowUpState');
   });
 
-  test('are refused where one exists with another type', async () => {
+  test('are refused if one exists with another type', async () => {
     const namespace = await makeNamespace(connection);
     const integer = 3;
     await connection.operatorService.addSearchAttributes({

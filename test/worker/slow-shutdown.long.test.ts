@@ -12,7 +12,7 @@ import { logMemory, testConfig } from './support.js';
 
 /** An ask is repeated for 25 s, and its last call takes up to 10 s. */
 const ASK_MAY_TAKE_MS = 35_000;
-/** How much longer it takes on a machine that has other things to do. */
+/** How much longer it may take on a busy machine. */
 const GRACE_MS = 30_000;
 
 let connection: Connection;
@@ -26,7 +26,7 @@ afterAll(async () => {
   await connection.close();
 });
 
-test('a worker that is told to end while a budget does not answer lets the ask end, and ends in order', async () => {
+test('a worker that shuts down while a budget does not answer waits for the ask, and ends cleanly', async () => {
   const config = testConfig({
     AGENT_JOBS_BASE_URL: simulator.baseUrl,
     AGENT_JOBS_API_KEY: simulator.apiKey,
@@ -37,7 +37,7 @@ test('a worker that is told to end while a budget does not answer lets the ask e
   const input: ProjectBudgetInput = { projectId, settings: config.budget };
   const budget = await client.workflow.start(WorkflowType.projectBudget, {
     workflowId: projectBudgetWorkflowId(projectId),
-    // Nobody polls it.
+    // No worker polls it.
     taskQueue: `${config.taskQueue}-nobody`,
     args: [input],
   });
@@ -57,7 +57,7 @@ test('a worker that is told to end while a budget does not answer lets the ask e
     });
     const toldAtMs = performance.now();
     await worker.shutdown();
-    // One that fails has cut the activity short.
+    // This throws if the shutdown cut the activity short.
     await worker.run();
     expect(performance.now() - toldAtMs).toBeLessThan(ASK_MAY_TAKE_MS + GRACE_MS);
     expect(simulator.ledger).toHaveLength(0);

@@ -6,7 +6,7 @@ import { inject } from 'vitest';
 import { loadConfig, type WorkerConfig } from '../../src/config/index.js';
 import { eventually } from '../support/eventually.js';
 
-/** A worker's configuration against the shared server, with a task queue of its own and the status server on a free port. */
+/** A worker's configuration for the shared server, with its own task queue and the status server on a free port. */
 export function testConfig(env: Record<string, string> = {}): WorkerConfig {
   return loadConfig({
     TEMPORAL_ADDRESS: inject('temporalAddress'),
@@ -19,7 +19,7 @@ export function testConfig(env: Record<string, string> = {}): WorkerConfig {
   });
 }
 
-/** A namespace of its own, without any search attribute. */
+/** Registers a new namespace, without search attributes. */
 export async function makeNamespace(connection: Connection): Promise<string> {
   const namespace = `ns-${randomUUID()}`;
   await connection.workflowService.registerNamespace({

@@ -16,7 +16,7 @@ import { logMemory, makeNamespace, testConfig } from './support.js';
 const log = logMemory();
 const logger = createLogger({ level: 'debug', format: 'json' }, log);
 
-/** Name and type of each metric that docs/reference/metrics.md lists. */
+/** The name and type of each metric in docs/reference/metrics.md. */
 async function documentedMetrics(): Promise<string[][]> {
   const page = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8');
   return [...page.matchAll(/^\| `(\w+)` +\| (gauge|counter|histogram) /gm)].map(([, name = '', type = '']) => [
@@ -59,7 +59,7 @@ describe('a worker', () => {
     return startWorker({ config, logger });
   }
 
-  test('registers the search attributes, gets ready, sends a follow-up, and shuts down', async () => {
+  test('registers the search attributes, becomes ready, sends a follow-up, and shuts down', async () => {
     const namespace = await makeNamespace(connection);
     const config = testConfig({
       AGENT_JOBS_BASE_URL: simulator.baseUrl,
@@ -103,7 +103,7 @@ describe('a worker', () => {
     expect(log.text()).not.toContain(simulator.apiKey);
   });
 
-  test('serves the metrics that the reference lists, under their types, and no other of its own', async () => {
+  test('serves the metrics that the reference lists, with their types, and no others of its own', async () => {
     const config = testConfig({
       AGENT_JOBS_BASE_URL: simulator.baseUrl,
       AGENT_JOBS_API_KEY: simulator.apiKey,
@@ -116,7 +116,7 @@ describe('a worker', () => {
     try {
       await service.ready;
       const before = samplesOf(await (await fetch(`${service.statusUrl}/metrics`)).text());
-      // What has not happened is there, too: Prometheus does not see the rise of a series that begins at 1.
+      // Series begin at 0, because Prometheus does not see the rise of a series that begins at 1.
       expect([...before.keys()]).toEqual(
         expect.arrayContaining([
           'follow_up_ended_total{failure="DeliveryUnknown",state="delivery-unknown"}',
@@ -158,7 +158,7 @@ describe('a worker', () => {
     }
   });
 
-  test('refuses a status address that is taken, before anything is polled', async () => {
+  test('refuses a status address that is in use', async () => {
     const other = createServer();
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
     const { port } = other.address() as AddressInfo;
@@ -171,14 +171,14 @@ describe('a worker', () => {
     }
   });
 
-  test('can do without a status server, and be shut down before it is ready', async () => {
+  test('works without a status server, and can be shut down before it is ready', async () => {
     const service = await start({ FOLLOW_UP_STATUS_ADDRESS: 'off' });
     expect(service.statusUrl).toBeUndefined();
     await Promise.all([service.shutdown(), service.shutdown()]);
     await service.run();
   });
 
-  test('is not ready while it shuts down, and lets a running send end', async () => {
+  test('is not ready while it shuts down, and lets a running send finish', async () => {
     simulator.addJob({ projectId: 'p2', jobId: 'j2' });
     const config = testConfig({
       AGENT_JOBS_BASE_URL: simulator.baseUrl,
@@ -210,7 +210,7 @@ describe('a worker', () => {
     }
   });
 
-  test('waits for a Temporal that is not there, says so, and can be told to stop waiting', async () => {
+  test('waits for an unreachable Temporal server, says so, and can be told to stop waiting', async () => {
     const config = testConfig({ TEMPORAL_ADDRESS: '127.0.0.1:9' });
     const waits = logMemory();
     const told = new AbortController();

@@ -30,7 +30,7 @@ async function recordRuns(name: string, workflowId: string): Promise<void> {
   }
 }
 
-test('a batch and its parts that continue as new every few steps lose nothing', async () => {
+test('a batch that continues as new every few steps, like its parts, loses nothing', async () => {
   const batchId = 'continued';
   const items = makeItems(stack, ['a', 'b', 'c'], 12, FAST);
   items.push({ projectId: 'a', jobId: 'unknown', prompt: 'x', ...FAST });
@@ -57,7 +57,7 @@ test('a batch and its parts that continue as new every few steps lose nothing', 
   await record(stack.client, 'a follow-up of a batch tells it its end', 'follow-up/a/unknown/continued:36');
 });
 
-test('a batch that is cancelled amid its work', async () => {
+test('a batch that is cancelled while it runs ends every item', async () => {
   const batchId = 'cancelled';
   const items = makeItems(stack, ['d'], 12, FAST);
   const batch = await startBatch(stack, batchId, { items, maxOpen: 5 });

@@ -20,7 +20,7 @@ afterAll(async () => {
   await rig.stop();
 });
 
-test('a run of a budget is short enough to be replayed in a moment, where no server asks for it', async () => {
+test('a budget keeps its runs short, even if no server suggests to continue as new', async () => {
   const { budget } = client;
   const projectId = `short-${randomUUID()}`;
   const workflowId = projectBudgetWorkflowId(projectId);
@@ -30,14 +30,14 @@ test('a run of a budget is short enough to be replayed in a moment, where no ser
     const request = makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
     const { answer } = await askUntilProven(budget, projectId, request);
     expect(answer).toMatchObject({ kind: 'granted' });
-    // One after the other, as words come that share no call.
+    // One after another, like entries that share no call.
     await handle.signal(reportSignal, [{ kind: 'settle', ...request, outcome: 'sent' }]);
   }
   const { used } = await handle.query(budgetStatusQuery);
   expect(used).toBe(SENDS);
   const { runs, events, failedTasks } = await measureHistories(rig, workflowId);
   expect(runs).toBeGreaterThan(1);
-  // It ends with the first task after 1,000 events that answers nobody, and after 1,500 in any case.
+  // After 1,000 events, a run ends with the first task that answers nobody, and after 1,500 in any case.
   expect(events).toBeLessThan(1_600);
   expect(failedTasks).toBe(0);
 });

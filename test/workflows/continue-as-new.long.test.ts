@@ -37,7 +37,7 @@ async function runsOf(workflowId: string): Promise<string[]> {
   return runs.sort((a, b) => a.startTime.getTime() - b.startTime.getTime()).map(({ runId }) => runId);
 }
 
-test('follow-ups and budgets that continue as new every few steps lose and double nothing', async () => {
+test('follow-ups and budgets that continue as new every few steps lose nothing and repeat nothing', async () => {
   const projectId = 'continued';
   const inputs = Array.from({ length: 20 }, (_, index) => ({
     projectId,
@@ -71,7 +71,7 @@ test('follow-ups and budgets that continue as new every few steps lose and doubl
   for (const [index, runId] of followUpRuns.entries()) {
     await record(stack.client, `a follow-up continues as new, run ${index + 1}`, followUpId, runId);
   }
-  // Every run of the budget stays near its limit, though 20 follow-ups pressed on it.
+  // A run of the budget stays short although 20 follow-ups use it at once.
   const { events } = await stack.client.workflow.getHandle(budgetId, budgetRuns[0]).fetchHistory();
   expect(events?.length).toBeLessThan(200);
 });

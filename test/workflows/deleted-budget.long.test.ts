@@ -42,7 +42,7 @@ function newFollowUp(projectId: string) {
   return { projectId, jobId: `job-${randomUUID().slice(0, 8)}`, prompt: 'x', poll, settleTime: 0 };
 }
 
-/** As an operator does it, or the retention of a closed run. */
+/** Deletes a budget, as an operator does, or the retention of closed runs. */
 async function terminateAndDelete(projectId: string): Promise<void> {
   const budget = rig.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
   await budget.terminate();
@@ -58,7 +58,7 @@ async function terminateAndDelete(projectId: string): Promise<void> {
   );
 }
 
-test('a message whose worker froze in the send is not sent again by the budget that takes the place of a deleted one', async () => {
+test('a message whose worker froze in the send is not sent again by the budget that replaces a deleted one', async () => {
   const input = newFollowUp('frozen');
   service.reads(input.jobId, BEFORE);
   let posts = 0;
@@ -78,7 +78,7 @@ test('a message whose worker froze in the send is not sent again by the budget t
   expect([posts, service.received]).toEqual([1, []]);
 });
 
-test('a budget that was deleted with its slots used up lets nobody through in its window, and says why', async () => {
+test('after a budget was deleted with its slots used up, the next one lets nobody through for a window, and says why', async () => {
   const first = newFollowUp('spent');
   service.reads(first.jobId, BEFORE, ACTIVE, AFTER);
   await (await rig.start(first)).result();
@@ -90,7 +90,7 @@ test('a budget that was deleted with its slots used up lets nobody through in it
   await terminateAndDelete('spent');
   const waiting = rig.client.workflow.getHandle(handle.workflowId);
   await waiting.signal(wakeSignal);
-  const status = await eventually('a new budget has taken it in', () => rig.budgetStatus('spent'));
+  const status = await eventually('a new budget has queued it', () => rig.budgetStatus('spent'));
   expect(status).toMatchObject({ used: 1, waitingTotal: 1, assumedFullUntil: expect.any(String) as string });
   expect(service.received.map(({ jobId }) => jobId)).not.toContain(second.jobId);
   await waiting.cancel();

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => rig.stop());
 
-test('an input that breaks rules ends the follow-up in its first workflow task, which does not fail', async () => {
+test('invalid input ends the follow-up in its first workflow task, which does not fail', async () => {
   const handle = await rig.client.workflow.start('followUp', {
     taskQueue: rig.taskQueue,
     workflowId: `follow-up/p/j/${randomUUID()}`,

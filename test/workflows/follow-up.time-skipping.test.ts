@@ -20,11 +20,11 @@ const SUITE = 'a follow-up, with time skipped,';
 describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   let rig: TimeSkippingRig;
   let count = 0;
-  /** Whether the next send's completion never reaches the server, as when the worker dies. */
+  /** Whether the completion of the next send is lost, as if the worker died. */
   let losesCompletion = false;
-  /** How many attempts of an activity end before they begin, as when their worker dies. */
+  /** How many attempts of an activity fail before they begin, as if their worker died. */
   const deathsBefore = { sendFollowUp: 0, tellBudget: 0 };
-  /** A project of its own for each test: budgets do not mix. */
+  /** Each test has its own project, so budgets do not mix. */
   const target = () => ({ projectId: `p${++count}`, jobId: `job-${count}`, prompt: `message ${count}` });
   const isDying = (type: string): type is keyof typeof deathsBefore =>
     Object.entries(deathsBefore).some(([name, deaths]) => name === type && deaths > 0);
@@ -59,7 +59,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   afterAll(() => rig.stop());
 
   describe('on its way to the result', () => {
-    test('sends once, sees the agent at work, and gives the new pull request', async () => {
+    test('sends once, sees the agent at work, and returns the new pull request', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, ACTIVE, ACTIVE, ACTIVE, AFTER);
       const result = await rig.end(await rig.start(input));
@@ -75,7 +75,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(receivedBy(input.jobId)).toBe(1);
     });
 
-    test('does not take the old status for its own until the settle time has passed, and says so', async () => {
+    test('does not believe the old status until the settle time has passed, and says so', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE);
       const result = await rig.end(await rig.start(input));
@@ -83,7 +83,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(Date.parse(result.finishedAt) - Date.parse(result.sentAt)).toBeGreaterThanOrEqual(120_000);
     });
 
-    test('gives a failed and an archived job as results', async () => {
+    test('returns a failed job and an archived job as results', async () => {
       for (const status of ['failed', 'archived'] as const) {
         const input = target();
         rig.service.reads(input.jobId, BEFORE, ACTIVE, { ...BEFORE, status });
@@ -91,7 +91,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       }
     });
 
-    test('goes on polling through failed reads, a lost job of two reads, and a status it does not know', async () => {
+    test('keeps polling through failed reads, two 404 answers in a row, and an unknown status', async () => {
       const input = target();
       const gone = { kind: 'notFound', message: 'HTTP 404' } as const;
       rig.service.reads(
@@ -107,7 +107,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(await rig.end(await rig.start(input))).toMatchObject({ status: 'completed', observedActive: true });
     });
 
-    test('does not poll before the Retry-After of a read that was refused', async () => {
+    test('does not poll before the Retry-After of a limited read', async () => {
       const input = target();
       const limited = { kind: 'failed', reason: 'limited', message: 'HTTP 429', retryAfterMs: 900_000 } as const;
       rig.service.reads(input.jobId, BEFORE, limited, AFTER);
@@ -116,7 +116,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(Date.parse(result.finishedAt) - Date.parse(result.sentAt)).toBeGreaterThanOrEqual(900_000);
     });
 
-    test('looks at once when told to poll now', async () => {
+    test('polls at once when told to', async () => {
       const input = { ...target(), poll: { initialInterval: '1h', maxInterval: '1h' } };
       rig.service.reads(input.jobId, BEFORE, AFTER);
       const handle = await rig.start(input);
@@ -138,11 +138,11 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       const steering = { ...target(), whenActive: 'send' as const };
       rig.service.reads(steering.jobId, ACTIVE, ACTIVE, AFTER);
       const result = await rig.end(await rig.start(steering));
-      // With an active baseline only time tells whose turn has ended.
+      // With an active baseline, only the settle time shows whose turn has ended.
       expect(Date.parse(result.finishedAt) - Date.parse(result.sentAt)).toBeGreaterThanOrEqual(120_000);
     });
 
-    test('is sent, not in doubt, when the service takes its time to answer', async () => {
+    test('is sent, not in doubt, when the service answers slowly', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, ACTIVE, AFTER).sends(async () => {
         await rig.advance(25_000);
@@ -152,7 +152,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(receivedBy(input.jobId)).toBe(1);
     });
 
-    test('outlives any number of workers that die before they ask', async () => {
+    test('survives workers that die before they ask', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, ACTIVE, AFTER);
       deathsBefore.sendFollowUp = 5;
@@ -173,7 +173,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       rig.service.reads(second.jobId, BEFORE, ACTIVE, AFTER);
       const late = await rig.end(handle, 60_000);
       const gapMs = Date.parse(late.sentAt) - Date.parse(done.sentAt);
-      // The margin of 2 s is for what lies between a send and the knowledge of it.
+      // The margin of 2 s covers the time between a send and its settle.
       expect(gapMs).toBeGreaterThanOrEqual(3_600_000);
       expect(gapMs).toBeLessThan(3_660_000);
     });
@@ -182,7 +182,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   describe('whose send is not proven', () => {
     const unknown = { outcome: 'unknown', message: 'HTTP 503', statusCode: 503 } as const;
 
-    test('fails with DeliveryUnknown after every byte had its time, and sends nothing more', async () => {
+    test('fails with DeliveryUnknown once no byte can arrive any more, and sends nothing else', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE).sends(unknown);
       const startedMs = await rig.nowMs();
@@ -192,7 +192,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect((await rig.nowMs()) - startedMs).toBeGreaterThanOrEqual(180_000 - 1_000);
     });
 
-    test('is inferred from a job that left its terminal status', async () => {
+    test('infers the delivery from a job that left its terminal status', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, BEFORE, ACTIVE, AFTER).sends(unknown);
       const result = await rig.end(await rig.start(input));
@@ -200,13 +200,13 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(receivedBy(input.jobId)).toBe(1);
     });
 
-    test('is taken for sent where onUnknownDelivery says so', async () => {
+    test('assumes the delivery if onUnknownDelivery is assumeSent', async () => {
       const input = { ...target(), onUnknownDelivery: 'assumeSent' as const };
       rig.service.reads(input.jobId, BEFORE).sends(unknown);
       expect(await rig.end(await rig.start(input))).toMatchObject({ delivery: 'assumed', observedActive: false });
     });
 
-    test('is sent again where onUnknownDelivery says so, with a slot of its own', async () => {
+    test('is sent again with a slot of its own if onUnknownDelivery is resend', async () => {
       const input = { ...target(), onUnknownDelivery: 'resend' as const };
       rig.service.reads(input.jobId, BEFORE).sends(unknown);
       const handle = await rig.start(input);
@@ -217,7 +217,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(receivedBy(input.jobId)).toBe(2);
     });
 
-    test('is found out from the budget when the worker died after it had settled', async () => {
+    test('learns the outcome from the budget if the worker died after the settle', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, ACTIVE, AFTER);
       losesCompletion = true;
@@ -226,7 +226,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(receivedBy(input.jobId)).toBe(1);
     });
 
-    test('that the service refused is told with its status, also when the worker died after it had settled', async () => {
+    test('reports a rejection with its HTTP status, even if the worker died after the settle', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE);
       rig.service.sends({ outcome: 'rejected', statusCode: 404, message: 'HTTP 404: no such job' });
@@ -240,21 +240,21 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(losesCompletion).toBe(false);
     });
 
-    test('is never repeated when the worker died between grant and settle, whether it was delivered or not', async () => {
+    test('is never sent again if the worker died between grant and settle, whether it was delivered or not', async () => {
       const dies = () => Promise.reject(new Error('the worker died'));
       const delivered = target();
       rig.service.reads(delivered.jobId, BEFORE, ACTIVE, AFTER).sends(dies);
       expect(await rig.end(await rig.start(delivered))).toMatchObject({ delivery: 'inferred' });
 
-      const nobodyKnows = target();
-      rig.service.reads(nobodyKnows.jobId, BEFORE).sends(dies);
+      const unknowable = target();
+      rig.service.reads(unknowable.jobId, BEFORE).sends(dies);
       const startedMs = await rig.nowMs();
-      expect(await failureOf(rig.end(await rig.start(nobodyKnows)))).toMatchObject({ type: 'DeliveryUnknown' });
+      expect(await failureOf(rig.end(await rig.start(unknowable)))).toMatchObject({ type: 'DeliveryUnknown' });
       expect((await rig.nowMs()) - startedMs).toBeGreaterThanOrEqual(179_000);
-      expect(receivedBy(delivered.jobId) + receivedBy(nobodyKnows.jobId)).toBe(0);
+      expect(receivedBy(delivered.jobId) + receivedBy(unknowable.jobId)).toBe(0);
     });
 
-    test('is settled by an operator, but only while it is in doubt', async () => {
+    test('can be resolved by an operator, but only while its delivery is in doubt', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE).sends(unknown);
       const handle = await rig.start(input);
@@ -269,14 +269,14 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   });
 
   describe('that was not sent', () => {
-    test('sends again at once what provably never left, and keeps its slot for it', async () => {
+    test('is sent again at once if its request never began, without waiting for another slot', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, BEFORE, ACTIVE, AFTER).sends({ outcome: 'notSent', message: 'refused' });
       expect(await rig.end(await rig.start(input))).toMatchObject({ delivery: 'sent' });
       expect(receivedBy(input.jobId)).toBe(1);
     });
 
-    test('waits out a 429 and a 401 and loses nothing', async () => {
+    test('waits out a 429 and a 401, and is then sent', async () => {
       for (const outcome of ['limited', 'unauthorized'] as const) {
         const input = target();
         rig.service.reads(input.jobId, BEFORE).sends({ outcome, statusCode: 429, message: 'HTTP 429' });
@@ -291,7 +291,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       }
     });
 
-    test('fails with the words of the service that refused it', async () => {
+    test('fails with the text of the service that rejected it', async () => {
       const rejected = {
         outcome: 'rejected',
         statusCode: 400,
@@ -307,7 +307,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       });
     });
 
-    test('fails with JobArchived for a job archived before, and JobNotFound after three reads', async () => {
+    test('fails with JobArchived if the job was archived before, and with JobNotFound after three reads', async () => {
       const archived = target();
       rig.service.reads(archived.jobId, { ...BEFORE, status: 'archived' });
       expect(await failureOf(rig.end(await rig.start(archived)))).toMatchObject({
@@ -327,7 +327,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(rig.service.received.some(({ jobId }) => [archived.jobId, missing.jobId].includes(jobId))).toBe(false);
     });
 
-    test('fails with BudgetWaitTimeout when no slot came in time, with proof that it was not sent', async () => {
+    test('fails with BudgetWaitTimeout if no slot comes in time, with proof that nothing was sent', async () => {
       const first = target();
       rig.service.reads(first.jobId, BEFORE, ACTIVE, AFTER);
       await rig.end(await rig.start(first));
@@ -341,7 +341,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(await rig.budgetStatus(first.projectId)).toMatchObject({ waitingTotal: 0 });
     });
 
-    test('is blocked, not failed, while the service cannot be read, until budgetWaitTimeout', async () => {
+    test('is blocked, not failed, while its job cannot be read, and continues when it can', async () => {
       const input = { ...target(), budgetWaitTimeout: '7d' };
       rig.service.reads(input.jobId, { kind: 'failed', reason: 'network', message: 'connection refused' });
       const handle = await rig.start(input);
@@ -357,7 +357,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   });
 
   describe('that is cancelled', () => {
-    test('while it waits for its slot ends as Canceled, leaves the queue, and sent nothing', async () => {
+    test('while it waits for its slot ends as Canceled, leaves the queue, and sends nothing', async () => {
       const first = target();
       rig.service.reads(first.jobId, BEFORE, ACTIVE, AFTER);
       await rig.end(await rig.start(first));
@@ -380,7 +380,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(await failureOf(rig.end(handle))).toMatchObject({ type: 'Cancelled', delivered: 'yes', job: ACTIVE });
     });
 
-    test('while it reconciles fails with Cancelled and says that nobody knows', async () => {
+    test('while it reconciles fails with Cancelled and says that its delivery is unknown', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE).sends({ outcome: 'unknown', message: 'reset' });
       const handle = await rig.start(input);
@@ -397,7 +397,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
     expect(failure).toMatchObject({ type: 'JobTimeout', delivered: 'yes', job: ACTIVE });
   });
 
-  test('does not end before it has told its budget so', async () => {
+  test('does not end before it has told its budget', async () => {
     const input = target();
     rig.service.reads(input.jobId, BEFORE, ACTIVE, AFTER);
     deathsBefore.tellBudget = 2;
@@ -405,7 +405,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
     expect(deathsBefore.tellBudget).toBe(0);
   });
 
-  test('has the turn of its job to itself: a second one waits until the first has ended', async () => {
+  test('has its job’s turn to itself: a second follow-up waits until the first has ended', async () => {
     const first = { ...target() };
     const second = { ...first, prompt: 'and then this' };
     rig.service.reads(first.jobId, BEFORE, ACTIVE);

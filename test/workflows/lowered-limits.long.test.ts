@@ -26,7 +26,7 @@ import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
 const ROUNDS = Number(process.env['ROUNDS'] ?? 10);
 
 function startLimitedServer(limits: Readonly<Record<string, number>>): Promise<DevServer> {
-  // Else a run that ends within a second is followed by another only after one: short runs are what is wanted here.
+  // By default, a run that ends within a second delays the next one. These tests need short runs.
   const settings = { 'history.workflowIdReuseMinimalInterval': '"0s"', ...limits };
   const extraArgs = Object.entries(settings).flatMap(([key, value]) => ['--dynamic-config-value', `${key}=${value}`]);
   return startDevServer({ env: process.env, extraArgs });
@@ -38,7 +38,7 @@ function makeRequest(followUp: number | string): AcquireRequest {
 
 type HistoryEvents = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>;
 
-/** When the timers of a run that have not fired would do so, in epoch milliseconds. */
+/** When the open timers of a run would fire, in epoch milliseconds. */
 function openTimers(events: HistoryEvents): number[] {
   const over = events.map(
     (event) => event.timerFiredEventAttributes?.timerId ?? event.timerCanceledEventAttributes?.timerId,
@@ -48,7 +48,7 @@ function openTimers(events: HistoryEvents): number[] {
     .map((event) => tsToMs(event.eventTime) + tsToMs(event.timerStartedEventAttributes?.startToFireTimeout));
 }
 
-/** Events of every run of a workflow, from its latest run back to its first. */
+/** The events of every run of a workflow, from the latest run back to the first. */
 async function historiesOf({ client }: Pick<Stack, 'client'>, workflowId: string): Promise<HistoryEvents[]> {
   const runs: HistoryEvents[] = [];
   let runId: string | null | undefined = (await client.workflow.getHandle(workflowId).describe()).runId;
@@ -84,7 +84,7 @@ describe('a server with lowered limits', () => {
     await server.stop();
   });
 
-  test('loses and doubles none of 140 follow-ups over 20 runs of their budget and more', async () => {
+  test('loses and repeats none of 140 follow-ups over at least 20 runs of their budget', async () => {
     const projectId = 'limited';
     const inputs = Array.from({ length: 140 }, (_, index) => ({
       projectId,
@@ -93,7 +93,7 @@ describe('a server with lowered limits', () => {
       ...FAST,
     }));
     for (const { jobId } of inputs) stack.simulator.addJob({ projectId, jobId });
-    // Few at a time, so that they share few updates.
+    // Few at a time, so they share few updates.
     const results: FollowUpResult[] = [];
     const left = inputs.values();
     const lane = async () => {
@@ -111,7 +111,7 @@ describe('a server with lowered limits', () => {
     expect(measured.payloadBytes).toBeLessThan(BLOB_BYTES / 2);
   });
 
-  test('answers every ask of a budget to which nothing comes but asks', async () => {
+  test('lets a budget that gets nothing but asks answer all of them', async () => {
     const projectId = 'asked';
     await stack.followUps.budget(projectId).setLimit({ limit: 0 });
     const { namespace, taskQueue } = stack;
@@ -126,7 +126,7 @@ describe('a server with lowered limits', () => {
     expect(await stack.followUps.budget(projectId).status()).toMatchObject({ waitingTotal: 45 });
   });
 
-  test('carries out an order of an operator once, though it comes again on a later run with the same id', async () => {
+  test('lets an order take effect once, even if it is repeated on a later run with the same id', async () => {
     const projectId = 'ordered';
     const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
     const budget = stack.followUps.budget(projectId);
@@ -152,7 +152,7 @@ describe('a server with lowered limits', () => {
     await expect(start).rejects.toThrow(/prompt/);
   });
 
-  test('sends a prompt that only the first event has room for', async () => {
+  test('delivers a prompt that only the first event has room for', async () => {
     const input = { projectId: 'edge', jobId: 'edge', prompt: 'x'.repeat(BLOB_BYTES - 100) };
     stack.simulator.addJob({ projectId: input.projectId, jobId: input.jobId });
     const handle = await stack.followUps.start(input);
@@ -160,7 +160,7 @@ describe('a server with lowered limits', () => {
     expect(stack.simulator.ledger.filter((entry) => entry.jobId === input.jobId)).toHaveLength(1);
   });
 
-  test('ends a follow-up whose prompt is too long for its next run, and loops over nothing', async () => {
+  test('ends a follow-up whose prompt is too long for its next run, without a loop of failed tasks', async () => {
     const input = { projectId: 'edge-paused', jobId: 'edge-2', prompt: 'x'.repeat(BLOB_BYTES - 100) };
     stack.simulator.addJob({ projectId: input.projectId, jobId: input.jobId });
     await stack.followUps.budget(input.projectId).pause();
@@ -199,7 +199,7 @@ describe('a budget that continues as new all the time', () => {
     await server.stop();
   });
 
-  test('ends no run while somebody is invited, or is to be within a second', async () => {
+  test('ends no run while anybody is invited, or is due to be within a second', async () => {
     const env = { FOLLOW_UP_BUDGET_LIMIT: '2', FOLLOW_UP_BUDGET_WINDOW: '3s', FOLLOW_UP_MARGIN: '200ms' };
     const stack = await startStack({ address: server.address, env });
     const projectId = 'quiet';
@@ -227,7 +227,7 @@ describe('a budget that continues as new all the time', () => {
   });
 
   test(
-    'grants every ask once, whichever run it comes to',
+    'grants every ask once, whichever run it reaches',
     async () => {
       const projectId = 'p';
       const workflowId = projectBudgetWorkflowId(projectId);
@@ -238,7 +238,7 @@ describe('a budget that continues as new all the time', () => {
           Promise.all(budgets.map((budget, asker) => does(budget, requests[asker]!)));
         const asks = await each((budget, request) => budget.acquire(projectId, request));
         answers.push(...asks.map(({ answer }) => answer.kind));
-        // A task without an ask: the run ends with it, and the next asks come to the end or to the run after it.
+        // A task without an ask ends the run. The next asks reach the end of that run or the next one.
         await each((budget, request) => budget.tell(projectId, { kind: 'settle', ...request, outcome: 'sent' }));
         const again = await each((budget, request) => budget.acquire(projectId, { ...request, token: randomUUID() }));
         const done = { proven: true, answer: { kind: 'done', outcome: 'sent' } };

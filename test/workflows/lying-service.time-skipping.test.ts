@@ -14,19 +14,19 @@ const ACTIVE = { id: 'j', status: 'active', prLink: null, archivedAt: null };
 const ARCHIVED = { ...BEFORE, status: 'archived', archivedAt: '2026-01-01T00:00:00Z' };
 const UNKNOWN = { outcome: 'unknown', message: 'HTTP 503', statusCode: 503 } as const;
 
-/** Lease of the default send timeout, and drain: no byte of a send arrives later. */
+/** The lease of the default send timeout, and the drain. No byte of a send arrives later. */
 const LAST_BYTE_MS = 180_000;
 const SETTLE_MS = 120_000;
 
 const many = <T>(count: number, item: T): T[] => Array.from({ length: count }, () => item);
 const tookMs = ({ sentAt, finishedAt }: FollowUpResult) => Date.parse(finishedAt) - Date.parse(sentAt);
 
-const SUITE = 'a service that lies, with time skipped,';
+const SUITE = 'a follow-up whose service lies, with time skipped,';
 
 describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   let rig: TimeSkippingRig;
   let count = 0;
-  /** Sends whose completion never reaches the server, as when the worker dies. */
+  /** Whether completions of sends are lost, as if the worker died. */
   let losesCompletions = false;
   let lostCompletions = 0;
   const target = () => ({ projectId: `lies-${++count}`, jobId: `job-${count}`, prompt: `message ${count}` });
@@ -43,20 +43,20 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
   });
   afterEach(async ({ task }) => {
     for (const [index, { workflowId }] of rig.started.entries()) {
-      await record(rig.client, `a service that lies ${task.name} ${index + 1}`, workflowId);
+      await record(rig.client, `a follow-up whose service lies ${task.name} ${index + 1}`, workflowId);
     }
     rig.started.length = 0;
   });
   afterAll(() => rig.stop());
 
-  /** A follow-up to the same job, seen to its end: the budget remembers `end` as the end of the turn before. */
-  async function turnBefore(input: ReturnType<typeof target>, end: typeof AFTER) {
+  /** Runs a follow-up to the same job, so that the budget remembers `end` as the end of the previous turn. */
+  async function runPreviousTurn(input: ReturnType<typeof target>, end: typeof AFTER) {
     rig.service.reads(input.jobId, BEFORE, ACTIVE, end);
     expect(await rig.end(await rig.start(input))).toMatchObject({ prLink: end.prLink });
   }
 
-  describe('of the end of a turn,', () => {
-    test('by an answer that says active and reads that lag behind it, is not believed before the settle time', async () => {
+  describe('about the end of a turn', () => {
+    test('waits for the settle time if the answer to the send says active and the reads lag behind it', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE).sends({ outcome: 'sent', statusCode: 200, job: ACTIVE });
       const result = await rig.end(await rig.start(input));
@@ -64,7 +64,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(tookMs(result)).toBeGreaterThanOrEqual(SETTLE_MS);
     });
 
-    test('by a stale window that ends before the settle time, is not believed within it', async () => {
+    test('ignores stale reads, and believes a new pull request before the settle time', async () => {
       const input = target();
       rig.service.reads(input.jobId, ...many(5, BEFORE), AFTER);
       const result = await rig.end(await rig.start(input));
@@ -72,37 +72,37 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(tookMs(result)).toBeLessThan(SETTLE_MS);
     });
 
-    test('by a baseline that lags behind the turn before, does not take that turn’s end for its own', async () => {
+    test('does not take the end of the previous turn for its own if the baseline lagged behind it', async () => {
       const input = target();
-      await turnBefore(input, AFTER);
+      await runPreviousTurn(input, AFTER);
       rig.service.reads(input.jobId, BEFORE, ...many(3, AFTER), LATER);
       const result = await rig.end(await rig.start(input));
       expect(result).toMatchObject({ prLink: link(3), observedActive: false, polls: 4 });
     });
 
-    test('by such a baseline, and without a new link, waits for the settle time and says so', async () => {
+    test('waits for the settle time and says so if the baseline lagged and no new link comes', async () => {
       const input = target();
-      await turnBefore(input, AFTER);
+      await runPreviousTurn(input, AFTER);
       rig.service.reads(input.jobId, BEFORE, AFTER);
       const result = await rig.end(await rig.start(input));
       expect(result).toMatchObject({ prLink: link(2), observedActive: false });
       expect(tookMs(result)).toBeGreaterThanOrEqual(SETTLE_MS);
     });
 
-    test('by a replica that shows something new and takes it back within 10 s, is not fooled', async () => {
+    test('is not fooled by a replica that shows something new and takes it back within 10 s', async () => {
       const input = { ...target(), poll: { initialInterval: '2s', backoffCoefficient: 1 } };
       rig.service.reads(input.jobId, BEFORE, AFTER, BEFORE, AFTER, ACTIVE, ACTIVE, LATER);
       const result = await rig.end(await rig.start(input));
       expect(result).toMatchObject({ prLink: link(3), observedActive: true });
     });
 
-    test('by the old status shown once more after the agent was seen at work, within 10 s, is not fooled', async () => {
+    test('is not fooled by the old status that shows once more within 10 s, after the agent was seen at work', async () => {
       const input = { ...target(), poll: { initialInterval: '2s', backoffCoefficient: 1 } };
       rig.service.reads(input.jobId, BEFORE, ACTIVE, BEFORE, ACTIVE, ACTIVE, LATER);
       expect(await rig.end(await rig.start(input))).toMatchObject({ prLink: link(3) });
     });
 
-    test('of somebody else that was under way at the send, is not taken for its own', async () => {
+    test('does not take the end of a turn that was under way at the send for its own', async () => {
       const input = { ...target(), whenActive: 'send' as const };
       rig.service.reads(input.jobId, ACTIVE, AFTER, AFTER, ACTIVE, ACTIVE, ACTIVE, LATER);
       const result = await rig.end(await rig.start(input));
@@ -110,15 +110,15 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(tookMs(result)).toBeGreaterThanOrEqual(SETTLE_MS);
     });
 
-    test('by jobs without a status, and with one of tomorrow, goes on polling', async () => {
+    test('keeps polling through jobs without a status and with an unknown one', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, { id: 'j' }, { id: 'j', status: 'reviewing' }, {}, AFTER);
       expect(await rig.end(await rig.start(input))).toMatchObject({ prLink: link(2), polls: 4 });
     });
   });
 
-  describe('of a job', () => {
-    test('that has failed is sent to, and one archived by this turn is its result', async () => {
+  describe('about a job', () => {
+    test('sends to a failed job, and returns a job that this turn archived', async () => {
       const failed = target();
       rig.service.reads(failed.jobId, { ...BEFORE, status: 'failed' }, ACTIVE, AFTER);
       expect(await rig.end(await rig.start(failed))).toMatchObject({ status: 'completed', delivery: 'sent' });
@@ -130,7 +130,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(tookMs(result)).toBeLessThan(SETTLE_MS);
     });
 
-    test('that is gone after the send, for three reads in a row, ends with JobNotFound: delivered', async () => {
+    test('fails with JobNotFound, as delivered, if the job is gone for three reads in a row after the send', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, ACTIVE, { kind: 'notFound', message: 'HTTP 404: gone' });
       expect(await failureOf(rig.end(await rig.start(input)))).toMatchObject({
@@ -143,19 +143,19 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
     });
   });
 
-  describe('of a delivery that is not known,', () => {
+  describe('about an unknown delivery', () => {
     test.each([
-      ['a status', { ...BEFORE, status: 'failed' }, 'failed'],
-      ['a pull request', AFTER, 'completed'],
-      ['an instant of archiving', ARCHIVED, 'archived'],
-    ])('by %s that is new, is inferred from it', async (_name, shown, status) => {
+      ['a new status', { ...BEFORE, status: 'failed' }, 'failed'],
+      ['a new pull request', AFTER, 'completed'],
+      ['a new time of archiving', ARCHIVED, 'archived'],
+    ])('infers it from %s', async (_name, shown, status) => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, BEFORE, BEFORE, shown).sends(UNKNOWN);
       expect(await rig.end(await rig.start(input))).toMatchObject({ delivery: 'inferred', status });
       expect(receivedBy(input.jobId)).toBe(1);
     });
 
-    test('in a stale window that lasts until the last byte may have arrived, is inferred at the last look', async () => {
+    test('infers it at the last read if all reads were stale until the last byte could have arrived', async () => {
       const input = target();
       rig.service.reads(input.jobId, ...many(9, BEFORE), ACTIVE, AFTER).sends(UNKNOWN);
       const startedMs = await rig.nowMs();
@@ -171,9 +171,9 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect((await rig.nowMs()) - startedMs).toBeGreaterThanOrEqual(900_000 - 1_000);
     });
 
-    test('takes the end of the turn before, which a lagging baseline did not show, for no evidence', async () => {
+    test('takes the end of the previous turn, which a lagging baseline did not show, as no evidence', async () => {
       const input = target();
-      await turnBefore(input, AFTER);
+      await runPreviousTurn(input, AFTER);
       rig.service.reads(input.jobId, BEFORE, AFTER).sends(UNKNOWN);
       expect(await failureOf(rig.end(await rig.start(input)))).toMatchObject({
         type: 'DeliveryUnknown',
@@ -184,7 +184,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(await rig.end(await rig.start(input))).toMatchObject({ delivery: 'inferred', prLink: link(3) });
     });
 
-    test('takes nothing for evidence where the job was at work before the send', async () => {
+    test('takes nothing as evidence if the job was at work before the send', async () => {
       const input = { ...target(), whenActive: 'send' as const };
       rig.service.reads(input.jobId, ACTIVE, AFTER, ACTIVE, LATER).sends(UNKNOWN);
       expect(await failureOf(rig.end(await rig.start(input)))).toMatchObject({
@@ -196,7 +196,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
     test.each([
       ['fail', { kind: 'failed', reason: 'service', message: 'HTTP 500' }],
       ['say that there is no such job', { kind: 'notFound', message: 'HTTP 404' }],
-    ] as const)('by reads that %s, is no evidence either way', async (_name, shown) => {
+    ] as const)('finds no evidence in reads that %s', async (_name, shown) => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE, shown).sends(UNKNOWN);
       const startedMs = await rig.nowMs();
@@ -204,7 +204,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect((await rig.nowMs()) - startedMs).toBeGreaterThanOrEqual(LAST_BYTE_MS - 1_000);
     });
 
-    test('and is sent again, is not denied when the second one is refused, or cancelled before it', async () => {
+    test('does not deny it if the second send is rejected, or if it is cancelled before that', async () => {
       const refused = { ...target(), onUnknownDelivery: 'resend' as const };
       rig.service.reads(refused.jobId, BEFORE);
       rig.service.sends(UNKNOWN, { outcome: 'rejected', statusCode: 400, message: 'HTTP 400: no' });
@@ -223,8 +223,8 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
     });
   });
 
-  describe('and an operator who knows better,', () => {
-    test('who says that it was not sent, has it sent again, after the last byte of the first', async () => {
+  describe('with an operator who knows better', () => {
+    test('is sent again on the word notSent, after the last byte of the first send', async () => {
       const input = target();
       rig.service.reads(input.jobId, BEFORE).sends(UNKNOWN);
       const handle = await rig.start(input);
@@ -237,7 +237,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(receivedBy(input.jobId)).toBe(2);
     });
 
-    /** Up to the last ask: the send's worker died, and the ask of its outcome does not come back yet. */
+    /** Runs up to the last ask: the send's worker died, and the ask for its outcome is still under way. */
     async function underTheLastAsk(input: ReturnType<typeof target>) {
       rig.service.reads(input.jobId, BEFORE).sends(() => Promise.reject(new Error('the worker died')));
       const handle = await rig.start(input);
@@ -254,7 +254,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       return handle;
     }
 
-    test('who says so while the last ask is under way, is heard: sent', async () => {
+    test('accepts the word sent while the last ask is under way', async () => {
       const input = target();
       const handle = await underTheLastAsk(input);
       await handle.executeUpdate(resolveDeliveryUpdate, { args: ['sent'] });
@@ -263,7 +263,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(receivedBy(input.jobId)).toBe(0);
     });
 
-    test('who says so while the last ask is under way, is heard: not sent', async () => {
+    test('accepts the word notSent while the last ask is under way', async () => {
       const input = target();
       const handle = await underTheLastAsk(input);
       await handle.executeUpdate(resolveDeliveryUpdate, { args: ['notSent'] });
@@ -272,7 +272,7 @@ describeWith(await findMissing(['time-skipping-server']))(SUITE, () => {
       expect(receivedBy(input.jobId)).toBe(1);
     });
 
-    test('without whom it fails with DeliveryUnknown', async () => {
+    test('fails with DeliveryUnknown without a word of the operator', async () => {
       const handle = await underTheLastAsk(target());
       expect(await failureOf(rig.end(handle))).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
     });

@@ -38,7 +38,7 @@ afterAll(async () => {
 const newTarget = () => ({ projectId: `p-${randomUUID().slice(0, 8)}`, jobId: 'j', prompt: 'x', ...FAST });
 const budgetIdOf = ({ projectId }: { projectId: string }) => projectBudgetWorkflowId(projectId);
 
-/** Jobs of all tests are called the same: each test gives its job a name of its own. */
+/** The input of a follow-up to a new job, whose reads are scripted. */
 function scripted(...reads: Parameters<ScriptedService['reads']>[1][]) {
   const input = { ...newTarget(), jobId: `job-${randomUUID().slice(0, 8)}` };
   service.reads(input.jobId, ...reads);
@@ -51,7 +51,7 @@ const shows = (handle: Awaited<ReturnType<WorkflowRig['start']>>, expected: Part
     return Object.entries(expected).every(([key, value]) => progress[key as keyof FollowUpProgress] === value);
   });
 
-test.concurrent('a follow-up that is reset goes on from there and sends nothing again', async () => {
+test.concurrent('a follow-up that is reset continues from there and sends nothing again', async () => {
   const input = scripted(BEFORE, ACTIVE, AFTER);
   const handle = await rig.start(input);
   await handle.result();
@@ -71,7 +71,7 @@ test.concurrent('a follow-up that is reset goes on from there and sends nothing 
   expect(service.received.filter(({ jobId }) => jobId === input.jobId)).toHaveLength(1);
 });
 
-test.concurrent('a look at the job that never ends is a read that failed', async () => {
+test.concurrent('a read of the job that never ends counts as failed', async () => {
   const input = scripted(BEFORE, ACTIVE, AFTER);
   service.hangs(input.jobId);
   const handle = await rig.start(input);
@@ -79,7 +79,7 @@ test.concurrent('a look at the job that never ends is a read that failed', async
   await record(rig.client, 'a follow-up whose local activity timed out', handle.workflowId);
 });
 
-test.concurrent('a follow-up beyond 1,000 waiters is told so, waits, and may be cancelled', async () => {
+test.concurrent('a follow-up beyond 1,000 waiters says so, waits, and can be cancelled', async () => {
   const input = scripted(BEFORE);
   const { budget, close } = await connectBudgetClient({ address, taskQueue: rig.taskQueue, limit: 0 });
   const ask = (index: number) =>
@@ -97,7 +97,7 @@ test.concurrent('a follow-up beyond 1,000 waiters is told so, waits, and may be 
   await record(rig.client, 'a follow-up for which the queue is full', handle.workflowId);
 });
 
-test.concurrent('orders of an operator hold back and let through', async () => {
+test.concurrent('orders of an operator hold a follow-up back and let it through', async () => {
   const input = scripted(BEFORE, BEFORE, BEFORE, ACTIVE, AFTER);
   const budget = followUps.budget(input.projectId);
   await budget.pause({ note: 'maintenance' });
@@ -111,7 +111,7 @@ test.concurrent('orders of an operator hold back and let through', async () => {
   await record(rig.client, 'a follow-up that waits for a paused budget', handle.workflowId);
 });
 
-test.concurrent('a budget that was stopped blocks a follow-up, and is restored with its state or as full', async () => {
+test.concurrent('a stopped budget blocks a follow-up, and can be restored with its state or as full', async () => {
   const input = scripted(BEFORE, ACTIVE, AFTER);
   const first = await rig.start(input);
   await first.result();
@@ -146,7 +146,7 @@ test.concurrent('a budget that was stopped blocks a follow-up, and is restored w
 });
 
 test.concurrent(
-  'a budget passes over signals that make no sense, and fails with InvalidInput where its input makes none',
+  'a budget skips signals that make no sense, and fails with InvalidInput if its input makes none',
   async () => {
     const input = scripted(BEFORE, ACTIVE, AFTER);
     const handle = await rig.start(input);
@@ -166,7 +166,7 @@ test.concurrent(
   },
 );
 
-test.concurrent('a follow-up that the budget has seen end is not sent', async () => {
+test.concurrent('a follow-up whose end the budget has recorded is not sent', async () => {
   const other = scripted(BEFORE, ACTIVE, AFTER);
   await (await rig.start(other)).result();
   const input = { ...scripted(BEFORE), projectId: other.projectId };
@@ -179,7 +179,7 @@ test.concurrent('a follow-up that the budget has seen end is not sent', async ()
   await record(rig.client, 'a follow-up that is closed', handle.workflowId);
 });
 
-test.concurrent('a follow-up is cancelled while its job is at work for somebody else, or cannot be read', async () => {
+test.concurrent('a follow-up can be cancelled while its job works for somebody else, or cannot be read', async () => {
   const waiting = await rig.start(scripted(ACTIVE));
   await shows(waiting, { state: 'waiting-for-job' });
   await waiting.cancel();
@@ -193,39 +193,42 @@ test.concurrent('a follow-up is cancelled while its job is at work for somebody 
   await record(rig.client, 'a follow-up that is cancelled while its job cannot be read', blocked.workflowId);
 });
 
-test.concurrent('a batch that a schedule starts sends its follow-ups, and a wrong batch fails as a whole', async () => {
-  const { projectId, jobId } = scripted(BEFORE, ACTIVE, AFTER);
-  const unknown = scripted({ kind: 'notFound', message: 'HTTP 404' });
-  const schedule = await followUps.schedules.create({
-    name: `nightly-${randomUUID().slice(0, 8)}`,
-    every: '365d',
-    input: {
-      items: [
-        { projectId, jobId, prompt: 'x', ...FAST },
-        { projectId, jobId: unknown.jobId, prompt: 'x', ...FAST },
-      ],
-    },
-  });
-  try {
-    const { batchId } = await schedule.trigger();
-    const result = await followUps.batch(batchId).result();
-    expect(result).toMatchObject({ total: 2, completed: 1, errors: 1 });
-    await record(rig.client, 'a batch that a schedule started', `follow-up-batch/${batchId}`);
-    await record(rig.client, 'a part of a batch that a schedule started', `follow-up-batch/${batchId}/0`);
-    await record(rig.client, 'a follow-up that a schedule started', `follow-up/${projectId}/${jobId}/${batchId}:0`);
-  } finally {
-    await schedule.delete();
-  }
-  const bad = await rig.client.workflow.start('followUpBatch', {
-    taskQueue: rig.taskQueue,
-    workflowId: `follow-up-batch/${randomUUID()}`,
-    args: [{ items: 'none' }],
-  });
-  await expect(bad.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
-  await record(rig.client, 'a batch with invalid input', bad.workflowId);
-});
+test.concurrent(
+  'a batch that a schedule starts sends its follow-ups, and an invalid batch fails as a whole',
+  async () => {
+    const { projectId, jobId } = scripted(BEFORE, ACTIVE, AFTER);
+    const unknown = scripted({ kind: 'notFound', message: 'HTTP 404' });
+    const schedule = await followUps.schedules.create({
+      name: `nightly-${randomUUID().slice(0, 8)}`,
+      every: '365d',
+      input: {
+        items: [
+          { projectId, jobId, prompt: 'x', ...FAST },
+          { projectId, jobId: unknown.jobId, prompt: 'x', ...FAST },
+        ],
+      },
+    });
+    try {
+      const { batchId } = await schedule.trigger();
+      const result = await followUps.batch(batchId).result();
+      expect(result).toMatchObject({ total: 2, completed: 1, errors: 1 });
+      await record(rig.client, 'a batch that a schedule started', `follow-up-batch/${batchId}`);
+      await record(rig.client, 'a part of a batch that a schedule started', `follow-up-batch/${batchId}/0`);
+      await record(rig.client, 'a follow-up that a schedule started', `follow-up/${projectId}/${jobId}/${batchId}:0`);
+    } finally {
+      await schedule.delete();
+    }
+    const bad = await rig.client.workflow.start('followUpBatch', {
+      taskQueue: rig.taskQueue,
+      workflowId: `follow-up-batch/${randomUUID()}`,
+      args: [{ items: 'none' }],
+    });
+    await expect(bad.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+    await record(rig.client, 'a batch with invalid input', bad.workflowId);
+  },
+);
 
-test.concurrent('a batch goes on where a follow-up, or a part of it, was terminated', async () => {
+test.concurrent('a batch continues after a follow-up or a part of it was terminated', async () => {
   const input = scripted(ACTIVE);
   const batchId = randomUUID();
   const workflowId = `follow-up-batch/${batchId}`;

@@ -33,16 +33,16 @@ afterAll(async () => {
   for (const close of closers.reverse()) await close();
 });
 
-/** A task that fails is repeated without end: `workflowRunTimeout` makes it an end. */
+/** Runs a workflow. A failed task is retried for ever, so `workflowRunTimeout` ends it. */
 function execute(workflowType: string, ...args: unknown[]): Promise<unknown> {
   const options = { taskQueue, workflowId: randomUUID(), workflowRunTimeout: '20s', args } as const;
   return client.workflow.execute(workflowType, options);
 }
 
-/** As it comes out of a history. */
+/** A value as it comes out of a history. */
 const plain = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
 
-test('a schema that all workflows share says the same in each of them, and the same as outside', async () => {
+test('a schema that workflows share gives the same results in each of them and outside', async () => {
   const expected = plain(parseEverything());
   expect(Object.keys(expected as object)).toEqual(
     expect.arrayContaining(['followUpInputSchema', 'carriedStateSchema']),
@@ -67,7 +67,7 @@ test('a workflow finds nothing that another has left behind', async () => {
   expect([await execute('leaveTraces'), await execute('leaveTraces')]).toEqual([0, 0]);
 });
 
-test('every schema that a shared module exports is made fit to be shared', async () => {
+test('every schema that a shared module exports is frozen, so that workflows can share it', async () => {
   const strange: string[] = [];
   for (const folder of ['contract', 'budget']) {
     const directory = join(import.meta.dirname, '..', '..', 'src', folder);
@@ -83,7 +83,7 @@ test('every schema that a shared module exports is made fit to be shared', async
   expect(strange).toEqual([]);
 });
 
-/** Also within lists and plain objects, which the SDK would freeze to their depth. */
+/** Whether a value is or holds a schema. The SDK would deeply freeze lists and plain objects. */
 function holdsSchema(value: unknown): boolean {
   if (value instanceof z.ZodType) return true;
   return typeof value === 'object' && value !== null && Object.values(value).some(holdsSchema);

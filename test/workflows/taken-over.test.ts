@@ -39,9 +39,9 @@ async function withWorker<T>(use: () => Promise<T>): Promise<T> {
   return worker.runUntil(use());
 }
 
-// temporalio/sdk-rust#1146: after two tasks that leave no event, a worker that replays takes the second for a mere
-// continuation of the third, as long as it does not see what the third has left.
-test('a budget that one worker after the other takes over knows when each send ended', async () => {
+// temporalio/sdk-rust#1146: after two tasks that leave no event, a worker that replays takes the second as a part of
+// the third until it sees the third's events.
+test('a budget that one worker after another takes over knows when each send ended', async () => {
   const { budget } = asker;
   const projectId = `taken-over-${randomUUID()}`;
   const handle = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));
@@ -65,7 +65,7 @@ test('a budget that one worker after the other takes over knows when each send e
   expect(later).toEqual(asked);
 });
 
-test('a budget that is taken over after an end that nobody waits for, which leaves no event, goes on as it was', async () => {
+test('a budget that is taken over after an end that left no event continues unchanged', async () => {
   const { budget } = asker;
   const projectId = `ended-${randomUUID()}`;
   const handle = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));

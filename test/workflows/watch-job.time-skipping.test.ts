@@ -7,13 +7,13 @@ const BEFORE = { id: 'j', status: 'completed', prLink: 'https://git.example/pull
 const ACTIVE = { id: 'j', status: 'active', prLink: null };
 const AFTER = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/2' };
 
-/** A follow-up whose job changes once, to active, and once more at its end. */
+/** The events of a follow-up whose job becomes active and then ends. */
 const MOST_EVENTS = 29;
 
 describeWith(await findMissing(['time-skipping-server']))('a watch, with time skipped,', () => {
   let rig: TimeSkippingRig;
   let count = 0;
-  /** How many looks end before they begin, as when their worker dies. */
+  /** How many looks fail before they begin, as if their worker died. */
   let deathsBeforeLook = 0;
   const target = () => ({ projectId: `watch-${++count}`, jobId: `job-${count}`, prompt: 'x' });
   const many = (times: number, job: typeof ACTIVE) => Array.from({ length: times }, () => job);
@@ -29,7 +29,7 @@ describeWith(await findMissing(['time-skipping-server']))('a watch, with time sk
   });
   afterAll(() => rig.stop());
 
-  test.each([5, 30, 300])('costs no event a look: %i looks', { timeout: 120_000 }, async (looks) => {
+  test.each([5, 30, 300])('costs no events for its looks: %i looks', { timeout: 120_000 }, async (looks) => {
     const input = target();
     rig.service.reads(input.jobId, BEFORE, ...many(looks - 1, ACTIVE), AFTER);
     const handle = await rig.start(input);
@@ -38,7 +38,7 @@ describeWith(await findMissing(['time-skipping-server']))('a watch, with time sk
     expect(events?.length).toBeLessThanOrEqual(MOST_EVENTS);
   });
 
-  test('ends when a look out of turn shows something new, and is followed by another', async () => {
+  test('ends when an extra look shows something new, and is followed by another watch', async () => {
     const input = { ...target(), poll: { initialInterval: '1h', maxInterval: '1h' } };
     rig.service.reads(input.jobId, BEFORE, ACTIVE);
     const handle = await rig.start(input);
@@ -52,7 +52,7 @@ describeWith(await findMissing(['time-skipping-server']))('a watch, with time sk
     expect(await rig.end(handle, 600_000)).toMatchObject({ status: 'completed', polls: 2 });
   });
 
-  test('outlives workers that die while they look', async () => {
+  test('survives workers that die before they look', async () => {
     const input = target();
     rig.service.reads(input.jobId, BEFORE, ACTIVE, ACTIVE, AFTER);
     deathsBeforeLook = 4;

@@ -2,21 +2,21 @@ import * as net from 'node:net';
 
 /** Where a relay cuts a connection, and how. */
 export interface Cut {
-  /** Counted in the bytes that travel this way. */
+  /** The direction whose bytes are counted. */
   direction: 'request' | 'answer';
   afterBytes: number;
   how: 'reset' | 'end' | 'stall';
 }
 
-/** A relay of TCP connections. */
+/** A relay for TCP connections that cuts them. */
 export interface CuttingRelay {
   port: number;
-  /** Bytes that clients wrote, TLS or not. */
+  /** Bytes that clients have written, plain or encrypted. */
   clientBytes: number;
   close(): Promise<void>;
 }
 
-/** Starts a relay that passes bytes on to a port of this host until its cut, which strikes every connection. */
+/** Starts a relay that forwards bytes to a port of this host, and cuts every connection. */
 export async function startCuttingRelay(targetPort: number, cut: Cut): Promise<CuttingRelay> {
   const sockets = new Set<net.Socket>();
   const relay: CuttingRelay = {
@@ -34,7 +34,6 @@ export async function startCuttingRelay(targetPort: number, cut: Cut): Promise<C
       socket.on('error', () => undefined);
     }
     client.on('data', (chunk: Buffer) => (relay.clientBytes += chunk.length));
-    // Before the first byte, too: a cut after none is one at accept.
     pass(client, target, cut.direction === 'request' ? cut : undefined, { client, target });
     pass(target, client, cut.direction === 'answer' ? cut : undefined, { client, target });
   });
@@ -62,7 +61,7 @@ function pass(from: net.Socket, to: net.Socket, cut: Cut | undefined, pair: Pair
     if (part.length > 0) to.write(part);
     if (left > 0) return;
     left = -1;
-    // What was passed on leaves first.
+    // The bytes that were forwarded leave first.
     setImmediate(strike);
   });
   from.on('end', () => to.end());

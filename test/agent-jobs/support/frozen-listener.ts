@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import * as net from 'node:net';
 
-/** A process that listens and does nothing else: it is stopped, and its queue of connections is full. */
+/** A stopped process that listens, with a full queue of connections. */
 export interface FrozenListener {
   port: number;
   stop(): Promise<void>;
@@ -13,10 +13,10 @@ const server = require('node:net').createServer();
 server.listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => console.log(server.address().port));
 `;
 
-/** Connections are tried until the kernel answers one no more within that time. */
+/** The queue is full when the kernel leaves a connection unanswered for this time. */
 const UNANSWERED_MS = 250;
 
-/** Starts it. A connection to it is never made, and never refused. */
+/** Starts a listener that neither accepts nor refuses connections. */
 export async function startFrozenListener(): Promise<FrozenListener> {
   const child = spawn(process.execPath, ['-e', LISTEN], { stdio: ['ignore', 'pipe', 'inherit'] });
   const exited = once(child, 'exit');
@@ -40,5 +40,5 @@ export async function startFrozenListener(): Promise<FrozenListener> {
     if (!connected) return { port, stop };
   }
   await stop();
-  throw new Error('the kernel goes on taking connections for a process that is stopped');
+  throw new Error('the kernel keeps accepting connections for a stopped process');
 }

@@ -23,7 +23,7 @@ export async function usePeer(script?: PeerScript): Promise<Peer> {
   return peer;
 }
 
-/** A client that is closed when the test ends. It trusts the tests' authority. */
+/** A client that is closed when the test ends. It trusts the certificate authority of the tests. */
 export function useClient(baseUrl: string, options: Partial<AgentJobsClientOptions> = {}): AgentJobsClient {
   const client = createAgentJobsClient({
     baseUrl,

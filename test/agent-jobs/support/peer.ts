@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import * as net from 'node:net';
 import * as tls from 'node:tls';
 
-/** A throwaway authority and the certificates it signed; good for 100 years, for tests alone. */
+/** A certificate authority for tests only, and the certificates that it signed. They are valid for 100 years. */
 export const tlsFile = (name: string) => readFileSync(new URL(`../tls/${name}`, import.meta.url), 'utf8');
 
 export interface ReceivedRequest {
@@ -27,15 +27,15 @@ export interface PeerScript {
   secure?: boolean;
   /** Name of the certificate, for a secure peer. */
   certificate?: 'server' | 'other-host' | 'expired';
-  /** At accept; `false`: the connection is neither read nor secured. */
+  /** Called at accept. With `false`, the peer neither reads nor secures the connection. */
   onAccept?: (raw: net.Socket, index: number) => boolean;
-  /** For each complete request. */
+  /** Called for each complete request. */
   onRequest?: (connection: PeerConnection, request: ReceivedRequest) => void;
-  /** For each piece of a request. */
+  /** Called for each piece of a request. */
   onData?: (connection: PeerConnection, bytes: number) => void;
 }
 
-/** A server on sockets, which keeps count of everything that reaches it. */
+/** A server on raw sockets that counts everything that reaches it. */
 export interface Peer {
   url: string;
   port: number;
@@ -43,9 +43,9 @@ export interface Peer {
   connections: number;
   /** Bytes of requests (decrypted), over all connections. */
   bytes: number;
-  /** Code of the error that ended each connection that ended with one. */
+  /** The error code of each connection that ended with an error. */
   errors: string[];
-  /** Connections that are gone, with an error or without. */
+  /** Connections that have ended, with or without an error. */
   closed: number;
   close(): Promise<void>;
 }
@@ -98,7 +98,7 @@ export async function startPeer(script: PeerScript = {}): Promise<Peer> {
   return peer;
 }
 
-/** The bytes of an answer; content-length is added. */
+/** The bytes of an answer, with a content-length. */
 export function answer(status: number, body: unknown = {}, headers: Record<string, string> = {}): string {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   const lines = Object.entries({

@@ -5,21 +5,21 @@ import type { Cut } from './cutting-relay.js';
 import { JOB } from './harness.js';
 import { answer, reset, type PeerConnection, type PeerScript } from './peer.js';
 
-/** One way in which a service, or the way to it, can misbehave. */
+/** One way in which a service, or the network before it, can misbehave. */
 export interface RandomFault {
   name: string;
-  /** Where the client is sent: to the peer itself, or to a place without one. */
+  /** Where the client connects: to the peer, or to an address without one. */
   target: 'peer' | 'closed-port' | 'unknown-host' | 'frozen-listener';
   script: PeerScript;
   /** Between the client and the peer. */
   cut?: Cut;
   /** Whether the client trusts the authority of the tests. */
   trusts: boolean;
-  /** It ends the exchange before a request can start: then nothing but `notSent` is true. */
+  /** Whether the exchange ends before a request can start. Then only `notSent` is true. */
   isBeforeStart: boolean;
-  /** Status of the answer that the peer writes, or begins to write. */
+  /** The status of the answer that the peer writes, or starts to write. */
   status?: number;
-  /** Its answer arrives whole, so that only what that status means is true. */
+  /** Whether the answer arrives whole. Then only the outcome of its status is true. */
   isWholeAnswer: boolean;
 }
 
@@ -34,14 +34,14 @@ export function meaningOf(status: number): SendOutcome {
 type Ending = (connection: PeerConnection) => void;
 type Named<T> = readonly [name: string, value: T];
 
-/** Ends without a word. */
+/** Ends without an answer. */
 const endings: readonly Named<Ending>[] = [
   ['ends', ({ socket }) => socket.end()],
   ['destroys', ({ socket }) => socket.destroy()],
   ['resets', reset],
   ['stays silent', () => undefined],
   [
-    'reads no more',
+    'stops reading',
     ({ socket, raw }) => {
       raw.pause();
       socket.pause();
@@ -54,11 +54,11 @@ const repeat = (every: number, text: string) => (socket: net.Socket) => {
   socket.once('close', () => clearInterval(drip));
 };
 
-/** Answers that are none, or break off. `status`: of the final status line, where there is one. */
+/** Invalid answers, and answers that break off. `status` is that of the final status line, if there is one. */
 const brokenAnswers: readonly Named<{ status?: number; write: Ending }>[] = [
   ['half a status line', { write: ({ socket }) => socket.end('HTTP/1.1 20') }],
   ['half the headers', { write: ({ socket }) => socket.end('HTTP/1.1 200 OK\r\nconte') }],
-  ['headers and no end of them', { write: ({ socket }) => socket.write('HTTP/1.1 200 OK\r\na: b\r\n') }],
+  ['headers without an end', { write: ({ socket }) => socket.write('HTTP/1.1 200 OK\r\na: b\r\n') }],
   ['garbage', { write: ({ socket }) => socket.end('\u0000\u0001 garbage\r\n\r\n\u00ff') }],
   ['another protocol', { write: ({ socket }) => socket.end('SSH-2.0-OpenSSH_9.6\r\n') }],
   ['a header without a name', { write: ({ socket }) => socket.end('HTTP/1.1 200 OK\r\n: x\r\n\r\n') }],
@@ -143,7 +143,7 @@ const statuses = [
   410, 413, 415, 418, 422, 425, 429, 431, 451, 499, 500, 501, 502, 503, 504, 511, 520, 599,
 ];
 
-/** Before the request can start, where TLS comes first. */
+/** Faults before a request over TLS can start. */
 const brokenHandshakes: readonly Named<PeerScript>[] = [
   ['resets at accept', { onAccept: (raw) => (raw.resetAndDestroy(), false) }],
   ['ends at accept', { onAccept: (raw) => (raw.end(), false) }],
@@ -167,7 +167,7 @@ function atHello(act: (raw: net.Socket) => void): (raw: net.Socket) => boolean {
   };
 }
 
-/** Draws a fault. `requestBytes`: about how long the request is. */
+/** Draws a fault. `requestBytes` is the approximate length of the request. */
 export function drawFault(random: Random, secure: boolean, requestBytes: number): RandomFault {
   const fault = (name: string, more: Partial<RandomFault>): RandomFault => ({
     name,
@@ -189,7 +189,7 @@ export function drawFault(random: Random, secure: boolean, requestBytes: number)
       return fault(target, { target, isBeforeStart: true });
     }
     case 'no request read': {
-      // Over TLS it is a handshake that never ends.
+      // Over TLS, the handshake never ends.
       const [name, act] = pick<Named<(raw: net.Socket) => unknown>>([
         ['resets at accept', (raw) => raw.resetAndDestroy()],
         ['ends at accept', (raw) => raw.end()],

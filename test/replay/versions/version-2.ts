@@ -2,7 +2,7 @@ import { condition, defineSignal, patched, setHandler, sleep } from '@temporalio
 
 const goOnSignal = defineSignal('goOn');
 
-/** Two steps for new runs; those that went by before keep their one. */
+/** New runs have two steps. Runs that already passed the patch keep one. */
 export async function changing(): Promise<string> {
   let steps = 0;
   setHandler(goOnSignal, () => void (steps += 1));

@@ -2,7 +2,7 @@ import { condition, defineSignal, deprecatePatch, setHandler, sleep } from '@tem
 
 const goOnSignal = defineSignal('goOn');
 
-/** No run of the first version is left: the old path is gone. */
+/** No run of the first version is left, so the old path is gone. */
 export async function changing(): Promise<string> {
   let steps = 0;
   setHandler(goOnSignal, () => void (steps += 1));

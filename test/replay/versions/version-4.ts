@@ -2,7 +2,7 @@ import { condition, defineSignal, setHandler, sleep } from '@temporalio/workflow
 
 const goOnSignal = defineSignal('goOn');
 
-/** No run of the second version is left: the patch is gone. */
+/** No run of the second version is left, so the patch is gone. */
 export async function changing(): Promise<string> {
   let steps = 0;
   setHandler(goOnSignal, () => void (steps += 1));

@@ -7,7 +7,7 @@ const followUp = { projectId: 'p', jobId: 'j', prompt: 'go on', poll: { initialI
 const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
 const send = { workflowId: 'follow-up/p/j/k', sendNumber: 1, jobId: 'j', token: 't', outcome: 'sent' };
 
-/** Good for some schema, bad for all others; and what is good for none. */
+/** Values that some schema accepts and the others refuse, and values that no schema accepts. */
 const VALUES: unknown[] = [
   followUp,
   { ...followUp, jobId: '..', poll: { maxInterval: '0s', backoffCoefficient: 11 }, settleTime: 'soon', more: 1 },
@@ -22,7 +22,7 @@ const VALUES: unknown[] = [
   ...[settings, {}, [], [{}], '1h', 'p', '..', '', 5, -1, null, undefined],
 ];
 
-/** What every schema of the shared modules says of every value, as plain JSON. */
+/** The result of every schema of the shared modules for every value, as plain JSON. */
 export function parseEverything(): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries<unknown>({ ...contract, ...protocol, ...budget }).flatMap(([name, schema]) =>

@@ -2,12 +2,12 @@ import { z } from 'zod';
 import * as contract from '../../../src/contract/index.js';
 import { parseEverything } from './parse-everything.js';
 
-/** What the schemas say in the sandbox, twice: what they remember of the first time changes nothing. */
+/** The results of the schemas in the sandbox, twice, because what they cache must change nothing. */
 export async function parseTwice(): Promise<Record<string, unknown>[]> {
   return Promise.resolve([parseEverything(), parseEverything()]);
 }
 
-/** A schema made in a workflow, of shared ones. */
+/** Parses with a schema that the workflow makes from shared ones. */
 export async function parseWithOwnSchema(input: unknown): Promise<unknown> {
   const own = z.strictObject({
     id: contract.idSchema.optional(),
@@ -16,7 +16,7 @@ export async function parseWithOwnSchema(input: unknown): Promise<unknown> {
   return Promise.resolve(contract.parseInput(own, input));
 }
 
-/** Leaves something behind wherever it can, and answers with how often something was there before. */
+/** Tries to leave a trace on shared objects, and returns how many had one before. */
 export async function leaveTraces(): Promise<number> {
   const targets: object[] = [
     contract,
@@ -31,7 +31,7 @@ export async function leaveTraces(): Promise<number> {
     try {
       Object.assign(target, { trace: 'left by a workflow' });
     } catch {
-      // What is shared is frozen.
+      // Shared objects are frozen.
     }
   }
   return Promise.resolve(before);
