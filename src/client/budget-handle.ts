@@ -140,8 +140,8 @@ export class BudgetHandle {
 
   /**
    * Restarts a budget that is stopped or whose tasks fail: with the state of its last run, read from its history, or,
-   * if that is lost and `assumeFull` is set, with every slot taken. Up to 1,000 waiting follow-ups are woken at once, and
-   * the others ask again on their own. Of two simultaneous restores one starts the budget; the other throws
+   * if that is lost and `assumeFull` is set, with every slot taken. Up to 1,000 waiting follow-ups are woken, ten a
+   * second, and the others ask again on their own. Of two simultaneous restores one starts the budget; the other throws
    * BudgetRunningError.
    *
    * @throws BudgetRunningError, BudgetPausedError, BudgetNotFoundError, BudgetStateLostError; InvalidInputError,

@@ -38,7 +38,7 @@ export function shellBlocksOf(markdown: string): ShellBlock[] {
 }
 
 /** What happened when a block was pasted. */
-export interface Pasted {
+interface Pasted {
   /** stdout and stderr. */
   output: string;
   /** The commands that did not end with exit code 0. Those after them ran all the same, as in a terminal. */
