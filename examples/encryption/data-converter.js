@@ -8,9 +8,10 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { temporal } from '@temporalio/proto';
+// CommonJS, of which Node finds no named exports.
+import proto from '@temporalio/proto';
 
-const { Payload } = temporal.api.common.v1;
+const { Payload } = proto.temporal.api.common.v1;
 const CIPHER = 'aes-256-gcm';
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;

@@ -177,7 +177,7 @@ function describeRestored(restored: RestoredBudget, standing: string): string {
     from === 'lastState'
       ? [
           'it continues where that run ended: slots, queue, pauses and memory are unchanged',
-          'waiting follow-ups continue on their own, all within a minute',
+          'waiting follow-ups continue on their own',
         ]
       : [
           `every slot is taken: nothing is sent before ${fullUntil === undefined ? 'one window has passed' : clock(fullUntil)}`,

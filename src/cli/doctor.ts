@@ -41,9 +41,14 @@ export async function runDoctor(cli: Cli, { watch, ...options }: DoctorOptions):
   const ids = parseInput(z.object({ project: idSchema.optional(), job: idSchema.optional() }), options);
   if (!ids.ok) throw new InvalidInputError(ids.issues);
   const first = await look(cli, options);
-  print(cli, first);
-  if (watch !== true) return first.exitCode;
-  await interruptible(cli, (signal) => watchOn(cli, options, first, signal));
+  if (watch !== true) {
+    print(cli, first);
+    return first.exitCode;
+  }
+  await interruptible(cli, (signal) => {
+    print(cli, first);
+    return watchOn(cli, options, first, signal);
+  });
   return ExitCode.interrupted;
 }
 

@@ -140,8 +140,9 @@ export class BudgetHandle {
 
   /**
    * Restarts a budget that is stopped or whose tasks fail: with the state of its last run, read from its history, or,
-   * if that is lost and `assumeFull` is set, with every slot taken. Waiting follow-ups continue on their own: most at
-   * once, all within a minute. Of two simultaneous restores one starts the budget; the other throws BudgetRunningError.
+   * if that is lost and `assumeFull` is set, with every slot taken. Up to 1,000 waiting follow-ups are woken, ten a
+   * second, and the others ask again on their own. Of two simultaneous restores one starts the budget; the other throws
+   * BudgetRunningError.
    *
    * @throws BudgetRunningError, BudgetPausedError, BudgetNotFoundError, BudgetStateLostError; InvalidInputError,
    * WorkerUnavailableError (it runs, but no worker takes its tasks), TemporalUnreachableError

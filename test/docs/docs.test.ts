@@ -1,27 +1,11 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import ts from 'typescript';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { runCli } from '../cli/run-cli.js';
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
-
-/** The paths of the files below a folder that end with `ending`. */
-function filesBelow(folder: string, ending: string): string[] {
-  return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith(ending))
-    .map((name) => join(folder, name));
-}
-
-const pages = [
-  ...readdirSync(ROOT).filter((name) => name.endsWith('.md')),
-  ...filesBelow('docs', '.md'),
-  ...filesBelow('deploy', '.md'),
-];
+import { filesBelow, pages, read, ROOT } from './pages.js';
 
 /** The help of every command and group, by its words. The key `''` is the command line itself. */
 const helps = new Map<string, string>();
@@ -79,6 +63,7 @@ function problemsOf(snippets: readonly string[]): string[] {
       'agent-follow-up/client': [join(ROOT, 'src/client/index.ts')],
       'agent-follow-up/contract': [join(ROOT, 'src/contract/index.ts')],
       'agent-follow-up/worker': [join(ROOT, 'src/worker.ts')],
+      'agent-follow-up-client': [join(ROOT, 'src/client/index.ts')],
     },
   };
   const host = ts.createCompilerHost(allOptions);
