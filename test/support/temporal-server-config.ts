@@ -3,6 +3,8 @@ export interface TemporalServerPorts {
   frontend: number;
   frontendMembership: number;
   frontendHttp: number;
+  internalFrontend: number;
+  internalFrontendMembership: number;
   matching: number;
   matchingMembership: number;
   history: number;
@@ -19,6 +21,8 @@ export const temporalServerPortNames = [
   'frontend',
   'frontendMembership',
   'frontendHttp',
+  'internalFrontend',
+  'internalFrontendMembership',
   'matching',
   'matchingMembership',
   'history',
@@ -32,6 +36,12 @@ export const temporalServerPortNames = [
 
 const HOST = '127.0.0.1';
 
+/** What a server asks of its callers: `global.tls` and `global.authorization` of its configuration. */
+export interface ServerGuard {
+  tls: unknown;
+  authorization: unknown;
+}
+
 /** Calls of the execution store that may fail; those that write may also fail after they took effect. */
 const READS = ['GetWorkflowExecution', 'GetCurrentExecution', 'ReadHistoryBranch'];
 const WRITES = ['CreateWorkflowExecution', 'UpdateWorkflowExecution', 'AppendHistoryNodes'];
@@ -39,11 +49,18 @@ const WRITES = ['CreateWorkflowExecution', 'UpdateWorkflowExecution', 'AppendHis
 /**
  * Configuration of a Temporal server on PostgreSQL. JSON is YAML, so it is written as JSON.
  *
- * @param faults share of persistence calls that fail by the server's own fault injection, each of its kinds; 0 for none
+ * @param options.guard also gives the server's own roles a frontend that asks nothing of them
+ * @param options.faults share of persistence calls that fail by the server's own fault injection, each of its kinds; 0 for none
  */
 export function temporalServerConfig(
   ports: TemporalServerPorts,
-  options: { dynamicConfigPath: string; faults: number; logLevel: string; historyShards: number },
+  options: {
+    dynamicConfigPath: string;
+    faults: number;
+    logLevel: string;
+    historyShards: number;
+    guard?: ServerGuard | undefined;
+  },
 ): unknown {
   const sql = (databaseName: string, maxConns: number) => ({
     pluginName: 'postgres12',
@@ -73,6 +90,7 @@ export function temporalServerConfig(
       },
     },
     global: {
+      ...(options.guard && { tls: options.guard.tls, authorization: options.guard.authorization }),
       membership: { maxJoinDuration: '30s', broadcastAddress: HOST },
       pprof: { port: ports.pprof },
       metrics: {
@@ -81,6 +99,9 @@ export function temporalServerConfig(
     },
     services: {
       frontend: { rpc: { ...rpc(ports.frontend, ports.frontendMembership), httpPort: ports.frontendHttp } },
+      ...(options.guard && {
+        'internal-frontend': { rpc: rpc(ports.internalFrontend, ports.internalFrontendMembership) },
+      }),
       matching: { rpc: rpc(ports.matching, ports.matchingMembership) },
       history: { rpc: rpc(ports.history, ports.historyMembership) },
       worker: { rpc: rpc(ports.worker, ports.workerMembership) },
