@@ -90,8 +90,8 @@ export async function openConnections(
       target = renewed;
       client.replaceBy(current.client);
       acquire.replaceBy(current.acquire);
-      for (const worker of workers) if (!hasEnded(worker)) worker.connection = current.native;
       replaced.add(old);
+      for (const worker of workers) if (!hasEnded(worker)) worker.connection = current.native;
       setTimeout(() => {
         if (replaced.delete(old)) closeAll(old).catch(() => undefined);
       }, CALLS_END_WITHIN_MS).unref();
