@@ -26,6 +26,7 @@ import { BudgetMetrics } from './worker/budget-metrics.js';
 import { dropBudgetsElsewhere } from './worker/budget-whereabouts.js';
 import { workflowBundleOptions } from './worker/bundle-options.js';
 import { type Connections, openConnections } from './worker/connections.js';
+import { renewCredentials } from './worker/credentials.js';
 import { moveIdleBudgets } from './worker/idle-budgets.js';
 import { meterAgentJobs, meterBudget, meterEnds, meterWaits, processMetricsText } from './worker/metrics.js';
 import { waitUntilPolled, watchReadiness } from './worker/readiness.js';
@@ -158,16 +159,19 @@ interface ServiceParts extends Pick<WorkerParts, 'connections' | 'budgetMetrics'
 function serve(parts: ServiceParts): WorkerService {
   const { config, logger, connections, status, budgetMetrics, identity, workers, statusUrl, closeAll } = parts;
   const ended = new AbortController();
+  const { signal } = ended;
+  // These three handle their own errors and never reject.
+  const renewing = renewCredentials(connections, { workers: Object.values(workers), logger, signal });
   const stopped = runWorkers(workers).finally(async () => {
     status.setNotReady('stopped');
     ended.abort(new Error('the worker ended before it was ready'));
+    // It may have connections that nobody else knows yet.
+    await renewing;
     await closeAll();
   });
-  const ready = becomeReady(parts, ended.signal);
+  const ready = becomeReady(parts, signal);
   const { namespace } = config.temporal;
   const { taskQueue, version } = config;
-  const { signal } = ended;
-  // Both handle their own errors and never reject.
   void dropBudgetsElsewhere(connections.client, budgetMetrics, { namespace, identity, logger, signal });
   if (version) {
     const client = new Client({ connection: connections.client, namespace });

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   Client,
-  type Connection,
+  type ConnectionLike,
   WithStartWorkflowOperation,
   WorkflowExecutionAlreadyStartedError,
   WorkflowNotFoundError,
@@ -97,8 +97,8 @@ export interface BudgetClientOptions {
    * Connection only for asks, made with `interceptors: []`: the default interceptor would retry `ResourceExhausted`
    * until the deadline.
    */
-  acquireConnection: Connection;
-  connection: Connection;
+  acquireConnection: ConnectionLike;
+  connection: ConnectionLike;
   namespace: string;
   taskQueue: string;
   /** Settings of a budget that does not exist yet. */

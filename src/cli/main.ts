@@ -1,5 +1,5 @@
-import { createRequire } from 'node:module';
 import { Command, CommanderError } from 'commander';
+import { PACKAGE_VERSION } from '../package.js';
 import { safeLine } from '../terminal-text.js';
 import { addBatchCommands } from './batch-commands.js';
 import { addBudgetCommands } from './budget-commands.js';
@@ -43,7 +43,7 @@ function buildProgram(cli: Cli): Command {
     .description(
       'Sends follow-up messages to AI agent jobs and watches each job until its pull request is ready. Runs on Temporal.',
     )
-    .version(readVersion())
+    .version(PACKAGE_VERSION)
     .exitOverride()
     .configureOutput({
       writeOut: (text) => void stdout.write(text),
@@ -87,12 +87,6 @@ Exit codes:
 /** The width of a terminal; otherwise commander's 80 columns. */
 function helpWidth({ isTTY, columns }: { isTTY?: boolean; columns?: number }): number {
   return isTTY === true && columns ? columns : 80;
-}
-
-/** From package.json, which is two directories above both src/cli and dist/cli. */
-function readVersion(): string {
-  const manifest: unknown = createRequire(import.meta.url)('../../package.json');
-  return typeof manifest === 'object' && manifest !== null && 'version' in manifest ? String(manifest.version) : '';
 }
 
 /** `follow-up list | head` closes our stdout early; that is no error of ours. */

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { z } from 'zod';
 import { isUsableApiKey, MIN_API_KEY_LENGTH } from '../agent-jobs/api-keys.js';
 import { baseUrlIssue, isLoopbackHost } from '../agent-jobs/base-url.js';
@@ -66,23 +66,33 @@ export function readApiKeySettings(settings: SettingsReader): ApiKeySettings {
     );
   }
   if (key !== undefined && !isUsableApiKey(key)) settings.refuse('AGENT_JOBS_API_KEY', `must be ${KEY_RULE}`);
-  if (keyFile !== undefined) {
-    checkFile(settings, 'AGENT_JOBS_API_KEY_FILE', keyFile, (text) =>
-      isUsableApiKey(text.trim()) ? undefined : `must hold one key, of ${KEY_RULE}`,
-    );
-  }
-  if (keysFile !== undefined) {
-    checkFile(settings, 'AGENT_JOBS_API_KEYS_FILE', keysFile, (text) =>
-      isKeyTable(text) ? undefined : `must hold JSON, { "projectId": "key" }, each key of ${KEY_RULE}`,
-    );
-  }
+  readKeyFile(settings, 'AGENT_JOBS_API_KEY_FILE');
+  settings.fileText('AGENT_JOBS_API_KEYS_FILE', (text) =>
+    isKeyTable(text) ? undefined : `must hold JSON, { "projectId": "key" }, each key of ${KEY_RULE}`,
+  );
   return defined({ key: key === undefined ? undefined : () => key, keyFile, keysFile });
 }
+
+/** The one key in the file that a setting names; `undefined` if it is not set, or refused. */
+export function readKeyFile(settings: SettingsReader, name: string): string | undefined {
+  const text = settings.fileText(name, (content) =>
+    isUsableApiKey(content.trim()) ? undefined : `must hold one key, of ${KEY_RULE}`,
+  );
+  return text?.trim();
+}
+
+/** Names of the settings whose files hold a secret. */
+const secretFiles = [
+  'AGENT_JOBS_API_KEY_FILE',
+  'AGENT_JOBS_API_KEYS_FILE',
+  'TEMPORAL_API_KEY_FILE',
+  'TEMPORAL_TLS_CLIENT_KEY_PATH',
+];
 
 /** Warns of what makes a key or a connection easy to steal. A file that cannot be read is refused elsewhere. */
 export function readSecurityWarnings(settings: SettingsReader): string[] {
   const warnings = [];
-  for (const name of ['AGENT_JOBS_API_KEY_FILE', 'AGENT_JOBS_API_KEYS_FILE', 'TEMPORAL_TLS_CLIENT_KEY_PATH']) {
+  for (const name of secretFiles) {
     const path = settings.text(name);
     if (path === undefined || !isForEverybody(path)) continue;
     warnings.push(`${name}: every user of this machine can read ${path}; run chmod o= ${path}`);
@@ -99,22 +109,6 @@ function isForEverybody(path: string): boolean {
   // Windows has no such bits and reports the same mode for every file.
   if (process.platform === 'win32') return false;
   return ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o007) !== 0;
-}
-
-/** Refuses a file that cannot be read, or in whose text `problemOf` finds a problem. The text is never shown. */
-function checkFile(
-  settings: SettingsReader,
-  name: string,
-  path: string,
-  problemOf: (text: string) => string | undefined,
-): void {
-  try {
-    const problem = problemOf(readFileSync(path, 'utf8'));
-    if (problem !== undefined) settings.refuse(name, `the file ${problem}`, path);
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : 'error';
-    settings.refuse(name, `the file cannot be read: ${code}`, path);
-  }
 }
 
 const keyTableSchema = z.record(idSchema, z.string().refine(isUsableApiKey));

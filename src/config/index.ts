@@ -9,7 +9,7 @@ import { readTemporalConfig, type TemporalConfig, usesTls } from './temporal-con
 export { ConfigError } from './settings-reader.js';
 export type { ApiKeySettings } from './agent-jobs-config.js';
 export type { Environment } from './settings-reader.js';
-export type { TemporalConfig } from './temporal-config.js';
+export type { TemporalConfig, TemporalConnectionOptions } from './temporal-config.js';
 
 /** pino's levels, from the most to the fewest lines. */
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -42,6 +43,25 @@ export class SettingsReader {
     if (parsed.success) return parsed.data;
     this.refuse(name, parsed.error.issues.map(({ message }) => message).join(', '), text);
     return fallback;
+  }
+
+  /**
+   * The text of the file that a variable names; `undefined` if the variable is not set. It is also `undefined` if the
+   * file cannot be read, or if `problemOf` finds a problem in its text, which is never shown.
+   */
+  fileText(name: string, problemOf: (text: string) => string | undefined = () => undefined): string | undefined {
+    const path = this.text(name);
+    if (path === undefined) return undefined;
+    try {
+      const text = readFileSync(path, 'utf8');
+      const problem = problemOf(text);
+      if (problem === undefined) return text;
+      this.refuse(name, `the file ${problem}`, path);
+    } catch (error) {
+      const code = error instanceof Error && 'code' in error ? String(error.code) : 'error';
+      this.refuse(name, `the file cannot be read: ${code}`, path);
+    }
+    return undefined;
   }
 
   /**

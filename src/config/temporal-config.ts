@@ -1,10 +1,11 @@
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type ClientConfigProfile, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
 import type { NativeConnectionOptions } from '@temporalio/worker';
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
 import { defined } from '../contract/defined.js';
-import type { Environment, SettingsReader } from './settings-reader.js';
+import { readKeyFile } from './agent-jobs-config.js';
+import { type Environment, SettingsReader } from './settings-reader.js';
 
 /** How to reach Temporal. */
 export interface TemporalConfig {
@@ -13,8 +14,11 @@ export interface TemporalConfig {
   /** @default 'default' */
   namespace: string;
   /**
-   * For `Connection.connect` and `NativeConnection.connect`. A function, so that logging or inspecting a configuration
-   * does not show the keys and certificates.
+   * For `Connection.connect` and `NativeConnection.connect`. Each call reads the files again, so that a new key or
+   * certificate is in the result; the address stays. A function also keeps keys and certificates out of a logged or
+   * inspected configuration.
+   *
+   * @throws ConfigError when a file can no longer be used
    */
   connectionOptions: () => TemporalConnectionOptions;
   /** Absolute path of the module that exports the data converter. @default Temporal's own data converter */
@@ -34,28 +38,41 @@ const ADDRESS_PATTERN = /^(\[[0-9a-fA-F:.]+\]|[^\s:/@?#[\]]+)(?::(\d{1,5}))?$/;
 /** Reads `TEMPORAL_*`, the profile and the configuration file with Temporal's own library, and checks the result. */
 export function readTemporalConfig(settings: SettingsReader, env: Environment): TemporalConfig {
   const dataConverterModule = readModulePath(settings, 'FOLLOW_UP_DATA_CONVERTER');
-  const fallback = {
-    address: DEFAULT_ADDRESS,
-    namespace: DEFAULT_NAMESPACE,
-    connectionOptions: () => ({ address: DEFAULT_ADDRESS }),
+  const { namespace, options } = readConnection(settings, env);
+  const { address } = options;
+  return {
+    address,
+    namespace,
+    connectionOptions: () => {
+      const again = new SettingsReader(env);
+      const { options: current } = readConnection(again, env);
+      again.throwIfBad();
+      return { ...current, address };
+    },
+    ...defined({ dataConverterModule }),
   };
+}
+
+function readConnection(
+  settings: SettingsReader,
+  env: Environment,
+): { namespace: string; options: TemporalConnectionOptions } {
+  const fallback = { namespace: DEFAULT_NAMESPACE, options: { address: DEFAULT_ADDRESS } };
   if (!isConfigFileReadable(settings)) return fallback;
+  const keyOfFile = readKeyFile(settings, 'TEMPORAL_API_KEY_FILE');
   try {
-    const profile = loadClientConfigProfile({ overrideEnvVars: withoutEmpty(env) });
+    const profile = loadClientConfigProfile({
+      overrideEnvVars: { ...withoutEmpty(env), ...defined({ TEMPORAL_API_KEY: keyOfFile }) },
+    });
     checkCertificatePair(settings, profile);
-    const { connectionOptions, namespace } = toClientOptions(profile);
+    const { connectionOptions, namespace = DEFAULT_NAMESPACE } = toClientOptions(profile);
     const address = readAddress(settings, connectionOptions.address);
     const { tls, apiKey, metadata } = connectionOptions;
     const sendsKey = apiKey !== undefined || Object.keys(metadata ?? {}).some(isAuthorization);
     if (sendsKey && !usesTls(tls) && !isLoopbackHost(hostOf(address))) {
       settings.refuse('TEMPORAL_TLS', `must be on: the API key for ${address} could be read by anybody on the network`);
     }
-    return {
-      address,
-      namespace: namespace ?? DEFAULT_NAMESPACE,
-      connectionOptions: () => defined({ address, tls, apiKey, metadata }),
-      ...defined({ dataConverterModule }),
-    };
+    return { namespace, options: defined({ address, tls, apiKey, metadata }) };
   } catch (error) {
     settings.refuse('TEMPORAL_*', describeLoadError(error));
     return fallback;
@@ -69,15 +86,7 @@ export function usesTls(tls: TemporalConnectionOptions['tls']): boolean {
 /** The library treats a missing file as an empty one, even if it was named explicitly. */
 function isConfigFileReadable(settings: SettingsReader): boolean {
   const name = 'TEMPORAL_CONFIG_FILE';
-  const path = settings.text(name);
-  if (path === undefined) return true;
-  try {
-    readFileSync(path);
-    return true;
-  } catch (error) {
-    settings.refuse(name, `the file cannot be read: ${codeOf(error) ?? 'error'}`, path);
-    return false;
-  }
+  return settings.text(name) === undefined || settings.fileText(name) !== undefined;
 }
 
 /** An absolute path; a relative one starts at the working directory. */
@@ -133,8 +142,4 @@ function describeLoadError(error: unknown): string {
   if (error instanceof Error && 'line' in error)
     return `the configuration file is not TOML, see line ${String(error.line)}`;
   return error instanceof Error ? error.message : String(error);
-}
-
-function codeOf(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
 }

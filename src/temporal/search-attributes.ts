@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Connection } from '@temporalio/client';
+import type { ConnectionLike } from '@temporalio/client';
 import { SearchAttribute } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from './grpc.js';
 
@@ -28,7 +28,7 @@ interface SearchAttributesReport {
  * @throws SearchAttributesError if they are missing and may not be registered, or exist with another type
  */
 export async function ensureSearchAttributes(
-  connection: Connection,
+  connection: ConnectionLike,
   namespace: string,
   { timeoutMs = QUERYABLE_TIMEOUT_MS }: { timeoutMs?: number } = {},
 ): Promise<SearchAttributesReport> {
@@ -48,7 +48,7 @@ export async function ensureSearchAttributes(
 }
 
 /** Types by name; `undefined` if the server cannot list them, like the time-skipping test server. */
-async function listAttributes(connection: Connection, namespace: string): Promise<Map<string, number> | undefined> {
+async function listAttributes(connection: ConnectionLike, namespace: string): Promise<Map<string, number> | undefined> {
   try {
     const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
     return new Map(Object.entries(customAttributes));
@@ -60,7 +60,7 @@ async function listAttributes(connection: Connection, namespace: string): Promis
 }
 
 async function addAttributes(
-  connection: Connection,
+  connection: ConnectionLike,
   namespace: string,
   names: string[],
   knownMissing: boolean,
@@ -86,7 +86,7 @@ async function addAttributes(
 }
 
 async function waitUntilQueryable(
-  connection: Connection,
+  connection: ConnectionLike,
   namespace: string,
   names: string[],
   timeoutMs: number,

@@ -46,7 +46,7 @@ export async function startTracing(env: Environment): Promise<Tracing | undefine
 }
 
 function isAskedFor(env: Environment): boolean {
-  const { OTEL_SDK_DISABLED: disabled, OTEL_TRACES_EXPORTER: exporter = 'otlp' } = env;
-  if (disabled?.toLowerCase() === 'true' || exporter !== 'otlp') return false;
+  const { OTEL_SDK_DISABLED: disabled, OTEL_TRACES_EXPORTER: exporter } = env;
+  if (disabled?.toLowerCase() === 'true' || (exporter || 'otlp') !== 'otlp') return false;
   return Boolean(env['OTEL_EXPORTER_OTLP_ENDPOINT'] || env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT']);
 }

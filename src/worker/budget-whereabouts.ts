@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Connection } from '@temporalio/client';
+import type { ConnectionLike } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { projectBudgetWorkflowId } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
@@ -33,7 +33,7 @@ export interface WhereaboutsOptions {
  * that a workflow in its cache continues elsewhere. Resolves when `signal` ends it.
  */
 export async function dropBudgetsElsewhere(
-  connection: Connection,
+  connection: ConnectionLike,
   metrics: BudgetMetrics,
   options: WhereaboutsOptions,
 ): Promise<void> {
@@ -55,7 +55,7 @@ export async function dropBudgetsElsewhere(
 
 /** Whether another worker ran the last workflow task of a project's budget, or the budget is stopped. */
 async function runsElsewhere(
-  connection: Connection,
+  connection: ConnectionLike,
   projectId: string,
   { namespace, identity }: WhereaboutsOptions,
 ): Promise<boolean> {

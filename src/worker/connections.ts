@@ -1,21 +1,31 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Connection } from '@temporalio/client';
-import { NativeConnection } from '@temporalio/worker';
+import { isDeepStrictEqual } from 'node:util';
+import { Connection, type ConnectionLike } from '@temporalio/client';
+import { NativeConnection, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { TemporalUnreachableError } from '../client/errors.js';
-import type { TemporalConfig } from '../config/index.js';
+import type { TemporalConfig, TemporalConnectionOptions } from '../config/index.js';
 import { formatDuration } from '../contract/index.js';
 import { callRetries, describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import type { TemporalPlugin } from '../temporal/data-converter.js';
+import { ReplaceableConnection } from './replaceable-connection.js';
 
 /** The connections of a worker. */
 export interface Connections {
-  /** For the workers. */
+  /** For the workers, when they are created. */
   native: NativeConnection;
   /** For ordinary calls. */
-  client: Connection;
+  client: ConnectionLike;
   /** For asks of the budget, without the interceptor that retries `ResourceExhausted` until the deadline. */
-  acquire: Connection;
+  acquire: ConnectionLike;
+  /**
+   * Connects again if the credentials have changed, and moves these clients and the workers to the new connections.
+   * Calls under way end on the old ones.
+   *
+   * @returns whether they had changed
+   * @throws when the new credentials cannot be read, or Temporal does not accept them; everything stays as it is
+   */
+  renew(workers: readonly Worker[]): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -26,6 +36,8 @@ const LONGEST_RETRY_MS = 5_000;
 /** Short, so that the log soon says what the worker waits for. */
 const CONNECT_TIMEOUT_MS = 3_000;
 const CALL_TIMEOUT_MS = 10_000;
+/** After this time, every call that began on a connection has ended, with its retries. */
+const CALLS_END_WITHIN_MS = 120_000;
 
 /**
  * Connects, and waits while Temporal cannot be reached.
@@ -50,37 +62,106 @@ export async function openConnections(
     plugins: TemporalPlugin[];
   },
 ): Promise<Connections> {
-  const client = await connectPatiently(temporal, plugins, logger, limitMs, signal);
-  const opened: { close(): Promise<void> }[] = [client];
-  const close = async (): Promise<void> => {
-    await Promise.all(opened.map((connection) => connection.close()));
-  };
+  const { namespace } = temporal;
+  let target: Target = { options: temporal.connectionOptions(), namespace, plugins };
+  const first = await connectPatiently(target, logger, limitMs, signal);
+  let current: OpenConnections;
   try {
     await onReached();
-    const acquire = await Connection.connect({ ...temporal.connectionOptions(), plugins, interceptors: [] });
-    opened.push(acquire);
-    const native = await NativeConnection.connect({ ...temporal.connectionOptions(), plugins });
-    opened.push(native);
-    return { client, acquire, native, close };
+    current = await connectMore(first, target);
   } catch (error) {
-    await close();
+    await first.close();
     throw new TemporalUnreachableError(temporal.address, describeGrpcError(error), undefined, { cause: error });
+  }
+  const client = new ReplaceableConnection(current.client);
+  const acquire = new ReplaceableConnection(current.acquire);
+  const replaced = new Set<OpenConnections>();
+
+  return {
+    client,
+    acquire,
+    native: current.native,
+    async renew(workers) {
+      const options = temporal.connectionOptions();
+      if (isDeepStrictEqual(options, target.options)) return false;
+      const renewed = { ...target, options };
+      const old = current;
+      current = await connectAll(renewed);
+      target = renewed;
+      client.replaceBy(current.client);
+      acquire.replaceBy(current.acquire);
+      replaced.add(old);
+      for (const worker of workers) if (!hasEnded(worker)) worker.connection = current.native;
+      setTimeout(() => {
+        if (replaced.delete(old)) closeAll(old).catch(() => undefined);
+      }, CALLS_END_WITHIN_MS).unref();
+      return true;
+    },
+    async close() {
+      const all = [...replaced, current];
+      replaced.clear();
+      await Promise.all(all.map(closeAll));
+    },
+  };
+}
+
+function hasEnded(worker: Worker): boolean {
+  return ['STOPPED', 'FAILED'].includes(worker.getState());
+}
+
+/** What to connect to, and how. */
+interface Target {
+  options: TemporalConnectionOptions;
+  namespace: string;
+  plugins: TemporalPlugin[];
+}
+
+interface OpenConnections {
+  client: Connection;
+  acquire: Connection;
+  native: NativeConnection;
+}
+
+async function closeAll(connections: OpenConnections): Promise<void> {
+  await Promise.all(Object.values(connections).map((connection: { close(): Promise<void> }) => connection.close()));
+}
+
+async function connectAll(target: Target): Promise<OpenConnections> {
+  const client = await connectOnce(target);
+  try {
+    return await connectMore(client, target);
+  } catch (error) {
+    await client.close();
+    throw error;
+  }
+}
+
+/** Opens the other connections beside the first one, or none of them. */
+async function connectMore(client: Connection, { options, plugins }: Target): Promise<OpenConnections> {
+  const acquire = await Connection.connect({ ...options, plugins, interceptors: [] });
+  try {
+    return { client, acquire, native: await NativeConnection.connect({ ...options, plugins }) };
+  } catch (error) {
+    await acquire.close();
+    throw error;
   }
 }
 
 async function connectPatiently(
-  temporal: TemporalConfig,
-  plugins: TemporalPlugin[],
+  target: Target,
   logger: Logger,
   limitMs: number,
   signal: AbortSignal | undefined,
 ): Promise<Connection> {
-  const { address, namespace } = temporal;
+  const {
+    options: { address },
+    namespace,
+  } = target;
   const startedMs = performance.now();
   for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS)) {
     signal?.throwIfAborted();
     try {
-      return await connectOnce(temporal, plugins);
+      return await connectOnce(target);
     } catch (error) {
       const reason = describe(error, namespace);
       const leftMs = limitMs - (performance.now() - startedMs);
@@ -96,15 +177,15 @@ async function connectPatiently(
   }
 }
 
-async function connectOnce(temporal: TemporalConfig, plugins: TemporalPlugin[]): Promise<Connection> {
+/** Connects, and has the server answer, which tells whether it accepts the credentials. */
+async function connectOnce({ options, namespace, plugins }: Target): Promise<Connection> {
   const connection = await Connection.connect({
-    ...temporal.connectionOptions(),
+    ...options,
     plugins,
     connectTimeout: CONNECT_TIMEOUT_MS,
     interceptors: callRetries(),
   });
   try {
-    const { namespace } = temporal;
     await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
       connection.workflowService.describeNamespace({ namespace }),
     );

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Connection } from '@temporalio/client';
+import type { ConnectionLike } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { WatchedApiKeys } from '../agent-jobs/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
@@ -19,7 +19,7 @@ const TEMPORAL_DEADLINE_MS = 2_000;
  * @param options.checkEveryMs how long an answer is valid. @default 5_000
  */
 export function watchReadiness(
-  connection: Connection,
+  connection: ConnectionLike,
   keys: WatchedApiKeys,
   {
     namespace,
@@ -72,7 +72,7 @@ const INTERVAL_MS = 100;
  * get through. A server without that feature counts as listing it.
  */
 export async function waitUntilPolled(
-  connection: Connection,
+  connection: ConnectionLike,
   {
     namespace,
     identity,

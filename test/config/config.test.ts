@@ -303,6 +303,46 @@ describe('the Temporal configuration', () => {
     expect(cloud.connectionOptions()).toMatchObject({ tls: true, apiKey: SECRET });
   });
 
+  test('reads its API key from a file, which comes before TEMPORAL_API_KEY', () => {
+    const keyFile = file('temporal-key', `${SECRET}\n`);
+    const env = { TEMPORAL_API_KEY_FILE: keyFile, TEMPORAL_API_KEY: 'key-of-the-environment' };
+    expect(loadTemporalConfig(env).connectionOptions()).toMatchObject({ apiKey: SECRET });
+    expect(issuesOf(() => loadTemporalConfig({ ...env, TEMPORAL_ADDRESS: 'far:7233', TEMPORAL_TLS: 'false' }))).toEqual(
+      { TEMPORAL_TLS: expect.stringContaining('must be on') as string },
+    );
+    for (const [name, text] of [
+      ['two-keys', `${SECRET}\n${SECRET}`],
+      ['no-key', ''],
+    ] as const) {
+      expect(issuesOf(() => loadTemporalConfig({ TEMPORAL_API_KEY_FILE: file(name, text) }))).toEqual({
+        TEMPORAL_API_KEY_FILE: expect.stringContaining('must hold one key') as string,
+      });
+    }
+    expect(issuesOf(() => loadTemporalConfig({ TEMPORAL_API_KEY_FILE: join(directory, 'gone') }))).toEqual({
+      TEMPORAL_API_KEY_FILE: expect.stringContaining('cannot be read: ENOENT') as string,
+    });
+  });
+
+  test('has new keys and certificates as soon as their files have them, at the same address', () => {
+    const bytes = (text: string) => new TextEncoder().encode(text);
+    const profile = (address: string, key: string) =>
+      file('rotated.toml', `[profile.default]\naddress = "${address}"\napi_key = "${key}"\n`);
+    const config = loadTemporalConfig({
+      TEMPORAL_CONFIG_FILE: profile('one.example.com:7233', 'key-of-yesterday'),
+      TEMPORAL_TLS_CLIENT_CERT_PATH: file('rotated.crt', 'certificate of yesterday'),
+      TEMPORAL_TLS_CLIENT_KEY_PATH: file('rotated.key', 'key of yesterday'),
+    });
+    profile('two.example.com:7233', 'key-of-today');
+    file('rotated.crt', 'certificate of today');
+    expect(config.connectionOptions()).toMatchObject({
+      address: 'one.example.com:7233',
+      apiKey: 'key-of-today',
+      tls: { clientCertPair: { crt: bytes('certificate of today'), key: bytes('key of yesterday') } },
+    });
+    file('rotated.toml', `[profile.default]\napi_key = ${SECRET}\n`);
+    expect(issuesOf(config.connectionOptions)).toHaveProperty(['TEMPORAL_*']);
+  });
+
   test('fills in the port', () => {
     expect(loadTemporalConfig({ TEMPORAL_ADDRESS: 'temporal' }).address).toBe('temporal:7233');
     expect(loadTemporalConfig({ TEMPORAL_ADDRESS: '[::1]' }).address).toBe('[::1]:7233');

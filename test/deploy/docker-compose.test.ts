@@ -11,7 +11,7 @@ import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
 import { followUpWorkerOptions } from '../../src/worker/worker-options.js';
 import { readComposeFile, readRepositoryFile, type ComposeService } from './compose-file.js';
 import { lastInstruction, readDockerfile, type DockerStage } from './dockerfile.js';
-import { knownSettings } from './settings.js';
+import { knownSettings, tracingSettings } from './settings.js';
 
 const simulatorKey = simulatorOptionsSchema.parse({}).apiKey;
 
@@ -170,21 +170,41 @@ describe('docker-compose.yml', () => {
       status: { host: '0.0.0.0', port: 9464 },
     });
     const known = await knownSettings();
-    expect(Object.keys(environment).filter((name) => !known.has(name))).toEqual([]);
+    const ours = Object.keys(environment).filter((name) => !name.startsWith('OTEL_'));
+    expect(ours.filter((name) => !known.has(name))).toEqual([]);
     const stopMs = parseDurationMs(service('worker').stop_grace_period);
     expect(stopMs).toBeGreaterThan(Number(followUpWorkerOptions(config).shutdownForceTime));
   });
 
-  test('passes on every setting of a worker except the API key itself', async () => {
-    const page = await readRepositoryFile('docs/reference/settings.md');
-    const table = page.split('\n## Worker\n')[1]?.split('\n## ')[0] ?? '';
-    const settings = [...table.matchAll(/^\| `(\w+)`/gm)].map(([, name = '']) => name);
-    expect(settings.length).toBeGreaterThan(20);
+  test('passes on every setting of a worker that is not fixed here', async () => {
+    const known = [...(await knownSettings())];
+    expect(known.length).toBeGreaterThan(30);
     const environment = service('worker').environment ?? {};
-    const fixed = ['AGENT_JOBS_API_KEY', 'FOLLOW_UP_STATUS_ADDRESS'];
-    for (const name of settings.filter((each) => !fixed.includes(each))) {
+    /** Settings that nobody can set from outside, with the reason. */
+    const fixed: [names: RegExp, reason: string][] = [
+      [/^TEMPORAL_(?!DEPLOYMENT_|WORKER_)/, 'the server of this file asks for neither a certificate nor a key'],
+      [/^AGENT_JOBS_API_KEY$/, 'a key in the environment shows in "docker inspect"'],
+      [/^FOLLOW_UP_STATUS_ADDRESS$/, 'the published port leads there'],
+    ];
+    for (const name of known.filter((each) => !fixed.some(([names]) => names.test(each)))) {
       expect(environment[name], name).toMatch(new RegExp(`^\\$\\{${name}(:?-.*|:\\?.*)\\}$`));
     }
+  });
+
+  test('passes on the variables of OpenTelemetry that are set, and no others', async () => {
+    const environment = service('worker').environment ?? {};
+    const names = await tracingSettings();
+    expect(names.size).toBeGreaterThan(20);
+    // How many spans are sent at once and how large one may be. The defaults suit every worker.
+    const sizes = /^OTEL_(BSP|ATTRIBUTE|SPAN)_/;
+    const passed = [...names].filter((name) => !sizes.test(name)).sort();
+    expect(passed).toEqual(expect.arrayContaining(['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_SERVICE_NAME']));
+    expect(
+      Object.keys(environment)
+        .filter((name) => name.startsWith('OTEL_'))
+        .sort(),
+    ).toEqual(passed);
+    for (const name of passed) expect(environment[name], name).toBeNull();
   });
 
   test('accepts an API key for each project instead of one for all', async () => {
@@ -259,7 +279,8 @@ function composeEnvironment(
       const value = given[name];
       return value === undefined || (colon === ':' && value === '') ? String(fallback) : value;
     });
-  return Object.fromEntries(Object.entries(environment).map(([name, text]) => [name, resolve(text)]));
+  const values = Object.entries(environment).map(([name, text]) => [name, text === null ? given[name] : resolve(text)]);
+  return Object.fromEntries(values.filter(([, value]) => value !== undefined)) as Record<string, string>;
 }
 
 function repositoryPath(path: string): string {

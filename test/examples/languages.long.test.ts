@@ -25,8 +25,9 @@ const languages: Language[] = [
     build: async (directory) => {
       const python = join(directory, 'venv', 'bin', 'python');
       await run('python3', ['-m', 'venv', join(directory, 'venv')]);
-      // Everything is pinned, so nothing outside the list may be installed.
-      await run(python, ['-m', 'pip', 'install', '--quiet', '--no-deps', '-r', join(directory, 'requirements.txt')]);
+      // Installs nothing except the listed wheels with the listed hashes.
+      const asListed = ['--quiet', '--require-hashes', '--only-binary', ':all:'];
+      await run(python, ['-m', 'pip', 'install', ...asListed, '-r', join(directory, 'requirements.txt')]);
       await run(python, ['-m', 'pip', 'check']);
       return [python, join(directory, 'follow_ups.py')];
     },

@@ -3,6 +3,8 @@ export interface TemporalServerPorts {
   frontend: number;
   frontendMembership: number;
   frontendHttp: number;
+  internalFrontend: number;
+  internalFrontendMembership: number;
   matching: number;
   matchingMembership: number;
   history: number;
@@ -19,6 +21,8 @@ export const temporalServerPortNames = [
   'frontend',
   'frontendMembership',
   'frontendHttp',
+  'internalFrontend',
+  'internalFrontendMembership',
   'matching',
   'matchingMembership',
   'history',
@@ -32,6 +36,12 @@ export const temporalServerPortNames = [
 
 const HOST = '127.0.0.1';
 
+/** What a server asks of its callers: `global.tls` and `global.authorization` of its configuration. */
+export interface ServerGuard {
+  tls: unknown;
+  authorization: unknown;
+}
+
 /** Calls of the execution store that may fail. Writes may also fail after they took effect. */
 const READS = ['GetWorkflowExecution', 'GetCurrentExecution', 'ReadHistoryBranch'];
 const WRITES = ['CreateWorkflowExecution', 'UpdateWorkflowExecution', 'AppendHistoryNodes'];
@@ -39,11 +49,18 @@ const WRITES = ['CreateWorkflowExecution', 'UpdateWorkflowExecution', 'AppendHis
 /**
  * The configuration of a Temporal server on PostgreSQL. It is written as JSON, which is also YAML.
  *
- * @param faults share of persistence calls of each kind that fail by the server's own fault injection; 0 for none
+ * @param options.guard what the frontend asks of its callers; the server's own roles get another frontend that asks for nothing
+ * @param options.faults share of persistence calls of each kind that fail by the server's own fault injection; 0 for none
  */
 export function temporalServerConfig(
   ports: TemporalServerPorts,
-  options: { dynamicConfigPath: string; faults: number; logLevel: string; historyShards: number },
+  options: {
+    dynamicConfigPath: string;
+    faults: number;
+    logLevel: string;
+    historyShards: number;
+    guard?: ServerGuard | undefined;
+  },
 ): unknown {
   const sql = (databaseName: string, maxConns: number) => ({
     pluginName: 'postgres12',
@@ -73,6 +90,7 @@ export function temporalServerConfig(
       },
     },
     global: {
+      ...(options.guard && { tls: options.guard.tls, authorization: options.guard.authorization }),
       membership: { maxJoinDuration: '30s', broadcastAddress: HOST },
       pprof: { port: ports.pprof },
       metrics: {
@@ -81,6 +99,9 @@ export function temporalServerConfig(
     },
     services: {
       frontend: { rpc: { ...rpc(ports.frontend, ports.frontendMembership), httpPort: ports.frontendHttp } },
+      ...(options.guard && {
+        'internal-frontend': { rpc: rpc(ports.internalFrontend, ports.internalFrontendMembership) },
+      }),
       matching: { rpc: rpc(ports.matching, ports.matchingMembership) },
       history: { rpc: rpc(ports.history, ports.historyMembership) },
       worker: { rpc: rpc(ports.worker, ports.workerMembership) },
