@@ -158,6 +158,7 @@ test('a budget that an operator pins to a version that is not current stays ther
     namespace,
     workflowExecution: { workflowId },
     workflowExecutionOptions: {
+      // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
       versioningOverride: { pinned: { behavior: PINNED, version: { deploymentName, buildId: NEW } } },
     },
     updateMask: { paths: ['versioning_override'] },
