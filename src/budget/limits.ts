@@ -102,6 +102,12 @@ export const TURNS_BEFORE_CHECKS = 100;
 export const AUDIT_LENGTH = 100;
 
 /**
+ * Most sends without an outcome that are kept in full after their time. The follow-up of such a send may have been kept
+ * waiting by a busy machine, and can still say that it was never made.
+ */
+export const MAX_UNTOLD = 100;
+
+/**
  * How long after its lease an ask counts as stale: 15 s, because start-to-close is lease + 15 s, and 10 s for the call
  * itself.
  */

@@ -1,5 +1,5 @@
 import type { SendOutcome } from '../contract/index.js';
-import { AUDIT_LENGTH, ESTIMATED_FROM, REUSE_ESTIMATE_MS, SEND_ESTIMATE_MS } from './limits.js';
+import { AUDIT_LENGTH, ESTIMATED_FROM, MAX_UNTOLD, REUSE_ESTIMATE_MS, SEND_ESTIMATE_MS } from './limits.js';
 import type { BudgetState, Grant } from './state.js';
 
 /**
@@ -135,14 +135,15 @@ export function sendEstimateMs(state: BudgetState): number {
 }
 
 /**
- * Keeps only the last {@link AUDIT_LENGTH} grants, and those that may still be settled, in full. Of the others it keeps
- * only when their slots end.
+ * Keeps only the last {@link AUDIT_LENGTH} grants, those that may still be settled, and the last {@link MAX_UNTOLD}
+ * without an outcome, in full. Of the others it keeps only when their slots end.
  */
 export function pruneGrants(state: BudgetState, nowMs: number): void {
   const auditFrom = state.grants.length - AUDIT_LENGTH;
   if (auditFrom <= 0) return;
-  const isKept = (grant: Grant, index: number) =>
-    index >= auditFrom || (grant.settledAtMs === undefined && nowMs < heldFromMs(grant));
+  const untold = state.grants.filter(({ settledAtMs }) => settledAtMs === undefined);
+  const keptUntold = new Set(untold.filter((grant) => nowMs < heldFromMs(grant)).concat(untold.slice(-MAX_UNTOLD)));
+  const isKept = (grant: Grant, index: number) => index >= auditFrom || keptUntold.has(grant);
   const spent = state.grants.filter((grant, index) => !isKept(grant, index) && grant.outcome !== 'notSent');
   state.grants = state.grants.filter(isKept);
   const keptMs = longestHeldMs(state);

@@ -29,7 +29,14 @@ const step = fc.record({
 
 /** The state that decides who may send. Invitations, checks and overtakings are left out: no history tells them. */
 function known(budget: Budget) {
-  const { waiters, pause, turns, overtakenCount: _overtaken, ...state } = carryState(budget.state);
+  const {
+    waiters,
+    pause,
+    turns,
+    overtakenCount: _overtaken,
+    answersInMs: _answers,
+    ...state
+  } = carryState(budget.state);
   return {
     ...state,
     pause: pause?.reason,

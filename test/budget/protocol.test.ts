@@ -161,6 +161,17 @@ describe('an ask that says that no earlier ask has sent', () => {
     expect(acquire(budget, T0 + 2, 'a', { sendNumber: 2, token: 'second' })).toMatchObject({ kind: 'granted' });
   });
 
+  test('takes back a grant long after its lease, however many others were sent since', () => {
+    const budget = newBudget({ limit: 300 });
+    acquire(budget, T0, 'a', { askNumber: 1 });
+    for (let index = 0; index < 250; index++) spend(budget, T0 + 1_000 * index, `x-${index}`);
+    const lateMs = T0 + LEASE_MS + DRAIN_MS + 600_000;
+    spend(budget, lateMs, 'last');
+    const carried = new Budget(restoreState(carryState(budget.state)));
+    expect(acquire(carried, lateMs, 'a', later)).toMatchObject({ kind: 'done', outcome: 'notSent' });
+    expect(carried.status(lateMs)).toMatchObject({ used: 251 });
+  });
+
   test('takes nothing back from a later ask that overtook it', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', later);
