@@ -544,7 +544,9 @@ async function openStage({ files, hasWorker = true }: Guide): Promise<Stage & { 
       workers.push(worker);
       const failed = worker.ended.then(({ stderr }) => Promise.reject(new Error(stderr)));
       failed.catch(() => undefined);
-      await Promise.race([eventually('the worker is up', () => worker.stdout().includes('takes follow-ups')), failed]);
+      // It may bundle the workflows first, which takes minutes on a busy machine.
+      const up = eventually('the worker is up', () => worker.stdout().includes('takes follow-ups'), 300_000);
+      await Promise.race([up, failed]);
     },
     async close() {
       await stage.stopDev();
@@ -577,14 +579,18 @@ test('what is listed as not run is one block of its page, and the test that chec
 });
 
 // They wait for polls most of the time.
-test.concurrent.each(Object.entries(guides))('the commands of %s do what the page says', async (page, guide) => {
-  const stage = await openStage(guide);
-  try {
-    await play(page, guide, stage);
-  } finally {
-    await stage.close();
-  }
-});
+test.concurrent.each(Object.entries(guides))(
+  'the commands of %s do what the page says',
+  async (page, guide) => {
+    const stage = await openStage(guide);
+    try {
+      await play(page, guide, stage);
+    } finally {
+      await stage.close();
+    }
+  },
+  600_000,
+);
 
 async function play(page: string, { names, untilCtrlC = {}, sections }: Guide, stage: Stage): Promise<void> {
   const bySection = new Map<string, ShellBlock[]>();

@@ -46,7 +46,7 @@ interface Pasted {
 }
 
 /** Longer than any command of a page takes, shorter than a test may. */
-const PATIENCE_MS = 120_000;
+const PATIENCE_MS = 300_000;
 
 /** A reader with a terminal in a directory of its own, where `npx follow-up` and `temporal` are those of this checkout. */
 export class Reader {
