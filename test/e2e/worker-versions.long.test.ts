@@ -1,13 +1,16 @@
+import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { contradictions } from '../../chaos/contradictions.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
+import { resolveTemporalCli } from '../../src/embedded/resolve-temporal-cli.js';
 import { createLogger } from '../../src/logging.js';
 import { type Simulator, startSimulator } from '../../src/simulator/index.js';
 import { startWorker, type WorkerService } from '../../src/worker.js';
@@ -90,10 +93,18 @@ async function doctorOnVersions(): Promise<unknown> {
   return checks.filter(({ name }) => name === 'versions' || name === 'builds').map(({ message }) => message);
 }
 
+/** Runs `temporal worker deployment …` as docs/how-to/upgrade.md does, for this deployment. */
+async function deployment(command: string, ...more: string[]): Promise<string> {
+  const { path } = await resolveTemporalCli({ env: process.env });
+  const where = ['--address', inject('temporalAddress'), '--deployment-name', deploymentName];
+  const { stdout } = await promisify(execFile)(path, ['worker', 'deployment', command, ...where, ...more]);
+  return stdout;
+}
+
+/** The server may not know a new worker's version yet. */
 const makeCurrent = (buildId: string) =>
   eventually(`version ${buildId} is current`, async () => {
-    const { namespace } = client.options;
-    await client.workflowService.setWorkerDeploymentCurrentVersion({ namespace, deploymentName, buildId });
+    await deployment('set-current-version', '--build-id', buildId, '--yes');
     return true;
   });
 
@@ -138,6 +149,7 @@ test('an upgrade and its rollback lose none of 100 follow-ups, although the vers
 
   const all = [...before, ...between, ...after];
   const results = await Promise.all(all.map((each) => each.result()));
+  expect(await deployment('describe-version', '--build-id', NEW)).toMatch(/drain/i);
   expect(results.map(({ status }) => status)).toEqual(all.map(() => 'completed'));
   const arrived = simulator.ledger.filter(({ jobId }) => jobId !== 'job').map(({ prompt }) => prompt);
   expect(arrived.toSorted()).toEqual(all.map((_, number) => `Step ${number}.`).toSorted());
