@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Poller, type QueueType, readPollers } from '../client/trouble.js';
+import { type Poller, type QueueType, readCurrentBuild, readPollers } from '../client/trouble.js';
 import { callTemporal } from '../client/temporal-call.js';
 import { budgetTaskQueue, formatDuration, SearchAttribute } from '../contract/index.js';
 import { type Check, check, messageOf } from './doctor-check.js';
@@ -104,7 +104,7 @@ async function checkWorkers(session: TemporalSession, skew: Promise<number | und
         return { subject: `${queue} (${type} tasks)`, workers };
       }),
     );
-    const isPolled = ({ workers: [latest] }: PolledQueue) => latest !== undefined && latest.ageMs <= POLLS_WITHIN_MS;
+    const isPolled = ({ workers: [latest] }: PolledQueue) => latest !== undefined && isPolling(latest);
     const idle = polled.filter((queue) => !isPolled(queue));
     return [
       ...(idle.length > 0 ? [idleQueues(idle)] : []),
@@ -123,6 +123,10 @@ interface PolledQueue {
   workers: (Poller & { ageMs: number })[];
 }
 
+function isPolling({ ageMs }: { ageMs: number }): boolean {
+  return ageMs <= POLLS_WITHIN_MS;
+}
+
 function idleQueues(queues: readonly PolledQueue[]): Check {
   const subject = queues.map((queue) => queue.subject).join(', ');
   const [last] = queues.flatMap(({ workers }) => workers).sort((one, other) => one.ageMs - other.ageMs);
@@ -138,14 +142,16 @@ function idleQueues(queues: readonly PolledQueue[]): Check {
 }
 
 function describeQueue({ subject, workers }: PolledQueue): Check[] {
-  const polling = workers.filter(({ ageMs }) => ageMs <= POLLS_WITHIN_MS);
+  const polling = workers.filter(isPolling);
   const told = polling.slice(0, SHOWN_WORKERS).map(({ identity, build, ageMs }) => {
     const polled = ageMs < 1_000 ? 'just now' : `${formatDuration(Math.round(ageMs / 1_000) * 1_000)} ago`;
     return `${identity} (${build === '' ? '' : `build ${shortBuild(build)}, `}polled ${polled})`;
   });
   const more = polling.length - told.length;
   const message = `${subject} is polled by ${told.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
-  const builds = [...new Set(polling.filter(isWithoutVersion).map(({ build }) => build))];
+  const builds = [
+    ...new Set(polling.flatMap(({ build, deploymentName }) => (deploymentName === undefined ? [build] : []))),
+  ];
   const polled: Check = { name: 'workers', subject, status: 'ok', message };
   if (builds.length < 2) return [polled];
   return [
@@ -161,18 +167,14 @@ function describeQueue({ subject, workers }: PolledQueue): Check[] {
   ];
 }
 
-function isWithoutVersion({ deploymentName }: Poller): boolean {
-  return deploymentName === undefined;
-}
-
 /** One check per deployment of the polling workers that have a version. */
 async function checkVersions(session: TemporalSession, queues: readonly PolledQueue[]): Promise<Check[]> {
-  const polling = queues.flatMap(({ workers }) => workers.filter(({ ageMs }) => ageMs <= POLLS_WITHIN_MS));
+  const polling = queues.flatMap(({ workers }) => workers.filter(isPolling));
   const names = new Set(polling.flatMap(({ deploymentName }) => deploymentName ?? []));
   return Promise.all(
     [...names].map(async (name): Promise<Check> => {
       const builds = new Set(polling.filter(({ deploymentName }) => deploymentName === name).map(({ build }) => build));
-      const current = await currentBuild(session, name);
+      const current = await readCurrentBuild(session.client, name);
       const found = { name: 'versions', subject: name };
       if (current !== undefined && builds.has(current)) {
         return { ...found, status: 'ok', message: `build ${current} is the current version of ${name}` };
@@ -191,14 +193,6 @@ async function checkVersions(session: TemporalSession, queues: readonly PolledQu
       };
     }),
   );
-}
-
-async function currentBuild(session: TemporalSession, deploymentName: string): Promise<string | undefined> {
-  const { namespace } = session.config;
-  const { workerDeploymentInfo } = await call(session, () =>
-    session.connection.workflowService.describeWorkerDeployment({ namespace, deploymentName }),
-  );
-  return workerDeploymentInfo?.routingConfig?.currentDeploymentVersion?.buildId || undefined;
 }
 
 /** The SDK's name for a build ends with a long hash of the code. */

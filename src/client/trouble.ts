@@ -337,3 +337,16 @@ export async function readPollers(
     ...(lastAccessTime && { polledAtMs: timestampMs(lastAccessTime) }),
   }));
 }
+
+/**
+ * The build of a deployment's current version, which new workflows get; `undefined` if no version is current.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function readCurrentBuild(client: Client, deploymentName: string): Promise<string | undefined> {
+  const { namespace } = client.options;
+  const { workerDeploymentInfo } = await callTemporal(client, () =>
+    client.workflowService.describeWorkerDeployment({ namespace, deploymentName }),
+  );
+  return workerDeploymentInfo?.routingConfig?.currentDeploymentVersion?.buildId || undefined;
+}

@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConnectionLike } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { projectBudgetWorkflowId } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import type { BudgetMetrics } from './budget-metrics.js';
+import { inRounds } from './rounds.js';
 
 /** A budget that is silent for this long may be idle or may run on another worker. */
 const SILENT_FOR_MS = 120_000;
@@ -32,16 +32,15 @@ export interface WhereaboutsOptions {
  * Drops the metrics of budgets that another worker runs by now, and of budgets that were stopped: nobody tells a worker
  * that a workflow in its cache continues elsewhere. Resolves when `signal` ends it.
  */
-export async function dropBudgetsElsewhere(
+export function dropBudgetsElsewhere(
   connection: ConnectionLike,
   metrics: BudgetMetrics,
   options: WhereaboutsOptions,
 ): Promise<void> {
   const { logger, signal, silentForMs = SILENT_FOR_MS, everyMs = ROUND_EVERY_MS } = options;
-  const isOver = () => signal.aborted;
-  while (!isOver()) {
+  return inRounds(everyMs, signal, async () => {
     for (const projectId of metrics.silentProjects(silentForMs)) {
-      if (isOver()) return;
+      if (signal.aborted) return;
       try {
         if (await runsElsewhere(connection, projectId, options)) metrics.drop(projectId);
       } catch (error) {
@@ -49,8 +48,7 @@ export async function dropBudgetsElsewhere(
         logger.debug({ projectId, reason: describeGrpcError(error) }, 'Cannot tell which worker runs a budget');
       }
     }
-    await sleep(everyMs, undefined, { signal, ref: false }).catch(() => undefined);
-  }
+  });
 }
 
 /** Whether another worker ran the last workflow task of a project's budget, or the budget is stopped. */

@@ -1,8 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { describeGrpcError } from '../temporal/grpc.js';
 import type { Connections } from './connections.js';
+import { inRounds } from './rounds.js';
 
 /** Time between two looks at the files of the credentials. */
 const LOOK_EVERY_MS = 5_000;
@@ -19,13 +19,9 @@ export interface RenewalOptions {
  * Moves a worker to new credentials for Temporal when their files change. Credentials that Temporal does not accept
  * change nothing, and are tried again at each look. Resolves when `signal` ends it.
  */
-export async function renewCredentials(
-  connections: Connections,
-  { workers, logger, signal }: RenewalOptions,
-): Promise<void> {
+export function renewCredentials(connections: Connections, { workers, logger, signal }: RenewalOptions): Promise<void> {
   let problem: string | undefined;
-  const isOver = () => signal.aborted;
-  while (!isOver()) {
+  return inRounds(LOOK_EVERY_MS, signal, async () => {
     try {
       if (await connections.renew(workers)) logger.info("Temporal's new credentials are in use");
       problem = undefined;
@@ -34,6 +30,5 @@ export async function renewCredentials(
       if (reason !== problem) logger.warn({ reason }, 'New credentials for Temporal cannot be used; the old ones stay');
       problem = reason;
     }
-    await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
-  }
+  });
 }

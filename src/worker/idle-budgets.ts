@@ -1,10 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import type { WorkerDeploymentVersion } from '@temporalio/common';
 import type { Logger } from 'pino';
+import { readCurrentBuild } from '../client/trouble.js';
 import { budgetTaskQueue, WorkflowType } from '../contract/index.js';
 import { reportSignal } from '../contract/protocol.js';
 import { describeGrpcError } from '../temporal/grpc.js';
+import { inRounds } from './rounds.js';
 
 /** Time between two rounds. A round reads the current version, and lists budgets if that is this worker's. */
 const ROUND_EVERY_MS = 60_000;
@@ -28,22 +29,16 @@ export interface MoveIdleBudgetsOptions {
  * next task, and would keep the old version's workers from ever being stopped. So it gets an empty report. Resolves when
  * `signal` ends it.
  */
-export async function moveIdleBudgets(client: Client, options: MoveIdleBudgetsOptions): Promise<void> {
-  const { logger, signal, everyMs = ROUND_EVERY_MS } = options;
-  while (!signal.aborted) {
+export function moveIdleBudgets(client: Client, options: MoveIdleBudgetsOptions): Promise<void> {
+  const { version, logger, signal, everyMs = ROUND_EVERY_MS } = options;
+  return inRounds(everyMs, signal, async () => {
     try {
-      if (await isCurrent(client, options.version)) await wakeBudgetsOfOtherVersions(client, options);
+      const current = await readCurrentBuild(client, version.deploymentName);
+      if (current === version.buildId) await wakeBudgetsOfOtherVersions(client, options);
     } catch (error) {
       logger.debug({ reason: describeGrpcError(error) }, 'Cannot look for budgets of other versions');
     }
-    await sleep(everyMs, undefined, { signal, ref: false }).catch(() => undefined);
-  }
-}
-
-async function isCurrent(client: Client, { deploymentName, buildId }: WorkerDeploymentVersion): Promise<boolean> {
-  const { namespace } = client.options;
-  const { workerDeploymentInfo } = await client.workflowService.describeWorkerDeployment({ namespace, deploymentName });
-  return workerDeploymentInfo?.routingConfig?.currentDeploymentVersion?.buildId === buildId;
+  });
 }
 
 async function wakeBudgetsOfOtherVersions(
