@@ -28,12 +28,27 @@ export async function connectBudgetClient(options: {
   };
 }
 
-/** Asks until the budget itself answers. On a busy machine, a replay may delay it. */
-export async function askUntilProven(budget: BudgetClient, projectId: string, request: AcquireRequest): Promise<Ask> {
-  for (;;) {
-    const ask = await budget.acquire(projectId, request);
-    if (ask.proven) return ask;
-    await delay(100);
+/**
+ * Asks until the budget itself answers, as a follow-up does. Returns the answer and the request that it answers. On a
+ * busy machine, an answer may come when the client no longer waits for it. If it is a grant, the client gives it back
+ * or the next ask takes it back, and the next send asks.
+ */
+export async function askUntilProven(
+  budget: BudgetClient,
+  projectId: string,
+  first: AcquireRequest,
+): Promise<Pick<Ask, 'answer'> & { request: AcquireRequest }> {
+  let { sendNumber } = first;
+  let provenNotSent: { provenNotSent?: true } = {};
+  for (let askNumber = 1; ; askNumber++) {
+    const token = askNumber === 1 ? first.token : randomUUID();
+    const request: AcquireRequest = { ...first, ...provenNotSent, askNumber, sendNumber, token };
+    const { answer, proven } = await budget.acquire(projectId, request);
+    const isTakenBack = provenNotSent.provenNotSent && answer.kind === 'done' && answer.outcome === 'notSent';
+    if (isTakenBack) sendNumber += 1;
+    else if (proven) return { answer, request };
+    provenNotSent = isTakenBack ? {} : { provenNotSent: true };
+    if (!isTakenBack) await delay(100);
   }
 }
 

@@ -27,8 +27,8 @@ test('a budget keeps its runs short, even if no server suggests to continue as n
   const handle = rig.client.workflow.getHandle(workflowId);
   for (let number = 0; number < SENDS; number++) {
     const jobId = `job-${number}`;
-    const request = makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
-    const { answer } = await askUntilProven(budget, projectId, request);
+    const first = makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
+    const { answer, request } = await askUntilProven(budget, projectId, first);
     expect(answer).toMatchObject({ kind: 'granted' });
     // One after another, like entries that share no call.
     await handle.signal(reportSignal, [{ kind: 'settle', ...request, outcome: 'sent' }]);
