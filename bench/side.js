@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { bundleWorkflowCode } from '@temporalio/worker';
 import { FollowUpClient } from '../dist/client/index.js';
+import { processEnvironment } from '../dist/config/settings-reader.js';
 import { createLogger, toTemporalLogger } from '../dist/logging.js';
 import { workflowBundleOptions } from '../dist/worker/bundle-options.js';
 import { DATABASES } from './databases.js';
@@ -21,6 +22,13 @@ const START_CONCURRENCY = 50;
 const RESULTS_LIMIT_MS = 600_000;
 /** `/proc/PID/stat` counts in hundredths of a second on every Linux. */
 const TICKS_PER_SECOND = 100;
+
+/** The settings of the memory allocator in the image, for both sides. */
+const ALLOCATOR = Object.fromEntries(
+  [...readFileSync(new URL('../Dockerfile', import.meta.url), 'utf8').matchAll(/^ENV (MALLOC_\w+)=(\S+)$/gm)].map(
+    ([, name, value]) => [name, value],
+  ),
+);
 
 /** CPU time in seconds of a process and its children, living and dead, since its start. */
 function cpuSeconds(pid) {
@@ -47,7 +55,8 @@ async function mapConcurrently(items, work) {
 
 /** Starts a worker process. `failed` rejects when the process ends. */
 async function startWorkerProcess(options) {
-  const child = fork(WORKER, [JSON.stringify(options)], { execArgv: ['--expose-gc'] });
+  const env = { ...processEnvironment(), ...ALLOCATOR };
+  const child = fork(WORKER, [JSON.stringify(options)], { execArgv: ['--expose-gc'], env });
   const exited = once(child, 'exit');
   const failed = exited.then(([code]) => Promise.reject(new Error(`the worker of ${options.side} ended: ${code}`)));
   failed.catch(() => undefined);
