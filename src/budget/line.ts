@@ -35,7 +35,8 @@ export function isJobBusy(state: BudgetState, waiter: Pick<Waiter, 'jobId' | 'wo
  * comes before batch, then the first ask decides. A batch waiter that nine interactive ones in a row have overtaken
  * comes first.
  *
- * Invariant: nobody stands before a waiter that needs fewer free slots, so an invited waiter is granted when it asks.
+ * Invariant: nobody stands before a waiter that needs fewer free slots, so an invited waiter is granted when it asks,
+ * unless too many sends are in flight.
  */
 export function eligibleLine(state: BudgetState, nowMs: number): Waiter[] {
   const jobsTaken = new Set<string>();

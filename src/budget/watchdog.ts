@@ -1,8 +1,8 @@
 import { GRANT_AHEAD_MS, LONGEST_QUIET_MS, RECHECK_MS, SILENT_WAITER_MS, UNSETTLED_WAIT_MS } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, invitationGraceMs, startableSends } from './line.js';
 import { isPausedByOperator } from './operator.js';
-import { expireProbe, isPaused, isProbe, pacedMs } from './pause.js';
-import { occupiedSlotEnds } from './slots.js';
+import { expireProbe, isPaused, isProbe, pacedMs, sendsAtOnce } from './pause.js';
+import { occupiedSlotEnds, sendEstimateMs, unsettled } from './slots.js';
 import type { BudgetState, Waiter } from './state.js';
 
 export interface Watch {
@@ -51,7 +51,7 @@ function watchLine(state: BudgetState, nowMs: number, line: readonly Waiter[]): 
 function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): LineWatch {
   const wake: string[] = [];
   let nextAtMs = Infinity;
-  const startable = Math.min(startableSends(state, nowMs), state.pause ? 1 : Infinity);
+  const startable = Math.min(startableSends(state, nowMs) + startableSoon(state, nowMs), state.pause ? 1 : Infinity);
   const laterEnds = occupiedSlotEnds(state, nowMs + GRANT_AHEAD_MS);
   const graceMs = invitationGraceMs(state);
   let invited = 0;
@@ -83,6 +83,16 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
     for (const endMs of laterEnds) nextAtMs = Math.min(nextAtMs, endMs - GRANT_AHEAD_MS);
   }
   return { wake, nextAtMs };
+}
+
+/**
+ * How many more sends than may start now can start when a waiter that is invited now has read its job: the sends before
+ * them will be settled. If they are not yet, the waiter asks again in place. Nobody is invited for a send that is slow.
+ */
+function startableSoon(state: BudgetState, nowMs: number): number {
+  if (sendEstimateMs(state) > GRANT_AHEAD_MS) return 0;
+  const slow = unsettled(state, nowMs).filter(({ grantedAtMs }) => nowMs >= grantedAtMs + GRANT_AHEAD_MS);
+  return Math.max(0, sendsAtOnce(state) - slow.length);
 }
 
 /**

@@ -83,7 +83,7 @@ describe('the queue', () => {
     }
   });
 
-  test('invites nobody who would be told to wait', () => {
+  test('invites nobody for whom there is no slot', () => {
     const budget = newBudget({ limit: 20, reserve: 5 });
     for (let index = 0; index < 14; index++) spend(budget, T0, `x${index}`);
     for (let index = 0; index < 8; index++) acquire(budget, T0 + 1, `night-${index}`, { lane: 'batch' });
@@ -184,6 +184,31 @@ describe('invitations', () => {
     acquire(budget, T0, 'a');
     acquire(budget, T0, 'b');
     expect(settle(budget, T0 + 10, 'a', { outcome: 'notSent' }).wake).toEqual(['b']);
+  });
+
+  test('go to those who may send and to the next ten, who can ask while the first are sent', () => {
+    const budget = newBudget({ limit: 100 });
+    budget.pause(T0, {});
+    for (let index = 0; index < 30; index++) acquire(budget, T0, `w${index}`);
+    const { wake } = budget.resume(T0 + 1);
+    expect(wake).toEqual(Array.from({ length: 20 }, (_, index) => `w${index}`));
+    for (const name of wake.slice(0, 10)) expect(acquire(budget, T0 + 500, name)).toMatchObject({ kind: 'granted' });
+    for (const name of wake.slice(10)) {
+      expect(acquire(budget, T0 + 500, name)).toMatchObject({ kind: 'wait', reason: 'slot', waitMs: 1_000 });
+    }
+    expect(settle(budget, T0 + 600, 'w0').wake).toEqual(['w20']);
+    expect(acquire(budget, T0 + 750, 'w10')).toMatchObject({ kind: 'granted' });
+  });
+
+  test('go only to those who may send, once sends are slow or one of them is', () => {
+    const budget = newBudget({ limit: 100 });
+    for (let index = 0; index < 10; index++) acquire(budget, T0, `slow-${index}`);
+    budget.pause(T0, {});
+    for (let index = 0; index < 30; index++) acquire(budget, T0 + 1, `w${index}`);
+    expect(budget.resume(T0 + 2_000).wake).toEqual([]);
+    for (let index = 0; index < 10; index++) settle(budget, T0 + 3_000, `slow-${index}`);
+    expect(budget.tick(T0 + 3_001).wake).toEqual([]);
+    expect(budget.status(T0 + 3_001).waiting.filter(({ calledAt }) => calledAt !== undefined)).toHaveLength(10);
   });
 
   test('lapse without an answer, and the next waiter is invited too', () => {
