@@ -29,6 +29,13 @@ export const INVITATION_GRACE_MS = 2_000;
  */
 export const LONGEST_GRACE_MS = 30_000;
 
+/**
+ * If invited waiters take longer than this to ask, or none was ever invited, twice as many are invited as may send at
+ * once. The second half asks again in place, every quarter of a second, until the sends of the first half are settled.
+ * That is sooner than inviting it then.
+ */
+export const SLOW_ANSWER_MS = 250;
+
 /** Weight of the latest answer in that mean, as in TCP's estimate of round trips (RFC 6298). */
 export const LATEST_ANSWER_SHARE = 1 / 8;
 

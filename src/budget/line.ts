@@ -12,9 +12,9 @@ export function invitationGraceMs({ answersInMs = 0 }: BudgetState): number {
 /** Learns from an ask how long waiters take to answer an invitation. */
 export function noteAnswer(state: BudgetState, nowMs: number, { invitedAtMs }: Waiter): void {
   if (invitedAtMs === undefined) return;
-  const { answersInMs = 0 } = state;
   // One that was away for an hour says little about the others.
   const tookMs = Math.min(nowMs - invitedAtMs, LONGEST_GRACE_MS);
+  const { answersInMs = Math.min(tookMs, INVITATION_GRACE_MS) } = state;
   state.answersInMs = Math.round(answersInMs + (tookMs - answersInMs) * LATEST_ANSWER_SHARE);
 }
 

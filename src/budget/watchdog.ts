@@ -1,4 +1,11 @@
-import { GRANT_AHEAD_MS, LONGEST_QUIET_MS, RECHECK_MS, SILENT_WAITER_MS, UNSETTLED_WAIT_MS } from './limits.js';
+import {
+  GRANT_AHEAD_MS,
+  LONGEST_QUIET_MS,
+  RECHECK_MS,
+  SILENT_WAITER_MS,
+  SLOW_ANSWER_MS,
+  UNSETTLED_WAIT_MS,
+} from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, invitationGraceMs, startableSends } from './line.js';
 import { isPausedByOperator } from './operator.js';
 import { expireProbe, isPaused, isProbe, pacedMs, sendsAtOnce } from './pause.js';
@@ -86,11 +93,11 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
 }
 
 /**
- * How many more sends than may start now can start when a waiter that is invited now has read its job: the sends before
- * them will be settled. If they are not yet, the waiter asks again in place. Nobody is invited for a send that is slow.
+ * How many more sends than may start now can start when a waiter that is invited now has read its job, because sends are
+ * settled by then. If they are not, the waiter asks again in place. Nobody is invited for a send that is slow.
  */
 function startableSoon(state: BudgetState, nowMs: number): number {
-  if (sendEstimateMs(state) > GRANT_AHEAD_MS) return 0;
+  if ((state.answersInMs ?? Infinity) < SLOW_ANSWER_MS || sendEstimateMs(state) > GRANT_AHEAD_MS) return 0;
   const slow = unsettled(state, nowMs).filter(({ grantedAtMs }) => nowMs >= grantedAtMs + GRANT_AHEAD_MS);
   return Math.max(0, sendsAtOnce(state) - slow.length);
 }

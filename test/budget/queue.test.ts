@@ -200,7 +200,18 @@ describe('invitations', () => {
     expect(acquire(budget, T0 + 750, 'w10')).toMatchObject({ kind: 'granted' });
   });
 
-  test('go only to those who may send, once sends are slow or one of them is', () => {
+  test('go only to those who may send, if they are answered quickly', () => {
+    const budget = newBudget({ limit: 100 });
+    const resumeWith = (nowMs: number, count: number) => {
+      budget.pause(nowMs, {});
+      for (let index = 0; index < count; index++) acquire(budget, nowMs, `w${nowMs}-${index}`);
+      return budget.resume(nowMs + 1).wake;
+    };
+    for (const name of resumeWith(T0, 1)) spend(budget, T0 + 200, name);
+    expect(resumeWith(T0 + 1_000, 30)).toHaveLength(10);
+  });
+
+  test('go only to those who may send, if sends are slow', () => {
     const budget = newBudget({ limit: 100 });
     for (let index = 0; index < 10; index++) acquire(budget, T0, `slow-${index}`);
     budget.pause(T0, {});
