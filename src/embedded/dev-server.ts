@@ -61,7 +61,7 @@ const START_ATTEMPTS = 4;
  * Starts `temporal server start-dev` and waits until its namespace answers. Ports that are not given are chosen, and
  * chosen again if somebody else was quicker.
  *
- * @throws BinaryUnavailableError when no Temporal CLI can be had
+ * @throws BinaryUnavailableError when no Temporal CLI is available
  * @throws Error when a port that was given is taken, or the server does not start
  */
 export async function startDevServer(options: DevServerOptions): Promise<DevServer> {

@@ -63,7 +63,7 @@ export class BinaryUnavailableError extends Error {
     readonly fix: string,
   ) {
     const reasons = failedSteps.map(({ name, reason }) => `${name}: ${reason}`).join('; ');
-    super(`${what} cannot be had. Tried ${reasons}. ${fix}`);
+    super(`${what} is not available. Tried ${reasons}. ${fix}`);
   }
 }
 
