@@ -27,6 +27,7 @@ import {
   findGrant,
   forecastSlots,
   isUndelivered,
+  lastTenTookMs,
   occupiedSlotEnds,
   pruneGrants,
   sendEstimateMs,
@@ -257,9 +258,11 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
       countOvertaken(state, nowMs, { granted: waiter, line });
       return grant(state, nowMs, { waiter, request, slotAtMs });
     }
-    // Waiters further back wait longer: in the time of one send, the sends in flight make room for ten.
+    // Waiters further back wait longer: in the time of one send, the sends in flight make room for ten. On a busy machine,
+    // ten take longer than that.
     const sendMs = Math.max(UNSETTLED_WAIT_MS, sendEstimateMs(state));
-    const dueAtMs = nowMs + Math.round(sendMs) * (1 + Math.floor((ahead - startable) / MAX_UNSETTLED));
+    const tensAhead = Math.floor((ahead - startable) / MAX_UNSETTLED);
+    const dueAtMs = nowMs + Math.round(sendMs + tensAhead * Math.max(sendMs, lastTenTookMs(state, nowMs)));
     return wait(state, nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
   }
   const expectedAtMs = expectSlot(state, nowMs)(ahead, free);

@@ -61,6 +61,12 @@ export const OVERSLEEP_MS = 1_000;
 export const MAX_UNSETTLED = 10;
 
 /**
+ * If the latest ten grants took longer than this, they say nothing about the next ten: nobody asked in between. A budget
+ * whose machine is busy takes up to 25 s for ten (10,000 follow-ups at once in ten projects, on two cores).
+ */
+export const LONGEST_TEN_MS = 60_000;
+
+/**
  * Time in which ten follow-ups of a budget that was silent are woken. More than ten at once would find the limit of
  * unsettled sends reached, and would have to ask twice.
  */

@@ -1,5 +1,13 @@
 import type { SendOutcome } from '../contract/index.js';
-import { AUDIT_LENGTH, ESTIMATED_FROM, MAX_UNTOLD, REUSE_ESTIMATE_MS, SEND_ESTIMATE_MS } from './limits.js';
+import {
+  AUDIT_LENGTH,
+  ESTIMATED_FROM,
+  LONGEST_TEN_MS,
+  MAX_UNSETTLED,
+  MAX_UNTOLD,
+  REUSE_ESTIMATE_MS,
+  SEND_ESTIMATE_MS,
+} from './limits.js';
 import type { BudgetState, Grant } from './state.js';
 
 /**
@@ -132,6 +140,12 @@ export function sendEstimateMs(state: BudgetState): number {
   );
   const latest = tookMs.slice(-ESTIMATED_FROM);
   return latest.length === 0 ? SEND_ESTIMATE_MS : latest.reduce((sum, ms) => sum + ms, 0) / latest.length;
+}
+
+/** How long the latest {@link MAX_UNSETTLED} grants took; 0 if so long that there was not always somebody to grant to. */
+export function lastTenTookMs({ grants }: BudgetState, nowMs: number): number {
+  const tookMs = nowMs - (grants.at(-MAX_UNSETTLED)?.grantedAtMs ?? nowMs);
+  return tookMs > 0 && tookMs <= LONGEST_TEN_MS ? tookMs : 0;
 }
 
 /**

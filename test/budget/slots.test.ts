@@ -122,6 +122,22 @@ describe('the budget', () => {
     expect(acquire(budget, T0 + 301, 'late')).toMatchObject({ kind: 'granted' });
   });
 
+  test.each([
+    { everyMs: 50, furtherMs: 1_000, what: 'a second' },
+    { everyMs: 2_000, furtherMs: 18_000, what: 'as long as the latest ten took' },
+    { everyMs: 7_000, furtherMs: 1_000, what: 'a second again if the latest ten came too far apart to tell' },
+  ])('behind ten sends that started every $everyMs ms, each further ten wait $what', ({ everyMs, furtherMs }) => {
+    const budget = newBudget({ limit: 100 });
+    for (let index = 0; index < 10; index++) acquire(budget, T0 + index * everyMs, `w${index}`, { leaseMs: 300_000 });
+    const waits = Array.from({ length: 21 }, (_, index) => acquire(budget, T0 + 9 * everyMs, `late-${index}`));
+    expect([waits[0], waits[9], waits[10], waits[20]]).toMatchObject([
+      { kind: 'wait', waitMs: 1_000 },
+      { kind: 'wait', waitMs: 1_000 },
+      { kind: 'wait', waitMs: 1_000 + furtherMs },
+      { kind: 'wait', waitMs: 1_000 + 2 * furtherMs },
+    ]);
+  });
+
   test('keeps the reserve free of the batch lane', () => {
     const budget = newBudget({ limit: 3, reserve: 1 });
     spend(budget, T0, 'a', 'b');
