@@ -1,10 +1,5 @@
-import {
-  ASK_IN_PLACE_EVERY_MS,
-  ASKS_IN_PLACE,
-  type GrantMark,
-  knownBefore,
-  waitsForSends,
-} from '../src/activities/ask-again.js';
+import { ASKS_IN_PLACE, type GrantMark, knownBefore, waitsForSends } from '../src/activities/ask-again.js';
+import { ASK_IN_PLACE_EVERY_MS } from '../src/budget/limits.js';
 import { defined } from '../src/contract/defined.js';
 import type { SendOutcome } from '../src/contract/index.js';
 import type { AcquireAnswer, AcquireRequest } from '../src/contract/protocol.js';

@@ -78,12 +78,8 @@ export function isEnoughForReport(words: readonly BudgetWord[]): boolean {
   return words.length >= ENOUGH_FOR_REPORT || words.some(({ kind }) => kind === 'settle');
 }
 
-/**
- * A follow-up that waits only for sends in flight asks again from within its activity, at most this often and at this
- * interval. Going back to its workflow takes longer than such a send.
- */
+/** How often a follow-up that waits only for sends in flight asks again from within its activity, at most. */
 export const ASKS_IN_PLACE = 4;
-export const ASK_IN_PLACE_EVERY_MS = 250;
 
 /** Whether the budget has a slot for the ask, but too many sends are under way. */
 export function waitsForSends({ answer, proven }: { answer: AcquireAnswer; proven: boolean }): boolean {

@@ -30,11 +30,11 @@ export const INVITATION_GRACE_MS = 2_000;
 export const LONGEST_GRACE_MS = 30_000;
 
 /**
- * If invited waiters take longer than this to ask, or none was ever invited, twice as many are invited as may send at
- * once. The second half asks again in place, every quarter of a second, until the sends of the first half are settled.
- * That is sooner than inviting it then.
+ * A follow-up that waits only for sends in flight asks again from within its activity, at this interval. Going back to
+ * its workflow takes longer than such a send. If invited waiters take longer than this to ask, or none was ever invited,
+ * twice as many are invited as may send at once: the second half is sooner granted in place than invited then.
  */
-export const SLOW_ANSWER_MS = 250;
+export const ASK_IN_PLACE_EVERY_MS = 250;
 
 /** Weight of the latest answer in that mean, as in TCP's estimate of round trips (RFC 6298). */
 export const LATEST_ANSWER_SHARE = 1 / 8;

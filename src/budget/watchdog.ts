@@ -1,9 +1,9 @@
 import {
+  ASK_IN_PLACE_EVERY_MS,
   GRANT_AHEAD_MS,
   LONGEST_QUIET_MS,
   RECHECK_MS,
   SILENT_WAITER_MS,
-  SLOW_ANSWER_MS,
   UNSETTLED_WAIT_MS,
 } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, invitationGraceMs, startableSends } from './line.js';
@@ -97,7 +97,7 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
  * settled by then. If they are not, the waiter asks again in place. Nobody is invited for a send that is slow.
  */
 function startableSoon(state: BudgetState, nowMs: number): number {
-  if ((state.answersInMs ?? Infinity) < SLOW_ANSWER_MS || sendEstimateMs(state) > GRANT_AHEAD_MS) return 0;
+  if ((state.answersInMs ?? Infinity) < ASK_IN_PLACE_EVERY_MS || sendEstimateMs(state) > GRANT_AHEAD_MS) return 0;
   const slow = unsettled(state, nowMs).filter(({ grantedAtMs }) => nowMs >= grantedAtMs + GRANT_AHEAD_MS);
   return Math.max(0, sendsAtOnce(state) - slow.length);
 }

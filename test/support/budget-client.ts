@@ -39,16 +39,25 @@ export async function askUntilProven(
   first: AcquireRequest,
 ): Promise<Pick<Ask, 'answer'> & { request: AcquireRequest }> {
   let { sendNumber } = first;
-  let provenNotSent: { provenNotSent?: true } = {};
+  let wasLetGo = false;
   for (let askNumber = 1; ; askNumber++) {
     const token = askNumber === 1 ? first.token : randomUUID();
-    const request: AcquireRequest = { ...first, ...provenNotSent, askNumber, sendNumber, token };
+    const request: AcquireRequest = {
+      ...first,
+      askNumber,
+      sendNumber,
+      token,
+      ...(wasLetGo && { provenNotSent: true }),
+    };
     const { answer, proven } = await budget.acquire(projectId, request);
-    const isTakenBack = provenNotSent.provenNotSent && answer.kind === 'done' && answer.outcome === 'notSent';
-    if (isTakenBack) sendNumber += 1;
-    else if (proven) return { answer, request };
-    provenNotSent = isTakenBack ? {} : { provenNotSent: true };
-    if (!isTakenBack) await delay(100);
+    if (wasLetGo && answer.kind === 'done' && answer.outcome === 'notSent') {
+      sendNumber += 1;
+      wasLetGo = false;
+      continue;
+    }
+    if (proven) return { answer, request };
+    wasLetGo = true;
+    await delay(100);
   }
 }
 
