@@ -8,8 +8,12 @@ export const TASK_QUEUE = 'bench';
 /** The service accepts any key. The worker requires one that looks like a key. */
 export const API_KEY = 'key-of-the-benchmark';
 
-/** How many projects share the follow-ups. One budget allows at most 10 unsettled sends at once. */
+/**
+ * Least projects that share the follow-ups: one budget allows at most 10 unsettled sends at once. More than 1,000
+ * follow-ups have more projects, with as many each as the service takes in an hour.
+ */
 export const PROJECTS = 10;
+export const FOLLOW_UPS_PER_PROJECT = 100;
 
 /** Sends per project and hour. It is more than a benchmark makes. */
 export const BUDGET_LIMIT = 10_000;

@@ -13,7 +13,7 @@ import { createLogger, toTemporalLogger } from '../dist/logging.js';
 import { workflowBundleOptions } from '../dist/worker/bundle-options.js';
 import { DATABASES } from './databases.js';
 import { startJobService } from './job-service.js';
-import { PROJECTS, SLOW_READ_MS, TASK_QUEUE, WARM_UP_FOLLOW_UPS } from './settings.js';
+import { FOLLOW_UPS_PER_PROJECT, PROJECTS, SLOW_READ_MS, TASK_QUEUE, WARM_UP_FOLLOW_UPS } from './settings.js';
 
 const WORKER = fileURLToPath(new URL('./worker-process.js', import.meta.url));
 /** How many starts are under way at once. */
@@ -149,8 +149,9 @@ class Side {
 
   /** Starts `count` follow-ups, each of a job of its own, named after `prefix`, with `intervalMs` between two polls. */
   start(prefix, count, intervalMs) {
+    const projects = Math.max(PROJECTS, Math.ceil(count / FOLLOW_UPS_PER_PROJECT));
     const jobs = Array.from({ length: count }, (_, index) => ({
-      projectId: `${prefix}-${index % PROJECTS}`,
+      projectId: `${prefix}-${index % projects}`,
       jobId: `${prefix}-job-${index}`,
     }));
     return mapConcurrently(jobs, async (job) => ({ ...job, workflowId: await this.#startOne(job, intervalMs) }));

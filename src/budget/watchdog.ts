@@ -71,7 +71,10 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
     }
     if (waiter.invitedAtMs === undefined) {
       waiter.invitedAtMs = nowMs;
-      if (waiter.dueAtMs > nowMs + UNSETTLED_WAIT_MS) wake.push(waiter.workflowId);
+      if (waiter.dueAtMs > nowMs + UNSETTLED_WAIT_MS) {
+        waiter.quietUntilMs = nowMs + RECHECK_MS;
+        wake.push(waiter.workflowId);
+      }
     }
     const lapsesAtMs = waiter.invitedAtMs + graceMs;
     if (nowMs <= lapsesAtMs) {
