@@ -126,7 +126,7 @@ export const MAX_UNTOLD = 100;
  */
 export const ASK_DEADLINE_AFTER_LEASE_MS = 25_000;
 
-/** A lapsed waiter is woken after one minute, two, four and so on. This is the longest interval. */
+/** A waiter that does not answer is woken again after one minute, two, four and so on. This is the longest interval. */
 export const LONGEST_QUIET_MS = 15 * 60_000;
 
 /** After this time without a word, a waiter that is not invited is asked whether it still runs. */
