@@ -9,8 +9,11 @@ import type { Profile } from './profiles.js';
 import { Service } from './service.js';
 import { ServerClock, World, type Counts, type Trace } from './world.js';
 
-/** The end of a world with faults. What is not over by then is stuck. */
-const END_MS = 3_600_000;
+/**
+ * The end of a world with faults. What is not over by then is stuck. A follow-up of a budget that was deleted asks again
+ * only when it expects its slot, which can be more than an hour away.
+ */
+const END_MS = 7_200_000;
 
 /** What to simulate. */
 export interface SeedOptions {

@@ -140,6 +140,10 @@ function rememberDoubt(state: BudgetState, nowMs: number, request: AcquireReques
 /**
  * Takes back a grant to an earlier ask of the same follow-up if this ask says that no earlier one sends. An ask that
  * was overtaken takes nothing back: its number is lower.
+ *
+ * A grant to an ask that did not say this itself is never taken back. Such an ask may come from an attempt after a
+ * reset of the activity. Then the follow-up may have its word from the attempt before the reset, which the server takes
+ * for the same one, and which knows nothing of the grant.
  */
 function takeBack(state: BudgetState, nowMs: number, request: AcquireRequest): void {
   const grant = findGrant(state, request.workflowId, request.sendNumber);
@@ -303,13 +307,12 @@ function grant(
   nowMs: number,
   { waiter, request, slotAtMs }: { waiter: Waiter; request: AcquireRequest; slotAtMs: number },
 ): AcquireAnswer {
-  const { workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, askNumber, leaseMs, drainMs } =
-    request;
+  const { workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, leaseMs, drainMs } = request;
   state.waiters = state.waiters.filter((each) => each !== waiter);
   const grantedAtMs = slotAtMs;
   const taken: Grant = {
     ...{ workflowId, jobId, sendNumber, token, messageTag, firstRunStartedAtMs, leaseMs, drainMs, grantedAtMs },
-    ...defined({ askNumber }),
+    ...(request.provenNotSent && defined({ askNumber: request.askNumber })),
   };
   state.grants.push(taken);
   state.grantCount += 1;

@@ -32,6 +32,7 @@ export interface Grant {
   messageTag: string;
   /** From the ask that was granted. Decides whether a later ask may take the grant back. */
   firstRunStartedAtMs: number;
+  /** Missing if no ask may take the grant back. */
   askNumber?: number;
   grantedAtMs: number;
   leaseMs: number;

@@ -151,11 +151,12 @@ describe('the memory of a budget', () => {
 });
 
 describe('an ask that says that no earlier ask has sent', () => {
+  const first = { askNumber: 1, provenNotSent: true } as const;
   const later = { token: 'later', askNumber: 2, provenNotSent: true } as const;
 
   test('takes back what was granted to an earlier ask of the same follow-up', () => {
     const budget = newBudget();
-    acquire(budget, T0, 'a', { askNumber: 1 });
+    acquire(budget, T0, 'a', first);
     expect(acquire(budget, T0 + 1, 'a', later)).toMatchObject({ kind: 'done', outcome: 'notSent' });
     expect(budget.status(T0 + 1)).toMatchObject({ used: 0, unsettled: 0 });
     expect(acquire(budget, T0 + 2, 'a', { sendNumber: 2, token: 'second' })).toMatchObject({ kind: 'granted' });
@@ -163,7 +164,7 @@ describe('an ask that says that no earlier ask has sent', () => {
 
   test('takes back a grant long after its lease, however many others were sent since', () => {
     const budget = newBudget({ limit: 300 });
-    acquire(budget, T0, 'a', { askNumber: 1 });
+    acquire(budget, T0, 'a', first);
     for (let index = 0; index < 250; index++) spend(budget, T0 + 1_000 * index, `x-${index}`);
     const lateMs = T0 + LEASE_MS + DRAIN_MS + 600_000;
     spend(budget, lateMs, 'last');
@@ -175,16 +176,17 @@ describe('an ask that says that no earlier ask has sent', () => {
   test('takes nothing back from a later ask that overtook it', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', later);
-    expect(acquire(budget, T0 + 1, 'a', { token: 'late', askNumber: 1, provenNotSent: true })).toMatchObject({
+    expect(acquire(budget, T0 + 1, 'a', { ...first, token: 'late' })).toMatchObject({
       kind: 'alreadyGranted',
     });
     expect(budget.status(T0 + 1).unsettled).toBe(1);
   });
 
   test.each([
-    ['another attempt of the same ask', { askNumber: 2 }],
-    ['an ask without a number, from a run that replaces another', {}],
-    ['an earlier start of the same id', { askNumber: 1, firstRunStartedAtMs: T0 - 1 }],
+    ['another attempt of the same ask', { ...first, askNumber: 2 }],
+    ['an ask without a number, from a run that replaces another', { provenNotSent: true as const }],
+    ['an earlier start of the same id', { ...first, firstRunStartedAtMs: T0 - 1 }],
+    ['an attempt after a reset of its activity, which does not say it', { askNumber: 1 }],
   ])('takes nothing back from %s', (_whom, granted) => {
     const budget = newBudget();
     acquire(budget, T0, 'a', granted);
@@ -194,14 +196,14 @@ describe('an ask that says that no earlier ask has sent', () => {
 
   test('changes nothing if the outcome of the earlier send is known', () => {
     const budget = newBudget();
-    acquire(budget, T0, 'a', { askNumber: 1 });
+    acquire(budget, T0, 'a', first);
     settle(budget, T0 + 1, 'a');
     expect(acquire(budget, T0 + 2, 'a', later)).toMatchObject({ kind: 'done', outcome: 'sent' });
   });
 
   test('takes the grant back even after the budget has continued as new', () => {
     const budget = newBudget();
-    acquire(budget, T0, 'a', { askNumber: 1 });
+    acquire(budget, T0, 'a', first);
     const next = new Budget(restoreState(JSON.parse(JSON.stringify(carryState(budget.state)))));
     expect(acquire(next, T0 + 1, 'a', later)).toMatchObject({ kind: 'done', outcome: 'notSent' });
   });

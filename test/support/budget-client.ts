@@ -42,13 +42,7 @@ export async function askUntilProven(
   let wasLetGo = false;
   for (let askNumber = 1; ; askNumber++) {
     const token = askNumber === 1 ? first.token : randomUUID();
-    const request: AcquireRequest = {
-      ...first,
-      askNumber,
-      sendNumber,
-      token,
-      ...(wasLetGo && { provenNotSent: true }),
-    };
+    const request: AcquireRequest = { ...first, askNumber, sendNumber, token, provenNotSent: true };
     const { answer, proven } = await budget.acquire(projectId, request);
     if (wasLetGo && answer.kind === 'done' && answer.outcome === 'notSent') {
       sendNumber += 1;
