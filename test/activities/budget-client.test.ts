@@ -68,12 +68,12 @@ test('a budget is silent if the server keeps turning its asks away: this takes s
 test('a grant to an ask that was let go is taken back as soon as its follow-up asks again, through any worker', async () => {
   const projectId = `let-go-${randomUUID()}`;
   const { budget, close } = await budgetThatLoses(1, status.PERMISSION_DENIED);
-  const first = { ...request(), askNumber: 1 };
+  const first = { ...request(), askNumber: 1, provenNotSent: true as const };
   // The budget granted it, and the answer is lost for good.
   expect(await budget.acquire(projectId, first)).toMatchObject({ proven: false });
   const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
   expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 1, unsettled: 1 });
-  const later = { token: randomUUID(), attemptScheduledAtMs: Date.now(), askNumber: 2, provenNotSent: true as const };
+  const later = { token: randomUUID(), attemptScheduledAtMs: Date.now(), askNumber: 2 };
   const { taskQueue, namespace } = stack;
   const other = await connectBudgetClient({ address, namespace, taskQueue, limit: 100 });
   expect(await other.budget.acquire(projectId, { ...first, ...later })).toMatchObject({
