@@ -8,11 +8,10 @@ export const TASK_QUEUE = 'bench';
 /** The service accepts any key. The worker requires one that looks like a key. */
 export const API_KEY = 'key-of-the-benchmark';
 
-/**
- * Least projects that share the follow-ups: one budget allows at most 10 unsettled sends at once. More than 1,000
- * follow-ups have more projects, with as many each as the service takes in an hour.
- */
+/** How many projects share up to 1,000 follow-ups. One budget allows at most 10 unsettled sends at once. */
 export const PROJECTS = 10;
+
+/** More than 1,000 follow-ups have more projects: one for as many as the service takes in an hour. */
 export const FOLLOW_UPS_PER_PROJECT = 100;
 
 /** Sends per project and hour. It is more than a benchmark makes. */

@@ -32,7 +32,7 @@ export const LONGEST_GRACE_MS = 30_000;
 /**
  * A follow-up that waits only for sends in flight asks again from within its activity, at this interval. Going back to
  * its workflow takes longer than such a send. If invited waiters take longer than this to ask, or none was ever invited,
- * twice as many are invited as may send at once: the second half is sooner granted in place than invited then.
+ * twice as many are invited as may send at once: the second half is granted in place sooner than it could be invited.
  */
 export const ASK_IN_PLACE_EVERY_MS = 250;
 

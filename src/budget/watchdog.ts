@@ -62,6 +62,10 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
   const laterEnds = occupiedSlotEnds(state, nowMs + GRANT_AHEAD_MS);
   const graceMs = invitationGraceMs(state);
   let invited = 0;
+  const call = (waiter: Waiter, invitedForMs: number) => {
+    waiter.quietUntilMs = nowMs + Math.min(Math.max(invitedForMs, RECHECK_MS), LONGEST_QUIET_MS);
+    wake.push(waiter.workflowId);
+  };
   for (const waiter of line) {
     if (Math.min(freeSlots(state, laterEnds.length, { waiter, line }), startable) - invited <= 0) continue;
     const pacedAtMs = pacedMs(state, invited);
@@ -71,10 +75,7 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
     }
     if (waiter.invitedAtMs === undefined) {
       waiter.invitedAtMs = nowMs;
-      if (waiter.dueAtMs > nowMs + UNSETTLED_WAIT_MS) {
-        waiter.quietUntilMs = nowMs + RECHECK_MS;
-        wake.push(waiter.workflowId);
-      }
+      if (waiter.dueAtMs > nowMs + UNSETTLED_WAIT_MS) call(waiter, 0);
     }
     const lapsesAtMs = waiter.invitedAtMs + graceMs;
     if (nowMs <= lapsesAtMs) {
@@ -82,11 +83,7 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
       nextAtMs = Math.min(nextAtMs, lapsesAtMs + 1);
       continue;
     }
-    if (nowMs >= (waiter.quietUntilMs ?? -Infinity)) {
-      const lapsedForMs = nowMs - waiter.invitedAtMs;
-      waiter.quietUntilMs = nowMs + Math.min(Math.max(lapsedForMs, RECHECK_MS), LONGEST_QUIET_MS);
-      wake.push(waiter.workflowId);
-    }
+    if (nowMs >= (waiter.quietUntilMs ?? -Infinity)) call(waiter, nowMs - waiter.invitedAtMs);
     nextAtMs = Math.min(nextAtMs, waiter.quietUntilMs ?? Infinity);
   }
   if (line.some((waiter) => !hasLapsed(state, waiter, nowMs))) {

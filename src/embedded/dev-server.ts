@@ -1,7 +1,7 @@
 import { Connection } from '@temporalio/client';
 import { TypedSearchAttributes, type SearchAttributeType } from '@temporalio/common';
 import { childEnvironment, type Environment, type OnProgress } from './environment.js';
-import { findFreePorts, isPortFree, ServerExitedError, startServerProcess, waitUntilReady } from './server-process.js';
+import { findFreePorts, isPortFree, startOnFreePorts, startServerProcess, waitUntilReady } from './server-process.js';
 import { resolveTemporalCli } from './resolve-temporal-cli.js';
 
 /** Settings of {@link startDevServer}. */
@@ -55,8 +55,6 @@ export interface DevServer {
   stop(): Promise<void>;
 }
 
-const START_ATTEMPTS = 4;
-
 /**
  * Starts `temporal server start-dev` and waits until its namespace answers. Ports that are not given are chosen, and
  * chosen again if somebody else was quicker.
@@ -66,23 +64,21 @@ const START_ATTEMPTS = 4;
  */
 export async function startDevServer(options: DevServerOptions): Promise<DevServer> {
   const ip = options.ip ?? '127.0.0.1';
-  for (const [name, port] of [['port', options.port] as const, ['uiPort', options.uiPort] as const]) {
-    if (port !== undefined && !(await isPortFree(port, ip))) throw portTaken(name, port, ip);
-  }
-  const { path } = await resolveTemporalCli(options);
-  for (let attempt = 1; ; attempt++) {
-    const [port, uiPort] = await choosePorts(options, ip);
-    try {
-      return await startOnce(path, options, ip, port, uiPort);
-    } catch (error) {
-      if (!(error instanceof ServerExitedError && error.isPortTaken)) throw error;
-      if (attempt >= START_ATTEMPTS) throw error;
-      for (const [name, given] of [['port', options.port] as const, ['uiPort', options.uiPort] as const]) {
-        if (given !== undefined && !(await isPortFree(given, ip))) throw portTaken(name, given, ip);
-      }
-      options.onProgress?.('Temporal dev server: a port was taken meanwhile, choosing others');
+  const checkGivenPorts = async () => {
+    for (const [name, port] of [['port', options.port] as const, ['uiPort', options.uiPort] as const]) {
+      if (port !== undefined && !(await isPortFree(port, ip))) throw portTaken(name, port, ip);
     }
-  }
+  };
+  await checkGivenPorts();
+  const { path } = await resolveTemporalCli(options);
+  const start = async () => {
+    const [port, uiPort] = await choosePorts(options, ip);
+    return startOnce(path, options, ip, port, uiPort);
+  };
+  return startOnFreePorts(start, async () => {
+    await checkGivenPorts();
+    options.onProgress?.('Temporal dev server: a port was taken meanwhile, choosing others');
+  });
 }
 
 async function startOnce(

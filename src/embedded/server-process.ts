@@ -131,6 +131,28 @@ export async function waitUntilReady(
   }
 }
 
+const START_ATTEMPTS = 4;
+
+/**
+ * Starts a server that chooses free ports, and starts it again with others if somebody else was quicker.
+ *
+ * @param start chooses the ports, and leaves nothing behind if it throws
+ * @param onPortTaken called before another attempt. It may throw to give up
+ */
+export async function startOnFreePorts<Started>(
+  start: () => Promise<Started>,
+  onPortTaken?: () => Promise<void>,
+): Promise<Started> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await start();
+    } catch (error) {
+      if (!(error instanceof ServerExitedError && error.isPortTaken) || attempt >= START_ATTEMPTS) throw error;
+      await onPortTaken?.();
+    }
+  }
+}
+
 /** The server ended before it was ready. */
 export class ServerExitedError extends Error {
   override readonly name = 'ServerExitedError';

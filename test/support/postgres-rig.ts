@@ -9,9 +9,9 @@ import { Connection, type ConnectionOptions } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import { childEnvironment, type Environment, type OnProgress } from '../../src/embedded/environment.js';
 import {
-  ServerExitedError,
   findFreePorts,
   type ServerProcess,
+  startOnFreePorts,
   startServerProcess,
   waitUntilReady,
 } from '../../src/embedded/server-process.js';
@@ -90,20 +90,11 @@ const RETENTION_MS = 86_400_000;
 const CONNECT_TIMEOUT_MS = 2_000;
 const READY_TIMEOUT_MS = 120_000;
 const SCHEMA_TIMEOUT_MS = 180_000;
-const START_ATTEMPTS = 3;
 
 /** Starts the rig in a few seconds, after a first build of the server. Needs PostgreSQL, and Go for the build. */
 export async function startPostgresRig(options: PostgresRigOptions = {}): Promise<PostgresRig> {
   const mayChooseAgain = options.basePort === undefined && options.directory === undefined;
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await startRig(options);
-    } catch (error) {
-      // Another rig may have taken a port between the choice and the start.
-      const isPortTaken = error instanceof ServerExitedError && error.isPortTaken;
-      if (!isPortTaken || !mayChooseAgain || attempt === START_ATTEMPTS) throw error;
-    }
-  }
+  return mayChooseAgain ? startOnFreePorts(() => startRig(options)) : startRig(options);
 }
 
 async function startRig(options: PostgresRigOptions): Promise<PostgresRig> {

@@ -3,7 +3,7 @@ import { childEnvironment, findOnPath, type Environment, type OnProgress } from 
 import { probeTemporal } from '../../src/embedded/dev-server.js';
 import {
   findFreePorts,
-  ServerExitedError,
+  startOnFreePorts,
   startServerProcess,
   waitUntilReady,
 } from '../../src/embedded/server-process.js';
@@ -27,7 +27,6 @@ export interface TimeSkippingServer {
 }
 
 const IP = '127.0.0.1';
-const START_ATTEMPTS = 4;
 
 /**
  * Starts the time-skipping test server of the Java SDK.
@@ -36,7 +35,7 @@ const START_ATTEMPTS = 4;
  */
 export async function startTimeSkippingServer(options: TimeSkippingServerOptions): Promise<TimeSkippingServer> {
   const { path } = await resolveTimeSkippingServer(options);
-  for (let attempt = 1; ; attempt++) {
+  return startOnFreePorts(async () => {
     const [port = 0] = await findFreePorts(1, IP);
     const server = startServerProcess(path, [String(port)], { env: childEnvironment(options.env) });
     const address = `${IP}:${port}`;
@@ -47,9 +46,9 @@ export async function startTimeSkippingServer(options: TimeSkippingServerOptions
       return { address, port, pid: server.pid, stop: () => server.stop(0) };
     } catch (error) {
       await server.stop(0);
-      if (!(error instanceof ServerExitedError && error.isPortTaken) || attempt >= START_ATTEMPTS) throw error;
+      throw error;
     }
-  }
+  });
 }
 
 /**
