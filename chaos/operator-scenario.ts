@@ -185,6 +185,13 @@ async function pressButton(lane: Lane, target: Target, workflowId: string, butto
   const handle = client.workflow.getHandle(workflowId);
   const fromMs = Date.now();
   const held = () => delay(random.between(HELD_MS.min, HELD_MS.max));
+  const statusNow = () =>
+    handle.describe().then(
+      ({ status }) => status.name,
+      () => undefined,
+    );
+  // It has not started yet, or has been deleted. Asked after a failed press, it may have started by then.
+  if ((await statusNow()) === undefined) return false;
   try {
     switch (button) {
       case 'cancel':
@@ -235,11 +242,8 @@ async function pressButton(lane: Lane, target: Target, workflowId: string, butto
     }
     return true;
   } catch (error) {
-    const status = await handle.describe().then(
-      (description) => description.status.name,
-      () => undefined,
-    );
-    // The workflow has not started yet, or has ended.
+    const status = await statusNow();
+    // It has ended, or was deleted, in the meantime.
     if (status !== 'RUNNING' && status !== 'PAUSED') return false;
     throw error;
   }
