@@ -1,5 +1,5 @@
-import { ASKS_IN_PLACE, type GrantMark, knownBefore, waitsForSends } from '../src/activities/ask-again.js';
-import { ASK_IN_PLACE_EVERY_MS } from '../src/budget/limits.js';
+import { asksInPlaceAfterMs, type GrantMark, knownBefore } from '../src/activities/ask-again.js';
+import { ASKS_APART_MS, UNSETTLED_WAIT_MS } from '../src/budget/limits.js';
 import { defined } from '../src/contract/defined.js';
 import type { SendOutcome } from '../src/contract/index.js';
 import type { AcquireAnswer, AcquireRequest } from '../src/contract/protocol.js';
@@ -75,8 +75,10 @@ export function* attempt(
     ...defined({ ceiling: world.ceiling }),
   };
   let ask = yield* network.ask(request);
-  for (let again = 0; again < ASKS_IN_PLACE && waitsForSends(ask); again++) {
-    yield* sleep(world.timeline, ASK_IN_PLACE_EVERY_MS);
+  const inPlaceUntilMs = elapsedMs() + (asksInPlaceAfterMs(ask) ?? 0) + UNSETTLED_WAIT_MS;
+  for (let afterMs = asksInPlaceAfterMs(ask); afterMs !== undefined; afterMs = asksInPlaceAfterMs(ask)) {
+    if (elapsedMs() >= inPlaceUntilMs) break;
+    yield* sleep(world.timeline, Math.max(ASKS_APART_MS, afterMs));
     ask = yield* network.ask(request);
   }
   yield* mishap(world, process, input.name);

@@ -1,4 +1,3 @@
-import { UNSETTLED_WAIT_MS } from '../budget/limits.js';
 import { defined } from '../contract/defined.js';
 import type { AcquireAnswer, BudgetWord, GrantedBefore } from '../contract/protocol.js';
 
@@ -78,12 +77,12 @@ export function isEnoughForReport(words: readonly BudgetWord[]): boolean {
   return words.length >= ENOUGH_FOR_REPORT || words.some(({ kind }) => kind === 'settle');
 }
 
-/** How often a follow-up that waits only for sends in flight asks again from within its activity, at most. */
-export const ASKS_IN_PLACE = 4;
-
-/** Whether the budget has a slot for the ask, but too many sends are under way. */
-export function waitsForSends({ answer, proven }: { answer: AcquireAnswer; proven: boolean }): boolean {
-  return proven && answer.kind === 'wait' && answer.reason === 'slot' && answer.waitMs <= UNSETTLED_WAIT_MS;
+/**
+ * When a follow-up that waits only for sends in flight asks again from within its activity, in milliseconds from now;
+ * `undefined` if it goes back to its workflow.
+ */
+export function asksInPlaceAfterMs({ answer, proven }: { answer: AcquireAnswer; proven: boolean }): number | undefined {
+  return proven && answer.kind === 'wait' ? answer.askInPlaceAfterMs : undefined;
 }
 
 /** What an attempt leaves with the server before it sends, for later attempts. */

@@ -8,6 +8,7 @@ import {
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
 import { restoreAfterReset, wakeBlockedFollowUps } from '../client/budget-restore.js';
+import { ASKS_APART_MS } from '../budget/limits.js';
 import { budgetTaskQueue, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
 import {
   type AcquireAnswer,
@@ -37,12 +38,10 @@ const MOST_TOLD = 10_000;
 
 /**
  * Asks of one project share calls: the server allows 10 updates in flight per workflow and 2,000 per run, and each
- * costs a workflow task. Two calls in flight per worker leave room for five workers. Under load, the asks of a quarter
- * of a second go together.
+ * costs a workflow task. Two calls in flight per worker leave room for five workers.
  */
 const MAX_CALLS_IN_FLIGHT = 2;
 const MAX_ASKS_PER_CALL = 50;
-const ASKS_APART_MS = 250;
 
 /** Longest wait of a word for the call before its own, and again for its own. */
 const REPORT_DEADLINE_MS = 5_000;
@@ -172,7 +171,10 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     const told = report(projectId, word, AbortSignal.timeout(REPORT_DEADLINE_MS));
     untold.add(told);
     try {
-      return await told;
+      const isTold = await told;
+      // Now a follow-up that waits for sends in flight may be granted.
+      if (word.kind === 'settle') ask.hurry(projectId);
+      return isTold;
     } finally {
       untold.delete(told);
     }

@@ -10,6 +10,12 @@ export interface CoalescerOptions<Request, Answer> {
   isEnough?: (requests: Request[]) => boolean;
 }
 
+export interface Coalesced<Request, Answer> {
+  (group: string, request: Request, signal?: AbortSignal): Promise<Answer>;
+  /** Ends `apartMs` after the last call of a group now. */
+  hurry: (group: string) => void;
+}
+
 interface Pending<Request, Answer> {
   request: Request;
   resolve: (answer: Answer) => void;
@@ -35,7 +41,7 @@ export function createCoalescer<Request, Answer>({
   maxPerCall,
   apartMs = 0,
   isEnough = () => false,
-}: CoalescerOptions<Request, Answer>): (group: string, request: Request, signal?: AbortSignal) => Promise<Answer> {
+}: CoalescerOptions<Request, Answer>): Coalesced<Request, Answer> {
   const groups = new Map<string, Group<Request, Answer>>();
 
   async function callNext(name: string, group: Group<Request, Answer>): Promise<void> {
@@ -75,7 +81,15 @@ export function createCoalescer<Request, Answer>({
     }, apartMs);
   }
 
-  return (name, request, signal) => {
+  function hurry(name: string): void {
+    const group = groups.get(name);
+    if (!group?.rest) return;
+    clearTimeout(group.rest);
+    group.rest = undefined;
+    startCalls(name, group);
+  }
+
+  function coalesced(name: string, request: Request, signal?: AbortSignal): Promise<Answer> {
     const group = groups.get(name) ?? { pending: [], callsInFlight: 0, rest: undefined };
     groups.set(name, group);
     let takeBack = () => undefined as void;
@@ -91,5 +105,7 @@ export function createCoalescer<Request, Answer>({
     signal?.addEventListener('abort', takeBack);
     startCalls(name, group);
     return answered.finally(() => signal?.removeEventListener('abort', takeBack));
-  };
+  }
+
+  return Object.assign(coalesced, { hurry });
 }

@@ -2,13 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { activityInfo, type Info, log } from '@temporalio/activity';
 import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js';
-import { ASK_IN_PLACE_EVERY_MS } from '../budget/limits.js';
+import { UNSETTLED_WAIT_MS } from '../budget/limits.js';
 import { defined } from '../contract/defined.js';
 import type { SendOutcome } from '../contract/index.js';
 import type { AcquireAnswer, AcquireRequest, BudgetCeiling, SettleMessage } from '../contract/protocol.js';
 import type { SendFollowUpInput, SendFollowUpResult, SendOutcomeResult } from '../follow-up/port.js';
 import { startStopwatch } from '../stopwatch.js';
-import { ASK_FOR_MS, ASKS_IN_PLACE, type GrantMark, knownBefore, waitsForSends } from './ask-again.js';
+import { ASK_FOR_MS, asksInPlaceAfterMs, type GrantMark, knownBefore } from './ask-again.js';
 import type { BudgetClient } from './budget-client.js';
 import type { OwnRun } from './own-run.js';
 
@@ -59,8 +59,10 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       ...defined({ ceiling }),
     };
     let ask = await budget.acquire(projectId, request);
-    for (let again = 0; again < ASKS_IN_PLACE && waitsForSends(ask); again++) {
-      await delay(ASK_IN_PLACE_EVERY_MS);
+    const inPlaceUntilMs = elapsedMs() + (asksInPlaceAfterMs(ask) ?? 0) + UNSETTLED_WAIT_MS;
+    for (let afterMs = asksInPlaceAfterMs(ask); afterMs !== undefined; afterMs = asksInPlaceAfterMs(ask)) {
+      if (elapsedMs() >= inPlaceUntilMs) break;
+      await delay(afterMs);
       ask = await budget.acquire(projectId, request, Math.max(0, ASK_FOR_MS - elapsedMs()));
     }
     const { answer, proven } = ask;

@@ -31,6 +31,7 @@ import {
   occupiedSlotEnds,
   pruneGrants,
   sendEstimateMs,
+  unsettled,
 } from './slots.js';
 import type { BudgetState, Grant, Remembered, Waiter } from './state.js';
 
@@ -262,12 +263,7 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
       countOvertaken(state, nowMs, { granted: waiter, line });
       return grant(state, nowMs, { waiter, request, slotAtMs });
     }
-    // Waiters further back wait longer: in the time of one send, the sends in flight make room for ten. On a busy machine,
-    // ten take longer than that.
-    const sendMs = Math.max(UNSETTLED_WAIT_MS, sendEstimateMs(state));
-    const tensAhead = Math.floor((ahead - startable) / MAX_UNSETTLED);
-    const dueAtMs = nowMs + Math.round(sendMs + tensAhead * Math.max(sendMs, lastTenTookMs(state, nowMs)));
-    return wait(state, nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
+    return waitForSends(state, nowMs, waiter, { ahead, startable });
   }
   const expectedAtMs = expectSlot(state, nowMs)(ahead, free);
   return wait(state, nowMs, {
@@ -277,6 +273,28 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
     position: ahead + 1,
     expectedAtMs,
   });
+}
+
+/** The answer to an ask that has a slot, while as many sends are in flight as may be. */
+function waitForSends(
+  state: BudgetState,
+  nowMs: number,
+  waiter: Waiter,
+  { ahead, startable }: { ahead: number; startable: number },
+): AcquireAnswer {
+  const place = ahead - startable;
+  const starts = unsettled(state, nowMs).map(({ grantedAtMs }) => grantedAtMs);
+  const startsAtMs = Math.max(nowMs, starts.sort((a, b) => a - b)[place] ?? nowMs);
+  // Waiters further back wait longer: in the time of one send, the sends in flight make room for ten. On a busy machine,
+  // ten take longer than that.
+  const sendMs = Math.max(UNSETTLED_WAIT_MS, sendEstimateMs(state));
+  const tensAhead = Math.floor(place / MAX_UNSETTLED);
+  const dueAtMs = startsAtMs + Math.round(sendMs + tensAhead * Math.max(sendMs, lastTenTookMs(state, nowMs)));
+  const answer = wait(state, nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
+  if (tensAhead > 0 || sendMs > UNSETTLED_WAIT_MS) return answer;
+  // It stays in its activity, and counts as invited from then on.
+  if (startsAtMs > nowMs) waiter.invitedAtMs = startsAtMs;
+  return { ...answer, askInPlaceAfterMs: startsAtMs - nowMs };
 }
 
 /**
@@ -358,7 +376,7 @@ function wait(
   state: BudgetState,
   nowMs: number,
   { reason, waiter, dueAtMs, position, expectedAtMs }: Wait,
-): AcquireAnswer {
+): Extract<AcquireAnswer, { kind: 'wait' }> {
   const boundedMs = Math.max(dueAtMs, nowMs + MIN_WAIT_MS);
   if (waiter) waiter.dueAtMs = boundedMs;
   const etaMs = expectedAtMs === undefined ? null : Math.max(0, expectedAtMs - nowMs);

@@ -30,11 +30,12 @@ export const INVITATION_GRACE_MS = 2_000;
 export const LONGEST_GRACE_MS = 30_000;
 
 /**
- * A follow-up that waits only for sends in flight asks again from within its activity, at this interval. Going back to
- * its workflow takes longer than such a send. If invited waiters take longer than this to ask, or none was ever invited,
- * twice as many are invited as may send at once: the second half is granted in place sooner than it could be invited.
+ * The asks of a worker for one project go together, this far apart, or as soon as the budget knows how one of its sends
+ * ended. A follow-up that waits only for sends in flight asks again from within its activity. If invited waiters take
+ * longer than this to ask, or none was ever invited, twice as many are invited as may send at once: the second half is
+ * granted in place sooner than it could be invited.
  */
-export const ASK_IN_PLACE_EVERY_MS = 250;
+export const ASKS_APART_MS = 250;
 
 /** Weight of the latest answer in that mean, as in TCP's estimate of round trips (RFC 6298). */
 export const LATEST_ANSWER_SHARE = 1 / 8;

@@ -13,7 +13,7 @@ export function invitationGraceMs({ answersInMs = 0 }: BudgetState): number {
 export function noteAnswer(state: BudgetState, nowMs: number, { invitedAtMs }: Waiter): void {
   if (invitedAtMs === undefined) return;
   // One that was away for an hour says little about the others.
-  const tookMs = Math.min(nowMs - invitedAtMs, LONGEST_GRACE_MS);
+  const tookMs = Math.min(Math.max(0, nowMs - invitedAtMs), LONGEST_GRACE_MS);
   const { answersInMs = Math.min(tookMs, INVITATION_GRACE_MS) } = state;
   state.answersInMs = Math.round(answersInMs + (tookMs - answersInMs) * LATEST_ANSWER_SHARE);
 }

@@ -16,7 +16,10 @@ export interface Waiter {
   heardAtMs: number;
   /** When the waiter asks again by itself. */
   dueAtMs: number;
-  /** Budget time of an invitation that it has not answered yet. */
+  /**
+   * Budget time of an invitation that it has not answered yet. It is in the future if the waiter stays in its activity
+   * until a send starts.
+   */
   invitedAtMs?: number;
   /** Not woken again before then. */
   quietUntilMs?: number;

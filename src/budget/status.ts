@@ -47,7 +47,7 @@ export function budgetStatus(
       const expectedAtMs = expectedSlotAtMs(ahead, freeSlots(state, slots.length, { waiter, line }));
       const isExpected = expectedAtMs !== undefined && !paused;
       const expectedAt = isExpected ? iso(expectedAtMs) : undefined;
-      const calledAt = invitedAtMs === undefined ? undefined : iso(invitedAtMs);
+      const calledAt = invitedAtMs === undefined || invitedAtMs > nowMs ? undefined : iso(invitedAtMs);
       waiting.push(defined({ workflowId, jobId, lane, position: ahead + 1, expectedAt, calledAt }));
     }
     if (!hasLapsed(state, waiter, nowMs)) ahead += 1;

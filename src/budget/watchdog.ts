@@ -1,5 +1,5 @@
 import {
-  ASK_IN_PLACE_EVERY_MS,
+  ASKS_APART_MS,
   GRANT_AHEAD_MS,
   LONGEST_QUIET_MS,
   RECHECK_MS,
@@ -97,7 +97,7 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
  * settled by then. If they are not, the waiter asks again in place. Nobody is invited for a send that is slow.
  */
 function startableSoon(state: BudgetState, nowMs: number): number {
-  if ((state.answersInMs ?? Infinity) < ASK_IN_PLACE_EVERY_MS || sendEstimateMs(state) > GRANT_AHEAD_MS) return 0;
+  if ((state.answersInMs ?? Infinity) < ASKS_APART_MS || sendEstimateMs(state) > GRANT_AHEAD_MS) return 0;
   const slow = unsettled(state, nowMs).filter(({ grantedAtMs }) => nowMs >= grantedAtMs + GRANT_AHEAD_MS);
   return Math.max(0, sendsAtOnce(state) - slow.length);
 }

@@ -118,7 +118,8 @@ export type AcquireAnswer =
   /**
    * Ask again after `waitMs`, or when woken. `etaMs`: expected wait until the grant, `null` if unknown.
    * `ledgerSinceMs`: since when this budget, including budgets whose state it took over, has a complete record.
-   * `pause`: given with the reason `paused`.
+   * `pause`: given with the reason `paused`. `askInPlaceAfterMs`: given if only sends in flight are in the way. They start
+   * within this time and then take less than a second, which is less than going back to the workflow.
    */
   | {
       kind: 'wait';
@@ -128,6 +129,7 @@ export type AcquireAnswer =
       etaMs: number | null;
       ledgerSinceMs?: number;
       pause?: ToldPause;
+      askInPlaceAfterMs?: number;
     }
   /** The follow-up has ended or was withdrawn; it is never granted again. */
   | { kind: 'closed' }

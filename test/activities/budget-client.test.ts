@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { InterceptingCall, status, type Interceptor } from '@grpc/grpc-js';
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { startTcpProxy } from '../../chaos/tcp-proxy.js';
 import { budgetStatusQuery, projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
@@ -153,3 +153,18 @@ test('300 asks at once are all answered, in few updates of the budget', async ()
   expect(updates.length).toBeLessThanOrEqual(20);
   await close();
 });
+
+test('an ask that waits for the next call leaves as soon as the end of a send is told', async () => {
+  const projectId = `hurried-${randomUUID()}`;
+  const { budget, close } = await budgetThatLoses(0, status.OK);
+  // The time between two calls never passes.
+  vi.useFakeTimers({ toFake: ['setTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const first = request();
+  await budget.acquire(projectId, first);
+  const second = budget.acquire(projectId, request());
+  await budget.tell(projectId, { kind: 'settle', ...first, outcome: 'sent' });
+  expect(await second).toMatchObject({ proven: true, answer: { kind: 'wait', reason: 'job-busy' } });
+  vi.useRealTimers();
+  await close();
+}, 60_000);

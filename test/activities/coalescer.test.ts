@@ -49,6 +49,23 @@ test('the first call leaves at once, and what comes within the gap after it leav
   expect(calls[2]).toEqual([4]);
 });
 
+test('what waits for the gap to end leaves when it is told to hurry, and the next gap starts then', async () => {
+  const { calls, call } = callsOnFakeTime();
+  const ask = createCoalescer({ call, maxCallsInFlight: 2, maxPerCall: 3, apartMs: 250 });
+  const answers = [1, 2, 3].map((request) => ask('red', request));
+  await vi.advanceTimersByTimeAsync(100);
+  ask.hurry('blue');
+  expect(calls).toEqual([[1]]);
+  ask.hurry('red');
+  expect(calls).toEqual([[1], [2, 3]]);
+  expect(await Promise.all(answers)).toEqual(['1', '2', '3']);
+  void ask('red', 4);
+  await vi.advanceTimersByTimeAsync(249);
+  expect(calls).toHaveLength(2);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(calls[2]).toEqual([4]);
+});
+
 test('a call leaves before the gap is over if enough requests wait for it', () => {
   const { calls, call } = callsOnFakeTime();
   const ask = createCoalescer({
