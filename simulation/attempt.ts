@@ -1,5 +1,5 @@
-import { asksInPlaceAfterMs, type GrantMark, knownBefore } from '../src/activities/ask-again.js';
-import { ASKS_APART_MS, UNSETTLED_WAIT_MS } from '../src/budget/limits.js';
+import { asksInPlace, type GrantMark, knownBefore } from '../src/activities/ask-again.js';
+import { ASKS_APART_MS } from '../src/budget/limits.js';
 import { defined } from '../src/contract/defined.js';
 import type { SendOutcome } from '../src/contract/index.js';
 import type { AcquireAnswer, AcquireRequest } from '../src/contract/protocol.js';
@@ -75,11 +75,12 @@ export function* attempt(
     ...defined({ ceiling: world.ceiling }),
   };
   let ask = yield* network.ask(request);
-  const inPlaceUntilMs = elapsedMs() + (asksInPlaceAfterMs(ask) ?? 0) + UNSETTLED_WAIT_MS;
-  for (let afterMs = asksInPlaceAfterMs(ask); afterMs !== undefined; afterMs = asksInPlaceAfterMs(ask)) {
-    if (elapsedMs() >= inPlaceUntilMs) break;
-    yield* sleep(world.timeline, Math.max(ASKS_APART_MS, afterMs));
+  let inPlace = asksInPlace(ask);
+  const inPlaceUntilMs = elapsedMs() + (inPlace?.forMs ?? 0);
+  while (inPlace && elapsedMs() < inPlaceUntilMs) {
+    yield* sleep(world.timeline, Math.max(ASKS_APART_MS, inPlace.afterMs));
     ask = yield* network.ask(request);
+    inPlace = asksInPlace(ask);
   }
   yield* mishap(world, process, input.name);
   const { answer, proven } = ask;

@@ -78,11 +78,18 @@ export function isEnoughForReport(words: readonly BudgetWord[]): boolean {
 }
 
 /**
- * When a follow-up that waits only for sends in flight asks again from within its activity, in milliseconds from now;
- * `undefined` if it goes back to its workflow.
+ * After how long a follow-up that waits only for sends in flight asks again from within its activity, and for how long
+ * it does so, in milliseconds; `undefined` if it goes back to its workflow.
  */
-export function asksInPlaceAfterMs({ answer, proven }: { answer: AcquireAnswer; proven: boolean }): number | undefined {
-  return proven && answer.kind === 'wait' ? answer.askInPlaceAfterMs : undefined;
+export function asksInPlace({
+  answer,
+  proven,
+}: {
+  answer: AcquireAnswer;
+  proven: boolean;
+}): { afterMs: number; forMs: number } | undefined {
+  if (!proven || answer.kind !== 'wait' || answer.askInPlaceAfterMs === undefined) return undefined;
+  return { afterMs: answer.askInPlaceAfterMs, forMs: answer.waitMs };
 }
 
 /** What an attempt leaves with the server before it sends, for later attempts. */

@@ -2,13 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { activityInfo, type Info, log } from '@temporalio/activity';
 import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js';
-import { UNSETTLED_WAIT_MS } from '../budget/limits.js';
 import { defined } from '../contract/defined.js';
 import type { SendOutcome } from '../contract/index.js';
 import type { AcquireAnswer, AcquireRequest, BudgetCeiling, SettleMessage } from '../contract/protocol.js';
 import type { SendFollowUpInput, SendFollowUpResult, SendOutcomeResult } from '../follow-up/port.js';
 import { startStopwatch } from '../stopwatch.js';
-import { ASK_FOR_MS, asksInPlaceAfterMs, type GrantMark, knownBefore } from './ask-again.js';
+import { ASK_FOR_MS, asksInPlace, type GrantMark, knownBefore } from './ask-again.js';
 import type { BudgetClient } from './budget-client.js';
 import type { OwnRun } from './own-run.js';
 
@@ -59,11 +58,12 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       ...defined({ ceiling }),
     };
     let ask = await budget.acquire(projectId, request);
-    const inPlaceUntilMs = elapsedMs() + (asksInPlaceAfterMs(ask) ?? 0) + UNSETTLED_WAIT_MS;
-    for (let afterMs = asksInPlaceAfterMs(ask); afterMs !== undefined; afterMs = asksInPlaceAfterMs(ask)) {
-      if (elapsedMs() >= inPlaceUntilMs) break;
-      await delay(afterMs);
+    let inPlace = asksInPlace(ask);
+    const inPlaceUntilMs = elapsedMs() + (inPlace?.forMs ?? 0);
+    while (inPlace && elapsedMs() < inPlaceUntilMs) {
+      await delay(inPlace.afterMs);
       ask = await budget.acquire(projectId, request, Math.max(0, ASK_FOR_MS - elapsedMs()));
+      inPlace = asksInPlace(ask);
     }
     const { answer, proven } = ask;
     const where = { projectId, jobId, sendNumber };

@@ -291,7 +291,7 @@ function waitForSends(
   const tensAhead = Math.floor(place / MAX_UNSETTLED);
   const dueAtMs = startsAtMs + Math.round(sendMs + tensAhead * Math.max(sendMs, lastTenTookMs(state, nowMs)));
   const answer = wait(state, nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
-  if (tensAhead > 0 || sendMs > UNSETTLED_WAIT_MS) return answer;
+  if (tensAhead > 0 || sendMs > GRANT_AHEAD_MS) return answer;
   // It stays in its activity, and counts as invited from then on.
   if (startsAtMs > nowMs) waiter.invitedAtMs = startsAtMs;
   return { ...answer, askInPlaceAfterMs: startsAtMs - nowMs };

@@ -7,7 +7,8 @@ import { recall } from './memory.js';
 import { type LimitChange, pause, resume, setLimit } from './operator.js';
 import { noteKeyRead } from './pause.js';
 import { gone, leave, settle, settlesGrant } from './settle.js';
-import type { BudgetState } from './state.js';
+import { unsettled } from './slots.js';
+import type { BudgetState, Waiter } from './state.js';
 import { type BudgetFacts, budgetFacts, budgetSlots, budgetStatus, type StatusExtent } from './status.js';
 import { watch } from './watchdog.js';
 
@@ -105,12 +106,11 @@ export class Budget {
     return this.#effects(this.#advance(timeMs));
   }
 
-  /** Whether no invited waiter may still ask. Changes nothing. */
+  /** Whether no word is due: no invited waiter may still ask, and no send is in flight. Changes nothing. */
   isQuiet(timeMs: number): boolean {
     const nowMs = Math.max(this.state.lastTimeMs, timeMs);
-    return this.state.waiters.every(
-      (waiter) => waiter.invitedAtMs === undefined || hasLapsed(this.state, waiter, nowMs),
-    );
+    const mayAsk = (waiter: Waiter) => waiter.invitedAtMs !== undefined && !hasLapsed(this.state, waiter, nowMs);
+    return !this.state.waiters.some(mayAsk) && unsettled(this.state, nowMs).length === 0;
   }
 
   /** How the latest send of a follow-up ended; `undefined` if none is remembered. Changes nothing. */

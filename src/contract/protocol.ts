@@ -119,7 +119,7 @@ export type AcquireAnswer =
    * Ask again after `waitMs`, or when woken. `etaMs`: expected wait until the grant, `null` if unknown.
    * `ledgerSinceMs`: since when this budget, including budgets whose state it took over, has a complete record.
    * `pause`: given with the reason `paused`. `askInPlaceAfterMs`: given if only sends in flight are in the way. They start
-   * within this time and then take less than a second, which is less than going back to the workflow.
+   * within this time, and are expected to be over by `waitMs`. Going back to the workflow would take longer.
    */
   | {
       kind: 'wait';

@@ -160,7 +160,9 @@ class BudgetRun {
   }
 
   /**
-   * Resolves when this run is to continue as new: when nobody is invited, and nobody will be for a second. It does not
+   * Resolves when this run is to continue as new: when nobody is invited or sends, and nobody will be for a second. If a
+   * signal came while the run ends, the server would refuse the end (`UnhandledCommand`) and, for a moment, all signals.
+   * Their callers repeat them after 1 to 2 s, and until then the slots of sends that ended stay occupied. A run does not
    * end in a task that answered an update, because the server may apply that update again on the next run
    * (temporal#6375), and the caller would get the second answer. If only updates arrive, no other task would ever come,
    * and in the end the server would refuse more of them. So a timer makes one.

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { asksInPlaceAfterMs } from '../../src/activities/ask-again.js';
+import { asksInPlace } from '../../src/activities/ask-again.js';
 import { acquire, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from '../budget/support.js';
 
 test('a follow-up asks again from its activity only if a slot is free and unsettled sends are in the way', () => {
@@ -7,12 +7,12 @@ test('a follow-up asks again from its activity only if a slot is free and unsett
   for (let index = 0; index < 10; index++) acquire(budget, T0, `w${index}`);
   const answer = acquire(budget, T0, 'next');
   expect(answer).toMatchObject({ kind: 'wait', reason: 'slot' });
-  expect(asksInPlaceAfterMs({ answer, proven: true })).toBe(0);
-  expect(asksInPlaceAfterMs({ answer, proven: false })).toBeUndefined();
+  expect(asksInPlace({ answer, proven: true })).toEqual({ afterMs: 0, forMs: 1_000 });
+  expect(asksInPlace({ answer, proven: false })).toBeUndefined();
   settle(budget, T0 + 200, 'w0');
   const again = acquire(budget, T0 + 250, 'next');
   expect(again).toMatchObject({ kind: 'granted' });
-  expect(asksInPlaceAfterMs({ answer: again, proven: true })).toBeUndefined();
+  expect(asksInPlace({ answer: again, proven: true })).toBeUndefined();
 });
 
 test('a follow-up that waits for a slot to end, or for its job, returns to its workflow', () => {
@@ -20,9 +20,9 @@ test('a follow-up that waits for a slot to end, or for its job, returns to its w
   spend(budget, T0, 'x');
   const late = acquire(budget, T0 + WINDOW_MS + MARGIN_MS - 2_500, 'a');
   expect(late).toMatchObject({ kind: 'wait', reason: 'slot' });
-  expect(asksInPlaceAfterMs({ answer: late, proven: true })).toBeUndefined();
+  expect(asksInPlace({ answer: late, proven: true })).toBeUndefined();
   const held = acquire(newBudget(), T0, 'b', { hold: true });
-  expect(asksInPlaceAfterMs({ answer: held, proven: true })).toBeUndefined();
+  expect(asksInPlace({ answer: held, proven: true })).toBeUndefined();
 });
 
 test('behind sends that were granted ahead, a follow-up asks again once they have started, and nobody wakes it', () => {
@@ -34,7 +34,7 @@ test('behind sends that were granted ahead, a follow-up asks again once they hav
   for (let index = 0; index < 10; index++) expect(acquire(budget, askedAtMs, `a${index}`).kind).toBe('granted');
   const answer = acquire(budget, askedAtMs, 'next');
   expect(answer).toMatchObject({ kind: 'wait', reason: 'slot', waitMs: 900 + 1_000 });
-  expect(asksInPlaceAfterMs({ answer, proven: true })).toBe(900);
+  expect(asksInPlace({ answer, proven: true })).toEqual({ afterMs: 900, forMs: 1_900 });
   expect(budget.tick(askedAtMs + 100).wake).toEqual([]);
   expect(budget.status(askedAtMs + 100).waiting).toMatchObject([{ jobId: 'job-next' }]);
   expect(budget.status(askedAtMs + 100).waiting[0]).not.toHaveProperty('calledAt');
@@ -47,13 +47,13 @@ test('a follow-up with ten ahead of it, or behind slow sends, returns to its wor
   for (let index = 0; index < 10; index++) acquire(budget, T0, `a${index}`);
   for (let index = 0; index < 10; index++) {
     const answer = acquire(budget, T0, `b${index}`);
-    expect(asksInPlaceAfterMs({ answer, proven: true })).toBe(0);
+    expect(asksInPlace({ answer, proven: true })?.afterMs).toBe(0);
   }
   const answer = acquire(budget, T0, 'later');
   expect(answer).toMatchObject({ kind: 'wait', reason: 'slot', waitMs: 2_000 });
-  expect(asksInPlaceAfterMs({ answer, proven: true })).toBeUndefined();
-  for (let index = 0; index < 10; index++) settle(budget, T0 + 1_500, `a${index}`);
-  for (let index = 0; index < 10; index++) expect(acquire(budget, T0 + 1_500, `b${index}`).kind).toBe('granted');
-  const behindSlow = acquire(budget, T0 + 1_500, 'later');
-  expect(asksInPlaceAfterMs({ answer: behindSlow, proven: true })).toBeUndefined();
+  expect(asksInPlace({ answer, proven: true })).toBeUndefined();
+  for (let index = 0; index < 10; index++) settle(budget, T0 + 2_500, `a${index}`);
+  for (let index = 0; index < 10; index++) expect(acquire(budget, T0 + 2_500, `b${index}`).kind).toBe('granted');
+  const behindSlow = acquire(budget, T0 + 2_500, 'later');
+  expect(asksInPlace({ answer: behindSlow, proven: true })).toBeUndefined();
 });

@@ -19,6 +19,18 @@ describe('the queue', () => {
     expect(budget.status(T0 + 200, { about: 'same-job' }).waiting.at(-1)).not.toHaveProperty('position');
   });
 
+  test('is quiet while nobody is invited and no send is under way', () => {
+    const budget = newBudget({ limit: 1 });
+    expect(budget.isQuiet(T0)).toBe(true);
+    acquire(budget, T0, 'a');
+    expect(budget.isQuiet(T0 + 1)).toBe(false);
+    settle(budget, T0 + 500, 'a');
+    acquire(budget, T0 + 500, 'b');
+    expect(budget.isQuiet(T0 + 500)).toBe(true);
+    expect(budget.tick(T0 + 500 + HELD_MS - 2_000).wake).toEqual(['b']);
+    expect(budget.isQuiet(T0 + 500 + HELD_MS - 2_000)).toBe(false);
+  });
+
   test('keeps the order of first asks within a lane, interactive before batch', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
