@@ -45,6 +45,7 @@ export async function backlog({ env, seed, standing, terminatedShare, leastUtili
     const arrivals = await allPlaces(stack, standing ? PER_PROJECT + 1 : PER_PROJECT);
     if (standing) await resumeAll(stack);
     const terminated = await terminateSome(stack, handles, terminatedShare, createRandom(seed));
+    await untilSent(stack, handles.length - terminated);
     const ends = await endsOf(handles);
     const ledger = stack.simulator.ledger.filter(({ jobId }) => jobId !== FIRST_JOB);
     const projects = PROJECTS.map((projectId) => examine({ ledger, projectId, limit: LIMIT, windowMs: WINDOW_MS }));
@@ -101,6 +102,17 @@ async function allPlaces(stack, each) {
     }
   }
   return arrivals;
+}
+
+/**
+ * Waits until so many messages were sent, or for twice the time that this should take. Awaiting the results instead would
+ * be 600 long polls, which the server ends after 20 s, a window, all at once.
+ */
+async function untilSent({ simulator }, count) {
+  const untilMs = performance.now() + 2 * (PER_PROJECT / LIMIT) * WINDOW_MS;
+  const isTheirs = ({ projectId, jobId }) => PROJECTS.includes(projectId) && jobId !== FIRST_JOB;
+  const isSent = () => simulator.ledger.filter(isTheirs).length >= count;
+  while (!isSent() && performance.now() < untilMs) await delay(200);
 }
 
 /** Terminates a share of each project's follow-ups while they wait, at random instants. Returns how many. */
