@@ -10,7 +10,7 @@ import { limiters } from './budget/limiters.js';
 import { thousand } from './budget/thousand.js';
 
 const SCENARIOS = {
-  backlog: (options) => backlog({ ...options, standing: true, terminatedShare: 0, leastUtilisation: 0.97 }),
+  backlog: (options) => backlog({ ...options, standing: true, terminatedShare: 0, leastUtilisation: 0.98 }),
   terminated: (options) => backlog({ ...options, standing: true, terminatedShare: 0.2, leastUtilisation: 0.92 }),
   rush: (options) => backlog({ ...options, standing: false, terminatedShare: 0, leastUtilisation: 0.92 }),
   thousand,
