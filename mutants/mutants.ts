@@ -230,7 +230,7 @@ class RefusedError extends Error {`,
     ],
     test: {
       file: 'test/workflows/lowered-limits.long.test.ts',
-      name: 'a budget that continues as new all the time ends no run while anybody is invited, or is due to be within a second',
+      name: 'a budget that continues as new all the time ends no run while anybody is invited or sends, or is due to be invited within a second',
     },
     rebuilds: true,
   },

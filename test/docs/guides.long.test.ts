@@ -58,6 +58,8 @@ const LIST = [
   { projectId: 'demo', jobId: 'job-1', prompt: PROMPT },
   { projectId: 'website', jobId: 'job-2', prompt: 'Update the changelog.' },
 ];
+/** `PENDING_ACTIVITY_STATE_PAUSED`: no attempt is under way, and none begins. */
+const ACTIVITY_PAUSED = 4;
 const NEW_KEY = 'the-new-key-of-the-service';
 
 const start = ({ followUps }: Stage, input: Partial<StartInput> = {}) =>
@@ -418,7 +420,12 @@ const guides: Record<string, Guide> = {
           const { client, followUps, simulator } = stage;
           simulator.addJob({ projectId: 'demo', jobId: 'job-1', behaviour: { neverEnds: true } });
           await startUntil(stage, 'polling');
-          await onActivities(client, PARSER_TESTS, 'pause');
+          // An attempt that runs while its activity is paused may still end the activity.
+          await eventually('its activity is paused', async () => {
+            await onActivities(client, PARSER_TESTS, 'pause');
+            const { raw } = await client.workflow.getHandle(PARSER_TESTS).describe();
+            return Number(raw.pendingActivities?.[0]?.state) === ACTIVITY_PAUSED;
+          });
           await pauseWorkflow(client, followUps.budget('demo').workflowId);
         },
         after: async ({ followUps }) => {

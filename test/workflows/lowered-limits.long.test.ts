@@ -199,7 +199,7 @@ describe('a budget that continues as new all the time', () => {
     await server.stop();
   });
 
-  test('ends no run while anybody is invited, or is due to be within a second', async () => {
+  test('ends no run while anybody is invited or sends, or is due to be invited within a second', async () => {
     const env = { FOLLOW_UP_BUDGET_LIMIT: '2', FOLLOW_UP_BUDGET_WINDOW: '3s', FOLLOW_UP_MARGIN: '200ms' };
     const stack = await startStack({ address: server.address, env });
     const projectId = 'quiet';
@@ -218,9 +218,10 @@ describe('a budget that continues as new all the time', () => {
       const { input } = events.at(-1)!.workflowExecutionContinuedAsNewEventAttributes!;
       const [, carried] = await decodePayloads(stack.client, workflowId, input?.payloads);
       const endedAtMs = tsToMs(events.findLast((event) => event.workflowTaskStartedEventAttributes)!.eventTime);
-      const { waiters } = restoreState(carried as CarriedState);
+      const { waiters, grants } = restoreState(carried as CarriedState);
       const invited = waiters.filter(({ invitedAtMs = -Infinity }) => invitedAtMs + INVITATION_GRACE_MS >= endedAtMs);
       expect(invited).toEqual([]);
+      expect(grants.filter(({ settledAtMs }) => settledAtMs === undefined)).toEqual([]);
       for (const dueAtMs of openTimers(events)) expect(dueAtMs).toBeGreaterThan(endedAtMs + 1_000);
     }
     await stack.stop();
@@ -238,7 +239,7 @@ describe('a budget that continues as new all the time', () => {
           Promise.all(budgets.map((budget, asker) => does(budget, requests[asker]!)));
         const asks = await each((budget, request) => budget.acquire(projectId, request));
         answers.push(...asks.map(({ answer }) => answer.kind));
-        // A task without an ask ends the run. The next asks reach the end of that run or the next one.
+        // The last settle ends the run, unless its task answers an ask, too. The next asks reach that end or the next run.
         await each((budget, request) => budget.tell(projectId, { kind: 'settle', ...request, outcome: 'sent' }));
         const again = await each((budget, request) => budget.acquire(projectId, { ...request, token: randomUUID() }));
         const done = { proven: true, answer: { kind: 'done', outcome: 'sent' } };
@@ -258,7 +259,7 @@ describe('a budget that continues as new all the time', () => {
       }
       const appliedAgain = [...applied.values()].filter((times) => times > 1).length;
       console.log(`${runs.length} runs, ${applied.size} updates, ${appliedAgain} of them applied again on a later run`);
-      expect(runs.length).toBeGreaterThanOrEqual(ROUNDS);
+      expect(runs.length).toBeGreaterThan(ROUNDS / 2);
     },
     Math.max(120_000, ROUNDS * 2_000),
   );
