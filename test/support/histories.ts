@@ -8,6 +8,9 @@ import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 /** Recorded histories of every path, replayed against the code as it is now. */
 const DIRECTORY = fileURLToPath(new URL('../histories/', import.meta.url));
 
+/** The repository's directory, as it appears in stack traces. */
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+
 /** Whether this run records histories (`npm run record:histories`). */
 export const recording = process.env['RECORD_HISTORIES'] === 'true';
 
@@ -25,7 +28,7 @@ export async function record(client: Client, name: string, workflowId: string, r
   mkdirSync(DIRECTORY, { recursive: true });
   const file = join(DIRECTORY, `${fileNameOf(name)}.json`);
   const recorded = { name, workflowId, history: JSON.parse(historyToJSON(history)) as unknown };
-  writeFileSync(file, `${JSON.stringify(recorded)}\n`);
+  writeFileSync(file, `${JSON.stringify(recorded).replaceAll(ROOT, '')}\n`);
 }
 
 /** A file name for `name`. A long name is shortened, and a hash keeps it unique. */
