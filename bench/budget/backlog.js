@@ -47,7 +47,7 @@ export async function backlog({ env, seed, standing, terminatedShare, leastUtili
     const terminated = await terminateSome(stack, handles, terminatedShare, createRandom(seed));
     await untilSent(stack, handles.length - terminated);
     const ends = await endsOf(handles);
-    const ledger = stack.simulator.ledger.filter(({ jobId }) => jobId !== FIRST_JOB);
+    const ledger = messagesOf(stack);
     const projects = PROJECTS.map((projectId) => examine({ ledger, projectId, limit: LIMIT, windowMs: WINDOW_MS }));
     for (const project of projects) {
       const { projectId, doubled, refused, mostInAnyWindow, utilisation } = project;
@@ -108,11 +108,14 @@ async function allPlaces(stack, each) {
  * Waits until so many messages were sent, or for twice the time that this should take. Awaiting the results instead would
  * be 600 long polls, which the server ends after 20 s, a window, all at once.
  */
-async function untilSent({ simulator }, count) {
+async function untilSent(stack, count) {
   const untilMs = performance.now() + 2 * (PER_PROJECT / LIMIT) * WINDOW_MS;
-  const isTheirs = ({ projectId, jobId }) => PROJECTS.includes(projectId) && jobId !== FIRST_JOB;
-  const isSent = () => simulator.ledger.filter(isTheirs).length >= count;
-  while (!isSent() && performance.now() < untilMs) await delay(200);
+  while (messagesOf(stack).length < count && performance.now() < untilMs) await delay(200);
+}
+
+/** What the service has received of the projects' follow-ups, without the messages that started their budgets. */
+function messagesOf({ simulator }) {
+  return simulator.ledger.filter(({ projectId, jobId }) => PROJECTS.includes(projectId) && jobId !== FIRST_JOB);
 }
 
 /** Terminates a share of each project's follow-ups while they wait, at random instants. Returns how many. */

@@ -7,8 +7,8 @@ import {
   WorkflowNotFoundError,
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
-import { restoreAfterReset, wakeBlockedFollowUps } from '../client/budget-restore.js';
 import { ASKS_APART_MS } from '../budget/limits.js';
+import { restoreAfterReset, wakeBlockedFollowUps } from '../client/budget-restore.js';
 import { budgetTaskQueue, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
 import {
   type AcquireAnswer,

@@ -75,18 +75,18 @@ export function createCoalescer<Request, Answer>({
 
   function rest(name: string, group: Group<Request, Answer>): void {
     clearTimeout(group.rest);
-    group.rest = setTimeout(() => {
-      group.rest = undefined;
-      startCalls(name, group);
-    }, apartMs);
+    group.rest = setTimeout(() => endRest(name, group), apartMs);
+  }
+
+  function endRest(name: string, group: Group<Request, Answer>): void {
+    clearTimeout(group.rest);
+    group.rest = undefined;
+    startCalls(name, group);
   }
 
   function hurry(name: string): void {
     const group = groups.get(name);
-    if (!group?.rest) return;
-    clearTimeout(group.rest);
-    group.rest = undefined;
-    startCalls(name, group);
+    if (group?.rest) endRest(name, group);
   }
 
   function coalesced(name: string, request: Request, signal?: AbortSignal): Promise<Answer> {
