@@ -57,7 +57,11 @@ test.concurrent(
     });
     await waits(projectId, 2);
     const behind = stack.followUps.handle(`follow-up/${projectId}/behind/${projectId}:0`);
-    expect(await behind.progress()).toMatchObject({ state: 'waiting-for-budget', position: 2 });
+    const waiting = await eventually('the budget’s answer has reached it', async () => {
+      const progress = await behind.progress();
+      return progress.state === 'waiting-for-budget' ? progress : undefined;
+    });
+    expect(waiting).toMatchObject({ position: 2 });
     await ahead?.cancel();
     await waits(projectId, 1);
     // The follow-up has not asked since.
