@@ -339,6 +339,36 @@ class RefusedError extends Error {`,
     rebuilds: true,
   },
   {
+    name: 'a lost call loses what it took along',
+    what: 'what the budget is told goes with an ask that does not arrive, and nobody tells it again',
+    edits: [
+      {
+        file: 'src/activities/coalescer.ts',
+        find: `      group.pending.unshift(...taken.filter(({ signal }) => !signal?.aborted));`,
+        replace: '',
+      },
+    ],
+    test: {
+      file: 'test/activities/coalescer.test.ts',
+      name: 'another call of the same group that fails leaves what it took along for the next call, in order, except what was given up',
+    },
+  },
+  {
+    name: 'a restored budget does not know what came with asks',
+    what: 'a budget is restored from its history without what the asks took along, and takes sends for unsettled',
+    edits: [
+      {
+        file: 'src/client/budget-ledger.ts',
+        find: `        this.#budget.hear(atMs, readReport(args[1]).words);`,
+        replace: '',
+      },
+    ],
+    test: {
+      file: 'test/activities/budget-client.test.ts',
+      name: 'an entry that is not urgent travels with the next ask, is heard before it, and can be read from the history',
+    },
+  },
+  {
     name: 'a follow-up does not wait until its budget knows its end',
     what: 'a follow-up ends while its budget cannot be reached, and the turn of its job does not end',
     edits: [

@@ -1,4 +1,4 @@
-import { asksInPlace, type GrantMark, knownBefore } from '../src/activities/ask-again.js';
+import { asksInPlace, type GrantMark, isSettleUrgent, knownBefore } from '../src/activities/ask-again.js';
 import { ASKS_APART_MS } from '../src/budget/limits.js';
 import { defined } from '../src/contract/defined.js';
 import type { SendOutcome } from '../src/contract/index.js';
@@ -95,14 +95,12 @@ export function* attempt(
     ? yield* post({ world, service, followUp, mayStart, process, name: input.name })
     : { outcome: 'notSent' };
   const { outcome, retryAfterMs } = sent;
-  const settled = network.tell({
-    kind: 'settle',
-    workflowId: followUp.workflowId,
-    sendNumber,
-    token: request.token,
-    outcome,
-    ...defined({ retryAfterMs }),
-  });
+  const { workflowId } = followUp;
+  const { token } = request;
+  const settled = network.tell(
+    { kind: 'settle', workflowId, sendNumber, token, outcome, ...defined({ retryAfterMs }) },
+    { isUrgent: isSettleUrgent(outcome, answer) },
+  );
   if (outcome !== 'sent') yield* settled.get();
   yield* mishap(world, process, input.name);
   return {

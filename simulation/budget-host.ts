@@ -8,7 +8,7 @@ import {
   reopen,
   restoreState,
 } from '../src/budget/index.js';
-import type { AcquireAnswer, AcquireRequest, BudgetSettings } from '../src/contract/protocol.js';
+import type { AcquireAnswer, AcquireRequest, BudgetSettings, BudgetWord } from '../src/contract/protocol.js';
 import { withBrokenRules } from './breakages.js';
 import { HEALED_AT_MS } from './sizes.js';
 import type { ServerClock, World } from './world.js';
@@ -82,8 +82,8 @@ export class BudgetHost {
     return Math.max(this.#budget.state.lastTimeMs, this.#clock.nowMs());
   }
 
-  /** An update arrives. `respond` is never called for one that is lost. */
-  ask(request: AcquireRequest, respond: (ask: Ask | 'exhausted') => void): void {
+  /** An update arrives, with words. `respond` is never called for one that is lost. */
+  ask(request: AcquireRequest, words: readonly BudgetWord[], respond: (ask: Ask | 'exhausted') => void): void {
     if (this.#isDeleted) this.#startAnew();
     if (this.#stopped) return respond(BUDGET_STOPPED);
     const isDown = this.#isDown();
@@ -95,7 +95,8 @@ export class BudgetHost {
       if (isDown) this.#updatesInFlight -= 1;
       const askNumber = ++this.#askCount;
       const heard = this.#world.broken.has('askNumber') ? { ...request, askNumber } : request;
-      const [answer, effects] = budget.acquire(timeMs, heard);
+      const [[answer], effects] = budget.acquireAll(timeMs, [heard], words);
+      if (!answer) throw new Error('an ask got no answer');
       const requestId = `${request.workflowId}#${request.sendNumber}`;
       this.#note(request, answer);
       if (answer.kind === 'granted' && !this.#granted.has(requestId)) {

@@ -3,6 +3,7 @@ import {
   asksSilentBudgetAtMs,
   isEnoughForReport,
   PROBED_FOR_MS,
+  type ReportEntry,
   REPORTS_APART_MS,
 } from '../src/activities/ask-again.js';
 import { WAKE_TEN_MS } from '../src/budget/limits.js';
@@ -50,7 +51,7 @@ export class Network {
     this.#asks[hour] = (this.#asks[hour] ?? 0) + 1;
     if (this.#silentSinceMs !== undefined && !(yield* this.#isBack())) return this.#comeAgain(request);
     if (faults.strikes('duplicated')) {
-      timeline.after(chance.between(50, 20_000), () => this.#host.ask(request, () => undefined));
+      timeline.after(chance.between(50, 20_000), () => this.#host.ask(request, [], () => undefined));
     }
     const sinceMs = timeline.nowMs;
     const isLetGoEarly = faults.strikes('letGo');
@@ -75,7 +76,7 @@ export class Network {
     }
   }
 
-  /** One call; `undefined` if it failed, at once or at its deadline. */
+  /** One call, which takes the waiting words along; `undefined` if it failed, at once or at its deadline. */
   *#call(
     request: AcquireRequest,
     leftMs: number,
@@ -84,6 +85,9 @@ export class Network {
     const { timeline, chance, faults, sizes } = this.#world;
     const deadlineMs = Math.min(sizes.callDeadlineMs, sizes.silentAfterMs, leftMs);
     const answered = new Later<Ask | 'exhausted' | undefined>(timeline).expire(deadlineMs, undefined);
+    const taken = this.#nextReport;
+    this.#nextReport = undefined;
+    const words = taken ? this.#wordsOf(taken) : [];
     // A broken connection is noticed soon, or only at the deadline.
     const isNoticed = chance.happens(0.5);
     const lose = (): void => {
@@ -92,7 +96,7 @@ export class Network {
     if (faults.strikes('lost')) lose();
     else {
       timeline.after(this.#world.delayMs(50, 9_000), () => {
-        this.#host.ask(request, (ask) => {
+        this.#host.ask(request, words, (ask) => {
           if (faults.strikes('lost')) return lose();
           timeline.after(this.#world.delayMs(40, 3_000), () => {
             answered.set(ask);
@@ -101,6 +105,10 @@ export class Network {
         });
       });
     }
+    answered.whenSet((ask) => {
+      if (taken && ask && ask !== 'exhausted' && ask.proven) taken.isTaken.set(true);
+      else if (taken) this.#send(taken);
+    });
     return yield* answered.get();
   }
 
@@ -157,39 +165,48 @@ export class Network {
    * Tells the budget something. Resolves when the server has accepted it, or it is lost; the budget hears it later.
    * Words that come within two seconds go together, as the budget client sends them.
    */
-  tell(word: BudgetWord): Later<true> {
+  tell(word: BudgetWord, { isUrgent } = { isUrgent: false }): Later<true> {
     if (word.kind !== 'keyRead') {
       this.#world.note('  tell', word.kind, word.workflowId, word.sendNumber, word.outcome);
     }
     const { timeline, chance } = this.#world;
-    const report: Report = this.#nextReport ?? { words: [], isTaken: new Later<true>(timeline) };
-    if (report !== this.#nextReport) timeline.after(chance.between(5, REPORTS_APART_MS), () => this.#send(report));
+    const report: Report = this.#nextReport ?? { entries: [], isTaken: new Later<true>(timeline) };
+    const sendThisAfter = (delayMs: number) =>
+      timeline.after(delayMs, () => {
+        if (report !== this.#nextReport) return;
+        this.#nextReport = undefined;
+        this.#send(report);
+      });
+    if (report !== this.#nextReport) sendThisAfter(chance.between(5, REPORTS_APART_MS));
     this.#nextReport = report;
-    report.words.push(word);
-    if (isEnoughForReport(report.words)) timeline.after(chance.between(5, 50), () => this.#send(report));
+    report.entries.push({ word, isUrgent });
+    if (isEnoughForReport(report.entries)) sendThisAfter(chance.between(5, 50));
     return report.isTaken;
   }
 
   #send(report: Report): void {
-    if (report !== this.#nextReport) return;
-    this.#nextReport = undefined;
     const { timeline, chance, faults } = this.#world;
     report.isTaken.set(true);
-    // A follow-up repeats its end until the server has accepted it.
-    const words = faults.strikes('settleLost') ? report.words.filter(({ kind }) => kind !== 'settle') : report.words;
+    const words = this.#wordsOf(report);
     const hear = () => this.#host.tell((budget, timeMs) => budget.hear(timeMs, words));
     timeline.after(this.#world.delayMs(60, 15_000), hear);
     if (faults.strikes('duplicated')) timeline.after(chance.between(100, 20_000), hear);
   }
 
+  /** A follow-up repeats its end until the server has accepted it. */
+  #wordsOf({ entries }: Report): BudgetWord[] {
+    const words = entries.map(({ word }) => word);
+    return this.#world.faults.strikes('settleLost') ? words.filter(({ kind }) => kind !== 'settle') : words;
+  }
+
   /** A grant to an ask that was released is never used. */
   #giveBack({ workflowId, sendNumber, token }: AcquireRequest): void {
-    this.tell({ kind: 'settle', workflowId, sendNumber, token, outcome: 'notSent' });
+    this.tell({ kind: 'settle', workflowId, sendNumber, token, outcome: 'notSent' }, { isUrgent: true });
   }
 }
 
 /** Words that go together. */
 interface Report {
-  words: BudgetWord[];
+  entries: ReportEntry[];
   isTaken: Later<true>;
 }

@@ -1,4 +1,5 @@
 import { defined } from '../contract/defined.js';
+import type { SendOutcome } from '../contract/index.js';
 import type { AcquireAnswer, BudgetWord, GrantedBefore } from '../contract/protocol.js';
 
 /**
@@ -63,18 +64,28 @@ export function asksSilentBudgetAtMs(
 }
 
 /**
- * Words to one project share calls, because each signal costs the budget a workflow task. One call at a time keeps them
- * in order. The first goes out at once, and words that come within the next two seconds go out together.
+ * Words to one project share calls, because each signal costs the budget a workflow task. The first goes out at once.
+ * Words that come within the next three seconds go out together, with the first ask if there is one.
  */
-export const REPORTS_APART_MS = 2_000;
-const ENOUGH_FOR_REPORT = 5;
+export const REPORTS_APART_MS = 3_000;
+const ENOUGH_FOR_REPORT = 10;
+
+/** Something that the budget is told. `isUrgent`: it does not wait for others. */
+export interface ReportEntry {
+  word: BudgetWord;
+  isUrgent: boolean;
+}
+
+/** Whether words go out earlier: if ten are waiting, or one is urgent. */
+export function isEnoughForReport(entries: readonly ReportEntry[]): boolean {
+  return entries.length >= ENOUGH_FOR_REPORT || entries.some(({ isUrgent }) => isUrgent);
+}
 
 /**
- * Whether words go out earlier: if five are waiting, or one says how a send ended. A slot is held until the budget
- * knows that, and a follow-up that was reset would find its send unsettled and wait until its lease is over.
+ * Whether the budget needs to know at once how a send ended: if that lets others send, or if the message was not taken.
  */
-export function isEnoughForReport(words: readonly BudgetWord[]): boolean {
-  return words.length >= ENOUGH_FOR_REPORT || words.some(({ kind }) => kind === 'settle');
+export function isSettleUrgent(outcome: SendOutcome, { isAwaited = false }: { isAwaited?: boolean }): boolean {
+  return isAwaited || outcome !== 'sent';
 }
 
 /**

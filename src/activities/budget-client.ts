@@ -21,7 +21,14 @@ import {
   reportSignal,
 } from '../contract/protocol.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
-import { ASK_FOR_MS, askAgainAfterMs, asksSilentBudgetAtMs, isEnoughForReport, REPORTS_APART_MS } from './ask-again.js';
+import {
+  ASK_FOR_MS,
+  askAgainAfterMs,
+  asksSilentBudgetAtMs,
+  isEnoughForReport,
+  type ReportEntry,
+  REPORTS_APART_MS,
+} from './ask-again.js';
 import { createCoalescer } from './coalescer.js';
 import { type LetGo, Patience } from './patience.js';
 
@@ -80,13 +87,14 @@ export interface BudgetClient {
    */
   acquire(projectId: string, request: AcquireRequest, forMs?: number): Promise<Ask>;
   /**
-   * Tells the budget something within 10 s. Returns whether there is a running budget. This is at least once: a word
+   * Tells the budget something within 15 s. Returns whether there is a running budget. This is at least once: a word
    * whose call failed may have been heard. A terminated budget that `budget restore` restores does not have this word.
    * If that was a settle, the slot is held longer, and the follow-up's `finish` supplies the outcome.
    *
+   * @param how.isUrgent whether the word waits for no other word and no ask
    * @throws the server's error, or an error that it does not answer
    */
-  tell(projectId: string, word: BudgetWord): Promise<boolean>;
+  tell(projectId: string, word: BudgetWord, how: { isUrgent: boolean }): Promise<boolean>;
   /** Resolves when every word is told, or cannot be. */
   allTold(): Promise<void>;
 }
@@ -120,10 +128,15 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
    */
   const heard = new Set<string>();
 
-  async function askAll(projectId: string, requests: AcquireRequest[], deadlineMs = CALL_DEADLINE_MS) {
+  async function askAll(
+    projectId: string,
+    requests: AcquireRequest[],
+    words: BudgetWord[],
+    deadlineMs = CALL_DEADLINE_MS,
+  ) {
     const input: ProjectBudgetInput = { projectId, settings };
     const ask = {
-      args: [requests] as [AcquireRequest[]],
+      args: [requests, words] as [AcquireRequest[], BudgetWord[]],
       startWorkflowOperation: new WithStartWorkflowOperation(WorkflowType.projectBudget, {
         workflowId: projectBudgetWorkflowId(projectId),
         taskQueue,
@@ -140,14 +153,16 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   }
 
   const ask = createCoalescer({
-    call: (projectId: string, requests: AcquireRequest[]) => askAll(projectId, requests),
+    call: (projectId: string, requests: AcquireRequest[]) =>
+      report.takeAlong(projectId, true, (entries) => askAll(projectId, requests, wordsOf(entries))),
     maxCallsInFlight: MAX_CALLS_IN_FLIGHT,
     maxPerCall: MAX_ASKS_PER_CALL,
     apartMs: ASKS_APART_MS,
   });
 
   /** Signals several words. All get the same answer. */
-  async function reportAll(projectId: string, words: BudgetWord[]): Promise<boolean[]> {
+  async function reportAll(projectId: string, entries: ReportEntry[]): Promise<boolean[]> {
+    const words = wordsOf(entries);
     const handle = telling.workflow.getHandle(projectBudgetWorkflowId(projectId));
     try {
       await connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => handle.signal(reportSignal, words));
@@ -167,8 +182,8 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   });
 
   const untold = new Set<Promise<unknown>>();
-  async function tell(projectId: string, word: BudgetWord): Promise<boolean> {
-    const told = report(projectId, word, AbortSignal.timeout(REPORT_DEADLINE_MS));
+  async function tell(projectId: string, word: BudgetWord, { isUrgent }: { isUrgent: boolean }): Promise<boolean> {
+    const told = report(projectId, { word, isUrgent }, AbortSignal.timeout(REPORT_DEADLINE_MS));
     untold.add(told);
     try {
       const isTold = await told;
@@ -212,7 +227,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   /** An empty ask, which the budget refuses. The refusal is an answer, and leaves nothing behind. */
   async function probe(projectId: string): Promise<void> {
     try {
-      await askAll(projectId, [], PROBE_DEADLINE_MS);
+      await askAll(projectId, [], [], PROBE_DEADLINE_MS);
     } catch (error) {
       const isAnswer =
         error instanceof WorkflowUpdateFailedError || error instanceof WorkflowExecutionAlreadyStartedError;
@@ -296,7 +311,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   async function giveBack(projectId: string, request: AcquireRequest, { answer }: Ask): Promise<void> {
     const { workflowId, sendNumber, token } = request;
     if (answer.kind !== 'granted') return;
-    await tell(projectId, { kind: 'settle', workflowId, sendNumber, token, outcome: 'notSent' });
+    await tell(projectId, { kind: 'settle', workflowId, sendNumber, token, outcome: 'notSent' }, { isUrgent: true });
   }
 
   return { acquire, tell, allTold };
@@ -310,6 +325,10 @@ interface Line {
   told: Set<string>;
   /** The reason that the latest failed call gave. */
   reason: string;
+}
+
+function wordsOf(entries: readonly ReportEntry[]): BudgetWord[] {
+  return entries.map(({ word }) => word);
 }
 
 /** The server's answer to updates of a workflow that somebody paused. */

@@ -14,12 +14,22 @@ export interface Coalesced<Request, Answer> {
   (group: string, request: Request, signal?: AbortSignal): Promise<Answer>;
   /** Ends `apartMs` after the last call of a group now. */
   hurry: (group: string) => void;
+  /**
+   * Makes another call that takes along the requests of a group that wait. If it succeeds, all of them get `answer`, and
+   * the next `apartMs` count from its start. If it fails, they wait for the next call.
+   */
+  takeAlong: <Result>(
+    group: string,
+    answer: Answer,
+    callWith: (requests: Request[]) => Promise<Result>,
+  ) => Promise<Result>;
 }
 
 interface Pending<Request, Answer> {
   request: Request;
   resolve: (answer: Answer) => void;
   reject: (reason: unknown) => void;
+  signal: AbortSignal | undefined;
 }
 
 interface Group<Request, Answer> {
@@ -89,6 +99,28 @@ export function createCoalescer<Request, Answer>({
     if (group?.rest) endRest(name, group);
   }
 
+  async function takeAlong<Result>(
+    name: string,
+    answer: Answer,
+    callWith: (requests: Request[]) => Promise<Result>,
+  ): Promise<Result> {
+    const group = groups.get(name);
+    const taken = group?.pending.splice(0, maxPerCall) ?? [];
+    if (!group || taken.length === 0) return callWith([]);
+    if (apartMs > 0) rest(name, group);
+    try {
+      const result = await callWith(taken.map(({ request }) => request));
+      for (const { resolve } of taken) resolve(answer);
+      return result;
+    } catch (error) {
+      for (const { reject } of taken.filter(({ signal }) => signal?.aborted)) reject(error);
+      group.pending.unshift(...taken.filter(({ signal }) => !signal?.aborted));
+      groups.set(name, group);
+      startCalls(name, group);
+      throw error;
+    }
+  }
+
   function coalesced(name: string, request: Request, signal?: AbortSignal): Promise<Answer> {
     const group = groups.get(name) ?? { pending: [], callsInFlight: 0, rest: undefined };
     groups.set(name, group);
@@ -100,12 +132,12 @@ export function createCoalescer<Request, Answer>({
         group.pending.splice(place, 1);
         reject(new Error('taken back'));
       };
-      group.pending.push({ request, resolve, reject });
+      group.pending.push({ request, resolve, reject, signal });
     });
     signal?.addEventListener('abort', takeBack);
     startCalls(name, group);
     return answered.finally(() => signal?.removeEventListener('abort', takeBack));
   }
 
-  return Object.assign(coalesced, { hurry });
+  return Object.assign(coalesced, { hurry, takeAlong });
 }

@@ -25,7 +25,7 @@ export function createActivities(dependencies: ActivityDependencies) {
     sendFollowUp: createSendFollowUp(dependencies),
     /** Tells the project's budget something. Returns whether there is a running budget. */
     tellBudget: ({ projectId, ...word }: { projectId: string } & BudgetWord) =>
-      dependencies.budget.tell(projectId, word),
+      dependencies.budget.tell(projectId, word, { isUrgent: false }),
     ...createLookUps(dependencies.temporal),
   };
 }

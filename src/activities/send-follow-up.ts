@@ -4,10 +4,10 @@ import { activityInfo, type Info, log } from '@temporalio/activity';
 import type { AgentJobsClient, SendMessageOutcome } from '../agent-jobs/index.js';
 import { defined } from '../contract/defined.js';
 import type { SendOutcome } from '../contract/index.js';
-import type { AcquireAnswer, AcquireRequest, BudgetCeiling, SettleMessage } from '../contract/protocol.js';
+import type { AcquireAnswer, AcquireRequest, BudgetCeiling, BudgetWord, SettleMessage } from '../contract/protocol.js';
 import type { SendFollowUpInput, SendFollowUpResult, SendOutcomeResult } from '../follow-up/port.js';
 import { startStopwatch } from '../stopwatch.js';
-import { ASK_FOR_MS, asksInPlace, type GrantMark, knownBefore } from './ask-again.js';
+import { ASK_FOR_MS, asksInPlace, type GrantMark, isSettleUrgent, knownBefore } from './ask-again.js';
 import type { BudgetClient } from './budget-client.js';
 import type { OwnRun } from './own-run.js';
 
@@ -88,7 +88,7 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
       waitMs: answer.grantedAtMs - firstRunStartedAtMs,
     });
     if (outcome === 'sent') onSent?.(Date.now() - firstRunStartedAtMs);
-    const settled = settle(projectId, request, sent);
+    const settled = settle(projectId, request, sent, isSettleUrgent(outcome, answer));
     // If the message was sent, the follow-up repeats that at its end and asks for nothing before. Otherwise wait.
     if (sent.outcome !== 'sent') await settled;
     return {
@@ -122,18 +122,23 @@ export function createSendFollowUp(dependencies: SendFollowUpDependencies) {
   }
 
   /** If the budget cannot be told, the outcome is not lost: the follow-up's `finish` repeats it. */
-  async function settle(projectId: string, request: AcquireRequest, sent: SendMessageOutcome): Promise<void> {
-    const { workflowId, sendNumber, token } = request;
+  async function settle(
+    projectId: string,
+    { workflowId, sendNumber, token }: AcquireRequest,
+    sent: SendMessageOutcome,
+    isUrgent: boolean,
+  ): Promise<void> {
+    const word: BudgetWord = {
+      kind: 'settle',
+      workflowId,
+      sendNumber,
+      token,
+      outcome: sent.outcome,
+      ...defined({ retryAfterMs: sent.retryAfterMs }),
+      ...(sent.outcome === 'rejected' && keptRejection(sent)),
+    };
     try {
-      await budget.tell(projectId, {
-        kind: 'settle',
-        workflowId,
-        sendNumber,
-        token,
-        outcome: sent.outcome,
-        ...defined({ retryAfterMs: sent.retryAfterMs }),
-        ...(sent.outcome === 'rejected' && keptRejection(sent)),
-      });
+      await budget.tell(projectId, word, { isUrgent });
     } catch (error) {
       log.warn('The budget could not be told how a send ended; the follow-up tells it at its end', {
         projectId,

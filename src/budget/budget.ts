@@ -2,12 +2,11 @@ import type { BudgetStatus, SendOutcome } from '../contract/index.js';
 import type { AcquireAnswer, AcquireRequest, BudgetSlots, BudgetWord } from '../contract/protocol.js';
 import { acquire, enterAnswer } from './acquire.js';
 import { RECHECK_MS } from './limits.js';
-import { hasLapsed } from './line.js';
+import { hasLapsed, isEndAwaited } from './line.js';
 import { recall } from './memory.js';
 import { type LimitChange, pause, resume, setLimit } from './operator.js';
 import { noteKeyRead } from './pause.js';
 import { gone, leave, settle, settlesGrant } from './settle.js';
-import { unsettled } from './slots.js';
 import type { BudgetState, Waiter } from './state.js';
 import { type BudgetFacts, budgetFacts, budgetSlots, budgetStatus, type StatusExtent } from './status.js';
 import { watch } from './watchdog.js';
@@ -33,20 +32,23 @@ export interface Effects {
 export class Budget {
   constructor(readonly state: BudgetState) {}
 
-  /** Answers an ask. Idempotent by request id and token. */
-  acquire(timeMs: number, request: AcquireRequest): [AcquireAnswer, Effects] {
+  /**
+   * Hears the words and answers the asks that arrived together, in order, as if one after another. Idempotent by request id
+   * and token.
+   */
+  acquireAll(
+    timeMs: number,
+    requests: readonly AcquireRequest[],
+    words: readonly BudgetWord[] = [],
+  ): [AcquireAnswer[], Effects] {
     const nowMs = this.#advance(timeMs);
-    const check: string[] = [];
-    const answer = this.#answer(nowMs, request, check);
-    return [answer, this.#effects(nowMs, check)];
-  }
-
-  /** Answers asks that arrived together, in order, as if one after another. */
-  acquireAll(timeMs: number, requests: readonly AcquireRequest[]): [AcquireAnswer[], Effects] {
-    const nowMs = this.#advance(timeMs);
+    this.#take(nowMs, words);
     const check: string[] = [];
     const answers = requests.map((request) => this.#answer(nowMs, request, check));
-    return [answers, this.#effects(nowMs, check)];
+    // The waiters of this call await the sends of this call.
+    const isAwaited = isEndAwaited(this.state, nowMs);
+    const told = answers.map((answer) => (answer.kind === 'granted' && isAwaited ? { ...answer, isAwaited } : answer));
+    return [told, this.#effects(nowMs, check)];
   }
 
   /** Applies asks with the answers that the history has; see {@link enterAnswer}. */
@@ -62,11 +64,7 @@ export class Budget {
   hear(timeMs: number, words: readonly BudgetWord[]): Effects {
     const nowMs = this.#advance(timeMs);
     const isTimeless = this.#areTimeless(words);
-    for (const word of words) {
-      if (word.kind === 'settle') settle(this.state, nowMs, word);
-      else if (word.kind === 'keyRead') noteKeyRead(this.state, nowMs, word);
-      else leave(this.state, nowMs, word);
-    }
+    this.#take(nowMs, words);
     return { ...this.#effects(nowMs), isTimeless };
   }
 
@@ -106,11 +104,11 @@ export class Budget {
     return this.#effects(this.#advance(timeMs));
   }
 
-  /** Whether no word is due: no invited waiter may still ask, and no send is in flight. Changes nothing. */
+  /** Whether nothing urgent is due: no invited waiter may still ask, and nobody awaits the end of a send. Changes nothing. */
   isQuiet(timeMs: number): boolean {
     const nowMs = Math.max(this.state.lastTimeMs, timeMs);
     const mayAsk = (waiter: Waiter) => waiter.invitedAtMs !== undefined && !hasLapsed(this.state, waiter, nowMs);
-    return !this.state.waiters.some(mayAsk) && unsettled(this.state, nowMs).length === 0;
+    return !this.state.waiters.some(mayAsk) && !isEndAwaited(this.state, nowMs);
   }
 
   /** How the latest send of a follow-up ended; `undefined` if none is remembered. Changes nothing. */
@@ -132,6 +130,14 @@ export class Budget {
   /** What the future sends are forecast from. Changes nothing. */
   slots(timeMs: number): BudgetSlots {
     return budgetSlots(this.state, Math.max(this.state.lastTimeMs, timeMs));
+  }
+
+  #take(nowMs: number, words: readonly BudgetWord[]): void {
+    for (const word of words) {
+      if (word.kind === 'settle') settle(this.state, nowMs, word);
+      else if (word.kind === 'keyRead') noteKeyRead(this.state, nowMs, word);
+      else leave(this.state, nowMs, word);
+    }
   }
 
   /** Whether the words are only ends that nobody waits for, of sends whose outcomes are known. */

@@ -93,3 +93,9 @@ export function freeSlots(
 export function startableSends(state: BudgetState, nowMs: number): number {
   return sendsAtOnce(state) - unsettled(state, nowMs).length;
 }
+
+/** Whether the end of a send lets others send: somebody waits, or more sends are in flight than may still start. */
+export function isEndAwaited(state: BudgetState, nowMs: number): boolean {
+  const inFlight = unsettled(state, nowMs).length;
+  return inFlight > 0 && (state.waiters.length > 0 || inFlight > startableSends(state, nowMs));
+}

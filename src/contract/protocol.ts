@@ -86,12 +86,14 @@ export interface AcquireRequest {
 export type AcquireAnswer =
   /**
    * Slot and job turn are taken: send after `sendAfterMs`, or at once if it is missing. A slot that is about to end is
-   * granted ahead, so that it is used from its first instant, which is `grantedAtMs`.
+   * granted ahead, so that it is used from its first instant, which is `grantedAtMs`. `isAwaited`: the end of this send
+   * may let others send, so the budget needs to know it at once.
    */
   | {
       kind: 'granted';
       grantedAtMs: number;
       sendAfterMs?: number;
+      isAwaited?: true;
       lastJobSeen?: JobFingerprint;
       ledgerSinceMs: number;
     }
@@ -173,8 +175,8 @@ export type BudgetWord =
   | ({ kind: 'finish' | 'withdraw' } & LeaveMessage)
   | ({ kind: 'keyRead' } & KeyReadMessage);
 
-/** Several asks at once; one answer for each, in the same order. */
-export const acquireUpdate = defineUpdate<AcquireAnswer[], [AcquireRequest[]]>('acquire');
+/** Several asks at once, and words that the budget hears before; one answer for each ask, in the same order. */
+export const acquireUpdate = defineUpdate<AcquireAnswer[], [AcquireRequest[], BudgetWord[]]>('acquire');
 /** Several words at once, applied in order. Invalid ones are ignored. */
 export const reportSignal = defineSignal<[BudgetWord[]]>('report');
 /** The whole state of a budget, open or closed, to restore it from. */

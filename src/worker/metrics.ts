@@ -114,7 +114,7 @@ export function meterBudget(client: BudgetClient, meter: MetricMeter): BudgetCli
       asks.add(1, { answer: answer.kind, reason: answer.kind === 'wait' ? answer.reason : 'none' });
       return ask;
     },
-    tell: (projectId, word) => client.tell(projectId, word),
+    tell: (projectId, word, how) => client.tell(projectId, word, how),
     allTold: () => client.allTold(),
   };
 }

@@ -29,7 +29,7 @@ const { getJob } = proxyLocalActivities<Activities>({
 
 /** Retries until the budget hears it: a budget that does not hear of an end keeps the job's turn. */
 const { tellBudget } = proxyLocalActivities<Activities>({
-  startToCloseTimeout: '15s',
+  startToCloseTimeout: '20s',
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
 

@@ -42,6 +42,7 @@ import {
   acquireUpdate,
   BUDGET_RESET,
   budgetSlotsQuery,
+  type BudgetWord,
   carriedStateQuery,
   type ProjectBudgetInput,
   projectBudgetInputSchema,
@@ -113,22 +114,19 @@ class BudgetRun {
     // Messages that arrived before the run are handled in the order in which their handlers are set. So the outcome of a
     // send comes before the end of its follow-up, and both before the next asks.
     setHandler(reportSignal, (report) => {
-      const { words, issues } = readReport(report);
-      // A throw would fail the budget's task forever.
-      if (issues.length > 0) log.warn('Ignored invalid reports', { issues });
       this.#events.hear();
-      this.#carryOut(budget.hear(Date.now(), words));
+      this.#carryOut(budget.hear(Date.now(), validWords(report)));
     });
     setHandler(
       acquireUpdate,
-      (requests) => {
+      (requests, report) => {
         this.#refuseIfReset();
         this.#events.answerUpdate();
-        const [answers, effects] = budget.acquireAll(Date.now(), requests);
+        const [answers, effects] = budget.acquireAll(Date.now(), requests, validWords(report));
         this.#carryOut(effects);
         return answers;
       },
-      { validator: (requests) => void checked(acquireRequestsSchema, requests) },
+      { validator: (...[requests]) => void checked(acquireRequestsSchema, requests) },
     );
     setHandler(
       setLimitUpdate,
@@ -160,12 +158,12 @@ class BudgetRun {
   }
 
   /**
-   * Resolves when this run is to continue as new: when nobody is invited or sends, and nobody will be for a second. If a
-   * signal came while the run ends, the server would refuse the end (`UnhandledCommand`) and, for a moment, all signals.
-   * Their callers repeat them after 1 to 2 s, and until then the slots of sends that ended stay occupied. A run does not
-   * end in a task that answered an update, because the server may apply that update again on the next run
-   * (temporal#6375), and the caller would get the second answer. If only updates arrive, no other task would ever come,
-   * and in the end the server would refuse more of them. So a timer makes one.
+   * Resolves when this run is to continue as new: when nobody is invited or awaits the end of a send, and nobody will be
+   * invited for a second. If a signal came while the run ends, the server would refuse the end (`UnhandledCommand`) and,
+   * for a moment, all signals. Their callers repeat them after 1 to 2 s, and until then the slots of sends that ended stay
+   * occupied. A run does not end in a task that answered an update, because the server may apply that update again on the
+   * next run (temporal#6375), and the caller would get the second answer. If only updates arrive, no other task would ever
+   * come, and in the end the server would refuse more of them. So a timer makes one.
    */
   async untilRunOut(): Promise<void> {
     await condition(() => isNextRunDue() || wasReset());
@@ -329,6 +327,13 @@ function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetI
   }
   if (!parsed.ok || issues.length > 0) throw invalidInput(issues);
   return parsed.value;
+}
+
+/** A throw would fail the budget's task forever, so words that make no sense are left out. */
+function validWords(report: unknown = []): BudgetWord[] {
+  const { words, issues } = readReport(report);
+  if (issues.length > 0) log.warn('Ignored invalid words', { issues });
+  return words;
 }
 
 function checked<T>(schema: z.ZodType<T>, input: unknown): T {

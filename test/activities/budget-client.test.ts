@@ -7,6 +7,7 @@ import { connectBudgetClient, makeAcquireRequest } from '../support/budget-clien
 import { startStack, type Stack } from '../support/stack.js';
 
 const address = inject('temporalAddress');
+const URGENT = { isUrgent: true };
 let stack: Stack;
 
 beforeAll(async () => {
@@ -94,7 +95,7 @@ test.concurrent('a settle that the server does not answer is given up', async ()
   await budget.acquire(projectId, asked);
   proxy.set({ kind: 'blackhole' });
   const fromMs = performance.now();
-  await expect(budget.tell(projectId, { kind: 'settle', ...asked, outcome: 'sent' })).rejects.toThrow();
+  await expect(budget.tell(projectId, { kind: 'settle', ...asked, outcome: 'sent' }, URGENT)).rejects.toThrow();
   expect(performance.now() - fromMs).toBeLessThan(40_000);
   await close();
   await proxy.close();
@@ -113,16 +114,41 @@ test('entries that come together share one signal, each is confirmed, and a bad 
   const projectId = `words-${randomUUID()}`;
   const { budget, close } = await budgetThatLoses(0, status.OK);
   const settle = { kind: 'settle' as const, outcome: 'sent' as const };
-  expect(await budget.tell(projectId, { ...settle, ...request() })).toBe(false);
+  expect(await budget.tell(projectId, { ...settle, ...request() }, URGENT)).toBe(false);
   const asked = Array.from({ length: 10 }, (_, index) => ({ ...request(), jobId: `job-${index}` }));
   await Promise.all(asked.map((each) => budget.acquire(projectId, each)));
   const words = asked.map((each, index) => ({ ...settle, ...each, ...(index === 3 && { sendNumber: 0.5 }) }));
-  expect(await Promise.all(words.map((word) => budget.tell(projectId, word)))).toEqual(words.map(() => true));
+  expect(await Promise.all(words.map((word) => budget.tell(projectId, word, URGENT)))).toEqual(words.map(() => true));
   const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
   expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 10, unsettled: 1 });
   const { events } = await handle.fetchHistory();
-  // They come within a second of the first one, which no budget heard, so they travel five at a time.
+  // The first leaves at once, and the others together when its call is over.
   expect(events?.filter((event) => event.workflowExecutionSignaledEventAttributes)).toHaveLength(2);
+  await close();
+});
+
+test('an entry that is not urgent travels with the next ask, is heard before it, and can be read from the history', async () => {
+  const projectId = `along-${randomUUID()}`;
+  const { budget, close } = await budgetThatLoses(0, status.OK);
+  const [first, second, third] = [request(), request(), { ...request(), jobId: 'another' }];
+  await budget.acquire(projectId, first);
+  // After an entry that left at once, the next one would leave three seconds later.
+  await budget.tell(projectId, { kind: 'keyRead', isRefused: false }, URGENT);
+  const told = [
+    budget.tell(projectId, { kind: 'settle', ...first, outcome: 'sent' }, { isUrgent: false }),
+    budget.tell(projectId, { kind: 'finish', ...first, outcome: 'sent' }, { isUrgent: false }),
+  ];
+  // They have the same job, so this waits if the budget has not heard of the first one's end.
+  expect(await budget.acquire(projectId, second)).toMatchObject({ answer: { kind: 'granted' } });
+  expect(await Promise.all(told)).toEqual([true, true]);
+  const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+  const { events } = await handle.fetchHistory();
+  expect(events?.filter((event) => event.workflowExecutionSignaledEventAttributes)).toHaveLength(1);
+
+  await handle.terminate('for the test');
+  await stack.followUps.budget(projectId).restore();
+  expect(await stack.followUps.budget(projectId).status()).toMatchObject({ used: 2, unsettled: 1 });
+  expect(await budget.acquire(projectId, third)).toMatchObject({ answer: { kind: 'granted' } });
   await close();
 });
 
@@ -131,7 +157,7 @@ test('an entry that waits for an earlier call is delivered before the connection
   const { budget, close } = await budgetThatLoses(0, status.OK);
   const asked = ['one', 'two'].map((jobId) => ({ ...request(), jobId }));
   for (const each of asked) await budget.acquire(projectId, each);
-  const told = asked.map((each) => budget.tell(projectId, { kind: 'settle', ...each, outcome: 'sent' }));
+  const told = asked.map((each) => budget.tell(projectId, { kind: 'settle', ...each, outcome: 'sent' }, URGENT));
   await close();
   expect(await Promise.all(told)).toEqual([true, true]);
   const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
@@ -163,7 +189,7 @@ test('an ask that waits for the next call leaves as soon as the end of a send is
   const first = request();
   await budget.acquire(projectId, first);
   const second = budget.acquire(projectId, request());
-  await budget.tell(projectId, { kind: 'settle', ...first, outcome: 'sent' });
+  await budget.tell(projectId, { kind: 'settle', ...first, outcome: 'sent' }, URGENT);
   expect(await second).toMatchObject({ proven: true, answer: { kind: 'wait', reason: 'job-busy' } });
   vi.useRealTimers();
   await close();

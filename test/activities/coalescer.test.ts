@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createCoalescer } from '../../src/activities/coalescer.js';
 
 /** Calls that end when told to. */
@@ -77,6 +77,58 @@ test('a call leaves before the gap is over if enough requests wait for it', () =
   });
   for (const request of [1, 2, 3, 4]) void ask('red', request);
   expect(calls).toEqual([[1], [2, 3]]);
+});
+
+describe('another call of the same group', () => {
+  test('takes along what waits, confirms it, and begins the gap anew', async () => {
+    const { calls, call } = callsOnFakeTime();
+    const tell = createCoalescer({ call, maxCallsInFlight: 1, maxPerCall: 2, apartMs: 250 });
+    const told = [1, 2, 3, 4].map((request) => tell('red', request));
+    await vi.advanceTimersByTimeAsync(100);
+    const taken: number[][] = [];
+    const other = tell.takeAlong('red', 'taken along', (requests) => {
+      taken.push(requests);
+      return Promise.resolve('answered');
+    });
+    expect(await other).toBe('answered');
+    expect(await Promise.all(told.slice(0, 3))).toEqual(['1', 'taken along', 'taken along']);
+    await vi.advanceTimersByTimeAsync(249);
+    expect({ calls, taken }).toEqual({ calls: [[1]], taken: [[2, 3]] });
+    await vi.advanceTimersByTimeAsync(1);
+    expect(calls).toEqual([[1], [4]]);
+  });
+
+  test('that finds nothing waiting takes nothing along, and changes nothing', async () => {
+    const { calls, call } = callsOnFakeTime();
+    const tell = createCoalescer({ call, maxCallsInFlight: 1, maxPerCall: 2, apartMs: 250 });
+    const carry = (requests: number[]) => Promise.resolve(requests);
+    expect(await tell.takeAlong('red', '', carry)).toEqual([]);
+    await tell('red', 1);
+    await vi.advanceTimersByTimeAsync(200);
+    expect(await tell.takeAlong('red', '', carry)).toEqual([]);
+    const told = tell('red', 2);
+    await vi.advanceTimersByTimeAsync(50);
+    expect(await told).toBe('2');
+    expect(calls).toEqual([[1], [2]]);
+  });
+
+  test('that fails leaves what it took along for the next call, in order, except what was given up', async () => {
+    const { calls, call } = callsOnFakeTime();
+    const tell = createCoalescer({ call, maxCallsInFlight: 1, maxPerCall: 9, apartMs: 250 });
+    const givenUp = new AbortController();
+    const told = [tell('red', 1), tell('red', 2), tell('red', 3, givenUp.signal), tell('red', 4)];
+    const other = tell.takeAlong('red', '', async () => {
+      told.push(tell('red', 5));
+      givenUp.abort();
+      await Promise.resolve();
+      throw new Error('lost');
+    });
+    await expect(other).rejects.toThrow('lost');
+    await expect(told[2]).rejects.toThrow('lost');
+    await vi.advanceTimersByTimeAsync(250);
+    expect(calls).toEqual([[1], [2, 4, 5]]);
+    expect(await Promise.all([told[0], told[1], told[3], told[4]])).toEqual(['1', '2', '4', '5']);
+  });
 });
 
 test('a group does not wait for the calls of another', () => {

@@ -45,13 +45,13 @@ function makeSendFollowUp(
     sendTimeoutMs: 5_000,
   });
   onTestFinished(() => agentJobs.close());
-  const settled: BudgetWord[] = [];
+  const settled: (BudgetWord & { isUrgent: boolean })[] = [];
   const sendFollowUp = createSendFollowUp({
     agentJobs,
     budget: {
       acquire,
-      tell(_projectId, word) {
-        settled.push(word);
+      tell(_projectId, word, { isUrgent }) {
+        settled.push({ ...word, isUrgent });
         return told;
       },
       allTold: () => Promise.resolve(),
@@ -94,6 +94,20 @@ test('a send is reported at once, even if the budget does not hear of it', async
   const { sendFollowUp } = makeSendFollowUp(url, () => Promise.resolve(granted), { told });
   const result = await new MockActivityEnvironment().run(sendFollowUp, input);
   expect(result).toMatchObject({ kind: 'outcome', outcome: 'sent' });
+});
+
+test.each([
+  { what: 'that others await', grant: { isAwaited: true as const }, isUrgent: true },
+  { what: 'that nobody awaits', grant: {}, isUrgent: false },
+  { what: 'that was not made', grant: {}, url: 'http://127.0.0.1:9', isUrgent: true },
+])('the budget hears at once of a send $what: $isUrgent', async ({ grant, url, isUrgent }) => {
+  const service = await useService();
+  const answer = { kind: 'granted' as const, grantedAtMs: Date.now(), ledgerSinceMs: 0, ...grant };
+  const { sendFollowUp, settled } = makeSendFollowUp(url ?? service.url, () =>
+    Promise.resolve({ proven: true, answer }),
+  );
+  await new MockActivityEnvironment().run(sendFollowUp, input);
+  expect(settled).toMatchObject([{ kind: 'settle', isUrgent }]);
 });
 
 describe('that no earlier ask has sent', () => {

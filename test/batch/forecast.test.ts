@@ -5,6 +5,7 @@ import { Budget, newState } from '../../src/budget/index.js';
 import { outlookOf } from '../../src/client/batch-forecast.js';
 import type { FollowUpSummary } from '../../src/client/summary.js';
 import type { BatchItem } from '../../src/contract/index.js';
+import { askOnce } from '../budget/support.js';
 import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { createRandom } from '../../src/simulator/random.js';
 
@@ -101,7 +102,7 @@ function run(profile: Profile, seed: number): { expectations: Expectation[]; end
       },
       ...{ attemptScheduledAtMs: nowMs, firstRunStartedAtMs: T0, messageTag: 'x', leaseMs: 60_000, drainMs: 120_000 },
     };
-    const [answer, effects] = budget.acquire(nowMs, request);
+    const [answer, effects] = askOnce(budget, nowMs, request);
     follow(projectId, effects, nowMs);
     if (answer.kind === 'wait') {
       summary.state = 'waiting-for-budget';
@@ -182,7 +183,7 @@ function run(profile: Profile, seed: number): { expectations: Expectation[]; end
           drainMs: 120_000,
         },
       };
-      budget.acquire(atMs, request);
+      askOnce(budget, atMs, request);
       const word = { workflowId, sendNumber: 1, token: workflowId, outcome: 'sent', jobId: workflowId } as const;
       budget.hear(atMs, [
         { kind: 'settle', ...word },

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { Budget, carryState, newState, restoreState } from '../../src/budget/index.js';
 import { followUpWorkflowId } from '../../src/contract/index.js';
 import type { AcquireRequest } from '../../src/contract/protocol.js';
-import { acquire, ask, DRAIN_MS, LEASE_MS, MARGIN_MS, T0, WINDOW_MS } from './support.js';
+import { acquire, ask, askOnce, DRAIN_MS, LEASE_MS, MARGIN_MS, T0, WINDOW_MS } from './support.js';
 
 /** An id of 100 characters, unlike its neighbours from the start. */
 const longId = (index: number) => `${index.toString(36)}-`.padEnd(100, 'job-with-a-long-name-');
@@ -23,7 +23,7 @@ function fullBudget(): Budget {
     nowMs += 30_123;
     state.settings.limit = 10_000;
     const { workflowId, jobId, token } = request(index);
-    const [answer] = budget.acquire(nowMs, request(index));
+    const [answer] = askOnce(budget, nowMs, request(index));
     if (answer.kind !== 'granted') throw new Error(`not granted: ${JSON.stringify(answer)}`);
     budget.hear(nowMs + 400, [{ kind: 'settle', workflowId, sendNumber: 1, token, outcome: 'sent' }]);
     const lastJobSeen = { status: 'completed', prLinkHash: '0123456789abc', archivedAt: null };
@@ -33,7 +33,7 @@ function fullBudget(): Budget {
   state.settings.limit = 100;
   for (let index = 8_000; state.waiters.length < 1_000; index++) {
     nowMs += 7;
-    budget.acquire(nowMs, { ...request(index), lane: index % 3 ? 'batch' : 'interactive', hold: index % 5 === 0 });
+    askOnce(budget, nowMs, { ...request(index), lane: index % 3 ? 'batch' : 'interactive', hold: index % 5 === 0 });
   }
   return budget;
 }
@@ -56,7 +56,7 @@ test('a limit of 1,000 an hour holds although only the last 100 sends are kept i
   for (let index = 0; index < 1_000; index++) {
     const atMs = T0 + index;
     const workflowId = `w${index}`;
-    expect(budget.acquire(atMs, ask(workflowId, atMs))[0].kind).toBe('granted');
+    expect(askOnce(budget, atMs, ask(workflowId, atMs))[0].kind).toBe('granted');
     budget.hear(atMs, [{ kind: 'settle', workflowId, sendNumber: 1, token: `token-${workflowId}`, outcome: 'sent' }]);
   }
   expect(budget.state.grants.length).toBe(100);
@@ -68,15 +68,15 @@ test('a limit of 1,000 an hour holds although only the last 100 sends are kept i
 
 test('an unsettled send is kept in full for as long as its settle may still come', () => {
   const budget = new Budget(newState('p', { limit: 1_000, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS }));
-  budget.acquire(T0, ask('slow', T0));
+  askOnce(budget, T0, ask('slow', T0));
   for (let index = 0; index < 150; index++) {
     const atMs = T0 + LEASE_MS + index;
-    budget.acquire(atMs, ask(`w${index}`, atMs));
+    askOnce(budget, atMs, ask(`w${index}`, atMs));
     budget.hear(atMs, [
       { kind: 'settle', workflowId: `w${index}`, sendNumber: 1, token: `token-w${index}`, outcome: 'sent' },
     ]);
   }
-  const settled = () => budget.acquire(T0 + LEASE_MS + 200, ask('slow', T0 + LEASE_MS + 200, { token: 'other' }))[0];
+  const settled = () => askOnce(budget, T0 + LEASE_MS + 200, ask('slow', T0 + LEASE_MS + 200, { token: 'other' }))[0];
   expect(settled()).toMatchObject({ kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: DRAIN_MS - 200 });
   budget.hear(T0 + LEASE_MS + 300, [
     { kind: 'settle', workflowId: 'slow', sendNumber: 1, token: 'token-slow', outcome: 'sent' },

@@ -2,7 +2,19 @@ import { describe, expect, test } from 'vitest';
 import { describeBudget } from '../../src/budget/details.js';
 import { Budget, carryState, newState, restoreState } from '../../src/budget/index.js';
 import type { AcquireRequest } from '../../src/contract/protocol.js';
-import { acquire, ask, DRAIN_MS, LEASE_MS, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
+import {
+  acquire,
+  ask,
+  askOnce,
+  DRAIN_MS,
+  LEASE_MS,
+  MARGIN_MS,
+  newBudget,
+  settle,
+  spend,
+  T0,
+  WINDOW_MS,
+} from './support.js';
 
 const SETTINGS = { limit: 3, windowMs: WINDOW_MS, reserve: 0, marginMs: MARGIN_MS };
 
@@ -55,7 +67,7 @@ describe('a budget that replaces a deleted one', () => {
 
   test('does not treat its slots as used for a follow-up of its own, even after its state is restored', () => {
     const budget = startedAt(T0);
-    const [answer] = budget.acquire(T0 + 1, { ...fresh('a', T0 + 1), hold: true });
+    const [answer] = askOnce(budget, T0 + 1, { ...fresh('a', T0 + 1), hold: true });
     const ledgerSinceMs = answer.kind === 'wait' ? answer.ledgerSinceMs! : 0;
     const restored = new Budget(restoreState(carryState(budget.state)));
     expect(acquire(restored, T0 + 2, 'a', { ledgerSinceMs })).toMatchObject({ kind: 'granted' });

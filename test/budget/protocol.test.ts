@@ -1,7 +1,50 @@
 import { describe, expect, test } from 'vitest';
 import { Budget, carryState, restoreState } from '../../src/budget/index.js';
 import type { AcquireRequest } from '../../src/contract/protocol.js';
-import { acquire, DRAIN_MS, finish, LEASE_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
+import {
+  acquire,
+  ask,
+  askOnce,
+  DRAIN_MS,
+  finish,
+  LEASE_MS,
+  MARGIN_MS,
+  newBudget,
+  settle,
+  spend,
+  T0,
+  WINDOW_MS,
+} from './support.js';
+
+describe('words that come with asks', () => {
+  test('are heard before the asks are answered', () => {
+    const budget = newBudget();
+    acquire(budget, T0, 'a', { jobId: 'job' });
+    const second = ask('b', T0 + 1, { jobId: 'job' });
+    expect(askOnce(budget, T0 + 1, second)[0]).toMatchObject({ kind: 'wait', reason: 'job-busy' });
+    const end = { kind: 'finish' as const, workflowId: 'a', jobId: 'job', sendNumber: 1, outcome: 'sent' as const };
+    const [answers] = budget.acquireAll(T0 + 2, [second], [end]);
+    expect(answers).toMatchObject([{ kind: 'granted' }]);
+    expect(budget.status(T0 + 2)).toMatchObject({ used: 2, unsettled: 1 });
+  });
+});
+
+describe('the end of a send', () => {
+  test('is awaited if others wait', () => {
+    const budget = newBudget({ limit: 1 });
+    expect(acquire(budget, T0, 'a')).not.toHaveProperty('isAwaited');
+    settle(budget, T0, 'a');
+    for (const name of ['b', 'c']) acquire(budget, T0, name);
+    const slotFreeAtMs = T0 + WINDOW_MS + MARGIN_MS;
+    expect(acquire(budget, slotFreeAtMs, 'b')).toMatchObject({ kind: 'granted', isAwaited: true });
+  });
+
+  test('is awaited if more than half of the sends that may be in flight are', () => {
+    const budget = newBudget({ limit: 100 });
+    const answers = Array.from({ length: 7 }, (_, index) => acquire(budget, T0, `${index}`));
+    expect(answers.map((answer) => 'isAwaited' in answer)).toEqual([false, false, false, false, false, true, true]);
+  });
+});
 
 describe('a request that is known', () => {
   test('is granted again to the same token, so a lost answer loses nothing', () => {

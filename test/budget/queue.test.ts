@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Budget } from '../../src/budget/index.js';
 import type { AcquireRequest } from '../../src/contract/protocol.js';
-import { acquire, ask, finish, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
+import { acquire, ask, askOnce, finish, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
 const HELD_MS = WINDOW_MS + MARGIN_MS;
 
@@ -19,13 +19,13 @@ describe('the queue', () => {
     expect(budget.status(T0 + 200, { about: 'same-job' }).waiting.at(-1)).not.toHaveProperty('position');
   });
 
-  test('is quiet while nobody is invited and no send is under way', () => {
+  test('is quiet while nobody is invited and nobody awaits the end of a send', () => {
     const budget = newBudget({ limit: 1 });
-    expect(budget.isQuiet(T0)).toBe(true);
     acquire(budget, T0, 'a');
+    expect(budget.isQuiet(T0)).toBe(true);
+    acquire(budget, T0 + 1, 'b');
     expect(budget.isQuiet(T0 + 1)).toBe(false);
     settle(budget, T0 + 500, 'a');
-    acquire(budget, T0 + 500, 'b');
     expect(budget.isQuiet(T0 + 500)).toBe(true);
     expect(budget.tick(T0 + 500 + HELD_MS - 2_000).wake).toEqual(['b']);
     expect(budget.isQuiet(T0 + 500 + HELD_MS - 2_000)).toBe(false);
@@ -157,6 +157,7 @@ describe('a slot that is about to end', () => {
     expect(acquire(budget, nowMs + 1_100, 'a')).toEqual({
       kind: 'granted',
       grantedAtMs: T0 + HELD_MS,
+      isAwaited: true,
       ledgerSinceMs: 0,
     });
   });
@@ -326,7 +327,7 @@ describe('invitations', () => {
 
   test('need no timer while nobody waits', () => {
     const budget = newBudget();
-    expect(budget.acquire(T0, ask('a', T0))[1].lookAgainAtMs).toBeUndefined();
+    expect(askOnce(budget, T0, ask('a', T0))[1].lookAgainAtMs).toBeUndefined();
     expect(settle(budget, T0, 'a').lookAgainAtMs).toBeUndefined();
     expect(finish(budget, T0, 'a').lookAgainAtMs).toBeUndefined();
   });
@@ -337,7 +338,7 @@ describe('the turn of a job', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { jobId: 'j' });
     settle(budget, T0, 'a');
-    const [answer, effects] = budget.acquire(T0 + 1, ask('b', T0 + 1, { jobId: 'j' }));
+    const [answer, effects] = askOnce(budget, T0 + 1, ask('b', T0 + 1, { jobId: 'j' }));
     expect(answer).toMatchObject({ kind: 'wait', reason: 'job-busy' });
     expect(effects.check).toEqual(['a']);
     expect(budget.hear(T0 + 2, [{ kind: 'finish', workflowId: 'a', jobId: 'j', sendNumber: 1 }]).wake).toEqual(['b']);
@@ -364,7 +365,7 @@ describe('the turn of a job', () => {
     const budget = newBudget();
     acquire(budget, T0, 'a', { jobId: 'j' });
     const checks = [1, 59_000, 60_001].map(
-      (ms) => budget.acquire(T0 + ms, ask('b', T0 + ms, { jobId: 'j' }))[1].check.length,
+      (ms) => askOnce(budget, T0 + ms, ask('b', T0 + ms, { jobId: 'j' }))[1].check.length,
     );
     expect(checks).toEqual([1, 0, 1]);
   });
@@ -518,7 +519,7 @@ function asksInAnHour(budget: Budget, all: readonly (Partial<AcquireRequest> & {
     for (const woken of budget.tick(nowMs).wake) dueAtMs.set(woken, nowMs);
     for (const more of all) {
       if ((dueAtMs.get(more.workflowId) ?? 0) > nowMs) continue;
-      const [answer, { wake }] = budget.acquire(nowMs, ask(more.workflowId, nowMs, more));
+      const [answer, { wake }] = askOnce(budget, nowMs, ask(more.workflowId, nowMs, more));
       asks += 1;
       dueAtMs.set(more.workflowId, nowMs + (answer.kind === 'wait' ? answer.waitMs : Infinity));
       for (const woken of wake) dueAtMs.set(woken, nowMs + 1);

@@ -1,4 +1,4 @@
-import { Budget, newState } from '../../src/budget/index.js';
+import { Budget, type Effects, newState } from '../../src/budget/index.js';
 import type { AcquireAnswer, AcquireRequest, BudgetSettings, SettleMessage } from '../../src/contract/protocol.js';
 
 export const LEASE_MS = 60_000;
@@ -31,9 +31,16 @@ export function ask(name: string, nowMs: number, more: Partial<AcquireRequest> =
   };
 }
 
+/** Makes one ask. */
+export function askOnce(budget: Budget, nowMs: number, request: AcquireRequest): [AcquireAnswer, Effects] {
+  const [[answer], effects] = budget.acquireAll(nowMs, [request]);
+  if (!answer) throw new Error('no answer');
+  return [answer, effects];
+}
+
 /** Asks at `nowMs` and returns the answer only. */
 export function acquire(budget: Budget, nowMs: number, name: string, more?: Partial<AcquireRequest>): AcquireAnswer {
-  return budget.acquire(nowMs, ask(name, nowMs, more))[0];
+  return askOnce(budget, nowMs, ask(name, nowMs, more))[0];
 }
 
 /** Settles the first send of `name`. */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Budget, carryState, newState, restoreState } from '../../src/budget/index.js';
 import { followUpWorkflowId } from '../../src/contract/index.js';
-import { acquire, ask, MARGIN_MS, newBudget, settle, T0, WINDOW_MS } from './support.js';
+import { acquire, ask, askOnce, MARGIN_MS, newBudget, settle, T0, WINDOW_MS } from './support.js';
 
 const HOUR_MS = 3_600_000;
 
@@ -17,7 +17,7 @@ function spendAndVanish(
     const { jobId, key } = idOf(index);
     const workflowId = followUpWorkflowId({ projectId: budget.state.projectId, jobId, key });
     const token = `${index}`.padStart(36, '0');
-    const [answer] = budget.acquire(nowMs, ask(workflowId, nowMs, { jobId, token, firstRunStartedAtMs: nowMs }));
+    const [answer] = askOnce(budget, nowMs, ask(workflowId, nowMs, { jobId, token, firstRunStartedAtMs: nowMs }));
     expect(answer.kind).toBe('granted');
     budget.hear(nowMs + 400, [{ kind: 'settle', workflowId, sendNumber: 1, token, outcome: 'sent' }]);
   }
@@ -36,7 +36,7 @@ test('100,000 follow-ups that are terminated during their turn leave a state und
 test('with more than 100 turns, each grant checks one owner: the one that was checked longest ago', () => {
   const budget = newBudget({ limit: 10_000, windowMs: HOUR_MS * 1_000 });
   const checked = Array.from({ length: 300 }, (_, index) => {
-    const [, { check }] = budget.acquire(T0 + 60_001 * index, ask(`w${index}`, T0 + 60_001 * index));
+    const [, { check }] = askOnce(budget, T0 + 60_001 * index, ask(`w${index}`, T0 + 60_001 * index));
     settle(budget, T0 + 60_001 * index, `w${index}`);
     return check[0];
   });
@@ -49,7 +49,7 @@ test('the turns of owners that are gone end, and all others last', () => {
   const isAlive = (workflowId: string) => Number(workflowId.slice(1)) % 10 === 0;
   for (let index = 0; index < 1_000; index++) {
     const nowMs = T0 + 60_001 * index;
-    const [, { check }] = budget.acquire(nowMs, ask(`w${index}`, nowMs));
+    const [, { check }] = askOnce(budget, nowMs, ask(`w${index}`, nowMs));
     settle(budget, nowMs, `w${index}`);
     for (const owner of check) if (!isAlive(owner)) budget.gone(nowMs + 10, owner);
   }

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Budget, carryState, restoreState } from '../../src/budget/index.js';
 import type { SendOutcome } from '../../src/contract/index.js';
-import { ask, DRAIN_MS, LEASE_MS, newBudget, T0, WINDOW_MS } from './support.js';
+import { ask, askOnce, DRAIN_MS, LEASE_MS, newBudget, T0, WINDOW_MS } from './support.js';
 
 /** The life of one follow-up, with its faults. All times are in milliseconds. */
 interface Life {
@@ -49,7 +49,7 @@ function play(limit: number, lives: Life[], carryEvery: number): number[] {
     let asks = 0;
     const askNow = (atMs: number, sendNumber: number) => {
       const token = `${workflowId}-${++asks}`;
-      const [answer] = budget.acquire(atMs, ask(workflowId, atMs, { jobId, token, sendNumber }));
+      const [answer] = askOnce(budget, atMs, ask(workflowId, atMs, { jobId, token, sendNumber }));
       if (answer.kind === 'wait') {
         if (asks < 40) at(atMs + answer.waitMs, (later) => askNow(later, sendNumber));
         return;

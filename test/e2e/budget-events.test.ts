@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { isSettleUrgent } from '../../src/activities/ask-again.js';
 import { budgetStatusQuery } from '../../src/contract/index.js';
 import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
@@ -49,15 +50,17 @@ test.each([20, 50])('of %i follow-ups at once, each costs the budget at most 6 e
     const jobId = randomUUID();
     return makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
   });
-  const tellAll = (kind: 'settle' | 'finish', requests: AcquireRequest[]) =>
-    Promise.all(requests.map((request) => budget.tell(projectId, { kind, ...request, outcome: 'sent' })));
+  const tell = (kind: 'settle' | 'finish', request: AcquireRequest, isUrgent: boolean) =>
+    budget.tell(projectId, { kind, ...request, outcome: 'sent' }, { isUrgent });
   for (let waiting = all; waiting.length > 0;) {
-    const asks = await Promise.all(waiting.map((request) => budget.acquire(projectId, request)));
-    const isGranted = (_request: AcquireRequest, index: number) => asks[index]?.answer.kind === 'granted';
-    await tellAll('settle', waiting.filter(isGranted));
-    waiting = waiting.filter((request, index) => !isGranted(request, index));
+    const asks = await Promise.all(waiting.map(async (each) => ({ each, ...(await budget.acquire(projectId, each)) })));
+    const settles = asks.map(
+      ({ each, answer }) => answer.kind === 'granted' && tell('settle', each, isSettleUrgent('sent', answer)),
+    );
+    await Promise.all(settles);
+    waiting = asks.filter(({ answer }) => answer.kind !== 'granted').map(({ each }) => each);
   }
-  await tellAll('finish', all);
+  await Promise.all(all.map((each) => tell('finish', each, false)));
   const handle = stack.client.workflow.getHandle(stack.followUps.budget(projectId).workflowId);
   expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: count, unsettled: 0, waitingTotal: 0 });
   expect((await eventsOf(handle)) / count).toBeLessThanOrEqual(6);

@@ -37,7 +37,7 @@ describe.concurrent('a budget that a faulty version ran', () => {
       for (const projectId of projects) {
         const asked = makeAcquireRequest({ workflowId: `follow-up/${projectId}/before/key`, jobId: 'before' });
         expect(await budget.acquire(projectId, asked)).toMatchObject({ answer: { kind: 'granted' } });
-        await budget.tell(projectId, { kind: 'settle', ...asked, outcome: 'sent' });
+        await budget.tell(projectId, { kind: 'settle', ...asked, outcome: 'sent' }, { isUrgent: true });
       }
       const cancelled = client.workflow.getHandle(projectBudgetWorkflowId(projects[2]));
       await cancelled.cancel();

