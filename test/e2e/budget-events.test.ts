@@ -54,9 +54,9 @@ test.each([20, 50])('of %i follow-ups at once, each costs the budget at most 6 e
     budget.tell(projectId, { kind, ...request, outcome: 'sent' }, { isUrgent });
   for (let waiting = all; waiting.length > 0;) {
     const asks = await Promise.all(waiting.map(async (each) => ({ each, ...(await budget.acquire(projectId, each)) })));
-    const settles = asks.map(
-      ({ each, answer }) => answer.kind === 'granted' && tell('settle', each, isSettleUrgent('sent', answer)),
-    );
+    const settles = asks.map(async ({ each, answer }) => {
+      if (answer.kind === 'granted') await tell('settle', each, isSettleUrgent('sent', answer));
+    });
     await Promise.all(settles);
     waiting = asks.filter(({ answer }) => answer.kind !== 'granted').map(({ each }) => each);
   }
