@@ -136,10 +136,12 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: 'src/budget/budget.ts',
-        find: `  acquire(timeMs: number, request: AcquireRequest): [AcquireAnswer, Effects] {
-    const nowMs = this.#advance(timeMs);`,
-        replace: `  acquire(timeMs: number, request: AcquireRequest): [AcquireAnswer, Effects] {
-    const nowMs = this.#advance(Math.max(timeMs, request.attemptScheduledAtMs));`,
+        find: `    const nowMs = this.#advance(timeMs);
+    this.#take(nowMs, words);
+    const check`,
+        replace: `    const nowMs = this.#advance(Math.max(timeMs, ...requests.map(({ attemptScheduledAtMs }) => attemptScheduledAtMs)));
+    this.#take(nowMs, words);
+    const check`,
       },
     ],
     test: { file: 'test/budget/slots.test.ts', name: 'the budget does not take the time from an ask' },
