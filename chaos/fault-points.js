@@ -63,25 +63,27 @@ function watchHttp() {
 /** Watches the activities' calls to Temporal: asks, notes of a grant, reports of how a send or a follow-up ended. */
 function watchCalls(load) {
   const { Client } = load('@grpc/grpc-js');
-  const names = {
-    ExecuteMultiOperation: () => 'ask',
-    RecordActivityTaskHeartbeat: () => 'note',
-    SignalWorkflowExecution: (request) =>
-      ['settle', 'finish'].find((kind) => Buffer.from(request).includes(`"kind":"${kind}"`)),
+  const told = (request) =>
+    ['settle', 'finish'].filter((kind) => Buffer.from(request).includes(`"kind":"${kind}"`)).slice(0, 1);
+  const namesOf = {
+    // An ask may take along what the budget is told.
+    ExecuteMultiOperation: (request) => ['ask', ...told(request)],
+    RecordActivityTaskHeartbeat: () => ['note'],
+    SignalWorkflowExecution: told,
   };
   const original = Client.prototype.makeUnaryRequest;
   Client.prototype.makeUnaryRequest = function (path, ...rest) {
     // The request follows the functions that encode and decode. It is already encoded.
     const [, , request] = rest;
-    const name = names[path.slice(path.lastIndexOf('/') + 1)]?.(request);
-    if (name === undefined) return original.call(this, path, ...rest);
-    reach(`${name}-sending`);
+    const names = namesOf[path.slice(path.lastIndexOf('/') + 1)]?.(request) ?? [];
+    if (names.length === 0) return original.call(this, path, ...rest);
+    for (const name of names) reach(`${name}-sending`);
     const callback = rest.pop();
     const call = original.call(this, path, ...rest, (error, answer) => {
-      if (!error) reach(`${name}-answered`);
+      if (!error) for (const name of names) reach(`${name}-answered`);
       callback(error, answer);
     });
-    setTimeout(() => reach(`${name}-sent`), CALL_LEAVES_AFTER_MS);
+    setTimeout(() => names.forEach((name) => reach(`${name}-sent`)), CALL_LEAVES_AFTER_MS);
     return call;
   };
 }
