@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { BatchItem } from '../src/contract/index.js';
 import { check, type FollowUpRecord } from './checker.js';
 import { contradictions } from './contradictions.js';
-import { sendSpans } from './endings.js';
+import { readSends } from './endings.js';
 import type { Lane } from './lane.js';
 import { promptOf } from './ledger-file.js';
 import { count, type ScenarioOptions, type ScenarioOutcome } from './scenario.js';
@@ -90,5 +90,5 @@ async function toRecord({ client }: Lane, item: BatchItem): Promise<FollowUpReco
   if (error === undefined) return record;
   const { delivered, type } = error;
   const ending = { atMs, kind: 'failed', delivered, type } as const;
-  return { ...record, ending, ...(delivered === 'unknown' && { sends: await sendSpans(client, workflowId) }) };
+  return { ...record, ending, ...(delivered === 'unknown' && { sends: await readSends(client, workflowId) }) };
 }

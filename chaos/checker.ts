@@ -20,14 +20,20 @@ export interface FollowUpRecord {
   ending?: Ending | undefined;
   /** Where it stands, if it has no ending. */
   standsAt?: string | undefined;
-  /** When its sends were under way. Only if it ended `unknown`. */
-  sends?: readonly TimeSpan[] | undefined;
+  /** Its sends. Only if it ended `unknown`. */
+  sends?: readonly Send[] | undefined;
 }
 
 /** A span of time, in epoch milliseconds. */
 export interface TimeSpan {
   fromMs: number;
   toMs: number;
+}
+
+/** The time in which a send was under way, with all its attempts. */
+export interface Send extends TimeSpan {
+  /** What its attempts left in the history, for people. */
+  left?: string;
 }
 
 /** Everything that a run left behind. */
@@ -105,7 +111,7 @@ function judge(followUp: FollowUpRecord, { arrivals, faults, endedByMs }: Eviden
   if (ending.delivered === 'yes' && accepted === 0) found.push(violation('invented', marker, told));
   const isOpen = ending.delivered === 'unknown' && ending.kind !== 'terminated';
   if (isOpen && !sends.some((send) => faults.some((fault) => overlap(send, fault)))) {
-    found.push(violation('unaccounted', marker, told));
+    found.push(violation('unaccounted', marker, [told, ...sends.map(({ left }) => left)].join('; ')));
   }
   return found;
 }

@@ -3,7 +3,7 @@ import { ApplicationFailure, CancelledFailure, TerminatedFailure } from '@tempor
 import { tsToMs } from '@temporalio/common/lib/time.js';
 import { z } from 'zod';
 import { followUpResultSchema } from '../src/contract/index.js';
-import type { Ending, TimeSpan } from './checker.js';
+import type { Ending, Send } from './checker.js';
 
 /** Longest that one call may hang while servers and connections are broken. */
 const CALL_DEADLINE_MS = 15_000;
@@ -45,20 +45,27 @@ function fromFailure(error: unknown): Omit<Ending, 'atMs'> {
   return { kind: 'failed', delivered, type: cause.type ?? undefined };
 }
 
-/** When each send of a follow-up was under way, with all its attempts, from the history. */
-export async function sendSpans(client: Client, workflowId: string): Promise<TimeSpan[]> {
+/** The sends of a follow-up, from its history. */
+export async function readSends(client: Client, workflowId: string): Promise<Send[]> {
   const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
-  const spans = new Map<string, TimeSpan>();
+  const sends = new Map<string, Send & { left: string }>();
   for (const event of events ?? []) {
     const atMs = tsToMs(event.eventTime);
     if (event.activityTaskScheduledEventAttributes?.activityType?.name === 'sendFollowUp') {
-      spans.set(String(event.eventId), { fromMs: atMs, toMs: Number.POSITIVE_INFINITY });
+      sends.set(String(event.eventId), { fromMs: atMs, toMs: Number.POSITIVE_INFINITY, left: '' });
     }
-    const ended = event.activityTaskCompletedEventAttributes ?? event.activityTaskFailedEventAttributes;
-    const span = ended && spans.get(String(ended.scheduledEventId));
-    if (span) span.toMs = atMs;
+    const started = event.activityTaskStartedEventAttributes;
+    const completed = event.activityTaskCompletedEventAttributes;
+    const ended = completed ?? event.activityTaskFailedEventAttributes;
+    const send = sends.get(String((started ?? ended)?.scheduledEventId));
+    if (!send) continue;
+    if (ended) send.toMs = atMs;
+    const [answer] = completed?.result?.payloads ?? [];
+    const at = new Date(atMs).toISOString();
+    if (started) send.left += `attempt ${started.attempt} ${at} ${started.lastFailure?.message ?? ''}`;
+    if (ended) send.left += `, ended ${at} ${Buffer.from(answer?.data ?? []).toString()}`;
   }
-  return [...spans.values()];
+  return [...sends.values()];
 }
 
 /** The latest events of a running workflow and what is pending, to find out why it has not ended. */

@@ -63,8 +63,8 @@ function watchHttp() {
 /** Watches the activities' calls to Temporal: asks, notes of a grant, reports of how a send or a follow-up ended. */
 function watchCalls(load) {
   const { Client } = load('@grpc/grpc-js');
-  const told = (request) =>
-    ['settle', 'finish'].filter((kind) => Buffer.from(request).includes(`"kind":"${kind}"`)).slice(0, 1);
+  // One call may report both.
+  const told = (request) => ['settle', 'finish'].filter((kind) => Buffer.from(request).includes(`"kind":"${kind}"`));
   const namesOf = {
     // An ask may take along what the budget is told.
     ExecuteMultiOperation: (request) => ['ask', ...told(request)],

@@ -4,7 +4,7 @@ import { LEASE_SLACK_MS, START_TO_CLOSE_SLACK_MS } from '../src/config/index.js'
 import { followUpWorkflowId } from '../src/contract/index.js';
 import type { Random } from '../src/simulator/random.js';
 import type { FollowUpRecord, TimeSpan } from './checker.js';
-import { awaitEnding, sendSpans, whereItStands } from './endings.js';
+import { awaitEnding, readSends, whereItStands } from './endings.js';
 import { promptOf } from './ledger-file.js';
 import { ORACLE_API_KEY, type Oracle } from './oracle-process.js';
 import { startWorkerProcess, type FaultPlan, type WorkerProcess } from './worker-process.js';
@@ -154,7 +154,7 @@ export class Lane {
     if (record.ending) return;
     record.ending = await awaitEnding(this.client, record.workflowId, untilMs);
     if (!record.ending) record.standsAt = await whereItStands(this.client, record.workflowId);
-    if (record.ending?.delivered === 'unknown') record.sends = await sendSpans(this.client, record.workflowId);
+    if (record.ending?.delivered === 'unknown') record.sends = await readSends(this.client, record.workflowId);
   }
 
   async #startOne(input: StartInput): Promise<void> {

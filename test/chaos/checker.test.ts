@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { check, type Ending, type Evidence, type FollowUpRecord } from '../../chaos/checker.js';
+import { check, type Ending, type Evidence, type FollowUpRecord, type Violation } from '../../chaos/checker.js';
 import type { Arrival } from '../../chaos/ledger-file.js';
 
 const arrival = (marker: string, receivedAtMs = 1_000, rest: Partial<Arrival> = {}): Arrival => ({
@@ -26,10 +26,11 @@ const followUp = (marker: string, ending?: Ending, rest: Partial<FollowUpRecord>
   ...rest,
 });
 
-function kinds(evidence: Partial<Evidence>): string[] {
-  const whole = { followUps: [], arrivals: [], limit: 2, windowMs: 100, faults: [], endedByMs: 10_000, ...evidence };
-  return check(whole).map(({ kind }) => kind);
+function violations(evidence: Partial<Evidence>): Violation[] {
+  return check({ followUps: [], arrivals: [], limit: 2, windowMs: 100, faults: [], endedByMs: 10_000, ...evidence });
 }
+
+const kinds = (evidence: Partial<Evidence>): string[] => violations(evidence).map(({ kind }) => kind);
 
 test('a run in which every answer is true has no violations', () => {
   const followUps = [
@@ -91,8 +92,12 @@ test('a follow-up that still runs, or ended too late, is found', () => {
 });
 
 test('an "unknown" needs a fault during its send', () => {
-  const unknown = followUp('a', ended('unknown'), { sends: [{ fromMs: 1_000, toMs: 1_500 }] });
-  expect(kinds({ followUps: [unknown] })).toEqual(['unaccounted']);
+  const unknown = followUp('a', ended('unknown'), {
+    sends: [{ fromMs: 1_000, toMs: 1_500, left: 'no answer in 20 s' }],
+  });
+  expect(violations({ followUps: [unknown] })).toMatchObject([
+    { kind: 'unaccounted', detail: 'failed; no answer in 20 s' },
+  ]);
   expect(kinds({ followUps: [unknown], faults: [{ fromMs: 1_501, toMs: 1_600 }] })).toEqual(['unaccounted']);
   expect(kinds({ followUps: [unknown], faults: [{ fromMs: 1_200, toMs: 1_200 }] })).toEqual([]);
 });
