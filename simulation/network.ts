@@ -1,9 +1,9 @@
 import {
+  ALONG_FOR_MS,
   askAgainAfterMs,
   asksSilentBudgetAtMs,
-  isEnoughForReport,
+  ENOUGH_FOR_REPORT,
   PROBED_FOR_MS,
-  type ReportEntry,
   REPORTS_APART_MS,
 } from '../src/activities/ask-again.js';
 import { WAKE_TEN_MS } from '../src/budget/limits.js';
@@ -50,13 +50,11 @@ export class Network {
     const hour = Math.floor(timeline.nowMs / 3_600_000);
     this.#asks[hour] = (this.#asks[hour] ?? 0) + 1;
     if (this.#silentSinceMs !== undefined && !(yield* this.#isBack())) return this.#comeAgain(request);
-    if (faults.strikes('duplicated')) {
-      timeline.after(chance.between(50, 20_000), () => this.#host.ask(request, [], () => undefined));
-    }
+    const appliedAgainAfterMs = faults.strikes('duplicated') ? chance.between(50, 20_000) : undefined;
     const sinceMs = timeline.nowMs;
     const isLetGoEarly = faults.strikes('letGo');
     const letGoAtMs = sinceMs + (isLetGoEarly ? chance.between(20, sizes.askForMs) : sizes.askForMs);
-    const line = { isLetGo: false };
+    const line: CallLine = { isLetGo: false, appliedAgainAfterMs };
     for (let timesTurnedAway = 0; ;) {
       const ask = yield* this.#call(request, letGoAtMs - timeline.nowMs, line);
       // If the server turns asks away, that says nothing about the budget: a silent one may have them all in flight.
@@ -77,17 +75,17 @@ export class Network {
   }
 
   /** One call, which takes the waiting words along; `undefined` if it failed, at once or at its deadline. */
-  *#call(
-    request: AcquireRequest,
-    leftMs: number,
-    line: { readonly isLetGo: boolean },
-  ): Steps<Ask | 'exhausted' | undefined> {
+  *#call(request: AcquireRequest, leftMs: number, line: CallLine): Steps<Ask | 'exhausted' | undefined> {
     const { timeline, chance, faults, sizes } = this.#world;
     const deadlineMs = Math.min(sizes.callDeadlineMs, sizes.silentAfterMs, leftMs);
     const answered = new Later<Ask | 'exhausted' | undefined>(timeline).expire(deadlineMs, undefined);
     const taken = this.#nextReport;
     this.#nextReport = undefined;
     const words = taken ? this.#wordsOf(taken) : [];
+    if (line.appliedAgainAfterMs !== undefined) {
+      timeline.after(line.appliedAgainAfterMs, () => this.#host.ask(request, words, () => undefined));
+      line.appliedAgainAfterMs = undefined;
+    }
     // A broken connection is noticed soon, or only at the deadline.
     const isNoticed = chance.happens(0.5);
     const lose = (): void => {
@@ -105,9 +103,13 @@ export class Network {
         });
       });
     }
+    const goAlone = (): void => {
+      if (taken && !taken.isTaken.isSet) this.#send(taken);
+    };
+    if (taken) timeline.after(ALONG_FOR_MS, goAlone);
     answered.whenSet((ask) => {
-      if (taken && ask && ask !== 'exhausted' && ask.proven) taken.isTaken.set(true);
-      else if (taken) this.#send(taken);
+      if (!ask || ask === 'exhausted' || !ask.proven) goAlone();
+      else taken?.isTaken.set(true);
     });
     return yield* answered.get();
   }
@@ -163,14 +165,19 @@ export class Network {
 
   /**
    * Tells the budget something. Resolves when the server has accepted it, or it is lost; the budget hears it later.
-   * Words that come within two seconds go together, as the budget client sends them.
+   * Words that come within three seconds go together, as the budget client sends them. If an ask takes them along and
+   * fails, or is not answered within two seconds, they go by themselves. News of the key always does.
    */
   tell(word: BudgetWord, { isUrgent } = { isUrgent: false }): Later<true> {
-    if (word.kind !== 'keyRead') {
-      this.#world.note('  tell', word.kind, word.workflowId, word.sendNumber, word.outcome);
-    }
     const { timeline, chance } = this.#world;
-    const report: Report = this.#nextReport ?? { entries: [], isTaken: new Later<true>(timeline) };
+    const fresh: Report = { words: [], isUrgent: false, isTaken: new Later<true>(timeline) };
+    if (word.kind === 'keyRead') {
+      fresh.words.push(word);
+      timeline.after(chance.between(5, REPORTS_APART_MS), () => this.#send(fresh));
+      return fresh.isTaken;
+    }
+    this.#world.note('  tell', word.kind, word.workflowId, word.sendNumber, word.outcome);
+    const report: Report = this.#nextReport ?? fresh;
     const sendThisAfter = (delayMs: number) =>
       timeline.after(delayMs, () => {
         if (report !== this.#nextReport) return;
@@ -179,8 +186,9 @@ export class Network {
       });
     if (report !== this.#nextReport) sendThisAfter(chance.between(5, REPORTS_APART_MS));
     this.#nextReport = report;
-    report.entries.push({ word, isUrgent });
-    if (isEnoughForReport(report.entries)) sendThisAfter(chance.between(5, 50));
+    report.words.push(word);
+    report.isUrgent ||= isUrgent;
+    if (report.isUrgent || report.words.length >= ENOUGH_FOR_REPORT) sendThisAfter(chance.between(5, 50));
     return report.isTaken;
   }
 
@@ -194,8 +202,7 @@ export class Network {
   }
 
   /** A follow-up repeats its end until the server has accepted it. */
-  #wordsOf({ entries }: Report): BudgetWord[] {
-    const words = entries.map(({ word }) => word);
+  #wordsOf({ words }: Report): BudgetWord[] {
     return this.#world.faults.strikes('settleLost') ? words.filter(({ kind }) => kind !== 'settle') : words;
   }
 
@@ -205,8 +212,18 @@ export class Network {
   }
 }
 
+/** The calls of one ask. */
+interface CallLine {
+  /** Whether nobody waits for the answer any more. */
+  isLetGo: boolean;
+  /** After how long the server applies the next call a second time. */
+  appliedAgainAfterMs: number | undefined;
+}
+
 /** Words that go together. */
 interface Report {
-  entries: ReportEntry[];
+  words: BudgetWord[];
+  /** Whether one of them does not wait for others. */
+  isUrgent: boolean;
   isTaken: Later<true>;
 }

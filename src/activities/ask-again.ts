@@ -1,6 +1,6 @@
 import { defined } from '../contract/defined.js';
 import type { SendOutcome } from '../contract/index.js';
-import type { AcquireAnswer, BudgetWord, GrantedBefore } from '../contract/protocol.js';
+import type { AcquireAnswer, GrantedBefore } from '../contract/protocol.js';
 
 /**
  * How long one ask is repeated with the same token while it is uncertain whether the budget has heard it, including all
@@ -68,18 +68,15 @@ export function asksSilentBudgetAtMs(
  * Words that come within the next three seconds go out together, with the first ask if there is one.
  */
 export const REPORTS_APART_MS = 3_000;
-const ENOUGH_FOR_REPORT = 10;
 
-/** Something that the budget is told. `isUrgent`: it does not wait for others. */
-export interface ReportEntry {
-  word: BudgetWord;
-  isUrgent: boolean;
-}
+/** Words that wait go out earlier if there are this many. */
+export const ENOUGH_FOR_REPORT = 10;
 
-/** Whether words go out earlier: if ten are waiting, or one is urgent. */
-export function isEnoughForReport(entries: readonly ReportEntry[]): boolean {
-  return entries.length >= ENOUGH_FOR_REPORT || entries.some(({ isUrgent }) => isUrgent);
-}
+/**
+ * A word that travels with an ask goes out by a signal, too, if the ask has no answer by then: the server keeps a signal
+ * for a budget that does not answer. The budget may hear a word twice.
+ */
+export const ALONG_FOR_MS = 2_000;
 
 /**
  * Whether the budget needs to know at once how a send ended: if that lets others send, or if the message was not taken.

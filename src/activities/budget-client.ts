@@ -9,6 +9,7 @@ import {
 } from '@temporalio/client';
 import { ASKS_APART_MS } from '../budget/limits.js';
 import { restoreAfterReset, wakeBlockedFollowUps } from '../client/budget-restore.js';
+import { fewAtATime } from '../client/temporal-call.js';
 import { budgetTaskQueue, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
 import {
   type AcquireAnswer,
@@ -19,14 +20,15 @@ import {
   MAX_WORDS_PER_REPORT,
   type ProjectBudgetInput,
   reportSignal,
+  wakeSignal,
 } from '../contract/protocol.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import {
+  ALONG_FOR_MS,
   ASK_FOR_MS,
   askAgainAfterMs,
   asksSilentBudgetAtMs,
-  isEnoughForReport,
-  type ReportEntry,
+  ENOUGH_FOR_REPORT,
   REPORTS_APART_MS,
 } from './ask-again.js';
 import { createCoalescer } from './coalescer.js';
@@ -50,7 +52,7 @@ const MOST_TOLD = 10_000;
 const MAX_CALLS_IN_FLIGHT = 2;
 const MAX_ASKS_PER_CALL = 50;
 
-/** Longest wait of a word for the call before its own, and again for its own. */
+/** Longest wait of a word until it leaves, and again for its own call. */
 const REPORT_DEADLINE_MS = 5_000;
 
 /** Wait while a budget is terminated and nobody has restored it. */
@@ -91,11 +93,14 @@ export interface BudgetClient {
    * whose call failed may have been heard. A terminated budget that `budget restore` restores does not have this word.
    * If that was a settle, the slot is held longer, and the follow-up's `finish` supplies the outcome.
    *
-   * @param how.isUrgent whether the word waits for no other word and no ask
+   * @param how.isUrgent whether the word leaves at once: with the asks that wait, or by a signal. `keyRead` never is
    * @throws the server's error, or an error that it does not answer
    */
   tell(projectId: string, word: BudgetWord, how: { isUrgent: boolean }): Promise<boolean>;
-  /** Resolves when every word is told, or cannot be. */
+  /**
+   * To be called at the end. Wakes the follow-ups that were told of a silence, and resolves when every word is told, or
+   * cannot be.
+   */
   allTold(): Promise<void>;
 }
 
@@ -154,15 +159,14 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
   const ask = createCoalescer({
     call: (projectId: string, requests: AcquireRequest[]) =>
-      report.takeAlong(projectId, true, (entries) => askAll(projectId, requests, wordsOf(entries))),
+      report.takeAlong(projectId, { answer: true, forMs: ALONG_FOR_MS }, (words) => askAll(projectId, requests, words)),
     maxCallsInFlight: MAX_CALLS_IN_FLIGHT,
     maxPerCall: MAX_ASKS_PER_CALL,
     apartMs: ASKS_APART_MS,
   });
 
   /** Signals several words. All get the same answer. */
-  async function reportAll(projectId: string, entries: ReportEntry[]): Promise<boolean[]> {
-    const words = wordsOf(entries);
+  async function reportAll(projectId: string, words: BudgetWord[]): Promise<boolean[]> {
     const handle = telling.workflow.getHandle(projectBudgetWorkflowId(projectId));
     try {
       await connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => handle.signal(reportSignal, words));
@@ -173,30 +177,53 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     }
   }
 
-  const report = createCoalescer({
+  const reporting = {
     call: reportAll,
     maxCallsInFlight: 1,
     maxPerCall: MAX_WORDS_PER_REPORT,
     apartMs: REPORTS_APART_MS,
-    isEnough: isEnoughForReport,
-  });
+    enough: ENOUGH_FOR_REPORT,
+  };
+  const report = createCoalescer(reporting);
+  /** News of the API key replaces older news, so it keeps its order: it travels with no ask, which may be heard late. */
+  const reportOfKey = createCoalescer(reporting);
+
+  function startTelling(projectId: string, word: BudgetWord, isUrgent: boolean): Promise<boolean> {
+    const signal = AbortSignal.timeout(REPORT_DEADLINE_MS);
+    if (word.kind === 'keyRead') return reportOfKey(projectId, word, { signal });
+    const told = report(projectId, word, { signal, isHeld: isUrgent });
+    // Asks that wait to go out take the word along: a follow-up that waits for sends in flight may be granted now.
+    if (isUrgent && !ask.hurry(projectId)) report.hurry(projectId);
+    return told;
+  }
 
   const untold = new Set<Promise<unknown>>();
   async function tell(projectId: string, word: BudgetWord, { isUrgent }: { isUrgent: boolean }): Promise<boolean> {
-    const told = report(projectId, { word, isUrgent }, AbortSignal.timeout(REPORT_DEADLINE_MS));
+    const told = startTelling(projectId, word, isUrgent);
     untold.add(told);
     try {
-      const isTold = await told;
-      // Now a follow-up that waits for sends in flight may be granted.
-      if (word.kind === 'settle') ask.hurry(projectId);
-      return isTold;
+      return await told;
     } finally {
       untold.delete(told);
     }
   }
 
   async function allTold(): Promise<void> {
+    const handedOver = handOver();
     while (untold.size > 0) await Promise.allSettled(untold);
+    await handedOver;
+  }
+
+  /** When the silence ends, this process can no longer wake the follow-ups that it told of it. So they ask another now. */
+  async function handOver(): Promise<void> {
+    const told = [...lines.values()].flatMap((line) => [...line.told]);
+    const wake = (workflowId: string) =>
+      telling.workflow
+        .getHandle(workflowId)
+        .signal(wakeSignal)
+        // It asks again on its own within an hour.
+        .catch(() => undefined);
+    await connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => fewAtATime(told, wake));
   }
 
   function lineOf(projectId: string): Line {
@@ -244,7 +271,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   ): Promise<Ask> {
     for (let timesTurnedAway = 0; ;) {
       try {
-        const answer = await ask(projectId, request, signal);
+        const answer = await ask(projectId, request, { signal });
         line.patience.answered();
         if (!heard.has(projectId)) void wakeBlockedFollowUps(telling, projectId);
         heard.add(projectId);
@@ -325,10 +352,6 @@ interface Line {
   told: Set<string>;
   /** The reason that the latest failed call gave. */
   reason: string;
-}
-
-function wordsOf(entries: readonly ReportEntry[]): BudgetWord[] {
-  return entries.map(({ word }) => word);
 }
 
 /** The server's answer to updates of a workflow that somebody paused. */

@@ -1,27 +1,27 @@
 export interface CoalescerOptions<Request, Answer> {
   /** Makes one call for several requests of a group. Returns one answer for each, in the same order. */
   call: (group: string, requests: Request[]) => Promise<Answer[]>;
-  /** Most calls of one group in flight at once. */
+  /** Most calls of one group in flight at once, apart from those that `takeAlong` leaves to be made again. */
   maxCallsInFlight: number;
   maxPerCall: number;
   /** Time between the starts of two calls of a group. Requests that arrive in between go together. @default 0 */
   apartMs?: number;
-  /** Whether requests that wait for `apartMs` to pass go out earlier. @default never */
-  isEnough?: (requests: Request[]) => boolean;
+  /** Requests that wait for `apartMs` to pass go out earlier if there are this many. @default `Infinity` */
+  enough?: number;
 }
 
 export interface Coalesced<Request, Answer> {
-  (group: string, request: Request, signal?: AbortSignal): Promise<Answer>;
-  /** Ends `apartMs` after the last call of a group now. */
-  hurry: (group: string) => void;
+  (group: string, request: Request, how?: { signal?: AbortSignal; isHeld?: boolean }): Promise<Answer>;
+  /** Lets the requests of a group that wait for `apartMs` to pass, or are held, go out now. Returns whether some do. */
+  hurry: (group: string) => boolean;
   /**
-   * Makes another call that takes along the requests of a group that wait. If it succeeds, all of them get `answer`, and
-   * the next `apartMs` count from its start. If it fails, they wait for the next call.
+   * Makes another call that takes along the requests of a group that wait. The next `apartMs` count from its start. If it
+   * succeeds within `forMs`, all of them get `answer`. Otherwise they go out by a call of their own then.
    */
   takeAlong: <Result>(
     group: string,
-    answer: Answer,
-    callWith: (requests: Request[]) => Promise<Result>,
+    along: { answer: Answer; forMs: number },
+    otherCall: (requests: Request[]) => Promise<Result>,
   ) => Promise<Result>;
 }
 
@@ -29,7 +29,6 @@ interface Pending<Request, Answer> {
   request: Request;
   resolve: (answer: Answer) => void;
   reject: (reason: unknown) => void;
-  signal: AbortSignal | undefined;
 }
 
 interface Group<Request, Answer> {
@@ -43,21 +42,26 @@ interface Group<Request, Answer> {
  * Lets requests of a group share calls. The first ones go out at once. While the maximum number of calls is in flight,
  * or too little time has passed since the last call, the others wait and then go together, in order. A call that fails
  * fails all of its requests. A request whose signal is aborted before its call goes out is withdrawn; after that it
- * cannot be.
+ * cannot be. A request that is held starts no call itself.
  */
 export function createCoalescer<Request, Answer>({
   call,
   maxCallsInFlight,
   maxPerCall,
   apartMs = 0,
-  isEnough = () => false,
+  enough = Infinity,
 }: CoalescerOptions<Request, Answer>): Coalesced<Request, Answer> {
   const groups = new Map<string, Group<Request, Answer>>();
 
-  async function callNext(name: string, group: Group<Request, Answer>): Promise<void> {
-    const batch = group.pending.splice(0, maxPerCall);
+  function groupOf(name: string): Group<Request, Answer> {
+    const group = groups.get(name) ?? { pending: [], callsInFlight: 0, rest: undefined };
+    groups.set(name, group);
+    return group;
+  }
+
+  async function callWith(name: string, batch: Pending<Request, Answer>[]): Promise<void> {
+    const group = groupOf(name);
     group.callsInFlight += 1;
-    if (apartMs > 0) rest(name, group);
     try {
       const answers = await call(
         name,
@@ -77,13 +81,16 @@ export function createCoalescer<Request, Answer>({
   }
 
   function startCalls(name: string, group: Group<Request, Answer>): void {
-    const isDue = () =>
-      group.pending.length > 0 && (!group.rest || isEnough(group.pending.map(({ request }) => request)));
-    while (isDue() && group.callsInFlight < maxCallsInFlight) void callNext(name, group);
-    if (group.callsInFlight === 0 && !group.rest) groups.delete(name);
+    const isDue = () => group.pending.length > 0 && (!group.rest || group.pending.length >= enough);
+    while (isDue() && group.callsInFlight < maxCallsInFlight) {
+      rest(name, group);
+      void callWith(name, group.pending.splice(0, maxPerCall));
+    }
+    if (group.callsInFlight === 0 && group.pending.length === 0 && !group.rest) groups.delete(name);
   }
 
   function rest(name: string, group: Group<Request, Answer>): void {
+    if (apartMs === 0) return;
     clearTimeout(group.rest);
     group.rest = setTimeout(() => endRest(name, group), apartMs);
   }
@@ -94,36 +101,44 @@ export function createCoalescer<Request, Answer>({
     startCalls(name, group);
   }
 
-  function hurry(name: string): void {
+  function hurry(name: string): boolean {
     const group = groups.get(name);
-    if (group?.rest) endRest(name, group);
+    const waiting = group?.pending.length ?? 0;
+    if (!group || waiting === 0) return false;
+    endRest(name, group);
+    return group.pending.length < waiting;
   }
 
   async function takeAlong<Result>(
     name: string,
-    answer: Answer,
-    callWith: (requests: Request[]) => Promise<Result>,
+    { answer, forMs }: { answer: Answer; forMs: number },
+    otherCall: (requests: Request[]) => Promise<Result>,
   ): Promise<Result> {
     const group = groups.get(name);
     const taken = group?.pending.splice(0, maxPerCall) ?? [];
-    if (!group || taken.length === 0) return callWith([]);
-    if (apartMs > 0) rest(name, group);
+    if (!group || taken.length === 0) return otherCall([]);
+    rest(name, group);
+    // Emptied by whatever comes first: the answer, the failure, or the end of the patience.
+    const goAlone = () => {
+      if (taken.length > 0) void callWith(name, taken.splice(0));
+    };
+    const patience = setTimeout(goAlone, forMs);
     try {
-      const result = await callWith(taken.map(({ request }) => request));
-      for (const { resolve } of taken) resolve(answer);
+      const result = await otherCall(taken.map(({ request }) => request));
+      for (const { resolve } of taken.splice(0)) resolve(answer);
       return result;
-    } catch (error) {
-      for (const { reject } of taken.filter(({ signal }) => signal?.aborted)) reject(error);
-      group.pending.unshift(...taken.filter(({ signal }) => !signal?.aborted));
-      groups.set(name, group);
-      startCalls(name, group);
-      throw error;
+    } finally {
+      clearTimeout(patience);
+      goAlone();
     }
   }
 
-  function coalesced(name: string, request: Request, signal?: AbortSignal): Promise<Answer> {
-    const group = groups.get(name) ?? { pending: [], callsInFlight: 0, rest: undefined };
-    groups.set(name, group);
+  function coalesced(
+    name: string,
+    request: Request,
+    { signal, isHeld = false }: { signal?: AbortSignal; isHeld?: boolean } = {},
+  ): Promise<Answer> {
+    const group = groupOf(name);
     let takeBack = () => undefined as void;
     const answered = new Promise<Answer>((resolve, reject) => {
       takeBack = () => {
@@ -132,10 +147,10 @@ export function createCoalescer<Request, Answer>({
         group.pending.splice(place, 1);
         reject(new Error('taken back'));
       };
-      group.pending.push({ request, resolve, reject, signal });
+      group.pending.push({ request, resolve, reject });
     });
     signal?.addEventListener('abort', takeBack);
-    startCalls(name, group);
+    if (!isHeld) startCalls(name, group);
     return answered.finally(() => signal?.removeEventListener('abort', takeBack));
   }
 

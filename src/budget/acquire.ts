@@ -1,5 +1,5 @@
 import { defined } from '../contract/defined.js';
-import type { WaitReason } from '../contract/index.js';
+import type { SendOutcome, WaitReason } from '../contract/index.js';
 import type { AcquireAnswer, AcquireRequest } from '../contract/protocol.js';
 import { hash64 } from '../contract/text.js';
 import {
@@ -110,14 +110,17 @@ function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): Acq
 function mayBeForgotten(
   state: BudgetState,
   request: AcquireRequest,
-  known: { sendNumber: number } | undefined,
+  known: { sendNumber: number; outcome?: SendOutcome; doubtfulNumber?: number } | undefined,
 ): boolean {
   // A later send waits already, for a run that this one replaces. Only that run has heard how this send ended.
   if (request.grantedBefore === 'surely' || request.sendNumber < (known?.sendNumber ?? 0)) return true;
-  if (known !== undefined && known.sendNumber > 0) return false;
+  const isPerhaps = request.grantedBefore === 'perhaps';
+  // A doubt may come from a late ask, and then the next send is in doubt, too. A second one in a row does not.
+  const isDoubt = known?.outcome === 'unknown' && !known.doubtfulNumber;
+  if (known !== undefined && known.sendNumber > 0 && !(isPerhaps && isDoubt)) return false;
   const { firstRunStartedAtMs } = request;
   if (firstRunStartedAtMs <= (state.lostBeforeMs ?? -Infinity)) return true;
-  return request.grantedBefore === 'perhaps' && firstRunStartedAtMs <= (state.memorySinceMs ?? -Infinity);
+  return isPerhaps && firstRunStartedAtMs <= (state.memorySinceMs ?? -Infinity);
 }
 
 /**
@@ -134,6 +137,7 @@ function rememberDoubt(state: BudgetState, nowMs: number, request: AcquireReques
     arrival: ++state.arrivalCount,
     touchedAtMs: nowMs,
     messageTag: request.messageTag,
+    ...doubtBefore(recall(state, request.workflowId)),
   });
   return { kind: 'alreadyGranted', leaseLeftMs: 0, drainLeftMs: 0 };
 }
@@ -339,8 +343,6 @@ function grant(
   state.turns.set(jobId, { workflowId });
   trimOldest(state.turns, MAX_TURNS);
   if (state.pause) state.pause.probe = { workflowId, sendNumber };
-  const before = recall(state, workflowId);
-  const doubtfulNumber = before && !isUndelivered(before.outcome) ? before.sendNumber : before?.doubtfulNumber;
   remember(state, workflowId, {
     sendNumber,
     grantedAtMs: slotAtMs,
@@ -348,10 +350,17 @@ function grant(
     arrival: waiter.arrival,
     touchedAtMs: nowMs,
     messageTag,
-    ...defined({ doubtfulNumber }),
+    ...doubtBefore(recall(state, workflowId)),
   });
   pruneGrants(state, nowMs);
   return granted(state, nowMs, taken);
+}
+
+/** The number of the last send before the next one that may have been delivered. */
+function doubtBefore(before: Remembered | undefined): { doubtfulNumber?: number } {
+  return defined({
+    doubtfulNumber: before && !isUndelivered(before.outcome) ? before.sendNumber : before?.doubtfulNumber,
+  });
 }
 
 function granted(state: BudgetState, nowMs: number, { jobId, grantedAtMs }: Grant): AcquireAnswer {

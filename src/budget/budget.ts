@@ -33,8 +33,8 @@ export class Budget {
   constructor(readonly state: BudgetState) {}
 
   /**
-   * Hears the words and answers the asks that arrived together, in order, as if one after another. Idempotent by request id
-   * and token.
+   * Hears the words that came along, then answers the asks that arrived together, in order, as if one after another.
+   * Idempotent by request id and token.
    */
   acquireAll(
     timeMs: number,
@@ -51,9 +51,15 @@ export class Budget {
     return [told, this.#effects(nowMs, check)];
   }
 
-  /** Applies asks with the answers that the history has; see {@link enterAnswer}. */
-  enterAnswers(timeMs: number, requests: readonly AcquireRequest[], answers: readonly AcquireAnswer[]): void {
+  /** Applies asks, and the words that came along, with the answers that the history has; see {@link enterAnswer}. */
+  enterAnswers(
+    timeMs: number,
+    requests: readonly AcquireRequest[],
+    answers: readonly AcquireAnswer[],
+    words: readonly BudgetWord[] = [],
+  ): void {
     const nowMs = this.#advance(timeMs);
+    this.#take(nowMs, words);
     for (const [index, request] of requests.entries()) {
       const answer = answers[index];
       if (answer) enterAnswer(this.state, nowMs, request, answer);

@@ -30,8 +30,8 @@ export const INVITATION_GRACE_MS = 2_000;
 export const LONGEST_GRACE_MS = 30_000;
 
 /**
- * The asks of a worker for one project go together, this far apart, or as soon as the budget knows how one of its sends
- * ended. A follow-up that waits only for sends in flight asks again from within its activity. If invited waiters take
+ * The asks of a worker for one project go together, this far apart, or with the news that a send has ended if others
+ * await it. A follow-up that waits only for sends in flight asks again from within its activity. If invited waiters take
  * longer than this to ask, or none was ever invited, twice as many are invited as may send at once: the second half is
  * granted in place sooner than it could be invited.
  */

@@ -129,8 +129,8 @@ class LedgerReader {
     if (completed && asked && answer) {
       const [args, [answered]] = await Promise.all([this.#decode(asked.args), this.#decode(answer)]);
       if (asked.name === acquireUpdate.name) {
-        this.#budget.hear(atMs, readReport(args[1]).words);
-        this.#budget.enterAnswers(atMs, args[0] as AcquireRequest[], answered as AcquireAnswer[]);
+        const { words } = readReport(args[1]);
+        this.#budget.enterAnswers(atMs, args[0] as AcquireRequest[], answered as AcquireAnswer[], words);
       } else if (takeOrder(this.#budget.state, completed.meta?.updateId ?? '')) {
         this.#carryOut(atMs, asked.name, args);
       }

@@ -8,7 +8,7 @@ const FORCE_AFTER_GRACE_MS = 5_000;
 
 /**
  * How long running sends may take to finish when a worker is shut down, in milliseconds: as long as the server lets
- * them run. A send asks the budget for up to 35 s while answers are lost, then POSTs, then settles. If it were cut
+ * them run. A send asks the budget for up to 30 s while answers are lost, then POSTs, then settles. If it were cut
  * short, nobody could tell whether its message was delivered.
  */
 export function shutdownGraceMs({ sendStartToCloseMs }: Pick<WorkerConfig, 'sendStartToCloseMs'>): number {

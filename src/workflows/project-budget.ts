@@ -1,4 +1,5 @@
 import {
+  allHandlersFinished,
   ApplicationFailure,
   CancellationScope,
   condition,
@@ -166,15 +167,27 @@ class BudgetRun {
    * come, and in the end the server would refuse more of them. So a timer makes one.
    */
   async untilRunOut(): Promise<void> {
-    await condition(() => isNextRunDue() || wasReset());
-    this.#refuseIfReset();
+    await this.#untilDecided(isNextRunDue);
     const mayEnd = () =>
       (!this.#events.hasAnsweredUpdate && this.#isQuiet()) || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
     while (!mayEnd()) {
-      if (this.#isQuiet()) await condition(() => mayEnd() || wasReset(), TASK_AFTER_UPDATE_MS);
-      else await condition(() => mayEnd() || this.#isQuiet() || wasReset());
-      this.#refuseIfReset();
+      if (this.#isQuiet()) await this.#untilDecided(mayEnd, TASK_AFTER_UPDATE_MS);
+      else await this.#untilDecided(() => mayEnd() || this.#isQuiet());
     }
+  }
+
+  /**
+   * Waits until `isDecided`, and then until every message of the task is answered. A replay may hear the messages of a
+   * task that left no event together with those of the next one (see {@link #fixTime}), and conditions are checked after
+   * each. A timer that started as soon as one holds would come before the answer to the last message here, and after it
+   * there.
+   */
+  async #untilDecided(isDecided: () => boolean, timeoutMs?: number): Promise<void> {
+    const isOver = () => isDecided() || wasReset();
+    if (timeoutMs === undefined) await condition(isOver);
+    else await condition(isOver, timeoutMs);
+    await condition(allHandlersFinished);
+    this.#refuseIfReset();
   }
 
   #isQuiet(): boolean {

@@ -54,9 +54,10 @@ test('what waits for the gap to end leaves when it is told to hurry, and the nex
   const ask = createCoalescer({ call, maxCallsInFlight: 2, maxPerCall: 3, apartMs: 250 });
   const answers = [1, 2, 3].map((request) => ask('red', request));
   await vi.advanceTimersByTimeAsync(100);
-  ask.hurry('blue');
+  expect(ask.hurry('blue')).toBe(false);
   expect(calls).toEqual([[1]]);
-  ask.hurry('red');
+  expect(ask.hurry('red')).toBe(true);
+  expect(ask.hurry('red')).toBe(false);
   expect(calls).toEqual([[1], [2, 3]]);
   expect(await Promise.all(answers)).toEqual(['1', '2', '3']);
   void ask('red', 4);
@@ -68,16 +69,12 @@ test('what waits for the gap to end leaves when it is told to hurry, and the nex
 
 test('a call leaves before the gap is over if enough requests wait for it', () => {
   const { calls, call } = callsOnFakeTime();
-  const ask = createCoalescer({
-    call,
-    maxCallsInFlight: 3,
-    maxPerCall: 9,
-    apartMs: 250,
-    isEnough: ({ length }) => length >= 2,
-  });
+  const ask = createCoalescer({ call, maxCallsInFlight: 3, maxPerCall: 9, apartMs: 250, enough: 2 });
   for (const request of [1, 2, 3, 4]) void ask('red', request);
   expect(calls).toEqual([[1], [2, 3]]);
 });
+
+const ALONG = { answer: 'taken along', forMs: 2_000 };
 
 describe('another call of the same group', () => {
   test('takes along what waits, confirms it, and begins the gap anew', async () => {
@@ -86,7 +83,7 @@ describe('another call of the same group', () => {
     const told = [1, 2, 3, 4].map((request) => tell('red', request));
     await vi.advanceTimersByTimeAsync(100);
     const taken: number[][] = [];
-    const other = tell.takeAlong('red', 'taken along', (requests) => {
+    const other = tell.takeAlong('red', ALONG, (requests) => {
       taken.push(requests);
       return Promise.resolve('answered');
     });
@@ -102,33 +99,62 @@ describe('another call of the same group', () => {
     const { calls, call } = callsOnFakeTime();
     const tell = createCoalescer({ call, maxCallsInFlight: 1, maxPerCall: 2, apartMs: 250 });
     const carry = (requests: number[]) => Promise.resolve(requests);
-    expect(await tell.takeAlong('red', '', carry)).toEqual([]);
+    expect(await tell.takeAlong('red', ALONG, carry)).toEqual([]);
     await tell('red', 1);
     await vi.advanceTimersByTimeAsync(200);
-    expect(await tell.takeAlong('red', '', carry)).toEqual([]);
+    expect(await tell.takeAlong('red', ALONG, carry)).toEqual([]);
     const told = tell('red', 2);
     await vi.advanceTimersByTimeAsync(50);
     expect(await told).toBe('2');
     expect(calls).toEqual([[1], [2]]);
   });
 
-  test('that fails leaves what it took along for the next call, in order, except what was given up', async () => {
+  test('that fails lets what it took along go by a call of its own at once', async () => {
     const { calls, call } = callsOnFakeTime();
     const tell = createCoalescer({ call, maxCallsInFlight: 1, maxPerCall: 9, apartMs: 250 });
-    const givenUp = new AbortController();
-    const told = [tell('red', 1), tell('red', 2), tell('red', 3, givenUp.signal), tell('red', 4)];
-    const other = tell.takeAlong('red', '', async () => {
-      told.push(tell('red', 5));
-      givenUp.abort();
-      await Promise.resolve();
-      throw new Error('lost');
-    });
-    await expect(other).rejects.toThrow('lost');
-    await expect(told[2]).rejects.toThrow('lost');
+    const told = [1, 2, 3].map((request) => tell('red', request));
+    await expect(
+      tell.takeAlong('red', ALONG, () => {
+        told.push(tell('red', 4));
+        return Promise.reject(new Error('lost'));
+      }),
+    ).rejects.toThrow('lost');
+    expect(calls).toEqual([[1], [2, 3]]);
     await vi.advanceTimersByTimeAsync(250);
-    expect(calls).toEqual([[1], [2, 4, 5]]);
-    expect(await Promise.all([told[0], told[1], told[3], told[4]])).toEqual(['1', '2', '4', '5']);
+    expect(calls).toEqual([[1], [2, 3], [4]]);
+    expect(await Promise.all(told)).toEqual(['1', '2', '3', '4']);
   });
+
+  test('that takes too long is not waited for: what it took along goes by a call of its own, too, but once', async () => {
+    const { calls, call } = callsOnFakeTime();
+    const tell = createCoalescer({ call, maxCallsInFlight: 1, maxPerCall: 9, apartMs: 250 });
+    const told = [1, 2].map((request) => tell('red', request));
+    const other = tell.takeAlong(
+      'red',
+      ALONG,
+      () => new Promise<string>((resolve) => setTimeout(resolve, 5_000, 'late')),
+    );
+    await vi.advanceTimersByTimeAsync(ALONG.forMs - 1);
+    told.push(tell('red', 3), tell('red', 4));
+    expect(calls).toEqual([[1], [3]]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(calls).toEqual([[1], [3], [2]]);
+    // Its own call does not begin the gap anew.
+    await vi.advanceTimersByTimeAsync(249);
+    expect(await Promise.all(told)).toEqual(['1', '2', '3', '4']);
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(await other).toBe('late');
+    expect(calls).toEqual([[1], [3], [2], [4]]);
+  });
+});
+
+test('a request that is held starts no call, and goes out when it is told to hurry', async () => {
+  const { calls, call } = callsOnFakeTime();
+  const tell = createCoalescer({ call, maxCallsInFlight: 1, maxPerCall: 9, apartMs: 250 });
+  const told = tell('red', 1, { isHeld: true });
+  expect(calls).toEqual([]);
+  expect(tell.hurry('red')).toBe(true);
+  expect(await told).toBe('1');
 });
 
 test('a group does not wait for the calls of another', () => {

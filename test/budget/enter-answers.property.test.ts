@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Budget, carryState } from '../../src/budget/index.js';
 import { sendOutcomes } from '../../src/contract/index.js';
-import type { AcquireRequest } from '../../src/contract/protocol.js';
+import type { AcquireRequest, BudgetWord } from '../../src/contract/protocol.js';
 import { ask, newBudget, T0, WINDOW_MS } from './support.js';
 
 const step = fc.record({
@@ -25,6 +25,7 @@ const step = fc.record({
     'key',
   ),
   outcome: fc.constantFrom(...sendOutcomes),
+  along: fc.array(fc.record({ whose: fc.integer({ min: 0, max: 11 }), isEnd: fc.boolean() }), { maxLength: 2 }),
 });
 
 /** The state that decides who may send. Invitations, checks and overtakings are left out: no history tells them. */
@@ -55,7 +56,7 @@ test('a state rebuilt from the answers of another budget knows what that budget 
       const sendNumbers = new Map<number, number>();
       const asks = new Map<number, number>();
       let nowMs = T0;
-      for (const { afterMs, who, what, outcome } of steps) {
+      for (const { afterMs, who, what, outcome, along } of steps) {
         nowMs += afterMs;
         const name = `follow-up/p/job-${who % 5}/${who}`;
         const sendNumber = sendNumbers.get(who) ?? 1;
@@ -77,8 +78,16 @@ test('a state rebuilt from the answers of another budget knows what that budget 
             ceiling: { limit: 3 + (who % 2), windowMs: WINDOW_MS },
           });
           asked.set(who, request);
-          const [answers] = live.acquireAll(nowMs, [request]);
-          entered.enterAnswers(nowMs, [request], answers);
+          const words = along.map(({ whose, isEnd }): BudgetWord => {
+            const other = {
+              workflowId: `follow-up/p/job-${whose % 5}/${whose}`,
+              sendNumber: sendNumbers.get(whose) ?? 1,
+            };
+            if (isEnd) return { kind: 'finish', ...other, jobId: `job-${whose % 5}`, outcome };
+            return { kind: 'settle', ...other, token: asked.get(whose)?.token ?? 'none', outcome };
+          });
+          const [answers] = live.acquireAll(nowMs, [request], words);
+          entered.enterAnswers(nowMs, [request], answers, words);
           const [answer] = answers;
           const isOver = answer?.kind === 'done' && ['notSent', 'limited', 'unauthorized'].includes(answer.outcome);
           if (isOver) sendNumbers.set(who, sendNumber + 1);

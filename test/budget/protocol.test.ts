@@ -149,6 +149,18 @@ describe('an ask', () => {
     expect(asked('first', { firstRunStartedAtMs: T0 })).toBe('granted');
   });
 
+  test('of a follow-up that was reset is in doubt although the budget knows of a send in doubt before it', () => {
+    const budget = newBudget();
+    budget.state.memorySinceMs = T0;
+    const reset = { firstRunStartedAtMs: T0, grantedBefore: 'perhaps' } as const;
+    // The budget before this one was deleted. Only this one hears the late ask.
+    expect(acquire(budget, T0 + 1, 'a', { ...reset, sendNumber: 1 })).toMatchObject({ kind: 'alreadyGranted' });
+    expect(acquire(budget, T0 + 2, 'a', { ...reset, sendNumber: 2 })).toMatchObject({ kind: 'alreadyGranted' });
+    // The follow-up repeats what is in doubt, if it may. So this ends.
+    expect(acquire(budget, T0 + 3, 'a', { ...reset, sendNumber: 3 })).toMatchObject({ kind: 'granted' });
+    expect(acquire(budget, T0 + 4, 'a', { ...reset, sendNumber: 2 })).toMatchObject({ outcome: 'unknown' });
+  });
+
   test('beyond 1,000 waiters gets no place and is told so', () => {
     const budget = newBudget({ limit: 0 });
     for (let index = 0; index < 1_000; index++) acquire(budget, T0, `w${index}`);

@@ -6,7 +6,7 @@ import { eventually } from '../support/eventually.js';
 import { operatedBatches } from '../support/operated-batches.js';
 
 const batches = operatedBatches();
-const { sentTo, partOf, workflowOf, startBatch, threeHaveEnded, endsWell, letAllGo } = batches;
+const { sentTo, partOf, workflowOf, startBatch, threeHaveEnded, endsWell, letAllGo, allArrive } = batches;
 
 describe.concurrent('a batch that has ended and is reset', () => {
   test('to its last task looks up how its items ended, and has nothing to retry', async () => {
@@ -68,7 +68,7 @@ describe.concurrent('a running batch', () => {
       ),
     );
     await letAllGo(batch);
-    await eventually('all have arrived', () => sentTo(batch.batchId).length === 8);
+    await allArrive(batch);
   });
 
   test('skips nonsense', async () => {
@@ -103,7 +103,7 @@ describe.concurrent('a part of a batch', () => {
     const result = await batch.result();
     expect(result).toMatchObject({ total: 8, completed: 3, errors: 5, unknown: 5, errorsByType: { Terminated: 5 } });
     await letAllGo(batch);
-    await eventually('they have ended', () => sentTo(batch.batchId).length === 8);
+    await allArrive(batch);
     await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });

@@ -6,6 +6,7 @@ import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
 import { wakeBlockedFollowUps } from '../../src/client/budget-restore.js';
 import type { StartedFollowUp, StartInput } from '../../src/client/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
+import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
@@ -75,6 +76,26 @@ describe('a budget without a worker', () => {
     await budget.terminate();
     await Promise.all(followUps.map((followUp) => followUp.cancel()));
     await Promise.allSettled(followUps.map((followUp) => followUp.result()));
+  });
+
+  test('has the follow-ups that a worker told of it ask another worker when that worker stops', async () => {
+    const projectId = newProject();
+    const budget = await startBudget(projectId, `nobody-${randomUUID()}`);
+    const followUp = await start(projectId, 'job');
+    await isBlocked(followUp);
+    const { namespace, taskQueue } = stack;
+    const other = await connectBudgetClient({ address: inject('temporalAddress'), namespace, taskQueue, limit: 100 });
+    const asked = await other.budget.acquire(
+      projectId,
+      makeAcquireRequest({ workflowId: followUp.workflowId, jobId: 'job' }),
+    );
+    expect(asked).toMatchObject({ proven: false, answer: { reason: 'budget-silent' } });
+    await other.close();
+    const { events } = await stack.client.workflow.getHandle(followUp.workflowId).fetchHistory();
+    expect(events?.filter((event) => event.workflowExecutionSignaledEventAttributes)).toHaveLength(1);
+    await budget.terminate();
+    await followUp.cancel();
+    await Promise.allSettled([followUp.result()]);
   });
 
   test('lets its follow-ups be cancelled within 10 s at any time, and time out on time', async () => {

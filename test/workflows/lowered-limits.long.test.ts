@@ -213,7 +213,7 @@ describe('a budget that continues as new all the time', () => {
     await Promise.all(inputs.map((input) => stack.followUps.run(input)));
     const workflowId = projectBudgetWorkflowId(projectId);
     const [, ...ended] = await historiesOf(stack, workflowId);
-    expect(ended.length).toBeGreaterThan(2);
+    let runsWithWaiters = 0;
     for (const events of ended) {
       const { input } = events.at(-1)!.workflowExecutionContinuedAsNewEventAttributes!;
       const [, carried] = await decodePayloads(stack.client, workflowId, input?.payloads);
@@ -221,9 +221,13 @@ describe('a budget that continues as new all the time', () => {
       const { waiters, grants } = restoreState(carried as CarriedState);
       const invited = waiters.filter(({ invitedAtMs = -Infinity }) => invitedAtMs + INVITATION_GRACE_MS >= endedAtMs);
       expect(invited).toEqual([]);
-      if (waiters.length > 0) expect(grants.filter(({ settledAtMs }) => settledAtMs === undefined)).toEqual([]);
+      if (waiters.length > 0) {
+        runsWithWaiters++;
+        expect(grants.filter(({ settledAtMs }) => settledAtMs === undefined)).toEqual([]);
+      }
       for (const dueAtMs of openTimers(events)) expect(dueAtMs).toBeGreaterThan(endedAtMs + 1_000);
     }
+    expect(runsWithWaiters).toBeGreaterThan(2);
     await stack.stop();
   });
 

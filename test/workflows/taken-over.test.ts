@@ -3,7 +3,7 @@ import { Client, Connection } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { budgetStatusQuery, budgetTaskQueue, projectBudgetWorkflowId } from '../../src/contract/index.js';
-import { type AcquireRequest, carriedStateQuery } from '../../src/contract/protocol.js';
+import { type AcquireRequest, acquireUpdate, carriedStateQuery } from '../../src/contract/protocol.js';
 import { BudgetMetrics } from '../../src/worker/budget-metrics.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { eventually } from '../support/eventually.js';
@@ -93,4 +93,32 @@ test('a budget that is taken over after an end that left no event continues unch
   expect(events?.some((event) => event.workflowTaskFailedEventAttributes)).toBe(false);
   expect(events?.some((event) => event.workflowPropertiesModifiedEventAttributes)).toBe(false);
   await handle.terminate();
+});
+
+test('a long run that is taken over leaves a history that replays: its first timer comes after the answer, not within it', async () => {
+  const { budget } = asker;
+  const projectId = `long-${randomUUID()}`;
+  const workflowId = projectBudgetWorkflowId(projectId);
+  const handle = new Client({ connection }).workflow.getHandle(workflowId);
+  const one = makeAcquireRequest({ workflowId: `follow-up/${projectId}/one/key`, jobId: 'one' });
+  await withWorker(async () => {
+    await budget.acquire(projectId, one);
+    // The settle and the end leave four events each. Together, they stay below the 1,000 at which a run should end.
+    while ((await handle.describe()).historyLength < 987)
+      await handle.executeUpdate(acquireUpdate, { args: [[one], []] });
+    await budget.tell(projectId, { kind: 'settle', ...one, outcome: 'sent' }, { isUrgent: true });
+    await eventually('the settle is heard', async () => (await handle.query(budgetStatusQuery)).unsettled === 0);
+    await budget.tell(projectId, { kind: 'finish', ...one, outcome: 'sent' }, { isUrgent: false });
+    await eventually('the end is heard', async () => !(await handle.describe()).raw.pendingWorkflowTask);
+  });
+  const { runId, historyLength } = await handle.describe();
+  expect(historyLength).toBeGreaterThan(994);
+  expect(historyLength).toBeLessThan(1_000);
+  await withWorker(() =>
+    budget.acquire(projectId, makeAcquireRequest({ workflowId: `follow-up/${projectId}/two/key`, jobId: 'two' })),
+  );
+  const history = await new Client({ connection }).workflow.getHandle(workflowId, runId).fetchHistory();
+  await handle.terminate();
+  const options = { workflowBundle: builtBundle, sinks: new BudgetMetrics().sinks };
+  await Worker.runReplayHistory(options, history, workflowId);
 });
