@@ -68,6 +68,15 @@ export async function readSends(client: Client, workflowId: string): Promise<Sen
   return [...sends.values()];
 }
 
+/** Where each running workflow of a list query stands, a line each. */
+export async function whereTheyStand(client: Client, query: string): Promise<string> {
+  const lines: string[] = [];
+  for await (const { workflowId } of client.workflow.list({ query: `${query} AND ExecutionStatus = 'Running'` })) {
+    lines.push(`${workflowId} ${await whereItStands(client, workflowId)}`);
+  }
+  return lines.join('\n');
+}
+
 /** The latest events of a running workflow and what is pending, to find out why it has not ended. */
 export async function whereItStands(client: Client, workflowId: string): Promise<string> {
   const handle = client.workflow.getHandle(workflowId);

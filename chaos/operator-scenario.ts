@@ -7,6 +7,7 @@ import {
   projectBudgetWorkflowId,
 } from '../src/contract/index.js';
 import { toExecutionStatus } from '../src/client/summary.js';
+import { isPausedInTask } from '../src/client/trouble.js';
 import {
   deleteWorkflow,
   onActivities,
@@ -16,7 +17,9 @@ import {
   unpauseWorkflow,
   type ResetPoint,
 } from './buttons.js';
-import { check, type FollowUpRecord } from './checker.js';
+import { check, type FollowUpRecord, type Violation } from './checker.js';
+import { queryOf } from './contradictions.js';
+import { whereTheyStand } from './endings.js';
 import { keepWorker } from './kept-worker.js';
 import { RECOVERY_MS, type Lane } from './lane.js';
 import { promptOf } from './ledger-file.js';
@@ -103,10 +106,12 @@ export async function operatorScenario(options: OperatorScenarioOptions): Promis
       }),
     );
     const endedByMs = Date.now() + RECOVERY_MS;
+    const unfinished: Violation[] = [];
     const words = await Promise.all(
       lanes.map(async (lane) => {
-        await lane.followUps.batch(lane.projectId).result({ signal: AbortSignal.timeout(RECOVERY_MS) });
-        const told = await takeItems(lane);
+        const open = await awaitBatch(lane);
+        if (open) unfinished.push(open);
+        const told = open ? [] : await takeItems(lane);
         await lane.collect(endedByMs + 10_000);
         return told;
       }),
@@ -117,7 +122,7 @@ export async function operatorScenario(options: OperatorScenarioOptions): Promis
     const markers = new Set(told.map(({ marker }) => marker));
     const arrivals = (await oracle.arrivals()).filter(({ marker }) => markers.has(marker));
     const untrue = check({ followUps: told, arrivals, faults: [], endedByMs, limit: Infinity, windowMs: 1 });
-    return { ...outcome, violations: [...outcome.violations, ...untrue] };
+    return { ...outcome, violations: [...unfinished, ...outcome.violations, ...untrue] };
   });
 }
 
@@ -134,10 +139,29 @@ async function startBatch(lane: Lane, count: number): Promise<string[]> {
   return items.map(({ jobId }, index) => followUpWorkflowId({ projectId, jobId, key: batchItemKey(projectId, index) }));
 }
 
-/** Whether the first task of a workflow is complete, and none is due. */
+/** Waits for the end of a lane's batch. Returns what is wrong if it does not end in time. */
+async function awaitBatch({ followUps, projectId, client, taskQueue }: Lane): Promise<Violation | undefined> {
+  const signal = AbortSignal.timeout(RECOVERY_MS);
+  try {
+    await followUps.batch(projectId).result({ signal });
+    return undefined;
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    const subject = followUpBatchWorkflowId({ batchId: projectId });
+    return { kind: 'unfinished', subject, detail: await whereTheyStand(client, queryOf(taskQueue)) };
+  }
+}
+
+/** Whether a workflow has completed its first task. */
 async function hasBegun({ client }: Lane, workflowId: string): Promise<boolean> {
-  const { historyLength, raw } = await client.workflow.getHandle(workflowId).describe();
-  return historyLength > 3 && !raw.pendingWorkflowTask;
+  const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
+  return Boolean(events?.some((event) => event.workflowTaskCompletedEventAttributes));
+}
+
+/** If a pause took a task from its queue, resets the workflow, as `follow-up doctor` tells an operator to. */
+async function resetAfterPause({ client }: Lane, workflowId: string): Promise<void> {
+  const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
+  if (events?.some(isPausedInTask)) await resetWorkflow(client, workflowId, 'last');
 }
 
 /** The items of a lane's batch, according to the batch. Each item that was started becomes a record of the lane. */
@@ -207,11 +231,12 @@ async function pressButton(lane: Lane, target: Target, workflowId: string, butto
         await resetWorkflow(client, workflowId, pickPoint(lane));
         break;
       case 'pause':
-        // A workflow that is paused before its first task is lost: server 1.32 writes a history that SDK 1.24 refuses.
+        // A workflow that is paused before its first task can only be terminated.
         if (!(await hasBegun(lane, workflowId))) return false;
         await pauseWorkflow(client, workflowId);
         await held();
         await unpauseWorkflow(client, workflowId);
+        await resetAfterPause(lane, workflowId);
         break;
       case 'nonsense':
         await sendNonsense(client, workflowId, SIGNALS[target]);

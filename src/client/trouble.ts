@@ -3,6 +3,7 @@ import { type QueryDefinition, type Timestamp, WorkflowNotFoundError } from '@te
 import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { describeGrpcError, grpcStatusOf } from '../temporal/grpc.js';
 import { WorkerUnavailableError } from './errors.js';
+import type { HistoryEvent } from './history.js';
 import { toExecutionStatus } from './summary.js';
 import {
   callTemporal,
@@ -165,16 +166,13 @@ async function troubleOf(
   }
   const task = raw.pendingWorkflowTask;
   if (task && (task.attempt ?? 0) >= FAILING_FROM_ATTEMPT) {
-    const reason = await readTaskFailure(client, workflowId);
-    if (reason !== undefined) {
-      const fix =
-        projectId === undefined
-          ? `check the log of the workers; if they run the right version: temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`
-          : restoreCommand(projectId);
+    const failure = await readTaskFailure(client, workflowId);
+    if (failure !== undefined) {
+      const { reason, fix } = failure;
       return trouble(
         'failing',
         `fails at its tasks (attempt ${task.attempt}): ${reason}`,
-        fix,
+        projectId === undefined ? fix : restoreCommand(projectId),
         task.originalScheduledTime,
       );
     }
@@ -202,8 +200,11 @@ async function troubleOf(
   );
 }
 
-/** Why the latest workflow task failed; `undefined` if it did not fail but was lost with its worker. */
-async function readTaskFailure(client: Client, workflowId: string): Promise<string | undefined> {
+/** Why the latest workflow task failed, and how to fix it. `undefined` if it did not fail but was lost with its worker. */
+async function readTaskFailure(
+  client: Client,
+  workflowId: string,
+): Promise<{ reason: string; fix: string } | undefined> {
   const { history } = await callTemporal(client, () =>
     client.workflowService.getWorkflowExecutionHistoryReverse({
       namespace: client.options.namespace,
@@ -211,12 +212,36 @@ async function readTaskFailure(client: Client, workflowId: string): Promise<stri
       maximumPageSize: NEWEST_EVENTS,
     }),
   );
-  for (const event of history?.events ?? []) {
-    if (event.workflowTaskCompletedEventAttributes || event.workflowTaskTimedOutEventAttributes) return undefined;
-    const failed = event.workflowTaskFailedEventAttributes;
-    if (failed) return oneLine(failed.failure?.message ?? 'without a word');
+  const events = history?.events ?? [];
+  const lastEnd = events.findIndex(
+    (event) => event.workflowTaskCompletedEventAttributes ?? event.workflowTaskTimedOutEventAttributes,
+  );
+  const failed = events.slice(0, lastEnd === -1 ? undefined : lastEnd).filter(isTaskFailure);
+  const [latest] = failed;
+  if (!latest) return undefined;
+  const reset = `temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`;
+  if (!failed.some(isPausedInTask)) {
+    const reason = oneLine(latest.workflowTaskFailedEventAttributes?.failure?.message ?? 'without a word');
+    return { reason, fix: `check the log of the workers; if they run the right version: ${reset}` };
   }
-  return undefined;
+  // Only a completed task can be reset to.
+  const hasBegun = lastEnd !== -1 || events.length === NEWEST_EVENTS;
+  return {
+    reason: 'it was paused in Temporal while a task waited for a worker',
+    fix: hasBegun ? reset : `temporal workflow terminate --workflow-id ${workflowId}; then start it again`,
+  };
+}
+
+function isTaskFailure({ workflowTaskFailedEventAttributes }: HistoryEvent): boolean {
+  return Boolean(workflowTaskFailedEventAttributes);
+}
+
+/** `WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_PAUSE_REQUESTED_BEFORE_TASK_STARTED` of Temporal's API. */
+const PAUSED_BEFORE_TASK = 39;
+
+/** Whether an event is the end of a task that a pause took from the queue. SDK 1.24 can't read a history with one. */
+export function isPausedInTask({ workflowTaskFailedEventAttributes }: HistoryEvent): boolean {
+  return Number(workflowTaskFailedEventAttributes?.cause) === PAUSED_BEFORE_TASK;
 }
 
 /** Whether a worker polls a task queue for workflow tasks, or did in the last minutes. */

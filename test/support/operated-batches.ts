@@ -1,13 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject } from 'vitest';
 import type { BatchHandle } from '../../src/client/index.js';
-import { whereItStands } from '../../chaos/endings.js';
-import {
-  followUpBatchWorkflowId,
-  type FollowUpBatchResult,
-  SearchAttribute,
-  WorkflowType,
-} from '../../src/contract/index.js';
+import { whereTheyStand } from '../../chaos/endings.js';
+import { followUpBatchWorkflowId, type FollowUpBatchResult, SearchAttribute } from '../../src/contract/index.js';
 import { makeItems } from './batch.js';
 import { eventually } from './eventually.js';
 import { FAST, startStack, type Stack } from './stack.js';
@@ -44,12 +39,8 @@ export function operatedBatches() {
     /** Waits until all eight items have arrived. If they do not, the error says where their follow-ups stand. */
     allArrive: (batch: BatchHandle) =>
       eventually('all have arrived', () => sentTo(batch.batchId).length === 8).catch(async (error: unknown) => {
-        const stand: string[] = [];
-        const query = `${SearchAttribute.batchId.name} = '${batch.batchId}' AND WorkflowType = '${WorkflowType.followUp}'`;
-        for await (const { workflowId, status } of stack.client.workflow.list({ query })) {
-          stand.push(`${workflowId} ${status.name} ${await whereItStands(stack.client, workflowId)}`);
-        }
-        throw new Error(`${String(error)}; ${stand.length} follow-ups:\n${stand.join('\n')}`);
+        const query = `${SearchAttribute.batchId.name} = '${batch.batchId}'`;
+        throw new Error(`${String(error)}\n${await whereTheyStand(stack.client, query)}`);
       }),
     letAllGo: (batch: BatchHandle) => stack.followUps.budget(batch.batchId).setLimit({ limit: 100 }),
     /** Expects that all eight items were sent once and completed. */
