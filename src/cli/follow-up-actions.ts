@@ -103,11 +103,13 @@ export async function listFollowUps({ env, output }: Cli, { json: _json, ...filt
 
 /** A line of the list. Times are local. */
 export function describeListed(followUp: ListedFollowUp, now = new Date()): string {
-  const { workflowId, jobStatus, prLink, place, startedAt } = followUp;
+  const { workflowId, jobStatus, prLink, place, watch, startedAt } = followUp;
   const expected = place?.expectedAt === undefined ? '' : `expected ${clock(place.expectedAt, now)}`;
   const placeText = place?.position === undefined ? '' : `position ${place.position}`;
   const overdue = place?.overdue === undefined ? '' : `overdue: ${place.overdue}`;
-  const last = [placeText, expected, overdue, prLink].filter(Boolean).join(', ');
+  const next = watch?.nextPollAt === undefined ? '' : `next poll ${clock(watch.nextPollAt, now)}`;
+  const error = watch?.lastError === undefined ? '' : `last error: ${watch.lastError.message}`;
+  const last = [placeText, expected, overdue, prLink, next, error].filter(Boolean).join(', ');
   return row([localTime(startedAt), standingOf(followUp), jobStatus ?? '-', workflowId, last]);
 }
 

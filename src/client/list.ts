@@ -11,7 +11,7 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
-import { BudgetAnswers, type BudgetPlace, readPlaces } from './live-progress.js';
+import { BudgetAnswers, type BudgetPlace, type PendingWatch, readPlaces, readWatches } from './live-progress.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { toConnectionError } from './temporal-call.js';
 import { DURATION_RULE } from '../contract/durations.js';
@@ -88,6 +88,8 @@ export function listQuery(filter: ListFilter, nowMs = Date.now()): string {
 export interface ListedFollowUp extends FollowUpSummary {
   /** Set if it waits for its slot. */
   place?: BudgetPlace;
+  /** Set if it polls its job and is one of the newest 100 of the list that do. */
+  watch?: PendingWatch;
 }
 
 /**
@@ -99,10 +101,14 @@ export interface ListedFollowUp extends FollowUpSummary {
 export async function* listNewestFirst(client: Client, query: string): AsyncGenerator<ListedFollowUp> {
   const summaries = await take(listFollowUps(client, query));
   summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
-  const places = await readPlaces(new BudgetAnswers(client), summaries);
+  const [places, watches] = await Promise.all([
+    readPlaces(new BudgetAnswers(client), summaries),
+    readWatches(client, summaries),
+  ]);
   for (const summary of summaries) {
     const place = places.get(summary.workflowId);
-    yield { ...summary, ...defined({ place }) };
+    const watch = watches.get(summary.workflowId);
+    yield { ...summary, ...defined({ place, watch }) };
   }
 }
 

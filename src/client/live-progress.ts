@@ -22,6 +22,8 @@ const OVERDUE_AFTER_MS = 5_000;
 const LOOK_LASTS_MS = 10_000;
 /** How long a budget may take to answer. */
 export const BUDGET_TIMEOUT_MS = 3_000;
+/** How many follow-ups of a list show their next poll. */
+const MOST_WATCHES = 100;
 const NOT_COME = 'its budget has woken it, but no worker has picked that up yet';
 
 /**
@@ -45,6 +47,18 @@ export interface BudgetPlace {
   unavailable?: string;
   /** Set if it has not taken its slot for some seconds: why. */
   overdue?: string;
+}
+
+/** What the watch of a job under way knows. Instants are ISO 8601 in UTC. */
+export interface PendingWatch {
+  /** Polls since the job last changed. */
+  polls: number;
+  /** Instant of the next poll. */
+  nextPollAt?: string;
+  /** When the job was last read, if the last poll succeeded. */
+  jobSeenAt?: string;
+  /** What was wrong with the last poll. */
+  lastError?: { at: string; message: string };
 }
 
 /** A budget's status, or why it does not answer. */
@@ -181,29 +195,69 @@ export function isOverdue(instant: string | undefined, nowMs: number, byMs = OVE
   return instant !== undefined && Date.parse(instant) + byMs < nowMs;
 }
 
-/**
- * Adds to a follow-up's progress what its pending `watchJob` activity knows: the workflow hears of looks only when
- * something is new. The activity's latest failure tells how many looks there were, when the last one was, and what was
- * wrong with it; its schedule tells when the next look is.
- */
+/** Adds what its pending `watchJob` knows to a follow-up's progress. */
 async function joinPendingWatch(
   client: Client,
   progress: FollowUpProgress,
-  { raw, workflowId }: Pick<WorkflowExecutionDescription, 'raw' | 'workflowId'>,
+  description: Pick<WorkflowExecutionDescription, 'raw' | 'workflowId'>,
 ): Promise<FollowUpProgress> {
-  const watch = pendingWatch({ raw });
+  const watch = await readPendingWatch(client, description);
   if (!watch) return progress;
+  const { polls, nextPollAt, ...seen } = watch;
+  return {
+    ...progress,
+    polls: progress.polls + polls,
+    ...(progress.state === 'polling' && defined({ nextPollAt })),
+    ...seen,
+  };
+}
+
+/**
+ * What a pending `watchJob` activity knows: the workflow hears of polls only when something is new. The activity's
+ * latest failure tells how many polls there were, when the last one was, and what was wrong with it; its schedule tells
+ * when the next one is. `undefined` if none is pending.
+ */
+async function readPendingWatch(
+  client: Client,
+  { raw, workflowId }: Pick<WorkflowExecutionDescription, 'raw' | 'workflowId'>,
+): Promise<PendingWatch | undefined> {
+  const watch = pendingWatch({ raw });
+  if (!watch) return undefined;
   const details = watch.lastFailure?.applicationFailureInfo?.details?.payloads;
   const { looks, lookedAtMs, trouble } = await decodeDetails(client, workflowId, details);
   const next = watch.lastStartedTime && (watch.nextAttemptScheduleTime ?? watch.scheduledTime);
   const at = new Date(lookedAtMs ?? 0).toISOString();
   return {
-    ...progress,
-    polls: progress.polls + looks,
-    ...(next && progress.state === 'polling' && { nextPollAt: new Date(timestampMs(next)).toISOString() }),
+    polls: looks,
+    ...(next && { nextPollAt: new Date(timestampMs(next)).toISOString() }),
     ...(lookedAtMs !== null && trouble === null && { jobSeenAt: at }),
     ...(lookedAtMs !== null && trouble !== null && { lastError: { at, message: trouble } }),
   };
+}
+
+/**
+ * What the pending watches of the newest follow-ups that poll their jobs know, by workflow id. Temporal tells it without
+ * a worker, in a call for each.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function readWatches(
+  client: Client,
+  newestFirst: readonly FollowUpSummary[],
+): Promise<ReadonlyMap<string, PendingWatch>> {
+  const polling = newestFirst.filter(({ status, state }) => status === 'running' && state === 'polling');
+  const watches = new Map<string, PendingWatch>();
+  await fewAtATime(polling.slice(0, MOST_WATCHES), async ({ workflowId }) => {
+    try {
+      const description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+      const watch = await readPendingWatch(client, description);
+      if (watch) watches.set(workflowId, watch);
+    } catch (error) {
+      // It was deleted in the meantime.
+      if (!(error instanceof WorkflowNotFoundError)) throw error;
+    }
+  });
+  return watches;
 }
 
 /** Whether a look of the pending `watchJob` is under way. */

@@ -104,6 +104,17 @@ describe('a row of the list', () => {
     );
   });
 
+  test('has the next poll of a follow-up whose agent works, and what was wrong with the last one', () => {
+    const watch = {
+      polls: 3,
+      nextPollAt: summary.startedAt,
+      lastError: { at: summary.startedAt, message: 'HTTP 500' },
+    };
+    expect(describeListed({ ...listed, state: 'polling', jobStatus: 'active', watch }, now)).toMatch(
+      new RegExp(`  polling             active     follow-up/p/j/k  next poll ${TIME}, last error: HTTP 500$`),
+    );
+  });
+
   test('has the state of an ended follow-up, or Temporal’s status of a terminated one', () => {
     const prLink = 'https://git.example/pull/2';
     expect(describeListed({ ...listed, status: 'failed', state: 'delivery-unknown' })).toContain(' delivery-unknown ');

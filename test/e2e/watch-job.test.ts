@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { tsToMs } from '@temporalio/common/lib/time.js';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { take } from '../../src/client/list.js';
 import { eventually } from '../support/eventually.js';
 import { startStack, type Stack } from '../support/stack.js';
 
@@ -53,6 +54,22 @@ describe.concurrent('a follow-up that watches its job', () => {
     expect(Date.parse(progress.jobSeenAt ?? '')).toBeGreaterThan(Date.parse(before.jobSeenAt ?? ''));
     expect((await watchOf(followed))?.lastFailure?.message).toMatch(/^job is active; look \d+; next in \d+ ms$/);
     expect(await eventCount(followed)).toBe(events);
+    await followUp.cancel();
+  });
+
+  test('shows its next poll and the last error in the list', async () => {
+    const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
+    const { projectId, followUp } = followed;
+    const watchInList = async () => (await take(stack.followUps.list({ project: projectId }), 1))[0]?.watch;
+    // The next poll is not known while a poll is under way.
+    const watch = await eventually('the list has its polls and the next one', async () => {
+      const listed = await watchInList();
+      return listed?.nextPollAt !== undefined && listed.polls >= 2 ? listed : undefined;
+    });
+    expect(Date.parse(watch.nextPollAt ?? '')).toBeGreaterThan(Date.parse(watch.jobSeenAt ?? ''));
+    stack.simulator.failNext({ method: 'GET', projectId, jobId: 'job', kind: 'status', statusCode: 500, times: 99 });
+    const { message } = await eventually('the list has the error', async () => (await watchInList())?.lastError);
+    expect(message).toContain('500');
     await followUp.cancel();
   });
 
