@@ -13,15 +13,16 @@ export function queryOf(taskQueue: string): string {
 }
 
 /**
- * Searches the histories of all workflows of a task queue for tasks that failed because of the workflow's own code. The
- * SDK can't read a history in which a pause took a task from its queue, whatever the code.
+ * Searches the histories of all workflows of a task queue for tasks that failed because of the workflow's own code. After
+ * a pause that took a task from its queue, tasks fail whatever the code: the SDK can't read such a history.
  */
 export async function contradictions(client: Client, taskQueue: string): Promise<Violation[]> {
   const violations: Violation[] = [];
   for await (const { workflowId, runId } of client.workflow.list({ query: queryOf(taskQueue) })) {
     const { events } = await client.workflow.getHandle(workflowId, runId).fetchHistory();
-    if (events?.some(isPausedInTask)) continue;
-    for (const { eventId, workflowTaskFailedEventAttributes: failed } of events ?? []) {
+    for (const event of events ?? []) {
+      if (isPausedInTask(event)) break;
+      const { eventId, workflowTaskFailedEventAttributes: failed } = event;
       if (!failed || ![THREW, CONTRADICTED_ITS_HISTORY].includes(Number(failed.cause))) continue;
       const detail = `event ${String(eventId)}: ${failed.failure?.message ?? 'no message'}`;
       violations.push({ kind: 'contradicted', subject: workflowId, detail });

@@ -2,6 +2,7 @@ import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure } from '@temporalio/common';
 import { tsToMs } from '@temporalio/common/lib/time.js';
 import { z } from 'zod';
+import { IS_OPEN } from '../src/client/trouble.js';
 import { followUpResultSchema } from '../src/contract/index.js';
 import type { Ending, Send } from './checker.js';
 
@@ -68,10 +69,10 @@ export async function readSends(client: Client, workflowId: string): Promise<Sen
   return [...sends.values()];
 }
 
-/** Where each running workflow of a list query stands, a line each. */
+/** Where each open workflow of a list query stands, a line each. */
 export async function whereTheyStand(client: Client, query: string): Promise<string> {
   const lines: string[] = [];
-  for await (const { workflowId } of client.workflow.list({ query: `${query} AND ExecutionStatus = 'Running'` })) {
+  for await (const { workflowId } of client.workflow.list({ query: `${query} AND ${IS_OPEN}` })) {
     lines.push(`${workflowId} ${await whereItStands(client, workflowId)}`);
   }
   return lines.join('\n');

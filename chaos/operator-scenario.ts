@@ -158,7 +158,7 @@ async function hasBegun({ client }: Lane, workflowId: string): Promise<boolean> 
   return Boolean(events?.some((event) => event.workflowTaskCompletedEventAttributes));
 }
 
-/** If a pause took a task from its queue, resets the workflow, as `follow-up doctor` tells an operator to. */
+/** If a pause took a task from its queue, resets the workflow. A budget that is reset is restored by its worker. */
 async function resetAfterPause({ client }: Lane, workflowId: string): Promise<void> {
   const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
   if (events?.some(isPausedInTask)) await resetWorkflow(client, workflowId, 'last');

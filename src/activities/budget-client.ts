@@ -93,13 +93,13 @@ export interface BudgetClient {
    * whose call failed may have been heard. A terminated budget that `budget restore` restores does not have this word.
    * If that was a settle, the slot is held longer, and the follow-up's `finish` supplies the outcome.
    *
-   * @param how.isUrgent whether the word leaves at once: with the asks that wait, or by a signal. `keyRead` never is
+   * @param how.isUrgent whether the word leaves at once: with the asks that wait, or by a signal. `keyRead` is never urgent
    * @throws the server's error, or an error that it does not answer
    */
   tell(projectId: string, word: BudgetWord, how: { isUrgent: boolean }): Promise<boolean>;
   /**
-   * To be called at the end. Wakes the follow-ups that were told of a silence, and resolves when every word is told, or
-   * cannot be.
+   * To be called at the end. Wakes the follow-ups that were told of a silence, as many as it can within five seconds,
+   * and resolves when every word is told, or cannot be.
    */
   allTold(): Promise<void>;
 }
@@ -185,7 +185,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     enough: ENOUGH_FOR_REPORT,
   };
   const report = createCoalescer(reporting);
-  /** News of the API key replaces older news, so it keeps its order: it travels with no ask, which may be heard late. */
+  /** News of the API key replaces older news. It travels with no ask, which may be applied late, so reports stay in order. */
   const reportOfKey = createCoalescer(reporting);
 
   function startTelling(projectId: string, word: BudgetWord, isUrgent: boolean): Promise<boolean> {
@@ -214,7 +214,10 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     await handedOver;
   }
 
-  /** When the silence ends, this process can no longer wake the follow-ups that it told of it. So they ask another now. */
+  /**
+   * When the silence ends, this process can no longer wake the follow-ups that it told of it. It wakes them now, so that
+   * they ask through another worker.
+   */
   async function handOver(): Promise<void> {
     const told = [...lines.values()].flatMap((line) => [...line.told]);
     const wake = (workflowId: string) =>
@@ -241,7 +244,6 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
             made.comesAgainAtMs = 0;
             heard.add(projectId);
             void wakeBlockedFollowUps(telling, projectId, made.told);
-            made.told = new Set();
           },
         }),
       };
@@ -317,7 +319,7 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
       void asked.then((late) => giveBack(projectId, request, late)).catch(() => undefined);
       return letGo(line, request, ask);
     } finally {
-      if (line.patience.isIdle && lines.get(projectId) === line) lines.delete(projectId);
+      if (line.patience.isIdle && line.told.size === 0 && lines.get(projectId) === line) lines.delete(projectId);
     }
   }
 
@@ -348,7 +350,7 @@ interface Line {
   patience: Patience;
   /** When the follow-up that was last told of the silence asks again, in `performance.now()` time. */
   comesAgainAtMs: number;
-  /** Follow-ups that were told that the budget is silent. */
+  /** Follow-ups that were told that the budget is silent, and have not been woken since. */
   told: Set<string>;
   /** The reason that the latest failed call gave. */
   reason: string;

@@ -1,7 +1,7 @@
 export interface CoalescerOptions<Request, Answer> {
   /** Makes one call for several requests of a group. Returns one answer for each, in the same order. */
   call: (group: string, requests: Request[]) => Promise<Answer[]>;
-  /** Most calls of one group in flight at once, apart from those that `takeAlong` leaves to be made again. */
+  /** Most calls of one group in flight at once, not counting repeats of what `takeAlong` failed to deliver. */
   maxCallsInFlight: number;
   maxPerCall: number;
   /** Time between the starts of two calls of a group. Requests that arrive in between go together. @default 0 */
@@ -16,7 +16,7 @@ export interface Coalesced<Request, Answer> {
   hurry: (group: string) => boolean;
   /**
    * Makes another call that takes along the requests of a group that wait. The next `apartMs` count from its start. If it
-   * succeeds within `forMs`, all of them get `answer`. Otherwise they go out by a call of their own then.
+   * succeeds within `forMs`, all of them get `answer`. If not, they then go out in a call of their own.
    */
   takeAlong: <Result>(
     group: string,

@@ -106,10 +106,11 @@ export function describeListed(followUp: ListedFollowUp, now = new Date()): stri
   const { workflowId, jobStatus, prLink, place, watch, startedAt } = followUp;
   const expected = place?.expectedAt === undefined ? '' : `expected ${clock(place.expectedAt, now)}`;
   const placeText = place?.position === undefined ? '' : `position ${place.position}`;
-  const overdue = place?.overdue === undefined ? '' : `overdue: ${place.overdue}`;
+  const late = place?.overdue ?? watch?.overdue;
+  const overdue = late === undefined ? '' : `overdue: ${late}`;
   const next = watch?.nextPollAt === undefined ? '' : `next poll ${clock(watch.nextPollAt, now)}`;
   const error = watch?.lastError === undefined ? '' : `last error: ${watch.lastError.message}`;
-  const last = [placeText, expected, overdue, prLink, next, error].filter(Boolean).join(', ');
+  const last = [placeText, expected, next, overdue, error, prLink].filter(Boolean).join(', ');
   return row([localTime(startedAt), standingOf(followUp), jobStatus ?? '-', workflowId, last]);
 }
 

@@ -264,28 +264,28 @@ const PAUSES_MS = [1_000, 4_000, 15_000];
  * passing error are retried up to three times. If they still fail, only time is lost: a follow-up asks again on its own
  * within an hour. Never rejects.
  *
- * @param told workflow ids that are known to be blocked. Temporal's list of them may be out of date.
+ * @param told workflow ids that are known to be blocked. Temporal's list of them may be out of date. Each is removed once
+ * its follow-up is woken, or cannot be.
  */
-export async function wakeBlockedFollowUps(
-  client: Client,
-  projectId: string,
-  told: ReadonlySet<string> = new Set(),
-): Promise<void> {
+export async function wakeBlockedFollowUps(client: Client, projectId: string, told = new Set<string>()): Promise<void> {
+  const known = new Set(told);
   const wake = async (workflowId: string) => {
     await client.workflow.getHandle(workflowId).signal(wakeSignal);
+    told.delete(workflowId);
     await delay(WAKE_TEN_MS);
   };
   const wakeOthers = async () => {
     const others = new Set<string>();
     await persist([listQuery({ project: projectId, state: 'blocked' })], async (query) => {
       for await (const { workflowId, status } of listFollowUps(client, query)) {
-        if (status === 'running' && !told.has(workflowId)) others.add(workflowId);
+        if (status === 'running' && !known.has(workflowId)) others.add(workflowId);
         if (others.size >= MOST_WOKEN) break;
       }
     });
     await persist([...others], wake);
   };
-  await Promise.all([persist([...told], wake), wakeOthers()]);
+  await Promise.all([persist([...known], wake), wakeOthers()]);
+  for (const workflowId of known) told.delete(workflowId);
 }
 
 /** Calls `call` for each item, a few at a time, and retries those that failed with a passing error. */

@@ -22,6 +22,7 @@ const OVERDUE_AFTER_MS = 5_000;
 const LOOK_LASTS_MS = 10_000;
 /** How long a budget may take to answer. */
 export const BUDGET_TIMEOUT_MS = 3_000;
+const NOT_POLLED = 'no worker has picked up the poll yet';
 /** How many follow-ups of a list show their next poll. */
 const MOST_WATCHES = 100;
 const NOT_COME = 'its budget has woken it, but no worker has picked that up yet';
@@ -59,6 +60,8 @@ export interface PendingWatch {
   jobSeenAt?: string;
   /** What was wrong with the last poll. */
   lastError?: { at: string; message: string };
+  /** Set if the next poll is overdue: why. */
+  overdue?: string;
 }
 
 /** A budget's status, or why it does not answer. */
@@ -88,7 +91,7 @@ export async function bringUpToDate(
   const live = await joinPendingWatch(client, progress, description);
   const lateMs = live === progress ? OVERDUE_AFTER_MS + LOOK_LASTS_MS : OVERDUE_AFTER_MS;
   if (isLooking(description) || !isOverdue(live.nextPollAt, nowMs, lateMs)) return live;
-  return { ...live, overdue: await reasonOfDelay(client, workflowId, 'no worker has picked up the look yet') };
+  return { ...live, overdue: await reasonOfDelay(client, workflowId, NOT_POLLED) };
 }
 
 async function reasonOfDelay(client: Client, workflowId: string, otherwise: string): Promise<string> {
@@ -236,10 +239,8 @@ async function readPendingWatch(
 }
 
 /**
- * What the pending watches of the newest follow-ups that poll their jobs know, by workflow id. Temporal tells it without
- * a worker, in a call for each.
- *
- * @throws TemporalUnreachableError
+ * What the pending watches of the newest follow-ups that poll their jobs know, by workflow id. Each takes a call of
+ * Temporal, but no worker. A call that fails leaves its follow-up out.
  */
 export async function readWatches(
   client: Client,
@@ -251,10 +252,10 @@ export async function readWatches(
     try {
       const description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
       const watch = await readPendingWatch(client, description);
-      if (watch) watches.set(workflowId, watch);
-    } catch (error) {
-      // It was deleted in the meantime.
-      if (!(error instanceof WorkflowNotFoundError)) throw error;
+      const isLate = !isLooking(description) && isOverdue(watch?.nextPollAt, Date.now());
+      if (watch) watches.set(workflowId, { ...watch, ...(isLate && { overdue: NOT_POLLED }) });
+    } catch {
+      // The list itself is complete without this.
     }
   });
   return watches;

@@ -2,8 +2,8 @@ import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription
 import { type QueryDefinition, type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
 import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { describeGrpcError, grpcStatusOf } from '../temporal/grpc.js';
-import { WorkerUnavailableError } from './errors.js';
-import type { HistoryEvent } from './history.js';
+import { SearchAttributesMissingError, WorkerUnavailableError } from './errors.js';
+import { type HistoryEvent, readHistory } from './history.js';
 import { toExecutionStatus } from './summary.js';
 import {
   callTemporal,
@@ -26,8 +26,10 @@ const NEWEST_EVENTS = 10;
 const MOST_LOOKED_AT = 500;
 /** The server sets it while a workflow or one of its activities is paused. */
 const HAS_PAUSE = 'TemporalPauseInfo IS NOT NULL';
+/** Newer servers set it while the tasks of a workflow fail. Older ones refuse a query with it. */
+const FAILS = 'TemporalReportedProblems IS NOT NULL';
 /** Running or paused: servers before 1.30 do not know the latter by its name. */
-const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', 'Canceled', 'TimedOut']
+export const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', 'Canceled', 'TimedOut']
   .map((status) => `ExecutionStatus != '${status}'`)
   .join(' AND ');
 
@@ -83,7 +85,7 @@ export async function readTrouble(
 
 /**
  * Every budget that is closed, paused, failing or without a worker, every batch and part that is paused, failing or
- * without a worker, and every follow-up that is paused, or whose activity is.
+ * without a worker, and every follow-up that is paused, whose activity is, or that fails, as far as the server lists those.
  *
  * @throws TemporalUnreachableError
  */
@@ -93,6 +95,7 @@ export async function findTroubles(client: Client): Promise<FoundTroubles> {
     `WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
     `WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
     `WorkflowType = '${WorkflowType.followUp}' AND ${HAS_PAUSE} AND ${IS_OPEN}`,
+    `WorkflowType = '${WorkflowType.followUp}' AND ${FAILS} AND ${IS_OPEN}`,
   ]);
 }
 
@@ -107,6 +110,7 @@ export async function findTroublesOfBatch(client: Client, batchId: string): Prom
     `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
     `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
     `${isOfBatch} AND WorkflowType = '${WorkflowType.followUp}' AND ${HAS_PAUSE} AND ${IS_OPEN}`,
+    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUp}' AND ${FAILS} AND ${IS_OPEN}`,
   ]);
   return troubles;
 }
@@ -114,10 +118,13 @@ export async function findTroublesOfBatch(client: Client, batchId: string): Prom
 async function findAmong(client: Client, queries: readonly string[]): Promise<FoundTroubles> {
   const found: FoundTroubles = { troubles: [], isPartial: false };
   const polled: Polled = new Map();
+  const seen = new Set<string>();
   for (const query of queries) {
     const { workflowIds, isPartial } = await listIds(client, query);
     found.isPartial ||= isPartial;
-    const troubles = await fewAtATime(workflowIds, (workflowId) => readTrouble(client, workflowId, polled));
+    const unseen = workflowIds.filter((workflowId) => !seen.has(workflowId));
+    for (const workflowId of unseen) seen.add(workflowId);
+    const troubles = await fewAtATime(unseen, (workflowId) => readTrouble(client, workflowId, polled));
     found.troubles.push(...troubles.filter((trouble) => trouble !== undefined));
   }
   return found;
@@ -127,7 +134,10 @@ async function listIds(client: Client, query: string): Promise<{ workflowIds: st
   const workflowIds = new Set<string>();
   const list = client.workflow.list({ query })[Symbol.asyncIterator]();
   for (;;) {
-    const next = await callTemporal(client, () => list.next());
+    const next = await callTemporal(client, () => list.next()).catch((error: unknown) => {
+      if (query.includes(FAILS) && error instanceof SearchAttributesMissingError) return { done: true } as const;
+      throw error;
+    });
     if (next.done) return { workflowIds: [...workflowIds], isPartial: false };
     if (workflowIds.size >= MOST_LOOKED_AT) return { workflowIds: [...workflowIds], isPartial: true };
     workflowIds.add(next.value.workflowId);
@@ -166,7 +176,7 @@ async function troubleOf(
   }
   const task = raw.pendingWorkflowTask;
   if (task && (task.attempt ?? 0) >= FAILING_FROM_ATTEMPT) {
-    const failure = await readTaskFailure(client, workflowId);
+    const failure = await readTaskFailure(client, description);
     if (failure !== undefined) {
       const { reason, fix } = failure;
       return trouble(
@@ -203,7 +213,7 @@ async function troubleOf(
 /** Why the latest workflow task failed, and how to fix it. `undefined` if it did not fail but was lost with its worker. */
 async function readTaskFailure(
   client: Client,
-  workflowId: string,
+  { workflowId, runId, type }: Pick<WorkflowExecutionDescription, 'workflowId' | 'runId' | 'type'>,
 ): Promise<{ reason: string; fix: string } | undefined> {
   const { history } = await callTemporal(client, () =>
     client.workflowService.getWorkflowExecutionHistoryReverse({
@@ -213,6 +223,7 @@ async function readTaskFailure(
     }),
   );
   const events = history?.events ?? [];
+  // From the latest end of a task that was not a failure.
   const lastEnd = events.findIndex(
     (event) => event.workflowTaskCompletedEventAttributes ?? event.workflowTaskTimedOutEventAttributes,
   );
@@ -225,11 +236,18 @@ async function readTaskFailure(
     return { reason, fix: `check the log of the workers; if they run the right version: ${reset}` };
   }
   // Only a completed task can be reset to.
-  const hasBegun = lastEnd !== -1 || events.length === NEWEST_EVENTS;
+  const all = await readHistory(client, workflowId, runId);
+  const hasBegun = all.some((event) => event.workflowTaskCompletedEventAttributes);
+  const terminate = `temporal workflow terminate --workflow-id ${workflowId}; ${startAgain(type)}`;
   return {
     reason: 'it was paused in Temporal while a task waited for a worker',
-    fix: hasBegun ? reset : `temporal workflow terminate --workflow-id ${workflowId}; then start it again`,
+    fix: hasBegun ? reset : terminate,
   };
+}
+
+function startAgain(type: string): string {
+  if (type === WorkflowType.followUpBatchPart) return 'its batch then starts it again';
+  return type === WorkflowType.followUpBatch ? 'then start it with a new batch id' : 'then start it with a new key';
 }
 
 function isTaskFailure({ workflowTaskFailedEventAttributes }: HistoryEvent): boolean {

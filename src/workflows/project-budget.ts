@@ -177,10 +177,10 @@ class BudgetRun {
   }
 
   /**
-   * Waits until `isDecided`, and then until every message of the task is answered. A replay may hear the messages of a
+   * Waits until `isDecided`, and then until every message of the task is answered. A replay may apply the messages of a
    * task that left no event together with those of the next one (see {@link #fixTime}), and conditions are checked after
-   * each. A timer that started as soon as one holds would come before the answer to the last message here, and after it
-   * there.
+   * each message. Without the second wait, a timer could start before the last answer in the live run, but after it in a
+   * replay.
    */
   async #untilDecided(isDecided: () => boolean, timeoutMs?: number): Promise<void> {
     const isOver = () => isDecided() || wasReset();
