@@ -270,7 +270,12 @@ const PAUSES_MS = [1_000, 4_000, 15_000];
 export async function wakeBlockedFollowUps(client: Client, projectId: string, told = new Set<string>()): Promise<void> {
   const known = new Set(told);
   const wake = async (workflowId: string) => {
-    await client.workflow.getHandle(workflowId).signal(wakeSignal);
+    try {
+      await client.workflow.getHandle(workflowId).signal(wakeSignal);
+    } catch (error) {
+      if (!mayPass(error)) told.delete(workflowId);
+      throw error;
+    }
     told.delete(workflowId);
     await delay(WAKE_TEN_MS);
   };
@@ -285,7 +290,10 @@ export async function wakeBlockedFollowUps(client: Client, projectId: string, to
     await persist([...others], wake);
   };
   await Promise.all([persist([...known], wake), wakeOthers()]);
-  for (const workflowId of known) told.delete(workflowId);
+}
+
+function mayPass(error: unknown): boolean {
+  return isPassingTrouble(error) || isVagueTrouble(error);
 }
 
 /** Calls `call` for each item, a few at a time, and retries those that failed with a passing error. */
@@ -297,7 +305,7 @@ async function persist(
   const failed: string[] = [];
   await fewAtATime(items, (item) =>
     call(item).catch((error: unknown) => {
-      if (isPassingTrouble(error) || isVagueTrouble(error)) failed.push(item);
+      if (mayPass(error)) failed.push(item);
     }),
   );
   const [pauseMs, ...laterPausesMs] = pausesMs;

@@ -4,7 +4,7 @@ import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
 import { wakeBlockedFollowUps } from '../../src/client/budget-restore.js';
-import type { StartedFollowUp, StartInput } from '../../src/client/index.js';
+import { FollowUpClient, type StartedFollowUp, type StartInput } from '../../src/client/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { eventually } from '../support/eventually.js';
@@ -96,6 +96,35 @@ describe('a budget without a worker', () => {
     await budget.terminate();
     await followUp.cancel();
     await Promise.allSettled([followUp.result()]);
+  });
+
+  test('has every follow-up woken if the worker that found it back stops before it has woken all of them', async () => {
+    const projectId = newProject();
+    const budget = await startBudget(projectId, `nobody-${randomUUID()}`);
+    const { client, namespace, taskQueue } = stack;
+    // Nothing of the follow-ups runs, so only the worker that was told can have woken them.
+    const sleepers = new FollowUpClient({ client, taskQueue: `nobody-${projectId}` });
+    const told = await Promise.all(
+      Array.from({ length: 40 }, (_, job) => sleepers.start({ projectId, jobId: `job-${job}`, prompt: 'Add tests.' })),
+    );
+    const other = await connectBudgetClient({ address: inject('temporalAddress'), namespace, taskQueue, limit: 100 });
+    const askAs = ({ workflowId }: StartedFollowUp) =>
+      other.budget.acquire(projectId, makeAcquireRequest({ workflowId, jobId: workflowId }));
+    const [first, ...others] = told;
+    await askAs(first!);
+    for (const { answer } of await Promise.all(others.map(askAs))) expect(answer).toMatchObject({ kind: 'wait' });
+    const woken = async () => {
+      const histories = told.map(({ workflowId }) => client.workflow.getHandle(workflowId).fetchHistory());
+      const isWoken = ({ events }: Awaited<(typeof histories)[number]>) =>
+        events?.some((event) => event.workflowExecutionSignaledEventAttributes);
+      return (await Promise.all(histories)).filter(isWoken).length;
+    };
+    await budget.terminate();
+    await askAs(first!);
+    await eventually('the first are woken', async () => (await woken()) > 0);
+    await other.close();
+    expect(await woken()).toBe(40);
+    await Promise.all(told.map(({ workflowId }) => client.workflow.getHandle(workflowId).terminate()));
   });
 
   test('lets its follow-ups be cancelled within 10 s at any time, and time out on time', async () => {
