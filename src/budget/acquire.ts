@@ -1,5 +1,5 @@
 import { defined } from '../contract/defined.js';
-import type { WaitReason } from '../contract/index.js';
+import type { SendOutcome, WaitReason } from '../contract/index.js';
 import type { AcquireAnswer, AcquireRequest } from '../contract/protocol.js';
 import { hash64 } from '../contract/text.js';
 import {
@@ -94,7 +94,7 @@ function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): Acq
     return answerKnown(state, nowMs, request, remembered);
   }
   const waiter = state.waiters.find((each) => each.workflowId === request.workflowId);
-  const isDoubtful = mayBeForgotten(state, request, waiter, remembered);
+  const isDoubtful = mayBeForgotten(state, request, waiter ?? remembered);
   if (remembered?.closed && !isDoubtful) return { kind: 'closed' };
   const ageMs = nowMs - request.attemptScheduledAtMs;
   if (ageMs > request.leaseMs + ASK_DEADLINE_AFTER_LEASE_MS) return { kind: 'stale' };
@@ -110,18 +110,15 @@ function lookUp(state: BudgetState, nowMs: number, request: AcquireRequest): Acq
 function mayBeForgotten(
   state: BudgetState,
   request: AcquireRequest,
-  waiter: Waiter | undefined,
-  remembered: Remembered | undefined,
+  known: { sendNumber: number; outcome?: SendOutcome; doubtfulNumber?: number } | undefined,
 ): boolean {
-  const { grantedBefore, sendNumber, firstRunStartedAtMs } = request;
-  const knownNumber = (waiter ?? remembered)?.sendNumber ?? 0;
   // A later send waits already, for a run that this one replaces. Only that run has heard how this send ended.
-  if (grantedBefore === 'surely' || sendNumber < knownNumber) return true;
-  const isPerhaps = grantedBefore === 'perhaps';
-  // What is known of a follow-up that was reset may come from a late ask of the run before. That ask proves nothing, but
-  // a doubt that follows an earlier one was heard by this run.
-  const isKnown = isPerhaps ? remembered?.doubtfulNumber !== undefined : knownNumber > 0;
-  if (isKnown) return false;
+  if (request.grantedBefore === 'surely' || request.sendNumber < (known?.sendNumber ?? 0)) return true;
+  const isPerhaps = request.grantedBefore === 'perhaps';
+  // A doubt may come from a late ask, and then the next send is in doubt, too. A second one in a row does not.
+  const isDoubt = known?.outcome === 'unknown' && !known.doubtfulNumber;
+  if (known !== undefined && known.sendNumber > 0 && !(isPerhaps && isDoubt)) return false;
+  const { firstRunStartedAtMs } = request;
   if (firstRunStartedAtMs <= (state.lostBeforeMs ?? -Infinity)) return true;
   return isPerhaps && firstRunStartedAtMs <= (state.memorySinceMs ?? -Infinity);
 }

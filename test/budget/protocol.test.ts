@@ -161,27 +161,6 @@ describe('an ask', () => {
     expect(acquire(budget, T0 + 4, 'a', { ...reset, sendNumber: 2 })).toMatchObject({ outcome: 'unknown' });
   });
 
-  test('of a follow-up that was reset is in doubt although a late ask of the run before has a place', () => {
-    const budget = newBudget();
-    budget.state.memorySinceMs = T0;
-    expect(acquire(budget, T0 + 1, 'a', { firstRunStartedAtMs: T0, sendNumber: 1, hold: true })).toMatchObject({
-      kind: 'wait',
-    });
-    const reset = { firstRunStartedAtMs: T0, grantedBefore: 'perhaps' } as const;
-    expect(acquire(budget, T0 + 2, 'a', { ...reset, sendNumber: 1 })).toMatchObject({ kind: 'alreadyGranted' });
-  });
-
-  test('of a follow-up that was reset is in doubt although a late ask of the run before did not send', () => {
-    const budget = newBudget();
-    budget.state.memorySinceMs = T0;
-    const late = acquire(budget, T0 + 1, 'a', { firstRunStartedAtMs: T0, sendNumber: 1 });
-    expect(late).toMatchObject({ kind: 'granted' });
-    settle(budget, T0 + 2, 'a', { outcome: 'notSent' });
-    const reset = { firstRunStartedAtMs: T0, grantedBefore: 'perhaps' } as const;
-    expect(acquire(budget, T0 + 3, 'a', { ...reset, sendNumber: 1 })).toMatchObject({ outcome: 'notSent' });
-    expect(acquire(budget, T0 + 4, 'a', { ...reset, sendNumber: 2 })).toMatchObject({ kind: 'alreadyGranted' });
-  });
-
   test('beyond 1,000 waiters gets no place and is told so', () => {
     const budget = newBudget({ limit: 0 });
     for (let index = 0; index < 1_000; index++) acquire(budget, T0, `w${index}`);
