@@ -93,7 +93,8 @@ export interface BudgetClient {
    * whose call failed may have been heard. A terminated budget that `budget restore` restores does not have this word.
    * If that was a settle, the slot is held longer, and the follow-up's `finish` supplies the outcome.
    *
-   * @param how.isUrgent whether the word leaves at once: with the asks that wait, or by a signal. `keyRead` is never urgent
+   * @param how.isUrgent whether the word leaves at once: with the asks that wait, or by a signal. `keyRead` is never
+   * urgent
    * @throws the server's error, or an error that it does not answer
    */
   tell(projectId: string, word: BudgetWord, how: { isUrgent: boolean }): Promise<boolean>;
@@ -185,7 +186,9 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
     enough: ENOUGH_FOR_REPORT,
   };
   const report = createCoalescer(reporting);
-  /** News of the API key replaces older news. It travels with no ask, which may be applied late, so reports stay in order. */
+  /**
+   * News of the API key replaces older news. It travels with no ask, which may be applied late, so reports stay in order.
+   */
   const reportOfKey = createCoalescer(reporting);
 
   function startTelling(projectId: string, word: BudgetWord, isUrgent: boolean): Promise<boolean> {

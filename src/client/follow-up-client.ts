@@ -154,9 +154,8 @@ export class FollowUpClient {
 
   /**
    * Follow-ups that Temporal still keeps, newest first. Those that wait for a slot have their place, as their budget
-   * has it now. The newest 100 that poll their jobs
-   * also show when they poll next and why the last poll failed. The list may be a second old. All matches are read before the first is returned: name a project or
-   * `since` if there are many.
+   * has it now. The newest 100 that poll their jobs also show when they poll next and why the last poll failed. The list
+   * may be a second old. All matches are read before the first is returned: name a project or `since` if there are many.
    *
    * @throws InvalidInputError at once; TemporalUnreachableError, SearchAttributesMissingError while iterating
    */

@@ -33,6 +33,14 @@ export const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', '
   .map((status) => `ExecutionStatus != '${status}'`)
   .join(' AND ');
 
+/** Finds open batches and parts, and follow-ups that the server knows to be blocked. */
+const OPEN_BUT_BUDGETS = [
+  `WorkflowType = '${WorkflowType.followUpBatch}'`,
+  `WorkflowType = '${WorkflowType.followUpBatchPart}'`,
+  `WorkflowType = '${WorkflowType.followUp}' AND ${HAS_PAUSE}`,
+  `WorkflowType = '${WorkflowType.followUp}' AND ${FAILS}`,
+].map((query) => `${query} AND ${IS_OPEN}`);
+
 /**
  * Something that blocks a workflow, as Temporal itself sees it.
  *
@@ -85,17 +93,15 @@ export async function readTrouble(
 
 /**
  * Every budget that is closed, paused, failing or without a worker, every batch and part that is paused, failing or
- * without a worker, and every follow-up that is paused, whose activity is, or that fails, as far as the server lists those.
+ * without a worker, and every follow-up that is paused, or whose activity is, or that fails, as far as the server lists
+ * those.
  *
  * @throws TemporalUnreachableError
  */
 export async function findTroubles(client: Client): Promise<FoundTroubles> {
   return findAmong(client, [
     `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus != 'ContinuedAsNew'`,
-    `WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
-    `WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
-    `WorkflowType = '${WorkflowType.followUp}' AND ${HAS_PAUSE} AND ${IS_OPEN}`,
-    `WorkflowType = '${WorkflowType.followUp}' AND ${FAILS} AND ${IS_OPEN}`,
+    ...OPEN_BUT_BUDGETS,
   ]);
 }
 
@@ -106,12 +112,8 @@ export async function findTroubles(client: Client): Promise<FoundTroubles> {
  */
 export async function findTroublesOfBatch(client: Client, batchId: string): Promise<WorkflowTrouble[]> {
   const isOfBatch = `${SearchAttribute.batchId.name} = '${batchId}'`;
-  const { troubles } = await findAmong(client, [
-    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`,
-    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUpBatchPart}' AND ${IS_OPEN}`,
-    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUp}' AND ${HAS_PAUSE} AND ${IS_OPEN}`,
-    `${isOfBatch} AND WorkflowType = '${WorkflowType.followUp}' AND ${FAILS} AND ${IS_OPEN}`,
-  ]);
+  const queries = OPEN_BUT_BUDGETS.map((query) => `${isOfBatch} AND ${query}`);
+  const { troubles } = await findAmong(client, queries);
   return troubles;
 }
 
@@ -176,13 +178,13 @@ async function troubleOf(
   }
   const task = raw.pendingWorkflowTask;
   if (task && (task.attempt ?? 0) >= FAILING_FROM_ATTEMPT) {
-    const failure = await readTaskFailure(client, description);
+    const failure = await readTaskFailure(client, workflowId);
     if (failure !== undefined) {
-      const { reason, fix } = failure;
+      const fix = projectId === undefined ? await fixOf(client, description, failure) : restoreCommand(projectId);
       return trouble(
         'failing',
-        `fails at its tasks (attempt ${task.attempt}): ${reason}`,
-        projectId === undefined ? fix : restoreCommand(projectId),
+        `fails at its tasks (attempt ${task.attempt}): ${failure.reason}`,
+        fix,
         task.originalScheduledTime,
       );
     }
@@ -210,11 +212,15 @@ async function troubleOf(
   );
 }
 
-/** Why the latest workflow task failed, and how to fix it. `undefined` if it did not fail but was lost with its worker. */
-async function readTaskFailure(
-  client: Client,
-  { workflowId, runId, type }: Pick<WorkflowExecutionDescription, 'workflowId' | 'runId' | 'type'>,
-): Promise<{ reason: string; fix: string } | undefined> {
+/** Why the latest workflow task failed. */
+interface TaskFailure {
+  reason: string;
+  /** Somebody paused the workflow while a task waited for a worker. */
+  isByPause: boolean;
+}
+
+/** `undefined` if the latest workflow task did not fail but was lost with its worker. */
+async function readTaskFailure(client: Client, workflowId: string): Promise<TaskFailure | undefined> {
   const { history } = await callTemporal(client, () =>
     client.workflowService.getWorkflowExecutionHistoryReverse({
       namespace: client.options.namespace,
@@ -227,31 +233,32 @@ async function readTaskFailure(
   const lastEnd = events.findIndex(
     (event) => event.workflowTaskCompletedEventAttributes ?? event.workflowTaskTimedOutEventAttributes,
   );
-  const failed = events.slice(0, lastEnd === -1 ? undefined : lastEnd).filter(isTaskFailure);
-  const [latest] = failed;
-  if (!latest) return undefined;
-  const reset = `temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`;
-  if (!failed.some(isPausedInTask)) {
-    const reason = oneLine(latest.workflowTaskFailedEventAttributes?.failure?.message ?? 'without a word');
-    return { reason, fix: `check the log of the workers; if they run the right version: ${reset}` };
+  const since = events.slice(0, lastEnd === -1 ? undefined : lastEnd);
+  const failed = since.map((event) => event.workflowTaskFailedEventAttributes).find(Boolean);
+  if (!failed) return undefined;
+  if (since.some(isPausedInTask)) {
+    return { reason: 'it was paused in Temporal while a task waited for a worker', isByPause: true };
   }
+  return { reason: oneLine(failed.failure?.message ?? 'without a word'), isByPause: false };
+}
+
+/** How to fix a workflow, other than a budget, that fails at its tasks. */
+async function fixOf(
+  client: Client,
+  { workflowId, runId, type }: Pick<WorkflowExecutionDescription, 'workflowId' | 'runId' | 'type'>,
+  { isByPause }: TaskFailure,
+): Promise<string> {
+  const reset = `temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`;
+  if (!isByPause) return `check the log of the workers; if they run the right version: ${reset}`;
   // Only a completed task can be reset to.
-  const all = await readHistory(client, workflowId, runId);
-  const hasBegun = all.some((event) => event.workflowTaskCompletedEventAttributes);
-  const terminate = `temporal workflow terminate --workflow-id ${workflowId}; ${startAgain(type)}`;
-  return {
-    reason: 'it was paused in Temporal while a task waited for a worker',
-    fix: hasBegun ? reset : terminate,
-  };
+  const events = await readHistory(client, workflowId, runId);
+  if (events.some((event) => event.workflowTaskCompletedEventAttributes)) return reset;
+  return `temporal workflow terminate --workflow-id ${workflowId}; ${startAgain(type)}`;
 }
 
 function startAgain(type: string): string {
   if (type === WorkflowType.followUpBatchPart) return 'its batch then starts it again';
   return type === WorkflowType.followUpBatch ? 'then start it with a new batch id' : 'then start it with a new key';
-}
-
-function isTaskFailure({ workflowTaskFailedEventAttributes }: HistoryEvent): boolean {
-  return Boolean(workflowTaskFailedEventAttributes);
 }
 
 /** `WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_PAUSE_REQUESTED_BEFORE_TASK_STARTED` of Temporal's API. */
