@@ -91,6 +91,7 @@ export function* attempt(
   const isNoted = yield* network.note(() => input.note({ ledgerSinceMs: answer.ledgerSinceMs }));
   if (!world.broken.has('wait')) yield* sleep(world.timeline, answer.sendAfterMs ?? 0);
   const mayStart = () => elapsedMs() < leaseMs - sendTimeoutMs;
+  const beganMs = world.timeline.nowMs;
   const sent: PostOutcome = isNoted
     ? yield* post({ world, service, followUp, mayStart, process, name: input.name })
     : { outcome: 'notSent' };
@@ -99,7 +100,7 @@ export function* attempt(
   const { token } = request;
   const settled = network.tell(
     { kind: 'settle', workflowId, sendNumber, token, outcome, ...defined({ retryAfterMs }) },
-    { isUrgent: isSettleUrgent(outcome, answer) },
+    { isUrgent: isSettleUrgent(outcome, answer), ...(world.broken.has('age') && { sinceMs: beganMs }) },
   );
   if (outcome !== 'sent') yield* settled.get();
   yield* mishap(world, process, input.name);

@@ -5,6 +5,7 @@ import {
   ENOUGH_FOR_REPORT,
   PROBED_FOR_MS,
   REPORTS_APART_MS,
+  toldAfterMs,
 } from '../src/activities/ask-again.js';
 import { WAKE_TEN_MS } from '../src/budget/limits.js';
 import type { AcquireRequest, BudgetWord } from '../src/contract/protocol.js';
@@ -167,12 +168,15 @@ export class Network {
    * Tells the budget something. Resolves when the server has accepted it, or it is lost; the budget hears it later.
    * Words that come within three seconds go together, as the budget client sends them. If an ask takes them along and
    * fails, or is not answered within two seconds, they go by themselves. News of the key always does.
+   *
+   * @param how.sinceMs when what it tells came about. @default now
    */
-  tell(word: BudgetWord, { isUrgent } = { isUrgent: false }): Later<true> {
+  tell(word: BudgetWord, { isUrgent, sinceMs }: { isUrgent?: boolean; sinceMs?: number } = {}): Later<true> {
     const { timeline, chance } = this.#world;
+    const given = { word, sinceMs: sinceMs ?? timeline.nowMs };
     const fresh: Report = { words: [], isUrgent: false, isTaken: new Later<true>(timeline) };
     if (word.kind === 'keyRead') {
-      fresh.words.push(word);
+      fresh.words.push(given);
       timeline.after(chance.between(5, REPORTS_APART_MS), () => this.#send(fresh));
       return fresh.isTaken;
     }
@@ -186,8 +190,8 @@ export class Network {
       });
     if (report !== this.#nextReport) sendThisAfter(chance.between(5, REPORTS_APART_MS));
     this.#nextReport = report;
-    report.words.push(word);
-    report.isUrgent ||= isUrgent;
+    report.words.push(given);
+    report.isUrgent ||= isUrgent ?? false;
     if (report.isUrgent || report.words.length >= ENOUGH_FOR_REPORT) sendThisAfter(chance.between(5, 50));
     return report.isTaken;
   }
@@ -201,9 +205,10 @@ export class Network {
     if (faults.strikes('duplicated')) timeline.after(chance.between(100, 20_000), hear);
   }
 
-  /** A follow-up repeats its end until the server has accepted it. */
+  /** The words as they are told now. A follow-up repeats its end until the server has accepted it. */
   #wordsOf({ words }: Report): BudgetWord[] {
-    return this.#world.faults.strikes('settleLost') ? words.filter(({ kind }) => kind !== 'settle') : words;
+    const told = words.map(({ word, sinceMs }) => toldAfterMs(word, this.#world.timeline.nowMs - sinceMs));
+    return this.#world.faults.strikes('settleLost') ? told.filter(({ kind }) => kind !== 'settle') : told;
   }
 
   /** A grant to an ask that was released is never used. */
@@ -222,7 +227,7 @@ interface CallLine {
 
 /** Words that go together. */
 interface Report {
-  words: BudgetWord[];
+  words: { word: BudgetWord; sinceMs: number }[];
   /** Whether one of them does not wait for others. */
   isUrgent: boolean;
   isTaken: Later<true>;

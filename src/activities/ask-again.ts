@@ -1,6 +1,6 @@
 import { defined } from '../contract/defined.js';
 import type { SendOutcome } from '../contract/index.js';
-import type { AcquireAnswer, GrantedBefore } from '../contract/protocol.js';
+import type { AcquireAnswer, BudgetWord, GrantedBefore } from '../contract/protocol.js';
 
 /**
  * How long one ask is repeated with the same token while it is uncertain whether the budget has heard it, including all
@@ -77,6 +77,11 @@ export const ENOUGH_FOR_REPORT = 10;
  * for a budget that does not answer. The budget may hear a word twice.
  */
 export const ALONG_FOR_MS = 2_000;
+
+/** A word that leaves this long after it was given. A settle says so, because its slot is held from the end of the send. */
+export function toldAfterMs(word: BudgetWord, ms: number): BudgetWord {
+  return word.kind === 'settle' ? { ...word, agoMs: Math.floor(ms) } : word;
+}
 
 /**
  * Whether the budget needs to know at once how a send ended: if that lets others send, or if the message was not taken.

@@ -30,6 +30,7 @@ import {
   asksSilentBudgetAtMs,
   ENOUGH_FOR_REPORT,
   REPORTS_APART_MS,
+  toldAfterMs,
 } from './ask-again.js';
 import { createCoalescer } from './coalescer.js';
 import { type LetGo, Patience } from './patience.js';
@@ -137,12 +138,12 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   async function askAll(
     projectId: string,
     requests: AcquireRequest[],
-    words: BudgetWord[],
+    words: WordNow[],
     deadlineMs = CALL_DEADLINE_MS,
   ) {
     const input: ProjectBudgetInput = { projectId, settings };
     const ask = {
-      args: [requests, words] as [AcquireRequest[], BudgetWord[]],
+      args: [requests, words.map((word) => word())] as [AcquireRequest[], BudgetWord[]],
       startWorkflowOperation: new WithStartWorkflowOperation(WorkflowType.projectBudget, {
         workflowId: projectBudgetWorkflowId(projectId),
         taskQueue,
@@ -167,10 +168,11 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   });
 
   /** Signals several words. All get the same answer. */
-  async function reportAll(projectId: string, words: BudgetWord[]): Promise<boolean[]> {
+  async function reportAll(projectId: string, words: WordNow[]): Promise<boolean[]> {
     const handle = telling.workflow.getHandle(projectBudgetWorkflowId(projectId));
+    const told = words.map((word) => word());
     try {
-      await connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => handle.signal(reportSignal, words));
+      await connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => handle.signal(reportSignal, told));
       return words.map(() => true);
     } catch (error) {
       if (!(error instanceof WorkflowNotFoundError)) throw error;
@@ -193,8 +195,10 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
   function startTelling(projectId: string, word: BudgetWord, isUrgent: boolean): Promise<boolean> {
     const signal = AbortSignal.timeout(REPORT_DEADLINE_MS);
-    if (word.kind === 'keyRead') return reportOfKey(projectId, word, { signal });
-    const told = report(projectId, word, { signal, isHeld: isUrgent });
+    const givenAtMs = performance.now();
+    const wordNow = () => toldAfterMs(word, performance.now() - givenAtMs);
+    if (word.kind === 'keyRead') return reportOfKey(projectId, wordNow, { signal });
+    const told = report(projectId, wordNow, { signal, isHeld: isUrgent });
     // Asks that wait to go out take the word along: a follow-up that waits for sends in flight may be granted now.
     if (isUrgent && !ask.hurry(projectId)) report.hurry(projectId);
     return told;
@@ -348,6 +352,9 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
 
   return { acquire, tell, allTold };
 }
+
+/** A word as it is told at the moment of the call. */
+type WordNow = () => BudgetWord;
 
 interface Line {
   patience: Patience;

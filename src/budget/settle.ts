@@ -17,10 +17,11 @@ export function settleGrant(
   state: BudgetState,
   nowMs: number,
   grant: Grant,
-  { outcome, retryAfterMs, message, statusCode }: Omit<SettleMessage, 'workflowId' | 'sendNumber' | 'token'>,
+  { outcome, agoMs = 0, retryAfterMs, message, statusCode }: Omit<SettleMessage, 'workflowId' | 'sendNumber' | 'token'>,
 ): void {
   if (grant.settledAtMs !== undefined) return;
-  grant.settledAtMs = nowMs;
+  // The message left the sender before now, and the send was over that long before: the date is never too early.
+  grant.settledAtMs = Math.max(grant.grantedAtMs, nowMs - agoMs);
   delete grant.token;
   grant.outcome = outcome;
   if (message !== undefined) grant.message = message;

@@ -144,6 +144,8 @@ export interface SettleMessage {
   sendNumber: number;
   token: string;
   outcome: SendOutcome;
+  /** How long before this message left the sender the send was over, by the sender's monotonic clock. @default 0 */
+  agoMs?: number;
   /** From a 429's Retry-After. */
   retryAfterMs?: number;
   /** The service's words for a rejected message, cut short. */
@@ -307,6 +309,7 @@ const budgetWordSchema: z.ZodType<BudgetWord> = z.discriminatedUnion('kind', [
     sendNumber,
     token: text,
     outcome: z.enum(sendOutcomes),
+    agoMs: durationMs.exactOptional(),
     retryAfterMs: durationMs.exactOptional(),
     message: z.string().max(1_000).exactOptional(),
     statusCode: z.int().min(100).max(999).exactOptional(),

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import { InterceptingCall, status, type Interceptor } from '@grpc/grpc-js';
+import { defaultPayloadConverter } from '@temporalio/common';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { startTcpProxy } from '../../chaos/tcp-proxy.js';
 import { budgetStatusQuery, projectBudgetWorkflowId } from '../../src/contract/index.js';
+import type { SettleMessage } from '../../src/contract/protocol.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
 import { startStack, type Stack } from '../support/stack.js';
 
@@ -139,12 +141,18 @@ test('an entry that is not urgent travels with the next ask, is heard before it,
     budget.tell(projectId, { kind: 'settle', ...first, outcome: 'sent' }, { isUrgent: false }),
     budget.tell(projectId, { kind: 'finish', ...first, outcome: 'sent' }, { isUrgent: false }),
   ];
+  await delay(100);
   // They have the same job, so this waits if the budget has not heard of the first one's end.
   expect(await budget.acquire(projectId, second)).toMatchObject({ answer: { kind: 'granted' } });
   expect(await Promise.all(told)).toEqual([true, true]);
   const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
   const { events } = await handle.fetchHistory();
   expect(events?.filter((event) => event.workflowExecutionSignaledEventAttributes)).toHaveLength(1);
+  const updates = events?.flatMap((event) => event.workflowExecutionUpdateAcceptedEventAttributes ?? []);
+  const payload = updates?.at(-1)?.acceptedRequest?.input?.args?.payloads?.[1];
+  const [settle] = defaultPayloadConverter.fromPayload<SettleMessage[]>(payload ?? {});
+  // It was told 100 ms before the ask. Timers may fire a millisecond early.
+  expect(settle?.agoMs).toBeGreaterThanOrEqual(99);
 
   await handle.terminate('for the test');
   await stack.followUps.budget(projectId).restore();

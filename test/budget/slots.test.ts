@@ -39,8 +39,14 @@ describe('a slot is held', () => {
     },
   );
 
+  test('from the end of the send, which the settle may report later, but never from before its grant', () => {
+    const after = (agoMs: number) => slotFreeAfterMs((budget) => settle(budget, T0 + 4_000, 'a', { agoMs }));
+    expect(after(3_500)).toBe(500 + WINDOW_MS + MARGIN_MS);
+    expect(after(60_000)).toBe(WINDOW_MS + MARGIN_MS);
+  });
+
   test('until grant + lease + drain + window + margin after unknown', () => {
-    const free = slotFreeAfterMs((budget) => settle(budget, T0 + 500, 'a', { outcome: 'unknown' }));
+    const free = slotFreeAfterMs((budget) => settle(budget, T0 + 500, 'a', { outcome: 'unknown', agoMs: 400 }));
     expect(free).toBe(LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS);
   });
 

@@ -66,7 +66,7 @@ function play(limit: number, lives: Life[], carryEvery: number): number[] {
       const saidMs = outcome === 'unknown' ? sentMs : (arrivedMs ?? sentMs);
       if (outcome !== 'lost') {
         at(saidMs + each.settleDelayMs, (later) =>
-          budget.hear(later, [{ kind: 'settle', workflowId, sendNumber, token, outcome }]),
+          budget.hear(later, [{ kind: 'settle', workflowId, sendNumber, token, outcome, agoMs: later - saidMs }]),
         );
       }
       if (outcome === 'notSent' || outcome === 'limited') {

@@ -5,7 +5,7 @@ import { eventually } from '../support/eventually.js';
 import { LIMIT, WINDOW_MS, operatedBudgets } from '../support/operated-budgets.js';
 
 const budgets = operatedBudgets();
-const { newProject, start, waits, endWell, workflowOf } = budgets;
+const { newProject, start, startTogether, waits, endWell, workflowOf } = budgets;
 
 async function expectNoFailedTask(projectId: string): Promise<void> {
   const { events } = await workflowOf(projectId).fetchHistory();
@@ -20,8 +20,7 @@ const detailsOf = async (projectId: string): Promise<string> => {
 describe.concurrent('a budget that is asked to cancel', () => {
   test('continues and says so with follow-ups in its queue and a running timer', async () => {
     const projectId = newProject();
-    const followUps = await start(projectId, LIMIT + 2);
-    await waits(projectId, 2);
+    const followUps = await startTogether(projectId, LIMIT + 2);
     await workflowOf(projectId).cancel();
     await eventually('it says so', async () => (await detailsOf(projectId)).includes('asked to cancel'));
     const more = await start(projectId, 1, LIMIT + 2);
@@ -70,8 +69,7 @@ describe.concurrent('a budget that is asked to cancel', () => {
 
 test.concurrent('a budget skips signals and updates that make no sense', async () => {
   const projectId = newProject();
-  const followUps = await start(projectId, LIMIT + 1);
-  await waits(projectId, 1);
+  const followUps = await startTogether(projectId, LIMIT + 1);
   await sendNonsense(budgets.stack.client, projectBudgetWorkflowId(projectId), ['report']);
   await endWell(projectId, followUps);
   await expectNoFailedTask(projectId);

@@ -23,6 +23,18 @@ export function operatedBudgets() {
 
   const ledgerOf = (projectId: string) => stack.simulator.ledger.filter((entry) => entry.projectId === projectId);
 
+  const start = (projectId: string, count: number, from = 0): Promise<StartedFollowUp[]> =>
+    Promise.all(
+      Array.from({ length: count }, (_, index) =>
+        stack.followUps.start({ projectId, jobId: `job-${from + index}`, prompt: 'Add tests.', ...FAST }),
+      ),
+    );
+  const waits = (projectId: string, count: number) =>
+    eventually(
+      `${count} wait`,
+      async () => (await stack.followUps.budget(projectId).status())?.waitingTotal === count,
+    );
+
   return {
     /** Set once the tests run. */
     get stack() {
@@ -30,17 +42,19 @@ export function operatedBudgets() {
     },
     newProject: () => `op-${randomUUID().slice(0, 8)}`,
     workflowOf: (projectId: string) => stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId)),
-    start: (projectId: string, count: number, from = 0): Promise<StartedFollowUp[]> =>
-      Promise.all(
-        Array.from({ length: count }, (_, index) =>
-          stack.followUps.start({ projectId, jobId: `job-${from + index}`, prompt: 'Add tests.', ...FAST }),
-        ),
-      ),
-    waits: (projectId: string, count: number) =>
-      eventually(`${count} wait`, async () => {
-        const status = await stack.followUps.budget(projectId).status();
-        return status?.waitingTotal === count && status.unsettled === 0;
-      }),
+    start,
+    waits,
+    /** Starts follow-ups that all wait when the budget begins to let them go, however slowly they started. */
+    startTogether: async (projectId: string, count: number): Promise<StartedFollowUp[]> => {
+      const budget = stack.followUps.budget(projectId);
+      // A pause starts the budget, with defaults.
+      await budget.pause();
+      await budget.setLimit({ window: WINDOW_MS });
+      const followUps = await start(projectId, count);
+      await waits(projectId, count);
+      await budget.resume();
+      return followUps;
+    },
     /** Expects that all complete, that each was sent once, and that no window held more than the limit. */
     endWell: async (projectId: string, followUps: readonly StartedFollowUp[], windowMs = WINDOW_MS): Promise<void> => {
       const results = await Promise.all(followUps.map((followUp) => followUp.result()));
