@@ -19,7 +19,7 @@ export const breakages = {
   ceiling: 'workers do not say what they let any budget grant',
   wait: 'a slot that is granted ahead is used at once',
   drain: 'a slot is not held for bytes that are still on their way',
-  age: 'a slot is held from the begin of its send',
+  age: 'a slot is held only from the start of its send',
   probeLease: 'a probe that never settles is never given up',
   awaitCancel: 'a cancelled follow-up does not await its running send',
 } as const;

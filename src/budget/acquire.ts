@@ -257,9 +257,9 @@ function grantOrWait(state: BudgetState, nowMs: number, waiter: Waiter, request:
     return wait(state, nowMs, { reason: 'job-busy', waiter, dueAtMs, position });
   }
   const ahead = line.slice(0, place).filter((each) => !hasLapsed(state, each, nowMs)).length;
-  const slotEnds = occupiedSlotEnds(state, nowMs);
-  const free = freeSlots(state, slotEnds.length, { waiter, line });
-  const freeAtMs = free > ahead ? nowMs : certainSlotMs(slotEnds, ahead - free);
+  const ends = occupiedSlotEnds(state, nowMs);
+  const free = freeSlots(state, ends.length, { waiter, line });
+  const freeAtMs = certainSlotMs(state, nowMs, { free, ends }, ahead);
   const slotAtMs = Math.max(freeAtMs ?? Infinity, pacedMs(state, ahead));
   if (slotAtMs <= nowMs + GRANT_AHEAD_MS) {
     const startable = startableSends(state, nowMs);

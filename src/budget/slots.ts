@@ -72,11 +72,40 @@ export function usedSlotEnds(state: BudgetState, nowMs: number): number[] {
 }
 
 /**
- * The time from which a waiter may send that needs `needed` more slots than are free now (0: the next one that ends).
- * It is certain: a slot may end earlier, but never later.
+ * The earliest time from which a waiter may send although `ahead` others send before it. It is certain: a slot may end
+ * earlier, but never later. A slot that was granted ahead is free until its send starts, but counts from then on.
+ *
+ * @param slots.free the waiter's free slots; negative if more are occupied than it may use. Those granted ahead are not
+ *   free
+ * @param slots.ends the ends of all occupied slots
  */
-export function certainSlotMs(slotEnds: readonly number[], needed: number): number | undefined {
-  return [...slotEnds].sort((a, b) => a - b)[needed];
+export function certainSlotMs(
+  state: BudgetState,
+  nowMs: number,
+  { free, ends }: { free: number; ends: readonly number[] },
+  ahead: number,
+): number | undefined {
+  const changes: [atMs: number, change: 1 | -1][] = [
+    ...ends.map((atMs): [number, 1] => [atMs, 1]),
+    ...startsAhead(state, nowMs).map((atMs): [number, -1] => [atMs, -1]),
+  ];
+  // From the last to the first. Of those at the same time, the starts come first, because a send takes a slot that ends.
+  changes.sort(([aMs, a], [bMs, b]) => bMs - aMs || a - b);
+  let freeThen = free + ends.length;
+  let earliestMs: number | undefined;
+  for (const [atMs, change] of [...changes, [nowMs, 1] as const]) {
+    if (freeThen <= ahead) break;
+    earliestMs = atMs;
+    freeThen -= change;
+  }
+  return earliestMs;
+}
+
+/** When the sends that were granted ahead start. */
+function startsAhead({ grants }: BudgetState, nowMs: number): number[] {
+  return grants
+    .filter(({ grantedAtMs, outcome }) => grantedAtMs > nowMs && outcome !== 'notSent')
+    .map(({ grantedAtMs }) => grantedAtMs);
 }
 
 /**

@@ -162,6 +162,17 @@ describe('a slot that is about to end', () => {
     });
   });
 
+  test('is not lost to the first in line if others behind it are granted later slots first', () => {
+    const budget = newBudget({ limit: 3 });
+    for (const [index, name] of ['x', 'y', 'z'].entries()) spend(budget, T0 + 500 * index, name);
+    for (const name of ['a', 'b', 'c']) acquire(budget, T0 + 1_500, name);
+    const nowMs = T0 + HELD_MS - 500;
+    const granted = (atMs: number) => ({ kind: 'granted', grantedAtMs: atMs + HELD_MS });
+    expect(acquire(budget, nowMs, 'c')).toMatchObject(granted(T0 + 1_000));
+    expect(acquire(budget, nowMs, 'b')).toMatchObject(granted(T0 + 500));
+    expect(acquire(budget, nowMs, 'a')).toMatchObject(granted(T0));
+  });
+
   test('counts as used once: by its last send until it ends, then by the next one', () => {
     const budget = newBudget({ limit: 1 });
     spend(budget, T0, 'x');
