@@ -110,6 +110,36 @@ class RefusedError extends Error {`,
     },
   },
   {
+    name: 'a slot is held from its grant',
+    what: 'the window of a slot begins when it is granted, and not when the service has answered',
+    edits: [
+      {
+        file: 'src/budget/settle.ts',
+        find: `grant.settledAtMs = Math.max(grant.grantedAtMs, nowMs - agoMs);`,
+        replace: `grant.settledAtMs = grant.grantedAtMs;`,
+      },
+    ],
+    test: {
+      file: 'test/budget/windows.property.long.test.ts',
+      name: 'no rolling window of the service ever holds more messages than the limit, whatever is lost, late or repeated',
+    },
+  },
+  {
+    name: 'a slot that is granted ahead is taken at once',
+    what: 'the first in line gets the slot after its own if somebody behind it was granted a later one',
+    edits: [
+      {
+        file: 'src/budget/slots.ts',
+        find: `    ...startsAhead(state, nowMs).map((atMs): [number, -1] => [atMs, -1]),\n`,
+        replace: '',
+      },
+    ],
+    test: {
+      file: 'test/budget/queue.test.ts',
+      name: 'a slot that is about to end is not lost to the first in line if others behind it are granted later slots first',
+    },
+  },
+  {
     name: 'a new run remembers no send',
     what: 'continue-as-new carries slots, turns and queue, but not what was granted to whom',
     edits: [{ file: BUDGET_STATE, find: `    memory: encodeMemory(state.memory, atMs),`, replace: `    memory: '',` }],

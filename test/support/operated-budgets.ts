@@ -30,10 +30,7 @@ export function operatedBudgets() {
       ),
     );
   const waits = (projectId: string, count: number) =>
-    eventually(
-      `${count} wait`,
-      async () => (await stack.followUps.budget(projectId).status())?.waitingTotal === count,
-    );
+    eventually(`${count} wait`, async () => (await stack.followUps.budget(projectId).status())?.waitingTotal === count);
 
   return {
     /** Set once the tests run. */
