@@ -140,6 +140,22 @@ class RefusedError extends Error {`,
     },
   },
   {
+    name: 'a slot that is needed later is given away',
+    what: 'a send gets a slot that is free now, although another send was granted it from a later time on',
+    edits: [
+      {
+        file: 'src/budget/slots.ts',
+        find: `    if (freeThen <= ahead) break;
+    earliestMs = atMs;`,
+        replace: `    if (freeThen > ahead) earliestMs = atMs;`,
+      },
+    ],
+    test: {
+      file: 'test/budget/pace.test.ts',
+      name: 'after the service has refused a message a send that was granted ahead at a distance keeps its slot, even if that pace ends before it starts',
+    },
+  },
+  {
     name: 'a new run remembers no send',
     what: 'continue-as-new carries slots, turns and queue, but not what was granted to whom',
     edits: [{ file: BUDGET_STATE, find: `    memory: encodeMemory(state.memory, atMs),`, replace: `    memory: '',` }],

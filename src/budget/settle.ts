@@ -20,7 +20,7 @@ export function settleGrant(
   { outcome, agoMs = 0, retryAfterMs, message, statusCode }: Omit<SettleMessage, 'workflowId' | 'sendNumber' | 'token'>,
 ): void {
   if (grant.settledAtMs !== undefined) return;
-  // The message left the sender before now, and the send was over that long before: the date is never too early.
+  // The message left the sender before now, so the date is not too early, unless a clock was set back: see the margin.
   grant.settledAtMs = Math.max(grant.grantedAtMs, nowMs - agoMs);
   delete grant.token;
   grant.outcome = outcome;

@@ -73,11 +73,12 @@ export function usedSlotEnds(state: BudgetState, nowMs: number): number[] {
 
 /**
  * The earliest time from which a waiter may send although `ahead` others send before it. It is certain: a slot may end
- * earlier, but never later. A slot that was granted ahead is free until its send starts, but counts from then on.
+ * earlier, but never later. A send that was granted ahead counts from its start, so there must be room at every later
+ * time, too.
  *
- * @param slots.free the waiter's free slots; negative if more are occupied than it may use. Those granted ahead are not
- *   free
- * @param slots.ends the ends of all occupied slots
+ * @param slots.free the slots that are free for the waiter; negative if more are occupied than it may use. A slot that is
+ *   granted ahead is not free
+ * @param slots.ends when each occupied slot ends, and when each send that was granted ahead will have given back its own
  */
 export function certainSlotMs(
   state: BudgetState,
@@ -85,6 +86,7 @@ export function certainSlotMs(
   { free, ends }: { free: number; ends: readonly number[] },
   ahead: number,
 ): number | undefined {
+  if (free > ahead) return nowMs;
   const changes: [atMs: number, change: 1 | -1][] = [
     ...ends.map((atMs): [number, 1] => [atMs, 1]),
     ...startsAhead(state, nowMs).map((atMs): [number, -1] => [atMs, -1]),
@@ -162,7 +164,7 @@ export function expectOccupied(state: BudgetState, nowMs: number): { cycleMs: nu
   return { cycleMs, ends: ends.sort((a, b) => a - b) };
 }
 
-/** The mean time of the latest sends, from the grant to the settle. */
+/** The mean time of the latest sends, from the grant to the end. */
 export function sendEstimateMs(state: BudgetState): number {
   const tookMs = state.grants.flatMap(({ grantedAtMs, settledAtMs, outcome }) =>
     settledAtMs === undefined || outcome === 'unknown' ? [] : [settledAtMs - grantedAtMs],

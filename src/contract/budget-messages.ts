@@ -79,6 +79,7 @@ export interface BudgetSend {
   jobId: string;
   sendNumber: number;
   grantedAt: string;
+  /** When the send was over. */
   settledAt?: string;
   outcome?: SendOutcome;
 }

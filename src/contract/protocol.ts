@@ -144,7 +144,7 @@ export interface SettleMessage {
   sendNumber: number;
   token: string;
   outcome: SendOutcome;
-  /** How long before this message left the sender the send was over, by the sender's monotonic clock. @default 0 */
+  /** How long ago the send was over when this message left the sender, by its monotonic clock. @default 0 */
   agoMs?: number;
   /** From a 429's Retry-After. */
   retryAfterMs?: number;

@@ -153,6 +153,10 @@ test('an entry that is not urgent travels with the next ask, is heard before it,
   const [settle] = defaultPayloadConverter.fromPayload<SettleMessage[]>(payload ?? {});
   // It was told 100 ms before the ask. Timers may fire a millisecond early.
   expect(settle?.agoMs).toBeGreaterThanOrEqual(99);
+  const { lastSends = [] } = (await stack.followUps.budget(projectId).status()) ?? {};
+  const sends = new Map(lastSends.map((send) => [send.workflowId, send]));
+  const overAt = Date.parse(sends.get(first.workflowId)?.settledAt ?? '');
+  expect(Date.parse(sends.get(second.workflowId)?.grantedAt ?? '') - overAt).toBeGreaterThanOrEqual(99);
 
   await handle.terminate('for the test');
   await stack.followUps.budget(projectId).restore();

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { Budget, carryState, restoreState } from '../../src/budget/index.js';
 import { describeBudget } from '../../src/budget/details.js';
 import { SHORTEST_GAP_SHARE } from '../../src/budget/limits.js';
-import { acquire, newBudget, settle, T0, WINDOW_MS } from './support.js';
+import { acquire, MARGIN_MS, newBudget, settle, T0, WINDOW_MS } from './support.js';
 
 /** Lets the service refuse a send at `nowMs` and accept a probe at the end of the pause. Returns the probe's time. */
 function refuseAndProbe(budget: Budget, nowMs: number, name: string): number {
@@ -25,6 +25,20 @@ describe('after the service has refused a message', () => {
     expect(granted(budget, nowMs, names(0, 20))).toEqual(['w0', 'w1']);
     for (const name of ['w0', 'w1']) settle(budget, nowMs + 10, name);
     expect(granted(budget, nowMs + 20, names(2, 20))).toHaveLength(4);
+  });
+
+  test('a send that was granted ahead at a distance keeps its slot, even if that pace ends before it starts', () => {
+    const budget = newBudget({ limit: 2 });
+    acquire(budget, T0, 'x');
+    settle(budget, T0, 'x');
+    acquire(budget, T0 + 60_000, 'y');
+    settle(budget, T0 + 60_000, 'y');
+    const endMs = T0 + WINDOW_MS + MARGIN_MS;
+    const nowMs = endMs - 500;
+    budget.state.pace = { refusedAtMs: T0, atOnce: 10, gapMs: 36_000, nextAtMs: nowMs + 1_500 };
+    expect(acquire(budget, nowMs, 'a')).toMatchObject({ kind: 'granted', grantedAtMs: nowMs + 1_500 });
+    budget.resume(nowMs);
+    expect(acquire(budget, nowMs, 'b')).toMatchObject({ kind: 'wait', reason: 'slot' });
   });
 
   test('for the second time within a window, sends keep a distance, which shrinks while the service accepts them', () => {

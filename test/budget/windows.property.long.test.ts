@@ -66,7 +66,9 @@ function play(limit: number, lives: Life[], carryEvery: number): number[] {
       const saidMs = outcome === 'unknown' ? sentMs : (arrivedMs ?? sentMs);
       if (outcome !== 'lost') {
         at(saidMs + each.settleDelayMs, (later) =>
-          budget.hear(later, [{ kind: 'settle', workflowId, sendNumber, token, outcome, agoMs: later - saidMs }]),
+          budget.hear(later, [
+            { kind: 'settle', workflowId, sendNumber, token, outcome, agoMs: index % 2 === 0 ? later - saidMs : 0 },
+          ]),
         );
       }
       if (outcome === 'notSent' || outcome === 'limited') {

@@ -200,10 +200,10 @@ describe('a budget that continues as new all the time', () => {
   });
 
   test('ends no run while anybody is invited or awaits the end of a send, or is due to be invited within a second', async () => {
-    const env = { FOLLOW_UP_BUDGET_LIMIT: '2', FOLLOW_UP_BUDGET_WINDOW: '3s', FOLLOW_UP_MARGIN: '200ms' };
+    const env = { FOLLOW_UP_BUDGET_LIMIT: '2', FOLLOW_UP_BUDGET_WINDOW: '5s', FOLLOW_UP_MARGIN: '200ms' };
     const stack = await startStack({ address: server.address, env });
     const projectId = 'quiet';
-    const inputs = Array.from({ length: 16 }, (_, index) => ({
+    const inputs = Array.from({ length: 14 }, (_, index) => ({
       projectId,
       jobId: `job-${index}`,
       prompt: 'x',
