@@ -12,9 +12,9 @@ import type { Stack } from './stack.js';
 
 /**
  * The values of `WorkflowTaskFailedCause` that are not failures. 1: something arrived while a task ended a run, so the
- * task is repeated. 20: a reset.
+ * task is repeated. 17: the server closed the run, for a reset, while a worker had a task of it. 20: a reset.
  */
-const NO_FAILURES = ['1', '20'];
+const NO_FAILURES = ['1', '17', '20'];
 
 /** A batch as any Temporal client sees it. */
 export interface RunningBatch {
