@@ -171,9 +171,12 @@ export class Network {
    *
    * @param how.sinceMs when what it tells came about. @default now
    */
-  tell(word: BudgetWord, { isUrgent, sinceMs }: { isUrgent?: boolean; sinceMs?: number } = {}): Later<true> {
+  tell(
+    word: BudgetWord,
+    { isUrgent = false, sinceMs = this.#world.timeline.nowMs }: { isUrgent?: boolean; sinceMs?: number } = {},
+  ): Later<true> {
     const { timeline, chance } = this.#world;
-    const given = { word, sinceMs: sinceMs ?? timeline.nowMs };
+    const given = { word, sinceMs };
     const fresh: Report = { words: [], isUrgent: false, isTaken: new Later<true>(timeline) };
     if (word.kind === 'keyRead') {
       fresh.words.push(given);
@@ -191,7 +194,7 @@ export class Network {
     if (report !== this.#nextReport) sendThisAfter(chance.between(5, REPORTS_APART_MS));
     this.#nextReport = report;
     report.words.push(given);
-    report.isUrgent ||= isUrgent ?? false;
+    report.isUrgent ||= isUrgent;
     if (report.isUrgent || report.words.length >= ENOUGH_FOR_REPORT) sendThisAfter(chance.between(5, 50));
     return report.isTaken;
   }

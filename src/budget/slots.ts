@@ -78,7 +78,7 @@ export function usedSlotEnds(state: BudgetState, nowMs: number): number[] {
  *
  * @param slots.free the slots that are free for the waiter; negative if more are occupied than it may use. A slot that is
  *   granted ahead is not free
- * @param slots.ends when each occupied slot ends, and when each send that was granted ahead will have given back its own
+ * @param slots.ends the ends of all occupied slots, including those granted ahead
  */
 export function certainSlotMs(
   state: BudgetState,

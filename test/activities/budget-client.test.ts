@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import { InterceptingCall, status, type Interceptor } from '@grpc/grpc-js';
-import { defaultPayloadConverter } from '@temporalio/common';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { startTcpProxy } from '../../chaos/tcp-proxy.js';
+import { decodePayloads } from '../../src/client/history.js';
 import { budgetStatusQuery, projectBudgetWorkflowId } from '../../src/contract/index.js';
 import type { SettleMessage } from '../../src/contract/protocol.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
@@ -149,8 +149,9 @@ test('an entry that is not urgent travels with the next ask, is heard before it,
   const { events } = await handle.fetchHistory();
   expect(events?.filter((event) => event.workflowExecutionSignaledEventAttributes)).toHaveLength(1);
   const updates = events?.flatMap((event) => event.workflowExecutionUpdateAcceptedEventAttributes ?? []);
-  const payload = updates?.at(-1)?.acceptedRequest?.input?.args?.payloads?.[1];
-  const [settle] = defaultPayloadConverter.fromPayload<SettleMessage[]>(payload ?? {});
+  const { payloads } = updates?.at(-1)?.acceptedRequest?.input?.args ?? {};
+  const [, words] = await decodePayloads(stack.client, handle.workflowId, payloads);
+  const [settle] = words as SettleMessage[];
   // It was told 100 ms before the ask. Timers may fire a millisecond early.
   expect(settle?.agoMs).toBeGreaterThanOrEqual(99);
   const { lastSends = [] } = (await stack.followUps.budget(projectId).status()) ?? {};
