@@ -4,10 +4,9 @@ import {
   asksSilentBudgetAtMs,
   ENOUGH_FOR_REPORT,
   PROBED_FOR_MS,
-  REPORTS_APART_MS,
   toldAfterMs,
 } from '../src/activities/ask-again.js';
-import { WAKE_TEN_MS } from '../src/budget/limits.js';
+import { REPORTS_APART_MS, WAKE_TEN_MS } from '../src/budget/limits.js';
 import type { AcquireRequest, BudgetWord } from '../src/contract/protocol.js';
 import type { Ask, BudgetHost } from './budget-host.js';
 import { Later, sleep, type Steps } from './process.js';

@@ -63,12 +63,6 @@ export function asksSilentBudgetAtMs(
   return nowMs + Math.max(alone, amongMany);
 }
 
-/**
- * Words to one project share calls, because each signal costs the budget a workflow task. The first goes out at once.
- * Words that come within the next three seconds go out together, with the first ask if there is one.
- */
-export const REPORTS_APART_MS = 3_000;
-
 /** Words that wait go out earlier if there are this many. */
 export const ENOUGH_FOR_REPORT = 10;
 

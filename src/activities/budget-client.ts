@@ -7,7 +7,7 @@ import {
   WorkflowNotFoundError,
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
-import { ASKS_APART_MS } from '../budget/limits.js';
+import { ASKS_APART_MS, REPORTS_APART_MS } from '../budget/limits.js';
 import { restoreAfterReset, wakeBlockedFollowUps } from '../client/budget-restore.js';
 import { fewAtATime } from '../client/temporal-call.js';
 import { budgetTaskQueue, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
@@ -29,7 +29,6 @@ import {
   askAgainAfterMs,
   asksSilentBudgetAtMs,
   ENOUGH_FOR_REPORT,
-  REPORTS_APART_MS,
   toldAfterMs,
 } from './ask-again.js';
 import { createCoalescer } from './coalescer.js';

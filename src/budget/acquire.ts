@@ -402,10 +402,13 @@ export function enterAnswer(state: BudgetState, nowMs: number, request: AcquireR
   begin(state, nowMs, request);
   const remembered = recall(state, request.workflowId);
   if (answer.kind === 'granted') {
-    if (findGrant(state, request.workflowId, request.sendNumber)?.token === request.token) return;
-    const waiter = takePlace(state, nowMs, request) ?? newWaiter(state, nowMs, request);
-    countOvertaken(state, nowMs, { granted: waiter, line: eligibleLine(state, nowMs) });
-    grant(state, nowMs, { waiter, request, slotAtMs: answer.grantedAtMs });
+    if (findGrant(state, request.workflowId, request.sendNumber)?.token !== request.token) {
+      const waiter = takePlace(state, nowMs, request) ?? newWaiter(state, nowMs, request);
+      countOvertaken(state, nowMs, { granted: waiter, line: eligibleLine(state, nowMs) });
+      grant(state, nowMs, { waiter, request, slotAtMs: answer.grantedAtMs });
+    }
+    const taken = findGrant(state, request.workflowId, request.sendNumber);
+    if (taken && answer.isAwaited) taken.isAwaited = true;
   } else if (answer.kind === 'wait' && answer.reason !== 'queue-full') {
     const waiter = takePlace(state, nowMs, request);
     if (waiter) waiter.dueAtMs = nowMs + answer.waitMs;

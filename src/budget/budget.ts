@@ -2,11 +2,12 @@ import type { BudgetStatus, SendOutcome } from '../contract/index.js';
 import type { AcquireAnswer, AcquireRequest, BudgetSlots, BudgetWord } from '../contract/protocol.js';
 import { acquire, enterAnswer } from './acquire.js';
 import { RECHECK_MS } from './limits.js';
-import { hasLapsed, isEndAwaited } from './line.js';
+import { awaitEnds, hasLapsed } from './line.js';
 import { recall } from './memory.js';
 import { type LimitChange, pause, resume, setLimit } from './operator.js';
 import { noteKeyRead } from './pause.js';
 import { gone, leave, settle, settlesGrant } from './settle.js';
+import { findGrant, unsettled } from './slots.js';
 import type { BudgetState, Waiter } from './state.js';
 import { type BudgetFacts, budgetFacts, budgetSlots, budgetStatus, type StatusExtent } from './status.js';
 import { watch } from './watchdog.js';
@@ -45,10 +46,7 @@ export class Budget {
     this.#take(nowMs, words);
     const check: string[] = [];
     const answers = requests.map((request) => this.#answer(nowMs, request, check));
-    // The waiters of this call await the sends of this call.
-    const isAwaited = isEndAwaited(this.state, nowMs);
-    const told = answers.map((answer) => (answer.kind === 'granted' && isAwaited ? { ...answer, isAwaited } : answer));
-    return [told, this.#effects(nowMs, check)];
+    return [this.#tellAwaited(nowMs, requests, answers), this.#effects(nowMs, check)];
   }
 
   /** Applies asks, and the words that came along, with the answers that the history has; see {@link enterAnswer}. */
@@ -114,7 +112,7 @@ export class Budget {
   isQuiet(timeMs: number): boolean {
     const nowMs = Math.max(this.state.lastTimeMs, timeMs);
     const mayAsk = (waiter: Waiter) => waiter.invitedAtMs !== undefined && !hasLapsed(this.state, waiter, nowMs);
-    return !this.state.waiters.some(mayAsk) && !isEndAwaited(this.state, nowMs);
+    return !this.state.waiters.some(mayAsk) && !unsettled(this.state, nowMs).some(({ isAwaited }) => isAwaited);
   }
 
   /** How the latest send of a follow-up ended; `undefined` if none is remembered. Changes nothing. */
@@ -161,6 +159,21 @@ export class Budget {
       turn.checkedAtMs = nowMs;
       check.push(turn.workflowId);
     });
+  }
+
+  /** Adds to the grants among the answers whether the ends of their sends are awaited. Waiters of the same call count. */
+  #tellAwaited(nowMs: number, requests: readonly AcquireRequest[], answers: readonly AcquireAnswer[]): AcquireAnswer[] {
+    const grants = requests.map(({ workflowId, sendNumber }, index) =>
+      answers[index]?.kind === 'granted' ? findGrant(this.state, workflowId, sendNumber) : undefined,
+    );
+    awaitEnds(
+      this.state,
+      nowMs,
+      grants.filter((grant) => grant !== undefined),
+    );
+    return answers.map((answer, index) =>
+      answer.kind === 'granted' && grants[index]?.isAwaited ? { ...answer, isAwaited: true } : answer,
+    );
   }
 
   /** Budget time never goes back, although the clock is that of whichever host runs the history shard. */

@@ -110,7 +110,7 @@ export function carryState(state: BudgetState): CarriedState {
       ago(grant.settledAtMs),
       grant.outcome === undefined ? null : sendOutcomes.indexOf(grant.outcome),
       grant.message ?? null,
-      ...(grant.statusCode === undefined ? [] : [grant.statusCode]),
+      ...(grant.isAwaited ? [null, 1] : grant.statusCode === undefined ? [] : [grant.statusCode]),
     ]),
     spent: state.spent.map((ms) => atMs - ms),
     turns: [...state.turns].map(([jobId, { workflowId, checkedAtMs }]) => [
@@ -161,6 +161,7 @@ export function restoreState(carried: CarriedState): BudgetState {
         outcome,
         message,
         code,
+        awaited,
       ]): Grant => ({
         workflowId: workflowId(id),
         jobId: jobOf(workflowId(id), job),
@@ -178,6 +179,7 @@ export function restoreState(carried: CarriedState): BudgetState {
           statusCode: numberOf(code),
         }),
         ...outcomeOf(outcome),
+        ...(isSet(awaited) && { isAwaited: true as const }),
       }),
     ),
     spent: carried.spent.map((ms) => atMs - ms),

@@ -37,6 +37,12 @@ export const LONGEST_GRACE_MS = 30_000;
  */
 export const ASKS_APART_MS = 250;
 
+/**
+ * Words to one project share calls, because each signal costs the budget a workflow task. The first goes out at once.
+ * Words that come within the next three seconds go out together, with the first ask if there is one.
+ */
+export const REPORTS_APART_MS = 3_000;
+
 /** Weight of the latest answer in that mean, as in TCP's estimate of round trips (RFC 6298). */
 export const LATEST_ANSWER_SHARE = 1 / 8;
 

@@ -1,8 +1,15 @@
 import { lanes } from '../contract/index.js';
-import { BATCH_TURN_EVERY, INVITATION_GRACE_MS, LATEST_ANSWER_SHARE, LONGEST_GRACE_MS } from './limits.js';
+import {
+  BATCH_TURN_EVERY,
+  GRANT_AHEAD_MS,
+  INVITATION_GRACE_MS,
+  LATEST_ANSWER_SHARE,
+  LONGEST_GRACE_MS,
+  REPORTS_APART_MS,
+} from './limits.js';
 import { sendsAtOnce } from './pause.js';
-import { limitOf, unsettled } from './slots.js';
-import type { BudgetState, Waiter } from './state.js';
+import { expectOccupied, limitOf, unsettled } from './slots.js';
+import type { BudgetState, Grant, Waiter } from './state.js';
 
 /** How long an invited waiter has to ask. */
 export function invitationGraceMs({ answersInMs = 0 }: BudgetState): number {
@@ -94,8 +101,33 @@ export function startableSends(state: BudgetState, nowMs: number): number {
   return sendsAtOnce(state) - unsettled(state, nowMs).length;
 }
 
-/** Whether the end of a send lets others send: somebody waits, or more sends are in flight than may still start. */
-export function isEndAwaited(state: BudgetState, nowMs: number): boolean {
-  const inFlight = unsettled(state, nowMs).length;
-  return inFlight > 0 && (state.waiters.length > 0 || inFlight > startableSends(state, nowMs));
+/**
+ * Marks the granted sends whose ends the budget needs to know at once. Others are told within {@link REPORTS_APART_MS}.
+ *
+ * @param granted unsettled, in the order in which they were granted
+ */
+export function awaitEnds(state: BudgetState, nowMs: number, granted: readonly Grant[]): void {
+  let missing = missingEnds(state, nowMs);
+  for (const grant of granted) {
+    if (missing <= 0 || grant.isAwaited) continue;
+    grant.isAwaited = true;
+    missing -= 1;
+  }
+}
+
+/**
+ * How many more ends of sends in flight the budget needs to know at once. Each end lets another send start. As many are
+ * needed as there are slots to use before the ends are told anyway, less the sends that may start without them.
+ */
+function missingEnds(state: BudgetState, nowMs: number): number {
+  const inFlight = unsettled(state, nowMs);
+  const startable = startableSends(state, nowMs);
+  // Somebody may come for the slots while few sends may start.
+  const wanted = inFlight.length > startable ? Infinity : state.waiters.length;
+  const toldWithinMs = REPORTS_APART_MS + GRANT_AHEAD_MS;
+  const { ends, heldMs } = expectOccupied(state, nowMs);
+  // The end of a probe ends the pause, and a short window may be over before an end is told.
+  if (state.pause || (heldMs < toldWithinMs && wanted > 0)) return inFlight.length;
+  const freeSoon = limitOf(state) - ends.filter((endMs) => endMs > nowMs + toldWithinMs).length;
+  return Math.min(wanted, freeSoon) - startable - inFlight.filter(({ isAwaited }) => isAwaited).length;
 }

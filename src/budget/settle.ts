@@ -23,6 +23,7 @@ export function settleGrant(
   // The message left the sender before now, so the date is not too early, unless a clock was set back: see the margin.
   grant.settledAtMs = Math.max(grant.grantedAtMs, nowMs - agoMs);
   delete grant.token;
+  delete grant.isAwaited;
   grant.outcome = outcome;
   if (message !== undefined) grant.message = message;
   if (statusCode !== undefined) grant.statusCode = statusCode;

@@ -155,13 +155,14 @@ function expectSlotEnds(state: BudgetState, nowMs: number): { cycleMs: number; e
   return { cycleMs, ends };
 }
 
-/** Ends of the occupied slots in order, and how long one send occupies a slot. */
-export function expectOccupied(state: BudgetState, nowMs: number): { cycleMs: number; ends: number[] } {
-  const cycleMs = sendEstimateMs(state) + REUSE_ESTIMATE_MS + heldMs(state);
+/** Ends of the occupied slots in order, and how long one send occupies a slot: in all, and after its end. */
+export function expectOccupied(state: BudgetState, nowMs: number): { cycleMs: number; heldMs: number; ends: number[] } {
+  const heldMs = state.settings.windowMs + state.settings.marginMs;
+  const cycleMs = sendEstimateMs(state) + REUSE_ESTIMATE_MS + heldMs;
   const beingSent = new Set(unsettled(state, nowMs));
   const settled = occupiedSlotEnds({ ...state, grants: state.grants.filter((grant) => !beingSent.has(grant)) }, nowMs);
   const ends = [...settled, ...[...beingSent].map((grant) => grant.grantedAtMs + cycleMs)];
-  return { cycleMs, ends: ends.sort((a, b) => a - b) };
+  return { cycleMs, heldMs, ends: ends.sort((a, b) => a - b) };
 }
 
 /** The mean time of the latest sends, from the grant to the end. */
@@ -198,10 +199,6 @@ export function pruneGrants(state: BudgetState, nowMs: number): void {
 /** How long a slot may be held: the longer of the budget's window and the ceiling's, plus the margin. */
 export function longestHeldMs({ settings, ceiling }: BudgetState): number {
   return Math.max(settings.windowMs, ceiling?.windowMs ?? 0) + settings.marginMs;
-}
-
-function heldMs({ settings }: BudgetState): number {
-  return settings.windowMs + settings.marginMs;
 }
 
 /** The grant of a request, if it is still kept in full. */

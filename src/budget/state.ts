@@ -40,6 +40,8 @@ export interface Grant {
   grantedAtMs: number;
   leaseMs: number;
   drainMs: number;
+  /** Its follow-up was told to report the end at once, and has not done so. */
+  isAwaited?: true;
   settledAtMs?: number;
   outcome?: SendOutcome;
   /** The service's words for a rejected message, and the HTTP status that came with them. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Budget, carryState, restoreState } from '../../src/budget/index.js';
-import type { AcquireRequest } from '../../src/contract/protocol.js';
+import type { AcquireAnswer, AcquireRequest } from '../../src/contract/protocol.js';
 import {
   acquire,
   ask,
@@ -30,13 +30,50 @@ describe('words that come with asks', () => {
 });
 
 describe('the end of a send', () => {
-  test('is awaited if others wait', () => {
+  test('is awaited as often as slots are free for sends that may not start before', () => {
+    const budget = newBudget({ limit: 20 });
+    const names = Array.from({ length: 30 }, (_, index) => `${index}`);
+    const [answers] = budget.acquireAll(
+      T0,
+      names.map((name) => ask(name, T0)),
+    );
+    const awaited = (answer: AcquireAnswer) => answer.kind === 'granted' && answer.isAwaited;
+    expect(answers.map(awaited)).toEqual(names.map((_, index) => index < 10));
+    for (const [index, name] of names.slice(0, 10).entries()) {
+      const again = budget.acquireAll(T0 + index, [ask(name, T0)])[0];
+      expect(again).toMatchObject([{ kind: 'granted', isAwaited: true }]);
+      expect(budget.isQuiet(T0 + index)).toBe(false);
+      settle(budget, T0 + index, name);
+      expect(awaited(acquire(budget, T0 + index, `${10 + index}`))).not.toBe(true);
+    }
+    expect(budget.isQuiet(T0 + 10)).toBe(true);
+  });
+
+  test('is not awaited by those who wait for a slot to end', () => {
     const budget = newBudget({ limit: 1 });
-    expect(acquire(budget, T0, 'a')).not.toHaveProperty('isAwaited');
+    acquire(budget, T0, 'a');
     settle(budget, T0, 'a');
     for (const name of ['b', 'c']) acquire(budget, T0, name);
     const slotFreeAtMs = T0 + WINDOW_MS + MARGIN_MS;
-    expect(acquire(budget, slotFreeAtMs, 'b')).toMatchObject({ kind: 'granted', isAwaited: true });
+    expect(acquire(budget, slotFreeAtMs, 'b')).toEqual({
+      kind: 'granted',
+      grantedAtMs: slotFreeAtMs,
+      ledgerSinceMs: 0,
+    });
+  });
+
+  test('is awaited by those who wait for a slot to end if the window is over before the end is told anyway', () => {
+    const budget = newBudget({ limit: 1, windowMs: 2_000 });
+    expect(acquire(budget, T0, 'a')).not.toHaveProperty('isAwaited');
+    acquire(budget, T0 + 1, 'b');
+    expect(acquire(budget, T0 + 2, 'a')).toMatchObject({ kind: 'granted', isAwaited: true });
+  });
+
+  test('is awaited if it may end a pause', () => {
+    const budget = newBudget({ limit: 5 });
+    acquire(budget, T0, 'a');
+    settle(budget, T0, 'a', { outcome: 'limited' });
+    expect(acquire(budget, T0 + WINDOW_MS / 60, 'b')).toMatchObject({ kind: 'granted', isAwaited: true });
   });
 
   test('is awaited if more than half of the sends that may be in flight are', () => {

@@ -19,12 +19,11 @@ describe('the queue', () => {
     expect(budget.status(T0 + 200, { about: 'same-job' }).waiting.at(-1)).not.toHaveProperty('position');
   });
 
-  test('is quiet while nobody is invited and nobody awaits the end of a send', () => {
+  test('is quiet while nobody is invited', () => {
     const budget = newBudget({ limit: 1 });
     acquire(budget, T0, 'a');
-    expect(budget.isQuiet(T0)).toBe(true);
     acquire(budget, T0 + 1, 'b');
-    expect(budget.isQuiet(T0 + 1)).toBe(false);
+    expect(budget.isQuiet(T0 + 1)).toBe(true);
     settle(budget, T0 + 500, 'a');
     expect(budget.isQuiet(T0 + 500)).toBe(true);
     expect(budget.tick(T0 + 500 + HELD_MS - 2_000).wake).toEqual(['b']);
@@ -157,7 +156,6 @@ describe('a slot that is about to end', () => {
     expect(acquire(budget, nowMs + 1_100, 'a')).toEqual({
       kind: 'granted',
       grantedAtMs: T0 + HELD_MS,
-      isAwaited: true,
       ledgerSinceMs: 0,
     });
   });
