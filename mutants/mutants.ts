@@ -125,6 +125,36 @@ class RefusedError extends Error {`,
     },
   },
   {
+    name: 'every end of a send is awaited while slots are free',
+    what: 'each send of a burst costs its budget a signal and a task',
+    edits: [
+      {
+        file: 'src/budget/line.ts',
+        find: ` - inFlight.filter(({ isAwaited }) => isAwaited).length;`,
+        replace: ';',
+      },
+    ],
+    test: {
+      file: 'test/budget/protocol.test.ts',
+      name: 'the end of a send is awaited as often as slots are free for sends that may not start before',
+    },
+  },
+  {
+    name: 'no end of a send is awaited before a short window is over',
+    what: 'a slot stays idle until a report comes along',
+    edits: [
+      {
+        file: 'src/budget/line.ts',
+        find: `if (state.pause || (heldMs < toldWithinMs && wanted > 0))`,
+        replace: `if (state.pause || (heldMs < 0 && toldWithinMs > 0))`,
+      },
+    ],
+    test: {
+      file: 'test/budget/protocol.test.ts',
+      name: 'the end of a send is awaited by those who wait for a slot to end if the window is over before the end is told anyway',
+    },
+  },
+  {
     name: 'a slot that is granted ahead is taken at once',
     what: 'the first in line gets the slot after its own if somebody behind it was granted a later one',
     edits: [

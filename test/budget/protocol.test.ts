@@ -39,6 +39,7 @@ describe('the end of a send', () => {
     );
     const awaited = (answer: AcquireAnswer) => answer.kind === 'granted' && answer.isAwaited;
     expect(answers.map(awaited)).toEqual(names.map((_, index) => index < 10));
+    expect(restoreState(carryState(budget.state)).grants).toEqual(budget.state.grants);
     for (const [index, name] of names.slice(0, 10).entries()) {
       const again = budget.acquireAll(T0 + index, [ask(name, T0)])[0];
       expect(again).toMatchObject([{ kind: 'granted', isAwaited: true }]);
