@@ -85,6 +85,13 @@ export function isSettleUrgent(outcome: SendOutcome, { isAwaited = false }: { is
 }
 
 /**
+ * How long a follow-up asks from within its activity after the sends in flight have started. On a busy machine, ten sends
+ * take up to 3 s. A follow-up that goes back to its workflow before they end leaves a slot idle for a second. If they
+ * never end, it costs the budget four asks a second while it stays.
+ */
+const IN_PLACE_FOR_MS = 5_000;
+
+/**
  * After how long a follow-up that waits only for sends in flight asks again from within its activity, and for how long
  * it does so, in milliseconds; `undefined` if it goes back to its workflow.
  */
@@ -96,7 +103,7 @@ export function asksInPlace({
   proven: boolean;
 }): { afterMs: number; forMs: number } | undefined {
   if (!proven || answer.kind !== 'wait' || answer.askInPlaceAfterMs === undefined) return undefined;
-  return { afterMs: answer.askInPlaceAfterMs, forMs: answer.waitMs };
+  return { afterMs: answer.askInPlaceAfterMs, forMs: answer.askInPlaceAfterMs + IN_PLACE_FOR_MS };
 }
 
 /** What an attempt leaves with the server before it sends, for later attempts. */
