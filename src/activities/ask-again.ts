@@ -85,11 +85,11 @@ export function isSettleUrgent(outcome: SendOutcome, { isAwaited = false }: { is
 }
 
 /**
- * How long a follow-up asks from within its activity after the sends in flight have started. On a busy machine, ten sends
- * take up to 3 s. A follow-up that goes back to its workflow before they end leaves a slot idle for a second. If they
- * never end, it costs the budget four asks a second while it stays.
+ * How long a follow-up keeps asking in its activity, counted from the start of the sends in flight. On a busy machine, ten
+ * sends take up to 3 s. A follow-up that goes back to its workflow before they end leaves a slot idle for a second. While
+ * sends hang, the follow-ups of a worker cost the budget four asks a second.
  */
-const IN_PLACE_FOR_MS = 5_000;
+const IN_PLACE_FOR_MS = 3_000;
 
 /**
  * After how long a follow-up that waits only for sends in flight asks again from within its activity, and for how long

@@ -408,7 +408,7 @@ export function enterAnswer(state: BudgetState, nowMs: number, request: AcquireR
       grant(state, nowMs, { waiter, request, slotAtMs: answer.grantedAtMs });
     }
     const taken = findGrant(state, request.workflowId, request.sendNumber);
-    if (taken && answer.isAwaited) taken.isAwaited = true;
+    if (taken && answer.isAwaited && taken.settledAtMs === undefined) taken.isAwaited = true;
   } else if (answer.kind === 'wait' && answer.reason !== 'queue-full') {
     const waiter = takePlace(state, nowMs, request);
     if (waiter) waiter.dueAtMs = nowMs + answer.waitMs;

@@ -108,7 +108,7 @@ export class Budget {
     return this.#effects(this.#advance(timeMs));
   }
 
-  /** Whether nothing urgent is due: no invited waiter may still ask, and nobody awaits the end of a send. Changes nothing. */
+  /** Whether nothing urgent is due: no invited waiter may still ask, and no send is in flight whose end is awaited. Changes nothing. */
   isQuiet(timeMs: number): boolean {
     const nowMs = Math.max(this.state.lastTimeMs, timeMs);
     const mayAsk = (waiter: Waiter) => waiter.invitedAtMs !== undefined && !hasLapsed(this.state, waiter, nowMs);
@@ -161,7 +161,7 @@ export class Budget {
     });
   }
 
-  /** Adds to the grants among the answers whether the ends of their sends are awaited. Waiters of the same call count. */
+  /** Tells each follow-up that was granted whether the end of its send is awaited. The waiters of this call count. */
   #tellAwaited(nowMs: number, requests: readonly AcquireRequest[], answers: readonly AcquireAnswer[]): AcquireAnswer[] {
     const grants = requests.map(({ workflowId, sendNumber }, index) =>
       answers[index]?.kind === 'granted' ? findGrant(this.state, workflowId, sendNumber) : undefined,

@@ -38,8 +38,8 @@ export const LONGEST_GRACE_MS = 30_000;
 export const ASKS_APART_MS = 250;
 
 /**
- * Words to one project share calls, because each signal costs the budget a workflow task. The first goes out at once.
- * Words that come within the next three seconds go out together, with the first ask if there is one.
+ * What a worker tells the budget of one project shares calls, because each signal costs the budget a workflow task. The
+ * first word goes out at once. Those of the next three seconds go out together, with the first ask if there is one.
  */
 export const REPORTS_APART_MS = 3_000;
 

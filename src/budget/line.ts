@@ -102,7 +102,8 @@ export function startableSends(state: BudgetState, nowMs: number): number {
 }
 
 /**
- * Marks the granted sends whose ends the budget needs to know at once. Others are told within {@link REPORTS_APART_MS}.
+ * Marks the granted sends whose ends the budget needs to know at once. It hears of the other ends within
+ * {@link REPORTS_APART_MS}.
  *
  * @param granted unsettled, in the order in which they were granted
  */
@@ -116,18 +117,19 @@ export function awaitEnds(state: BudgetState, nowMs: number, granted: readonly G
 }
 
 /**
- * How many more ends of sends in flight the budget needs to know at once. Each end lets another send start. As many are
- * needed as there are slots to use before the ends are told anyway, less the sends that may start without them.
+ * How many more ends of sends in flight the budget needs to know at once. It needs one for each send that has a slot, or
+ * gets one before the budget hears of the ends anyway, but may not start yet. There are no more such sends than waiters,
+ * unless few more sends may start.
  */
 function missingEnds(state: BudgetState, nowMs: number): number {
   const inFlight = unsettled(state, nowMs);
   const startable = startableSends(state, nowMs);
-  // Somebody may come for the slots while few sends may start.
+  // If few more sends may start, a follow-up that comes later may need an end, too.
   const wanted = inFlight.length > startable ? Infinity : state.waiters.length;
   const toldWithinMs = REPORTS_APART_MS + GRANT_AHEAD_MS;
-  const { ends, heldMs } = expectOccupied(state, nowMs);
-  // The end of a probe ends the pause, and a short window may be over before an end is told.
+  const { ends, heldMs, cycleMs } = expectOccupied(state, nowMs);
+  // The end of a probe may end the pause, and a short window may be over before an end is told.
   if (state.pause || (heldMs < toldWithinMs && wanted > 0)) return inFlight.length;
-  const freeSoon = limitOf(state) - ends.filter((endMs) => endMs > nowMs + toldWithinMs).length;
+  const freeSoon = limitOf(state) - ends.filter((endMs) => endMs > nowMs + cycleMs - heldMs + toldWithinMs).length;
   return Math.min(wanted, freeSoon) - startable - inFlight.filter(({ isAwaited }) => isAwaited).length;
 }

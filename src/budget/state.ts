@@ -40,7 +40,7 @@ export interface Grant {
   grantedAtMs: number;
   leaseMs: number;
   drainMs: number;
-  /** Its follow-up was told to report the end at once, and has not done so. */
+  /** Its follow-up was told to report the end at once. Removed when the send is settled. */
   isAwaited?: true;
   settledAtMs?: number;
   outcome?: SendOutcome;

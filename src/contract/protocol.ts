@@ -87,7 +87,7 @@ export type AcquireAnswer =
   /**
    * Slot and job turn are taken: send after `sendAfterMs`, or at once if it is missing. A slot that is about to end is
    * granted ahead, so that it is used from its first instant, which is `grantedAtMs`. `isAwaited`: the end of this send
-   * lets another start, so the budget needs to know it at once.
+   * may let another start, so the budget needs to know it at once.
    */
   | {
       kind: 'granted';

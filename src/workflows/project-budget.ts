@@ -159,7 +159,7 @@ class BudgetRun {
   }
 
   /**
-   * Resolves when this run is to continue as new: when nobody is invited or awaits the end of a send, and nobody will be
+   * Resolves when this run is to continue as new: when nobody is invited, no end of a send is awaited, and nobody will be
    * invited for a second. If a signal came while the run ends, the server would refuse the end (`UnhandledCommand`) and,
    * for a moment, all signals. Their callers repeat them after 1 to 2 s, and until then the slots of sends that ended stay
    * occupied. A run does not end in a task that answered an update, because the server may apply that update again on the

@@ -7,7 +7,7 @@ test('a follow-up asks again from its activity only if a slot is free and unsett
   for (let index = 0; index < 10; index++) acquire(budget, T0, `w${index}`);
   const answer = acquire(budget, T0, 'next');
   expect(answer).toMatchObject({ kind: 'wait', reason: 'slot' });
-  expect(asksInPlace({ answer, proven: true })).toEqual({ afterMs: 0, forMs: 5_000 });
+  expect(asksInPlace({ answer, proven: true })).toEqual({ afterMs: 0, forMs: 3_000 });
   expect(asksInPlace({ answer, proven: false })).toBeUndefined();
   settle(budget, T0 + 200, 'w0');
   const again = acquire(budget, T0 + 250, 'next');
@@ -34,7 +34,7 @@ test('behind sends that were granted ahead, a follow-up asks again once they hav
   for (let index = 0; index < 10; index++) expect(acquire(budget, askedAtMs, `a${index}`).kind).toBe('granted');
   const answer = acquire(budget, askedAtMs, 'next');
   expect(answer).toMatchObject({ kind: 'wait', reason: 'slot', waitMs: 900 + 1_000 });
-  expect(asksInPlace({ answer, proven: true })).toEqual({ afterMs: 900, forMs: 5_900 });
+  expect(asksInPlace({ answer, proven: true })).toEqual({ afterMs: 900, forMs: 3_900 });
   expect(budget.tick(askedAtMs + 100).wake).toEqual([]);
   expect(budget.status(askedAtMs + 100).waiting).toMatchObject([{ jobId: 'job-next' }]);
   expect(budget.status(askedAtMs + 100).waiting[0]).not.toHaveProperty('calledAt');
