@@ -108,7 +108,10 @@ export class Budget {
     return this.#effects(this.#advance(timeMs));
   }
 
-  /** Whether nothing urgent is due: no invited waiter may still ask, and no send is in flight whose end is awaited. Changes nothing. */
+  /**
+   * Whether nothing urgent is due: no invited waiter may still ask, and no send is in flight whose end is awaited. Changes
+   * nothing.
+   */
   isQuiet(timeMs: number): boolean {
     const nowMs = Math.max(this.state.lastTimeMs, timeMs);
     const mayAsk = (waiter: Waiter) => waiter.invitedAtMs !== undefined && !hasLapsed(this.state, waiter, nowMs);

@@ -108,6 +108,8 @@ export function startableSends(state: BudgetState, nowMs: number): number {
  * @param granted unsettled, in the order in which they were granted
  */
 export function awaitEnds(state: BudgetState, nowMs: number, granted: readonly Grant[]): void {
+  // Most asks are told to wait.
+  if (granted.length === 0) return;
   let missing = missingEnds(state, nowMs);
   for (const grant of granted) {
     if (missing <= 0 || grant.isAwaited) continue;
