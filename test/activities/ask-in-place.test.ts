@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { asksInPlace } from '../../src/activities/ask-again.js';
+import { GRANT_AHEAD_MS } from '../../src/budget/limits.js';
 import { acquire, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from '../budget/support.js';
 
 test('a follow-up asks again from its activity only if a slot is free and unsettled sends are in the way', () => {
@@ -18,7 +19,7 @@ test('a follow-up asks again from its activity only if a slot is free and unsett
 test('a follow-up that waits for a slot to end, or for its job, returns to its workflow', () => {
   const budget = newBudget({ limit: 1 });
   spend(budget, T0, 'x');
-  const late = acquire(budget, T0 + WINDOW_MS + MARGIN_MS - 2_500, 'a');
+  const late = acquire(budget, T0 + WINDOW_MS + MARGIN_MS - GRANT_AHEAD_MS - 500, 'a');
   expect(late).toMatchObject({ kind: 'wait', reason: 'slot' });
   expect(asksInPlace({ answer: late, proven: true })).toBeUndefined();
   const held = acquire(newBudget(), T0, 'b', { hold: true });
@@ -52,8 +53,8 @@ test('a follow-up with ten ahead of it, or behind slow sends, returns to its wor
   const answer = acquire(budget, T0, 'later');
   expect(answer).toMatchObject({ kind: 'wait', reason: 'slot', waitMs: 2_000 });
   expect(asksInPlace({ answer, proven: true })).toBeUndefined();
-  for (let index = 0; index < 10; index++) settle(budget, T0 + 2_500, `a${index}`);
-  for (let index = 0; index < 10; index++) expect(acquire(budget, T0 + 2_500, `b${index}`).kind).toBe('granted');
-  const behindSlow = acquire(budget, T0 + 2_500, 'later');
+  for (let index = 0; index < 10; index++) settle(budget, T0 + GRANT_AHEAD_MS + 500, `a${index}`);
+  for (let index = 0; index < 10; index++) expect(acquire(budget, T0 + GRANT_AHEAD_MS + 500, `b${index}`).kind).toBe('granted');
+  const behindSlow = acquire(budget, T0 + GRANT_AHEAD_MS + 500, 'later');
   expect(asksInPlace({ answer: behindSlow, proven: true })).toBeUndefined();
 });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Budget } from '../../src/budget/index.js';
+import { GRANT_AHEAD_MS } from '../../src/budget/limits.js';
 import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { acquire, ask, askOnce, finish, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
@@ -26,8 +27,8 @@ describe('the queue', () => {
     expect(budget.isQuiet(T0 + 1)).toBe(true);
     settle(budget, T0 + 500, 'a');
     expect(budget.isQuiet(T0 + 500)).toBe(true);
-    expect(budget.tick(T0 + 500 + HELD_MS - 2_000).wake).toEqual(['b']);
-    expect(budget.isQuiet(T0 + 500 + HELD_MS - 2_000)).toBe(false);
+    expect(budget.tick(T0 + 500 + HELD_MS - GRANT_AHEAD_MS).wake).toEqual(['b']);
+    expect(budget.isQuiet(T0 + 500 + HELD_MS - GRANT_AHEAD_MS)).toBe(false);
   });
 
   test('keeps the order of first asks within a lane, interactive before batch', () => {
@@ -238,10 +239,11 @@ describe('invitations', () => {
     for (let index = 0; index < 10; index++) acquire(budget, T0, `slow-${index}`);
     budget.pause(T0, {});
     for (let index = 0; index < 30; index++) acquire(budget, T0 + 1, `w${index}`);
-    expect(budget.resume(T0 + 2_000).wake).toEqual([]);
-    for (let index = 0; index < 10; index++) settle(budget, T0 + 3_000, `slow-${index}`);
-    expect(budget.tick(T0 + 3_001).wake).toEqual([]);
-    expect(budget.status(T0 + 3_001).waiting.filter(({ calledAt }) => calledAt !== undefined)).toHaveLength(10);
+    const slowAtMs = T0 + GRANT_AHEAD_MS;
+    expect(budget.resume(slowAtMs).wake).toEqual([]);
+    for (let index = 0; index < 10; index++) settle(budget, slowAtMs + 1_000, `slow-${index}`);
+    expect(budget.tick(slowAtMs + 1_001).wake).toEqual([]);
+    expect(budget.status(slowAtMs + 1_001).waiting.filter(({ calledAt }) => calledAt !== undefined)).toHaveLength(10);
   });
 
   test('lapse without an answer, and the next waiter is invited too', () => {

@@ -201,7 +201,7 @@ describe('a budget that continues as new all the time', () => {
 
   test('ends no run while anybody is invited or awaits the end of a send, or is due to be invited within a second', async () => {
     // In so short a window, those who wait await the end of each send.
-    const env = { FOLLOW_UP_BUDGET_LIMIT: '2', FOLLOW_UP_BUDGET_WINDOW: '4700ms', FOLLOW_UP_MARGIN: '200ms' };
+    const env = { FOLLOW_UP_BUDGET_LIMIT: '2', FOLLOW_UP_BUDGET_WINDOW: '5700ms', FOLLOW_UP_MARGIN: '200ms' };
     const stack = await startStack({ address: server.address, env });
     const projectId = 'quiet';
     const inputs = Array.from({ length: 14 }, (_, index) => ({
