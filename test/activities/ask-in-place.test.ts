@@ -54,7 +54,8 @@ test('a follow-up with ten ahead of it, or behind slow sends, returns to its wor
   expect(answer).toMatchObject({ kind: 'wait', reason: 'slot', waitMs: 2_000 });
   expect(asksInPlace({ answer, proven: true })).toBeUndefined();
   for (let index = 0; index < 10; index++) settle(budget, T0 + GRANT_AHEAD_MS + 500, `a${index}`);
-  for (let index = 0; index < 10; index++) expect(acquire(budget, T0 + GRANT_AHEAD_MS + 500, `b${index}`).kind).toBe('granted');
+  for (let index = 0; index < 10; index++)
+    expect(acquire(budget, T0 + GRANT_AHEAD_MS + 500, `b${index}`).kind).toBe('granted');
   const behindSlow = acquire(budget, T0 + GRANT_AHEAD_MS + 500, 'later');
   expect(asksInPlace({ answer: behindSlow, proven: true })).toBeUndefined();
 });
