@@ -13,6 +13,7 @@ import {
   OVERSLEEP_MS,
   RECHECK_BEHIND_MS,
   RECHECK_MS,
+  SLOW_SEND_MS,
   SPREAD_MS,
   TURNS_BEFORE_CHECKS,
   UNSETTLED_WAIT_MS,
@@ -288,14 +289,18 @@ function waitForSends(
 ): AcquireAnswer {
   const place = ahead - startable;
   const starts = unsettled(state, nowMs).map(({ grantedAtMs }) => grantedAtMs);
-  const startsAtMs = Math.max(nowMs, starts.sort((a, b) => a - b)[place] ?? nowMs);
+  const startsAtMs = Math.max(nowMs, starts.sort((a, b) => a - b)[Math.min(place, starts.length - 1)] ?? nowMs);
   // Waiters further back wait longer: in the time of one send, the sends in flight make room for ten. On a busy machine,
   // ten take longer than that.
   const sendMs = Math.max(UNSETTLED_WAIT_MS, sendEstimateMs(state));
   const tensAhead = Math.floor(place / MAX_UNSETTLED);
-  const dueAtMs = startsAtMs + Math.round(sendMs + tensAhead * Math.max(sendMs, lastTenTookMs(state, nowMs)));
+  const staysInPlace = tensAhead === 0 && sendMs <= SLOW_SEND_MS;
+  const forMs = staysInPlace
+    ? UNSETTLED_WAIT_MS
+    : Math.round(sendMs + tensAhead * Math.max(sendMs, lastTenTookMs(state, nowMs)));
+  const dueAtMs = startsAtMs + forMs;
   const answer = wait(state, nowMs, { reason: 'slot', waiter, dueAtMs, position: ahead + 1, expectedAtMs: dueAtMs });
-  if (tensAhead > 0 || sendMs > GRANT_AHEAD_MS) return answer;
+  if (!staysInPlace) return answer;
   // It stays in its activity, and counts as invited from then on.
   if (startsAtMs > nowMs) waiter.invitedAtMs = startsAtMs;
   return { ...answer, askInPlaceAfterMs: startsAtMs - nowMs };

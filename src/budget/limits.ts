@@ -14,14 +14,22 @@ export const RECHECK_BEHIND_MS = 10 * 60_000;
 export const SPREAD_MS = 200;
 
 /**
- * How long before its end a slot is granted again. The send waits for the end. An invitation takes no longer than this:
- * the wake, the look at the job and the ask are over by then, and no slot time is lost to them. Two busy cores take up to
- * 3 s to wake 60 follow-ups.
+ * How long before its end a slot is granted again; the send waits for the end. By then the wake, the read of the job and
+ * the ask are over, so no slot time is lost to them. Two busy cores take up to 3 s to wake 60 follow-ups.
  */
 export const GRANT_AHEAD_MS = 3_000;
 
-/** An invited waiter that does not ask within this time is skipped until it asks. */
+/**
+ * An invited waiter that does not ask within this time is skipped until it asks. This is shorter than
+ * {@link GRANT_AHEAD_MS}, so that the next one can be invited before the slot of a dead one ends.
+ */
 export const INVITATION_GRACE_MS = 2_000;
+
+/**
+ * Sends that take longer than this are slow. Waiters do not ask in place until slow sends end, and none is invited in
+ * the hope that they do.
+ */
+export const SLOW_SEND_MS = 2_000;
 
 /**
  * On a busy machine, invited waiters take longer to ask, and get twice the mean time that they took, up to this. If

@@ -4,6 +4,7 @@ import {
   LONGEST_QUIET_MS,
   RECHECK_MS,
   SILENT_WAITER_MS,
+  SLOW_SEND_MS,
   UNSETTLED_WAIT_MS,
 } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed, invitationGraceMs, startableSends } from './line.js';
@@ -97,8 +98,8 @@ function invite(state: BudgetState, nowMs: number, line: readonly Waiter[]): Lin
  * settled by then. If they are not, the waiter asks again in place. Nobody is invited for a send that is slow.
  */
 function startableSoon(state: BudgetState, nowMs: number): number {
-  if ((state.answersInMs ?? Infinity) < ASKS_APART_MS || sendEstimateMs(state) > GRANT_AHEAD_MS) return 0;
-  const slow = unsettled(state, nowMs).filter(({ grantedAtMs }) => nowMs >= grantedAtMs + GRANT_AHEAD_MS);
+  if ((state.answersInMs ?? Infinity) < ASKS_APART_MS || sendEstimateMs(state) > SLOW_SEND_MS) return 0;
+  const slow = unsettled(state, nowMs).filter(({ grantedAtMs }) => nowMs >= grantedAtMs + SLOW_SEND_MS);
   return Math.max(0, sendsAtOnce(state) - slow.length);
 }
 

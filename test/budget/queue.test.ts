@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Budget } from '../../src/budget/index.js';
-import { GRANT_AHEAD_MS } from '../../src/budget/limits.js';
+import { GRANT_AHEAD_MS, SLOW_SEND_MS } from '../../src/budget/limits.js';
 import type { AcquireRequest } from '../../src/contract/protocol.js';
 import { acquire, ask, askOnce, finish, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
 
@@ -223,6 +223,21 @@ describe('invitations', () => {
     expect(acquire(budget, T0 + 750, 'w10')).toMatchObject({ kind: 'granted' });
   });
 
+  test('go to nobody who asks in place, however long the sends take that are in the way', () => {
+    const budget = newBudget({ limit: 100 });
+    for (let index = 0; index < 20; index++) {
+      acquire(budget, T0 + index * 2_000, `x${index}`);
+      settle(budget, T0 + index * 2_000 + 1_500, `x${index}`);
+    }
+    const nowMs = T0 + 40_000;
+    for (let index = 0; index < 10; index++) acquire(budget, nowMs, `a${index}`);
+    for (let askedAtMs = nowMs + 100; askedAtMs < nowMs + 1_500; askedAtMs += 250) {
+      const [answer, { wake }] = askOnce(budget, askedAtMs, ask('next', askedAtMs));
+      expect(answer).toMatchObject({ kind: 'wait', askInPlaceAfterMs: 0 });
+      expect(wake).toEqual([]);
+    }
+  });
+
   test('go only to those who may send, if they are answered quickly', () => {
     const budget = newBudget({ limit: 100 });
     const resumeWith = (nowMs: number, count: number) => {
@@ -239,7 +254,7 @@ describe('invitations', () => {
     for (let index = 0; index < 10; index++) acquire(budget, T0, `slow-${index}`);
     budget.pause(T0, {});
     for (let index = 0; index < 30; index++) acquire(budget, T0 + 1, `w${index}`);
-    const slowAtMs = T0 + GRANT_AHEAD_MS;
+    const slowAtMs = T0 + SLOW_SEND_MS;
     expect(budget.resume(slowAtMs).wake).toEqual([]);
     for (let index = 0; index < 10; index++) settle(budget, slowAtMs + 1_000, `slow-${index}`);
     expect(budget.tick(slowAtMs + 1_001).wake).toEqual([]);
