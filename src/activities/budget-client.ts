@@ -169,14 +169,18 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   /** Signals several words. All get the same answer. */
   async function reportAll(projectId: string, words: WordNow[]): Promise<boolean[]> {
     const handle = telling.workflow.getHandle(projectBudgetWorkflowId(projectId));
-    const told = words.map((word) => word());
+    const signal = () => {
+      const told = words.map((word) => word());
+      return connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => handle.signal(reportSignal, told));
+    };
     try {
-      await connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => handle.signal(reportSignal, told));
-      return words.map(() => true);
+      await signal();
     } catch (error) {
       if (!(error instanceof WorkflowNotFoundError)) throw error;
-      return words.map(() => false);
+      if (!(await isMended(projectId))) return words.map(() => false);
+      await signal();
     }
+    return words.map(() => true);
   }
 
   const reporting = {

@@ -2,11 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import { InterceptingCall, status, type Interceptor } from '@grpc/grpc-js';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test, vi } from 'vitest';
+import { resetWorkflow } from '../../chaos/buttons.js';
 import { startTcpProxy } from '../../chaos/tcp-proxy.js';
 import { decodePayloads } from '../../src/client/history.js';
 import { budgetStatusQuery, projectBudgetWorkflowId } from '../../src/contract/index.js';
 import type { SettleMessage } from '../../src/contract/protocol.js';
 import { connectBudgetClient, makeAcquireRequest } from '../support/budget-client.js';
+import { eventually } from '../support/eventually.js';
 import { startStack, type Stack } from '../support/stack.js';
 
 const address = inject('temporalAddress');
@@ -229,6 +231,26 @@ test('an urgent entry sends an ask that waits on its way, and travels with it', 
   vi.useRealTimers();
   await close();
 }, 60_000);
+
+test('an entry for a budget that was reset is heard by the run that takes its place', async () => {
+  const projectId = `reset-${randomUUID()}`;
+  const { taskQueue, namespace } = stack;
+  const { budget, close } = await connectBudgetClient({ address, namespace, taskQueue, limit: 100 });
+  onTestFinished(async () => {
+    await close();
+  });
+  const asked = request();
+  await budget.acquire(projectId, asked);
+  const workflowId = projectBudgetWorkflowId(projectId);
+  await resetWorkflow(stack.client, workflowId, 'first');
+  const { workflow } = stack.client;
+  const handle = workflow.getHandle(workflowId);
+  await eventually('the budget has ended itself', async () => (await handle.describe()).status.name === 'FAILED');
+  const { sendNumber, token } = asked;
+  const settle = { kind: 'settle', workflowId: asked.workflowId, sendNumber, token, outcome: 'sent' } as const;
+  expect(await budget.tell(projectId, settle, { isUrgent: false })).toBe(true);
+  expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 1, unsettled: 0 });
+});
 
 test('an entry whose ask the budget does not answer is signalled, too', async () => {
   const own = await startStack({ address });
