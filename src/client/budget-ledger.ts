@@ -1,4 +1,5 @@
-import type { Client } from '@temporalio/client';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { beginState, Budget, type BudgetState, type CarriedState, restoreState, takeOrder } from '../budget/index.js';
 import {
   describeIssues,
@@ -10,6 +11,7 @@ import {
   setLimitInputSchema,
   setLimitUpdate,
 } from '../contract/index.js';
+import { TemporalUnreachableError } from './errors.js';
 import { decodePayloads, type HistoryEvent, type Payloads, readHistory } from './history.js';
 import { callTemporal, timestampMs } from './temporal-call.js';
 import {
@@ -24,6 +26,10 @@ import {
 /** `WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW` of Temporal's API. */
 const RESET_CAUSE = 20;
 
+/** Temporal's list usually shows a run within a second. */
+const LIST_ATTEMPTS = 10;
+const LIST_AGAIN_MS = 500;
+
 /** Thrown if a run's history does not tell what it knew. */
 export class LedgerLostError extends Error {}
 
@@ -32,7 +38,7 @@ export class LedgerLostError extends Error {}
  * and works even if every task of the run fails. For a run that began with a reset: the state of the run that it
  * replaced, since the new history lacks the answers after the point of the reset.
  *
- * @throws LedgerLostError; errors of Temporal
+ * @throws LedgerLostError; TemporalUnreachableError, also if Temporal's list of runs is out of date; errors of Temporal
  */
 export async function readLedger(client: Client, projectId: string, runId: string): Promise<BudgetState> {
   const workflowId = projectBudgetWorkflowId(projectId);
@@ -62,19 +68,16 @@ async function beginFrom(client: Client, projectId: string, started: HistoryEven
 }
 
 /**
- * The run that was the budget's newest when a reset began another one. It may be later than the run that the
- * reset went back to.
+ * The run that was the budget's newest when a reset began `runId`. It may be later than the run that the reset went
+ * back to.
+ *
+ * @throws TemporalUnreachableError if Temporal does not list `runId` within some seconds
  */
 async function findReplacedRun(client: Client, workflowId: string, runId: string): Promise<string> {
-  const seen: { runId: string; startTime: Date }[] = [];
-  const list = client.workflow.list({ query: `WorkflowId = '${workflowId}'` })[Symbol.asyncIterator]();
-  for (let next = await callTemporal(client, () => list.next()); !next.done;) {
-    seen.push(next.value);
-    next = await callTemporal(client, () => list.next());
-  }
-  const own = await callTemporal(client, () => client.workflow.getHandle(workflowId, runId).describe());
-  const [newest] = seen
-    .filter((run) => run.runId !== runId && run.startTime < own.startTime)
+  const runs = await listRuns(client, workflowId, runId);
+  const own = runs.find((run) => run.runId === runId);
+  const [newest] = runs
+    .filter((run) => own && run.runId !== runId && run.startTime < own.startTime)
     .sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
   if (!newest) throw new LedgerLostError('it was reset, and Temporal no longer keeps the previous run');
   // The list may be a second old: a run that has continued as new since is not the newest.
@@ -84,6 +87,22 @@ async function findReplacedRun(client: Client, workflowId: string, runId: string
     if (!next || next === runId) return current;
     current = next;
   }
+}
+
+/**
+ * The runs that Temporal lists, once it lists `runId`. The list lags behind: before that, it may also lack the run that
+ * `runId` replaced, with all the sends that it had granted.
+ */
+async function listRuns(client: Client, workflowId: string, runId: string): Promise<WorkflowExecutionInfo[]> {
+  for (let attempt = 1; attempt <= LIST_ATTEMPTS; attempt += 1) {
+    if (attempt > 1) await delay(LIST_AGAIN_MS);
+    const runs: WorkflowExecutionInfo[] = [];
+    await callTemporal(client, async () => {
+      for await (const run of client.workflow.list({ query: `WorkflowId = '${workflowId}'` })) runs.push(run);
+    });
+    if (runs.some((run) => run.runId === runId)) return runs;
+  }
+  throw new TemporalUnreachableError(undefined, `it does not list run ${runId} of ${workflowId} yet`);
 }
 
 /** Applies the events of a history to a state, in order. */

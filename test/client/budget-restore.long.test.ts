@@ -1,5 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { Client } from '@temporalio/client';
+import { afterAll, beforeAll, expect, inject, test, vi } from 'vitest';
+import { resetWorkflow } from '../../chaos/buttons.js';
+import { readLedger } from '../../src/client/budget-ledger.js';
 import {
   BudgetNotFoundError,
   BudgetRunningError,
@@ -225,4 +228,30 @@ test.concurrent('a follow-up that began before assumeFull is not sent, and fails
   await stack.client.workflow.getHandle(waiting.workflowId).signal('wake');
   await expect(waiting.result()).rejects.toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
   expect(ledgerOf(projectId)).toHaveLength(0);
+});
+
+test.concurrent('the sends of a run that a reset replaced before Temporal listed it are not forgotten', async () => {
+  const projectId = newProject();
+  const workflowId = projectBudgetWorkflowId(projectId);
+  const handle = stack.client.workflow.getHandle(workflowId);
+  const reset = async () => {
+    await resetWorkflow(stack.client, workflowId, 'first');
+    await eventually('the budget has ended itself', async () => (await handle.describe()).status.name === 'FAILED');
+  };
+  const send = (jobId: string) => stack.followUps.run({ projectId, jobId, prompt: 'Add tests.', ...FAST });
+  await send('a-1');
+  const { runId: listed } = await handle.describe();
+  await reset();
+  await stack.followUps.budget(projectId).restore();
+  await send('a-2');
+  await reset();
+  const { runId } = await handle.describe();
+
+  const late = new Client({ connection: stack.client.connection, namespace: stack.namespace });
+  const { list } = late.workflow;
+  vi.spyOn(late.workflow, 'list').mockImplementationOnce(() =>
+    list.call(late.workflow, { query: `RunId = '${listed}'` }),
+  );
+  const { grants } = await readLedger(late, projectId, runId);
+  expect(grants.map(({ jobId }) => jobId)).toEqual(['a-1', 'a-2']);
 });
