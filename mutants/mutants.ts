@@ -384,7 +384,7 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: LOOK,
-        find: `    return (Object.keys(now) as (keyof Shown)[]).some((field) => now[field] !== since[field]);`,
+        find: `  return (Object.keys(now) as (keyof Shown)[]).some((field) => now[field] !== since[field]);`,
         replace: `    return now !== since;`,
       },
     ],
@@ -458,5 +458,41 @@ class RefusedError extends Error {`,
     ],
     test: { file: TIME_SKIPPED, name: 'a follow-up, with time skipped, does not end before it has told its budget' },
     rebuilds: true,
+  },
+  {
+    name: 'a word for a reset budget is dropped',
+    what: 'an outcome that reaches a budget which has just been reset is not told to the run that takes its place',
+    edits: [
+      {
+        file: 'src/activities/budget-client.ts',
+        find: `        if (!(await isMended(projectId))) return words.map(() => false);`,
+        replace: `        return words.map(() => false);`,
+      },
+    ],
+    test: {
+      file: 'test/activities/budget-client.test.ts',
+      name: 'an entry for a budget that was reset is heard by the run that takes its place',
+    },
+  },
+  {
+    name: 'an old list is believed',
+    what: 'the run that a reset replaced is looked for in a list of runs that may be out of date',
+    edits: [
+      {
+        file: 'src/client/budget-ledger.ts',
+        find: `    if (runs.some((run) => run.runId === runId)) return runs;`,
+        replace: `    if (runs.length > 0) return runs;`,
+      },
+      {
+        file: 'src/client/budget-ledger.ts',
+        find: `run.runId !== runId && run.startTime < own.startTime`,
+        replace: `run.runId !== runId`,
+      },
+      { file: 'src/client/budget-ledger.ts', find: `.filter((run) => own && `, replace: `.filter((run) => ` },
+    ],
+    test: {
+      file: 'test/client/budget-restore.long.test.ts',
+      name: 'the sends of a run that a reset replaced before Temporal listed it are not forgotten',
+    },
   },
 ];

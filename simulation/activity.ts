@@ -81,7 +81,7 @@ export class ActivityServer {
     const { world } = this.#surroundings;
     const end = new Later<WatchEnd>(world.timeline);
     let number = 0;
-    let failuresBefore = 0;
+    let failuresBefore = order.failures;
     const look = (): void => {
       if (end.isSet || !isOpen()) return;
       number += 1;

@@ -8,7 +8,7 @@ import {
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
 import { ASKS_APART_MS, REPORTS_APART_MS } from '../budget/limits.js';
-import { restoreAfterReset, wakeBlockedFollowUps } from '../client/budget-restore.js';
+import { mayPass, restoreAfterReset, wakeBlockedFollowUps } from '../client/budget-restore.js';
 import { fewAtATime } from '../client/temporal-call.js';
 import { budgetTaskQueue, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
 import {
@@ -173,14 +173,15 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
       const told = words.map((word) => word());
       return connection.withDeadline(Date.now() + REPORT_DEADLINE_MS, () => handle.signal(reportSignal, told));
     };
-    try {
-      await signal();
-    } catch (error) {
-      if (!(error instanceof WorkflowNotFoundError)) throw error;
-      if (!(await isMended(projectId))) return words.map(() => false);
-      await signal();
+    for (;;) {
+      try {
+        await signal();
+        return words.map(() => true);
+      } catch (error) {
+        if (!(error instanceof WorkflowNotFoundError)) throw error;
+        if (!(await isMended(projectId))) return words.map(() => false);
+      }
     }
-    return words.map(() => true);
   }
 
   const reporting = {
@@ -292,8 +293,9 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
         signal.throwIfAborted();
         if (error instanceof WorkflowExecutionAlreadyStartedError) {
           line.patience.answered();
-          if (await isMended(projectId)) continue;
-          return { answer: waitAnswer('gate-stopped', BUDGET_STOPPED_WAIT_MS), proven: false };
+          const isRunning = await isMended(projectId).catch(() => undefined);
+          if (isRunning) continue;
+          if (isRunning === false) return { answer: waitAnswer('gate-stopped', BUDGET_STOPPED_WAIT_MS), proven: false };
         }
         line.reason = describeGrpcError(error);
         if (REFUSALS.includes(grpcStatusOf(error)) || isPausedInTemporal(error)) line.patience.fallSilent();
@@ -305,13 +307,20 @@ export function createBudgetClient(options: BudgetClientOptions): BudgetClient {
   }
 
   const mending = new Map<string, Promise<boolean>>();
-  /** Starts a budget that ended itself after a reset again, with what it knew. Returns whether it runs now. */
+  /**
+   * Starts a budget that ended itself after a reset again, with what it knew. Returns whether it runs now.
+   *
+   * @throws the error of a call that may succeed later
+   */
   function isMended(projectId: string): Promise<boolean> {
     const target = { client: telling, projectId, taskQueue: options.taskQueue, settings };
     const mended =
       mending.get(projectId) ??
       restoreAfterReset(target)
-        .catch(() => false)
+        .catch((error: unknown) => {
+          if (mayPass(error)) throw error;
+          return false;
+        })
         .finally(() => mending.delete(projectId));
     mending.set(projectId, mended);
     return mended;

@@ -56,7 +56,7 @@ export function createJobReads({
     async watchJob(order: WatchOrder): Promise<WatchResult> {
       const info = activityInfo();
       const elapsedMs = startStopwatch();
-      const failuresBefore = (info.heartbeatDetails as WatchMark | undefined)?.failures ?? 0;
+      const failuresBefore = (info.heartbeatDetails as WatchMark | undefined)?.failures ?? order.failures;
       // By the server's clock, like all times of the order.
       const attempt = (): Attempt => ({
         number: info.attempt,
@@ -68,7 +68,10 @@ export function createJobReads({
       if (early) throw nothingNew(early, { looks: 0, lookedAtMs: null, trouble: null });
       const result = await read(order);
       const look = judgeLook(order, attempt(), result);
-      if (look.kind === 'end') return { read: result, looks: look.looks, intervalMs: look.intervalMs };
+      if (look.kind === 'end') {
+        const { looks, intervalMs, failures } = look;
+        return { read: result, looks, intervalMs, failures };
+      }
       if (look.failures !== failuresBefore) heartbeat({ failures: look.failures } satisfies WatchMark);
       const trouble = result.kind === 'job' ? null : result.message;
       throw nothingNew(look, { looks: look.looks, lookedAtMs: Date.now(), trouble });

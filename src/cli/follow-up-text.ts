@@ -109,12 +109,14 @@ function pauseText({ pause }: LiveProgress): string {
   return `${by} ${until}${pause.note ? ` (${safeLine(pause.note)})` : ''}`;
 }
 
-function timingOf({ expectedSendAt, sentAt, polls, nextPollAt, state, asOf, waitsUntil }: LiveProgress): string {
+function timingOf(progress: LiveProgress): string {
+  const { expectedSendAt, sentAt, polls, nextPollAt, nextTryAt, state, asOf, waitsUntil } = progress;
   const parts = [
     sentAt === undefined && expectedSendAt !== undefined ? `send expected ${clock(expectedSendAt)}` : undefined,
     sentAt === undefined ? undefined : `sent ${clock(sentAt)}`,
     polls > 0 ? `${polls} ${polls === 1 ? 'poll' : 'polls'}` : undefined,
     isEndState(state) || nextPollAt === undefined ? undefined : `next poll ${clock(nextPollAt)}`,
+    sentAt === undefined || nextTryAt === undefined ? undefined : `tries again ${clock(nextTryAt)}`,
     state === 'reconciling' && waitsUntil !== undefined ? `decides ${clock(waitsUntil)}` : undefined,
     asOf === undefined ? undefined : `as of ${clock(asOf)}`,
   ];

@@ -26,6 +26,9 @@ import {
 /** `WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW` of Temporal's API. */
 const RESET_CAUSE = 20;
 
+/** `SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED_CAUSE_EXTERNAL_WORKFLOW_EXECUTION_NOT_FOUND` of Temporal's API. */
+const NOT_FOUND_CAUSE = 1;
+
 /** Temporal's list usually shows a run within a second. */
 const LIST_ATTEMPTS = 10;
 const LIST_AGAIN_MS = 500;
@@ -102,7 +105,7 @@ async function listRuns(client: Client, workflowId: string, runId: string): Prom
     });
     if (runs.some((run) => run.runId === runId)) return runs;
   }
-  throw new TemporalUnreachableError(undefined, `it does not list run ${runId} of ${workflowId} yet`);
+  throw new TemporalUnreachableError(undefined, `its list of the runs of ${workflowId} is out of date; try again`);
 }
 
 /** Applies the events of a history to a state, in order. */
@@ -131,7 +134,7 @@ class LedgerReader {
       this.#budget.hear(atMs, readReport(report).words);
     }
     const unheard = event.signalExternalWorkflowExecutionFailedEventAttributes;
-    if (unheard?.workflowExecution?.workflowId) {
+    if (unheard?.workflowExecution?.workflowId && Number(unheard.cause) === NOT_FOUND_CAUSE) {
       this.#budget.gone(atMs, unheard.workflowExecution.workflowId);
     }
     const admitted = event.workflowExecutionUpdateAdmittedEventAttributes?.request;

@@ -292,8 +292,9 @@ export async function wakeBlockedFollowUps(client: Client, projectId: string, to
   await Promise.all([persist([...known], wake), wakeOthers()]);
 }
 
-function mayPass(error: unknown): boolean {
-  return isPassingTrouble(error) || isVagueTrouble(error);
+/** Whether the same call may succeed later. */
+export function mayPass(error: unknown): boolean {
+  return error instanceof TemporalUnreachableError || isPassingTrouble(error) || isVagueTrouble(error);
 }
 
 /** Calls `call` for each item, a few at a time, and retries those that failed with a passing error. */

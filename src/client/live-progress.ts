@@ -90,7 +90,7 @@ export async function bringUpToDate(
   const description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
   const live = await joinPendingWatch(client, progress, description);
   const lateMs = live === progress ? OVERDUE_AFTER_MS + LOOK_LASTS_MS : OVERDUE_AFTER_MS;
-  if (isLooking(description) || !isOverdue(live.nextPollAt, nowMs, lateMs)) return live;
+  if (isLooking(description) || !isOverdue(live.nextPollAt ?? live.nextTryAt, nowMs, lateMs)) return live;
   return { ...live, overdue: await reasonOfDelay(client, workflowId, NOT_POLLED) };
 }
 
@@ -211,6 +211,7 @@ async function joinPendingWatch(
     ...progress,
     polls: progress.polls + polls,
     ...(progress.state === 'polling' && defined({ nextPollAt })),
+    ...(progress.state === 'blocked' && defined({ nextTryAt: nextPollAt })),
     ...seen,
   };
 }
@@ -246,7 +247,10 @@ export async function readWatches(
   client: Client,
   newestFirst: readonly FollowUpSummary[],
 ): Promise<ReadonlyMap<string, PendingWatch>> {
-  const polling = newestFirst.filter(({ status, state }) => status === 'running' && state === 'polling');
+  // A follow-up that cannot read its job shows as blocked while it watches it.
+  const polling = newestFirst.filter(
+    ({ status, state }) => status === 'running' && (state === 'polling' || state === 'blocked'),
+  );
   const watches = new Map<string, PendingWatch>();
   await fewAtATime(polling.slice(0, MOST_WATCHES), async ({ workflowId }) => {
     try {

@@ -113,8 +113,8 @@ export const configDefaults = {
    * Cache: a follow-up has about six tasks, most of them in the seconds around its send, and sleeps between them.
    * Tasks: all share one thread. With 400 of them and 10,000 follow-ups at once on 2 cores, tasks waited for the thread
    * until they timed out after 10 s. 100 are 20 reads before a send per second if every GET takes 5 s; the SDK's
-   * default of 40 is 8. Activities: a budget allows 10 unsettled sends, so 100 serve ten busy projects; 400 are 80
-   * looks/s if every GET takes 5 s. Pollers: twice the SDK's default, because tasks are short.
+   * default of 40 is 8. Activities: a budget allows 10 unsettled sends, and 500 are 100 polls a second if every GET
+   * takes 5 s. Pollers: twice the SDK's default, because tasks are short.
    */
   capacity: { cachedWorkflows: 300, workflowTasks: 100, activities: 500, pollers: 20 },
   logLevel: 'info',

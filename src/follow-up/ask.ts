@@ -12,20 +12,19 @@ import { isAtWork } from './belief.js';
 import { describeBudgetWait } from './details.js';
 import { endSent, endUnsent } from './endings.js';
 import type { FollowUpFlow } from './flow.js';
-import { backoffMs, jittered, nextInterval } from './look.js';
+import { backoffMs, jittered, nextInterval, NOT_FOUND_LIMIT } from './look.js';
 import type { Ending, GetJobResult, SendFollowUpResult, SendOutcomeResult, Steps } from './port.js';
 import { type Asking, newWatching, type Phase } from './state.js';
 import { isSameMessage } from './turn.js';
 
-/** Number of reads that must not find a job before it counts as missing. */
-const NOT_FOUND_TRIES = 3;
 const NOT_FOUND_RETRY_MS = 1_000;
 
 /** How often a follow-up confirms its place in the queue while the job works on somebody else's message. */
 const HOLD_EVERY_MS = 10 * 60_000;
 
-/** Most tries of the last ask of a follow-up that gives up. Only an answer of the budget itself counts. */
+/** Most tries of the last ask of a follow-up that gives up, and the longest pause between two. */
 const LAST_ASK_TRIES = 5;
+const LAST_ASK_PAUSE_MS = 5_000;
 
 /** Before the send, and the send itself: read the job, ask the budget, and wait if necessary. */
 export function* askAndSend(flow: FollowUpFlow, asking: Asking): Steps<Phase | Ending> {
@@ -67,8 +66,9 @@ function* withoutBaseline(
   read: Exclude<GetJobResult, { kind: 'job' }>,
 ): Steps<Phase | Ending> {
   if (read.kind === 'notFound') {
+    asking.failures = 0;
     asking.notFoundInARow += 1;
-    if (asking.notFoundInARow >= NOT_FOUND_TRIES) {
+    if (asking.notFoundInARow >= NOT_FOUND_LIMIT) {
       const message = `The service does not know the job: ${read.message}`;
       const details = { statusCode: 404, serviceMessage: read.message };
       return yield* giveUp(flow, asking, FailureType.JobNotFound, message, details);
@@ -82,6 +82,7 @@ function* withoutBaseline(
     const message = `Invalid input: ${describeIssues(issues)}`;
     return yield* giveUp(flow, asking, FailureType.InvalidInput, message, { issues });
   }
+  asking.notFoundInARow = 0;
   asking.failures += 1;
   const waitReason = flow.state.keyRefusedAtMs === undefined ? 'service' : 'credentials';
   const waitMs = Math.max(backoffMs(asking.failures), read.retryAfterMs ?? 0);
@@ -251,7 +252,9 @@ function* giveUp(
       // It has left and need not tell the budget again.
       state.knownToBudget = false;
     } else if (!state.provenNotSent) {
-      yield* flow.sleep(answer.kind === 'wait' ? answer.waitMs : flow.staleBackoffMs(), 'ask once more');
+      const waitMs = answer.kind === 'wait' ? answer.waitMs : flow.staleBackoffMs();
+      // A cancel does not cut this short: without a pause, all tries would meet the same slow budget.
+      yield* port.sleep(Math.min(Math.max(1, waitMs), LAST_ASK_PAUSE_MS), 'ask once more', () => false);
     }
   }
   return yield* endUnsent(flow, { type, message, details }, state.provenNotSent);

@@ -26,7 +26,8 @@ export function describeProgress(progress: FollowUpProgress, workflowId: string,
   if (nextPollAt && state === 'polling')
     row('polls', `continue from ${at(nextPollAt)}; this line changes when they find something new`);
   else if (nextPollAt) row('next poll', at(nextPollAt));
-  if (nextTryAt) row('tries again', `${at(nextTryAt)} at the latest`);
+  if (nextTryAt && progress.sentAt) row('tries again', `from ${at(nextTryAt)} on, with growing pauses`);
+  else if (nextTryAt) row('tries again', `${at(nextTryAt)} at the latest`);
   if (waitsUntil) row(state === 'reconciling' ? 'decides' : 'gives up', at(waitsUntil));
   const step = nextStep(progress, workflowId);
   if (step !== undefined) row('to do', step);

@@ -2,6 +2,9 @@ import { type AgentJob, formatDuration, isTerminalStatus } from '../contract/ind
 import { fingerprint } from './belief.js';
 import type { GetJobResult, Shown, Trouble, WatchOrder, WatchResult } from './port.js';
 
+/** Number of reads in a row that must not find a job before it counts as missing. */
+export const NOT_FOUND_LIMIT = 3;
+
 /** Number of failed reads in a row before people are shown that the job cannot be read. */
 const UNREADABLE_AFTER_FAILURES = 3;
 
@@ -12,7 +15,7 @@ const MAX_STATUS_LENGTH = 40;
 export interface Attempt {
   number: number;
   nowMs: number;
-  /** Failed reads in a row of earlier attempts. */
+  /** Failed reads in a row before it. */
   failuresBefore: number;
   /** From 0 to 1. */
   random: number;
@@ -27,18 +30,30 @@ export function shownOf(job: AgentJob, trouble: Trouble | null): Shown {
   return { ...fingerprint(job), trouble };
 }
 
-/** Whether a read shows something that people have not seen. */
-export function isNewToPeople(since: Shown, read: GetJobResult, failuresInARow = 1): boolean {
-  if (read.kind === 'job') {
-    const now = shownOf(read.job, null);
-    return (Object.keys(now) as (keyof Shown)[]).some((field) => now[field] !== since[field]);
-  }
+/**
+ * Whether a read shows something that people have not seen.
+ *
+ * @param failures failed reads in a row, including this one
+ */
+export function isNewToPeople(since: Shown, read: GetJobResult, failures: number): boolean {
+  if (read.kind !== 'job') return troubleShown(since.trouble, read, failures) !== since.trouble;
+  const now = shownOf(read.job, null);
+  return (Object.keys(now) as (keyof Shown)[]).some((field) => now[field] !== since[field]);
+}
+
+/** What people are shown of a read's trouble. Before the third failure in a row, it is what they were shown before. */
+export function troubleShown(before: Trouble | null, read: GetJobResult, failures: number): Trouble | null {
   const trouble = troubleOf(read);
-  return trouble !== since.trouble && (trouble !== 'unreadable' || failuresInARow >= UNREADABLE_AFTER_FAILURES);
+  return trouble === 'unreadable' && failures < UNREADABLE_AFTER_FAILURES ? before : trouble;
+}
+
+/** Failed reads in a row, including `read`. */
+export function failuresAfter(before: number, read: GetJobResult): number {
+  return troubleOf(read) === 'unreadable' ? before + 1 : 0;
 }
 
 /** What kept a job from being read. */
-export function troubleOf(read: GetJobResult): Trouble | null {
+function troubleOf(read: GetJobResult): Trouble | null {
   if (read.kind === 'job') return null;
   if (read.kind === 'notFound') return 'notFound';
   return isKeyRefused(read) ? 'key' : 'unreadable';
@@ -81,11 +96,11 @@ export function judgeLook(order: WatchOrder, attempt: Attempt, read: GetJobResul
   for (let look = 0; look < looks && intervalMs < poll.maxIntervalMs; look++) {
     intervalMs = nextInterval(intervalMs, poll);
   }
-  const failures = troubleOf(read) === 'unreadable' ? attempt.failuresBefore + 1 : 0;
+  const failures = failuresAfter(attempt.failuresBefore, read);
   const retryAfterMs = read.kind === 'failed' ? (read.retryAfterMs ?? 0) : 0;
   // The flow applies a Retry-After that goes beyond the end to the next watch.
   const isOver = nowMs >= untilMs || nowMs + retryAfterMs > untilMs;
-  if (isOver || isNewToPeople(since, read, failures)) return { kind: 'end', read, looks, intervalMs };
+  if (isOver || isNewToPeople(since, read, failures)) return { kind: 'end', read, looks, intervalMs, failures };
   const delayMs = Math.min(Math.max(jittered(intervalMs, random), retryAfterMs), untilMs - nowMs);
   const what =
     read.kind === 'job'

@@ -43,6 +43,8 @@ export interface WatchOrder {
   poll: { maxIntervalMs: number; backoffCoefficient: number };
   /** The wait before the first look. Each later one is `backoffCoefficient` times as long. */
   intervalMs: number;
+  /** Failed reads in a row before the watch. */
+  failures: number;
   startedAtMs: number;
   notBeforeMs: number;
   /** The watch ends with a look at this time even if nothing is new. */
@@ -54,6 +56,8 @@ export interface WatchResult {
   looks: number;
   /** The wait that would have come next, without jitter. */
   intervalMs: number;
+  /** Failed reads in a row, including `read`. */
+  failures: number;
 }
 
 /** An ask for a slot and, where it is granted, the send. */

@@ -39,7 +39,10 @@ export interface Watching {
   /** Whether the previous look showed a terminal status that was believed. */
   terminalSeen: boolean;
   hasLooked: boolean;
+  /** As people are shown it. */
   trouble: Trouble | null;
+  /** Failed reads in a row. */
+  failures: number;
   notFoundInARow: number;
   intervalMs: number;
   /** From a Retry-After: no look before then, unless somebody requests one. */
@@ -165,6 +168,7 @@ export function newWatching(
     terminalSeen: false,
     hasLooked: false,
     trouble: null,
+    failures: 0,
     notFoundInARow: 0,
     notBeforeMs: 0,
     ...how,

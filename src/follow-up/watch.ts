@@ -9,12 +9,18 @@ import {
 import { isAtWork, isBelieved, needsConfirmation } from './belief.js';
 import { endSent, endWithResult } from './endings.js';
 import { type FollowUpFlow, TELL_OF_KEY_EVERY_MS } from './flow.js';
-import { isNewToPeople, jittered, nextInterval, shownOf, troubleOf, watchUntilMs } from './look.js';
+import {
+  failuresAfter,
+  isNewToPeople,
+  jittered,
+  nextInterval,
+  NOT_FOUND_LIMIT,
+  shownOf,
+  troubleShown,
+  watchUntilMs,
+} from './look.js';
 import type { Ending, GetJobResult, Shown, Steps } from './port.js';
 import type { Phase, Watching } from './state.js';
-
-/** Number of reads in a row that must not find a job before it counts as gone. */
-const NOT_FOUND_LIMIT = 3;
 
 /**
  * Reads the job until it has a terminal status that belongs to this message. One step is one change of what people are
@@ -36,7 +42,7 @@ export function* watch(flow: FollowUpFlow, watching: Watching): Steps<Phase | En
     : lookUntilNew(flow, watching, { notBeforeMs, timeoutAtMs });
   if (!read) return watching;
   watching.hasLooked = true;
-  watching.trouble = troubleOf(read);
+  watching.trouble = troubleShown(watching.trouble, read, watching.failures);
   watching.notFoundInARow = read.kind === 'notFound' ? watching.notFoundInARow + 1 : 0;
   switch (read.kind) {
     case 'job': {
@@ -70,12 +76,14 @@ function* lookOnce(flow: FollowUpFlow, watching: Watching, dueAtMs: number): Ste
   showWatch(flow, watching, dueAtMs);
   yield* flow.sleep(waitMs, `next poll in ${formatDuration(waitMs)}`, () => state.pollNow);
   state.pollNow = false;
-  return flow.isCancelled ? undefined : yield* lookNow(flow);
+  return flow.isCancelled ? undefined : yield* lookNow(flow, watching);
 }
 
-function* lookNow(flow: FollowUpFlow): Steps<GetJobResult> {
+function* lookNow(flow: FollowUpFlow, watching: Watching): Steps<GetJobResult> {
   flow.state.polls += 1;
-  return yield* flow.getJob(`poll ${flow.state.polls}`);
+  const read = yield* flow.getJob(`poll ${flow.state.polls}`);
+  watching.failures = failuresAfter(watching.failures, read);
+  return read;
 }
 
 /** A watch, until it ends or an extra look finds something new; `undefined` if the follow-up was cancelled. */
@@ -92,21 +100,22 @@ function* lookUntilNew(
   const untilMs = Math.min(watchUntilMs(since, { settledAtMs, notBeforeMs, timeoutAtMs }), tellAgainAtMs);
   const { projectId, jobId, poll } = settings;
   showWatch(flow, watching, notBeforeMs);
-  const { intervalMs } = watching;
+  const { intervalMs, failures } = watching;
   const startedAtMs = port.nowMs();
-  port.startWatch({ projectId, jobId, since, poll, intervalMs, startedAtMs, notBeforeMs, untilMs });
+  port.startWatch({ projectId, jobId, since, poll, intervalMs, failures, startedAtMs, notBeforeMs, untilMs });
   for (;;) {
     const end = yield* port.awaitWatch(() => flow.isCancelled || state.pollNow);
     if (end) {
       state.polls += end.looks;
-      if (end.kind === 'stopped') return yield* lookNow(flow);
+      if (end.kind === 'stopped') return yield* lookNow(flow, watching);
       watching.intervalMs = end.intervalMs;
+      watching.failures = end.failures;
       yield* flow.noteRead(end.read);
       return end.read;
     }
     state.pollNow = false;
-    const read = flow.isCancelled ? undefined : yield* lookNow(flow);
-    if (read && !isNewToPeople(since, read)) continue;
+    const read = flow.isCancelled ? undefined : yield* lookNow(flow, watching);
+    if (read && !isNewToPeople(since, read, watching.failures)) continue;
     const { looks } = yield* port.stopWatch();
     state.polls += looks;
     return read;

@@ -72,6 +72,12 @@ describe('the text of a follow-up', () => {
     expect(text.headline).toBe('blocked: the service refuses the API key, last error: HTTP 401: no');
   });
 
+  test('that cannot read its job after the send says when it tries again', () => {
+    const now = new Date().toISOString();
+    const blocked = progress({ state: 'blocked', waitReason: 'service', sentAt: now, polls: 3, nextTryAt: now });
+    expect(describeUpdate(blocked).timing).toMatch(new RegExp(`^sent ${TIME}, 3 polls, tries again ${TIME}$`));
+  });
+
   test('without a worker says what Temporal itself knows', () => {
     const known = { ...summary, state: 'polling' as const, jobStatus: 'active' };
     const text = describeUpdate({

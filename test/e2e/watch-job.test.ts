@@ -127,9 +127,16 @@ describe.concurrent('a follow-up that watches its job', () => {
     const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
     const { projectId, followUp } = followed;
     await eventually('it polls', async () => (await followUp.progress()).job?.status === 'active');
-    stack.simulator.failNext({ method: 'GET', projectId, jobId: 'job', kind: 'status', statusCode: 500, times: 8 });
-    await eventually('it is blocked', async () => (await followUp.progress()).state === 'blocked');
-    expect(await followUp.progress()).toMatchObject({ waitReason: 'service' });
+    stack.simulator.failNext({ method: 'GET', projectId, jobId: 'job', kind: 'status', statusCode: 500, times: 20 });
+    const { waitReason, nextTryAt } = await eventually('it is blocked', async () => {
+      const progress = await followUp.progress();
+      return progress.state === 'blocked' ? progress : undefined;
+    });
+    expect(waitReason).toBe('service');
+    await eventually('the next try is that of a later look', async () => {
+      const progress = await followUp.progress();
+      return Date.parse(progress.nextTryAt ?? '') > Date.parse(nextTryAt ?? '');
+    });
     await eventually('it polls again', async () => (await followUp.progress()).state === 'polling');
     await followUp.cancel();
   });

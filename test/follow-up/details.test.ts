@@ -204,7 +204,8 @@ describe('the current details of a follow-up', () => {
   test.each(blocks)('say why it is blocked and what to do: %s %j', (waitReason, more, headline, step) => {
     const lines = details({ ...unsent, state: 'blocked', waitReason, nextTryAt: at(1), ...more }).split('\n');
     expect(lines[0]).toBe(`**blocked: ${headline}**`);
-    expect(lines).toContain('- tries again: 12:01:00 UTC at the latest');
+    const tries = 'sentAt' in more ? 'from 12:01:00 UTC on, with growing pauses' : '12:01:00 UTC at the latest';
+    expect(lines).toContain(`- tries again: ${tries}`);
     expect(lines).toContain(
       'sentAt' in more ? '- message: delivered 11:58:00 UTC, 3 polls since' : '- message: not sent yet',
     );

@@ -9,6 +9,7 @@ const order: WatchOrder = {
   since: shownOf({ status: 'active' }, null),
   poll: { maxIntervalMs: 60_000, backoffCoefficient: 1.5 },
   intervalMs: 5_000,
+  failures: 0,
   startedAtMs: NOW,
   notBeforeMs: NOW,
   untilMs: NOW + 3_600_000,
@@ -58,7 +59,7 @@ describe('a look', () => {
       { kind: 'again', failures: 1 },
       { kind: 'again', failures: 2 },
     ]);
-    expect(look(2)).toMatchObject({ kind: 'end' });
+    expect(look(2)).toMatchObject({ kind: 'end', failures: 3 });
     expect(look(9, 'unreadable')).toMatchObject({ kind: 'again' });
     expect(judgeLook(order, attempt({ failuresBefore: 2 }), job())).toMatchObject({ kind: 'again', failures: 0 });
   });

@@ -13,10 +13,12 @@ export async function connectBudgetClient(options: {
   namespace?: string;
   /** The interceptors of the connection that asks. */
   interceptors?: ConnectionOptions['interceptors'];
+  /** The interceptors of the connection for everything else. */
+  tellInterceptors?: ConnectionOptions['interceptors'];
 }): Promise<{ budget: BudgetClient; close: () => Promise<unknown> }> {
-  const { address, taskQueue, limit, namespace = 'default', interceptors = [] } = options;
+  const { address, taskQueue, limit, namespace = 'default', interceptors = [], tellInterceptors } = options;
   const acquireConnection = await Connection.connect({ address, interceptors });
-  const connection = await Connection.connect({ address, interceptors: callRetries() });
+  const connection = await Connection.connect({ address, interceptors: tellInterceptors ?? callRetries() });
   const settings = { limit, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
   const budget = createBudgetClient({ acquireConnection, connection, namespace, taskQueue, settings });
   return {

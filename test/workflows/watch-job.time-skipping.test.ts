@@ -52,6 +52,22 @@ describeWith(await findMissing(['time-skipping-server']))('a watch, with time sk
     expect(await rig.end(handle, 600_000)).toMatchObject({ status: 'completed', polls: 2 });
   });
 
+  test('does not show a follow-up as blocked because of a single read that fails at the settle time', async () => {
+    const input = { ...target(), settleTime: '1m', poll: { initialInterval: '20s', maxInterval: '20s' } };
+    const stale = { ...BEFORE, status: 'failed' };
+    const failed = { kind: 'failed', reason: 'service', message: 'HTTP 503' } as const;
+    rig.service.reads(input.jobId, BEFORE, stale, stale, failed, stale);
+    const handle = await rig.start(input);
+    expect(await rig.end(handle)).toMatchObject({ status: 'failed' });
+    const { events } = await rig.client.workflow.getHandle(handle.workflowId).fetchHistory();
+    const states = (events ?? []).flatMap(
+      ({ upsertWorkflowSearchAttributesEventAttributes: upsert }) =>
+        upsert?.searchAttributes?.indexedFields?.['FollowUpState']?.data?.toString() ?? [],
+    );
+    expect(states.length).toBeGreaterThan(1);
+    expect(states.join()).not.toContain('blocked');
+  });
+
   test('survives workers that die before they look', async () => {
     const input = target();
     rig.service.reads(input.jobId, BEFORE, ACTIVE, ACTIVE, AFTER);
