@@ -170,11 +170,10 @@ export class FollowUpRun {
 
   *#tell(word: BudgetWord): Steps<boolean> {
     const { network, world } = this.#surroundings;
-    if (word.kind !== 'keyRead') {
-      if (world.broken.has('finish')) return true;
-      this.#record.hasToldEnd = true;
-    }
+    const isEnd = word.kind !== 'keyRead';
+    if (isEnd && world.broken.has('finish')) return true;
     yield* network.tell(word).get();
+    if (isEnd) this.#record.hasToldEnd = true;
     return true;
   }
 
