@@ -292,9 +292,11 @@ export async function wakeBlockedFollowUps(client: Client, projectId: string, to
   await Promise.all([persist([...known], wake), wakeOthers()]);
 }
 
-/** Whether the same call may succeed later. */
+/** Whether the same call may succeed later, without a change of permissions or settings. */
 export function mayPass(error: unknown): boolean {
-  return error instanceof TemporalUnreachableError || isPassingTrouble(error) || isVagueTrouble(error);
+  // Without a cause, no call failed: Temporal's list of runs is out of date.
+  if (error instanceof TemporalUnreachableError && error.cause === undefined) return true;
+  return isPassingTrouble(error) || isVagueTrouble(error);
 }
 
 /** Calls `call` for each item, a few at a time, and retries those that failed with a passing error. */
