@@ -250,9 +250,8 @@ test('an entry for a budget that was reset is heard by the run that takes its pl
   const { sendNumber, token } = asked;
   const settle = { kind: 'settle', workflowId: asked.workflowId, sendNumber, token, outcome: 'sent' } as const;
   // While it cannot be found out whether the budget was reset, the entry counts as not heard, and not as unwanted.
-  await expect(budget.tell(projectId, settle, { isUrgent: false })).rejects.toMatchObject({
-    cause: { code: status.INTERNAL },
-  });
+  const first = await budget.tell(projectId, settle, { isUrgent: false }).catch((error: unknown) => error);
+  expect(first).toMatchObject({ cause: { code: status.INTERNAL } });
   expect(await budget.tell(projectId, settle, { isUrgent: false })).toBe(true);
   expect(await handle.query(budgetStatusQuery)).toMatchObject({ used: 1, unsettled: 0 });
 });
