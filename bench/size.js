@@ -12,7 +12,7 @@ import { measureInFlight } from './measure.js';
 import { bundleSide, startSide } from './side.js';
 
 const USAGE = `npm run bench:size -- [options]
-  --in-flight N@S,N@S   follow-ups, and seconds between two looks of each (100@5,1000@60,10000@600)
+  --in-flight N@S,N@S   follow-ups, and seconds between two polls of each (100@5,1000@60,10000@600)
   --minutes N           how long each is measured (5)
   --database NAME       sqlite (the development server) or postgres (a server with all roles on PostgreSQL) (sqlite)`;
 
@@ -38,12 +38,12 @@ function readOptions(args) {
 
 const COLUMNS = [
   ['in flight', ({ count }) => String(count)],
-  ['looks a second', ({ looksPerSecond }) => looksPerSecond.toFixed(1)],
+  ['polls a second', ({ looksPerSecond }) => looksPerSecond.toFixed(1)],
   ['worker, cores', ({ workerCores }) => workerCores.toFixed(2)],
   ['server, cores', ({ serverCores }) => serverCores.toFixed(2)],
   ['idle worker, MiB', ({ idleMiB }) => idleMiB.toFixed(0)],
   ['worker, MiB', ({ mibAtFirst }) => mibAtFirst.toFixed(0)],
-  ['after the looks', ({ mibAtLast }) => mibAtLast.toFixed(0)],
+  ['after the polls', ({ mibAtLast }) => mibAtLast.toFixed(0)],
   ['database, KiB each', ({ databaseKiBPerFollowUp }) => databaseKiBPerFollowUp.toFixed(1)],
 ];
 
