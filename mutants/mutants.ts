@@ -480,15 +480,9 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: 'src/client/budget-ledger.ts',
-        find: `    if (runs.some((run) => run.runId === runId)) return runs;`,
-        replace: `    if (runs.length > 0) return runs;`,
+        find: `    if (own) return runs.filter(({ startTime }) => startTime < own.startTime);`,
+        replace: `    if (runs.length > 0) return runs.filter((run) => run !== own);`,
       },
-      {
-        file: 'src/client/budget-ledger.ts',
-        find: `run.runId !== runId && run.startTime < own.startTime`,
-        replace: `run.runId !== runId`,
-      },
-      { file: 'src/client/budget-ledger.ts', find: `.filter((run) => own && `, replace: `.filter((run) => ` },
     ],
     test: {
       file: 'test/client/budget-restore.long.test.ts',

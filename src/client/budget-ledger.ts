@@ -13,7 +13,8 @@ import {
 } from '../contract/index.js';
 import { TemporalUnreachableError } from './errors.js';
 import { decodePayloads, type HistoryEvent, type Payloads, readHistory } from './history.js';
-import { callTemporal, timestampMs } from './temporal-call.js';
+import { listWorkflows } from './list.js';
+import { timestampMs } from './temporal-call.js';
 import {
   type AcquireAnswer,
   type AcquireRequest,
@@ -36,12 +37,15 @@ const LIST_AGAIN_MS = 500;
 /** Thrown if a run's history does not tell what it knew. */
 export class LedgerLostError extends Error {}
 
+/** Thrown if Temporal's list of a workflow's runs lags behind for long. */
+export class ListOutOfDateError extends TemporalUnreachableError {}
+
 /**
  * The state of a budget's run, rebuilt from its history: its input, its answers, and what it was told. Needs no worker,
  * and works even if every task of the run fails. For a run that began with a reset: the state of the run that it
  * replaced, since the new history lacks the answers after the point of the reset.
  *
- * @throws LedgerLostError; TemporalUnreachableError, also if Temporal's list of runs is out of date; errors of Temporal
+ * @throws LedgerLostError; ListOutOfDateError; errors of Temporal
  */
 export async function readLedger(client: Client, projectId: string, runId: string): Promise<BudgetState> {
   const workflowId = projectBudgetWorkflowId(projectId);
@@ -74,14 +78,11 @@ async function beginFrom(client: Client, projectId: string, started: HistoryEven
  * The run that was the budget's newest when a reset began `runId`. It may be later than the run that the reset went
  * back to.
  *
- * @throws TemporalUnreachableError if Temporal does not list `runId` within some seconds
+ * @throws ListOutOfDateError if Temporal does not list `runId` within some seconds
  */
 async function findReplacedRun(client: Client, workflowId: string, runId: string): Promise<string> {
-  const runs = await listRuns(client, workflowId, runId);
-  const own = runs.find((run) => run.runId === runId);
-  const [newest] = runs
-    .filter((run) => own && run.runId !== runId && run.startTime < own.startTime)
-    .sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
+  const earlier = await listRunsBefore(client, workflowId, runId);
+  const [newest] = earlier.sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
   if (!newest) throw new LedgerLostError('it was reset, and Temporal no longer keeps the previous run');
   // The list may be a second old: a run that has continued as new since is not the newest.
   for (let current = newest.runId; ;) {
@@ -93,19 +94,18 @@ async function findReplacedRun(client: Client, workflowId: string, runId: string
 }
 
 /**
- * The runs that Temporal lists, once it lists `runId`. The list lags behind: before that, it may also lack the run that
- * `runId` replaced, with all the sends that it had granted.
+ * The runs that began before `runId`, once Temporal lists `runId`. The list lags behind: before that, it may also lack
+ * the run that `runId` replaced, with all the sends that it had granted.
  */
-async function listRuns(client: Client, workflowId: string, runId: string): Promise<WorkflowExecutionInfo[]> {
+async function listRunsBefore(client: Client, workflowId: string, runId: string): Promise<WorkflowExecutionInfo[]> {
   for (let attempt = 1; attempt <= LIST_ATTEMPTS; attempt += 1) {
     if (attempt > 1) await delay(LIST_AGAIN_MS);
     const runs: WorkflowExecutionInfo[] = [];
-    await callTemporal(client, async () => {
-      for await (const run of client.workflow.list({ query: `WorkflowId = '${workflowId}'` })) runs.push(run);
-    });
-    if (runs.some((run) => run.runId === runId)) return runs;
+    for await (const run of listWorkflows(client, `WorkflowId = '${workflowId}'`)) runs.push(run);
+    const own = runs.find((run) => run.runId === runId);
+    if (own) return runs.filter(({ startTime }) => startTime < own.startTime);
   }
-  throw new TemporalUnreachableError(undefined, `its list of the runs of ${workflowId} is out of date; try again`);
+  throw new ListOutOfDateError(undefined, `its list of the runs of ${workflowId} is out of date; try again`);
 }
 
 /** Applies the events of a history to a state, in order. */

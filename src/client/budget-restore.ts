@@ -16,7 +16,7 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { describeGrpcError } from '../temporal/grpc.js';
-import { LedgerLostError, readLedger } from './budget-ledger.js';
+import { LedgerLostError, ListOutOfDateError, readLedger } from './budget-ledger.js';
 import { budgetStartOptions, type BudgetTarget } from './budget-update.js';
 import {
   BudgetNotFoundError,
@@ -294,9 +294,7 @@ export async function wakeBlockedFollowUps(client: Client, projectId: string, to
 
 /** Whether the same call may succeed later, without a change of permissions or settings. */
 export function mayPass(error: unknown): boolean {
-  // Without a cause, no call failed: Temporal's list of runs is out of date.
-  if (error instanceof TemporalUnreachableError && error.cause === undefined) return true;
-  return isPassingTrouble(error) || isVagueTrouble(error);
+  return error instanceof ListOutOfDateError || isPassingTrouble(error) || isVagueTrouble(error);
 }
 
 /** Calls `call` for each item, a few at a time, and retries those that failed with a passing error. */

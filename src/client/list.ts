@@ -13,7 +13,7 @@ import {
 import { InvalidInputError } from './errors.js';
 import { BudgetAnswers, type BudgetPlace, type PendingWatch, readPlaces, readWatches } from './live-progress.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
-import { toConnectionError } from './temporal-call.js';
+import { callTemporal } from './temporal-call.js';
 import { DURATION_RULE } from '../contract/durations.js';
 import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
 
@@ -138,12 +138,7 @@ export async function* listFollowUps(client: Client, query: string): AsyncGenera
 export async function* listWorkflows(client: Client, query: string): AsyncGenerator<WorkflowExecutionInfo> {
   const pages = client.workflow.list({ query })[Symbol.asyncIterator]();
   for (;;) {
-    let next;
-    try {
-      next = await client.withDeadline(Date.now() + 10_000, async () => pages.next());
-    } catch (error) {
-      throw toConnectionError(client, error) ?? error;
-    }
+    const next = await callTemporal(client, () => pages.next());
     if (next.done) return;
     yield next.value;
   }

@@ -247,12 +247,12 @@ export async function readWatches(
   client: Client,
   newestFirst: readonly FollowUpSummary[],
 ): Promise<ReadonlyMap<string, PendingWatch>> {
-  // A follow-up that cannot read its job shows as blocked while it watches it.
-  const polling = newestFirst.filter(
-    ({ status, state }) => status === 'running' && (state === 'polling' || state === 'blocked'),
-  );
+  const running = (wanted: string) =>
+    newestFirst.filter(({ status, state }) => status === 'running' && state === wanted);
+  // A follow-up that cannot read its job shows as blocked while it watches it. Most that are blocked have no watch.
+  const mayWatch = [...running('polling'), ...running('blocked')];
   const watches = new Map<string, PendingWatch>();
-  await fewAtATime(polling.slice(0, MOST_WATCHES), async ({ workflowId }) => {
+  await fewAtATime(mayWatch.slice(0, MOST_WATCHES), async ({ workflowId }) => {
     try {
       const description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
       const watch = await readPendingWatch(client, description);

@@ -16,9 +16,10 @@ export async function connectBudgetClient(options: {
   /** The interceptors of the connection for everything else. */
   tellInterceptors?: ConnectionOptions['interceptors'];
 }): Promise<{ budget: BudgetClient; close: () => Promise<unknown> }> {
-  const { address, taskQueue, limit, namespace = 'default', interceptors = [], tellInterceptors } = options;
+  const { address, taskQueue, limit, namespace = 'default' } = options;
+  const { interceptors = [], tellInterceptors = callRetries() } = options;
   const acquireConnection = await Connection.connect({ address, interceptors });
-  const connection = await Connection.connect({ address, interceptors: tellInterceptors ?? callRetries() });
+  const connection = await Connection.connect({ address, interceptors: tellInterceptors });
   const settings = { limit, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
   const budget = createBudgetClient({ acquireConnection, connection, namespace, taskQueue, settings });
   return {
