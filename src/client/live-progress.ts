@@ -229,7 +229,9 @@ async function readPendingWatch(
   if (!watch) return undefined;
   const details = watch.lastFailure?.applicationFailureInfo?.details?.payloads;
   const { looks, lookedAtMs, trouble } = await decodeDetails(client, workflowId, details);
-  const next = watch.lastStartedTime && (watch.nextAttemptScheduleTime ?? watch.scheduledTime);
+  // Before its first attempt, only the follow-up knows when it looks. `lastStartedTime` is empty between attempts.
+  const isKnown = Number(watch.attempt) > 1 || Number(watch.state) === STARTED;
+  const next = isKnown && (watch.nextAttemptScheduleTime ?? watch.scheduledTime);
   const at = new Date(lookedAtMs ?? 0).toISOString();
   return {
     polls: looks,

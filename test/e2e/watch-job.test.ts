@@ -42,26 +42,46 @@ const endTurn = ({ projectId }: Followed) =>
 const eventCount = async ({ handle }: Followed) => (await handle.fetchHistory()).events?.length ?? 0;
 
 describe.concurrent('a follow-up that watches its job', () => {
-  test('reports each look in the pending activity and in its progress, without an event', async () => {
-    const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
-    const { followUp } = followed;
-    await eventually('it has seen the agent at work', async () => (await followUp.progress()).job?.status === 'active');
-    const before = await followUp.progress();
-    const events = await eventCount(followed);
-    await eventually('three more looks', async () => (await followUp.progress()).polls >= before.polls + 3);
-    const progress = await followUp.progress();
-    expect(Date.parse(progress.nextPollAt ?? '')).toBeGreaterThan(Date.parse(progress.sentAt ?? ''));
-    expect(Date.parse(progress.jobSeenAt ?? '')).toBeGreaterThan(Date.parse(before.jobSeenAt ?? ''));
-    expect((await watchOf(followed))?.lastFailure?.message).toMatch(/^job is active; look \d+; next in \d+ ms$/);
-    expect(await eventCount(followed)).toBe(events);
-    await followUp.cancel();
+  test('shows when it polls next while it waits for that, and is not overdue', async () => {
+    const followed = await follow();
+    await isAsleep(followed);
+    const { lastStartedTime, nextAttemptScheduleTime, scheduledTime } = (await watchOf(followed)) ?? {};
+    const nextPollAt = new Date(tsToMs(nextAttemptScheduleTime ?? scheduledTime)).toISOString();
+    const [listed] = await take(stack.followUps.list({ project: followed.projectId }), 1);
+    for (const shown of [await followed.followUp.progress(), listed?.watch]) {
+      expect(shown, `last started at ${JSON.stringify(lastStartedTime)}`).toMatchObject({ nextPollAt });
+      expect(shown).not.toHaveProperty('overdue');
+    }
+    expect(Date.parse(nextPollAt)).toBeGreaterThan(Date.now() + 1_800_000);
+    await followed.followUp.cancel();
   });
 
-  test('shows its next poll and the last error in the list', async () => {
+  test(
+    'reports each look in the pending activity and in its progress, without an event',
+    { tags: 'long' },
+    async () => {
+      const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
+      const { followUp } = followed;
+      await eventually(
+        'it has seen the agent at work',
+        async () => (await followUp.progress()).job?.status === 'active',
+      );
+      const before = await followUp.progress();
+      const events = await eventCount(followed);
+      await eventually('three more looks', async () => (await followUp.progress()).polls >= before.polls + 3);
+      const progress = await followUp.progress();
+      expect(Date.parse(progress.nextPollAt ?? '')).toBeGreaterThan(Date.parse(progress.sentAt ?? ''));
+      expect(Date.parse(progress.jobSeenAt ?? '')).toBeGreaterThan(Date.parse(before.jobSeenAt ?? ''));
+      expect((await watchOf(followed))?.lastFailure?.message).toMatch(/^job is active; look \d+; next in \d+ ms$/);
+      expect(await eventCount(followed)).toBe(events);
+      await followUp.cancel();
+    },
+  );
+
+  test('shows its next poll and the last error in the list', { tags: 'long' }, async () => {
     const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
     const { projectId, followUp } = followed;
     const watchInList = async () => (await take(stack.followUps.list({ project: projectId }), 1))[0]?.watch;
-    // The next poll is not known while a poll is under way.
     const watch = await eventually('the list has its polls and the next one', async () => {
       const listed = await watchInList();
       return listed?.nextPollAt !== undefined && listed.polls >= 2 ? listed : undefined;
@@ -93,7 +113,7 @@ describe.concurrent('a follow-up that watches its job', () => {
     });
   });
 
-  test('looks once more when told to while a look is under way', async () => {
+  test('looks once more when told to while a look is under way', { tags: 'long' }, async () => {
     const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
     const { projectId, followUp } = followed;
     await eventually('it polls', async () => (await followUp.progress()).job?.status === 'active');
@@ -113,7 +133,7 @@ describe.concurrent('a follow-up that watches its job', () => {
     expect(error).toMatchObject({ type: 'Cancelled', delivered: 'yes' });
   });
 
-  test('looks once more when its time is over', async () => {
+  test('looks once more when its time is over', { tags: 'long' }, async () => {
     // More than 10 s after the send, because an earlier end needs one more look.
     const { followUp } = await follow({ jobTimeout: '11s', settleTime: 0 }, { behaviour: { turnFactor: 2 } });
     expect(await followUp.result()).toMatchObject({ status: 'completed', polls: 1 });
@@ -122,12 +142,17 @@ describe.concurrent('a follow-up that watches its job', () => {
     expect(error).toMatchObject({ type: 'JobTimeout', delivered: 'yes' });
     expect(stack.simulator.job(late.projectId, 'job')?.status).toBe('active');
   });
+});
 
-  test('shows as blocked after three failed reads, and continues as soon as the job can be read', async () => {
+// Not beside the others, because it ends all faults.
+test(
+  'a follow-up shows as blocked after three failed reads, and continues as soon as the job can be read',
+  { tags: 'long' },
+  async () => {
     const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '300ms' } });
     const { projectId, followUp } = followed;
     await eventually('it polls', async () => (await followUp.progress()).job?.status === 'active');
-    stack.simulator.failNext({ method: 'GET', projectId, jobId: 'job', kind: 'status', statusCode: 500, times: 20 });
+    stack.simulator.failNext({ method: 'GET', projectId, jobId: 'job', kind: 'status', statusCode: 500, times: 1_000 });
     const { waitReason, nextTryAt } = await eventually('it is blocked', async () => {
       const progress = await followUp.progress();
       return progress.state === 'blocked' ? progress : undefined;
@@ -137,7 +162,8 @@ describe.concurrent('a follow-up that watches its job', () => {
       const progress = await followUp.progress();
       return Date.parse(progress.nextTryAt ?? '') > Date.parse(nextTryAt ?? '');
     });
+    stack.simulator.clearFaults();
     await eventually('it polls again', async () => (await followUp.progress()).state === 'polling');
     await followUp.cancel();
-  });
-});
+  },
+);
