@@ -13,6 +13,7 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/global-setup.ts'],
+    tags: [{ name: 'long', description: 'a test that `npm test` leaves out, in a file that it runs' }],
     reporters: ['default', new SummaryReporter()],
     pool: 'forks',
     // Files share a process one after another: to import Temporal's packages takes longer than most files run.

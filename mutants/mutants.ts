@@ -8,8 +8,8 @@ const FOLLOW_UP = 'src/workflows/follow-up-port.ts';
 const LOOK = 'src/follow-up/look.ts';
 
 const AT_MOST_ONCE = 'test/agent-jobs/at-most-once.test.ts';
-const TIME_SKIPPED = 'test/workflows/follow-up.time-skipping.test.ts';
-const WATCHES = 'test/workflows/watch-job.time-skipping.test.ts';
+const TIME_SKIPPED = 'test/workflows/follow-up.time-skipping.long.test.ts';
+const WATCHES = 'test/workflows/watch-job.time-skipping.long.test.ts';
 
 /** Mistakes that somebody could make in good faith. The named test must catch each. */
 export const mutants: readonly Mutant[] = [
@@ -279,7 +279,7 @@ class RefusedError extends Error {`,
       },
     ],
     test: {
-      file: 'test/workflows/taken-over.test.ts',
+      file: 'test/workflows/taken-over.long.test.ts',
       name: 'a budget that one worker after another takes over knows when each send ended',
     },
     rebuilds: true,
@@ -291,7 +291,7 @@ class RefusedError extends Error {`,
       { file: 'src/budget/budget.ts', find: `&& words.every(isEnd);`, replace: `&& words.every(() => true || isEnd);` },
     ],
     test: {
-      file: 'test/workflows/taken-over.test.ts',
+      file: 'test/workflows/taken-over.long.test.ts',
       name: 'a budget that one worker after another takes over knows when each send ended',
     },
     rebuilds: true,
@@ -323,7 +323,7 @@ class RefusedError extends Error {`,
       },
     ],
     test: {
-      file: 'test/activities/budget-client.test.ts',
+      file: 'test/activities/budget-client.long.test.ts',
       name: 'entries that come together share one signal, each is confirmed, and a bad one loses no other',
     },
     rebuilds: true,
@@ -442,7 +442,7 @@ class RefusedError extends Error {`,
       },
     ],
     test: {
-      file: 'test/activities/budget-client.test.ts',
+      file: 'test/activities/budget-client.long.test.ts',
       name: 'an entry that is not urgent travels with the next ask, is heard before it, and can be read from the history',
     },
   },
@@ -470,7 +470,7 @@ class RefusedError extends Error {`,
       },
     ],
     test: {
-      file: 'test/activities/budget-client.test.ts',
+      file: 'test/activities/budget-client.long.test.ts',
       name: 'an entry for a budget that was reset is heard by the run that takes its place',
     },
   },

@@ -69,7 +69,7 @@ const letGo: Ask = {
   proven: false,
 };
 
-test('a message that was granted ahead leaves when its slot begins, and not before', async () => {
+test('a message that was granted ahead leaves when its slot begins, and not before', { tags: 'long' }, async () => {
   const sendAfterMs = 700;
   const { url, receivedAtMs } = await useService();
   let grantedAtMs = 0;

@@ -39,7 +39,7 @@ for (const secure of [false, true]) {
 
     test('at the deadline the connection is reset, not closed', async () => {
       const peer = await usePeer({ secure });
-      expect((await send(useClient(peer.url, { sendTimeoutMs: 1_000 }))).outcome).toBe('unknown');
+      expect((await send(useClient(peer.url, { sendTimeoutMs: 3_000 }))).outcome).toBe('unknown');
       await eventually('the connection gone', () => peer.closed === 1);
       expect(peer.errors).toEqual(['ECONNRESET']);
     });
@@ -55,7 +55,7 @@ for (const secure of [false, true]) {
           connection.socket.pause();
         },
       });
-      const client = useClient(peer.url, { sendTimeoutMs: 1_000 });
+      const client = useClient(peer.url, { sendTimeoutMs: 3_000 });
       // Less than the kernel buffers hold, so after a plain close the peer would get all of it.
       const prompt = 'x'.repeat(2_000_000);
       const result = await client.sendMessage({ projectId: PROJECT_ID, jobId: JOB_ID, prompt, mayStart: () => true });

@@ -53,8 +53,8 @@ const failing: {
   {
     peer: 'stays silent',
     script: {},
-    getTimeoutMs: 1_000,
-    expected: { reason: 'timeout', message: 'no answer: the deadline of 1000 ms has passed' },
+    getTimeoutMs: 3_000,
+    expected: { reason: 'timeout', message: 'no answer: the deadline of 3000 ms has passed' },
   },
   {
     peer: 'never finishes the TLS handshake',
@@ -77,9 +77,7 @@ test.for(failing)('a read from a peer that $peer fails with its reason', async (
 });
 
 test('a closed port fails with a hint about the setting', async () => {
-  const peer = await usePeer();
-  await peer.close();
-  const outcome = await get(useClient(peer.url));
+  const outcome = await get(useClient('http://127.0.0.1:1'));
   expect(outcome).toMatchObject({
     reason: 'network',
     message: expect.stringMatching(/ECONNREFUSED.*AGENT_JOBS_BASE_URL/) as string,
@@ -133,15 +131,19 @@ test('reads and messages work over TLS, by host name and by address', async () =
   }
 });
 
-test('100 reads of a silent service all end at their deadline and leave no connection behind', async () => {
-  const peer = await usePeer();
-  const client = useClient(peer.url, { getTimeoutMs: 300 });
-  const startedAt = performance.now();
-  const outcomes = await Promise.all(Array.from({ length: 100 }, () => get(client)));
-  expect(outcomes.every((outcome) => outcome.kind === 'failed' && outcome.reason === 'timeout')).toBe(true);
-  expect(performance.now() - startedAt).toBeLessThan(30_000);
-  await eventually('all connections gone', () => peer.closed === peer.connections);
-});
+test(
+  '100 reads of a silent service all end at their deadline and leave no connection behind',
+  { tags: 'long' },
+  async () => {
+    const peer = await usePeer();
+    const client = useClient(peer.url, { getTimeoutMs: 300 });
+    const startedAt = performance.now();
+    const outcomes = await Promise.all(Array.from({ length: 100 }, () => get(client)));
+    expect(outcomes.every((outcome) => outcome.kind === 'failed' && outcome.reason === 'timeout')).toBe(true);
+    expect(performance.now() - startedAt).toBeLessThan(30_000);
+    await eventually('all connections gone', () => peer.closed === peer.connections);
+  },
+);
 
 test.for([
   ['ftp://api.example', 'http'],

@@ -1,4 +1,3 @@
-import * as net from 'node:net';
 import { describe, expect, test } from 'vitest';
 import type { SendOutcome } from '../../src/contract/budget-messages.js';
 import { get, JOB, send, useClient, usePeer } from './support/harness.js';
@@ -110,8 +109,8 @@ const rows: Row[] = [
     script: {},
     outcome: 'unknown',
     received: 1,
-    sendTimeoutMs: 1_000,
-    message: /deadline of 1000 ms/,
+    sendTimeoutMs: 3_000,
+    message: /deadline of 3000 ms/,
   },
   {
     peer: 'never reads',
@@ -119,7 +118,7 @@ const rows: Row[] = [
     outcome: 'unknown',
     received: 0,
     only: 'plain',
-    sendTimeoutMs: 1_000,
+    sendTimeoutMs: 3_000,
   },
   {
     peer: 'sends half a status line',
@@ -196,7 +195,7 @@ const rows: Row[] = [
     outcome: 'sent',
     received: 1,
     statusCode: 200,
-    sendTimeoutMs: 1_000,
+    sendTimeoutMs: 3_000,
     message: /body was lost.*deadline/,
   },
   {
@@ -287,13 +286,7 @@ for (const secure of [false, true]) {
 }
 
 test('a closed port, an unknown host and an untrusted certificate prove that nothing was sent', async () => {
-  const server = net.createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  const port = typeof address === 'object' ? address?.port : undefined;
-
-  expect(await send(useClient(`http://127.0.0.1:${port}`))).toEqual({
+  expect(await send(useClient('http://127.0.0.1:1'))).toEqual({
     outcome: 'notSent',
     message: expect.stringMatching(/^nothing was sent: .*ECONNREFUSED.*AGENT_JOBS_BASE_URL/) as string,
   });

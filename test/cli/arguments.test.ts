@@ -213,29 +213,33 @@ describe('help', () => {
   });
 });
 
-test('a missing Temporal server is reported within seconds with its address, and ends with exit code 5', async () => {
-  const closed = createServer().listen(0, '127.0.0.1');
-  await once(closed, 'listening');
-  const address = closed.address();
-  const target = `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
-  closed.close();
-  await once(closed, 'close');
-  const startedMs = performance.now();
-  const run = openCli(['send', 'p', 'j', '-p', 'x', '-k', 'k', '--json'], { env: { TEMPORAL_ADDRESS: target } });
-  let hasEnded = false;
-  void run.ended.then(() => (hasEnded = true));
-  const firstLine = `nothing listens at ${target}; follow-up dev starts a server\n`;
-  await eventually('the first line is there', () => run.stderr() === firstLine);
-  expect(hasEnded).toBe(false);
-  const { exitCode, stdout, stderr } = await run.ended;
-  // The attempts end after 7 s. Those of the SDK alone would take more than 20 s.
-  expect(performance.now() - startedMs).toBeLessThan(18_000);
-  expect(exitCode).toBe(5);
-  expect(stderr.slice(firstLine.length)).toMatch(/^error: TemporalUnreachable: .*--key k finds it.*\n$/);
-  expect(JSON.parse(stdout)).toMatchObject({
-    error: { type: 'TemporalUnreachable', delivered: 'unknown', workflowId: 'follow-up/p/j/k' },
-  });
-});
+test(
+  'a missing Temporal server is reported within seconds with its address, and ends with exit code 5',
+  { tags: 'long' },
+  async () => {
+    const closed = createServer().listen(0, '127.0.0.1');
+    await once(closed, 'listening');
+    const address = closed.address();
+    const target = `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
+    closed.close();
+    await once(closed, 'close');
+    const startedMs = performance.now();
+    const run = openCli(['send', 'p', 'j', '-p', 'x', '-k', 'k', '--json'], { env: { TEMPORAL_ADDRESS: target } });
+    let hasEnded = false;
+    void run.ended.then(() => (hasEnded = true));
+    const firstLine = `nothing listens at ${target}; follow-up dev starts a server\n`;
+    await eventually('the first line is there', () => run.stderr() === firstLine);
+    expect(hasEnded).toBe(false);
+    const { exitCode, stdout, stderr } = await run.ended;
+    // The attempts end after 7 s. Those of the SDK alone would take more than 20 s.
+    expect(performance.now() - startedMs).toBeLessThan(18_000);
+    expect(exitCode).toBe(5);
+    expect(stderr.slice(firstLine.length)).toMatch(/^error: TemporalUnreachable: .*--key k finds it.*\n$/);
+    expect(JSON.parse(stdout)).toMatchObject({
+      error: { type: 'TemporalUnreachable', delivered: 'unknown', workflowId: 'follow-up/p/j/k' },
+    });
+  },
+);
 
 test('a command that starts nothing gives no advice on starting again and says nothing about delivery', async () => {
   const env = { TEMPORAL_ADDRESS: '127.0.0.1:1' };
@@ -246,7 +250,7 @@ test('a command that starts nothing gives no advice on starting again and says n
   expect(wrong.stderr).not.toContain('delivered');
 });
 
-test('a Temporal server that accepts and never answers is reported within seconds', async () => {
+test('a Temporal server that accepts and never answers is reported within seconds', { tags: 'long' }, async () => {
   const silent = createServer(() => undefined).listen(0, '127.0.0.1');
   await once(silent, 'listening');
   const address = silent.address();

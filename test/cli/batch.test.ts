@@ -120,20 +120,24 @@ describe('batch run', () => {
     expect(delivered('four-2')).toBe(0);
   });
 
-  test('ends with exit code 130 at Ctrl-C and says how to come back, and the batch continues', async () => {
-    const id = newId();
-    const started = openCli(['batch', 'run', '-', '--id', id, ...FAST, '--json'], { env, stdin: lines('slow-1') });
-    await eventually('the progress is shown', () => started.stderr().includes('0 of 1 done'));
-    started.kill('SIGINT');
-    const { exitCode, stdout, stderr } = await started.ended;
-    expect(exitCode).toBe(130);
-    expect(stderr).toContain(`follow-up batch status ${id}`);
-    expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'Interrupted', workflowId: `follow-up-batch/${id}` } });
-    const back = await runCli(['batch', 'status', id, '--watch', '--json'], { env });
-    expect(back.exitCode, back.stderr).toBe(0);
-    expect(JSON.parse(back.stdout)).toMatchObject({ total: 1, completed: 1 });
-    expect(delivered('slow-1')).toBe(1);
-  });
+  test(
+    'ends with exit code 130 at Ctrl-C and says how to come back, and the batch continues',
+    { tags: 'long' },
+    async () => {
+      const id = newId();
+      const started = openCli(['batch', 'run', '-', '--id', id, ...FAST, '--json'], { env, stdin: lines('slow-1') });
+      await eventually('the progress is shown', () => started.stderr().includes('0 of 1 done'));
+      started.kill('SIGINT');
+      const { exitCode, stdout, stderr } = await started.ended;
+      expect(exitCode).toBe(130);
+      expect(stderr).toContain(`follow-up batch status ${id}`);
+      expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'Interrupted', workflowId: `follow-up-batch/${id}` } });
+      const back = await runCli(['batch', 'status', id, '--watch', '--json'], { env });
+      expect(back.exitCode, back.stderr).toBe(0);
+      expect(JSON.parse(back.stdout)).toMatchObject({ total: 1, completed: 1 });
+      expect(delivered('slow-1')).toBe(1);
+    },
+  );
 });
 
 describe('a list that does not fit into one payload', () => {

@@ -177,7 +177,7 @@ describe('restore', () => {
 });
 
 describe('show --watch', () => {
-  test('prints one line for each change, and ends with exit code 130 at Ctrl-C', async () => {
+  test('prints one line for each change, and ends with exit code 130 at Ctrl-C', { tags: 'long' }, async () => {
     const projectId = newProject();
     const run = openCli(['budget', 'show', projectId, '--watch'], { env });
     await eventually('it says that there is none', () => run.stdout().includes('has no budget yet'));

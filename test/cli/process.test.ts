@@ -42,27 +42,31 @@ test('a reader that closes the pipe early ends the command silently', async () =
   });
 });
 
-test('a second Ctrl-C, at least a second after the first, ends a command that is still running', async () => {
-  // A server that accepts and never answers. The start is tried until its deadline, whatever the signals.
-  const silent = createServer(() => undefined).listen(0, '127.0.0.1');
-  await once(silent, 'listening');
-  const address = silent.address();
-  const target = `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
-  const [connected, run] = [
-    once(silent, 'connection'),
-    openCli(['send', 'p', 'j', '-p', 'x', '--json'], { env: { TEMPORAL_ADDRESS: target } }),
-  ];
-  await connected;
-  const startedMs = performance.now();
-  run.kill('SIGINT');
-  run.kill('SIGINT');
-  await eventually('it accepts the next Ctrl-C', () => {
-    if (performance.now() - startedMs > 1_000) run.kill('SIGINT');
-    return performance.now() - startedMs > 1_000;
-  });
-  expect(await run.ended).toMatchObject({ exitCode: 130, stdout: '' });
-  silent.close();
-});
+test(
+  'a second Ctrl-C, at least a second after the first, ends a command that is still running',
+  { tags: 'long' },
+  async () => {
+    // A server that accepts and never answers. The start is tried until its deadline, whatever the signals.
+    const silent = createServer(() => undefined).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const address = silent.address();
+    const target = `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
+    const [connected, run] = [
+      once(silent, 'connection'),
+      openCli(['send', 'p', 'j', '-p', 'x', '--json'], { env: { TEMPORAL_ADDRESS: target } }),
+    ];
+    await connected;
+    const startedMs = performance.now();
+    run.kill('SIGINT');
+    run.kill('SIGINT');
+    await eventually('it accepts the next Ctrl-C', () => {
+      if (performance.now() - startedMs > 1_000) run.kill('SIGINT');
+      return performance.now() - startedMs > 1_000;
+    });
+    expect(await run.ended).toMatchObject({ exitCode: 130, stdout: '' });
+    silent.close();
+  },
+);
 
 test('a checkout, which puts nothing on the PATH, says to run npx follow-up', async () => {
   const { exitCode, stderr } = await startCli(['list'], { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } }).ended;

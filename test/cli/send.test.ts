@@ -101,20 +101,24 @@ describe('send', () => {
     expect(delivered('job-4')).toBe(1);
   });
 
-  test('ends with exit code 130 at Ctrl-C and says how to come back, and the follow-up continues', async () => {
-    const workflowId = `follow-up/${project}/slow-1/ctrl-c`;
-    const run = startCli(['send', project, 'slow-1', '-p', 'x', ...FAST, '-k', 'ctrl-c', '--json'], { env });
-    await eventually('the progress is shown', () => run.stderr().includes('job active'));
-    run.kill('SIGINT');
-    const { exitCode, stdout, stderr } = await run.ended;
-    expect(exitCode).toBe(130);
-    expect(stderr).toContain(`follow-up status ${workflowId}`);
-    expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'Interrupted', workflowId } });
-    expect(await stack.followUps.handle(workflowId).result()).toMatchObject({ status: 'completed' });
-    const back = await send('slow-1', '--key', 'ctrl-c', '--json');
-    expect(JSON.parse(back.stdout)).toMatchObject({ status: 'completed', alreadyStarted: true });
-    expect(delivered('slow-1')).toBe(1);
-  });
+  test(
+    'ends with exit code 130 at Ctrl-C and says how to come back, and the follow-up continues',
+    { tags: 'long' },
+    async () => {
+      const workflowId = `follow-up/${project}/slow-1/ctrl-c`;
+      const run = startCli(['send', project, 'slow-1', '-p', 'x', ...FAST, '-k', 'ctrl-c', '--json'], { env });
+      await eventually('the progress is shown', () => run.stderr().includes('job active'));
+      run.kill('SIGINT');
+      const { exitCode, stdout, stderr } = await run.ended;
+      expect(exitCode).toBe(130);
+      expect(stderr).toContain(`follow-up status ${workflowId}`);
+      expect(JSON.parse(stdout)).toMatchObject({ error: { type: 'Interrupted', workflowId } });
+      expect(await stack.followUps.handle(workflowId).result()).toMatchObject({ status: 'completed' });
+      const back = await send('slow-1', '--key', 'ctrl-c', '--json');
+      expect(JSON.parse(back.stdout)).toMatchObject({ status: 'completed', alreadyStarted: true });
+      expect(delivered('slow-1')).toBe(1);
+    },
+  );
 
   test('shows a hostile pull request link without its escape sequences', async () => {
     const url = 'https://git.example/\u001b]8;;https://evil.example\u0007x\u001b[31m\u009b2J';
@@ -285,9 +289,9 @@ describe('doctor', () => {
       JSON.parse(stdout).checks.map(({ name, status }: { name: string; status: string }) => [name, status]),
     );
 
-  test('finds nothing to fix if all is well', async () => {
+  test('finds nothing to fix if all is well', { tags: 'long' }, async () => {
     const { stdout } = await runCli(['doctor', '--json'], { env: { ...env, ...service() } });
-    // Other tests leave stuck workflows, so the other checks are in test/operators/doctor.test.ts with its own server.
+    // Other tests leave stuck workflows, so the other checks are in test/operators/doctor.long.test.ts with its own server.
     expect(statuses(stdout)).toMatchObject({
       configuration: 'ok',
       Temporal: 'ok',
@@ -308,7 +312,7 @@ describe('doctor', () => {
     expect(stdout).not.toContain('wrong-key-of-mine');
   });
 
-  test('needs the settings of the service only if no worker runs', async () => {
+  test('needs the settings of the service only if no worker runs', { tags: 'long' }, async () => {
     const beside = await runCli(['doctor', '--json'], { env });
     expect(statuses(beside.stdout)).toMatchObject({
       configuration: 'note',
@@ -350,7 +354,7 @@ describe('doctor', () => {
     await Promise.all(polls);
   });
 
-  test('names each worker with its build and the age of its last poll', async () => {
+  test('names each worker with its build and the age of its last poll', { tags: 'long' }, async () => {
     const { stdout } = await runCli(['doctor', '--json'], { env });
     const workers = JSON.parse(stdout).checks.filter(({ name }: { name: string }) => name === 'workers');
     const polled = String.raw`is polled by ${process.pid}@\S+ \(build @temporalio/worker@\S+, polled (just now|.* ago)\)$`;

@@ -45,6 +45,7 @@ const waits = (projectId: string, count: number) =>
 
 test.concurrent(
   'a waiting follow-up shows its current place in the budget’s queue, in progress, list and batch',
+  { tags: 'long' },
   async () => {
     const projectId = newProject();
     await start(projectId, 'interactive', 'a-1', 'a-2', 'a-3', 'a-4');
@@ -82,7 +83,7 @@ test.concurrent(
 );
 
 describe.concurrent('setLimit', () => {
-  test('a raised limit lets waiting follow-ups go at once', async () => {
+  test('a raised limit lets waiting follow-ups go at once', { tags: 'long' }, async () => {
     const projectId = newProject();
     const followUps = await start(projectId, 'interactive', 'a-1', 'a-2', 'a-3', 'a-4', 'a-5', 'a-6');
     await waits(projectId, 2);
@@ -142,7 +143,7 @@ describe.concurrent('setLimit', () => {
 });
 
 describe.concurrent('pause and resume', () => {
-  test('a pause holds everything back, shows its note, and ends with a resume', async () => {
+  test('a pause holds everything back, shows its note, and ends with a resume', { tags: 'long' }, async () => {
     const projectId = newProject();
     const budget = stack.followUps.budget(projectId);
     expect(await budget.pause({ note: 'release freeze' })).toMatchObject({

@@ -94,6 +94,7 @@ describe.concurrent('each end without a result has its own error, which says whe
 
 test.concurrent(
   'a reset does not end the wait for the result: the new run does, and the message is not sent twice',
+  { tags: 'long' },
   async () => {
     const followUp = await start('slow-1');
     await isPolling('slow-1');
@@ -112,7 +113,7 @@ test.concurrent(
   },
 );
 
-test.concurrent('watch yields changes only, and ends with the follow-up', async () => {
+test.concurrent('watch yields changes only, and ends with the follow-up', { tags: 'long' }, async () => {
   const followUp = await start('job-2');
   const updates: FollowUpUpdate[] = [];
   for await (const update of followUp.watch({ intervalMs: 50 })) updates.push(update);
@@ -204,7 +205,7 @@ describe('while Temporal is unreachable', () => {
     proxy.close();
   });
 
-  test('result and watch keep waiting and continue', async () => {
+  test('result and watch keep waiting and continue', { tags: 'long' }, async () => {
     const { workflowId } = await start('slow-2');
     const result = followUps.handle(workflowId).result();
     const updates: FollowUpUpdate[] = [];

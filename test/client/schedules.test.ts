@@ -267,21 +267,25 @@ test('each firing is its own batch, and even the longest name gives valid ids an
 });
 
 describe('pause, resume and delete', () => {
-  test('a paused schedule fires nothing and keeps its note, and fires again when it is resumed', async () => {
-    const schedule = await create({ name: newName('pause'), every: '1s', overlap: 'allow-all', note: 'mine' });
-    expect(await schedule.pause()).toMatchObject({ paused: true, note: 'mine' });
-    const pause = { since: expect.stringMatching(/^\d{4}-.*Z$/), note: 'release freeze' };
-    expect(await schedule.pause('release freeze')).toMatchObject({ paused: true, note: 'mine', pause });
-    const before = (await schedule.describe()).counts.fired;
-    // Due times must pass to show that nothing fires.
-    const [next] = (await schedule.describe()).nextFirings;
-    await eventually('two due times have passed', () => Date.now() > Date.parse(next ?? '') + 2_000);
-    expect((await schedule.describe()).counts.fired).toBe(before);
-    const resumed = await schedule.resume();
-    expect(resumed).toMatchObject({ paused: false, note: 'mine' });
-    expect(resumed.pause).toBeUndefined();
-    await eventually('it fires', async () => (await schedule.describe()).counts.fired > before);
-  });
+  test(
+    'a paused schedule fires nothing and keeps its note, and fires again when it is resumed',
+    { tags: 'long' },
+    async () => {
+      const schedule = await create({ name: newName('pause'), every: '1s', overlap: 'allow-all', note: 'mine' });
+      expect(await schedule.pause()).toMatchObject({ paused: true, note: 'mine' });
+      const pause = { since: expect.stringMatching(/^\d{4}-.*Z$/), note: 'release freeze' };
+      expect(await schedule.pause('release freeze')).toMatchObject({ paused: true, note: 'mine', pause });
+      const before = (await schedule.describe()).counts.fired;
+      // Due times must pass to show that nothing fires.
+      const [next] = (await schedule.describe()).nextFirings;
+      await eventually('two due times have passed', () => Date.now() > Date.parse(next ?? '') + 2_000);
+      expect((await schedule.describe()).counts.fired).toBe(before);
+      const resumed = await schedule.resume();
+      expect(resumed).toMatchObject({ paused: false, note: 'mine' });
+      expect(resumed.pause).toBeUndefined();
+      await eventually('it fires', async () => (await schedule.describe()).counts.fired > before);
+    },
+  );
 
   test('a deleted schedule is gone, names the batches that still run, and frees its name', async () => {
     const name = newName('delete');

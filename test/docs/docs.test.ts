@@ -167,9 +167,14 @@ test.each([
   for (const snippet of snippets) expect(trimmed(read(example))).toContain(trimmed(snippet));
 });
 
-test('the hosted CI runs .ci/run', () => {
-  const { jobs } = parse(read('.github/workflows/ci.yml')) as { jobs: { ci: { steps: { run?: string }[] } } };
-  expect(jobs.ci.steps.map(({ run }) => run)).toContain('.ci/run');
+test.each([
+  ['ci.yml', 'ci', '.ci/run'],
+  ['long.yml', 'long', 'npm run test:long'],
+  ['long.yml', 'long', 'npm run test:oldest'],
+  ['long.yml', 'full', 'npm run test:full'],
+])('the hosted workflow %s, job %s, runs %s', (file, job, command) => {
+  const { jobs } = parse(read(`.github/workflows/${file}`)) as { jobs: Record<string, { steps: { run?: string }[] }> };
+  expect(jobs[job]?.steps.map(({ run }) => run)).toContain(command);
 });
 
 test('the index lists every page of the documentation', () => {

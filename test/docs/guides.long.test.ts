@@ -440,18 +440,18 @@ const guides: Record<string, Guide> = {
 /** A block that is not run here: its first words, why, and the test that checks it instead. */
 type NotRun = [begin: string, why: string, checkedBy: string];
 const CI = '.ci/run';
-const CLUSTER: [why: string, checkedBy: string] = ['needs a cluster', 'test/deploy/kubernetes.long.test.ts'];
+const CLUSTER: [why: string, checkedBy: string] = ['needs a cluster', 'test/deploy/kubernetes.full.test.ts'];
 const TWO_VERSIONS: [why: string, checkedBy: string] = [
   'needs workers of two versions',
   'test/e2e/worker-versions.long.test.ts',
 ];
-const ENGINE: [why: string, checkedBy: string] = ['needs a container engine', 'test/deploy/compose.long.test.ts'];
+const ENGINE: [why: string, checkedBy: string] = ['needs a container engine', 'test/deploy/compose.full.test.ts'];
 
 const notRun: Record<string, NotRun[]> = {
   'README.md': [
     ['npm ci && npm start', 'runs until Ctrl-C, and all tests', 'test/docs/tutorial.long.test.ts'],
-    ['npm ci && npm pack', 'installs from the registry', 'test/package/install.long.test.ts'],
-    ['npm pack ./packages/client', 'installs from the registry', 'test/package/client.long.test.ts'],
+    ['npm ci && npm pack', 'installs from the registry', 'test/package/install.full.test.ts'],
+    ['npm pack ./packages/client', 'installs from the registry', 'test/package/client.full.test.ts'],
   ],
   'CONTRIBUTING.md': [
     ['npm ci\nnpm run dev', 'installs from the registry', CI],
@@ -465,19 +465,19 @@ const notRun: Record<string, NotRun[]> = {
     [
       'npx follow-up send',
       'follows the block above; the worker, the service and the settings are those of the image',
-      'test/deploy/image.long.test.ts',
+      'test/deploy/image.full.test.ts',
     ],
     ['docker compose up --build --detach --scale', ...ENGINE],
     ['docker compose --profile monitoring', ...ENGINE],
   ],
   'packages/client/README.md': [
-    ['npm install agent-follow-up-client', 'the package is not on npm yet', 'test/package/client.long.test.ts'],
+    ['npm install agent-follow-up-client', 'the package is not on npm yet', 'test/package/client.full.test.ts'],
   ],
   'docs/explanation/simulation.md': [['npm run simulate', 'runs for minutes', 'test/simulation/seeds.long.test.ts']],
   'docs/explanation/reliability.md': [['npm run chaos', 'runs for hours', 'test/chaos/operator.long.test.ts']],
-  'docs/how-to/monitor.md': [['promtool check rules', 'needs promtool', 'test/deploy/monitoring.long.test.ts']],
+  'docs/how-to/monitor.md': [['promtool check rules', 'needs promtool', 'test/deploy/monitoring.full.test.ts']],
   'docs/how-to/run-on-kubernetes.md': [
-    ['docker build', 'needs a container engine', 'test/deploy/image.long.test.ts'],
+    ['docker build', 'needs a container engine', 'test/deploy/image.full.test.ts'],
     ['kubectl create namespace', ...CLUSTER],
     ['kubectl apply --kustomize deploy/kubernetes/overlays/production', ...CLUSTER],
     ['kubectl --namespace agent-jobs exec', ...CLUSTER],

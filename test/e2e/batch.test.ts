@@ -80,27 +80,31 @@ describe.concurrent('a batch', () => {
     expect(sentTo(projectId)).toHaveLength(5);
   });
 
-  test('that is cancelled withdraws what it has not sent, and says for each item whether it was delivered', async () => {
-    const projectId = unique('cancel');
-    const items = makeItems(stack, [projectId], 12, FAST);
-    const batch = await startBatch(stack, projectId, { items, maxOpen: 8 });
-    await eventually('its first messages are sent', () => sentTo(projectId).length >= 2);
-    await batch.handle.cancel();
-    const result = await batch.result();
-    expect(result).toMatchObject({ total: 12, cancelled: true });
-    expect(result.items).toHaveLength(12);
-    for (const { jobId, status, error } of result.items) {
-      const sent = sentTo(projectId).filter((entry) => entry.jobId === jobId).length;
-      const delivered = status ? 'yes' : error?.delivered;
-      // On a busy machine, the cancel may overtake a send, whose delivery is then unknown.
-      if (delivered === 'unknown') expect(sent).toBeLessThanOrEqual(1);
-      else expect({ jobId, delivered, sent }).toEqual({ jobId, delivered, sent: delivered === 'yes' ? 1 : 0 });
-      if (error) expect(error.type).toBe('Cancelled');
-    }
-    expect(result.errors).toBeGreaterThanOrEqual(4);
-  });
+  test(
+    'that is cancelled withdraws what it has not sent, and says for each item whether it was delivered',
+    { tags: 'long' },
+    async () => {
+      const projectId = unique('cancel');
+      const items = makeItems(stack, [projectId], 12, FAST);
+      const batch = await startBatch(stack, projectId, { items, maxOpen: 8 });
+      await eventually('its first messages are sent', () => sentTo(projectId).length >= 2);
+      await batch.handle.cancel();
+      const result = await batch.result();
+      expect(result).toMatchObject({ total: 12, cancelled: true });
+      expect(result.items).toHaveLength(12);
+      for (const { jobId, status, error } of result.items) {
+        const sent = sentTo(projectId).filter((entry) => entry.jobId === jobId).length;
+        const delivered = status ? 'yes' : error?.delivered;
+        // On a busy machine, the cancel may overtake a send, whose delivery is then unknown.
+        if (delivered === 'unknown') expect(sent).toBeLessThanOrEqual(1);
+        else expect({ jobId, delivered, sent }).toEqual({ jobId, delivered, sent: delivered === 'yes' ? 1 : 0 });
+        if (error) expect(error.type).toBe('Cancelled');
+      }
+      expect(result.errors).toBeGreaterThanOrEqual(4);
+    },
+  );
 
-  test('lets an interactive follow-up go before its backlog', async () => {
+  test('lets an interactive follow-up go before its backlog', { tags: 'long' }, async () => {
     const projectId = unique('lanes');
     const items = makeItems(stack, [projectId], 6, FAST);
     stack.simulator.addJob({ projectId, jobId: 'urgent' });
@@ -124,7 +128,7 @@ describe.concurrent('a batch', () => {
     expect(await batch.result()).toMatchObject({ completed: 6 });
   });
 
-  test('notices a terminated follow-up, and an id that was used before', async () => {
+  test('notices a terminated follow-up, and an id that was used before', { tags: 'long' }, async () => {
     const projectId = unique('dead');
     const items = makeItems(stack, [projectId], 5, FAST);
     const used = await stack.followUps.run({ ...items[0]!, key: `${projectId}:0` });

@@ -21,24 +21,28 @@ describe.concurrent('a batch that has ended and is reset', () => {
 });
 
 describe.concurrent('a running batch', () => {
-  test('that is paused in Temporal, or has a paused part, says so, and continues when it is unpaused', async () => {
-    const batch = await startBatch({ held: true });
-    await threeHaveEnded(batch);
-    for (const workflowId of [batch.workflowId, partOf(batch)]) {
-      await pauseWorkflow(batches.stack.client, workflowId);
-      const fix = `temporal workflow unpause --workflow-id ${workflowId}`;
-      await eventually('it is named', async () => {
-        const [trouble] = await batch.troubles();
-        return trouble?.kind === 'paused' && trouble.fix === fix;
-      });
-      if (workflowId === batch.workflowId) {
-        await expect(batch.status()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
+  test(
+    'that is paused in Temporal, or has a paused part, says so, and continues when it is unpaused',
+    { tags: 'long' },
+    async () => {
+      const batch = await startBatch({ held: true });
+      await threeHaveEnded(batch);
+      for (const workflowId of [batch.workflowId, partOf(batch)]) {
+        await pauseWorkflow(batches.stack.client, workflowId);
+        const fix = `temporal workflow unpause --workflow-id ${workflowId}`;
+        await eventually('it is named', async () => {
+          const [trouble] = await batch.troubles();
+          return trouble?.kind === 'paused' && trouble.fix === fix;
+        });
+        if (workflowId === batch.workflowId) {
+          await expect(batch.status()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
+        }
+        await unpauseWorkflow(batches.stack.client, workflowId);
       }
-      await unpauseWorkflow(batches.stack.client, workflowId);
-    }
-    await letAllGo(batch);
-    await endsWell(batch);
-  });
+      await letAllGo(batch);
+      await endsWell(batch);
+    },
+  );
 
   test('that is terminated says so, and how many follow-ups still run', async () => {
     const batch = await startBatch({ held: true });

@@ -104,6 +104,7 @@ describe.concurrent('a waiting follow-up', () => {
 describe.concurrent('a follow-up whose message is on its way', () => {
   test.each(['pause', 'reset', 'reset-heartbeats'] as const)(
     'is sent once, even if an operator applies %s to its activity',
+    { tags: 'long' },
     async (what) => {
       const projectId = newProject();
       const followUp = await startSending(projectId);
@@ -116,7 +117,7 @@ describe.concurrent('a follow-up whose message is on its way', () => {
     },
   );
 
-  test('that is paused in Temporal continues when it is unpaused', async () => {
+  test('that is paused in Temporal continues when it is unpaused', { tags: 'long' }, async () => {
     const projectId = newProject();
     const followUp = await startSending(projectId);
     await pauseWorkflow(stack.client, followUp.workflowId);
@@ -138,7 +139,8 @@ describe.concurrent('a follow-up whose agent is at work', () => {
   test('reports a paused activity as its trouble, also in the list of troubles, and continues when it is unpaused', async () => {
     const projectId = newProject();
     const followUp = await startWatching(projectId);
-    expect(await onActivities(stack.client, followUp.workflowId, 'pause')).toBe(1);
+    const pause = () => onActivities(stack.client, followUp.workflowId, 'pause');
+    await eventually('its watch is paused', async () => (await pause()) === 1);
     const fix = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
     const trouble = { workflowId: followUp.workflowId, kind: 'activityPaused', fix };
     await eventually('it is named', async () => (await followUp.trouble()) !== undefined);

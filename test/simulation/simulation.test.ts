@@ -7,7 +7,7 @@ import { breakages, isBreakage } from '../../simulation/breakages.js';
 import { runSeed } from '../../simulation/run-seed.js';
 import { expectRight, simulate } from './support.js';
 
-/** These run in seconds. `npm run test:all` runs the next 2,500, and `npm run simulate` any number. */
+/** These run in seconds. `npm run test:long` runs the next 2,500, and `npm run simulate` any number. */
 const SEEDS = 500;
 
 const seedsFile = new URL('failing-seeds.json', import.meta.url);

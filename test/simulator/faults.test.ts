@@ -80,7 +80,7 @@ describe('a planned fault', () => {
     expect(simulator.ledger.map((entry) => entry.accepted)).toEqual([false, true]);
   });
 
-  test('can give Retry-After in each of its forms', async () => {
+  test('can give Retry-After in each of its forms', { tags: 'long' }, async () => {
     const simulator = await start();
     for (const retryAfter of ['none', 'seconds', 'date'] as const) {
       simulator.failNext({ method: 'POST', kind: 'limited', retryAfter, retryAfterMs: 4_200 });

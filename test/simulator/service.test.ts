@@ -125,18 +125,18 @@ describe('sending a message', () => {
   });
 
   test('gives Retry-After in the chosen form', async () => {
-    const simulator = await start({ limiter: { kind: 'sliding', limit: 1, windowMs: 60_000 } });
+    const simulator = await start({ limiter: { kind: 'sliding', limit: 1, windowMs: 3_600_000 } });
     await post(simulator);
     expect((await post(simulator)).headers['retry-after']).toBeUndefined();
     simulator.update({ retryAfter: 'seconds' });
-    expect(Number((await post(simulator)).headers['retry-after'])).toBeGreaterThan(50);
+    expect(Number((await post(simulator)).headers['retry-after'])).toBeGreaterThan(3_000);
     simulator.update({ retryAfter: 'date' });
     const until = Date.parse(String((await post(simulator)).headers['retry-after']));
-    expect(until).toBeGreaterThan(Date.now() + 50_000);
-    expect(until).toBeLessThan(Date.now() + 61_000);
+    expect(until).toBeGreaterThan(Date.now() + 3_000_000);
+    expect(until).toBeLessThan(Date.now() + 3_601_000);
   });
 
-  test('answers 429 below the limit if others spend the budget', async () => {
+  test('answers 429 below the limit if others spend the budget', { tags: 'long' }, async () => {
     const simulator = await start({
       limiter: { kind: 'sliding', limit: 4, windowMs: 400 },
       outsider: { share: 1 },

@@ -178,7 +178,7 @@ describe('a worker', () => {
     await service.run();
   });
 
-  test('is not ready while it shuts down, and lets a running send finish', async () => {
+  test('is not ready while it shuts down, and lets a running send finish', { tags: 'long' }, async () => {
     simulator.addJob({ projectId: 'p2', jobId: 'j2' });
     const config = testConfig({
       AGENT_JOBS_BASE_URL: simulator.baseUrl,
@@ -210,22 +210,26 @@ describe('a worker', () => {
     }
   });
 
-  test('waits for an unreachable Temporal server, says so, and can be told to stop waiting', async () => {
-    const config = testConfig({ TEMPORAL_ADDRESS: '127.0.0.1:9' });
-    const waits = logMemory();
-    const told = new AbortController();
-    const { port } = await freeAddress();
-    const starting = startWorker({
-      config: { ...config, status: { host: '127.0.0.1', port } },
-      logger: createLogger({ level: 'info', format: 'json' }, waits),
-      signal: told.signal,
-    });
-    starting.catch(() => undefined);
-    await eventually('it says that it waits', () => waits.text().includes('Waiting for Temporal at 127.0.0.1:9'));
-    const metrics = await fetch(`http://127.0.0.1:${port}/metrics`);
-    expect(metrics.status).toBe(200);
-    expect(samplesOf(await metrics.text()).get('follow_up_worker_ready')).toBe(0);
-    told.abort(new Error('enough'));
-    await expect(starting).rejects.toThrow();
-  });
+  test(
+    'waits for an unreachable Temporal server, says so, and can be told to stop waiting',
+    { tags: 'long' },
+    async () => {
+      const config = testConfig({ TEMPORAL_ADDRESS: '127.0.0.1:9' });
+      const waits = logMemory();
+      const told = new AbortController();
+      const { port } = await freeAddress();
+      const starting = startWorker({
+        config: { ...config, status: { host: '127.0.0.1', port } },
+        logger: createLogger({ level: 'info', format: 'json' }, waits),
+        signal: told.signal,
+      });
+      starting.catch(() => undefined);
+      await eventually('it says that it waits', () => waits.text().includes('Waiting for Temporal at 127.0.0.1:9'));
+      const metrics = await fetch(`http://127.0.0.1:${port}/metrics`);
+      expect(metrics.status).toBe(200);
+      expect(samplesOf(await metrics.text()).get('follow_up_worker_ready')).toBe(0);
+      told.abort(new Error('enough'));
+      await expect(starting).rejects.toThrow();
+    },
+  );
 });

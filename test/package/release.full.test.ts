@@ -17,13 +17,14 @@ describeWith(await findMissing(['actionlint']))('actionlint', () => {
   });
 });
 
-test('a release runs the tests first, then publishes both packages with provenance and attaches bills of materials', () => {
+test('a release runs all tests first, then publishes both packages with provenance and attaches bills of materials', () => {
   const { jobs } = z
     .object({
       jobs: z.object({
         test: z.object({ steps: z.array(z.object({ run: z.string().optional() })) }),
+        long: z.object({ uses: z.literal('./.github/workflows/long.yml') }),
         publish: z.object({
-          needs: z.literal('test'),
+          needs: z.tuple([z.literal('test'), z.literal('long')]),
           permissions: z.object({ 'id-token': z.literal('write') }),
           steps: z.array(z.object({ run: z.string().optional() })),
         }),
