@@ -2,8 +2,20 @@
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** No two dots in a row. Written without look-ahead, which some languages lack. */
-const ID = { minLength: 1, maxLength: 128, pattern: '^[A-Za-z0-9](\\.?[A-Za-z0-9_~-])*\\.?$' };
+/**
+ * Patterns are read by the regular expressions of many languages. Some have no look-ahead. In some, `\d` is any digit of
+ * Unicode, and `$` matches before a line feed at the end.
+ */
+const LINE_FEED = { type: 'string', pattern: '\\n' };
+
+/** No two dots in a row, and not `__proto__`. */
+const ID = {
+  type: 'string',
+  minLength: 1,
+  maxLength: 128,
+  pattern: '^[A-Za-z0-9_-](\\.?[A-Za-z0-9_~-])*\\.?$',
+  not: { type: 'string', pattern: '\\n|^__proto__$' },
+};
 
 /**
  * JSON Schemas by file name.
@@ -13,12 +25,17 @@ const ID = { minLength: 1, maxLength: 128, pattern: '^[A-Za-z0-9](\\.?[A-Za-z0-9
  * @returns {Map<string, string>}
  */
 export function jsonSchemas(z, { inputs, answers, ...rules }) {
-  const toText = ({ title, schema }, override) => {
+  const toText = ({ title, schema }, override, $defs) => {
     const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', override });
-    return `${JSON.stringify({ $schema, title, ...rest }, null, 2)}\n`;
+    if ($defs) shareDefaults(rest.anyOf ?? [], $defs);
+    return `${JSON.stringify({ $schema, title, ...rest, ...($defs && { $defs }) }, null, 2)}\n`;
+  };
+  const toInputText = (each) => {
+    const defs = {};
+    return toText(each, (made) => describeInput(made, rules, defs), defs);
   };
   return new Map([
-    ...inputs.map((each) => [fileName(each), toText(each, (made) => describeInput(made, rules))]),
+    ...inputs.map((each) => [fileName(each), toInputText(each)]),
     ...answers.map((each) => [fileName(each), toText(each, openToMore)]),
   ]);
 }
@@ -36,13 +53,29 @@ function openToMore({ jsonSchema }) {
   if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
 }
 
-/** Adds what the conversion cannot see: rules in code, defaults and meanings. */
-function describeInput({ jsonSchema, path }, { followUpSettings, maxPromptBytes }) {
+/** Both forms of a batch have the same defaults. */
+function shareDefaults(forms, defs) {
+  for (const { properties } of forms) {
+    defs.defaults = properties.defaults;
+    properties.defaults = { $ref: '#/$defs/defaults' };
+  }
+}
+
+/** Adds what the conversion cannot see: rules in code, defaults and meanings. Rules of several fields go to `defs`. */
+function describeInput({ jsonSchema, path }, { followUpSettings, maxPromptBytes }, defs) {
   const field = path.filter(
     (part) => !['properties', 'anyOf', 'items'].includes(String(part)) && !Number.isInteger(part),
   );
   const name = field.filter((part) => part !== 'defaults').join('.');
-  if (jsonSchema.pattern?.startsWith('^[A-Za-z0-9]')) Object.assign(jsonSchema, ID);
+  const refer = (key, rule) => {
+    defs[key] = rule;
+    return { $ref: `#/$defs/${key}` };
+  };
+  const replace = (rule) => {
+    for (const keyword of ['type', 'pattern', 'anyOf']) Reflect.deleteProperty(jsonSchema, keyword);
+    Object.assign(jsonSchema, rule);
+  };
+  if (jsonSchema.pattern?.startsWith('^[A-Za-z0-9_-]')) replace(refer('id', ID));
   if (jsonSchema.type === 'string' && name === 'prompt') {
     jsonSchema.maxLength = maxPromptBytes;
     jsonSchema.description = `The message: at most ${maxPromptBytes} bytes of UTF-8, which may be fewer characters`;
@@ -50,8 +83,7 @@ function describeInput({ jsonSchema, path }, { followUpSettings, maxPromptBytes 
   const setting = followUpSettings[name];
   const alternatives = jsonSchema.anyOf?.map(({ type }) => type) ?? [];
   if (alternatives.join() === 'number,string') {
-    delete jsonSchema.anyOf;
-    Object.assign(jsonSchema, durationRule(setting));
+    replace({ allOf: Object.entries(durationRules(setting)).map(([key, rule]) => refer(key, rule)) });
   }
   // Every setting may be null.
   if (setting && alternatives.at(-1) === 'null') {
@@ -59,19 +91,23 @@ function describeInput({ jsonSchema, path }, { followUpSettings, maxPromptBytes 
   }
 }
 
-/** A duration is a number or text. `minimum` and `maximum` only apply to numbers, and `pattern` only to text. */
-function durationRule({ min, max }) {
+const DURATION = {
+  type: ['integer', 'string'],
+  pattern: '^[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)$',
+  not: LINE_FEED,
+};
+
+/**
+ * A duration is a number or text. `minimum` and `maximum` only apply to numbers, and `pattern` only to text: it has the
+ * bound in each unit. The worker rounds to whole milliseconds before it compares.
+ */
+function durationRules({ min, max }) {
   const [minMs, maxMs] = [min, max].map(toMs);
+  const least = minMs > 0 && { pattern: inEveryUnit((unitMs) => atLeast((minMs - 0.5) / unitMs)) };
   return {
-    type: ['integer', 'string'],
-    minimum: minMs,
-    maximum: maxMs,
-    pattern: '^\\d+(\\.\\d+)?(ms|s|m|h|d)$',
-    // The bounds for each unit. The worker rounds to whole milliseconds before it compares.
-    allOf: [
-      ...(minMs > 0 ? [{ pattern: inEveryUnit((unitMs) => atLeast((minMs - 0.5) / unitMs)) }] : []),
-      { pattern: inEveryUnit((unitMs) => below((maxMs + 0.5) / unitMs)) },
-    ],
+    duration: DURATION,
+    [`at-least-${min}`]: { minimum: minMs, ...least },
+    [`at-most-${max}`]: { maximum: maxMs, pattern: inEveryUnit((unitMs) => below((maxMs + 0.5) / unitMs)) },
   };
 }
 
@@ -94,20 +130,22 @@ function digitsOf(bound) {
 /** A decimal number without leading zeros that is at least a bound. */
 function atLeast(bound) {
   const [whole, fraction] = digitsOf(bound);
-  const more = [`[1-9]\\d{${whole.length},}`, ...greater(whole)];
+  const more = [`[1-9][0-9]{${whole.length},}`, ...greater(whole)];
   const same =
-    fraction === '' ? `${whole}(\\.\\d+)?` : `${whole}\\.(${[...greater(fraction, '*'), `${fraction}\\d*`].join('|')})`;
+    fraction === ''
+      ? `${whole}(\\.[0-9]+)?`
+      : `${whole}\\.(${[...greater(fraction, '*'), `${fraction}[0-9]*`].join('|')})`;
   const equal = whole === '0' ? same.replace(/^0/, '0?') : same;
-  return `(${more.join('|')})(\\.\\d+)?|${equal}`;
+  return `(${more.join('|')})(\\.[0-9]+)?|${equal}`;
 }
 
 /** A decimal number without leading zeros that is below a bound. */
 function below(bound) {
   const [whole, fraction] = digitsOf(bound);
-  const less = [...(whole.length > 1 ? [`\\d{1,${whole.length - 1}}`] : []), ...lesser(whole)];
+  const less = [...(whole.length > 1 ? [`[0-9]{1,${whole.length - 1}}`] : []), ...lesser(whole)];
   const prefixes = [...fraction].slice(0, -1).map((_, index) => fraction.slice(0, index + 1));
   const tail = fraction === '' ? [] : [`${whole}(\\.(${[...lesser(fraction, '*'), ...prefixes].join('|')}))?`];
-  return [...(less.length > 0 ? [`(${less.join('|')})(\\.\\d+)?`] : []), ...tail].join('|');
+  return [...(less.length > 0 ? [`(${less.join('|')})(\\.[0-9]+)?`] : []), ...tail].join('|');
 }
 
 /** Patterns of digits that are greater than the given ones: one for each first digit that differs. */
@@ -125,7 +163,7 @@ function differing(digits, rest, other) {
     const first = other(Number(digit));
     if (first === undefined) return [];
     const left = digits.length - index - 1;
-    const tail = rest === '*' ? '\\d*' : left > 0 ? `\\d{${left}}` : '';
+    const tail = rest === '*' ? '[0-9]*' : left > 0 ? `[0-9]{${left}}` : '';
     return [`${digits.slice(0, index)}${first}${tail}`];
   });
 }

@@ -16,7 +16,7 @@ import {
 import type { Logger } from 'pino';
 import { type BudgetClient, createActivities, createBudgetClient, createOwnRun } from './activities/index.js';
 import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
-import type { WorkerConfig } from './config/index.js';
+import { ConfigError, type WorkerConfig } from './config/index.js';
 import { budgetTaskQueue } from './contract/index.js';
 import { PACKAGE_ROOT, PACKAGE_VERSION } from './package.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
@@ -81,12 +81,15 @@ export interface WorkerService {
  * Starts a worker: the status server, the connections (it waits up to 2 minutes for Temporal), the search attributes,
  * then one worker for follow-ups and one for budgets. Installs no signal handlers: see {@link runUntilSignal}.
  *
- * @throws ConfigError when the status address cannot be used
+ * @throws ConfigError when the status address cannot be used, or the process runs on Bun
  * @throws TemporalUnreachableError when Temporal cannot be reached or refuses access
  * @throws SearchAttributesError when the search attributes are missing and may not be registered
  */
 export async function startWorker(options: StartWorkerOptions): Promise<WorkerService> {
   const { config, logger, signal } = options;
+  if ('bun' in process.versions) {
+    throw new ConfigError([{ name: 'runtime', message: 'Bun polls no task queue: run the worker with Node.js' }]);
+  }
   for (const warning of config.warnings) logger.warn(warning);
   const closers: (() => Promise<void>)[] = [];
   const closeAll = async (): Promise<void> => {
@@ -308,7 +311,8 @@ async function createWorkers(
     identity,
     workflowBundle,
     ...(config.version && { workerDeploymentOptions: deploymentOptions(config.version) }),
-    ...(interceptors && { interceptors }),
+    // Those of workflows are in the bundle.
+    ...(interceptors && { interceptors: { ...interceptors, workflowModules: [] } }),
   };
   // In parallel: each starts a thread that loads the SDK and the bundle.
   const creations = [
@@ -371,7 +375,7 @@ export function createFollowUpPlugin(options: StartWorkerOptions): WorkerPlugin 
   };
 }
 
-const shutdownSignals = ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const;
+const shutdownSignals = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGHUP'] as const;
 
 /**
  * Runs a worker until the process receives a signal to end, and then lets running sends finish. A second signal changes

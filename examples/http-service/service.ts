@@ -37,12 +37,20 @@ export function createFollowUpService(followUps: FollowUpClient): Server {
 }
 
 async function answer(followUps: FollowUpClient, request: IncomingMessage): Promise<Answer> {
-  const { pathname } = new URL(request.url ?? '/', 'http://localhost');
+  const [pathname = ''] = (request.url ?? '/').split('?');
   const [, collection, ...rest] = pathname.split('/');
   if (collection !== 'follow-ups') return { status: 404, body: { error: 'not found' } };
   if (rest.length === 0 && request.method === 'POST') return post(followUps, request);
-  if (rest.length === 1 && request.method === 'GET') return get(followUps, decodeURIComponent(rest[0] ?? ''));
+  if (rest.length === 1 && request.method === 'GET') return get(followUps, decodeId(rest[0] ?? ''));
   return { status: 405, body: { error: 'POST /follow-ups or GET /follow-ups/ID' } };
+}
+
+function decodeId(encoded: string): string {
+  try {
+    return decodeURIComponent(encoded);
+  } catch {
+    throw new InvalidInputError([{ field: 'id', message: 'must be percent-encoded' }]);
+  }
 }
 
 async function post(followUps: FollowUpClient, request: IncomingMessage): Promise<Answer> {

@@ -21,6 +21,8 @@ async function bundle() {
     platform: 'node',
     tsconfig: false,
     external: /^[^./]/,
+    // A package that only the worker uses must not stay as a bare `require`: callers may not have it.
+    treeshake: { moduleSideEffects: (_id, isExternal) => !isExternal },
   });
   await bundled.write({ dir: dist, format: 'cjs', entryFileNames: '[name].js', chunkFileNames: 'shared-[hash].js' });
 }

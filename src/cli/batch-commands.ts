@@ -9,13 +9,16 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
   const run = batch
     .command('run')
     .description('send many follow-ups; the whole file is checked before anything is sent')
-    .argument('[file]', 'one input as JSON per line, {"projectId":…,"jobId":…,"prompt":…}; - reads stdin')
+    .argument(
+      '[file]',
+      'one input as JSON per line, {"projectId":…,"jobId":…,"prompt":…}, or a JSON list of inputs; - reads stdin',
+    )
     .requiredOption('--id <id>', 'id of the batch (required); the same id never sends a second message')
     .option('--jobs <file>', 'instead of FILE: one job id per line, with --project and a prompt for all; - reads stdin')
     .option('--project <project>', 'with --jobs: the project of the jobs');
   addPromptOptions(run)
     .option('--max-open <number>', 'maximum number of open follow-ups (default: 50)')
-    .option('--allow-duplicates', 'allow lines with the same project, job and prompt');
+    .option('--allow-duplicates', 'allow items with the same project, job and prompt');
   addSettingOptions(run, 'batch')
     .option('--no-wait', 'start it and print its id (--json: also those of its items), without waiting')
     .option('--csv <file>', 'write a CSV file with a row per item at the end; - writes to stdout');

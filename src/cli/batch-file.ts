@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { Readable } from 'node:stream';
 import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
 import { defined } from '../contract/defined.js';
@@ -19,6 +20,7 @@ import {
   type Line,
   openSource,
   type PromptSource,
+  readBytes,
   readLines,
   readPrompt,
   unreadable,
@@ -112,9 +114,10 @@ function hasFields(value: Record<string, unknown>): boolean {
   return Object.keys(value).length > 0;
 }
 
-/** An item of a batch and its line. */
+/** An item of a batch. */
 interface BatchFileItem {
-  line: number;
+  /** Its line, from 1; missing if the file is a JSON document. */
+  line?: number;
   input: FollowUpInput;
 }
 
@@ -132,42 +135,130 @@ export interface BatchFileOptions {
 const MAX_LINE_BYTES = 6 * MAX_PROMPT_BYTES + 65_536;
 
 /**
- * Reads the items of a batch, one per line, as they arrive, and checks them all. Skips blank lines.
+ * Reads the items of a batch, and checks them all. The file has one input per line, which is read as it arrives, or it is
+ * a JSON document: a list of inputs, or `{"items": […]}`. Blank lines are skipped.
  *
- * @throws BadLinesError naming the bad lines with every bad field; UsageError if it cannot be read or has no items
+ * @throws BadLinesError naming the bad lines or items with every bad field; InvalidInputError if a document has other
+ * fields; UsageError if it cannot be read or has no items
  */
 export async function readBatchFile(
   { name, stream }: ByteSource,
-  { toInput = parseJson, defaults, allowDuplicates = false }: BatchFileOptions = {},
+  { toInput, defaults, allowDuplicates = false }: BatchFileOptions = {},
 ): Promise<BatchFileItem[]> {
+  const chunks = reading(stream, name);
+  const start = toInput ? { isDocument: false, chunks } : await peek(chunks);
+  const unit = start.isDocument ? 'item' : 'line';
+  const entries = start.isDocument
+    ? await readDocument(name, start.chunks)
+    : readEntries(start.chunks, toInput ?? ((text) => JSON.parse(text) as unknown));
   const items: BatchFileItem[] = [];
-  const bad = new BadLines();
-  const firstLines = new Map<string, number>();
-  const isDuplicate = (line: number, input: FollowUpInput, issues: InputIssue[]) => {
+  const bad = new BadLines(unit);
+  const firsts = new Map<string, number>();
+  const isDuplicate = (number: number, input: FollowUpInput, issues: InputIssue[]) => {
     const digest = digestOf(input);
-    const first = firstLines.get(digest);
-    if (first === undefined) firstLines.set(digest, line);
+    const first = firsts.get(digest);
+    if (first === undefined) firsts.set(digest, number);
     else if (!allowDuplicates) {
-      issues.push({
-        field: '',
-        message: `same project, job and prompt as line ${first} (--allow-duplicates takes both)`,
-      });
+      const message = `same project, job and prompt as ${unit} ${first} (--allow-duplicates takes both)`;
+      issues.push({ field: '', message });
     }
     return issues.length > 0;
   };
-  let lineCount = 0;
-  for await (const line of readLines(reading(stream, name), MAX_LINE_BYTES)) {
-    const { number } = line;
-    lineCount = number;
-    if ('text' in line && line.text.trim() === '') continue;
-    const issues: InputIssue[] = [];
-    const input = valueOf(line, toInput, issues);
+  let count = 0;
+  for await (const { number, isBlank, input, issues } of entries) {
+    count = number;
+    if (isBlank) continue;
     if (!isFollowUpInput(input, defaults, issues) || isDuplicate(number, input, issues)) bad.add(number, issues);
-    else if (bad.count === 0) items.push({ line: number, input });
+    else if (bad.count === 0) items.push({ input, ...(unit === 'line' && { line: number }) });
   }
-  bad.throwIfAny(name, lineCount);
+  bad.throwIfAny(name, count);
   if (items.length === 0) throw new UsageError(`${name} has no items: each line is one follow-up`);
   return items;
+}
+
+/** A line, or an item of a document, before it is checked. */
+interface Entry {
+  /** From 1. */
+  number: number;
+  isBlank?: boolean;
+  input: unknown;
+  issues: InputIssue[];
+}
+
+async function* readEntries(
+  chunks: AsyncIterable<unknown>,
+  toInput: (line: string) => unknown,
+): AsyncGenerator<Entry, void, undefined> {
+  for await (const line of readLines(chunks, MAX_LINE_BYTES)) {
+    const issues: InputIssue[] = [];
+    const isBlank = 'text' in line && line.text.trim() === '';
+    const input = isBlank ? undefined : valueOf(line, toInput, issues);
+    yield { number: line.number, isBlank, input, issues };
+  }
+}
+
+/** No line with one input begins like this: a list, a brace alone in its line, or a field of a batch. */
+const DOCUMENT_START = /^\s*(?:\[|\{[ \t]*\r?\n|\{\s*"(?:items|jobIds|maxOpen|defaults)"\s*:)/;
+/** Enough bytes to match {@link DOCUMENT_START} if the file does not begin with much white space. */
+const PEEK_BYTES = 4_096;
+const MAX_DOCUMENT_BYTES = 128 * 1_024 * 1_024;
+
+/** Finds out from the first bytes whether a file is a JSON document. The chunks that are returned are complete. */
+async function peek(
+  chunks: AsyncGenerator<unknown, void, undefined>,
+): Promise<{ isDocument: boolean; chunks: AsyncIterable<unknown> }> {
+  let head = Buffer.alloc(0);
+  let isOver = false;
+  while (!isOver && head.length < PEEK_BYTES && !/\S[^\n]*\n/.test(startOf(head))) {
+    const { done, value } = await chunks.next();
+    isOver = done === true;
+    if (!isOver) head = Buffer.concat([head, Buffer.from(value as Uint8Array)]);
+  }
+  async function* all(): AsyncGenerator {
+    yield head;
+    if (!isOver) yield* chunks;
+  }
+  return { isDocument: DOCUMENT_START.test(startOf(head)), chunks: all() };
+}
+
+function startOf(head: Buffer): string {
+  return head
+    .subarray(0, PEEK_BYTES)
+    .toString('utf8')
+    .replace(/^\ufeff/, '');
+}
+
+async function readDocument(name: string, chunks: AsyncIterable<unknown>): Promise<Entry[]> {
+  const bytes = await readBytes('batch', { name, stream: Readable.from(chunks) }, MAX_DOCUMENT_BYTES);
+  if (!bytes) throw new UsageError(`batch: ${name} is larger than 128 MiB: write one input per line instead`);
+  return itemsOfDocument(name, parseDocument(name, bytes)).map((input, index) => ({
+    number: index + 1,
+    input,
+    issues: [],
+  }));
+}
+
+function parseDocument(name: string, bytes: Buffer): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch (error) {
+    const reason = error instanceof SyntaxError ? `not JSON: ${error.message}` : 'not UTF-8';
+    throw new UsageError(`batch: ${name} begins like a JSON document, but is ${reason}`);
+  }
+}
+
+function itemsOfDocument(name: string, document: unknown): unknown[] {
+  if (Array.isArray(document)) return document;
+  const { items, ...others } = document as Record<string, unknown>;
+  if (items === undefined && !('jobIds' in others)) return [document];
+  const issues = Object.keys(others).map((field) => ({
+    field,
+    message: field === 'jobIds' ? 'give the ids with --jobs, one per line' : 'give it as an option, not in the file',
+  }));
+  if (items !== undefined && !Array.isArray(items)) issues.push({ field: 'items', message: 'must be a list' });
+  if (issues.length > 0)
+    throw new InvalidInputError(issues.map((issue) => ({ ...issue, field: `${name}: ${issue.field}` })));
+  return items as unknown[];
 }
 
 function valueOf(line: Line, toInput: (text: string) => unknown, issues: InputIssue[]): unknown {
@@ -195,11 +286,7 @@ function isFollowUpInput(
   return parsed.ok;
 }
 
-function parseJson(line: string): unknown {
-  return JSON.parse(line);
-}
-
-async function* reading(stream: ByteSource['stream'], name: string): AsyncGenerator {
+async function* reading(stream: ByteSource['stream'], name: string): AsyncGenerator<unknown, void, undefined> {
   try {
     yield* stream;
   } catch (error) {

@@ -65,6 +65,8 @@ const NOTHING_KNOWN = { projects: [], needs: [], isPartial: false };
 interface Standing {
   atMs: number;
   checks: Check[];
+  /** Ids of all blocked workflows, also of those that need nobody. */
+  troubled: ReadonlySet<string>;
 }
 
 /**
@@ -142,7 +144,7 @@ async function look(
     asOf: asOf.toISOString(),
     ...(!hasWorkers && { trouble: withNextStep(`no worker polls task queue ${idleQueue}`) }),
     ...(hasWorkers ? { projects } : { projects: last.projects, ...defined({ projectsAsOf: before }) }),
-    needs: await findNeeds(session, { budgets, followUps: listed.followUps, standing: standing.checks, hasWorkers }),
+    needs: await findNeeds(session, { budgets, followUps: listed.followUps, standing, hasWorkers }),
     isPartial: listed.isPartial,
   };
   return { board, standing };
@@ -159,8 +161,11 @@ function withNextStep(what: string): string {
 }
 
 async function findStanding(session: TemporalSession, hasWorkers: boolean, atMs: number): Promise<Standing> {
-  const checks = await Promise.all([examineWorkflows(session), hasWorkers ? examineOpenBatches(session) : []]);
-  return { atMs, checks: checks.flat().filter(isFinding) };
+  const [{ checks, troubled }, handOvers] = await Promise.all([
+    examineWorkflows(session),
+    hasWorkers ? examineOpenBatches(session) : [],
+  ]);
+  return { atMs, checks: [...checks, ...handOvers].filter(isFinding), troubled };
 }
 
 /** Follow-ups that are blocked, or whose delivery is unknown. */
@@ -203,7 +208,7 @@ interface Known {
   /** Follow-ups that are blocked, or whose delivery is unknown. */
   followUps: readonly FollowUpSummary[];
   /** What the doctor finds blocked. */
-  standing: readonly Check[];
+  standing: Standing;
   hasWorkers: boolean;
 }
 
@@ -213,12 +218,13 @@ const MOST_ASKED = 10;
 /** Everything that waits for a person: first what blocks whole projects and batches, then single follow-ups. */
 async function findNeeds(session: TemporalSession, known: Known): Promise<Check[]> {
   const { budgets, followUps, standing, hasWorkers } = known;
-  const stands = new Set(standing.map(({ subject }) => subject));
   const ofBudgets = budgets.flatMap((budget) => (budget.status ? judgeBudget(budget.status) : [silentBudget(budget)]));
   const projectWide = [
-    ...standing,
+    ...standing.checks,
     // The reason why a budget does not answer says more than its silence.
-    ...ofBudgets.filter((check) => isFinding(check) && !(check.name === 'silent budget' && stands.has(check.subject))),
+    ...ofBudgets.filter(
+      (check) => isFinding(check) && !(check.name === 'silent budget' && standing.troubled.has(check.subject ?? '')),
+    ),
   ];
   const doubtful = followUps.filter(({ state }) => state !== 'blocked').map(judgeDoubtful);
   const blocked = hasWorkers ? await explainBlocked(session, known) : [];
@@ -269,7 +275,7 @@ async function explainBlocked({ followUps: client }: TemporalSession, known: Kno
     return (
       !budget?.status ||
       budget.status.paused !== undefined ||
-      known.standing.some(({ subject }) => subject === budgetId)
+      known.standing.checks.some(({ subject }) => subject === budgetId)
     );
   };
   const blocked = known.followUps.filter(({ state, projectId }) => state === 'blocked' && !isHeldUp(projectId));

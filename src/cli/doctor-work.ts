@@ -1,6 +1,8 @@
+import type { Client } from '@temporalio/client';
 import type { FiringOutcome, ListedBudget, ScheduleDescription, WorkflowTrouble } from '../client/index.js';
-import { listWorkflows } from '../client/list.js';
-import { fewAtATime } from '../client/temporal-call.js';
+import { listQuery, listWorkflows } from '../client/list.js';
+import { callTemporal, fewAtATime } from '../client/temporal-call.js';
+import { IS_OPEN } from '../client/trouble.js';
 import { defined } from '../contract/defined.js';
 import {
   type BatchStatus,
@@ -32,8 +34,11 @@ const LOOKED_AT_FIRINGS = 3;
  * @param hasWorkers without workers, budgets are not queried: each query would wait for its deadline
  */
 export async function checkWork(session: TemporalSession, hasWorkers: boolean): Promise<WorkChecks> {
-  const [troubles, handOvers, budgets, schedules] = await Promise.all([
-    examineWorkflows(session).catch((error: unknown) => [unseen('workflows', error)]),
+  const [workflows, handOvers, budgets, schedules] = await Promise.all([
+    examineWorkflows(session).catch((error: unknown) => ({
+      checks: [unseen('workflows', error)],
+      troubled: new Set<string>(),
+    })),
     hasWorkers ? examineOpenBatches(session).catch((error: unknown) => [unseen('batches', error)]) : [],
     hasWorkers
       ? examineBudgets(session).catch((error: unknown) => ({ checks: [unseen('budgets', error)], projects: [] }))
@@ -41,9 +46,9 @@ export async function checkWork(session: TemporalSession, hasWorkers: boolean): 
     examineSchedules(session, hasWorkers).catch((error: unknown) => [unseen('schedules', error)]),
   ]);
   // The reason why a budget does not answer says more than its silence.
-  const known = new Set(troubles.map(({ subject }) => subject));
-  const more = budgets.checks.filter(({ name, subject }) => name !== 'silent budget' || !known.has(subject));
-  return { checks: [...troubles, ...handOvers, ...more, ...schedules], projects: budgets.projects };
+  const { checks, troubled } = workflows;
+  const more = budgets.checks.filter(({ name, subject = '' }) => name !== 'silent budget' || !troubled.has(subject));
+  return { checks: [...checks, ...handOvers, ...more, ...schedules], projects: budgets.projects };
 }
 
 function unseen(name: string, error: unknown): Check {
@@ -60,17 +65,52 @@ function notAsked(): Check {
   return { name: 'budgets', status: 'note', message: 'not checked: only a worker can answer' };
 }
 
-/** One check per blocked budget, batch, part or follow-up. */
-export async function examineWorkflows({ followUps }: TemporalSession): Promise<Check[]> {
+/** What {@link examineWorkflows} found. */
+interface WorkflowChecks {
+  checks: Check[];
+  /** Ids of all blocked workflows. */
+  troubled: ReadonlySet<string>;
+}
+
+/** One check per blocked budget, batch, part or follow-up. Those without a worker share one per task queue. */
+export async function examineWorkflows({ client, followUps }: TemporalSession): Promise<WorkflowChecks> {
   const { troubles, isPartial } = await followUps.troubles();
-  // Without workers many workflows are unattended: one check covers all.
-  const told = new Set<string>();
-  const found = troubles
-    .filter(({ kind, what }) => kind !== 'unattended' || (!told.has(what) && told.add(what)))
-    .map(toCheck);
+  const idle = new Set(
+    (await fewAtATime(troubles, async (trouble) => ((await isIdle(client, trouble)) ? [trouble] : []))).flat(),
+  );
+  const found = [
+    ...onePerQueue(troubles.filter((trouble) => !idle.has(trouble))).map(toCheck),
+    ...onePerQueue([...idle]).map(toIdleCheck),
+  ];
   const seen = isPartial ? 'of those that were looked at, the newest of each kind, ' : '';
   const none: Check = { name: 'workflows', status: 'ok', message: `${seen}no budget, batch or follow-up is blocked` };
-  return found.length > 0 ? found : [none];
+  return {
+    checks: found.some(isFinding) ? found : [none, ...found],
+    troubled: new Set(troubles.map(({ workflowId }) => workflowId)),
+  };
+}
+
+/** Without workers many workflows are unattended: the first of each task queue stands for all. */
+function onePerQueue(troubles: readonly WorkflowTrouble[]): WorkflowTrouble[] {
+  const told = new Set<string>();
+  return troubles.filter(({ kind, what }) => kind !== 'unattended' || (!told.has(what) && told.add(what)));
+}
+
+/** Whether it is a budget without a worker that has nothing to do: no follow-up of its project is open. */
+async function isIdle(client: Client, { workflowId, kind }: WorkflowTrouble): Promise<boolean> {
+  const projectId = parseProjectBudgetWorkflowId(workflowId);
+  if (kind !== 'unattended' || projectId === undefined) return false;
+  const query = `${listQuery({ project: projectId })} AND ${IS_OPEN}`;
+  return (await callTemporal(client, () => client.workflow.count(query))).count === 0;
+}
+
+function toIdleCheck({ workflowId, what }: WorkflowTrouble): Check {
+  return {
+    name: 'budget',
+    subject: workflowId,
+    status: 'note',
+    message: `${workflowId} ${what}, and no follow-up needs it`,
+  };
 }
 
 /** If no item is added to a batch for this long, the process that hands it over is gone. */

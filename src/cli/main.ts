@@ -33,7 +33,9 @@ export async function main(argv: readonly string[], io: CliIo = processIo(), bun
     if (error.exitCode === 0) return ExitCode.ok;
     // Help that is shown because no command was given needs no error message.
     if (error.code === 'commander.help') return ExitCode.usage;
-    return reportError(output, new UsageError(error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')));
+    const message = error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ');
+    const hint = error.code === 'commander.unknownOption' ? '; put -- before an id that starts with -' : '';
+    return reportError(output, new UsageError(`${message}${hint}`));
   }
 }
 

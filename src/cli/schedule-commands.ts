@@ -5,8 +5,9 @@ import { choice, type LazyAction, withCommonOptions } from './command-options.js
 const CREATE_HELP = `
 Cron: minute, hour, day of month, month, day of week, or @hourly, @daily,
 @weekly, @monthly, @yearly. Day of month and day of week must both match.
-Daylight saving: a time that the clock skips does not fire on that day, and a
-time that it repeats fires twice. Avoid 01:00 to 03:00, or use UTC.
+Daylight saving: a time that the clock skips does not fire on that day. A time
+that it repeats fires once in some zones and twice in others. Clocks change
+between 00:00 and 03:00 in most zones: avoid those hours, or use UTC.
 Intervals count from 1970-01-01T00:00:00Z: --every 1h fires on the hour, and
 with --offset 19m at 19 minutes past.
 

@@ -71,8 +71,8 @@ const createSchema = z
     /** With `every`: how long after each interval's begin; below `every`. @default 0 */
     offset: durationSchema('0s', '365d').refine(isWholeSeconds, WHOLE_SECONDS).optional(),
     /**
-     * With `cron`: whose clock it means. A time that daylight saving leaves out does not fire on that day, one that it
-     * repeats fires twice. @default 'UTC'
+     * With `cron`: whose clock it means. A time that daylight saving leaves out does not fire on that day; one that it
+     * repeats fires once in some zones and twice in others. Upper and lower case are the same. @default 'UTC'
      */
     timeZone: timeZoneSchema.optional(),
     /** What a firing does while the previous one still runs. @default 'skip' */
@@ -183,11 +183,18 @@ function canonicalTimeZone(name: string): string | undefined {
   if (!/^[A-Za-z]/.test(name)) return undefined;
   try {
     const { timeZone } = new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions();
-    // An alias, such as Asia/Kolkata for Asia/Calcutta, stays: the server knows both.
-    return timeZone.toLowerCase() === name.toLowerCase() ? timeZone : name;
+    // `Intl` may replace an alias, such as Asia/Kolkata by Asia/Calcutta. The server knows both, but only the second is
+    // sure to be spelled right.
+    const isAlias = timeZone.toLowerCase() !== name.toLowerCase();
+    return isAlias && isSpelledAsZone(name) ? name : timeZone;
   } catch {
     return undefined;
   }
+}
+
+/** Whether each part of the name begins with a capital, as in the names of all zones. */
+function isSpelledAsZone(name: string): boolean {
+  return name.split('/').every((part) => /^[A-Z]/.test(part));
 }
 
 /**

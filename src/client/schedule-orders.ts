@@ -7,7 +7,6 @@ import {
   ScheduleNotFoundError as TemporalScheduleNotFoundError,
 } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
-import { msToTs, tsToDate } from '@temporalio/common/lib/time.js';
 import { z } from 'zod';
 import { parseInput, WorkflowType } from '../contract/index.js';
 import { FollowUpClientError, InvalidInputError } from './errors.js';
@@ -125,7 +124,7 @@ export async function triggerSchedule(target: ScheduleTarget): Promise<Triggered
       identity,
       requestId: randomUUID(),
       // Without an overlap policy of its own the schedule's counts. The SDK's `trigger` would say allow-all.
-      patch: { triggerImmediately: { scheduledTime: msToTs(at.getTime()) } },
+      patch: { triggerImmediately: { scheduledTime: toTimestamp(at.getTime()) } },
     }),
   );
   const deadlineMs = Date.now() + EFFECT_TIMEOUT_MS;
@@ -162,6 +161,18 @@ async function freeSecond({ client, name }: ScheduleTarget, { info }: TemporalDe
 
 function toSecond(ms: number): number {
   return Math.floor(ms / 1_000) * 1_000;
+}
+
+type Timestamp = NonNullable<Parameters<Client['workflowService']['listScheduleMatchingTimes']>[0]['startTime']>;
+
+/** An instant as Temporal's API has it. Its encoder takes a number for the seconds, which its types leave out. */
+function toTimestamp(ms: number): Timestamp {
+  const seconds = Math.floor(ms / 1_000);
+  return { seconds, nanos: (ms - seconds * 1_000) * 1_000_000 } as unknown as Timestamp;
+}
+
+function toDate({ seconds, nanos }: Timestamp): Date {
+  return new Date((seconds?.toNumber() ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1_000_000));
 }
 
 function bufferSize({ raw }: TemporalDescription): number {
@@ -239,11 +250,11 @@ async function matchingTimes(target: ScheduleTarget, from: Date, to: Date): Prom
       namespace: client.options.namespace,
       scheduleId: name,
       // The server excludes the start itself; a backfill includes it.
-      startTime: msToTs(from.getTime() - 1),
-      endTime: msToTs(to.getTime()),
+      startTime: toTimestamp(from.getTime() - 1),
+      endTime: toTimestamp(to.getTime()),
     }),
   );
-  return startTime.map((time) => tsToDate(time));
+  return startTime.map((time) => toDate(time));
 }
 
 /**

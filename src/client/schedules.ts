@@ -104,7 +104,11 @@ export class Schedules {
       if (error instanceof ScheduleAlreadyRunning) throw new ScheduleExistsError(name, { cause: error });
       // The server's error for times that only it can reject, such as minute 61.
       if (!(error instanceof TypeError)) throw error;
-      const [field, given] = cron === undefined ? ['every', input.every] : ['cron', cron];
+      const [field, given] = /time ?zone/i.test(error.message)
+        ? ['timeZone', input.timeZone]
+        : cron === undefined
+          ? ['every', input.every]
+          : ['cron', cron];
       throw new InvalidInputError([{ field, message: `${error.message} (given ${JSON.stringify(given)})` }]);
     }
     return new ScheduleHandle(this.#client, name);

@@ -81,17 +81,18 @@ const pollSchema = z.strictObject({
   backoffCoefficient: z.number().min(minCoefficient, coefficientRule).max(maxCoefficient, coefficientRule).nullish(),
 });
 
-/** A message: 1 character to 256 KiB of UTF-8. */
+/** A message: 1 character to 256 KiB of UTF-8, and not only white space. */
 export const promptSchema = z
   .string()
-  .min(1, 'must not be empty')
+  .min(1, { error: 'must not be empty', abort: true })
+  .regex(/\S/, 'must not be only white space')
   .refine((prompt) => utf8Length(prompt) <= MAX_PROMPT_BYTES, `must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
 
 const baseSchema = z.strictObject({
   /** The job's project, whose budget is used. */
   projectId: idSchema,
   jobId: idSchema,
-  /** The follow-up instruction, 1 character to 256 KiB of UTF-8. */
+  /** The follow-up instruction, 1 character to 256 KiB of UTF-8, and not only white space. */
   prompt: promptSchema,
   /** @default 'interactive' */
   lane: z.enum(lanes).nullish(),

@@ -3,22 +3,24 @@ import type { InputIssue } from './failures.js';
 import { WorkflowIdPrefix } from './names.js';
 
 /**
- * Ids that are safe in a path of the service and in a workflow id. Strict on purpose: URL normalisation resolves `..`
- * even if it is percent-encoded, so an id with it could reach another endpoint.
+ * Ids that are safe in a path of the service and in a workflow id, among them all that nanoid makes. Strict on purpose:
+ * URL normalisation resolves `..` even if it is percent-encoded, so an id with it could reach another endpoint.
  */
 export const idSchema = z
   .string()
-  .regex(/^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$/, {
-    error: 'must be 1 to 128 of A-Z a-z 0-9 . _ ~ -, starting with a letter or digit',
+  .regex(/^[A-Za-z0-9_-][A-Za-z0-9._~-]{0,127}$/, {
+    error: 'must be 1 to 128 of A-Z a-z 0-9 . _ ~ -, not starting with . or ~',
     abort: true,
   })
-  .refine((id) => !id.includes('..'), 'must not contain ".."');
+  .refine((id) => !id.includes('..'), 'must not contain ".."')
+  // The one such name that an object cannot have as a key of its own.
+  .refine((id) => id !== '__proto__', 'must not be "__proto__"');
 
 /** Like {@link idSchema}, but `:` is allowed. A key makes a follow-up unique within its job. */
 export const keySchema = z
   .string()
-  .regex(/^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/, {
-    error: 'must be 1 to 128 of A-Z a-z 0-9 . _ ~ : -, starting with a letter or digit',
+  .regex(/^[A-Za-z0-9_-][A-Za-z0-9._~:-]{0,127}$/, {
+    error: 'must be 1 to 128 of A-Z a-z 0-9 . _ ~ : -, not starting with . ~ or :',
     abort: true,
   })
   .refine((key) => !key.includes('..'), 'must not contain ".."');

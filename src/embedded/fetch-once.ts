@@ -1,4 +1,5 @@
-import { link, mkdir, mkdtemp, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { constants, existsSync } from 'node:fs';
+import { access, link, mkdir, mkdtemp, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -25,7 +26,7 @@ interface FetchOptions<T> {
  * @throws the error of `fetch`; the same one, at once, on every later call in this process
  */
 export async function fetchOnce<T>({ cacheDirectory, name, lookUp, fetch, onProgress }: FetchOptions<T>): Promise<T> {
-  await mkdir(cacheDirectory, { recursive: true });
+  await makeWritableDirectory(cacheDirectory);
   const lockPath = join(cacheDirectory, `${name}.lock`);
   return await withFileLock(
     lockPath,
@@ -45,6 +46,29 @@ export async function fetchOnce<T>({ cacheDirectory, name, lookUp, fetch, onProg
     },
     (pid) => onProgress?.(`${name}: waiting for process ${pid}, which is fetching it`),
   );
+}
+
+/**
+ * Makes a directory with its parents, unless it is there already.
+ *
+ * @throws the error of the file system if the directory cannot be made, is something else, or cannot be written
+ */
+export async function makeWritableDirectory(path: string): Promise<void> {
+  await makeDirectory(path);
+  // The dot makes a file of that name an error.
+  await access(`${path}/.`, constants.W_OK);
+}
+
+/**
+ * Asks for each parent once. The `recursive` of `mkdir` asks forever on a file system that answers ENOENT for a new
+ * directory, such as /proc.
+ */
+async function makeDirectory(path: string): Promise<void> {
+  const parent = dirname(path);
+  if (parent !== path && !existsSync(parent)) await makeDirectory(parent);
+  await mkdir(path).catch((error: unknown) => {
+    if (!hasCode(error, 'EEXIST')) throw error;
+  });
 }
 
 /** The holder touches its lock this often. */

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { cacheDirectory, type Environment, type OnProgress } from './environment.js';
-import { fetchOnce } from './fetch-once.js';
+import { fetchOnce, makeWritableDirectory } from './fetch-once.js';
 
 /** Settings of the resolvers. */
 export interface ResolveOptions {
@@ -110,6 +110,13 @@ export async function resolveBinary(resolution: Resolution): Promise<ResolvedBin
     }
   }
   tellAll();
+  try {
+    await makeWritableDirectory(cache);
+  } catch (error) {
+    fail(`a download into ${cache}`, error);
+    const fix = `Set XDG_CACHE_HOME to a directory that can be written. Otherwise: ${resolution.fix}`;
+    throw new BinaryUnavailableError(what, failedSteps, fix);
+  }
   return await fetchOnce<ResolvedBinary>({
     cacheDirectory: cache,
     name: resolution.fetchName,

@@ -55,6 +55,20 @@ describe('batch run', () => {
     for (const jobId of ['one-1', 'one-2', 'archive-1']) expect(delivered(jobId)).toBe(1);
   });
 
+  test('takes ids that begin with - or _, as nanoid makes them', async () => {
+    const projectId = `-nano-${randomUUID().slice(0, 8)}`;
+    const batchId = `_${newId()}`;
+    const words = ['batch', 'run', '--jobs', '-', `--project=${projectId}`, '--prompt', 'x', `--id=${batchId}`];
+    const { exitCode, stderr } = await runCli([...words, ...FAST], { env, stdin: '-job\n_job\n' });
+    expect(exitCode, stderr).toBe(0);
+    for (const jobId of ['-job', '_job']) expect(stack.simulator.job(projectId, jobId)?.messages).toBe(1);
+    const shown = await runCli(['budget', 'show', '--json', '--', projectId], { env });
+    expect(JSON.parse(shown.stdout)).toMatchObject({ projectId, used: 2 });
+    const refused = await runCli(['budget', 'show', projectId], { env });
+    expect(refused.exitCode).toBe(2);
+    expect(refused.stderr).toContain('put -- before an id that starts with -');
+  });
+
   test('ends with exit code 3 if an agent job failed, and 4 if a follow-up had no result', async () => {
     const failed = await run(newId(), lines('fail-1', 'two-1'), '--json');
     expect(failed.exitCode).toBe(3);

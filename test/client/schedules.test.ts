@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
 import { Client, Connection } from '@temporalio/client';
+import { msToTs, tsToMs } from '@temporalio/common/lib/time.js';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import {
   type CreateScheduleInput,
@@ -113,6 +115,26 @@ describe('invalid input', () => {
     expect(error).toBeInstanceOf(InvalidInputError);
     expect(error).toMatchObject({ issues: [{ field: 'cron', message: expect.stringMatching(/minute.*61 2/i) }] });
     await expect(followUps.schedules.handle(name).describe()).rejects.toThrow(ScheduleNotFoundError);
+  });
+});
+
+describe('the case of a time zone', () => {
+  test.each([
+    ['us/pacific', 'America/Los_Angeles'],
+    ['US/Pacific', 'US/Pacific'],
+    ['europe/berlin', 'Europe/Berlin'],
+    ['Asia/Kolkata', 'Asia/Kolkata'],
+    ['utc', 'UTC'],
+  ])('%s is taken as %s', async (timeZone, taken) => {
+    const schedule = await create({ name: newName('zone'), cron: '0 4 * * *', timeZone });
+    expect((await schedule.describe()).times.timeZone).toBe(taken);
+  });
+
+  test('a zone that only the server does not know is an error of timeZone', async () => {
+    const error = create({ name: newName('zone'), cron: '0 4 * * *', timeZone: 'Us/Pacific' });
+    await expect(error).rejects.toMatchObject({
+      issues: [{ field: 'timeZone', message: expect.stringMatching(/time zone.*given "Us\/Pacific"/i) }],
+    });
   });
 });
 
@@ -264,6 +286,46 @@ test('each firing is its own batch, and even the longest name gives valid ids an
     expect(parseFollowUpBatchWorkflowId(workflowId)).toEqual({ batchId });
     expect(keySchema.safeParse(batchItemKey(batchId, 999_999)).success).toBe(true);
   }
+});
+
+describe('daylight saving', () => {
+  const timesOf = async (options: { cron: string; timeZone: string }, from: string, to: string) => {
+    const { name } = await create({ name: newName('clock'), paused: true, ...options });
+    const { startTime } = await connection.workflowService.listScheduleMatchingTimes({
+      namespace: 'default',
+      scheduleId: name,
+      startTime: msToTs(Date.parse(from)),
+      endTime: msToTs(Date.parse(to)),
+    });
+    return startTime.map((time) => new Date(tsToMs(time)).toISOString());
+  };
+
+  test('a time that the clock repeats fires once in Berlin, and twice in New York', async () => {
+    // 02:30 was at 00:30Z and at 01:30Z.
+    const berlin = { cron: '30 2 * * *', timeZone: 'Europe/Berlin' };
+    expect(await timesOf(berlin, '2025-10-25T12:00:00Z', '2025-10-26T12:00:00Z')).toHaveLength(1);
+    // 01:30 was at 05:30Z and at 06:30Z.
+    const newYork = { cron: '30 1 * * *', timeZone: 'America/New_York' };
+    expect(await timesOf(newYork, '2025-11-01T12:00:00Z', '2025-11-02T12:00:00Z')).toHaveLength(2);
+  });
+
+  test('a time that the clock skips does not fire on that day, and in some zones that is midnight', async () => {
+    const berlin = { cron: '30 2 * * *', timeZone: 'Europe/Berlin' };
+    expect(await timesOf(berlin, '2025-03-29T12:00:00Z', '2025-03-30T12:00:00Z')).toEqual([]);
+    const santiago = { cron: '@daily', timeZone: 'America/Santiago' };
+    expect(await timesOf(santiago, '2025-09-06T12:00:00Z', '2025-09-08T12:00:00Z')).toEqual([
+      '2025-09-08T03:00:00.000Z',
+    ]);
+  });
+
+  test('the help and the page say so', async () => {
+    const oneLine = async (path: string) => (await readFile(path, 'utf8')).replaceAll(/\s+/g, ' ');
+    for (const path of ['docs/reference/commands.md', 'docs/how-to/schedule-a-batch.md']) {
+      const text = await oneLine(path);
+      expect(text, path).toMatch(/fires once in some zones(, such as Europe\/Berlin,)? and twice in others/);
+      expect(text, path).toContain('Clocks change between 00:00 and 03:00 in most zones');
+    }
+  });
 });
 
 describe('pause, resume and delete', () => {

@@ -16,8 +16,8 @@ import {
 } from '../../src/contract/index.js';
 import { hash64 } from '../../src/contract/text.js';
 
-const id = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$/).filter((text) => !text.includes('..'));
-const key = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._~:-]{0,127}$/).filter((text) => !text.includes('..'));
+const id = fc.stringMatching(/^[A-Za-z0-9_-][A-Za-z0-9._~-]{0,127}$/).filter((text) => !text.includes('..'));
+const key = fc.stringMatching(/^[A-Za-z0-9_-][A-Za-z0-9._~:-]{0,127}$/).filter((text) => !text.includes('..'));
 
 describe('workflow ids', () => {
   test('of follow-ups can be parsed into their parts', () => {
@@ -48,13 +48,18 @@ describe('workflow ids', () => {
     expect(parseProjectBudgetWorkflowId(workflowId)).toBeUndefined();
   });
 
-  test.each(['..', 'a..b', '.a', '-a', 'a/b', 'a%2e', 'a b', '', 'ä', 'a'.repeat(129), 'a\n'])(
+  test.each(['..', 'a..b', '.a', '~a', ':a', '-..', 'a/b', 'a%2e', 'a b', '', 'ä', 'a'.repeat(129), 'a\n'])(
     'refuse the id %j',
     (text) => {
       expect(idSchema.safeParse(text).success).toBe(false);
       expect(keySchema.safeParse(text).success).toBe(false);
     },
   );
+
+  test('refuse the name that an object cannot have as a key', () => {
+    expect(idSchema.safeParse('__proto__').success).toBe(false);
+    expect(idSchema.safeParse('__proto_').success).toBe(true);
+  });
 });
 
 describe('durations', () => {
@@ -136,6 +141,13 @@ describe('the input of a follow-up', () => {
     expect(text).toContain('settleTime: must be whole milliseconds, or text such as');
     expect(text).toContain('"5 parsecs"');
     expect(text).toContain('secret: unknown field');
+  });
+
+  test.each([' ', '\n\t ', '\u00a0\u2003\ufeff'])('refuses a prompt that is only white space (%j)', (prompt) => {
+    const parsed = parseInput(followUpInputSchema, { ...valid, prompt });
+    expect(parsed.ok ? [] : parsed.issues).toEqual([
+      { field: 'prompt', message: `must not be only white space (given ${JSON.stringify(prompt)})` },
+    ]);
   });
 
   test('measures a prompt in bytes of UTF-8', () => {

@@ -6,7 +6,7 @@ import { schemaCheck } from '../support/schema-check.js';
 
 /** Whether the worker accepts an input. */
 const isTaken = (input: unknown) => parseInput(followUpInputSchema, input).ok;
-const fits = schemaCheck('follow-up-input');
+const languages = ['JavaScript', 'Python'] as const;
 const base = { projectId: 'p', jobId: 'j', prompt: 'x' };
 
 /** An input with one setting, by the setting's name, such as `poll.maxInterval`. */
@@ -43,6 +43,10 @@ function durationsAround(min: string, max: string): unknown[] {
     '-1s',
     '1e3s',
     '.5s',
+    '5s\n',
+    '5s\r',
+    '٥s',
+    '５s',
     '5.s',
     '1h30m',
     '007s',
@@ -80,7 +84,8 @@ const valuesOf = (name: string, { min, max }: { min?: string | number; max?: str
   return [...(words[name] ?? []), '', 'other', 'Batch', 0, true, [], {}, null];
 };
 
-describe('the JSON Schema of an input agrees with the worker', () => {
+describe.each(languages)('the JSON Schema of an input, read in %s, agrees with the worker', (language) => {
+  const fits = schemaCheck('follow-up-input', language);
   const settings = Object.entries(followUpSettings) as [string, { min?: string | number; max?: string | number }][];
 
   test.each(settings)('on %s, at both of its bounds and beyond', (name, setting) => {
@@ -102,9 +107,14 @@ describe('the JSON Schema of an input agrees with the worker', () => {
       'a.',
       'a.b',
       'a..b',
+      '__proto__',
       'a..',
       '.a',
       '-a',
+      '_a',
+      '~a',
+      '-',
+      '__proto__',
       'a-',
       'a/b',
       'a b',
@@ -112,7 +122,19 @@ describe('the JSON Schema of an input agrees with the worker', () => {
       'a:b',
       'a.b.c.',
     ];
-    for (const value of [...values, long, `${long}a`, `${long.slice(1)}.`, `${long}.`, 'a\n', 1, null, undefined]) {
+    for (const value of [
+      ...values,
+      long,
+      `${long}a`,
+      `${long.slice(1)}.`,
+      `${long}.`,
+      'a\n',
+      'a\r',
+      'a\u2028',
+      1,
+      null,
+      undefined,
+    ]) {
       const input = { ...base, [name]: value };
       expect({ value, taken: fits(input).length === 0 }).toEqual({ value, taken: isTaken(input) });
     }
@@ -159,8 +181,8 @@ test('null counts as a missing field', () => {
   expect(parseInput(followUpInputSchema, { ...base, ...nulls })).toEqual(parseInput(followUpInputSchema, base));
 });
 
-describe('the JSON Schema of a batch agrees with the worker', () => {
-  const batchFits = schemaCheck('follow-up-batch-input');
+describe.each(languages)('the JSON Schema of a batch, read in %s, agrees with the worker', (language) => {
+  const batchFits = schemaCheck('follow-up-batch-input', language);
   const item = { projectId: 'p', jobId: 'j', prompt: 'x' };
 
   test.each([
@@ -177,6 +199,8 @@ describe('the JSON Schema of a batch agrees with the worker', () => {
     { items: [item], defaults: { lane: 'batch', poll: { initialInterval: '99ms' } } },
     { items: [item], defaults: { prompt: 'x' } },
     { items: [{ ...item, jobId: 'a..b' }] },
+    { items: [{ ...item, jobId: 'a\n' }] },
+    { items: [item], defaults: { settleTime: '5s\n' } },
     { projectId: 'p', prompt: 'x', jobIds: ['a', 'b'] },
     { projectId: 'p', prompt: 'x', jobIds: ['a', 'b..c'] },
     { projectId: 'p', prompt: '', jobIds: ['a'] },

@@ -164,6 +164,24 @@ sleep 0.3; printf '#!/bin/sh\\necho built\\n' > "$GOBIN/temporal"`,
     expect(error.message).toMatch(/Install the Temporal CLI .* or set TEMPORAL_CLI_PATH/);
   });
 
+  // Root may write to every ordinary directory.
+  test.each([
+    ['lies under a file', () => join(bin, 'python3', 'cache'), 'ENOTDIR'],
+    ['is a file', () => join(home, 'cache-home'), 'ENOTDIR'],
+    ...(process.platform === 'linux' ? [['lies in /proc', () => '/proc/cache', 'ENOENT'] as const] : []),
+  ] as const)(
+    'is not fetched if the cache %s: the error names the directory and the setting that moves it',
+    async (_where, cacheHome, code) => {
+      await mkdir(join(home, 'cache-home'));
+      await writeFile(join(home, 'cache-home', 'agent-follow-up'), '');
+      const settings = { ...env, XDG_CACHE_HOME: cacheHome() };
+      const error: unknown = await resolveTemporalCli({ env: settings }).catch((reason: unknown) => reason);
+      expect(error).toBeInstanceOf(BinaryUnavailableError);
+      expect(String(error)).toContain(`; a download into ${join(cacheHome(), 'agent-follow-up')}: ${code}`);
+      expect(String(error)).toContain('. Set XDG_CACHE_HOME to a directory that can be written. Otherwise: Install ');
+    },
+  );
+
   test('is no longer searched for once the caller is interrupted: the running step is killed, and no other begins', async () => {
     const interrupt = new AbortController();
     await program(join(bin, 'python3'), 'exec sleep 600');

@@ -60,7 +60,10 @@ test.each([
   ['/follow-ups', 'no JSON', 400],
   ['/follow-ups/follow-up%2Fhttp%2Fjob%2Fnone', undefined, 404],
   ['/follow-ups/something', undefined, 400],
+  ['/follow-ups/%', undefined, 400],
   ['/other', undefined, 404],
+  ['//', undefined, 404],
+  ['//[', undefined, 404],
 ])('%s with %j is answered with %i', async (path, body, status) => {
   const answer = await ask(path, body);
   expect(answer).toMatchObject({ status, body: { error: expect.any(String) as string } });

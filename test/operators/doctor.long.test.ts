@@ -151,6 +151,48 @@ test('the status of a follow-up, the budget and the doctor name the cause or the
   expect((await followUps.budget('wedged').status())?.used).toBe(100);
 }, 240_000);
 
+test('a budget without a worker is an error once a follow-up needs it, and a note until then', async () => {
+  const { client, followUps } = stack;
+  const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+  const ids = ['moved-1', 'moved-2'].map((projectId) => `project-budget/${projectId}`);
+  for (const [index, workflowId] of ids.entries()) {
+    // Until the delay is over there is nothing that a worker could do.
+    const args = [{ projectId: `moved-${index + 1}`, settings }];
+    await client.workflow.start('projectBudget', { workflowId, taskQueue: 'old-queue', startDelay: '1h', args });
+  }
+  const all = async () => {
+    const { stdout } = await runCli(['doctor', '--json'], { env });
+    const { checks } = JSON.parse(stdout) as { checks: Finding[] };
+    return checks.filter(({ message }) => message.includes('moved-') || message.includes('old-queue'));
+  };
+  const idle = await eventually('they are listed', async () => {
+    const found = await all();
+    return found.length > 0 ? found : undefined;
+  });
+  expect(idle).toMatchObject([
+    {
+      name: 'budget',
+      status: 'note',
+      message: expect.stringContaining('nobody polls old-queue, and no follow-up needs'),
+    },
+  ]);
+  const { stdout } = await runCli(['top'], { env });
+  expect(stdout).toContain('moved-1');
+  expect(stdout).not.toContain('project-budget/moved');
+
+  const followUp = await followUps.start({ projectId: 'moved-2', jobId: 'job', prompt: 'Add tests.', ...FAST });
+  const needed = await eventually('it is an error', async () => {
+    const found = await all();
+    return found.some(({ status }) => status === 'error') ? found : undefined;
+  });
+  expect(needed.filter(({ name }) => name === 'budget')).toMatchObject([
+    { status: 'error', subject: 'project-budget/moved-2', fix: expect.stringContaining('start a worker') },
+    { status: 'note', subject: 'project-budget/moved-1' },
+  ]);
+  await followUp.cancel();
+  for (const workflowId of ids) await client.workflow.getHandle(workflowId).terminate('by hand');
+}, 120_000);
+
 describe('what needs a person although nothing is broken', () => {
   const find = async (subject: string): Promise<Finding | undefined> =>
     findingsIn((await runCli(['doctor', '--json'], { env })).stdout).find((finding) => finding.subject === subject);

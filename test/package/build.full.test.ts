@@ -192,7 +192,10 @@ describe('the build', () => {
     expect((await build()).code).toBe(0);
     expect((await build('--check-schemas')).code).toBe(0);
     const schema: unknown = JSON.parse(readFileSync(join(root, 'schemas/follow-up-input.schema.json'), 'utf8'));
-    expect(schema).toMatchObject({ properties: { wait: { type: ['integer', 'string'], minimum: 0 } } });
+    expect(schema).toMatchObject({
+      properties: { wait: { allOf: [{ $ref: '#/$defs/duration' }, { $ref: '#/$defs/at-least-0s' }, {}] } },
+      $defs: { duration: { type: ['integer', 'string'] }, 'at-least-0s': { minimum: 0 } },
+    });
   });
 
   it('makes the same bundle from the same sources, wherever it is started, and puts no directory in it', async () => {

@@ -1,6 +1,7 @@
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { z } from 'zod';
 import { startStack } from '../support/stack.js';
@@ -42,21 +43,21 @@ export async function main(): Promise<string | null> {
 }
 `;
 
-/** Sends a follow-up with the installed package. Its arguments are the address and the task queue. */
+/** Sends a follow-up with the installed package. Its arguments are the address, the task queue and the project. */
 const sender = `
 const { Client, Connection } = require('@temporalio/client');
 const { FollowUpClient } = require('agent-follow-up-client');
 (async () => {
-  const [, , address, taskQueue] = process.argv;
+  const [, , address, taskQueue, projectId] = process.argv;
   const connection = await Connection.connect({ address });
   const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue });
   const states = new Set();
-  const started = await followUps.start({ projectId: 'oldest', jobId: 'job', prompt: 'Add tests.', key: 'k' });
+  const started = await followUps.start({ projectId, jobId: 'job', prompt: 'Add tests.', key: 'k' });
   for await (const { progress } of started.watch()) states.add(progress?.state);
   const { status, prLink } = await started.result();
-  const again = await followUps.start({ projectId: 'oldest', jobId: 'job', prompt: 'Something else.', key: 'k' });
+  const again = await followUps.start({ projectId, jobId: 'job', prompt: 'Something else.', key: 'k' });
   const listed = [];
-  for await (const { workflowId } of followUps.list({ project: 'oldest' })) listed.push(workflowId);
+  for await (const { workflowId } of followUps.list({ project: projectId })) listed.push(workflowId);
   const { alreadyStarted, inputDiffers } = again;
   console.log(JSON.stringify({ status, prLink, watched: states.has('completed'), alreadyStarted, inputDiffers, listed }));
   await connection.close();
@@ -69,11 +70,18 @@ describe('the client package', () => {
   let tarball: Tarball;
   let tool: (name: string) => string;
 
-  /** Makes an empty project and installs packages in it. */
-  async function project(name: string, ...packages: string[]): Promise<string> {
+  /** Makes an empty project with these files. */
+  function emptyProject(name: string, files: Record<string, string> = {}): string {
     const path = join(directory, name);
     mkdirSync(path);
     writeFileSync(join(path, 'package.json'), JSON.stringify({ name, private: true }));
+    for (const [file, text] of Object.entries(files)) writeFileSync(join(path, file), text);
+    return path;
+  }
+
+  /** Makes an empty project and installs packages in it. */
+  async function project(name: string, ...packages: string[]): Promise<string> {
+    const path = emptyProject(name);
     await install(path, ...packages);
     return path;
   }
@@ -200,27 +208,68 @@ describe('the client package', () => {
     }
   });
 
-  it('sends, watches, finds again and lists with the oldest and the newest @temporalio/client', async () => {
+  it('requires only Node and what it declares, each package by its main entry', () => {
+    const installed = join(withNewest, 'node_modules', 'agent-follow-up-client');
+    const { dependencies, peerDependencies } = readManifest(installed, 'package.json');
+    const required = tarball.files
+      .filter((path) => path.endsWith('.js'))
+      .flatMap((path) => [
+        ...readFileSync(join(installed, path), 'utf8').matchAll(/\brequire\(["']([^."'][^"']*)["']\)/g),
+      ])
+      .map(([, name = '']) => name)
+      .filter((name) => !isBuiltin(name));
+    expect([...new Set(required)].sort()).toEqual(Object.keys({ ...dependencies, ...peerDependencies }).sort());
+  });
+
+  /** Runs `sender` in a project against a worker, and expects everything of it to work. */
+  async function expectSends(cwd: string, ...nodeOptions: string[]): Promise<void> {
     const stack = await startStack({ address: inject('temporalAddress') });
-    stack.simulator.addJob({ projectId: 'oldest', jobId: 'job' });
+    const projectId = basename(cwd);
+    stack.simulator.addJob({ projectId, jobId: 'job' });
     try {
-      for (const cwd of [withOldest, withNewest]) {
-        writeFileSync(join(cwd, 'sender.cjs'), sender);
-        const { stdout } = await run(process.execPath, ['sender.cjs', inject('temporalAddress'), stack.taskQueue], {
-          cwd,
-        });
-        expect(JSON.parse(stdout)).toMatchObject({
-          status: 'completed',
-          prLink: expect.stringContaining('/pull/') as string,
-          alreadyStarted: true,
-          inputDiffers: true,
-          listed: ['follow-up/oldest/job/k'],
-        });
-      }
+      writeFileSync(join(cwd, 'sender.cjs'), sender);
+      const options = [...nodeOptions, 'sender.cjs', inject('temporalAddress'), stack.taskQueue, projectId];
+      const { stdout } = await run(process.execPath, options, { cwd });
+      expect(JSON.parse(stdout)).toMatchObject({
+        status: 'completed',
+        prLink: expect.stringContaining('/pull/') as string,
+        watched: true,
+        alreadyStarted: true,
+        inputDiffers: true,
+        listed: [`follow-up/${projectId}/job/k`],
+      });
       expect(stack.simulator.ledger.map(({ status }) => status)).toEqual([200]);
     } finally {
       await stack.stop();
     }
+  }
+
+  it('sends, watches, finds again and lists with the oldest and the newest @temporalio/client', async () => {
+    for (const cwd of [withOldest, withNewest]) await expectSends(cwd);
+  });
+
+  it('does so installed by pnpm without hoisting, where only declared packages can be loaded', async () => {
+    const cwd = emptyProject('pnpm', { '.npmrc': 'hoist=false\n' });
+    const flags = ['--ignore-scripts', '--prefer-offline', '--store-dir', join(directory, 'pnpm-store')];
+    await run(tool('pnpm'), ['add', ...flags, tarball.path, ...temporal(newestTemporal)], { cwd });
+    await expectSends(cwd);
+  });
+
+  it("does so installed by yarn with Plug'n'Play, which lets a package load only what it declares", async () => {
+    const settings = {
+      nodeLinker: 'pnp',
+      enableScripts: false,
+      enableTelemetry: false,
+      globalFolder: join(directory, 'yarn'),
+    };
+    const { stdout: registry } = await run('npm', ['config', 'get', 'registry']);
+    const { SSL_CERT_FILE: httpsCaFilePath } = process.env;
+    const reached = { npmRegistryServer: registry.trim(), ...(httpsCaFilePath && { httpsCaFilePath }) };
+    // YAML has JSON in it. Without a lock file of its own, yarn looks for a project in the folders above.
+    const cwd = emptyProject('yarn', { '.yarnrc.yml': JSON.stringify({ ...settings, ...reached }), 'yarn.lock': '' });
+    const packages = [`agent-follow-up-client@file:${tarball.path}`, ...temporal(newestTemporal)];
+    await run(tool('yarn'), ['add', ...packages], { cwd });
+    await expectSends(cwd, '--require', './.pnp.cjs');
   });
 
   it.each(['client', 'contract'])(

@@ -1,8 +1,11 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { copyRepository, install, installTools, pack, run, type Tarball } from './packing.js';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { startSimulator } from '../../src/simulator/index.js';
+import { copyRepository, install, installNode, installTools, pack, run, type Tarball } from './packing.js';
 
 describe('the package', () => {
   const directory = mkdtempSync(join(tmpdir(), 'install-test-'));
@@ -77,6 +80,37 @@ describe('the package', () => {
     const { stdout, stderr } = await run('npx', ['--no-install', 'follow-up', '--help'], { cwd: directory });
     expect(stdout).toMatch(/Usage: follow-up/);
     expect(stderr).not.toContain('compiled src');
+  });
+
+  it.each(['22.23.3', '24.9.0'])('sends a follow-up and ends by SIGTERM on Node %s', async (version) => {
+    const node = await installNode(join(directory, `node-${version}`), version);
+    const simulator = await startSimulator({ turn: { minMs: 300, maxMs: 600 } });
+    // A budget stays on the task queue on which it began.
+    const projectId = `node-${version}`;
+    simulator.addJob({ projectId, jobId: 'job' });
+    const command = join(directory, 'node_modules', 'agent-follow-up', 'bin', 'follow-up.js');
+    const env = {
+      ...process.env,
+      TEMPORAL_ADDRESS: inject('temporalAddress'),
+      AGENT_JOBS_BASE_URL: simulator.baseUrl,
+      AGENT_JOBS_API_KEY: simulator.apiKey,
+      FOLLOW_UP_TASK_QUEUE: projectId,
+      FOLLOW_UP_STATUS_ADDRESS: 'off',
+    };
+    await run(node, [command, 'setup'], { env });
+    const worker = spawn(node, [command, 'worker'], { env, stdio: ['ignore', 'ignore', 'inherit'] });
+    const exit = once(worker, 'exit');
+    try {
+      expect((await run(node, ['--version'])).stdout.trim()).toBe(`v${version}`);
+      const message = [projectId, 'job', '--prompt', 'Add tests.', '--key', version, '--json'];
+      const { stdout } = await run(node, [command, 'send', ...message], { env });
+      expect(stdout).toContain('/pull/');
+      expect(simulator.ledger.map(({ status }) => status)).toEqual([200]);
+    } finally {
+      worker.kill('SIGTERM');
+      expect(await exit).toEqual([0, null]);
+      await simulator.close();
+    }
   });
 
   it('can be imported', async () => {

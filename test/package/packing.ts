@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { cpSync, existsSync, symlinkSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { z } from 'zod';
@@ -38,6 +38,16 @@ export async function pack(folder: string, directory: string): Promise<Tarball> 
 export async function install(directory: string, ...packages: string[]): Promise<void> {
   const flags = ['--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];
   await run('npm', ['install', ...flags, ...packages], { cwd: directory });
+}
+
+/** Installs a version of Node from npm, and returns the path of its program. */
+export async function installNode(directory: string, version: string): Promise<string> {
+  mkdirSync(directory);
+  writeFileSync(join(directory, 'package.json'), JSON.stringify({ private: true }));
+  // A script of the package installs the program for this platform.
+  const flags = ['--prefer-offline', '--no-audit', '--no-fund'];
+  await run('npm', ['install', ...flags, `node@${version}`], { cwd: directory });
+  return join(directory, 'node_modules', 'node', 'bin', 'node');
 }
 
 /**

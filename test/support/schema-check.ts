@@ -2,10 +2,23 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 
-const ajv = new Ajv2020({ allErrors: true, strict: false, formats: { 'date-time': true } });
+const options = { allErrors: true, strict: false, formats: { 'date-time': true as const } };
+const readers = {
+  JavaScript: new Ajv2020(options),
+  Python: new Ajv2020({ ...options, code: { regExp: Object.assign(asInPython, { code: '' }) } }),
+};
+
+/** Languages that read the same regular expression in different ways. */
+export type Language = keyof typeof readers;
+
+/** In Python, `$` also matches before a line feed at the end, and `\d` is any digit of Unicode. */
+function asInPython(pattern: string, flags: string): RegExp {
+  return new RegExp(pattern.replaceAll('$', '(?=\\n?(?![^]))').replaceAll('\\d', '\\p{Nd}'), flags);
+}
 
 /** Checks a value against a schema in `schemas`, as a caller in another language does. Returns its errors. */
-export function schemaCheck(name: string): (value: unknown) => string[] {
+export function schemaCheck(name: string, language: Language = 'JavaScript'): (value: unknown) => string[] {
+  const ajv = readers[language];
   const path = join(import.meta.dirname, '..', '..', 'schemas', `${name}.schema.json`);
   const validate = ajv.compile(JSON.parse(readFileSync(path, 'utf8')) as object);
   return (value) =>

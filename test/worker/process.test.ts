@@ -44,7 +44,20 @@ describe('the worker process', () => {
     expect(worker.stderr() + worker.stdout()).not.toContain(SECRET);
   });
 
-  test.each(['SIGTERM', 'SIGINT'] as const)('ends with exit code 0 at %s', async (signal) => {
+  test('ends with exit code 2 on Bun, where it would poll nothing', async () => {
+    const onBun = "Object.defineProperty(process,'versions',{value:{...process.versions,bun:'1.3.0'}})";
+    const worker = startProcess({
+      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(onBun)}`,
+      TEMPORAL_ADDRESS: inject('temporalAddress'),
+      AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',
+      AGENT_JOBS_API_KEY: SECRET,
+      FOLLOW_UP_STATUS_ADDRESS: 'off',
+    });
+    expect(await worker.exited).toBe(2);
+    expect(worker.stderr()).toContain('Bun polls no task queue: run the worker with Node.js');
+  });
+
+  test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('ends with exit code 0 at %s', async (signal) => {
     const simulator = await startSimulator({ apiKey: SECRET });
     try {
       const worker = startProcess({
