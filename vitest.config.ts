@@ -12,6 +12,7 @@ export default defineConfig({
   },
   test: {
     include: ['test/**/*.test.ts'],
+    tags: [{ name: 'long' }],
     globalSetup: ['test/support/global-setup.ts'],
     reporters: ['default', new SummaryReporter()],
     pool: 'forks',

@@ -1,12 +1,14 @@
-import { Agent } from 'undici';
+import { Agent, buildConnector } from 'undici';
+import { defined } from '../contract/defined.js';
 import { idSchema } from '../contract/ids.js';
 import { PACKAGE_VERSION } from '../package.js';
 import { describeNetworkError, getOnce } from './answer.js';
 import { type ApiKeys, isUsableApiKey } from './api-keys.js';
 import { parseBaseUrl } from './base-url.js';
-import { type GetJobOutcome, interpretGet, interpretSend, type SendMessageOutcome } from './outcomes.js';
+import { type GetJobOutcome, interpretGet, interpretSend, parseHttpDate, type SendMessageOutcome } from './outcomes.js';
 import { postOnce } from './post-once.js';
-import { createMaskCache } from './secret-mask.js';
+import { skipInterim } from './interim-answers.js';
+import { createSecretMask } from './secret-mask.js';
 import type { Mask } from './service-text.js';
 
 /** Longest answer that is read: 128 KiB. A job is below 1 KiB, so a longer answer is not a job. */
@@ -59,8 +61,8 @@ export interface AgentJobsClientOptions {
   ca?: string | undefined;
   /** Headers beyond the client's own, asked for at each request. They replace none of its own. @default none */
   extraHeaders?: (() => Readonly<Record<string, string>>) | undefined;
-  /** Called with the `Date` header of each answer to a GET, and the time of the request in epoch milliseconds. */
-  onDate?: ((date: string, askedAtMs: number) => void) | undefined;
+  /** Called with the `Date` of each answer to a GET, and the time of its request, both in epoch milliseconds. */
+  onDate?: ((dateMs: number, askedAtMs: number) => void) | undefined;
 }
 
 /**
@@ -78,22 +80,23 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       throw new Error(`${name}: must be whole milliseconds from 1 to ${MAX_TIMEOUT_MS} (given ${timeoutMs})`);
     }
   }
+  const connect = buildConnector({ timeout: Math.min(connectTimeoutMs, getTimeoutMs), ...defined({ ca }) });
   const agent = new Agent({
     connections: MAX_GET_CONNECTIONS,
-    connect: { timeout: Math.min(connectTimeoutMs, getTimeoutMs), ...(ca !== undefined && { ca }) },
+    connect: (target, done) =>
+      connect(target, (...[error, socket]) => (error ? done(error, null) : done(null, skipInterim(socket)))),
     maxResponseSize: MAX_RESPONSE_BYTES,
     // The total deadline covers both.
     headersTimeout: 0,
     bodyTimeout: 0,
   });
-  const maskFor = createMaskCache();
   const underWay = new Set<Promise<unknown>>();
   let closed = false;
 
   async function getJob(job: JobAddress): Promise<GetJobOutcome> {
     const idIssue = describeIdIssue(job);
     if (idIssue !== undefined) return { kind: 'failed', reason: 'rejected', message: idIssue };
-    const access = await authorize(keys, maskFor, job.projectId);
+    const access = await authorize(keys, job.projectId);
     if ('problem' in access) return { kind: 'failed', reason: 'no-key', message: access.problem };
     const { mask } = access;
     const askedAtMs = Date.now();
@@ -107,15 +110,15 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       const { kind, text } = describeNetworkError(result.error, mask);
       return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no answer: ${text}` };
     }
-    const { date } = result.answer.headers;
-    if (typeof date === 'string') onDate?.(date, askedAtMs);
+    const dateMs = parseHttpDate([result.answer.headers['date']].flat()[0]);
+    if (dateMs !== undefined) onDate?.(dateMs, askedAtMs);
     return interpretGet(result.answer, result.error, mask);
   }
 
   async function sendMessage(message: SendMessageRequest): Promise<SendMessageOutcome> {
     const idIssue = describeIdIssue(message);
     if (idIssue !== undefined) return { outcome: 'rejected', message: `nothing was sent: ${idIssue}` };
-    const access = await authorize(keys, maskFor, message.projectId);
+    const access = await authorize(keys, message.projectId);
     if ('problem' in access) return { outcome: 'unauthorized', message: `nothing was sent: ${access.problem}` };
     const { mask } = access;
     const result = await postOnce({
@@ -174,11 +177,7 @@ interface Access {
   mask: Mask;
 }
 
-async function authorize(
-  keys: ApiKeys,
-  maskFor: (key: string) => Mask,
-  projectId: string,
-): Promise<Access | { problem: string }> {
+async function authorize(keys: ApiKeys, projectId: string): Promise<Access | { problem: string }> {
   let key: string | undefined;
   try {
     key = await keys.forProject(projectId);
@@ -195,7 +194,7 @@ async function authorize(
       'accept-encoding': 'identity',
       'user-agent': `agent-follow-up/${PACKAGE_VERSION}`,
     },
-    mask: maskFor(key),
+    mask: createSecretMask(key),
   };
 }
 
