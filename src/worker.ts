@@ -371,7 +371,7 @@ export function createFollowUpPlugin(options: StartWorkerOptions): WorkerPlugin 
   };
 }
 
-const shutdownSignals = ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const;
+const shutdownSignals = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGHUP'] as const;
 
 /**
  * Runs a worker until the process receives a signal to end, and then lets running sends finish. A second signal changes

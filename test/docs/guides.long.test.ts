@@ -109,7 +109,7 @@ const guides: Record<string, Guide> = {
       await writeFile(join(directory, 'key'), 'simulated-admin-key');
       return {};
     },
-    untilCtrlC: { 'npx follow-up worker': /takes follow-ups from/ },
+    untilCtrlC: { 'node node_modules/agent-follow-up/bin/follow-up.js worker': /takes follow-ups from/ },
     sections: {
       'Try it': { prints: ['https://git.example/demo/job-1/pull/'] },
       'Use it from any language': {
@@ -147,7 +147,7 @@ const guides: Record<string, Guide> = {
       for (const name of ['data-converter.js', 'failure-converter.js']) {
         await copyFile(join(ROOT, 'examples', 'encryption', name), join(directory, name));
       }
-      await symlink(join(ROOT, 'node_modules'), join(directory, 'node_modules'));
+      await symlink(join(ROOT, 'node_modules'), join(directory, '..', 'node_modules'));
       return {};
     },
     names: ({ reader }) => ({ '/etc/follow-up': reader.directory, '/run/keys': reader.directory }),
@@ -277,7 +277,7 @@ const guides: Record<string, Guide> = {
       'https://api.example.com': simulator.baseUrl,
       '/run/secrets': reader.directory,
     }),
-    untilCtrlC: { 'npx follow-up worker': /takes follow-ups from follow-ups/ },
+    untilCtrlC: { 'node node_modules/agent-follow-up/bin/follow-up.js worker': /takes follow-ups from follow-ups/ },
     sections: {
       '1. Prepare Temporal': { prints: ['namespace agent-jobs: '] },
       '2. Configure the worker': {

@@ -48,7 +48,10 @@ interface Pasted {
 /** Longer than any command of a page takes, shorter than a test may. */
 const PATIENCE_MS = 300_000;
 
-/** A reader with a terminal in a directory of its own, where `npx follow-up` and `temporal` are those of this checkout. */
+/**
+ * A reader with a terminal in a directory of its own, where `npx follow-up`, the installed package and `temporal` are
+ * those of this checkout.
+ */
 export class Reader {
   /** Where the reader works. */
   readonly directory: string;
@@ -68,7 +71,8 @@ export class Reader {
   static async open(env: Record<string, string>): Promise<Reader> {
     const root = await mkdtemp(join(tmpdir(), 'reader-'));
     const reader = new Reader(root, env);
-    await mkdir(reader.directory);
+    await mkdir(join(reader.directory, 'node_modules'), { recursive: true });
+    await symlink(ROOT, join(reader.directory, 'node_modules', 'agent-follow-up'));
     const npx = `#!/bin/sh\nshift\nexec "${process.execPath}" "${join(ROOT, 'bin', 'follow-up.js')}" "$@"\n`;
     await writeFile(join(root, 'npx'), npx, { mode: 0o755 });
     const { path } = await resolveTemporalCli({ env: process.env });
