@@ -1,21 +1,27 @@
 import type { Logger as TemporalLogger, LogLevel as TemporalLogLevel, LogMetadata } from '@temporalio/common';
 import { type DestinationStream, type Logger, pino } from 'pino';
-import { PinoPretty } from 'pino-pretty';
+import { prettyFactory } from 'pino-pretty';
 import type { LoggingConfig, LogLevel } from './config/index.js';
+import { maskSecrets } from './secrets.js';
 
 /** File descriptor of stderr: stdout is kept for data. */
 const STDERR = 2;
 
-/** Fields that only ever hold a secret. Messages are masked where they are made. */
+/** Fields that only ever hold a secret. Secrets of the settings are masked wherever they stand. */
 const SECRET_FIELDS = ['apiKey', 'api_key', 'authorization', 'Authorization', 'password', 'token'];
 
+/** Most bytes of lines that wait for stderr to take them. Beyond, lines are dropped. */
+const MAX_WAITING_BYTES = 1_048_576;
+
 /**
- * Makes the logger of a process. It writes to stderr synchronously: the last lines before a crash matter most.
+ * Makes the logger of a process. It writes to stderr synchronously: the last lines before a crash matter most. Lines
+ * that stderr does not take, because its disk is full or its reader is gone, are dropped: the work goes on.
  *
  * @param destination for tests
  */
 export function createLogger({ level, format }: LoggingConfig, destination?: DestinationStream): Logger {
-  const target = destination ?? (format === 'json' ? pino.destination({ dest: STDERR, sync: true }) : undefined);
+  const target = destination ?? openStderr();
+  const toLine = format === 'json' || destination !== undefined ? (line: string) => line : prettyLines();
   return pino(
     {
       level,
@@ -24,16 +30,25 @@ export function createLogger({ level, format }: LoggingConfig, destination?: Des
       formatters: { level: (label) => ({ level: label }) },
       redact: { paths: SECRET_FIELDS.flatMap((name) => [name, `*.${name}`, `*.*.${name}`]), censor: '[secret]' },
     },
-    target ??
-      PinoPretty({
-        destination: STDERR,
-        sync: true,
-        // Respects NO_COLOR, FORCE_COLOR and terminals without colours.
-        colorize: process.stderr.isTTY && process.stderr.hasColors(),
-        ignore: 'pid',
-        translateTime: 'SYS:HH:MM:ss.l',
-      }),
+    { write: (line) => target.write(maskSecrets(toLine(line))) },
   );
+}
+
+function openStderr(): DestinationStream {
+  const stderr = pino.destination({ dest: STDERR, sync: true, maxLength: MAX_WAITING_BYTES });
+  // What could not be written is tried again with the next line.
+  stderr.on('error', () => undefined);
+  return stderr;
+}
+
+/** For people at a terminal. */
+function prettyLines(): (line: string) => string {
+  return prettyFactory({
+    // Respects NO_COLOR, FORCE_COLOR and terminals without colours.
+    colorize: process.stderr.isTTY && process.stderr.hasColors(),
+    ignore: 'pid',
+    translateTime: 'SYS:HH:MM:ss.l',
+  });
 }
 
 const temporalLevels = {

@@ -1,11 +1,13 @@
-import { Agent } from 'undici';
+import { Agent, buildConnector } from 'undici';
+import { defined } from '../contract/defined.js';
 import { idSchema } from '../contract/ids.js';
 import { PACKAGE_VERSION } from '../package.js';
 import { describeNetworkError, getOnce } from './answer.js';
 import { type ApiKeys, isUsableApiKey } from './api-keys.js';
 import { parseBaseUrl } from './base-url.js';
-import { type GetJobOutcome, interpretGet, interpretSend, type SendMessageOutcome } from './outcomes.js';
+import { type GetJobOutcome, interpretGet, interpretSend, parseHttpDate, type SendMessageOutcome } from './outcomes.js';
 import { postOnce } from './post-once.js';
+import { skipInterim } from './interim-answers.js';
 import { createMaskCache } from './secret-mask.js';
 import type { Mask } from './service-text.js';
 
@@ -59,8 +61,8 @@ export interface AgentJobsClientOptions {
   ca?: string | undefined;
   /** Headers beyond the client's own, asked for at each request. They replace none of its own. @default none */
   extraHeaders?: (() => Readonly<Record<string, string>>) | undefined;
-  /** Called with the `Date` header of each answer to a GET, and the time of the request in epoch milliseconds. */
-  onDate?: ((date: string, askedAtMs: number) => void) | undefined;
+  /** Called with the `Date` of each answer to a GET, and the time of its request, both in epoch milliseconds. */
+  onDate?: ((dateMs: number, askedAtMs: number) => void) | undefined;
 }
 
 /**
@@ -78,9 +80,11 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       throw new Error(`${name}: must be whole milliseconds from 1 to ${MAX_TIMEOUT_MS} (given ${timeoutMs})`);
     }
   }
+  const connect = buildConnector({ timeout: Math.min(connectTimeoutMs, getTimeoutMs), ...defined({ ca }) });
   const agent = new Agent({
     connections: MAX_GET_CONNECTIONS,
-    connect: { timeout: Math.min(connectTimeoutMs, getTimeoutMs), ...(ca !== undefined && { ca }) },
+    connect: (target, done) =>
+      connect(target, (...[error, socket]) => (error ? done(error, null) : done(null, skipInterim(socket)))),
     maxResponseSize: MAX_RESPONSE_BYTES,
     // The total deadline covers both.
     headersTimeout: 0,
@@ -107,8 +111,8 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       const { kind, text } = describeNetworkError(result.error, mask);
       return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no answer: ${text}` };
     }
-    const { date } = result.answer.headers;
-    if (typeof date === 'string') onDate?.(date, askedAtMs);
+    const dateMs = parseHttpDate([result.answer.headers['date']].flat()[0]);
+    if (dateMs !== undefined) onDate?.(dateMs, askedAtMs);
     return interpretGet(result.answer, result.error, mask);
   }
 

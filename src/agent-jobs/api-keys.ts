@@ -1,6 +1,8 @@
 import { readFile, stat } from 'node:fs/promises';
 import { z } from 'zod';
 import { idSchema } from '../contract/ids.js';
+import { keepSecret } from '../secrets.js';
+import { decodeUtf8 } from '../text-file.js';
 
 /** Shortest API key that is accepted. Every occurrence of a key is masked, and a shorter one would mask plain words. */
 export const MIN_API_KEY_LENGTH = 8;
@@ -75,7 +77,9 @@ function watch<T>(path: string, parse: (text: string) => T, { onProblem }: ApiKe
 }
 
 function parseKeyFile(text: string): string {
-  const parsed = keySchema.safeParse(text.trim());
+  const key = text.trim();
+  keepSecret(key);
+  const parsed = keySchema.safeParse(key);
   if (!parsed.success) throw new Error(`the key in it ${KEY_RULE}`);
   return parsed.data;
 }
@@ -84,12 +88,16 @@ function parseKeyFile(text: string): string {
 function parseKeysFile(text: string): ReadonlyMap<string, string> {
   let json: unknown;
   try {
-    json = JSON.parse(text.trim());
+    json = JSON.parse(text);
   } catch {
     throw new Error('not JSON; it must be an object { "projectId": "key" }');
   }
   const parsed = keysFileSchema.safeParse(json);
-  if (parsed.success) return new Map(Object.entries(parsed.data));
+  if (parsed.success) {
+    const keys = new Map(Object.entries(parsed.data));
+    for (const key of keys.values()) keepSecret(key, 'literal');
+    return keys;
+  }
   const issues = parsed.error.issues.map((issue) => {
     const field = issue.path.join('.');
     const rule = issue.code === 'invalid_key' ? 'not a project id' : issue.message;
@@ -138,7 +146,7 @@ export function createWatchedFile<T>(options: WatchedFileOptions<T>): WatchedFil
       if (current === signature) return content;
       // Stored before reading: a change during the read shows as a difference at the next use.
       signature = Date.now() - Math.max(mtimeMs, ctimeMs) > TIME_STAMP_RESOLUTION_MS ? current : undefined;
-      content = options.parse(await readFile(options.path, 'utf8'));
+      content = options.parse(decodeUtf8(await readFile(options.path)));
     } catch (error) {
       found = describe(error);
       signature = undefined;

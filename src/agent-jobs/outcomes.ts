@@ -1,8 +1,8 @@
 import type { SendOutcome } from '../contract/budget-messages.js';
 import { defined } from '../contract/defined.js';
 import type { AgentJob } from '../contract/follow-up-result.js';
-import { type Answer, describeNetworkError } from './answer.js';
-import { cutText, errorText, type Mask, parseJob } from './service-text.js';
+import { type Answer, describeNetworkError, type ResponseHeaders } from './answer.js';
+import { cleanLine, cleanString, cutText, errorText, type Mask, type ParsedJob, parseJob } from './service-text.js';
 
 /** Result of {@link AgentJobsClient.getJob}. No text in it holds the API key. */
 export type GetJobOutcome =
@@ -29,9 +29,10 @@ export interface SendMessageOutcome {
 }
 
 /** What an answer to a GET means. `error` says why its body is missing. */
-export function interpretGet({ statusCode, headers, body }: Answer, error: unknown, mask: Mask): GetJobOutcome {
+export function interpretGet(answer: Answer, error: unknown, mask: Mask): GetJobOutcome {
+  const { statusCode, headers, body } = answer;
   const outcome = getOutcomeOf(statusCode);
-  const message = describeStatus(statusCode, body, mask);
+  const message = describeStatus(answer, mask);
   if (outcome === 'notFound') return { kind: 'notFound', message };
   if (outcome !== 'job') {
     const retryAfterMs = parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now());
@@ -48,35 +49,61 @@ export function interpretGet({ statusCode, headers, body }: Answer, error: unkno
     const reason = kind === 'too-big' ? 'invalid-body' : kind;
     return { kind: 'failed', reason, message: `HTTP ${statusCode}, but its body was lost: ${text}`, statusCode };
   }
-  const parsed = parseJob(body, mask);
+  const parsed = readJob(headers, body, mask);
   if (parsed.ok) return { kind: 'job', job: parsed.job };
   return { kind: 'failed', reason: 'invalid-body', message: `HTTP ${statusCode}, but ${parsed.problem}`, statusCode };
 }
 
 /** What an answer to a POST means. `error` says why its body is missing. */
-export function interpretSend({ statusCode, headers, body }: Answer, error: unknown, mask: Mask): SendMessageOutcome {
+export function interpretSend(answer: Answer, error: unknown, mask: Mask): SendMessageOutcome {
+  const { statusCode, headers, body } = answer;
   const outcome = sendOutcomeOf(statusCode);
   if (outcome !== 'sent') {
     const retryAfterMs =
       outcome === 'limited' ? parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now()) : undefined;
-    const message = describeStatus(statusCode, body, mask);
+    const message = describeStatus(answer, mask);
     return { outcome, statusCode, message, ...(retryAfterMs !== undefined && { retryAfterMs }) };
   }
   if (body === undefined) {
     const { text } = describeNetworkError(error, mask);
     return { outcome, statusCode, message: `delivered, but the answer's body was lost: ${text}` };
   }
-  const parsed = parseJob(body, mask);
+  const parsed = readJob(headers, body, mask);
   return parsed.ok
     ? { outcome, statusCode, job: parsed.job }
     : { outcome, statusCode, message: `delivered, but the answer could not be read: ${parsed.problem}` };
 }
 
-/** The status and the service's words, if there are any. */
-function describeStatus(statusCode: number, body: string | undefined, mask: Mask): string {
-  const redirect = statusCode >= 300 && statusCode < 400 ? ' (a redirect, which is not followed)' : '';
-  const words = body === undefined ? '' : errorText(body, mask);
+function readJob(headers: ResponseHeaders, body: string, mask: Mask): ParsedJob {
+  const problem = encodingProblem(headers, mask);
+  return problem === undefined ? parseJob(body, mask) : { ok: false, problem };
+}
+
+/** The status and the service's words, if there are any that can be read. */
+function describeStatus({ statusCode, headers, body }: Answer, mask: Mask): string {
+  const isRedirect = statusCode >= 300 && statusCode < 400;
+  const redirect = isRedirect ? ` (a redirect${redirectTarget(headers, mask)}, which is not followed)` : '';
+  const words = body === undefined || body === '' ? '' : (encodingProblem(headers, mask) ?? errorText(body, mask));
   return cutText(`HTTP ${statusCode}${redirect}${words === '' ? '' : `: ${words}`}`);
+}
+
+const MAX_LOCATION_LENGTH = 200;
+
+/** Where a redirect leads, without user name, password, query and fragment, which may hold secrets of others. */
+function redirectTarget(headers: ResponseHeaders, mask: Mask): string {
+  // Masked before it is cut, because half a key would not be recognised.
+  const [location = ''] = cleanString([headers['location']].flat()[0] ?? '', mask).split(/[?#]/, 1);
+  const target = cleanLine(location.replace(/^([a-z][a-z\d+.-]*:)?\/\/[^/]*@/i, '$1//'), mask);
+  return target === '' ? '' : ` to ${cutText(target, MAX_LOCATION_LENGTH)}`;
+}
+
+const MAX_ENCODING_LENGTH = 50;
+
+/** What is wrong with an answer that is encoded although `identity` was requested. */
+function encodingProblem(headers: ResponseHeaders, mask: Mask): string | undefined {
+  const encodings = cleanLine([headers['content-encoding']].flat().join(', '), mask);
+  if (encodings === '' || encodings.toLowerCase() === 'identity') return undefined;
+  return `its body has the content encoding ${cutText(encodings, MAX_ENCODING_LENGTH)}, which was not requested`;
 }
 
 /**
@@ -157,8 +184,10 @@ function waitMs(value: string, serviceNowMs: number): number {
   return instantMs === undefined ? 0 : instantMs - serviceNowMs;
 }
 
-function parseHttpDate(value: string | undefined): number | undefined {
-  if (value === undefined || !HTTP_DATE.test(value.trim())) return undefined;
-  const instantMs = Date.parse(value.trim());
+/** The instant of an HTTP date in any of its three forms, in epoch milliseconds. All are in UTC; asctime's does not say so. */
+export function parseHttpDate(value: string | undefined): number | undefined {
+  const date = value?.trim();
+  if (date === undefined || !HTTP_DATE.test(date)) return undefined;
+  const instantMs = Date.parse(/\b(?:GMT|UTC)$/i.test(date) ? date : `${date} GMT`);
   return Number.isNaN(instantMs) ? undefined : instantMs;
 }

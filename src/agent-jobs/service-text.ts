@@ -22,10 +22,10 @@ export function cleanLine(text: string, mask: Mask): string {
   return cutText(cleanString(text, mask).replace(/\s+/g, ' ').trim());
 }
 
-/** Cuts a text to {@link MAX_SERVICE_TEXT_LENGTH} characters, including the `…` at its end. */
-export function cutText(text: string): string {
-  if (text.length <= MAX_SERVICE_TEXT_LENGTH) return text;
-  return `${text.slice(0, MAX_SERVICE_TEXT_LENGTH - 1).replace(LONE_SURROGATE, '')}…`;
+/** Cuts a text to a number of characters, including the `…` at its end. */
+export function cutText(text: string, maxLength = MAX_SERVICE_TEXT_LENGTH): string {
+  if (text.length <= maxLength) return text;
+  return `${text.slice(0, maxLength - 1).replace(LONE_SURROGATE, '')}…`;
 }
 
 /**
@@ -54,8 +54,22 @@ export function parseJob(body: string, mask: Mask): ParsedJob {
   const parsed = parseInput(agentJobSchema, json.value);
   if (parsed.ok && Buffer.byteLength(JSON.stringify(parsed.value)) > MAX_JOB_BYTES)
     return { ok: false, problem: `the job is larger than ${MAX_JOB_BYTES} bytes` };
-  if (parsed.ok) return { ok: true, job: parsed.value };
-  return { ok: false, problem: `not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
+  if (!parsed.ok) return { ok: false, problem: `not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
+  const job = parsed.value;
+  if (!isJob(job)) return { ok: false, problem: `not an agent job: ${noJobText(job, mask)}` };
+  return { ok: true, job: job.prLink?.trim() === '' ? { ...job, prLink: null } : job };
+}
+
+/**
+ * Whether a body shows a job. The service requires none of a job's fields, but a body with neither an id nor a status,
+ * or with an error and no status, says nothing about one.
+ */
+function isJob({ id, status, error }: AgentJob): boolean {
+  return status !== undefined || (id !== undefined && typeof error !== 'string');
+}
+
+function noJobText({ error }: AgentJob, mask: Mask): string {
+  return typeof error === 'string' ? cleanLine(error, mask) : 'it has neither an id nor a status';
 }
 
 const errorBodySchema = z.object({ error: z.string() });

@@ -2,6 +2,7 @@ import * as net from 'node:net';
 import * as tls from 'node:tls';
 import type { buildConnector } from 'undici';
 import { defined } from '../contract/defined.js';
+import { skipInterim } from './interim-answers.js';
 
 export interface SingleConnectionOptions {
   /** For connecting and the TLS handshake together. */
@@ -63,7 +64,7 @@ export function createSingleConnection(options: SingleConnectionOptions): Single
       if (settled) return;
       settled = true;
       clearTimeout(timer);
-      done(null, socket);
+      done(null, skipInterim(socket));
     }
 
     function fail(error: Error): void {

@@ -26,6 +26,7 @@ import {
   unreadable,
 } from './text-source.js';
 import { batchItemsOf, parseUncheckedBatchInput } from '../contract/batch-input.js';
+import { decodeUtf8, NotUtf8Error } from '../text-file.js';
 
 /** The options of `follow-up batch run` that decide what is sent. */
 export interface BatchInputOptions extends SettingOptions, PromptSource {
@@ -240,9 +241,9 @@ async function readDocument(name: string, chunks: AsyncIterable<unknown>): Promi
 
 function parseDocument(name: string, bytes: Buffer): unknown {
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+    return JSON.parse(decodeUtf8(bytes));
   } catch (error) {
-    const reason = error instanceof SyntaxError ? `not JSON: ${error.message}` : 'not UTF-8';
+    const reason = error instanceof NotUtf8Error ? error.message : `not JSON: ${String(error)}`;
     throw new UsageError(`batch: ${name} begins like a JSON document, but is ${reason}`);
   }
 }

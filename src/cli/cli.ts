@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import { type Environment, processEnvironment } from '../config/settings-reader.js';
+import { maskSecrets } from '../secrets.js';
 import { plainText, safeJson } from '../terminal-text.js';
 
 /** Exit codes of the command line. */
@@ -17,7 +18,7 @@ export const ExitCode = {
   followUpFailed: 4,
   /** Temporal cannot be reached. */
   unreachable: 5,
-  /** Ended by Ctrl-C or SIGTERM; started follow-ups continue in Temporal. */
+  /** Ended by Ctrl-C, SIGTERM or SIGHUP; started follow-ups continue in Temporal. */
   interrupted: 130,
 } as const;
 export type ExitCode = (typeof ExitCode)[keyof typeof ExitCode];
@@ -41,7 +42,7 @@ export class StartUnknownError extends Error {
   }
 }
 
-/** Ended by Ctrl-C or SIGTERM. */
+/** Ended by Ctrl-C, SIGTERM or SIGHUP. */
 export class InterruptedError extends Error {
   override readonly name = 'InterruptedError';
   /** The follow-up that continues, if there is one. */
@@ -62,7 +63,7 @@ export interface CliIo {
   stdout: OutputStream;
   stderr: OutputStream;
   /**
-   * Calls the listener at every SIGINT and SIGTERM.
+   * Calls the listener at every SIGINT, SIGTERM and SIGHUP.
    *
    * @returns stops that
    */
@@ -86,7 +87,7 @@ export interface Cli {
   bundled?: Promise<void> | undefined;
 }
 
-const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** This process. */
 export function processIo(): CliIo {
@@ -119,7 +120,7 @@ function commandName(): string {
 
 /**
  * The output of a command: data to stdout, as text or, with `--json`, as JSON; everything else to stderr. Control
- * characters never get through. Commands in texts, such as `follow-up doctor`, are written the way the
+ * characters and secrets never get through. Commands in texts, such as `follow-up doctor`, are written the way the
  * command line was called; JSON is unchanged.
  */
 export class Output {
@@ -139,14 +140,18 @@ export class Output {
     this.#command = command;
   }
 
-  /** Writes the command's data: the only document, or one of several. */
-  data(value: unknown, text: string): void {
-    this.stdout.write(this.json ? `${safeJson(value)}\n` : `${plainText(this.hint(text))}\n`);
+  /**
+   * Writes the command's data: the only document, or one of several.
+   *
+   * @param mask hides secrets. The simulator's key is public, and shown even where the settings hold it
+   */
+  data(value: unknown, text: string, mask = maskSecrets): void {
+    this.stdout.write(`${mask(this.json ? safeJson(value) : plainText(this.hint(text)))}\n`);
   }
 
   /** Writes a line for people: progress, hints, warnings. */
   note(text: string): void {
-    this.stderr.write(`${plainText(this.hint(text))}\n`);
+    this.stderr.write(`${maskSecrets(plainText(this.hint(text)))}\n`);
   }
 
   /** The text with its commands written the way the command line was called. */
@@ -166,8 +171,8 @@ export function isLive(stream: OutputStream): stream is NodeJS.WriteStream {
 const REPEAT_AFTER_MS = 1_000;
 
 /**
- * Runs work that Ctrl-C and SIGTERM interrupt: the first aborts the signal with an {@link InterruptedError}, the second
- * ends the process at once.
+ * Runs work that Ctrl-C, SIGTERM and SIGHUP interrupt: the first aborts the signal with an {@link InterruptedError},
+ * the second ends the process at once.
  */
 export async function interruptible<T>({ io }: Cli, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();

@@ -31,8 +31,8 @@ export async function checkService(
   const { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs } = config.agentJobs;
   const keys = createApiKeys({ ...apiKeys, key: apiKeys.key?.() });
   let clocks: ClockReading | undefined;
-  const onDate = (date: string, askedAtMs: number) => {
-    clocks ??= readClocks(date, askedAtMs, Date.now());
+  const onDate = (dateMs: number, askedAtMs: number) => {
+    clocks ??= readClocks(dateMs, askedAtMs, Date.now());
   };
   const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs, onDate });
   const served = projects.filter((id) => config.projects === '*' || config.projects.includes(id));
@@ -130,8 +130,6 @@ function judgeService(
  * A `Date` header is truncated to the second, so half a second is added; the request is assumed to take half the round
  * trip.
  */
-function readClocks(date: string, askedAtMs: number, answeredAtMs: number): ClockReading | undefined {
-  const there = Date.parse(date);
-  if (Number.isNaN(there)) return undefined;
-  return { here: new Date((askedAtMs + answeredAtMs) / 2), there: new Date(there + 500) };
+function readClocks(dateMs: number, askedAtMs: number, answeredAtMs: number): ClockReading {
+  return { here: new Date((askedAtMs + answeredAtMs) / 2), there: new Date(dateMs + 500) };
 }

@@ -4,7 +4,7 @@ import { InvalidInputError } from '../client/index.js';
 import { callTemporal, toConnectionError } from '../client/temporal-call.js';
 import { ConfigError, type Environment, loadConfig, type WorkerConfig } from '../config/index.js';
 import { idSchema, parseInput } from '../contract/index.js';
-import { ensureSearchAttributes } from '../temporal/search-attributes.js';
+import { ensureSearchAttributes, SearchAttributesError } from '../temporal/search-attributes.js';
 import { type Cli, ExitCode, interruptible } from './cli.js';
 import { type Check, type CheckStatus, describeCheck, identityOf, isFinding } from './doctor-check.js';
 import { checkService } from './doctor-service.js';
@@ -156,6 +156,8 @@ export async function setUp({ env, output }: Cli): Promise<void> {
   await withTemporal({ env, output }, async ({ client, connection, config: { namespace } }) => {
     await callTemporal(client, () => connection.workflowService.describeNamespace({ namespace }));
     const { added } = await ensureSearchAttributes(connection, namespace).catch((error: unknown) => {
+      // It says more than that they are missing.
+      if (error instanceof SearchAttributesError) throw error;
       throw toConnectionError(client, error) ?? error;
     });
     const done = added.length === 0 ? 'nothing to do, all are there' : `registered ${added.join(', ')}`;

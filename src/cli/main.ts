@@ -22,7 +22,7 @@ export async function main(argv: readonly string[], io: CliIo = processIo(), bun
   // A guess until the arguments are parsed: commander's own errors come earlier.
   const output = new Output(io, argv.includes('--json'));
   const cli: Cli = { io, env: io.env, output, exitCode: ExitCode.ok, bundled };
-  endQuietlyOnClosedPipe(io);
+  surviveBrokenOutput(cli, argv[0] === 'worker' || argv[0] === 'dev');
   try {
     const program = buildProgram(cli);
     output.commandNames = program.commands.map((command) => command.name());
@@ -91,15 +91,18 @@ function helpWidth({ isTTY, columns }: { isTTY?: boolean; columns?: number }): n
   return isTTY === true && columns ? columns : 80;
 }
 
-/** `follow-up list | head` closes our stdout early; that is no error of ours. */
-function endQuietlyOnClosedPipe(io: CliIo): void {
+/**
+ * `follow-up list | head` closes our stdout early; that is no error of ours. What stderr does not take is dropped, and a
+ * worker goes on without its stdout, too.
+ */
+function surviveBrokenOutput({ io, output }: Cli, isWorker: boolean): void {
   io.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-    io.exit(ExitCode.ok);
+    if (isWorker) return;
+    if (error.code === 'EPIPE') return io.exit(ExitCode.ok);
+    output.note(`error: Output: stdout cannot be written: ${error.message}`);
+    io.exit(ExitCode.error);
   });
-  io.stderr.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-  });
+  io.stderr.on('error', () => undefined);
 }
 
 /** Writes one line to stderr, and with `--json` a document to stdout. Returns the exit code. */

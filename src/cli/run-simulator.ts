@@ -4,6 +4,7 @@ import { InvalidInputError } from '../client/errors.js';
 import { defined } from '../contract/defined.js';
 import { type InputIssue, parseDurationMs, parseInput } from '../contract/index.js';
 import { type SimulatorOptions, simulatorOptionsSchema, startSimulator } from '../simulator/index.js';
+import { decodeUtf8 } from '../text-file.js';
 import { type Cli, interruptible, UsageError } from './cli.js';
 import { duration } from './command-options.js';
 
@@ -27,7 +28,8 @@ export async function runSimulator(cli: Cli, options: SimulatorCommandOptions): 
     const simulator = await startSimulator(settings);
     try {
       const { baseUrl, apiKey } = simulator;
-      output.data({ baseUrl, apiKey }, `AGENT_JOBS_BASE_URL=${baseUrl}\nAGENT_JOBS_API_KEY=${apiKey}`);
+      const lines = `AGENT_JOBS_BASE_URL=${baseUrl}\nAGENT_JOBS_API_KEY=${apiKey}`;
+      output.data({ baseUrl, apiKey }, lines, (line) => line);
       output.note('simulated agent job service is up; Ctrl-C ends it');
       if (!signal.aborted) await once(signal, 'abort');
     } finally {
@@ -71,7 +73,7 @@ async function toSimulatorOptions(options: SimulatorCommandOptions): Promise<Sim
 
 async function readJson(file: string): Promise<object> {
   try {
-    const value: unknown = JSON.parse(await readFile(file, 'utf8'));
+    const value: unknown = JSON.parse(decodeUtf8(await readFile(file)));
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
     throw new TypeError('it must hold a JSON object');
   } catch (error) {

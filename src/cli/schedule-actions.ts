@@ -14,6 +14,7 @@ import { type Cli, type CliIo, UsageError } from './cli.js';
 import { duration, given, number } from './command-options.js';
 import { describeOverlap, describeScheduleText, describeTrigger, inZone, summariseSchedule } from './schedule-text.js';
 import { withTemporal } from './temporal-session.js';
+import { decodeUtf8 } from '../text-file.js';
 import { openSource, readBytes } from './text-source.js';
 
 /** A schedule's batch has at most 256 KiB of JSON; the file may also have spaces and escapes. */
@@ -88,7 +89,7 @@ async function readScheduleFile(io: CliIo, file: string, allowDuplicates: boolea
 /** The whole file as a batch's input; `undefined` if it is something else, such as lines. */
 function parseDocument(bytes: Buffer): Record<string, unknown> | undefined {
   try {
-    const value: unknown = JSON.parse(bytes.toString('utf8').replace(/^\ufeff/, ''));
+    const value: unknown = JSON.parse(decodeUtf8(bytes));
     if (typeof value !== 'object' || value === null || !('items' in value || 'jobIds' in value)) return undefined;
     return { ...value };
   } catch {

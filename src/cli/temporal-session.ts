@@ -2,10 +2,10 @@ import { InterceptingCall, type Interceptor, status } from '@grpc/grpc-js';
 import { Client, Connection, defaultGrpcRetryOptions } from '@temporalio/client';
 import { FollowUpClient } from '../client/index.js';
 import { readPollers } from '../client/trouble.js';
-import { type Environment, loadClientConfig, type TemporalConfig } from '../config/index.js';
+import { describeIgnoredProxies, type Environment, loadClientConfig, type TemporalConfig } from '../config/index.js';
 import { budgetTaskQueue } from '../contract/index.js';
 import { dataConverterPlugin, loadDataConverter } from '../temporal/data-converter.js';
-import { callRetries } from '../temporal/grpc.js';
+import { callRetries, WITHOUT_PROXY } from '../temporal/grpc.js';
 import { startTracing } from '../temporal/tracing.js';
 import { safeLine } from '../terminal-text.js';
 import type { Output } from './cli.js';
@@ -35,7 +35,8 @@ export async function withTemporal<T>(
   const tracing = await startTracing(env);
   const connection = Connection.lazy({
     ...config.connectionOptions(),
-    interceptors: [...retryForSeconds(), sayWhenSilent(config.address, output)],
+    channelArgs: WITHOUT_PROXY,
+    interceptors: [...retryForSeconds(), sayWhenSilent(config, output)],
     plugins: [...(dataConverter ? [dataConverterPlugin(dataConverter)] : []), ...(tracing ? [tracing.plugin] : [])],
   });
   try {
@@ -65,10 +66,12 @@ const SILENT_AFTER_MS = 900;
 /**
  * Says once on stderr that the server refuses the first call, or has not answered it yet. Sees each attempt of a call.
  */
-function sayWhenSilent(address: string, output: Pick<Output, 'note'>): Interceptor {
+function sayWhenSilent(config: TemporalConfig, output: Pick<Output, 'note'>): Interceptor {
+  const { address } = config;
+  const proxies = describeIgnoredProxies(config);
   let isSettled = false;
   const settle = (text?: string) => {
-    if (!isSettled && text !== undefined) output.note(text);
+    if (!isSettled && text !== undefined) output.note(`${text}${proxies}`);
     isSettled = true;
   };
   return (options, nextCall) => {

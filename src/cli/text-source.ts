@@ -1,6 +1,7 @@
 import { open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { type InputIssue, MAX_PROMPT_BYTES } from '../contract/index.js';
+import { decodeUtf8, NotUtf8Error } from '../text-file.js';
 import { type CliIo, UsageError } from './cli.js';
 
 /** A source of bytes, with its name for messages. */
@@ -85,9 +86,10 @@ export async function readPrompt(
   const bytes = await readBytes('prompt', source, MAX_PROMPT_BYTES);
   if (!bytes) throw new UsageError(`prompt: must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    throw new UsageError(`prompt: ${source.name} is not UTF-8 text`);
+    return decodeUtf8(bytes);
+  } catch (error) {
+    if (error instanceof NotUtf8Error) throw new UsageError(`prompt: ${source.name} is ${error.message}`);
+    throw error;
   }
 }
 
@@ -96,8 +98,6 @@ export type Line = { number: number; text: string } | { number: number; problem:
 
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
-const UTF8_BOM = Buffer.from([0xef, 0xbb, 0xbf]);
-const UTF16_BOMS = [Buffer.from([0xff, 0xfe]), Buffer.from([0xfe, 0xff])];
 
 /**
  * Lines of UTF-8 text as they arrive, numbered from 1. Lines end with LF or CRLF; a byte order mark is removed. A
@@ -107,7 +107,6 @@ const UTF16_BOMS = [Buffer.from([0xff, 0xfe]), Buffer.from([0xfe, 0xff])];
  * @param maxLineBytes longest line, without its line ending
  */
 export async function* readLines(chunks: AsyncIterable<unknown>, maxLineBytes: number): AsyncGenerator<Line> {
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   let parts: Buffer[] = [];
   let length = 0;
   let number = 0;
@@ -120,17 +119,14 @@ export async function* readLines(chunks: AsyncIterable<unknown>, maxLineBytes: n
   const end = (): Line => {
     number++;
     const isTooLong = length > maxLineBytes + 2;
-    const line = trimEnd(number === 1 ? withoutBom(Buffer.concat(parts)) : Buffer.concat(parts));
+    const line = trimEnd(Buffer.concat(parts));
     parts = [];
     length = 0;
     if (isTooLong || line.length > maxLineBytes) return { number, problem: `longer than ${maxLineBytes} bytes` };
-    if (number === 1 && UTF16_BOMS.some((bom) => line.subarray(0, 2).equals(bom))) {
-      return { number, problem: 'UTF-16; the file must be UTF-8' };
-    }
     try {
-      return { number, text: decoder.decode(line) };
-    } catch {
-      return { number, problem: 'not UTF-8' };
+      return { number, text: decodeUtf8(line) };
+    } catch (error) {
+      return { number, problem: error instanceof Error ? error.message : String(error) };
     }
   };
 
@@ -145,10 +141,6 @@ export async function* readLines(chunks: AsyncIterable<unknown>, maxLineBytes: n
     add(bytes.subarray(from));
   }
   if (length > 0) yield end();
-}
-
-function withoutBom(line: Buffer): Buffer {
-  return line.subarray(0, 3).equals(UTF8_BOM) ? line.subarray(3) : line;
 }
 
 function trimEnd(line: Buffer): Buffer {

@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client';
 import { NamespaceNotFoundError, type Timestamp } from '@temporalio/common';
-import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader } from '../temporal/grpc.js';
 import { FollowUpClientError, SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
 
 /** Deadline of one call of Temporal, retries of the SDK included, in milliseconds. */
@@ -34,6 +34,8 @@ export function toConnectionError(
   if (error instanceof FollowUpClientError) return undefined;
   const options = { cause: error };
   const unreachable = (reason: string) => new TemporalUnreachableError(addressOf(client), reason, workflowId, options);
+  // Without its cause, which quotes the header.
+  if (isBadHeader(error)) return new TemporalUnreachableError(addressOf(client), describeGrpcError(error), workflowId);
   if (error instanceof NamespaceNotFoundError) return unreachable(`it has no namespace ${error.namespace}`);
   switch (grpcStatusOf(error)) {
     case GrpcStatus.unavailable:

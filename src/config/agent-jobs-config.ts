@@ -4,7 +4,9 @@ import { isUsableApiKey, MIN_API_KEY_LENGTH } from '../agent-jobs/api-keys.js';
 import { baseUrlIssue, isLoopbackHost } from '../agent-jobs/base-url.js';
 import { defined } from '../contract/defined.js';
 import { idSchema } from '../contract/index.js';
+import { keepKey } from './environment-secrets.js';
 import type { SettingsReader } from './settings-reader.js';
+import { keepSecret } from '../secrets.js';
 
 /**
  * Where API keys come from; at least one of the three is given. A project uses the first of `keysFile`, `keyFile` and
@@ -19,7 +21,7 @@ export interface ApiKeySettings {
   keysFile?: string;
 }
 
-const KEY_RULE = `at least ${MIN_API_KEY_LENGTH} visible ASCII characters without spaces`;
+export const KEY_RULE = `at least ${MIN_API_KEY_LENGTH} visible ASCII characters without spaces`;
 
 /** `AGENT_JOBS_BASE_URL` without a trailing slash; `''` if it is missing or invalid. */
 export function readBaseUrl(settings: SettingsReader): string {
@@ -75,9 +77,10 @@ export function readApiKeySettings(settings: SettingsReader): ApiKeySettings {
 
 /** The one key in the file that a setting names; `undefined` if it is not set, or refused. */
 export function readKeyFile(settings: SettingsReader, name: string): string | undefined {
-  const text = settings.fileText(name, (content) =>
-    isUsableApiKey(content.trim()) ? undefined : `must hold one key, of ${KEY_RULE}`,
-  );
+  const text = settings.fileText(name, (content) => {
+    keepKey(content);
+    return isUsableApiKey(content.trim()) ? undefined : `must hold one key, of ${KEY_RULE}`;
+  });
   return text?.trim();
 }
 
@@ -115,7 +118,10 @@ const keyTableSchema = z.record(idSchema, z.string().refine(isUsableApiKey));
 
 function isKeyTable(text: string): boolean {
   try {
-    return keyTableSchema.safeParse(JSON.parse(text)).success;
+    const table: unknown = JSON.parse(text);
+    // All of them, also in a table that is refused for one.
+    for (const key of Object.values(table ?? {})) if (typeof key === 'string') keepSecret(key.trim(), 'literal');
+    return keyTableSchema.safeParse(table).success;
   } catch {
     return false;
   }

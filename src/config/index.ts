@@ -9,6 +9,7 @@ import { readTemporalConfig, type TemporalConfig, usesTls } from './temporal-con
 export { ConfigError } from './settings-reader.js';
 export type { ApiKeySettings } from './agent-jobs-config.js';
 export type { Environment } from './settings-reader.js';
+export { describeIgnoredProxies } from './temporal-config.js';
 export type { TemporalConfig, TemporalConnectionOptions } from './temporal-config.js';
 
 /** pino's levels, from the most to the fewest lines. */

@@ -1,5 +1,8 @@
 import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
+import { maskSecrets } from '../secrets.js';
+import { decodeUtf8, NotUtf8Error } from '../text-file.js';
+import { keepSecretsOf } from './environment-secrets.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -20,6 +23,7 @@ export class SettingsReader {
 
   constructor(env: Environment) {
     this.#env = env;
+    keepSecretsOf(env);
   }
 
   /** The text of a variable; `undefined` if it is not set. */
@@ -53,13 +57,18 @@ export class SettingsReader {
     const path = this.text(name);
     if (path === undefined) return undefined;
     try {
-      const text = readFileSync(path, 'utf8');
+      const text = decodeUtf8(readFileSync(path));
       const problem = problemOf(text);
       if (problem === undefined) return text;
       this.refuse(name, `the file ${problem}`, path);
     } catch (error) {
-      const code = error instanceof Error && 'code' in error ? String(error.code) : 'error';
-      this.refuse(name, `the file cannot be read: ${code}`, path);
+      if (error instanceof NotUtf8Error) {
+        this.refuse(name, `the file is ${error.message}`, path);
+        return undefined;
+      }
+      // What is no path may be the secret itself.
+      const isPath = /^(?:\.{0,2}\/|~|[a-z]:[\\/])/i.test(path);
+      this.refuse(name, `the file cannot be read: ${codeOf(error)}`, isPath ? path : undefined);
     }
     return undefined;
   }
@@ -70,14 +79,19 @@ export class SettingsReader {
    * @param value is shown, cut short; leave it out if it may hold a secret
    */
   refuse(name: string, rule: string, value?: string): void {
-    const shown = value === undefined ? '' : ` (given ${JSON.stringify(cut(value))})`;
-    this.#issues.push({ name, message: `${rule}${shown}` });
+    const shown = value === undefined ? '' : ` (given ${JSON.stringify(cut(maskSecrets(value)))})`;
+    this.#issues.push({ name, message: maskSecrets(`${rule}${shown}`) });
   }
 
   /** @throws {@link ConfigError} with everything that {@link read} and {@link refuse} found */
   throwIfBad(): void {
     if (this.#issues.length > 0) throw new ConfigError(this.#issues);
   }
+}
+
+/** Code of a failed call of the system, such as `ENOENT`; `error` if it is another kind of error. */
+export function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : 'error';
 }
 
 function cut(text: string): string {

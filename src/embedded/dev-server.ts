@@ -1,5 +1,6 @@
 import { Connection } from '@temporalio/client';
 import { TypedSearchAttributes, type SearchAttributeType } from '@temporalio/common';
+import { WITHOUT_PROXY } from '../temporal/grpc.js';
 import { childEnvironment, type Environment, type OnProgress } from './environment.js';
 import { findFreePorts, isPortFree, startOnFreePorts, startServerProcess, waitUntilReady } from './server-process.js';
 import { resolveTemporalCli } from './resolve-temporal-cli.js';
@@ -158,7 +159,12 @@ const NAMESPACE_TIMEOUT_MS = 2_000;
  * @throws Error with the reason while it does not
  */
 export async function probeTemporal(address: string, namespace?: string): Promise<boolean> {
-  const connection = await Connection.connect({ address, connectTimeout: ATTEMPT_TIMEOUT_MS, interceptors: [] });
+  const connection = await Connection.connect({
+    address,
+    channelArgs: WITHOUT_PROXY,
+    connectTimeout: ATTEMPT_TIMEOUT_MS,
+    interceptors: [],
+  });
   try {
     if (namespace !== undefined) {
       await connection.withDeadline(Date.now() + NAMESPACE_TIMEOUT_MS, () =>

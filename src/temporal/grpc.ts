@@ -1,4 +1,5 @@
 import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor } from '@temporalio/client';
+import { maskSecrets } from '../secrets.js';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 
 /**
@@ -25,10 +26,25 @@ export function grpcStatusOf(error: unknown): number | undefined {
   return grpcErrorIn(error)?.code;
 }
 
-/** What a failed call of Temporal said, on one line of at most 300 characters. */
+/** What gRPC says of a header that it cannot send. It quotes the header. */
+const BAD_HEADER = /^Metadata (?:string value|key) "/;
+
+/**
+ * Whether a call failed because a header has characters that cannot be sent. The error quotes the header, which may be
+ * the API key.
+ */
+export function isBadHeader(error: unknown): boolean {
+  for (let current = error; current instanceof Error; current = current.cause) {
+    if (BAD_HEADER.test(current.message)) return true;
+  }
+  return false;
+}
+
+/** What a failed call of Temporal said, without secrets, on one line of at most 300 characters. */
 export function describeGrpcError(error: unknown): string {
+  if (isBadHeader(error)) return 'the API key, or another header, has characters that cannot be sent';
   const text = grpcErrorIn(error)?.details ?? (error instanceof Error ? error.message : String(error));
-  return text
+  return maskSecrets(text)
     .replace(/\s+/g, ' ')
     .replace(/\. Resolution note: $/, '')
     .trim()
@@ -42,6 +58,12 @@ function grpcErrorIn(error: unknown): { code: number; details: string } | undefi
   }
   return undefined;
 }
+
+/**
+ * Connections to Temporal ignore `grpc_proxy`, `https_proxy` and `http_proxy`, in the client as in the worker's core,
+ * which does not know them.
+ */
+export const WITHOUT_PROXY = { 'grpc.enable_http_proxy': 0 } as const;
 
 /**
  * Interceptors for a connection whose calls are retried. The SDK's own interceptor retries from a timer, even after the

@@ -10,6 +10,9 @@ const KEYWORD = 2;
 const QUERYABLE_TIMEOUT_MS = 90_000;
 const QUERYABLE_INTERVAL_MS = 500;
 
+/** How the server refuses one attribute too many. It gives no other sign of the limit. */
+const OVER_LIMIT = /more than (\d+) search attributes? of type Keyword/i;
+
 /** The search attributes are missing and cannot be added; a workflow that sets them would get stuck. */
 export class SearchAttributesError extends Error {
   override readonly name = 'SearchAttributesError';
@@ -42,7 +45,7 @@ export async function ensureSearchAttributes(
     );
   }
   const missing = names.filter((name) => !existing?.has(name));
-  const added = missing.length === 0 ? [] : await addAttributes(connection, namespace, missing, existing !== undefined);
+  const added = missing.length === 0 ? [] : await addAttributes(connection, namespace, missing, existing);
   await waitUntilQueryable(connection, namespace, names, timeoutMs);
   return { added };
 }
@@ -63,7 +66,7 @@ async function addAttributes(
   connection: ConnectionLike,
   namespace: string,
   names: string[],
-  knownMissing: boolean,
+  existing: ReadonlyMap<string, number> | undefined,
 ): Promise<string[]> {
   try {
     await connection.operatorService.addSearchAttributes({
@@ -75,14 +78,42 @@ async function addAttributes(
     const status = grpcStatusOf(error);
     // Another worker was faster.
     if (status === GrpcStatus.alreadyExists) return [];
+    const isRefused = REFUSALS.includes(status);
     // Whether they are missing is unknown: the query will tell.
-    if (!knownMissing && (status === GrpcStatus.unimplemented || status === GrpcStatus.permissionDenied)) return [];
+    if (existing === undefined && isRefused) return [];
+    if (PASSING.includes(status)) throw error;
+    const reason = describeGrpcError(error);
+    const lack = `namespace ${namespace} lacks the search attributes ${names.join(', ')}`;
+    const limit = OVER_LIMIT.exec(reason)?.[1];
+    if (limit !== undefined) {
+      throw new SearchAttributesError(`${lack}: ${describeLimit(Number(limit), names.length, existing)}`, {
+        cause: error,
+      });
+    }
     throw new SearchAttributesError(
-      `namespace ${namespace} lacks the search attributes ${names.join(', ')}, and they may not be registered with ` +
-        `these credentials (${describeGrpcError(error)}): run "follow-up setup" with credentials that may`,
+      isRefused
+        ? `${lack}, and they may not be registered with these credentials (${reason}): run "follow-up setup" with credentials that may`
+        : `${lack}, and the server does not register them (${reason})`,
       { cause: error },
     );
   }
+}
+
+const REFUSALS: readonly unknown[] = [
+  GrpcStatus.permissionDenied,
+  GrpcStatus.unauthenticated,
+  GrpcStatus.unimplemented,
+];
+const PASSING: readonly unknown[] = [GrpcStatus.unavailable, GrpcStatus.resourceExhausted, GrpcStatus.deadlineExceeded];
+
+/** What is missing at the limit of a namespace, and what to do. */
+function describeLimit(limit: number, needed: number, existing: ReadonlyMap<string, number> | undefined): string {
+  const used = existing && [...existing.values()].filter((type) => type === KEYWORD).length;
+  const free = used === undefined ? '' : `, ${Math.max(0, limit - used)} free`;
+  return (
+    `${needed} needed${free}, because the server allows ${limit} of type Keyword in a namespace. Remove what nothing ` +
+    'uses ("temporal operator search-attribute list" and "remove"), or use another namespace (TEMPORAL_NAMESPACE)'
+  );
 }
 
 async function waitUntilQueryable(

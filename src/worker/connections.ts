@@ -4,9 +4,10 @@ import { Connection, type ConnectionLike } from '@temporalio/client';
 import { NativeConnection, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { TemporalUnreachableError } from '../client/errors.js';
-import type { TemporalConfig, TemporalConnectionOptions } from '../config/index.js';
+import { isPassingTrouble } from '../client/temporal-call.js';
+import { describeIgnoredProxies, type TemporalConfig, type TemporalConnectionOptions } from '../config/index.js';
 import { formatDuration } from '../contract/index.js';
-import { callRetries, describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
+import { callRetries, describeGrpcError, GrpcStatus, grpcStatusOf, WITHOUT_PROXY } from '../temporal/grpc.js';
 import type { TemporalPlugin } from '../temporal/data-converter.js';
 import { ReplaceableConnection } from './replaceable-connection.js';
 
@@ -63,7 +64,12 @@ export async function openConnections(
   },
 ): Promise<Connections> {
   const { namespace } = temporal;
-  let target: Target = { options: temporal.connectionOptions(), namespace, plugins };
+  let target: Target = {
+    options: temporal.connectionOptions(),
+    namespace,
+    plugins,
+    proxies: describeIgnoredProxies(temporal),
+  };
   const first = await connectPatiently(target, logger, limitMs, signal);
   let current: OpenConnections;
   try {
@@ -114,6 +120,8 @@ interface Target {
   options: TemporalConnectionOptions;
   namespace: string;
   plugins: TemporalPlugin[];
+  /** See {@link describeIgnoredProxies}. */
+  proxies: string;
 }
 
 interface OpenConnections {
@@ -138,7 +146,7 @@ async function connectAll(target: Target): Promise<OpenConnections> {
 
 /** Opens the other connections beside the first one, or none of them. */
 async function connectMore(client: Connection, { options, plugins }: Target): Promise<OpenConnections> {
-  const acquire = await Connection.connect({ ...options, plugins, interceptors: [] });
+  const acquire = await Connection.connect({ ...options, channelArgs: WITHOUT_PROXY, plugins, interceptors: [] });
   try {
     return { client, acquire, native: await NativeConnection.connect({ ...options, plugins }) };
   } catch (error) {
@@ -156,6 +164,7 @@ async function connectPatiently(
   const {
     options: { address },
     namespace,
+    proxies,
   } = target;
   const startedMs = performance.now();
   for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS)) {
@@ -163,7 +172,8 @@ async function connectPatiently(
     try {
       return await connectOnce(target);
     } catch (error) {
-      const reason = describe(error, namespace);
+      const isAway = isPassingTrouble(error) || grpcStatusOf(error) === undefined;
+      const reason = `${describe(error, namespace)}${isAway ? proxies : ''}`;
       const leftMs = limitMs - (performance.now() - startedMs);
       if (isHopeless(error) || leftMs <= retryMs) {
         throw new TemporalUnreachableError(address, reason, undefined, { cause: error });
@@ -181,6 +191,7 @@ async function connectPatiently(
 async function connectOnce({ options, namespace, plugins }: Target): Promise<Connection> {
   const connection = await Connection.connect({
     ...options,
+    channelArgs: WITHOUT_PROXY,
     plugins,
     connectTimeout: CONNECT_TIMEOUT_MS,
     interceptors: callRetries(),

@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import { maskSecrets } from '../secrets.js';
 import { ConfigError, type StatusAddress } from '../config/index.js';
 
 /** What `/readyz` says. */
@@ -26,7 +27,7 @@ export class WorkerStatus implements StatusSource {
   constructor(readonly describe: (readiness: Readiness) => string) {}
 
   async ownMetrics(): Promise<string> {
-    return this.describe(await this.#readiness());
+    return maskSecrets(this.describe(await this.#readiness()));
   }
 
   readiness(): Promise<Readiness> {
@@ -137,14 +138,17 @@ function passOn(source: StatusSource, response: ServerResponse): void {
     return;
   }
   const outgoing = request(metricsUrl, { timeout: METRICS_TIMEOUT_MS }, (incoming) => {
-    const isWhole = incoming.statusCode === 200;
-    response.writeHead(incoming.statusCode ?? 502, {
-      'content-type': incoming.headers['content-type'] ?? METRICS_TYPE,
-    });
-    incoming.pipe(response, { end: false });
+    const chunks: Buffer[] = [];
+    incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
     incoming.once('end', () => {
-      if (isWhole) void source.ownMetrics().then((own) => response.end(own));
-      else response.end();
+      const isWhole = incoming.statusCode === 200;
+      // As a whole: a secret may be in two chunks.
+      const theirs = maskSecrets(Buffer.concat(chunks).toString('utf8'));
+      response.writeHead(incoming.statusCode ?? 502, {
+        'content-type': incoming.headers['content-type'] ?? METRICS_TYPE,
+      });
+      if (isWhole) void source.ownMetrics().then((own) => response.end(theirs + own));
+      else response.end(theirs);
     });
     incoming.once('error', () => response.destroy());
   });
@@ -158,5 +162,5 @@ function passOn(source: StatusSource, response: ServerResponse): void {
 
 function text(response: ServerResponse, status: number, body: string): void {
   response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' });
-  response.end(`${body}\n`);
+  response.end(`${maskSecrets(body)}\n`);
 }

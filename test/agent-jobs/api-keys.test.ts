@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createApiKeys, type ApiKeySource } from '../../src/agent-jobs/index.js';
+import { maskSecrets } from '../../src/secrets.js';
 import { JOB, send, useClient, usePeer } from './support/harness.js';
 import { answer } from './support/peer.js';
 
@@ -46,6 +47,24 @@ test('a rotated key file is used by the very next message', async () => {
     expect((await send(client)).outcome).toBe('sent');
     expect(peer.requests.at(-1)?.headers.get('authorization')).toBe(`Bearer ${key}`);
   }
+});
+
+test('a rotated key, like those before it, is masked in every text of the process', async () => {
+  const directory = await useDirectory();
+  const keyFile = join(directory, 'key');
+  const keysFile = join(directory, 'keys.json');
+  const keys = createApiKeys({ keyFile, keysFile });
+  const masked = (key: string) => maskSecrets(`the key ${key} in ${JSON.stringify({ key })}`);
+  const hidden = 'the key [masked] in {"key":"[masked]"}';
+  const single = Array.from({ length: 60 }, (_, round) => `adm_single"${round + 10}`);
+  for (const [round, key] of single.entries()) {
+    await writeFile(keyFile, key);
+    await writeFile(keysFile, JSON.stringify({ own: `adm_own"${round + 10}` }));
+    expect(await keys.forProject('another')).toBe(key);
+    expect(await keys.forProject('own')).toBe(`adm_own"${round + 10}`);
+    expect([masked(key), masked(`adm_own"${round + 10}`)]).toEqual([hidden, hidden]);
+  }
+  expect(single.map(masked).filter((text) => text !== hidden)).toEqual([]);
 });
 
 test('a key file behind a symbolic link that is swapped is read again', async () => {

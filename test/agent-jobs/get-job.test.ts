@@ -105,6 +105,11 @@ test('a job is returned whole, with unknown fields and an unknown status', async
   expect(peer.requests[0]).toMatchObject({ method: 'GET', path: '/base/v2/agent/project-1/job/job-1', body: '' });
 });
 
+test.each(['', ' ', '\t'])('a link that is %j counts as none', async (prLink) => {
+  const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, { ...JOB, prLink })) });
+  expect(await get(useClient(peer.url))).toMatchObject({ kind: 'job', job: { id: JOB.id, prLink: null } });
+});
+
 test('a job is returned even if its id differs from the requested one', async () => {
   const peer = await usePeer({ onRequest: ({ socket }) => socket.end(answer(200, { id: 'another' })) });
   expect(await get(useClient(peer.url))).toEqual({ kind: 'job', job: { id: 'another' } });

@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { createSecretMask, MASK } from '../../src/agent-jobs/secret-mask.js';
+import { createMaskCache, createSecretMask, MASK } from '../../src/agent-jobs/secret-mask.js';
 import { errorText, parseJob } from '../../src/agent-jobs/service-text.js';
 import { API_KEY, get, send, useClient, usePeer } from './support/harness.js';
 import { answer } from './support/peer.js';
@@ -103,6 +103,16 @@ function processorMs(call: () => void): number {
   });
   return Math.min(...timesMs);
 }
+
+test('the newest 200 masks are kept, each made once', () => {
+  const maskFor = createMaskCache();
+  const keyOf = (index: number) => `${API_KEY}-${index}`;
+  const masks = Array.from({ length: 201 }, (_, index) => maskFor(keyOf(index)));
+  expect(masks.slice(1).map((_, index) => maskFor(keyOf(index + 1)))).toEqual(masks.slice(1));
+  const again = maskFor(keyOf(0));
+  expect(again).not.toBe(masks[0]);
+  expect(again(`key: ${keyOf(0)}`)).toBe(`key: ${MASK}`);
+});
 
 test('masking a hostile text takes time in proportion to its length', { tags: 'long' }, () => {
   const mask = createSecretMask('%%%%%%%%\\\\&&&&====////++++');

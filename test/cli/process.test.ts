@@ -1,8 +1,9 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync, type StdioOptions } from 'node:child_process';
 import { once } from 'node:events';
+import { closeSync, openSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { expect, test } from 'vitest';
+import { expect, inject, test } from 'vitest';
 import { eventually } from '../support/eventually.js';
 import { openCli, startCli } from './run-cli.js';
 
@@ -72,4 +73,27 @@ test('a checkout, which puts nothing on the PATH, says to run npx follow-up', as
   const { exitCode, stderr } = await startCli(['list'], { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } }).ended;
   expect(exitCode).toBe(5);
   expect(stderr).toMatch(/^nothing listens at 127\.0\.0\.1:1; npx follow-up dev starts a server$/m);
+});
+
+test.each(['grpc_proxy', 'https_proxy', 'http_proxy'])(
+  '%s does not capture the connection to Temporal',
+  async (name) => {
+    const env = { TEMPORAL_ADDRESS: inject('temporalAddress'), [name]: 'http://127.0.0.1:9' };
+    const { exitCode, stderr } = await startCli(['schedule', 'list'], { env }).ended;
+    expect(exitCode, stderr).toBe(0);
+  },
+);
+
+test('a command whose stdout is full says so in one line, and one whose stderr is full does its work', async () => {
+  const command = fileURLToPath(new URL('../../bin/follow-up.js', import.meta.url));
+  const full = openSync('/dev/full', 'w');
+  const env = { ...process.env, TEMPORAL_ADDRESS: '127.0.0.1:1' };
+  const run = (args: string[], stdio: StdioOptions) =>
+    spawnSync(process.execPath, [command, ...args], { stdio, env, encoding: 'utf8' });
+  const noRoom = run(['--help'], ['ignore', full, 'pipe']);
+  expect(noRoom.status).toBe(1);
+  expect(noRoom.stderr).toMatch(/^error: Output: stdout cannot be written: ENOSPC.*$/m);
+  expect(noRoom.stderr).not.toContain('    at ');
+  expect(run(['list'], ['ignore', 'pipe', full]).status).toBe(5);
+  closeSync(full);
 });

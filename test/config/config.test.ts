@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
@@ -10,15 +10,16 @@ import {
   loadConfig,
   loadTemporalConfig,
 } from '../../src/config/index.js';
+import { createApiKeys } from '../../src/agent-jobs/index.js';
 import { budgetSettingsSchema } from '../../src/contract/protocol.js';
 
 const SECRET = 'key-live-a1b2c3d4e5f6';
 const good = { AGENT_JOBS_BASE_URL: 'https://api.example.com', AGENT_JOBS_API_KEY: SECRET };
 const directory = mkdtempSync(join(tmpdir(), 'config-test-'));
 
-function file(name: string, text: string): string {
+function file(name: string, content: string | Buffer): string {
   const path = join(directory, name);
-  writeFileSync(path, text);
+  writeFileSync(path, content);
   return path;
 }
 
@@ -250,6 +251,29 @@ describe('API keys', () => {
     expect(loadConfig({ ...base, AGENT_JOBS_API_KEYS_FILE: keysFile }).agentJobs.apiKeys).toEqual({ keysFile });
   });
 
+  test('may come from files with a byte order mark, which are read alike at the start and later', async () => {
+    const keyFile = file('key-with-bom', `\ufeff${SECRET}\r\n`);
+    const keysFile = file('keys-with-bom.json', `\ufeff${JSON.stringify({ 'project-1': SECRET })}\r\n`);
+    for (const source of [{ AGENT_JOBS_API_KEY_FILE: keyFile }, { AGENT_JOBS_API_KEYS_FILE: keysFile }]) {
+      const { keyFile: one, keysFile: many } = loadConfig({ ...base, ...source }).agentJobs.apiKeys;
+      const keys = createApiKeys({ keyFile: one, keysFile: many });
+      expect(await keys.problem()).toBeUndefined();
+      expect(await keys.forProject('project-1')).toBe(SECRET);
+    }
+    for (const [name, text] of [
+      ['utf-16', Buffer.from(`\ufeff${JSON.stringify({ p: SECRET })}`, 'utf16le')],
+      ['no-break-space', Buffer.from(`\u00a0${JSON.stringify({ p: SECRET })}`)],
+    ] as const) {
+      const path = join(directory, name);
+      writeFileSync(path, text);
+      expect(
+        issuesOf(() => loadConfig({ ...base, AGENT_JOBS_API_KEYS_FILE: path })),
+        name,
+      ).not.toEqual({});
+      expect(await createApiKeys({ keysFile: path }).problem(), name).toBeDefined();
+    }
+  });
+
   test('are never shown if a value or a file is wrong', () => {
     const cases: [string, string][] = [
       ['AGENT_JOBS_API_KEY', `${SECRET}\r\nX-Injected: 1`],
@@ -289,6 +313,11 @@ describe('the Temporal configuration', () => {
     ].join('\n'),
   );
 
+  test('may have a byte order mark', () => {
+    const path = file('with-bom.toml', '\ufeff[profile.default]\r\naddress = "bom.example.com:7233"\r\n');
+    expect(loadTemporalConfig({ TEMPORAL_CONFIG_FILE: path })).toMatchObject({ address: 'bom.example.com:7233' });
+  });
+
   test('comes from profiles in the configuration file, which variables override', () => {
     expect(loadTemporalConfig({ TEMPORAL_CONFIG_FILE: toml })).toMatchObject({
       address: 'one.example.com:7233',
@@ -324,23 +353,44 @@ describe('the Temporal configuration', () => {
   });
 
   test('has new keys and certificates as soon as their files have them, at the same address', () => {
-    const bytes = (text: string) => new TextEncoder().encode(text);
+    const pem = (name: string) => readFileSync(join(import.meta.dirname, '../agent-jobs/tls', name), 'utf8');
+    const bytes = (name: string) => new Uint8Array(Buffer.from(pem(name)));
     const profile = (address: string, key: string) =>
       file('rotated.toml', `[profile.default]\naddress = "${address}"\napi_key = "${key}"\n`);
     const config = loadTemporalConfig({
       TEMPORAL_CONFIG_FILE: profile('one.example.com:7233', 'key-of-yesterday'),
-      TEMPORAL_TLS_CLIENT_CERT_PATH: file('rotated.crt', 'certificate of yesterday'),
-      TEMPORAL_TLS_CLIENT_KEY_PATH: file('rotated.key', 'key of yesterday'),
+      TEMPORAL_TLS_CLIENT_CERT_PATH: file('rotated.crt', pem('expired.pem')),
+      TEMPORAL_TLS_CLIENT_KEY_PATH: file('rotated.key', pem('expired.key')),
     });
     profile('two.example.com:7233', 'key-of-today');
-    file('rotated.crt', 'certificate of today');
+    file('rotated.crt', pem('server.pem'));
+    file('rotated.key', pem('server.key'));
     expect(config.connectionOptions()).toMatchObject({
       address: 'one.example.com:7233',
       apiKey: 'key-of-today',
-      tls: { clientCertPair: { crt: bytes('certificate of today'), key: bytes('key of yesterday') } },
+      tls: { clientCertPair: { crt: bytes('server.pem'), key: bytes('server.key') } },
     });
     file('rotated.toml', `[profile.default]\napi_key = ${SECRET}\n`);
     expect(issuesOf(config.connectionOptions)).toHaveProperty(['TEMPORAL_*']);
+  });
+
+  test('takes a switch in any case, and refuses what is neither true nor false', () => {
+    for (const on of ['TRUE', 'True', '1']) {
+      expect(loadTemporalConfig({ TEMPORAL_TLS: on }).connectionOptions().tls, on).toBeTruthy();
+    }
+    expect(loadTemporalConfig({ TEMPORAL_TLS: 'FALSE' }).connectionOptions().tls).toBe(false);
+    expect(issuesOf(() => loadTemporalConfig({ TEMPORAL_TLS: 'yes' }))).toEqual({
+      TEMPORAL_TLS: 'must be true or false (given "yes")',
+    });
+  });
+
+  test('does not need the default configuration file, readable or not, where the address is set', () => {
+    // The file is a directory, which nobody can read, whoever runs the test.
+    const home = mkdtempSync(join(tmpdir(), 'config-home-'));
+    mkdirSync(join(home, 'temporalio', 'temporal.toml'), { recursive: true });
+    const env = { XDG_CONFIG_HOME: home };
+    expect(loadTemporalConfig({ ...env, TEMPORAL_ADDRESS: 'one.example.com' }).address).toBe('one.example.com:7233');
+    expect(issuesOf(() => loadTemporalConfig(env))['TEMPORAL_*']).toBe('the configuration file cannot be read: EISDIR');
   });
 
   test('fills in the port', () => {
@@ -359,6 +409,28 @@ describe('the Temporal configuration', () => {
       ),
     ).toHaveProperty('TEMPORAL_TLS');
     expect(issuesOf(() => loadTemporalConfig(plaintext))).toEqual({});
+  });
+
+  test('leaves out the byte order mark of a certificate or key, and refuses one in UTF-16', () => {
+    const read = (name: string) => readFileSync(join(import.meta.dirname, '../agent-jobs/tls', name));
+    const marked = (name: string) => file(`marked-${name}`, `\uFEFF${read(name).toString()}`);
+    const environment = {
+      TEMPORAL_TLS_SERVER_CA_CERT_PATH: marked('ca.pem'),
+      TEMPORAL_TLS_CLIENT_CERT_PATH: marked('server.pem'),
+      TEMPORAL_TLS_CLIENT_KEY_PATH: marked('server.key'),
+    };
+    expect(loadTemporalConfig(environment).connectionOptions().tls).toMatchObject({
+      serverRootCACertificate: new Uint8Array(read('ca.pem')),
+      clientCertPair: { crt: new Uint8Array(read('server.pem')), key: new Uint8Array(read('server.key')) },
+    });
+    // Text around a certificate may be in any encoding.
+    const latin1 = file('latin1.pem', Buffer.concat([Buffer.from([0x23, 0xe9, 0x0a]), read('ca.pem')]));
+    expect(issuesOf(() => loadTemporalConfig({ TEMPORAL_TLS_SERVER_CA_CERT_PATH: latin1 }))).toEqual({});
+    const utf16 = file('utf16.pem', Buffer.from(`\uFEFF${read('ca.pem').toString()}`, 'utf16le'));
+    expect(issuesOf(() => loadTemporalConfig({ TEMPORAL_TLS_SERVER_CA_CERT_PATH: utf16 }))).toEqual({
+      TEMPORAL_TLS_SERVER_CA_CERT_PATH:
+        'must name a file that holds a certificate in PEM: it is UTF-16; the file must be UTF-8',
+    });
   });
 
   test('refuses half a certificate, a missing file, and an unknown profile', () => {

@@ -11,6 +11,7 @@ import { resolveKubernetesTools, type KubernetesTools } from '../support/kuberne
 import { describeWith, findMissing } from '../support/requirements.js';
 import { readRepositoryFile } from './compose-file.js';
 import { deploymentSchema, parseManifests, renderManifests, type Manifest } from './manifests.js';
+import { tlsFile } from '../agent-jobs/support/peer.js';
 import { knownSettings } from './settings.js';
 
 const overlays = ['base', 'overlays/production', 'overlays/keda'];
@@ -68,9 +69,9 @@ describeWith(await findMissing(['kubernetes-tools']))('the Kubernetes manifests'
     // The contents of the secrets, at their mount paths.
     const files: Record<string, string> = {
       'run/keys/api-keys.json': JSON.stringify({ demo: 'adm_a-key-for-tests' }),
-      'run/temporal-tls/tls.crt': '-----BEGIN CERTIFICATE-----',
-      'run/temporal-tls/tls.key': '-----BEGIN PRIVATE KEY-----',
-      'run/temporal-tls/ca.crt': '-----BEGIN CERTIFICATE-----',
+      'run/temporal-tls/tls.crt': tlsFile('server.pem'),
+      'run/temporal-tls/tls.key': tlsFile('server.key'),
+      'run/temporal-tls/ca.crt': tlsFile('ca.pem'),
     };
     for (const [path, content] of Object.entries(files)) {
       await mkdir(join(directory, path, '..'), { recursive: true });

@@ -70,6 +70,21 @@ describe.concurrent('a follow-up', () => {
     expect(await handle.progress()).toMatchObject({ state });
   });
 
+  test('waits and sends nothing while the service answers reads with an error and status 200, and says so', async () => {
+    const input = makeJob();
+    const { projectId, jobId } = input;
+    stack.simulator.failNext({ method: 'GET', projectId, jobId, kind: 'status', statusCode: 200, times: 1_000 });
+    const handle = await stack.followUps.start(input);
+    const { lastError } = await eventually('it is blocked', async () => {
+      const progress = await handle.progress();
+      return progress.state === 'blocked' ? progress : undefined;
+    });
+    expect(lastError?.message).toContain('not an agent job: planned answer');
+    await handle.cancel();
+    await expect(handle.result()).rejects.toMatchObject({ delivered: 'no' });
+    expect(accepted(projectId)).toBe(0);
+  });
+
   test('shows no status and no pull request before its send, although its job has both', async () => {
     const input = makeJob('job', { status: 'active', behaviour: { neverEnds: true } });
     const handle = await stack.followUps.start(input);

@@ -1,10 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
-import { Connection } from '@temporalio/client';
+import { Client, Connection } from '@temporalio/client';
 import { afterEach, describe, expect, inject, test } from 'vitest';
+import { FollowUpClient } from '../../src/client/index.js';
 import { startSimulator } from '../../src/simulator/index.js';
 import { eventually } from '../support/eventually.js';
+import { FAST } from '../support/stack.js';
 import { makeNamespace } from './support.js';
 
 const command = join(import.meta.dirname, '..', '..', 'bin', 'follow-up.js');
@@ -34,6 +37,47 @@ describe('the worker process', () => {
     const exited = new Promise<number | null>((resolve) => child.once('close', resolve));
     return { child, stdout: () => stdout, stderr: () => stderr, exited };
   }
+
+  test('takes follow-ups although the disk of its log is full and nobody reads its output, and ends cleanly', async () => {
+    const simulator = await startSimulator({ apiKey: SECRET });
+    const full = openSync('/dev/full', 'w');
+    const taskQueue = `process-test-${randomUUID()}`;
+    const { PATH = '', HOME = '' } = process.env;
+    const address = inject('temporalAddress');
+    const connection = await Connection.connect({ address });
+    try {
+      const env = {
+        ...{ PATH, HOME },
+        TEMPORAL_ADDRESS: address,
+        AGENT_JOBS_BASE_URL: simulator.baseUrl,
+        AGENT_JOBS_API_KEY: SECRET,
+        FOLLOW_UP_TASK_QUEUE: taskQueue,
+        FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
+        FOLLOW_UP_LOG_LEVEL: 'debug',
+      };
+      const child = spawn(process.execPath, [command, 'worker', '--json'], { env, stdio: ['ignore', full, full] });
+      running.push(child);
+      const exited = new Promise<number | null>((resolve) => child.once('close', resolve));
+      await eventually('it polls', async () => {
+        const { pollers } = await connection.workflowService.describeTaskQueue({
+          namespace: 'default',
+          taskQueue: { name: taskQueue },
+        });
+        if (child.exitCode !== null) throw new Error(`it ended with exit code ${child.exitCode}`);
+        return pollers.length > 0;
+      });
+      simulator.addJob({ projectId: taskQueue, jobId: 'job' });
+      const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue });
+      const { status } = await followUps.run({ projectId: taskQueue, jobId: 'job', prompt: 'Go on.', ...FAST });
+      expect(status).toBe('completed');
+      child.kill('SIGTERM');
+      expect(await exited).toBe(0);
+    } finally {
+      closeSync(full);
+      await connection.close();
+      await simulator.close();
+    }
+  });
 
   test('ends with exit code 2 and names every bad setting, without showing a key', async () => {
     const worker = startProcess({ AGENT_JOBS_API_KEY: `${SECRET} x`, FOLLOW_UP_BUDGET_LIMIT: 'none' });
@@ -112,5 +156,24 @@ describe('the worker process', () => {
     await eventually('it waits', () => worker.stderr().includes('Waiting for Temporal'));
     worker.child.kill('SIGTERM');
     expect(await worker.exited).toBe(0);
+  });
+
+  test('and a command name the proxy variables that they ignore, where the server is elsewhere and away', async () => {
+    const { PATH = '', HOME = '' } = process.env;
+    const env = { TEMPORAL_ADDRESS: 'far.invalid:7233', https_proxy: 'http://me:pw@127.0.0.1:9' };
+    const ignored = 'proxy variables are ignored for Temporal (https_proxy)';
+    const worker = startProcess({
+      ...env,
+      AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',
+      AGENT_JOBS_API_KEY: SECRET,
+      FOLLOW_UP_STATUS_ADDRESS: 'off',
+    });
+    await eventually('the worker says so', () => worker.stderr().includes(ignored));
+    const list = spawn(process.execPath, [command, 'list'], { env: { PATH, HOME, ...env } });
+    running.push(list);
+    let stderr = '';
+    list.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+    await eventually('the command says so', () => stderr.includes(ignored));
+    expect(stderr + worker.stderr()).not.toContain('me:pw');
   });
 });

@@ -37,6 +37,14 @@ test('a worker that may not register missing search attributes names the command
   });
 });
 
+test('an error that says nothing about credentials is not blamed on them', async () => {
+  const invalidArgument = '3';
+  await withServer({ AddSearchAttributes: invalidArgument }, async (connection) => {
+    const start = ensureSearchAttributes(connection, 'default');
+    await expect(start).rejects.toThrow(/FollowUpProjectId.* the server does not register them \(not for you\)$/);
+  });
+});
+
 test('a server that cannot list, add or query search attributes is accepted', async () => {
   const statuses = {
     ListSearchAttributes: UNIMPLEMENTED,

@@ -1,6 +1,7 @@
 import { Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { ensureSearchAttributes, SearchAttributesError } from '../../src/temporal/search-attributes.js';
+import { runCli } from '../cli/run-cli.js';
 import { makeNamespace } from './support.js';
 
 describe('search attributes', () => {
@@ -42,5 +43,25 @@ describe('search attributes', () => {
     });
     await expect(ensureSearchAttributes(connection, namespace)).rejects.toThrow(/FollowUpState with another type/);
     await expect(ensureSearchAttributes(connection, namespace)).rejects.toBeInstanceOf(SearchAttributesError);
+  });
+
+  test('that do not fit into the namespace: the error of the library and of `setup` says how many are needed and free, and what it advises works', async () => {
+    const namespace = await makeNamespace(connection);
+    const { operatorService } = connection;
+    const keyword = 2;
+    const others = Array.from({ length: 7 }, (_, index) => `Other${index}`);
+    await operatorService.addSearchAttributes({
+      namespace,
+      searchAttributes: Object.fromEntries(others.map((name) => [name, keyword])),
+    });
+    const advice = /6 needed, 3 free, because the server allows 10 of type Keyword.* Remove .*TEMPORAL_NAMESPACE/;
+    await expect(ensureSearchAttributes(connection, namespace)).rejects.toThrow(advice);
+    const env = { TEMPORAL_ADDRESS: inject('temporalAddress'), TEMPORAL_NAMESPACE: namespace };
+    const { exitCode, stderr } = await runCli(['setup'], { env });
+    expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringMatching(advice) });
+    expect(stderr).not.toMatch(/follow-up setup|credentials/);
+
+    await operatorService.removeSearchAttributes({ namespace, searchAttributes: others.slice(0, 3) });
+    expect((await ensureSearchAttributes(connection, namespace)).added).toHaveLength(6);
   });
 });

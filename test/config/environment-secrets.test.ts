@@ -1,0 +1,61 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { loadClientConfig } from '../../src/config/index.js';
+import { maskSecrets } from '../../src/secrets.js';
+
+// Secrets stay masked for as long as the process runs, so each value is used once.
+const names = [
+  'x-honeycomb-dataset',
+  'x-env',
+  'deployment.environment',
+  'tenant',
+  'X-Tenant-Id',
+  'x-scope-orgid',
+  'organization',
+  'x-scope',
+  'aws-region',
+  'x-namespace',
+  'temporal-namespace',
+  'x-goog-user-project',
+  'service',
+  'user-agent',
+  'content-type',
+].map((name) => [name, `value-${randomUUID()}`] as const);
+
+test.each(names)('a collector header named %s is not masked', (name, value) => {
+  loadClientConfig({ OTEL_EXPORTER_OTLP_HEADERS: `x-honeycomb-team=${randomUUID()},${name}=${value}` });
+  expect(maskSecrets(value)).toBe(value);
+});
+
+test.each(names)('a header for Temporal named %s is not masked', (name, value) => {
+  const variable = `TEMPORAL_GRPC_META_${name.toUpperCase().replaceAll('-', '_')}`;
+  loadClientConfig({ [variable]: value });
+  expect(maskSecrets(value)).toBe(value);
+});
+
+test.each(['x-honeycomb-team', 'x-tenant-token', 'x-scope-key', 'x-environment-secret', 'x-unknown', 'service-auth'])(
+  'a header named %s is masked',
+  (name) => {
+    const [collector, temporal] = [randomUUID(), randomUUID()];
+    const variable = `TEMPORAL_GRPC_META_${name.toUpperCase().replaceAll('-', '_')}`;
+    loadClientConfig({ OTEL_EXPORTER_OTLP_HEADERS: `${name}=${collector}`, [variable]: temporal });
+    expect(maskSecrets(`${collector} ${temporal}`)).toBe('[masked] [masked]');
+  },
+);
+
+test('a header that holds a name of this package leaves workflow ids and task queues readable', () => {
+  const shown = ['follow-up/p/j/k', 'follow-up-batch/b', 'project-budget/p', 'follow-ups-budget', 'namespace default'];
+  for (const value of ['follow-up', 'follow-ups', 'follow-up-batch', 'project-budget', 'default']) {
+    loadClientConfig({
+      TEMPORAL_GRPC_META_X_APPLICATION: value,
+      OTEL_EXPORTER_OTLP_HEADERS: `x-application=${value},x-note=Bearer ${value}`,
+      https_proxy: `http://${value}@127.0.0.1:9`,
+    });
+  }
+  expect(shown.map(maskSecrets)).toEqual(shown);
+});
+
+test('a password in the address of another program, which may be a plain word, is not masked', () => {
+  loadClientConfig({ DATABASE_URL: 'postgres://temporal:temporal@db/temporal' });
+  expect(maskSecrets('nobody answers at temporal:7233')).toBe('nobody answers at temporal:7233');
+});
