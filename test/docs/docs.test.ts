@@ -136,7 +136,7 @@ describe.each([...pages, 'llms.txt'])('%s', (page) => {
   });
 });
 
-test('the TypeScript of all pages compiles against the types of the package', () => {
+test('the TypeScript of all pages compiles against the types of the package', { tags: 'long' }, () => {
   const snippets = pages.flatMap((page) =>
     [...read(page).matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, code]) => code ?? ''),
   );

@@ -48,7 +48,7 @@ async function runOne(jobId: string, options: Partial<StartWorkerOptions>) {
   }
 }
 
-test('interceptors of activities and of workflows run, and the log claims nothing else', async () => {
+test('interceptors of activities and of workflows run, and the log claims nothing else', { tags: 'long' }, async () => {
   const intercepted: string[] = [];
   const activity: ActivityInterceptorsFactory = (context) => ({
     inbound: {
