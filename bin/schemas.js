@@ -8,6 +8,9 @@ const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
  */
 const LINE_FEED = { type: 'string', pattern: '\\n' };
 
+/** A character that is no white space for JavaScript: for `\S`, each language has a list of its own. */
+const NOT_BLANK = '[^\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]';
+
 /** No two dots in a row, and not `__proto__`. */
 const ID = {
   type: 'string',
@@ -16,6 +19,11 @@ const ID = {
   pattern: '^[A-Za-z0-9_-](\\.?[A-Za-z0-9_~-])*\\.?$',
   not: { type: 'string', pattern: '\\n|^__proto__$' },
 };
+
+/** JSON in which every character shows. */
+function toAscii(json) {
+  return json.replace(/[^ -~\n]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
 
 /**
  * JSON Schemas by file name.
@@ -28,7 +36,7 @@ export function jsonSchemas(z, { inputs, answers, ...rules }) {
   const toText = ({ title, schema }, override, $defs) => {
     const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', override });
     if ($defs) shareDefaults(rest.anyOf ?? [], $defs);
-    return `${JSON.stringify({ $schema, title, ...rest, ...($defs && { $defs }) }, null, 2)}\n`;
+    return `${toAscii(JSON.stringify({ $schema, title, ...rest, ...($defs && { $defs }) }, null, 2))}\n`;
   };
   const toInputText = (each) => {
     const defs = {};
@@ -78,6 +86,7 @@ function describeInput({ jsonSchema, path }, { followUpSettings, maxPromptBytes 
   if (jsonSchema.pattern?.startsWith('^[A-Za-z0-9_-]')) replace(refer('id', ID));
   if (jsonSchema.type === 'string' && name === 'prompt') {
     jsonSchema.maxLength = maxPromptBytes;
+    jsonSchema.pattern = NOT_BLANK;
     jsonSchema.description = `The message: at most ${maxPromptBytes} bytes of UTF-8, which may be fewer characters`;
   }
   const setting = followUpSettings[name];

@@ -10,7 +10,7 @@ const STDERR = 2;
 /** Fields that only ever hold a secret. Secrets of the settings are masked wherever they stand. */
 const SECRET_FIELDS = ['apiKey', 'api_key', 'authorization', 'Authorization', 'password', 'token'];
 
-/** Most bytes of lines that wait for stderr to take them. Beyond, lines are dropped. */
+/** Most bytes of lines that wait for stderr to take them. More than that is dropped. */
 const MAX_WAITING_BYTES = 1_048_576;
 
 /**

@@ -6,7 +6,7 @@ const MIN_LENGTH = 8;
 /** Names that everybody knows and every output shows. Masked, they would hide what a workflow id or a task queue is. */
 const OWN_NAMES = new Set(['agent-follow-up', 'follow-up', 'follow-ups', 'follow-up-batch', 'project-budget']);
 
-/** Most secrets that are looked for in every encoding. Beyond, the oldest, replaced by newer keys, are literal. */
+/** Most secrets that are looked for in every encoding. If there are more, the oldest are looked for only as they are. */
 const MAX_MASKS = 50;
 
 /** How a secret is looked for. */
@@ -14,7 +14,7 @@ export type Spellings = 'every' | 'literal';
 
 /** Masks of secrets in every encoding. */
 const masks = new Map<string, (text: string) => string>();
-/** Secrets that are looked for as they are, by their first characters: there may be thousands. */
+/** All secrets as they are and in JSON, by their first characters: there may be thousands. */
 const literals = new Map<string, string[]>();
 
 /**
@@ -25,18 +25,14 @@ const literals = new Map<string, string[]>();
  */
 export function keepSecret(secret: string, spellings: Spellings = 'every'): void {
   if (secret.length < MIN_LENGTH || OWN_NAMES.has(secret)) return;
-  if (spellings === 'literal') {
-    for (const spelling of new Set([secret, JSON.stringify(secret).slice(1, -1)])) keepLiteral(spelling);
-    return;
-  }
+  for (const spelling of new Set([secret, JSON.stringify(secret).slice(1, -1)])) keepLiteral(spelling);
+  if (spellings === 'literal') return;
   // The newest is last.
   const mask = masks.get(secret) ?? createSecretMask(secret);
   masks.delete(secret);
   masks.set(secret, mask);
   const [oldest = secret] = masks.keys();
-  if (masks.size <= MAX_MASKS) return;
-  masks.delete(oldest);
-  keepSecret(oldest, 'literal');
+  if (masks.size > MAX_MASKS) masks.delete(oldest);
 }
 
 function keepLiteral(secret: string): void {
@@ -48,11 +44,12 @@ function keepLiteral(secret: string): void {
 
 /**
  * The text without the secrets of this process's settings: of the service, of Temporal, of a collector, of a proxy.
- * Whatever leaves the process passes through here: output, logs, metrics, spans, and errors of gRPC.
+ * Output, logs, metrics and errors of gRPC pass through here.
  */
 export function maskSecrets(text: string): string {
   let masked = maskLiterals(text);
-  for (const mask of masks.values()) masked = mask(masked);
+  // The longest first: a shorter one may be its beginning.
+  for (const [, mask] of [...masks].sort(([a], [b]) => b.length - a.length)) masked = mask(masked);
   return masked;
 }
 

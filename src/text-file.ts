@@ -16,10 +16,11 @@ export class NotUtf8Error extends Error {
  * @throws NotUtf8Error that names the encoding if it shows
  */
 export function decodeUtf8(bytes: Uint8Array): string {
+  refuseUtf16(bytes);
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(withoutBom(bytes));
-  } catch (error) {
-    throw error instanceof NotUtf8Error ? error : new NotUtf8Error('not UTF-8');
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw new NotUtf8Error('not UTF-8');
   }
 }
 
@@ -29,7 +30,14 @@ export function decodeUtf8(bytes: Uint8Array): string {
  * @throws NotUtf8Error for UTF-16
  */
 export function withoutBom(bytes: Uint8Array): Uint8Array {
-  const startsWith = (bom: number[]) => bom.every((byte, index) => bytes[index] === byte);
-  if (UTF16_BOMS.some(startsWith)) throw new NotUtf8Error('UTF-16; the file must be UTF-8');
-  return startsWith(UTF8_BOM) ? bytes.subarray(UTF8_BOM.length) : bytes;
+  refuseUtf16(bytes);
+  return startsWith(bytes, UTF8_BOM) ? bytes.subarray(UTF8_BOM.length) : bytes;
+}
+
+function refuseUtf16(bytes: Uint8Array): void {
+  if (UTF16_BOMS.some((bom) => startsWith(bytes, bom))) throw new NotUtf8Error('UTF-16; the file must be UTF-8');
+}
+
+function startsWith(bytes: Uint8Array, bom: readonly number[]): boolean {
+  return bom.every((byte, index) => bytes[index] === byte);
 }

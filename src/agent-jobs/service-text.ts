@@ -61,11 +61,12 @@ export function parseJob(body: string, mask: Mask): ParsedJob {
 }
 
 /**
- * Whether a body shows a job. The service requires none of a job's fields, but a body with neither an id nor a status,
- * or with an error and no status, says nothing about one.
+ * Whether a body shows a job. The service requires none of a job's fields, but a body with neither an id nor a status
+ * says nothing about one, nor does an error that lacks one of the two.
  */
 function isJob({ id, status, error }: AgentJob): boolean {
-  return status !== undefined || (id !== undefined && typeof error !== 'string');
+  const [hasId, hasStatus] = [id !== undefined, status !== undefined];
+  return typeof error === 'string' ? hasId && hasStatus : hasId || hasStatus;
 }
 
 function noJobText({ error }: AgentJob, mask: Mask): string {

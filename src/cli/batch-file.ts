@@ -173,7 +173,8 @@ export async function readBatchFile(
     else if (bad.count === 0) items.push({ input, ...(unit === 'line' && { line: number }) });
   }
   bad.throwIfAny(name, count);
-  if (items.length === 0) throw new UsageError(`${name} has no items: each line is one follow-up`);
+  if (items.length === 0)
+    throw new UsageError(`${name} has no items${unit === 'line' ? ': each line is one follow-up' : ''}`);
   return items;
 }
 

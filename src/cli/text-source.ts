@@ -147,7 +147,7 @@ function trimEnd(line: Buffer): Buffer {
   return line.at(-1) === CARRIAGE_RETURN ? line.subarray(0, -1) : line;
 }
 
-/** What the parts of a file are called that are counted from 1. */
+/** What is counted in a file, from 1. */
 type Unit = 'line' | 'item';
 
 /** One broken rule of a line, or of an item of a JSON document. */

@@ -6,13 +6,13 @@ import {
   type ScheduleDescription as TemporalDescription,
   ScheduleNotFoundError as TemporalScheduleNotFoundError,
 } from '@temporalio/client';
-import { WorkflowNotFoundError } from '@temporalio/common';
+import { type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import { parseInput, WorkflowType } from '../contract/index.js';
 import { FollowUpClientError, InvalidInputError } from './errors.js';
 import { toOverlapPolicy } from './schedule-description.js';
 import { firingBatchId, firingWorkflowId, instantSchema } from './schedule-input.js';
-import { callTemporal } from './temporal-call.js';
+import { callTemporal, timestampMs } from './temporal-call.js';
 import { type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
 
 /** An error about one schedule. */
@@ -163,16 +163,10 @@ function toSecond(ms: number): number {
   return Math.floor(ms / 1_000) * 1_000;
 }
 
-type Timestamp = NonNullable<Parameters<Client['workflowService']['listScheduleMatchingTimes']>[0]['startTime']>;
-
 /** An instant as Temporal's API has it. Its encoder takes a number for the seconds, which its types leave out. */
 function toTimestamp(ms: number): Timestamp {
   const seconds = Math.floor(ms / 1_000);
   return { seconds, nanos: (ms - seconds * 1_000) * 1_000_000 } as unknown as Timestamp;
-}
-
-function toDate({ seconds, nanos }: Timestamp): Date {
-  return new Date((seconds?.toNumber() ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1_000_000));
 }
 
 function bufferSize({ raw }: TemporalDescription): number {
@@ -254,7 +248,7 @@ async function matchingTimes(target: ScheduleTarget, from: Date, to: Date): Prom
       endTime: toTimestamp(to.getTime()),
     }),
   );
-  return startTime.map((time) => toDate(time));
+  return startTime.map((time) => new Date(timestampMs(time)));
 }
 
 /**

@@ -128,7 +128,7 @@ function readTemporalKey(value: unknown, refuse: Refuse): string | undefined {
   return key;
 }
 
-/** Names of variables that are headers begin with it. */
+/** Prefix of the variables that set headers. */
 const META = 'TEMPORAL_GRPC_META_';
 /** What both clients can send as a header: gRPC's rule for metadata that is not binary. */
 const HEADER_NAME = /^[0-9a-z_.-]+(?<!-bin)$/;
@@ -175,7 +175,7 @@ function checkTls({ tls }: ClientConfigProfile, refuse: Refuse): ClientConfigTLS
     const missing = clientCert === undefined ? 'TEMPORAL_TLS_CLIENT_CERT_PATH' : 'TEMPORAL_TLS_CLIENT_KEY_PATH';
     refuse(
       missing,
-      missing === 'TEMPORAL_TLS_CLIENT_CERT_PATH' ? 'client_cert_path' : 'client_key_path',
+      missing === 'TEMPORAL_TLS_CLIENT_CERT_PATH' ? 'tls.client_cert_path' : 'tls.client_key_path',
       'is required: a client certificate and its key are given together',
     );
   }

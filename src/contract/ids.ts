@@ -13,7 +13,7 @@ export const idSchema = z
     abort: true,
   })
   .refine((id) => !id.includes('..'), 'must not contain ".."')
-  // The one such name that an object cannot have as a key of its own.
+  // As a key, it would set an object's prototype.
   .refine((id) => id !== '__proto__', 'must not be "__proto__"');
 
 /** Like {@link idSchema}, but `:` is allowed. A key makes a follow-up unique within its job. */

@@ -93,6 +93,10 @@ const rows: Record<string, Row> = {
     ...noJob('not an agent job: session expired'),
   },
   'an error with an id of its own': { bytes: answer(200, { error: 'denied', id: 'req-1' }), ...noJob('denied') },
+  'an error with a status of its own': {
+    bytes: answer(200, { error: 'session expired', status: 'error' }),
+    ...noJob('not an agent job: session expired'),
+  },
   'an empty object': { bytes: answer(200, {}), ...noJob('neither an id nor a status') },
   'an object about something else': {
     bytes: answer(200, { ok: true, data: JOB }),

@@ -2,19 +2,22 @@ import { PassThrough } from 'node:stream';
 import type { WriteStream } from 'node:tty';
 import { expect, test } from 'vitest';
 import { Output } from '../../src/cli/cli.js';
+import { eventually } from '../support/eventually.js';
 import { type ProgressRow, showProgress } from '../../src/cli/progress-view.js';
 
 const HOSTILE = 'stopped\u001b[2J\u001b]0;owned\u0007\u009b31m by\r\nsomebody\u202e';
 
+let shown = '';
+
 /** What a live terminal shows for a row. */
 async function shownLive(work: ProgressRow['work']): Promise<string> {
   const terminal = Object.assign(new PassThrough(), { isTTY: true, rows: 24, columns: 120 });
-  let text = '';
-  terminal.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  shown = '';
+  terminal.on('data', (chunk: Buffer) => (shown += chunk.toString()));
   const stream = terminal as unknown as WriteStream;
   // stdout is a pipe, because progress goes to stderr.
   await showProgress(new Output({ stdout: new PassThrough(), stderr: stream }, false), [{ label: 'p/j', work }]);
-  return text;
+  return shown;
 }
 
 test.each<[string, ProgressRow['work']]>([
@@ -24,7 +27,7 @@ test.each<[string, ProgressRow['work']]>([
     'the progress of a row',
     async (report) => {
       report({ headline: HOSTILE, timing: HOSTILE });
-      await new Promise((resolve) => setTimeout(resolve, 300));
+      await eventually('it is shown', () => shown.includes('stopped by somebody'));
       return 'done';
     },
   ],

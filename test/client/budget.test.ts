@@ -94,7 +94,7 @@ describe.concurrent('setLimit', () => {
     await Promise.all(followUps.map((followUp) => followUp.result()));
   });
 
-  test('after a lowered limit, no window holds more messages than the new limit', async () => {
+  test('after a lowered limit, no window holds more messages than the new limit', { tags: 'long' }, async () => {
     const projectId = newProject();
     const budget = stack.followUps.budget(projectId);
     const first = await start(projectId, 'interactive', 'a-1', 'a-2', 'a-3', 'a-4');

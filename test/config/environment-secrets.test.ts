@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { loadClientConfig } from '../../src/config/index.js';
-import { maskSecrets } from '../../src/secrets.js';
+import { keepSecret, maskSecrets } from '../../src/secrets.js';
 
 // Secrets stay masked for as long as the process runs, so each value is used once.
 const names = [
@@ -58,4 +58,12 @@ test('a header that holds a name of this package leaves workflow ids and task qu
 test('a password in the address of another program, which may be a plain word, is not masked', () => {
   loadClientConfig({ DATABASE_URL: 'postgres://temporal:temporal@db/temporal' });
   expect(maskSecrets('nobody answers at temporal:7233')).toBe('nobody answers at temporal:7233');
+});
+
+test.each(['every', 'literal'] as const)('a secret that begins with another one is masked whole (%s)', (spellings) => {
+  const secret = randomUUID();
+  const longer = `${secret}-new`;
+  keepSecret(longer, spellings);
+  keepSecret(secret);
+  expect(maskSecrets(`${longer} ${secret}`)).toBe('[masked] [masked]');
 });

@@ -141,7 +141,8 @@ describe.each(languages)('the JSON Schema of an input, read in %s, agrees with t
   });
 
   test('on prompt, counted in characters', () => {
-    for (const prompt of ['', 'x', 'x'.repeat(262_144), 'x'.repeat(262_145), 1, null, undefined]) {
+    const blanks = [' \t\r\n', '\u0085', '\u001c', '\ufeff', '\u2028', '\u3000', '\u200b', ' x '];
+    for (const prompt of [...blanks, '', 'x', 'x'.repeat(262_144), 'x'.repeat(262_145), 1, null, undefined]) {
       const input = { ...base, prompt };
       expect(fits(input).length === 0).toBe(isTaken(input));
     }

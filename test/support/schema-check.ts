@@ -11,9 +11,13 @@ const readers = {
 /** Languages that read the same regular expression in different ways. */
 export type Language = keyof typeof readers;
 
-/** In Python, `$` also matches before a line feed at the end, and `\d` is any digit of Unicode. */
+/** In Python, `$` also matches before a line feed at the end, `\d` is any digit of Unicode, and `\S` has another list. */
 function asInPython(pattern: string, flags: string): RegExp {
-  return new RegExp(pattern.replaceAll('$', '(?=\\n?(?![^]))').replaceAll('\\d', '\\p{Nd}'), flags);
+  const python = { $: '(?=\\n?(?![^]))', '\\d': '\\p{Nd}', '\\S': '[^\\s\\x1c-\\x1f\\x85]' };
+  return new RegExp(
+    Object.entries(python).reduce((text, [from, to]) => text.replaceAll(from, to), pattern),
+    flags,
+  );
 }
 
 /** Checks a value against a schema in `schemas`, as a caller in another language does. Returns its errors. */

@@ -23,8 +23,9 @@ export class SummaryReporter implements Reporter {
       .flatMap((testModule) => [...testModule.children.allSuites()])
       .filter((suite) => suite.name.endsWith(']') && suite.state() === 'skipped')
       .map((suite) => `skipped: ${suite.name}\n`);
-    const line = `${counts.passed} passed, ${counts.failed} failed${counts.skipped > 0 ? `, ${counts.skipped} skipped` : ''}`;
+    const skipped = counts.skipped > 0 ? `${counts.skipped} skipped\n` : '';
+    const line = `${counts.passed} passed, ${counts.failed} failed`;
     // The other reporters write their own summaries in the same event. This line comes after all of them.
-    process.once('exit', () => process.stdout.write(`${skippedSuites.join('')}${line}\n`));
+    process.once('exit', () => process.stdout.write(`${skippedSuites.join('')}${skipped}${line}\n`));
   }
 }

@@ -9,6 +9,7 @@ import { ConfigError } from '../../src/config/index.js';
 import { createLogger } from '../../src/logging.js';
 import { startSimulator, type Simulator } from '../../src/simulator/index.js';
 import { startWorker, type WorkerService } from '../../src/worker.js';
+import { processMetricsText } from '../../src/worker/metrics.js';
 import { eventually } from '../support/eventually.js';
 import { samplesOf } from './prometheus.js';
 import { logMemory, makeNamespace, testConfig } from './support.js';
@@ -149,13 +150,17 @@ describe('a worker', () => {
       );
       expect(samples.get('follow_up_worker_ready')).toBe(1);
       expect(text).toMatch(/^follow_up_build_info\{version="\d+\.\d+\.\d+",node="v\d/m);
-      expect(samples.get('process_start_time_seconds')).toBeCloseTo(Date.now() / 1_000 - process.uptime(), -1);
-      expect(samples.get('process_cpu_seconds_total')).toBeGreaterThan(0);
-      expect(samples.get('process_resident_memory_bytes')).toBeGreaterThan(50_000_000);
     } finally {
       await unknownType.terminate();
       await service.shutdown();
     }
+  });
+
+  test('has the start, the processor time and the memory of its process in its metrics', { tags: 'long' }, () => {
+    const samples = samplesOf(processMetricsText({ version: '1.2.3', ready: true }));
+    expect(samples.get('process_start_time_seconds')).toBeCloseTo(Date.now() / 1_000 - process.uptime(), -1);
+    expect(samples.get('process_cpu_seconds_total')).toBeGreaterThan(0);
+    expect(samples.get('process_resident_memory_bytes')).toBeGreaterThan(50_000_000);
   });
 
   test('refuses a status address that is in use', async () => {
