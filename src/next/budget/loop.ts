@@ -1,0 +1,143 @@
+import type { Answer, Ask, BudgetEvent } from '../contract/protocol.js';
+import type { Budget, ListedSend, Message } from './budget.js';
+
+/** What the activity that lists sends answers. */
+export interface RecentSends {
+  /** In the order of their ends; those that run come last. */
+  sends: ListedSend[];
+  /** How many there are besides, which ended before. */
+  others: number;
+  /** The lease of the worker that listed them. */
+  leaseMs: number;
+  /** The run of the budget that asked. */
+  runId: string;
+}
+
+/** What a budget needs from its surroundings: a workflow on Temporal, or the simulation. No call rejects. */
+export interface BudgetPort {
+  /** The first run of this budget, from before any reset. */
+  readonly originalRunId: string;
+  nowMs(): number;
+  /** Resolves with `true` when `isOver()`, or with `false` after `ms`. */
+  condition(isOver: () => boolean, ms?: number): Promise<boolean>;
+  /** Resolves when all asks and orders of the workflow task are answered. */
+  allAnswered(): Promise<void>;
+  /** Tells a follow-up something. Resolves with `false` if it does not run, and with `true` if anything else happened. */
+  send(message: Message): Promise<boolean>;
+  /** Lists follow-ups that may have been sent; repeated until there is an answer. */
+  listRecentSends(query: { sinceMs: number; alsoWaiting: boolean }): Promise<RecentSends>;
+  /**
+   * Whether a reset started this run after the run `runId` counted. Replays give the same answer as the first time.
+   */
+  wasResetSince(runId: string): boolean;
+  /** Whether the run has so many events that the next one should begin. */
+  isLong(): boolean;
+  /** Shows people the state of the budget. */
+  show(): void;
+}
+
+/**
+ * Runs a budget. Handlers of asks and events only change its state. The loop sends messages and starts timers after all
+ * of them have answered: a replay may deliver the messages of a workflow task one by one, and a timer that starts
+ * between two answers would stand elsewhere in its commands.
+ */
+export class BudgetLoop {
+  #isChanged = true;
+  #messagesUnderWay = 0;
+  /** The run that last found out what was sent without its knowledge, or did not need to. */
+  #countedIn: string;
+  #isResetNoted = false;
+
+  constructor(
+    readonly budget: Budget,
+    private readonly port: BudgetPort,
+  ) {
+    this.#countedIn = port.originalRunId;
+  }
+
+  ask(ask: Ask): Answer {
+    return this.change((nowMs) => this.budget.ask(nowMs, ask));
+  }
+
+  hear(event: BudgetEvent): void {
+    this.change((nowMs) => this.budget.hear(nowMs, event));
+  }
+
+  /** Applies an event or an order. */
+  change<T>(event: (nowMs: number) => T): T {
+    this.#isChanged = true;
+    this.#noteReset();
+    return event(this.port.nowMs());
+  }
+
+  /**
+   * Runs until the next run should begin.
+   *
+   * @param assumeFull first books as many sends as the limit leaves
+   */
+  async run(assumeFull: boolean): Promise<void> {
+    const { budget, port } = this;
+    for (let isFull = assumeFull; ; isFull = false) {
+      await port.allAnswered();
+      this.#noteReset();
+      if (this.#mayEnd()) return;
+      this.#isChanged = false;
+      if (budget.state.isCounting) await this.#count();
+      if (isFull) budget.assumeFull(port.nowMs());
+      budget.advance(port.nowMs());
+      for (const message of budget.takeMessages()) void this.#send(message);
+      port.show();
+      const nextMs = budget.nextChangeMs(port.nowMs());
+      const isOver = () => this.#isChanged || this.#mayEnd();
+      if (nextMs === undefined) await port.condition(isOver);
+      else await port.condition(isOver, Math.max(1, nextMs - port.nowMs()));
+    }
+  }
+
+  #mayEnd(): boolean {
+    const isIdle = this.#messagesUnderWay === 0 && !this.#isChanged && !this.budget.state.isCounting;
+    return isIdle && this.port.isLong();
+  }
+
+  async #send(message: Message): Promise<void> {
+    this.#messagesUnderWay += 1;
+    const isFound = await this.port.send(message);
+    if (!isFound) this.change((nowMs) => this.budget.missed(nowMs, message));
+    this.#messagesUnderWay -= 1;
+  }
+
+  /** What a reset run granted after the point of the reset is forgotten. */
+  #noteReset(): void {
+    if (this.#isResetNoted || !this.port.wasResetSince(this.#countedIn)) return;
+    this.#isResetNoted = true;
+    this.budget.state.isCounting = true;
+    this.budget.state.rememberedSinceMs = this.port.nowMs();
+  }
+
+  async #count(): Promise<void> {
+    const { sends, others, runId } = await this.#findUnknownSends();
+    await this.port.allAnswered();
+    this.budget.book(this.port.nowMs(), sends, others);
+    if (this.#isResetNoted) this.#countedIn = runId;
+    this.#isResetNoted = false;
+  }
+
+  /**
+   * Follow-ups may have been sent within the window that this budget does not know: an earlier budget of the project let
+   * them through, or this one did before it was reset. Those under way end within a lease, and then they are listed.
+   */
+  async #findUnknownSends(): Promise<RecentSends> {
+    const { budget, port } = this;
+    for (;;) {
+      const sinceMs = port.nowMs() - budget.state.settings.windowMs;
+      const first = await port.listRecentSends({ sinceMs, alsoWaiting: true });
+      // Temporal's list may not yet show what was let through right before a reset.
+      if (first.sends.length === 0 && !this.#isResetNoted) return first;
+      await port.condition(() => false, first.leaseMs);
+      const last = await port.listRecentSends({ sinceMs, alsoWaiting: false });
+      if (last.runId === first.runId) return last;
+      // There was a reset in between, and what was let through since is forgotten.
+      budget.state.rememberedSinceMs = port.nowMs();
+    }
+  }
+}

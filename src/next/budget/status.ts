@@ -1,0 +1,151 @@
+import { formatDuration } from '../../contract/durations.js';
+import { markdownAsOf, markdownCode as code, markdownInstant } from '../../contract/text.js';
+import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason } from '../contract/budget-messages.js';
+import type { SendOutcome } from '../contract/protocol.js';
+import type { Budget } from './budget.js';
+import type { BudgetState } from './state.js';
+
+/** Most waiters that a status lists. */
+const LISTED_WAITERS = 20;
+/** Most sends that the details show. */
+const SHOWN_SENDS = 10;
+
+const iso = (ms: number): string => new Date(ms).toISOString();
+
+/**
+ * The status of a budget at `nowMs`. Changes nothing.
+ *
+ * @param about workflow id of a follow-up that is listed wherever it stands
+ */
+export function budgetStatus(projectId: string, budget: Budget, nowMs: number, about?: string): BudgetStatus {
+  const { state } = budget;
+  const { settings, maxLimit, learned, waiters, isCounting } = state;
+  const limit = Math.min(settings.limit, maxLimit);
+  const paused = pausedOf(state, nowMs);
+  const line = budget.line();
+  const inLine = new Set(line);
+  const elsewhere = waiters.filter((waiter) => !inLine.has(waiter));
+  const isListed = ({ workflowId }: { workflowId: string }, index: number) =>
+    index < LISTED_WAITERS || workflowId === about;
+  const waiting = line.map(({ workflowId, lane }, index): BudgetWaiter => {
+    const expectedAtMs = paused || isCounting ? undefined : budget.expectedAtMs(nowMs, index, lane);
+    const expected = expectedAtMs === undefined ? {} : { expectedAt: iso(expectedAtMs) };
+    return { workflowId, lane, position: index + 1, ...expected };
+  });
+  const ends = budget.slotEnds().filter((endMs) => endMs > nowMs);
+  const [nextEndMs] = ends;
+  return {
+    projectId,
+    limit,
+    ...{ windowMs: settings.windowMs, reserve: settings.reserve },
+    used: ends.length,
+    unsettled: state.grants.length,
+    ...(nextEndMs !== undefined && { nextFreeSlotAt: iso(nextEndMs) }),
+    ...(learned && { learnedLimit: learned.limit }),
+    ...(isCounting && { isCounting }),
+    remembersSince: iso(state.rememberedSinceMs),
+    ...(paused && { paused }),
+    waiting: [...waiting, ...elsewhere.map(({ workflowId, lane }) => ({ workflowId, lane }))].filter(isListed),
+    waitingTotal: waiters.length,
+    waitingInBatchLane: waiters.filter(({ lane }) => lane === 'batch').length,
+    waitingForJob: elsewhere.length,
+    lastSends: state.lastSends.map(toSend).reverse(),
+  };
+}
+
+function toSend({ workflowId, sendNumber, grantedAtMs, settledAtMs, outcome }: BudgetState['lastSends'][number]) {
+  const send: BudgetSend = { workflowId, sendNumber, grantedAt: iso(grantedAtMs) };
+  if (settledAtMs !== undefined) send.settledAt = iso(settledAtMs);
+  return outcome === undefined ? send : { ...send, outcome };
+}
+
+function pausedOf({ operatorPause, servicePause }: BudgetState, nowMs: number): BudgetStatus['paused'] {
+  const isPaused = operatorPause && (operatorPause.untilMs ?? Infinity) > nowMs;
+  const pauses = [
+    ...(isPaused ? [{ ...operatorPause, reason: 'operator' as const }] : []),
+    ...(servicePause ? [servicePause] : []),
+  ];
+  if (pauses.length === 0) return undefined;
+  const untilMs = Math.max(...pauses.map((pause) => pause.untilMs ?? Infinity));
+  return {
+    reasons: pauses.map(({ reason }) => reason),
+    since: iso(Math.min(...pauses.map(({ sinceMs }) => sinceMs))),
+    ...(untilMs < Infinity && { until: iso(untilMs) }),
+    ...(isPaused && operatorPause.note !== undefined && { note: operatorPause.note }),
+  };
+}
+
+/** A budget as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
+export function describeBudget(status: BudgetStatus, nowMs: number): string {
+  const { limit, windowMs, used, reserve, unsettled, learnedLimit, nextFreeSlotAt } = status;
+  const { waiting, waitingTotal, waitingInBatchLane, waitingForJob, lastSends } = status;
+  const at = (instant: string) => markdownInstant(instant, nowMs);
+  const lines = [`**${describeState(status, at)}**`, ''];
+  const row = (name: string, value: string | number) => lines.push(`- ${name}: ${value}`);
+  row('slots', `${used} of ${limit} used in ${formatDuration(windowMs)}`);
+  if (learnedLimit !== undefined) row('accepted by the service', `about ${learnedLimit}, as its refusals tell`);
+  if (reserve > 0) row('kept from the batch lane', reserve);
+  if (unsettled > 0) row('being sent', unsettled);
+  if (nextFreeSlotAt !== undefined) row('next slot is free', at(nextFreeSlotAt));
+  const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
+  row('waiting', `${waitingTotal}${waitingTotal === 0 ? '' : lanes}`);
+  const step = nextStep(status);
+  if (step !== undefined) row('to do', step);
+  if (waiting.length > 0) lines.push('', '**Waiting**', '', ...waiting.map((waiter) => describeWaiter(waiter, at)));
+  const sends = lastSends.slice(0, SHOWN_SENDS).map((send) => describeSend(send, at));
+  if (sends.length > 0) lines.push('', '**Last sends**', '', ...sends);
+  return [...lines, '', markdownAsOf(nowMs)].join('\n');
+}
+
+type At = (instant: string) => string;
+
+function describeState({ paused, limit, used, nextFreeSlotAt, isCounting }: BudgetStatus, at: At): string {
+  if (isCounting) return 'sends nothing yet: it counts what was sent before it started';
+  if (paused) return `paused: ${describePause(paused, at)}`;
+  if (limit === 0) return 'sends nothing: its limit is 0';
+  if (used > limit) return `sends nothing until ${used - limit} slots are free: its limit was lowered`;
+  if (used < limit || nextFreeSlotAt === undefined) return `sends: ${limit - used} of ${limit} slots are free`;
+  return `all slots are used until ${at(nextFreeSlotAt)}`;
+}
+
+const PAUSED_BY: Readonly<Record<PauseReason, string>> = {
+  operator: 'by an operator',
+  limited: 'the service refuses more messages (429)',
+  credentials: 'the service refuses the API key, or there is none',
+  payment: 'the service asks for payment (402)',
+};
+
+function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, at: At): string {
+  const why = reasons.map((reason) => PAUSED_BY[reason]).join(', and ');
+  const isOperators = reasons.includes('operator');
+  const end = until === undefined ? 'until it is resumed' : `${isOperators ? 'until' : 'tries again'} ${at(until)}`;
+  return `${why} since ${at(since)}, ${end}${note === undefined ? '' : ` (${code(note)})`}`;
+}
+
+function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefined {
+  const resume = `\`follow-up budget resume ${projectId}\``;
+  if (paused?.reasons.includes('operator')) return `${resume}, if the pause is no longer wanted`;
+  if (paused?.reasons.includes('credentials')) return `give the workers a valid key for the project, then ${resume}`;
+  if (paused?.reasons.includes('payment')) return `pay the service, then ${resume}`;
+  if (paused) return `nothing: it continues by itself. To try at once: ${resume}`;
+  return limit === 0 ? `\`follow-up budget set ${projectId} --limit 100\`` : undefined;
+}
+
+function describeWaiter({ position, workflowId, lane, expectedAt }: BudgetWaiter, at: At): string {
+  const place = position === undefined ? 'job busy' : `position ${position}`;
+  return `- ${place}: ${code(workflowId)}, ${lane} lane${expectedAt ? `, expected ${at(expectedAt)}` : ''}`;
+}
+
+const OUTCOMES: Readonly<Record<SendOutcome, string>> = {
+  sent: 'delivered',
+  notSent: 'not sent',
+  rejected: 'refused by the service',
+  unauthorized: 'the key was refused',
+  limited: 'refused: too many (429)',
+  payment: 'refused: payment required (402)',
+  unknown: '**not known** whether it was delivered',
+};
+
+function describeSend({ grantedAt, outcome, workflowId }: BudgetSend, at: At): string {
+  return `- ${at(grantedAt)}: ${outcome === undefined ? 'being sent' : OUTCOMES[outcome]}, ${code(workflowId)}`;
+}

@@ -1,0 +1,275 @@
+/**
+ * What follow-ups, their activities and the budgets say to each other. Not part of the published contract.
+ *
+ * @module
+ */
+import { z } from 'zod';
+import { type Lane, lanes } from '../../contract/choices.js';
+import { instantMsSchema } from '../../contract/durations.js';
+import type { AgentJob } from '../../contract/follow-up-result.js';
+import { isTerminalStatus } from '../../contract/follow-up-result.js';
+import { defineSignal, defineUpdate } from '../../contract/names.js';
+import { hash64 } from '../../contract/text.js';
+
+/** How a send ended, as far as anybody knows. */
+export const sendOutcomes = ['sent', 'rejected', 'unknown', 'notSent', 'limited', 'unauthorized', 'payment'] as const;
+export type SendOutcome = (typeof sendOutcomes)[number];
+
+/** Whether the message was certainly not delivered, so that the send may be repeated. */
+export function isUndelivered(outcome: SendOutcome): boolean {
+  return outcome === 'notSent' || refusalOf(outcome) !== undefined;
+}
+
+/** Why the service refuses all messages of a project: HTTP 429, 401 or 403, 402. */
+export const refusals = ['limited', 'credentials', 'payment'] as const;
+export type Refusal = (typeof refusals)[number];
+
+/** The refusal that an outcome is, if it is one. */
+export function refusalOf(outcome: SendOutcome): Refusal | undefined {
+  if (outcome === 'unauthorized') return 'credentials';
+  return outcome === 'limited' || outcome === 'payment' ? outcome : undefined;
+}
+
+/**
+ * Why a follow-up waits. `job-busy`: its job works on another message, or another follow-up has the job's turn.
+ * `counting`: the budget started afresh and finds out what was sent before it.
+ */
+export const waitReasons = ['slot', 'job-busy', 'paused', ...refusals, 'queue-full', 'counting'] as const;
+export type WaitReason = (typeof waitReasons)[number];
+
+/** Why a follow-up is blocked, in addition to {@link waitReasons}. `service`: its job cannot be read. */
+export const blockReasons = ['budget-stopped', 'budget-silent', 'service'] as const;
+export type BlockReason = (typeof blockReasons)[number];
+
+/** How a job looked at the end of a turn. It distinguishes that end from the end of the next turn. */
+export interface JobFingerprint {
+  status: string | null;
+  prLink: string | null;
+  archivedAt: string | null;
+}
+
+/** Longest text that a fingerprint keeps; a longer one is hashed. */
+const MAX_KEPT_LENGTH = 24;
+
+/** Fields are only compared, so long ones are hashed: budgets keep one fingerprint for each job. */
+export function fingerprint({ status, prLink, archivedAt }: AgentJob): JobFingerprint {
+  const kept = (text: string | null | undefined) =>
+    text !== null && text !== undefined && text.length > MAX_KEPT_LENGTH ? hash64(text) : (text ?? null);
+  return { status: kept(status), prLink: kept(prLink), archivedAt: kept(archivedAt) };
+}
+
+/** Whether a job works on a message. A missing status says nothing. */
+export function isAtWork({ status }: AgentJob): boolean {
+  return status !== undefined && !isTerminalStatus(status);
+}
+
+/** An ask for a slot of the project's budget and for the job's turn. It may be repeated. */
+export interface Ask {
+  /** Names the project and the job, too. */
+  workflowId: string;
+  /** The run that asks. A grant belongs to one run, and a reset makes another. */
+  runId: string;
+  /** 1 for the first send; one more after each send that was not delivered, or that is repeated by request. */
+  sendNumber: number;
+  lane: Lane;
+  /** `hash64` of the prompt. */
+  messageTag: string;
+  /** Whether this run replaces another one, which may have sent. */
+  mayHaveSent: boolean;
+  /** When the first run of this workflow started, in epoch milliseconds. */
+  startedAtMs: number;
+  /** How long after its grant a send of the asking worker has ended, or never starts. */
+  leaseMs: number;
+  /** How long after the lease bytes may still arrive. */
+  drainMs: number;
+  /** The most that the worker's configuration lets a budget grant in a window. */
+  maxLimit: number;
+}
+
+/** A pause of a project, for people. */
+export interface Pause {
+  by: 'operator' | 'service';
+  /** Missing if it lasts until it is resumed. */
+  untilMs?: number;
+  /** The operator's. */
+  note?: string;
+}
+
+/**
+ * Answers an ask, or follows it as a signal. `runId` is the run that asked: a reset run replays what its predecessor was
+ * answered.
+ */
+export type Answer = Granted | Waiting | Full | Known | { kind: 'otherMessage' } | { kind: 'ended' };
+
+/** The follow-up may send. */
+export interface Granted {
+  kind: 'granted';
+  runId: string;
+  sendNumber: number;
+  grantedAtMs: number;
+  /** The send starts before `grantedAtMs + leaseMs` less its timeout, or never. */
+  leaseMs: number;
+  /** No byte of it arrives after this. */
+  overAtMs: number;
+  /** How the job looked at the end of the turn before. */
+  lastTurn?: JobFingerprint;
+}
+
+/** The follow-up has a place in line. Its grant follows as a signal. */
+export interface Waiting {
+  kind: 'waiting';
+  runId: string;
+  sendNumber: number;
+  reason: WaitReason;
+  /** 1 for the next; 0 while its job is busy. */
+  position: number;
+  /** When its slot is expected. */
+  expectedAtMs?: number;
+  pause?: Pause;
+}
+
+/** The line has no place, or none for this job. The follow-up asks again after `retryMs`. */
+export interface Full {
+  kind: 'full';
+  runId: string;
+  sendNumber: number;
+  reason: 'queue-full' | 'job-busy';
+  retryMs: number;
+}
+
+/** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember any. */
+export interface Known {
+  kind: 'known';
+  runId: string;
+  grantedTo: string;
+  sendNumber: number;
+  /** `null` while the send may be under way, which is until `overAtMs`. */
+  outcome: SendOutcome | null;
+  outcomeAtMs: number;
+  grantedAtMs: number;
+  overAtMs: number;
+  /** Nobody else was granted the job's turn since, so what the job shows is evidence. */
+  isLatest: boolean;
+}
+
+/** What a budget is told: that a send is over, or that a follow-up ends. */
+export type BudgetEvent = Settlement | End;
+
+/** A send is over. */
+export interface Settlement {
+  kind: 'settle';
+  workflowId: string;
+  /** The run that was granted the send. */
+  runId: string;
+  sendNumber: number;
+  outcome: SendOutcome;
+  /** When the follow-up knew, by the server's clock. The slot is held for a window from here. */
+  atMs: number;
+  /** Why the service refused to let the job be read right before the send, which was then not made. */
+  refusal?: Refusal;
+  retryAfterMs?: number;
+}
+
+/** A follow-up ends. A grant that it has not settled was never used. */
+export interface End {
+  kind: 'end';
+  workflowId: string;
+  runId: string;
+  /** The end of its turn was not seen: the job is not given to another follow-up before this. */
+  turnUntilMs?: number;
+  /** How the job looked at the end of its turn. */
+  lastTurn?: JobFingerprint;
+}
+
+export interface BudgetSettings {
+  /** Messages in a window. */
+  limit: number;
+  windowMs: number;
+  /** Slots that the batch lane leaves free. */
+  reserve: number;
+  /** How much longer than the window a slot is held, because clocks differ. */
+  marginMs: number;
+}
+
+const idText = z.string().min(1).max(255);
+const shortText = z.string().max(100);
+const sendNumber = z.int().min(1).max(1_000_000);
+const durationMs = z.number().min(0).max(31_536_000_000);
+const instantMs = instantMsSchema;
+const fingerprintSchema = z.object({
+  status: shortText.nullable(),
+  prLink: shortText.nullable(),
+  archivedAt: shortText.nullable(),
+});
+
+/** An update can be refused, so an ask that breaks a rule never reaches the budget's rules. */
+export const askSchema: z.ZodType<Ask> = z.object({
+  workflowId: idText,
+  runId: idText,
+  sendNumber,
+  lane: z.enum(lanes),
+  messageTag: shortText,
+  mayHaveSent: z.boolean(),
+  startedAtMs: instantMs,
+  leaseMs: durationMs.min(1),
+  drainMs: durationMs,
+  maxLimit: z.number().min(0),
+});
+
+const send = { workflowId: idText, runId: idText, sendNumber };
+
+/** A signal cannot be refused: one that breaks a rule is ignored. */
+export const budgetEventSchema: z.ZodType<BudgetEvent> = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('settle'),
+    ...send,
+    outcome: z.enum(sendOutcomes),
+    atMs: instantMs,
+    refusal: z.enum(refusals).exactOptional(),
+    retryAfterMs: durationMs.exactOptional(),
+  }),
+  z.object({
+    kind: z.literal('end'),
+    workflowId: idText,
+    runId: idText,
+    turnUntilMs: instantMs.exactOptional(),
+    lastTurn: fingerprintSchema.exactOptional(),
+  }),
+]);
+
+/** Answers that follow an ask as a signal. Any other signal is ignored. */
+export const answerSchema: z.ZodType<Granted | Waiting> = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('granted'),
+    runId: idText,
+    sendNumber,
+    grantedAtMs: instantMs,
+    leaseMs: durationMs.min(1),
+    overAtMs: instantMs,
+    lastTurn: fingerprintSchema.exactOptional(),
+  }),
+  z.object({
+    kind: z.literal('waiting'),
+    runId: idText,
+    sendNumber,
+    reason: z.enum(waitReasons),
+    position: z.int().min(0),
+    expectedAtMs: instantMs.exactOptional(),
+    pause: z
+      .object({
+        by: z.enum(['operator', 'service']),
+        untilMs: instantMs.exactOptional(),
+        note: z.string().max(1_000).exactOptional(),
+      })
+      .exactOptional(),
+  }),
+]);
+
+/** Asks for a slot. The budget starts with it if it does not exist yet. */
+export const askUpdate = defineUpdate<Answer, [Ask]>('ask');
+/** Tells a budget what it has to know. */
+export const tellSignal = defineSignal<[BudgetEvent]>('tell');
+/** Gives a follow-up the answer that it waits for. */
+export const answerSignal = defineSignal<[Answer]>('budgetAnswer');
+/** Has no effect. Only its failure means anything: the follow-up does not run. */
+export const stillThereSignal = defineSignal('stillThere');

@@ -1,0 +1,176 @@
+import { type Delivered, FailureType, projectBudgetWorkflowId } from '../../contract/index.js';
+import type { BlockReason, WaitReason } from '../contract/protocol.js';
+import type { Progress } from './progress.js';
+import { markdownAsOf, markdownCode as code, markdownInstant } from '../../contract/text.js';
+
+/** A follow-up as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
+export function describeProgress(progress: Progress, workflowId: string, nowMs: number): string {
+  const { state, job, lastError, failure, position, expectedSendAt, waitsUntil } = progress;
+  const at = (iso: string) => markdownInstant(iso, nowMs);
+  const lines = [`**${describeState(progress, at)}**`, ''];
+  const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
+  row('message', describeDelivery(progress, at));
+  if (position !== undefined) row('position', String(position));
+  if (expectedSendAt) row('send expected', at(expectedSendAt));
+  if (failure) row('why', code(`${failure.type}: ${failure.message}`));
+  if (job) {
+    const age = progress.jobSeenAt ? `, seen ${at(progress.jobSeenAt)}` : '';
+    const isOfThisTurn = progress.jobStatus === job.status;
+    const isInDoubt = state === 'reconciling' || failure?.delivered === 'unknown';
+    const elsewhere = isInDoubt ? 'job, perhaps before this message' : 'job before this message';
+    row(isOfThisTurn ? 'job' : elsewhere, `${code(job.status ?? 'no status')}${age}`);
+    if (progress.prLink !== undefined) row('pull request', link(progress.prLink));
+    else if (isOfThisTurn) row('pull request', 'none');
+  }
+  if (lastError && !failure?.message.includes(lastError.message))
+    row('last error', `${code(lastError.message)}, ${at(lastError.at)}`);
+  if (state === 'polling' || state === 'reconciling' || state === 'waiting-for-job') {
+    row('polls', 'the pending activity `watchJob` shows the last poll and the next one in its heartbeat');
+  } else if (state === 'blocked') row('tries again', 'the pending activity `askForSlot`, if there is one, shows when');
+  if (waitsUntil) row(state === 'reconciling' ? 'decides' : 'gives up', at(waitsUntil));
+  const step = nextStep(progress, workflowId);
+  if (step !== undefined) row('to do', step);
+  lines.push('', markdownAsOf(nowMs));
+  return lines.join('\n');
+}
+
+/** What became of the message, by `delivered` of a failure. */
+const DELIVERED: Readonly<Record<Delivered, string>> = {
+  yes: 'delivered',
+  no: 'not delivered',
+  unknown: '**not known** whether it was delivered',
+};
+
+type At = (iso: string) => string;
+
+function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown }: Progress, at: At) {
+  if (failure) return DELIVERED[failure.delivered];
+  if (sentAt !== undefined) {
+    const how = delivery === 'assumed' ? 'assumed delivered' : 'delivered';
+    const proof = delivery === 'inferred' ? ' (the job shows it)' : '';
+    return `${how} ${at(sentAt)}${proof}`;
+  }
+  if (state === 'reconciling') return DELIVERED.unknown;
+  if (earlierSendUnknown) return 'sent before, but its delivery is unknown; it will be sent again';
+  return state === 'sending' ? 'on its way' : 'not sent yet';
+}
+
+function describeState(progress: Progress, at: At): string {
+  const { state, failure, projectId } = progress;
+  if (failure) return `${state}: the message was ${WORD_OF_DELIVERY[failure.delivered]}`;
+  switch (state) {
+    case 'waiting-for-budget':
+      return `waiting for a slot of project ${projectId}`;
+    case 'waiting-for-job':
+      return 'waiting for the job: another turn is under way';
+    case 'sending':
+      return 'sending';
+    case 'reconciling':
+      return 'reconciling: finding out whether the message was delivered';
+    case 'polling':
+      return `sent, waiting for the agent${progress.waitReason ? ', but the job cannot be read' : ''}`;
+    case 'blocked':
+      return `blocked: ${describeBlock(progress, at)}`;
+    case 'job-failed':
+      return 'job-failed: the message was delivered, and the agent job failed';
+    default:
+      return state;
+  }
+}
+
+const WORD_OF_DELIVERY: Readonly<Record<Delivered, string>> = {
+  yes: 'delivered',
+  no: 'not delivered',
+  unknown: 'perhaps delivered',
+};
+
+function describeBlock({ waitReason, pause, projectId }: Progress, at: At): string {
+  if (waitReason !== 'paused') return BLOCKED[waitReason ?? 'service'](projectId);
+  const until = pause?.until === undefined ? 'until it is resumed' : `until ${at(pause.until)}`;
+  const note = pause?.note === undefined ? '' : ` (${code(pause.note)})`;
+  return `project ${projectId} is paused by an operator ${until}${note}`;
+}
+
+const BLOCKED: Readonly<Record<Exclude<WaitReason | BlockReason, 'paused'>, (projectId: string) => string>> = {
+  limited: (projectId) => `the service refuses more messages of project ${projectId} (429)`,
+  credentials: (projectId) => `the service refuses the API key of project ${projectId}, or there is none`,
+  payment: (projectId) => `the service asks for payment for project ${projectId} (402)`,
+  'queue-full': (projectId) => `the queue of project ${projectId} is full`,
+  counting: (projectId) => `the budget of project ${projectId} counts what was sent before it started`,
+  'budget-stopped': (projectId) => `the budget of project ${projectId} was stopped`,
+  'budget-silent': (projectId) => `the budget of project ${projectId} does not answer`,
+  service: () => 'the job cannot be read',
+  slot: () => 'it waits for a slot',
+  'job-busy': () => 'its job is busy',
+};
+
+/** Only a plain web address becomes a link. Any other text from the service is shown as text. */
+function link(url: string): string {
+  return /^https?:\/\/[\w.~:/?#@!$&'*+,;=%-]+$/.test(url) ? `<${url}>` : code(url);
+}
+
+/** What a person can do about a follow-up, in Markdown; `undefined` if there is nothing to do. */
+export function nextStep(progress: Progress, workflowId: string): string | undefined {
+  const { state } = progress;
+  switch (state) {
+    case 'waiting-for-budget':
+      return `nothing. Its position now: \`follow-up status ${workflowId}\`. To cancel it: \`follow-up cancel ${workflowId}\``;
+    case 'waiting-for-job':
+      return `nothing: it is sent when the job is at rest. To look now: \`follow-up poll-now ${workflowId}\``;
+    case 'reconciling':
+      return `look at the job. If the message is there: \`follow-up resolve ${workflowId} sent\`. If it is not: \`follow-up resolve ${workflowId} notSent\`, which sends it again`;
+    case 'polling':
+      return `nothing. The latest poll: \`follow-up status ${workflowId}\`. To look now: \`follow-up poll-now ${workflowId}\``;
+    case 'blocked':
+      return wayOutOfBlock(progress);
+    case 'sending':
+    case 'completed':
+    case 'archived':
+      return undefined;
+    default:
+      return afterFailure(progress);
+  }
+}
+
+function wayOutOfBlock({ projectId, waitReason }: Progress): string {
+  const resume = `\`follow-up budget resume ${projectId}\``;
+  switch (waitReason) {
+    case 'paused':
+      return `${resume}, if the pause is no longer wanted`;
+    case 'limited':
+      return `nothing: it continues by itself. To try at once: ${resume}`;
+    case 'credentials':
+      return `give the workers a valid key for the project; it continues within 10 minutes, or at once with ${resume}`;
+    case 'payment':
+      return `pay the service; it continues within 10 minutes, or at once with ${resume}`;
+    case 'queue-full':
+      return 'nothing: it asks for a place again by itself';
+    case 'counting':
+      return 'nothing: it continues by itself within minutes';
+    case 'budget-stopped':
+      return `\`follow-up budget restore ${projectId}\``;
+    case 'budget-silent':
+      return `\`follow-up doctor\` says what keeps \`${projectBudgetWorkflowId(projectId)}\` from answering, and how to fix it`;
+    default:
+      return 'fix the agent job service or the connection to it; it continues by itself';
+  }
+}
+
+function afterFailure({ projectId, jobId, state, failure }: Progress): string {
+  const again = `\`follow-up send ${projectId} ${jobId} --prompt …\``;
+  if (state === 'delivery-unknown') return `look at the job. If the message is not there, send it again: ${again}`;
+  if (state === 'timed-out') return `look at the job, which may still be at work. A new message waits for it: ${again}`;
+  if (failure?.delivered === 'yes' || state === 'job-failed') return `look at the job. A new message: ${again}`;
+  switch (failure?.type) {
+    case FailureType.InvalidInput:
+      return 'correct the input, and start it again; its key is free';
+    case FailureType.JobNotFound:
+      return 'check the ids of the project and the job, and start it again with another key';
+    case FailureType.JobArchived:
+      return 'nothing: an archived job takes no message';
+    case FailureType.Closed:
+      return `its key is used up. With a new one: ${again}`;
+    default:
+      return `to send it after all: ${again}`;
+  }
+}

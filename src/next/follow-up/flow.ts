@@ -1,0 +1,510 @@
+import {
+  type AgentJob,
+  type Delivered,
+  endOf,
+  type FailureDetails,
+  FailureType,
+  type FollowUpResult,
+  type FollowUpSettings,
+  type ResolveWord,
+  resolveWords,
+} from '../../contract/index.js';
+import { isTerminalStatus } from '../../contract/follow-up-result.js';
+import { hash64 } from '../../contract/text.js';
+import {
+  type Answer,
+  type BlockReason,
+  fingerprint,
+  type Full,
+  type Granted,
+  isAtWork,
+  isUndelivered,
+  type JobFingerprint,
+  type Known,
+  type SendOutcome,
+  type Waiting,
+  type WaitReason,
+} from '../contract/protocol.js';
+import type { FollowUpPort, SendResult } from './port.js';
+import { type Facts, type Progress, progressOf, type Standing } from './progress.js';
+import { firstSeen, iso, type Seen, type WatchOrder, type WatchResult } from './watch.js';
+
+/** The settings of a follow-up. */
+export interface Settings extends FollowUpSettings {
+  prLinkGraceMs: number;
+}
+
+/** How a follow-up ends without a result. */
+export class Failed extends Error {
+  constructor(
+    readonly type: FailureType,
+    message: string,
+    readonly delivered: Delivered,
+    readonly details: Pick<FailureDetails, 'statusCode' | 'serviceMessage'> = {},
+  ) {
+    super(message);
+  }
+}
+
+/** A message that counts as delivered. */
+interface Delivery {
+  kind: FollowUpResult['delivery'];
+  sentAtMs: number;
+  /** The latest moment at which it may have arrived. */
+  arrivedByMs: number;
+  /** The job right before the send; empty if nobody knows it. */
+  baseline: AgentJob;
+  lastTurn?: JobFingerprint;
+  /** The run that has the job's turn. */
+  runId: string;
+  /** Whether the service's answer showed the job at work on the message. */
+  observedActive: boolean;
+}
+
+/** What a follow-up waited for in line. */
+interface Slot {
+  answer: Granted | Known;
+  /** The job right before the ask. Missing if the grant did not come at once. */
+  baseline?: AgentJob;
+  startToCloseMs: number;
+}
+
+/** A follow-up whose grant does not come asks again after this time: its budget may have been replaced. */
+const ASK_AGAIN_MS = 3_600_000;
+/** A job that is missing in so many reads in a row before the send does not exist. */
+const NOT_FOUND_LIMIT = 3;
+/** Longest wait between sends that do not start, and between watches that are ended by hand. */
+const LONGEST_BACKOFF_MS = 3_600_000;
+const LONGEST_FULL_MS = 900_000;
+
+const backoffMs = (times: number): number => Math.min(LONGEST_BACKOFF_MS, 500 * 2 ** times);
+
+/** One follow-up: wait for the job and a slot, send, watch the job to the end of the message's turn. */
+export class FollowUp {
+  #answer: Answer | undefined;
+  #isCancelled = false;
+  #operatorWord: ResolveWord | undefined;
+  /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
+  #isInDoubt: boolean;
+  #fullInARow = 0;
+  #sendNumber = 1;
+  /** Once the message may have been delivered: until when the job may show the turn before. */
+  #turnUntilMs: number | undefined;
+  /** Stops what the follow-up waits for. */
+  #stop: () => void = () => undefined;
+  /** It waits for the job, not for the budget. A grant that comes meanwhile is given back. */
+  #isResting = false;
+  /** Counted from the first workflow task, so that a delayed start takes nothing away. */
+  readonly #patienceEndsMs: number;
+  readonly #facts: Facts = { polls: 0 };
+  #standing: Standing = { state: 'waiting-for-budget', waitReason: 'slot' };
+
+  constructor(
+    readonly settings: Settings,
+    private readonly port: FollowUpPort,
+  ) {
+    this.#isInDoubt = port.mayHaveSent;
+    this.#patienceEndsMs = port.nowMs() + settings.budgetWaitTimeoutMs;
+  }
+
+  /** Takes the grant that the budget could not give at once, or another reason to wait. */
+  hear(answer: Granted | Waiting): void {
+    // Signals of a budget have no order.
+    if (this.#answer?.kind === 'granted' && answer.kind === 'waiting') return;
+    this.#answer = answer;
+    if (answer.kind === 'granted' && this.#isResting) this.#stop();
+  }
+
+  cancel(): void {
+    this.#isCancelled = true;
+    this.#stop();
+  }
+
+  /** Reads the job, or asks the budget, now. */
+  pollNow(): void {
+    this.#stop();
+  }
+
+  /** Why an operator's word about the delivery is refused; `undefined` if it is accepted. */
+  refusalOfWord(word: unknown): string | undefined {
+    if (!resolveWords.some((known) => known === word)) {
+      return `resolveDelivery: must be ${resolveWords.join(' or ')} (given ${JSON.stringify(word)})`;
+    }
+    if (this.#standing.state === 'reconciling') return undefined;
+    return `resolveDelivery: the follow-up must be reconciling (it is ${this.#standing.state})`;
+  }
+
+  /** An operator says whether the message was delivered. */
+  resolveDelivery(word: ResolveWord): void {
+    this.#operatorWord = word;
+    this.#stop();
+  }
+
+  progress(): Progress {
+    return progressOf(this.settings, this.#facts, this.#standing, this.port.nowMs());
+  }
+
+  /**
+   * Sees the follow-up through to its end.
+   *
+   * @throws Failed
+   */
+  async run(): Promise<FollowUpResult> {
+    try {
+      let result: FollowUpResult | undefined;
+      // A run that replaces the one that had the turn asks whether it is still its own.
+      while (!result) result = await this.#watchTurn(await this.#deliver());
+      await this.#tellEnd({ lastTurn: fingerprint(result.job) });
+      this.#show(endOf(result));
+      return result;
+    } catch (error) {
+      if (!(error instanceof Failed)) throw error;
+      await this.#tellEnd(this.#turnUntilMs === undefined ? {} : { turnUntilMs: this.#turnUntilMs });
+      this.#show(endOf(error));
+      throw error;
+    }
+  }
+
+  /** Sends until the message counts as delivered. */
+  async #deliver(): Promise<Delivery> {
+    const { port } = this;
+    for (let notSentInARow = 0; ;) {
+      const slot = await this.#getSlot(this.#sendNumber);
+      const { answer } = slot;
+      const isGranted = answer.kind === 'granted';
+      if (!isGranted) {
+        this.#sendNumber = answer.sendNumber;
+        if (!answer.isLatest && !(answer.outcome && isUndelivered(answer.outcome))) throw closed(answer.outcome);
+      }
+      const sent: SendResult = isGranted
+        ? await this.#send(answer, slot)
+        : { grant: '', outcome: answer.outcome ?? 'unknown' };
+      const { outcome } = sent;
+      if (outcome === 'foreign') {
+        // Another run of this follow-up may have used the grant.
+        this.#isInDoubt = true;
+        continue;
+      }
+      const nowMs = port.nowMs();
+      if (isGranted) await this.#settle(answer, outcome, sent);
+      if (outcome === 'rejected') throw this.#rejected(sent);
+      if (outcome === 'sent' || outcome === 'unknown') {
+        const delivery = deliveryOf(sent, slot, nowMs);
+        this.#turnUntilMs = delivery.arrivedByMs + this.settings.settleTimeMs;
+        const resolved = outcome === 'sent' ? delivery : await this.#reconcile(delivery, sent.message);
+        if (resolved && resolved !== 'foreign') return resolved;
+        if (resolved === 'foreign') continue;
+        this.#isInDoubt = true;
+      }
+      if (sent.message !== undefined) this.#facts.lastError = { atMs: nowMs, message: sent.message };
+      notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
+      if (notSentInARow > 0) await this.#pause(backoffMs(notSentInARow));
+      this.#sendNumber += 1;
+    }
+  }
+
+  /** Waits until the job takes messages, then for a slot. */
+  async #getSlot(sendNumber: number): Promise<Slot> {
+    const { port, settings } = this;
+    const { projectId, jobId, lane, prompt, whenActive } = settings;
+    const { mayHaveSent, startedAtMs } = port;
+    const messageTag = hash64(prompt);
+    const order = { projectId, jobId, whenActive, ask: { sendNumber, lane, messageTag, mayHaveSent, startedAtMs } };
+    this.#facts.waitsUntilMs = this.#patienceEndsMs;
+    for (let notFoundInARow = 0; ;) {
+      this.#checkPatience();
+      this.#answer = undefined;
+      const asking = port.askForSlot(order, this.#patienceEndsMs, ({ reason, message }) => {
+        this.#facts.lastError = { atMs: port.nowMs(), message };
+        this.#show({ state: 'blocked', waitReason: reason as BlockReason });
+      });
+      this.#stop = () => asking.stop();
+      const asked = await asking.result;
+      if (!asked) continue;
+      notFoundInARow = asked.kind === 'notFound' ? notFoundInARow + 1 : 0;
+      switch (asked.kind) {
+        case 'archived':
+          this.#see(asked.job);
+          throw new Failed(FailureType.JobArchived, 'The job was archived before the message was sent', this.#unsent());
+        case 'notFound':
+          if (notFoundInARow >= NOT_FOUND_LIMIT) throw this.#notFound(asked.message, this.#unsent());
+          await this.#pause(1_000 * notFoundInARow);
+          break;
+        case 'atWork':
+          await this.#waitForRest(asked.job);
+          break;
+        case 'asked': {
+          const { baseline, startToCloseMs, answer: first } = asked;
+          const answer = await this.#awaitGrant(first, sendNumber);
+          if (answer) return { answer, startToCloseMs, ...(answer === first && { baseline }) };
+        }
+      }
+    }
+  }
+
+  /** Waits for the grant. Returns `undefined` if it is time to ask again. */
+  async #awaitGrant(first: Answer, sendNumber: number): Promise<Granted | Known | undefined> {
+    const { port } = this;
+    for (let answer = first; ;) {
+      if (answer.kind === 'known') return answer;
+      if (answer.kind === 'ended') {
+        throw new Failed(FailureType.Closed, 'The budget has already recorded the end of this follow-up', 'unknown');
+      }
+      if (answer.kind === 'otherMessage') {
+        const message = 'The key was already used for another message; use a different key';
+        throw new Failed(FailureType.Closed, message, this.#unsent());
+      }
+      if (answer.sendNumber !== sendNumber) return undefined;
+      // Only the budget knows that no earlier run sent: it gives no place to one that may have. An answer to another run
+      // says nothing, because a reset run replays what its predecessor was answered.
+      if (answer.runId === port.runId) this.#isInDoubt &&= sendNumber > 1;
+      if (answer.kind === 'granted') {
+        if (!this.#isCancelled) return answer;
+        await this.#settle(answer, 'notSent');
+        return undefined;
+      }
+      this.#showWaiting(answer);
+      const waitMs = Math.min(this.#askAgainMs(answer), this.#patienceEndsMs - port.nowMs());
+      await port.condition(() => this.#answer !== undefined || this.#isCancelled, Math.max(1, waitMs));
+      if (this.#answer === undefined || this.#isCancelled) return undefined;
+      answer = this.#answer;
+      this.#answer = undefined;
+    }
+  }
+
+  #askAgainMs(answer: Waiting | Full): number {
+    this.#fullInARow = answer.kind === 'full' ? this.#fullInARow + 1 : 0;
+    if (answer.kind === 'waiting') return ASK_AGAIN_MS;
+    return Math.min(LONGEST_FULL_MS, answer.retryMs * 2 ** (this.#fullInARow - 1)) * (1 + this.port.random());
+  }
+
+  async #send(grant: Granted, { baseline, startToCloseMs }: Omit<Slot, 'answer'>): Promise<SendResult> {
+    const { projectId, jobId, prompt, whenActive } = this.settings;
+    const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
+    const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
+    // Before the send: a budget that starts afresh finds whoever may have sent by its state.
+    this.#show({ state: 'sending' });
+    return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order }, startToCloseMs);
+  }
+
+  /** Waits until the job works on no other message. */
+  async #waitForRest(job: AgentJob): Promise<void> {
+    const { port } = this;
+    this.#isResting = true;
+    this.#see(job);
+    const isGranted = () => this.#answer?.kind === 'granted';
+    const order = { until: 'rest', baseline: job, arrivedByMs: 0, runId: port.runId } as const;
+    const standing = { state: 'waiting-for-job', waitReason: 'job-busy' } as const;
+    const end = await this.#watch(order, this.#patienceEndsMs, standing, isGranted);
+    this.#isResting = false;
+    // It may have a place in line from an earlier ask.
+    if (this.#answer?.kind === 'granted') await this.#settle(this.#answer, 'notSent');
+    if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS);
+  }
+
+  /** Finds out whether the message was delivered. Returns `undefined` if it is to be sent again. */
+  async #reconcile(sent: Delivery, why: string | undefined): Promise<Delivery | 'foreign' | undefined> {
+    const { settleTimeMs, onUnknownDelivery } = this.settings;
+    const { port } = this;
+    if (why !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: why };
+    const deadlineMs = (this.#facts.waitsUntilMs = sent.arrivedByMs + settleTimeMs);
+    const isResolved = () => this.#operatorWord !== undefined;
+    const end = await this.#watch({ ...sent, until: 'evidence' }, deadlineMs, { state: 'reconciling' }, isResolved);
+    if (end?.kind === 'evidence') {
+      const observedActive = isAtWork(end.job);
+      return { ...sent, arrivedByMs: Math.min(sent.arrivedByMs, port.nowMs()), observedActive };
+    }
+    if (end?.kind === 'foreign') return 'foreign';
+    const word = this.#operatorWord;
+    this.#operatorWord = undefined;
+    if (this.#isCancelled) {
+      throw new Failed(FailureType.Cancelled, 'Cancelled while the delivery was unknown', 'unknown');
+    }
+    if (word === 'sent' || (!word && onUnknownDelivery === 'assumeSent')) return { ...sent, kind: 'assumed' };
+    if (word === 'notSent' || onUnknownDelivery === 'resend') {
+      this.#facts.earlierSendUnknown = true;
+      return undefined;
+    }
+    const message = `Nobody can tell whether the message was delivered${why === undefined ? '' : `: ${why}`}`;
+    throw new Failed(FailureType.DeliveryUnknown, message, 'unknown');
+  }
+
+  /** Watches the job to the end of the message's turn. Returns `undefined` if another run has the turn. */
+  async #watchTurn(sent: Delivery): Promise<FollowUpResult | undefined> {
+    const { projectId, jobId, jobTimeoutMs } = this.settings;
+    const { kind: delivery, sentAtMs, baseline } = sent;
+    const deadlineMs = sentAtMs + jobTimeoutMs;
+    Object.assign(this.#facts, { delivery, sentAtMs, waitsUntilMs: deadlineMs });
+    const end = await this.#watch({ ...sent, until: 'end' }, deadlineMs, { state: 'polling' });
+    const delivered = delivery === 'assumed' ? 'unknown' : 'yes';
+    if (end?.kind === 'ended') {
+      const { job, seen } = end;
+      this.#see(job, true);
+      const prLink = job.prLink ?? null;
+      return {
+        ...{ projectId, jobId, status: job.status, prLink },
+        prLinkChanged: baseline.prLink !== undefined && prLink !== baseline.prLink,
+        ...{ delivery, observedActive: seen.observedActive },
+        ...{ sentAt: iso(sentAtMs), finishedAt: iso(this.port.nowMs()), polls: this.#facts.polls, job },
+      };
+    }
+    if (end?.kind === 'foreign') return undefined;
+    if (end?.kind === 'gone') throw this.#notFound(end.message, delivered);
+    if (this.#isCancelled) throw new Failed(FailureType.Cancelled, 'Cancelled after the send', delivered);
+    throw new Failed(FailureType.JobTimeout, 'The job did not end in time', delivered);
+  }
+
+  /** Watches until there is an end. Returns `undefined` if the follow-up was cancelled, or if `isOver()`. */
+  async #watch(
+    what: Pick<WatchOrder, 'until' | 'baseline' | 'lastTurn' | 'arrivedByMs' | 'runId'> & { observedActive?: boolean },
+    deadlineMs: number,
+    standing: Standing,
+    isOver = () => false,
+  ): Promise<WatchResult | undefined> {
+    const { projectId, jobId, poll, settleTimeMs, prLinkGraceMs } = this.settings;
+    const { port } = this;
+    const { until, baseline, lastTurn, arrivedByMs, runId, observedActive } = what;
+    const order = { projectId, jobId, until, baseline, ...(lastTurn && { lastTurn }), arrivedByMs, runId };
+    const how = { poll, settleTimeMs, prLinkGraceMs, deadlineMs };
+    let trouble: string | null = null;
+    let seen: Seen | undefined = observedActive
+      ? { ...firstSeen({ until, poll }, port.nowMs()), observedActive }
+      : undefined;
+    const pollsBefore = this.#facts.polls;
+    this.#show(standing);
+    for (let stops = 0; !this.#isCancelled && !isOver();) {
+      const watch = port.watchJob({ ...order, ...how, trouble, ...(seen && { seen }) });
+      this.#stop = () => watch.stop();
+      const end = await watch.result;
+      stops = end ? 0 : stops + 1;
+      if (!end) {
+        // `pollNow` reads at once. So does, for ever, what an operator ends by hand.
+        seen = { ...(seen ?? firstSeen({ until, poll }, port.nowMs())), nextPollAt: iso(port.nowMs()) };
+        if (stops > 1) await this.#pause(backoffMs(stops));
+        continue;
+      }
+      ({ seen } = end);
+      if (until !== 'rest') this.#facts.polls = pollsBefore + seen.polls;
+      if (seen.job) this.#see(seen.job);
+      if (seen.lastError !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: seen.lastError };
+      if (end.kind !== 'trouble') return end;
+      ({ trouble } = end);
+      this.#showTrouble(trouble, standing);
+    }
+    return undefined;
+  }
+
+  /** A follow-up that may have sent never shows `blocked`: a budget that starts afresh finds it by its state. */
+  #showTrouble(trouble: string | null, standing: Standing): void {
+    if (trouble === null) return this.#show(standing);
+    const waitReason = trouble as BlockReason;
+    if (standing.state === 'polling' || standing.state === 'reconciling') this.#show({ ...standing, waitReason });
+    else this.#show({ state: 'blocked', waitReason });
+  }
+
+  #showWaiting(answer: Waiting | Full): void {
+    const { reason } = answer;
+    const { position = 0, expectedAtMs, pause } = answer.kind === 'waiting' ? answer : {};
+    const facts = this.#facts;
+    delete facts.expectedAtMs;
+    delete facts.pause;
+    facts.position = position;
+    if (expectedAtMs !== undefined) facts.expectedAtMs = expectedAtMs;
+    if (pause) facts.pause = pause;
+    this.#show({ state: stateOf(reason), waitReason: reason });
+  }
+
+  #show(standing: Standing): void {
+    this.#standing = standing;
+    this.port.show(this.progress());
+  }
+
+  #see(job: AgentJob, isOwnTurn = false): void {
+    Object.assign(this.#facts, { job, jobSeenAtMs: this.port.nowMs(), isOwnTurn });
+  }
+
+  #unsent(): Delivered {
+    return this.#isInDoubt ? 'unknown' : 'no';
+  }
+
+  #notFound(message: string, delivered: Delivered): Failed {
+    const details = { statusCode: 404, serviceMessage: message };
+    return new Failed(FailureType.JobNotFound, `The service does not know the job: ${message}`, delivered, details);
+  }
+
+  #rejected({ message = 'the service gave no reason', statusCode }: SendResult): Failed {
+    const details = { serviceMessage: message, ...(statusCode !== undefined && { statusCode }) };
+    if (statusCode === 404) return this.#notFound(message, this.#unsent());
+    return new Failed(
+      FailureType.MessageRejected,
+      `The service refused the message: ${message}`,
+      this.#unsent(),
+      details,
+    );
+  }
+
+  #checkPatience(): void {
+    if (this.#isCancelled) {
+      throw new Failed(FailureType.Cancelled, 'Cancelled before the message was sent', this.#unsent());
+    }
+    if (this.port.nowMs() < this.#patienceEndsMs) return;
+    throw new Failed(FailureType.BudgetWaitTimeout, 'The message could not be sent in time', this.#unsent());
+  }
+
+  /** Waits, but not beyond a cancel or the follow-up's patience. */
+  async #pause(ms: number): Promise<void> {
+    const leftMs = this.#patienceEndsMs - this.port.nowMs();
+    await this.port.condition(() => this.#isCancelled, Math.max(1, leftMs > 0 ? Math.min(ms, leftMs) : ms));
+  }
+
+  /** Names the run of the grant: a reset run repeats what its predecessor told. */
+  async #settle(
+    { runId, sendNumber }: Granted,
+    outcome: SendOutcome,
+    { refusal, retryAfterMs }: Partial<SendResult> = {},
+  ): Promise<void> {
+    const why = { ...(refusal && { refusal }), ...(retryAfterMs !== undefined && { retryAfterMs }) };
+    await this.port.tellBudget({ kind: 'settle', runId, sendNumber, outcome, atMs: this.port.nowMs(), ...why });
+  }
+
+  /** Gives back whatever the follow-up holds. */
+  async #tellEnd(how: { lastTurn?: JobFingerprint; turnUntilMs?: number }): Promise<void> {
+    await this.port.tellBudget({ kind: 'end', ...how });
+  }
+}
+
+/** The message may have been delivered. Nobody knows the job before a send that another run made. */
+function deliveryOf(
+  { outcome, baseline, job }: SendResult,
+  { answer, baseline: beforeAsk }: Slot,
+  nowMs: number,
+): Delivery {
+  const isGranted = answer.kind === 'granted';
+  const before = isGranted ? (baseline ?? beforeAsk ?? {}) : {};
+  const knownAtMs = isGranted ? nowMs : answer.outcomeAtMs;
+  const isSent = outcome === 'sent';
+  return {
+    kind: isSent ? 'sent' : 'inferred',
+    sentAtMs: isSent ? knownAtMs : answer.grantedAtMs,
+    arrivedByMs: isSent ? knownAtMs : answer.overAtMs,
+    baseline: before,
+    ...(isGranted && answer.lastTurn && { lastTurn: answer.lastTurn }),
+    runId: answer.runId,
+    observedActive: isSent && job !== undefined && isAtWork(job) && isTerminalStatus(before.status),
+  };
+}
+
+/** A message was let through that this run knows nothing more of, and the job has gone on to another one. */
+function closed(outcome: SendOutcome | null): Failed {
+  const delivered = outcome === 'sent' ? 'yes' : outcome === 'rejected' ? 'no' : 'unknown';
+  return new Failed(
+    FailureType.Closed,
+    'The key was used before, and the job has gone on to another message',
+    delivered,
+  );
+}
+
+function stateOf(reason: WaitReason): 'waiting-for-budget' | 'waiting-for-job' | 'blocked' {
+  if (reason === 'slot') return 'waiting-for-budget';
+  return reason === 'job-busy' ? 'waiting-for-job' : 'blocked';
+}

@@ -1,0 +1,128 @@
+import type { AgentJob, FollowUpSettings } from '../../contract/index.js';
+import { type Answer, type Ask, type BudgetEvent, type SendOutcome, sendOutcomes } from '../contract/protocol.js';
+import type { Progress } from './progress.js';
+import type { WatchOrder, WatchResult } from './watch.js';
+
+/** What a follow-up needs from its surroundings: a workflow on Temporal, or the simulation. No call rejects. */
+export interface FollowUpPort {
+  readonly workflowId: string;
+  /** When this workflow started, in epoch milliseconds. */
+  readonly startedAtMs: number;
+  readonly runId: string;
+  /** Whether this run replaces another one, which may have sent. */
+  readonly mayHaveSent: boolean;
+  nowMs(): number;
+  /** From 0 to 1. */
+  random(): number;
+  /** Resolves with `true` when `isOver()`, or with `false` after `ms`. */
+  condition(isOver: () => boolean, ms?: number): Promise<boolean>;
+  /**
+   * Reads the job and, if it takes messages, asks the budget. Repeated until there is an answer; `onTrouble` is called
+   * when the first try failed. `result` is `undefined` if it was stopped, or if `untilMs` has passed.
+   */
+  askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer>;
+  /** One attempt, whatever happens. */
+  sendMessage(order: SendOrder, startToCloseMs: number): Promise<SendResult>;
+  /** Resolves when the budget has it. */
+  tellBudget(event: NewEvent): Promise<void>;
+  /** Starts a watch. `result` is `undefined` if it was stopped. */
+  watchJob(order: WatchOrder): Stoppable<WatchResult>;
+  /** Shows people where the follow-up stands. */
+  show(progress: Progress): void;
+}
+
+/** Work that can be stopped before it has a result. */
+export interface Stoppable<T> {
+  result: Promise<T | undefined>;
+  stop(): void;
+}
+
+/** What keeps an ask or a watch from working. */
+export interface Trouble {
+  /** A `WaitReason` or a `BlockReason`. */
+  reason: string;
+  message: string;
+}
+
+/** The port adds the workflow's id, and the run's where the event is not about a grant of another run. */
+export type NewEvent = BudgetEvent extends infer E
+  ? E extends BudgetEvent
+    ? Omit<E, 'workflowId' | 'runId'> & { runId?: string }
+    : never
+  : never;
+
+export interface SlotOrder {
+  projectId: string;
+  jobId: string;
+  whenActive: FollowUpSettings['whenActive'];
+  /** The activity adds what the follow-up cannot know. */
+  ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit'>;
+}
+
+export type SlotAnswer =
+  | {
+      kind: 'asked';
+      /** The job right before the ask. */
+      baseline: AgentJob;
+      answer: Answer;
+      /** Start-to-close timeout of the send. */
+      startToCloseMs: number;
+      /** Whether links to pull requests are kept out of search attributes. */
+      linksArePrivate?: true;
+    }
+  | { kind: 'atWork' | 'archived'; job: AgentJob }
+  | { kind: 'notFound'; message: string };
+
+export interface SendOrder {
+  projectId: string;
+  jobId: string;
+  prompt: string;
+  whenActive: FollowUpSettings['whenActive'];
+  /** The send starts before `grantedAtMs + leaseMs` less its timeout, in the run `runId`, or never. */
+  grant: { runId: string; sendNumber: number; grantedAtMs: number; leaseMs: number };
+  /** The job right before the ask. Missing if the follow-up waited for its grant: then the job is read again. */
+  baseline?: AgentJob;
+}
+
+/** `runId/sendNumber`. A result without the name of its grant was typed by hand. */
+export function grantName({ runId, sendNumber }: SendOrder['grant']): string {
+  return `${runId}/${sendNumber}`;
+}
+
+export interface SendResult {
+  /** See {@link grantName}. */
+  grant: string;
+  /** `foreign`: the grant belongs to another run, and nothing was sent. */
+  outcome: SendOutcome | 'foreign';
+  /** The job right before the send. */
+  baseline?: AgentJob;
+  /** The job, as the service's answer to the message shows it. */
+  job?: AgentJob;
+  message?: string;
+  statusCode?: number;
+  refusal?: 'limited' | 'credentials' | 'payment';
+  retryAfterMs?: number;
+}
+
+/** What a send reported. What does not name its grant was typed by hand, and says nothing about the message. */
+export function readSendResult(result: unknown, { grant }: SendOrder): SendResult {
+  const sent = result as SendResult | null | undefined;
+  const isKnown = sent?.outcome === 'foreign' || sendOutcomes.some((outcome) => outcome === sent?.outcome);
+  if (sent?.grant === grantName(grant) && isKnown) return sent;
+  return { grant: grantName(grant), outcome: 'unknown', message: 'the send was completed by hand' };
+}
+
+/** The answer of an ask; `undefined` if it was typed by hand. */
+export function readSlotAnswer(result: unknown): SlotAnswer | undefined {
+  const answer = result as Partial<Extract<SlotAnswer, { kind: 'asked' }>> | SlotAnswer | null | undefined;
+  if (answer?.kind !== 'asked') return answer?.kind === undefined ? undefined : (answer as SlotAnswer);
+  const isWhole = typeof answer.answer?.kind === 'string' && typeof answer.startToCloseMs === 'number';
+  return isWhole ? (answer as SlotAnswer) : undefined;
+}
+
+/** What a watch reported; `undefined` if it was typed by hand. */
+export function readWatchResult(result: unknown): WatchResult | undefined {
+  const end = result as Partial<WatchResult> | null | undefined;
+  const isWhole = typeof end?.kind === 'string' && typeof end.seen?.polls === 'number';
+  return isWhole ? (end as WatchResult) : undefined;
+}

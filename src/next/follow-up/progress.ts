@@ -1,0 +1,67 @@
+import type { AgentJob, EndedStanding, FollowUpFacts, FollowUpResult, FollowUpSettings } from '../../contract/index.js';
+import type { BlockReason, Pause, WaitReason } from '../contract/protocol.js';
+import { iso } from './watch.js';
+
+/** Where a follow-up stands. */
+export type Standing =
+  | { state: 'sending' | 'reconciling' | 'polling'; waitReason?: WaitReason | BlockReason; failure?: never }
+  | {
+      state: 'waiting-for-budget' | 'waiting-for-job' | 'blocked';
+      waitReason: WaitReason | BlockReason;
+      failure?: never;
+    }
+  | (EndedStanding & { waitReason?: never });
+
+/** Answer of the `progress` query. All times are ISO 8601 in UTC. */
+export type Progress = FollowUpFacts & Standing;
+
+/** What a follow-up knows, apart from where it stands. All times are epoch milliseconds. */
+export interface Facts {
+  position?: number;
+  expectedAtMs?: number;
+  pause?: Pause;
+  sentAtMs?: number;
+  delivery?: FollowUpResult['delivery'];
+  earlierSendUnknown?: true;
+  polls: number;
+  waitsUntilMs?: number;
+  job?: AgentJob;
+  jobSeenAtMs?: number;
+  /** The job shows this message's turn. */
+  isOwnTurn?: boolean;
+  lastError?: { atMs: number; message: string };
+}
+
+/** A follow-up as the `progress` query shows it. */
+export function progressOf(
+  { projectId, jobId }: Pick<FollowUpSettings, 'projectId' | 'jobId'>,
+  facts: Facts,
+  standing: Standing,
+  nowMs: number,
+): Progress {
+  const { position, expectedAtMs, pause, sentAtMs, delivery, earlierSendUnknown, polls, waitsUntilMs } = facts;
+  const { job, jobSeenAtMs, isOwnTurn, lastError } = facts;
+  const isWaiting = standing.state === 'waiting-for-budget';
+  return {
+    projectId,
+    jobId,
+    ...standing,
+    learnedAt: iso(nowMs),
+    ...(isWaiting && position !== undefined && position > 0 && { position }),
+    ...(isWaiting && expectedAtMs !== undefined && { expectedSendAt: iso(expectedAtMs) }),
+    ...(sentAtMs !== undefined && { sentAt: iso(sentAtMs) }),
+    polls,
+    ...(pause && standing.state === 'blocked' && { pause: shownPause(pause) }),
+    ...(waitsUntilMs !== undefined && !standing.failure && { waitsUntil: iso(waitsUntilMs) }),
+    ...(delivery && { delivery }),
+    ...(earlierSendUnknown && { earlierSendUnknown }),
+    ...(job && jobSeenAtMs !== undefined && { job, jobSeenAt: iso(jobSeenAtMs) }),
+    ...(job?.status !== undefined && isOwnTurn && { jobStatus: job.status }),
+    ...(job?.prLink && isOwnTurn && { prLink: job.prLink }),
+    ...(lastError && { lastError: { at: iso(lastError.atMs), message: lastError.message } }),
+  };
+}
+
+function shownPause({ by, untilMs, note }: Pause): NonNullable<FollowUpFacts['pause']> {
+  return { by, ...(untilMs !== undefined && { until: iso(untilMs) }), ...(note !== undefined && { note }) };
+}

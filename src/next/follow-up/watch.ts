@@ -1,0 +1,150 @@
+import type { AgentJob, FollowUpSettings, TerminalStatus } from '../../contract/index.js';
+import { isTerminalStatus } from '../../contract/follow-up-result.js';
+import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol.js';
+
+/** A terminal status this soon after the send is not believed: replicas of the service may go back in time. */
+const STALE_MS = 10_000;
+/** Polls in a row that must fail, and for how long, before a job counts as gone or as not readable. */
+const LASTING_POLLS = 3;
+const LASTING_MS = 30_000;
+
+/** What one read of a job gave. */
+export type Read =
+  | { kind: 'job'; job: AgentJob }
+  | { kind: 'notFound'; message: string }
+  | { kind: 'failed'; reason: string; message: string; retryAfterMs?: number };
+
+/**
+ * What a watch waits for. `rest`: the job takes messages. `evidence`: the job shows that a message was delivered. `end`:
+ * the message's turn ends.
+ */
+export type WatchGoal = 'rest' | 'evidence' | 'end';
+
+export interface WatchOrder {
+  projectId: string;
+  jobId: string;
+  until: WatchGoal;
+  poll: FollowUpSettings['poll'];
+  settleTimeMs: number;
+  prLinkGraceMs: number;
+  deadlineMs: number;
+  /** Why the job could not be read, if people are shown that. */
+  trouble: string | null;
+  /** The job right before the send; empty if nobody knows it. */
+  baseline: AgentJob;
+  /** How the job looked at the end of the turn before. The baseline may lag behind it. */
+  lastTurn?: JobFingerprint;
+  /** The latest moment at which the message may have arrived. */
+  arrivedByMs: number;
+  /** The run that has the turn. Another run has to ask first. */
+  runId: string;
+  /** What earlier watches for the same have seen. */
+  seen?: Seen;
+}
+
+/** What a watch has seen. The activity keeps it in its heartbeat, where people and programs read it. */
+export interface Seen {
+  /** Reads of the job, including failed ones. */
+  polls: number;
+  /** When it reads next. ISO 8601 in UTC. */
+  nextPollAt: string;
+  /** Of the last read, if it failed. */
+  lastError?: string;
+  /** The last job that was read, without fields that this project does not know. */
+  job?: AgentJob;
+  /** Whether the job was seen at work on this message. */
+  observedActive: boolean;
+  intervalMs: number;
+  /** Since when a terminal status is believed. */
+  endSeenAtMs?: number;
+  /** Failed reads of one kind in a row, and since when. */
+  failing?: { kind: 'notFound' | 'failed'; polls: number; sinceMs: number };
+}
+
+export type WatchEnd =
+  | { kind: 'rest' | 'evidence'; job: AgentJob }
+  | { kind: 'ended'; job: EndedJob }
+  | { kind: 'gone'; message: string }
+  | { kind: 'deadline' | 'foreign' }
+  /** The job cannot be read for a while, or (`null`) can be read again. */
+  | { kind: 'trouble'; trouble: string | null };
+export type WatchResult = WatchEnd & { seen: Seen };
+export type EndedJob = AgentJob & { status: TerminalStatus };
+
+/** After a send the job is read after the first interval, otherwise at once. */
+export function firstSeen({ until, poll }: Pick<WatchOrder, 'until' | 'poll'>, nowMs: number): Seen {
+  const nextPollAt = iso(until === 'end' ? nowMs + poll.initialIntervalMs : nowMs);
+  return { polls: 0, nextPollAt, observedActive: false, intervalMs: poll.initialIntervalMs };
+}
+
+/** Adds a read to `seen`, and returns how the watch ends, if it does. */
+export function judge(order: WatchOrder, seen: Seen, read: Read, nowMs: number): WatchEnd | undefined {
+  seen.polls += 1;
+  seen.intervalMs = Math.min(order.poll.maxIntervalMs, seen.intervalMs * order.poll.backoffCoefficient);
+  if (read.kind === 'job') {
+    delete seen.lastError;
+    delete seen.failing;
+    seen.job = knownFields(read.job);
+    const end = judgeJob(order, seen, read.job, nowMs);
+    if (end) return end;
+  } else {
+    seen.lastError = read.message;
+    const { failing } = seen;
+    if (failing?.kind === read.kind) failing.polls += 1;
+    else seen.failing = { kind: read.kind, polls: 1, sinceMs: nowMs };
+  }
+  const { failing } = seen;
+  const isLasting = failing && failing.polls >= LASTING_POLLS && nowMs - failing.sinceMs >= LASTING_MS;
+  if (isLasting && read.kind === 'notFound' && order.until !== 'evidence') {
+    return { kind: 'gone', message: read.message };
+  }
+  if (nowMs >= order.deadlineMs) return { kind: 'deadline' };
+  // Only that trouble begins or ends is worth an event: two kinds may take turns.
+  if (read.kind !== 'failed') return order.trouble === null ? undefined : { kind: 'trouble', trouble: null };
+  return isLasting && order.trouble === null ? { kind: 'trouble', trouble: read.reason } : undefined;
+}
+
+function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): WatchEnd | undefined {
+  const { until, baseline, arrivedByMs, settleTimeMs, prLinkGraceMs } = order;
+  if (until === 'rest') return isAtWork(job) ? undefined : { kind: 'rest', job: knownFields(job) };
+  // If the job was at work before the send, what it shows may belong to that turn: only time counts.
+  const wasAtRest = isTerminalStatus(baseline.status);
+  if (until === 'evidence') {
+    // Anyone may archive a job.
+    const isTurn = isAtWork(job) || (job.status !== 'archived' && isNews(job, order));
+    return wasAtRest && isTurn ? { kind: 'evidence', job: knownFields(job) } : undefined;
+  }
+  seen.observedActive ||= isAtWork(job);
+  const isSettled = nowMs - arrivedByMs >= settleTimeMs;
+  const isBelieved = isSettled || (wasAtRest && (seen.observedActive || isNews(job, order)));
+  if (!isTerminalStatus(job.status) || !isBelieved) {
+    delete seen.endSeenAtMs;
+    return undefined;
+  }
+  const isConfirmed = nowMs - arrivedByMs >= Math.min(STALE_MS, settleTimeMs);
+  seen.endSeenAtMs ??= nowMs;
+  // An agent may complete its job some seconds before its pull request appears.
+  const hasOwnLink = Boolean(job.prLink) && job.prLink !== baseline.prLink;
+  const isComplete = job.status !== 'completed' || hasOwnLink || nowMs - seen.endSeenAtMs >= prLinkGraceMs;
+  return isConfirmed && isComplete ? { kind: 'ended', job: { ...job, status: job.status } } : undefined;
+}
+
+/** Whether a job shows what neither the baseline nor the end of the turn before showed. */
+function isNews(job: AgentJob, { baseline, lastTurn }: Pick<WatchOrder, 'baseline' | 'lastTurn'>): boolean {
+  const [now, before] = [fingerprint(job), fingerprint(baseline)];
+  const fields = ['status', 'prLink', 'archivedAt'] as const;
+  return fields.some((field) => now[field] !== before[field] && (!lastTurn || now[field] !== lastTurn[field]));
+}
+
+/** A job without the fields that this project does not know, which may be large. */
+export function knownFields({ id, status, source, model, prLink, createdAt, archivedAt }: AgentJob): AgentJob {
+  const job = { id, status, source, model, prLink, createdAt, archivedAt };
+  return Object.fromEntries(Object.entries(job).filter(([, value]) => value !== undefined));
+}
+
+/** What a later comparison needs of a job. `prLink` is never missing, so that an unknown job can be told apart. */
+export function comparedFields({ status, prLink, archivedAt }: AgentJob): AgentJob {
+  return { ...(status !== undefined && { status }), prLink: prLink ?? null, archivedAt: archivedAt ?? null };
+}
+
+export const iso = (ms: number): string => new Date(ms).toISOString();

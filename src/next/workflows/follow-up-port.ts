@@ -1,0 +1,172 @@
+import {
+  ActivityCancellationType,
+  ActivityFailure,
+  ApplicationFailure,
+  CancellationScope,
+  condition,
+  isCancellation,
+  metricMeter,
+  proxyActivities,
+  proxyLocalActivities,
+  setCurrentDetails,
+  TimeoutFailure,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow';
+import { MAX_KEYWORD_LENGTH, SearchAttribute } from '../../contract/names.js';
+import type { Activities } from '../activities/index.js';
+import { describeProgress } from '../follow-up/details.js';
+import type { Settings } from '../follow-up/flow.js';
+import {
+  type FollowUpPort,
+  grantName,
+  readSendResult,
+  readSlotAnswer,
+  readWatchResult,
+  type SendOrder,
+  type SendResult,
+  type SlotAnswer,
+  type SlotOrder,
+  type Stoppable,
+  type Trouble,
+} from '../follow-up/port.js';
+import type { Progress } from '../follow-up/progress.js';
+import type { WatchOrder, WatchResult } from '../follow-up/watch.js';
+
+/** A read of the job takes at most 7 s and a call of the budget 5 s. As a local activity, both cost one event. */
+const quick = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
+
+/** Repeated until the budget has it: one that does not hear of an end keeps the job's turn. */
+const { tellBudget } = proxyLocalActivities<Activities>({
+  startToCloseTimeout: '10s',
+  retry: { initialInterval: '1s', maximumInterval: '60s' },
+});
+
+/** How much longer than its order a watch may take, if no worker takes it in time. */
+const WATCH_SLACK_MS = 120_000;
+/** Longest wait before another worker takes a watch whose worker has died. */
+const LONGEST_TAKEOVER_MS = 30_000;
+
+/** Carries out on Temporal what a follow-up decides. */
+export function createPort({ projectId, poll }: Settings): FollowUpPort {
+  const { workflowId, runId, originalExecutionRunId, attempt, startTime } = workflowInfo();
+  const startedAtMs = startTime.getTime();
+  let arePrivate = false;
+  const show = createDisplay(workflowId, () => arePrivate);
+  return {
+    workflowId,
+    startedAtMs,
+    runId,
+    mayHaveSent: runId !== originalExecutionRunId || attempt > 1,
+    nowMs: () => Date.now(),
+    random: () => Math.random(),
+    condition: async (isOver, ms) => {
+      if (ms !== undefined) return condition(isOver, ms);
+      await condition(isOver);
+      return true;
+    },
+    askForSlot: (order, untilMs, onTrouble) => {
+      const asking = askForSlot(order, untilMs, onTrouble);
+      const result = asking.result.then((answer) => {
+        arePrivate = answer?.kind === 'asked' && answer.linksArePrivate === true;
+        return answer;
+      });
+      return { ...asking, result };
+    },
+    sendMessage: async (order, startToCloseMs) => {
+      const sent = await sendMessage(order, startToCloseMs);
+      if (sent.outcome === 'sent') recordSend(Date.now() - startedAtMs);
+      return sent;
+    },
+    tellBudget: (event) => tellBudget({ projectId, event: { runId, ...event, workflowId } }),
+    watchJob: (order) => watchJob(order, poll.initialIntervalMs),
+    show,
+  };
+}
+
+/** Shows progress: details whenever it changes, and search attributes, which cost an event, only if they differ. */
+function createDisplay(workflowId: string, arePrivate: () => boolean): (progress: Progress) => void {
+  const shown = new Map<string, string>();
+  return (progress) => {
+    const { projectId, jobId, state, jobStatus, prLink } = progress;
+    const isLinkShown = prLink !== undefined && prLink.length <= MAX_KEYWORD_LENGTH && !arePrivate();
+    const values = { projectId, jobId, state, jobStatus, ...(isLinkShown && { prLink }) };
+    const pairs = Object.entries(values).flatMap(([name, value]) => {
+      if (value === undefined || shown.get(name) === value) return [];
+      shown.set(name, value);
+      return [{ key: SearchAttribute[name as keyof typeof values], value: value.slice(0, MAX_KEYWORD_LENGTH) }];
+    });
+    if (pairs.length > 0) upsertSearchAttributes(pairs);
+    setCurrentDetails(describeProgress(progress, workflowId, Date.now()));
+  };
+}
+
+/** A local activity first. If it fails, the server repeats a normal one, which shows people what is wrong. */
+function askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer> {
+  const scope = new CancellationScope({ cancellable: true });
+  const { jobId } = order;
+  const asking = scope.run(async () => {
+    try {
+      return await quick.askForSlot.executeWithOptions({ summary: `ask for a slot for ${jobId}` }, [order]);
+    } catch (error) {
+      if (isCancellation(error)) throw error;
+      onTrouble(troubleOf(error));
+    }
+    const patient = proxyActivities<Activities>({
+      startToCloseTimeout: '20s',
+      scheduleToCloseTimeout: Math.max(1, untilMs - Date.now()),
+      retry: { initialInterval: '2s', maximumInterval: '5m' },
+      cancellationType: ActivityCancellationType.TRY_CANCEL,
+    });
+    return patient.askForSlot.executeWithOptions({ summary: `ask again for a slot for ${jobId}` }, [order]);
+  });
+  return { result: asking.then(readSlotAnswer, () => undefined), stop: () => scope.cancel() };
+}
+
+function troubleOf(error: unknown): Trouble {
+  const cause = error instanceof ActivityFailure ? error.cause : error;
+  if (cause instanceof ApplicationFailure) return { reason: cause.type ?? 'service', message: cause.message };
+  return { reason: 'service', message: 'the job could not be read in time' };
+}
+
+/** One attempt, ever: a send without a report may have delivered the message. */
+async function sendMessage(order: SendOrder, startToCloseMs: number): Promise<SendResult> {
+  const { sendMessage: send } = proxyActivities<Activities>({
+    startToCloseTimeout: startToCloseMs,
+    heartbeatTimeout: startToCloseMs,
+    retry: { maximumAttempts: 1 },
+    cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    // Before all watches.
+    priority: { priorityKey: 1 },
+  });
+  const { grant, jobId } = order;
+  try {
+    const summary = `send message ${grant.sendNumber} to ${jobId}`;
+    return readSendResult(await send.executeWithOptions({ summary }, [order]), order);
+  } catch (error) {
+    const cause = error instanceof ActivityFailure ? error.cause : error;
+    const details: unknown = cause instanceof TimeoutFailure ? cause.lastHeartbeatDetails : undefined;
+    const { baseline } = (details ?? {}) as Partial<SendResult>;
+    const message = cause instanceof TimeoutFailure ? 'the worker did not report how the send ended' : String(cause);
+    return { grant: grantName(grant), outcome: 'unknown', message, ...(baseline && { baseline }) };
+  }
+}
+
+function watchJob(order: WatchOrder, intervalMs: number): Stoppable<WatchResult> {
+  const activity = proxyActivities<Activities>({
+    scheduleToCloseTimeout: Math.max(1, order.deadlineMs - Date.now()) + WATCH_SLACK_MS,
+    heartbeatTimeout: '60s',
+    retry: { initialInterval: Math.min(intervalMs, LONGEST_TAKEOVER_MS), maximumInterval: LONGEST_TAKEOVER_MS },
+    cancellationType: ActivityCancellationType.TRY_CANCEL,
+  });
+  const scope = new CancellationScope({ cancellable: true });
+  const summary = `watch ${order.jobId} until ${order.until}`;
+  const watching = scope.run(() => activity.watchJob.executeWithOptions({ summary }, [order]));
+  return { result: watching.then(readWatchResult, () => undefined), stop: () => scope.cancel() };
+}
+
+function recordSend(startToSendMs: number): void {
+  const help = 'From the start of a follow-up to a message that the service accepted';
+  const times = metricMeter.createHistogram('follow_up_start_to_send', 'float', 'seconds', help);
+  times.record(Math.max(0, startToSendMs) / 1_000);
+}

@@ -1,0 +1,155 @@
+import {
+  ApplicationFailure,
+  CancellationScope,
+  type CancelledFailure,
+  metricMeter,
+  setCurrentDetails,
+  setHandler,
+  TemporalFailure,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow';
+import { z } from 'zod';
+import type { ItemOutcome } from '../../batch/outcome.js';
+import {
+  endOf,
+  FailureType,
+  followUpInputSchema,
+  type FollowUpResult,
+  followUpWorkflowId,
+  idSchema,
+  type InputIssue,
+  parseFollowUpWorkflowId,
+  parseInput,
+  pollNowSignal,
+  resolveDeliveryUpdate,
+  SearchAttribute,
+} from '../../contract/index.js';
+import { defineQuery } from '../../contract/names.js';
+import { failure, invalidInput, outcomeOfFailure, tellBatch } from '../../workflows/failures.js';
+import { answerSchema, answerSignal, stillThereSignal } from '../contract/protocol.js';
+import { describeProgress } from '../follow-up/details.js';
+import { Failed, FollowUp, type Settings } from '../follow-up/flow.js';
+import type { Progress } from '../follow-up/progress.js';
+import { createPort } from './follow-up-port.js';
+
+/** The default of `prLinkGrace`. */
+const PR_LINK_GRACE_MS = 30_000;
+
+const progressQuery = defineQuery<Progress>('progress');
+
+/**
+ * Sends one follow-up message to an agent job and watches the job until the end of the turn that it starts:
+ * {@link FollowUp} has the steps.
+ *
+ * @param input `FollowUpInput` as plain JSON
+ * @returns the result for every terminal status; a failed agent job is also a result
+ * @throws ApplicationFailure of a `FailureType`, with `FailureDetails`; ends as Canceled only if nothing was sent
+ */
+export async function followUp(input: unknown): Promise<FollowUpResult> {
+  const end = async (outcome: ItemOutcome): Promise<void> => {
+    await CancellationScope.nonCancellable(() => tellBatch(outcome));
+    recordEnd(outcome);
+  };
+  try {
+    const result = await seeThrough(parse(input));
+    await end({ status: result.status, prLink: result.prLink });
+    return result;
+  } catch (error) {
+    // Any other error is not an end: the workflow task failed and is retried.
+    if (error instanceof TemporalFailure) await end(outcomeOfFailure(error));
+    throw error;
+  }
+}
+
+async function seeThrough(settings: Settings): Promise<FollowUpResult> {
+  const flow = new FollowUp(settings, createPort(settings));
+  let cancellation: CancelledFailure | undefined;
+  // A cancel is noted, not thrown: a send under way can finish, and the budget is told.
+  CancellationScope.current().cancelRequested.catch((error: unknown) => {
+    cancellation = error as CancelledFailure;
+    flow.cancel();
+  });
+  setHandler(progressQuery, () => flow.progress());
+  setHandler(pollNowSignal, () => flow.pollNow());
+  setHandler(stillThereSignal, () => undefined);
+  setHandler(answerSignal, (answer: unknown) => {
+    const parsed = parseInput(answerSchema, answer);
+    if (parsed.ok) flow.hear(parsed.value);
+  });
+  setHandler(resolveDeliveryUpdate, (word) => flow.resolveDelivery(word), {
+    validator: (word: unknown) => {
+      const message = flow.refusalOfWord(word);
+      if (message === undefined) return;
+      throw ApplicationFailure.create({ type: FailureType.InvalidInput, message, nonRetryable: true });
+    },
+  });
+  try {
+    return await CancellationScope.nonCancellable(() => flow.run());
+  } catch (error) {
+    if (!(error instanceof Failed)) throw error;
+    const { type, message, delivered, details } = error;
+    if (type === FailureType.Cancelled && delivered === 'no' && cancellation) throw cancellation;
+    const { projectId, jobId } = settings;
+    const { job } = flow.progress();
+    throw failure(type, message, { delivered, projectId, jobId, ...(job && { job }), ...details });
+  }
+}
+
+function recordEnd({ status, error }: ItemOutcome): void {
+  const { type = 'Other', message = '', delivered = 'unknown' } = error ?? {};
+  const { state } = status === undefined ? endOf({ type: type as FailureType, message, delivered }) : endOf({ status });
+  const seconds = (Date.now() - workflowInfo().startTime.getTime()) / 1_000;
+  metricMeter
+    .createCounter('follow_up_ended', undefined, 'Follow-ups that ended, by state and failure type')
+    .add(1, { state, failure: status === undefined ? type : 'none' });
+  metricMeter
+    .createHistogram('follow_up_start_to_end', 'float', 'seconds', 'From the start of a follow-up to its end')
+    .record(Math.max(0, seconds), { state });
+}
+
+function parse(input: unknown): Settings {
+  const parsed = parseInput(followUpInputSchema, input);
+  const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
+  const { workflowId } = workflowInfo();
+  const parts = parseFollowUpWorkflowId(workflowId);
+  const fits =
+    parts !== undefined &&
+    (!parsed.ok || (parts.projectId === parsed.value.projectId && parts.jobId === parsed.value.jobId));
+  if (!fits) {
+    const expected = parsed.ok ? followUpWorkflowId({ ...parsed.value, key: 'KEY' }) : 'follow-up/PROJECT/JOB/KEY';
+    issues.push({ field: 'workflowId', message: `must be ${expected} (given ${JSON.stringify(workflowId)})` });
+  }
+  if (parsed.ok && issues.length === 0) return { ...parsed.value, prLinkGraceMs: PR_LINK_GRACE_MS };
+  throw refuse(input, issues);
+}
+
+/** Shows a follow-up whose input is refused, as far as its ids are known, so that people can find and understand it. */
+function refuse(input: unknown, issues: InputIssue[]): ApplicationFailure {
+  const refusal = invalidInput(issues);
+  const { message } = refusal;
+  const ended = endOf({ type: FailureType.InvalidInput, message, delivered: 'no' });
+  const { projectId, jobId } = readIds(input);
+  upsertSearchAttributes([
+    ...(projectId === undefined ? [] : [{ key: SearchAttribute.projectId, value: projectId }]),
+    ...(jobId === undefined ? [] : [{ key: SearchAttribute.jobId, value: jobId }]),
+    { key: SearchAttribute.state, value: ended.state },
+  ]);
+  if (projectId !== undefined && jobId !== undefined) {
+    const learnedAt = new Date().toISOString();
+    const progress: Progress = { projectId, jobId, ...ended, learnedAt, polls: 0 };
+    setHandler(progressQuery, () => progress);
+    setCurrentDetails(describeProgress(progress, workflowInfo().workflowId, Date.now()));
+  }
+  return refusal;
+}
+
+/** Ids of an invalid input: its own if they are valid, otherwise those of the workflow id. */
+function readIds(input: unknown): { projectId?: string | undefined; jobId?: string | undefined } {
+  const fields = z.object({ projectId: z.unknown(), jobId: z.unknown() }).partial().safeParse(input).data;
+  const parts = parseFollowUpWorkflowId(workflowInfo().workflowId);
+  return {
+    projectId: idSchema.safeParse(fields?.projectId).data ?? parts?.projectId,
+    jobId: idSchema.safeParse(fields?.jobId).data ?? parts?.jobId,
+  };
+}

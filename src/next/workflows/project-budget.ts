@@ -1,0 +1,213 @@
+import {
+  allHandlersFinished,
+  ApplicationFailure,
+  CancellationScope,
+  condition,
+  getExternalWorkflowHandle,
+  makeContinueAsNewFunc,
+  metricMeter,
+  patched,
+  proxyLocalActivities,
+  setCurrentDetails,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { z } from 'zod';
+import { instantMsSchema } from '../../contract/durations.js';
+import {
+  FailureType,
+  type InputIssue,
+  type Parsed,
+  parseFollowUpWorkflowId,
+  parseInput,
+  pauseInputSchema,
+  setLimitInputSchema,
+} from '../../contract/index.js';
+import { invalidInput } from '../../workflows/failures.js';
+import type { Activities } from '../activities/index.js';
+import { Budget, type Message } from '../budget/budget.js';
+import { BudgetLoop, type BudgetPort } from '../budget/loop.js';
+import { type BudgetState, newState, trim } from '../budget/state.js';
+import { budgetStatus, describeBudget } from '../budget/status.js';
+import {
+  type BudgetStatus,
+  budgetStatusQuery,
+  pauseUpdate,
+  type ProjectBudgetInput,
+  projectBudgetInputSchema,
+  resumeUpdate,
+  setLimitUpdate,
+} from '../contract/budget-messages.js';
+import {
+  answerSignal,
+  askSchema,
+  askUpdate,
+  budgetEventSchema,
+  stillThereSignal,
+  tellSignal,
+} from '../contract/protocol.js';
+
+/** A worker that takes a budget over replays its run first, so runs are short. */
+const EVENTS_A_RUN = 1_000;
+
+const { listRecentSends } = proxyLocalActivities<Activities>({
+  startToCloseTimeout: '20s',
+  retry: { initialInterval: '5s', maximumInterval: '5m' },
+});
+
+/**
+ * The budget of one project: the only place that decides who may send. It never completes, and continues as new with its
+ * state. {@link BudgetLoop} has the steps. A cancel does not reach it: follow-ups depend on it.
+ *
+ * @param carried the state of the run before; only continue-as-new may give it
+ * @throws ApplicationFailure `InvalidInput`
+ */
+export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetState): Promise<never> {
+  const parsed = parseInput(projectBudgetInputSchema, input);
+  if (!parsed.ok) throw invalidInput(parsed.issues);
+  const { projectId, settings, assumeFull = false } = parsed.value;
+  const { startTime, continuedFromExecutionRunId } = workflowInfo();
+  // Anyone can start a budget with a state of their own, so only a run that went before may hand one over.
+  const state = continuedFromExecutionRunId === undefined ? undefined : carried;
+  const budget = new Budget(state ?? newState(settings, startTime.getTime()));
+  const loop = new BudgetLoop(budget, createPort(projectId, budget));
+  listen(projectId, loop);
+  await CancellationScope.nonCancellable(() => loop.run(assumeFull && state === undefined));
+  trim(budget.state);
+  const continueAsNew = makeContinueAsNewFunc<typeof projectBudget>({ initialVersioningBehavior: 'AUTO_UPGRADE' });
+  return continueAsNew({ projectId, settings }, budget.state);
+}
+
+/** Handlers only change the state: see {@link BudgetLoop}. */
+function listen(projectId: string, loop: BudgetLoop): void {
+  const { budget } = loop;
+  const status = (nowMs: number, about?: string): BudgetStatus => budgetStatus(projectId, budget, nowMs, about);
+  setHandler(budgetStatusQuery, (nowMs?: unknown, about?: unknown) => {
+    const now = instantMsSchema.safeParse(nowMs).data ?? Date.now();
+    return status(now, typeof about === 'string' ? about : undefined);
+  });
+  setHandler(tellSignal, (event: unknown) => {
+    const parsed = parseInput(budgetEventSchema, event);
+    if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.hear(parsed.value);
+  });
+  setHandler(askUpdate, (ask) => loop.ask(ask), {
+    validator: (ask: unknown) => {
+      const { workflowId } = accept(parseInput(askSchema, ask));
+      if (!isOfProject(projectId, workflowId)) refuse([{ field: 'workflowId', message: `must be of ${projectId}` }]);
+    },
+  });
+  setHandler(
+    setLimitUpdate,
+    (input) => {
+      const { limit, window: windowMs, reserve } = parsedBy(setLimitInputSchema, input);
+      return loop.change((nowMs) => {
+        budget.setLimit(nowMs, { limit, windowMs, reserve });
+        return status(nowMs);
+      });
+    },
+    {
+      validator: (input: unknown) => {
+        const { settings, maxLimit } = budget.state;
+        const { limit = settings.limit, reserve = settings.reserve } = parsedBy(setLimitInputSchema, input);
+        const rule = `must be at most ${maxLimit}, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers (given ${limit})`;
+        if (limit > maxLimit) refuse([{ field: 'limit', message: rule }]);
+        if (reserve > 0 && reserve >= limit) {
+          refuse([{ field: 'reserve', message: `must be below limit (limit ${limit}, reserve ${reserve})` }]);
+        }
+      },
+    },
+  );
+  setHandler(
+    pauseUpdate,
+    (input) => {
+      const { for: forMs, note } = parsedBy(pauseInputSchema, input);
+      return loop.change((nowMs) => {
+        budget.pause(nowMs, {
+          ...(forMs !== undefined && { untilMs: nowMs + forMs }),
+          ...(note !== undefined && { note }),
+        });
+        return status(nowMs);
+      });
+    },
+    { validator: (input: unknown) => void parsedBy(pauseInputSchema, input) },
+  );
+  setHandler(resumeUpdate, () =>
+    loop.change((nowMs) => {
+      budget.resume(nowMs);
+      return status(nowMs);
+    }),
+  );
+}
+
+function createPort(projectId: string, budget: Budget): BudgetPort {
+  return {
+    originalRunId: workflowInfo().originalExecutionRunId,
+    nowMs: () => Date.now(),
+    condition: async (isOver, ms) => {
+      if (ms !== undefined) return condition(isOver, ms);
+      await condition(isOver);
+      return true;
+    },
+    allAnswered: () => condition(allHandlersFinished),
+    send,
+    listRecentSends: (query) =>
+      listRecentSends.executeWithOptions({ summary: 'list what was sent before' }, [{ projectId, ...query }]),
+    // The marker makes replays give the same answer as the first time. It names the run, because a later reset keeps it.
+    wasResetSince: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
+    isLong: () => workflowInfo().historyLength >= EVENTS_A_RUN,
+    show: () => {
+      setCurrentDetails(describeBudget(budgetStatus(projectId, budget, Date.now()), Date.now()));
+      recordGauges(projectId, budget);
+    },
+  };
+}
+
+async function send({ workflowId, answer }: Message): Promise<boolean> {
+  const followUp = getExternalWorkflowHandle(workflowId);
+  try {
+    if (answer) await followUp.signal(answerSignal, answer);
+    else await followUp.signal(stillThereSignal);
+    return true;
+  } catch (error) {
+    // Any other failure says nothing about the follow-up.
+    return !(error instanceof Error && error.message.includes('not found'));
+  }
+}
+
+function isOfProject(projectId: string, workflowId: string): boolean {
+  return parseFollowUpWorkflowId(workflowId)?.projectId === projectId;
+}
+
+function parsedBy<T>(schema: z.ZodType<T>, input: unknown): T {
+  return accept(parseInput(schema, input ?? {}));
+}
+
+function accept<T>(parsed: Parsed<T>): T {
+  return parsed.ok ? parsed.value : refuse(parsed.issues);
+}
+
+function refuse(issues: InputIssue[]): never {
+  const { message } = invalidInput(issues);
+  throw ApplicationFailure.create({
+    type: FailureType.InvalidInput,
+    message,
+    nonRetryable: true,
+    details: [{ issues }],
+  });
+}
+
+/** What alerts need. A budget that moves to another worker leaves its last values on the old one. */
+function recordGauges(project: string, budget: Budget): void {
+  const { settings, maxLimit, waiters, grants, servicePause, operatorPause } = budget.state;
+  const gauge = (name: string, help: string, value: number, tags: Record<string, string> = {}) => {
+    metricMeter.createGauge(`follow_up_budget_${name}`, 'int', undefined, help).set(value, { project, ...tags });
+  };
+  gauge('limit', 'Messages in a window', Math.min(settings.limit, maxLimit));
+  gauge('used', 'Slots that are occupied', budget.slotEnds().length);
+  gauge('unsettled', 'Messages under way', grants.length);
+  gauge('waiting', 'Follow-ups in line', waiters.length);
+  for (const reason of ['limited', 'credentials', 'payment'] as const) {
+    gauge('paused', 'Whether nothing is let through for a reason', servicePause?.reason === reason ? 1 : 0, { reason });
+  }
+  gauge('paused', 'Whether nothing is let through for a reason', operatorPause ? 1 : 0, { reason: 'operator' });
+}
