@@ -139,16 +139,16 @@ export default tseslint.config(
     rules: { 'no-restricted-syntax': restrictSyntax(style) },
   },
   {
-    files: ['src/workflows/**', 'src/contract/**'],
+    files: ['src/workflows/**', 'src/contract/**', 'src/next/{workflows,contract}/**'],
     rules: { '@typescript-eslint/no-restricted-imports': ['error', sandboxImports] },
   },
   {
     // Signals and updates change a workflow's state while it awaits, which the compiler cannot see.
-    files: ['src/workflows/**', 'src/follow-up/**'],
+    files: ['src/workflows/**', 'src/follow-up/**', 'src/next/{workflows,follow-up}/**'],
     rules: { '@typescript-eslint/no-unnecessary-condition': 'off' },
   },
   {
-    files: ['src/batch/**', 'src/budget/**', 'src/follow-up/**'],
+    files: ['src/batch/**', 'src/budget/**', 'src/follow-up/**', 'src/next/{budget,follow-up}/**'],
     rules: {
       '@typescript-eslint/no-restricted-imports': ['error', pureImports],
       'no-restricted-globals': ['error', ...impureGlobals],

@@ -1,5 +1,5 @@
 import type { BudgetStatus, SendOutcome } from '../contract/index.js';
-import type { AcquireAnswer, AcquireRequest, BudgetSlots, BudgetWord } from '../contract/protocol.js';
+import type { AcquireAnswer, AcquireRequest, BudgetWord } from '../contract/protocol.js';
 import { acquire, enterAnswer } from './acquire.js';
 import { RECHECK_MS } from './limits.js';
 import { awaitEnds, hasLapsed } from './line.js';
@@ -9,7 +9,7 @@ import { noteKeyRead } from './pause.js';
 import { gone, leave, settle, settlesGrant } from './settle.js';
 import { findGrant, unsettled } from './slots.js';
 import type { BudgetState, Waiter } from './state.js';
-import { type BudgetFacts, budgetFacts, budgetSlots, budgetStatus, type StatusExtent } from './status.js';
+import { type BudgetFacts, budgetFacts, budgetStatus, type StatusExtent } from './status.js';
 import { watch } from './watchdog.js';
 
 /** What the caller has to do after an event. */
@@ -132,11 +132,6 @@ export class Budget {
   /** The status of the budget. Changes nothing. */
   status(timeMs: number, extent?: StatusExtent): BudgetStatus {
     return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs), extent);
-  }
-
-  /** What the future sends are forecast from. Changes nothing. */
-  slots(timeMs: number): BudgetSlots {
-    return budgetSlots(this.state, Math.max(this.state.lastTimeMs, timeMs));
   }
 
   #take(nowMs: number, words: readonly BudgetWord[]): void {

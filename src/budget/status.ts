@@ -1,19 +1,10 @@
 import { defined } from '../contract/defined.js';
 import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason } from '../contract/index.js';
-import type { BudgetSlots } from '../contract/protocol.js';
 import { AUDIT_LENGTH } from './limits.js';
 import { eligibleLine, freeSlots, hasLapsed } from './line.js';
 import { isPausedByOperator } from './operator.js';
 import { expectSlot } from './pause.js';
-import {
-  expectOccupied,
-  limitOf,
-  longestHeldMs,
-  occupiedSlotEnds,
-  sendsOfLastWindow,
-  unsettled,
-  usedSlotEnds,
-} from './slots.js';
+import { limitOf, longestHeldMs, occupiedSlotEnds, sendsOfLastWindow, unsettled, usedSlotEnds } from './slots.js';
 import type { BudgetState, Grant, ServicePause, Waiter } from './state.js';
 
 /** How much of a budget its status lists. The rest is only counted. */
@@ -75,21 +66,6 @@ export function budgetStatus(
     waitingForJob: elsewhere.length,
     lastSends: state.grants.slice(-most).reverse().map(toSend),
   });
-}
-
-/** What the future sends of a budget are forecast from. Changes nothing. */
-export function budgetSlots(state: BudgetState, nowMs: number): BudgetSlots {
-  const { cycleMs, ends } = expectOccupied(state, nowMs);
-  const paused = pausedOf(state, nowMs);
-  const { nextAtMs = nowMs, gapMs } = state.pace ?? {};
-  return {
-    limit: limitOf(state),
-    reserve: state.settings.reserve,
-    endsMs: ends,
-    cycleMs,
-    ...(paused && { pausedUntilMs: paused.until === undefined ? null : Date.parse(paused.until) }),
-    ...(gapMs !== undefined && { pace: { nextAtMs, gapMs } }),
-  };
 }
 
 function pausedOf(state: BudgetState, nowMs: number): BudgetStatus['paused'] {

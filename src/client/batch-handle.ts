@@ -10,7 +10,6 @@ import {
   followUpBatchWorkflowId,
   type FollowUpState,
 } from '../contract/index.js';
-import { expectBatchEnd } from './batch-forecast.js';
 import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
 import { planRetry, type RetryOptions, type RetryPlan } from './batch-retry.js';
 import { BatchEndedError, BatchNotFoundError, BatchRunningError, FollowUpClientError } from './errors.js';
@@ -18,16 +17,16 @@ import { listFollowUps, listQuery, take } from './list.js';
 import { BudgetAnswers, readPlaces } from './live-progress.js';
 import { awaitResult, type ResultOptions, toBatchError, toBatchResult } from './result.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
-import { callTemporal, toConnectionError } from './temporal-call.js';
+import { callTemporal, fewAtATime, toConnectionError } from './temporal-call.js';
 import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './trouble.js';
 import { pauseBetweenLooks } from './watches.js';
 
 /** A batch of thousands may have to replay its history before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;
 const PAGE_SIZE = 500;
-/** How long a forecast is reused. It grows with the number of items to read. */
-const FORECAST_EVERY_MS = 3_000;
-const FORECAST_EVERY_MS_AN_ITEM = 10;
+/** How long an expected end is reused. It grows with the number of items to read. */
+const EXPECT_EVERY_MS = 3_000;
+const EXPECT_EVERY_MS_AN_ITEM = 10;
 /** Most follow-ups whose place is looked up. */
 const MOST_ASKED_ABOUT = 500;
 
@@ -52,8 +51,8 @@ export interface LiveBatchStatus extends BatchStatus {
   /** Missing if none waits for its slot, or none is among the first in its project's queue. */
   nextSend?: NextSend;
   /**
-   * When the batch is expected to end, from the slots of its projects and the lengths of the turns that have ended.
-   * Missing if that is unknown. ISO 8601 in UTC.
+   * When the batch is expected to end: what is left of each project, divided by its limit. Missing if a project is
+   * paused until somebody resumes it, or its budget does not answer. ISO 8601 in UTC.
    */
   expectedEndAt?: string;
   /** Projects whose budget does not answer although follow-ups of the batch wait for it, with the reason. */
@@ -78,7 +77,7 @@ export interface ItemsOptions {
 /** One batch. Cheap to make: nothing is requested before a method is called. */
 export class BatchHandle {
   readonly #target: BatchTarget;
-  #forecast: { endMs: number | undefined; againAtMs: number } | undefined;
+  #expected: { endMs: number; againAtMs: number } | undefined;
   /** `follow-up-batch/{batchId}` */
   readonly workflowId: string;
 
@@ -234,27 +233,36 @@ export class BatchHandle {
     return this.#target.client.workflow.getHandle(this.workflowId);
   }
 
-  /** A forecast costs several queries: with many items it is made less often than the status is read. */
-  async #expectEnd(
-    { total, open, waitingToStart, maxOpen }: BatchStatus,
-    budgets: BudgetAnswers,
-  ): Promise<{ expectedEndAt?: string }> {
+  /** Counting what is left reads all items: with many, it is done less often than the status is read. */
+  async #expectEnd({ total }: BatchStatus, budgets: BudgetAnswers): Promise<{ expectedEndAt?: string }> {
     const nowMs = Date.now();
-    const left = open + waitingToStart;
-    const isDue = nowMs >= (this.#forecast?.againAtMs ?? 0);
-    // Before the first turn has ended, the length of a turn is unknown.
-    if (isDue && left > 0 && left < total) {
-      let endMs: number | undefined;
-      try {
-        const items = await take(this.list());
-        endMs = await expectBatchEnd(this.#target.client, budgets, { batchId: this.batchId, maxOpen, items });
-      } catch {
-        // A budget or a list does not answer: there is no forecast.
-      }
-      this.#forecast = { againAtMs: nowMs + FORECAST_EVERY_MS + total * FORECAST_EVERY_MS_AN_ITEM, endMs };
+    if (nowMs >= (this.#expected?.againAtMs ?? 0)) {
+      const againAtMs = nowMs + EXPECT_EVERY_MS + total * EXPECT_EVERY_MS_AN_ITEM;
+      this.#expected = { againAtMs, endMs: await this.#divideByLimits(budgets, nowMs) };
     }
-    const { endMs } = this.#forecast ?? {};
-    return endMs === undefined || endMs < Date.now() ? {} : { expectedEndAt: new Date(endMs).toISOString() };
+    const { endMs = Infinity } = this.#expected ?? {};
+    return endMs < Infinity && endMs > nowMs ? { expectedEndAt: new Date(endMs).toISOString() } : {};
+  }
+
+  /** When each project has sent what is left of it, at its limit; `Infinity` if nobody can tell. */
+  async #divideByLimits(budgets: BudgetAnswers, nowMs: number): Promise<number> {
+    const left = new Map<string, number>();
+    try {
+      for await (const { projectId, status, error } of this.list()) {
+        if (status === undefined && error === undefined) left.set(projectId, (left.get(projectId) ?? 0) + 1);
+      }
+      const ends = await fewAtATime([...left], async ([projectId, count]) => {
+        const { status } = await budgets.of(projectId);
+        if (!status || status.limit === 0) return Infinity;
+        const { limit, windowMs, paused } = status;
+        const fromMs = paused ? Date.parse(paused.until ?? '') || Infinity : nowMs;
+        return Math.max(nowMs, fromMs) + (count / limit) * windowMs;
+      });
+      return Math.max(nowMs, ...ends);
+    } catch {
+      // A budget or a part of the batch does not answer.
+      return Infinity;
+    }
   }
 
   /** Which of the batch's follow-ups is sent next, according to their budgets. */

@@ -184,25 +184,6 @@ export const reportSignal = defineSignal<[BudgetWord[]]>('report');
 /** The whole state of a budget, open or closed, to restore it from. */
 export const carriedStateQuery = defineQuery<unknown>('carriedState');
 
-/** What the future sends of a project are forecast from. All times are epoch milliseconds. */
-export interface BudgetSlots {
-  /** Messages per window, bounded by the workers' ceiling. */
-  limit: number;
-  /** Slots kept free of the batch lane. */
-  reserve: number;
-  /** When the occupied slots are expected to end, in order. */
-  endsMs: number[];
-  /** How long one send is expected to occupy a slot. */
-  cycleMs: number;
-  /** Present while nothing is sent: until when; `null` if unknown. */
-  pausedUntilMs?: number | null;
-  /** After refusals by the service: the next send, and the time between two. */
-  pace?: { nextAtMs: number; gapMs: number };
-}
-
-/** Like `budgetStatus`, for callers that forecast when many more messages will have been sent. */
-export const budgetSlotsQuery = defineQuery<BudgetSlots, [nowMs?: number]>('budgetSlots');
-
 /** From the budget: ask again now. It may be lost, late or doubled without harm. */
 export const wakeSignal = defineSignal('wake');
 

@@ -42,7 +42,6 @@ import {
   acquireRequestsSchema,
   acquireUpdate,
   BUDGET_RESET,
-  budgetSlotsQuery,
   type BudgetWord,
   carriedStateQuery,
   type ProjectBudgetInput,
@@ -154,7 +153,6 @@ class BudgetRun {
     setHandler(resumeUpdate, () => this.#operate(() => budget.resume(Date.now())));
     setHandler(carriedStateQuery, () => carryState(budget.state));
     setHandler(budgetStatusQuery, (nowMs, about) => budget.status(askedAt(nowMs), { about }));
-    setHandler(budgetSlotsQuery, (nowMs) => budget.slots(askedAt(nowMs)));
     this.#carryOut(budget.tick(Date.now()));
   }
 

@@ -66,7 +66,7 @@ const SURELY_IN_WINDOW = 0.9;
 /** A learned limit grows after one window, then after 2, 4, up to 32 windows, for each time it proved right. */
 const MAX_GROWTH_DOUBLINGS = 5;
 
-/** What a follow-up is told. Without an answer, it is only asked whether it still runs. */
+/** What a follow-up is told. Without an answer, it is woken: the failure of that says that it does not run. */
 export interface Message {
   workflowId: string;
   answer?: Granted | Waiting;
@@ -117,15 +117,23 @@ export class Budget {
     const { workflowId } = ask;
     const full = this.#enterLine(nowMs, ask);
     this.advance(nowMs);
-    const own = this.#messages.findIndex((message) => message.answer && message.workflowId === workflowId);
-    const [message] = own < 0 ? [] : this.#messages.splice(own, 1);
-    if (message?.answer?.kind === 'granted') {
+    const granted = this.#takeOwn(workflowId).find((answer) => answer.kind === 'granted');
+    if (granted) {
       const known = this.state.known[followUpKey(workflowId)];
       if (known) known.isTaken = true;
-      return message.answer;
+      return granted;
     }
     if (full) this.#leaveLine(workflowId);
     return full ?? this.#standing(nowMs, workflowId) ?? { kind: 'ended' };
+  }
+
+  /** Takes what would be signalled to a follow-up that is being answered. */
+  #takeOwn(workflowId: string): (Granted | Waiting)[] {
+    const isOwn = (message: Message) => message.answer !== undefined && message.workflowId === workflowId;
+    const others = this.#messages.filter((message) => !isOwn(message));
+    const own = this.#messages.splice(0).filter(isOwn);
+    this.#messages.push(...others);
+    return own.flatMap(({ answer }) => answer ?? []);
   }
 
   hear(nowMs: number, event: BudgetEvent): void {
@@ -137,7 +145,7 @@ export class Budget {
   /** A message did not find its follow-up, which has ended and told nobody. */
   missed(nowMs: number, { workflowId, answer }: Message): void {
     const known = this.state.known[followUpKey(workflowId)];
-    this.#leaveLine(workflowId);
+    this.#leaveLine(workflowId, answer?.runId);
     if (answer?.kind === 'granted' && !known?.isTaken) this.#free({ workflowId, ...answer });
     for (const turn of Object.values(this.state.turns)) {
       if (turn.owner === workflowId) turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS;
@@ -153,6 +161,7 @@ export class Budget {
    */
   book(nowMs: number, sends: readonly ListedSend[], others = 0): void {
     const { state } = this;
+    this.#expire(nowMs);
     state.spent.push(...Array.from({ length: others }, () => nowMs));
     for (const { workflowId, isRunning } of sends) {
       const past = state.known[followUpKey(workflowId)];
@@ -169,6 +178,13 @@ export class Budget {
       });
     }
     state.isCounting = false;
+  }
+
+  /** Lets follow-ups ask again that have no place in line. They may have had one in the line of an earlier budget. */
+  wake(workflowIds: readonly string[]): void {
+    const inLine = new Set(this.state.waiters.map(({ workflowId }) => workflowId));
+    const lost = workflowIds.filter((workflowId) => !inLine.has(workflowId));
+    this.#messages.push(...lost.map((workflowId) => ({ workflowId })));
   }
 
   /** Books as many sends as the limit leaves, for an operator who does not trust the list of follow-ups. */
@@ -208,7 +224,7 @@ export class Budget {
   advance(nowMs: number): void {
     const { state } = this;
     const { windowMs, marginMs } = state.settings;
-    for (const grant of state.grants.filter(({ overAtMs }) => overAtMs <= nowMs)) this.#spend(grant, grant.overAtMs);
+    this.#expire(nowMs);
     const isHeld = (fromMs: number) => fromMs + windowMs + marginMs > nowMs;
     state.spent = state.spent.filter(isHeld);
     state.refused = state.refused.filter(isHeld);
@@ -228,6 +244,13 @@ export class Budget {
     }
     forgetKnown(state, Object.keys(state.known).slice(0, -MAX_KNOWN));
     forgetTurns(state, { mostOver: MAX_TURNS_OVER, most: MAX_TURNS });
+  }
+
+  /** Sends that were not settled in time are over. */
+  #expire(nowMs: number): void {
+    for (const grant of this.state.grants.filter(({ overAtMs }) => overAtMs <= nowMs)) {
+      this.#spend(grant, grant.overAtMs);
+    }
   }
 
   /** When something changes by itself that a follow-up waits for. */
@@ -296,6 +319,8 @@ export class Budget {
     }
     if (known.ended && known.runId === runId) return { kind: 'ended' };
     if (known.messageTag !== '' && known.messageTag !== messageTag) return { kind: 'otherMessage' };
+    // Found in Temporal's list, which does not tell how many sends it has made.
+    if (known.runId === '' && mayHaveSent) known.sendNumber = Math.max(known.sendNumber, sendNumber);
     if (sendNumber > known.sendNumber) return undefined;
     const { outcome, outcomeAtMs, grantedAtMs, overAtMs } = known;
     if (known.runId === runId && known.sendNumber === sendNumber && outcome === null) {
@@ -359,10 +384,11 @@ export class Budget {
     if (past && isLatest && past.outcome === null) Object.assign(past, { outcome, outcomeAtMs: atMs });
     this.#record(settlement, outcome, atMs);
     const job = jobKey(workflowId);
+    const isNew = !grant && !(past?.runId === runId && past.sendNumber >= sendNumber);
     if (grant && outcome === 'notSent') this.#free(settlement);
     else if (grant)
       this.#spend(grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs), outcome);
-    else if (outcome !== 'notSent' && !(past?.runId === runId && past.sendNumber >= sendNumber)) {
+    else if (isNew && outcome !== 'notSent') {
       // Granted before this budget's time, or by the part of its past that a reset undid.
       this.#bookSend(atMs, settlement, outcome);
       const turn = state.turns[job];
@@ -371,9 +397,10 @@ export class Budget {
       }
     }
     const turn = state.turns[job];
-    const isFree = isLatest && (isUndelivered(outcome) || outcome === 'rejected');
+    const isFree = past?.outcome && isLatest && (isUndelivered(past.outcome) || past.outcome === 'rejected');
     if (isFree && turn?.owner === workflowId) delete turn.owner;
-    this.#learn(settlement, grant?.grantedAtMs ?? 0, atMs);
+    // What a reset run tells again says nothing new.
+    if (grant || isNew) this.#learn(settlement, grant?.grantedAtMs ?? 0, atMs);
   }
 
   /** What an outcome says about the service. */
@@ -443,8 +470,10 @@ export class Budget {
     else turn.untilMs = untilMs;
   }
 
-  #leaveLine(workflowId: string): void {
-    this.state.waiters = this.state.waiters.filter((each) => each.workflowId !== workflowId);
+  /** @param runId only if this run asked for the place */
+  #leaveLine(workflowId: string, runId?: string): void {
+    const leaves = (each: Waiter) => each.workflowId === workflowId && (runId === undefined || each.runId === runId);
+    this.state.waiters = this.state.waiters.filter((each) => !leaves(each));
   }
 
   /** Follow-ups that have a turn for which others wait, and whose end is not known. */

@@ -115,27 +115,33 @@ export class BudgetLoop {
   }
 
   async #count(): Promise<void> {
-    const { sends, others, runId } = await this.#findUnknownSends();
+    const { waiting, sent } = await this.#findUnknownSends();
     await this.port.allAnswered();
-    this.budget.book(this.port.nowMs(), sends, others);
-    if (this.#isResetNoted) this.#countedIn = runId;
+    this.budget.book(this.port.nowMs(), sent.sends, sent.others);
+    this.budget.wake(waiting);
+    if (this.#isResetNoted) this.#countedIn = sent.runId;
     this.#isResetNoted = false;
   }
 
   /**
    * Follow-ups may have been sent within the window that this budget does not know: an earlier budget of the project let
    * them through, or this one did before it was reset. Those under way end within a lease, and then they are listed.
+   *
+   * @returns them, and follow-ups that may wait for an answer of an earlier budget
    */
-  async #findUnknownSends(): Promise<RecentSends> {
+  async #findUnknownSends(): Promise<{ sent: RecentSends; waiting: string[] }> {
     const { budget, port } = this;
     for (;;) {
       const sinceMs = port.nowMs() - budget.state.settings.windowMs;
       const first = await port.listRecentSends({ sinceMs, alsoWaiting: true });
       // Temporal's list may not yet show what was let through right before a reset.
-      if (first.sends.length === 0 && !this.#isResetNoted) return first;
+      if (first.sends.length === 0 && !this.#isResetNoted) return { sent: first, waiting: [] };
       await port.condition(() => false, first.leaseMs);
       const last = await port.listRecentSends({ sinceMs, alsoWaiting: false });
-      if (last.runId === first.runId) return last;
+      if (last.runId === first.runId) {
+        const waiting = first.sends.filter(({ isRunning }) => isRunning).map(({ workflowId }) => workflowId);
+        return { sent: last, waiting };
+      }
       // There was a reset in between, and what was let through since is forgotten.
       budget.state.rememberedSinceMs = port.nowMs();
     }

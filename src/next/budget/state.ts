@@ -169,9 +169,11 @@ export function forgetKnown(state: BudgetState, keys: readonly string[]): void {
   forget(state.known, keys);
 }
 
-/** Forgets the turns that are kept beyond these numbers, the oldest first. */
+/** Forgets the turns that are kept beyond these numbers, the oldest first, and those that are over before all others. */
 export function forgetTurns(state: BudgetState, { mostOver, most }: { mostOver: number; most: number }): void {
-  const over = Object.keys(state.turns).filter((key) => state.turns[key]?.owner === undefined);
-  forget(state.turns, over.slice(0, -mostOver));
-  forget(state.turns, Object.keys(state.turns).slice(0, -most));
+  const keys = Object.keys(state.turns);
+  const over = keys.filter((key) => state.turns[key]?.owner === undefined);
+  const keptOver = Math.max(0, Math.min(mostOver, most - (keys.length - over.length)));
+  forget(state.turns, over.slice(0, Math.max(0, over.length - keptOver)));
+  if (keys.length - over.length > most) forget(state.turns, Object.keys(state.turns).slice(0, -most));
 }

@@ -271,5 +271,5 @@ export const askUpdate = defineUpdate<Answer, [Ask]>('ask');
 export const tellSignal = defineSignal<[BudgetEvent]>('tell');
 /** Gives a follow-up the answer that it waits for. */
 export const answerSignal = defineSignal<[Answer]>('budgetAnswer');
-/** Has no effect. Only its failure means anything: the follow-up does not run. */
-export const stillThereSignal = defineSignal('stillThere');
+/** Wakes a follow-up: one that waits in line asks again. Its failure says that the follow-up does not run. */
+export const wakeSignal = defineSignal('wake');

@@ -54,6 +54,8 @@ interface Delivery {
   arrivedByMs: number;
   /** The job right before the send; empty if nobody knows it. */
   baseline: AgentJob;
+  /** The baseline was read before this. */
+  baselineAtMs: number;
   lastTurn?: JobFingerprint;
   /** The run that has the job's turn. */
   runId: string;
@@ -92,6 +94,10 @@ export class FollowUp {
   #turnUntilMs: number | undefined;
   /** Stops what the follow-up waits for. */
   #stop: () => void = () => undefined;
+  /** What the follow-up waited for was stopped by itself, not by an operator. */
+  #isInterrupted = false;
+  /** It is time to ask the budget again. */
+  #isWoken = false;
   /** It waits for the job, not for the budget. A grant that comes meanwhile is given back. */
   #isResting = false;
   /** Counted from the first workflow task, so that a delayed start takes nothing away. */
@@ -109,20 +115,27 @@ export class FollowUp {
 
   /** Takes the grant that the budget could not give at once, or another reason to wait. */
   hear(answer: Granted | Waiting): void {
-    // Signals of a budget have no order.
+    // Signals of a budget have no order, and may come late.
+    if (answer.sendNumber !== this.#sendNumber) return;
     if (this.#answer?.kind === 'granted' && answer.kind === 'waiting') return;
     this.#answer = answer;
-    if (answer.kind === 'granted' && this.#isResting) this.#stop();
+    if (answer.kind === 'granted' && this.#isResting) this.#interrupt();
   }
 
   cancel(): void {
     this.#isCancelled = true;
-    this.#stop();
+    this.#interrupt();
   }
 
   /** Reads the job, or asks the budget, now. */
   pollNow(): void {
-    this.#stop();
+    this.#interrupt();
+    this.wake();
+  }
+
+  /** Asks the budget again, if the follow-up waits in line: the budget may have been replaced. */
+  wake(): void {
+    this.#isWoken = true;
   }
 
   /** Why an operator's word about the delivery is refused; `undefined` if it is accepted. */
@@ -137,6 +150,11 @@ export class FollowUp {
   /** An operator says whether the message was delivered. */
   resolveDelivery(word: ResolveWord): void {
     this.#operatorWord = word;
+    this.#interrupt();
+  }
+
+  #interrupt(): void {
+    this.#isInterrupted = true;
     this.#stop();
   }
 
@@ -174,6 +192,8 @@ export class FollowUp {
       const isGranted = answer.kind === 'granted';
       if (!isGranted) {
         this.#sendNumber = answer.sendNumber;
+        const isCertain = answer.outcome && (isUndelivered(answer.outcome) || answer.outcome === 'rejected');
+        if (isCertain && answer.sendNumber === 1 && answer.runId === port.runId) this.#isInDoubt = false;
         if (!answer.isLatest && !(answer.outcome && isUndelivered(answer.outcome))) throw closed(answer.outcome);
       }
       const sent: SendResult = isGranted
@@ -198,7 +218,10 @@ export class FollowUp {
       }
       if (sent.message !== undefined) this.#facts.lastError = { atMs: nowMs, message: sent.message };
       notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
-      if (notSentInARow > 0) await this.#pause(backoffMs(notSentInARow));
+      if (notSentInARow > 0) {
+        this.#show({ state: 'waiting-for-budget', waitReason: 'slot' });
+        await this.#pause(backoffMs(notSentInARow), this.#patienceEndsMs);
+      }
       this.#sendNumber += 1;
     }
   }
@@ -214,8 +237,10 @@ export class FollowUp {
     for (let notFoundInARow = 0; ;) {
       this.#checkPatience();
       this.#answer = undefined;
+      this.#isWoken = false;
       const asking = port.askForSlot(order, this.#patienceEndsMs, ({ reason, message }) => {
         this.#facts.lastError = { atMs: port.nowMs(), message };
+        delete this.#facts.pause;
         this.#show({ state: 'blocked', waitReason: reason as BlockReason });
       });
       this.#stop = () => asking.stop();
@@ -228,7 +253,7 @@ export class FollowUp {
           throw new Failed(FailureType.JobArchived, 'The job was archived before the message was sent', this.#unsent());
         case 'notFound':
           if (notFoundInARow >= NOT_FOUND_LIMIT) throw this.#notFound(asked.message, this.#unsent());
-          await this.#pause(1_000 * notFoundInARow);
+          await this.#pause(1_000 * notFoundInARow, this.#patienceEndsMs);
           break;
         case 'atWork':
           await this.#waitForRest(asked.job);
@@ -265,7 +290,8 @@ export class FollowUp {
       }
       this.#showWaiting(answer);
       const waitMs = Math.min(this.#askAgainMs(answer), this.#patienceEndsMs - port.nowMs());
-      await port.condition(() => this.#answer !== undefined || this.#isCancelled, Math.max(1, waitMs));
+      const isOver = () => this.#answer !== undefined || this.#isCancelled || this.#isWoken;
+      await port.condition(isOver, Math.max(1, waitMs));
       if (this.#answer === undefined || this.#isCancelled) return undefined;
       answer = this.#answer;
       this.#answer = undefined;
@@ -293,13 +319,13 @@ export class FollowUp {
     this.#isResting = true;
     this.#see(job);
     const isGranted = () => this.#answer?.kind === 'granted';
-    const order = { until: 'rest', baseline: job, arrivedByMs: 0, runId: port.runId } as const;
+    const order = { until: 'rest', baseline: job, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId } as const;
     const standing = { state: 'waiting-for-job', waitReason: 'job-busy' } as const;
     const end = await this.#watch(order, this.#patienceEndsMs, standing, isGranted);
     this.#isResting = false;
     // It may have a place in line from an earlier ask.
     if (this.#answer?.kind === 'granted') await this.#settle(this.#answer, 'notSent');
-    if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS);
+    if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);
   }
 
   /** Finds out whether the message was delivered. Returns `undefined` if it is to be sent again. */
@@ -356,15 +382,26 @@ export class FollowUp {
 
   /** Watches until there is an end. Returns `undefined` if the follow-up was cancelled, or if `isOver()`. */
   async #watch(
-    what: Pick<WatchOrder, 'until' | 'baseline' | 'lastTurn' | 'arrivedByMs' | 'runId'> & { observedActive?: boolean },
+    what: Pick<WatchOrder, 'until' | 'baseline' | 'baselineAtMs' | 'lastTurn' | 'arrivedByMs' | 'runId'> & {
+      observedActive?: boolean;
+    },
     deadlineMs: number,
     standing: Standing,
     isOver = () => false,
   ): Promise<WatchResult | undefined> {
     const { projectId, jobId, poll, settleTimeMs, prLinkGraceMs } = this.settings;
     const { port } = this;
-    const { until, baseline, lastTurn, arrivedByMs, runId, observedActive } = what;
-    const order = { projectId, jobId, until, baseline, ...(lastTurn && { lastTurn }), arrivedByMs, runId };
+    const { until, baseline, baselineAtMs, lastTurn, arrivedByMs, runId, observedActive } = what;
+    const order = {
+      projectId,
+      jobId,
+      until,
+      baseline,
+      baselineAtMs,
+      ...(lastTurn && { lastTurn }),
+      arrivedByMs,
+      runId,
+    };
     const how = { poll, settleTimeMs, prLinkGraceMs, deadlineMs };
     let trouble: string | null = null;
     let seen: Seen | undefined = observedActive
@@ -373,14 +410,15 @@ export class FollowUp {
     const pollsBefore = this.#facts.polls;
     this.#show(standing);
     for (let stops = 0; !this.#isCancelled && !isOver();) {
+      this.#isInterrupted = false;
       const watch = port.watchJob({ ...order, ...how, trouble, ...(seen && { seen }) });
       this.#stop = () => watch.stop();
       const end = await watch.result;
-      stops = end ? 0 : stops + 1;
+      stops = end || this.#isInterrupted ? 0 : stops + 1;
       if (!end) {
         // `pollNow` reads at once. So does, for ever, what an operator ends by hand.
         seen = { ...(seen ?? firstSeen({ until, poll }, port.nowMs())), nextPollAt: iso(port.nowMs()) };
-        if (stops > 1) await this.#pause(backoffMs(stops));
+        if (stops > 1) await this.#pause(backoffMs(stops), deadlineMs);
         continue;
       }
       ({ seen } = end);
@@ -396,6 +434,7 @@ export class FollowUp {
 
   /** A follow-up that may have sent never shows `blocked`: a budget that starts afresh finds it by its state. */
   #showTrouble(trouble: string | null, standing: Standing): void {
+    delete this.#facts.pause;
     if (trouble === null) return this.#show(standing);
     const waitReason = trouble as BlockReason;
     if (standing.state === 'polling' || standing.state === 'reconciling') this.#show({ ...standing, waitReason });
@@ -451,10 +490,12 @@ export class FollowUp {
     throw new Failed(FailureType.BudgetWaitTimeout, 'The message could not be sent in time', this.#unsent());
   }
 
-  /** Waits, but not beyond a cancel or the follow-up's patience. */
-  async #pause(ms: number): Promise<void> {
-    const leftMs = this.#patienceEndsMs - this.port.nowMs();
-    await this.port.condition(() => this.#isCancelled, Math.max(1, leftMs > 0 ? Math.min(ms, leftMs) : ms));
+  /** Waits, but not beyond a cancel, an operator's word or `untilMs`. */
+  async #pause(ms: number, untilMs: number): Promise<void> {
+    const leftMs = untilMs - this.port.nowMs();
+    if (leftMs <= 0) return;
+    this.#isInterrupted = false;
+    await this.port.condition(() => this.#isCancelled || this.#isInterrupted, Math.min(ms, leftMs));
   }
 
   /** Names the run of the grant: a reset run repeats what its predecessor told. */
@@ -487,6 +528,7 @@ function deliveryOf(
     kind: isSent ? 'sent' : 'inferred',
     sentAtMs: isSent ? knownAtMs : answer.grantedAtMs,
     arrivedByMs: isSent ? knownAtMs : answer.overAtMs,
+    baselineAtMs: knownAtMs,
     baseline: before,
     ...(isGranted && answer.lastTurn && { lastTurn: answer.lastTurn }),
     runId: answer.runId,

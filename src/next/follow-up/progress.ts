@@ -1,4 +1,5 @@
 import type { AgentJob, EndedStanding, FollowUpFacts, FollowUpResult, FollowUpSettings } from '../../contract/index.js';
+import { isEndState } from '../../contract/follow-up-result.js';
 import type { BlockReason, Pause, WaitReason } from '../contract/protocol.js';
 import { iso } from './watch.js';
 
@@ -52,7 +53,7 @@ export function progressOf(
     ...(sentAtMs !== undefined && { sentAt: iso(sentAtMs) }),
     polls,
     ...(pause && standing.state === 'blocked' && { pause: shownPause(pause) }),
-    ...(waitsUntilMs !== undefined && !standing.failure && { waitsUntil: iso(waitsUntilMs) }),
+    ...(waitsUntilMs !== undefined && !isEndState(standing.state) && { waitsUntil: iso(waitsUntilMs) }),
     ...(delivery && { delivery }),
     ...(earlierSendUnknown && { earlierSendUnknown }),
     ...(job && jobSeenAtMs !== undefined && { job, jobSeenAt: iso(jobSeenAtMs) }),

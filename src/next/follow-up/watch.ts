@@ -2,11 +2,13 @@ import type { AgentJob, FollowUpSettings, TerminalStatus } from '../../contract/
 import { isTerminalStatus } from '../../contract/follow-up-result.js';
 import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol.js';
 
-/** A terminal status this soon after the send is not believed: replicas of the service may go back in time. */
+/** What a job shows this soon after another read or the send is not believed: replicas of the service may lag. */
 const STALE_MS = 10_000;
 /** Polls in a row that must fail, and for how long, before a job counts as gone or as not readable. */
 const LASTING_POLLS = 3;
 const LASTING_MS = 30_000;
+/** Each time that a job could not be read, the next must last twice as long to be worth an event, up to an hour. */
+const MAX_DOUBLINGS = 7;
 
 /** What one read of a job gave. */
 export type Read =
@@ -32,6 +34,8 @@ export interface WatchOrder {
   trouble: string | null;
   /** The job right before the send; empty if nobody knows it. */
   baseline: AgentJob;
+  /** The baseline was read before this. */
+  baselineAtMs: number;
   /** How the job looked at the end of the turn before. The baseline may lag behind it. */
   lastTurn?: JobFingerprint;
   /** The latest moment at which the message may have arrived. */
@@ -59,6 +63,8 @@ export interface Seen {
   endSeenAtMs?: number;
   /** Failed reads of one kind in a row, and since when. */
   failing?: { kind: 'notFound' | 'failed'; polls: number; sinceMs: number };
+  /** How often people were shown that the job cannot be read. */
+  troubles?: number;
 }
 
 export type WatchEnd =
@@ -93,26 +99,33 @@ export function judge(order: WatchOrder, seen: Seen, read: Read, nowMs: number):
     if (failing?.kind === read.kind) failing.polls += 1;
     else seen.failing = { kind: read.kind, polls: 1, sinceMs: nowMs };
   }
-  const { failing } = seen;
-  const isLasting = failing && failing.polls >= LASTING_POLLS && nowMs - failing.sinceMs >= LASTING_MS;
-  if (isLasting && read.kind === 'notFound' && order.until !== 'evidence') {
+  if (read.kind === 'notFound' && order.until !== 'evidence' && hasLasted(seen, LASTING_MS, nowMs)) {
     return { kind: 'gone', message: read.message };
   }
   if (nowMs >= order.deadlineMs) return { kind: 'deadline' };
   // Only that trouble begins or ends is worth an event: two kinds may take turns.
-  if (read.kind !== 'failed') return order.trouble === null ? undefined : { kind: 'trouble', trouble: null };
-  return isLasting && order.trouble === null ? { kind: 'trouble', trouble: read.reason } : undefined;
+  if (read.kind === 'job') return order.trouble === null ? undefined : { kind: 'trouble', trouble: null };
+  const { troubles = 0 } = seen;
+  const lastingMs = LASTING_MS * 2 ** Math.min(MAX_DOUBLINGS, troubles);
+  if (read.kind === 'notFound' || order.trouble !== null || !hasLasted(seen, lastingMs, nowMs)) return undefined;
+  seen.troubles = troubles + 1;
+  return { kind: 'trouble', trouble: read.reason };
+}
+
+function hasLasted({ failing }: Seen, ms: number, nowMs: number): boolean {
+  return failing !== undefined && failing.polls >= LASTING_POLLS && nowMs - failing.sinceMs >= ms;
 }
 
 function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): WatchEnd | undefined {
-  const { until, baseline, arrivedByMs, settleTimeMs, prLinkGraceMs } = order;
+  const { until, baseline, baselineAtMs, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = order;
   if (until === 'rest') return isAtWork(job) ? undefined : { kind: 'rest', job: knownFields(job) };
   // If the job was at work before the send, what it shows may belong to that turn: only time counts.
   const wasAtRest = isTerminalStatus(baseline.status);
   if (until === 'evidence') {
     // Anyone may archive a job.
     const isTurn = isAtWork(job) || (job.status !== 'archived' && isNews(job, order));
-    return wasAtRest && isTurn ? { kind: 'evidence', job: knownFields(job) } : undefined;
+    const isFresh = nowMs - baselineAtMs >= Math.min(STALE_MS, settleTimeMs);
+    return wasAtRest && isTurn && isFresh ? { kind: 'evidence', job: knownFields(job) } : undefined;
   }
   seen.observedActive ||= isAtWork(job);
   const isSettled = nowMs - arrivedByMs >= settleTimeMs;
@@ -125,7 +138,8 @@ function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): 
   seen.endSeenAtMs ??= nowMs;
   // An agent may complete its job some seconds before its pull request appears.
   const hasOwnLink = Boolean(job.prLink) && job.prLink !== baseline.prLink;
-  const isComplete = job.status !== 'completed' || hasOwnLink || nowMs - seen.endSeenAtMs >= prLinkGraceMs;
+  const isGraceOver = nowMs - seen.endSeenAtMs >= prLinkGraceMs || nowMs >= deadlineMs;
+  const isComplete = job.status !== 'completed' || hasOwnLink || isGraceOver;
   return isConfirmed && isComplete ? { kind: 'ended', job: { ...job, status: job.status } } : undefined;
 }
 

@@ -27,7 +27,7 @@ import {
 } from '../../contract/index.js';
 import { defineQuery } from '../../contract/names.js';
 import { failure, invalidInput, outcomeOfFailure, tellBatch } from '../../workflows/failures.js';
-import { answerSchema, answerSignal, stillThereSignal } from '../contract/protocol.js';
+import { answerSchema, answerSignal, wakeSignal } from '../contract/protocol.js';
 import { describeProgress } from '../follow-up/details.js';
 import { Failed, FollowUp, type Settings } from '../follow-up/flow.js';
 import type { Progress } from '../follow-up/progress.js';
@@ -72,7 +72,7 @@ async function seeThrough(settings: Settings): Promise<FollowUpResult> {
   });
   setHandler(progressQuery, () => flow.progress());
   setHandler(pollNowSignal, () => flow.pollNow());
-  setHandler(stillThereSignal, () => undefined);
+  setHandler(wakeSignal, () => flow.wake());
   setHandler(answerSignal, (answer: unknown) => {
     const parsed = parseInput(answerSchema, answer);
     if (parsed.ok) flow.hear(parsed.value);

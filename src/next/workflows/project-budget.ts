@@ -38,14 +38,7 @@ import {
   resumeUpdate,
   setLimitUpdate,
 } from '../contract/budget-messages.js';
-import {
-  answerSignal,
-  askSchema,
-  askUpdate,
-  budgetEventSchema,
-  stillThereSignal,
-  tellSignal,
-} from '../contract/protocol.js';
+import { answerSignal, askSchema, askUpdate, budgetEventSchema, wakeSignal, tellSignal } from '../contract/protocol.js';
 
 /** A worker that takes a budget over replays its run first, so runs are short. */
 const EVENTS_A_RUN = 1_000;
@@ -166,7 +159,7 @@ async function send({ workflowId, answer }: Message): Promise<boolean> {
   const followUp = getExternalWorkflowHandle(workflowId);
   try {
     if (answer) await followUp.signal(answerSignal, answer);
-    else await followUp.signal(stillThereSignal);
+    else await followUp.signal(wakeSignal);
     return true;
   } catch (error) {
     // Any other failure says nothing about the follow-up.
