@@ -4,7 +4,18 @@ import { ApplicationFailureCategory } from '@temporalio/common';
 import type { AgentJobsClient, GetJobOutcome } from '../../agent-jobs/index.js';
 import { describeGrpcError } from '../../temporal/grpc.js';
 import type { RecentSends } from '../budget/loop.js';
-import { type Ask, type BudgetEvent, isAtWork, type Known, refusals, type Settlement } from '../contract/protocol.js';
+import {
+  type Answer,
+  type Ask,
+  type BudgetEvent,
+  type Full,
+  type Granted,
+  isAtWork,
+  type Known,
+  refusals,
+  type Settlement,
+  type Waiting,
+} from '../contract/protocol.js';
 import { grantName, type SendOrder, type SendResult, type SlotAnswer, type SlotOrder } from '../follow-up/port.js';
 import {
   comparedFields,
@@ -43,6 +54,8 @@ export interface ActivityDependencies {
   clocks?: { wallMs: () => number; stopwatchMs: () => number };
 }
 
+type SendId = Pick<Settlement, 'workflowId' | 'runId' | 'sendNumber'>;
+
 /** How often a sleeping watch sends a heartbeat, at least. */
 const BEAT_MS = 20_000;
 /** A watch whose next poll is closer than this does not leave the process for it. */
@@ -60,9 +73,10 @@ export function createActivities(dependencies: ActivityDependencies) {
   // One for each sleeping watch.
   setMaxListeners(0, handBack);
 
-  async function ask(projectId: string, request: Ask) {
+  /** Calls of the budget that fail give people a reason. */
+  async function withReason<T>(projectId: string, call: () => Promise<T>): Promise<T> {
     try {
-      return await budgets.ask(projectId, request);
+      return await call();
     } catch (error) {
       const isStopped = error instanceof BudgetStoppedError;
       const silence = () => `The budget of project ${projectId} does not answer: ${describeGrpcError(error)}`;
@@ -74,11 +88,28 @@ export function createActivities(dependencies: ActivityDependencies) {
     }
   }
 
+  async function ask(projectId: string, request: Ask): Promise<Answer> {
+    const answer = await budgets.ask(projectId, request);
+    const { workflowId } = request;
+    if (answer.kind !== 'known' || !(await wasNeverUsed(workflowId, answer))) return answer;
+    const { grantedTo: runId, sendNumber, grantedAtMs } = answer;
+    await giveBack(projectId, { workflowId, runId, sendNumber, grantedAtMs });
+    return budgets.ask(projectId, request);
+  }
+
   /** A run that was reset while it waited was closed before its grant, and never used it. */
   async function wasNeverUsed(workflowId: string, { grantedTo, grantedAtMs, outcome }: Known): Promise<boolean> {
     if (grantedTo === '' || outcome !== null) return false;
     const closedAtMs = await budgets.closedAtMs(workflowId, grantedTo);
     return closedAtMs !== undefined && closedAtMs < grantedAtMs;
+  }
+
+  /** A grant was certainly not used. */
+  function giveBack(
+    projectId: string,
+    { grantedAtMs: atMs, ...send }: SendId & { grantedAtMs: number },
+  ): Promise<void> {
+    return budgets.tell(projectId, { kind: 'settle', ...send, outcome: 'notSent', atMs });
   }
 
   return {
@@ -88,21 +119,23 @@ export function createActivities(dependencies: ActivityDependencies) {
      * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read or the
      *   budget does not answer
      */
-    async askForSlot({ projectId, jobId, whenActive, ask: asked }: SlotOrder): Promise<SlotAnswer> {
+    async askForSlot({ projectId, jobId, whenActive, isInDoubt, ask: asked }: SlotOrder): Promise<SlotAnswer> {
       const read = toRead(await agentJobs.getJob({ projectId, jobId }));
       if (read.kind === 'notFound') return read;
       if (read.kind === 'failed') throw blocked(read);
       const { job } = read;
-      if (job.status === 'archived') return { kind: 'archived', job: knownFields(job) };
-      if (whenActive === 'wait' && isAtWork(job)) return { kind: 'atWork', job: knownFields(job) };
+      const isAtRest = whenActive === 'send' || !isAtWork(job);
+      const kind = job.status === 'archived' ? 'archived' : isAtRest ? 'asked' : 'atWork';
+      if (kind !== 'asked' && !isInDoubt) return { kind, job: knownFields(job) };
       const { workflowId, runId } = ownRun();
       const request: Ask = { ...asked, workflowId, runId, leaseMs, drainMs, maxLimit };
-      let answer = await ask(projectId, request);
-      if (answer.kind === 'known' && (await wasNeverUsed(workflowId, answer))) {
-        const { grantedTo, sendNumber, grantedAtMs } = answer;
-        const never = { workflowId, runId: grantedTo, sendNumber, outcome: 'notSent', atMs: grantedAtMs } as const;
-        await budgets.tell(projectId, { kind: 'settle', ...never });
-        answer = await ask(projectId, request);
+      const answer = await withReason(projectId, () => ask(projectId, request));
+      if (kind !== 'asked' && isSlot(answer)) {
+        if (answer.kind === 'granted') {
+          const { sendNumber, grantedAtMs } = answer;
+          await withReason(projectId, () => giveBack(projectId, { workflowId, runId, sendNumber, grantedAtMs }));
+        }
+        return { kind, job: knownFields(job) };
       }
       const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
       return { kind: 'asked', baseline: comparedFields(job), answer, startToCloseMs, ...isPrivate };
@@ -200,6 +233,11 @@ export function createActivities(dependencies: ActivityDependencies) {
 }
 
 export type Activities = ReturnType<typeof createActivities>;
+
+/** Whether an answer is about a slot, and not about an earlier send. */
+function isSlot(answer: Answer): answer is Granted | Waiting | Full {
+  return answer.kind === 'granted' || answer.kind === 'waiting' || answer.kind === 'full';
+}
 
 function ownRun(): { workflowId: string; runId: string } {
   return Context.current().info.workflowExecution ?? { workflowId: '', runId: '' };

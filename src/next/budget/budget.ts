@@ -111,6 +111,7 @@ export class Budget {
   }
 
   ask(nowMs: number, ask: Ask): Answer {
+    this.#expire(nowMs);
     this.state.maxLimit = ask.maxLimit;
     const recalled = this.#recall(ask);
     if (recalled) return recalled;
@@ -137,6 +138,7 @@ export class Budget {
   }
 
   hear(nowMs: number, event: BudgetEvent): void {
+    this.#expire(nowMs);
     if (event.kind === 'settle') this.#settle(nowMs, event);
     else this.#end(event);
     this.advance(nowMs);
@@ -144,6 +146,7 @@ export class Budget {
 
   /** A message did not find its follow-up, which has ended and told nobody. */
   missed(nowMs: number, { workflowId, answer }: Message): void {
+    this.#expire(nowMs);
     const known = this.state.known[followUpKey(workflowId)];
     this.#leaveLine(workflowId, answer?.runId);
     if (answer?.kind === 'granted' && !known?.isTaken) this.#free({ workflowId, ...answer });
@@ -223,17 +226,7 @@ export class Budget {
   /** Grants what can be granted now, and tells those first in line who now wait for another reason. */
   advance(nowMs: number): void {
     const { state } = this;
-    const { windowMs, marginMs } = state.settings;
     this.#expire(nowMs);
-    const isHeld = (fromMs: number) => fromMs + windowMs + marginMs > nowMs;
-    state.spent = state.spent.filter(isHeld);
-    state.refused = state.refused.filter(isHeld);
-    for (const turn of Object.values(state.turns)) {
-      if (turn.untilMs === undefined || turn.untilMs > nowMs) continue;
-      delete turn.owner;
-      delete turn.untilMs;
-    }
-    this.#growLimit(nowMs);
     for (let next = this.#next(nowMs); next; next = this.#next(nowMs)) this.#grant(nowMs, next);
     this.#checkOwners(nowMs);
     const line = this.line();
@@ -246,11 +239,20 @@ export class Budget {
     forgetTurns(state, { mostOver: MAX_TURNS_OVER, most: MAX_TURNS });
   }
 
-  /** Sends that were not settled in time are over. */
+  /** What time alone changes. It comes before every event, so that none depends on when the last one was. */
   #expire(nowMs: number): void {
-    for (const grant of this.state.grants.filter(({ overAtMs }) => overAtMs <= nowMs)) {
-      this.#spend(grant, grant.overAtMs);
+    const { state } = this;
+    const { windowMs, marginMs } = state.settings;
+    for (const grant of state.grants.filter(({ overAtMs }) => overAtMs <= nowMs)) this.#spend(grant, grant.overAtMs);
+    const isHeld = (fromMs: number) => fromMs + windowMs + marginMs > nowMs;
+    state.spent = state.spent.filter(isHeld);
+    state.refused = state.refused.filter(isHeld);
+    for (const turn of Object.values(state.turns)) {
+      if (turn.untilMs === undefined || turn.untilMs > nowMs) continue;
+      delete turn.owner;
+      delete turn.untilMs;
     }
+    this.#growLimit(nowMs);
   }
 
   /** When something changes by itself that a follow-up waits for. */

@@ -141,24 +141,36 @@ const MIN_KNOWN = 200;
 
 /** Makes a state small enough for continue-as-new. With long ids, the oldest memories do not fit. */
 export function trim(state: BudgetState): void {
-  while (JSON.stringify(state).length > MAX_CARRIED_LENGTH) {
-    if (state.lastSends.length > MIN_LAST_SENDS) {
-      state.lastSends = state.lastSends.slice(-MIN_LAST_SENDS);
-      continue;
-    }
-    const over = Object.keys(state.turns).filter((key) => state.turns[key]?.owner === undefined);
-    const known = Object.keys(state.known).slice(0, -MIN_KNOWN);
-    if (over.length > 0) forget(state.turns, tenth(over));
-    else if (known.length > 0) forgetKnown(state, tenth(known));
-    else if (!forget(state.turns, tenth(Object.keys(state.turns)))) return;
-  }
+  if (JSON.stringify(state).length <= MAX_CARRIED_LENGTH) return;
+  state.lastSends = state.lastSends.slice(-MIN_LAST_SENDS);
+  let excess = JSON.stringify(state).length - MAX_CARRIED_LENGTH;
+  const isTooMuch = (record: Record<string, unknown>, key: string) => {
+    if (excess <= 0) return false;
+    excess -= JSON.stringify({ [key]: record[key] }).length;
+    return true;
+  };
+  const turns = Object.keys(state.turns);
+  const [over, live] = [
+    turns.filter((key) => !state.turns[key]?.owner),
+    turns.filter((key) => state.turns[key]?.owner),
+  ];
+  const known = Object.keys(state.known).slice(0, -MIN_KNOWN);
+  forget(
+    state.turns,
+    over.filter((key) => isTooMuch(state.turns, key)),
+  );
+  forgetKnown(
+    state,
+    known.filter((key) => isTooMuch(state.known, key)),
+  );
+  forget(
+    state.turns,
+    live.filter((key) => isTooMuch(state.turns, key)),
+  );
 }
 
-const tenth = (keys: string[]): string[] => keys.slice(0, Math.ceil(keys.length / 10));
-
-function forget(record: Record<string, unknown>, keys: readonly string[]): boolean {
+function forget(record: Record<string, unknown>, keys: readonly string[]): void {
   for (const key of keys) Reflect.deleteProperty(record, key);
-  return keys.length > 0;
 }
 
 /** Forgets follow-ups, and notes since when the budget remembers all of them. */

@@ -192,6 +192,8 @@ export interface BudgetSettings {
 }
 
 const idText = z.string().min(1).max(255);
+/** Temporal makes UUIDs. */
+const runIdText = z.string().min(1).max(64);
 const shortText = z.string().max(100);
 const sendNumber = z.int().min(1).max(1_000_000);
 const durationMs = z.number().min(0).max(31_536_000_000);
@@ -205,10 +207,10 @@ const fingerprintSchema = z.object({
 /** An update can be refused, so an ask that breaks a rule never reaches the budget's rules. */
 export const askSchema: z.ZodType<Ask> = z.object({
   workflowId: idText,
-  runId: idText,
+  runId: runIdText,
   sendNumber,
   lane: z.enum(lanes),
-  messageTag: shortText,
+  messageTag: z.string().max(16),
   mayHaveSent: z.boolean(),
   startedAtMs: instantMs,
   leaseMs: durationMs.min(1),
@@ -216,7 +218,7 @@ export const askSchema: z.ZodType<Ask> = z.object({
   maxLimit: z.number().min(0),
 });
 
-const send = { workflowId: idText, runId: idText, sendNumber };
+const send = { workflowId: idText, runId: runIdText, sendNumber };
 
 /** A signal cannot be refused: one that breaks a rule is ignored. */
 export const budgetEventSchema: z.ZodType<BudgetEvent> = z.discriminatedUnion('kind', [
@@ -231,7 +233,7 @@ export const budgetEventSchema: z.ZodType<BudgetEvent> = z.discriminatedUnion('k
   z.object({
     kind: z.literal('end'),
     workflowId: idText,
-    runId: idText,
+    runId: runIdText,
     turnUntilMs: instantMs.exactOptional(),
     lastTurn: fingerprintSchema.exactOptional(),
   }),
@@ -241,7 +243,7 @@ export const budgetEventSchema: z.ZodType<BudgetEvent> = z.discriminatedUnion('k
 export const answerSchema: z.ZodType<Granted | Waiting> = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('granted'),
-    runId: idText,
+    runId: runIdText,
     sendNumber,
     grantedAtMs: instantMs,
     leaseMs: durationMs.min(1),
@@ -250,7 +252,7 @@ export const answerSchema: z.ZodType<Granted | Waiting> = z.discriminatedUnion('
   }),
   z.object({
     kind: z.literal('waiting'),
-    runId: idText,
+    runId: runIdText,
     sendNumber,
     reason: z.enum(waitReasons),
     position: z.int().min(0),

@@ -232,13 +232,19 @@ export class FollowUp {
     const { projectId, jobId, lane, prompt, whenActive } = settings;
     const { mayHaveSent, startedAtMs } = port;
     const messageTag = hash64(prompt);
-    const order = { projectId, jobId, whenActive, ask: { sendNumber, lane, messageTag, mayHaveSent, startedAtMs } };
+    const order = () => ({
+      projectId,
+      jobId,
+      whenActive,
+      isInDoubt: this.#isInDoubt,
+      ask: { sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
+    });
     this.#facts.waitsUntilMs = this.#patienceEndsMs;
     for (let notFoundInARow = 0; ;) {
       this.#checkPatience();
       this.#answer = undefined;
       this.#isWoken = false;
-      const asking = port.askForSlot(order, this.#patienceEndsMs, ({ reason, message }) => {
+      const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
         this.#facts.lastError = { atMs: port.nowMs(), message };
         delete this.#facts.pause;
         this.#show({ state: 'blocked', waitReason: reason as BlockReason });
@@ -405,7 +411,7 @@ export class FollowUp {
     const how = { poll, settleTimeMs, prLinkGraceMs, deadlineMs };
     let trouble: string | null = null;
     let seen: Seen | undefined = observedActive
-      ? { ...firstSeen({ until, poll }, port.nowMs()), observedActive }
+      ? { ...firstSeen({ until, poll, deadlineMs }, port.nowMs()), observedActive }
       : undefined;
     const pollsBefore = this.#facts.polls;
     this.#show(standing);
@@ -417,7 +423,7 @@ export class FollowUp {
       stops = end || this.#isInterrupted ? 0 : stops + 1;
       if (!end) {
         // `pollNow` reads at once. So does, for ever, what an operator ends by hand.
-        seen = { ...(seen ?? firstSeen({ until, poll }, port.nowMs())), nextPollAt: iso(port.nowMs()) };
+        seen = { ...(seen ?? firstSeen({ until, poll, deadlineMs }, port.nowMs())), nextPollAt: iso(port.nowMs()) };
         if (stops > 1) await this.#pause(backoffMs(stops), deadlineMs);
         continue;
       }

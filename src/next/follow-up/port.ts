@@ -55,6 +55,8 @@ export interface SlotOrder {
   projectId: string;
   jobId: string;
   whenActive: FollowUpSettings['whenActive'];
+  /** Whether an earlier send may have delivered the message. Then the budget is asked whatever the job shows. */
+  isInDoubt: boolean;
   /** The activity adds what the follow-up cannot know. */
   ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit'>;
 }

@@ -78,8 +78,12 @@ export type WatchResult = WatchEnd & { seen: Seen };
 export type EndedJob = AgentJob & { status: TerminalStatus };
 
 /** After a send the job is read after the first interval, otherwise at once. */
-export function firstSeen({ until, poll }: Pick<WatchOrder, 'until' | 'poll'>, nowMs: number): Seen {
-  const nextPollAt = iso(until === 'end' ? nowMs + poll.initialIntervalMs : nowMs);
+export function firstSeen(
+  { until, poll, deadlineMs }: Pick<WatchOrder, 'until' | 'poll' | 'deadlineMs'>,
+  nowMs: number,
+): Seen {
+  const firstAtMs = until === 'end' ? Math.min(nowMs + poll.initialIntervalMs, Math.max(nowMs, deadlineMs)) : nowMs;
+  const nextPollAt = iso(firstAtMs);
   return { polls: 0, nextPollAt, observedActive: false, intervalMs: poll.initialIntervalMs };
 }
 
