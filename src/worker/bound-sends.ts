@@ -1,7 +1,6 @@
 import type { AgentJobsClient } from '../agent-jobs/index.js';
 import { formatDuration } from '../contract/index.js';
 import type { BudgetCeiling } from '../contract/protocol.js';
-import { startStopwatch } from '../stopwatch.js';
 
 /** What the worker's configuration allows. */
 export interface SendBounds {
@@ -14,13 +13,14 @@ export interface SendBounds {
 /**
  * Keeps the service's client within the worker's configuration, which nobody who can write to Temporal can change. A
  * project that is not served is neither read nor sent to. The ceiling counts requests that were started, in this
- * process only. An honest budget never reaches it, because it holds a slot for longer than the window. It is the last
+ * process only, by a clock that only goes forward: no step of a wall clock lets more through. An honest budget never reaches it, because it holds a slot for longer than the window. It is the last
  * line of defence against a budget whose state was forged.
  */
 export function boundSends(client: AgentJobsClient, { projects, ceiling }: SendBounds): AgentJobsClient {
   const served = projects === '*' ? undefined : new Set(projects);
-  /** By project, stopwatches of the sends in the last window. */
-  const begun = new Map<string, (() => number)[]>();
+  /** By project, when each send of the last window began. */
+  const begun = new Map<string, number[]>();
+  let forgottenAtMs = performance.now();
 
   const refusal = (projectId: string): string | undefined =>
     served === undefined || served.has(projectId)
@@ -28,10 +28,21 @@ export function boundSends(client: AgentJobsClient, { projects, ceiling }: SendB
       : `this worker does not serve project ${projectId} (FOLLOW_UP_PROJECTS)`;
 
   function isFull(projectId: string): boolean {
-    const sends = begun.get(projectId)?.filter((elapsedMs) => elapsedMs() < ceiling.windowMs) ?? [];
+    const nowMs = performance.now();
+    // Once a window, so that projects to which nothing is sent any more cost no memory.
+    if (nowMs - forgottenAtMs >= ceiling.windowMs) {
+      forgottenAtMs = nowMs;
+      for (const project of begun.keys()) forget(project, nowMs);
+    }
+    return forget(projectId, nowMs) >= ceiling.limit;
+  }
+
+  /** Forgets a project's sends of earlier windows, and returns how many are left. */
+  function forget(projectId: string, nowMs: number): number {
+    const sends = begun.get(projectId)?.filter((atMs) => nowMs - atMs < ceiling.windowMs) ?? [];
     if (sends.length === 0) begun.delete(projectId);
     else begun.set(projectId, sends);
-    return sends.length >= ceiling.limit;
+    return sends.length;
   }
 
   return {
@@ -54,7 +65,7 @@ export function boundSends(client: AgentJobsClient, { projects, ceiling }: SendB
         ...message,
         mayStart: () => {
           if (isFull(projectId) || !message.mayStart()) return false;
-          begun.set(projectId, [...(begun.get(projectId) ?? []), startStopwatch()]);
+          begun.set(projectId, [...(begun.get(projectId) ?? []), performance.now()]);
           return true;
         },
       });

@@ -61,3 +61,19 @@ test('no project gets more messages in a window than the ceiling, and a request 
     vi.useRealTimers();
   }
 });
+
+test('a step of the wall clock lets no more messages through', async () => {
+  vi.useFakeTimers();
+  try {
+    const { send, posted } = boundClient({});
+    await Promise.all([send('p'), send('p')]);
+    vi.setSystemTime(Date.now() + 3_600_000);
+    expect(await send('p')).toMatchObject({ outcome: 'notSent' });
+    vi.setSystemTime(Date.now() - 7_200_000);
+    vi.advanceTimersByTime(1_000);
+    expect(await send('p')).toEqual({ outcome: 'sent' });
+    expect(posted).toEqual(['p', 'p', 'p']);
+  } finally {
+    vi.useRealTimers();
+  }
+});
