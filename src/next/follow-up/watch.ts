@@ -125,13 +125,14 @@ function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): 
   if (until === 'rest') return isAtWork(job) ? undefined : { kind: 'rest', job: knownFields(job) };
   // If the job was at work before the send, what it shows may belong to that turn: only time counts.
   const wasAtRest = isTerminalStatus(baseline.status);
+  // After the baseline has shown the end of the turn before, a replica that lags may still show that turn.
+  const isFresh = nowMs - baselineAtMs >= Math.min(STALE_MS, settleTimeMs);
   if (until === 'evidence') {
     // Anyone may archive a job.
     const isTurn = isAtWork(job) || (job.status !== 'archived' && isNews(job, order));
-    const isFresh = nowMs - baselineAtMs >= Math.min(STALE_MS, settleTimeMs);
     return wasAtRest && isTurn && isFresh ? { kind: 'evidence', job: knownFields(job) } : undefined;
   }
-  seen.observedActive ||= isAtWork(job);
+  seen.observedActive ||= isAtWork(job) && isFresh;
   const isSettled = nowMs - arrivedByMs >= settleTimeMs;
   const isBelieved = isSettled || (wasAtRest && (seen.observedActive || isNews(job, order)));
   if (!isTerminalStatus(job.status) || !isBelieved) {
