@@ -56,8 +56,8 @@ export interface ActivityDependencies {
 
 type SendId = Pick<Settlement, 'workflowId' | 'runId' | 'sendNumber'>;
 
-/** How often a sleeping watch sends a heartbeat, at least. */
-const BEAT_MS = 20_000;
+/** How long a watch sleeps at most without a heartbeat. */
+const BEAT_MS = 60_000;
 /** A watch whose next poll is closer than this does not leave the process for it. */
 const SHORT_SLEEP_MS = 1_000;
 /** How soon a follow-up asks again that found its budget stopped. */

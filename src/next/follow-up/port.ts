@@ -1,3 +1,4 @@
+import { isTerminalStatus } from '../../contract/follow-up-result.js';
 import type { AgentJob, FollowUpSettings } from '../../contract/index.js';
 import { type Answer, type Ask, type BudgetEvent, type SendOutcome, sendOutcomes } from '../contract/protocol.js';
 import type { Progress } from './progress.js';
@@ -124,7 +125,23 @@ export function readSlotAnswer(result: unknown): SlotAnswer | undefined {
 
 /** What a watch reported; `undefined` if it was typed by hand. */
 export function readWatchResult(result: unknown): WatchResult | undefined {
-  const end = result as Partial<WatchResult> | null | undefined;
-  const isWhole = typeof end?.kind === 'string' && typeof end.seen?.polls === 'number';
-  return isWhole ? (end as WatchResult) : undefined;
+  const end = result as WatchResult | null | undefined;
+  const { polls, intervalMs, nextPollAt } = end?.seen ?? {};
+  if (!end || typeof polls !== 'number' || typeof intervalMs !== 'number' || typeof nextPollAt !== 'string') {
+    return undefined;
+  }
+  switch (end.kind) {
+    case 'ended':
+      return isTerminalStatus((end.job as AgentJob | undefined)?.status) ? end : undefined;
+    case 'rest':
+    case 'evidence':
+      return typeof end.job === 'object' ? end : undefined;
+    case 'gone':
+    case 'deadline':
+    case 'foreign':
+    case 'trouble':
+      return end;
+    default:
+      return undefined;
+  }
 }

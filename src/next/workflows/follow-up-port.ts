@@ -44,8 +44,9 @@ const { tellBudget } = proxyLocalActivities<Activities>({
 
 /** How much longer than its order a watch may take, if no worker takes it in time. */
 const WATCH_SLACK_MS = 120_000;
-/** Longest wait before another worker takes a watch whose worker has died. */
-const LONGEST_TAKEOVER_MS = 30_000;
+/** Another worker takes the watch of a worker that died within these two: 90 s. A sleeping watch beats every 60 s. */
+const HEARTBEAT_TIMEOUT_MS = 75_000;
+const LONGEST_TAKEOVER_MS = 15_000;
 
 /** Carries out on Temporal what a follow-up decides. */
 export function createPort({ projectId, poll }: Settings): FollowUpPort {
@@ -155,7 +156,7 @@ async function sendMessage(order: SendOrder, startToCloseMs: number): Promise<Se
 function watchJob(order: WatchOrder, intervalMs: number): Stoppable<WatchResult> {
   const activity = proxyActivities<Activities>({
     scheduleToCloseTimeout: Math.max(1, order.deadlineMs - Date.now()) + WATCH_SLACK_MS,
-    heartbeatTimeout: '60s',
+    heartbeatTimeout: HEARTBEAT_TIMEOUT_MS,
     retry: { initialInterval: Math.min(intervalMs, LONGEST_TAKEOVER_MS), maximumInterval: LONGEST_TAKEOVER_MS },
     cancellationType: ActivityCancellationType.TRY_CANCEL,
   });

@@ -63,7 +63,15 @@ export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetS
   // Anyone can start a budget with a state of their own, so only a run that went before may hand one over.
   const state = continuedFromExecutionRunId === undefined ? undefined : carried;
   const budget = new Budget(state ?? newState(settings, startTime.getTime()));
-  const loop = new BudgetLoop(budget, createPort(projectId, budget));
+  let isAskedToCancel = false;
+  const loop = new BudgetLoop(
+    budget,
+    createPort(projectId, budget, () => isAskedToCancel),
+  );
+  CancellationScope.current().cancelRequested.catch(() => {
+    isAskedToCancel = true;
+    loop.change(() => undefined);
+  });
   listen(projectId, loop);
   await CancellationScope.nonCancellable(() => loop.run(assumeFull && state === undefined));
   trim(budget.state);
@@ -132,7 +140,7 @@ function listen(projectId: string, loop: BudgetLoop): void {
   );
 }
 
-function createPort(projectId: string, budget: Budget): BudgetPort {
+function createPort(projectId: string, budget: Budget, isAskedToCancel: () => boolean): BudgetPort {
   return {
     originalRunId: workflowInfo().originalExecutionRunId,
     nowMs: () => Date.now(),
@@ -149,10 +157,15 @@ function createPort(projectId: string, budget: Budget): BudgetPort {
     wasResetSince: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
     isLong: () => workflowInfo().historyLength >= EVENTS_A_RUN,
     show: () => {
-      setCurrentDetails(describeBudget(budgetStatus(projectId, budget, Date.now()), Date.now()));
+      const details = describeBudget(budgetStatus(projectId, budget, Date.now()), Date.now());
+      setCurrentDetails(isAskedToCancel() ? `${cancelRefusal(projectId)}\n\n${details}` : details);
       recordGauges(projectId, budget);
     },
   };
+}
+
+function cancelRefusal(projectId: string): string {
+  return `**Was asked to cancel, but continues**: follow-ups wait for it. To send nothing: \`follow-up budget pause ${projectId}\``;
 }
 
 async function send({ workflowId, answer }: Message): Promise<boolean> {
