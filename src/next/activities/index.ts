@@ -40,6 +40,8 @@ export interface ActivityDependencies {
   leaseMs: number;
   /** How long after the lease bytes may still arrive. */
   drainMs: number;
+  /** How far the clocks of the server's hosts may be apart. */
+  marginMs: number;
   /** Start-to-close timeout of the send. */
   startToCloseMs: number;
   /** The most that any budget may grant in a window. */
@@ -67,7 +69,7 @@ const processClocks = { wallMs: () => Date.now(), stopwatchMs: () => performance
 
 /** The activities of the workflows `followUp` and `projectBudget`. */
 export function createActivities(dependencies: ActivityDependencies) {
-  const { agentJobs, budgets, sendTimeoutMs, leaseMs, drainMs, startToCloseMs, maxLimit } = dependencies;
+  const { agentJobs, budgets, sendTimeoutMs, leaseMs, drainMs, marginMs, startToCloseMs, maxLimit } = dependencies;
   const { maxWatches, handBack, linksArePrivate, clocks = processClocks } = dependencies;
   let watches = 0;
   // One for each sleeping watch.
@@ -101,7 +103,7 @@ export function createActivities(dependencies: ActivityDependencies) {
   async function wasNeverUsed(workflowId: string, { grantedTo, grantedAtMs, outcome }: Known): Promise<boolean> {
     if (grantedTo === '' || outcome !== null) return false;
     const closedAtMs = await budgets.closedAtMs(workflowId, grantedTo);
-    return closedAtMs !== undefined && closedAtMs < grantedAtMs;
+    return closedAtMs !== undefined && closedAtMs + marginMs < grantedAtMs;
   }
 
   /** A grant was certainly not used. */
@@ -135,7 +137,7 @@ export function createActivities(dependencies: ActivityDependencies) {
           const { sendNumber, grantedAtMs } = answer;
           await withReason(projectId, () => giveBack(projectId, { workflowId, runId, sendNumber, grantedAtMs }));
         }
-        return { kind, job: knownFields(job) };
+        return { kind, job: knownFields(job), askedBy: runId };
       }
       const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
       return { kind: 'asked', baseline: comparedFields(job), answer, startToCloseMs, ...isPrivate };

@@ -57,6 +57,8 @@ const FIRST_PAUSE_MS = 30_000;
 const LONGEST_PAUSE_MS = 600_000;
 /** How long after the last byte the job may still show the turn before: the default of `settleTime`. */
 const SETTLE_MS = 120_000;
+/** A follow-up that has ended keeps its turn for lease, drain and settle time. More was typed by hand. */
+const LONGEST_KEPT_TURN_MS = 14_400_000;
 /** How often the follow-ups that keep others from their job are asked whether they run: one may be terminated. */
 const CHECK_OWNERS_MS = 600_000;
 /** A limit is learned if the service accepted at least this share of the budget's, and no fewer than 2 messages. */
@@ -140,7 +142,7 @@ export class Budget {
   hear(nowMs: number, event: BudgetEvent): void {
     this.#expire(nowMs);
     if (event.kind === 'settle') this.#settle(nowMs, event);
-    else this.#end(event);
+    else this.#end(nowMs, event);
     this.advance(nowMs);
   }
 
@@ -230,7 +232,9 @@ export class Budget {
     for (let next = this.#next(nowMs); next; next = this.#next(nowMs)) this.#grant(nowMs, next);
     this.#checkOwners(nowMs);
     const line = this.line();
-    for (const waiter of state.waiters.slice(0, TOLD)) {
+    const inLine = new Set(line);
+    const first = [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))].slice(0, TOLD);
+    for (const waiter of first) {
       if (waiter.told === this.#reason(nowMs, waiter, line)) continue;
       const answer = this.#standing(nowMs, waiter.workflowId);
       if (answer) this.#messages.push({ workflowId: waiter.workflowId, answer });
@@ -454,7 +458,7 @@ export class Budget {
     }
   }
 
-  #end({ workflowId, runId, turnUntilMs, lastTurn }: End): void {
+  #end(nowMs: number, { workflowId, runId, turnUntilMs, lastTurn }: End): void {
     const { known, grants, turns } = this.state;
     this.#leaveLine(workflowId);
     for (const grant of grants.filter((each) => each.workflowId === workflowId && each.runId === runId)) {
@@ -469,7 +473,7 @@ export class Budget {
     const isOpen = past && past.runId !== runId && (past.outcome === null || !isUndelivered(past.outcome));
     const untilMs = turnUntilMs ?? (isOpen && !lastTurn ? past.overAtMs + SETTLE_MS : undefined);
     if (untilMs === undefined) delete turn.owner;
-    else turn.untilMs = untilMs;
+    else turn.untilMs = Math.min(untilMs, nowMs + LONGEST_KEPT_TURN_MS);
   }
 
   /** @param runId only if this run asked for the place */
@@ -590,9 +594,10 @@ export class Budget {
 
   /** Slots that a lane may use now. A learned limit counts what the service accepted. */
   #freeSlots(lane: Lane): number {
-    const { settings, maxLimit, grants, spent, learned } = this.state;
+    const { settings, maxLimit, grants, spent, learned, servicePause } = this.state;
     const ofBudget = Math.min(settings.limit, maxLimit) - this.#used();
-    const ofService = (learned?.limit ?? Infinity) - grants.length - spent.length;
+    // A probe finds out whether that still holds.
+    const ofService = servicePause ? Infinity : (learned?.limit ?? Infinity) - grants.length - spent.length;
     return Math.min(ofBudget, ofService) - (lane === 'batch' ? settings.reserve : 0);
   }
 

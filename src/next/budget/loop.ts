@@ -134,10 +134,12 @@ export class BudgetLoop {
     for (;;) {
       const sinceMs = port.nowMs() - budget.state.settings.windowMs;
       const first = await port.listRecentSends({ sinceMs, alsoWaiting: true });
+      this.#noteReset();
       // Temporal's list may not yet show what was let through right before a reset.
       if (first.sends.length === 0 && !this.#isResetNoted) return { sent: first, waiting: [] };
       await port.condition(() => false, first.leaseMs);
       const last = await port.listRecentSends({ sinceMs, alsoWaiting: false });
+      this.#noteReset();
       if (last.runId === first.runId) {
         const waiting = first.sends.filter(({ isRunning }) => isRunning).map(({ workflowId }) => workflowId);
         return { sent: last, waiting };

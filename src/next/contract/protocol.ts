@@ -196,7 +196,8 @@ const idText = z.string().min(1).max(255);
 const runIdText = z.string().min(1).max(64);
 const shortText = z.string().max(100);
 const sendNumber = z.int().min(1).max(1_000_000);
-const durationMs = z.number().min(0).max(31_536_000_000);
+/** Longer than any setting of a worker. */
+const durationMs = z.number().min(0).max(7_200_000);
 const instantMs = instantMsSchema;
 const fingerprintSchema = z.object({
   status: shortText.nullable(),

@@ -240,10 +240,11 @@ export class FollowUp {
       ask: { sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
     });
     this.#facts.waitsUntilMs = this.#patienceEndsMs;
-    for (let notFoundInARow = 0; ;) {
+    for (let notFoundInARow = 0, unansweredInARow = 0; ;) {
       this.#checkPatience();
       this.#answer = undefined;
       this.#isWoken = false;
+      this.#isInterrupted = false;
       const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
         this.#facts.lastError = { atMs: port.nowMs(), message };
         delete this.#facts.pause;
@@ -251,7 +252,10 @@ export class FollowUp {
       });
       this.#stop = () => asking.stop();
       const asked = await asking.result;
+      unansweredInARow = asked || this.#isInterrupted ? 0 : unansweredInARow + 1;
+      if (unansweredInARow > 0) await this.#pause(backoffMs(unansweredInARow), this.#patienceEndsMs);
       if (!asked) continue;
+      if ('askedBy' in asked && asked.askedBy === port.runId) this.#isInDoubt &&= sendNumber > 1;
       notFoundInARow = asked.kind === 'notFound' ? notFoundInARow + 1 : 0;
       switch (asked.kind) {
         case 'archived':

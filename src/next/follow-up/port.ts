@@ -73,7 +73,8 @@ export type SlotAnswer =
       /** Whether links to pull requests are kept out of search attributes. */
       linksArePrivate?: true;
     }
-  | { kind: 'atWork' | 'archived'; job: AgentJob }
+  /** `askedBy`: the run whose ask the budget answered with a slot, which was given back. */
+  | { kind: 'atWork' | 'archived'; job: AgentJob; askedBy?: string }
   | { kind: 'notFound'; message: string };
 
 export interface SendOrder {

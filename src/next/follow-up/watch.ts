@@ -152,12 +152,17 @@ function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): 
 function isNews(job: AgentJob, { baseline, lastTurn }: Pick<WatchOrder, 'baseline' | 'lastTurn'>): boolean {
   const [now, before] = [fingerprint(job), fingerprint(baseline)];
   const fields = ['status', 'prLink', 'archivedAt'] as const;
-  return fields.some((field) => now[field] !== before[field] && (!lastTurn || now[field] !== lastTurn[field]));
+  // A missing field says nothing.
+  const isNew = (field: (typeof fields)[number]) =>
+    job[field] !== undefined && now[field] !== before[field] && (!lastTurn || now[field] !== lastTurn[field]);
+  return fields.some(isNew);
 }
 
 /** A job without the fields that this project does not know, which may be large. */
 export function knownFields({ id, status, source, model, prLink, createdAt, archivedAt }: AgentJob): AgentJob {
-  const job = { id, status, source, model, prLink, createdAt, archivedAt };
+  const { repository, ref } = source ?? {};
+  const knownSource = source && { ...(repository !== undefined && { repository }), ...(ref !== undefined && { ref }) };
+  const job = { id, status, source: knownSource, model, prLink, createdAt, archivedAt };
   return Object.fromEntries(Object.entries(job).filter(([, value]) => value !== undefined));
 }
 
