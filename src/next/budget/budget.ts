@@ -431,8 +431,12 @@ export class Budget {
     if (outcome === 'sent') {
       const accepted = acceptedSince(atMs - SURELY_IN_WINDOW * settings.windowMs);
       if (!learned || accepted <= learned.limit) return;
-      if (isProbe) delete state.learned;
-      else learned.limit = accepted;
+      // A service with fixed windows accepts more around their ends, so a limit that proved right twice stays.
+      if (!isProbe) learned.limit = accepted;
+      else if (learned.refusals === 1) {
+        learned.limit = settings.limit;
+        learned.growAtMs = atMs + settings.windowMs;
+      }
       return;
     }
     const accepted = acceptedSince(atMs - settings.windowMs);

@@ -113,10 +113,13 @@ export function jobKey(workflowId: string): string {
   return hash64(workflowId.split('/')[2] ?? '');
 }
 
+/** The most that any worker's configuration may allow. */
+const MAX_LIMIT = 10_000;
+
 export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
   return {
     settings,
-    maxLimit: settings.limit,
+    maxLimit: MAX_LIMIT,
     isCounting: true,
     rememberedSinceMs: nowMs,
     arrivals: 0,

@@ -41,7 +41,7 @@ export function budgetStatus(projectId: string, budget: Budget, nowMs: number, a
     used: ends.length,
     unsettled: state.grants.length,
     ...(nextEndMs !== undefined && { nextFreeSlotAt: iso(nextEndMs) }),
-    ...(learned && { learnedLimit: learned.limit }),
+    ...(learned && learned.limit < limit && { learnedLimit: learned.limit }),
     ...(isCounting && { isCounting }),
     remembersSince: iso(state.rememberedSinceMs),
     ...(paused && { paused }),
