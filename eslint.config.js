@@ -156,7 +156,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['test/**', 'bench/**', 'examples/**', 'chaos/**', 'mutants/**', 'simulation/**'],
+    files: ['test/**', 'bench/**', 'examples/**', 'chaos/**', 'mutants/**', 'simulation/**', 'tools/**'],
     rules: {
       'no-console': 'off',
       'no-restricted-syntax': restrictSyntax(style),

@@ -42,8 +42,6 @@ export interface ActivityDependencies {
   drainMs: number;
   /** How far the clocks of the server's hosts may be apart. */
   marginMs: number;
-  /** Start-to-close timeout of the send. */
-  startToCloseMs: number;
   /** The most that any budget may grant in a window. */
   maxLimit: number;
   /** Watches that sleep in this process. The server's timers wait for the others. */
@@ -56,8 +54,6 @@ export interface ActivityDependencies {
   clocks?: { wallMs: () => number; stopwatchMs: () => number };
 }
 
-type SendId = Pick<Settlement, 'workflowId' | 'runId' | 'sendNumber'>;
-
 /** How long a watch sleeps at most without a heartbeat. */
 const BEAT_MS = 60_000;
 /** A watch whose next poll is closer than this does not leave the process for it. */
@@ -69,7 +65,7 @@ const processClocks = { wallMs: () => Date.now(), stopwatchMs: () => performance
 
 /** The activities of the workflows `followUp` and `projectBudget`. */
 export function createActivities(dependencies: ActivityDependencies) {
-  const { agentJobs, budgets, sendTimeoutMs, leaseMs, drainMs, marginMs, startToCloseMs, maxLimit } = dependencies;
+  const { agentJobs, budgets, sendTimeoutMs, leaseMs, drainMs, marginMs, maxLimit } = dependencies;
   const { maxWatches, handBack, linksArePrivate, clocks = processClocks } = dependencies;
   let watches = 0;
   // One for each sleeping watch.
@@ -94,8 +90,8 @@ export function createActivities(dependencies: ActivityDependencies) {
     const answer = await budgets.ask(projectId, request);
     const { workflowId } = request;
     if (answer.kind !== 'known' || !(await wasNeverUsed(workflowId, answer))) return answer;
-    const { grantedTo: runId, sendNumber, grantedAtMs } = answer;
-    await giveBack(projectId, { workflowId, runId, sendNumber, grantedAtMs });
+    const { grantedTo: runId, sendNumber, grantedAtMs: atMs } = answer;
+    await budgets.tell(projectId, { kind: 'settle', workflowId, runId, sendNumber, outcome: 'notSent', atMs });
     return budgets.ask(projectId, request);
   }
 
@@ -104,14 +100,6 @@ export function createActivities(dependencies: ActivityDependencies) {
     if (grantedTo === '' || outcome !== null) return false;
     const closedAtMs = await budgets.closedAtMs(workflowId, grantedTo);
     return closedAtMs !== undefined && closedAtMs + marginMs < grantedAtMs;
-  }
-
-  /** A grant was certainly not used. */
-  function giveBack(
-    projectId: string,
-    { grantedAtMs: atMs, ...send }: SendId & { grantedAtMs: number },
-  ): Promise<void> {
-    return budgets.tell(projectId, { kind: 'settle', ...send, outcome: 'notSent', atMs });
   }
 
   return {
@@ -124,6 +112,7 @@ export function createActivities(dependencies: ActivityDependencies) {
     async askForSlot({ projectId, jobId, whenActive, isInDoubt, ask: asked }: SlotOrder): Promise<SlotAnswer> {
       const read = toRead(await agentJobs.getJob({ projectId, jobId }));
       if (read.kind === 'notFound') return read;
+      if (read.kind === 'failed' && read.reason === 'not-served') return { kind: 'notServed', message: read.message };
       if (read.kind === 'failed') throw blocked(read);
       const { job } = read;
       const isAtRest = whenActive === 'send' || !isAtWork(job);
@@ -133,14 +122,10 @@ export function createActivities(dependencies: ActivityDependencies) {
       const request: Ask = { ...asked, workflowId, runId, leaseMs, drainMs, maxLimit };
       const answer = await withReason(projectId, () => ask(projectId, request));
       if (kind !== 'asked' && isSlot(answer)) {
-        if (answer.kind === 'granted') {
-          const { sendNumber, grantedAtMs } = answer;
-          await withReason(projectId, () => giveBack(projectId, { workflowId, runId, sendNumber, grantedAtMs }));
-        }
-        return { kind, job: knownFields(job), askedBy: runId };
+        return { kind, job: knownFields(job), answer };
       }
       const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
-      return { kind: 'asked', baseline: comparedFields(job), answer, startToCloseMs, ...isPrivate };
+      return { kind: 'asked', baseline: comparedFields(job), answer, ...isPrivate };
     },
 
     /**
@@ -254,6 +239,7 @@ function toRead(outcome: GetJobOutcome): Read {
 }
 
 function reasonOf(reason: string): string {
+  if (reason === 'not-served') return reason;
   if (reason === 'unauthorized' || reason === 'no-key') return 'credentials';
   return refusals.find((known) => known === reason) ?? 'service';
 }

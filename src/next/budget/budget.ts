@@ -321,12 +321,14 @@ export class Budget {
     if (!known) {
       if (!mayHaveSent || startedAtMs > this.state.rememberedSinceMs) return undefined;
       const never = { outcome: 'unknown', outcomeAtMs: 0, grantedAtMs: 0, overAtMs: 0, isLatest: false } as const;
-      return { kind: 'known', runId, grantedTo: '', sendNumber, ...never };
+      const isSameMessage = false;
+      return { kind: 'known', runId, grantedTo: '', sendNumber, ...never, isSameMessage };
     }
     if (known.ended && known.runId === runId) return { kind: 'ended' };
     if (known.messageTag !== '' && known.messageTag !== messageTag) return { kind: 'otherMessage' };
     // Found in Temporal's list, which does not tell how many sends it has made.
-    if (known.runId === '' && mayHaveSent) known.sendNumber = Math.max(known.sendNumber, sendNumber);
+    if (known.runId === '' && mayHaveSent)
+      Object.assign(known, { runId, sendNumber: Math.max(known.sendNumber, sendNumber) });
     if (sendNumber > known.sendNumber) return undefined;
     const { outcome, outcomeAtMs, grantedAtMs, overAtMs } = known;
     if (known.runId === runId && known.sendNumber === sendNumber && outcome === null) {
@@ -342,7 +344,7 @@ export class Budget {
       delete turn.untilMs;
     }
     const send = { grantedTo: known.runId, sendNumber: known.sendNumber, outcome, outcomeAtMs, grantedAtMs, overAtMs };
-    return { kind: 'known', runId, ...send, isLatest };
+    return { kind: 'known', runId, ...send, isLatest, isSameMessage: known.messageTag === messageTag };
   }
 
   /**

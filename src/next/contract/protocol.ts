@@ -150,6 +150,8 @@ export interface Known {
   overAtMs: number;
   /** Nobody else was granted the job's turn since, so what the job shows is evidence. */
   isLatest: boolean;
+  /** The budget knows that the send was of this message. */
+  isSameMessage: boolean;
 }
 
 /** What a budget is told: that a send is over, or that a follow-up ends. */

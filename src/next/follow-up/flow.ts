@@ -25,7 +25,7 @@ import {
   type Waiting,
   type WaitReason,
 } from '../contract/protocol.js';
-import type { FollowUpPort, SendResult } from './port.js';
+import { type FollowUpPort, grantName, type SendResult } from './port.js';
 import { type Facts, type Progress, progressOf, type Standing } from './progress.js';
 import { firstSeen, iso, type Seen, type WatchOrder, type WatchResult } from './watch.js';
 
@@ -40,7 +40,7 @@ export class Failed extends Error {
     readonly type: FailureType,
     message: string,
     readonly delivered: Delivered,
-    readonly details: Pick<FailureDetails, 'statusCode' | 'serviceMessage'> = {},
+    readonly details: Pick<FailureDetails, 'statusCode' | 'serviceMessage' | 'issues'> = {},
   ) {
     super(message);
   }
@@ -68,7 +68,6 @@ interface Slot {
   answer: Granted | Known;
   /** The job right before the ask. Missing if the grant did not come at once. */
   baseline?: AgentJob;
-  startToCloseMs: number;
 }
 
 /** A follow-up whose grant does not come asks again after this time: its budget may have been replaced. */
@@ -98,6 +97,10 @@ export class FollowUp {
   #isInterrupted = false;
   /** It is time to ask the budget again. */
   #isWoken = false;
+  /** {@link grantName} of the last grant that was used or given back. No grant is used twice. */
+  #spent = '';
+  /** An ask is under way, which the server may repeat for long. A grant that comes meanwhile is taken. */
+  #isAsking = false;
   /** It waits for the job, not for the budget. A grant that comes meanwhile is given back. */
   #isResting = false;
   /** Counted from the first workflow task, so that a delayed start takes nothing away. */
@@ -117,9 +120,10 @@ export class FollowUp {
   hear(answer: Granted | Waiting): void {
     // Signals of a budget have no order, and may come late.
     if (answer.sendNumber !== this.#sendNumber) return;
+    if (answer.kind === 'granted' && grantName(answer) === this.#spent) return;
     if (this.#answer?.kind === 'granted' && answer.kind === 'waiting') return;
     this.#answer = answer;
-    if (answer.kind === 'granted' && this.#isResting) this.#interrupt();
+    if (answer.kind === 'granted' && (this.#isResting || this.#isAsking)) this.#interrupt();
   }
 
   cancel(): void {
@@ -187,14 +191,17 @@ export class FollowUp {
   async #deliver(): Promise<Delivery> {
     const { port } = this;
     for (let notSentInARow = 0; ;) {
-      const slot = await this.#getSlot(this.#sendNumber);
+      const slot = await this.#getSlot();
       const { answer } = slot;
       const isGranted = answer.kind === 'granted';
       if (!isGranted) {
         this.#sendNumber = answer.sendNumber;
         const isCertain = answer.outcome && (isUndelivered(answer.outcome) || answer.outcome === 'rejected');
-        if (isCertain && answer.sendNumber === 1 && answer.runId === port.runId) this.#isInDoubt = false;
-        if (!answer.isLatest && !(answer.outcome && isUndelivered(answer.outcome))) throw closed(answer.outcome);
+        const isOnlySend = answer.isSameMessage && answer.sendNumber === 1 && answer.runId === port.runId;
+        if (isCertain && isOnlySend) this.#isInDoubt = false;
+        // An id that was used before may have been used for another message.
+        const isOwn = answer.isLatest && (answer.isSameMessage || port.mayHaveSent);
+        if (!isOwn && !(answer.outcome && isUndelivered(answer.outcome))) throw closed(answer);
       }
       const sent: SendResult = isGranted
         ? await this.#send(answer, slot)
@@ -227,7 +234,7 @@ export class FollowUp {
   }
 
   /** Waits until the job takes messages, then for a slot. */
-  async #getSlot(sendNumber: number): Promise<Slot> {
+  async #getSlot(): Promise<Slot> {
     const { port, settings } = this;
     const { projectId, jobId, lane, prompt, whenActive } = settings;
     const { mayHaveSent, startedAtMs } = port;
@@ -237,12 +244,14 @@ export class FollowUp {
       jobId,
       whenActive,
       isInDoubt: this.#isInDoubt,
-      ask: { sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
+      ask: { sendNumber: this.#sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
     });
     this.#facts.waitsUntilMs = this.#patienceEndsMs;
     for (let notFoundInARow = 0, unansweredInARow = 0; ;) {
       this.#checkPatience();
+      const pushed = this.#answer;
       this.#answer = undefined;
+      if (pushed?.kind === 'granted' && pushed.sendNumber === this.#sendNumber) return { answer: this.#take(pushed) };
       this.#isWoken = false;
       this.#isInterrupted = false;
       const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
@@ -251,11 +260,16 @@ export class FollowUp {
         this.#show({ state: 'blocked', waitReason: reason as BlockReason });
       });
       this.#stop = () => asking.stop();
+      this.#isAsking = true;
       const asked = await asking.result;
+      this.#isAsking = false;
       unansweredInARow = asked || this.#isInterrupted ? 0 : unansweredInARow + 1;
       if (unansweredInARow > 0) await this.#pause(backoffMs(unansweredInARow), this.#patienceEndsMs);
       if (!asked) continue;
-      if ('askedBy' in asked && asked.askedBy === port.runId) this.#isInDoubt &&= sendNumber > 1;
+      if (asked.kind !== 'asked' && 'answer' in asked && asked.answer) {
+        this.#take(asked.answer);
+        if (asked.answer.kind === 'granted') await this.#giveBack(asked.answer);
+      }
       notFoundInARow = asked.kind === 'notFound' ? notFoundInARow + 1 : 0;
       switch (asked.kind) {
         case 'archived':
@@ -265,20 +279,25 @@ export class FollowUp {
           if (notFoundInARow >= NOT_FOUND_LIMIT) throw this.#notFound(asked.message, this.#unsent());
           await this.#pause(1_000 * notFoundInARow, this.#patienceEndsMs);
           break;
+        case 'notServed': {
+          const details = { issues: [{ field: 'projectId', message: asked.message }] };
+          const message = `Invalid input: projectId: ${asked.message}`;
+          throw new Failed(FailureType.InvalidInput, message, this.#unsent(), details);
+        }
         case 'atWork':
           await this.#waitForRest(asked.job);
           break;
         case 'asked': {
-          const { baseline, startToCloseMs, answer: first } = asked;
-          const answer = await this.#awaitGrant(first, sendNumber);
-          if (answer) return { answer, startToCloseMs, ...(answer === first && { baseline }) };
+          const { baseline, answer: first } = asked;
+          const answer = await this.#awaitGrant(first);
+          if (answer) return { answer, ...(answer === first && { baseline }) };
         }
       }
     }
   }
 
   /** Waits for the grant. Returns `undefined` if it is time to ask again. */
-  async #awaitGrant(first: Answer, sendNumber: number): Promise<Granted | Known | undefined> {
+  async #awaitGrant(first: Answer): Promise<Granted | Known | undefined> {
     const { port } = this;
     for (let answer = first; ;) {
       if (answer.kind === 'known') return answer;
@@ -289,13 +308,11 @@ export class FollowUp {
         const message = 'The key was already used for another message; use a different key';
         throw new Failed(FailureType.Closed, message, this.#unsent());
       }
-      if (answer.sendNumber !== sendNumber) return undefined;
-      // Only the budget knows that no earlier run sent: it gives no place to one that may have. An answer to another run
-      // says nothing, because a reset run replays what its predecessor was answered.
-      if (answer.runId === port.runId) this.#isInDoubt &&= sendNumber > 1;
+      if (answer.sendNumber !== this.#sendNumber) return undefined;
+      this.#take(answer);
       if (answer.kind === 'granted') {
         if (!this.#isCancelled) return answer;
-        await this.#settle(answer, 'notSent');
+        await this.#giveBack(answer);
         return undefined;
       }
       this.#showWaiting(answer);
@@ -308,19 +325,29 @@ export class FollowUp {
     }
   }
 
+  /**
+   * Only the budget knows that no earlier run sent: it gives no place to one that may have. An answer to another run says
+   * nothing, because a reset run replays what its predecessor was answered.
+   */
+  #take<A extends Granted | Waiting | Full>(answer: A): A {
+    if (answer.runId === this.port.runId) this.#isInDoubt &&= answer.sendNumber > 1;
+    return answer;
+  }
+
   #askAgainMs(answer: Waiting | Full): number {
     this.#fullInARow = answer.kind === 'full' ? this.#fullInARow + 1 : 0;
     if (answer.kind === 'waiting') return ASK_AGAIN_MS;
     return Math.min(LONGEST_FULL_MS, answer.retryMs * 2 ** (this.#fullInARow - 1)) * (1 + this.port.random());
   }
 
-  async #send(grant: Granted, { baseline, startToCloseMs }: Omit<Slot, 'answer'>): Promise<SendResult> {
+  async #send(grant: Granted, { baseline }: Omit<Slot, 'answer'>): Promise<SendResult> {
     const { projectId, jobId, prompt, whenActive } = this.settings;
     const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
+    this.#spent = grantName(grant);
     const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
     // Before the send: a budget that starts afresh finds whoever may have sent by its state.
     this.#show({ state: 'sending' });
-    return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order }, startToCloseMs);
+    return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
   }
 
   /** Waits until the job works on no other message. */
@@ -334,7 +361,7 @@ export class FollowUp {
     const end = await this.#watch(order, this.#patienceEndsMs, standing, isGranted);
     this.#isResting = false;
     // It may have a place in line from an earlier ask.
-    if (this.#answer?.kind === 'granted') await this.#settle(this.#answer, 'notSent');
+    if (this.#answer?.kind === 'granted') await this.#giveBack(this.#take(this.#answer));
     if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);
   }
 
@@ -518,6 +545,16 @@ export class FollowUp {
     await this.port.tellBudget({ kind: 'settle', runId, sendNumber, outcome, atMs: this.port.nowMs(), ...why });
   }
 
+  /**
+   * A grant that is given back is never used. The next ask has the same number, so that the budget says what became of a
+   * grant of another run.
+   */
+  async #giveBack(grant: Granted): Promise<void> {
+    this.#answer = undefined;
+    this.#spent = grantName(grant);
+    await this.#settle(grant, 'notSent');
+  }
+
   /** Gives back whatever the follow-up holds. */
   async #tellEnd(how: { lastTurn?: JobFingerprint; turnUntilMs?: number }): Promise<void> {
     await this.port.tellBudget({ kind: 'end', ...how });
@@ -547,8 +584,8 @@ function deliveryOf(
 }
 
 /** A message was let through that this run knows nothing more of, and the job has gone on to another one. */
-function closed(outcome: SendOutcome | null): Failed {
-  const delivered = outcome === 'sent' ? 'yes' : outcome === 'rejected' ? 'no' : 'unknown';
+function closed({ outcome, isSameMessage }: Known): Failed {
+  const delivered = !isSameMessage ? 'unknown' : outcome === 'sent' ? 'yes' : outcome === 'rejected' ? 'no' : 'unknown';
   return new Failed(
     FailureType.Closed,
     'The key was used before, and the job has gone on to another message',

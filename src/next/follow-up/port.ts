@@ -1,6 +1,15 @@
 import { isTerminalStatus } from '../../contract/follow-up-result.js';
 import type { AgentJob, FollowUpSettings } from '../../contract/index.js';
-import { type Answer, type Ask, type BudgetEvent, type SendOutcome, sendOutcomes } from '../contract/protocol.js';
+import {
+  type Answer,
+  type Ask,
+  type BudgetEvent,
+  type SendOutcome,
+  sendOutcomes,
+  type Full,
+  type Granted,
+  type Waiting,
+} from '../contract/protocol.js';
 import type { Progress } from './progress.js';
 import type { WatchOrder, WatchResult } from './watch.js';
 
@@ -23,7 +32,7 @@ export interface FollowUpPort {
    */
   askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer>;
   /** One attempt, whatever happens. */
-  sendMessage(order: SendOrder, startToCloseMs: number): Promise<SendResult>;
+  sendMessage(order: SendOrder): Promise<SendResult>;
   /** Resolves when the budget has it. */
   tellBudget(event: NewEvent): Promise<void>;
   /** Starts a watch. `result` is `undefined` if it was stopped. */
@@ -68,14 +77,14 @@ export type SlotAnswer =
       /** The job right before the ask. */
       baseline: AgentJob;
       answer: Answer;
-      /** Start-to-close timeout of the send. */
-      startToCloseMs: number;
       /** Whether links to pull requests are kept out of search attributes. */
       linksArePrivate?: true;
     }
-  /** `askedBy`: the run whose ask the budget answered with a slot, which was given back. */
-  | { kind: 'atWork' | 'archived'; job: AgentJob; askedBy?: string }
-  | { kind: 'notFound'; message: string };
+  /** With an answer if the follow-up is in doubt. */
+  | { kind: 'atWork' | 'archived'; job: AgentJob; answer?: Granted | Waiting | Full }
+  | { kind: 'notFound'; message: string }
+  /** No worker of this task queue reads or sends for the project. */
+  | { kind: 'notServed'; message: string };
 
 export interface SendOrder {
   projectId: string;
@@ -89,7 +98,7 @@ export interface SendOrder {
 }
 
 /** `runId/sendNumber`. A result without the name of its grant was typed by hand. */
-export function grantName({ runId, sendNumber }: SendOrder['grant']): string {
+export function grantName({ runId, sendNumber }: Pick<SendOrder['grant'], 'runId' | 'sendNumber'>): string {
   return `${runId}/${sendNumber}`;
 }
 
@@ -120,7 +129,7 @@ export function readSendResult(result: unknown, { grant }: SendOrder): SendResul
 export function readSlotAnswer(result: unknown): SlotAnswer | undefined {
   const answer = result as Partial<Extract<SlotAnswer, { kind: 'asked' }>> | SlotAnswer | null | undefined;
   if (answer?.kind !== 'asked') return answer?.kind === undefined ? undefined : (answer as SlotAnswer);
-  const isWhole = typeof answer.answer?.kind === 'string' && typeof answer.startToCloseMs === 'number';
+  const isWhole = typeof answer.answer?.kind === 'string' && typeof answer.baseline === 'object';
   return isWhole ? (answer as SlotAnswer) : undefined;
 }
 

@@ -42,6 +42,8 @@ const { tellBudget } = proxyLocalActivities<Activities>({
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
 
+/** A send whose grant has passed says so within this time. */
+const SHORTEST_SEND_MS = 10_000;
 /** How much longer than its order a watch may take, if no worker takes it in time. */
 const WATCH_SLACK_MS = 120_000;
 /** Another worker takes the watch of a worker that died within these two: 90 s. A sleeping watch beats every 60 s. */
@@ -62,7 +64,7 @@ export function createPort({ projectId, poll }: Settings): FollowUpPort {
     nowMs: () => Date.now(),
     random: () => Math.random(),
     condition: async (isOver, ms) => {
-      if (ms !== undefined) return condition(isOver, ms);
+      if (ms !== undefined) return condition(isOver, ms, { summary: 'until it tries again' });
       await condition(isOver);
       return true;
     },
@@ -74,8 +76,8 @@ export function createPort({ projectId, poll }: Settings): FollowUpPort {
       });
       return { ...asking, result };
     },
-    sendMessage: async (order, startToCloseMs) => {
-      const sent = await sendMessage(order, startToCloseMs);
+    sendMessage: async (order) => {
+      const sent = await sendMessage(order);
       if (sent.outcome === 'sent') recordSend(Date.now() - startedAtMs);
       return sent;
     },
@@ -131,16 +133,17 @@ function troubleOf(error: unknown): Trouble {
 }
 
 /** One attempt, ever: a send without a report may have delivered the message. */
-async function sendMessage(order: SendOrder, startToCloseMs: number): Promise<SendResult> {
+async function sendMessage(order: SendOrder): Promise<SendResult> {
+  const { grant, jobId } = order;
+  const timeoutMs = Math.max(grant.leaseMs, SHORTEST_SEND_MS);
   const { sendMessage: send } = proxyActivities<Activities>({
-    startToCloseTimeout: startToCloseMs,
-    heartbeatTimeout: startToCloseMs,
+    startToCloseTimeout: timeoutMs,
+    heartbeatTimeout: timeoutMs,
     retry: { maximumAttempts: 1 },
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     // Before all watches.
     priority: { priorityKey: 1 },
   });
-  const { grant, jobId } = order;
   try {
     const summary = `send message ${grant.sendNumber} to ${jobId}`;
     return readSendResult(await send.executeWithOptions({ summary }, [order]), order);

@@ -145,7 +145,7 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
     originalRunId: workflowInfo().originalExecutionRunId,
     nowMs: () => Date.now(),
     condition: async (isOver, ms) => {
-      if (ms !== undefined) return condition(isOver, ms);
+      if (ms !== undefined) return condition(isOver, ms, { summary: 'until a slot or a pause ends' });
       await condition(isOver);
       return true;
     },
@@ -155,7 +155,8 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
       listRecentSends.executeWithOptions({ summary: 'list what was sent before' }, [{ projectId, ...query }]),
     // The marker makes replays give the same answer as the first time. It names the run, because a later reset keeps it.
     wasResetSince: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
-    isLong: () => workflowInfo().historyLength >= EVENTS_A_RUN,
+    // With Worker Versioning, the next run begins on the current version.
+    isLong: () => workflowInfo().historyLength >= EVENTS_A_RUN || workflowInfo().targetWorkerDeploymentVersionChanged,
     show: () => {
       const details = describeBudget(budgetStatus(projectId, budget, Date.now()), Date.now());
       setCurrentDetails(isAskedToCancel() ? `${cancelRefusal(projectId)}\n\n${details}` : details);

@@ -1,0 +1,126 @@
+import { describe, expect, it } from 'vitest';
+import {
+  Desk,
+  followUp,
+  HELD,
+  HOUR,
+  lastTurn,
+  listed,
+  MINUTE,
+  names,
+  OVER,
+  resetRun,
+  SECOND,
+  SETTLE,
+} from './support.js';
+
+const ofJob = (name: string, isRunning: boolean) => ({ workflowId: followUp(name, 'x'), isRunning });
+
+/** Once more, after a reset. */
+function count(desk: Desk, sends: readonly string[]): void {
+  desk.state.isCounting = true;
+  desk.book(listed(sends));
+}
+
+describe('a budget that counts', () => {
+  it('grants nothing, and says why (review 12)', () => {
+    const desk = new Desk({ counts: true });
+    expect(desk.ask('a')).toMatchObject({ kind: 'waiting', reason: 'counting', position: 1 });
+    desk.wait(24 * HOUR);
+    expect(desk.granted()).toEqual([]);
+  });
+
+  it('books each send of the list as unknown and as made now, with its id, then grants the rest (review 12)', () => {
+    const desk = new Desk({ counts: true, limit: 4 });
+    desk.askAll(names('b', 5));
+    desk.wait(MINUTE);
+    desk.book(listed(['a1', 'a2']), 1);
+    expect(desk.granted()).toEqual(['b0']);
+    const booked = { settledAtMs: desk.nowMs, outcome: 'unknown' };
+    expect(desk.state.lastSends.slice(0, 2)).toMatchObject([
+      { workflowId: followUp('a1'), ...booked },
+      { workflowId: followUp('a2'), ...booked },
+    ]);
+    desk.settle('b0');
+    expect(desk.nextGrants()).toEqual([HELD, ['b1', 'b2', 'b3', 'b4']]);
+  });
+
+  it('knows those whom it books, once each, so that their ids are not sent again (review 4, 11, simulation F9)', () => {
+    const desk = new Desk({ counts: true });
+    desk.book(listed(['a']));
+    expect(desk.ask('a', resetRun)).toMatchObject({ kind: 'known', outcome: 'unknown', isSameMessage: false });
+    expect(desk.budget.slotEnds()).toHaveLength(1);
+  });
+
+  it('does not let a run that was reset send again, whatever number its send has (review N3)', () => {
+    const desk = new Desk({ counts: true });
+    desk.book(listed(['a'], true));
+    expect(desk.ask('a', { ...resetRun, sendNumber: 2 })).toMatchObject({ kind: 'known', outcome: 'unknown' });
+  });
+
+  it('books a send that it did not grant when it hears of it, from its answer, once (review N3, N5)', () => {
+    const desk = new Desk({ counts: true });
+    desk.wait(SECOND);
+    const atMs = desk.nowMs - 300;
+    desk.settle('a', 'sent', { atMs });
+    desk.settle('a', 'sent', { atMs });
+    desk.settle('b', 'notSent');
+    desk.book([]);
+    expect(desk.budget.slotEnds()).toEqual([atMs + HELD]);
+    expect(desk.ask('c', { job: 'a' })).toMatchObject({ reason: 'job-busy' });
+    expect(desk.ask('d', { job: 'b' }).kind).toBe('granted');
+    expect(desk.ask('a', resetRun)).toMatchObject({ kind: 'known', grantedTo: 'run-of-a', outcome: 'sent' });
+  });
+
+  it.each(['sent', 'rejected'] as const)('does not book what it remembers as "%s" (review N3)', (outcome) => {
+    const desk = new Desk();
+    desk.ask('a');
+    desk.settle('a', outcome);
+    count(desk, ['a']);
+    expect(desk.budget.slotEnds()).toHaveLength(1);
+  });
+
+  it.each(['limited', 'unauthorized', 'payment', 'notSent', 'unknown'] as const)(
+    'books what it remembers as "%s": the next send may be forgotten (review N3)',
+    (outcome) => {
+      const desk = new Desk();
+      desk.ask('a');
+      desk.settle('a', outcome);
+      desk.wait(OVER + MINUTE);
+      count(desk, ['a']);
+      expect(desk.budget.slotEnds()).toContain(desk.nowMs + HELD);
+      expect(desk.ask('a', resetRun)).toMatchObject({ kind: 'known', outcome: 'unknown' });
+    },
+  );
+
+  it('books nothing beside a grant that may be under way, but beside one that is over (review N3)', () => {
+    const desk = new Desk();
+    desk.ask('a');
+    count(desk, ['a']);
+    expect(desk.budget.slotEnds()).toHaveLength(1);
+    desk.nowMs += 30 * MINUTE;
+    count(desk, ['a']);
+    expect(desk.budget.slotEnds()).toContain(desk.nowMs + HELD);
+  });
+
+  it('gives a job to its latest send, and one that is closed only for the settle time (review N9)', () => {
+    const desk = new Desk({ counts: true });
+    desk.book([ofJob('old', false), ofJob('new', true), ...listed(['closed'])]);
+    desk.ask('behind-new', { job: 'x' });
+    desk.ask('behind-closed', { job: 'closed' });
+    expect(desk.ask('new', { job: 'x', ...resetRun })).toMatchObject({ isLatest: true });
+    expect(desk.ask('old', { job: 'x', ...resetRun })).toMatchObject({ isLatest: false });
+    expect(desk.nextGrants()).toEqual([SETTLE, ['behind-closed']]);
+    desk.end('new', { lastTurn });
+    expect(desk.granted()).toEqual(['behind-new']);
+  });
+
+  it('keeps how a job looked at the end of the turn before (review N9)', () => {
+    const desk = new Desk();
+    desk.send('a', { job: 'x' });
+    desk.end('a', { lastTurn });
+    desk.book([ofJob('b', false)]);
+    desk.wait(SETTLE);
+    expect(desk.ask('c', { job: 'x' })).toMatchObject({ kind: 'granted', lastTurn });
+  });
+});

@@ -1,0 +1,77 @@
+import { describe, expect, it } from 'vitest';
+import type { ZodType } from 'zod';
+import { answerSchema, askSchema, budgetEventSchema, fingerprint } from '../../../src/next/contract/protocol.js';
+import { askOf, Desk, lastTurn, T0 } from './support.js';
+
+const send = { workflowId: 'w', runId: 'r', sendNumber: 1 };
+const settle = { kind: 'settle', ...send, outcome: 'notSent', atMs: T0, refusal: 'payment', retryAfterMs: 5 };
+const end = { kind: 'end', workflowId: 'w', runId: 'r', turnUntilMs: T0, lastTurn };
+const grant = { runId: 'r', sendNumber: 1, grantedAtMs: T0, leaseMs: 1, overAtMs: T0 };
+const pause = { by: 'operator', untilMs: T0, note: 'n' };
+const waiting = { kind: 'waiting', runId: 'r', sendNumber: 1, reason: 'slot', position: 1, expectedAtMs: T0, pause };
+const right: [string, ZodType, object][] = [
+  ['ask', askSchema, askOf('a')],
+  ['settlement', budgetEventSchema, settle],
+  ['end', budgetEventSchema, end],
+  ['grant', answerSchema, { kind: 'granted', ...grant, lastTurn }],
+  ['place in line', answerSchema, waiting],
+];
+
+const noInstant = [Number.NaN, Infinity, -1, 1e15, '2026-01-01', null];
+const noDuration = [Number.NaN, Infinity, -1, 1e12, '1m', null];
+/** Values that a field must not have, wherever it is. */
+const wrong: Record<string, unknown[]> = {
+  kind: ['rubbish', 'full', 'known', 'otherMessage', undefined],
+  workflowId: ['', 'x'.repeat(256), 7, null, undefined, {}],
+  runId: ['', 'x'.repeat(256), 7, null, undefined, {}],
+  sendNumber: [0, -1, 1.5, 1e9, '1', Number.NaN, undefined],
+  lane: ['express', undefined],
+  messageTag: ['x'.repeat(101), undefined],
+  mayHaveSent: ['no', undefined],
+  ...{ startedAtMs: noInstant, atMs: noInstant, turnUntilMs: noInstant, grantedAtMs: noInstant },
+  ...{ overAtMs: noInstant, expectedAtMs: noInstant },
+  ...{ leaseMs: [0, ...noDuration], drainMs: noDuration, retryAfterMs: noDuration },
+  maxLimit: [-1, Infinity, Number.NaN, '9', undefined],
+  outcome: ['fine', undefined],
+  refusal: ['tired', null],
+  lastTurn: [{}, { ...lastTurn, status: 7 }, { ...lastTurn, prLink: 'x'.repeat(101) }, null],
+  reason: ['boredom', undefined],
+  position: [-1, 0.5, '1'],
+  pause: [{}, { by: 'me' }, { by: 'operator', note: 'x'.repeat(1_001) }, null],
+};
+
+describe('what arrives (review N11)', () => {
+  it.each(right)('is no %s if it is rubbish, and keeps nothing that does not belong to it', (_what, schema, value) => {
+    for (const rubbish of [undefined, null, '', 'ask', 7, [], {}, [value], { kind: 'rubbish' }]) {
+      expect(schema.safeParse(rubbish).success, JSON.stringify(rubbish)).toBe(false);
+    }
+    expect(schema.parse({ ...value, rubbish: 1 })).toEqual(value);
+  });
+
+  it.each(right)('is no %s with a field that is wrong', (_what, schema, value) => {
+    for (const field of Object.keys(value)) {
+      for (const each of wrong[field]!) {
+        expect(schema.safeParse({ ...value, [field]: each }).success, `${field}: ${String(each)}`).toBe(false);
+      }
+    }
+  });
+
+  it('may be every answer that a budget signals', () => {
+    const desk = new Desk();
+    desk.send('a');
+    desk.end('a', { lastTurn });
+    desk.pause({ note: 'n' });
+    desk.ask('b', { job: 'a' });
+    desk.ask('c', { job: 'a' });
+    desk.resume();
+    const answers = desk.told().flatMap(({ answer }) => answer ?? []);
+    expect(answers.map(({ kind }) => kind)).toEqual(['granted', 'waiting']);
+    for (const answer of answers) expect(answerSchema.parse(answer)).toEqual(answer);
+  });
+
+  it('has fingerprints that tell long texts apart without keeping them (review 19)', () => {
+    const [one, other] = ['1', '2'].map((end) => fingerprint({ prLink: `https://example.com/a/b/pull/${end}` }));
+    expect(one).toEqual({ status: null, prLink: expect.stringMatching(/^.{11}$/), archivedAt: null });
+    expect(one).not.toEqual(other);
+  });
+});

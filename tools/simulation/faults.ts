@@ -1,0 +1,137 @@
+import { followUp, type Order, projectBudget } from './ports.js';
+import type { Run } from './runs.js';
+import type { Stage } from './seed.js';
+import { BUDGET_ID } from './server.js';
+import { START_MS } from './world.js';
+
+/** The kinds of faults, each a profile of its own. */
+export const faults = [
+  ...(['workers', 'freezes', 'clocks', 'network', 'signals', 'service', 'refusals', 'stale', 'takeovers'] as const),
+  ...(['budget-resets', 'budget-stops', 'budget-deletions', 'resets', 'stops', 'words', 'activities'] as const),
+  ...(['orders', 'reuse', 'impatient', 'crowds'] as const),
+];
+export type Fault = (typeof faults)[number];
+
+/** Worlds: `calm` has no faults, `all` has all kinds, `backlog` has 320 follow-ups. */
+export const profiles = ['calm', ...faults, 'all', 'backlog'];
+const isFault = (name: string): name is Fault => faults.some((fault) => fault === name);
+
+/** The faults of a profile. Kinds may be joined with `+`. */
+export function faultsOf(profile: string): readonly Fault[] {
+  const kinds = profile.split('+').filter(isFault);
+  if (kinds.length === 0 && !profiles.includes(profile)) throw new Error(`no profile is called ${profile}`);
+  return profile === 'all' ? faults : kinds;
+}
+
+/** Whether a budget may have to start afresh. */
+export const isBudgetLost = (has: ReadonlySet<Fault>): boolean =>
+  has.has('budget-resets') || has.has('budget-stops') || has.has('budget-deletions');
+
+/** Decides what strikes when. All faults end when the log says so. */
+export function planFaults({ world, has, server, service, callers, log, budget }: Stage): void {
+  const { chance } = world;
+  const { healedAtMs } = log;
+  /** What strikes at the next send. */
+  const armed: ((run: Run) => unknown)[] = [];
+  server.onActivity = ({ name, run }) => {
+    const next = name === 'sendMessage' && world.nowMs < healedAtMs - 10_000 ? armed.shift() : undefined;
+    if (next) world.after(chance.between(0, chance.pick([300, 5_000])), () => next(run));
+  };
+  const untilMs = (longestMs: number) => Math.min(healedAtMs, world.nowMs + chance.between(500, longestMs));
+  /** Strikes some times. `what` is told who sends if it strikes at a send. */
+  const strike = (fault: Fault, most: number, what: (sender?: Run) => unknown) => {
+    for (let n = has.has(fault) ? chance.whole(1, most) : 0; n > 0; n--) {
+      const now = chance.happens(0.4) ? () => void armed.push(what) : () => what();
+      // A budget that is lost before Temporal's list shows anything knows of nothing.
+      world.at(START_MS + chance.between(10_000, (healedAtMs - START_MS) * chance.pick([0.05, 0.3, 1])), now);
+    }
+  };
+  const anyRunning = (sender?: Run): Run | undefined =>
+    sender?.status === 'running'
+      ? sender
+      : chance.pick(callers.flatMap(({ workflowId }) => server.running(workflowId) ?? []));
+  const order = (input: Order) => server.tell(BUDGET_ID, 'order', input);
+  const worker = () => chance.pick(server.workers);
+
+  strike('workers', 6, () => void worker().die(chance.pick([0, 0, 2_000]), untilMs(60_000) - world.nowMs));
+  strike('freezes', 5, () => worker().freeze(untilMs(240_000) - world.nowMs, chance.happens(0.5)));
+  strike('clocks', 3, () => {
+    const { settings } = worker();
+    const stepMs = chance.between(0, chance.pick([5_000, 7_200_000]));
+    settings.offsetMs += stepMs;
+    world.at(untilMs(300_000), () => (settings.offsetMs -= stepMs));
+  });
+  strike('service', 4, () => (service.until.failing = untilMs(180_000)));
+  strike('service', 3, () => (service.until.hiding = untilMs(60_000)));
+  strike('service', 1, () => service.archive(chance.pick([...service.jobs.keys()])));
+  strike('refusals', 3, () => (service.until.limited = untilMs(120_000)));
+  strike('refusals', 2, () => (service.until[chance.pick(['unauthorized', 'payment'] as const)] = untilMs(300_000)));
+  strike('takeovers', 6, () => (server.stalledUntilMs[chance.pick(['budget', 'followUp'] as const)] = untilMs(60_000)));
+  strike('takeovers', 6, () => chance.pick([server.running(BUDGET_ID), anyRunning()])?.replay());
+  strike('budget-resets', 3, () => {
+    const runs = server.runs.get(BUDGET_ID)?.filter(({ tasks }) => tasks.length > 1) ?? [];
+    const run = server.running(BUDGET_ID) && chance.pick(runs.slice(-2));
+    const first = chance.happens(0.3) ? 0 : 0.5;
+    return run && server.reset(run, Math.floor(chance.between(first, 1) * run.tasks.length));
+  });
+  strike('budget-stops', 2, () => {
+    server.close(server.running(BUDGET_ID), 'terminated');
+    const again = projectBudget({ ...budget, assumeFull: chance.happens(0.2) });
+    const restore = () => server.latest(BUDGET_ID) && !server.running(BUDGET_ID) && server.start(BUDGET_ID, again);
+    world.at(untilMs(600_000), restore);
+  });
+  strike('budget-deletions', 2, () => server.delete(BUDGET_ID));
+  strike('resets', 5, (sender) => {
+    const run = sender ?? chance.pick(callers.flatMap(({ workflowId }) => server.runs.get(workflowId) ?? []));
+    if (!run || run.tasks.length < 2 || !server.latest(run.workflowId)) return undefined;
+    return server.reset(run, chance.happens(0.5) ? 0 : chance.whole(0, run.tasks.length - 1));
+  });
+  strike('stops', 5, (sender) => {
+    const run = anyRunning(sender);
+    if (!run) return;
+    world.note('operator', run.workflowId);
+    // A follow-up that was deleted is in no list: a budget that starts afresh cannot know of it.
+    const how = chance.pick(['cancel', 'cancel', 'terminate', 'terminate', isBudgetLost(has) ? 'terminate' : 'delete']);
+    if (how === 'cancel') server.tell(run.workflowId, 'cancel');
+    else if (how === 'terminate') server.close(run, 'terminated');
+    else server.delete(run.workflowId);
+  });
+  strike('words', 4, (sender) => server.tell(anyRunning(sender)?.workflowId ?? '', 'pollNow'));
+  strike('words', 4, () => server.tell(anyRunning()?.workflowId ?? '', 'answer', chance.pick([null, {}, 'no', 7])));
+  strike('words', 4, () => server.tell(BUDGET_ID, 'tell', chance.pick([null, {}, { kind: 'end' }])));
+  strike('words', 6, (sender) => {
+    const { workflowId = '' } = anyRunning(sender) ?? {};
+    const word = chance.pick(['sent', 'notSent', 'perhaps']);
+    const caller = callers.find((each) => each.workflowId === workflowId);
+    if (caller && word === 'notSent') caller.isResendAllowed = true;
+    server.tell(workflowId, 'resolveDelivery', word);
+  });
+  strike('activities', 12, (sender) => {
+    const open = [...(anyRunning(sender)?.activities ?? [])].filter(({ options }) => !options.isLocal);
+    const activity = chance.pick(open);
+    if (!activity) return;
+    world.note('by hand', activity.run.workflowId, activity.name);
+    const how = chance.pick(['reset', 'fail', 'complete', 'complete']);
+    if (how === 'reset') activity.wasReset = true;
+    else if (how === 'fail') activity.end({ error: new Error('failed by hand') });
+    else activity.end({ value: chance.pick([{}, null, { kind: 'asked' }, { outcome: 'notSent' }]) });
+  });
+  strike('orders', 3, () => {
+    const endsMs = Math.floor(untilMs(600_000));
+    order({ pause: chance.happens(0.5) ? {} : { untilMs: endsMs } });
+    world.at(endsMs, () => order({ resume: true }));
+  });
+  strike('orders', 2, () => order({ limit: chance.whole(1, budget.settings.limit) }));
+  strike('reuse', 6, () => {
+    const caller = chance.pick(callers);
+    const { workflowId, settings } = caller;
+    if (!server.latest(workflowId) || server.running(workflowId)) return;
+    const prompt = chance.happens(0.6) ? settings.prompt : `${workflowId}#b`;
+    // What an id did before is known for as long as its budget lasts.
+    if (isBudgetLost(has)) caller.isResendAllowed = true;
+    world.note('used again', workflowId, prompt);
+    server.start(workflowId, followUp({ ...settings, prompt }));
+  });
+  // What a reset of the budget brings back does not last.
+  if (has.has('orders')) world.at(healedAtMs, () => order({ resume: true, limit: budget.settings.limit }));
+}

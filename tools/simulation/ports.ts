@@ -1,0 +1,144 @@
+import { TimeoutFailure } from '@temporalio/common';
+import type { z } from 'zod';
+import type { ResolveWord } from '../../src/contract/index.js';
+import { Budget } from '../../src/next/budget/budget.js';
+import { BudgetLoop, type RecentSends } from '../../src/next/budget/loop.js';
+import { type BudgetState, newState, trim } from '../../src/next/budget/state.js';
+import { answerSchema, askSchema, budgetEventSchema, type BudgetSettings } from '../../src/next/contract/protocol.js';
+import { FollowUp, type Settings } from '../../src/next/follow-up/flow.js';
+import { type FollowUpPort, readSendResult, readSlotAnswer, readWatchResult } from '../../src/next/follow-up/port.js';
+import { type Code, ContinueAsNew, type Run } from './runs.js';
+import { Chance } from './world.js';
+
+const TELL = { isLocal: true, startToCloseMs: 10_000, retryMs: [1_000, 60_000] } as const;
+const LIST = { isLocal: true, startToCloseMs: 20_000, retryMs: [5_000, 300_000] } as const;
+
+/** Hears a signal if it is not rubbish. */
+function hear<T>(schema: z.ZodType<T>, input: unknown, what: (event: T) => void): void {
+  const { success, data } = schema.safeParse(input);
+  if (success) what(data);
+}
+
+/** The shipped flow of a follow-up, over a port that does what that of its workflow does. */
+export function followUp(settings: Settings): Code {
+  const begin = (run: Run) => {
+    const { workflowId, runId, startedAtMs, what, nowMs, condition } = run;
+    const chance = new Chance(Number(/\d+$/.exec(workflowId)?.[0]));
+    const flow = new FollowUp(settings, {
+      ...{ workflowId, runId, startedAtMs, mayHaveSent: runId !== what.originalRunId, nowMs, condition },
+      random: () => chance.next(),
+      show: ({ state }) => run.show(state),
+      // A local activity first. If it fails, the server repeats a normal one.
+      askForSlot(order, untilMs, onTrouble) {
+        let asking = run.activity('askForSlot', order, { isLocal: true, startToCloseMs: 15_000, attempts: 1 });
+        let isStopped = false;
+        const ask = async () => {
+          const { value, error } = (await asking.result) ?? {};
+          if (isStopped || !error) return readSlotAnswer(value);
+          onTrouble({ reason: (error as { type?: string }).type ?? 'service', message: error.message });
+          const wholeMs = Math.max(1, untilMs - nowMs());
+          asking = run.activity('askForSlot', order, { startToCloseMs: 20_000, wholeMs, retryMs: [2_000, 300_000] });
+          return readSlotAnswer((await asking.result)?.value);
+        };
+        const stop = () => {
+          isStopped = true;
+          asking.stop();
+        };
+        return { result: ask(), stop };
+      },
+      async sendMessage(order) {
+        const startToCloseMs = Math.max(order.grant.leaseMs, 10_000);
+        const { value, error } =
+          (await run.activity('sendMessage', order, { startToCloseMs, attempts: 1 }).result) ?? {};
+        const details: unknown = error instanceof TimeoutFailure ? error.lastHeartbeatDetails : undefined;
+        return { ...readSendResult(value, order), ...(details as object) };
+      },
+      async tellBudget(event) {
+        const input = { projectId: 'p', event: { runId, ...event, workflowId } };
+        await run.activity('tellBudget', input, TELL).result;
+      },
+      watchJob(order) {
+        const wholeMs = Math.max(1, order.deadlineMs - nowMs()) + 120_000;
+        const retryMs = [Math.min(30_000, settings.poll.initialIntervalMs), 30_000] as const;
+        const { result, stop } = run.activity('watchJob', order, { heartbeatMs: 60_000, wholeMs, retryMs });
+        return { result: result.then((end) => readWatchResult(end?.value)), stop };
+      },
+    } satisfies FollowUpPort);
+    const handlers = {
+      answer: (input: unknown) => hear(answerSchema, input, (answer) => flow.hear(answer)),
+      wake: () => flow.wake(),
+      cancel: () => flow.cancel(),
+      pollNow: () => flow.pollNow(),
+      resolveDelivery: (word: unknown) => flow.refusalOfWord(word) ?? flow.resolveDelivery(word as ResolveWord),
+    };
+    return { main: () => flow.run(), handlers };
+  };
+  return { begin, prompt: settings.prompt };
+}
+
+/** What an operator orders of a budget. */
+export interface Order {
+  pause?: { untilMs?: number };
+  resume?: true;
+  limit?: number;
+}
+
+/** `mostEvents`: after how many events it continues as new. */
+export interface BudgetOptions {
+  settings: BudgetSettings;
+  places: { most: number; mostForJob: number };
+  mostEvents: number;
+  assumeFull?: boolean;
+}
+
+/** The shipped budget and its loop, over a port that does what that of its workflow does. */
+export function projectBudget({ settings, places, mostEvents, assumeFull = false }: BudgetOptions): Code {
+  const begin = (run: Run) => {
+    const { server, what, nowMs, condition } = run;
+    const { originalRunId, before } = what;
+    const log = () => (run.isReplaying ? undefined : server.log);
+    const budget = new Budget(structuredClone(before) ?? newState(settings, run.startedAtMs), places);
+    const loop = new BudgetLoop(budget, {
+      ...{ originalRunId, nowMs, condition, allAnswered: () => Promise.resolve(), show: () => undefined },
+      async send(message) {
+        log()?.answered(message.workflowId, message.answer);
+        return (await run.call((id) => server.signalFromBudget(run, id, message)).result)?.value !== false;
+      },
+      async listRecentSends(query) {
+        const listed = await run.activity('listRecentSends', { projectId: 'p', ...query }, LIST).result;
+        return listed?.value as RecentSends;
+      },
+      wasResetSince: (runId) => runId !== run.runId && run.patched(runId),
+      isLong: () => run.isLong(mostEvents),
+    });
+    run.budget = budget;
+    const main = async () => {
+      await loop.run(assumeFull && !before);
+      trim(budget.state);
+      return new ContinueAsNew(JSON.parse(JSON.stringify(budget.state)) as BudgetState);
+    };
+    const handlers = {
+      ask(input: unknown) {
+        const ask = askSchema.parse(input);
+        const answer = loop.ask(ask);
+        log()?.answered(ask.workflowId, answer);
+        return answer;
+      },
+      tell: (input: unknown) =>
+        hear(budgetEventSchema, input, (event) => {
+          log()?.heard(nowMs(), event);
+          loop.hear(event);
+        }),
+      order: (input: unknown) =>
+        loop.change((nowMs) => {
+          const { pause, resume, limit } = input as Order;
+          log()?.ordered(nowMs, input as Order);
+          if (pause) budget.pause(nowMs, pause);
+          if (resume) budget.resume(nowMs);
+          if (limit !== undefined) budget.setLimit(nowMs, { limit });
+        }),
+    };
+    return { main, handlers };
+  };
+  return { begin };
+}

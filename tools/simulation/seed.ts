@@ -1,0 +1,150 @@
+import type { Settings } from '../../src/next/follow-up/flow.js';
+import { type Fault, faultsOf, planFaults } from './faults.js';
+import { type BudgetOptions, followUp, projectBudget } from './ports.js';
+import { BUDGET_ID, Server } from './server.js';
+import { Service } from './service.js';
+import { judgeSeed, Log, saidBy } from './verdicts.js';
+import { Worker } from './worker.js';
+import { START_MS, World } from './world.js';
+
+/** Someone who starts a follow-up. */
+export interface Caller {
+  workflowId: string;
+  startsAtMs: number;
+  settings: Settings;
+  isResendAllowed: boolean;
+}
+
+/** All that takes part in a seed. */
+export interface Stage {
+  world: World;
+  has: ReadonlySet<Fault>;
+  server: Server;
+  service: Service;
+  log: Log;
+  callers: Caller[];
+  budget: BudgetOptions;
+}
+
+const FAULTS_MS = 1_800_000;
+const END_MS = 16 * 3_600_000;
+const LOOK_EVERY_MS = 60_000;
+/** A follow-up asks again after an hour: its grant may be lost, or its budget replaced. */
+const MOST_LOOKS = 65;
+
+/** What one seed showed: what is wrong, and how the runs of follow-ups ended. */
+export interface Report {
+  found: Log['found'];
+  ends: string[];
+  trace: number;
+  events: number;
+}
+
+/** Runs the world of one seed until all is over. */
+export async function runSeed(profile: string, seed: number, print?: (line: string) => void): Promise<Report> {
+  const world = new World(seed, print);
+  const { random } = Math;
+  // The activities vary their waits by chance.
+  Math.random = () => world.chance.next();
+  try {
+    const { found, ended } = await runWorld(world, new Set(faultsOf(profile)), profile === 'backlog');
+    const ends = ended.map((run) => saidBy(run)?.type ?? run.status);
+    return { found, ends, trace: world.trace >>> 0, events: world.events };
+  } finally {
+    Math.random = random;
+  }
+}
+
+async function runWorld(world: World, has: ReadonlySet<Fault>, isBacklog: boolean): Promise<Log> {
+  const { chance } = world;
+  const limit = isBacklog ? 100 : chance.pick([2, 3, 5, 8]);
+  const windowMs = isBacklog ? 3_600_000 : chance.pick([120_000, 300_000, 600_000]);
+  const marginMs = isBacklog ? 20 : 1_000;
+  const reserve = !isBacklog && chance.happens(0.3) ? chance.whole(0, limit / 2) : 0;
+  const lowerLimit = has.has('refusals') && chance.happens(0.5) ? Math.max(1, limit - 2) : Infinity;
+  const lag = has.has('stale') ? { showMs: 7_000, lagMs: 6_500 } : { showMs: 500, lagMs: 0 };
+  const service = new Service(world, { ...lag, limit: lowerLimit, windowMs });
+  const log = new Log(world, has.size > 0 ? START_MS + FAULTS_MS : START_MS, service.arrivals);
+  const often = { lost: chance.pick([0.02, 0.1, 0.3]), late: 0.1, doubled: 0.1, refused: chance.pick([0, 0.1]) };
+  const never = { lost: 0, late: 0, doubled: 0, refused: 0 };
+  const chancesOf = (fault: Fault) => () => (has.has(fault) && world.nowMs < log.healedAtMs ? often : never);
+  const offsetMs = has.has('clocks') ? chance.between(-marginMs, marginMs) : 0;
+  const server = new Server(world, log, offsetMs, chancesOf('signals'));
+  const budget = {
+    settings: { limit, windowMs, marginMs, reserve },
+    places: has.has('crowds') ? { most: chance.whole(2, 6), mostForJob: 2 } : { most: 1_000, mostForJob: 10 },
+    mostEvents: chance.pick([50, 330, 1_000]),
+  };
+  const stage: Stage = { world, has, server, service, log, callers: [], budget };
+  for (let n = chance.whole(1, 3); n > 0; n--) {
+    server.workers.push(new Worker(stage, projectBudget(budget), chancesOf('network')));
+  }
+  addCallers(stage, isBacklog);
+  planFaults(stage);
+  watchForStuck(stage);
+  const mustRunUntilMs = isBacklog ? START_MS + 3 * windowMs : log.healedAtMs;
+  const isOver = ({ workflowId, startsAtMs }: Caller) => startsAtMs < world.nowMs && !server.running(workflowId);
+  try {
+    await world.run(START_MS + END_MS, () => world.nowMs > mustRunUntilMs && stage.callers.every(isOver));
+  } catch (error) {
+    log.find('crash', (error as Error).stack);
+  }
+  judgeSeed(stage);
+  // The first message of the fourth window.
+  const fourthMs = service.arrivals[3 * limit]?.atMs ?? Infinity;
+  if (isBacklog && fourthMs - START_MS > (3 * windowMs) / 0.99) log.find('idle', `${fourthMs - START_MS} ms`);
+  return log;
+}
+
+function addCallers({ world, has, service, server, callers }: Stage, isBacklog: boolean): void {
+  const { chance } = world;
+  const jobs = isBacklog ? 320 : chance.whole(2, 8);
+  for (let i = 0; i < jobs; i++) service.addJob(`j${i}`);
+  const isImpatient = (probability: number) => has.has('impatient') && chance.happens(probability);
+  for (let i = 0, most = isBacklog ? 320 : chance.whole(6, 18); i < most; i++) {
+    const jobId = `j${isBacklog ? i : chance.whole(0, jobs - 1)}`;
+    const workflowId = `follow-up/p/${jobId}/k${i}`;
+    const poll = { initialIntervalMs: chance.whole(1_000, 8_000), maxIntervalMs: chance.whole(8_000, 60_000) };
+    const settings: Settings = {
+      ...{ projectId: 'p', jobId, prompt: `${workflowId}#a` },
+      lane: chance.pick(['interactive', 'interactive', 'batch']),
+      onUnknownDelivery: chance.pick(['fail', 'fail', 'assumeSent', 'resend']),
+      whenActive: chance.pick(['wait', 'wait', 'wait', 'send']),
+      poll: { ...poll, backoffCoefficient: chance.pick([1, 1.5, 2]) },
+      settleTimeMs: chance.whole(15_000, 120_000),
+      prLinkGraceMs: chance.whole(0, 30_000),
+      jobTimeoutMs: isImpatient(0.3) ? chance.whole(20_000, 180_000) : 3_600_000,
+      budgetWaitTimeoutMs: isImpatient(0.4) ? chance.whole(10_000, 300_000) : 4 * 3_600_000,
+    };
+    const startsAtMs = START_MS + chance.between(0, isBacklog || chance.happens(0.5) ? 2_000 : 600_000);
+    callers.push({ workflowId, startsAtMs, settings, isResendAllowed: false });
+    world.at(startsAtMs, () => server.start(workflowId, followUp(settings)));
+  }
+}
+
+/** After the faults, who could be sent is sent. */
+function watchForStuck({ world, server, service, callers, log }: Stage): void {
+  const looks = new Map<string, number>();
+  const isIn = (workflowId: string, ...states: string[]) =>
+    states.includes(server.running(workflowId)?.states.at(-1)?.state ?? '');
+  const look = () => {
+    world.after(LOOK_EVERY_MS, look);
+    const { state, limit = 0 } = server.running(BUDGET_ID)?.budget ?? {};
+    if (!state || state.isCounting || state.operatorPause || state.servicePause) return;
+    const { windowMs, marginMs, reserve } = state.settings;
+    const free = limit - service.arrivals.filter(({ atMs }) => atMs > world.nowMs - windowMs - marginMs).length;
+    for (const { workflowId, settings } of callers) {
+      const rivals = callers.filter((each) => each.settings.jobId === settings.jobId && each.workflowId !== workflowId);
+      const isTaken = rivals.some((each) => isIn(each.workflowId, 'sending', 'reconciling', 'polling'));
+      const couldGo =
+        isIn(workflowId, 'waiting-for-budget', 'waiting-for-job', 'blocked') &&
+        !isTaken &&
+        free > (settings.lane === 'batch' ? reserve : 0) &&
+        !service.isAtWork(settings.jobId);
+      const count = couldGo ? (looks.get(workflowId) ?? 0) + 1 : 0;
+      looks.set(workflowId, count);
+      if (count === MOST_LOOKS) log.find('stuck', workflowId, `${free} slots are free`);
+    }
+  };
+  world.at(log.healedAtMs, look);
+}

@@ -1,0 +1,233 @@
+import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
+import { msToNumber } from '@temporalio/common/lib/time.js';
+import type { ListedSend, Message } from '../../src/next/budget/budget.js';
+import type { BudgetState } from '../../src/next/budget/state.js';
+import { type Code, ContinueAsNew, type Happened, type Outcome, Run } from './runs.js';
+import type { Log } from './verdicts.js';
+import type { Worker } from './worker.js';
+import type { World } from './world.js';
+
+/** How the server runs an activity. What is missing has no bound. */
+export interface ActivityOptions {
+  isLocal?: true;
+  startToCloseMs?: number;
+  heartbeatMs?: number;
+  wholeMs?: number;
+  attempts?: number;
+  retryMs?: readonly [first: number, longest: number];
+}
+
+/** An activity of a run. An operator may end or reset it. */
+export interface Activity {
+  run: Run;
+  name: string;
+  input: unknown;
+  options: ActivityOptions;
+  details: unknown;
+  wasReset: boolean;
+  isOver: boolean;
+  end(outcome?: Outcome): void;
+}
+
+export const BUDGET_ID = 'project-budget/p';
+
+/** A Temporal server: runs, their tasks, activities with their timeouts, signals, updates, the list of follow-ups. */
+export class Server {
+  readonly runs = new Map<string, Run[]>();
+  readonly workers: Worker[] = [];
+  /** Until when no worker takes a task of these workflows. */
+  readonly stalledUntilMs = { budget: 0, followUp: 0 };
+  onActivity: (activity: Activity) => void = () => undefined;
+  #ids = 0;
+
+  /** @param offsetMs how much the clock of the host that has the budget differs */
+  constructor(
+    readonly world: World,
+    readonly log: Log,
+    private readonly offsetMs: number,
+    private readonly signalFaults: () => { late: number; doubled: number; lost: number },
+  ) {}
+
+  latest = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.at(-1);
+  running = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.find((run) => run.status === 'running');
+  offsetOf = (workflowId: string): number => (workflowId === BUDGET_ID ? this.offsetMs : 0);
+
+  start(workflowId: string, code: Code, before?: BudgetState, inbox: readonly Happened[] = []): void {
+    const runId = `run${++this.#ids}`;
+    const startedAtMs = Math.floor(this.world.nowMs + this.offsetOf(workflowId));
+    this.#add(new Run(this, { workflowId, runId, originalRunId: runId, startedAtMs, code, before }), inbox);
+  }
+
+  /** Returns whether the run takes it. */
+  deliver(run: Run | undefined, event: Happened): boolean {
+    if (run?.status !== 'running') return false;
+    run.inbox.push(event);
+    this.#plan(run);
+    return true;
+  }
+
+  tell = (workflowId: string, name: string, input?: unknown, reply?: (answer: unknown) => void): boolean =>
+    this.deliver(this.running(workflowId), { name, input: structuredClone(input), ...(reply && { reply }) });
+
+  close(run: Run | undefined, status: Exclude<Run['status'], 'running'>, end: Outcome = {}): void {
+    if (run?.status !== 'running') return;
+    const isContinued = end.value instanceof ContinueAsNew;
+    Object.assign(run, { status: isContinued ? 'continued' : status, closedAtMs: this.world.nowMs, end });
+    this.world.note('close', run.workflowId, run.runId, run.status, end.error?.message ?? '');
+    for (const activity of run.activities) activity.end();
+    this.log.closed(run);
+    if (end.value instanceof ContinueAsNew) this.start(run.workflowId, run.code, end.value.state, run.inbox);
+  }
+
+  delete(workflowId: string): void {
+    this.close(this.running(workflowId), 'terminated');
+    this.runs.delete(workflowId);
+  }
+
+  /** Starts a run that goes on from the first `kept` tasks of another. Later signals and updates are applied again. */
+  async reset(run: Run, kept: number): Promise<void> {
+    const all = this.runs.get(run.workflowId) ?? [];
+    const later = all.slice(all.indexOf(run)).flatMap((each) => each.tasks.slice(each === run ? kept : 0));
+    const again = [...later.flatMap(({ events }) => events), ...(all.at(-1)?.inbox ?? [])];
+    this.close(this.running(run.workflowId), 'terminated');
+    const next = new Run(this, { ...run.what, runId: `run${++this.#ids}` });
+    this.world.note('reset', run.workflowId, run.runId, 'after', kept, 'as', next.runId);
+    next.tasks.push(...run.tasks.slice(0, kept));
+    for (const [name, task] of run.markers) if (task < kept) next.markers.set(name, task);
+    if (kept > 0) await next.replay();
+    this.#add(
+      next,
+      again.filter((event) => 'name' in event && event.name !== 'cancel'),
+    );
+  }
+
+  signalFromBudget(from: Run, id: number, { workflowId, answer }: Message): () => void {
+    const { world, log } = this;
+    const { late, doubled, lost } = this.signalFaults();
+    const name = answer ? 'answer' : 'wake';
+    log.count('signals', workflowId);
+    const isLost = world.chance.happens(lost);
+    const travelMs = () => (world.chance.happens(late) ? world.chance.between(0, 5_000) : world.chance.between(2, 40));
+    if (world.chance.happens(doubled)) world.after(travelMs(), () => this.tell(workflowId, name, answer));
+    return world.after(travelMs(), () => {
+      if (from.status !== 'running' && world.chance.happens(0.5)) return;
+      const isFound = isLost || this.tell(workflowId, name, answer);
+      world.note('signal', workflowId, JSON.stringify(answer ?? name), isFound ? '' : 'not found');
+      if (!isFound || isLost) log.givenBack.add(workflowId);
+      this.deliver(from, { id, value: isFound });
+    });
+  }
+
+  /** Temporal's list of follow-ups, as it was a while ago. */
+  list({ sinceMs, alsoWaiting }: { sinceMs: number; alsoWaiting: boolean }): ListedSend[] {
+    const shownMs = this.world.nowMs - this.world.chance.between(0, 3_000);
+    const followUps = [...this.runs.values()].flat().filter(({ workflowId }) => workflowId !== BUDGET_ID);
+    const found = followUps.flatMap(({ workflowId, startedAtMs, closedAtMs, states }) => {
+      const state = states.findLast(({ atMs }) => atMs <= shownMs)?.state ?? '';
+      const isRunning = closedAtMs > shownMs;
+      const isShown = ['sending', 'reconciling', 'polling'].includes(state) || (alsoWaiting && state !== '');
+      const isListed = isRunning ? isShown : closedAtMs >= sinceMs && state !== 'not-sent';
+      return isListed && startedAtMs <= shownMs ? { workflowId, isRunning, closedAtMs } : [];
+    });
+    return found.sort((a, b) => a.closedAtMs - b.closedAtMs);
+  }
+
+  startActivity(run: Run, id: number, name: string, input: unknown, options: ActivityOptions): () => void {
+    const end = (outcome?: Outcome) => {
+      if (activity.isOver) return;
+      activity.isOver = true;
+      run.activities.delete(activity);
+      stop?.();
+      if (!outcome) return;
+      const { value, error } = outcome;
+      this.world.note('activity', run.workflowId, run.runId, name, error ? error.message : JSON.stringify(value));
+      this.deliver(run, { id, ...(error ? { error } : { value: structuredClone(value) }) });
+    };
+    const states = { details: undefined, wasReset: false, isOver: false };
+    const activity: Activity = { run, name, input: structuredClone(input), options, ...states, end };
+    const tooLate = () => end({ error: new Error('scheduleToClose') });
+    const stop = options.wholeMs === undefined ? undefined : this.world.after(options.wholeMs, tooLate);
+    run.activities.add(activity);
+    this.onActivity(activity);
+    void this.#perform(activity);
+    return () => end();
+  }
+
+  async #perform(activity: Activity): Promise<void> {
+    const { world } = this;
+    const {
+      isLocal,
+      attempts = Infinity,
+      wholeMs = Infinity,
+      retryMs: [firstMs, longestMs] = [0, 0],
+    } = activity.options;
+    const info = { attempt: 1, scheduledTimestampMs: world.nowMs, currentAttemptScheduledTimestampMs: world.nowMs };
+    for (;;) {
+      await world.sleep(world.chance.between(2, isLocal ? 10 : 80));
+      if (activity.isOver) return;
+      const ready = this.workers.filter(({ isReady }) => isReady);
+      const outcome = ready.length > 0 ? await this.#attempt(activity, world.chance.pick(ready), { ...info }) : 'lost';
+      if (activity.isOver) return;
+      if (outcome === 'lost') {
+        await world.sleep(1_000);
+        continue;
+      }
+      const { error } = outcome;
+      const asked = error instanceof ApplicationFailure ? error.nextRetryDelay : undefined;
+      const waitMs = asked ? msToNumber(asked) : Math.min(longestMs, firstMs * 2 ** (info.attempt - 1));
+      const isLast = info.attempt >= attempts || world.nowMs + waitMs > info.scheduledTimestampMs + wholeMs;
+      if (!error || (isLast && !activity.wasReset)) return activity.end(outcome);
+      info.attempt = activity.wasReset ? 1 : info.attempt + 1;
+      activity.wasReset = false;
+      info.currentAttemptScheduledTimestampMs = world.nowMs + waitMs;
+      await world.sleep(waitMs);
+    }
+  }
+
+  /** `lost`: the workflow task of a local activity is lost with its worker. */
+  #attempt(activity: Activity, worker: Worker, info: object): Promise<Outcome | 'lost'> {
+    return new Promise((resolve) => {
+      const { isLocal, startToCloseMs, heartbeatMs } = activity.options;
+      let isOver = false;
+      const end = (outcome: Outcome | 'lost') => {
+        isOver = true;
+        for (const stop of [stopAttempt, stopBeat]) stop?.();
+        resolve(outcome);
+      };
+      const expire = (type: 'START_TO_CLOSE' | 'HEARTBEAT', ms: number | undefined) =>
+        ms === undefined
+          ? undefined
+          : this.world.after(ms, () =>
+              end(isLocal && isLost() ? 'lost' : { error: new TimeoutFailure(type, activity.details, type) }),
+            );
+      const beat = (details: unknown) => {
+        if (isOver) return;
+        activity.details = details;
+        stopBeat?.();
+        stopBeat = expire('HEARTBEAT', heartbeatMs);
+      };
+      const isLost = worker.execute(activity, info, beat, end);
+      const stopAttempt = expire('START_TO_CLOSE', startToCloseMs);
+      let stopBeat = expire('HEARTBEAT', heartbeatMs);
+    });
+  }
+
+  #add(run: Run, inbox: readonly Happened[]): void {
+    this.runs.set(run.workflowId, [...(this.runs.get(run.workflowId) ?? []), run]);
+    run.inbox.push(...inbox);
+    this.#plan(run);
+  }
+
+  #plan(run: Run, ms = this.world.chance.between(3, 30)): void {
+    if (run.isTaskDue) return;
+    run.isTaskDue = true;
+    this.world.after(ms, async () => {
+      run.isTaskDue = false;
+      if (run.status !== 'running') return;
+      const stallMs = this.stalledUntilMs[run.workflowId === BUDGET_ID ? 'budget' : 'followUp'] - this.world.nowMs;
+      if (stallMs > 0) return this.#plan(run, stallMs + 1);
+      await run.task(Math.floor(this.world.nowMs + this.offsetOf(run.workflowId)));
+      if (run.inbox.length > 0) this.#plan(run);
+    });
+  }
+}

@@ -1,0 +1,112 @@
+import type { GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
+import type { AgentJob } from '../../src/contract/index.js';
+import type { World } from './world.js';
+
+/** A message that reached the service. */
+export interface Arrival {
+  atMs: number;
+  prompt: string;
+  runId: string;
+  isAccepted: boolean;
+  isRefused: boolean;
+  turn: number;
+  /** It came while another turn ran, so nobody can tell the ends of the two apart. */
+  isBehind: boolean;
+}
+
+/** The agent job service: jobs with turns, replicas that lag, refusals. Its log of arrivals is the truth. */
+export class Service {
+  readonly arrivals: Arrival[] = [];
+  readonly jobs = new Map<string, { states: { atMs: number; job: AgentJob }[]; turns: number; busyUntilMs: number }>();
+  /** Until when it refuses, fails, or does not find jobs. */
+  readonly until = { unauthorized: 0, payment: 0, limited: 0, failing: 0, hiding: 0 };
+  readonly #turnMs: readonly number[];
+  readonly #keepsLink: boolean;
+  readonly #saysRetryAfter: boolean;
+
+  /** @param lagMs how much replicas lag; a turn takes `showMs` to show, together less than 10 s */
+  constructor(
+    private readonly world: World,
+    private readonly settings: { showMs: number; lagMs: number; limit: number; windowMs: number },
+  ) {
+    const { chance } = world;
+    this.#turnMs = chance.pick([[2_000, 20_000] as const, [5_000, 120_000] as const, [500, 3_000] as const]);
+    this.#keepsLink = chance.happens(0.5);
+    this.#saysRetryAfter = chance.happens(0.5);
+  }
+
+  addJob(jobId: string): void {
+    const { chance, nowMs } = this.world;
+    const status = chance.pick(['completed', 'completed', 'failed', 'active']);
+    const job = { id: jobId, status, prLink: status === 'completed' ? `https://pr/${jobId}/0` : null, turn: 0 };
+    this.jobs.set(jobId, { states: [{ atMs: 0, job }], turns: 0, busyUntilMs: 0 });
+    if (status === 'active') this.#endTurn(jobId, 0, nowMs + chance.between(1_000, 60_000));
+  }
+
+  archive(jobId: string): void {
+    const { nowMs } = this.world;
+    if (this.isAtWork(jobId)) return;
+    this.#set(jobId, nowMs, { ...this.#job(jobId), status: 'archived', archivedAt: new Date(nowMs).toISOString() });
+  }
+
+  isAtWork = (jobId: string): boolean => this.jobs.get(jobId)!.busyUntilMs > this.world.nowMs;
+
+  read(jobId: string): GetJobOutcome {
+    const { until, world, settings } = this;
+    const { nowMs, chance } = world;
+    const refusal = (['unauthorized', 'payment', 'limited'] as const).find((each) => until[each] > nowMs);
+    if (refusal && chance.happens(0.7)) {
+      const after = refusal === 'limited' ? this.#retryAfter() : {};
+      return { kind: 'failed', reason: refusal as 'limited', message: refusal, ...after };
+    }
+    if (until.failing > nowMs && chance.happens(0.8)) return { kind: 'failed', reason: 'service', message: '500' };
+    if (until.hiding > nowMs && chance.happens(0.6)) return { kind: 'notFound', message: '404' };
+    const shownMs = nowMs - chance.between(0, settings.lagMs);
+    const { states } = this.jobs.get(jobId)!;
+    return { kind: 'job', job: { ...(states.findLast(({ atMs }) => atMs <= shownMs) ?? states[0]!).job } };
+  }
+
+  /** A message arrives. */
+  post(jobId: string, prompt: string, runId: string): SendMessageOutcome {
+    const { world, settings, until, arrivals } = this;
+    const { nowMs, chance } = world;
+    const job = this.jobs.get(jobId)!;
+    const accepted = arrivals.filter(({ atMs, isAccepted }) => isAccepted && atMs > nowMs - settings.windowMs);
+    const isLimited = until.limited > nowMs || accepted.length >= settings.limit;
+    const isRefused = isLimited || until.unauthorized > nowMs || until.payment > nowMs;
+    const arrival: Arrival = { atMs: nowMs, prompt, runId, isAccepted: false, isRefused, turn: 0, isBehind: false };
+    arrivals.push(arrival);
+    if (until.unauthorized > nowMs) return { outcome: 'unauthorized', statusCode: 401 };
+    if (until.payment > nowMs) return { outcome: 'payment' as 'limited', statusCode: 402 };
+    if (isLimited) return { outcome: 'limited', statusCode: 429, ...this.#retryAfter() };
+    if (until.hiding > nowMs && chance.happens(0.3)) return { outcome: 'rejected', statusCode: 404 };
+    if (this.#job(jobId).status === 'archived') return { outcome: 'rejected', statusCode: 400 };
+    if (until.failing > nowMs && chance.happens(0.4)) return { outcome: 'unknown', statusCode: 500 };
+    const turn = ++job.turns;
+    Object.assign(arrival, { isAccepted: true, turn, isBehind: this.isAtWork(jobId) });
+    world.note('accepted', prompt, 'turn', turn, arrival.isBehind ? 'behind another' : '');
+    const beginMs = Math.max(nowMs, job.busyUntilMs) + chance.between(0, settings.showMs);
+    this.#set(jobId, beginMs, { id: jobId, status: 'active', prLink: this.#keptLink(jobId), turn });
+    this.#endTurn(jobId, turn, beginMs + chance.between(this.#turnMs[0]!, this.#turnMs[1]!));
+    if (until.failing > nowMs && chance.happens(0.4)) return { outcome: 'unknown', statusCode: 502 };
+    const shown = job.states.findLast(({ atMs }) => atMs <= nowMs)!.job;
+    return { outcome: 'sent', statusCode: 200, ...(chance.happens(0.5) && { job: { ...shown } }) };
+  }
+
+  #job = (jobId: string): AgentJob => this.jobs.get(jobId)!.states.at(-1)!.job;
+  #keptLink = (jobId: string) => (this.#keepsLink ? (this.#job(jobId).prLink ?? null) : null);
+  #retryAfter = () => (this.#saysRetryAfter ? { retryAfterMs: this.world.chance.whole(1_000, 120_000) } : {});
+
+  #endTurn(jobId: string, turn: number, atMs: number): void {
+    const { chance } = this.world;
+    const status = chance.happens(0.85) ? 'completed' : 'failed';
+    const hasNewLink = status === 'completed' && chance.happens(0.6);
+    this.jobs.get(jobId)!.busyUntilMs = atMs;
+    const prLink = hasNewLink ? `https://pr/${jobId}/${turn}` : this.#keptLink(jobId);
+    this.#set(jobId, atMs, { id: jobId, status, prLink, turn });
+  }
+
+  #set(jobId: string, atMs: number, job: AgentJob): void {
+    this.jobs.get(jobId)!.states.push({ atMs, job });
+  }
+}

@@ -1,0 +1,160 @@
+import type { FollowUpResult } from '../../src/contract/index.js';
+import { type Answer, type BudgetEvent, refusalOf } from '../../src/next/contract/protocol.js';
+import { Failed } from '../../src/next/follow-up/flow.js';
+import { isBudgetLost } from './faults.js';
+import type { Order } from './ports.js';
+import type { Run } from './runs.js';
+import type { Caller, Stage } from './seed.js';
+import { BUDGET_ID } from './server.js';
+import type { Arrival } from './service.js';
+import { START_MS, type World } from './world.js';
+
+/** What may be wrong with a seed. */
+export const verdicts = {
+  over: 'more messages within a window than the budget allows',
+  doubled: 'a message was delivered twice',
+  lies: 'a follow-up said that its message was delivered, or that it was not, and that is not true',
+  fooled: "a result belongs to another message's turn",
+  behind: 'a message arrived while the turn of another follow-up ran, for which its own was to wait',
+  lost: 'a follow-up does not end',
+  late: 'a follow-up ends later than its settings say',
+  stuck: 'a follow-up that could be sent waits beside a free slot, or for one that does not run',
+  idle: 'a backlog leaves more than 1 % of the budget unused',
+  hot: 'a follow-up asks or is signalled again and again',
+  unused: 'a slot was granted that nobody used or gave back',
+  unpaused: 'a slot was granted during a pause',
+  crash: 'an exception that nobody expects',
+};
+export type Verdict = keyof typeof verdicts;
+
+/** The longest that may pass, by itself, after the last fault and a follow-up's own timeouts. */
+const SLACK_MS = 600_000;
+const MOST_AN_HOUR = 90;
+const SHORTEST_PAUSE_MS = 29_000;
+
+/** What happened besides the service's log, and what is wrong with it. */
+export class Log {
+  readonly found: { verdict: Verdict; what: string }[] = [];
+  /** How often each follow-up asked, and was signalled. */
+  readonly counts = { asks: new Map<string, number>(), signals: new Map<string, number>() };
+  /** Runs of follow-ups. */
+  readonly ended: Run[] = [];
+  /** Grants that the budget need not wait for: `run/send`, or all of a run or follow-up. */
+  readonly givenBack = new Set<string>();
+  readonly #grants = new Set<string>();
+  #pauses: { by: 'operator' | 'service'; fromMs: number; endMs: number }[] = [];
+
+  /** @param healedAtMs when the faults end: before, a grant may be lost with whoever had it */
+  constructor(
+    private readonly world: World,
+    readonly healedAtMs: number,
+    private readonly arrivals: readonly Arrival[],
+  ) {}
+
+  find(verdict: Verdict, ...what: unknown[]): void {
+    this.found.push({ verdict, what: what.join(' ') });
+  }
+
+  count(what: keyof Log['counts'], workflowId: string): void {
+    this.counts[what].set(workflowId, (this.counts[what].get(workflowId) ?? 0) + 1);
+  }
+
+  closed(run: Run): void {
+    // Another budget does not know of its pauses.
+    if (run.workflowId !== BUDGET_ID) this.ended.push(run);
+    else if (run.status !== 'continued') this.#pauses = [];
+    const { error } = run.end;
+    if (error && !(error instanceof Failed)) this.find('crash', run.workflowId, error.stack);
+  }
+
+  ordered(fromMs: number, { pause, resume }: Order): void {
+    if (resume) this.#pauses = [];
+    if (!pause) return;
+    this.#pauses = this.#pauses.filter(({ by }) => by === 'service');
+    this.#pauses.push({ by: 'operator', fromMs, endMs: pause.untilMs ?? Infinity });
+  }
+
+  heard(fromMs: number, event: BudgetEvent): void {
+    this.givenBack.add(event.kind === 'end' ? event.runId : `${event.runId}/${event.sendNumber}`);
+    if (event.kind === 'end' || !(event.refusal ?? refusalOf(event.outcome))) return;
+    const endMs = event.atMs - 1_000 + (event.retryAfterMs ?? SHORTEST_PAUSE_MS);
+    this.#pauses.push({ by: 'service', fromMs, endMs });
+  }
+
+  answered(workflowId: string, answer: Answer | undefined): void {
+    if (answer?.kind !== 'granted') return;
+    const { runId, sendNumber, grantedAtMs, overAtMs } = answer;
+    const grant = `${runId}/${sendNumber}`;
+    if (this.#grants.has(grant)) return;
+    this.#grants.add(grant);
+    const isPaused = this.#pauses.some(({ fromMs, endMs }) => fromMs < grantedAtMs && grantedAtMs < endMs);
+    if (isPaused) this.find('unpaused', workflowId, grant, seconds(grantedAtMs));
+    if (grantedAtMs < this.healedAtMs) return;
+    this.world.at(overAtMs + 1_000, () => {
+      const isUsed = this.arrivals.some((each) => each.runId === runId && each.atMs >= grantedAtMs - 1_000);
+      const isGivenBack = [grant, runId, workflowId].some((each) => this.givenBack.has(each));
+      if (!isUsed && !isGivenBack) this.find('unused', workflowId, grant, seconds(grantedAtMs));
+    });
+  }
+}
+
+const seconds = (ms: number): string => ((ms - START_MS) / 1_000).toFixed(1);
+
+/** Compares what each follow-up said with the service's log. */
+export function judgeSeed({ has, server, service, log, callers, budget }: Stage): void {
+  const { limit, windowMs } = budget.settings;
+  const { arrivals } = service;
+  // A budget that starts afresh does not know of messages that were refused.
+  const counted = isBudgetLost(has) ? arrivals.filter(({ isRefused }) => !isRefused) : arrivals;
+  const crowd = counted.find(({ atMs }, i) => i >= limit && atMs - counted[i - limit]!.atMs < windowMs);
+  if (crowd) log.find('over', `${limit + 1} within a window at`, seconds(crowd.atMs), crowd.prompt);
+  const leasesMs = server.workers.map(({ settings }) => settings.leaseMs + settings.drainMs);
+  for (const caller of callers) {
+    const { workflowId, settings, isResendAllowed, startsAtMs } = caller;
+    const accepted = arrivals.filter(({ prompt, isAccepted }) => isAccepted && prompt.startsWith(`${workflowId}#`));
+    if (accepted.length > 1 && settings.onUnknownDelivery !== 'resend' && !isResendAllowed) {
+      log.find('doubled', workflowId, ...accepted.map(({ atMs, runId }) => `${seconds(atMs)} ${runId}`));
+    }
+    const behind = settings.whenActive === 'wait' ? accepted.find(({ isBehind }) => isBehind) : undefined;
+    if (behind) log.find('behind', workflowId, seconds(behind.atMs));
+    const runs = log.ended.filter((run) => run.workflowId === workflowId);
+    for (const [i, run] of runs.entries()) judgeRun(log, caller, run, runs.slice(0, i + 1), accepted, leasesMs);
+    const last = server.latest(workflowId);
+    if (last?.status === 'running') log.find('lost', workflowId, last.runId, last.states.at(-1)?.state);
+    const hours = Math.max(1, ((last?.closedAtMs ?? Infinity) - startsAtMs) / 3_600_000);
+    const [asks = 0, signals = 0] = [log.counts.asks.get(workflowId), log.counts.signals.get(workflowId)];
+    if (Math.max(asks, signals) / hours > MOST_AN_HOUR) log.find('hot', workflowId, asks, 'asks', signals, 'signals');
+  }
+}
+
+/** @param upTo the runs of the follow-up that closed before this one, and this one */
+function judgeRun(log: Log, caller: Caller, run: Run, upTo: Run[], accepted: Arrival[], leasesMs: number[]): void {
+  const said = saidBy(run);
+  if (!said) return;
+  const who = `${run.workflowId} ${run.runId} ${said.type}`;
+  // Of an id that was started again by hand, each start speaks for itself.
+  const chain = upTo.filter(({ what }) => what.originalRunId === run.what.originalRunId).map(({ runId }) => runId);
+  const ofMessage = accepted.filter(({ prompt }) => prompt === run.code.prompt);
+  const isDelivered = ofMessage.some(({ runId }) => chain.includes(runId));
+  if (said.delivered === 'no' ? isDelivered : said.delivered === 'yes' && ofMessage.length === 0) {
+    log.find('lies', who, said.delivered);
+  }
+  // Of a message that came while another turn ran, nobody can tell.
+  const isOfTurn = (arrival: Arrival) => arrival.turn === said.turn || arrival.isBehind;
+  if (said.turn !== undefined && ofMessage.length > 0 && !ofMessage.some(isOfTurn)) {
+    log.find('fooled', who, `took turn ${said.turn} for`, ...ofMessage.map((each) => each.turn));
+  }
+  const { budgetWaitTimeoutMs, jobTimeoutMs, settleTimeMs } = caller.settings;
+  const patienceEndsMs = Math.max((run.tasks[0]?.atMs ?? 0) + budgetWaitTimeoutMs, log.healedAtMs);
+  const watchMs = said.type === 'BudgetWaitTimeout' ? 0 : jobTimeoutMs;
+  const latestMs = patienceEndsMs + Math.max(...leasesMs) + settleTimeMs + watchMs + SLACK_MS;
+  if (run.closedAtMs > latestMs) log.find('late', who, 'at', seconds(run.closedAtMs), 'not', seconds(latestMs));
+}
+
+/** How a run ended, in its own words. */
+export function saidBy({ end }: Run): { type: string; delivered: string; turn?: number } | undefined {
+  if (end.error instanceof Failed) return end.error;
+  const result = end.value as FollowUpResult | undefined;
+  const delivered = result?.delivery === 'assumed' ? 'unknown' : 'yes';
+  return result && { type: 'result', delivered, turn: result.job['turn'] as number };
+}

@@ -1,0 +1,209 @@
+import { asyncLocalStorage, CancelledFailure, Context } from '@temporalio/activity';
+import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
+import { type Budgets, BudgetStoppedError } from '../../src/next/activities/budgets.js';
+import { createActivities } from '../../src/next/activities/index.js';
+import type { Code, Outcome } from './runs.js';
+import type { Stage } from './seed.js';
+import { type Activity, BUDGET_ID } from './server.js';
+
+/** The SDK sends the first heartbeat at once, and the next ones at 0.8 of their timeout. */
+const BEAT_EVERY_MS = 48_000;
+
+/** A worker process: it runs the shipped activities over a network, dies, freezes and comes back. */
+export class Worker {
+  readonly settings;
+  #isAlive = true;
+  #incarnation = 0;
+  #frozenUntilMs = 0;
+  #stoodStillMs = 0;
+  #handBack = new AbortController();
+  #activities: Record<string, (input: never) => Promise<unknown>>;
+
+  /** @param faults chances of the network's faults */
+  constructor(
+    private readonly stage: Stage,
+    private readonly budgetCode: Code,
+    private readonly faults: () => { lost: number; late: number; doubled: number; refused: number },
+  ) {
+    const { chance } = stage.world;
+    const own = stage.has.has('clocks');
+    const drainMs = own ? chance.whole(1_000, 5_000) : 2_000;
+    const startWithinMs = own ? chance.whole(5_000, 60_000) : 20_000;
+    const sendTimeoutMs = own ? chance.whole(2_000, 10_000) : 3_000;
+    const leaseMs = startWithinMs * 2 + sendTimeoutMs;
+    const maxWatches = chance.happens(0.2) ? chance.whole(0, 2) : 2_000;
+    /** `offsetMs`: how far its wall clock is off. */
+    const offsetMs = own ? chance.between(-drainMs, drainMs) / 2 : 0;
+    const { marginMs } = stage.budget.settings;
+    const times = { sendTimeoutMs, drainMs, leaseMs, marginMs, offsetMs };
+    this.settings = { ...times, maxLimit: 100, maxWatches };
+    this.#activities = this.#create();
+  }
+
+  /** Whether it takes activities. */
+  get isReady(): boolean {
+    return this.#isAlive && !this.#handBack.signal.aborted && this.#frozenUntilMs <= this.stage.world.nowMs;
+  }
+
+  /** @param drainMs for how long it hands its watches back before */
+  async die(drainMs: number, backAfterMs: number): Promise<void> {
+    const { world } = this.stage;
+    if (!this.isReady) return;
+    world.note('a worker dies', drainMs);
+    if (drainMs > 0) this.#handBack.abort();
+    await world.sleep(drainMs);
+    this.#isAlive = false;
+    this.#incarnation += 1;
+    await world.sleep(backAfterMs);
+    this.#isAlive = true;
+    this.#handBack = new AbortController();
+    this.#activities = this.#create();
+  }
+
+  /** @param isMachine its stopwatch stands still, too */
+  freeze(ms: number, isMachine: boolean): void {
+    if (!this.isReady) return;
+    this.stage.world.note('a worker freezes', ms, isMachine);
+    this.#frozenUntilMs = this.stage.world.nowMs + ms;
+    if (isMachine) this.#stoodStillMs += ms;
+  }
+
+  /** Returns whether the process that runs it is gone, or frozen. */
+  execute(activity: Activity, info: object, beat: (details: unknown) => void, end: (end: Outcome) => void) {
+    const { run, name, input, details } = activity;
+    const { world } = this.stage;
+    const { chance } = world;
+    const incarnation = this.#incarnation;
+    const workflowExecution = { workflowId: run.workflowId, runId: run.runId };
+    let beatAtMs = -Infinity;
+    let latest: unknown;
+    const flush = () => {
+      if (latest !== undefined) beat(latest);
+      latest = undefined;
+      beatAtMs = world.nowMs;
+    };
+    const context = {
+      info: { ...info, workflowExecution, heartbeatDetails: structuredClone(details) },
+      log: { info: () => undefined, warn: () => undefined },
+      heartbeat: (seen: unknown) => {
+        if (latest === undefined) this.#resume(Math.max(1, beatAtMs + BEAT_EVERY_MS - world.nowMs), flush);
+        latest = structuredClone(seen);
+      },
+      sleep: async (ms: number) => {
+        await this.#sleep(ms);
+        // An activity that nobody waits for learns it in its next heartbeat.
+        if (activity.isOver) throw new CancelledFailure('cancelled');
+      },
+    };
+    const perform = async () => {
+      await this.#sleep(chance.between(1, 20));
+      const code = () => this.#activities[name]!(structuredClone(input) as never);
+      const running = asyncLocalStorage.run(context as never, code);
+      const outcome = await running.then(
+        (value) => ({ value }),
+        (error: unknown) => ({ error: error as Error }),
+      );
+      await this.#sleep(chance.between(1, 15));
+      flush();
+      end(outcome);
+    };
+    void perform();
+    return () => this.#incarnation !== incarnation || this.#frozenUntilMs > world.nowMs;
+  }
+
+  /** Goes on later in this process: never after its death, and not while it is frozen. */
+  #resume = (ms: number, what: () => void, incarnation = this.#incarnation): (() => void) =>
+    this.stage.world.after(ms, () => {
+      if (this.#incarnation !== incarnation) return;
+      const frozenMs = this.#frozenUntilMs - this.stage.world.nowMs;
+      if (frozenMs > 0) this.#resume(frozenMs + 1, what, incarnation);
+      else what();
+    });
+
+  #sleep = (ms: number): Promise<void> => new Promise((resolve) => this.#resume(ms, resolve));
+  #isLost = (): boolean => this.stage.world.chance.happens(this.faults().lost);
+
+  #travelMs(): number {
+    const { chance } = this.stage.world;
+    return chance.happens(this.faults().late) ? chance.between(100, 20_000) : chance.between(2, 150);
+  }
+
+  /** Something goes over the network and comes back, each way perhaps never. Otherwise `silent` is the answer. */
+  #call = <T>(timeoutMs: number, silent: T, there: (answer: (value: T) => void) => void): Promise<T> =>
+    new Promise((resolve) => {
+      const { world } = this.stage;
+      const stop = this.#resume(timeoutMs, () => resolve(silent));
+      if (this.#isLost()) return;
+      const end = (value: T) => (stop(), resolve(value));
+      const arrive = () => there((value) => this.#isLost() || this.#resume(this.#travelMs(), () => end(value)));
+      world.after(this.#travelMs(), arrive);
+      if (world.chance.happens(this.faults().doubled)) world.after(this.#travelMs(), arrive);
+    });
+
+  /** A call of Temporal, which fails if `there` answers with an error. */
+  async #ask<T>(there: (answer: (value: T | Error) => void) => void): Promise<T> {
+    const value = await this.#call<T | Error>(5_000, new Error('DEADLINE_EXCEEDED'), there);
+    if (value instanceof Error) throw value;
+    return value;
+  }
+
+  #create() {
+    const { world, server, service, log } = this.stage;
+    const { settings } = this;
+    const budgets: Budgets = {
+      ask: (projectId, ask) =>
+        this.#ask((answer) => {
+          log.count('asks', ask.workflowId);
+          world.note('ask', ask.workflowId, ask.runId, ask.sendNumber);
+          if (!server.latest(BUDGET_ID)) server.start(BUDGET_ID, this.budgetCode);
+          const isTaken = server.tell(BUDGET_ID, 'ask', ask, (said) => answer(said as Error));
+          if (!isTaken) answer(new BudgetStoppedError(projectId));
+        }),
+      tell: (_, event) =>
+        this.#ask((answer) => {
+          world.note('tell', JSON.stringify(event), server.tell(BUDGET_ID, 'tell', event) ? '' : 'not found');
+          answer(undefined);
+        }),
+      closedAtMs: (workflowId, runId) =>
+        this.#ask((answer) => {
+          const run = server.runs.get(workflowId)?.find((each) => each.runId === runId);
+          answer(!run ? new Error('not found') : run.status === 'running' ? undefined : run.closedAtMs);
+        }),
+      listSends: (query) => this.#ask((answer) => answer({ sends: server.list(query), others: 0 })),
+    };
+    const late: GetJobOutcome = { kind: 'failed', reason: 'timeout', message: 'timeout' };
+    const getJob: AgentJobsClient['getJob'] = ({ jobId }) =>
+      this.#call<GetJobOutcome>(7_000, late, (answer) => answer(service.read(jobId)));
+    const stopwatchMs = () => world.nowMs - this.#stoodStillMs;
+    const clocks = { wallMs: () => world.nowMs + settings.offsetMs, stopwatchMs };
+    const agentJobs = { getJob, sendMessage: this.#sendMessage };
+    const handBack = this.#handBack.signal;
+    return createActivities({ agentJobs, budgets, ...settings, handBack, linksArePrivate: false, clocks });
+  }
+
+  #sendMessage: AgentJobsClient['sendMessage'] = async ({ jobId, prompt, mayStart }) => {
+    const { world, service } = this.stage;
+    const { chance } = world;
+    const { sendTimeoutMs, drainMs, offsetMs } = this.settings;
+    const { runId = '' } = Context.current().info.workflowExecution ?? {};
+    await this.#sleep(chance.between(1, 30));
+    if (!mayStart()) return { outcome: 'notSent', message: 'too late' };
+    if (chance.happens(this.faults().refused)) return { outcome: 'notSent', message: 'connection refused' };
+    return new Promise<SendMessageOutcome>((resolve) => {
+      const give = (ms: number, sent: SendMessageOutcome) => this.#resume(ms, () => resolve(sent));
+      give(sendTimeoutMs, { outcome: 'unknown', message: 'timeout' });
+      // What was written arrives until the timeout and the drain are over, less what clocks are off.
+      const longestMs = sendTimeoutMs + drainMs - Math.max(0, -offsetMs) - 50;
+      const thereMs = chance.happens(this.faults().late) ? chance.between(0, longestMs) : chance.between(2, 150);
+      const isReset = chance.happens(0.3);
+      if (this.#isLost()) {
+        if (isReset) give(thereMs, { outcome: 'unknown', message: 'reset' });
+        return;
+      }
+      world.after(thereMs, () => {
+        const sent = service.post(jobId, prompt, runId);
+        if (!this.#isLost()) give(this.#travelMs(), sent);
+      });
+    });
+  };
+}
