@@ -120,6 +120,7 @@ export function nextStep(progress: Progress, workflowId: string): string | undef
     case 'reconciling':
       return `look at the job. If the message is there: \`follow-up resolve ${workflowId} sent\`. If it is not: \`follow-up resolve ${workflowId} notSent\`, which sends it again`;
     case 'polling':
+      if (progress.waitReason) return wayOutOfBlock(progress);
       return `nothing. The latest poll: \`follow-up status ${workflowId}\`. To look now: \`follow-up poll-now ${workflowId}\``;
     case 'blocked':
       return wayOutOfBlock(progress);

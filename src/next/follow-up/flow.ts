@@ -315,8 +315,8 @@ export class FollowUp {
         await this.#giveBack(answer);
         return undefined;
       }
-      this.#showWaiting(answer);
       const waitMs = Math.min(this.#askAgainMs(answer), this.#patienceEndsMs - port.nowMs());
+      this.#showWaiting(answer, port.nowMs() + waitMs);
       const isOver = () => this.#answer !== undefined || this.#isCancelled || this.#isWoken;
       await port.condition(isOver, Math.max(1, waitMs));
       if (this.#answer === undefined || this.#isCancelled) return undefined;
@@ -354,6 +354,7 @@ export class FollowUp {
   async #waitForRest(job: AgentJob): Promise<void> {
     const { port } = this;
     this.#isResting = true;
+    delete this.#facts.nextTryAtMs;
     this.#see(job);
     const isGranted = () => this.#answer?.kind === 'granted';
     const order = { until: 'rest', baseline: job, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId } as const;
@@ -444,7 +445,6 @@ export class FollowUp {
     let seen: Seen | undefined = observedActive
       ? { ...firstSeen({ until, poll, deadlineMs }, port.nowMs()), observedActive }
       : undefined;
-    const pollsBefore = this.#facts.polls;
     this.#show(standing);
     for (let stops = 0; !this.#isCancelled && !isOver();) {
       this.#isInterrupted = false;
@@ -459,10 +459,13 @@ export class FollowUp {
         continue;
       }
       ({ seen } = end);
-      if (until !== 'rest') this.#facts.polls = pollsBefore + seen.polls;
       if (seen.job) this.#see(seen.job);
       if (seen.lastError !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: seen.lastError };
-      if (end.kind !== 'trouble') return end;
+      if (end.kind !== 'trouble') {
+        // The library adds the polls of a watch that goes on.
+        if (until !== 'rest') this.#facts.polls += seen.polls;
+        return end;
+      }
       ({ trouble } = end);
       this.#showTrouble(trouble, standing);
     }
@@ -478,15 +481,17 @@ export class FollowUp {
     else this.#show({ state: 'blocked', waitReason });
   }
 
-  #showWaiting(answer: Waiting | Full): void {
+  #showWaiting(answer: Waiting | Full, againAtMs: number): void {
     const { reason } = answer;
     const { position = 0, expectedAtMs, pause } = answer.kind === 'waiting' ? answer : {};
     const facts = this.#facts;
     delete facts.expectedAtMs;
     delete facts.pause;
+    delete facts.nextTryAtMs;
     facts.position = position;
     if (expectedAtMs !== undefined) facts.expectedAtMs = expectedAtMs;
     if (pause) facts.pause = pause;
+    if (answer.kind === 'full') facts.nextTryAtMs = againAtMs;
     this.#show({ state: stateOf(reason), waitReason: reason });
   }
 

@@ -21,6 +21,8 @@ export interface Facts {
   position?: number;
   expectedAtMs?: number;
   pause?: Pause;
+  /** When it asks again, if it has no place in line. */
+  nextTryAtMs?: number;
   sentAtMs?: number;
   delivery?: FollowUpResult['delivery'];
   earlierSendUnknown?: true;
@@ -41,7 +43,8 @@ export function progressOf(
   nowMs: number,
 ): Progress {
   const { position, expectedAtMs, pause, sentAtMs, delivery, earlierSendUnknown, polls, waitsUntilMs } = facts;
-  const { job, jobSeenAtMs, isOwnTurn, lastError } = facts;
+  const { job, jobSeenAtMs, isOwnTurn, lastError, nextTryAtMs } = facts;
+  const isAskingAgain = standing.waitReason === 'queue-full' || standing.waitReason === 'job-busy';
   const isWaiting = standing.state === 'waiting-for-budget';
   return {
     projectId,
@@ -50,6 +53,7 @@ export function progressOf(
     learnedAt: iso(nowMs),
     ...(isWaiting && position !== undefined && position > 0 && { position }),
     ...(isWaiting && expectedAtMs !== undefined && { expectedSendAt: iso(expectedAtMs) }),
+    ...(isAskingAgain && nextTryAtMs !== undefined && { nextTryAt: iso(nextTryAtMs) }),
     ...(sentAtMs !== undefined && { sentAt: iso(sentAtMs) }),
     polls,
     ...(pause && standing.state === 'blocked' && { pause: shownPause(pause) }),
