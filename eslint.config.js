@@ -139,16 +139,16 @@ export default tseslint.config(
     rules: { 'no-restricted-syntax': restrictSyntax(style) },
   },
   {
-    files: ['src/workflows/**', 'src/contract/**', 'src/next/{workflows,contract}/**'],
+    files: ['src/workflows/**', 'src/contract/**'],
     rules: { '@typescript-eslint/no-restricted-imports': ['error', sandboxImports] },
   },
   {
     // Signals and updates change a workflow's state while it awaits, which the compiler cannot see.
-    files: ['src/workflows/**', 'src/follow-up/**', 'src/next/{workflows,follow-up}/**'],
+    files: ['src/workflows/**', 'src/follow-up/**'],
     rules: { '@typescript-eslint/no-unnecessary-condition': 'off' },
   },
   {
-    files: ['src/batch/**', 'src/budget/**', 'src/follow-up/**', 'src/next/{budget,follow-up}/**'],
+    files: ['src/batch/**', 'src/budget/**', 'src/follow-up/**'],
     rules: {
       '@typescript-eslint/no-restricted-imports': ['error', pureImports],
       'no-restricted-globals': ['error', ...impureGlobals],
@@ -156,7 +156,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['test/**', 'bench/**', 'examples/**', 'chaos/**', 'mutants/**', 'simulation/**', 'tools/**'],
+    files: ['test/**', 'bench/**', 'examples/**', 'chaos/**', 'mutants/**', 'tools/**'],
     rules: {
       'no-console': 'off',
       'no-restricted-syntax': restrictSyntax(style),

@@ -20,20 +20,23 @@ const SLEEPING = /^mibOver(\d+)Asleep$/;
 const COLUMN_WIDTH = 18;
 
 /**
- * Averages the rounds of each side and compares the two. A side without a measurement has no value.
+ * Averages the rounds of each side and compares the product with the others. A side without a measurement has no value.
  *
- * @param {{ product: object[], naive: object[] }} rounds
+ * @param {{ product: object[], naive: object[], bare: object[] }} rounds
  * @param {string} measurement name of a measurement that each round has
  */
 export function compare(rounds, measurement) {
-  const [product, naive] = [rounds.product, rounds.naive].map((side) => side.map((round) => round[measurement]));
-  const measured = Object.keys(product[0] ?? naive[0]);
+  const [product, naive, bare] = [rounds.product, rounds.naive, rounds.bare].map((side) =>
+    side.map((round) => round[measurement]),
+  );
+  const measured = Object.keys(product[0] ?? naive[0] ?? bare[0]);
   const sleeping = measured
     .filter((name) => SLEEPING.test(name))
     .map((name) => [name, `worker over idle, MiB, ${SLEEPING.exec(name)[1]} asleep`, 1, 'less']);
   return [...ROWS.filter(([name]) => measured.includes(name)), ...sleeping].map(([name, label, digits, better]) => {
-    const [ours, theirs] = [product, naive].map((side) => summarize(side.map((round) => round[name])));
-    return { name, label, better, digits, product: ours, naive: theirs, ratio: ours.mean / theirs.mean };
+    const [ours, loop, least] = [product, naive, bare].map((side) => summarize(side.map((round) => round[name])));
+    const ratios = { overNaive: ours.mean / loop.mean, overBare: ours.mean / least.mean };
+    return { name, label, better, digits, product: ours, naive: loop, bare: least, ...ratios };
   });
 }
 
@@ -49,11 +52,18 @@ export function toText(rows) {
     const [shown, low, high] = [mean, min, max].map((value) => value.toFixed(digits));
     return low === high ? shown : `${shown} (${low}-${high})`;
   };
+  const times = (ratio) => (Number.isFinite(ratio) ? ratio.toFixed(2) : '-');
   const line = (label, ...cells) => `${label.padEnd(36)}${cells.map((cell) => cell.padStart(COLUMN_WIDTH)).join('')}`;
   return [
-    line('', 'naive', 'this project', 'ratio', 'better'),
-    ...rows.map(({ label, digits, naive, product, ratio, better }) =>
-      line(label, show(naive, digits), show(product, digits), Number.isFinite(ratio) ? ratio.toFixed(2) : '-', better),
+    line('', 'naive', 'bare', 'this project', 'over naive', 'over bare', 'better'),
+    ...rows.map(({ label, digits, naive, bare, product, overNaive, overBare, better }) =>
+      line(
+        label,
+        ...[naive, bare, product].map((side) => show(side, digits)),
+        times(overNaive),
+        times(overBare),
+        better,
+      ),
     ),
   ].join('\n');
 }

@@ -1,6 +1,6 @@
 /**
- * Benchmark: compares follow-ups of this project's worker with those of a naive workflow. The sides run one after the
- * other, each with a Temporal server of its own. See docs/explanation/benchmarks.md. Needs Linux, for `/proc`.
+ * Benchmark: compares follow-ups of this project's worker with those of a naive and of a bare workflow. The sides run one
+ * after the other, each with a Temporal server of its own. See docs/explanation/benchmarks.md. Needs Linux, for `/proc`.
  */
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -16,9 +16,9 @@ import { bundleSide, startSide } from './side.js';
 
 const USAGE = `npm run bench -- [options]
   --only NAME       5 looks, 30 looks, slow reads or asleep (all)
-  --rounds N        each has both sides, in turns (2)
+  --rounds N        each has all sides, in turns (2)
   --sleeping N,N    follow-ups asleep while memory is measured (1000)
-  --side SIDE       naive or product (both)
+  --side SIDE       naive, bare or product (all)
   --database NAME   sqlite (the development server) or postgres (a server with all roles on PostgreSQL) (sqlite)
   --seed N          even: the naive side begins, odd: this project (0)
   --json            one JSON document on stdout instead of a table`;
@@ -95,7 +95,7 @@ async function main() {
   const options = readOptions(process.argv.slice(2));
   const loadBefore = load();
   const directory = await mkdtemp(join(tmpdir(), 'follow-up-bench-'));
-  const rounds = { product: [], naive: [] };
+  const rounds = { product: [], naive: [], bare: [] };
   try {
     const bundles = {};
     for (const side of options.sides) bundles[side] = await bundleSide(side, directory);
@@ -112,7 +112,7 @@ async function main() {
   const machine = {
     cpus: `${availableParallelism()} x ${cpus()[0]?.model ?? 'unknown'}`,
     node: process.version,
-    temporal: (rounds.naive[0] ?? rounds.product[0]).temporal,
+    temporal: Object.values(rounds).flat()[0].temporal,
     loadBefore,
     loadAfter: load(),
   };

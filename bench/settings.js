@@ -1,7 +1,7 @@
-/** Settings that both sides and several files share. */
+/** Settings that all sides and several files share. */
 
-/** The two ways of doing a follow-up that are compared. */
-export const SIDES = ['naive', 'product'];
+/** The ways of doing a follow-up that are compared. */
+export const SIDES = ['naive', 'bare', 'product'];
 
 export const TASK_QUEUE = 'bench';
 
@@ -19,7 +19,7 @@ export const BUDGET_LIMIT = 10_000;
 
 /**
  * The runs. One has turns of few looks, and more follow-ups at once than two cores can keep up with. The other has
- * turns of many looks, and as many follow-ups as two cores can keep up with. Both sides make the same number of looks
+ * turns of many looks, and as many follow-ups as two cores can keep up with. All sides make the same number of looks
  * only if a turn lasts longer than 10 s: the product looks once more before it accepts an earlier end.
  */
 export const RUNS = [

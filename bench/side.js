@@ -23,7 +23,7 @@ const RESULTS_LIMIT_MS = 600_000;
 /** `/proc/PID/stat` counts in hundredths of a second on every Linux. */
 const TICKS_PER_SECOND = 100;
 
-/** The settings of the memory allocator in the image, for both sides. */
+/** The settings of the memory allocator in the image, for all sides. */
 const ALLOCATOR = Object.fromEntries(
   [...readFileSync(new URL('../Dockerfile', import.meta.url), 'utf8').matchAll(/^ENV (MALLOC_\w+)=(\S+)$/gm)].map(
     ([, name, value]) => [name, value],
@@ -78,7 +78,7 @@ async function startWorkerProcess(options) {
 
 /**
  * Bundles a side's workflows into `directory`, and returns the bundle's path. This project's workflows have the options
- * of its worker, the naive ones have none. The worker process does not bundle, because the bundler would stay in its
+ * of its worker, the others have none. The worker process does not bundle, because the bundler would stay in its
  * memory.
  */
 export async function bundleSide(side, directory) {
@@ -95,7 +95,7 @@ export async function bundleSide(side, directory) {
  * Starts one side with a Temporal server, a job service and a worker process of its own, and warms it up.
  *
  * @param {object} options
- * @param {'product' | 'naive'} options.side
+ * @param {'product' | 'naive' | 'bare'} options.side
  * @param {string} options.bundlePath the side's workflow bundle
  * @param {'sqlite' | 'postgres'} options.database of the Temporal server
  */
@@ -164,9 +164,9 @@ class Side {
       const { workflowId } = await this.#followUps.start({ projectId, jobId, prompt, poll });
       return workflowId;
     }
-    const workflowId = `naive/${jobId}`;
+    const workflowId = `${this.#side}/${jobId}`;
     const args = [{ projectId, jobId, prompt, intervalMs }];
-    await this.client.workflow.start('naiveFollowUp', { workflowId, taskQueue: TASK_QUEUE, args });
+    await this.client.workflow.start(`${this.#side}FollowUp`, { workflowId, taskQueue: TASK_QUEUE, args });
     return workflowId;
   }
 
@@ -195,7 +195,7 @@ class Side {
 
   /** The workflows that keep the budgets of these follow-ups' projects. */
   budgets(followUps) {
-    if (this.#side === 'naive') return [];
+    if (this.#side !== 'product') return [];
     return [...new Set(followUps.map(({ projectId }) => projectId))].map((projectId) => `project-budget/${projectId}`);
   }
 

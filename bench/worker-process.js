@@ -6,6 +6,7 @@ import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/wo
 import { configDefaults, loadConfig } from '../dist/config/index.js';
 import { createLogger } from '../dist/logging.js';
 import { startWorker } from '../dist/worker.js';
+import { createBareActivities } from './bare-activities.js';
 import { createNaiveActivities } from './naive-activities.js';
 import { API_KEY, BUDGET_LIMIT, TASK_QUEUE } from './settings.js';
 
@@ -28,7 +29,7 @@ async function startProduct({ address, baseUrl, bundlePath }) {
 }
 
 /** A worker as Temporal's samples start it. Its cache is as large as the product's, and its logs are as quiet. */
-async function startNaive({ address, baseUrl, bundlePath }) {
+async function startPlain({ side, address, baseUrl, bundlePath }) {
   Runtime.install({
     logger: new DefaultLogger('ERROR'),
     shutdownSignals: [],
@@ -39,7 +40,9 @@ async function startNaive({ address, baseUrl, bundlePath }) {
     connection,
     taskQueue: TASK_QUEUE,
     workflowBundle: { codePath: bundlePath },
-    activities: createNaiveActivities(baseUrl),
+    activities: side === 'bare' ? createBareActivities(baseUrl) : createNaiveActivities(baseUrl),
+    // A bare follow-up that sleeps occupies one.
+    maxConcurrentActivityTaskExecutions: side === 'bare' ? configDefaults.capacity.watches : 100,
     maxCachedWorkflows: configDefaults.capacity.cachedWorkflows,
   });
   const ended = worker.run();
@@ -54,7 +57,7 @@ async function startNaive({ address, baseUrl, bundlePath }) {
 }
 
 const options = JSON.parse(process.argv[2]);
-const worker = await (options.side === 'product' ? startProduct(options) : startNaive(options));
+const worker = await (options.side === 'product' ? startProduct(options) : startPlain(options));
 process.on('disconnect', () => process.exit(1));
 process.on('message', (message) => {
   if (message === 'measure') {

@@ -39,6 +39,7 @@ export async function batchScenario(options: BatchScenarioOptions): Promise<Scen
       prompt: promptOf(`item-${index}`),
       poll: { initialInterval: '500ms', maxInterval: '2s' },
       settleTime: '5s',
+      prLinkGrace: '0s',
     }));
     const batch = await lane.followUps.startBatch({ id: lane.projectId, items: inputs, maxOpen: 200 });
     const ended = new AbortController();

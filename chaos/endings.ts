@@ -46,18 +46,24 @@ function fromFailure(error: unknown): Omit<Ending, 'atMs'> {
   return { kind: 'failed', delivered, type: cause.type ?? undefined };
 }
 
-/** The sends of a follow-up, from its history. */
+/** Value of the API's `WorkflowTaskFailedCause`. */
+const RESET = 20;
+
+/** The sends of a follow-up, from its history. The run before a reset may have sent at any time. */
 export async function readSends(client: Client, workflowId: string): Promise<Send[]> {
   const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
   const sends = new Map<string, Send & { left: string }>();
   for (const event of events ?? []) {
     const atMs = tsToMs(event.eventTime);
-    if (event.activityTaskScheduledEventAttributes?.activityType?.name === 'sendFollowUp') {
+    if (Number(event.workflowTaskFailedEventAttributes?.cause) === RESET) {
+      sends.set(String(event.eventId), { fromMs: 0, toMs: atMs, left: 'a run that was reset' });
+    }
+    if (event.activityTaskScheduledEventAttributes?.activityType?.name === 'sendMessage') {
       sends.set(String(event.eventId), { fromMs: atMs, toMs: Number.POSITIVE_INFINITY, left: '' });
     }
     const started = event.activityTaskStartedEventAttributes;
     const completed = event.activityTaskCompletedEventAttributes;
-    const ended = completed ?? event.activityTaskFailedEventAttributes;
+    const ended = completed ?? event.activityTaskFailedEventAttributes ?? event.activityTaskTimedOutEventAttributes;
     const send = sends.get(String((started ?? ended)?.scheduledEventId));
     if (!send) continue;
     if (ended) send.toMs = atMs;

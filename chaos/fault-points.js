@@ -60,17 +60,15 @@ function watchHttp() {
   onPost('undici:request:trailers', 'body-received');
 }
 
-/** Watches the activities' calls to Temporal: asks, notes of a grant, reports of how a send or a follow-up ended. */
+/** What the budget is told at the steps. */
+const KINDS = { settle: 'settle', finish: 'end' };
+
+/** Watches the activities' calls to Temporal: asks, and words about how a send or a follow-up ended. */
 function watchCalls(load) {
   const { Client } = load('@grpc/grpc-js');
-  // One call may report both.
-  const told = (request) => ['settle', 'finish'].filter((kind) => Buffer.from(request).includes(`"kind":"${kind}"`));
-  const namesOf = {
-    // An ask may take along what the budget is told.
-    ExecuteMultiOperation: (request) => ['ask', ...told(request)],
-    RecordActivityTaskHeartbeat: () => ['note'],
-    SignalWorkflowExecution: told,
-  };
+  const told = (request) =>
+    ['settle', 'finish'].filter((name) => Buffer.from(request).includes(`"kind":"${KINDS[name]}"`));
+  const namesOf = { ExecuteMultiOperation: () => ['ask'], SignalWorkflowExecution: told };
   const original = Client.prototype.makeUnaryRequest;
   Client.prototype.makeUnaryRequest = function (path, ...rest) {
     // The request follows the functions that encode and decode. It is already encoded.
@@ -112,7 +110,7 @@ function watchTasks(load) {
   around('workerPollActivityTask', {
     after: (bytes) => {
       const { taskToken, start } = task.ActivityTask.decode(bytes);
-      if (start?.activityType !== 'sendFollowUp') return;
+      if (start?.activityType !== 'sendMessage') return;
       sends.add(Buffer.from(taskToken).toString('base64'));
       reach('activity-received');
     },
@@ -140,7 +138,7 @@ function watchTasks(load) {
 
 /** The step that a command of a workflow task stands for. The budget's answer to an ask is one too. */
 function commandName(command) {
-  if (command.scheduleActivity?.activityType === 'sendFollowUp') return 'send';
+  if (command.scheduleActivity?.activityType === 'sendMessage') return 'send';
   const answer = command.updateResponse?.completed;
   if (answer && Buffer.from(answer.data ?? []).includes('"kind":"granted"')) return 'grant';
   if (command.completeWorkflowExecution ?? command.failWorkflowExecution) return 'end';

@@ -11,7 +11,7 @@ const TRIES = 3;
 
 /** Points that the recovery from earlier kills reaches with nothing new to send. */
 const RECOVERY_POINTS = faultPoints.filter(({ name }) =>
-  ['activity-received', 'ask-sending', 'ask-sent', 'ask-answered', 'finish-sending', 'end-completing'].includes(name),
+  ['finish-sending', 'finish-sent', 'end-completing', 'end-completed'].includes(name),
 );
 
 interface KillPlan {
@@ -74,7 +74,7 @@ function makePlans(kills: number, recoveryKills: number, random: Random): KillPl
     // Each round has every point once, in an order of its own.
     const round = faultPoints.map((point) => ({ point, order: random.next() }));
     for (const { point } of round.sort((a, b) => a.order - b.order)) {
-      const hit = point.isShared ? 1 : random.between(1, 3);
+      const hit = random.between(1, 3);
       plans.push({ point, hit, load: hit + random.between(0, 2) });
     }
   }

@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client';
 import { FollowUpClient, type StartInput } from '../src/client/index.js';
-import { LEASE_SLACK_MS, START_TO_CLOSE_SLACK_MS } from '../src/config/index.js';
+import { LEASE_SLACK_MS } from '../src/config/index.js';
 import { followUpWorkflowId } from '../src/contract/index.js';
 import type { Random } from '../src/simulator/random.js';
 import type { FollowUpRecord, TimeSpan } from './checker.js';
@@ -22,7 +22,7 @@ const DEFAULT_BUDGET: Budget = { limit: 24, windowMs: 10_000 };
 const SEND_TIMEOUT_MS = 20_000;
 
 /** From the start of a send until the server gives it to another worker. */
-export const SEND_START_TO_CLOSE_MS = SEND_TIMEOUT_MS + LEASE_SLACK_MS + START_TO_CLOSE_SLACK_MS;
+export const SEND_START_TO_CLOSE_MS = SEND_TIMEOUT_MS + LEASE_SLACK_MS;
 
 /** From a worker's death to the end of all its work on a busy machine: the send, the retries and the slots. */
 export const RECOVERY_MS = SEND_START_TO_CLOSE_MS + 300_000;
@@ -126,6 +126,7 @@ export class Lane {
         prompt: promptOf(marker),
         poll: { initialInterval: '200ms', maxInterval: '2s' },
         settleTime: '3s',
+        prLinkGrace: '0s',
         ...input,
       });
     }

@@ -43,14 +43,11 @@ type Button = (typeof buttons)[number];
 const targets = ['follow-up', 'budget', 'batch', 'part'] as const;
 type Target = (typeof targets)[number];
 
-/**
- * A batch that is terminated or deleted has no result to check. A deleted budget has lost what it knew; the simulation
- * covers that.
- */
+/** A batch that is terminated or deleted has no result to check. */
 const NOT_PRESSED: Partial<Record<Target, readonly Button[]>> = {
   batch: ['terminate', 'cancel', 'delete', 'pause-activity', 'reset-activity', 'reset-heartbeats'],
   part: ['delete'],
-  budget: ['delete', 'pause-activity', 'reset-activity', 'reset-heartbeats'],
+  budget: ['pause-activity', 'reset-activity', 'reset-heartbeats'],
 };
 
 /** A part that is terminated is started again three times. */
@@ -61,8 +58,8 @@ const HELD_MS = { min: 200, max: 4_000 };
 const BETWEEN_PRESSES_MS = { min: 100, max: 1_500 };
 
 const SIGNALS: Readonly<Record<Target, readonly string[]>> = {
-  'follow-up': ['wake', 'pollNow', 'stillThere'],
-  budget: ['report'],
+  'follow-up': ['wake', 'pollNow', 'budgetAnswer'],
+  budget: ['tell'],
   batch: ['partReport'],
   part: ['partOrder', 'followUpEnded'],
 };
@@ -134,6 +131,7 @@ async function startBatch(lane: Lane, count: number): Promise<string[]> {
     prompt: promptOf(`${projectId}:item-${index}`),
     poll: { initialInterval: '200ms', maxInterval: '2s' },
     settleTime: '3s',
+    prLinkGrace: '0s',
   }));
   await lane.followUps.startBatch({ id: projectId, items, maxOpen: Math.ceil(count / 2) });
   return items.map(({ jobId }, index) => followUpWorkflowId({ projectId, jobId, key: batchItemKey(projectId, index) }));
@@ -255,6 +253,10 @@ async function pressButton(lane: Lane, target: Target, workflowId: string, butto
         break;
       }
       case 'delete': {
+        if (target === 'budget') {
+          await deleteWorkflow(client, workflowId);
+          break;
+        }
         // Deleting a running follow-up would terminate it, and its end could not be read.
         if (toExecutionStatus((await handle.describe()).status.name) === 'running') return false;
         await lane.takeEnding(recordOf(lane, workflowId), Date.now() + RECOVERY_MS);
@@ -262,8 +264,8 @@ async function pressButton(lane: Lane, target: Target, workflowId: string, butto
         break;
       }
     }
-    // A budget that does not answer may leave the delivery of messages under way unknown.
-    if (target === 'budget' && (button === 'terminate' || button === 'pause' || button === 'reset')) {
+    // Nobody may know any more how messages under way ended.
+    if (target === 'budget' || (target === 'follow-up' && button === 'reset')) {
       lane.noteFault({ fromMs, toMs: Date.now() + 1_000 });
     }
     return true;

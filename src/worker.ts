@@ -14,7 +14,9 @@ import {
   type WorkflowBundleOption,
 } from '@temporalio/worker';
 import type { Logger } from 'pino';
-import { type BudgetClient, createActivities, createBudgetClient, createOwnRun } from './activities/index.js';
+import { type Budgets, createBudgets } from './activities/budgets.js';
+import { createLookUps } from './activities/batch-look-ups.js';
+import { createActivities } from './activities/index.js';
 import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
 import { ConfigError, type WorkerConfig } from './config/index.js';
 import { budgetTaskQueue } from './contract/index.js';
@@ -22,13 +24,10 @@ import { PACKAGE_ROOT, PACKAGE_VERSION } from './package.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
 import { dataConverterPlugin, loadDataConverter, type TemporalPlugin } from './temporal/data-converter.js';
 import { boundSends } from './worker/bound-sends.js';
-import { BudgetMetrics } from './worker/budget-metrics.js';
-import { dropBudgetsElsewhere } from './worker/budget-whereabouts.js';
 import { workflowBundleOptions } from './worker/bundle-options.js';
 import { type Connections, openConnections } from './worker/connections.js';
 import { renewCredentials } from './worker/credentials.js';
-import { moveIdleBudgets } from './worker/idle-budgets.js';
-import { meterAgentJobs, meterBudget, meterEnds, meterWaits, processMetricsText } from './worker/metrics.js';
+import { meterAgentJobs, meterBudgets, processMetricsText } from './worker/metrics.js';
 import { waitUntilPolled, watchReadiness } from './worker/readiness.js';
 import { installRuntime } from './worker/runtime.js';
 import { startStatusServer, WorkerStatus } from './worker/status-server.js';
@@ -95,10 +94,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
   const closeAll = async (): Promise<void> => {
     for (const close of closers.splice(0).reverse()) await close();
   };
-  const budgetMetrics = new BudgetMetrics();
-  const status = new WorkerStatus(
-    ({ ready }) => processMetricsText({ version: PACKAGE_VERSION, ready }) + budgetMetrics.text(),
-  );
+  const status = new WorkerStatus(({ ready }) => processMetricsText({ version: PACKAGE_VERSION, ready }));
   try {
     const server = config.status && (await startStatusServer(config.status, status));
     if (server) closers.push(() => server.close());
@@ -117,15 +113,14 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     const keys = openKeys(config, logger);
     const agentJobs = meterAgentJobs(openAgentJobs(config, keys), Runtime.instance().metricMeter);
     closers.push(() => agentJobs.close());
-    const budget = openBudget(config, connections, logger);
-    closers.push(() => budget.allTold());
     const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
     const workflowBundle = await openBundle({ ...options, plugins, ...(dataConverter && { dataConverter }) });
     const encrypts = dataConverter !== undefined;
-    const parts = { connections, agentJobs, budget, budgetMetrics, identity, workflowBundle, encrypts };
+    const handBack = new AbortController();
+    const parts = { connections, agentJobs, identity, workflowBundle, encrypts, handBack: handBack.signal };
     const workers = await createWorkers(options, parts);
     const statusUrl = server?.url;
-    return serve({ config, logger, connections, keys, status, budgetMetrics, identity, workers, statusUrl, closeAll });
+    return serve({ config, logger, connections, keys, status, identity, workers, statusUrl, handBack, closeAll });
   } catch (error) {
     await closeAll();
     throw error;
@@ -135,12 +130,12 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
 interface WorkerParts {
   connections: Connections;
   agentJobs: AgentJobsClient;
-  budget: BudgetClient;
-  budgetMetrics: BudgetMetrics;
   identity: string;
   workflowBundle: WorkflowBundleOption;
   /** Whether there is a data converter that is not Temporal's own. */
   encrypts: boolean;
+  /** Aborted when sleeping watches are to leave this process. */
+  handBack: AbortSignal;
 }
 
 interface Workers {
@@ -148,24 +143,26 @@ interface Workers {
   budgets: Worker;
 }
 
-interface ServiceParts extends Pick<WorkerParts, 'connections' | 'budgetMetrics' | 'identity'> {
+interface ServiceParts extends Pick<WorkerParts, 'connections' | 'identity'> {
   config: WorkerConfig;
   logger: Logger;
   keys: WatchedApiKeys;
   status: WorkerStatus;
   workers: Workers;
   statusUrl: string | undefined;
+  handBack: AbortController;
   closeAll: () => Promise<void>;
 }
 
 /** Runs the workers, and what accompanies them, until they end. */
 function serve(parts: ServiceParts): WorkerService {
-  const { config, logger, connections, status, budgetMetrics, identity, workers, statusUrl, closeAll } = parts;
+  const { logger, connections, status, identity, workers, statusUrl, handBack, closeAll } = parts;
   const ended = new AbortController();
   const { signal } = ended;
-  // These three handle their own errors and never reject.
+  // Handles its own errors and never rejects.
   const renewing = renewCredentials(connections, { workers: Object.values(workers), logger, signal });
   const stopped = runWorkers(workers).finally(async () => {
+    handBack.abort();
     status.setNotReady('stopped');
     ended.abort(new Error('the worker ended before it was ready'));
     // It may have connections that nobody else knows yet.
@@ -173,13 +170,6 @@ function serve(parts: ServiceParts): WorkerService {
     await closeAll();
   });
   const ready = becomeReady(parts, signal);
-  const { namespace } = config.temporal;
-  const { taskQueue, version } = config;
-  void dropBudgetsElsewhere(connections.client, budgetMetrics, { namespace, identity, logger, signal });
-  if (version) {
-    const client = new Client({ connection: connections.client, namespace });
-    void moveIdleBudgets(client, { version, taskQueue, logger, signal });
-  }
   // The caller need not use either. `run` and `ready` still pass their errors on to a caller that does.
   ready.catch(() => undefined);
   stopped.catch(() => undefined);
@@ -190,6 +180,7 @@ function serve(parts: ServiceParts): WorkerService {
     run: () => stopped,
     shutdown: async () => {
       status.setNotReady('shutting down');
+      handBack.abort();
       shutDown(workers.followUps);
       await stopped;
     },
@@ -244,25 +235,6 @@ function requestHeaders(correlationHeader: string | undefined): Record<string, s
   return headers;
 }
 
-function openBudget(
-  { temporal: { namespace }, taskQueue, budget }: WorkerConfig,
-  connections: Connections,
-  logger: Logger,
-) {
-  const client = createBudgetClient({
-    acquireConnection: connections.acquire,
-    connection: connections.client,
-    namespace,
-    taskQueue,
-    settings: budget,
-    onSilence: (projectId, reason) => {
-      if (reason === undefined) logger.info({ projectId }, 'The budget answers again');
-      else logger.warn({ projectId, reason }, 'The budget does not answer; "follow-up doctor" says what keeps it');
-    },
-  });
-  return meterBudget(client, Runtime.instance().metricMeter);
-}
-
 /** The bundle of the build, or a new one with what runs inside of workflows: takes some seconds. */
 async function openBundle({
   bundlePath = BUNDLE_PATH,
@@ -286,25 +258,26 @@ async function openBundle({
 
 async function createWorkers(
   { config, interceptors }: StartWorkerOptions,
-  { connections, agentJobs, budget, budgetMetrics, identity, workflowBundle, encrypts }: WorkerParts,
+  { connections, agentJobs, identity, workflowBundle, encrypts, handBack }: WorkerParts,
 ): Promise<Workers> {
-  const { taskQueue, leaseMs, drainMs, sendStartToCloseMs } = config;
-  const ceiling = { limit: config.budget.maxLimit, windowMs: config.budget.windowMs };
+  const { taskQueue, leaseMs, drainMs } = config;
+  const { maxLimit, ...settings } = config.budget;
   const { namespace } = config.temporal;
   const temporal = new Client({ connection: connections.client, namespace });
-  const activities = createActivities({
+  const budgets: Budgets = createBudgets(temporal, { taskQueue, settings });
+  const coreActivities = createActivities({
     agentJobs,
-    budget,
-    ownRun: createOwnRun(temporal),
+    budgets: meterBudgets(budgets, Runtime.instance().metricMeter),
     sendTimeoutMs: config.agentJobs.sendTimeoutMs,
     leaseMs,
-    sendStartToCloseMs,
     drainMs,
+    marginMs: settings.marginMs,
+    maxLimit,
+    maxWatches: config.capacity.watches,
+    handBack,
     linksArePrivate: encrypts,
-    temporal,
-    ceiling,
-    onSent: meterWaits(Runtime.instance().metricMeter),
   });
+  const activities = { ...coreActivities, ...createLookUps(temporal) };
   const shared = {
     connection: connections.native,
     namespace,
@@ -320,14 +293,13 @@ async function createWorkers(
       ...budgetWorkerOptions(config),
       ...shared,
       taskQueue: budgetTaskQueue(taskQueue),
-      sinks: budgetMetrics.sinks,
+      activities,
     }),
     Worker.create({
       ...followUpWorkerOptions(config),
       ...shared,
       taskQueue,
       activities,
-      sinks: meterEnds(Runtime.instance().metricMeter),
     }),
   ] as const;
   try {

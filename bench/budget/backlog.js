@@ -1,9 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createRandom } from '../../dist/simulator/random.js';
-import { projectBudgetWorkflowId } from '../../dist/contract/index.js';
-import { carriedStateQuery } from '../../dist/contract/protocol.js';
-import { restoreState } from '../../dist/budget/index.js';
+import { parseFollowUpWorkflowId } from '../../dist/contract/index.js';
 import { endsOf, examine, Verdict } from './check.js';
 import { startBudgetStack } from './stack.js';
 
@@ -42,7 +40,7 @@ export async function backlog({ env, seed, standing, terminatedShare, leastUtili
     }));
     if (standing) await pauseAll(stack);
     const handles = await stack.start(inputs);
-    const arrivals = await allPlaces(stack, standing ? PER_PROJECT + 1 : PER_PROJECT);
+    const places = await allPlaces(stack, handles, standing ? PER_PROJECT + 1 : PER_PROJECT);
     if (standing) await resumeAll(stack);
     const terminated = await terminateSome(stack, handles, terminatedShare, createRandom(seed));
     await untilSent(stack, handles.length - terminated);
@@ -61,7 +59,7 @@ export async function backlog({ env, seed, standing, terminatedShare, leastUtili
     }
     const completed = ends['completed/sent'] ?? 0;
     verdict.expect(completed + terminated === handles.length, `ends ${JSON.stringify(ends)}, ${terminated} terminated`);
-    const displacement = mostDisplaced(ledger, arrivals);
+    const displacement = mostDisplaced(ledger, places);
     verdict.expect(displacement < LIMIT, `a message was sent ${displacement} places from its turn`);
     return { figures: { projects, ends, terminated, mostDisplaced: displacement }, failures: verdict.failures };
   } finally {
@@ -87,21 +85,26 @@ async function resumeAll({ followUps }) {
   );
 }
 
-/** Waits until `each` follow-ups of every project have a place or were sent. Returns arrival numbers by job. */
-async function allPlaces(stack, each) {
-  const arrivals = new Map();
+/**
+ * Waits until `each` follow-ups of every project have a place or were sent. Returns by job which
+ * message of its project it will be, of those that still wait.
+ */
+async function allPlaces(stack, handles, each) {
+  const places = new Map();
   for (const projectId of PROJECTS) {
     for (;;) {
       const { waitingTotal, lastSends } = await stack.followUps.budget(projectId).status();
       if (waitingTotal + lastSends.length >= each) break;
       await delay(200);
     }
-    const handle = stack.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-    for (const { jobId, arrival } of restoreState(await handle.query(carriedStateQuery)).waiters) {
-      arrivals.set(jobId, arrival);
-    }
   }
-  return arrivals;
+  for (const handle of handles) {
+    const { position } = await handle.progress();
+    const { projectId, jobId } = parseFollowUpWorkflowId(handle.workflowId);
+    const sent = messagesOf(stack).filter((entry) => entry.projectId === projectId).length;
+    if (position > 0) places.set(jobId, sent + position);
+  }
+  return places;
 }
 
 /**
@@ -150,12 +153,12 @@ async function terminateNextWaiting({ client }, candidates) {
   return false;
 }
 
-/** By how many places at most the order of the sends differs from the order of arrival, among those that waited. */
-function mostDisplaced(ledger, arrivals) {
+/** By how many places at most the order of the sends differs from the order, among those that waited. */
+function mostDisplaced(ledger, places) {
   let most = 0;
   for (const projectId of PROJECTS) {
-    const sent = ledger.filter((entry) => entry.projectId === projectId && arrivals.has(entry.jobId));
-    const inOrder = sent.map((entry) => entry.jobId).sort((a, b) => arrivals.get(a) - arrivals.get(b));
+    const sent = ledger.filter((entry) => entry.projectId === projectId && places.has(entry.jobId));
+    const inOrder = sent.map((entry) => entry.jobId).sort((a, b) => places.get(a) - places.get(b));
     for (const [index, { jobId }] of sent.entries()) most = Math.max(most, Math.abs(index - inOrder.indexOf(jobId)));
   }
   return most;

@@ -33,13 +33,12 @@ export async function estimates({ env }) {
     for (const handle of handles) {
       const { events } = await stack.client.workflow.getHandle(handle.workflowId).fetchHistory();
       const answers = answersOf(events);
-      asks += answers.length;
+      asks += answers.filter(({ isAnswerToAsk }) => isAnswerToAsk).length;
       const [first] = answers;
-      const last = answers.at(-1);
-      if (first?.kind !== 'wait' || first.reason !== 'slot' || first.etaMs === null || last?.kind !== 'outcome')
-        continue;
-      const waitedMs = last.grantedAtMs - first.atMs;
-      if (waitedMs >= SHORT_WAIT_MS) errors.push((first.etaMs - waitedMs) / waitedMs);
+      const granted = answers.find(({ kind }) => kind === 'granted');
+      if (first?.reason !== 'slot' || first.expectedAtMs === undefined || !granted) continue;
+      const waitedMs = granted.grantedAtMs - first.atMs;
+      if (waitedMs >= SHORT_WAIT_MS) errors.push((first.expectedAtMs - granted.grantedAtMs) / waitedMs);
     }
     errors.sort((a, b) => a - b);
     const worst = Math.max(...errors.map(Math.abs));
@@ -63,15 +62,14 @@ export async function estimates({ env }) {
   }
 }
 
-/** The results of the activity `sendFollowUp`, in order, each with the time of its end. */
+/** The budget's answers, in order, each with its time: to asks, which are local activities, and by signals. */
 function answersOf(events) {
-  const types = new Map();
-  for (const { eventId, activityTaskScheduledEventAttributes: scheduled } of events) {
-    if (scheduled) types.set(String(eventId), scheduled.activityType.name);
-  }
-  return events.flatMap(({ eventTime, activityTaskCompletedEventAttributes: completed }) => {
-    if (!completed || types.get(String(completed.scheduledEventId)) !== 'sendFollowUp') return [];
-    const answer = JSON.parse(Buffer.from(completed.result.payloads[0].data).toString());
-    return [{ ...answer, atMs: Number(eventTime.seconds) * 1_000 + eventTime.nanos / 1e6 }];
+  return events.flatMap(({ eventTime, markerRecordedEventAttributes: marker, ...event }) => {
+    const signal = event.workflowExecutionSignaledEventAttributes;
+    const payloads = signal?.signalName === 'budgetAnswer' ? signal.input.payloads : marker?.details?.result?.payloads;
+    const told = payloads?.[0] && JSON.parse(Buffer.from(payloads[0].data).toString());
+    const answer = signal ? told : told?.answer;
+    if (!answer) return [];
+    return [{ ...answer, isAnswerToAsk: !signal, atMs: Number(eventTime.seconds) * 1_000 + eventTime.nanos / 1e6 }];
   });
 }

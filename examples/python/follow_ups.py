@@ -62,10 +62,10 @@ async def progress(client: Client, project_id: str, job_id: str, key: str) -> di
     known: dict[str, Any] = await handle.query("progress")
     description = await handle.describe()
     for activity in description.raw_description.pending_activities:
-        details = activity.last_failure.application_failure_info.details.payloads
+        details = activity.heartbeat_details.payloads
         if activity.activity_type.name == "watchJob" and details:
-            [news] = await client.data_converter.decode(details)
-            known["polls"] += news["looks"]
+            [seen] = await client.data_converter.decode(details)
+            known["polls"] += seen["polls"]
     return known
 
 

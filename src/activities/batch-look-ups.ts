@@ -39,3 +39,5 @@ export function createLookUps(temporal: Client) {
     },
   };
 }
+
+export type LookUps = ReturnType<typeof createLookUps>;

@@ -1,33 +1,282 @@
-import type { Client } from '@temporalio/client';
-import type { BudgetWord } from '../contract/protocol.js';
-import { createLookUps } from './batch-look-ups.js';
-import { createJobReads } from './read-job.js';
-import { createSendFollowUp, type SendFollowUpDependencies } from './send-follow-up.js';
+import { refusals } from '../contract/budget-messages.js';
+import { setMaxListeners } from 'node:events';
+import { ApplicationFailure, Context, log } from '@temporalio/activity';
+import { ApplicationFailureCategory } from '@temporalio/common';
+import type { AgentJobsClient, GetJobOutcome } from '../agent-jobs/index.js';
+import { describeGrpcError } from '../temporal/grpc.js';
+import type { RecentSends } from '../budget/loop.js';
+import {
+  type Answer,
+  type Ask,
+  type BudgetEvent,
+  type Full,
+  type Granted,
+  isAtWork,
+  type Known,
+  type Settlement,
+  type Waiting,
+} from '../contract/protocol.js';
+import { grantName, type SendOrder, type SendResult, type SlotAnswer, type SlotOrder } from '../follow-up/port.js';
+import {
+  comparedFields,
+  firstSeen,
+  iso,
+  judge,
+  knownFields,
+  type Read,
+  type Seen,
+  type WatchOrder,
+  type WatchResult,
+} from '../follow-up/watch.js';
+import { type Budgets, BudgetStoppedError, type SendsQuery } from './budgets.js';
 
-export type { LookedUpPart } from './batch-look-ups.js';
-export { createBudgetClient, type Ask, type BudgetClient } from './budget-client.js';
-export { createOwnRun } from './own-run.js';
-
-/** What the activities need from the process that runs them. */
-export interface ActivityDependencies extends SendFollowUpDependencies {
-  /** Start-to-close timeout of the send activity: the lease, and 15 s to settle. */
-  sendStartToCloseMs: number;
-  /** Whether links to pull requests are kept out of search attributes. @default false */
-  linksArePrivate?: boolean;
-  /** With which batches look up what they missed. */
-  temporal: Client;
+/** What the activities need from the process that runs them. All durations are in milliseconds. */
+export interface ActivityDependencies {
+  agentJobs: Pick<AgentJobsClient, 'getJob' | 'sendMessage'>;
+  budgets: Budgets;
+  /** Total deadline of one POST. */
+  sendTimeoutMs: number;
+  /** How long after its grant a send has ended, or never starts: see {@link SendOrder}. */
+  leaseMs: number;
+  /** How long after the lease bytes may still arrive. */
+  drainMs: number;
+  /** How far the clocks of the server's hosts may be apart. */
+  marginMs: number;
+  /** The most that any budget may grant in a window. */
+  maxLimit: number;
+  /** Watches that sleep in this process. The server's timers wait for the others. */
+  maxWatches: number;
+  /** Aborted when the process is about to end: sleeping watches are handed back. */
+  handBack: AbortSignal;
+  /** Whether links to pull requests are kept out of search attributes. */
+  linksArePrivate: boolean;
+  /** Set by others, and a clock that only goes forward. @default those of the process */
+  clocks?: { wallMs: () => number; stopwatchMs: () => number };
 }
 
-/** The activities of the workflows `followUp`, `followUpBatch` and `followUpBatchPart`. */
+/** How long a watch sleeps at most without a heartbeat. */
+const BEAT_MS = 60_000;
+/** A watch whose next poll is closer than this does not leave the process for it. */
+const SHORT_SLEEP_MS = 1_000;
+/** How soon a follow-up asks again that found its budget stopped. */
+const STOPPED_RETRY = '1m';
+
+const processClocks = { wallMs: () => Date.now(), stopwatchMs: () => performance.now() };
+
+/** The activities of the workflows `followUp` and `projectBudget`. */
 export function createActivities(dependencies: ActivityDependencies) {
+  const { agentJobs, budgets, sendTimeoutMs, leaseMs, drainMs, marginMs, maxLimit } = dependencies;
+  const { maxWatches, handBack, linksArePrivate, clocks = processClocks } = dependencies;
+  let watches = 0;
+  // One for each sleeping watch.
+  setMaxListeners(0, handBack);
+
+  /** Calls of the budget that fail give people a reason. */
+  async function withReason<T>(projectId: string, call: () => Promise<T>): Promise<T> {
+    try {
+      return await call();
+    } catch (error) {
+      const isStopped = error instanceof BudgetStoppedError;
+      const silence = () => `The budget of project ${projectId} does not answer: ${describeGrpcError(error)}`;
+      throw ApplicationFailure.create({
+        type: isStopped ? 'budget-stopped' : 'budget-silent',
+        message: isStopped ? error.message : silence(),
+        ...(isStopped && { nextRetryDelay: STOPPED_RETRY }),
+      });
+    }
+  }
+
+  async function ask(projectId: string, request: Ask): Promise<Answer> {
+    const answer = await budgets.ask(projectId, request);
+    const { workflowId } = request;
+    if (answer.kind !== 'known' || !(await wasNeverUsed(workflowId, answer))) return answer;
+    const { grantedTo: runId, sendNumber, grantedAtMs: atMs } = answer;
+    await budgets.tell(projectId, { kind: 'settle', workflowId, runId, sendNumber, outcome: 'notSent', atMs });
+    return budgets.ask(projectId, request);
+  }
+
+  /** A run that was reset while it waited was closed before its grant, and never used it. */
+  async function wasNeverUsed(workflowId: string, { grantedTo, grantedAtMs, outcome }: Known): Promise<boolean> {
+    if (grantedTo === '' || outcome !== null) return false;
+    const closedAtMs = await budgets.closedAtMs(workflowId, grantedTo);
+    return closedAtMs !== undefined && closedAtMs + marginMs < grantedAtMs;
+  }
+
   return {
-    ...createJobReads(dependencies),
-    sendFollowUp: createSendFollowUp(dependencies),
-    /** Tells the project's budget something. Returns whether there is a running budget. */
-    tellBudget: ({ projectId, ...word }: { projectId: string } & BudgetWord) =>
-      dependencies.budget.tell(projectId, word, { isUrgent: false }),
-    ...createLookUps(dependencies.temporal),
+    /**
+     * Reads the job and, if it takes messages, asks the budget for a slot.
+     *
+     * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read or the
+     *   budget does not answer
+     */
+    async askForSlot({ projectId, jobId, whenActive, isInDoubt, ask: asked }: SlotOrder): Promise<SlotAnswer> {
+      const read = toRead(await agentJobs.getJob({ projectId, jobId }));
+      if (read.kind === 'notFound') return read;
+      if (read.kind === 'failed' && read.reason === 'not-served') return { kind: 'notServed', message: read.message };
+      if (read.kind === 'failed') throw blocked(read);
+      const { job } = read;
+      const isAtRest = whenActive === 'send' || !isAtWork(job);
+      const kind = job.status === 'archived' ? 'archived' : isAtRest ? 'asked' : 'atWork';
+      if (kind !== 'asked' && !isInDoubt) return { kind, job: knownFields(job) };
+      const { workflowId, runId } = ownRun();
+      const request: Ask = { ...asked, workflowId, runId, leaseMs, drainMs, maxLimit };
+      const answer = await withReason(projectId, () => ask(projectId, request));
+      if (kind !== 'asked' && isSlot(answer)) {
+        return { kind, job: knownFields(job), answer };
+      }
+      const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
+      return { kind: 'asked', baseline: comparedFields(job), answer, ...isPrivate };
+    },
+
+    /**
+     * Sends the message, once, whatever happens: only in the run that was granted the send, at the first attempt of an
+     * activity that was never reset, and while the grant lasts. Never fails because of the service or the network.
+     */
+    async sendMessage(order: SendOrder): Promise<SendResult> {
+      const { info } = Context.current();
+      const startedAtMs = clocks.stopwatchMs();
+      const { projectId, jobId, prompt, whenActive, grant } = order;
+      const result = (outcome: SendResult['outcome'], message: string) => ({
+        ...{ grant: grantName(grant), outcome, message },
+      });
+      if (ownRun().runId !== grant.runId) return result('foreign', 'the send was granted to another run');
+      const isRepeated = info.attempt > 1 || info.currentAttemptScheduledTimestampMs > info.scheduledTimestampMs;
+      if (isRepeated) return result('unknown', 'an earlier attempt of this send may have delivered the message');
+      // The wall clock may be set, and the stopwatch stands still while the machine sleeps.
+      const usableMs = grant.leaseMs - sendTimeoutMs;
+      const mayStart = () =>
+        clocks.wallMs() < grant.grantedAtMs + usableMs && clocks.stopwatchMs() - startedAtMs < usableMs;
+      if (!mayStart()) return result('notSent', 'the slot was granted too long ago');
+      let { baseline } = order;
+      if (!baseline) {
+        const read = toRead(await agentJobs.getJob({ projectId, jobId }));
+        if (read.kind !== 'job') return { ...result('notSent', read.message), ...refusalOfRead(read) };
+        baseline = comparedFields(read.job);
+        // If this attempt never reports, the job before the send tells whether the message arrived.
+        Context.current().heartbeat({ baseline });
+        if (baseline.status === 'archived') return result('notSent', 'the job was archived');
+        if (whenActive === 'wait' && isAtWork(baseline)) return result('notSent', 'the job works on another message');
+      }
+      const sent = await agentJobs.sendMessage({ projectId, jobId, prompt, mayStart });
+      const { outcome, statusCode, job } = sent;
+      const facts = { projectId, jobId, sendNumber: grant.sendNumber, outcome, statusCode };
+      if (outcome === 'sent') log.info('Sent a message', facts);
+      else log.warn('A message was not accepted', facts);
+      return { ...sent, ...(job && { job: knownFields(job) }), grant: grantName(grant), baseline };
+    },
+
+    /** Tells the project's budget something. */
+    async tellBudget({ projectId, event }: { projectId: string; event: BudgetEvent }): Promise<void> {
+      // A reset run must not give back what its predecessor was granted, and may have used.
+      const isForeign = event.runId !== ownRun().runId;
+      if (event.kind === 'settle' && event.outcome === 'notSent' && isForeign) return;
+      await budgets.tell(projectId, event);
+    },
+
+    /**
+     * Reads the job until what the order waits for has happened. Sleeps in this process if few watches do; otherwise
+     * fails with the time of the next poll, at which the server starts another attempt. What it has seen is in its
+     * heartbeats.
+     *
+     * @throws ApplicationFailure `Later`, benign
+     */
+    async watchJob(order: WatchOrder): Promise<WatchResult> {
+      const context = Context.current();
+      const { currentAttemptScheduledTimestampMs } = context.info;
+      const heartbeatDetails = context.info.heartbeatDetails as Seen | undefined;
+      const startedAtMs = clocks.stopwatchMs();
+      // The server's clock, as far as this process knows it: the clocks of workers differ, and may be set.
+      const nowMs = () => currentAttemptScheduledTimestampMs + clocks.stopwatchMs() - startedAtMs;
+      const seen: Seen = heartbeatDetails ?? order.seen ?? firstSeen(order, nowMs());
+      if (order.runId !== ownRun().runId) return { kind: 'foreign', seen };
+      const waitMs = () => Math.max(0, Date.parse(seen.nextPollAt) - nowMs());
+      watches += 1;
+      try {
+        for (;;) {
+          context.heartbeat(seen);
+          const isLong = waitMs() > SHORT_SLEEP_MS;
+          if (handBack.aborted || (isLong && watches > maxWatches)) throw later(order.jobId, waitMs());
+          if (waitMs() > 0) {
+            await sleepUnless(handBack, Math.min(waitMs(), BEAT_MS));
+            continue;
+          }
+          const read = toRead(await agentJobs.getJob(order));
+          const end = judge(order, seen, read, nowMs());
+          const retryAfterMs = read.kind === 'failed' ? (read.retryAfterMs ?? 0) : 0;
+          const nextMs = nowMs() + Math.max(jittered(seen.intervalMs), retryAfterMs);
+          seen.nextPollAt = iso(Math.min(nextMs, Math.max(nowMs(), order.deadlineMs)));
+          if (end) return { ...end, seen };
+        }
+      } finally {
+        watches -= 1;
+      }
+    },
+
+    /** Lists follow-ups of a project that may have been sent: see {@link Budgets.listSends}. */
+    async listRecentSends(query: SendsQuery): Promise<RecentSends> {
+      return { ...(await budgets.listSends(query)), leaseMs, runId: ownRun().runId };
+    },
   };
 }
 
 export type Activities = ReturnType<typeof createActivities>;
+
+/** Whether an answer is about a slot, and not about an earlier send. */
+function isSlot(answer: Answer): answer is Granted | Waiting | Full {
+  return answer.kind === 'granted' || answer.kind === 'waiting' || answer.kind === 'full';
+}
+
+function ownRun(): { workflowId: string; runId: string } {
+  return Context.current().info.workflowExecution ?? { workflowId: '', runId: '' };
+}
+
+/** The service's answer, with a reason to wait where it has none. */
+function toRead(outcome: GetJobOutcome): Read {
+  if (outcome.kind !== 'failed') return outcome;
+  const { message, retryAfterMs } = outcome;
+  const read = { kind: 'failed', reason: reasonOf(outcome.reason), message } as const;
+  return retryAfterMs === undefined ? read : { ...read, retryAfterMs };
+}
+
+function reasonOf(reason: string): string {
+  if (reason === 'not-served') return reason;
+  if (reason === 'unauthorized' || reason === 'no-key') return 'credentials';
+  return refusals.find((known) => known === reason) ?? 'service';
+}
+
+function blocked({ reason, message, retryAfterMs }: Extract<Read, { kind: 'failed' }>): ApplicationFailure {
+  const nextRetryDelay = retryAfterMs;
+  return ApplicationFailure.create({ type: reason, message, ...(nextRetryDelay !== undefined && { nextRetryDelay }) });
+}
+
+/** A refused read says the same about the service as a refused message. */
+function refusalOfRead(read: Read): Pick<Settlement, 'refusal' | 'retryAfterMs'> {
+  const refusal = read.kind === 'failed' ? refusals.find((known) => known === read.reason) : undefined;
+  if (read.kind !== 'failed' || !refusal) return {};
+  return { refusal, ...(read.retryAfterMs !== undefined && { retryAfterMs: read.retryAfterMs }) };
+}
+
+function later(jobId: string, waitMs: number): ApplicationFailure {
+  return ApplicationFailure.create({
+    type: 'Later',
+    message: `The next poll of job ${jobId} is due later`,
+    nextRetryDelay: Math.max(1, Math.ceil(waitMs)),
+    category: ApplicationFailureCategory.BENIGN,
+  });
+}
+
+/** Sleeps, but not beyond an abort or the activity's cancellation. */
+async function sleepUnless(signal: AbortSignal, ms: number): Promise<void> {
+  const context = Context.current();
+  let wake = (): void => undefined;
+  const woken = new Promise<void>((resolve) => (wake = resolve));
+  signal.addEventListener('abort', wake);
+  try {
+    await Promise.race([context.sleep(ms), woken]);
+  } finally {
+    signal.removeEventListener('abort', wake);
+  }
+}
+
+/** Varies a wait by up to a tenth, so that watches that began together drift apart. */
+const jittered = (ms: number): number => ms * (0.9 + 0.2 * Math.random());

@@ -1,6 +1,7 @@
 import type { SendOutcome } from '../contract/budget-messages.js';
 import { defined } from '../contract/defined.js';
 import type { AgentJob } from '../contract/follow-up-result.js';
+import { refusalOf } from '../contract/protocol.js';
 import { type Answer, describeNetworkError, type ResponseHeaders } from './answer.js';
 import { cleanLine, cleanString, cutText, errorText, type Mask, type ParsedJob, parseJob } from './service-text.js';
 
@@ -15,8 +16,8 @@ export interface SendMessageOutcome {
   /**
    * `sent`: 2xx. `notSent`: it is proven that no byte of the request was written. `rejected`: the service refused it,
    * or the ids are not safe in a path. `unauthorized`: 401 or 403, or there is no API key for the project (then nothing
-   * was sent and there is no `statusCode`; the project has to wait for a key in both cases). `limited`: 429. `unknown`:
-   * any other answer, or none.
+   * was sent and there is no `statusCode`; the project has to wait for a key in both cases). `payment`: 402. `limited`:
+   * 429. `unknown`: any other answer, or none.
    */
   outcome: SendOutcome;
   statusCode?: number;
@@ -24,7 +25,7 @@ export interface SendMessageOutcome {
   job?: AgentJob;
   /** What happened, with at most 500 characters of the service's words. Always present if `job` is not. */
   message?: string;
-  /** From the Retry-After of a `limited`. */
+  /** From the Retry-After of a `limited`, `payment` or `unauthorized`. */
   retryAfterMs?: number;
 }
 
@@ -59,10 +60,9 @@ export function interpretSend(answer: Answer, error: unknown, mask: Mask): SendM
   const { statusCode, headers, body } = answer;
   const outcome = sendOutcomeOf(statusCode);
   if (outcome !== 'sent') {
-    const retryAfterMs =
-      outcome === 'limited' ? parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now()) : undefined;
-    const message = describeStatus(answer, mask);
-    return { outcome, statusCode, message, ...(retryAfterMs !== undefined && { retryAfterMs }) };
+    const isRefused = refusalOf(outcome) !== undefined;
+    const retryAfterMs = isRefused ? parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now()) : undefined;
+    return { outcome, statusCode, message: describeStatus(answer, mask), ...defined({ retryAfterMs }) };
   }
   if (body === undefined) {
     const { text } = describeNetworkError(error, mask);
@@ -113,6 +113,7 @@ function encodingProblem(headers: ResponseHeaders, mask: Mask): string | undefin
 export function sendOutcomeOf(statusCode: number): SendOutcome {
   if (statusCode >= 200 && statusCode < 300) return 'sent';
   if (statusCode === 401 || statusCode === 403) return 'unauthorized';
+  if (statusCode === 402) return 'payment';
   if (statusCode === 429) return 'limited';
   if (statusCode === 408 || statusCode === 409 || statusCode === 425) return 'unknown';
   return statusCode >= 400 && statusCode < 500 ? 'rejected' : 'unknown';
@@ -122,6 +123,8 @@ export function sendOutcomeOf(statusCode: number): SendOutcome {
 export type GetJobFailureReason =
   /** 401, 403. */
   | 'unauthorized'
+  /** 402. */
+  | 'payment'
   /** 429. */
   | 'limited'
   /** Other 4xx, or ids that are not safe in a path (then nothing was sent). */
@@ -144,7 +147,7 @@ export function getOutcomeOf(statusCode: number): 'job' | 'notFound' | GetJobFai
   if (statusCode === 404) return 'notFound';
   const outcome = sendOutcomeOf(statusCode);
   if (outcome === 'sent') return 'job';
-  return outcome === 'unauthorized' || outcome === 'limited' || outcome === 'rejected' ? outcome : 'service';
+  return outcome === 'unknown' || outcome === 'notSent' ? 'service' : outcome;
 }
 
 /**

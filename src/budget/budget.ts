@@ -1,186 +1,645 @@
-import type { BudgetStatus, SendOutcome } from '../contract/index.js';
-import type { AcquireAnswer, AcquireRequest, BudgetWord } from '../contract/protocol.js';
-import { acquire, enterAnswer } from './acquire.js';
-import { RECHECK_MS } from './limits.js';
-import { awaitEnds, hasLapsed } from './line.js';
-import { recall } from './memory.js';
-import { type LimitChange, pause, resume, setLimit } from './operator.js';
-import { noteKeyRead } from './pause.js';
-import { gone, leave, settle, settlesGrant } from './settle.js';
-import { findGrant, unsettled } from './slots.js';
-import type { BudgetState, Waiter } from './state.js';
-import { type BudgetFacts, budgetFacts, budgetStatus, type StatusExtent } from './status.js';
-import { watch } from './watchdog.js';
+import type { SendOutcome, WaitReason } from '../contract/budget-messages.js';
+import type { Lane } from '../contract/choices.js';
+import {
+  type Answer,
+  type Ask,
+  type BudgetEvent,
+  type End,
+  type Full,
+  type Granted,
+  isUndelivered,
+  type Pause,
+  refusalOf,
+  type Settlement,
+  type Waiting,
+} from '../contract/protocol.js';
+import {
+  type BudgetState,
+  followUpKey,
+  forgetKnown,
+  forgetTurns,
+  type Grant,
+  jobKey,
+  type Known,
+  MIN_LAST_SENDS,
+  type Turn,
+  type Waiter,
+} from './state.js';
 
-/** What the caller has to do after an event. */
-export interface Effects {
-  wake: string[];
-  /** Owners of turns that somebody waits for: ask whether they still run. */
-  check: string[];
-  /** Call {@link Budget.tick} at this budget time. */
-  lookAgainAtMs?: number;
-  /** The event would have had the same effects at any other time, and no later decision depends on its time. */
-  isTimeless?: boolean;
+/** How many follow-ups may stand in line. */
+export interface Places {
+  /** In all: ten hours of a budget of 100. */
+  most: number;
+  /** For one job. The others watch the job. */
+  mostForJob: number;
+}
+const PLACES: Places = { most: 1_000, mostForJob: 10 };
+
+/** Most sends under way at once: what a crash can leave unknown, and what is lost if others have used up the hour. */
+const MAX_UNDER_WAY = 10;
+/** How many of those first in line are told when their reason to wait changes. Others learn it when they ask again. */
+const TOLD = 20;
+/** When a follow-up without a place asks again. A job whose turn is taken is soon at work, and is watched then. */
+const CROWDED_RETRY_MS = 60_000;
+const FULL_RETRY_MS = 900_000;
+/** While interactive follow-ups keep coming, every tenth grant goes to the batch lane. */
+const BATCH_EVERY = 10;
+/** Most follow-ups that are remembered: 20 hours of sends. */
+const MAX_KNOWN = 2_000;
+/** Most jobs that are remembered: with a turn, a day of sends; without one, 5 hours. */
+const MAX_TURNS = 3_000;
+const MAX_TURNS_OVER = 500;
+/** Most sends that are listed for people. */
+const MAX_LAST_SENDS = 1_000;
+/** Pause after a refusal without a Retry-After. It doubles with each probe that is refused. */
+const FIRST_PAUSE_MS = 30_000;
+const LONGEST_PAUSE_MS = 600_000;
+/** How long after the last byte the job may still show the turn before: the default of `settleTime`. */
+const SETTLE_MS = 120_000;
+/** A follow-up that has ended keeps its turn for lease, drain and settle time. More was typed by hand. */
+const LONGEST_KEPT_TURN_MS = 14_400_000;
+/** How often the follow-ups that keep others from their job are asked whether they run: one may be terminated. */
+const CHECK_OWNERS_MS = 600_000;
+/** A limit is learned if the service accepted at least this share of the budget's, and no fewer than 2 messages. */
+const LEARNED_SHARE = 0.05;
+/** What the service accepted longer ago than this share of a window may have left the service's window. */
+const SURELY_IN_WINDOW = 0.9;
+/** A learned limit grows after one window, then after 2, 4, up to 32 windows, for each time it proved right. */
+const MAX_GROWTH_DOUBLINGS = 5;
+
+/** What a follow-up is told. Without an answer, it is woken: the failure of that says that it does not run. */
+export interface Message {
+  workflowId: string;
+  answer?: Granted | Waiting;
 }
 
+/** A follow-up of Temporal's list that may have been sent. */
+export interface ListedSend {
+  workflowId: string;
+  isRunning: boolean;
+}
+
+/** New settings. Those that are left out stay as they are. */
+export interface SettingsChange {
+  limit?: number | undefined;
+  windowMs?: number | undefined;
+  reserve?: number | undefined;
+}
+
+type SendId = Pick<Grant, 'workflowId' | 'runId' | 'sendNumber'>;
+
 /**
- * The rules of one project's budget: state + event + time → state + answer + effects. Knows neither Temporal nor a
- * clock.
- *
- * Invariant: in every window, at most `limit` slots are occupied, and a slot is occupied as long as bytes of its send
- * can count in the service's own window.
+ * The rules of a project's budget. Pure: the time is passed in. Every event ends in {@link advance}. What that decides
+ * depends on the state and the time alone, so a replay that delivers an event in a later task decides the same.
  */
 export class Budget {
-  constructor(readonly state: BudgetState) {}
+  readonly #messages: Message[] = [];
 
-  /**
-   * Hears the words that came along, then answers the asks that arrived together, in order, as if one after another.
-   * Idempotent by request id and token.
-   */
-  acquireAll(
-    timeMs: number,
-    requests: readonly AcquireRequest[],
-    words: readonly BudgetWord[] = [],
-  ): [AcquireAnswer[], Effects] {
-    const nowMs = this.#advance(timeMs);
-    this.#take(nowMs, words);
-    const check: string[] = [];
-    const answers = requests.map((request) => this.#answer(nowMs, request, check));
-    return [this.#tellAwaited(nowMs, requests, answers), this.#effects(nowMs, check)];
+  constructor(
+    readonly state: BudgetState,
+    private readonly places = PLACES,
+  ) {}
+
+  /** Messages in a window, after the worker's configuration and what the service accepts. */
+  get limit(): number {
+    const { settings, maxLimit, learned } = this.state;
+    return Math.min(settings.limit, maxLimit, learned?.limit ?? Infinity);
   }
 
-  /** Applies asks, and the words that came along, with the answers that the history has; see {@link enterAnswer}. */
-  enterAnswers(
-    timeMs: number,
-    requests: readonly AcquireRequest[],
-    answers: readonly AcquireAnswer[],
-    words: readonly BudgetWord[] = [],
-  ): void {
-    const nowMs = this.#advance(timeMs);
-    this.#take(nowMs, words);
-    for (const [index, request] of requests.entries()) {
-      const answer = answers[index];
-      if (answer) enterAnswer(this.state, nowMs, request, answer);
+  /** Takes the messages that the last events led to. */
+  takeMessages(): Message[] {
+    return this.#messages.splice(0);
+  }
+
+  ask(nowMs: number, ask: Ask): Answer {
+    this.#expire(nowMs);
+    this.state.maxLimit = ask.maxLimit;
+    const recalled = this.#recall(ask);
+    if (recalled) return recalled;
+    const { workflowId } = ask;
+    const full = this.#enterLine(nowMs, ask);
+    this.advance(nowMs);
+    const granted = this.#takeOwn(workflowId).find((answer) => answer.kind === 'granted');
+    if (granted) {
+      const known = this.state.known[followUpKey(workflowId)];
+      if (known) known.isTaken = true;
+      return granted;
     }
+    if (full) this.#leaveLine(workflowId);
+    return full ?? this.#standing(nowMs, workflowId) ?? { kind: 'ended' };
   }
 
-  /** Applies words that arrived together, in order. */
-  hear(timeMs: number, words: readonly BudgetWord[]): Effects {
-    const nowMs = this.#advance(timeMs);
-    const isTimeless = this.#areTimeless(words);
-    this.#take(nowMs, words);
-    return { ...this.#effects(nowMs), isTimeless };
+  /** Takes what would be signalled to a follow-up that is being answered. */
+  #takeOwn(workflowId: string): (Granted | Waiting)[] {
+    const isOwn = (message: Message) => message.answer !== undefined && message.workflowId === workflowId;
+    const others = this.#messages.filter((message) => !isOwn(message));
+    const own = this.#messages.splice(0).filter(isOwn);
+    this.#messages.push(...others);
+    return own.flatMap(({ answer }) => answer ?? []);
   }
 
-  /** A signal to a follow-up failed: it no longer runs. */
-  gone(timeMs: number, workflowId: string): Effects {
-    const nowMs = this.#advance(timeMs);
-    gone(this.state, workflowId);
-    return this.#effects(nowMs);
+  hear(nowMs: number, event: BudgetEvent): void {
+    this.#expire(nowMs);
+    if (event.kind === 'settle') this.#settle(nowMs, event);
+    else this.#end(nowMs, event);
+    this.advance(nowMs);
   }
 
-  /** Changes limit, window or reserve. The caller has checked {@link limitChangeIssue}. */
-  setLimit(timeMs: number, change: LimitChange): Effects {
-    setLimit(this.state, change);
-    return this.#effects(this.#advance(timeMs));
-  }
-
-  /** Lets nothing through until resumed, or for `forMs`. */
-  pause(timeMs: number, { forMs, note }: { forMs?: number | undefined; note?: string | undefined }): Effects {
-    const nowMs = this.#advance(timeMs);
-    pause(this.state, {
-      sinceMs: nowMs,
-      ...(forMs !== undefined && { untilMs: nowMs + forMs }),
-      ...(note !== undefined && { note }),
-    });
-    return this.#effects(nowMs);
-  }
-
-  /** Ends an operator's pause, and the wait of a pause that the service caused. */
-  resume(timeMs: number): Effects {
-    const nowMs = this.#advance(timeMs);
-    resume(this.state, nowMs);
-    return this.#effects(nowMs);
-  }
-
-  /** Time has passed. */
-  tick(timeMs: number): Effects {
-    return this.#effects(this.#advance(timeMs));
+  /** A message did not find its follow-up, which has ended and told nobody. */
+  missed(nowMs: number, { workflowId, answer }: Message): void {
+    this.#expire(nowMs);
+    const known = this.state.known[followUpKey(workflowId)];
+    this.#leaveLine(workflowId, answer?.runId);
+    if (answer?.kind === 'granted' && !known?.isTaken) this.#free({ workflowId, ...answer });
+    for (const turn of Object.values(this.state.turns)) {
+      if (turn.owner === workflowId) turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS;
+    }
+    this.advance(nowMs);
   }
 
   /**
-   * Whether nothing urgent is due: no invited waiter may still ask, and no send is in flight whose end is awaited. Changes
-   * nothing.
+   * Books sends of a time that this budget does not know, the oldest first, each as one that is made now and whose
+   * outcome is unknown.
+   *
+   * @param others how many there are besides, of which nothing else is known
    */
-  isQuiet(timeMs: number): boolean {
-    const nowMs = Math.max(this.state.lastTimeMs, timeMs);
-    const mayAsk = (waiter: Waiter) => waiter.invitedAtMs !== undefined && !hasLapsed(this.state, waiter, nowMs);
-    return !this.state.waiters.some(mayAsk) && !unsettled(this.state, nowMs).some(({ isAwaited }) => isAwaited);
+  book(nowMs: number, sends: readonly ListedSend[], others = 0): void {
+    const { state } = this;
+    this.#expire(nowMs);
+    state.spent.push(...Array.from({ length: others }, () => nowMs));
+    for (const { workflowId, isRunning } of sends) {
+      const past = state.known[followUpKey(workflowId)];
+      const isCounted = state.grants.some((grant) => grant.workflowId === workflowId);
+      if (isCounted || past?.outcome === 'sent' || past?.outcome === 'rejected') continue;
+      const send = { workflowId, runId: '', sendNumber: past?.sendNumber ?? 1 };
+      this.#bookSend(nowMs, send, 'unknown');
+      const { lastTurn } = state.turns[jobKey(workflowId)] ?? {};
+      put(state.turns, jobKey(workflowId), {
+        owner: workflowId,
+        latest: followUpKey(workflowId),
+        ...(!isRunning && { untilMs: nowMs + SETTLE_MS }),
+        ...(lastTurn && { lastTurn }),
+      });
+    }
+    state.isCounting = false;
   }
 
-  /** How the latest send of a follow-up ended; `undefined` if none is remembered. Changes nothing. */
-  outcomeOf(workflowId: string): SendOutcome | undefined {
-    const remembered = recall(this.state, workflowId);
-    return remembered && remembered.sendNumber > 0 ? (remembered.outcome ?? 'unknown') : undefined;
+  /** Lets follow-ups ask again that have no place in line. They may have had one in the line of an earlier budget. */
+  wake(workflowIds: readonly string[]): void {
+    const inLine = new Set(this.state.waiters.map(({ workflowId }) => workflowId));
+    const lost = workflowIds.filter((workflowId) => !inLine.has(workflowId));
+    this.#messages.push(...lost.map((workflowId) => ({ workflowId })));
   }
 
-  /** The facts for metrics. Changes nothing. */
-  facts(timeMs: number): BudgetFacts {
-    return budgetFacts(this.state, Math.max(this.state.lastTimeMs, timeMs));
+  /** Books as many sends as the limit leaves, for an operator who does not trust the list of follow-ups. */
+  assumeFull(nowMs: number): void {
+    const free = Math.max(0, this.limit - this.#used());
+    this.state.spent.push(...Array.from({ length: free }, () => nowMs));
   }
 
-  /** The status of the budget. Changes nothing. */
-  status(timeMs: number, extent?: StatusExtent): BudgetStatus {
-    return budgetStatus(this.state, Math.max(this.state.lastTimeMs, timeMs), extent);
+  /** Changes settings. If more slots are used than the new limit has, they drain. */
+  setLimit(nowMs: number, { limit, windowMs, reserve }: SettingsChange): void {
+    const { settings } = this.state;
+    this.state.settings = {
+      ...settings,
+      limit: limit ?? settings.limit,
+      windowMs: windowMs ?? settings.windowMs,
+      reserve: reserve ?? settings.reserve,
+    };
+    delete this.state.learned;
+    this.advance(nowMs);
   }
 
-  #take(nowMs: number, words: readonly BudgetWord[]): void {
-    for (const word of words) {
-      if (word.kind === 'settle') settle(this.state, nowMs, word);
-      else if (word.kind === 'keyRead') noteKeyRead(this.state, nowMs, word);
-      else leave(this.state, nowMs, word);
+  pause(nowMs: number, pause: { untilMs?: number; note?: string }): void {
+    this.state.operatorPause = { ...pause, sinceMs: nowMs };
+    this.advance(nowMs);
+  }
+
+  /** Ends the operator's pause. If the service refuses messages, the next send probes at once. */
+  resume(nowMs: number): void {
+    const { servicePause } = this.state;
+    delete this.state.operatorPause;
+    delete this.state.learned;
+    if (servicePause) servicePause.untilMs = Math.min(servicePause.untilMs, nowMs);
+    this.advance(nowMs);
+  }
+
+  /** Grants what can be granted now, and tells those first in line who now wait for another reason. */
+  advance(nowMs: number): void {
+    const { state } = this;
+    this.#expire(nowMs);
+    for (let next = this.#next(nowMs); next; next = this.#next(nowMs)) this.#grant(nowMs, next);
+    this.#checkOwners(nowMs);
+    const line = this.line();
+    const inLine = new Set(line);
+    const first = [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))].slice(0, TOLD);
+    for (const waiter of first) {
+      if (waiter.told === this.#reason(nowMs, waiter, line)) continue;
+      const answer = this.#standing(nowMs, waiter.workflowId);
+      if (answer) this.#messages.push({ workflowId: waiter.workflowId, answer });
+    }
+    forgetKnown(state, Object.keys(state.known).slice(0, -MAX_KNOWN));
+    forgetTurns(state, { mostOver: MAX_TURNS_OVER, most: MAX_TURNS });
+  }
+
+  /** What time alone changes. It comes before every event, so that none depends on when the last one was. */
+  #expire(nowMs: number): void {
+    const { state } = this;
+    const { windowMs, marginMs } = state.settings;
+    for (const grant of state.grants.filter(({ overAtMs }) => overAtMs <= nowMs)) this.#spend(grant, grant.overAtMs);
+    const isHeld = (fromMs: number) => fromMs + windowMs + marginMs > nowMs;
+    state.spent = state.spent.filter(isHeld);
+    state.refused = state.refused.filter(isHeld);
+    for (const turn of Object.values(state.turns)) {
+      if (turn.untilMs === undefined || turn.untilMs > nowMs) continue;
+      delete turn.owner;
+      delete turn.untilMs;
+    }
+    this.#growLimit(nowMs);
+  }
+
+  /** When something changes by itself that a follow-up waits for. */
+  nextChangeMs(nowMs: number): number | undefined {
+    const { waiters, grants, turns, operatorPause, servicePause, checkOwnersAtMs, learned } = this.state;
+    if (waiters.length === 0) return undefined;
+    const times = [
+      operatorPause?.untilMs ?? Infinity,
+      servicePause?.untilMs ?? Infinity,
+      learned?.growAtMs ?? Infinity,
+      ...this.slotEnds(),
+      ...grants.flatMap(({ grantedAtMs, leaseMs, overAtMs }) => [grantedAtMs + leaseMs, overAtMs]),
+      ...waiters.map(({ job }) => turns[job]?.untilMs ?? Infinity),
+      this.#waitedFor().length > 0 ? checkOwnersAtMs : Infinity,
+    ];
+    const next = times.reduce((first, ms) => (ms > nowMs && ms < first ? ms : first), Infinity);
+    return Number.isFinite(next) ? next : undefined;
+  }
+
+  /** When each occupied slot is free again, in order. */
+  slotEnds(): number[] {
+    const { spent, refused, grants, settings } = this.state;
+    const heldMs = settings.windowMs + settings.marginMs;
+    const froms = [...spent, ...refused, ...grants.map(({ overAtMs }) => overAtMs)];
+    return froms.map((fromMs) => fromMs + heldMs).sort((a, b) => a - b);
+  }
+
+  /** Those whose job's turn is free, one for each job and lane, in the order in which they are granted. */
+  line(): Waiter[] {
+    const { waiters, turns, grantsSinceBatch } = this.state;
+    const seen = new Set<string>();
+    const ready = waiters.filter(({ job, workflowId, lane }) => {
+      const owner = turns[job]?.owner;
+      const place = `${lane} ${job}`;
+      if ((owner !== undefined && owner !== workflowId) || seen.has(place)) return false;
+      seen.add(place);
+      return true;
+    });
+    const first: Lane = grantsSinceBatch >= BATCH_EVERY - 1 ? 'batch' : 'interactive';
+    return [...ready.filter(({ lane }) => lane === first), ...ready.filter(({ lane }) => lane !== first)];
+  }
+
+  /** When a slot is expected for whoever has this place in the line, from 0; `undefined` if nobody can tell. */
+  expectedAtMs(nowMs: number, index: number, lane: Lane): number | undefined {
+    const behind = index - this.#freeSlots(lane);
+    return behind < 0 ? nowMs : this.slotEnds()[behind];
+  }
+
+  /** What keeps the whole project waiting, for people. */
+  pauseOf(nowMs: number): Pause | undefined {
+    const { operatorPause, servicePause } = this.state;
+    if (this.#isPausedByOperator(nowMs)) {
+      const { untilMs, note } = operatorPause ?? {};
+      return { by: 'operator', ...(untilMs !== undefined && { untilMs }), ...(note !== undefined && { note }) };
+    }
+    return servicePause && { by: 'service', untilMs: servicePause.untilMs };
+  }
+
+  /** The answer to an ask for a send that was granted before. */
+  #recall({ workflowId, runId, sendNumber, messageTag, mayHaveSent, startedAtMs }: Ask): Answer | undefined {
+    const known = this.state.known[followUpKey(workflowId)];
+    if (!known) {
+      if (!mayHaveSent || startedAtMs > this.state.rememberedSinceMs) return undefined;
+      const never = { outcome: 'unknown', outcomeAtMs: 0, grantedAtMs: 0, overAtMs: 0, isLatest: false } as const;
+      const isSameMessage = false;
+      return { kind: 'known', runId, grantedTo: '', sendNumber, ...never, isSameMessage };
+    }
+    if (known.ended && known.runId === runId) return { kind: 'ended' };
+    if (known.messageTag !== '' && known.messageTag !== messageTag) return { kind: 'otherMessage' };
+    // Found in Temporal's list, which does not tell how many sends it has made.
+    if (known.runId === '' && mayHaveSent)
+      Object.assign(known, { runId, sendNumber: Math.max(known.sendNumber, sendNumber) });
+    if (sendNumber > known.sendNumber) return undefined;
+    const { outcome, outcomeAtMs, grantedAtMs, overAtMs } = known;
+    if (known.runId === runId && known.sendNumber === sendNumber && outcome === null) {
+      known.isTaken = true;
+      return this.#granted(workflowId, known);
+    }
+    const turn = this.state.turns[jobKey(workflowId)];
+    // While it counts, others may have had the turn since.
+    const isLatest = !this.state.isCounting && turn?.latest === followUpKey(workflowId);
+    if (turn && isLatest && outcome !== 'rejected' && !(outcome && isUndelivered(outcome))) {
+      // The follow-up watches the job again, and nobody else may send meanwhile.
+      turn.owner = workflowId;
+      delete turn.untilMs;
+    }
+    const send = { grantedTo: known.runId, sendNumber: known.sendNumber, outcome, outcomeAtMs, grantedAtMs, overAtMs };
+    return { kind: 'known', runId, ...send, isLatest, isSameMessage: known.messageTag === messageTag };
+  }
+
+  /**
+   * Takes a place in line. Returns the answer to a follow-up that gets none, unless it is granted at once: whoever waits
+   * for a job or another lane keeps nobody from a free slot.
+   */
+  #enterLine(nowMs: number, ask: Ask): Full | undefined {
+    const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag } = ask;
+    const { waiters, known, turns } = this.state;
+    const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag };
+    const waiter = waiters.find((each) => each.workflowId === workflowId);
+    if (waiter) {
+      Object.assign(waiter, current);
+      waiter.told = this.#reason(nowMs, waiter, this.line());
+      return undefined;
+    }
+    const job = jobKey(workflowId);
+    // Whoever had a place or has the turn comes back to it: others may wait for that turn.
+    const before = known[followUpKey(workflowId)]?.arrival ?? 0;
+    const hasPlace = before > 0 || turns[job]?.owner === workflowId;
+    const ofJob = waiters.filter((each) => each.job === job).length;
+    const isFull = !hasPlace && waiters.length >= this.places.most;
+    const isCrowded = !hasPlace && ofJob >= this.places.mostForJob;
+    const arrival = before > 0 ? before : ++this.state.arrivals;
+    const entered: Waiter = { workflowId, job, ...current, arrival, told: 'slot' };
+    waiters.push(entered);
+    waiters.sort((a, b) => a.arrival - b.arrival);
+    entered.told = this.#reason(nowMs, entered, this.line());
+    const refusal = { kind: 'full', runId, sendNumber } as const;
+    if (isCrowded) return { ...refusal, reason: 'job-busy', retryMs: CROWDED_RETRY_MS };
+    return isFull ? { ...refusal, reason: 'queue-full', retryMs: FULL_RETRY_MS } : undefined;
+  }
+
+  #settle(nowMs: number, settlement: Settlement): void {
+    const { workflowId, runId, sendNumber, outcome } = settlement;
+    const { state } = this;
+    // After a reset of the budget, an ask may be in line again whose send is over.
+    state.waiters = state.waiters.filter(
+      (each) => each.workflowId !== workflowId || each.runId !== runId || each.sendNumber > sendNumber,
+    );
+    const past = state.known[followUpKey(workflowId)];
+    const grant = state.grants.find((each) => isSame(each, settlement));
+    const atMs = Math.min(nowMs, Math.max(settlement.atMs, grant?.grantedAtMs ?? 0));
+    const isLatest = past?.runId === runId && past.sendNumber === sendNumber;
+    if (past && isLatest && past.outcome === null) Object.assign(past, { outcome, outcomeAtMs: atMs });
+    this.#record(settlement, outcome, atMs);
+    const job = jobKey(workflowId);
+    const isNew = !grant && !(past?.runId === runId && past.sendNumber >= sendNumber);
+    if (grant && outcome === 'notSent') this.#free(settlement);
+    else if (grant)
+      this.#spend(grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs), outcome);
+    else if (isNew && outcome !== 'notSent') {
+      // Granted before this budget's time, or by the part of its past that a reset undid.
+      this.#bookSend(atMs, settlement, outcome);
+      const turn = state.turns[job];
+      if (turn?.owner === undefined && outcome !== 'rejected' && !isUndelivered(outcome)) {
+        put(state.turns, job, { ...turn, owner: workflowId, latest: followUpKey(workflowId) });
+      }
+    }
+    const turn = state.turns[job];
+    const isFree = past?.outcome && isLatest && (isUndelivered(past.outcome) || past.outcome === 'rejected');
+    if (isFree && turn?.owner === workflowId) delete turn.owner;
+    // What a reset run tells again says nothing new.
+    if (grant || isNew) this.#learn(settlement, grant?.grantedAtMs ?? 0, atMs);
+  }
+
+  /** What an outcome says about the service. */
+  #learn({ outcome, refusal: ofRead, retryAfterMs }: Settlement, grantedAtMs: number, atMs: number): void {
+    const { servicePause } = this.state;
+    const isProbe = servicePause !== undefined && grantedAtMs >= servicePause.untilMs;
+    if (outcome === 'limited') this.state.counts.limited += 1;
+    if (outcome === 'limited' || outcome === 'sent') this.#learnLimit(outcome, isProbe, atMs);
+    const reason = refusalOf(outcome) ?? ofRead;
+    if (reason) {
+      const step = (servicePause?.step ?? 0) + (isProbe ? 1 : 0);
+      const pauseMs = retryAfterMs ?? Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** step);
+      const untilMs = Math.max(servicePause?.untilMs ?? 0, atMs + pauseMs);
+      this.state.servicePause = { reason, sinceMs: servicePause?.sinceMs ?? atMs, untilMs, step };
+    } else if (isProbe && (outcome === 'sent' || outcome === 'rejected')) delete this.state.servicePause;
+  }
+
+  /** A 429 says how many messages in a window the service accepts, if a full window, and not a short burst, led to it. */
+  #learnLimit(outcome: 'limited' | 'sent', isProbe: boolean, atMs: number): void {
+    const { state } = this;
+    const { learned, spent, settings } = state;
+    const acceptedSince = (sinceMs: number) => spent.filter((fromMs) => fromMs > sinceMs).length;
+    if (outcome === 'sent') {
+      const accepted = acceptedSince(atMs - SURELY_IN_WINDOW * settings.windowMs);
+      if (!learned || accepted <= learned.limit) return;
+      // A service with fixed windows accepts more around their ends, so a limit that proved right twice stays.
+      if (!isProbe) learned.limit = accepted;
+      else if (learned.refusals === 1) {
+        learned.limit = settings.limit;
+        learned.growAtMs = atMs + settings.windowMs;
+      }
+      return;
+    }
+    const accepted = acceptedSince(atMs - settings.windowMs);
+    if (accepted < Math.max(2, LEARNED_SHARE * settings.limit)) return;
+    const limit = Math.min(learned?.limit ?? Infinity, accepted);
+    // The refusals of one pause count once.
+    const refusals = (learned?.refusals ?? 0) + (state.servicePause ? 0 : 1);
+    state.learned = { limit, step: 1, refusals, growAtMs: atMs + this.#growthMs(refusals) };
+  }
+
+  #growthMs(refusals: number): number {
+    return this.state.settings.windowMs * 2 ** Math.min(MAX_GROWTH_DOUBLINGS, Math.max(0, refusals - 1));
+  }
+
+  /** Tries again from time to time whether the service accepts more. */
+  #growLimit(nowMs: number): void {
+    const { state } = this;
+    for (let { learned } = state; learned && learned.growAtMs <= nowMs; { learned } = state) {
+      learned.limit += learned.step;
+      learned.step *= 2;
+      learned.growAtMs += this.#growthMs(learned.refusals);
+      if (learned.limit >= Math.min(state.settings.limit, state.maxLimit)) delete state.learned;
     }
   }
 
-  /** Whether the words are only ends that nobody waits for, of sends whose outcomes are known. */
-  #areTimeless(words: readonly BudgetWord[]): boolean {
-    const { waiters, pause, keyRefused } = this.state;
-    const isEnd = (word: BudgetWord) =>
-      (word.kind === 'finish' || word.kind === 'withdraw') && !settlesGrant(this.state, word);
-    return waiters.length === 0 && !pause && !keyRefused && words.every(isEnd);
+  #end(nowMs: number, { workflowId, runId, turnUntilMs, lastTurn }: End): void {
+    const { known, grants, turns } = this.state;
+    this.#leaveLine(workflowId);
+    for (const grant of grants.filter((each) => each.workflowId === workflowId && each.runId === runId)) {
+      this.#free(grant);
+    }
+    const past = known[followUpKey(workflowId)];
+    if (past?.runId === runId) past.ended = true;
+    const turn = turns[jobKey(workflowId)];
+    if (turn?.owner !== workflowId) return;
+    if (lastTurn) turn.lastTurn = lastTurn;
+    // What another run of this follow-up sent may still arrive.
+    const isOpen = past && past.runId !== runId && (past.outcome === null || !isUndelivered(past.outcome));
+    const untilMs = turnUntilMs ?? (isOpen && !lastTurn ? past.overAtMs + SETTLE_MS : undefined);
+    if (untilMs === undefined) delete turn.owner;
+    else turn.untilMs = Math.min(untilMs, nowMs + LONGEST_KEPT_TURN_MS);
   }
 
-  #answer(nowMs: number, request: AcquireRequest, check: string[]): AcquireAnswer {
-    return acquire(this.state, nowMs, request, (jobId) => {
-      const turn = this.state.turns.get(jobId);
-      if (!turn || nowMs < (turn.checkedAtMs ?? -Infinity) + RECHECK_MS) return;
-      turn.checkedAtMs = nowMs;
-      check.push(turn.workflowId);
+  /** @param runId only if this run asked for the place */
+  #leaveLine(workflowId: string, runId?: string): void {
+    const leaves = (each: Waiter) => each.workflowId === workflowId && (runId === undefined || each.runId === runId);
+    this.state.waiters = this.state.waiters.filter((each) => !leaves(each));
+  }
+
+  /** Follow-ups that have a turn for which others wait, and whose end is not known. */
+  #waitedFor(): string[] {
+    const { waiters, turns } = this.state;
+    const owners = waiters.flatMap(({ job, workflowId }) => {
+      const turn = turns[job];
+      return turn?.owner !== undefined && turn.owner !== workflowId && turn.untilMs === undefined ? [turn.owner] : [];
     });
+    return [...new Set(owners)];
   }
 
-  /** Tells each follow-up that was granted whether the end of its send is awaited. The waiters of this call count. */
-  #tellAwaited(nowMs: number, requests: readonly AcquireRequest[], answers: readonly AcquireAnswer[]): AcquireAnswer[] {
-    const grants = requests.map(({ workflowId, sendNumber }, index) =>
-      answers[index]?.kind === 'granted' ? findGrant(this.state, workflowId, sendNumber) : undefined,
-    );
-    awaitEnds(
-      this.state,
-      nowMs,
-      grants.filter((grant) => grant !== undefined),
-    );
-    return answers.map((answer, index) =>
-      answer.kind === 'granted' && grants[index]?.isAwaited ? { ...answer, isAwaited: true } : answer,
-    );
+  #checkOwners(nowMs: number): void {
+    const owners = this.#waitedFor();
+    if (owners.length === 0 || nowMs < this.state.checkOwnersAtMs) return;
+    this.state.checkOwnersAtMs = nowMs + CHECK_OWNERS_MS;
+    this.#messages.push(...owners.map((workflowId) => ({ workflowId })));
   }
 
-  /** Budget time never goes back, although the clock is that of whichever host runs the history shard. */
-  #advance(timeMs: number): number {
-    this.state.lastTimeMs = Math.max(this.state.lastTimeMs, timeMs);
-    return this.state.lastTimeMs;
+  /** A send is over: its slot is held for a window from `fromMs`. */
+  #spend(grant: Grant, fromMs: number, outcome: SendOutcome = 'unknown'): void {
+    this.state.grants = this.state.grants.filter((each) => each !== grant);
+    this.#hold(fromMs, outcome);
   }
 
-  #effects(nowMs: number, check: string[] = []): Effects {
-    return { ...watch(this.state, nowMs), check };
+  #hold(fromMs: number, outcome: SendOutcome): void {
+    (refusalOf(outcome) ? this.state.refused : this.state.spent).push(fromMs);
   }
+
+  /** A send was certainly not made. */
+  #free(send: SendId): void {
+    const { state } = this;
+    const grant = state.grants.find((each) => isSame(each, send));
+    if (!grant) return;
+    const { workflowId, runId, sendNumber, job, grantedAtMs } = grant;
+    state.grants = state.grants.filter((each) => each !== grant);
+    const past = state.known[followUpKey(workflowId)];
+    if (past?.runId === runId && past.sendNumber === sendNumber) past.outcome ??= 'notSent';
+    this.#record(grant, 'notSent', grantedAtMs);
+    const turn = state.turns[job];
+    if (turn?.owner === workflowId) delete turn.owner;
+  }
+
+  /** Counts a send that this budget did not grant. */
+  #bookSend(atMs: number, send: SendId, outcome: SendOutcome): void {
+    const { workflowId, runId, sendNumber } = send;
+    const { state } = this;
+    const past = state.known[followUpKey(workflowId)];
+    if (!state.grants.some((grant) => grant.workflowId === workflowId)) {
+      put(state.known, followUpKey(workflowId), {
+        ...{ runId, sendNumber, outcome, messageTag: past?.messageTag ?? '', arrival: past?.arrival ?? 0 },
+        ...{ grantedAtMs: atMs, overAtMs: atMs, outcomeAtMs: atMs, isTaken: true },
+      });
+    }
+    this.#hold(atMs, outcome);
+    this.#list({ workflowId, sendNumber, grantedAtMs: atMs, settledAtMs: atMs, outcome });
+  }
+
+  #list(send: BudgetState['lastSends'][number]): void {
+    const most = Math.min(MAX_LAST_SENDS, Math.max(MIN_LAST_SENDS, this.#used()));
+    this.state.lastSends = [...this.state.lastSends, send].slice(-most);
+  }
+
+  #record({ workflowId, sendNumber }: SendId, outcome: SendOutcome, settledAtMs: number): void {
+    const send = this.state.lastSends.findLast((each) => each.workflowId === workflowId);
+    if (send?.sendNumber === sendNumber && send.outcome === undefined) Object.assign(send, { outcome, settledAtMs });
+  }
+
+  #isPausedByOperator(nowMs: number): boolean {
+    const { operatorPause } = this.state;
+    return operatorPause !== undefined && (operatorPause.untilMs ?? Infinity) > nowMs;
+  }
+
+  #next(nowMs: number): Waiter | undefined {
+    const { grants, isCounting, servicePause } = this.state;
+    if (isCounting || this.#isPausedByOperator(nowMs)) return undefined;
+    if (servicePause && servicePause.untilMs > nowMs) return undefined;
+    const underWay = grants.filter(({ grantedAtMs, leaseMs }) => grantedAtMs + leaseMs > nowMs).length;
+    if (underWay >= (servicePause ? 1 : MAX_UNDER_WAY)) return undefined;
+    return this.line().find(({ lane }) => this.#freeSlots(lane) > 0);
+  }
+
+  #grant(nowMs: number, waiter: Waiter): void {
+    const { workflowId, runId, sendNumber, job, lane, leaseMs, drainMs, arrival, messageTag } = waiter;
+    const { state } = this;
+    state.waiters = state.waiters.filter((each) => each !== waiter);
+    const overAtMs = nowMs + leaseMs + drainMs;
+    state.grants.push({ workflowId, runId, sendNumber, job, grantedAtMs: nowMs, leaseMs, overAtMs });
+    state.counts.grants += 1;
+    state.grantsSinceBatch = lane === 'batch' ? 0 : state.grantsSinceBatch + 1;
+    const send = { runId, sendNumber, grantedAtMs: nowMs, overAtMs };
+    const known: Known = { ...send, outcome: null, outcomeAtMs: 0, messageTag, arrival, isTaken: false };
+    put(state.known, followUpKey(workflowId), known);
+    const { lastTurn } = state.turns[job] ?? {};
+    const turn: Turn = { owner: workflowId, latest: followUpKey(workflowId), ...(lastTurn && { lastTurn }) };
+    put(state.turns, job, turn);
+    this.#list({ workflowId, sendNumber, grantedAtMs: nowMs });
+    this.#messages.push({ workflowId, answer: this.#granted(workflowId, known) });
+  }
+
+  #granted(workflowId: string, { runId, sendNumber, grantedAtMs, overAtMs }: Known): Granted {
+    const send = { workflowId, runId, sendNumber };
+    // Without a grant the send is over, and must not start any more.
+    const { leaseMs } = this.state.grants.find((grant) => isSame(grant, send)) ?? { leaseMs: 1 };
+    const { lastTurn } = this.state.turns[jobKey(workflowId)] ?? {};
+    return { kind: 'granted', runId, sendNumber, grantedAtMs, leaseMs, overAtMs, ...(lastTurn && { lastTurn }) };
+  }
+
+  #used(): number {
+    const { grants, spent, refused } = this.state;
+    return grants.length + spent.length + refused.length;
+  }
+
+  /** Slots that a lane may use now. A learned limit counts what the service accepted. */
+  #freeSlots(lane: Lane): number {
+    const { settings, maxLimit, grants, spent, learned, servicePause } = this.state;
+    const ofBudget = Math.min(settings.limit, maxLimit) - this.#used();
+    // A probe finds out whether that still holds.
+    const ofService = servicePause ? Infinity : (learned?.limit ?? Infinity) - grants.length - spent.length;
+    return Math.min(ofBudget, ofService) - (lane === 'batch' ? settings.reserve : 0);
+  }
+
+  #reason(nowMs: number, waiter: Waiter, line: readonly Waiter[]): WaitReason {
+    const { isCounting, servicePause } = this.state;
+    if (isCounting) return 'counting';
+    if (this.#isPausedByOperator(nowMs)) return 'paused';
+    // Until the probe has succeeded, so that a pause with many probes is one reason.
+    if (servicePause) return servicePause.reason;
+    return line.includes(waiter) ? 'slot' : 'job-busy';
+  }
+
+  #standing(nowMs: number, workflowId: string): Waiting | undefined {
+    const waiter = this.state.waiters.find((each) => each.workflowId === workflowId);
+    if (!waiter) return undefined;
+    const line = this.line();
+    const reason = (waiter.told = this.#reason(nowMs, waiter, line));
+    const index = line.indexOf(waiter);
+    const expectedAtMs = reason === 'slot' ? this.expectedAtMs(nowMs, index, waiter.lane) : undefined;
+    const pause = this.pauseOf(nowMs);
+    const { runId, sendNumber } = waiter;
+    return {
+      ...{ kind: 'waiting', runId, sendNumber, reason, position: index + 1 },
+      ...(expectedAtMs !== undefined && { expectedAtMs }),
+      ...(pause && { pause }),
+    };
+  }
+}
+
+function isSame(a: SendId, b: SendId): boolean {
+  return a.workflowId === b.workflowId && a.runId === b.runId && a.sendNumber === b.sendNumber;
+}
+
+/** Puts a key last: the first are forgotten first. */
+function put<T>(record: Record<string, T>, key: string, value: T): void {
+  Reflect.deleteProperty(record, key);
+  record[key] = value;
 }

@@ -1,182 +1,198 @@
-import type { Lane, SendOutcome } from '../contract/index.js';
-import type { BudgetCeiling, BudgetSettings, JobFingerprint } from '../contract/protocol.js';
+import type { Refusal, SendOutcome, WaitReason } from '../contract/budget-messages.js';
+import type { Lane } from '../contract/choices.js';
+import { hash64 } from '../contract/text.js';
+import type { BudgetSettings, JobFingerprint } from '../contract/protocol.js';
 
-/** A follow-up that waits for a slot, for its job, or (`hold`) for somebody else's turn to end. */
+/** A follow-up in line. */
 export interface Waiter {
   workflowId: string;
-  jobId: string;
+  runId: string;
+  sendNumber: number;
+  /** {@link jobKey} of its job. */
+  job: string;
   lane: Lane;
-  sendNumber: number;
-  /** Order of the workflow id's first ask; kept if a send is repeated. */
-  arrival: number;
-  hold: boolean;
-  /** Scheduling time of the newest attempt that asked. Older attempts are overtaken. */
-  newestAskAtMs: number;
-  /** Budget time of the last ask. */
-  heardAtMs: number;
-  /** When the waiter asks again by itself. */
-  dueAtMs: number;
-  /**
-   * Budget time of an invitation that it has not answered yet. It is in the future if the waiter stays in its activity
-   * until a send starts.
-   */
-  invitedAtMs?: number;
-  /** Not woken again before then. */
-  quietUntilMs?: number;
-}
-
-/** A slot and turn that were granted. Kept until its slot has ended and 100 newer grants exist. */
-export interface Grant {
-  workflowId: string;
-  jobId: string;
-  sendNumber: number;
-  /** Only its holder may settle this grant. Kept until then. */
-  token?: string;
-  messageTag: string;
-  /** From the ask that was granted. Decides whether a later ask may take the grant back. */
-  firstRunStartedAtMs: number;
-  /** Missing if no ask may take the grant back. */
-  askNumber?: number;
-  grantedAtMs: number;
   leaseMs: number;
   drainMs: number;
-  /** Its follow-up was told to report the end at once. Removed when the send is settled. */
-  isAwaited?: true;
-  settledAtMs?: number;
-  outcome?: SendOutcome;
-  /** The service's words for a rejected message, and the HTTP status that came with them. */
-  message?: string;
-  statusCode?: number;
+  /** Order of the follow-up's first ask; kept when its send is repeated. */
+  arrival: number;
+  messageTag: string;
+  /** The reason to wait that the follow-up knows. */
+  told: WaitReason;
 }
 
-/** Who has the job's turn. */
-export interface Turn {
+/** A send that may be under way. */
+export interface Grant {
   workflowId: string;
-  /** When the owner was last asked whether it still runs. */
-  checkedAtMs?: number;
+  runId: string;
+  sendNumber: number;
+  job: string;
+  grantedAtMs: number;
+  /** The send has ended, or never starts, after this time from the grant. */
+  leaseMs: number;
+  /** No byte of it arrives after this. */
+  overAtMs: number;
 }
 
-export interface OperatorPause {
-  /** When it was ordered; states of older versions lack it. */
-  sinceMs?: number;
-  /** When it ends by itself; missing if it lasts until it is resumed. */
-  untilMs?: number;
-  note?: string;
-}
-
-/** What is remembered of a workflow id after its waiter and grant are gone. */
-export interface Remembered {
-  /** Highest send number that was granted; 0 for none. */
+/** The latest send that was granted to a follow-up. */
+export interface Known {
+  runId: string;
   sendNumber: number;
   grantedAtMs: number;
-  outcome?: SendOutcome;
-  /** Finished or withdrawn: never granted again. */
-  closed: boolean;
-  arrival: number;
-  touchedAtMs: number;
-  /** Of the highest send number that was granted; empty if there is none. */
+  overAtMs: number;
+  /** `null` until it is known. */
+  outcome: SendOutcome | null;
+  /** When it was known, by the follow-up's clock. */
+  outcomeAtMs: number;
+  /** Empty if the budget never heard it. */
   messageTag: string;
-  /** The last earlier send number that was repeated although it may have been delivered. */
-  doubtfulNumber?: number;
+  arrival: number;
+  /** The grant has answered an ask, so it may be used. One that was only signalled is lost if nobody receives it. */
+  isTaken: boolean;
+  /** The run has ended. */
+  ended?: true;
 }
 
-/** A pause that the service caused. */
-export interface ServicePause {
-  reason: 'limited' | 'credentials';
-  /** When it began; states of older versions lack it. */
-  sinceMs?: number;
-  untilMs: number;
-  /** Steps of the backoff taken so far. */
-  step: number;
-  /** The one send that tests whether the pause may end. */
-  probe?: { workflowId: string; sendNumber: number };
+/** Who may write to a job. */
+export interface Turn {
+  /** The follow-up that has the turn. */
+  owner?: string;
+  /** When the turn is over, if its end was not seen. */
+  untilMs?: number;
+  /** {@link followUpKey} of the follow-up that has the turn or had it last. */
+  latest: string;
+  /** How the job looked at the end of its last turn. */
+  lastTurn?: JobFingerprint;
 }
 
-/**
- * How a budget sends after the service refused messages that the budget considered within the limit. Either somebody
- * else uses the limit too, or the service wants messages evenly spread.
- */
-export interface Pace {
-  /** When the latest such refusal started a pause. */
-  refusedAtMs: number;
-  /** Most sends that may be unsettled at once. Grows by one with each message that the service accepts. */
-  atOnce: number;
-  /** After the second refusal in a window: the time between two sends, and the earliest time of the next one. */
-  gapMs?: number;
-  nextAtMs?: number;
+/** A send, for people. */
+export interface SendRecord {
+  workflowId: string;
+  sendNumber: number;
+  grantedAtMs: number;
+  settledAtMs?: number;
+  outcome?: SendOutcome;
 }
 
+/** The state of a budget. Plain JSON, because continue-as-new carries it. */
 export interface BudgetState {
-  projectId: string;
   settings: BudgetSettings;
-  /** From the worker that asked last; applies in addition to the settings. */
-  ceiling?: BudgetCeiling;
-  /** Budget time. It never goes back, whatever the server's clock does. */
-  lastTimeMs: number;
-  grantCount: number;
-  /** Sends that the service answered with 429. */
-  limitedCount: number;
-  arrivalCount: number;
-  /** Interactive grants in a row that overtook a batch waiter. */
-  overtakenCount: number;
+  /** The most that the latest worker's configuration allows in a window. */
+  maxLimit: number;
+  /** Nothing is granted until the sends that the budget may not know are booked. */
+  isCounting: boolean;
+  /** A follow-up that started later and is not known was never granted anything. */
+  rememberedSinceMs: number;
+  arrivals: number;
+  /** For metrics: messages that were let through, and those that the service answered with 429. */
+  counts: { grants: number; limited: number };
+  grantsSinceBatch: number;
+  /** In the order of their arrival. */
   waiters: Waiter[];
-  /** Mean time from an invitation to the ask that answers it. */
-  answersInMs?: number;
-  /** In the order of their grants: all that may still be settled, and the last 100. */
   grants: Grant[];
-  /** Older grants whose slots have not ended: the time from which each is held for window and margin. */
+  /** Of each send that is over, from when its slot is held for a window, in epoch milliseconds. */
   spent: number[];
-  /** By job, in the order of their grants. */
-  turns: Map<string, Turn>;
-  pause?: ServicePause;
-  operatorPause?: OperatorPause;
-  pace?: Pace;
-  /** Since when reads are refused for their key. Forgotten at `untilMs` unless it is reported again. */
-  keyRefused?: { sinceMs: number; untilMs: number };
-  /** End of the last service pause. Answers to sends that were granted before it say nothing about now. */
-  resumedAtMs?: number;
-  /** By hash of the workflow id, least recently touched first. */
-  memory: Map<string, Remembered>;
-  /**
-   * Since when this budget, including budgets whose state it took over, has a complete record. Distinguishes it from a
-   * budget that was deleted.
-   */
-  ledgerSinceMs: number;
-  /** Grants to follow-ups that began before this time may have been forgotten. */
-  memorySinceMs?: number;
-  /** Grants to follow-ups that began before this time are lost, as an operator said. */
-  lostBeforeMs?: number;
-  /** When the sends of a deleted budget are assumed to have been made: its slots count as used. */
-  assumedFullFromMs?: number;
-  /** The last turn's end by hash of the job's id, least recently touched first. */
-  lastJobs: Map<string, JobFingerprint>;
-  /** Ids of the operators' latest orders, oldest first. Each order is carried out once. */
-  orders: string[];
+  /** Likewise, of each send that the service refused for a reason that concerns the whole project. */
+  refused: number[];
+  /** When the follow-ups that keep others from their job are next asked whether they still run. */
+  checkOwnersAtMs: number;
+  /** By {@link followUpKey}, the latest last. */
+  known: Record<string, Known>;
+  /** By {@link jobKey}, the latest last. */
+  turns: Record<string, Turn>;
+  /** The latest sends, the newest last. */
+  lastSends: SendRecord[];
+  operatorPause?: { sinceMs: number; untilMs?: number; note?: string };
+  /** The service refuses messages. After `untilMs` one send probes, and the others follow when it is accepted. */
+  servicePause?: { reason: Refusal; sinceMs: number; untilMs: number; step: number };
+  /** How many messages in a window the service accepts, as far as its refusals tell. */
+  learned?: { limit: number; step: number; refusals: number; growAtMs: number };
 }
 
-/**
- * A budget that has never granted anything.
- *
- * @param sinceMs when it was started, in epoch milliseconds. It cannot know what was granted before
- */
-export function newState(projectId: string, settings: BudgetSettings, sinceMs?: number): BudgetState {
+/** Hashes are shorter than ids, and never equal to a number or a name of a prototype, which would lose their order. */
+export const followUpKey = hash64;
+
+/** Key of the job in `follow-up/{projectId}/{jobId}/{key}`. */
+export function jobKey(workflowId: string): string {
+  return hash64(workflowId.split('/')[2] ?? '');
+}
+
+/** The most that any worker's configuration may allow. */
+const MAX_LIMIT = 10_000;
+
+export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
   return {
-    projectId,
     settings,
-    lastTimeMs: 0,
-    grantCount: 0,
-    limitedCount: 0,
-    arrivalCount: 0,
-    overtakenCount: 0,
+    maxLimit: MAX_LIMIT,
+    isCounting: true,
+    rememberedSinceMs: nowMs,
+    arrivals: 0,
+    counts: { grants: 0, limited: 0 },
+    grantsSinceBatch: 0,
     waiters: [],
     grants: [],
     spent: [],
-    turns: new Map(),
-    ledgerSinceMs: sinceMs ?? 0,
-    // The hosts' clocks differ.
-    ...(sinceMs !== undefined && { memorySinceMs: sinceMs + settings.marginMs }),
-    memory: new Map(),
-    lastJobs: new Map(),
-    orders: [],
+    refused: [],
+    checkOwnersAtMs: 0,
+    known: {},
+    turns: {},
+    lastSends: [],
   };
+}
+
+/** Largest state in characters of JSON. Temporal refuses inputs above 2 MiB, and warns above 512 KiB. */
+const MAX_CARRIED_LENGTH = 1_000_000;
+/** Fewest sends that are listed for people. */
+export const MIN_LAST_SENDS = 100;
+/** Fewest follow-ups that a state remembers, whatever its size: far more than can be under way. */
+const MIN_KNOWN = 200;
+
+/** Makes a state small enough for continue-as-new. With long ids, the oldest memories do not fit. */
+export function trim(state: BudgetState): void {
+  if (JSON.stringify(state).length <= MAX_CARRIED_LENGTH) return;
+  state.lastSends = state.lastSends.slice(-MIN_LAST_SENDS);
+  let excess = JSON.stringify(state).length - MAX_CARRIED_LENGTH;
+  const isTooMuch = (record: Record<string, unknown>, key: string) => {
+    if (excess <= 0) return false;
+    excess -= JSON.stringify({ [key]: record[key] }).length;
+    return true;
+  };
+  const turns = Object.keys(state.turns);
+  const [over, live] = [
+    turns.filter((key) => !state.turns[key]?.owner),
+    turns.filter((key) => state.turns[key]?.owner),
+  ];
+  const known = Object.keys(state.known).slice(0, -MIN_KNOWN);
+  forget(
+    state.turns,
+    over.filter((key) => isTooMuch(state.turns, key)),
+  );
+  forgetKnown(
+    state,
+    known.filter((key) => isTooMuch(state.known, key)),
+  );
+  forget(
+    state.turns,
+    live.filter((key) => isTooMuch(state.turns, key)),
+  );
+}
+
+function forget(record: Record<string, unknown>, keys: readonly string[]): void {
+  for (const key of keys) Reflect.deleteProperty(record, key);
+}
+
+/** Forgets follow-ups, and notes since when the budget remembers all of them. */
+export function forgetKnown(state: BudgetState, keys: readonly string[]): void {
+  for (const key of keys) {
+    state.rememberedSinceMs = Math.max(state.rememberedSinceMs, state.known[key]?.grantedAtMs ?? 0);
+  }
+  forget(state.known, keys);
+}
+
+/** Forgets the turns that are kept beyond these numbers, the oldest first, and those that are over before all others. */
+export function forgetTurns(state: BudgetState, { mostOver, most }: { mostOver: number; most: number }): void {
+  const keys = Object.keys(state.turns);
+  const over = keys.filter((key) => state.turns[key]?.owner === undefined);
+  const keptOver = Math.max(0, Math.min(mostOver, most - (keys.length - over.length)));
+  forget(state.turns, over.slice(0, Math.max(0, over.length - keptOver)));
+  if (keys.length - over.length > most) forget(state.turns, Object.keys(state.turns).slice(0, -most));
 }

@@ -1,136 +1,150 @@
-import { defined } from '../contract/defined.js';
-import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason } from '../contract/index.js';
-import { AUDIT_LENGTH } from './limits.js';
-import { eligibleLine, freeSlots, hasLapsed } from './line.js';
-import { isPausedByOperator } from './operator.js';
-import { expectSlot } from './pause.js';
-import { limitOf, longestHeldMs, occupiedSlotEnds, sendsOfLastWindow, unsettled, usedSlotEnds } from './slots.js';
-import type { BudgetState, Grant, ServicePause, Waiter } from './state.js';
+import { formatDuration } from '../contract/durations.js';
+import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
+import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason, SendOutcome } from '../contract/budget-messages.js';
+import type { Budget } from './budget.js';
+import type { BudgetState } from './state.js';
 
-/** How much of a budget its status lists. The rest is only counted. */
-export interface StatusExtent {
-  /** Workflow id of a waiter that is listed wherever it stands. */
-  about?: string | undefined;
-  /** Most waiters, and most sends. @default 100 */
-  most?: number;
-}
+/** Most waiters that a status lists. */
+const LISTED_WAITERS = 20;
+/** Most sends that the details show. */
+const SHOWN_SENDS = 10;
 
-/** The status of a budget at `nowMs`. Changes nothing. */
-export function budgetStatus(
-  state: BudgetState,
-  nowMs: number,
-  { about, most = AUDIT_LENGTH }: StatusExtent = {},
-): BudgetStatus {
-  const { windowMs, reserve } = state.settings;
-  const limit = limitOf(state);
-  const assumedFullUntilMs = (state.assumedFullFromMs ?? -Infinity) + longestHeldMs(state);
-  const slots = occupiedSlotEnds(state, nowMs);
-  const line = eligibleLine(state, nowMs);
-  const inLine = new Set(line);
-  const expectedSlotAtMs = expectSlot(state, nowMs);
-  const paused = pausedOf(state, nowMs);
-  let ahead = 0;
-  const waiting: BudgetWaiter[] = [];
-  const isNamed = ({ workflowId }: Waiter) => waiting.length < most || workflowId === about;
-  for (const waiter of line) {
-    if (isNamed(waiter)) {
-      const { workflowId, jobId, lane, invitedAtMs } = waiter;
-      const expectedAtMs = expectedSlotAtMs(ahead, freeSlots(state, slots.length, { waiter, line }));
-      const isExpected = expectedAtMs !== undefined && !paused;
-      const expectedAt = isExpected ? iso(expectedAtMs) : undefined;
-      const calledAt = invitedAtMs === undefined || invitedAtMs > nowMs ? undefined : iso(invitedAtMs);
-      waiting.push(defined({ workflowId, jobId, lane, position: ahead + 1, expectedAt, calledAt }));
-    }
-    if (!hasLapsed(state, waiter, nowMs)) ahead += 1;
-  }
-  const elsewhere = state.waiters.filter((waiter) => !inLine.has(waiter));
-  for (const waiter of elsewhere) {
-    const { workflowId, jobId, lane } = waiter;
-    if (isNamed(waiter)) waiting.push({ workflowId, jobId, lane });
-  }
-  const gapMs = state.pace?.gapMs;
-  return defined({
-    projectId: state.projectId,
-    limit,
-    windowMs,
-    reserve,
-    used: usedSlotEnds(state, nowMs).length,
-    unsettled: unsettled(state, nowMs).length,
-    nextFreeSlotAt: slots.length > 0 ? iso(Math.min(...slots)) : undefined,
-    paused,
-    pacedEveryMs: gapMs === undefined ? undefined : Math.round(gapMs),
-    assumedFullUntil: assumedFullUntilMs > nowMs ? iso(assumedFullUntilMs) : undefined,
-    waiting,
-    waitingTotal: state.waiters.length,
-    waitingInBatchLane: state.waiters.filter(({ lane }) => lane === 'batch').length,
-    waitingForJob: elsewhere.length,
-    lastSends: state.grants.slice(-most).reverse().map(toSend),
-  });
-}
-
-function pausedOf(state: BudgetState, nowMs: number): BudgetStatus['paused'] {
-  const operatorPause = isPausedByOperator(state, nowMs) ? state.operatorPause : undefined;
-  // Refused reads pause the budget until a read succeeds.
-  const keyRefused = state.keyRefused && { reason: 'credentials' as const, sinceMs: state.keyRefused.sinceMs };
-  const pauses: { reason: PauseReason; sinceMs?: number; untilMs?: number }[] = [
-    ...(operatorPause ? [{ ...operatorPause, reason: 'operator' as const }] : []),
-    ...(state.pause ? [state.pause] : []),
-    ...(keyRefused ? [keyRefused] : []),
-  ];
-  if (pauses.length === 0) return undefined;
-  const sinceMs = Math.min(...pauses.map((pause) => pause.sinceMs ?? Infinity));
-  const untilMs = Math.max(...pauses.map((pause) => pause.untilMs ?? Infinity));
-  return defined({
-    reasons: [...new Set(pauses.map(({ reason }) => reason))],
-    since: sinceMs < Infinity ? iso(sinceMs) : undefined,
-    until: untilMs < Infinity ? iso(untilMs) : undefined,
-    note: operatorPause?.note,
-  });
-}
-
-function toSend({ workflowId, jobId, sendNumber, grantedAtMs, settledAtMs, outcome }: Grant): BudgetSend {
-  const settledAt = settledAtMs === undefined ? undefined : iso(settledAtMs);
-  return defined({ workflowId, jobId, sendNumber, grantedAt: iso(grantedAtMs), settledAt, outcome });
-}
-
-function iso(ms: number): string {
-  return new Date(ms).toISOString();
-}
+const iso = (ms: number): string => new Date(ms).toISOString();
 
 /**
- * The facts from which metrics of a budget are computed. What changes only with time is given as times (epoch
- * milliseconds of budget time), so that it stays true while nothing happens. Plain JSON.
+ * The status of a budget at `nowMs`. Changes nothing.
+ *
+ * @param about workflow id of a follow-up that is listed wherever it stands
  */
-export interface BudgetFacts {
-  projectId: string;
-  limit: number;
-  windowMs: number;
-  slotEndsMs: number[];
-  /** When each send of the last window was granted. */
-  sentAtMs: number[];
-  leaseEndsMs: number[];
-  waiting: number;
-  /** How many of {@link waiting} have a busy job, or a job held by somebody else. */
-  waitingForJob: number;
-  /** Without `untilMs` if it lasts until it is resumed. */
-  operatorPause?: { untilMs?: number };
-  /** A pause that the service caused. Only an answer of the service ends it. */
-  servicePause?: ServicePause['reason'];
-}
-
-export function budgetFacts(state: BudgetState, nowMs: number): BudgetFacts {
-  const { projectId, settings, waiters, pause, operatorPause, keyRefused } = state;
-  const untilMs = operatorPause?.untilMs;
+export function budgetStatus(projectId: string, budget: Budget, nowMs: number, about?: string): BudgetStatus {
+  const { state } = budget;
+  const { settings, maxLimit, learned, waiters, isCounting } = state;
+  const limit = Math.min(settings.limit, maxLimit);
+  const paused = pausedOf(state, nowMs);
+  const line = budget.line();
+  const inLine = new Set(line);
+  const elsewhere = waiters.filter((waiter) => !inLine.has(waiter));
+  const isListed = ({ workflowId }: { workflowId: string }, index: number) =>
+    index < LISTED_WAITERS || workflowId === about;
+  const waiting = line.map(({ workflowId, lane }, index): BudgetWaiter => {
+    const expectedAtMs = paused || isCounting ? undefined : budget.expectedAtMs(nowMs, index, lane);
+    const expected = expectedAtMs === undefined ? {} : { expectedAt: iso(expectedAtMs) };
+    return { workflowId, lane, position: index + 1, ...expected };
+  });
+  const ends = budget.slotEnds().filter((endMs) => endMs > nowMs);
+  const [nextEndMs] = ends;
   return {
     projectId,
-    limit: limitOf(state),
-    windowMs: settings.windowMs,
-    slotEndsMs: usedSlotEnds(state, nowMs),
-    sentAtMs: sendsOfLastWindow(state, nowMs),
-    leaseEndsMs: unsettled(state, nowMs).map(({ grantedAtMs, leaseMs }) => grantedAtMs + leaseMs),
-    waiting: waiters.length,
-    waitingForJob: waiters.length - eligibleLine(state, nowMs).length,
-    ...(isPausedByOperator(state, nowMs) && { operatorPause: untilMs === undefined ? {} : { untilMs } }),
-    ...(keyRefused ? { servicePause: 'credentials' as const } : pause && { servicePause: pause.reason }),
+    limit,
+    ...{ windowMs: settings.windowMs, reserve: settings.reserve },
+    used: ends.length,
+    unsettled: state.grants.length,
+    ...(nextEndMs !== undefined && { nextFreeSlotAt: iso(nextEndMs) }),
+    ...(learned && learned.limit < limit && { learnedLimit: learned.limit }),
+    ...(isCounting && { isCounting }),
+    remembersSince: iso(state.rememberedSinceMs),
+    ...(paused && { paused }),
+    waiting: [...waiting, ...elsewhere.map(({ workflowId, lane }) => ({ workflowId, lane }))].filter(isListed),
+    waitingTotal: waiters.length,
+    waitingInBatchLane: waiters.filter(({ lane }) => lane === 'batch').length,
+    waitingForJob: elsewhere.length,
+    lastSends: state.lastSends.map(toSend).reverse(),
   };
+}
+
+function toSend({ workflowId, sendNumber, grantedAtMs, settledAtMs, outcome }: BudgetState['lastSends'][number]) {
+  const send: BudgetSend = { workflowId, sendNumber, grantedAt: iso(grantedAtMs) };
+  if (settledAtMs !== undefined) send.settledAt = iso(settledAtMs);
+  return outcome === undefined ? send : { ...send, outcome };
+}
+
+function pausedOf({ operatorPause, servicePause }: BudgetState, nowMs: number): BudgetStatus['paused'] {
+  const isPaused = operatorPause && (operatorPause.untilMs ?? Infinity) > nowMs;
+  const pauses = [
+    ...(isPaused ? [{ ...operatorPause, reason: 'operator' as const }] : []),
+    ...(servicePause ? [servicePause] : []),
+  ];
+  if (pauses.length === 0) return undefined;
+  const untilMs = Math.max(...pauses.map((pause) => pause.untilMs ?? Infinity));
+  return {
+    reasons: pauses.map(({ reason }) => reason),
+    since: iso(Math.min(...pauses.map(({ sinceMs }) => sinceMs))),
+    ...(untilMs < Infinity && { until: iso(untilMs) }),
+    ...(isPaused && operatorPause.note !== undefined && { note: operatorPause.note }),
+  };
+}
+
+/** A budget as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
+export function describeBudget(status: BudgetStatus, nowMs: number): string {
+  const { limit, windowMs, used, reserve, unsettled, learnedLimit, nextFreeSlotAt } = status;
+  const { waiting, waitingTotal, waitingInBatchLane, waitingForJob, lastSends } = status;
+  const at = (instant: string) => markdownInstant(instant, nowMs);
+  const lines = [`**${describeState(status, at)}**`, ''];
+  const row = (name: string, value: string | number) => lines.push(`- ${name}: ${value}`);
+  row('slots', `${used} of ${limit} used in ${formatDuration(windowMs)}`);
+  if (learnedLimit !== undefined) row('accepted by the service', `about ${learnedLimit}, as its refusals tell`);
+  if (reserve > 0) row('kept from the batch lane', reserve);
+  if (unsettled > 0) row('being sent', unsettled);
+  if (nextFreeSlotAt !== undefined) row('next slot is free', at(nextFreeSlotAt));
+  const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
+  row('waiting', `${waitingTotal}${waitingTotal === 0 ? '' : lanes}`);
+  const step = nextStep(status);
+  if (step !== undefined) row('to do', step);
+  if (waiting.length > 0) lines.push('', '**Waiting**', '', ...waiting.map((waiter) => describeWaiter(waiter, at)));
+  const sends = lastSends.slice(0, SHOWN_SENDS).map((send) => describeSend(send, at));
+  if (sends.length > 0) lines.push('', '**Last sends**', '', ...sends);
+  return [...lines, '', markdownAsOf(nowMs)].join('\n');
+}
+
+type At = (instant: string) => string;
+
+function describeState({ paused, limit, used, nextFreeSlotAt, isCounting }: BudgetStatus, at: At): string {
+  if (isCounting) return 'sends nothing yet: it counts what was sent before it started';
+  if (paused) return `paused: ${describePause(paused, at)}`;
+  if (limit === 0) return 'sends nothing: its limit is 0';
+  if (used > limit) return `sends nothing until ${used - limit} slots are free: its limit was lowered`;
+  if (used < limit || nextFreeSlotAt === undefined) return `sends: ${limit - used} of ${limit} slots are free`;
+  return `all slots are used until ${at(nextFreeSlotAt)}`;
+}
+
+const PAUSED_BY: Readonly<Record<PauseReason, string>> = {
+  operator: 'by an operator',
+  limited: 'the service refuses more messages (429)',
+  credentials: 'the service refuses the API key, or there is none',
+  payment: 'the service asks for payment (402)',
+};
+
+function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, at: At): string {
+  const why = reasons.map((reason) => PAUSED_BY[reason]).join(', and ');
+  const isOperators = reasons.includes('operator');
+  const end = until === undefined ? 'until it is resumed' : `${isOperators ? 'until' : 'tries again'} ${at(until)}`;
+  return `${why} since ${at(since)}, ${end}${note === undefined ? '' : ` (${code(note)})`}`;
+}
+
+function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefined {
+  const resume = `\`follow-up budget resume ${projectId}\``;
+  if (paused?.reasons.includes('operator')) return `${resume}, if the pause is no longer wanted`;
+  if (paused?.reasons.includes('credentials')) return `give the workers a valid key for the project, then ${resume}`;
+  if (paused?.reasons.includes('payment')) return `pay the service, then ${resume}`;
+  if (paused) return `nothing: it continues by itself. To try at once: ${resume}`;
+  return limit === 0 ? `\`follow-up budget set ${projectId} --limit 100\`` : undefined;
+}
+
+function describeWaiter({ position, workflowId, lane, expectedAt }: BudgetWaiter, at: At): string {
+  const place = position === undefined ? 'job busy' : `position ${position}`;
+  return `- ${place}: ${code(workflowId)}, ${lane} lane${expectedAt ? `, expected ${at(expectedAt)}` : ''}`;
+}
+
+const OUTCOMES: Readonly<Record<SendOutcome, string>> = {
+  sent: 'delivered',
+  notSent: 'not sent',
+  rejected: 'refused by the service',
+  unauthorized: 'the key was refused',
+  limited: 'refused: too many (429)',
+  payment: 'refused: payment required (402)',
+  unknown: '**not known** whether it was delivered',
+};
+
+function describeSend({ grantedAt, outcome, workflowId }: BudgetSend, at: At): string {
+  return `- ${at(grantedAt)}: ${outcome === undefined ? 'being sent' : OUTCOMES[outcome]}, ${code(workflowId)}`;
 }

@@ -1,6 +1,5 @@
 import { type ListedBudget, TemporalUnreachableError } from '../client/index.js';
 import { listFollowUps, listQuery, take } from '../client/list.js';
-import { isOverdue } from '../client/live-progress.js';
 import type { FollowUpSummary } from '../client/summary.js';
 import { DEFAULT_CALL_TIMEOUT_MS, fewAtATime } from '../client/temporal-call.js';
 import { lookAtProgress, pauseBetweenLooks } from '../client/watches.js';
@@ -228,7 +227,7 @@ async function findNeeds(session: TemporalSession, known: Known): Promise<Check[
   ];
   const doubtful = followUps.filter(({ state }) => state !== 'blocked').map(judgeDoubtful);
   const blocked = hasWorkers ? await explainBlocked(session, known) : [];
-  return [...projectWide, ...doubtful, ...overdueIn(budgets), ...blocked];
+  return [...projectWide, ...doubtful, ...blocked];
 }
 
 function judgeDoubtful({ workflowId, projectId, jobId, state, batchId, startedAt, endedAt }: FollowUpSummary): Check {
@@ -251,23 +250,7 @@ function judgeDoubtful({ workflowId, projectId, jobId, state, batchId, startedAt
   };
 }
 
-/** Follow-ups that their budget has called, and that have not taken their slot. */
-function overdueIn(budgets: readonly ListedBudget[]): Check[] {
-  const nowMs = Date.now();
-  return budgets
-    .flatMap(({ status }) => status?.waiting ?? [])
-    .filter(({ calledAt }) => isOverdue(calledAt, nowMs))
-    .map(({ workflowId, calledAt = '' }) => ({
-      name: 'follow-up',
-      subject: workflowId,
-      status: 'warning',
-      message: `${workflowId} is overdue: its budget has woken it, but no worker has picked that up yet`,
-      since: calledAt,
-      fix: `follow-up status ${workflowId}`,
-    }));
-}
-
-/** Blocked follow-ups, except those whose budget is paused or silent: one line covers all of these. */
+/** Blocked follow-ups, except those whose budget is paused, counts or is silent: one line covers all of these. */
 async function explainBlocked({ followUps: client }: TemporalSession, known: Known): Promise<Check[]> {
   const isHeldUp = (projectId: string) => {
     const budget = known.budgets.find((each) => each.projectId === projectId);
@@ -275,6 +258,7 @@ async function explainBlocked({ followUps: client }: TemporalSession, known: Kno
     return (
       !budget?.status ||
       budget.status.paused !== undefined ||
+      budget.status.isCounting === true ||
       known.standing.checks.some(({ subject }) => subject === budgetId)
     );
   };

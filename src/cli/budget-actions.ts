@@ -126,7 +126,6 @@ interface PauseOptions {
 
 interface RestoreOptions {
   assumeFull?: boolean;
-  inFlight?: string;
 }
 
 /** `follow-up budget set` */
@@ -150,11 +149,11 @@ export async function resumeBudget(cli: Cli, projectId: string): Promise<void> {
 export async function restoreBudget(
   { env, output }: Cli,
   projectId: string,
-  { assumeFull, inFlight }: RestoreOptions,
+  { assumeFull }: RestoreOptions,
 ): Promise<void> {
   await withTemporal({ env, output }, async ({ followUps }) => {
     const handle = followUps.budget(projectId);
-    const restored = await handle.restore(given({ assumeFull, inFlight: duration(inFlight) }));
+    const restored = await handle.restore(given({ assumeFull }));
     output.data(restored, describeRestored(restored, await lookAt(handle)));
   });
 }
@@ -170,23 +169,12 @@ async function order(
   });
 }
 
-function describeRestored(restored: RestoredBudget, standing: string): string {
-  const { projectId, settings, stopped, from, fullUntil } = restored;
+function describeRestored({ projectId, settings, stopped }: RestoredBudget, standing: string): string {
   const limit = `${settings.limit} in ${formatDuration(settings.windowMs)}`;
-  const meaning =
-    from === 'lastState'
-      ? [
-          'it continues where that run ended: slots, queue, pauses and memory are unchanged',
-          'waiting follow-ups continue on their own',
-        ]
-      : [
-          `every slot is taken: nothing is sent before ${fullUntil === undefined ? 'one window has passed' : clock(fullUntil)}`,
-          'follow-ups that began before and were not sent count as sent: each looks for a sign of it at its job, and fails with DeliveryUnknown where there is none',
-          `the limit is ${limit}; "follow-up budget set" changes it`,
-        ];
   return [
     `the budget of ${projectId} runs again; its last run was ${stopped.status} ${clock(stopped.at)}`,
-    ...meaning,
+    'it first counts what was sent before, which can take some minutes; waiting follow-ups continue on their own',
+    `the limit is ${limit}, and a pause by an operator is not kept: follow-up budget set, follow-up budget pause`,
     standing,
   ]
     .filter(Boolean)

@@ -53,13 +53,8 @@ export function addBudgetCommands(program: Command, action: LazyAction): void {
 
   const restore = named(
     'restore',
-    'start a stopped budget again, or one whose tasks fail, with everything it knew; waiting follow-ups continue by themselves',
-  )
-    .option('--assume-full', 'if its history is lost: count every slot as spent and every earlier follow-up as sent')
-    .option(
-      '--in-flight <duration>',
-      'with --assume-full: how long after a grant its message may arrive, FOLLOW_UP_SEND_TIMEOUT + 30s + FOLLOW_UP_DRAIN of the workers (default: 3m)',
-    );
+    'start a stopped budget again, or one whose tasks fail; it counts for itself what was sent, and waiting follow-ups continue',
+  ).option('--assume-full', 'also count every slot that is left as used, so that nothing is sent for one window');
   withCommonOptions(restore, 'follow-up budget restore my-project').action(
     action(async () => (await import('./budget-actions.js')).restoreBudget),
   );

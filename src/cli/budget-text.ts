@@ -1,6 +1,5 @@
-import { describePauseEnd } from '../budget/details.js';
 import type { BudgetUpdate } from '../client/index.js';
-import { type BudgetSend, type BudgetStatus, formatDuration } from '../contract/index.js';
+import { type BudgetSend, type BudgetStatus, formatDuration, parseFollowUpWorkflowId } from '../contract/index.js';
 import { clock } from './follow-up-text.js';
 import { safeLine } from '../terminal-text.js';
 
@@ -18,8 +17,8 @@ export function describeBudget(status: BudgetStatus, now = new Date()): string {
     unsettled > 0 ? `under way  ${unsettled} sent and not settled yet` : '',
     nextFreeSlotAt === undefined ? '' : `next slot  ${clock(nextFreeSlotAt, now)}${countdown(nextFreeSlotAt, now)}`,
     paused === undefined ? '' : `paused     ${describePause(paused, now)}`,
-    slowedText(status),
-    recreatedText(status, now),
+    learnedText(status),
+    status.isCounting ? 'counting   it finds out what was sent before it started; nothing is sent yet' : '',
     `waiting    ${describeWaiting(status)}`,
     ...waitingLines(status, now),
     ...sendLines(status, now),
@@ -27,19 +26,15 @@ export function describeBudget(status: BudgetStatus, now = new Date()): string {
   return lines.filter(Boolean).join('\n');
 }
 
-function slowedText({ pacedEveryMs }: BudgetStatus): string {
-  if (pacedEveryMs === undefined) return '';
-  return `slowed     one message per ${formatDuration(pacedEveryMs)}: the service refused more`;
-}
-
-function recreatedText({ assumedFullUntil }: BudgetStatus, now: Date): string {
-  if (assumedFullUntil === undefined) return '';
-  return `recreated  the previous budget was deleted: its slots count as used until ${clock(assumedFullUntil, now)}`;
+function learnedText({ learnedLimit }: BudgetStatus): string {
+  return learnedLimit === undefined
+    ? ''
+    : `accepted   about ${learnedLimit} in a window, as the service's refusals tell`;
 }
 
 /** Whether a budget sends, in a few words for a list. Clock times are local. */
 export function stateOf(
-  { paused, limit, used, pacedEveryMs, assumedFullUntil }: Omit<BudgetStatus, 'waiting' | 'lastSends'>,
+  { paused, limit, used, isCounting, learnedLimit }: Omit<BudgetStatus, 'waiting' | 'lastSends'>,
   now = new Date(),
 ): string {
   if (paused) {
@@ -48,9 +43,8 @@ export function stateOf(
   }
   if (limit === 0) return 'sends nothing: its limit is 0';
   if (used > limit) return `sends nothing: ${used - limit} slots more than its limit`;
-  if (assumedFullUntil !== undefined)
-    return `sends nothing until ${clock(assumedFullUntil, now)}: it was recreated after a deletion`;
-  return pacedEveryMs === undefined ? 'sends' : `sends one message per ${formatDuration(pacedEveryMs)}`;
+  if (isCounting) return 'sends nothing yet: it counts what was sent before it started';
+  return learnedLimit === undefined ? 'sends' : `sends; the service accepts about ${learnedLimit} in a window`;
 }
 
 /** An update of a watched budget, in full. */
@@ -91,13 +85,13 @@ export function noBudgetText(projectId: string): string {
 }
 
 /** One send in the audit, below {@link AUDIT_HEADER}. */
-export function describeSend({ workflowId, sendNumber, jobId, grantedAt, settledAt, outcome }: BudgetSend): string {
+export function describeSend({ workflowId, sendNumber, grantedAt, settledAt, outcome }: BudgetSend): string {
   return [
     grantedAt,
     (settledAt ?? '-').padEnd(24),
     (outcome ?? 'under way').padEnd(12),
     String(sendNumber).padStart(4),
-    safeLine(jobId).padEnd(20),
+    safeLine(parseFollowUpWorkflowId(workflowId)?.jobId ?? '').padEnd(20),
     safeLine(workflowId),
   ].join('  ');
 }
@@ -125,10 +119,8 @@ function drainText({ used, limit }: BudgetStatus): string {
 /** With `now`, also how long it still lasts. */
 function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, now?: Date): string {
   const end =
-    until === undefined
-      ? `, until ${describePauseEnd(reasons)}`
-      : `, until ${clock(until, now)}${now ? countdown(until, now) : ''}`;
-  const begin = since === undefined ? '' : ` since ${clock(since, now)}`;
+    until === undefined ? ', until it is resumed' : `, until ${clock(until, now)}${now ? countdown(until, now) : ''}`;
+  const begin = ` since ${clock(since, now)}`;
   return `${reasons.map(safeLine).join(', ')}${begin}${end}${note ? ` (${safeLine(note)})` : ''}`;
 }
 

@@ -69,6 +69,7 @@ export function addSettingOptions(command: Command, defaultLane: Lane): Command 
       '--settle-time <duration>',
       'how long after the send to distrust an unchanged terminal status (default: 120s)',
     )
+    .option('--pr-link-grace <duration>', 'how long to look for the pull request of a completed job (default: 30s)')
     .option('--job-timeout <duration>', 'longest wait for the job after the send (default: 24h)')
     .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
 }
@@ -82,6 +83,7 @@ export interface SettingOptions {
   pollMaxInterval?: string;
   pollBackoffCoefficient?: string;
   settleTime?: string;
+  prLinkGrace?: string;
   jobTimeout?: string;
   budgetWaitTimeout?: string;
 }
@@ -100,6 +102,7 @@ export function toSettings(options: SettingOptions): Record<string, unknown> {
     whenActive: options.whenActive,
     poll: Object.keys(poll).length > 0 ? poll : undefined,
     settleTime: duration(options.settleTime),
+    prLinkGrace: duration(options.prLinkGrace),
     jobTimeout: duration(options.jobTimeout),
     budgetWaitTimeout: duration(options.budgetWaitTimeout),
   });

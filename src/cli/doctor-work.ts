@@ -7,7 +7,6 @@ import { defined } from '../contract/defined.js';
 import {
   type BatchStatus,
   type BudgetStatus,
-  formatDuration,
   parseFollowUpBatchWorkflowId,
   parseProjectBudgetWorkflowId,
   WorkflowType,
@@ -200,7 +199,7 @@ export function silentBudget({ projectId, workflowId, statusUnavailable = 'no an
 
 /** Findings about a budget that answers; none if it sends normally. */
 export function judgeBudget(status: BudgetStatus): Check[] {
-  const { projectId, limit, waitingTotal, paused, pacedEveryMs, assumedFullUntil } = status;
+  const { projectId, limit, waitingTotal, paused, learnedLimit, isCounting } = status;
   const about = (level: Check['status'], what: string, more: Partial<Check> = {}): Check => ({
     name: 'budget',
     subject: projectId,
@@ -235,6 +234,10 @@ export function judgeBudget(status: BudgetStatus): Check[] {
       }),
     );
   }
+  if (isPausedBy('payment')) {
+    const fix = `pay the service, then: follow-up budget resume ${projectId}`;
+    checks.push(about('error', 'is paused: the service asks for payment (402)', { ...since, why, fix }));
+  }
   if (isPausedBy('limited')) {
     checks.push(about('note', `is limited by the service, and continues on its own${until}; ${waiting}`, since));
   }
@@ -243,16 +246,10 @@ export function judgeBudget(status: BudgetStatus): Check[] {
       about('warning', 'has the limit 0', { why, fix: `follow-up budget set ${projectId} --limit <messages>` }),
     );
   }
-  if (pacedEveryMs !== undefined) {
-    checks.push(
-      about('note', `sends one message per ${formatDuration(pacedEveryMs)}: the service refused more; ${waiting}`),
-    );
+  if (learnedLimit !== undefined) {
+    checks.push(about('note', `sends less than its limit: the service accepts about ${learnedLimit}; ${waiting}`));
   }
-  if (assumedFullUntil !== undefined) {
-    checks.push(
-      about('note', `was recreated after a deletion, and counts every slot as used until ${clock(assumedFullUntil)}`),
-    );
-  }
+  if (isCounting) checks.push(about('note', `counts what was sent before it started; ${waiting}`));
   return checks;
 }
 

@@ -103,14 +103,17 @@ export async function listFollowUps({ env, output }: Cli, { json: _json, ...filt
 
 /** A line of the list. Times are local. */
 export function describeListed(followUp: ListedFollowUp, now = new Date()): string {
-  const { workflowId, jobStatus, prLink, place, watch, startedAt } = followUp;
+  const { workflowId, jobStatus, prLink, place, watch, ask, startedAt } = followUp;
+  const reason = ask?.reason ?? place?.waitReason ?? '';
   const expected = place?.expectedAt === undefined ? '' : `expected ${clock(place.expectedAt, now)}`;
   const placeText = place?.position === undefined ? '' : `position ${place.position}`;
-  const late = place?.overdue ?? watch?.overdue;
-  const overdue = late === undefined ? '' : `overdue: ${late}`;
   const next = watch?.nextPollAt === undefined ? '' : `next poll ${clock(watch.nextPollAt, now)}`;
-  const error = watch?.lastError === undefined ? '' : `last error: ${watch.lastError.message}`;
-  const last = [placeText, expected, next, overdue, error, prLink].filter(Boolean).join(', ');
+  const again = ask?.nextTryAt === undefined ? '' : `tries again ${clock(ask.nextTryAt, now)}`;
+  const late = watch?.overdue ?? ask?.overdue;
+  const overdue = late === undefined ? '' : `overdue: ${late}`;
+  const failed = watch?.lastError ?? ask?.lastError;
+  const error = failed === undefined ? '' : `last error: ${failed.message}`;
+  const last = [reason, placeText, expected, next, again, overdue, error, prLink].filter(Boolean).join(', ');
   return row([localTime(startedAt), standingOf(followUp), jobStatus ?? '-', workflowId, last]);
 }
 

@@ -62,7 +62,10 @@ const BLOCKED_TEXT: Record<string, string> = {
   paused: 'the project is paused',
   credentials: 'the service refuses the API key',
   'queue-full': "the project's queue is full",
-  'gate-stopped': "the project's budget workflow is stopped",
+  limited: 'the service refuses more messages',
+  payment: 'the service asks for payment',
+  counting: "the project's budget counts what was sent before it started",
+  'budget-stopped': "the project's budget workflow is stopped",
   'budget-silent': "the project's budget does not answer; follow-up doctor says why",
   service: 'the service does not answer correctly',
 };
@@ -89,9 +92,10 @@ export function describeUpdate({ summary, progress, progressUnavailable, asOf }:
 
 function headlineOf(progress: LiveProgress): string {
   const { state, waitReason, position, jobStatus, failure, lastError, overdue } = progress;
-  const blocked = state === 'blocked' ? `${BLOCKED_TEXT[waitReason]}${pauseText(progress)}` : undefined;
+  const why = waitReason === undefined ? undefined : BLOCKED_TEXT[waitReason];
   const parts = [
-    blocked === undefined ? STATE_TEXT[state] : `blocked: ${blocked}`,
+    state === 'blocked' ? `blocked: ${why ?? waitReason}${pauseText(progress)}` : STATE_TEXT[state],
+    state === 'blocked' ? undefined : why,
     position === undefined ? undefined : `position ${position}`,
     jobStatus === undefined ? undefined : `job ${safeLine(jobStatus)}`,
     failure ? safeLine(`${failure.type}: ${failure.message}`) : undefined,
@@ -104,9 +108,9 @@ function headlineOf(progress: LiveProgress): string {
 /** By whom, until when and why, if known. */
 function pauseText({ pause }: LiveProgress): string {
   if (!pause) return '';
-  const by = pause.by === 'operator' ? ' by an operator' : ', because the service refuses more messages,';
+  if (pause.by === 'service') return pause.until === undefined ? '' : `, it tries again ${clock(pause.until)}`;
   const until = pause.until === undefined ? 'until it is resumed' : `until ${clock(pause.until)}`;
-  return `${by} ${until}${pause.note ? ` (${safeLine(pause.note)})` : ''}`;
+  return ` by an operator ${until}${pause.note ? ` (${safeLine(pause.note)})` : ''}`;
 }
 
 function timingOf(progress: LiveProgress): string {
@@ -116,7 +120,7 @@ function timingOf(progress: LiveProgress): string {
     sentAt === undefined ? undefined : `sent ${clock(sentAt)}`,
     polls > 0 ? `${polls} ${polls === 1 ? 'poll' : 'polls'}` : undefined,
     isEndState(state) || nextPollAt === undefined ? undefined : `next poll ${clock(nextPollAt)}`,
-    sentAt === undefined || nextTryAt === undefined ? undefined : `tries again ${clock(nextTryAt)}`,
+    nextTryAt === undefined ? undefined : `tries again ${clock(nextTryAt)}`,
     state === 'reconciling' && waitsUntil !== undefined ? `decides ${clock(waitsUntil)}` : undefined,
     asOf === undefined ? undefined : `as of ${clock(asOf)}`,
   ];
@@ -125,10 +129,13 @@ function timingOf(progress: LiveProgress): string {
 
 /** What a person can do about a follow-up that does not continue on its own; empty if there is nothing to do. */
 export function wayOut(progress: LiveProgress | undefined, workflowId: string): string {
-  const needsSomebody = progress?.state === 'blocked' || progress?.state === 'reconciling' || progress?.failure;
+  if (!progress) return '';
+  const { state, waitReason } = progress;
+  const isUnreadable = state === 'polling' && waitReason !== undefined;
+  if (state !== 'blocked' && state !== 'reconciling' && !isUnreadable && !progress.failure) return '';
+  const step = nextStep(isUnreadable ? { ...progress, state: 'blocked', waitReason } : progress, workflowId);
   // Commands are code in Markdown.
-  const step = needsSomebody ? nextStep(progress, workflowId)?.replaceAll('`', '') : undefined;
-  return step === undefined ? '' : safeLine(step);
+  return step === undefined ? '' : safeLine(step.replaceAll('`', ''));
 }
 
 /** Local time of day with its offset, and the date if it is not today. */

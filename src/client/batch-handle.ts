@@ -6,6 +6,7 @@ import {
   batchItemsQuery,
   type BatchStatus,
   batchStatusQuery,
+  type BudgetStatus,
   type FollowUpBatchResult,
   followUpBatchWorkflowId,
   type FollowUpState,
@@ -20,6 +21,7 @@ import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal, fewAtATime, toConnectionError } from './temporal-call.js';
 import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './trouble.js';
 import { pauseBetweenLooks } from './watches.js';
+import type { BudgetSettings } from '../contract/protocol.js';
 
 /** A batch of thousands may have to replay its history before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;
@@ -63,6 +65,8 @@ export interface LiveBatchStatus extends BatchStatus {
 export interface BatchTarget {
   client: Client;
   taskQueue: string;
+  /** Settings of a budget that does not exist yet. */
+  budgetSettings: BudgetSettings;
   start: (input: StartBatchInput, options?: StartBatchOptions) => Promise<StartedBatch>;
 }
 
@@ -252,9 +256,11 @@ export class BatchHandle {
         if (status === undefined && error === undefined) left.set(projectId, (left.get(projectId) ?? 0) + 1);
       }
       const ends = await fewAtATime([...left], async ([projectId, count]) => {
-        const { status } = await budgets.of(projectId);
-        if (!status || status.limit === 0) return Infinity;
-        const { limit, windowMs, paused } = status;
+        const { status, isMissing } = await budgets.of(projectId);
+        const known: Partial<BudgetStatus> = isMissing ? this.#target.budgetSettings : (status ?? {});
+        const { limit: allowed = 0, windowMs = 0, learnedLimit = Infinity, paused } = known;
+        const limit = Math.min(allowed, learnedLimit);
+        if (limit === 0) return Infinity;
         const fromMs = paused ? Date.parse(paused.until ?? '') || Infinity : nowMs;
         return Math.max(nowMs, fromMs) + (count / limit) * windowMs;
       });

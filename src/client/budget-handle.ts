@@ -95,7 +95,8 @@ export class BudgetHandle {
   }
 
   /**
-   * The last 100 sends, newest first; none before the project's first follow-up. Needs a running worker.
+   * The sends of the last window, at least the last 100 and at most the last 1,000, newest first; none before the
+   * project's first follow-up. Needs a running worker.
    *
    * @throws WorkerUnavailableError, TemporalUnreachableError
    */
@@ -139,13 +140,11 @@ export class BudgetHandle {
   }
 
   /**
-   * Restarts a budget that is stopped or whose tasks fail: with the state of its last run, read from its history, or,
-   * if that is lost and `assumeFull` is set, with every slot taken. Up to 1,000 waiting follow-ups are woken, ten a
-   * second, and the others ask again on their own. Of two simultaneous restores one starts the budget; the other throws
+   * Starts a budget again that is stopped, or whose workflow tasks fail. It counts for itself what was sent before it,
+   * and wakes the follow-ups that wait. It keeps its limit, window and reserve, but no pause. Of two simultaneous restores one starts the budget; the other throws
    * BudgetRunningError.
    *
-   * @throws BudgetRunningError, BudgetPausedError, BudgetNotFoundError, BudgetStateLostError; InvalidInputError,
-   * WorkerUnavailableError (it runs, but no worker takes its tasks), TemporalUnreachableError
+   * @throws BudgetRunningError, BudgetPausedError, BudgetNotFoundError; InvalidInputError, TemporalUnreachableError
    */
   async restore(options: RestoreOptions = {}): Promise<RestoredBudget> {
     return restoreBudget(this.#target, options);

@@ -279,7 +279,7 @@ export class BudgetStoppedError extends BudgetError {
   constructor(projectId: string, options?: ErrorOptions) {
     super(
       projectId,
-      `the budget of ${projectId} is stopped and accepts no commands; run "follow-up budget restore ${projectId}" to restart it from its last state`,
+      `the budget of ${projectId} is stopped and accepts no commands; run "follow-up budget restore ${projectId}" to start it again`,
       options,
     );
   }
@@ -309,23 +309,6 @@ export class BudgetNotFoundError extends BudgetError {
 
   constructor(projectId: string, options?: ErrorOptions) {
     super(projectId, `project ${projectId} has no budget to restore: it gets one with its first follow-up`, options);
-  }
-}
-
-/** Thrown when the history of a budget's last run does not tell what it knew. Nothing was changed. */
-export class BudgetStateLostError extends BudgetError {
-  override readonly name = 'BudgetStateLostError' as const;
-
-  constructor(
-    projectId: string,
-    readonly reason: string,
-    options?: ErrorOptions,
-  ) {
-    super(
-      projectId,
-      `the last state of the budget of ${projectId} cannot be read: ${reason}; "follow-up budget restore ${projectId} --assume-full" starts it with every slot taken`,
-      options,
-    );
   }
 }
 

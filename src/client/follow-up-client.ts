@@ -226,6 +226,7 @@ export class FollowUpClient {
     return {
       client: this.#client,
       taskQueue: this.#taskQueue,
+      budgetSettings: this.#budgetSettings,
       start: (input, options) => this.startBatch(input, options),
     };
   }

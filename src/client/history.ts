@@ -58,22 +58,25 @@ export async function readNewestEventAt(client: Client, workflowId: string): Pro
   return at ? new Date(timestampMs(at)).toISOString() : undefined;
 }
 
-/** Values of a workflow's payloads, decoded by this client's data converter. */
-export async function decodePayloads(client: Client, workflowId: string, payloads: Payloads): Promise<unknown[]> {
+/**
+ * Values of a workflow's payloads, decoded by this client's data converter.
+ *
+ * @param activityId if they belong to an activity of the workflow
+ */
+export async function decodePayloads(
+  client: Client,
+  workflowId: string,
+  payloads: Payloads,
+  activityId?: string,
+): Promise<unknown[]> {
   const { namespace, loadedDataConverter } = client.options;
-  const context = { type: 'workflow', namespace, workflowId } as const;
+  const context =
+    activityId === undefined
+      ? ({ type: 'workflow', namespace, workflowId } as const)
+      : ({ type: 'activity', namespace, workflowId, activityId, isLocal: false } as const);
   let decoded = payloads ?? [];
   for (const codec of loadedDataConverter.payloadCodecs.toReversed()) decoded = await codec.decode(decoded, context);
   return decoded.map((payload) => loadedDataConverter.payloadConverter.fromPayload<unknown>(payload, context));
-}
-
-/** The reverse of {@link decodePayloads}. */
-export async function encodePayloads(client: Client, workflowId: string, values: unknown[]): Promise<Payload[]> {
-  const { namespace, loadedDataConverter } = client.options;
-  const context = { type: 'workflow', namespace, workflowId } as const;
-  let encoded = values.map((value) => loadedDataConverter.payloadConverter.toPayload(value, context));
-  for (const codec of loadedDataConverter.payloadCodecs) encoded = await codec.encode(encoded, context);
-  return encoded;
 }
 
 /**

@@ -35,7 +35,6 @@ export {
   BudgetNotFoundError,
   BudgetPausedError,
   BudgetRunningError,
-  BudgetStateLostError,
   BudgetStoppedError,
   BudgetUpdateRejectedError,
   FollowUpCancelledError,
@@ -62,7 +61,8 @@ export {
 } from './follow-up-client.js';
 export { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
 export type { ListedFollowUp, ListFilter } from './list.js';
-export type { BudgetPlace, LiveProgress, PendingWatch } from './live-progress.js';
+export type { BudgetPlace, LiveProgress } from './live-progress.js';
+export type { PendingAsk, PendingWatch } from './pending.js';
 export type { ResultOptions } from './result.js';
 export type { Firing, ScheduleDescription, ScheduleTimes } from './schedule-description.js';
 export { type CreateScheduleInput, parseCreateScheduleInput } from './schedule-input.js';

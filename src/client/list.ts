@@ -11,7 +11,8 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
-import { BudgetAnswers, type BudgetPlace, type PendingWatch, readPlaces, readWatches } from './live-progress.js';
+import { BudgetAnswers, type BudgetPlace, readActivities, readPlaces } from './live-progress.js';
+import type { PendingAsk, PendingWatch } from './pending.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { callTemporal } from './temporal-call.js';
 import { DURATION_RULE } from '../contract/durations.js';
@@ -86,10 +87,12 @@ export function listQuery(filter: ListFilter, nowMs = Date.now()): string {
 
 /** A listed follow-up. */
 export interface ListedFollowUp extends FollowUpSummary {
-  /** Set if it waits for its slot. */
+  /** Set if it waits for its slot, and is among the first in its project's queue or the whole project waits. */
   place?: BudgetPlace;
-  /** Set if it polls its job and is one of the newest 100 of the list that do. */
+  /** Set if it polls its job, and is one of the newest 100 of the list that may do so. */
   watch?: PendingWatch;
+  /** Set if it repeats its ask for a slot, and is one of the newest 100 of the list that may do so. */
+  ask?: PendingAsk;
 }
 
 /**
@@ -101,14 +104,14 @@ export interface ListedFollowUp extends FollowUpSummary {
 export async function* listNewestFirst(client: Client, query: string): AsyncGenerator<ListedFollowUp> {
   const summaries = await take(listFollowUps(client, query));
   summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
-  const [places, watches] = await Promise.all([
+  const [places, activities] = await Promise.all([
     readPlaces(new BudgetAnswers(client), summaries),
-    readWatches(client, summaries),
+    readActivities(client, summaries),
   ]);
   for (const summary of summaries) {
     const place = places.get(summary.workflowId);
-    const watch = watches.get(summary.workflowId);
-    yield { ...summary, ...defined({ place, watch }) };
+    const pending = activities.get(summary.workflowId);
+    yield { ...summary, ...defined({ place }), ...pending };
   }
 }
 

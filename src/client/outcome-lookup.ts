@@ -4,13 +4,14 @@ import { z } from 'zod';
 import type { ItemOutcome } from '../batch/outcome.js';
 import { hashOfItems } from '../batch/pack.js';
 import { idsOf } from '../batch/part.js';
-import { Budget } from '../budget/index.js';
 import { fillItem } from '../contract/batch-input.js';
 import { defined } from '../contract/defined.js';
 import {
   type BatchItem,
   batchItemKey,
   batchItemsQuery,
+  type BudgetStatus,
+  budgetStatusQuery,
   followUpBatchWorkflowId,
   followUpWorkflowId,
   parseFollowUpWorkflowId,
@@ -18,18 +19,17 @@ import {
   type SendOutcome,
 } from '../contract/index.js';
 import { hash64 } from '../contract/text.js';
-import { readLedger } from './budget-ledger.js';
 import {
   FollowUpCancelledError,
   FollowUpFailedError,
   FollowUpTerminatedError,
   FollowUpTimedOutError,
-  TemporalUnreachableError,
 } from './errors.js';
 import { readRunStart } from './history.js';
 import { toFollowUpResult, toOutcomeError } from './result.js';
 import { toExecutionStatus, toFollowUpSummary } from './summary.js';
 import { callTemporal, isPassingTrouble } from './temporal-call.js';
+import { queryWorkflow } from './trouble.js';
 
 /** A part of thousands of events has to be read again before it answers. */
 const QUERY_TIMEOUT_MS = 15_000;
@@ -59,7 +59,7 @@ type PartItems = Pick<z.infer<typeof partInputSchema>, 'first' | 'template' | 'i
 /** Finds out how follow-ups ended: from their own results or, failing that, from what their budgets know. */
 export class LookUp {
   readonly #client: Client;
-  readonly #ledgers = new Map<string, Promise<Budget | undefined>>();
+  readonly #budgets = new Map<string, Promise<BudgetStatus | undefined>>();
 
   constructor(client: Client) {
     this.#client = client;
@@ -68,7 +68,7 @@ export class LookUp {
   /**
    * How the newest run of a follow-up ended.
    *
-   * @throws TemporalUnreachableError
+   * @throws TemporalUnreachableError, WorkerUnavailableError
    */
   async followUp(workflowId: string, { batchId, promptHash }: Expected = {}): Promise<Found> {
     const handle = this.#client.workflow.getHandle(workflowId);
@@ -105,7 +105,7 @@ export class LookUp {
    * queried any more.
    *
    * @param itemsHash {@link hashOfItems} of the items that it has to have
-   * @throws TemporalUnreachableError
+   * @throws TemporalUnreachableError, WorkerUnavailableError
    */
   async part(
     batchId: string,
@@ -169,32 +169,34 @@ export class LookUp {
     return lost(isCutOff ? 'Terminated' : 'Other', isSent ? 'It was cut off after its send' : error.message, delivered);
   }
 
-  /** The outcome of its latest send according to its budget; `undefined` if the budget knows none or cannot be read. */
+  /**
+   * The outcome of its latest send according to its budget; `undefined` if the budget knows none.
+   *
+   * @throws WorkerUnavailableError if the budget does not answer: it may know that the message was sent
+   */
   async #sendOf(workflowId: string): Promise<SendOutcome | undefined> {
     const ids = parseFollowUpWorkflowId(workflowId);
     if (!ids) return undefined;
     const { projectId } = ids;
-    const asked = this.#ledgers.get(projectId) ?? this.#readLedger(projectId);
-    this.#ledgers.set(projectId, asked);
-    return (await asked)?.outcomeOf(workflowId);
+    const asked = this.#budgets.get(projectId) ?? this.#readBudget(projectId);
+    this.#budgets.set(projectId, asked);
+    return (await asked)?.lastSends.find((send) => send.workflowId === workflowId)?.outcome;
   }
 
-  async #readLedger(projectId: string): Promise<Budget | undefined> {
+  async #readBudget(projectId: string): Promise<BudgetStatus | undefined> {
     const client = this.#client;
     try {
-      const handle = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-      const { runId } = await callTemporal(client, () => handle.describe());
-      return new Budget(await readLedger(client, projectId, runId));
+      const workflowId = projectBudgetWorkflowId(projectId);
+      return await queryWorkflow(client, workflowId, QUERY_TIMEOUT_MS, budgetStatusQuery, Date.now());
     } catch (error) {
-      if (error instanceof TemporalUnreachableError || isPassingTrouble(error)) throw error;
+      if (!(error instanceof WorkflowNotFoundError)) throw error;
       return undefined;
     }
   }
 }
 
 /**
- * The items that a part was started with; later runs carry only the rest. `undefined` if Temporal no longer keeps
- * them any more.
+ * The items that a part was started with; `undefined` if Temporal no longer keeps them.
  *
  * @throws TemporalUnreachableError; ZodError if it is not a part
  */

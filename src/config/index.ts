@@ -41,11 +41,16 @@ export interface WorkerCapacity {
   cachedWorkflows: number;
   /** Workflow tasks at once. A task that reads a job holds its slot during the GET. */
   workflowTasks: number;
-  /** Sends and looks of watches at once. */
+  /** Activities at once, besides the watches that sleep. */
   activities: number;
+  /** Watches that sleep in this process. The server's timers wait for the others. */
+  watches: number;
   /** Polls for workflow tasks that wait at the server at once. For activities there are half as many. */
   pollers: number;
 }
+
+/** Settings of a new project's budget, and the most that any budget may grant in a window. */
+export type WorkerBudget = BudgetSettings & { maxLimit: number };
 
 /** The whole configuration of a worker. All durations are in milliseconds. */
 export interface WorkerConfig {
@@ -69,15 +74,13 @@ export interface WorkerConfig {
    */
   version?: WorkerDeploymentVersion;
   /** Settings of a new project's budget. No budget gets more than `maxLimit` messages per `windowMs`. */
-  budget: Required<BudgetSettings>;
+  budget: WorkerBudget;
   capacity: WorkerCapacity;
   projects: '*' | readonly string[];
   /** Security warnings for people. The worker logs them, and `follow-up doctor` shows them. */
   warnings: readonly string[];
   /** Time from a grant until its sender has certainly stopped: send timeout + {@link LEASE_SLACK_MS}. */
   leaseMs: number;
-  /** Start-to-close timeout of the send activity: lease + {@link START_TO_CLOSE_SLACK_MS}. */
-  sendStartToCloseMs: number;
   /** How long after the lease bytes may still arrive, because of kernel retransmits or gateways. */
   drainMs: number;
   /** `undefined`: off. */
@@ -86,16 +89,10 @@ export interface WorkerConfig {
 }
 
 /**
- * Time between the send's own deadline and the lease, for a process that is slow to stop
+ * Time between the send's own deadline and the lease, for a process that is slow to start or to stop
  * (docs/explanation/architecture.md, "Slots").
  */
 export const LEASE_SLACK_MS = 30_000;
-
-/**
- * Time between the lease and the send activity's timeout, to settle the outcome (docs/explanation/architecture.md,
- * "Slots").
- */
-export const START_TO_CLOSE_SLACK_MS = 15_000;
 
 /**
  * All defaults of the worker's settings. The numbers come from docs/explanation/architecture.md and the service's own
@@ -117,7 +114,7 @@ export const configDefaults = {
    * default of 40 is 8. Activities: a budget allows 10 unsettled sends, and 500 are 100 polls a second if every GET
    * takes 5 s. Pollers: twice the SDK's default, because tasks are short.
    */
-  capacity: { cachedWorkflows: 300, workflowTasks: 100, activities: 500, pollers: 20 },
+  capacity: { cachedWorkflows: 300, workflowTasks: 100, activities: 500, watches: 2_000, pollers: 20 },
   logLevel: 'info',
   logFormat: 'json',
 } as const;
@@ -240,7 +237,6 @@ export function loadConfig(env: Environment, defaultLogFormat: LogFormat = confi
     projects,
     warnings: readSecurityWarnings(settings),
     leaseMs,
-    sendStartToCloseMs: leaseMs + START_TO_CLOSE_SLACK_MS,
     drainMs,
     status,
     logging,
@@ -265,7 +261,7 @@ interface ClientConfig {
   /** Task queue of the follow-ups. */
   taskQueue: string;
   /** Settings of a new project's budget. */
-  budget: Required<BudgetSettings>;
+  budget: WorkerBudget;
 }
 
 /**
@@ -300,11 +296,12 @@ function readCapacity(settings: SettingsReader): WorkerCapacity {
     cachedWorkflows: settings.read('FOLLOW_UP_CACHED_WORKFLOWS', countSchema(10, 100_000), capacity.cachedWorkflows),
     workflowTasks: settings.read('FOLLOW_UP_WORKFLOW_TASKS', countSchema(2, 10_000), capacity.workflowTasks),
     activities: settings.read('FOLLOW_UP_ACTIVITIES', countSchema(2, 10_000), capacity.activities),
+    watches: settings.read('FOLLOW_UP_WATCHES', countSchema(0, 100_000), capacity.watches),
     pollers: settings.read('FOLLOW_UP_POLLERS', countSchema(2, 200), capacity.pollers),
   };
 }
 
-function readBudgetSettings(settings: SettingsReader): Required<BudgetSettings> {
+function readBudgetSettings(settings: SettingsReader): WorkerBudget {
   const limit = settings.read('FOLLOW_UP_BUDGET_LIMIT', countSchema(1, 10_000), configDefaults.budgetLimit);
   const reserve = settings.read('FOLLOW_UP_BUDGET_RESERVE', countSchema(0, 10_000), configDefaults.budgetReserve);
   if (reserve >= limit) {

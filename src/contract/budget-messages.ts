@@ -3,31 +3,32 @@ import type { Lane } from './choices.js';
 import { durationSchema } from './durations.js';
 import { defineQuery, defineUpdate } from './names.js';
 
-/** How one send ended, as the budget records it. */
-export const sendOutcomes = ['sent', 'notSent', 'rejected', 'unauthorized', 'limited', 'unknown'] as const;
+/** How a send ended, as far as anybody knows. */
+export const sendOutcomes = ['sent', 'rejected', 'unknown', 'notSent', 'limited', 'unauthorized', 'payment'] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
 
-/** Why a budget is paused. It lets one probe through at a time, or none if an `operator` paused it. */
-export type PauseReason = 'operator' | 'limited' | 'credentials';
+/** Why the service refuses all messages of a project: HTTP 429, 401 or 403, 402. */
+export const refusals = ['limited', 'credentials', 'payment'] as const;
+export type Refusal = (typeof refusals)[number];
 
 /**
- * Why a follow-up waits for its budget. Two reasons are not the budget's own words: `gate-stopped`, its workflow has
- * ended, and `budget-silent`, it runs but does not answer (it is paused in Temporal, its tasks fail, or it has no worker).
+ * Why a follow-up waits. `job-busy`: its job works on another message, or another follow-up has the job's turn.
+ * `counting`: the budget started afresh and finds out what was sent before it.
  */
-export const waitReasons = [
-  'slot',
-  'job-busy',
-  'paused',
-  'credentials',
-  'queue-full',
-  'gate-stopped',
-  'budget-silent',
-] as const;
+export const waitReasons = ['slot', 'job-busy', 'paused', ...refusals, 'queue-full', 'counting'] as const;
 export type WaitReason = (typeof waitReasons)[number];
+
+/** Why a follow-up is blocked, in addition to {@link waitReasons}. `service`: its job cannot be read. */
+export const blockReasons = ['budget-stopped', 'budget-silent', 'service'] as const;
+export type BlockReason = (typeof blockReasons)[number];
+
+/** Why a budget is paused. An `operator` lets nothing through; otherwise one send at a time probes the service. */
+export type PauseReason = 'operator' | Refusal;
 
 /** Answer of the `budgetStatus` query. All times are ISO 8601 in UTC. */
 export interface BudgetStatus {
   projectId: string;
+  /** Messages in a window. */
   limit: number;
   windowMs: number;
   /** Slots kept free of the batch lane. */
@@ -36,47 +37,40 @@ export interface BudgetStatus {
   used: number;
   /** Sends that are granted and not settled. */
   unsettled: number;
-  /** When the next occupied slot ends. */
+  /** When the next occupied slot is free. */
   nextFreeSlotAt?: string;
-  /**
-   * `since` and `until` span all reasons. A pause without `until` ends when it is resumed. `note` is the operator's.
-   */
-  paused?: { reasons: PauseReason[]; since?: string; until?: string; note?: string };
-  /** At most the first 100, in the order of their turns, and the one that the query is about. */
+  /** How many messages in a window the service accepts, after it refused some, if that is below the limit. */
+  learnedLimit?: number;
+  /** It started afresh, and finds out what was sent before it. Until then nothing is granted. */
+  isCounting?: true;
+  /** What follow-ups did before this, the budget does not remember. */
+  remembersSince: string;
+  /** `since` and `until` span all reasons. A pause without `until` lasts until it is resumed. `note` is the operator's. */
+  paused?: { reasons: PauseReason[]; since: string; until?: string; note?: string };
+  /** The first 20 in line, in the order of their turns, and the one that the query is about. */
   waiting: BudgetWaiter[];
-  /** After refusals by the service: milliseconds between two sends. */
-  pacedEveryMs?: number;
-  /**
-   * The previous budget was deleted with its state while its follow-ups still run. Until this time every slot counts as
-   * used.
-   */
-  assumedFullUntil?: string;
   waitingTotal: number;
   /** How many of them are in the batch lane. The others are in the interactive lane. */
   waitingInBatchLane: number;
   /** How many of them wait for their job, in either lane. */
   waitingForJob: number;
-  /** Newest first, at most 100. */
+  /** The sends of the last window, at least the last 100 and at most the last 1,000. Newest first. */
   lastSends: BudgetSend[];
 }
 
 /** A follow-up that waits for its slot. */
 export interface BudgetWaiter {
   workflowId: string;
-  jobId: string;
   lane: Lane;
   /** 1 for the next; missing while it waits for its job. */
   position?: number;
   /** When its slot is expected to be granted. */
   expectedAt?: string;
-  /** When the budget woke it because its slot is free; it has not asked since. */
-  calledAt?: string;
 }
 
-/** A send that the budget granted. */
+/** A send that the budget granted, or that it heard of. */
 export interface BudgetSend {
   workflowId: string;
-  jobId: string;
   sendNumber: number;
   grantedAt: string;
   /** When the send was over. */
@@ -119,9 +113,9 @@ export const pauseInputSchema = z.strictObject({
 });
 export type PauseInput = z.input<typeof pauseInputSchema>;
 
-/** Changes limit, window or reserve of a running budget. If more slots are used than the new limit, they drain. */
+/** Changes limit, window or reserve of a running budget. If more slots are used than the new limit has, they drain. */
 export const setLimitUpdate = defineUpdate<BudgetStatus, [SetLimitInput]>('setLimit');
 /** Lets nothing through until resumed. Sends under way continue. */
 export const pauseUpdate = defineUpdate<BudgetStatus, [PauseInput]>('pause');
-/** Ends the operator's pause, and lets the next follow-up try whether the service accepts messages again. */
+/** Ends the operator's pause. If the service refuses messages, the next send probes at once. */
 export const resumeUpdate = defineUpdate<BudgetStatus>('resume');

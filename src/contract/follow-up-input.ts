@@ -60,6 +60,12 @@ export const followUpSettings = {
     max: '1h',
     meaning: 'how long after the send an unchanged terminal status is not believed',
   },
+  prLinkGrace: {
+    default: '30s',
+    min: '0s',
+    max: '1h',
+    meaning: 'how long a completed job without a new `prLink` is polled on',
+  },
   jobTimeout: { default: '24h', min: '1s', max: '365d', meaning: 'longest wait for the job, from the send' },
   budgetWaitTimeout: { default: '7d', min: '1s', max: '365d', meaning: 'longest wait for everything before the send' },
 } as const satisfies Record<string, Setting>;
@@ -103,6 +109,8 @@ const baseSchema = z.strictObject({
   poll: pollSchema.nullish(),
   /** How long after the send an unchanged terminal status is ignored. @default '120s' */
   settleTime: duration(followUpSettings.settleTime),
+  /** How long a completed job without a new `prLink` is polled on. @default '30s' */
+  prLinkGrace: duration(followUpSettings.prLinkGrace),
   /** Longest wait for the job, from the send. @default '24h' */
   jobTimeout: duration(followUpSettings.jobTimeout),
   /** Longest wait for everything before the send. @default '7d' */
@@ -122,6 +130,7 @@ export interface FollowUpSettings {
   whenActive: WhenActiveAction;
   poll: { initialIntervalMs: number; maxIntervalMs: number; backoffCoefficient: number };
   settleTimeMs: number;
+  prLinkGraceMs: number;
   jobTimeoutMs: number;
   budgetWaitTimeoutMs: number;
 }
@@ -151,6 +160,7 @@ export const followUpInputSchema = baseSchema.transform((input, context): Follow
       backoffCoefficient: input.poll?.backoffCoefficient ?? followUpSettings['poll.backoffCoefficient'].default,
     },
     settleTimeMs: input.settleTime ?? defaultMs(followUpSettings.settleTime),
+    prLinkGraceMs: input.prLinkGrace ?? defaultMs(followUpSettings.prLinkGrace),
     jobTimeoutMs: input.jobTimeout ?? defaultMs(followUpSettings.jobTimeout),
     budgetWaitTimeoutMs: input.budgetWaitTimeout ?? defaultMs(followUpSettings.budgetWaitTimeout),
   };

@@ -1,4 +1,4 @@
-import type { WaitReason } from './budget-messages.js';
+import type { BlockReason, WaitReason } from './budget-messages.js';
 import type { ResolveWord } from './choices.js';
 import type { AgentJob, EndedStanding, FollowUpResult } from './follow-up-result.js';
 import { defineQuery, defineSignal, defineUpdate } from './names.js';
@@ -8,11 +8,16 @@ export type FollowUpProgress = FollowUpFacts & FollowUpStanding;
 
 /** The state of a follow-up, with the fields that belong to it. */
 export type FollowUpStanding =
-  | { state: 'sending' | 'reconciling' | 'polling'; waitReason?: never; failure?: never }
+  | {
+      state: 'sending' | 'reconciling' | 'polling';
+      /** Why the job cannot be read for a while. */
+      waitReason?: WaitReason | BlockReason;
+      failure?: never;
+    }
   | {
       state: 'waiting-for-budget' | 'waiting-for-job' | 'blocked';
       /** Why it waits. */
-      waitReason: WaitReason | 'service';
+      waitReason: WaitReason | BlockReason;
       failure?: never;
     }
   | (EndedStanding & { waitReason?: never });
@@ -40,12 +45,13 @@ export interface FollowUpFacts {
   sentAt?: string;
   /**
    * Reads of the job since the send, including failed ones. The workflow counts the reads of a watch only when the
-   * watch ends. Those of a running watch are in the pending activity `watchJob`, and the library adds them. A watch
-   * that a cancel or `pollNow` cuts short may lose its reads.
+   * watch ends. Those of a running watch are in the heartbeat of the pending activity `watchJob`, and the library adds
+   * them. A watch that a cancel or `pollNow` cuts short may lose its reads.
    */
   polls: number;
+  /** When the job is read next. Only the library knows it, from the heartbeat of the pending activity `watchJob`. */
   nextPollAt?: string;
-  /** While it is blocked or its job is busy: the latest time at which it tries again by itself. */
+  /** While its budget or its job cannot be reached: when it tries again. Only the library knows it. */
   nextTryAt?: string;
   /** While its project is paused: by whom, until when, and why, as its budget said. */
   pause?: ShownPause;

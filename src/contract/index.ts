@@ -32,6 +32,8 @@ export {
   sealUpdate,
 } from './batch-result.js';
 export {
+  type BlockReason,
+  blockReasons,
   type BudgetSend,
   type BudgetStatus,
   budgetStatusQuery,
@@ -40,6 +42,7 @@ export {
   pauseInputSchema,
   type PauseReason,
   pauseUpdate,
+  type Refusal,
   resumeUpdate,
   type SendOutcome,
   sendOutcomes,

@@ -1,323 +1,285 @@
 /**
- * What the workflows and activities of this project say to each other. Not part of the published contract.
+ * What follow-ups, their activities and the budgets say to each other. Not part of the published contract.
  *
  * @module
  */
 import { z } from 'zod';
-import { type SendOutcome, sendOutcomes, type WaitReason } from './budget-messages.js';
+import {
+  refusals,
+  type Refusal,
+  sendOutcomes,
+  type SendOutcome,
+  waitReasons,
+  type WaitReason,
+} from './budget-messages.js';
 import { type Lane, lanes } from './choices.js';
 import { instantMsSchema } from './durations.js';
-import type { InputIssue } from './failures.js';
+import { type AgentJob, isTerminalStatus } from './follow-up-result.js';
 import { idSchema } from './ids.js';
-import { defineQuery, defineSignal, defineUpdate } from './names.js';
-import { boundedIssues, parseInput } from './validation.js';
+import { defineSignal, defineUpdate } from './names.js';
+import { hash64 } from './text.js';
 
-/** How a job looked at the end of a turn, small enough to keep. `prLinkHash` is `hash64` of the link. */
+/** Whether the message was certainly not delivered, so that the send may be repeated. */
+export function isUndelivered(outcome: SendOutcome): boolean {
+  return outcome === 'notSent' || refusalOf(outcome) !== undefined;
+}
+
+/** The refusal that an outcome is, if it is one. */
+export function refusalOf(outcome: SendOutcome): Refusal | undefined {
+  if (outcome === 'unauthorized') return 'credentials';
+  return outcome === 'limited' || outcome === 'payment' ? outcome : undefined;
+}
+
+/** How a job looked at the end of a turn. It distinguishes that end from the end of the next turn. */
 export interface JobFingerprint {
   status: string | null;
-  prLinkHash: string | null;
+  prLink: string | null;
   archivedAt: string | null;
 }
 
-/** What a follow-up knows of earlier asks for its send; see {@link AcquireRequest}. */
-const grantedBefore = ['surely', 'perhaps'] as const;
-export type GrantedBefore = (typeof grantedBefore)[number];
+/** Longest text that a fingerprint keeps; a longer one is hashed. */
+const MAX_KEPT_LENGTH = 24;
 
-/** A pause that keeps a follow-up from being sent, as its budget told it. */
-export interface ToldPause {
-  /** `service`: it answered 429. */
+/** Fields are only compared, so long ones are hashed: budgets keep one fingerprint for each job. */
+export function fingerprint({ status, prLink, archivedAt }: AgentJob): JobFingerprint {
+  const kept = (text: string | null | undefined) =>
+    text !== null && text !== undefined && text.length > MAX_KEPT_LENGTH ? hash64(text) : (text ?? null);
+  return { status: kept(status), prLink: kept(prLink), archivedAt: kept(archivedAt) };
+}
+
+/** Whether a job works on a message. A missing status says nothing. */
+export function isAtWork({ status }: AgentJob): boolean {
+  return status !== undefined && !isTerminalStatus(status);
+}
+
+/** An ask for a slot of the project's budget and for the job's turn. It may be repeated. */
+export interface Ask {
+  /** Names the project and the job, too. */
+  workflowId: string;
+  /** The run that asks. A grant belongs to one run, and a reset makes another. */
+  runId: string;
+  /** 1 for the first send; one more after each send that was not delivered, or that is repeated by request. */
+  sendNumber: number;
+  lane: Lane;
+  /** `hash64` of the prompt. */
+  messageTag: string;
+  /** Whether this run replaces another one, which may have sent. */
+  mayHaveSent: boolean;
+  /** When the first run of this workflow started, in epoch milliseconds. */
+  startedAtMs: number;
+  /** How long after its grant a send of the asking worker has ended, or never starts. */
+  leaseMs: number;
+  /** How long after the lease bytes may still arrive. */
+  drainMs: number;
+  /** The most that the worker's configuration lets a budget grant in a window. */
+  maxLimit: number;
+}
+
+/** A pause of a project, for people. */
+export interface Pause {
   by: 'operator' | 'service';
-  /** In epoch milliseconds; missing if the pause lasts until it is resumed. */
+  /** Missing if it lasts until it is resumed. */
   untilMs?: number;
   /** The operator's. */
   note?: string;
 }
 
-/** The most that a worker's configuration lets any budget grant, whatever the budget's own limit and window say. */
-export interface BudgetCeiling {
-  /** Messages per window. */
+/**
+ * Answers an ask, or follows it as a signal. `runId` is the run that asked: a reset run replays what its predecessor was
+ * answered.
+ */
+export type Answer = Granted | Waiting | Full | Known | { kind: 'otherMessage' } | { kind: 'ended' };
+
+/** The follow-up may send. */
+export interface Granted {
+  kind: 'granted';
+  runId: string;
+  sendNumber: number;
+  grantedAtMs: number;
+  /** The send starts before `grantedAtMs + leaseMs` less its timeout, or never. */
+  leaseMs: number;
+  /** No byte of it arrives after this. */
+  overAtMs: number;
+  /** How the job looked at the end of the turn before. */
+  lastTurn?: JobFingerprint;
+}
+
+/** The follow-up has a place in line. Its grant follows as a signal. */
+export interface Waiting {
+  kind: 'waiting';
+  runId: string;
+  sendNumber: number;
+  reason: WaitReason;
+  /** 1 for the next; 0 while its job is busy. */
+  position: number;
+  /** When its slot is expected. */
+  expectedAtMs?: number;
+  pause?: Pause;
+}
+
+/** The line has no place, or none for this job. The follow-up asks again after `retryMs`. */
+export interface Full {
+  kind: 'full';
+  runId: string;
+  sendNumber: number;
+  reason: 'queue-full' | 'job-busy';
+  retryMs: number;
+}
+
+/** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember any. */
+export interface Known {
+  kind: 'known';
+  runId: string;
+  grantedTo: string;
+  sendNumber: number;
+  /** `null` while the send may be under way, which is until `overAtMs`. */
+  outcome: SendOutcome | null;
+  outcomeAtMs: number;
+  grantedAtMs: number;
+  overAtMs: number;
+  /** Nobody else was granted the job's turn since, so what the job shows is evidence. */
+  isLatest: boolean;
+  /** The budget knows that the send was of this message. */
+  isSameMessage: boolean;
+}
+
+/** What a budget is told: that a send is over, or that a follow-up ends. */
+export type BudgetEvent = Settlement | End;
+
+/** A send is over. */
+export interface Settlement {
+  kind: 'settle';
+  workflowId: string;
+  /** The run that was granted the send. */
+  runId: string;
+  sendNumber: number;
+  outcome: SendOutcome;
+  /** When the follow-up knew, by the server's clock. The slot is held for a window from here. */
+  atMs: number;
+  /** Why the service refused to let the job be read right before the send, which was then not made. */
+  refusal?: Refusal;
+  retryAfterMs?: number;
+}
+
+/** A follow-up ends. A grant that it has not settled was never used. */
+export interface End {
+  kind: 'end';
+  workflowId: string;
+  runId: string;
+  /** The end of its turn was not seen: the job is not given to another follow-up before this. */
+  turnUntilMs?: number;
+  /** How the job looked at the end of its turn. */
+  lastTurn?: JobFingerprint;
+}
+
+export interface BudgetSettings {
+  /** Messages in a window. */
   limit: number;
   windowMs: number;
+  /** Slots that the batch lane leaves free. */
+  reserve: number;
+  /** How much longer than the window a slot is held, because clocks differ. */
+  marginMs: number;
 }
 
-/** One ask for a slot and the job's turn. */
-export interface AcquireRequest {
-  /** Workflow id of the follow-up. With `sendNumber` it is the request id. */
-  workflowId: string;
-  /** 1 for the first send of this follow-up; one more after each send that is proven not delivered. */
-  sendNumber: number;
-  jobId: string;
-  lane: Lane;
-  /** Random, created for each invocation of the activity and kept only in its memory. */
-  token: string;
-  /** Give or keep a place, but never grant. */
-  hold: boolean;
-  /** Leave the queue. The answer is `closed` if nothing was granted, and then nothing will be. */
-  withdraw?: true;
-  /**
-   * An earlier attempt of this send was granted and may have sent (`surely`), or the run replaces another that may have
-   * (`perhaps`). A budget that does not know of it has forgotten it, or has replaced one that was deleted.
-   */
-  grantedBefore?: GrantedBefore;
-  /**
-   * How many asks the follow-up has made, including this one. The attempts of one activity share a number. Missing if
-   * the run replaces another, which may ask too.
-   */
-  askNumber?: number;
-  /** No ask of this follow-up with a lower `askNumber` has sent or can send, so the budget may take back its grant. */
-  provenNotSent?: true;
-  /** The `ledgerSinceMs` of an earlier {@link AcquireAnswer}. */
-  ledgerSinceMs?: number;
-  /** Identifies the message, as `messageTag` in `src/follow-up` makes it. Kept with the grant. */
-  messageTag: string;
-  /** Server time at which this attempt of the activity was scheduled, in epoch milliseconds. */
-  attemptScheduledAtMs: number;
-  /** Start of the follow-up's first run, in epoch milliseconds. */
-  firstRunStartedAtMs: number;
-  /** How long after the grant the sender has stopped for certain, in milliseconds. */
-  leaseMs: number;
-  /** How long after the lease bytes may still arrive, because of kernel retransmits or gateways. */
-  drainMs: number;
-  /** Applies in addition to the budget's own limit and window. @default none */
-  ceiling?: BudgetCeiling;
-}
-
-/** The budget's answer to an {@link AcquireRequest}. It answers at once and never holds an ask open. */
-export type AcquireAnswer =
-  /**
-   * Slot and job turn are taken: send after `sendAfterMs`, or at once if it is missing. A slot that is about to end is
-   * granted ahead, so that it is used from its first instant, which is `grantedAtMs`. `isAwaited`: the end of this send
-   * may let another start, so the budget needs to know it at once.
-   */
-  | {
-      kind: 'granted';
-      grantedAtMs: number;
-      sendAfterMs?: number;
-      isAwaited?: true;
-      lastJobSeen?: JobFingerprint;
-      ledgerSinceMs: number;
-    }
-  /** This request was granted before, and the outcome of its send is known. `statusCode`: of a rejection. */
-  | {
-      kind: 'done';
-      outcome: SendOutcome;
-      grantedAtMs?: number;
-      settledAtMs?: number;
-      message?: string;
-      statusCode?: number;
-      lastJobSeen?: JobFingerprint;
-      messageTag?: string;
-    }
-  /** This request was granted before, and the outcome of its send is not known (yet). */
-  | {
-      kind: 'alreadyGranted';
-      leaseLeftMs: number;
-      drainLeftMs: number;
-      grantedAtMs?: number;
-      lastJobSeen?: JobFingerprint;
-      messageTag?: string;
-    }
-  /**
-   * Ask again after `waitMs`, or when woken. `etaMs`: expected wait until the grant, `null` if unknown.
-   * `ledgerSinceMs`: since when this budget, including budgets whose state it took over, has a complete record.
-   * `pause`: given with the reason `paused`. `askInPlaceAfterMs`: given if only sends in flight are in the way. They start
-   * within this time, and are expected to be over by `waitMs`. Going back to the workflow would take longer.
-   */
-  | {
-      kind: 'wait';
-      reason: WaitReason;
-      waitMs: number;
-      position: number;
-      etaMs: number | null;
-      ledgerSinceMs?: number;
-      pause?: ToldPause;
-      askInPlaceAfterMs?: number;
-    }
-  /** The follow-up has ended or was withdrawn; it is never granted again. */
-  | { kind: 'closed' }
-  /** The ask was overtaken by a newer one, or is too old; nothing was changed. */
-  | { kind: 'stale' };
-
-/** How a granted send ended. Only the token that owns the grant counts, and only the first time. */
-export interface SettleMessage {
-  workflowId: string;
-  sendNumber: number;
-  token: string;
-  outcome: SendOutcome;
-  /** How long ago the send was over when this message left the sender, by its monotonic clock. @default 0 */
-  agoMs?: number;
-  /** From a 429's Retry-After. */
-  retryAfterMs?: number;
-  /** The service's words for a rejected message, cut short. */
-  message?: string;
-  /** HTTP status of a rejection. */
-  statusCode?: number;
-}
-
-/** A follow-up has ended, or (`withdraw`) leaves without having been sent. Leaves a tombstone. */
-export interface LeaveMessage {
-  workflowId: string;
-  jobId: string;
-  sendNumber: number;
-  /** Repeats the outcome of the last send, in case the settle was lost. */
-  outcome?: SendOutcome;
-  /** The job as this turn left it. */
-  lastJobSeen?: JobFingerprint;
-}
-
-/** What a read of the job says about the project's key. */
-export interface KeyReadMessage {
-  /** `true`: the service answered 401 or 403, or there is no key. `false`: the key is accepted again. */
-  isRefused: boolean;
-}
-
-/** What a budget is told. `finish` and `withdraw` both say that a follow-up has ended. */
-export type BudgetWord =
-  | ({ kind: 'settle' } & SettleMessage)
-  | ({ kind: 'finish' | 'withdraw' } & LeaveMessage)
-  | ({ kind: 'keyRead' } & KeyReadMessage);
-
-/** Several asks at once, and words that the budget hears before; one answer for each ask, in the same order. */
-export const acquireUpdate = defineUpdate<AcquireAnswer[], [AcquireRequest[], BudgetWord[]]>('acquire');
-/** Several words at once, applied in order. Invalid ones are ignored. */
-export const reportSignal = defineSignal<[BudgetWord[]]>('report');
-/** The whole state of a budget, open or closed, to restore it from. */
-export const carriedStateQuery = defineQuery<unknown>('carriedState');
-
-/** From the budget: ask again now. It may be lost, late or doubled without harm. */
-export const wakeSignal = defineSignal('wake');
-
-/** Asks whether a follow-up still runs. Only its failure means anything. */
-export const stillThereSignal = defineSignal('stillThere');
-
-/** Details of the latest failure of a watch, for people and for programs that count its polls. */
-export interface NothingNewDetails {
-  looks: number;
-  /** When the job was read, in epoch milliseconds; `null` if it was too early for that. */
-  lookedAtMs: number | null;
-  /** What was wrong with the read; `null` if nothing was. */
-  trouble: string | null;
-}
-
-/** Settings of a budget. Defaults for a new project come from the worker's configuration. */
-export const budgetSettingsSchema = z
-  .strictObject({
-    /** Messages per window. @default 100 */
-    limit: z.int().min(0).max(10_000),
-    /** In milliseconds. @default 3_600_000 (1 h) */
-    windowMs: z
-      .int()
-      .min(1_000)
-      .max(365 * 86_400_000),
-    /** Slots kept free of the batch lane; below `limit`. @default 0 */
-    reserve: z.int().min(0),
-    /** How much longer than the window a slot is held: the clocks of the service and Temporal differ. @default 2_000 */
-    marginMs: z.int().min(0).max(3_600_000),
-    /** Largest `limit` that `setLimit` accepts until a worker's ask brings its own ceiling. @default no bound */
-    maxLimit: z.int().min(0).max(10_000).exactOptional(),
-  })
-  .refine(({ limit, reserve }) => reserve === 0 || reserve < limit, {
-    path: ['reserve'],
-    message: 'must be below limit',
-  });
-export type BudgetSettings = z.infer<typeof budgetSettingsSchema>;
-
-/** First argument of the `projectBudget` workflow. */
-export const projectBudgetInputSchema = z.strictObject({
-  projectId: idSchema,
-  settings: budgetSettingsSchema,
-  /** State of a budget that was terminated, as `carriedState` returned it. */
-  restored: z.unknown().optional(),
-  /** The state of the previous budget is lost: every slot counts as used, and every older follow-up as sent. */
-  assumeFull: z.literal(true).optional(),
-  /**
-   * With `assumeFull`: until when sends of the previous budget may reach the service, in epoch milliseconds. Every slot
-   * is held for window and margin after that. @default now
-   */
-  inFlightUntilMs: instantMsSchema.optional(),
+const idText = z.string().min(1).max(255);
+/** Temporal makes UUIDs. */
+const runIdText = z.string().min(1).max(64);
+const shortText = z.string().max(100);
+const sendNumber = z.int().min(1).max(1_000_000);
+/** Longer than any setting of a worker. */
+const durationMs = z.number().min(0).max(7_200_000);
+const instantMs = instantMsSchema;
+const fingerprintSchema = z.object({
+  status: shortText.nullable(),
+  prLink: shortText.nullable(),
+  archivedAt: shortText.nullable(),
 });
-export type ProjectBudgetInput = z.infer<typeof projectBudgetInputSchema>;
 
-/** Failure type of a budget's run that somebody reset. */
-export const BUDGET_RESET = 'BudgetReset';
-
-/** Ids and texts in messages to a budget. No follow-up sends longer ones. */
-const text = z.string().min(1).max(1_000);
-const sendNumber = z.int().min(1);
-const durationMs = z.number().min(0).max(31_536_000_000);
-
-const acquireRequestSchema: z.ZodType<AcquireRequest> = z.object({
-  workflowId: text,
+/** An update can be refused, so an ask that breaks a rule never reaches the budget's rules. */
+export const askSchema: z.ZodType<Ask> = z.object({
+  workflowId: idText,
+  runId: runIdText,
   sendNumber,
-  jobId: text,
   lane: z.enum(lanes),
-  token: text,
-  hold: z.boolean(),
-  withdraw: z.literal(true).exactOptional(),
-  grantedBefore: z.enum(grantedBefore).exactOptional(),
-  askNumber: z.int().min(1).exactOptional(),
-  provenNotSent: z.literal(true).exactOptional(),
-  ledgerSinceMs: instantMsSchema.exactOptional(),
-  messageTag: z.string().regex(/^[\w-]{8}$/),
-  attemptScheduledAtMs: instantMsSchema,
-  firstRunStartedAtMs: instantMsSchema,
-  leaseMs: durationMs,
+  messageTag: z.string().max(16),
+  mayHaveSent: z.boolean(),
+  startedAtMs: instantMs,
+  leaseMs: durationMs.min(1),
   drainMs: durationMs,
-  ceiling: z.object({ limit: z.int().min(0), windowMs: durationMs }).exactOptional(),
+  maxLimit: z.number().min(0),
 });
 
-/** The asks that a budget accepts. Anything else would fail its task, and with it every follow-up of the project. */
-export const acquireRequestsSchema = z.array(acquireRequestSchema).min(1).max(1_000);
+const send = { workflowId: idText, runId: runIdText, sendNumber };
 
-const leaving = {
-  workflowId: text,
-  jobId: text,
-  sendNumber,
-  outcome: z.enum(sendOutcomes).exactOptional(),
-  lastJobSeen: z
-    .object({
-      status: z.string().max(1_000).nullable(),
-      prLinkHash: z.string().max(100).nullable(),
-      archivedAt: z.string().max(1_000).nullable(),
-    })
-    .exactOptional(),
-};
-
-const budgetWordSchema: z.ZodType<BudgetWord> = z.discriminatedUnion('kind', [
+/** A signal cannot be refused: one that breaks a rule is ignored. */
+export const budgetEventSchema: z.ZodType<BudgetEvent> = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('settle'),
-    workflowId: text,
-    sendNumber,
-    token: text,
+    ...send,
     outcome: z.enum(sendOutcomes),
-    agoMs: durationMs.exactOptional(),
+    atMs: instantMs,
+    refusal: z.enum(refusals).exactOptional(),
     retryAfterMs: durationMs.exactOptional(),
-    message: z.string().max(1_000).exactOptional(),
-    statusCode: z.int().min(100).max(999).exactOptional(),
   }),
-  z.object({ kind: z.literal('finish'), ...leaving }),
-  z.object({ kind: z.literal('withdraw'), ...leaving }),
-  z.object({ kind: z.literal('keyRead'), isRefused: z.boolean() }),
+  z.object({
+    kind: z.literal('end'),
+    workflowId: idText,
+    runId: runIdText,
+    turnUntilMs: instantMs.exactOptional(),
+    lastTurn: fingerprintSchema.exactOptional(),
+  }),
 ]);
 
-/** Most words that one report carries. */
-export const MAX_WORDS_PER_REPORT = 100;
+/** Answers that follow an ask as a signal. Any other signal is ignored. */
+export const answerSchema: z.ZodType<Granted | Waiting> = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('granted'),
+    runId: runIdText,
+    sendNumber,
+    grantedAtMs: instantMs,
+    leaseMs: durationMs.min(1),
+    overAtMs: instantMs,
+    lastTurn: fingerprintSchema.exactOptional(),
+  }),
+  z.object({
+    kind: z.literal('waiting'),
+    runId: runIdText,
+    sendNumber,
+    reason: z.enum(waitReasons),
+    position: z.int().min(0),
+    expectedAtMs: instantMs.exactOptional(),
+    pause: z
+      .object({
+        by: z.enum(['operator', 'service']),
+        untilMs: instantMs.exactOptional(),
+        note: z.string().max(1_000).exactOptional(),
+      })
+      .exactOptional(),
+  }),
+]);
 
-const reportSchema = z.array(z.unknown()).max(MAX_WORDS_PER_REPORT);
+/** Asks for a slot. The budget starts with it if it does not exist yet. */
+export const askUpdate = defineUpdate<Answer, [Ask]>('ask');
+/** Tells a budget what it has to know. */
+export const tellSignal = defineSignal<[BudgetEvent]>('tell');
+/** Gives a follow-up the answer that it waits for. */
+export const answerSignal = defineSignal<[Answer]>('budgetAnswer');
+/** Wakes a follow-up: one that waits in line asks again. Its failure says that the follow-up does not run. */
+export const wakeSignal = defineSignal('wake');
 
-/**
- * The valid words of a report. A signal cannot be refused, and one bad word must not lose the good ones, so bad words are
- * left out. A report that is not a list of at most {@link MAX_WORDS_PER_REPORT} words has no valid ones.
- */
-export function readReport(report: unknown): { words: BudgetWord[]; issues: InputIssue[] } {
-  const parsed = parseInput(reportSchema, report);
-  if (!parsed.ok) return { words: [], issues: parsed.issues };
-  const words: BudgetWord[] = [];
-  const issues: InputIssue[] = [];
-  for (const each of parsed.value) {
-    const word = parseInput(budgetWordSchema, each);
-    if (word.ok) words.push(word.value);
-    else issues.push(...word.issues);
-  }
-  return { words, issues: boundedIssues(issues) };
-}
+const count = z.int().min(0).max(10_000);
+
+/** Input of the `projectBudget` workflow. Internal: workers and `follow-up budget restore` start it. */
+export const projectBudgetInputSchema = z.object({
+  projectId: idSchema,
+  settings: z.object({
+    limit: count,
+    windowMs: z.number().min(1).max(31_536_000_000),
+    reserve: count,
+    marginMs: z.number().min(0).max(3_600_000),
+  }),
+  /** First books as many sends as the limit leaves, for an operator who does not trust the list of follow-ups. */
+  assumeFull: z.literal(true).exactOptional(),
+});
+export type ProjectBudgetInput = z.infer<typeof projectBudgetInputSchema>;

@@ -7,7 +7,7 @@ import {
   followUpBatchResultSchema,
   outcomeFields,
 } from './batch-result.js';
-import { waitReasons } from './budget-messages.js';
+import { blockReasons, waitReasons } from './budget-messages.js';
 import { endStates } from './choices.js';
 import { FailureType, type FailureDetails } from './failures.js';
 import { followUpInputSchema, followUpSettings, MAX_PROMPT_BYTES } from './follow-up-input.js';
@@ -25,6 +25,8 @@ const instant = z.iso.datetime();
 const count = z.int().min(0);
 const delivered = z.enum(['yes', 'no', 'unknown']);
 const failure = z.object({ type: z.enum(Object.values(FailureType)), message: z.string(), delivered });
+
+const waitReason = z.enum([...waitReasons, ...blockReasons]);
 
 const facts = z.object({
   projectId: z.string(),
@@ -56,11 +58,8 @@ const facts = z.object({
 /** Answer of the query `progress`. */
 const followUpProgressSchema: z.ZodType<FollowUpProgress> = z.intersection(
   z.union([
-    z.object({ state: z.enum(['sending', 'reconciling', 'polling']) }),
-    z.object({
-      state: z.enum(['waiting-for-budget', 'waiting-for-job', 'blocked']),
-      waitReason: z.enum([...waitReasons, 'service']),
-    }),
+    z.object({ state: z.enum(['sending', 'reconciling', 'polling']), waitReason: waitReason.exactOptional() }),
+    z.object({ state: z.enum(['waiting-for-budget', 'waiting-for-job', 'blocked']), waitReason }),
     z.object({ state: z.enum(['completed', 'archived']) }),
     z.object({ state: z.literal('job-failed'), failure: failure.nullable() }),
     z.object({ state: z.enum(endStates).exclude(['completed', 'archived', 'job-failed']), failure }),

@@ -1,14 +1,16 @@
-import { type Delivered, FailureType, type FollowUpProgress, projectBudgetWorkflowId } from '../contract/index.js';
+import type { BlockReason, WaitReason } from '../contract/budget-messages.js';
+import type { FollowUpProgress } from '../contract/follow-up-messages.js';
+import { type Delivered, FailureType, projectBudgetWorkflowId } from '../contract/index.js';
 import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
 
 /** A follow-up as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
 export function describeProgress(progress: FollowUpProgress, workflowId: string, nowMs: number): string {
-  const { state, job, lastError, failure, position, expectedSendAt, nextTryAt, nextPollAt, waitsUntil } = progress;
+  const { state, job, lastError, failure, position, expectedSendAt, waitsUntil } = progress;
   const at = (iso: string) => markdownInstant(iso, nowMs);
   const lines = [`**${describeState(progress, at)}**`, ''];
   const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
   row('message', describeDelivery(progress, at));
-  if (position !== undefined) row('position', `${position} at its last ask`);
+  if (position !== undefined) row('position', String(position));
   if (expectedSendAt) row('send expected', at(expectedSendAt));
   if (failure) row('why', code(`${failure.type}: ${failure.message}`));
   if (job) {
@@ -22,24 +24,14 @@ export function describeProgress(progress: FollowUpProgress, workflowId: string,
   }
   if (lastError && !failure?.message.includes(lastError.message))
     row('last error', `${code(lastError.message)}, ${at(lastError.at)}`);
-  // The details change only when a watch finds something new.
-  if (nextPollAt && state === 'polling')
-    row('polls', `continue from ${at(nextPollAt)}; this line changes when they find something new`);
-  else if (nextPollAt) row('next poll', at(nextPollAt));
-  if (nextTryAt && progress.sentAt) row('tries again', `from ${at(nextTryAt)} on, with growing pauses`);
-  else if (nextTryAt) row('tries again', `${at(nextTryAt)} at the latest`);
+  if (state === 'polling' || state === 'reconciling' || state === 'waiting-for-job') {
+    row('polls', 'the pending activity `watchJob` shows the last poll and the next one in its heartbeat');
+  } else if (state === 'blocked') row('tries again', 'the pending activity `askForSlot`, if there is one, shows when');
   if (waitsUntil) row(state === 'reconciling' ? 'decides' : 'gives up', at(waitsUntil));
   const step = nextStep(progress, workflowId);
   if (step !== undefined) row('to do', step);
   lines.push('', markdownAsOf(nowMs));
   return lines.join('\n');
-}
-
-/** Name of a timer that waits for the budget, such as `budget: position 7, about 12:40:00 UTC`. */
-export function describeBudgetWait(reason: string, position: number, etaMs: number | null, nowMs: number): string {
-  if (reason !== 'slot') return `budget: ${reason}`;
-  const eta = etaMs === null ? '' : `, about ${markdownInstant(new Date(nowMs + etaMs).toISOString(), nowMs)}`;
-  return position > 0 ? `budget: position ${position}${eta}` : `budget: waiting${eta}`;
 }
 
 /** What became of the message, by `delivered` of a failure. */
@@ -51,12 +43,12 @@ const DELIVERED: Readonly<Record<Delivered, string>> = {
 
 type At = (iso: string) => string;
 
-function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown, polls }: FollowUpProgress, at: At) {
+function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown }: FollowUpProgress, at: At) {
   if (failure) return DELIVERED[failure.delivered];
   if (sentAt !== undefined) {
     const how = delivery === 'assumed' ? 'assumed delivered' : 'delivered';
     const proof = delivery === 'inferred' ? ' (the job shows it)' : '';
-    return `${how} ${at(sentAt)}${proof}, ${polls} ${polls === 1 ? 'poll' : 'polls'} since`;
+    return `${how} ${at(sentAt)}${proof}`;
   }
   if (state === 'reconciling') return DELIVERED.unknown;
   if (earlierSendUnknown) return 'sent before, but its delivery is unknown; it will be sent again';
@@ -76,7 +68,7 @@ function describeState(progress: FollowUpProgress, at: At): string {
     case 'reconciling':
       return 'reconciling: finding out whether the message was delivered';
     case 'polling':
-      return 'sent, waiting for the agent';
+      return `sent, waiting for the agent${progress.waitReason ? ', but the job cannot be read' : ''}`;
     case 'blocked':
       return `blocked: ${describeBlock(progress, at)}`;
     case 'job-failed':
@@ -93,25 +85,24 @@ const WORD_OF_DELIVERY: Readonly<Record<Delivered, string>> = {
 };
 
 function describeBlock({ waitReason, pause, projectId }: FollowUpProgress, at: At): string {
-  switch (waitReason) {
-    case 'paused': {
-      const until = pause?.until === undefined ? 'until it is resumed' : `until ${at(pause.until)}`;
-      if (pause?.by === 'service') return `the service refuses more messages of project ${projectId}, ${until}`;
-      const note = pause?.note === undefined ? '' : ` (${code(pause.note)})`;
-      return `project ${projectId} is paused ${pause ? `by an operator ${until}${note}` : 'by an operator or the service'}`;
-    }
-    case 'credentials':
-      return `the service refuses the API key of project ${projectId}, or there is none`;
-    case 'queue-full':
-      return `the queue of project ${projectId} is full`;
-    case 'gate-stopped':
-      return `the budget of project ${projectId} was stopped`;
-    case 'budget-silent':
-      return `the budget of project ${projectId} does not answer`;
-    default:
-      return 'the job cannot be read';
-  }
+  if (waitReason !== 'paused') return BLOCKED[waitReason ?? 'service'](projectId);
+  const until = pause?.until === undefined ? 'until it is resumed' : `until ${at(pause.until)}`;
+  const note = pause?.note === undefined ? '' : ` (${code(pause.note)})`;
+  return `project ${projectId} is paused by an operator ${until}${note}`;
 }
+
+const BLOCKED: Readonly<Record<Exclude<WaitReason | BlockReason, 'paused'>, (projectId: string) => string>> = {
+  limited: (projectId) => `the service refuses more messages of project ${projectId} (429)`,
+  credentials: (projectId) => `the service refuses the API key of project ${projectId}, or there is none`,
+  payment: (projectId) => `the service asks for payment for project ${projectId} (402)`,
+  'queue-full': (projectId) => `the queue of project ${projectId} is full`,
+  counting: (projectId) => `the budget of project ${projectId} counts what was sent before it started`,
+  'budget-stopped': (projectId) => `the budget of project ${projectId} was stopped`,
+  'budget-silent': (projectId) => `the budget of project ${projectId} does not answer`,
+  service: () => 'the job cannot be read',
+  slot: () => 'it waits for a slot',
+  'job-busy': () => 'its job is busy',
+};
 
 /** Only a plain web address becomes a link. Any other text from the service is shown as text. */
 function link(url: string): string {
@@ -120,7 +111,7 @@ function link(url: string): string {
 
 /** What a person can do about a follow-up, in Markdown; `undefined` if there is nothing to do. */
 export function nextStep(progress: FollowUpProgress, workflowId: string): string | undefined {
-  const { state, sentAt } = progress;
+  const { state } = progress;
   switch (state) {
     case 'waiting-for-budget':
       return `nothing. Its position now: \`follow-up status ${workflowId}\`. To cancel it: \`follow-up cancel ${workflowId}\``;
@@ -129,9 +120,10 @@ export function nextStep(progress: FollowUpProgress, workflowId: string): string
     case 'reconciling':
       return `look at the job. If the message is there: \`follow-up resolve ${workflowId} sent\`. If it is not: \`follow-up resolve ${workflowId} notSent\`, which sends it again`;
     case 'polling':
+      if (progress.waitReason) return wayOutOfBlock(progress);
       return `nothing. The latest poll: \`follow-up status ${workflowId}\`. To look now: \`follow-up poll-now ${workflowId}\``;
     case 'blocked':
-      return wayOutOfBlock(progress, sentAt !== undefined);
+      return wayOutOfBlock(progress);
     case 'sending':
     case 'completed':
     case 'archived':
@@ -141,20 +133,22 @@ export function nextStep(progress: FollowUpProgress, workflowId: string): string
   }
 }
 
-function wayOutOfBlock({ projectId, waitReason, pause }: FollowUpProgress, isSent: boolean): string {
+function wayOutOfBlock({ projectId, waitReason }: FollowUpProgress): string {
   const resume = `\`follow-up budget resume ${projectId}\``;
   switch (waitReason) {
     case 'paused':
-      return pause?.by === 'service'
-        ? `nothing: it continues by itself. To try at once: ${resume}`
-        : `${resume}, if the pause is no longer wanted`;
+      return `${resume}, if the pause is no longer wanted`;
+    case 'limited':
+      return `nothing: it continues by itself. To try at once: ${resume}`;
     case 'credentials':
-      return isSent
-        ? 'give the workers a valid key for the project; it continues by itself'
-        : `give the workers a valid key for the project; it continues within 15 minutes, or at once with ${resume}`;
+      return `give the workers a valid key for the project; it continues within 10 minutes, or at once with ${resume}`;
+    case 'payment':
+      return `pay the service; it continues within 10 minutes, or at once with ${resume}`;
     case 'queue-full':
       return 'nothing: it asks for a place again by itself';
-    case 'gate-stopped':
+    case 'counting':
+      return 'nothing: it continues by itself within minutes';
+    case 'budget-stopped':
       return `\`follow-up budget restore ${projectId}\``;
     case 'budget-silent':
       return `\`follow-up doctor\` says what keeps \`${projectBudgetWorkflowId(projectId)}\` from answering, and how to fix it`;

@@ -1,278 +1,598 @@
-import { defined } from '../contract/defined.js';
+import type { BlockReason, SendOutcome, WaitReason } from '../contract/budget-messages.js';
+import type { FollowUpProgress, FollowUpStanding } from '../contract/follow-up-messages.js';
 import {
-  type FollowUpProgress,
+  type AgentJob,
+  type Delivered,
+  endOf,
+  type FailureDetails,
+  FailureType,
+  type FollowUpResult,
   type FollowUpSettings,
-  type FollowUpStanding,
-  isEndState,
   type ResolveWord,
-  type ShownPause,
+  resolveWords,
 } from '../contract/index.js';
-import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
-import type { GrantedBefore, ToldPause } from '../contract/protocol.js';
-import { isKeyRefused } from './look.js';
-import type { FollowUpPort, GetJobResult, SendFollowUpResult, ShownAttributes, Steps } from './port.js';
-import type { FollowUpState, View } from './state.js';
-import { messageTag, turnShown } from './turn.js';
+import { isTerminalStatus } from '../contract/follow-up-result.js';
+import { hash64 } from '../contract/text.js';
+import {
+  type Answer,
+  fingerprint,
+  type Full,
+  type Granted,
+  isAtWork,
+  isUndelivered,
+  type JobFingerprint,
+  type Known,
+  type Waiting,
+} from '../contract/protocol.js';
+import { type FollowUpPort, grantName, type SendResult } from './port.js';
+import { type Facts, progressOf } from './progress.js';
+import { firstSeen, iso, type Seen, type WatchOrder, type WatchResult } from './watch.js';
 
-/** How often a follow-up whose key is refused repeats that to the budget. */
-export const TELL_OF_KEY_EVERY_MS = 10 * 60_000;
+/** How a follow-up ends without a result. */
+export class Failed extends Error {
+  constructor(
+    readonly type: FailureType,
+    message: string,
+    readonly delivered: Delivered,
+    readonly details: Pick<FailureDetails, 'statusCode' | 'serviceMessage' | 'issues'> = {},
+  ) {
+    super(message);
+  }
+}
 
-const STALE_RETRY_MS = 200;
-const MOST_STALE_DOUBLINGS = 8;
+/** A message that counts as delivered. */
+interface Delivery {
+  kind: FollowUpResult['delivery'];
+  sentAtMs: number;
+  /** The latest moment at which it may have arrived. */
+  arrivedByMs: number;
+  /** The job right before the send; empty if nobody knows it. */
+  baseline: AgentJob;
+  /** The baseline was read before this. */
+  baselineAtMs: number;
+  lastTurn?: JobFingerprint;
+  /** The run that has the job's turn. */
+  runId: string;
+  /** Whether the service's answer showed the job at work on the message. */
+  observedActive: boolean;
+}
 
-/**
- * What the steps of a follow-up share: its settings, its state, what others said to it, and its port to the outside.
- */
-export class FollowUpFlow {
+/** What a follow-up waited for in line. */
+interface Slot {
+  answer: Granted | Known;
+  /** The job right before the ask. Missing if the grant did not come at once. */
+  baseline?: AgentJob;
+}
+
+/** A follow-up whose grant does not come asks again after this time: its budget may have been replaced. */
+const ASK_AGAIN_MS = 3_600_000;
+/** A job that is missing in so many reads in a row before the send does not exist. */
+const NOT_FOUND_LIMIT = 3;
+/** Longest wait between sends that do not start, and between watches that are ended by hand. */
+const LONGEST_BACKOFF_MS = 3_600_000;
+const LONGEST_FULL_MS = 900_000;
+
+const backoffMs = (times: number): number => Math.min(LONGEST_BACKOFF_MS, 500 * 2 ** times);
+
+/** One follow-up: wait for the job and a slot, send, watch the job to the end of the message's turn. */
+export class FollowUp {
+  #answer: Answer | undefined;
   #isCancelled = false;
+  #operatorWord: ResolveWord | undefined;
+  /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
+  #isInDoubt: boolean;
+  #fullInARow = 0;
+  #sendNumber = 1;
+  /** Once the message may have been delivered: until when the job may show the turn before. */
+  #turnUntilMs: number | undefined;
+  /** Stops what the follow-up waits for. */
+  #stop: () => void = () => undefined;
+  /** What the follow-up waited for was stopped by itself, not by an operator. */
+  #isInterrupted = false;
+  /** It is time to ask the budget again. */
   #isWoken = false;
+  /** {@link grantName} of the last grant that was used or given back. No grant is used twice. */
+  #spent = '';
+  /** An ask is under way, which the server may repeat for long. A grant that comes meanwhile is taken. */
+  #isAsking = false;
+  /** It waits for the job, not for the budget. A grant that comes meanwhile is given back. */
+  #isResting = false;
+  /** Counted from the first workflow task, so that a delayed start takes nothing away. */
+  readonly #patienceEndsMs: number;
+  readonly #facts: Facts = { polls: 0 };
+  #standing: FollowUpStanding = { state: 'waiting-for-budget', waitReason: 'slot' };
 
   constructor(
     readonly settings: FollowUpSettings,
-    readonly state: FollowUpState,
-    readonly port: FollowUpPort,
-  ) {}
-
-  get isCancelled(): boolean {
-    return this.#isCancelled;
+    private readonly port: FollowUpPort,
+  ) {
+    this.#isInDoubt = port.mayHaveSent;
+    this.#patienceEndsMs = port.nowMs() + settings.budgetWaitTimeoutMs;
   }
 
-  /** Whether the budget has woken it since the latest ask. */
-  get isWoken(): boolean {
-    return this.#isWoken;
+  /** Takes the grant that the budget could not give at once, or another reason to wait. */
+  hear(answer: Granted | Waiting): void {
+    // Signals of a budget have no order, and may come late.
+    if (answer.sendNumber !== this.#sendNumber) return;
+    if (answer.kind === 'granted' && grantName(answer) === this.#spent) return;
+    if (this.#answer?.kind === 'granted' && answer.kind === 'waiting') return;
+    this.#answer = answer;
+    if (answer.kind === 'granted' && (this.#isResting || this.#isAsking)) this.#interrupt();
   }
 
-  /** Whether a run that this one replaces may have continued and sent the message. */
-  get #mayHaveSentElsewhere(): boolean {
-    return this.state.replacesRun || this.port.replacesRun;
-  }
-
-  /** Ends the follow-up at the next step, after any send under way. */
   cancel(): void {
     this.#isCancelled = true;
+    this.#interrupt();
   }
 
-  /** The budget has a slot or news: ask now. */
+  /** Reads the job, or asks the budget, now. */
+  pollNow(): void {
+    this.#interrupt();
+    this.wake();
+  }
+
+  /** Asks the budget again, if the follow-up waits in line: the budget may have been replaced. */
   wake(): void {
     this.#isWoken = true;
   }
 
-  /** Waits for the next wake. The previous one has been acted upon. */
-  forgetCall(): void {
-    this.#isWoken = false;
-  }
-
-  pollNow(): void {
-    this.state.pollNow = true;
-  }
-
-  /** Why an operator's word on the delivery is not accepted now; `undefined` if it is. */
+  /** Why an operator's word about the delivery is refused; `undefined` if it is accepted. */
   refusalOfWord(word: unknown): string | undefined {
-    const { phase, view } = this.state;
-    if (word !== 'sent' && word !== 'notSent') return `must be 'sent' or 'notSent' (given ${JSON.stringify(word)})`;
-    // A follow-up that is shown as ended has already decided and only tells its budget.
-    if (phase.kind === 'reconciling' && !isEndState(view.state)) return undefined;
-    return `the follow-up is not reconciling (it is ${view.state}): its delivery is not in doubt`;
+    if (!resolveWords.some((known) => known === word)) {
+      return `resolveDelivery: must be ${resolveWords.join(' or ')} (given ${JSON.stringify(word)})`;
+    }
+    if (this.#standing.state === 'reconciling') return undefined;
+    return `resolveDelivery: the follow-up must be reconciling (it is ${this.#standing.state})`;
   }
 
-  /** An operator's word on the delivery. */
+  /** An operator says whether the message was delivered. */
   resolveDelivery(word: ResolveWord): void {
-    if (this.state.phase.kind === 'reconciling') this.state.phase.operatorWord = word;
+    this.#operatorWord = word;
+    this.#interrupt();
   }
 
-  *getJob(summary: string, { beforeSend = false } = {}): Steps<GetJobResult> {
-    const read = yield* this.port.getJob(summary, beforeSend);
-    yield* this.noteRead(read);
-    return read;
+  #interrupt(): void {
+    this.#isInterrupted = true;
+    this.#stop();
   }
 
-  /** Records what a read showed, and tells the budget what it says about the key. */
-  *noteRead(read: GetJobResult): Steps<void> {
-    const { port, state } = this;
-    if (read.kind === 'job') {
-      state.seen = { job: read.job, atMs: port.nowMs(), isSinceSend: state.phase.kind !== 'asking' };
-    }
-    if (read.kind !== 'job') this.noteError(read.message);
-    yield* this.#tellOfKey(read);
-    if (read.sendStartToCloseMs !== undefined) state.sendStartToCloseMs = read.sendStartToCloseMs;
-    if (read.linksArePrivate) state.linksArePrivate = true;
-  }
-
-  /**
-   * Asks the budget and sends if it grants.
-   *
-   * @param how `hold`: only ask for a place; `withdraw`: leave, unless something was granted
-   */
-  *send(how?: 'hold' | 'withdraw'): Steps<SendFollowUpResult> {
-    const { port, state } = this;
-    const { projectId, jobId, lane } = this.settings;
-    const { sendNumber, firstRunStartedAtMs, ledgerSinceMs } = state;
-    const replaces = this.#mayHaveSentElsewhere;
-    const grantedBefore: GrantedBefore | undefined = state.grantedBefore ?? (replaces ? 'perhaps' : undefined);
-    const provenNotSent = state.provenNotSent && !replaces;
-    this.#isWoken = false;
-    state.provenNotSent = false;
-    state.knownToBudget = true;
-    state.askCount += 1;
-    const result = yield* port.send(
-      {
-        projectId,
-        jobId,
-        lane,
-        sendNumber,
-        hold: how === 'hold',
-        ...(how === 'withdraw' && { withdraw: true }),
-        firstRunStartedAtMs,
-        ...defined({ grantedBefore }),
-        ...(!replaces && { askNumber: state.askCount }),
-        ...(provenNotSent && { provenNotSent }),
-        ...defined({ ledgerSinceMs }),
-        messageTag: this.messageTag(),
-      },
-      { startToCloseMs: state.sendStartToCloseMs, summary: summaryOf(how, sendNumber, jobId) },
-    );
-    if (result.kind !== 'stale') state.staleAsks = 0;
-    if (result.kind !== 'outcome') {
-      if (result.ledgerSinceMs !== undefined) state.ledgerSinceMs = result.ledgerSinceMs;
-      if (result.grantedBefore) state.grantedBefore = result.grantedBefore;
-    }
-    const hasPlace = result.kind === 'wait' && result.proven && result.reason !== 'queue-full';
-    if (hasPlace) delete state.grantedBefore;
-    const isKept = (result.kind === 'wait' || result.kind === 'stale') && result.provenNotSent === true;
-    state.provenNotSent = result.kind === 'closed' || hasPlace || isKept;
-    return result;
-  }
-
-  /** Identifies the message to the budget. */
-  messageTag(): string {
-    const prLink = this.state.phase.baseline.prLink ?? null;
-    return messageTag({ workflowId: this.port.workflowId, prompt: this.settings.prompt, prLink });
-  }
-
-  /** Prepares the next send after one that is over. */
-  beginNextSend(): void {
-    this.state.sendNumber += 1;
-    this.state.provenNotSent = !this.#mayHaveSentElsewhere;
-    delete this.state.grantedBefore;
-  }
-
-  /** How long to wait before repeating an overtaken ask. It doubles with each one in a row, up to 51 s. */
-  staleBackoffMs(): number {
-    return STALE_RETRY_MS * 2 ** Math.min(this.state.staleAsks++, MOST_STALE_DOUBLINGS);
-  }
-
-  /** Sleeps on a durable timer, until `until` holds or the follow-up is cancelled. */
-  sleep(ms: number, summary: string, until: () => boolean = () => false): Steps<void> {
-    return this.port.sleep(Math.max(1, Math.round(ms)), summary, () => this.#isCancelled || until());
-  }
-
-  /** Records the last thing that went wrong, to show it. */
-  noteError(message: string): void {
-    this.state.lastError = { atMs: this.port.nowMs(), message };
-  }
-
-  show(view: View): void {
-    const { settings, state } = this;
-    state.view = view;
-    state.viewedAtMs = this.port.nowMs();
-    const { jobStatus, prLink } = turnShown(state);
-    const attributes: ShownAttributes = {
-      projectId: settings.projectId,
-      jobId: settings.jobId,
-      state: view.state,
-      // `null` removes an attribute: values from the previous turn must not be read as this one's.
-      jobStatus: jobStatus?.slice(0, MAX_KEYWORD_LENGTH) ?? null,
-      prLink: state.linksArePrivate || prLink === undefined || prLink.length > MAX_KEYWORD_LENGTH ? null : prLink,
-    };
-    const shown = { jobStatus: null, prLink: null, ...state.attributes };
-    const changed = Object.fromEntries(
-      Object.entries(attributes).filter(([name, value]) => value !== shown[name as keyof ShownAttributes]),
-    ) as Partial<ShownAttributes>;
-    state.attributes = attributes;
-    this.port.show(this.progress(), changed);
-  }
-
-  /** What the follow-up knows and waits for now. */
   progress(): FollowUpProgress {
-    const { settings, state } = this;
-    const { view, phase, seen, lastError } = state;
-    const iso = (ms: number) => new Date(ms).toISOString();
-    return {
-      projectId: settings.projectId,
-      jobId: settings.jobId,
-      ...standingOf(view),
-      learnedAt: iso(state.viewedAtMs),
-      ...('position' in view && {
-        ...(view.state === 'waiting-for-budget' && view.position > 0 && { position: view.position }),
-        ...(view.expectedSendAtMs !== null && { expectedSendAt: iso(view.expectedSendAtMs) }),
-        ...(view.nextTryAtMs !== undefined && { nextTryAt: iso(view.nextTryAtMs) }),
-        ...(view.pause && { pause: pauseShown(view.pause) }),
-      }),
-      ...(phase.kind === 'watching' && { sentAt: iso(phase.sentAtMs), delivery: phase.delivery }),
-      ...(state.earlierSendUnknown && { earlierSendUnknown: true }),
-      ...(!isEndState(view.state) && { waitsUntil: iso(this.#waitsUntilMs()) }),
-      polls: state.polls,
-      ...('nextLookAtMs' in view && view.nextLookAtMs !== null && { nextPollAt: iso(view.nextLookAtMs) }),
-      ...(seen && { job: seen.job, jobSeenAt: iso(seen.atMs) }),
-      ...turnShown(state),
-      ...(lastError && { lastError: { at: iso(lastError.atMs), message: lastError.message } }),
-    };
-  }
-
-  #waitsUntilMs(): number {
-    const { settings, state } = this;
-    const { phase } = state;
-    if (phase.kind === 'reconciling') return phase.untilMs;
-    if (phase.kind === 'watching') return phase.sentAtMs + settings.jobTimeoutMs;
-    return state.firstRunStartedAtMs + settings.budgetWaitTimeoutMs;
+    return progressOf(this.settings, this.#facts, this.#standing, this.port.nowMs());
   }
 
   /**
-   * Tells the budget that a read was refused for its key, or that the key is accepted again. If the project has no
-   * budget yet, an ask for a place creates one; otherwise nobody would report the problem.
+   * Sees the follow-up through to its end.
+   *
+   * @throws Failed
    */
-  *#tellOfKey(read: GetJobResult): Steps<void> {
-    const { port, state } = this;
-    const isRefused = isKeyRefused(read);
-    if (isRefused) {
-      if (state.keyRefusedAtMs !== undefined && port.nowMs() < state.keyRefusedAtMs + TELL_OF_KEY_EVERY_MS) return;
-      state.keyRefusedAtMs = port.nowMs();
-    } else {
-      if (read.kind === 'failed' || state.keyRefusedAtMs === undefined) return;
-      delete state.keyRefusedAtMs;
+  async run(): Promise<FollowUpResult> {
+    try {
+      let result: FollowUpResult | undefined;
+      // A run that replaces the one that had the turn asks whether it is still its own.
+      while (!result) result = await this.#watchTurn(await this.#deliver());
+      await this.#tellEnd({ lastTurn: fingerprint(result.job) });
+      this.#show(endOf(result));
+      return result;
+    } catch (error) {
+      if (!(error instanceof Failed)) throw error;
+      await this.#tellEnd(this.#turnUntilMs === undefined ? {} : { turnUntilMs: this.#turnUntilMs });
+      this.#show(endOf(error));
+      throw error;
     }
-    const isHeard = yield* port.tell({ kind: 'keyRead', isRefused });
-    if (isHeard || !isRefused || state.phase.kind !== 'asking') return;
-    yield* this.send('hold');
-    yield* port.tell({ kind: 'keyRead', isRefused });
+  }
+
+  /** Sends until the message counts as delivered. */
+  async #deliver(): Promise<Delivery> {
+    const { port } = this;
+    for (let notSentInARow = 0; ;) {
+      const slot = await this.#getSlot();
+      const { answer } = slot;
+      const isGranted = answer.kind === 'granted';
+      if (!isGranted) {
+        this.#sendNumber = answer.sendNumber;
+        const isCertain = answer.outcome && (isUndelivered(answer.outcome) || answer.outcome === 'rejected');
+        const isOnlySend = answer.isSameMessage && answer.sendNumber === 1 && answer.runId === port.runId;
+        if (isCertain && isOnlySend) this.#isInDoubt = false;
+        // An id that was used before may have been used for another message.
+        const isOwn = answer.isLatest && (answer.isSameMessage || port.mayHaveSent);
+        if (!isOwn && !(answer.outcome && isUndelivered(answer.outcome))) throw closed(answer);
+      }
+      const sent: SendResult = isGranted
+        ? await this.#send(answer, slot)
+        : { grant: '', outcome: answer.outcome ?? 'unknown' };
+      const { outcome } = sent;
+      if (outcome === 'foreign') {
+        // Another run of this follow-up may have used the grant.
+        this.#isInDoubt = true;
+        continue;
+      }
+      const nowMs = port.nowMs();
+      if (isGranted) await this.#settle(answer, outcome, sent);
+      if (outcome === 'rejected') throw this.#rejected(sent);
+      if (outcome === 'sent' || outcome === 'unknown') {
+        const delivery = deliveryOf(sent, slot, nowMs);
+        this.#turnUntilMs = delivery.arrivedByMs + this.settings.settleTimeMs;
+        const resolved = outcome === 'sent' ? delivery : await this.#reconcile(delivery, sent.message);
+        if (resolved && resolved !== 'foreign') return resolved;
+        if (resolved === 'foreign') continue;
+        this.#isInDoubt = true;
+      }
+      if (sent.message !== undefined) this.#facts.lastError = { atMs: nowMs, message: sent.message };
+      notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
+      if (notSentInARow > 0) {
+        this.#show({ state: 'waiting-for-budget', waitReason: 'slot' });
+        await this.#pause(backoffMs(notSentInARow), this.#patienceEndsMs);
+      }
+      this.#sendNumber += 1;
+    }
+  }
+
+  /** Waits until the job takes messages, then for a slot. */
+  async #getSlot(): Promise<Slot> {
+    const { port, settings } = this;
+    const { projectId, jobId, lane, prompt, whenActive } = settings;
+    const { mayHaveSent, startedAtMs } = port;
+    const messageTag = hash64(prompt);
+    const order = () => ({
+      projectId,
+      jobId,
+      whenActive,
+      isInDoubt: this.#isInDoubt,
+      ask: { sendNumber: this.#sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
+    });
+    this.#facts.waitsUntilMs = this.#patienceEndsMs;
+    for (let notFoundInARow = 0, unansweredInARow = 0; ;) {
+      this.#checkPatience();
+      const pushed = this.#answer;
+      this.#answer = undefined;
+      if (pushed?.kind === 'granted' && pushed.sendNumber === this.#sendNumber) return { answer: this.#take(pushed) };
+      this.#isWoken = false;
+      this.#isInterrupted = false;
+      const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
+        this.#facts.lastError = { atMs: port.nowMs(), message };
+        delete this.#facts.pause;
+        this.#show({ state: 'blocked', waitReason: reason as BlockReason });
+      });
+      this.#stop = () => asking.stop();
+      this.#isAsking = true;
+      const asked = await asking.result;
+      this.#isAsking = false;
+      unansweredInARow = asked || this.#isInterrupted ? 0 : unansweredInARow + 1;
+      if (unansweredInARow > 0) await this.#pause(backoffMs(unansweredInARow), this.#patienceEndsMs);
+      if (!asked) continue;
+      if (asked.kind !== 'asked' && 'answer' in asked && asked.answer) {
+        this.#take(asked.answer);
+        if (asked.answer.kind === 'granted') await this.#giveBack(asked.answer);
+      }
+      notFoundInARow = asked.kind === 'notFound' ? notFoundInARow + 1 : 0;
+      switch (asked.kind) {
+        case 'archived':
+          this.#see(asked.job);
+          throw new Failed(FailureType.JobArchived, 'The job was archived before the message was sent', this.#unsent());
+        case 'notFound':
+          if (notFoundInARow >= NOT_FOUND_LIMIT) throw this.#notFound(asked.message, this.#unsent());
+          await this.#pause(1_000 * notFoundInARow, this.#patienceEndsMs);
+          break;
+        case 'notServed': {
+          const details = { issues: [{ field: 'projectId', message: asked.message }] };
+          const message = `Invalid input: projectId: ${asked.message}`;
+          throw new Failed(FailureType.InvalidInput, message, this.#unsent(), details);
+        }
+        case 'atWork':
+          await this.#waitForRest(asked.job);
+          break;
+        case 'asked': {
+          const { baseline, answer: first } = asked;
+          const answer = await this.#awaitGrant(first);
+          if (answer) return { answer, ...(answer === first && { baseline }) };
+        }
+      }
+    }
+  }
+
+  /** Waits for the grant. Returns `undefined` if it is time to ask again. */
+  async #awaitGrant(first: Answer): Promise<Granted | Known | undefined> {
+    const { port } = this;
+    for (let answer = first; ;) {
+      if (answer.kind === 'known') return answer;
+      if (answer.kind === 'ended') {
+        throw new Failed(FailureType.Closed, 'The budget has already recorded the end of this follow-up', 'unknown');
+      }
+      if (answer.kind === 'otherMessage') {
+        const message = 'The key was already used for another message; use a different key';
+        throw new Failed(FailureType.Closed, message, this.#unsent());
+      }
+      if (answer.sendNumber !== this.#sendNumber) return undefined;
+      this.#take(answer);
+      if (answer.kind === 'granted') {
+        if (!this.#isCancelled) return answer;
+        await this.#giveBack(answer);
+        return undefined;
+      }
+      const waitMs = Math.min(this.#askAgainMs(answer), this.#patienceEndsMs - port.nowMs());
+      this.#showWaiting(answer, port.nowMs() + waitMs);
+      const isOver = () => this.#answer !== undefined || this.#isCancelled || this.#isWoken;
+      await port.condition(isOver, Math.max(1, waitMs));
+      if (this.#answer === undefined || this.#isCancelled) return undefined;
+      answer = this.#answer;
+      this.#answer = undefined;
+    }
+  }
+
+  /**
+   * Only the budget knows that no earlier run sent: it gives no place to one that may have. An answer to another run says
+   * nothing, because a reset run replays what its predecessor was answered.
+   */
+  #take<A extends Granted | Waiting | Full>(answer: A): A {
+    if (answer.runId === this.port.runId) this.#isInDoubt &&= answer.sendNumber > 1;
+    return answer;
+  }
+
+  #askAgainMs(answer: Waiting | Full): number {
+    this.#fullInARow = answer.kind === 'full' ? this.#fullInARow + 1 : 0;
+    if (answer.kind === 'waiting') return ASK_AGAIN_MS;
+    return Math.min(LONGEST_FULL_MS, answer.retryMs * 2 ** (this.#fullInARow - 1)) * (1 + this.port.random());
+  }
+
+  async #send(grant: Granted, { baseline }: Omit<Slot, 'answer'>): Promise<SendResult> {
+    const { projectId, jobId, prompt, whenActive } = this.settings;
+    const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
+    this.#spent = grantName(grant);
+    const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
+    // Before the send: a budget that starts afresh finds whoever may have sent by its state.
+    this.#show({ state: 'sending' });
+    return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
+  }
+
+  /** Waits until the job works on no other message. */
+  async #waitForRest(job: AgentJob): Promise<void> {
+    const { port } = this;
+    this.#isResting = true;
+    delete this.#facts.nextTryAtMs;
+    this.#see(job);
+    const isGranted = () => this.#answer?.kind === 'granted';
+    const order = { until: 'rest', baseline: job, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId } as const;
+    const standing = { state: 'waiting-for-job', waitReason: 'job-busy' } as const;
+    const end = await this.#watch(order, this.#patienceEndsMs, standing, isGranted);
+    this.#isResting = false;
+    // It may have a place in line from an earlier ask.
+    if (this.#answer?.kind === 'granted') await this.#giveBack(this.#take(this.#answer));
+    if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);
+  }
+
+  /** Finds out whether the message was delivered. Returns `undefined` if it is to be sent again. */
+  async #reconcile(sent: Delivery, why: string | undefined): Promise<Delivery | 'foreign' | undefined> {
+    const { settleTimeMs, onUnknownDelivery } = this.settings;
+    const { port } = this;
+    if (why !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: why };
+    const deadlineMs = (this.#facts.waitsUntilMs = sent.arrivedByMs + settleTimeMs);
+    const isResolved = () => this.#operatorWord !== undefined;
+    const end = await this.#watch({ ...sent, until: 'evidence' }, deadlineMs, { state: 'reconciling' }, isResolved);
+    if (end?.kind === 'evidence') {
+      const observedActive = isAtWork(end.job);
+      return { ...sent, arrivedByMs: Math.min(sent.arrivedByMs, port.nowMs()), observedActive };
+    }
+    if (end?.kind === 'foreign') return 'foreign';
+    const word = this.#operatorWord;
+    this.#operatorWord = undefined;
+    if (this.#isCancelled) {
+      throw new Failed(FailureType.Cancelled, 'Cancelled while the delivery was unknown', 'unknown');
+    }
+    if (word === 'sent' || (!word && onUnknownDelivery === 'assumeSent')) return { ...sent, kind: 'assumed' };
+    if (word === 'notSent' || onUnknownDelivery === 'resend') {
+      this.#facts.earlierSendUnknown = true;
+      return undefined;
+    }
+    const message = `Nobody can tell whether the message was delivered${why === undefined ? '' : `: ${why}`}`;
+    throw new Failed(FailureType.DeliveryUnknown, message, 'unknown');
+  }
+
+  /** Watches the job to the end of the message's turn. Returns `undefined` if another run has the turn. */
+  async #watchTurn(sent: Delivery): Promise<FollowUpResult | undefined> {
+    const { projectId, jobId, jobTimeoutMs } = this.settings;
+    const { kind: delivery, sentAtMs, baseline } = sent;
+    const deadlineMs = sentAtMs + jobTimeoutMs;
+    Object.assign(this.#facts, { delivery, sentAtMs, waitsUntilMs: deadlineMs });
+    const end = await this.#watch({ ...sent, until: 'end' }, deadlineMs, { state: 'polling' });
+    const delivered = delivery === 'assumed' ? 'unknown' : 'yes';
+    if (end?.kind === 'ended') {
+      const { job, seen } = end;
+      this.#see(job, true);
+      const prLink = job.prLink ?? null;
+      return {
+        ...{ projectId, jobId, status: job.status, prLink },
+        prLinkChanged: baseline.prLink !== undefined && prLink !== baseline.prLink,
+        ...{ delivery, observedActive: seen.observedActive },
+        ...{ sentAt: iso(sentAtMs), finishedAt: iso(this.port.nowMs()), polls: this.#facts.polls, job },
+      };
+    }
+    if (end?.kind === 'foreign') return undefined;
+    if (end?.kind === 'gone') throw this.#notFound(end.message, delivered);
+    if (this.#isCancelled) throw new Failed(FailureType.Cancelled, 'Cancelled after the send', delivered);
+    throw new Failed(FailureType.JobTimeout, 'The job did not end in time', delivered);
+  }
+
+  /** Watches until there is an end. Returns `undefined` if the follow-up was cancelled, or if `isOver()`. */
+  async #watch(
+    what: Pick<WatchOrder, 'until' | 'baseline' | 'baselineAtMs' | 'lastTurn' | 'arrivedByMs' | 'runId'> & {
+      observedActive?: boolean;
+    },
+    deadlineMs: number,
+    standing: FollowUpStanding,
+    isOver = () => false,
+  ): Promise<WatchResult | undefined> {
+    const { projectId, jobId, poll, settleTimeMs, prLinkGraceMs } = this.settings;
+    const { port } = this;
+    const { until, baseline, baselineAtMs, lastTurn, arrivedByMs, runId, observedActive } = what;
+    const order = {
+      projectId,
+      jobId,
+      until,
+      baseline,
+      baselineAtMs,
+      ...(lastTurn && { lastTurn }),
+      arrivedByMs,
+      runId,
+    };
+    const how = { poll, settleTimeMs, prLinkGraceMs, deadlineMs };
+    let trouble: string | null = null;
+    let seen: Seen | undefined = observedActive
+      ? { ...firstSeen({ until, poll, deadlineMs }, port.nowMs()), observedActive }
+      : undefined;
+    this.#show(standing);
+    for (let stops = 0; !this.#isCancelled && !isOver();) {
+      this.#isInterrupted = false;
+      const watch = port.watchJob({ ...order, ...how, trouble, ...(seen && { seen }) });
+      this.#stop = () => watch.stop();
+      const end = await watch.result;
+      stops = end || this.#isInterrupted ? 0 : stops + 1;
+      if (!end) {
+        // `pollNow` reads at once. So does, for ever, what an operator ends by hand.
+        seen = { ...(seen ?? firstSeen({ until, poll, deadlineMs }, port.nowMs())), nextPollAt: iso(port.nowMs()) };
+        if (stops > 1) await this.#pause(backoffMs(stops), deadlineMs);
+        continue;
+      }
+      ({ seen } = end);
+      if (seen.job) this.#see(seen.job);
+      if (seen.lastError !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: seen.lastError };
+      if (end.kind !== 'trouble') {
+        // The library adds the polls of a watch that goes on.
+        if (until !== 'rest') this.#facts.polls += seen.polls;
+        return end;
+      }
+      ({ trouble } = end);
+      this.#showTrouble(trouble, standing);
+    }
+    return undefined;
+  }
+
+  /** A follow-up that may have sent never shows `blocked`: a budget that starts afresh finds it by its state. */
+  #showTrouble(trouble: string | null, standing: FollowUpStanding): void {
+    delete this.#facts.pause;
+    if (trouble === null) return this.#show(standing);
+    const waitReason = trouble as BlockReason;
+    if (standing.state === 'polling' || standing.state === 'reconciling') this.#show({ ...standing, waitReason });
+    else this.#show({ state: 'blocked', waitReason });
+  }
+
+  #showWaiting(answer: Waiting | Full, againAtMs: number): void {
+    const { reason } = answer;
+    const { position = 0, expectedAtMs, pause } = answer.kind === 'waiting' ? answer : {};
+    const facts = this.#facts;
+    delete facts.expectedAtMs;
+    delete facts.pause;
+    delete facts.nextTryAtMs;
+    facts.position = position;
+    if (expectedAtMs !== undefined) facts.expectedAtMs = expectedAtMs;
+    if (pause) facts.pause = pause;
+    if (answer.kind === 'full') facts.nextTryAtMs = againAtMs;
+    this.#show({ state: stateOf(reason), waitReason: reason });
+  }
+
+  #show(standing: FollowUpStanding): void {
+    this.#standing = standing;
+    this.port.show(this.progress());
+  }
+
+  #see(job: AgentJob, isOwnTurn = false): void {
+    Object.assign(this.#facts, { job, jobSeenAtMs: this.port.nowMs(), isOwnTurn });
+  }
+
+  #unsent(): Delivered {
+    return this.#isInDoubt ? 'unknown' : 'no';
+  }
+
+  #notFound(message: string, delivered: Delivered): Failed {
+    const details = { statusCode: 404, serviceMessage: message };
+    return new Failed(FailureType.JobNotFound, `The service does not know the job: ${message}`, delivered, details);
+  }
+
+  #rejected({ message = 'the service gave no reason', statusCode }: SendResult): Failed {
+    const details = { serviceMessage: message, ...(statusCode !== undefined && { statusCode }) };
+    if (statusCode === 404) return this.#notFound(message, this.#unsent());
+    return new Failed(
+      FailureType.MessageRejected,
+      `The service refused the message: ${message}`,
+      this.#unsent(),
+      details,
+    );
+  }
+
+  #checkPatience(): void {
+    if (this.#isCancelled) {
+      throw new Failed(FailureType.Cancelled, 'Cancelled before the message was sent', this.#unsent());
+    }
+    if (this.port.nowMs() < this.#patienceEndsMs) return;
+    throw new Failed(FailureType.BudgetWaitTimeout, 'The message could not be sent in time', this.#unsent());
+  }
+
+  /** Waits, but not beyond a cancel, an operator's word or `untilMs`. */
+  async #pause(ms: number, untilMs: number): Promise<void> {
+    const leftMs = untilMs - this.port.nowMs();
+    if (leftMs <= 0) return;
+    this.#isInterrupted = false;
+    await this.port.condition(() => this.#isCancelled || this.#isInterrupted, Math.min(ms, leftMs));
+  }
+
+  /** Names the run of the grant: a reset run repeats what its predecessor told. */
+  async #settle(
+    { runId, sendNumber }: Granted,
+    outcome: SendOutcome,
+    { refusal, retryAfterMs }: Partial<SendResult> = {},
+  ): Promise<void> {
+    const why = { ...(refusal && { refusal }), ...(retryAfterMs !== undefined && { retryAfterMs }) };
+    await this.port.tellBudget({ kind: 'settle', runId, sendNumber, outcome, atMs: this.port.nowMs(), ...why });
+  }
+
+  /**
+   * A grant that is given back is never used. The next ask has the same number, so that the budget says what became of a
+   * grant of another run.
+   */
+  async #giveBack(grant: Granted): Promise<void> {
+    this.#answer = undefined;
+    this.#spent = grantName(grant);
+    await this.#settle(grant, 'notSent');
+  }
+
+  /** Gives back whatever the follow-up holds. */
+  async #tellEnd(how: { lastTurn?: JobFingerprint; turnUntilMs?: number }): Promise<void> {
+    await this.port.tellBudget({ kind: 'end', ...how });
   }
 }
 
-function pauseShown({ by, untilMs, note }: ToldPause): ShownPause {
+/** The message may have been delivered. Nobody knows the job before a send that another run made. */
+function deliveryOf(
+  { outcome, baseline, job }: SendResult,
+  { answer, baseline: beforeAsk }: Slot,
+  nowMs: number,
+): Delivery {
+  const isGranted = answer.kind === 'granted';
+  const before = isGranted ? (baseline ?? beforeAsk ?? {}) : {};
+  const knownAtMs = isGranted ? nowMs : answer.outcomeAtMs;
+  const isSent = outcome === 'sent';
   return {
-    by,
-    ...(untilMs !== undefined && { until: new Date(untilMs).toISOString() }),
-    ...defined({ note }),
+    kind: isSent ? 'sent' : 'inferred',
+    sentAtMs: isSent ? knownAtMs : answer.grantedAtMs,
+    arrivedByMs: isSent ? knownAtMs : answer.overAtMs,
+    baselineAtMs: knownAtMs,
+    baseline: before,
+    ...(isGranted && answer.lastTurn && { lastTurn: answer.lastTurn }),
+    runId: answer.runId,
+    observedActive: isSent && job !== undefined && isAtWork(job) && isTerminalStatus(before.status),
   };
 }
 
-/** The part of a view that makes up the standing. */
-function standingOf(view: View): FollowUpStanding {
-  switch (view.state) {
-    case 'waiting-for-budget':
-    case 'waiting-for-job':
-    case 'blocked':
-      return { state: view.state, waitReason: view.waitReason };
-    case 'sending':
-    case 'polling':
-    case 'reconciling':
-      return { state: view.state };
-    default:
-      return view;
-  }
+/** A message was let through that this run knows nothing more of, and the job has gone on to another one. */
+function closed({ outcome, isSameMessage }: Known): Failed {
+  const delivered = !isSameMessage ? 'unknown' : outcome === 'sent' ? 'yes' : outcome === 'rejected' ? 'no' : 'unknown';
+  return new Failed(
+    FailureType.Closed,
+    'The key was used before, and the job has gone on to another message',
+    delivered,
+  );
 }
 
-function summaryOf(how: 'hold' | 'withdraw' | undefined, sendNumber: number, jobId: string): string {
-  if (how === undefined) return `send ${sendNumber} to ${jobId}`;
-  return how === 'hold' ? `keep the place for ${jobId}` : `leave ${jobId}`;
+function stateOf(reason: WaitReason): 'waiting-for-budget' | 'waiting-for-job' | 'blocked' {
+  if (reason === 'slot') return 'waiting-for-budget';
+  return reason === 'job-busy' ? 'waiting-for-job' : 'blocked';
 }

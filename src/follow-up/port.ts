@@ -1,162 +1,156 @@
-import type { GetJobOutcome, SendMessageOutcome } from '../agent-jobs/index.js';
-import type {
-  FailureDetails,
-  FailureType,
-  FollowUpProgress,
-  FollowUpResult,
-  Lane,
-  SendOutcome,
-} from '../contract/index.js';
-import type { AcquireAnswer, BudgetWord, GrantedBefore, JobFingerprint } from '../contract/protocol.js';
+import { type SendOutcome, sendOutcomes } from '../contract/budget-messages.js';
+import type { FollowUpProgress } from '../contract/follow-up-messages.js';
+import { isTerminalStatus } from '../contract/follow-up-result.js';
+import type { AgentJob, FollowUpSettings } from '../contract/index.js';
+import {
+  type Answer,
+  type Ask,
+  type BudgetEvent,
+  type Full,
+  type Granted,
+  type Waiting,
+} from '../contract/protocol.js';
+import type { WatchOrder, WatchResult } from './watch.js';
 
-/** What a step waits for: it calls `resume` once. */
-export type Wait = (resume: () => void) => void;
-
-/**
- * Code that yields when it waits and finally returns a `T`. Temporal and the simulation run it, each in its own time.
- */
-export type Steps<T> = Generator<Wait, T, void>;
-
-export type GetJobResult = GetJobOutcome & {
-  /**
-   * Start-to-close timeout of the send that may follow. The worker's configuration sets it, which a workflow cannot
-   * see.
-   */
-  sendStartToCloseMs?: number;
-  /** The worker encrypts data: search attributes, which stay readable, get no link. */
-  linksArePrivate?: true;
-};
-
-/** Why a job cannot be read: it does not exist, the key is refused, or reads keep failing. */
-export type Trouble = 'notFound' | 'key' | 'unreadable';
-
-/** What people are shown of a job. A watch ends when it changes. */
-export interface Shown extends JobFingerprint {
-  trouble: Trouble | null;
-}
-
-/** What a watch looks for, and when. All times are epoch milliseconds of the server. */
-export interface WatchOrder {
-  projectId: string;
-  jobId: string;
-  since: Shown;
-  poll: { maxIntervalMs: number; backoffCoefficient: number };
-  /** The wait before the first look. Each later one is `backoffCoefficient` times as long. */
-  intervalMs: number;
-  /** Failed reads in a row before the watch. */
-  failures: number;
-  startedAtMs: number;
-  notBeforeMs: number;
-  /** The watch ends with a look at this time even if nothing is new. */
-  untilMs: number;
-}
-
-export interface WatchResult {
-  read: GetJobResult;
-  looks: number;
-  /** The wait that would have come next, without jitter. */
-  intervalMs: number;
-  /** Failed reads in a row, including `read`. */
-  failures: number;
-}
-
-/** An ask for a slot and, where it is granted, the send. */
-export interface SendFollowUpInput {
-  projectId: string;
-  jobId: string;
-  lane: Lane;
-  sendNumber: number;
-  /** Give or keep a place, but do not send. */
-  hold: boolean;
-  /** Leave, unless something was granted. */
-  withdraw?: true;
-  firstRunStartedAtMs: number;
-  /** Whether an earlier ask for this send may have been granted. */
-  grantedBefore?: GrantedBefore;
-  /** Number of asks so far, including this one; missing if the run replaces another. */
-  askNumber?: number;
-  /** No earlier ask has sent this number or can send it. */
-  provenNotSent?: true;
-  /** As the budget last said. */
-  ledgerSinceMs?: number;
-  messageTag: string;
-}
-
-/** How a send ended, by this invocation or an earlier one. */
-export interface SendOutcomeResult extends Omit<SendMessageOutcome, 'outcome'> {
-  kind: 'outcome';
-  outcome: SendOutcome;
-  /** In epoch milliseconds, by the budget's time. */
-  grantedAtMs?: number;
-  /** If the budget had recorded the outcome: when the service answered, as far as known. In epoch milliseconds. */
-  recordedAtMs?: number;
-  /** How long bytes of this send may still be on their way, in milliseconds from now. */
-  mayArriveForMs: number;
-  lastJobSeen?: JobFingerprint;
-  messageTag?: string;
-}
-
-/**
- * The result of an ask. `proven`: the budget itself answered. `grantedBefore`: an earlier attempt was granted and may
- * have sent. `provenNotSent`: whatever the budget may have granted, neither this ask nor an earlier one sends.
- */
-export type SendFollowUpResult =
-  | SendOutcomeResult
-  | (Exclude<AcquireAnswer, { kind: 'granted' } | { kind: 'done' }> & {
-      proven: boolean;
-      grantedBefore?: GrantedBefore;
-      provenNotSent?: true;
-      ledgerSinceMs?: number;
-    });
-
-/** How a watch ended: `seen`, with the read that ended it, or `stopped`, with the number of looks as far as known. */
-export type WatchEnd = ({ kind: 'seen' } & WatchResult) | { kind: 'stopped'; looks: number };
-
-export type Ending =
-  | { kind: 'result'; result: FollowUpResult }
-  | { kind: 'failure'; type: FailureType; message: string; details: FailureDetails }
-  /** Another run continues from the state. */
-  | { kind: 'continueAsNew' };
-
-/** Search attributes. `null`: not set. */
-export interface ShownAttributes {
-  projectId: string;
-  jobId: string;
-  state: string;
-  jobStatus: string | null;
-  prLink: string | null;
-}
-
-/** What the flow needs from the environment it runs in. */
+/** What a follow-up needs from its surroundings: a workflow on Temporal, or the simulation. No call rejects. */
 export interface FollowUpPort {
   readonly workflowId: string;
-  /**
-   * Whether this run replaces another, after a reset or by a retry policy. What it was told before then proves nothing:
-   * the run that it replaces may have continued and sent the message.
-   */
-  readonly replacesRun: boolean;
-  /** In epoch milliseconds. */
+  /** When this workflow started, in epoch milliseconds. */
+  readonly startedAtMs: number;
+  readonly runId: string;
+  /** Whether this run replaces another one, which may have sent. */
+  readonly mayHaveSent: boolean;
   nowMs(): number;
   /** From 0 to 1. */
   random(): number;
-  /** Whether the run is so long that another should continue. */
-  continueAsNewIsDue(): boolean;
+  /** Resolves with `true` when `isOver()`, or with `false` after `ms`. */
+  condition(isOver: () => boolean, ms?: number): Promise<boolean>;
   /**
-   * Waits for `ms`, or until `until` holds. It is checked whenever the flow itself changes, for example by a cancel.
+   * Reads the job and, if it takes messages, asks the budget. Repeated until there is an answer; `onTrouble` is called
+   * when the first try failed. `result` is `undefined` if it was stopped, or if `untilMs` has passed.
    */
-  sleep(ms: number, summary: string, until: () => boolean): Steps<void>;
-  /** Reads the job. A read that cannot be made counts as failed. */
-  getJob(summary: string, beforeSend: boolean): Steps<GetJobResult>;
-  /** Starts a watch: reads the job repeatedly until something is new or the time has come. One watch at a time. */
-  startWatch(order: WatchOrder): void;
-  /** Waits for the end of the watch, or until `until` holds. */
-  awaitWatch(until: () => boolean): Steps<WatchEnd | undefined>;
-  /** Ends the watch, after any look under way. */
-  stopWatch(): Steps<WatchEnd>;
-  /** Asks, and sends if the ask is granted. It is repeated until there is an answer, and never cut short. */
-  send(input: SendFollowUpInput, options: { startToCloseMs: number; summary: string }): Steps<SendFollowUpResult>;
-  /** Tells the budget something. Returns whether a budget was there to hear it. */
-  tell(word: BudgetWord): Steps<boolean>;
-  /** Shows the state of the follow-up. `changed` has the search attributes that differ from before. */
-  show(progress: FollowUpProgress, changed: Partial<ShownAttributes>): void;
+  askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer>;
+  /** One attempt, whatever happens. */
+  sendMessage(order: SendOrder): Promise<SendResult>;
+  /** Resolves when the budget has it. */
+  tellBudget(event: NewEvent): Promise<void>;
+  /** Starts a watch. `result` is `undefined` if it was stopped. */
+  watchJob(order: WatchOrder): Stoppable<WatchResult>;
+  /** Shows people where the follow-up stands. */
+  show(progress: FollowUpProgress): void;
+}
+
+/** Work that can be stopped before it has a result. */
+export interface Stoppable<T> {
+  result: Promise<T | undefined>;
+  stop(): void;
+}
+
+/** What keeps an ask or a watch from working. */
+export interface Trouble {
+  /** A `WaitReason` or a `BlockReason`. */
+  reason: string;
+  message: string;
+}
+
+/** The port adds the workflow's id, and the run's where the event is not about a grant of another run. */
+export type NewEvent = BudgetEvent extends infer E
+  ? E extends BudgetEvent
+    ? Omit<E, 'workflowId' | 'runId'> & { runId?: string }
+    : never
+  : never;
+
+export interface SlotOrder {
+  projectId: string;
+  jobId: string;
+  whenActive: FollowUpSettings['whenActive'];
+  /** Whether an earlier send may have delivered the message. Then the budget is asked whatever the job shows. */
+  isInDoubt: boolean;
+  /** The activity adds what the follow-up cannot know. */
+  ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit'>;
+}
+
+export type SlotAnswer =
+  | {
+      kind: 'asked';
+      /** The job right before the ask. */
+      baseline: AgentJob;
+      answer: Answer;
+      /** Whether links to pull requests are kept out of search attributes. */
+      linksArePrivate?: true;
+    }
+  /** With an answer if the follow-up is in doubt. */
+  | { kind: 'atWork' | 'archived'; job: AgentJob; answer?: Granted | Waiting | Full }
+  | { kind: 'notFound'; message: string }
+  /** No worker of this task queue reads or sends for the project. */
+  | { kind: 'notServed'; message: string };
+
+export interface SendOrder {
+  projectId: string;
+  jobId: string;
+  prompt: string;
+  whenActive: FollowUpSettings['whenActive'];
+  /** The send starts before `grantedAtMs + leaseMs` less its timeout, in the run `runId`, or never. */
+  grant: { runId: string; sendNumber: number; grantedAtMs: number; leaseMs: number };
+  /** The job right before the ask. Missing if the follow-up waited for its grant: then the job is read again. */
+  baseline?: AgentJob;
+}
+
+/** `runId/sendNumber`. A result without the name of its grant was typed by hand. */
+export function grantName({ runId, sendNumber }: Pick<SendOrder['grant'], 'runId' | 'sendNumber'>): string {
+  return `${runId}/${sendNumber}`;
+}
+
+export interface SendResult {
+  /** See {@link grantName}. */
+  grant: string;
+  /** `foreign`: the grant belongs to another run, and nothing was sent. */
+  outcome: SendOutcome | 'foreign';
+  /** The job right before the send. */
+  baseline?: AgentJob;
+  /** The job, as the service's answer to the message shows it. */
+  job?: AgentJob;
+  message?: string;
+  statusCode?: number;
+  refusal?: 'limited' | 'credentials' | 'payment';
+  retryAfterMs?: number;
+}
+
+/** What a send reported. What does not name its grant was typed by hand, and says nothing about the message. */
+export function readSendResult(result: unknown, { grant }: SendOrder): SendResult {
+  const sent = result as SendResult | null | undefined;
+  const isKnown = sent?.outcome === 'foreign' || sendOutcomes.some((outcome) => outcome === sent?.outcome);
+  if (sent?.grant === grantName(grant) && isKnown) return sent;
+  return { grant: grantName(grant), outcome: 'unknown', message: 'the send was completed by hand' };
+}
+
+/** The answer of an ask; `undefined` if it was typed by hand. */
+export function readSlotAnswer(result: unknown): SlotAnswer | undefined {
+  const answer = result as Partial<Extract<SlotAnswer, { kind: 'asked' }>> | SlotAnswer | null | undefined;
+  if (answer?.kind !== 'asked') return answer?.kind === undefined ? undefined : (answer as SlotAnswer);
+  const isWhole = typeof answer.answer?.kind === 'string' && typeof answer.baseline === 'object';
+  return isWhole ? (answer as SlotAnswer) : undefined;
+}
+
+/** What a watch reported; `undefined` if it was typed by hand. */
+export function readWatchResult(result: unknown): WatchResult | undefined {
+  const end = result as WatchResult | null | undefined;
+  const { polls, intervalMs, nextPollAt } = end?.seen ?? {};
+  if (!end || typeof polls !== 'number' || typeof intervalMs !== 'number' || typeof nextPollAt !== 'string') {
+    return undefined;
+  }
+  switch (end.kind) {
+    case 'ended':
+      return isTerminalStatus((end.job as AgentJob | undefined)?.status) ? end : undefined;
+    case 'rest':
+    case 'evidence':
+      return typeof end.job === 'object' ? end : undefined;
+    case 'gone':
+    case 'deadline':
+    case 'foreign':
+    case 'trouble':
+      return end;
+    default:
+      return undefined;
+  }
 }

@@ -1,162 +1,174 @@
-import {
-  type AgentJob,
-  type FailureDetails,
-  FailureType,
-  type FollowUpResult,
-  formatDuration,
-  isTerminalStatus,
-} from '../contract/index.js';
-import { isAtWork, isBelieved, needsConfirmation } from './belief.js';
-import { endSent, endWithResult } from './endings.js';
-import { type FollowUpFlow, TELL_OF_KEY_EVERY_MS } from './flow.js';
-import {
-  failuresAfter,
-  isNewToPeople,
-  jittered,
-  nextInterval,
-  NOT_FOUND_LIMIT,
-  shownOf,
-  troubleShown,
-  watchUntilMs,
-} from './look.js';
-import type { Ending, GetJobResult, Shown, Steps } from './port.js';
-import type { Phase, Watching } from './state.js';
+import type { AgentJob, FollowUpSettings, TerminalStatus } from '../contract/index.js';
+import { isTerminalStatus } from '../contract/follow-up-result.js';
+import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol.js';
+
+/** What a job shows this soon after another read or the send is not believed: replicas of the service may lag. */
+const STALE_MS = 10_000;
+/** Polls in a row that must fail, and for how long, before a job counts as gone or as not readable. */
+const LASTING_POLLS = 3;
+const LASTING_MS = 30_000;
+/** Each time that a job could not be read, the next must last twice as long to be worth an event, up to an hour. */
+const MAX_DOUBLINGS = 7;
+
+/** What one read of a job gave. */
+export type Read =
+  | { kind: 'job'; job: AgentJob }
+  | { kind: 'notFound'; message: string }
+  | { kind: 'failed'; reason: string; message: string; retryAfterMs?: number };
 
 /**
- * Reads the job until it has a terminal status that belongs to this message. One step is one change of what people are
- * shown; within it the watch reads repeatedly. If a decision depends on the very next look, a timer comes before that
- * look.
+ * What a watch waits for. `rest`: the job takes messages. `evidence`: the job shows that a message was delivered. `end`:
+ * the message's turn ends.
  */
-export function* watch(flow: FollowUpFlow, watching: Watching): Steps<Phase | Ending> {
-  const { port, settings } = flow;
-  const timeoutAtMs = watching.sentAtMs + settings.jobTimeoutMs;
-  if (flow.isCancelled) return yield* giveUp(flow, watching, FailureType.Cancelled, 'Cancelled after the send');
-  if (port.nowMs() >= timeoutAtMs && watching.hasLooked) {
-    const message = `The job did not end within ${formatDuration(settings.jobTimeoutMs)} of the send`;
-    return yield* giveUp(flow, watching, FailureType.JobTimeout, message);
+export type WatchGoal = 'rest' | 'evidence' | 'end';
+
+export interface WatchOrder {
+  projectId: string;
+  jobId: string;
+  until: WatchGoal;
+  poll: FollowUpSettings['poll'];
+  settleTimeMs: number;
+  prLinkGraceMs: number;
+  deadlineMs: number;
+  /** Why the job could not be read, if people are shown that. */
+  trouble: string | null;
+  /** The job right before the send; empty if nobody knows it. */
+  baseline: AgentJob;
+  /** The baseline was read before this. */
+  baselineAtMs: number;
+  /** How the job looked at the end of the turn before. The baseline may lag behind it. */
+  lastTurn?: JobFingerprint;
+  /** The latest moment at which the message may have arrived. */
+  arrivedByMs: number;
+  /** The run that has the turn. Another run has to ask first. */
+  runId: string;
+  /** What earlier watches for the same have seen. */
+  seen?: Seen;
+}
+
+/** What a watch has seen. The activity keeps it in its heartbeat, where people and programs read it. */
+export interface Seen {
+  /** Reads of the job, including failed ones. */
+  polls: number;
+  /** When it reads next. ISO 8601 in UTC. */
+  nextPollAt: string;
+  /** Of the last read, if it failed. */
+  lastError?: string;
+  /** The last job that was read, without fields that this project does not know. */
+  job?: AgentJob;
+  /** Whether the job was seen at work on this message. */
+  observedActive: boolean;
+  intervalMs: number;
+  /** Since when a terminal status is believed. */
+  endSeenAtMs?: number;
+  /** Failed reads of one kind in a row, and since when. */
+  failing?: { kind: 'notFound' | 'failed'; polls: number; sinceMs: number };
+  /** How often people were shown that the job cannot be read. */
+  troubles?: number;
+}
+
+export type WatchEnd =
+  | { kind: 'rest' | 'evidence'; job: AgentJob }
+  | { kind: 'ended'; job: EndedJob }
+  | { kind: 'gone'; message: string }
+  | { kind: 'deadline' | 'foreign' }
+  /** The job cannot be read for a while, or (`null`) can be read again. */
+  | { kind: 'trouble'; trouble: string | null };
+export type WatchResult = WatchEnd & { seen: Seen };
+export type EndedJob = AgentJob & { status: TerminalStatus };
+
+/** After a send the job is read after the first interval, otherwise at once. */
+export function firstSeen(
+  { until, poll, deadlineMs }: Pick<WatchOrder, 'until' | 'poll' | 'deadlineMs'>,
+  nowMs: number,
+): Seen {
+  const firstAtMs = until === 'end' ? Math.min(nowMs + poll.initialIntervalMs, Math.max(nowMs, deadlineMs)) : nowMs;
+  const nextPollAt = iso(firstAtMs);
+  return { polls: 0, nextPollAt, observedActive: false, intervalMs: poll.initialIntervalMs };
+}
+
+/** Adds a read to `seen`, and returns how the watch ends, if it does. */
+export function judge(order: WatchOrder, seen: Seen, read: Read, nowMs: number): WatchEnd | undefined {
+  seen.polls += 1;
+  seen.intervalMs = Math.min(order.poll.maxIntervalMs, seen.intervalMs * order.poll.backoffCoefficient);
+  if (read.kind === 'job') {
+    delete seen.lastError;
+    delete seen.failing;
+    seen.job = knownFields(read.job);
+    const end = judgeJob(order, seen, read.job, nowMs);
+    if (end) return end;
+  } else {
+    seen.lastError = read.message;
+    const { failing } = seen;
+    if (failing?.kind === read.kind) failing.polls += 1;
+    else seen.failing = { kind: read.kind, polls: 1, sinceMs: nowMs };
   }
-  const notBeforeMs = Math.min(nextLookMs(flow, watching), timeoutAtMs);
-  const decidesNext = watching.terminalSeen || watching.notFoundInARow > 0;
-  const read = yield* decidesNext
-    ? lookOnce(flow, watching, notBeforeMs)
-    : lookUntilNew(flow, watching, { notBeforeMs, timeoutAtMs });
-  if (!read) return watching;
-  watching.hasLooked = true;
-  watching.trouble = troubleShown(watching.trouble, read, watching.failures);
-  watching.notFoundInARow = read.kind === 'notFound' ? watching.notFoundInARow + 1 : 0;
-  switch (read.kind) {
-    case 'job': {
-      const ended = judge(flow, watching, read.job);
-      return ended ? yield* endWithResult(flow, watching, ended) : watching;
-    }
-    case 'notFound':
-      if (watching.notFoundInARow < NOT_FOUND_LIMIT) return watching;
-      return yield* giveUp(flow, watching, FailureType.JobNotFound, `The job is gone: ${read.message}`, {
-        statusCode: 404,
-        serviceMessage: read.message,
-      });
-    case 'failed':
-      if (read.retryAfterMs !== undefined) watching.notBeforeMs = port.nowMs() + read.retryAfterMs;
-      return watching;
+  if (read.kind === 'notFound' && order.until !== 'evidence' && hasLasted(seen, LASTING_MS, nowMs)) {
+    return { kind: 'gone', message: read.message };
   }
+  if (nowMs >= order.deadlineMs) return { kind: 'deadline' };
+  // Only that trouble begins or ends is worth an event: two kinds may take turns.
+  if (read.kind === 'job') return order.trouble === null ? undefined : { kind: 'trouble', trouble: null };
+  const { troubles = 0 } = seen;
+  const lastingMs = LASTING_MS * 2 ** Math.min(MAX_DOUBLINGS, troubles);
+  if (read.kind === 'notFound' || order.trouble !== null || !hasLasted(seen, lastingMs, nowMs)) return undefined;
+  seen.troubles = troubles + 1;
+  return { kind: 'trouble', trouble: read.reason };
 }
 
-/** Returns when the next look is due. Consumes a Retry-After. */
-function nextLookMs({ port }: FollowUpFlow, watching: Watching): number {
-  const dueAtMs = Math.max(port.nowMs() + jittered(watching.intervalMs, port.random()), watching.notBeforeMs);
-  watching.notBeforeMs = 0;
-  return dueAtMs;
+function hasLasted({ failing }: Seen, ms: number, nowMs: number): boolean {
+  return failing !== undefined && failing.polls >= LASTING_POLLS && nowMs - failing.sinceMs >= ms;
 }
 
-/** A look after a timer; `undefined` if the follow-up was cancelled. */
-function* lookOnce(flow: FollowUpFlow, watching: Watching, dueAtMs: number): Steps<GetJobResult | undefined> {
-  const { port, settings, state } = flow;
-  const waitMs = Math.max(0, dueAtMs - port.nowMs());
-  watching.intervalMs = nextInterval(watching.intervalMs, settings.poll);
-  showWatch(flow, watching, dueAtMs);
-  yield* flow.sleep(waitMs, `next poll in ${formatDuration(waitMs)}`, () => state.pollNow);
-  state.pollNow = false;
-  return flow.isCancelled ? undefined : yield* lookNow(flow, watching);
-}
-
-function* lookNow(flow: FollowUpFlow, watching: Watching): Steps<GetJobResult> {
-  flow.state.polls += 1;
-  const read = yield* flow.getJob(`poll ${flow.state.polls}`);
-  watching.failures = failuresAfter(watching.failures, read);
-  return read;
-}
-
-/** A watch, until it ends or an extra look finds something new; `undefined` if the follow-up was cancelled. */
-function* lookUntilNew(
-  flow: FollowUpFlow,
-  watching: Watching,
-  { notBeforeMs, timeoutAtMs }: { notBeforeMs: number; timeoutAtMs: number },
-): Steps<GetJobResult | undefined> {
-  const { port, settings, state } = flow;
-  const since = sinceOf(flow, watching);
-  const settledAtMs = watching.sentAtMs + settings.settleTimeMs;
-  // A follow-up that waits for a key reports it repeatedly.
-  const tellAgainAtMs = state.keyRefusedAtMs === undefined ? Infinity : state.keyRefusedAtMs + TELL_OF_KEY_EVERY_MS;
-  const untilMs = Math.min(watchUntilMs(since, { settledAtMs, notBeforeMs, timeoutAtMs }), tellAgainAtMs);
-  const { projectId, jobId, poll } = settings;
-  showWatch(flow, watching, notBeforeMs);
-  const { intervalMs, failures } = watching;
-  const startedAtMs = port.nowMs();
-  port.startWatch({ projectId, jobId, since, poll, intervalMs, failures, startedAtMs, notBeforeMs, untilMs });
-  for (;;) {
-    const end = yield* port.awaitWatch(() => flow.isCancelled || state.pollNow);
-    if (end) {
-      state.polls += end.looks;
-      if (end.kind === 'stopped') return yield* lookNow(flow, watching);
-      watching.intervalMs = end.intervalMs;
-      watching.failures = end.failures;
-      yield* flow.noteRead(end.read);
-      return end.read;
-    }
-    state.pollNow = false;
-    const read = flow.isCancelled ? undefined : yield* lookNow(flow, watching);
-    if (read && !isNewToPeople(since, read, watching.failures)) continue;
-    const { looks } = yield* port.stopWatch();
-    state.polls += looks;
-    return read;
+function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): WatchEnd | undefined {
+  const { until, baseline, baselineAtMs, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = order;
+  if (until === 'rest') return isAtWork(job) ? undefined : { kind: 'rest', job: knownFields(job) };
+  // If the job was at work before the send, what it shows may belong to that turn: only time counts.
+  const wasAtRest = isTerminalStatus(baseline.status);
+  // After the baseline has shown the end of the turn before, a replica that lags may still show that turn.
+  const isFresh = nowMs - baselineAtMs >= Math.min(STALE_MS, settleTimeMs);
+  if (until === 'evidence') {
+    // Anyone may archive a job.
+    const isTurn = isAtWork(job) || (job.status !== 'archived' && isNews(job, order));
+    return wasAtRest && isTurn && isFresh ? { kind: 'evidence', job: knownFields(job) } : undefined;
   }
+  seen.observedActive ||= isAtWork(job) && isFresh;
+  const isSettled = nowMs - arrivedByMs >= settleTimeMs;
+  const isBelieved = isSettled || (wasAtRest && (seen.observedActive || isNews(job, order)));
+  if (!isTerminalStatus(job.status) || !isBelieved) {
+    delete seen.endSeenAtMs;
+    return undefined;
+  }
+  const isConfirmed = nowMs - arrivedByMs >= Math.min(STALE_MS, settleTimeMs);
+  seen.endSeenAtMs ??= nowMs;
+  // An agent may complete its job some seconds before its pull request appears.
+  const hasOwnLink = Boolean(job.prLink) && job.prLink !== baseline.prLink;
+  const isGraceOver = nowMs - seen.endSeenAtMs >= prLinkGraceMs || nowMs >= deadlineMs;
+  const isComplete = job.status !== 'completed' || hasOwnLink || isGraceOver;
+  return isConfirmed && isComplete ? { kind: 'ended', job: { ...job, status: job.status } } : undefined;
 }
 
-/** What people are shown now. The answer to a message may lack fields that a read has. */
-function sinceOf({ state }: FollowUpFlow, { baseline, hasLooked, trouble }: Watching): Shown {
-  return shownOf({ ...(!hasLooked && baseline), ...state.seen?.job }, trouble);
+/** Whether a job shows what neither the baseline nor the end of the turn before showed. */
+function isNews(job: AgentJob, { baseline, lastTurn }: Pick<WatchOrder, 'baseline' | 'lastTurn'>): boolean {
+  const [now, before] = [fingerprint(job), fingerprint(baseline)];
+  const fields = ['status', 'prLink', 'archivedAt'] as const;
+  // A missing field says nothing.
+  const isNew = (field: (typeof fields)[number]) =>
+    job[field] !== undefined && now[field] !== before[field] && (!lastTurn || now[field] !== lastTurn[field]);
+  return fields.some(isNew);
 }
 
-/** Returns the job if its status ends this message's turn. */
-function judge(
-  { port, settings, state }: FollowUpFlow,
-  watching: Watching,
-  job: AgentJob,
-): (AgentJob & { status: FollowUpResult['status'] }) | undefined {
-  if (isAtWork(job)) watching.observedActive = true;
-  const nowMs = port.nowMs();
-  const { baseline, sentAtMs, observedActive, terminalSeen } = watching;
-  const turn = { baseline, lastTurn: state.lastTurn, sentAtMs, settleTimeMs: settings.settleTimeMs };
-  const { status } = job;
-  watching.terminalSeen = isBelieved(job, turn, observedActive, nowMs);
-  if (!isTerminalStatus(status) || !watching.terminalSeen) return undefined;
-  return needsConfirmation(sentAtMs, nowMs, terminalSeen) ? undefined : { ...job, status };
+/** A job without the fields that this project does not know, which may be large. */
+export function knownFields({ id, status, source, model, prLink, createdAt, archivedAt }: AgentJob): AgentJob {
+  const { repository, ref } = source ?? {};
+  const knownSource = source && { ...(repository !== undefined && { repository }), ...(ref !== undefined && { ref }) };
+  const job = { id, status, source: knownSource, model, prLink, createdAt, archivedAt };
+  return Object.fromEntries(Object.entries(job).filter(([, value]) => value !== undefined));
 }
 
-function showWatch(flow: FollowUpFlow, { trouble }: Watching, nextLookAtMs: number): void {
-  const isKeyRefused = flow.state.keyRefusedAtMs !== undefined;
-  if (!isKeyRefused && trouble !== 'unreadable') return flow.show({ state: 'polling', nextLookAtMs });
-  const waitReason = isKeyRefused ? 'credentials' : 'service';
-  flow.show({ state: 'blocked', waitReason, position: 0, expectedSendAtMs: null, nextTryAtMs: nextLookAtMs });
+/** What a later comparison needs of a job. `prLink` is never missing, so that an unknown job can be told apart. */
+export function comparedFields({ status, prLink, archivedAt }: AgentJob): AgentJob {
+  return { ...(status !== undefined && { status }), prLink: prLink ?? null, archivedAt: archivedAt ?? null };
 }
 
-function giveUp(
-  flow: FollowUpFlow,
-  { delivery }: Watching,
-  type: FailureType,
-  message: string,
-  details: Pick<FailureDetails, 'statusCode' | 'serviceMessage'> = {},
-): Steps<Ending> {
-  const delivered = delivery === 'assumed' ? 'unknown' : 'yes';
-  return endSent(flow, { type, message, details }, { delivered, outcome: delivery === 'sent' ? 'sent' : 'unknown' });
-}
+export const iso = (ms: number): string => new Date(ms).toISOString();

@@ -1,13 +1,12 @@
 import type { AgentJobsClient } from '../agent-jobs/index.js';
 import { formatDuration } from '../contract/index.js';
-import type { BudgetCeiling } from '../contract/protocol.js';
 
 /** What the worker's configuration allows. */
 export interface SendBounds {
   /** Projects that are served. */
   projects: '*' | readonly string[];
   /** Most messages that this process sends for one project, whatever the project's budget grants. */
-  ceiling: BudgetCeiling;
+  ceiling: { limit: number; windowMs: number };
 }
 
 /**

@@ -1,10 +1,7 @@
 import type { MetricMeter } from '@temporalio/common';
-import type { InjectedSinks } from '@temporalio/worker';
-import type { BudgetClient } from '../activities/index.js';
+import { type Budgets, BudgetStoppedError } from '../activities/budgets.js';
 import type { AgentJobsClient } from '../agent-jobs/index.js';
-import type { ItemOutcome } from '../batch/outcome.js';
-import { type Delivered, endOf, FailureType, sendOutcomes } from '../contract/index.js';
-import type { FollowUpSinks } from '../workflows/follow-up.js';
+import { sendOutcomes } from '../contract/index.js';
 
 const CALL_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
@@ -50,72 +47,24 @@ export function meterAgentJobs(client: AgentJobsClient, meter: MetricMeter): Age
   };
 }
 
-/** Times how long follow-ups waited for their message, in milliseconds from their start. */
-export function meterWaits(meter: MetricMeter): (startToSendMs: number) => void {
-  const help = 'From the start of a follow-up to a message that the service took';
-  const waits = meter.createHistogram('follow_up_start_to_send', 'float', 'seconds', help);
-  return (startToSendMs) => waits.record(Math.max(0, startToSendMs) / 1_000);
-}
-
-/** Counts and times the ends of follow-ups. For the worker that runs them. */
-export function meterEnds(meter: MetricMeter): InjectedSinks<FollowUpSinks> {
-  const ends = meter.createCounter('follow_up_ended', undefined, 'Follow-ups that ended, by state and failure type');
-  const help = 'From the start of a follow-up to its end';
-  const times = meter.createHistogram('follow_up_start_to_end', 'float', 'seconds', help);
-  for (const tags of possibleEnds()) ends.add(0, tags);
-  return {
-    followUp: {
-      ended: {
-        fn: (_, outcome, startToEndMs) => {
-          const tags = tagsOf(outcome);
-          ends.add(1, tags);
-          times.record(Math.max(0, startToEndMs) / 1_000, { state: tags.state });
-        },
-        callDuringReplay: false,
-      },
-    },
-  };
-}
-
-function tagsOf({ status, error }: ItemOutcome): { state: string; failure: string } {
-  if (status !== undefined) return { state: endOf({ status }).state, failure: 'none' };
-  const { type = 'Other', message = '', delivered = 'unknown' } = error ?? {};
-  // The state hangs on nothing but delivery where the type is not one of ours.
-  return { state: endOf({ type: type as FailureType, message, delivered }).state, failure: type };
-}
-
-/** The ends that follow-ups have, so that each is shown from the start. */
-function possibleEnds(): { state: string; failure: string }[] {
-  const errors: [FailureType, Delivered[]][] = [
-    [FailureType.InvalidInput, ['no']],
-    [FailureType.JobNotFound, ['no', 'yes', 'unknown']],
-    [FailureType.JobArchived, ['no']],
-    [FailureType.MessageRejected, ['no']],
-    [FailureType.DeliveryUnknown, ['unknown']],
-    [FailureType.BudgetWaitTimeout, ['no', 'unknown']],
-    [FailureType.JobTimeout, ['yes', 'unknown']],
-    [FailureType.Cancelled, ['no', 'yes', 'unknown']],
-    [FailureType.Closed, ['no', 'unknown']],
-  ];
-  const failed = errors.flatMap(([type, delivered]) =>
-    delivered.map((each) => tagsOf({ error: { type, message: '', delivered: each } })),
-  );
-  const statuses = ['completed', 'archived', 'failed'] as const;
-  return [...statuses.map((status) => tagsOf({ status })), ...failed];
-}
-
-/** Counts the answers of the budgets. */
-export function meterBudget(client: BudgetClient, meter: MetricMeter): BudgetClient {
+/** Counts the answers of the budgets, and why there was none. */
+export function meterBudgets(budgets: Budgets, meter: MetricMeter): Budgets {
   const asks = meter.createCounter('follow_up_budget_ask', undefined, 'Asks of the budgets by answer');
   return {
-    async acquire(projectId, request, forMs) {
-      const ask = await client.acquire(projectId, request, forMs);
-      const { answer } = ask;
-      asks.add(1, { answer: answer.kind, reason: answer.kind === 'wait' ? answer.reason : 'none' });
-      return ask;
+    ...budgets,
+    async ask(projectId, ask) {
+      try {
+        const answer = await budgets.ask(projectId, ask);
+        asks.add(1, { answer: answer.kind, reason: 'reason' in answer ? answer.reason : 'none' });
+        return answer;
+      } catch (error) {
+        asks.add(1, {
+          answer: 'none',
+          reason: error instanceof BudgetStoppedError ? 'budget-stopped' : 'budget-silent',
+        });
+        throw error;
+      }
     },
-    tell: (projectId, word, how) => client.tell(projectId, word, how),
-    allTold: () => client.allTold(),
   };
 }
 

@@ -11,8 +11,8 @@ const FORCE_AFTER_GRACE_MS = 5_000;
  * them run. A send asks the budget for up to 30 s while answers are lost, then POSTs, then settles. If it were cut
  * short, nobody could tell whether its message was delivered.
  */
-export function shutdownGraceMs({ sendStartToCloseMs }: Pick<WorkerConfig, 'sendStartToCloseMs'>): number {
-  return sendStartToCloseMs;
+export function shutdownGraceMs({ leaseMs }: Pick<WorkerConfig, 'leaseMs'>): number {
+  return leaseMs;
 }
 
 /**
@@ -28,15 +28,18 @@ const OTHER_HEAP_MIB = 300;
 /** Options of the worker that runs follow-ups and their activities. */
 export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, 'taskQueue'> {
   const graceMs = shutdownGraceMs(config);
-  const { cachedWorkflows, workflowTasks, activities, pollers } = config.capacity;
+  const { cachedWorkflows, workflowTasks, activities, watches, pollers } = config.capacity;
   return {
     maxConcurrentWorkflowTaskExecutions: workflowTasks,
     // With fewer of these than workflow-task slots, tasks would hold a slot while waiting for a local activity's slot.
     maxConcurrentLocalActivityExecutions: workflowTasks,
-    maxConcurrentActivityTaskExecutions: activities,
+    // More slots than watches: a send never waits for one that sleeps.
+    maxConcurrentActivityTaskExecutions: watches + activities,
     maxConcurrentWorkflowTaskPolls: Math.min(pollers, workflowTasks),
     maxConcurrentActivityTaskPolls: Math.min(Math.ceil(pollers / 2), activities),
     maxCachedWorkflows: cachedWorkflows,
+    // People see what a watch saw soon after each poll. By default, the SDK holds heartbeats back for up to a minute.
+    maxHeartbeatThrottleInterval: '1s',
     // Otherwise the SDK fails the workflow task of a payload that the server refuses, immediately and repeatedly. The
     // server itself ends the workflow.
     disablePayloadErrorLimit: true,
@@ -45,11 +48,12 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
   };
 }
 
-/** Options of the worker that runs the budgets. It has no activities. */
+/** Options of the worker that runs the budgets. It runs only their local activities. */
 export function budgetWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, 'taskQueue'> {
   const graceMs = shutdownGraceMs(config);
   return {
     // A budget's tasks are pure computation and take milliseconds, so the SDK's default is enough.
+    enableNonLocalActivities: false,
     maxConcurrentWorkflowTaskExecutions: 40,
     maxConcurrentWorkflowTaskPolls: 10,
     maxCachedWorkflows: cachedBudgets(),

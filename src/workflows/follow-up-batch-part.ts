@@ -14,7 +14,7 @@ import {
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { Activities } from '../activities/index.js';
+import type { LookUps } from '../activities/batch-look-ups.js';
 import type { PartInput } from '../batch/batch.js';
 import { describePart } from '../batch/details.js';
 import type { ItemOutcome } from '../batch/outcome.js';
@@ -30,7 +30,7 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
-import { stillThereSignal } from '../contract/protocol.js';
+import { wakeSignal } from '../contract/protocol.js';
 import { hash64 } from '../contract/text.js';
 import { Alarm } from './alarm.js';
 import {
@@ -79,7 +79,7 @@ const BATCH_PRIORITY = 4;
 /** How often this run looks up a follow-up whose end Temporal does not report to it. */
 const WATCH_EVERY_MS = 10 * 60_000;
 
-const { lookUpItems } = proxyActivities<Activities>(LOOK_UP_OPTIONS);
+const { lookUpItems } = proxyActivities<LookUps>(LOOK_UP_OPTIONS);
 
 interface Doubt {
   outcome: ItemOutcome;
@@ -278,7 +278,7 @@ export class PartRunner {
 
   async #isThere(position: number): Promise<boolean> {
     try {
-      await getExternalWorkflowHandle(this.part.workflowIdOf(position)).signal(stillThereSignal);
+      await getExternalWorkflowHandle(this.part.workflowIdOf(position)).signal(wakeSignal);
       this.part.noteAlive(position, Date.now());
       return true;
     } catch {

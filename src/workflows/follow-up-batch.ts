@@ -15,7 +15,7 @@ import {
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { Activities, LookedUpPart } from '../activities/index.js';
+import type { LookedUpPart, LookUps } from '../activities/batch-look-ups.js';
 import { Batch, type BatchState, type PartInput } from '../batch/batch.js';
 import { describeBatch } from '../batch/details.js';
 import type { PartOrder } from '../batch/orders.js';
@@ -101,7 +101,7 @@ const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
 /** Most items with errors in the current details. */
 const SHOWN_ERRORS = 10;
 
-const { lookUpPart } = proxyActivities<Activities>(LOOK_UP_OPTIONS);
+const { lookUpPart } = proxyActivities<LookUps>(LOOK_UP_OPTIONS);
 
 /** Connects the rules of a batch to Temporal: updates and reports in, parts and orders out. */
 export class BatchRunner {

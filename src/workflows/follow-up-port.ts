@@ -1,181 +1,176 @@
+import type { FollowUpProgress } from '../contract/follow-up-messages.js';
 import {
   ActivityCancellationType,
   ActivityFailure,
   ApplicationFailure,
   CancellationScope,
   condition,
+  isCancellation,
+  metricMeter,
   proxyActivities,
   proxyLocalActivities,
   setCurrentDetails,
-  sleep,
+  TimeoutFailure,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
+import type { FollowUpSettings } from '../contract/follow-up-input.js';
+import { MAX_KEYWORD_LENGTH, SearchAttribute } from '../contract/names.js';
 import type { Activities } from '../activities/index.js';
-import { type FollowUpSettings, SearchAttribute } from '../contract/index.js';
-import type { NothingNewDetails } from '../contract/protocol.js';
 import { describeProgress } from '../follow-up/details.js';
-import type { FollowUpPort, Steps, WatchEnd, WatchOrder } from '../follow-up/port.js';
-import { mayReplaceAnotherRun } from './this-run.js';
+import {
+  type FollowUpPort,
+  grantName,
+  readSendResult,
+  readSlotAnswer,
+  readWatchResult,
+  type SendOrder,
+  type SendResult,
+  type SlotAnswer,
+  type SlotOrder,
+  type Stoppable,
+  type Trouble,
+} from '../follow-up/port.js';
+import type { WatchOrder, WatchResult } from '../follow-up/watch.js';
 
-/** A get-job call ends within 7 s, so that its local activity costs one event. */
-const GET_JOB_TIMEOUT = '10s';
+/** A read of the job takes at most 7 s and a call of the budget 5 s. As a local activity, both cost one event. */
+const quick = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
 
-const { getJob } = proxyLocalActivities<Activities>({
-  startToCloseTimeout: GET_JOB_TIMEOUT,
-  // The flow is the retry.
-  retry: { maximumAttempts: 1 },
-});
-
-/** Retries until the budget hears it: a budget that does not hear of an end keeps the job's turn. */
+/** Repeated until the budget has it: one that does not hear of an end keeps the job's turn. */
 const { tellBudget } = proxyLocalActivities<Activities>({
-  startToCloseTimeout: '20s',
+  startToCloseTimeout: '10s',
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
 
-/** Added to the time at which a watch ends by itself. */
-const WATCH_SLACK_MS = 30_000;
+/** A send whose grant has passed says so within this time. */
+const SHORTEST_SEND_MS = 10_000;
+/** How much longer than its order a watch may take, if no worker takes it in time. */
+const WATCH_SLACK_MS = 120_000;
+/** Another worker takes the watch of a worker that died within these two: 90 s. A sleeping watch beats every 60 s. */
+const HEARTBEAT_TIMEOUT_MS = 75_000;
+const LONGEST_TAKEOVER_MS = 15_000;
 
-const { watchJob } = proxyActivities<Activities>({ startToCloseTimeout: GET_JOB_TIMEOUT });
-
-/** Without a limit: each invocation asks the budget with its own token, and only one of them may send. */
-const { sendFollowUp } = proxyActivities<Activities>({
-  startToCloseTimeout: '75s',
-  retry: { initialInterval: '1s', maximumInterval: '60s' },
-});
-
-export function createFollowUpPort({ projectId, jobId }: FollowUpSettings): FollowUpPort {
-  let watch: OpenWatch | undefined;
+/** Carries out on Temporal what a follow-up decides. */
+export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort {
+  const { workflowId, runId, originalExecutionRunId, attempt, startTime } = workflowInfo();
+  const startedAtMs = startTime.getTime();
+  let arePrivate = false;
+  const show = createDisplay(workflowId, () => arePrivate);
   return {
-    workflowId: workflowInfo().workflowId,
-    replacesRun: mayReplaceAnotherRun(),
+    workflowId,
+    startedAtMs,
+    runId,
+    mayHaveSent: runId !== originalExecutionRunId || attempt > 1,
     nowMs: () => Date.now(),
     random: () => Math.random(),
-    continueAsNewIsDue: () => workflowInfo().continueAsNewSuggested,
-    // Issues the same commands as the SDK's `condition` with a timeout, but makes fewer promises: the worker records a
-    // stack for each.
-    sleep: (ms, summary, until) => {
-      const scope = new CancellationScope({ cancellable: true });
-      let hasFired = false;
-      const fired = scope.run(() => sleep(ms, { summary }));
-      fired.then(
-        () => {
-          hasFired = true;
-        },
-        // Cancelled below.
-        () => undefined,
-      );
-      return awaited(
-        condition(() => hasFired || until()).then(() => {
-          if (!hasFired) scope.cancel();
-        }),
-      );
+    condition: async (isOver, ms) => {
+      if (ms !== undefined) return condition(isOver, ms, { summary: 'until it tries again' });
+      await condition(isOver);
+      return true;
     },
-    getJob: (summary, beforeSend) =>
-      awaited(
-        getJob.executeWithOptions({ summary }, [{ projectId, jobId, ...(beforeSend && { beforeSend }) }]).catch(() => ({
-          kind: 'failed' as const,
-          reason: 'timeout' as const,
-          message: 'the worker could not read the job in time',
-        })),
-      ),
-    startWatch: (order) => {
-      watch = startWatch(order);
+    askForSlot: (order, untilMs, onTrouble) => {
+      const asking = askForSlot(order, untilMs, onTrouble);
+      const result = asking.result.then((answer) => {
+        arePrivate = answer?.kind === 'asked' && answer.linksArePrivate === true;
+        return answer;
+      });
+      return { ...asking, result };
     },
-    awaitWatch: (until) => awaited(condition(() => watch?.end !== undefined || until()).then(() => watch?.end)),
-    stopWatch: () => awaited(stopWatch(watch)),
-    send: (input, { startToCloseMs, summary }) =>
-      awaited(sendFollowUp.executeWithOptions({ startToCloseTimeout: startToCloseMs, summary }, [input])),
-    tell: (word) =>
-      awaited(tellBudget.executeWithOptions({ summary: `tell the budget: ${word.kind}` }, [{ projectId, ...word }])),
-    show: (progress, changed) => {
-      const pairs = Object.entries(changed).map(([name, value]) => ({
-        key: SearchAttribute[name as keyof typeof changed],
-        value,
-      }));
-      if (pairs.length > 0) upsertSearchAttributes(pairs);
-      setCurrentDetails(describeProgress(progress, workflowInfo().workflowId, Date.now()));
+    sendMessage: async (order) => {
+      const sent = await sendMessage(order);
+      if (sent.outcome === 'sent') recordSend(Date.now() - startedAtMs);
+      return sent;
     },
+    tellBudget: (event) => tellBudget({ projectId, event: { runId, ...event, workflowId } }),
+    watchJob: (order) => watchJob(order, poll.initialIntervalMs),
+    show,
   };
 }
 
-interface OpenWatch {
-  scope: CancellationScope;
-  end?: WatchEnd;
-}
-
-/** Each attempt is one look, and the server waits between attempts: see `watchJob`. */
-function startWatch(order: WatchOrder): OpenWatch {
-  const { jobId, poll, intervalMs, untilMs } = order;
-  const watch: OpenWatch = { scope: new CancellationScope({ cancellable: true }) };
-  const looking = watch.scope.run(() =>
-    watchJob.executeWithOptions(
-      {
-        startToCloseTimeout: GET_JOB_TIMEOUT,
-        // The watch ends by itself at `untilMs`; this limit is for a watch without a worker.
-        scheduleToCloseTimeout: Math.max(0, untilMs - Date.now()) + WATCH_SLACK_MS,
-        // For attempts whose worker died. All others say themselves when to look again.
-        retry: {
-          initialInterval: intervalMs,
-          maximumInterval: poll.maxIntervalMs,
-          backoffCoefficient: poll.backoffCoefficient,
-        },
-        cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        summary: `get-job: watch ${jobId}`,
-      },
-      [order],
-    ),
-  );
-  looking.then(
-    (result) => {
-      watch.end = { kind: 'seen', ...result };
-    },
-    (error: unknown) => {
-      watch.end = { kind: 'stopped', looks: looksOf(error) };
-    },
-  );
-  return watch;
-}
-
-async function stopWatch(watch: OpenWatch | undefined): Promise<WatchEnd> {
-  watch?.scope.cancel();
-  await condition(() => watch?.end !== undefined);
-  return watch?.end ?? { kind: 'stopped', looks: 0 };
-}
-
-/** The number of looks, as far as the latest failure tells. */
-function looksOf(error: unknown): number {
-  let cause = error instanceof ActivityFailure ? error.cause : undefined;
-  while (cause instanceof Error && !(cause instanceof ApplicationFailure)) cause = cause.cause as Error | undefined;
-  const [details] = (cause instanceof ApplicationFailure ? cause.details : undefined) ?? [];
-  const { looks } = (details ?? {}) as Partial<NothingNewDetails>;
-  return looks ?? 0;
-}
-
-/** Waits for a promise. A rejection is thrown into the flow, which fails the workflow task. */
-function* awaited<T>(promise: Promise<T>): Steps<T> {
-  let settled: { ok: true; value: T } | { ok: false; error: unknown } | undefined;
-  yield (resume) => {
-    promise.then(
-      (value) => {
-        settled = { ok: true, value };
-        resume();
-      },
-      (error: unknown) => {
-        settled = { ok: false, error };
-        resume();
-      },
-    );
+/** Shows progress: details whenever it changes, and search attributes, which cost an event, only if they differ. */
+function createDisplay(workflowId: string, arePrivate: () => boolean): (progress: FollowUpProgress) => void {
+  const shown = new Map<string, string>();
+  return (progress) => {
+    const { projectId, jobId, state, jobStatus, prLink } = progress;
+    const isLinkShown = prLink !== undefined && prLink.length <= MAX_KEYWORD_LENGTH && !arePrivate();
+    const values = { projectId, jobId, state, jobStatus, ...(isLinkShown && { prLink }) };
+    const pairs = Object.entries(values).flatMap(([name, value]) => {
+      if (value === undefined || shown.get(name) === value) return [];
+      shown.set(name, value);
+      return [{ key: SearchAttribute[name as keyof typeof values], value: value.slice(0, MAX_KEYWORD_LENGTH) }];
+    });
+    if (pairs.length > 0) upsertSearchAttributes(pairs);
+    setCurrentDetails(describeProgress(progress, workflowId, Date.now()));
   };
-  if (!settled) throw new Error('resumed before its promise was settled');
-  if (!settled.ok) throw settled.error;
-  return settled.value;
 }
 
-export async function drive<T>(steps: Steps<T>): Promise<T> {
-  for (;;) {
-    const next = steps.next();
-    if (next.done) return next.value;
-    await new Promise<void>(next.value);
+/** A local activity first. If it fails, the server repeats a normal one, which shows people what is wrong. */
+function askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer> {
+  const scope = new CancellationScope({ cancellable: true });
+  const { jobId } = order;
+  const asking = scope.run(async () => {
+    try {
+      return await quick.askForSlot.executeWithOptions({ summary: `ask for a slot for ${jobId}` }, [order]);
+    } catch (error) {
+      if (isCancellation(error)) throw error;
+      onTrouble(troubleOf(error));
+    }
+    const patient = proxyActivities<Activities>({
+      startToCloseTimeout: '20s',
+      scheduleToCloseTimeout: Math.max(1, untilMs - Date.now()),
+      retry: { initialInterval: '2s', maximumInterval: '5m' },
+      cancellationType: ActivityCancellationType.TRY_CANCEL,
+    });
+    return patient.askForSlot.executeWithOptions({ summary: `ask again for a slot for ${jobId}` }, [order]);
+  });
+  return { result: asking.then(readSlotAnswer, () => undefined), stop: () => scope.cancel() };
+}
+
+function troubleOf(error: unknown): Trouble {
+  const cause = error instanceof ActivityFailure ? error.cause : error;
+  if (cause instanceof ApplicationFailure) return { reason: cause.type ?? 'service', message: cause.message };
+  return { reason: 'service', message: 'the job could not be read in time' };
+}
+
+/** One attempt, ever: a send without a report may have delivered the message. */
+async function sendMessage(order: SendOrder): Promise<SendResult> {
+  const { grant, jobId } = order;
+  const timeoutMs = Math.max(grant.leaseMs, SHORTEST_SEND_MS);
+  const { sendMessage: send } = proxyActivities<Activities>({
+    startToCloseTimeout: timeoutMs,
+    heartbeatTimeout: timeoutMs,
+    retry: { maximumAttempts: 1 },
+    cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    // Before all watches.
+    priority: { priorityKey: 1 },
+  });
+  try {
+    const summary = `send message ${grant.sendNumber} to ${jobId}`;
+    return readSendResult(await send.executeWithOptions({ summary }, [order]), order);
+  } catch (error) {
+    const cause = error instanceof ActivityFailure ? error.cause : error;
+    const details: unknown = cause instanceof TimeoutFailure ? cause.lastHeartbeatDetails : undefined;
+    const { baseline } = (details ?? {}) as Partial<SendResult>;
+    const message = cause instanceof TimeoutFailure ? 'the worker did not report how the send ended' : String(cause);
+    return { grant: grantName(grant), outcome: 'unknown', message, ...(baseline && { baseline }) };
   }
+}
+
+function watchJob(order: WatchOrder, intervalMs: number): Stoppable<WatchResult> {
+  const activity = proxyActivities<Activities>({
+    scheduleToCloseTimeout: Math.max(1, order.deadlineMs - Date.now()) + WATCH_SLACK_MS,
+    heartbeatTimeout: HEARTBEAT_TIMEOUT_MS,
+    retry: { initialInterval: Math.min(intervalMs, LONGEST_TAKEOVER_MS), maximumInterval: LONGEST_TAKEOVER_MS },
+    cancellationType: ActivityCancellationType.TRY_CANCEL,
+  });
+  const scope = new CancellationScope({ cancellable: true });
+  const summary = `watch ${order.jobId} until ${order.until}`;
+  const watching = scope.run(() => activity.watchJob.executeWithOptions({ summary }, [order]));
+  return { result: watching.then(readWatchResult, () => undefined), stop: () => scope.cancel() };
+}
+
+function recordSend(startToSendMs: number): void {
+  const help = 'From the start of a follow-up to a message that the service accepted';
+  const times = metricMeter.createHistogram('follow_up_start_to_send', 'float', 'seconds', help);
+  times.record(Math.max(0, startToSendMs) / 1_000);
 }

@@ -1,21 +1,21 @@
+import type { FollowUpProgress } from '../contract/follow-up-messages.js';
 import {
   ApplicationFailure,
   CancellationScope,
   type CancelledFailure,
-  proxySinks,
+  metricMeter,
   setCurrentDetails,
   setHandler,
-  type Sinks,
   TemporalFailure,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
 import { z } from 'zod';
+import type { ItemOutcome } from '../batch/outcome.js';
 import {
   endOf,
   FailureType,
   followUpInputSchema,
-  type FollowUpProgress,
   type FollowUpResult,
   type FollowUpSettings,
   followUpWorkflowId,
@@ -28,98 +28,51 @@ import {
   resolveDeliveryUpdate,
   SearchAttribute,
 } from '../contract/index.js';
-import type { ItemOutcome } from '../batch/outcome.js';
-import { stillThereSignal, wakeSignal } from '../contract/protocol.js';
+import { failure, invalidInput, outcomeOfFailure, tellBatch } from '../workflows/failures.js';
+import { answerSchema, answerSignal, wakeSignal } from '../contract/protocol.js';
 import { describeProgress } from '../follow-up/details.js';
-import { FollowUpFlow } from '../follow-up/flow.js';
-import { run } from '../follow-up/run.js';
-import { type FollowUpState, newFollowUpState } from '../follow-up/state.js';
-import { failure, invalidInput, outcomeOfFailure, tellBatch } from './failures.js';
-import { createFollowUpPort, drive } from './follow-up-port.js';
-import { continueAsNew, isContinued, mayReplaceAnotherRun, STRANGE_STATE } from './this-run.js';
-
-/** Where follow-ups report their ends. The worker that runs them has to register it. */
-export interface FollowUpSinks extends Sinks {
-  followUp: {
-    /**
-     * Is not called in replay.
-     *
-     * @param startToEndMs from the start of the first run to the end, in milliseconds
-     */
-    ended(outcome: ItemOutcome, startToEndMs: number): void;
-  };
-}
-
-const { followUp: report } = proxySinks<FollowUpSinks>();
+import { Failed, FollowUp } from '../follow-up/flow.js';
+import { createPort } from './follow-up-port.js';
 
 /**
- * Sends one follow-up message to an agent job and watches the job until the end of the turn that it starts.
+ * Sends one follow-up message to an agent job and watches the job until the end of the turn that it starts:
+ * {@link FollowUp} has the steps.
  *
- * 1. Baseline: read the job.
- * 2. Ask the project's budget for a slot and the job's turn. Wait and repeat from 1 until they are granted.
- * 3. Send, at most once, whatever fails.
- * 4. If the outcome is unknown, reconcile it by reading the job.
- * 5. Poll until the job has a terminal status that belongs to this message.
- * 6. Tell the budget that the turn has ended.
- *
- * @param input {@link FollowUpInput} as plain JSON
- * @param carried state of the previous run; only continue-as-new may give it
+ * @param input `FollowUpInput` as plain JSON
  * @returns the result for every terminal status; a failed agent job is also a result
  * @throws ApplicationFailure of a `FailureType`, with `FailureDetails`; ends as Canceled only if nothing was sent
  */
-export async function followUp(input: unknown, carried?: FollowUpState): Promise<FollowUpResult> {
-  const startedAtMs = carried?.firstRunStartedAtMs ?? workflowInfo().startTime.getTime();
+export async function followUp(input: unknown): Promise<FollowUpResult> {
   const end = async (outcome: ItemOutcome): Promise<void> => {
     await CancellationScope.nonCancellable(() => tellBatch(outcome));
-    if (!workflowInfo().unsafe.isReplaying) report.ended(outcome, Date.now() - startedAtMs);
+    recordEnd(outcome);
   };
   try {
-    const result = await seeThrough(input, carried);
+    const result = await seeThrough(parse(input));
     await end({ status: result.status, prLink: result.prLink });
     return result;
   } catch (error) {
-    // Any other error is not an end: the workflow continues as new, or its task failed and is retried.
+    // Any other error is not an end: the workflow task failed and is retried.
     if (error instanceof TemporalFailure) await end(outcomeOfFailure(error));
     throw error;
   }
 }
 
-async function seeThrough(input: unknown, carried?: FollowUpState): Promise<FollowUpResult> {
-  const settings = parseSettings(input, carried !== undefined && !isContinued());
-  const state =
-    carried ??
-    newFollowUpState({
-      startedAtMs: workflowInfo().startTime.getTime(),
-      isFirstRun: !mayReplaceAnotherRun() && !isContinued(),
-      settings,
-    });
-  const flow = new FollowUpFlow(settings, state, createFollowUpPort(settings));
+async function seeThrough(settings: FollowUpSettings): Promise<FollowUpResult> {
+  const flow = new FollowUp(settings, createPort(settings));
   let cancellation: CancelledFailure | undefined;
-  // The root scope's cancellation is only noted and never thrown, so that a send under way can finish.
+  // A cancel is noted, not thrown: a send under way can finish, and the budget is told.
   CancellationScope.current().cancelRequested.catch((error: unknown) => {
     cancellation = error as CancelledFailure;
     flow.cancel();
   });
-  listen(flow);
-  const ending = await CancellationScope.nonCancellable(() => drive(run(flow)));
-  switch (ending.kind) {
-    case 'result':
-      return ending.result;
-    case 'continueAsNew':
-      return continueAsNew<typeof followUp>(input, state);
-    case 'failure': {
-      const { type, message, details } = ending;
-      if (type === FailureType.Cancelled && details.delivered === 'no' && cancellation) throw cancellation;
-      throw failure(type, message, details);
-    }
-  }
-}
-
-function listen(flow: FollowUpFlow): void {
   setHandler(progressQuery, () => flow.progress());
   setHandler(pollNowSignal, () => flow.pollNow());
   setHandler(wakeSignal, () => flow.wake());
-  setHandler(stillThereSignal, () => undefined);
+  setHandler(answerSignal, (answer: unknown) => {
+    const parsed = parseInput(answerSchema, answer);
+    if (parsed.ok) flow.hear(parsed.value);
+  });
   setHandler(resolveDeliveryUpdate, (word) => flow.resolveDelivery(word), {
     validator: (word: unknown) => {
       const message = flow.refusalOfWord(word);
@@ -127,12 +80,33 @@ function listen(flow: FollowUpFlow): void {
       throw ApplicationFailure.create({ type: FailureType.InvalidInput, message, nonRetryable: true });
     },
   });
+  try {
+    return await CancellationScope.nonCancellable(() => flow.run());
+  } catch (error) {
+    if (!(error instanceof Failed)) throw error;
+    const { type, message, delivered, details } = error;
+    if (type === FailureType.Cancelled && delivered === 'no' && cancellation) throw cancellation;
+    const { projectId, jobId } = settings;
+    const { job } = flow.progress();
+    throw failure(type, message, { delivered, projectId, jobId, ...(job && { job }), ...details });
+  }
 }
 
-function parseSettings(input: unknown, strangeState: boolean): FollowUpSettings {
+function recordEnd({ status, error }: ItemOutcome): void {
+  const { type = 'Other', message = '', delivered = 'unknown' } = error ?? {};
+  const { state } = status === undefined ? endOf({ type: type as FailureType, message, delivered }) : endOf({ status });
+  const seconds = (Date.now() - workflowInfo().startTime.getTime()) / 1_000;
+  metricMeter
+    .createCounter('follow_up_ended', undefined, 'Follow-ups that ended, by state and failure type')
+    .add(1, { state, failure: status === undefined ? type : 'none' });
+  metricMeter
+    .createHistogram('follow_up_start_to_end', 'float', 'seconds', 'From the start of a follow-up to its end')
+    .record(Math.max(0, seconds), { state });
+}
+
+function parse(input: unknown): FollowUpSettings {
   const parsed = parseInput(followUpInputSchema, input);
   const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
-  if (strangeState) issues.push(STRANGE_STATE);
   const { workflowId } = workflowInfo();
   const parts = parseFollowUpWorkflowId(workflowId);
   const fits =

@@ -3,352 +3,240 @@ import {
   ApplicationFailure,
   CancellationScope,
   condition,
-  currentUpdateInfo,
   getExternalWorkflowHandle,
-  log,
+  makeContinueAsNewFunc,
+  metricMeter,
   patched,
+  proxyLocalActivities,
   setCurrentDetails,
   setHandler,
-  upsertMemo,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { z } from 'zod';
-import { describeBudget, SHOWN_LINES } from '../budget/details.js';
-import {
-  beginState,
-  Budget,
-  type BudgetState,
-  type CarriedState,
-  carryState,
-  type Effects,
-  limitChangeIssue,
-  restoreState,
-  takeOrder,
-} from '../budget/index.js';
 import { instantMsSchema } from '../contract/durations.js';
+import {
+  FailureType,
+  type InputIssue,
+  type Parsed,
+  parseFollowUpWorkflowId,
+  parseInput,
+  pauseInputSchema,
+  setLimitInputSchema,
+} from '../contract/index.js';
+import { invalidInput } from '../workflows/failures.js';
+import type { Activities } from '../activities/index.js';
+import { Budget, type Message } from '../budget/budget.js';
+import { BudgetLoop, type BudgetPort } from '../budget/loop.js';
+import { type BudgetState, newState, trim } from '../budget/state.js';
+import { budgetStatus, describeBudget } from '../budget/status.js';
 import {
   type BudgetStatus,
   budgetStatusQuery,
-  type InputIssue,
-  parseInput,
-  pauseInputSchema,
   pauseUpdate,
-  projectBudgetWorkflowId,
+  refusals,
   resumeUpdate,
-  setLimitInputSchema,
   setLimitUpdate,
-} from '../contract/index.js';
+} from '../contract/budget-messages.js';
 import {
-  acquireRequestsSchema,
-  acquireUpdate,
-  BUDGET_RESET,
-  type BudgetWord,
-  carriedStateQuery,
   type ProjectBudgetInput,
   projectBudgetInputSchema,
-  readReport,
-  reportSignal,
-  stillThereSignal,
+  answerSignal,
+  askSchema,
+  askUpdate,
+  budgetEventSchema,
   wakeSignal,
+  tellSignal,
 } from '../contract/protocol.js';
-import { Alarm } from './alarm.js';
-import { BudgetReporter } from './budget-reporter.js';
-import { invalidInput } from './failures.js';
-import { continueAsNew, isContinued, isNextRunDue, STRANGE_STATE } from './this-run.js';
+
+/** A worker that takes a budget over replays its run first, so runs are short. */
+const EVENTS_A_RUN = 1_000;
+
+const { listRecentSends } = proxyLocalActivities<Activities>({
+  startToCloseTimeout: '20s',
+  retry: { initialInterval: '5s', maximumInterval: '5m' },
+});
 
 /**
- * Events after which a run continues as new in any case: under a steady load of asks and slots, a better moment may not
- * come for a long time. Handlers are idempotent by id, so this is safe. An update leaves at least two events, so a run
- * stays far below the 2,000 updates that the server allows.
- */
-const EVENTS_TO_END_ANYWAY = 1_500;
-
-/** A run that should end gets a workflow task this long after one that answered an update. */
-const TASK_AFTER_UPDATE_MS = 100;
-
-/** No run ends this shortly before a waiter is invited: nobody is answered until the next run has started. */
-const QUIET_MS = 1_000;
-
-/**
- * The budget of one project: the only place that decides who may send. It answers every ask at once, never completes, and
- * continues as new with its whole state. It refuses a cancel, because the whole project would stand still without it.
+ * The budget of one project: the only place that decides who may send. It never completes, and continues as new with its
+ * state. {@link BudgetLoop} has the steps. A cancel does not reach it: follow-ups depend on it.
  *
- * @param input {@link ProjectBudgetInput}
- * @param carried state of the previous run
- * @throws ApplicationFailure `BudgetReset` if somebody reset it; the workers start it again with what it knew
+ * @param carried the state of the run before; only continue-as-new may give it
+ * @throws ApplicationFailure `InvalidInput`
  */
-export async function projectBudget(input: unknown, carried?: CarriedState): Promise<never> {
-  const parsed = parseBudgetInput(input, carried !== undefined && !isContinued());
-  const run = new BudgetRun(new Budget(carried ? restoreState(carried) : firstState(parsed)));
-  CancellationScope.current().cancelRequested.catch(() => run.refuseCancel());
-  run.start();
-  await CancellationScope.nonCancellable(() => run.untilRunOut());
-  const { projectId, settings } = parsed;
-  return continueAsNew<typeof projectBudget>({ projectId, settings }, carryState(run.budget.state));
-}
-
-/** @throws ApplicationFailure `InvalidInput` if the state to restore is not valid */
-function firstState(input: ProjectBudgetInput): BudgetState {
-  const begun = beginState(input, { startedAtMs: workflowInfo().startTime.getTime(), nowMs: Date.now() });
-  if (!begun.ok) throw invalidInput(begun.issues);
-  return begun.state;
-}
-
-/** Connects the rules to Temporal: messages in, signals and one timer out. */
-class BudgetRun {
-  readonly #events = new TaskEvents();
-  readonly #reporter: BudgetReporter;
-  readonly #alarm = new Alarm(
-    'next slot or invitation',
-    () => this.#carryOut(this.budget.tick(Date.now())),
-    (event) => (event === 'started' ? this.#events.leave() : this.#events.hear()),
-  );
-  #cancelAskedAtMs: number | undefined;
-
-  constructor(readonly budget: Budget) {
-    this.#reporter = new BudgetReporter(budget);
-  }
-
-  start(): void {
-    const { budget } = this;
-    // Messages that arrived before the run are handled in the order in which their handlers are set. So the outcome of a
-    // send comes before the end of its follow-up, and both before the next asks.
-    setHandler(reportSignal, (report) => {
-      this.#events.hear();
-      this.#carryOut(budget.hear(Date.now(), validWords(report)));
-    });
-    setHandler(
-      acquireUpdate,
-      (requests, report) => {
-        this.#refuseIfReset();
-        this.#events.answerUpdate();
-        const [answers, effects] = budget.acquireAll(Date.now(), requests, validWords(report));
-        this.#carryOut(effects);
-        return answers;
-      },
-      { validator: (...[requests]) => void checked(acquireRequestsSchema, requests) },
-    );
-    setHandler(
-      setLimitUpdate,
-      (input) => {
-        const { limit, window: windowMs, reserve } = checked(setLimitInputSchema, input);
-        return this.#operate(() => budget.setLimit(Date.now(), { limit, windowMs, reserve }));
-      },
-      {
-        validator: (input) => {
-          const { limit, reserve } = checked(setLimitInputSchema, input);
-          const issue = limitChangeIssue(budget.state, { limit, reserve });
-          if (issue) throw invalidInput([issue]);
-        },
-      },
-    );
-    setHandler(
-      pauseUpdate,
-      (input) => {
-        const { for: forMs, note } = checked(pauseInputSchema, input ?? {});
-        return this.#operate(() => budget.pause(Date.now(), { forMs, note }));
-      },
-      { validator: (input) => void checked(pauseInputSchema, input ?? {}) },
-    );
-    setHandler(resumeUpdate, () => this.#operate(() => budget.resume(Date.now())));
-    setHandler(carriedStateQuery, () => carryState(budget.state));
-    setHandler(budgetStatusQuery, (nowMs, about) => budget.status(askedAt(nowMs), { about }));
-    this.#carryOut(budget.tick(Date.now()));
-  }
-
-  /**
-   * Resolves when this run is to continue as new: when nobody is invited, no end of a send is awaited, and nobody will be
-   * invited for a second. If a signal came while the run ends, the server would refuse the end (`UnhandledCommand`) and,
-   * for a moment, all signals. Their callers repeat them after 1 to 2 s, and until then the slots of sends that ended stay
-   * occupied. A run does not end in a task that answered an update, because the server may apply that update again on the
-   * next run (temporal#6375), and the caller would get the second answer. If only updates arrive, no other task would ever
-   * come, and in the end the server would refuse more of them. So a timer makes one.
-   */
-  async untilRunOut(): Promise<void> {
-    await this.#untilDecided(isNextRunDue);
-    const mayEnd = () =>
-      (!this.#events.hasAnsweredUpdate && this.#isQuiet()) || workflowInfo().historyLength >= EVENTS_TO_END_ANYWAY;
-    while (!mayEnd()) {
-      if (this.#isQuiet()) await this.#untilDecided(mayEnd, TASK_AFTER_UPDATE_MS);
-      else await this.#untilDecided(() => mayEnd() || this.#isQuiet());
-    }
-  }
-
-  /**
-   * Waits until `isDecided`, and then until every message of the task is answered. A replay may apply the messages of a
-   * task that left no event together with those of the next one (see {@link #fixTime}), and conditions are checked after
-   * each message. Without the second wait, a timer could start before the last answer in the live run, but after it in a
-   * replay.
-   */
-  async #untilDecided(isDecided: () => boolean, timeoutMs?: number): Promise<void> {
-    const isOver = () => isDecided() || wasReset();
-    if (timeoutMs === undefined) await condition(isOver);
-    else await condition(isOver, timeoutMs);
-    await condition(allHandlersFinished);
-    this.#refuseIfReset();
-  }
-
-  #isQuiet(): boolean {
-    return this.#alarm.nextAtMs > Date.now() + QUIET_MS && this.budget.isQuiet(Date.now());
-  }
-
-  /** The run continues after a request to cancel it, and says why. */
-  refuseCancel(): void {
-    this.#cancelAskedAtMs = Date.now();
-    this.#events.hear();
-    this.#carryOut(this.budget.tick(Date.now()));
-  }
-
-  #refuseIfReset(): void {
-    if (!wasReset()) return;
-    const message =
-      'Somebody reset this run, so it has forgotten what was sent since. It ends, and another run continues with the full state';
-    throw ApplicationFailure.create({ type: BUDGET_RESET, message, nonRetryable: true });
-  }
-
-  /** Carries out an operator's order, once. */
-  #operate(order: () => Effects): BudgetStatus {
-    this.#refuseIfReset();
-    this.#events.answerUpdate();
-    const id = currentUpdateInfo()?.id;
-    if (id === undefined || takeOrder(this.budget.state, id)) this.#carryOut(order());
-    return this.budget.status(Date.now());
-  }
-
-  #carryOut({ wake, check, lookAgainAtMs, isTimeless = false }: Effects): void {
-    for (const workflowId of wake) void this.#signal(workflowId, 'wake');
-    for (const workflowId of check) void this.#signal(workflowId, 'stillThere');
-    if (lookAgainAtMs !== undefined) this.#alarm.set(lookAgainAtMs);
-    if (!isTimeless) this.#fixTime();
-    // This runs after each event, so it makes no more of the status than it shows.
-    const details = describeBudget(this.budget.status(Date.now(), { most: SHOWN_LINES }), Date.now());
-    const refusal = this.#cancelAskedAtMs === undefined ? [] : [this.#cancelRefusal(this.#cancelAskedAtMs)];
-    setCurrentDetails([...refusal, details].join('\n\n'));
-    this.#reporter.report(Date.now());
-  }
-
-  /**
-   * Makes a task whose decisions depend on the time leave an event, unless its time is fixed in the history already. A
-   * worker that replays two tasks in a row without events may merge the second into the next one and deliver its messages
-   * at that one's time (temporalio/sdk-rust#1146). The rules would then decide differently and contradict the history.
-   */
-  #fixTime(): void {
-    if (this.#events.isTimeFixed) return;
-    upsertMemo({ lastChangeAt: new Date(Date.now()).toISOString() });
-    this.#events.leave();
-  }
-
-  #cancelRefusal(askedAtMs: number): string {
-    const { projectId } = this.budget.state;
-    const at = new Date(askedAtMs).toISOString().slice(0, 19);
-    return (
-      `**Was asked to cancel (${at}Z), but continues**: nobody else knows what was sent, and without it every follow-up ` +
-      `of the project would stand still. To send nothing for a while: \`follow-up budget pause ${projectId}\``
-    );
-  }
-
-  /** A signal that finds nobody means that the follow-up no longer runs. Any other failure means nothing. */
-  async #signal(workflowId: string, what: 'wake' | 'stillThere'): Promise<void> {
-    this.#events.leave();
-    const signal = what === 'wake' ? wakeSignal : stillThereSignal;
-    try {
-      await CancellationScope.nonCancellable(() => getExternalWorkflowHandle(workflowId).signal(signal));
-      this.#events.hear();
-    } catch (error) {
-      this.#events.hear();
-      const isGone = error instanceof Error && error.message.includes('not found');
-      if (isGone) this.#carryOut(this.budget.gone(Date.now(), workflowId));
-    }
-  }
-}
-
-/** Events between the starts of two consecutive tasks, besides those that the first left and the second heard. */
-const EVENTS_BETWEEN_TASKS = 3;
-
-/**
- * Counts the events that each workflow task heard and left, as far as they are known here. A task of which nothing is
- * known, such as one that refused an update, shows in the history length: it is longer than the known events explain.
- */
-class TaskEvents {
-  /** The latest task with known events: history length in it, events that it heard, events that it leaves. */
-  #task = { length: 0, heard: 0, left: 0 };
-  /** History length in that task, less what it heard, if it comes right after one that left an event. */
-  #lengthAfterEvent: number | undefined;
-  /** History length in the task that answered the latest update. */
-  #answeredAtLength: number | undefined;
-
-  hear(): void {
-    this.#current().heard += 1;
-  }
-
-  leave(): void {
-    this.#current().left += 1;
-  }
-
-  /** The current task accepts and completes an update, which leaves an event for each. */
-  answerUpdate(): void {
-    this.#answeredAtLength = workflowInfo().historyLength;
-    this.#current().left += 2;
-  }
-
-  get hasAnsweredUpdate(): boolean {
-    return this.#answeredAtLength === workflowInfo().historyLength;
-  }
-
-  /** Whether the current task leaves an event, or comes right after one that did. */
-  get isTimeFixed(): boolean {
-    const { length, heard, left } = this.#current();
-    return left > 0 || length - heard === this.#lengthAfterEvent;
-  }
-
-  #current(): { length: number; heard: number; left: number } {
-    const { historyLength } = workflowInfo();
-    if (this.#task.length !== historyLength) {
-      const { length, left } = this.#task;
-      this.#lengthAfterEvent = left > 0 ? length + left + EVENTS_BETWEEN_TASKS : undefined;
-      this.#task = { length: historyLength, heard: 0, left: 0 };
-    }
-    return this.#task;
-  }
-}
-
-/**
- * Whether a reset started this run. `false` while it replays what happened before the reset. It has lost what it answered
- * since, so it must answer nothing more. The patch marker in its history makes later replays give the same result.
- */
-function wasReset(): boolean {
-  const { runId, originalExecutionRunId } = workflowInfo();
-  return runId !== originalExecutionRunId && patched('ends-after-a-reset');
-}
-
-/** The time of a query. An idle workflow does not know the time, so the caller gives it. */
-function askedAt(nowMs: unknown): number {
-  const asked = instantMsSchema.safeParse(nowMs);
-  return Math.max(Date.now(), asked.success ? asked.data : 0);
-}
-
-function parseBudgetInput(input: unknown, strangeState: boolean): ProjectBudgetInput {
+export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetState): Promise<never> {
   const parsed = parseInput(projectBudgetInputSchema, input);
-  const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
-  if (strangeState) issues.push(STRANGE_STATE);
-  const { workflowId } = workflowInfo();
-  if (parsed.ok && workflowId !== projectBudgetWorkflowId(parsed.value.projectId)) {
-    const expected = projectBudgetWorkflowId(parsed.value.projectId);
-    issues.push({ field: 'workflowId', message: `must be ${expected} (given ${JSON.stringify(workflowId)})` });
-  }
-  if (!parsed.ok || issues.length > 0) throw invalidInput(issues);
-  return parsed.value;
-}
-
-/** A throw would fail the budget's task forever, so words that make no sense are left out. */
-function validWords(report: unknown = []): BudgetWord[] {
-  const { words, issues } = readReport(report);
-  if (issues.length > 0) log.warn('Ignored invalid words', { issues });
-  return words;
-}
-
-function checked<T>(schema: z.ZodType<T>, input: unknown): T {
-  const parsed = parseInput(schema, input);
   if (!parsed.ok) throw invalidInput(parsed.issues);
-  return parsed.value;
+  const { projectId, settings, assumeFull = false } = parsed.value;
+  const { startTime, continuedFromExecutionRunId } = workflowInfo();
+  // Anyone can start a budget with a state of their own, so only a run that went before may hand one over.
+  const state = continuedFromExecutionRunId === undefined ? undefined : carried;
+  const budget = new Budget(state ?? newState(settings, startTime.getTime()));
+  let isAskedToCancel = false;
+  const loop = new BudgetLoop(
+    budget,
+    createPort(projectId, budget, () => isAskedToCancel),
+  );
+  CancellationScope.current().cancelRequested.catch(() => {
+    isAskedToCancel = true;
+    loop.change(() => undefined);
+  });
+  listen(projectId, loop);
+  await CancellationScope.nonCancellable(() => loop.run(assumeFull && state === undefined));
+  trim(budget.state);
+  const continueAsNew = makeContinueAsNewFunc<typeof projectBudget>({ initialVersioningBehavior: 'AUTO_UPGRADE' });
+  return continueAsNew({ projectId, settings }, budget.state);
+}
+
+/** Handlers only change the state: see {@link BudgetLoop}. */
+function listen(projectId: string, loop: BudgetLoop): void {
+  const { budget } = loop;
+  const status = (nowMs: number, about?: string): BudgetStatus => budgetStatus(projectId, budget, nowMs, about);
+  setHandler(budgetStatusQuery, (nowMs?: unknown, about?: unknown) => {
+    const now = instantMsSchema.safeParse(nowMs).data ?? Date.now();
+    return status(now, typeof about === 'string' ? about : undefined);
+  });
+  setHandler(tellSignal, (event: unknown) => {
+    const parsed = parseInput(budgetEventSchema, event);
+    if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.hear(parsed.value);
+  });
+  setHandler(askUpdate, (ask) => loop.ask(ask), {
+    validator: (ask: unknown) => {
+      const { workflowId } = accept(parseInput(askSchema, ask));
+      if (!isOfProject(projectId, workflowId)) refuse([{ field: 'workflowId', message: `must be of ${projectId}` }]);
+    },
+  });
+  setHandler(
+    setLimitUpdate,
+    (input) => {
+      const { limit, window: windowMs, reserve } = parsedBy(setLimitInputSchema, input);
+      return loop.change((nowMs) => {
+        budget.setLimit(nowMs, { limit, windowMs, reserve });
+        return status(nowMs);
+      });
+    },
+    {
+      validator: (input: unknown) => {
+        const { settings, maxLimit } = budget.state;
+        const { limit = settings.limit, reserve = settings.reserve } = parsedBy(setLimitInputSchema, input);
+        const rule = `must be at most ${maxLimit}, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers (given ${limit})`;
+        if (limit > maxLimit) refuse([{ field: 'limit', message: rule }]);
+        if (reserve > 0 && reserve >= limit) {
+          refuse([{ field: 'reserve', message: `must be below limit (limit ${limit}, reserve ${reserve})` }]);
+        }
+      },
+    },
+  );
+  setHandler(
+    pauseUpdate,
+    (input) => {
+      const { for: forMs, note } = parsedBy(pauseInputSchema, input);
+      return loop.change((nowMs) => {
+        budget.pause(nowMs, {
+          ...(forMs !== undefined && { untilMs: nowMs + forMs }),
+          ...(note !== undefined && { note }),
+        });
+        return status(nowMs);
+      });
+    },
+    { validator: (input: unknown) => void parsedBy(pauseInputSchema, input) },
+  );
+  setHandler(resumeUpdate, () =>
+    loop.change((nowMs) => {
+      budget.resume(nowMs);
+      return status(nowMs);
+    }),
+  );
+}
+
+function createPort(projectId: string, budget: Budget, isAskedToCancel: () => boolean): BudgetPort {
+  const recordMetrics = createMetrics(projectId, budget);
+  return {
+    originalRunId: workflowInfo().originalExecutionRunId,
+    nowMs: () => Date.now(),
+    condition: async (isOver, ms) => {
+      if (ms !== undefined) return condition(isOver, ms, { summary: 'until a slot or a pause ends' });
+      await condition(isOver);
+      return true;
+    },
+    allAnswered: () => condition(allHandlersFinished),
+    send,
+    listRecentSends: (query) =>
+      listRecentSends.executeWithOptions({ summary: 'list what was sent before' }, [{ projectId, ...query }]),
+    // The marker makes replays give the same answer as the first time. It names the run, because a later reset keeps it.
+    wasResetSince: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
+    // With Worker Versioning, the next run begins on the current version.
+    isLong: () => workflowInfo().historyLength >= EVENTS_A_RUN || workflowInfo().targetWorkerDeploymentVersionChanged,
+    show: () => {
+      const details = describeBudget(budgetStatus(projectId, budget, Date.now()), Date.now());
+      setCurrentDetails(isAskedToCancel() ? `${cancelRefusal(projectId)}\n\n${details}` : details);
+      recordMetrics();
+    },
+  };
+}
+
+function cancelRefusal(projectId: string): string {
+  return `**Was asked to cancel, but continues**: follow-ups wait for it. To send nothing: \`follow-up budget pause ${projectId}\``;
+}
+
+async function send({ workflowId, answer }: Message): Promise<boolean> {
+  const followUp = getExternalWorkflowHandle(workflowId);
+  try {
+    if (answer) await followUp.signal(answerSignal, answer);
+    else await followUp.signal(wakeSignal);
+    return true;
+  } catch (error) {
+    // Any other failure says nothing about the follow-up.
+    return !(error instanceof Error && error.message.includes('not found'));
+  }
+}
+
+function isOfProject(projectId: string, workflowId: string): boolean {
+  return parseFollowUpWorkflowId(workflowId)?.projectId === projectId;
+}
+
+function parsedBy<T>(schema: z.ZodType<T>, input: unknown): T {
+  return accept(parseInput(schema, input ?? {}));
+}
+
+function accept<T>(parsed: Parsed<T>): T {
+  return parsed.ok ? parsed.value : refuse(parsed.issues);
+}
+
+function refuse(issues: InputIssue[]): never {
+  const { message } = invalidInput(issues);
+  throw ApplicationFailure.create({
+    type: FailureType.InvalidInput,
+    message,
+    nonRetryable: true,
+    details: [{ issues }],
+  });
+}
+
+/** Metrics of a budget. One that moves to another worker leaves its last values on the old one. */
+function createMetrics(project: string, budget: Budget): () => void {
+  let counted = { ...budget.state.counts };
+  const name = (suffix: string) => `follow_up_budget_${suffix}`;
+  const count = (suffix: string, help: string, by: number) =>
+    metricMeter.createCounter(name(suffix), undefined, help).add(by, { project });
+  const gauge = (suffix: string, help: string, value: number, tags: Record<string, string> = {}) =>
+    metricMeter.createGauge(name(suffix), 'float', undefined, help).set(value, { project, ...tags });
+  return () => {
+    const { settings, maxLimit, waiters, grants, servicePause, operatorPause, counts } = budget.state;
+    count('grants', 'Messages that were let through', counts.grants - counted.grants);
+    count('limited', 'Messages that the service answered with 429', counts.limited - counted.limited);
+    counted = { ...counts };
+    gauge('limit', 'Messages in a window', Math.min(settings.limit, maxLimit));
+    gauge('window_seconds', 'Length of the rolling window', settings.windowMs / 1_000);
+    gauge('used', 'Slots that are occupied', budget.slotEnds().length);
+    gauge('unsettled', 'Messages under way', grants.length);
+    gauge('waiting', 'Follow-ups in the queue', waiters.length);
+    gauge('waiting_for_job', 'Follow-ups in the queue whose job is busy', waiters.length - budget.line().length);
+    for (const reason of ['operator', ...refusals] as const) {
+      const isOperators = operatorPause !== undefined && (operatorPause.untilMs ?? Infinity) > Date.now();
+      const isPaused = reason === 'operator' ? isOperators : servicePause?.reason === reason;
+      gauge('paused', 'Whether nothing, or but one message at a time, is let through', isPaused ? 1 : 0, { reason });
+    }
+    const help = 'When this worker last ran the budget, by the clock of Temporal';
+    gauge('reported_timestamp_seconds', help, Date.now() / 1_000);
+  };
 }

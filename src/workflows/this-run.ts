@@ -35,9 +35,3 @@ export const STRANGE_STATE: Readonly<InputIssue> = {
   field: 'carried',
   message: 'only continue-as-new may give a second argument',
 };
-
-/** Whether this run may replace another, after a reset or by a retry policy. */
-export function mayReplaceAnotherRun(): boolean {
-  const { runId, originalExecutionRunId, attempt } = workflowInfo();
-  return runId !== originalExecutionRunId || attempt > 1;
-}

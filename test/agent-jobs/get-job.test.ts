@@ -17,6 +17,11 @@ const failing: {
   },
   { peer: 'answers 403', script: replying(403), expected: { reason: 'unauthorized', statusCode: 403 } },
   {
+    peer: 'answers 402',
+    script: replying(402),
+    expected: { reason: 'payment', statusCode: 402, message: 'HTTP 402: words' },
+  },
+  {
     peer: 'answers 429',
     script: replying(429, { 'retry-after': '7' }),
     expected: { reason: 'limited', retryAfterMs: 7_000 },

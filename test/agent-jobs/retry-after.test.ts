@@ -35,11 +35,18 @@ describe('a Retry-After of', () => {
   });
 });
 
-test('only a limited message reports its Retry-After', async () => {
+test.each([
+  [429, 'limited', 42_000],
+  [402, 'payment', 42_000],
+  [401, 'unauthorized', 42_000],
+  [503, 'unknown', undefined],
+  [400, 'rejected', undefined],
+])('a message answered with %d is %s; the Retry-After counts only if the whole project is refused', async (...row) => {
+  const [status, outcome, retryAfterMs] = row;
   const peer = await usePeer({
-    onRequest: ({ socket }) => socket.end(answer(peer.requests.length === 1 ? 429 : 503, {}, { 'retry-after': '42' })),
+    onRequest: ({ socket }) => socket.end(answer(status, {}, { 'retry-after': '42' })),
   });
-  const client = useClient(peer.url);
-  expect(await send(client)).toMatchObject({ outcome: 'limited', retryAfterMs: 42_000 });
-  expect(await send(client)).not.toHaveProperty('retryAfterMs');
+  const result = await send(useClient(peer.url));
+  expect(result.outcome).toBe(outcome);
+  expect(result.retryAfterMs).toBe(retryAfterMs);
 });

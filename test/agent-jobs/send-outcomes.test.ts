@@ -243,12 +243,13 @@ const rows: Row[] = [
     message: /not an agent job: status/,
   },
   // Other status lines.
-  ...[400, 402, 404, 405, 410, 413, 415, 422, 451].map((code) => ({
+  ...[400, 404, 405, 410, 413, 415, 422, 451].map((code) => ({
     ...status(code),
     outcome: 'rejected' as const,
     message: /: words$/,
   })),
   ...[401, 403].map((code) => ({ ...status(code), outcome: 'unauthorized' as const, message: /: words$/ })),
+  { ...status(402), outcome: 'payment', message: /: words$/ },
   { ...status(429), outcome: 'limited' },
   ...[300, 301, 302, 303, 304, 307, 308, 408, 409, 425, 500, 501, 502, 503, 504, 599].map(status),
   {

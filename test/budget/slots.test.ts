@@ -1,158 +1,249 @@
-import { describe, expect, test } from 'vitest';
-import { GRANT_AHEAD_MS } from '../../src/budget/limits.js';
-import type { SendOutcome } from '../../src/contract/index.js';
-import { acquire, DRAIN_MS, finish, LEASE_MS, MARGIN_MS, newBudget, settle, spend, T0, WINDOW_MS } from './support.js';
+import { describe, expect, it } from 'vitest';
+import type { SendOutcome } from '../../src/contract/budget-messages.js';
+import { Desk, followUp, HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND } from './support.js';
 
-/** The time after `T0` at which the only slot of a budget comes free, after a send that ends like this. */
-function slotFreeAfterMs(end: (budget: ReturnType<typeof newBudget>) => void): number {
-  const budget = newBudget({ limit: 1 });
-  acquire(budget, T0, 'a');
-  end(budget);
-  const { nextFreeSlotAt } = budget.status(T0);
-  const endMs = nextFreeSlotAt === undefined ? T0 : Date.parse(nextFreeSlotAt);
-  if (endMs > T0) {
-    const aheadMs = endMs - GRANT_AHEAD_MS;
-    expect(acquire(budget, aheadMs - 1, 'b')).toMatchObject({ kind: 'wait', reason: 'slot' });
-    expect(acquire(budget, aheadMs, 'b')).toMatchObject({
-      kind: 'granted',
-      grantedAtMs: endMs,
-      sendAfterMs: GRANT_AHEAD_MS,
-      ledgerSinceMs: 0,
-    });
-  } else {
-    expect(acquire(budget, T0 + 1, 'b')).toMatchObject({ kind: 'granted', grantedAtMs: T0 + 1, ledgerSinceMs: 0 });
-  }
-  return endMs - T0;
-}
-
-describe('a slot is held', () => {
-  test.each<SendOutcome>(['sent', 'rejected', 'limited', 'unauthorized'])(
-    'until the answer + window + margin after %s, to the millisecond',
-    (outcome) => {
-      const free = slotFreeAfterMs((budget) => {
-        settle(budget, T0 + 500, 'a', { outcome });
-        finish(budget, T0 + 600, 'a');
-        // A pause would hide when the slot ends.
-        delete budget.state.pause;
-      });
-      expect(free).toBe(500 + WINDOW_MS + MARGIN_MS);
-    },
-  );
-
-  test('from the end of the send, which the settle may report later, but never from before its grant', () => {
-    const after = (agoMs: number) => slotFreeAfterMs((budget) => settle(budget, T0 + 4_000, 'a', { agoMs }));
-    expect(after(3_500)).toBe(500 + WINDOW_MS + MARGIN_MS);
-    expect(after(60_000)).toBe(WINDOW_MS + MARGIN_MS);
+describe('a slot', () => {
+  it.each<[SendOutcome | 'lost', number]>([
+    ['sent', HELD],
+    ['rejected', HELD],
+    ['limited', HELD],
+    ['unauthorized', HELD],
+    ['payment', HELD],
+    ['notSent', 0],
+    ['unknown', OVER + HELD - 300],
+    ['lost', OVER + HELD - 300],
+  ])('is held after "%s" for %d ms: window and margin, before them lease and drain (review 7)', (outcome, heldMs) => {
+    const desk = new Desk({ limit: 1 });
+    desk.askAll(['a', 'b']);
+    desk.wait(300);
+    if (outcome !== 'lost') desk.settle('a', outcome);
+    expect(desk.nextGrants()).toEqual([heldMs, ['b']]);
   });
 
-  test('until grant + lease + drain + window + margin after unknown', () => {
-    const free = slotFreeAfterMs((budget) => settle(budget, T0 + 500, 'a', { outcome: 'unknown', agoMs: 400 }));
-    expect(free).toBe(LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS);
+  it('is used once, whoever else says that it was not, twice or late', () => {
+    const desk = new Desk();
+    desk.ask('a');
+    desk.settle('a', 'notSent', { runId: 'another' });
+    desk.settle('a', 'notSent', { sendNumber: 2 });
+    desk.wait(OVER);
+    for (const outcome of ['sent', 'sent', 'notSent'] as const) desk.settle('a', outcome);
+    expect(desk.budget.slotEnds()).toHaveLength(1);
   });
 
-  test('just as long if nobody ever settles it', () => {
-    expect(slotFreeAfterMs(() => undefined)).toBe(LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS);
+  it('is one of at most ten under way; one without an answer is so for its lease', () => {
+    const desk = new Desk({ limit: 100 });
+    expect(desk.askAll(names('a', 14)).lastIndexOf('granted')).toBe(9);
+    desk.settle('a3');
+    expect(desk.granted()).toEqual(['a10']);
+    expect(desk.nextGrants()).toEqual([LEASE, ['a11', 'a12', 'a13']]);
   });
 
-  test('no longer than that if the settle comes very late', () => {
-    const budget = newBudget({ limit: 1 });
-    acquire(budget, T0, 'a');
-    settle(budget, T0 + WINDOW_MS, 'a');
-    const latest = T0 + LEASE_MS + DRAIN_MS + WINDOW_MS + MARGIN_MS;
-    expect(acquire(budget, latest - GRANT_AHEAD_MS - 1, 'b')).toMatchObject({ kind: 'wait' });
-    expect(acquire(budget, latest - 1, 'b')).toMatchObject({ kind: 'granted', grantedAtMs: latest, sendAfterMs: 1 });
-  });
-
-  test('not at all after notSent', () => {
-    expect(slotFreeAfterMs((budget) => settle(budget, T0, 'a', { outcome: 'notSent' }))).toBe(0);
-  });
-
-  test('by a follow-up that finishes or withdraws without settling', () => {
-    for (const end of [{ kind: 'finish' }, { kind: 'finish', outcome: 'unknown' }, { kind: 'withdraw' }] as const) {
-      const budget = newBudget({ limit: 1 });
-      acquire(budget, T0, 'a');
-      budget.hear(T0, [{ ...end, workflowId: 'a', jobId: 'job-a', sendNumber: 1 }]);
-      expect(acquire(budget, T0 + WINDOW_MS + MARGIN_MS, 'b')).toMatchObject({ kind: 'wait' });
-    }
-  });
-
-  test('even if another token says notSent', () => {
-    const budget = newBudget({ limit: 1 });
-    acquire(budget, T0, 'a');
-    settle(budget, T0, 'a', { outcome: 'notSent', token: 'stolen' });
-    expect(acquire(budget, T0 + 1, 'b')).toMatchObject({ kind: 'wait' });
-  });
-
-  test('as the first settle says: a second one changes nothing', () => {
-    const budget = newBudget({ limit: 1 });
-    acquire(budget, T0, 'a');
-    settle(budget, T0, 'a', { outcome: 'sent' });
-    settle(budget, T0, 'a', { outcome: 'notSent' });
-    expect(acquire(budget, T0 + 1, 'b')).toMatchObject({ kind: 'wait' });
+  it('says for the last 100 sends who spent it, when, and what came of it', () => {
+    const desk = new Desk({ limit: 200 });
+    desk.ask('open');
+    desk.ask('free');
+    desk.settle('free', 'notSent');
+    for (const name of names('a', 98)) desk.send(name);
+    const send = { sendNumber: 1, grantedAtMs: desk.nowMs };
+    expect(desk.state.lastSends.slice(0, 3)).toEqual([
+      { ...send, workflowId: followUp('open') },
+      { ...send, workflowId: followUp('free'), settledAtMs: desk.nowMs, outcome: 'notSent' },
+      { ...send, workflowId: followUp('a0'), settledAtMs: desk.nowMs, outcome: 'sent' },
+    ]);
   });
 });
 
-describe('the budget', () => {
-  test('may be spent all at once', () => {
-    const budget = newBudget({ limit: 3 });
-    spend(budget, T0, 'a', 'b', 'c');
-    expect(acquire(budget, T0, 'd')).toMatchObject({ kind: 'wait', reason: 'slot', position: 1 });
+describe('a clock', () => {
+  it('that goes back lets nothing over the limit (G5)', () => {
+    const desk = new Desk({ limit: 2 });
+    desk.send('a');
+    desk.ask('b');
+    desk.nowMs -= 30 * MINUTE;
+    desk.settle('b');
+    desk.ask('c');
+    expect(desk.nextGrants()).toEqual([HELD, ['c']]);
   });
 
-  test('stands still while the clock goes back', () => {
-    const budget = newBudget({ limit: 1 });
-    spend(budget, T0, 'a');
-    const end = T0 + WINDOW_MS + MARGIN_MS;
-    const nowMs = end - 10_000;
-    expect(acquire(budget, nowMs, 'b')).toMatchObject({ kind: 'wait' });
-    expect(acquire(budget, T0, 'b', { attemptScheduledAtMs: nowMs })).toMatchObject({ kind: 'wait', etaMs: 10_000 });
-    expect(acquire(budget, end, 'b')).toMatchObject({ kind: 'granted' });
+  it('of a follow-up lengthens no slot, and shortens it to its grant at most (G5)', () => {
+    const desk = new Desk();
+    const grantedAtMs = desk.nowMs;
+    desk.askAll(['ahead', 'behind']);
+    desk.wait(10 * SECOND);
+    desk.settle('ahead', 'sent', { atMs: desk.nowMs + HOUR });
+    desk.settle('behind', 'sent', { atMs: desk.nowMs - HOUR });
+    expect(desk.budget.slotEnds()).toEqual([grantedAtMs + HELD, desk.nowMs + HELD]);
   });
 
-  test('does not take the time from an ask', () => {
-    const budget = newBudget({ limit: 1 });
-    spend(budget, T0, 'a');
-    const hoursAhead = T0 + 5 * WINDOW_MS;
-    expect(acquire(budget, T0 + 1_000, 'b', { attemptScheduledAtMs: hoursAhead })).toMatchObject({ kind: 'wait' });
-    expect(budget.state.lastTimeMs).toBe(T0 + 1_000);
+  it('that steps ahead by less than the margin frees nothing within the window (G5)', () => {
+    const desk = new Desk({ limit: 1 });
+    desk.send('a');
+    desk.ask('b');
+    desk.wait(HOUR - 1 + MARGIN);
+    expect(desk.granted()).toEqual([]);
   });
+});
 
-  test('allows at most 10 unsettled sends at once', () => {
-    const budget = newBudget({ limit: 100 });
-    for (let index = 0; index < 10; index++) {
-      expect(acquire(budget, T0, `w${index}`)).toMatchObject({ kind: 'granted' });
+describe('the line', () => {
+  it('gives every tenth grant to the batch lane while interactive ones keep coming', () => {
+    const desk = new Desk({ limit: 0 });
+    desk.askAll(names('b', 3), { lane: 'batch' });
+    desk.askAll(names('i', 30));
+    desk.setLimit({ limit: 100 });
+    const order: string[] = [];
+    for (let granted = desk.granted(); order.length < 30; granted = desk.granted()) {
+      order.push(...granted);
+      for (const name of granted) desk.settle(name);
     }
-    expect(acquire(budget, T0, 'late')).toMatchObject({ kind: 'wait', reason: 'slot', waitMs: 1_000 });
-    // It asks again within a second by itself, so it is not woken.
-    expect(settle(budget, T0 + 300, 'w0').wake).toEqual([]);
-    expect(acquire(budget, T0 + 301, 'late')).toMatchObject({ kind: 'granted' });
+    expect(order.flatMap((name, index) => (name.startsWith('b') ? [index] : []))).toEqual([9, 19, 29]);
   });
 
-  test.each([
-    { everyMs: 50, furtherMs: 1_000, what: 'a second' },
-    { everyMs: 2_000, furtherMs: 18_000, what: 'as long as the latest ten took' },
-    { everyMs: 7_000, furtherMs: 1_000, what: 'a second again if the latest ten came too far apart to tell' },
-  ])('behind ten sends that started every $everyMs ms, each further ten wait $what', ({ everyMs, furtherMs }) => {
-    const budget = newBudget({ limit: 100 });
-    for (let index = 0; index < 10; index++) acquire(budget, T0 + index * everyMs, `w${index}`, { leaseMs: 300_000 });
-    const waits = Array.from({ length: 21 }, (_, index) => acquire(budget, T0 + 9 * everyMs, `late-${index}`));
-    expect([waits[0], waits[9], waits[10], waits[20]]).toMatchObject([
-      { kind: 'wait', waitMs: 1_000 },
-      { kind: 'wait', waitMs: 1_000 },
-      { kind: 'wait', waitMs: 1_000 + furtherMs },
-      { kind: 'wait', waitMs: 1_000 + 2 * furtherMs },
-    ]);
+  it('leaves a reserve to the interactive lane', () => {
+    const desk = new Desk({ limit: 5, reserve: 2 });
+    expect(desk.askAll(names('b', 4), { lane: 'batch' })).toEqual(['granted', 'granted', 'granted', 'waiting']);
+    expect(desk.askAll(names('i', 3))).toEqual(['granted', 'granted', 'waiting']);
   });
 
-  test('keeps the reserve free of the batch lane', () => {
-    const budget = newBudget({ limit: 3, reserve: 1 });
-    spend(budget, T0, 'a', 'b');
-    expect(acquire(budget, T0, 'night', { lane: 'batch' })).toMatchObject({ kind: 'wait', reason: 'slot' });
-    expect(acquire(budget, T0, 'day')).toMatchObject({ kind: 'granted' });
+  it('keeps no follow-up behind those of its job that a reserve holds, however many (review 16, G1)', () => {
+    const desk = new Desk({ limit: 2, reserve: 2 });
+    desk.askAll(names('b', 10), { lane: 'batch', job: 'x' });
+    expect(desk.ask('i', { job: 'x' }).kind).toBe('granted');
   });
 
-  test('never grants with a limit of 0, and gives no expected time', () => {
-    const budget = newBudget({ limit: 0 });
-    expect(acquire(budget, T0, 'a')).toMatchObject({ kind: 'wait', reason: 'slot', etaMs: null });
+  it('has one place for a job and lane: the others wait for their job', () => {
+    const desk = new Desk({ limit: 0 });
+    desk.ask('a1', { job: 'x' });
+    expect(desk.ask('a2', { job: 'x' })).toMatchObject({ kind: 'waiting', reason: 'job-busy', position: 0 });
+    expect(desk.ask('b1', { job: 'x', lane: 'batch' })).toMatchObject({ reason: 'slot', position: 2 });
+    expect(desk.ask('c')).toMatchObject({ reason: 'slot', position: 2 });
+  });
+
+  it('has ten places for a job and 1,000 in all; who has none asks again, but not soon (review 14)', () => {
+    const desk = new Desk({ limit: 0 });
+    expect(new Set(desk.askAll(names('a', 10), { job: 'x' }))).toEqual(new Set(['waiting']));
+    expect(desk.ask('late', { job: 'x' })).toMatchObject({ kind: 'full', reason: 'job-busy', retryMs: MINUTE });
+    const { waiters } = desk.state;
+    waiters.push(...names('b', 989).map((name) => ({ ...waiters[0]!, workflowId: followUp(name), job: name })));
+    expect(desk.askAll(['last'])).toEqual(['waiting']);
+    expect(desk.ask('c')).toMatchObject({ kind: 'full', reason: 'queue-full', retryMs: 15 * MINUTE });
+    expect(desk.state.waiters).toHaveLength(1_000);
+  });
+
+  it('grants what can be sent beside a free slot, however many stand in it who cannot (G1)', () => {
+    const desk = new Desk({ places: { most: 10, mostForJob: 10 } });
+    desk.send('owner', { job: 'x' });
+    desk.askAll(names('waits', 10), { job: 'x' });
+    expect(desk.ask('sendable').kind).toBe('granted');
+  });
+
+  it('always has a place for whoever has the turn of the job (review N1)', () => {
+    const desk = new Desk({ limit: 1, counts: true });
+    desk.book([{ workflowId: followUp('owner', 'x'), isRunning: true }]);
+    desk.askAll(names('a', 10), { job: 'x' });
+    expect(desk.ask('owner', { job: 'x', sendNumber: 2 })).toMatchObject({ reason: 'slot', position: 1 });
+  });
+
+  it('always has its place for whoever had one (review N1)', () => {
+    const desk = new Desk({ limit: 1, places: { most: 3, mostForJob: 10 } });
+    desk.askAll(['a', ...names('b', 3)]);
+    desk.settle('a', 'rejected');
+    expect(desk.ask('c').kind).toBe('full');
+    expect(desk.ask('a', { sendNumber: 2 })).toMatchObject({ kind: 'waiting', position: 1 });
+  });
+
+  it('takes message, lane and lease from the latest ask of a follow-up (review N22)', () => {
+    const desk = new Desk({ limit: 0 });
+    desk.ask('a', { lane: 'batch' });
+    const change = { runId: 'new', sendNumber: 3, messageTag: 'another', leaseMs: 7, drainMs: 8 };
+    desk.ask('a', { ...change, lane: 'interactive' });
+    expect(desk.state.waiters).toMatchObject([{ ...change, lane: 'interactive', arrival: 1 }]);
+    expect(desk.state.waiters).toHaveLength(1);
+  });
+
+  it.each(['terminated in line', 'terminated behind a pause'])(
+    'empties at the next free slot if all in it but one were %s: they take none (review 9, N20)',
+    (how) => {
+      const desk = new Desk({ limit: how.endsWith('line') ? 0 : 100 });
+      if (desk.state.settings.limit > 0) desk.pause();
+      desk.askAll([...names('a', 150), 'alive']);
+      desk.told();
+      desk.setLimit({ limit: 100 });
+      desk.resume();
+      for (let messages = desk.told(); messages.length > 0; messages = desk.told()) {
+        desk.miss(messages.filter(({ workflowId }) => workflowId !== followUp('alive')));
+      }
+      expect(desk.state).toMatchObject({ waiters: [], spent: [], grants: [{ workflowId: followUp('alive') }] });
+    },
+  );
+
+  it('says when a slot is expected, counting those before it', () => {
+    const desk = new Desk({ limit: 3, reserve: 1 });
+    const [first, , last] = names('a', 3).map((name) => {
+      desk.send(name);
+      desk.wait(MINUTE);
+      return desk.nowMs - MINUTE + HELD;
+    });
+    expect(desk.ask('i0')).toMatchObject({ position: 1, expectedAtMs: first });
+    expect(desk.ask('b', { lane: 'batch' })).toMatchObject({ position: 2, expectedAtMs: last });
+    desk.askAll(['i1', 'i2']);
+    for (const answer of [desk.ask('i3'), desk.ask('busy', { job: 'a0' })]) {
+      expect(answer).not.toHaveProperty('expectedAtMs');
+    }
+  });
+
+  it('tells the first twenty, once, when their reason to wait changes', () => {
+    const desk = new Desk({ limit: 0 });
+    desk.askAll(names('a', 30));
+    desk.pause();
+    desk.wait(HOUR);
+    const told = desk.told();
+    expect(told.map(({ workflowId }) => workflowId)).toEqual(names('a', 20).map((name) => followUp(name)));
+    expect(told[0]?.answer).toMatchObject({ kind: 'waiting', reason: 'paused', runId: 'run-of-a0', sendNumber: 1 });
+  });
+});
+
+describe('an operator', () => {
+  it('lowers the limit: what is used drains', () => {
+    const desk = new Desk({ limit: 3 });
+    for (const name of names('a', 3)) {
+      desk.send(name);
+      desk.wait(MINUTE);
+    }
+    desk.ask('b');
+    desk.setLimit({ limit: 1 });
+    expect(desk.nextGrants()).toEqual([HELD - MINUTE, ['b']]);
+  });
+
+  it('raises the limit up to what the latest worker allows', () => {
+    const desk = new Desk({ limit: 1 });
+    desk.askAll(names('a', 6), { maxLimit: 4 });
+    desk.setLimit({ limit: 1_000 });
+    expect(desk.granted()).toEqual(['a1', 'a2', 'a3']);
+    desk.ask('b', { maxLimit: 5 });
+    expect(desk.granted()).toEqual(['a4']);
+    expect(desk.budget.limit).toBe(5);
+  });
+
+  it('changes window and reserve alone', () => {
+    const desk = new Desk({ limit: 2 });
+    desk.send('a');
+    desk.setLimit({ windowMs: MINUTE, reserve: 1 });
+    expect(desk.state.settings).toEqual({ limit: 2, windowMs: MINUTE, reserve: 1, marginMs: MARGIN });
+    desk.ask('b', { lane: 'batch' });
+    expect(desk.nextGrants()).toEqual([MINUTE + MARGIN, ['b']]);
+  });
+
+  it('pauses until a time, or until he resumes, with a note for people', () => {
+    const desk = new Desk();
+    const pause = { untilMs: desk.nowMs + HOUR, note: 'a release' };
+    desk.pause(pause);
+    expect(desk.ask('a')).toMatchObject({ reason: 'paused', position: 1, pause: { by: 'operator', ...pause } });
+    expect(desk.nextGrants()).toEqual([HOUR, ['a']]);
+    desk.pause();
+    expect(desk.ask('b')).toMatchObject({ reason: 'paused', pause: { by: 'operator' } });
+    desk.wait(30 * 24 * HOUR);
+    expect(desk.granted()).toEqual([]);
+    desk.resume();
+    expect(desk.granted()).toEqual(['b']);
+    expect(desk.budget.pauseOf(desk.nowMs)).toBeUndefined();
   });
 });

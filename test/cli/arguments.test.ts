@@ -110,10 +110,19 @@ describe('bad arguments end with exit code 2 before Temporal is contacted', () =
         'now',
       ]
         .concat(['--poll-initial-interval', '1ms', '--poll-max-interval', 'x', '--poll-backoff-coefficient', '11'])
-        .concat(['--settle-time', '2h', '--job-timeout', '0s', '--budget-wait-timeout', '-1s']),
+        .concat([
+          '--settle-time',
+          '2h',
+          '--pr-link-grace',
+          '2h',
+          '--job-timeout',
+          '0s',
+          '--budget-wait-timeout',
+          '-1s',
+        ]),
       ...['projectId:', 'jobId:', 'prompt:', 'key:', 'lane:', 'onUnknownDelivery:', 'whenActive:'],
       ...['poll.initialInterval:', 'poll.maxInterval:', 'poll.backoffCoefficient:'],
-      ...['settleTime:', 'jobTimeout:', 'budgetWaitTimeout:'],
+      ...['settleTime:', 'prLinkGrace:', 'jobTimeout:', 'budgetWaitTimeout:'],
     ));
 
   test('a prompt that is not UTF-8', async () => {

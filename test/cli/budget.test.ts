@@ -85,7 +85,7 @@ describe('bad arguments end with exit code 2 and one line before Temporal is con
     [['pause', 'p', '--for', 'ever'], 'for:', 'ever'],
     [['pause', 'p', '--note', 'x'.repeat(201)], 'note: must be at most 200 characters'],
     [['resume', 'p', '--now'], '--now'],
-    [['restore', 'p', '--in-flight', 'soon'], 'inFlight:', 'soon'],
+    [['restore', 'p', '--in-flight', '3m'], '--in-flight'],
     [['audit', '..'], 'projectId'],
   ];
   test.each(bad)('%j', async (args, ...words) => {
@@ -125,8 +125,8 @@ test('audit prints a table, and with --json one line for each send', async () =>
   const { exitCode, stdout } = await budget('audit', projectId, '--json');
   expect(exitCode).toBe(0);
   expect(linesOf(stdout)).toMatchObject([
-    { jobId: 'job-2', workflowId: `follow-up/${projectId}/job-2/k`, sendNumber: 1, outcome: 'sent' },
-    { jobId: 'job-1', workflowId: `follow-up/${projectId}/job-1/k`, sendNumber: 1, outcome: 'sent' },
+    { workflowId: `follow-up/${projectId}/job-2/k`, sendNumber: 1, outcome: 'sent' },
+    { workflowId: `follow-up/${projectId}/job-1/k`, sendNumber: 1, outcome: 'sent' },
   ]);
   const [header, ...rows] = (await budget('audit', projectId)).stdout.trim().split('\n');
   expect(header).toMatch(/^granted +settled +outcome +send +job +workflow$/);
@@ -151,21 +151,23 @@ describe('restore', () => {
     const restored = await budget('restore', projectId);
     expect(restored.exitCode, restored.stderr).toBe(0);
     expect(restored.stdout).toContain(`the budget of ${projectId} runs again; its last run was terminated`);
-    expect(restored.stdout).toContain('1 of 100 slots used');
+    expect(restored.stdout).toContain('it first counts what was sent before');
+    await eventually('it has counted the send', async () =>
+      (await budget('show', projectId)).stdout.includes('1 of 100 used'),
+    );
     const again = await budget('restore', projectId, '--json');
     expect(again.exitCode).toBe(2);
     expect(JSON.parse(again.stdout)).toMatchObject({ error: { type: 'BudgetRunning' } });
   });
 
-  test('--assume-full starts it with every slot used, and says until when', async () => {
+  test('--assume-full starts it with its limit, and every slot used', async () => {
     const projectId = newProject();
     await budget('set', projectId, '--limit', '4', '--window', '1h');
     await terminate(projectId);
     const restored = await budget('restore', projectId, '--assume-full', '--json');
     expect(restored.exitCode, restored.stderr).toBe(0);
-    const document = JSON.parse(restored.stdout) as { fullUntil: string; stopped: { at: string } };
-    expect(document).toMatchObject({ projectId, from: 'assumeFull', settings: { limit: 4 } });
-    expect(Date.parse(document.fullUntil) - Date.parse(document.stopped.at)).toBe(3_600_000 + 2_000 + 180_000);
+    const settings = { limit: 4, windowMs: 3_600_000 };
+    expect(JSON.parse(restored.stdout)).toMatchObject({ projectId, settings, stopped: { status: 'terminated' } });
     expect((await budget('show', projectId)).stdout).toContain('4 of 4 used in 1 h');
   });
 
@@ -219,22 +221,21 @@ describe('the text of a budget', () => {
     reserve: 1,
     used: 6,
     unsettled: 2,
+    remembersSince: now.toISOString(),
     nextFreeSlotAt: soon,
-    paused: { reasons: ['operator', 'limited'], until: soon, note: 'freeze\u001b[2J' },
-    waiting: [{ workflowId: 'follow-up/p/a/k', jobId: 'a', lane: 'batch', position: 1, expectedAt: soon }],
+    paused: { reasons: ['operator', 'limited'], since: now.toISOString(), until: soon, note: 'freeze\u001b[2J' },
+    waiting: [{ workflowId: 'follow-up/p/a/k', lane: 'batch', position: 1, expectedAt: soon }],
     waitingTotal: 3,
     waitingInBatchLane: 0,
     waitingForJob: 1,
-    lastSends: [
-      { workflowId: 'follow-up/p/c/k', jobId: 'c', sendNumber: 1, grantedAt: now.toISOString(), outcome: 'sent' },
-    ],
+    lastSends: [{ workflowId: 'follow-up/p/c/k', sendNumber: 1, grantedAt: now.toISOString(), outcome: 'sent' }],
   };
 
   test('shows slots, excess, countdowns, pause, queue and sends', () => {
     const text = describeBudgetUpdate('p', { state: 'running', status }, now);
     expect(text).toContain(`[${'#'.repeat(40)}] 6 of 4 used in 1 h; 2 more than the limit`);
     expect(text).toMatch(/next slot {2}\S+ \S+ \(in 1 min 30 s\)/);
-    expect(text).toMatch(/paused {5}operator, limited, until \S+ \S+ \(in 1 min 30 s\) \(freeze\)/);
+    expect(text).toMatch(/paused {5}operator, limited since \S+ \S+, until \S+ \S+ \(in 1 min 30 s\) \(freeze\)/);
     expect(text).toContain('waiting    2 for a slot, 1 for their job');
     expect(text).toMatch(/1 {2}batch {8}follow-up\/p\/a\/k {2}expected \S+ \S+ \(in 1 min 30 s\)/);
     expect(text).toContain('… and 2 more');
@@ -253,9 +254,9 @@ describe('the text of a budget', () => {
 
   test('in one line shows no countdown, so a watch prints nothing while only time passes', () => {
     const untilLater = new Date(Date.now() + 90_000).toISOString();
-    const paused = { reasons: ['limited' as const], until: untilLater };
+    const paused = { reasons: ['limited' as const], since: now.toISOString(), until: untilLater };
     const line = summariseBudgetUpdate('p', { state: 'running', status: { ...status, paused } });
-    expect(line).toContain('paused: limited, until ');
+    expect(line).toMatch(/paused: limited since \S+ \S+ \S+, until /);
     expect(line).not.toContain('(in ');
   });
 

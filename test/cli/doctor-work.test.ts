@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { judgeHandOver } from '../../src/cli/doctor-work.js';
-import type { BatchStatus } from '../../src/contract/index.js';
+import { judgeBudget, judgeHandOver } from '../../src/cli/doctor-work.js';
+import type { BatchStatus, BudgetStatus } from '../../src/contract/index.js';
 
 const nowMs = Date.UTC(2026, 0, 2, 12);
 const minutesAgo = (minutes: number) => new Date(nowMs - minutes * 60_000).toISOString();
@@ -47,4 +47,36 @@ test.each<[string, Partial<BatchStatus>]>([
   ['its last item has just ended', { lastEndedAt: minutesAgo(9) }],
 ])('an incomplete batch is not a finding if %s', (_where, more) => {
   expect(judgeHandOver({ ...status, ...more }, nowMs)).toEqual([]);
+});
+
+const budget: BudgetStatus = {
+  projectId: 'p',
+  limit: 100,
+  windowMs: 3_600_000,
+  reserve: 0,
+  used: 0,
+  unsettled: 0,
+  remembersSince: minutesAgo(60),
+  waiting: [],
+  waitingTotal: 2,
+  waitingInBatchLane: 0,
+  waitingForJob: 0,
+  lastSends: [],
+};
+const pausedBy = (...reasons: NonNullable<BudgetStatus['paused']>['reasons']) => ({
+  paused: { reasons, since: minutesAgo(5) },
+});
+
+test.each<[string, Partial<BudgetStatus>, object[]]>([
+  ['sends', {}, []],
+  ['is paused by an operator', pausedBy('operator'), [{ status: 'warning', fix: 'follow-up budget resume p' }]],
+  ['has a bad key', pausedBy('credentials'), [{ status: 'error', since: minutesAgo(5) }]],
+  ['is to pay', pausedBy('payment'), [{ status: 'error', message: expect.stringContaining('402') }]],
+  ['is limited', pausedBy('limited'), [{ status: 'note' }]],
+  ['is paused twice', pausedBy('operator', 'payment'), [{ status: 'warning' }, { status: 'error' }]],
+  ['has the limit 0', { limit: 0 }, [{ status: 'warning' }]],
+  ['counts', { isCounting: true }, [{ status: 'note', message: expect.stringContaining('counts what was sent') }]],
+  ['has learned a limit', { learnedLimit: 40 }, [{ status: 'note', message: expect.stringContaining('about 40') }]],
+])('a budget that %s leads to its findings', (_what, more, findings) => {
+  expect(judgeBudget({ ...budget, ...more })).toMatchObject(findings);
 });

@@ -72,10 +72,28 @@ describe('the text of a follow-up', () => {
     expect(text.headline).toBe('blocked: the service refuses the API key, last error: HTTP 401: no');
   });
 
-  test('that cannot read its job after the send says when it tries again', () => {
+  test('that cannot ask its budget says when it tries again', () => {
     const now = new Date().toISOString();
-    const blocked = progress({ state: 'blocked', waitReason: 'service', sentAt: now, polls: 3, nextTryAt: now });
-    expect(describeUpdate(blocked).timing).toMatch(new RegExp(`^sent ${TIME}, 3 polls, tries again ${TIME}$`));
+    const { headline, timing } = describeUpdate(progress({ state: 'blocked', waitReason: 'service', nextTryAt: now }));
+    expect(headline).toBe('blocked: the service does not answer correctly');
+    expect(timing).toMatch(new RegExp(`^tries again ${TIME}$`));
+  });
+
+  test('that cannot read its job after the send is still sent', () => {
+    const text = describeUpdate(
+      progress({ state: 'polling', waitReason: 'service', sentAt: new Date().toISOString() }),
+    );
+    expect(text.headline).toBe('sent, the service does not answer correctly');
+  });
+
+  test.each([
+    ['paused', { by: 'operator', note: 'freeze' }, 'the project is paused by an operator until it is resumed (freeze)'],
+    ['limited', { by: 'service', until: '2026-01-02T03:04:05Z' }, 'the service refuses more messages, it tries again '],
+    ['counting', undefined, "the project's budget counts what was sent before it started"],
+  ] as const)('that is blocked because of %s says so, with its position', (waitReason, pause, why) => {
+    const text = describeUpdate(progress({ state: 'blocked', waitReason, position: 2, ...(pause && { pause }) }));
+    expect(text.headline).toContain(`blocked: ${why}`);
+    expect(text.headline).toMatch(/, position 2$/);
   });
 
   test('without a worker says what Temporal itself knows', () => {
@@ -113,12 +131,23 @@ describe('a row of the list', () => {
   test('has the next poll of a follow-up whose agent works, and what was wrong with the last one', () => {
     const watch = {
       polls: 3,
+      observedActive: true,
       nextPollAt: summary.startedAt,
       lastError: { at: summary.startedAt, message: 'HTTP 500' },
     };
     expect(describeListed({ ...listed, state: 'polling', jobStatus: 'active', watch }, now)).toMatch(
       new RegExp(`  polling             active     follow-up/p/j/k  next poll ${TIME}, last error: HTTP 500$`),
     );
+  });
+
+  test('has the reason of a blocked follow-up, and when it tries again', () => {
+    const lastError = { at: summary.startedAt, message: 'it was stopped' };
+    const ask = { reason: 'budget-stopped' as const, nextTryAt: summary.startedAt, lastError };
+    expect(describeListed({ ...listed, state: 'blocked', ask }, now)).toMatch(
+      new RegExp(`  blocked .* budget-stopped, tries again ${TIME}, last error: it was stopped$`),
+    );
+    const place = { position: 2, waitReason: 'paused' as const };
+    expect(describeListed({ ...listed, state: 'blocked', place }, now)).toMatch(/ {2}paused, position 2$/);
   });
 
   test('has the state of an ended follow-up, or Temporal’s status of a terminated one', () => {
@@ -184,16 +213,16 @@ test('a budget shows its bar, its pause, its queue and its sends', () => {
     used: 50,
     unsettled: 1,
     nextFreeSlotAt: new Date().toISOString(),
-    paused: { reasons: ['limited'], until: new Date().toISOString() },
+    remembersSince: new Date().toISOString(),
+    paused: { reasons: ['limited'], since: new Date().toISOString(), until: new Date().toISOString() },
     waiting: [
       {
         workflowId: 'follow-up/p/a/k',
-        jobId: 'a',
         lane: 'interactive',
         position: 1,
         expectedAt: new Date().toISOString(),
       },
-      { workflowId: 'follow-up/p/b/k', jobId: 'b', lane: 'batch' },
+      { workflowId: 'follow-up/p/b/k', lane: 'batch' },
     ],
     waitingTotal: 30,
     waitingInBatchLane: 0,
@@ -201,7 +230,6 @@ test('a budget shows its bar, its pause, its queue and its sends', () => {
     lastSends: [
       {
         workflowId: 'follow-up/p/c/k',
-        jobId: 'c',
         sendNumber: 2,
         grantedAt: new Date().toISOString(),
         outcome: 'sent',
@@ -210,7 +238,7 @@ test('a budget shows its bar, its pause, its queue and its sends', () => {
   };
   const text = describeBudget(status);
   expect(text).toContain(`[${'#'.repeat(20)}${'.'.repeat(20)}] 50 of 100 used in 1 h`);
-  expect(text).toMatch(/paused {5}limited, until \d\d:/);
+  expect(text).toMatch(/paused {5}limited since \d\d:\S+ \S+, until \d\d:/);
   expect(text).toMatch(/ {5}1 {2}interactive {2}follow-up\/p\/a\/k {2}expected \d\d:/);
   expect(text).toContain('… and 28 more');
   expect(text).toContain('follow-up/p/c/k, send 2');

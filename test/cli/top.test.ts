@@ -16,6 +16,7 @@ const sending: NonNullable<BoardProject['status']> = {
   reserve: 0,
   used: 5,
   unsettled: 1,
+  remembersSince: now.toISOString(),
   nextFreeSlotAt: at(90_000),
   waitingTotal: 12,
   waitingInBatchLane: 8,
@@ -32,7 +33,7 @@ const board: Board = {
     {
       projectId: 'frozen',
       unknown: 0,
-      status: { ...sending, paused: { reasons: ['operator'], note: 'freeze\u001b[2J' } },
+      status: { ...sending, paused: { reasons: ['operator'], since: now.toISOString(), note: 'freeze\u001b[2J' } },
     },
     { projectId: 'silent', unknown: 0, statusUnavailable: 'no worker runs' },
   ],

@@ -42,6 +42,75 @@ test.concurrent('run returns the result, and reports the start first', async () 
   expect(await stack.followUps.handle(seen[0] ?? '').result()).toEqual(result);
 });
 
+test.concurrent('progress shows the next poll while the agent works, from the heartbeat of the watch', async () => {
+  const followUp = await stack.followUps.start({
+    ...{ projectId: project, jobId: 'stuck-5', prompt: 'x', key: 'k' },
+    poll: { initialInterval: '2s', maxInterval: '2s' },
+    settleTime: '0s',
+  });
+  const progress = await eventually('the job is seen at work', async () => {
+    const now = await followUp.progress();
+    return now.jobStatus !== undefined && now.nextPollAt !== undefined ? now : undefined;
+  });
+  expect(progress).toMatchObject({ state: 'polling', polls: expect.any(Number), job: { id: 'stuck-5' } });
+  expect(Date.parse(progress.nextPollAt ?? '') - Date.now()).toBeLessThanOrEqual(2_500);
+  const listed = await eventually('it is listed with its watch', async () => {
+    for await (const { watch } of stack.followUps.list({ project, job: 'stuck-5' }))
+      if (watch?.nextPollAt) return watch;
+    return undefined;
+  });
+  expect(listed).toMatchObject({ observedActive: true, job: { id: 'stuck-5' } });
+  await followUp.cancel();
+  await followUp.result().catch(() => undefined);
+});
+
+test.concurrent('an ask of a stopped budget shows its last error, and when it is repeated', async () => {
+  const projectId = `${project}-stopped`;
+  const budget = stack.followUps.budget(projectId);
+  await budget.resume();
+  await stack.client.workflow.getHandle(budget.workflowId).terminate();
+  const followUp = await stack.followUps.start({ projectId, jobId: 'job-1', prompt: 'x', ...FAST });
+  const progress = await eventually('the ask is repeated', async () => {
+    const now = await followUp.progress();
+    return now.state === 'blocked' && now.nextTryAt !== undefined && now.lastError ? now : undefined;
+  });
+  const lastError = {
+    at: expect.any(String),
+    message: expect.stringContaining(`follow-up budget restore ${projectId}`),
+  };
+  expect(progress).toMatchObject({ waitReason: 'budget-stopped', lastError });
+  const listed = await eventually('it is listed with its ask', async () => {
+    for await (const { ask } of stack.followUps.list({ project: projectId })) if (ask?.nextTryAt) return ask;
+    return undefined;
+  });
+  expect(listed).toMatchObject({ reason: 'budget-stopped', lastError });
+  // The cancel ends the ask, too.
+  await followUp.cancel();
+  await expect(followUp.result()).rejects.toMatchObject({ name: 'FollowUpCancelledError' });
+});
+
+test.concurrent('a batch of 5 whose jobs are busy is expected to take 3 minutes at 100 an hour', async () => {
+  const projectId = `${project}-held`;
+  const jobIds = ['a', 'b', 'c', 'd', 'e'];
+  for (const jobId of jobIds) {
+    stack.simulator.addJob({ projectId, jobId, status: 'active', behaviour: { neverEnds: true } });
+  }
+  const batch = await stack.followUps.startBatch({ id: projectId, projectId, jobIds, prompt: 'x', defaults: FAST });
+  const startMs = Date.now();
+  const { expectedEndAt } = await eventually('it has an expected end', async () => {
+    const status = await batch.status();
+    return status.expectedEndAt === undefined ? undefined : status;
+  });
+  const leftMs = Date.parse(expectedEndAt ?? '') - startMs;
+  expect(leftMs).toBeGreaterThanOrEqual(180_000);
+  expect(leftMs).toBeLessThan(180_000 + (Date.now() - startMs) + 1_000);
+  await stack.followUps.budget(projectId).pause();
+  const paused = stack.followUps.batch(projectId);
+  await eventually('nobody can tell', async () => (await paused.status()).expectedEndAt === undefined);
+  await batch.cancel();
+  await batch.result();
+});
+
 describe.concurrent('each end without a result has its own error, which says whether the message was delivered', () => {
   test('a typed failure', async () => {
     const error = await (await start('missing-1')).result().catch((thrown: unknown) => thrown);

@@ -1,22 +1,24 @@
+import { type Client } from '@temporalio/client';
+import { defaultPayloadConverter, type Payload, type PayloadCodec } from '@temporalio/common';
 import { describe, expect, test } from 'vitest';
-import { placeIn } from '../../src/client/live-progress.js';
-import type { BudgetStatus, FollowUpProgress } from '../../src/contract/index.js';
+import { bringUpToDate, joinPlace, type LiveProgress } from '../../src/client/live-progress.js';
+import type { BudgetStatus, BudgetWaiter, FollowUpProgress } from '../../src/contract/index.js';
+import type { Seen } from '../../src/follow-up/watch.js';
 
 const NOW_MS = Date.parse('2026-11-22T12:00:00Z');
 const at = (ms: number) => new Date(NOW_MS + ms).toISOString();
 const workflowId = 'follow-up/p/j/k';
+const facts = { projectId: 'p', jobId: 'j', learnedAt: at(-600_000), polls: 0 };
 /** What the budget told a follow-up ten minutes ago. */
-const told = (expectedInMs: number): Extract<FollowUpProgress, { waitReason: string }> => ({
-  projectId: 'p',
-  jobId: 'j',
-  state: 'waiting-for-budget',
-  waitReason: 'slot',
-  learnedAt: at(-600_000),
-  position: 5,
-  expectedSendAt: at(expectedInMs),
-  polls: 0,
-});
-const budget = (more: Partial<BudgetStatus>): { status: BudgetStatus } => ({
+const told = (expectedInMs: number) =>
+  ({
+    ...facts,
+    state: 'waiting-for-budget',
+    waitReason: 'slot',
+    position: 5,
+    expectedSendAt: at(expectedInMs),
+  }) as const;
+const budget = (more: Partial<BudgetStatus> = {}): { status: BudgetStatus } => ({
   status: {
     projectId: 'p',
     limit: 100,
@@ -24,6 +26,7 @@ const budget = (more: Partial<BudgetStatus>): { status: BudgetStatus } => ({
     reserve: 0,
     used: 100,
     unsettled: 0,
+    remembersSince: at(-3_600_000),
     waiting: [],
     waitingTotal: 1,
     waitingInBatchLane: 0,
@@ -32,46 +35,202 @@ const budget = (more: Partial<BudgetStatus>): { status: BudgetStatus } => ({
     ...more,
   },
 });
-const waiter = { workflowId, jobId: 'j', lane: 'interactive', position: 2, expectedAt: at(60_000) } as const;
+const waiter: BudgetWaiter = { workflowId, lane: 'interactive', position: 2, expectedAt: at(60_000) };
 
-describe('a follow-up that waits for its slot', () => {
+describe('a follow-up that waits in line', () => {
   test('shows its current place, not the one that it was told', () => {
-    const live = placeIn(budget({ waiting: [waiter] }), waiter, told(-30_000), NOW_MS);
-    expect(live).toMatchObject({ position: 2, expectedSendAt: at(60_000) });
+    const live = joinPlace(budget(), waiter, told(-30_000), NOW_MS);
+    expect(live).toMatchObject({ state: 'waiting-for-budget', position: 2, expectedSendAt: at(60_000) });
     expect(live).not.toHaveProperty('asOf');
     expect(live).not.toHaveProperty('overdue');
   });
 
   test('has no expected time if the budget gives none', () => {
     const { expectedAt: _expectedAt, ...without } = waiter;
-    expect(placeIn(budget({ waiting: [without] }), without, told(1_000), NOW_MS)).not.toHaveProperty('expectedSendAt');
+    expect(joinPlace(budget(), without, told(1_000), NOW_MS)).not.toHaveProperty('expectedSendAt');
   });
 
   test('is overdue, with the reason, if its expected time has passed and the budget does not answer', () => {
-    const live = placeIn({ silence: 'it is paused in Temporal' }, undefined, told(-10_000), NOW_MS);
+    const live = joinPlace({ silence: 'it is paused in Temporal' }, undefined, told(-10_000), NOW_MS);
     expect(live).toMatchObject({ position: 5, expectedSendAt: at(-10_000), asOf: at(-600_000) });
     expect(live.overdue).toBe('the budget does not answer: it is paused in Temporal');
   });
 
   test.each([60_000, -2_000])('is not overdue %i ms from its expected time, and says how old its place is', (ms) => {
-    const live = placeIn({ silence: 'no worker runs' }, undefined, told(ms), NOW_MS);
+    const live = joinPlace({ silence: 'no worker runs' }, undefined, told(ms), NOW_MS);
     expect(live).toMatchObject({ asOf: at(-600_000) });
     expect(live).not.toHaveProperty('overdue');
   });
 
   test('keeps what it was told if the budget does not know it, and says how old that is', () => {
-    expect(placeIn(budget({}), undefined, told(60_000), NOW_MS)).toMatchObject({ position: 5, asOf: at(-600_000) });
+    expect(joinPlace(budget(), undefined, told(60_000), NOW_MS)).toMatchObject({ position: 5, asOf: at(-600_000) });
   });
 
-  test.each([
-    [['operator'], 'paused'],
-    [['limited', 'credentials'], 'paused'],
-    [['credentials'], 'credentials'],
-  ] as const)('is blocked without a place while %j pauses its project; the reason is %s', (reasons, waitReason) => {
-    const answer = budget({ waiting: [waiter], paused: { reasons: [...reasons] } });
-    const live = placeIn(answer, waiter, told(60_000), NOW_MS);
-    expect(live).toMatchObject({ state: 'blocked', waitReason });
+  test('is blocked if its budget is stopped, which nobody tells it', () => {
+    const live = joinPlace({ isStopped: true }, undefined, told(60_000), NOW_MS);
+    expect(live).toMatchObject({ state: 'blocked', waitReason: 'budget-stopped' });
     expect(live).not.toHaveProperty('position');
+  });
+
+  const { expectedAt: _expectedAt, ...unexpected } = waiter;
+  test.each([
+    [['operator'], 'paused', 'operator'],
+    [['operator', 'limited'], 'paused', 'operator'],
+    [['limited'], 'limited', 'service'],
+    [['credentials'], 'credentials', 'service'],
+    [['payment'], 'payment', 'service'],
+  ] as const)('is blocked at its place while %j pauses its project; the reason is %s', (reasons, waitReason, by) => {
+    const paused = { reasons: [...reasons], since: at(-1_000), until: at(9_000), note: 'why' };
+    const live = joinPlace(budget({ paused }), unexpected, told(60_000), NOW_MS);
+    const pause = { by, until: at(9_000), note: 'why' };
+    expect(live).toMatchObject({ state: 'blocked', waitReason, position: 2, pause });
     expect(live).not.toHaveProperty('expectedSendAt');
+  });
+
+  test('is blocked while its budget counts', () => {
+    const live = joinPlace(budget({ isCounting: true }), unexpected, told(60_000), NOW_MS);
+    expect(live).toMatchObject({ state: 'blocked', waitReason: 'counting', position: 2 });
+  });
+
+  test('is blocked no more when the pause is over, of which only the first in line are told', () => {
+    const pause = { by: 'operator' } as const;
+    const paused = { ...facts, state: 'blocked', waitReason: 'paused', pause } as const;
+    const live = joinPlace(budget(), waiter, paused, NOW_MS);
+    expect(live).toMatchObject({ state: 'waiting-for-budget', waitReason: 'slot', position: 2 });
+    expect(live).not.toHaveProperty('pause');
+  });
+
+  test('waits for its job while another follow-up has the turn', () => {
+    const live = joinPlace(budget(), { workflowId, lane: 'batch' }, told(60_000), NOW_MS);
+    expect(live).toMatchObject({ state: 'waiting-for-job', waitReason: 'job-busy' });
+    expect(live).not.toHaveProperty('position');
+  });
+});
+
+/** Stands for a codec that encrypts. */
+const reversing: PayloadCodec = {
+  encode: async (payloads) => payloads.map(reverse),
+  decode: async (payloads) => payloads.map(reverse),
+};
+const reverse = ({ data, ...payload }: Payload): Payload => ({ ...payload, data: Buffer.from(data ?? []).reverse() });
+const encoded = (value: unknown): Payload => reverse(defaultPayloadConverter.toPayload(value));
+const instant = (ms: number) => ({ seconds: { toNumber: () => (NOW_MS + ms) / 1_000 }, nanos: 0 });
+
+/** A client of a server that describes a follow-up with that pending activity. */
+function clientOf(activity: Record<string, unknown>): Client {
+  const described = {
+    workflowId,
+    status: { name: 'RUNNING' },
+    taskQueue: 'nobody',
+    raw: { pendingActivities: [{ activityId: '7', ...activity }] },
+  };
+  const client = {
+    options: {
+      namespace: 'default',
+      loadedDataConverter: { payloadConverter: defaultPayloadConverter, payloadCodecs: [reversing] },
+    },
+    withDeadline: (_deadline: number, call: () => unknown) => call(),
+    workflow: { getHandle: () => ({ describe: async () => described }) },
+    workflowService: { describeTaskQueue: async () => ({ pollers: [{ identity: 'a worker' }] }) },
+  };
+  return client as unknown as Client;
+}
+const live = (progress: FollowUpProgress, activity: Record<string, unknown>): Promise<LiveProgress> =>
+  bringUpToDate(clientOf(activity), workflowId, progress, NOW_MS);
+
+describe('a follow-up that watches its job', () => {
+  const STARTED = 2;
+  const seen: Seen = {
+    polls: 3,
+    nextPollAt: at(20_000),
+    job: { status: 'active', prLink: 'https://git.example/pull/1' },
+    observedActive: true,
+    intervalMs: 5_000,
+  };
+  const watching = (more: Partial<Seen> = {}, state = STARTED) => ({
+    activityType: { name: 'watchJob' },
+    state,
+    scheduledTime: instant(-60_000),
+    lastHeartbeatTime: instant(-2_000),
+    heartbeatDetails: { payloads: [encoded({ ...seen, ...more })] },
+  });
+  const polling = { ...facts, state: 'polling', sentAt: at(-60_000), polls: 2 } as const;
+
+  test('shows what the heartbeat has: polls, the next one, and the job', async () => {
+    expect(await live(polling, watching())).toEqual({
+      ...polling,
+      polls: 5,
+      nextPollAt: at(20_000),
+      job: seen.job,
+      jobSeenAt: at(-2_000),
+      jobStatus: 'active',
+    });
+  });
+
+  test('does not take the turn before for its own', async () => {
+    const progress = await live(polling, watching({ observedActive: false, job: { status: 'completed' } }));
+    expect(progress).toMatchObject({ job: { status: 'completed' } });
+    expect(progress).not.toHaveProperty('jobStatus');
+  });
+
+  test('shows why the last poll failed, and does not say that the job was seen then', async () => {
+    const progress = await live(polling, watching({ lastError: 'HTTP 500' }));
+    expect(progress).toMatchObject({ lastError: { at: at(-2_000), message: 'HTTP 500' }, job: seen.job });
+    expect(progress).not.toHaveProperty('jobSeenAt');
+  });
+
+  test('has no next poll while it polls', async () => {
+    expect(await live(polling, watching({ nextPollAt: at(-100) }))).not.toHaveProperty('nextPollAt');
+  });
+
+  test('shows when the server starts the next attempt', async () => {
+    const later = { ...watching({ nextPollAt: at(-100) }, 1), nextAttemptScheduleTime: instant(9_000) };
+    expect(await live(polling, later)).toMatchObject({ nextPollAt: at(9_000) });
+  });
+
+  test('is overdue if no worker takes the watch', async () => {
+    const untaken = { ...watching({}, 1), nextAttemptScheduleTime: instant(-9_000) };
+    expect(await live(polling, untaken)).toMatchObject({ overdue: 'no worker has taken it yet' });
+  });
+
+  test('before its send, counts no polls', async () => {
+    const progress = await live({ ...facts, state: 'waiting-for-job', waitReason: 'job-busy' }, watching());
+    expect(progress).toMatchObject({ state: 'waiting-for-job', polls: 0, nextPollAt: at(20_000), job: seen.job });
+    expect(progress).not.toHaveProperty('jobStatus');
+  });
+
+  test('shows what its workflow knows if the heartbeat cannot be read', async () => {
+    const foreign = { ...watching(), heartbeatDetails: { payloads: [defaultPayloadConverter.toPayload(seen)] } };
+    expect(await live(polling, foreign)).toEqual(polling);
+  });
+});
+
+describe('a follow-up whose ask is repeated', () => {
+  const blocked = { ...facts, state: 'blocked', waitReason: 'budget-silent' } as const;
+  const asking = {
+    activityType: { name: 'askForSlot' },
+    state: 1,
+    scheduledTime: instant(-60_000),
+    nextAttemptScheduleTime: instant(30_000),
+    lastAttemptCompleteTime: instant(-30_000),
+    lastFailure: { message: 'it was stopped', applicationFailureInfo: { type: 'budget-stopped' } },
+  };
+  const lastError = { at: at(-30_000), message: 'it was stopped' };
+
+  test('shows the reason and the error of the last try, and when the next one is', async () => {
+    const expected = { ...blocked, waitReason: 'budget-stopped', nextTryAt: at(30_000), lastError };
+    expect(await live(blocked, asking)).toEqual(expected);
+  });
+
+  test('also if the message is encoded', async () => {
+    const { applicationFailureInfo } = asking.lastFailure;
+    const encodedAttributes = encoded({ message: 'it was stopped', stack_trace: '' });
+    const lastFailure = { message: 'Encoded failure', applicationFailureInfo, encodedAttributes };
+    expect(await live(blocked, { ...asking, lastFailure })).toMatchObject({ lastError });
+  });
+
+  test('is overdue if no worker takes the next try', async () => {
+    const untaken = { ...asking, nextAttemptScheduleTime: instant(-9_000) };
+    expect(await live(blocked, untaken)).toMatchObject({ overdue: 'no worker has taken it yet' });
   });
 });

@@ -11,7 +11,7 @@ import {
   loadTemporalConfig,
 } from '../../src/config/index.js';
 import { createApiKeys } from '../../src/agent-jobs/index.js';
-import { budgetSettingsSchema } from '../../src/contract/protocol.js';
+import { projectBudgetInputSchema } from '../../src/contract/protocol.js';
 
 const SECRET = 'key-live-a1b2c3d4e5f6';
 const good = { AGENT_JOBS_BASE_URL: 'https://api.example.com', AGENT_JOBS_API_KEY: SECRET };
@@ -43,7 +43,6 @@ describe('the worker configuration', () => {
       taskQueue: 'follow-ups',
       budget: { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 },
       leaseMs: 60_000,
-      sendStartToCloseMs: 75_000,
       drainMs: 120_000,
       status: { host: '127.0.0.1', port: 9464 },
       logging: { level: 'info', format: 'json' },
@@ -138,13 +137,19 @@ describe('the worker configuration', () => {
   });
 
   test('accepts the capacity of a worker, and names what is out of range', () => {
-    const capacity = { cachedWorkflows: 10, workflowTasks: 2, activities: 10_000, pollers: 200 };
-    const [cachedWorkflows, workflowTasks, activities, pollers] = Object.values(capacity).map(String);
-    const names = { FOLLOW_UP_CACHED_WORKFLOWS: cachedWorkflows, FOLLOW_UP_WORKFLOW_TASKS: workflowTasks };
-    const env = { ...names, FOLLOW_UP_ACTIVITIES: activities, FOLLOW_UP_POLLERS: pollers };
+    const env = {
+      FOLLOW_UP_CACHED_WORKFLOWS: '10',
+      FOLLOW_UP_WORKFLOW_TASKS: '2',
+      FOLLOW_UP_ACTIVITIES: '10000',
+      FOLLOW_UP_WATCHES: '0',
+      FOLLOW_UP_POLLERS: '200',
+    };
+    const capacity = { cachedWorkflows: 10, workflowTasks: 2, activities: 10_000, watches: 0, pollers: 200 };
     expect(loadConfig({ ...good, ...env }).capacity).toEqual(capacity);
-    expect(issuesOf(() => loadConfig({ ...good, FOLLOW_UP_CACHED_WORKFLOWS: '9', FOLLOW_UP_POLLERS: '1' }))).toEqual({
+    const bad = { FOLLOW_UP_CACHED_WORKFLOWS: '9', FOLLOW_UP_WATCHES: '100001', FOLLOW_UP_POLLERS: '1' };
+    expect(issuesOf(() => loadConfig({ ...good, ...bad }))).toEqual({
       FOLLOW_UP_CACHED_WORKFLOWS: 'must be a whole number from 10 to 100000 (given "9")',
+      FOLLOW_UP_WATCHES: 'must be a whole number from 0 to 100000 (given "100001")',
       FOLLOW_UP_POLLERS: 'must be a whole number from 2 to 200 (given "1")',
     });
   });
@@ -163,8 +168,8 @@ describe('the worker configuration', () => {
   test('refuses a window that a budget would refuse', () => {
     const issues = issuesOf(() => loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '999ms' }));
     expect(issues['FOLLOW_UP_BUDGET_WINDOW']).toMatch(/^must be from 1s to /);
-    const { budget } = loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '1s', FOLLOW_UP_MARGIN: '5m' });
-    expect(budgetSettingsSchema.safeParse(budget).success).toBe(true);
+    const { budget: settings } = loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '1s', FOLLOW_UP_MARGIN: '5m' });
+    expect(projectBudgetInputSchema.safeParse({ projectId: 'p', settings }).success).toBe(true);
   });
 
   test('serves all projects, or a list of them', () => {

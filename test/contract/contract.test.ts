@@ -124,6 +124,7 @@ describe('the input of a follow-up', () => {
       whenActive: 'wait',
       poll: { initialIntervalMs: 5_000, maxIntervalMs: 60_000, backoffCoefficient: 1.5 },
       settleTimeMs: 120_000,
+      prLinkGraceMs: 30_000,
       jobTimeoutMs: 86_400_000,
       budgetWaitTimeoutMs: 604_800_000,
     });

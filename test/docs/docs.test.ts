@@ -252,6 +252,7 @@ describe('docs/reference/settings.md', () => {
         cachedWorkflows: Number(rows.get('FOLLOW_UP_CACHED_WORKFLOWS')),
         workflowTasks: Number(rows.get('FOLLOW_UP_WORKFLOW_TASKS')),
         activities: Number(rows.get('FOLLOW_UP_ACTIVITIES')),
+        watches: Number(rows.get('FOLLOW_UP_WATCHES')),
         pollers: Number(rows.get('FOLLOW_UP_POLLERS')),
       },
       status: rows.get('FOLLOW_UP_STATUS_ADDRESS'),
@@ -290,7 +291,7 @@ describe('the reference has', () => {
         maxIntervalMs: ms('poll.maxInterval'),
         backoffCoefficient: Number(defaults.get('poll.backoffCoefficient')),
       },
-      ...{ settleTimeMs: ms('settleTime'), jobTimeoutMs: ms('jobTimeout') },
+      ...{ settleTimeMs: ms('settleTime'), prLinkGraceMs: ms('prLinkGrace'), jobTimeoutMs: ms('jobTimeout') },
       budgetWaitTimeoutMs: ms('budgetWaitTimeout'),
     }).toEqual(parsed);
   });
@@ -397,9 +398,10 @@ describe('the reference has', () => {
     ]).toEqual([]);
   });
 
-  // The tests of the budget metrics compare those of budgets.
-  test('every metric of the service calls and the asks', () => {
-    const made = read('src/worker/metrics.ts');
+  test('every metric of the service calls, the asks and the ends', () => {
+    const made = ['src/worker/metrics.ts', 'src/workflows/follow-up.ts', 'src/workflows/follow-up-port.ts']
+      .map(read)
+      .join('\n');
     const metrics = [
       ...[...made.matchAll(/createCounter\('(\w+)'/g)].map(([, name]) => `${name}_total`),
       ...[...made.matchAll(/createHistogram\('(\w+)', '\w+', '(\w+)'/g)].map(([, name, unit]) => `${name}_${unit}`),
@@ -407,6 +409,19 @@ describe('the reference has', () => {
     expect(metrics.length).toBeGreaterThan(4);
     const named = firstColumnOf('docs/reference/metrics.md', 'Metrics of a worker').filter(
       (name) => !name.endsWith('…'),
+    );
+    expect(named.sort()).toEqual(metrics.sort());
+  });
+
+  test('every metric of the budgets', () => {
+    const made = read('src/workflows/project-budget.ts');
+    const metrics = [
+      ...[...made.matchAll(/\bcount\('(\w+)'/g)].map(([, name]) => `follow_up_budget_${name}_total`),
+      ...[...made.matchAll(/\bgauge\('(\w+)'/g)].map(([, name]) => `follow_up_budget_${name}`),
+    ];
+    expect(metrics.length).toBeGreaterThan(8);
+    const named = firstColumnOf('docs/reference/metrics.md', 'Metrics of budgets').filter((name) =>
+      name.startsWith('follow_up_'),
     );
     expect(named.sort()).toEqual(metrics.sort());
   });

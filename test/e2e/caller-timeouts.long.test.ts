@@ -31,12 +31,13 @@ test.each(['workflowExecutionTimeout', 'workflowRunTimeout'])(
     // The follow-up had no chance to record its end.
     const listed = await stack.client.workflow.getHandle(workflowId, first.firstExecutionRunId).describe();
     expect(listed.typedSearchAttributes.get(SearchAttribute.state)).toBe('polling');
-    // Started again, it finds its own delivery and continues from there.
+    // Started again, it waits until the job is at rest, and then its budget knows the delivery.
     await stack.client.workflow.start('followUp', { ...start, workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' });
     const again = stack.followUps.handle(workflowId);
-    await expect.poll(() => again.progress().then(({ state }) => state)).toBe('polling');
+    await expect.poll(() => again.progress().then(({ state }) => state)).toBe('waiting-for-job');
+    stack.simulator.changeJob({ projectId, jobId, status: 'completed' });
+    expect(await again.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
     expect(arrived(jobId)).toBe(1);
-    await again.cancel();
   },
 );
 

@@ -110,7 +110,7 @@ test('a key is rotated while a follow-up is under way', async () => {
   expect(bytes.includes('first') && bytes.includes('second')).toBe(true);
 });
 
-test('a terminated budget is restored from its encrypted history', async () => {
+test('a terminated budget is started again with what its encrypted history says', async () => {
   const { client, followUps } = stack;
   await client.workflow.getHandle(projectBudgetWorkflowId('encrypted')).terminate('a test');
   const restored = await cli('budget', 'restore', 'encrypted');

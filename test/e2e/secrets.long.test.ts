@@ -15,7 +15,7 @@ const CANARY = 'canary/+="%&<key>\'\\4711';
 /** A similar secret, put where the search must find it. */
 const PLANTED = 'planted/+="%&<key>\'\\0815';
 
-const CODES = [400, 401, 403, 404, 429, 500];
+const CODES = [400, 401, 402, 403, 404, 429, 500];
 const JOBS = [
   'ok',
   'gone',

@@ -101,7 +101,7 @@ interface Case {
   settings: Partial<FollowUpInput>;
 }
 
-const FAST = { poll: { initialInterval: '400ms', maxInterval: '2s' }, settleTime: '1s' } as const;
+const FAST = { poll: { initialInterval: '400ms', maxInterval: '2s' }, settleTime: '1s', prLinkGrace: '0s' } as const;
 
 /** Draws where the service misbehaves, and how. Timeouts are short where it may do so for ever. */
 function drawCase(seed: number): Case {
@@ -130,7 +130,9 @@ function drawCase(seed: number): Case {
     const settings = { budgetWaitTimeout: '6s', jobTimeout: '10s' };
     const posts = draw(random.between(1, 2)).slice(0, 2);
     // A pause of the project must not hold up the others.
-    const projectId = posts.some(({ status }) => [401, 403, 429].includes(status)) ? `fuzz-${run}-${seed}` : shared;
+    const projectId = posts.some(({ status }) => [401, 402, 403, 429].includes(status))
+      ? `fuzz-${run}-${seed}`
+      : shared;
     return { seed, projectId, script: { ...usual, posts, after }, settings };
   }
   if (place < 0.9) {

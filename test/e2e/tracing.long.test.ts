@@ -115,11 +115,15 @@ test('one tree of spans connects the command line with the activities', async ()
   expect(start.parentSpanId).toBeFalsy();
   const tree = spans.filter(({ traceId }) => traceId === start.traceId);
   const names = new Set(tree.map(({ name }) => name));
-  for (const name of ['RunWorkflow:followUp', 'RunActivity:sendFollowUp', 'RunActivity:watchJob']) {
+  for (const name of ['RunWorkflow:followUp', 'RunActivity:sendMessage', 'RunActivity:watchJob']) {
     expect(names).toContain(name);
   }
   const known = new Set(tree.map(({ spanId }) => spanId));
-  const orphans = tree.filter(({ parentSpanId }) => parentSpanId && !known.has(parentSpanId));
+  // A budget does not end, so the span of its run, which has these, is not exported.
+  const ofBudget = /:(listRecentSends|budgetAnswer)$/;
+  const orphans = tree.filter(
+    ({ name, parentSpanId }) => parentSpanId && !known.has(parentSpanId) && !ofBudget.test(name),
+  );
   expect(orphans).toEqual([]);
   expect([...serviceNames]).toEqual(['our-follow-ups']);
 });

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import { batchItemKey, followUpBatchWorkflowId, followUpWorkflowId } from '../../src/contract/index.js';
-import { reportSignal, wakeSignal } from '../../src/contract/protocol.js';
+import { tellSignal, wakeSignal } from '../../src/contract/protocol.js';
 import { partOrderSignal, partReportSignal } from '../../src/workflows/batch-messages.js';
 import { makeItems } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
@@ -28,7 +28,7 @@ test('workflows that were paused while a task waited for a worker name the way o
   const followUp = followUpWorkflowId({ projectId, jobId: items[0]!.jobId, key: batchItemKey(projectId, 0) });
   const part = followUpBatchWorkflowId({ batchId: projectId, part: 0 });
   const signals = new Map([
-    [budget.workflowId, reportSignal.name],
+    [budget.workflowId, tellSignal.name],
     [batch.workflowId, partReportSignal.name],
     [part, partOrderSignal.name],
     [followUp, wakeSignal.name],

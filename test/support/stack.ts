@@ -76,4 +76,8 @@ export async function startStack({
 }
 
 /** Polls often enough for tests. */
-export const FAST = { poll: { initialInterval: '200ms', maxInterval: '500ms' }, settleTime: '5s' } as const;
+export const FAST = {
+  poll: { initialInterval: '200ms', maxInterval: '500ms' },
+  settleTime: '5s',
+  prLinkGrace: '0s',
+} as const;

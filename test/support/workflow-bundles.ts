@@ -36,12 +36,6 @@ export async function bundleTestWorkflows(workflowsPath: string): Promise<{ code
   return { code };
 }
 
-/** Bundles the workflow `changing` in one of the versions of `test/replay/versions`. */
-export async function bundleVersion(version: 1 | 2 | 3 | 4): Promise<{ code: string }> {
-  const { code } = await bundleTestWorkflows(join(ROOT, 'test', 'replay', 'versions', 'index.ts'));
-  return { code: code.replaceAll(`version${version}`, 'changing') };
-}
-
 async function filesIn(directory: string): Promise<string[]> {
   const entries = await readdir(directory, { recursive: true, withFileTypes: true });
   return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));

@@ -9,13 +9,13 @@ export function samplesOf(text: string): Map<string, number> {
   return samples;
 }
 
-/** The budget metrics of one project, without the common prefix: `used`, `paused{reason="operator"}` and so on. */
-export function budgetSamples(text: string, projectId: string): Record<string, number> {
-  const found: Record<string, number> = {};
+/** The sum of the samples of a metric that have all these labels. */
+export function sumOf(text: string, name: string, labels: Record<string, string> = {}): number {
+  const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
+  let sum = 0;
   for (const [series, value] of samplesOf(text)) {
-    const match = /^follow_up_budget_(\w+)\{project="([^"]*)"(?:,(.*))?\}$/.exec(series);
-    if (match?.[1] === undefined || match[2] !== projectId) continue;
-    found[match[3] === undefined ? match[1] : `${match[1]}{${match[3]}}`] = value;
+    const [, itsName, itsLabels = ''] = /^(\w+)(?:\{(.*)\})?$/.exec(series) ?? [];
+    if (itsName === name && wanted.every((pair) => `,${itsLabels},`.includes(`,${pair},`))) sum += value;
   }
-  return found;
+  return sum;
 }

@@ -19,7 +19,7 @@ export async function findBreak(name: string): Promise<string | undefined> {
   const [profile, file, text, instead] = breaks[name] ?? [];
   if (profile === undefined || text === undefined) throw new Error(`no break is called ${name}`);
   const root = fileURLToPath(new URL('../..', import.meta.url));
-  const path = `${root}src/next/${file}.ts`;
+  const path = `${root}src/${file}.ts`;
   const parts = readFileSync(path, 'utf8').split(text);
   if (parts.length !== 2) throw new Error(`${name}: occurs ${parts.length - 1} times in ${file}, not once: ${text}`);
   const transform = (_: string, id: string) => (id === path ? parts.join(instead) : undefined);

@@ -1,12 +1,12 @@
 import { TimeoutFailure } from '@temporalio/common';
 import type { z } from 'zod';
-import type { ResolveWord } from '../../src/contract/index.js';
-import { Budget } from '../../src/next/budget/budget.js';
-import { BudgetLoop, type RecentSends } from '../../src/next/budget/loop.js';
-import { type BudgetState, newState, trim } from '../../src/next/budget/state.js';
-import { answerSchema, askSchema, budgetEventSchema, type BudgetSettings } from '../../src/next/contract/protocol.js';
-import { FollowUp, type Settings } from '../../src/next/follow-up/flow.js';
-import { type FollowUpPort, readSendResult, readSlotAnswer, readWatchResult } from '../../src/next/follow-up/port.js';
+import type { ResolveWord, FollowUpSettings as Settings } from '../../src/contract/index.js';
+import { Budget } from '../../src/budget/budget.js';
+import { BudgetLoop, type RecentSends } from '../../src/budget/loop.js';
+import { type BudgetState, newState, trim } from '../../src/budget/state.js';
+import { answerSchema, askSchema, budgetEventSchema, type BudgetSettings } from '../../src/contract/protocol.js';
+import { FollowUp } from '../../src/follow-up/flow.js';
+import { type FollowUpPort, readSendResult, readSlotAnswer, readWatchResult } from '../../src/follow-up/port.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
 import { Chance } from './world.js';
 

@@ -1,5 +1,5 @@
-import type { Budget } from '../../src/next/budget/budget.js';
-import type { BudgetState } from '../../src/next/budget/state.js';
+import type { Budget } from '../../src/budget/budget.js';
+import type { BudgetState } from '../../src/budget/state.js';
 import type { Activity, ActivityOptions, Server } from './server.js';
 import { drain } from './world.js';
 

@@ -1,4 +1,4 @@
-import type { Settings } from '../../src/next/follow-up/flow.js';
+import type { FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { type Fault, faultsOf, planFaults } from './faults.js';
 import { type BudgetOptions, followUp, projectBudget } from './ports.js';
 import { BUDGET_ID, Server } from './server.js';

@@ -1,7 +1,7 @@
 import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
 import { msToNumber } from '@temporalio/common/lib/time.js';
-import type { ListedSend, Message } from '../../src/next/budget/budget.js';
-import type { BudgetState } from '../../src/next/budget/state.js';
+import type { ListedSend, Message } from '../../src/budget/budget.js';
+import type { BudgetState } from '../../src/budget/state.js';
 import { type Code, ContinueAsNew, type Happened, type Outcome, Run } from './runs.js';
 import type { Log } from './verdicts.js';
 import type { Worker } from './worker.js';

@@ -77,7 +77,7 @@ export class Service {
     const arrival: Arrival = { atMs: nowMs, prompt, runId, isAccepted: false, isRefused, turn: 0, isBehind: false };
     arrivals.push(arrival);
     if (until.unauthorized > nowMs) return { outcome: 'unauthorized', statusCode: 401 };
-    if (until.payment > nowMs) return { outcome: 'payment' as 'limited', statusCode: 402 };
+    if (until.payment > nowMs) return { outcome: 'payment', statusCode: 402 };
     if (isLimited) return { outcome: 'limited', statusCode: 429, ...this.#retryAfter() };
     if (until.hiding > nowMs && chance.happens(0.3)) return { outcome: 'rejected', statusCode: 404 };
     if (this.#job(jobId).status === 'archived') return { outcome: 'rejected', statusCode: 400 };

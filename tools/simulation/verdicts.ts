@@ -1,6 +1,6 @@
 import type { FollowUpResult } from '../../src/contract/index.js';
-import { type Answer, type BudgetEvent, refusalOf } from '../../src/next/contract/protocol.js';
-import { Failed } from '../../src/next/follow-up/flow.js';
+import { type Answer, type BudgetEvent, refusalOf } from '../../src/contract/protocol.js';
+import { Failed } from '../../src/follow-up/flow.js';
 import { isBudgetLost } from './faults.js';
 import type { Order } from './ports.js';
 import type { Run } from './runs.js';

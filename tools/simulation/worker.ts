@@ -1,7 +1,7 @@
 import { asyncLocalStorage, CancelledFailure, Context } from '@temporalio/activity';
 import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
-import { type Budgets, BudgetStoppedError } from '../../src/next/activities/budgets.js';
-import { createActivities } from '../../src/next/activities/index.js';
+import { type Budgets, BudgetStoppedError } from '../../src/activities/budgets.js';
+import { createActivities } from '../../src/activities/index.js';
 import type { Code, Outcome } from './runs.js';
 import type { Stage } from './seed.js';
 import { type Activity, BUDGET_ID } from './server.js';

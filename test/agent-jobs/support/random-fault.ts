@@ -27,6 +27,7 @@ export interface RandomFault {
 export function meaningOf(status: number): SendOutcome {
   if (status >= 200 && status <= 299) return 'sent';
   if ([401, 403].includes(status)) return 'unauthorized';
+  if (status === 402) return 'payment';
   if (status === 429) return 'limited';
   return status >= 400 && status <= 499 && ![408, 409, 425].includes(status) ? 'rejected' : 'unknown';
 }

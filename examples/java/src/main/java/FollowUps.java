@@ -92,10 +92,10 @@ public final class FollowUps {
     Map<String, Object> known = asMap(stub.query("progress", Map.class));
     DataConverter converter = client.getOptions().getDataConverter();
     for (var activity : stub.describe().getRawDescription().getPendingActivitiesList()) {
-      Payloads details = activity.getLastFailure().getApplicationFailureInfo().getDetails();
+      Payloads details = activity.getHeartbeatDetails();
       if (activity.getActivityType().getName().equals("watchJob") && details.getPayloadsCount() > 0) {
-        Map<String, Object> news = asMap(converter.fromPayloads(0, Optional.of(details), Map.class, Map.class));
-        known.merge("polls", news.get("looks"), (polls, looks) -> (Integer) polls + (Integer) looks);
+        Map<String, Object> seen = asMap(converter.fromPayloads(0, Optional.of(details), Map.class, Map.class));
+        known.merge("polls", seen.get("polls"), (before, polls) -> (Integer) before + (Integer) polls);
       }
     }
     return known;

@@ -1,4 +1,0 @@
-/** `npm run simulate`: loads main.ts, which like the tests runs from its source. */
-import { runFromSource } from '../scripts/run-from-source.js';
-
-await runFromSource('/simulation/main.ts');

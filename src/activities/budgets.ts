@@ -1,0 +1,144 @@
+import { Context } from '@temporalio/activity';
+import {
+  type Client,
+  WithStartWorkflowOperation,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowNotFoundError,
+} from '@temporalio/client';
+import { budgetTaskQueue, projectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
+import type { ListedSend } from '../budget/budget.js';
+import type { RecentSends } from '../budget/loop.js';
+import {
+  type Answer,
+  type Ask,
+  askUpdate,
+  type BudgetEvent,
+  type BudgetSettings,
+  tellSignal,
+} from '../contract/protocol.js';
+
+const CALL_DEADLINE_MS = 5_000;
+/** Most sends that a list names: as many as a budget remembers. The others are counted. */
+const MAX_LISTED = 2_000;
+
+/** What the activities ask of the projects' budgets, and of Temporal's list of follow-ups. */
+export interface Budgets {
+  /**
+   * Asks a project's budget, which starts if it never existed.
+   *
+   * @throws BudgetStoppedError if its last run is closed; otherwise the client's error if it does not answer
+   */
+  ask(projectId: string, ask: Ask): Promise<Answer>;
+  /** Tells a project's budget something. One that does not run does not need to know. */
+  tell(projectId: string, event: BudgetEvent): Promise<void>;
+  /** When a run of a workflow closed, in epoch milliseconds; `undefined` if it runs. */
+  closedAtMs(workflowId: string, runId: string): Promise<number | undefined>;
+  /**
+   * Follow-ups of a project that may have been sent: those that closed since `sinceMs`, and those that run after their
+   * send.
+   *
+   * @param query.alsoWaiting also those that wait, because one may have a grant that its state does not show yet. A
+   *   follow-up that shows no state has not asked
+   */
+  listSends(query: SendsQuery): Promise<Omit<RecentSends, 'leaseMs' | 'runId'>>;
+}
+
+export interface SendsQuery {
+  projectId: string;
+  sinceMs: number;
+  alsoWaiting: boolean;
+}
+
+/** The last run of a budget is closed. It does not start again by itself, because somebody stopped it. */
+export class BudgetStoppedError extends Error {
+  constructor(projectId: string) {
+    super(`The budget of project ${projectId} was stopped. To start it again: follow-up budget restore ${projectId}`);
+  }
+}
+
+/**
+ * @param options.taskQueue that of the follow-ups
+ * @param options.settings of budgets that do not exist yet
+ */
+export function createBudgets(
+  client: Client,
+  { taskQueue, settings }: { taskQueue: string; settings: BudgetSettings },
+): Budgets {
+  const inTurn = createTurns();
+  const withDeadline = <T>(call: () => Promise<T>) => client.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
+
+  async function askOnce(projectId: string, ask: Ask): Promise<Answer> {
+    const startWorkflowOperation = new WithStartWorkflowOperation(WorkflowType.projectBudget, {
+      workflowId: projectBudgetWorkflowId(projectId),
+      taskQueue: budgetTaskQueue(taskQueue),
+      args: [{ projectId, settings }],
+      workflowIdReusePolicy: 'REJECT_DUPLICATE',
+      workflowIdConflictPolicy: 'USE_EXISTING',
+    });
+    try {
+      return await withDeadline(() =>
+        client.workflow.executeUpdateWithStart(askUpdate, { args: [ask], startWorkflowOperation }),
+      );
+    } catch (error) {
+      throw error instanceof WorkflowExecutionAlreadyStartedError ? new BudgetStoppedError(projectId) : error;
+    }
+  }
+
+  return {
+    async ask(projectId, ask) {
+      const { cancellationSignal } = Context.current();
+      // The server accepts ten updates of a workflow at a time. This worker makes one at a time for each project.
+      return inTurn(projectId, () => {
+        cancellationSignal.throwIfAborted();
+        return askOnce(projectId, ask);
+      });
+    },
+
+    async tell(projectId, event) {
+      const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+      try {
+        await withDeadline(() => budget.signal(tellSignal, event));
+      } catch (error) {
+        if (!(error instanceof WorkflowNotFoundError)) throw error;
+      }
+    },
+
+    async closedAtMs(workflowId, runId) {
+      const { closeTime } = await withDeadline(() => client.workflow.getHandle(workflowId, runId).describe());
+      return closeTime?.getTime();
+    },
+
+    async listSends({ projectId, sinceMs, alsoWaiting }) {
+      const state = SearchAttribute.state.name;
+      const isShown = alsoWaiting ? 'IS NOT NULL' : `IN ('sending', 'reconciling', 'polling')`;
+      const running = `(ExecutionStatus = 'Running' AND ${state} ${isShown})`;
+      const closed = `CloseTime >= '${new Date(sinceMs).toISOString()}'`;
+      const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
+      const found: (ListedSend & { closedAtMs: number })[] = [];
+      for await (const each of client.workflow.list({ query: `${ofProject} AND (${running} OR ${closed})` })) {
+        const isRunning = each.status.name === 'RUNNING';
+        if (!isRunning && each.typedSearchAttributes.get(SearchAttribute.state) === 'not-sent') continue;
+        const closedAtMs = each.closeTime?.getTime() ?? Number.MAX_SAFE_INTEGER;
+        found.push({ workflowId: each.workflowId, isRunning, closedAtMs });
+      }
+      found.sort((a, b) => a.closedAtMs - b.closedAtMs);
+      const sends = found.slice(-MAX_LISTED).map(({ workflowId, isRunning }) => ({ workflowId, isRunning }));
+      return { sends, others: found.length - sends.length };
+    },
+  };
+}
+
+/** Runs calls of the same key one after the other. */
+function createTurns(): <T>(key: string, call: () => Promise<T>) => Promise<T> {
+  const last = new Map<string, Promise<unknown>>();
+  return async (key, call) => {
+    const mine = (last.get(key) ?? Promise.resolve()).then(call);
+    const settled = mine.catch(() => undefined);
+    last.set(key, settled);
+    try {
+      return await mine;
+    } finally {
+      if (last.get(key) === settled) last.delete(key);
+    }
+  };
+}

@@ -1,0 +1,439 @@
+import type { Info } from '@temporalio/activity';
+import { ApplicationFailureCategory, CancelledFailure } from '@temporalio/common';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import { beforeEach, describe, expect, test, vi } from 'vitest';
+import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
+import type { AgentJob } from '../../src/contract/index.js';
+import { type ActivityDependencies, createActivities } from '../../src/activities/index.js';
+import { type Budgets, BudgetStoppedError } from '../../src/activities/budgets.js';
+import type { Answer, Known } from '../../src/contract/protocol.js';
+import type { SendOrder, SlotOrder } from '../../src/follow-up/port.js';
+import { firstSeen, iso, type Read, type Seen, type WatchOrder } from '../../src/follow-up/watch.js';
+import { keepSecret } from '../../src/secrets.js';
+import * as s from '../follow-up/support.js';
+import {
+  DAY,
+  failed,
+  granted,
+  HOUR,
+  known,
+  MINUTE,
+  rest,
+  SECOND,
+  START_MS,
+  waiting,
+  working,
+} from '../follow-up/support.js';
+
+s.useVirtualTime();
+beforeEach(() => {
+  // No jitter.
+  vi.spyOn(Math, 'random').mockReturnValue(0.5);
+});
+
+const workflowId = 'follow-up/p/j/key';
+const config = { leaseMs: 60_000, drainMs: 120_000, maxLimit: 100 };
+const archived = { ...rest, status: 'archived' };
+const failure = (more: object): unknown => expect.objectContaining(more);
+const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+
+interface World extends Partial<ActivityDependencies> {
+  job?: () => AgentJob | Read;
+  answers?: (Answer | Error)[];
+  sent?: SendMessageOutcome;
+  closedAtMs?: () => Promise<number | undefined>;
+}
+
+/** A worker whose service and budget are scripted. Its calls are noted in order. */
+function worker({ job = () => rest, answers = [], sent, closedAtMs, ...more }: World) {
+  const calls: string[] = [];
+  const budgets = {
+    ask: vi.fn<Budgets['ask']>(async () => {
+      calls.push('ask');
+      const answer = answers.shift() ?? new Error('Nothing is scripted');
+      if (answer instanceof Error) throw answer;
+      return answer;
+    }),
+    tell: vi.fn<Budgets['tell']>(async () => void calls.push('tell')),
+    closedAtMs: vi.fn<Budgets['closedAtMs']>(closedAtMs ?? (async () => undefined)),
+    listSends: vi.fn<Budgets['listSends']>(async () => ({ sends: [], others: 7 })),
+  };
+  const agentJobs: ActivityDependencies['agentJobs'] = {
+    getJob: async () => {
+      calls.push('get');
+      return s.asRead(job()) as GetJobOutcome;
+    },
+    sendMessage: async ({ mayStart }: Parameters<AgentJobsClient['sendMessage']>[0]) => {
+      if (!mayStart()) return { outcome: 'notSent', message: 'too late' };
+      calls.push('post');
+      return sent ?? { outcome: 'sent', statusCode: 200, job: { ...working, transcript: 'long' } };
+    },
+  };
+  const activities = createActivities({
+    ...{ agentJobs, budgets, ...config, sendTimeoutMs: 30_000, maxWatches: 100 },
+    ...{ handBack: new AbortController().signal, linksArePrivate: false, marginMs: 1_000 },
+    clocks: { wallMs: () => Date.now(), stopwatchMs: () => Date.now() - 5 },
+    ...more,
+  });
+  /** Runs an activity in an attempt of its own. */
+  function run<A, R>(activity: (order: A) => Promise<R>, order: A, info: Partial<Info> = {}) {
+    const attempt = { scheduledTimestampMs: START_MS, currentAttemptScheduledTimestampMs: START_MS };
+    const logger = new DefaultLogger('ERROR', () => undefined);
+    const workflowExecution = { workflowId, runId: 'run' };
+    const environment = new MockActivityEnvironment(
+      { ...attempt, workflowExecution, ...structuredClone(info) },
+      { logger },
+    );
+    const beats: unknown[] = [];
+    environment.on('heartbeat', (details) => {
+      calls.push('beat');
+      beats.push(structuredClone(details));
+    });
+    const result = environment.run(activity, structuredClone(order));
+    // Its failure is asserted later.
+    result.catch(() => undefined);
+    return { result, beats, cancel: () => environment.cancel() };
+  }
+  return { ...activities, run, calls, budgets, reads: () => calls.filter((call) => call === 'get').length };
+}
+
+describe('askForSlot', () => {
+  const ask = { sendNumber: 2, lane: 'batch', messageTag: 'tag', mayHaveSent: true, startedAtMs: START_MS } as const;
+  const order: SlotOrder = { projectId: 'p', jobId: 'j', whenActive: 'wait', isInDoubt: false, ask };
+  const askIn = (world: World, more: Partial<SlotOrder> = {}) => {
+    const given = worker(world);
+    return { ...given, ...given.run(given.askForSlot, { ...order, ...more }) };
+  };
+
+  test('reads the job, then asks for this run with what the worker’s configuration says', async () => {
+    const { result, calls, budgets } = askIn({ job: () => ({ ...rest, model: 'm' }), answers: [waiting()()] });
+    expect(await result).toEqual({ kind: 'asked', baseline: rest, answer: waiting()() });
+    expect(calls).toEqual(['get', 'ask']);
+    expect(budgets.ask).toHaveBeenCalledWith('p', { ...ask, ...config, workflowId, runId: 'run' });
+    const isPrivate = askIn({ answers: [waiting()()], linksArePrivate: true });
+    expect(await isPrivate.result).toMatchObject({ linksArePrivate: true });
+  });
+
+  test.each([
+    ['archived', archived, { kind: 'archived', job: archived }],
+    ['at work', { ...working, transcript: 'long' }, { kind: 'atWork', job: working }],
+    ['missing', s.notFound, s.notFound],
+  ])('asks for nothing where the job is %s', async (_, job, answer) => {
+    const { result, calls } = askIn({ job: () => job });
+    expect(await result).toEqual(answer);
+    expect(calls).toEqual(['get']);
+  });
+
+  test('asks by request although the job is at work', async () => {
+    const { result } = askIn({ job: () => working, answers: [waiting()()] }, { whenActive: 'send' });
+    expect(await result).toMatchObject({ kind: 'asked', baseline: working });
+  });
+
+  test.each<[string, AgentJob, Answer, object, string]>([
+    ['a send that is known', archived, known()(), { kind: 'asked', answer: known()() }, 'get, ask'],
+    ['a place in line', archived, waiting()(), { kind: 'archived' }, 'get, ask'],
+    [
+      'a grant, which the follow-up gives back',
+      working,
+      granted()(),
+      { kind: 'atWork', answer: granted()() },
+      'get, ask',
+    ],
+  ])('in doubt, asks whatever the job shows: %s', async (_, job, answer, expected, calls) => {
+    const given = askIn({ job: () => job, answers: [answer] }, { isInDoubt: true });
+    expect(await given.result).toMatchObject(expected);
+    expect(given.calls.join(', ')).toBe(calls);
+  });
+
+  test.each([
+    ['unauthorized', 'credentials'],
+    ['no-key', 'credentials'],
+    ['limited', 'limited'],
+    ['payment', 'payment'],
+    ['network', 'service'],
+    ['rejected', 'service'],
+  ])('a read that fails as %s blocks the follow-up with the reason %s', async (reason, type) => {
+    const job = () => failed(reason, { retryAfterMs: 9_000 });
+    await expect(askIn({ job }).result).rejects.toThrow(failure({ type, nextRetryDelay: 9_000, nonRetryable: false }));
+    const soon = askIn({ job: () => failed(reason) });
+    await expect(soon.result).rejects.toThrow(failure({ type, nextRetryDelay: undefined }));
+  });
+
+  test('a budget that gives no answer blocks it', async () => {
+    const stopped = askIn({ answers: [new BudgetStoppedError('p')] });
+    await expect(stopped.result).rejects.toThrow(failure({ type: 'budget-stopped', nextRetryDelay: '1m' }));
+    await expect(stopped.result).rejects.toThrow('budget restore p');
+    keepSecret('abcdefghijklmnop');
+    const silent = askIn({ answers: [new Error('key abcdefghijklmnop')] });
+    await expect(silent.result).rejects.toThrow(failure({ type: 'budget-silent', nextRetryDelay: undefined }));
+    await expect(silent.result).rejects.not.toThrow('abcdefghijklmnop');
+  });
+
+  describe('review N6: a grant of a run that was closed before it', () => {
+    const before: Partial<Known> = { outcome: null, grantedAtMs: START_MS };
+
+    test('was never used: it is given back, and asked for again', async () => {
+      const answers = [known({ ...before, sendNumber: 2 })(), granted()()];
+      const { result, calls, budgets } = askIn({ answers, closedAtMs: async () => START_MS - 1_001 });
+      expect(await result).toMatchObject({ answer: { kind: 'granted', runId: 'run' } });
+      expect(calls).toEqual(['get', 'ask', 'tell', 'ask']);
+      expect(budgets.closedAtMs).toHaveBeenCalledWith(workflowId, 'earlier');
+      const settlement = { kind: 'settle', workflowId, runId: 'earlier', sendNumber: 2, outcome: 'notSent' };
+      expect(budgets.tell).toHaveBeenCalledWith('p', { ...settlement, atMs: START_MS });
+    });
+
+    test.each<[string, Partial<Known>, number | undefined]>([
+      ['was closed later', before, START_MS],
+      ['was closed within the margin of clocks', before, START_MS - 1_000],
+      ['still runs', before, undefined],
+      ['is not remembered', { ...before, grantedTo: '' }, START_MS - 5_000],
+      ['has told how it ended', { ...before, outcome: 'unknown' }, START_MS - 5_000],
+    ])('may have been used where the run %s', async (_, more, closedAtMs) => {
+      const { result, calls } = askIn({ answers: [known(more)()], closedAtMs: async () => closedAtMs });
+      expect(await result).toMatchObject({ answer: { kind: 'known', ...more } });
+      expect(calls).toEqual(['get', 'ask']);
+    });
+
+    test('is asked about again, with a reason for people, where Temporal does not answer', async () => {
+      const { result } = askIn({ answers: [known(before)()], closedAtMs: () => Promise.reject(new Error('late')) });
+      await expect(result).rejects.toThrow(failure({ type: 'budget-silent' }));
+    });
+  });
+});
+
+describe('sendMessage', () => {
+  const grant = { runId: 'run', sendNumber: 3, grantedAtMs: START_MS, leaseMs: config.leaseMs };
+  const order: SendOrder = { projectId: 'p', jobId: 'j', prompt: 'go on', whenActive: 'wait', grant };
+  const send = (world: World = {}, more: Partial<SendOrder> = {}, info?: Partial<Info>) => {
+    const given = worker(world);
+    return { ...given, ...given.run(given.sendMessage, { ...order, ...more }, info) };
+  };
+
+  test('posts once, and names its grant and the job before and after it', async () => {
+    const { result, calls } = send({}, { baseline: rest });
+    const expected = { grant: 'run/3', outcome: 'sent', statusCode: 200, baseline: rest, job: working };
+    expect(await result).toEqual(expected);
+    expect(calls).toEqual(['post']);
+  });
+
+  test('review N24 and F11: reads the job where it waited, and keeps it in a heartbeat before the post', async () => {
+    const { result, calls, beats } = send({ job: () => s.done });
+    expect(await result).toMatchObject({ outcome: 'sent', baseline: s.done });
+    expect(calls).toEqual(['get', 'beat', 'post']);
+    expect(beats).toEqual([{ baseline: s.done }]);
+  });
+
+  test.each([
+    [archived, {}],
+    [working, {}],
+    [s.notFound, {}],
+    [failed('service', { retryAfterMs: 1 }), {}],
+    [failed('limited', { retryAfterMs: 9_000 }), { refusal: 'limited', retryAfterMs: 9_000 }],
+    [failed('unauthorized'), { refusal: 'credentials' }],
+    [failed('payment'), { refusal: 'payment' }],
+  ])('sends nothing where the job it reads is %o', async (job, refusal) => {
+    const { result, calls } = send({ job: () => job });
+    const outcome = { grant: 'run/3', outcome: 'notSent', message: expect.any(String) as string, ...refusal };
+    expect(await result).toEqual(outcome);
+    expect(calls).not.toContain('post');
+  });
+
+  test('sends to a job at work by request', async () => {
+    const { result } = send({ job: () => working }, { whenActive: 'send' });
+    expect(await result).toMatchObject({ outcome: 'sent', baseline: working });
+  });
+
+  test.each<[string, string, Partial<Info>]>([
+    ['review N6: another run than that of the grant', 'foreign', { workflowExecution: { workflowId, runId: 'other' } }],
+    ['review 6: a second attempt', 'unknown', { attempt: 2 }],
+    ['review 6: an activity that was reset', 'unknown', { currentAttemptScheduledTimestampMs: START_MS + 1 }],
+  ])('%s sends nothing', async (_, outcome, info) => {
+    const { result, calls } = send({}, { baseline: rest }, info);
+    expect(await result).toMatchObject({ grant: 'run/3', outcome });
+    expect(calls).toEqual([]);
+  });
+
+  test.each([
+    [29_999, 'sent'],
+    [30_000, 'notSent'],
+  ])('review 7: %i ms after the grant by the wall clock, the message is %s', async (lateMs, outcome) => {
+    const { result } = send({}, { baseline: rest, grant: { ...grant, grantedAtMs: START_MS - lateMs } });
+    expect(await result).toMatchObject({ outcome });
+  });
+
+  test.each([
+    ['its stopwatch', { wallMs: () => START_MS, stopwatchMs: () => Date.now() }],
+    ['its wall clock', { wallMs: () => Date.now(), stopwatchMs: () => 0 }],
+  ])('review 7: a process that stands still before its post sends nothing, by %s', async (_, clocks) => {
+    const standStill = (ms: number) => () => {
+      vi.setSystemTime(Date.now() + ms);
+      return rest;
+    };
+    expect(await send({ clocks, job: standStill(29_999) }).result).toMatchObject({ outcome: 'sent' });
+    vi.setSystemTime(START_MS);
+    expect(await send({ clocks, job: standStill(30_000) }).result).toMatchObject({ outcome: 'notSent' });
+  });
+
+  test('gives what the service’s answer means', async () => {
+    const sent: SendMessageOutcome = { outcome: 'limited', statusCode: 429, message: 'why', retryAfterMs: 1 };
+    expect(await send({ sent }, { baseline: rest }).result).toEqual({ ...sent, grant: 'run/3', baseline: rest });
+  });
+});
+
+const settle = { kind: 'settle', workflowId, sendNumber: 1, atMs: START_MS } as const;
+test.each([
+  ['tells of its own grant', { ...settle, runId: 'run', outcome: 'notSent' } as const, 1],
+  ['tells what became of another run’s', { ...settle, runId: 'earlier', outcome: 'sent' } as const, 1],
+  ['tells its end', { kind: 'end', workflowId, runId: 'run' } as const, 1],
+  ['review N3: does not give back another run’s', { ...settle, runId: 'earlier', outcome: 'notSent' } as const, 0],
+])('tellBudget %s', async (_, event, times) => {
+  const { run, tellBudget, budgets } = worker({});
+  await run(tellBudget, { projectId: 'p', event }).result;
+  expect(budgets.tell).toHaveBeenCalledTimes(times);
+});
+
+test('listRecentSends adds the lease of this worker and the run that asked', async () => {
+  const { run, listRecentSends, budgets } = worker({});
+  const query = { projectId: 'p', sinceMs: START_MS, alsoWaiting: true };
+  const sends = await run(listRecentSends, query).result;
+  expect(sends).toEqual({ sends: [], others: 7, leaseMs: config.leaseMs, runId: 'run' });
+  expect(budgets.listSends).toHaveBeenCalledWith(query);
+});
+
+describe('watchJob', () => {
+  const order: WatchOrder = {
+    ...{ ...s.watchSettings, until: 'end', deadlineMs: START_MS + DAY, trouble: null, baseline: rest, runId: 'run' },
+    ...{ baselineAtMs: START_MS, arrivedByMs: START_MS },
+  };
+  const watch = (world: World, more: Partial<WatchOrder> = {}, info?: Partial<Info>) => {
+    const given = worker(world);
+    return { ...given, ...given.run(given.watchJob, { ...order, ...more }, info) };
+  };
+  /** Of a watch that reads next after `ms`. */
+  const seenBefore = (ms: number): Seen => ({
+    ...firstSeen(order, START_MS),
+    ...{ intervalMs: MINUTE, polls: 40, nextPollAt: iso(START_MS + ms), observedActive: true },
+  });
+  const sleeping = { seen: seenBefore(5 * MINUTE) };
+
+  test('reads at growing intervals up to the end of the turn', async () => {
+    const { result, reads, beats } = watch({ job: () => (Date.now() < START_MS + 2 * MINUTE ? working : s.done) });
+    await pass(3 * MINUTE);
+    expect(await result).toMatchObject({ kind: 'ended', job: s.done, seen: { polls: 7, observedActive: true } });
+    expect(reads()).toBe(7);
+    // What the last read showed, and when the next one is.
+    expect(beats.at(-1)).toMatchObject({ polls: 6, job: working, nextPollAt: '2026-01-05T12:02:40.858Z' });
+  });
+
+  test('sends a heartbeat a minute', async () => {
+    const { beats } = watch({}, sleeping);
+    await pass(5 * MINUTE - 1);
+    expect(beats).toHaveLength(5);
+  });
+
+  test.each<[string, Partial<WatchOrder>, Partial<Info>]>([
+    ['the heartbeat of the attempt before', {}, { heartbeatDetails: sleeping.seen, attempt: 2 }],
+    ['review N12: what an earlier watch has seen', sleeping, {}],
+  ])('goes on from %s, at the time of its next poll', async (_, more, info) => {
+    const { result, reads } = watch({ job: () => s.done }, more, info);
+    await pass(5 * MINUTE - 1);
+    expect(reads()).toBe(0);
+    await pass(1);
+    expect(await result).toMatchObject({ kind: 'ended', seen: { polls: 41, observedActive: true } });
+  });
+
+  test('leaves the process for a long sleep where too many sleep, with the time of the next poll', async () => {
+    const { result, beats } = watch({ maxWatches: 0 }, sleeping);
+    const later = { type: 'Later', nextRetryDelay: 5 * MINUTE, category: ApplicationFailureCategory.BENIGN };
+    await expect(result).rejects.toThrow(failure({ ...later, nonRetryable: false }));
+    expect(beats).toEqual([sleeping.seen]);
+  });
+
+  test('reads what is due before it leaves', async () => {
+    const { result, beats, calls } = watch({ maxWatches: 0, job: () => working }, { seen: seenBefore(900) });
+    await pass(900);
+    await expect(result).rejects.toThrow(failure({ type: 'Later', nextRetryDelay: MINUTE }));
+    expect(calls.slice(-2)).toEqual(['get', 'beat']);
+    expect(beats.at(-1)).toMatchObject({ polls: 41, job: working });
+  });
+
+  test('as many as the setting says sleep at a time', async () => {
+    const { run, watchJob } = worker({ maxWatches: 1 });
+    const first = run(watchJob, order);
+    await expect(run(watchJob, order).result).rejects.toThrow(failure({ type: 'Later' }));
+    first.cancel();
+    await expect(first.result).rejects.toThrow(CancelledFailure);
+    const third = run(watchJob, order);
+    await pass(SECOND);
+    third.cancel();
+    await expect(third.result).rejects.toThrow(CancelledFailure);
+  });
+
+  test('is handed back at once when the process is about to end', async () => {
+    const handBack = new AbortController();
+    const { result, reads } = watch({ handBack: handBack.signal }, sleeping);
+    await pass(MINUTE);
+    handBack.abort();
+    await expect(result).rejects.toThrow(failure({ type: 'Later', nextRetryDelay: 4 * MINUTE }));
+    const due = watch({ handBack: handBack.signal }, { seen: seenBefore(0) });
+    await expect(due.result).rejects.toThrow(failure({ type: 'Later', nextRetryDelay: 1 }));
+    expect([Date.now(), reads(), due.reads()]).toEqual([START_MS + MINUTE, 0, 0]);
+  });
+
+  test('ends at once on a cancel', async () => {
+    const { result, cancel, reads } = watch({}, sleeping);
+    await pass(SECOND);
+    cancel();
+    await expect(result).rejects.toThrow(CancelledFailure);
+    expect([Date.now(), reads()]).toEqual([START_MS + SECOND, 0]);
+  });
+
+  test('review F2: is foreign in another run, which reads nothing', async () => {
+    const { result, calls } = watch({}, { runId: 'earlier' });
+    expect(await result).toMatchObject({ kind: 'foreign', seen: { polls: 0 } });
+    expect(calls).toEqual([]);
+  });
+
+  test.each([
+    [10 * MINUTE, 10 * MINUTE],
+    [SECOND, 7.5 * SECOND],
+    [3 * HOUR, HOUR],
+  ])('a Retry-After of %i ms puts the next poll off for %i ms, up to the deadline', async (retryAfterMs, nextMs) => {
+    const job = () => failed('limited', { retryAfterMs });
+    const { beats } = watch({ job }, { deadlineMs: START_MS + 5 * SECOND + HOUR });
+    await pass(5 * SECOND);
+    expect(beats.at(-1)).toMatchObject({ nextPollAt: iso(START_MS + 5 * SECOND + nextMs) });
+  });
+
+  test('looks at its deadline, and ends', async () => {
+    const more = { seen: seenBefore(0), deadlineMs: START_MS + 90 * SECOND };
+    const { result, reads } = watch({ job: () => working }, more);
+    await pass(90 * SECOND);
+    expect(await result).toMatchObject({ kind: 'deadline' });
+    expect(reads()).toBe(3);
+  });
+
+  test.each([DAY, -DAY])('review N13: judges by the server’s time: this clock is wrong by %i ms', async (wrongMs) => {
+    vi.setSystemTime(START_MS + wrongMs);
+    const seen = { ...seenBefore(0), observedActive: false };
+    // It ends when the settle time is over, with the third read.
+    const { result, reads } = watch({}, { seen, deadlineMs: START_MS + HOUR, prLinkGraceMs: 0 });
+    await pass(2 * MINUTE - 1);
+    expect(reads()).toBe(2);
+    await pass(1);
+    expect(await result).toMatchObject({ kind: 'ended', seen: { polls: 43 } });
+  });
+
+  test('review N13: the time of an attempt counts from when the server scheduled it', async () => {
+    const { result } = watch({}, sleeping, { currentAttemptScheduledTimestampMs: START_MS + DAY });
+    expect(await result).toMatchObject({ kind: 'ended', seen: { polls: 41 } });
+  });
+
+  test('varies its intervals, so that watches drift apart', async () => {
+    vi.spyOn(Math, 'random').mockReturnValue(0);
+    const { beats } = watch({ job: () => working }, { seen: seenBefore(0) });
+    await pass(0);
+    expect(beats.at(-1)).toMatchObject({ nextPollAt: iso(START_MS + 54 * SECOND) });
+  });
+});

@@ -1,0 +1,86 @@
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { type BudgetState, followUpKey, jobKey, trim } from '../../src/budget/state.js';
+import { askSchema } from '../../src/contract/protocol.js';
+import { askOf, Desk, lastTurn } from './support.js';
+
+const MIB = 1_048_576;
+const hash = 'abcdefghijk';
+const uuid = (index: number) => `${String(index).padStart(8, '0')}-1234-4234-8234-123456789abc`;
+const ordinary = {
+  workflowId: (index: number) => `follow-up/${uuid(0)}/${uuid(index)}/${uuid(index)}`,
+  ...{ runId: uuid(0), messageTag: hash },
+};
+/** As long as the schema lets them be. */
+const longestText = (field: 'runId' | 'messageTag') => {
+  const texts = Array.from({ length: 255 }, (_, index) => 'x'.repeat(index + 1));
+  return texts.findLast((text) => askSchema.safeParse({ ...askOf('a'), [field]: text }).success)!;
+};
+const longest = {
+  workflowId: (index: number) => `follow-up/project/${index}/`.padEnd(255, 'x'),
+  ...{ runId: longestText('runId'), messageTag: longestText('messageTag') },
+};
+
+/** A state that has reached every cap with copies of one send and one waiter: 600 turns are over, 2,400 live. */
+function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: number): BudgetState {
+  const desk = new Desk({ limit: 1 });
+  for (const index of [0, 1])
+    desk.ask(`${index}`, { runId, messageTag, sendNumber: 1_000, workflowId: workflowId(index) });
+  const { state, nowMs } = desk;
+  const ids = (from: number, count: number) => Array.from({ length: count }, (_, index) => workflowId(from + index));
+  const copies = <T>(all: readonly T[], from: number, count: number) =>
+    ids(from, count).map((id) => ({ ...all[0]!, workflowId: id }));
+  const turn = { lastTurn: { ...lastTurn, prLink: hash }, latest: hash };
+  const turns = ids(0, 3_000).map((id, index) => [jobKey(id), { ...turn, ...(index >= 600 && { owner: id }) }]);
+  const known = ids(1_000, 2_000).map((id) => [
+    followUpKey(id),
+    { ...Object.values(state.known)[0], grantedAtMs: nowMs },
+  ]);
+  return {
+    ...state,
+    ...{ known: Object.fromEntries(known), turns: Object.fromEntries(turns) },
+    ...{ grants: copies(state.grants, 2_990, 10), waiters: copies(state.waiters, 4_000, 1_000) },
+    spent: Array.from({ length: slots }, () => nowMs),
+    lastSends: copies(state.lastSends, 2_000, 1_000).map((send) => ({
+      ...send,
+      settledAtMs: nowMs,
+      outcome: 'unknown',
+    })),
+  };
+}
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+describe('a state with every cap reached', () => {
+  it('stays under 1 MiB with the longest ids, and keeps what decides who may send (review 19, N10)', () => {
+    const state = fullState(longest, 10_000);
+    expect(JSON.stringify(state).length).toBeGreaterThan(1.5 * MIB);
+    const { waiters, grants, spent } = structuredClone(state);
+    // A workflow task that takes more than a second fails, so this does not write the whole state again and again.
+    const written = vi.spyOn(JSON, 'stringify');
+    trim(state);
+    const length = written.mock.results.reduce((sum, { value }) => sum + String(value).length, 0);
+    expect(length).toBeLessThan(20 * MIB);
+    expect(JSON.stringify(state).length).toBeLessThan(MIB);
+    expect(state).toMatchObject({ waiters, grants, spent });
+  });
+
+  it('keeps all that lives with ordinary ids, and of the rest the newest (review 19, N10)', () => {
+    const state = fullState(ordinary, 1_000);
+    const { waiters, grants, spent } = structuredClone(state);
+    trim(state);
+    expect(JSON.stringify(state).length).toBeLessThan(MIB);
+    expect(state).toMatchObject({ waiters, grants, spent });
+    expect(Object.values(state.turns).filter(({ owner }) => owner !== undefined)).toHaveLength(2_400);
+    expect(Object.keys(state.known).at(-1)).toBe(followUpKey(ordinary.workflowId(2_999)));
+  });
+
+  it('notes since when it remembers all follow-ups (review 10)', () => {
+    const state = fullState(longest, 0);
+    const since = state.rememberedSinceMs + 5;
+    Object.values(state.known)[0]!.grantedAtMs = since;
+    trim(state);
+    expect(state.rememberedSinceMs).toBe(since);
+  });
+});

@@ -1,0 +1,244 @@
+import { describe, expect, it } from 'vitest';
+import { Budget, type ListedSend, type Message } from '../../src/budget/budget.js';
+import { BudgetLoop, type BudgetPort, type RecentSends } from '../../src/budget/loop.js';
+import { newState } from '../../src/budget/state.js';
+import { askOf, followUp, HELD, HOUR, LEASE, listed, MARGIN, names, OVER, SECOND, T0 } from './support.js';
+
+/** A workflow on Temporal, whose time passes by order. */
+class FakePort implements BudgetPort {
+  readonly originalRunId = 'first';
+  readonly runs = ['first'];
+  time = T0;
+  listed: ListedSend[] = [];
+  readonly queries: { afterMs: number; sinceMs: number; alsoWaiting: boolean }[] = [];
+  sent: Message[] = [];
+  gone: string[] = [];
+  isAnswering = false;
+  isLongRun = false;
+  /** Until when messages and lists are under way. */
+  deliversAtMs = 0;
+  #conditions: { isOver: () => boolean; untilMs: number; resolve: (isOver: boolean) => void }[] = [];
+
+  nowMs = () => this.time;
+  isLong = () => this.isLongRun;
+  show = () => undefined;
+  wasResetSince = (runId: string) => this.runs.at(-1) !== runId;
+
+  async allAnswered(): Promise<void> {
+    await this.condition(() => !this.isAnswering);
+  }
+
+  async condition(isOver: () => boolean, ms = Infinity): Promise<boolean> {
+    if (isOver()) return true;
+    return new Promise((resolve) => this.#conditions.push({ isOver, untilMs: this.time + ms, resolve }));
+  }
+
+  async send(message: Message): Promise<boolean> {
+    this.sent.push(message);
+    await this.condition(() => this.time >= this.deliversAtMs);
+    return !this.gone.includes(message.workflowId);
+  }
+
+  async listRecentSends(query: { sinceMs: number; alsoWaiting: boolean }): Promise<RecentSends> {
+    this.queries.push({ afterMs: this.time - T0, ...query });
+    await this.condition(() => this.time >= this.deliversAtMs);
+    return { sends: this.listed, others: 0, leaseMs: LEASE, runId: this.runs.at(-1)! };
+  }
+
+  /** Lets time pass, from one timer to the next. */
+  async wait(ms = 0): Promise<void> {
+    for (const endMs = this.time + ms; ;) {
+      for (let turn = 0; turn < 50; turn++) {
+        await Promise.resolve();
+        const due = this.#conditions.filter(({ isOver, untilMs }) => untilMs <= this.time || isOver());
+        this.#conditions = this.#conditions.filter((each) => !due.includes(each));
+        for (const { isOver, resolve } of due) resolve(isOver());
+      }
+      if (this.time >= endMs) return;
+      this.time = Math.min(endMs, ...this.#conditions.map(({ untilMs }) => untilMs));
+    }
+  }
+}
+
+/** Starts a budget with a list of sends. */
+async function start(sends: readonly string[] = [], { limit = 3, assumeFull = false, listMs = 0 } = {}) {
+  const port = new FakePort();
+  port.listed = listed(sends);
+  port.deliversAtMs = T0 + listMs;
+  const budget = new Budget(newState({ limit, windowMs: HOUR, reserve: 0, marginMs: MARGIN }, T0));
+  const loop = new BudgetLoop(budget, port);
+  let isOver = false;
+  void loop.run(assumeFull).then(() => (isOver = true));
+  await port.wait();
+  const ask = (name: string) => loop.ask(askOf(name));
+  const tell = (kind: 'settle' | 'end', name: string) => {
+    const { workflowId, runId } = askOf(name);
+    const send = { sendNumber: 1, outcome: 'sent', atMs: port.time } as const;
+    loop.hear(kind === 'end' ? { kind, workflowId, runId } : { kind, workflowId, runId, ...send });
+  };
+  const granted = () => {
+    const sent = port.sent.splice(0).filter(({ answer }) => answer?.kind === 'granted');
+    return sent.map(({ workflowId }) => workflowId.split('/').at(-1));
+  };
+  return { port, budget, ask, tell, granted, isOver: () => isOver };
+}
+
+describe('a fresh budget', () => {
+  it('does not wait if its list is empty (review 12)', async () => {
+    const { port, ask } = await start();
+    expect(ask('a')).toMatchObject({ kind: 'granted', grantedAtMs: T0 });
+    expect(port.queries).toEqual([{ afterMs: 0, sinceMs: T0 - HOUR, alsoWaiting: true }]);
+  });
+
+  it('waits a lease if there is anybody in its list, lists again, books from then (review 12, F6)', async () => {
+    const { port, budget, ask, granted } = await start(['waits', 'b']);
+    expect(ask('a')).toMatchObject({ kind: 'waiting', reason: 'counting' });
+    await port.wait(LEASE - 1);
+    expect(port.sent).toEqual([]);
+    port.listed = listed(['b', 'c']);
+    await port.wait(1);
+    expect(port.queries).toEqual([
+      { afterMs: 0, sinceMs: T0 - HOUR, alsoWaiting: true },
+      { afterMs: LEASE, sinceMs: T0 - HOUR, alsoWaiting: false },
+    ]);
+    expect(granted()).toEqual(['a']);
+    expect(budget.slotEnds()).toEqual([HELD, HELD, OVER + HELD].map((ms) => T0 + LEASE + ms));
+  });
+
+  it('books the sends of which it hears while it waits, and after all asks have their answers (review 2, N5)', async () => {
+    const { port, budget, tell } = await start(['b']);
+    await port.wait(SECOND);
+    tell('settle', 'x');
+    port.listed = [];
+    port.isAnswering = true;
+    await port.wait(LEASE);
+    expect(budget.state.isCounting).toBe(true);
+    port.isAnswering = false;
+    await port.wait();
+    expect(budget.state.isCounting).toBe(false);
+    expect(budget.slotEnds()).toEqual([T0 + SECOND + HELD]);
+  });
+
+  it('takes all slots for used where it is told to', async () => {
+    const { port, budget, ask } = await start(['b'], { assumeFull: true });
+    await port.wait(LEASE);
+    expect(ask('a')).toMatchObject({ kind: 'waiting', expectedAtMs: T0 + LEASE + HELD });
+    expect(budget.slotEnds()).toHaveLength(3);
+  });
+});
+
+describe('a budget that was reset', () => {
+  it('counts anew, also with an empty list, also when the reset run is reset (review N4)', async () => {
+    const { port, ask, granted } = await start([], { limit: 10 });
+    for (const [index, runId] of ['second', 'third', 'fourth'].entries()) {
+      port.runs.push(runId);
+      expect(ask(`a${index}`)).toMatchObject({ kind: 'waiting', reason: 'counting' });
+      await port.wait(LEASE - 1);
+      expect(granted()).toEqual([]);
+      await port.wait(1);
+      expect(granted()).toEqual([`a${index}`]);
+      await port.wait(HOUR);
+    }
+    expect(port.queries.map(({ alsoWaiting }) => alsoWaiting)).toEqual([true, true, false, true, false, true, false]);
+    expect(ask('last').kind).toBe('granted');
+  });
+
+  it('counts before it grants what a timer frees (review N4)', async () => {
+    const { port, ask, tell, granted } = await start([], { limit: 1 });
+    ask('a');
+    tell('settle', 'a');
+    ask('b');
+    await port.wait(SECOND);
+    port.runs.push('second');
+    port.listed = listed(['c']);
+    await port.wait(2 * HOUR);
+    expect(granted()).toEqual([]);
+    expect(port.queries.slice(1)).toMatchObject([{ afterMs: HELD }, { afterMs: HELD + LEASE }]);
+  });
+
+  it('counts anew before it grants, also if the reset fell into its first list (review N4)', async () => {
+    const { port, ask, granted } = await start([], { listMs: SECOND });
+    ask('a');
+    port.runs.push('second');
+    await port.wait(LEASE);
+    expect(granted()).toEqual([]);
+    await port.wait(LEASE + 3 * SECOND);
+    expect(granted()).toEqual(['a']);
+  });
+
+  it('counts again if there was another reset meanwhile, and remembers from then on (review N4, 10)', async () => {
+    const { port, budget, ask } = await start();
+    await port.wait(HOUR);
+    port.runs.push('second');
+    ask('a');
+    expect(budget.state.rememberedSinceMs).toBe(T0 + HOUR);
+    await port.wait(LEASE / 2);
+    port.runs.push('third');
+    await port.wait(LEASE);
+    expect(ask('a')).toMatchObject({ kind: 'waiting', reason: 'counting' });
+    expect(budget.state.rememberedSinceMs).toBe(T0 + HOUR + LEASE);
+    await port.wait(LEASE / 2);
+    expect(ask('a')).toMatchObject({ kind: 'granted' });
+  });
+
+  it('wakes those who may wait for an earlier budget, and have no place in its line', async () => {
+    const { port, ask } = await start();
+    port.listed = listed(['lost', 'asks'], true);
+    port.runs.push('second');
+    ask('asks');
+    await port.wait(LEASE);
+    expect(port.sent.filter(({ answer }) => !answer)).toEqual([{ workflowId: followUp('lost') }]);
+  });
+});
+
+describe('the loop', () => {
+  it('sends messages after all asks of the task have their answers (review 2)', async () => {
+    const { port, ask, tell, granted } = await start([], { limit: 1 });
+    port.isAnswering = true;
+    ask('a');
+    ask('b');
+    tell('end', 'a');
+    await port.wait(SECOND);
+    expect(port.sent).toEqual([]);
+    port.isAnswering = false;
+    await port.wait();
+    expect(granted()).toEqual(['b']);
+  });
+
+  it('grants when a slot is free, removes whom a message does not find, and grants to the next (review 2)', async () => {
+    const { port, budget, ask, tell, granted } = await start([], { limit: 1 });
+    port.gone = names('gone', 3).map((name) => followUp(name));
+    for (const name of ['a', ...names('gone', 3), 'alive']) ask(name);
+    tell('settle', 'a');
+    await port.wait(HELD - 1);
+    expect(granted()).toEqual([]);
+    await port.wait(1);
+    expect(granted()).toEqual(['gone0', 'gone1', 'gone2', 'alive']);
+    expect(budget.state).toMatchObject({ waiters: [], grants: [{ workflowId: followUp('alive') }] });
+  });
+
+  it('ends when its run is long and no message is under way', async () => {
+    const { port, ask, tell, isOver } = await start([], { limit: 1 });
+    ask('a');
+    ask('b');
+    tell('end', 'a');
+    port.deliversAtMs = T0 + SECOND;
+    await port.wait();
+    port.isLongRun = true;
+    ask('c');
+    await port.wait(SECOND - 1);
+    expect(isOver()).toBe(false);
+    await port.wait(1);
+    expect(isOver()).toBe(true);
+  });
+
+  it('does not end while it counts', async () => {
+    const { port, isOver } = await start();
+    port.runs.push('second');
+    port.isLongRun = true;
+    await port.wait(LEASE - 1);
+    expect(isOver()).toBe(false);
+    await port.wait(1);
+    expect(isOver()).toBe(true);
+  });
+});

@@ -1,0 +1,204 @@
+import { describe, expect, it } from 'vitest';
+import type { SendOutcome, WaitReason } from '../../src/contract/budget-messages.js';
+import { Desk, HOUR, LEASE, MINUTE, mostInWindow, names, SECOND } from './support.js';
+
+/** A project that a refusal just paused, with others in line. */
+function paused(outcome: SendOutcome = 'limited', change: { retryAfterMs?: number } = {}): Desk {
+  const desk = new Desk({ limit: 100 });
+  desk.ask('a');
+  desk.settle('a', outcome, change);
+  desk.askAll(names('b', 12));
+  return desk;
+}
+
+describe('a refusal of the whole project', () => {
+  it.each<[SendOutcome, WaitReason]>([
+    ['limited', 'limited'],
+    ['unauthorized', 'credentials'],
+    ['payment', 'payment'],
+  ])('such as "%s" makes all wait, lets one probe, and then the rest follow (G10)', (outcome, reason) => {
+    const desk = paused(outcome);
+    const pause = { by: 'service', untilMs: desk.nowMs + 30 * SECOND };
+    expect(desk.ask('c')).toMatchObject({ kind: 'waiting', reason, pause });
+    expect(desk.nextGrants()).toEqual([30 * SECOND, ['b0']]);
+    desk.wait(10 * SECOND);
+    expect(desk.granted()).toEqual([]);
+    desk.settle('b0');
+    expect(desk.granted()).toEqual(names('b', 11).slice(1));
+    expect(desk.budget.pauseOf(desk.nowMs)).toBeUndefined();
+  });
+
+  it.each(['limited', 'credentials', 'payment'] as const)(
+    'that a read brought ("%s") pauses too, and its slot is free (G10)',
+    (refusal) => {
+      const desk = new Desk({ limit: 1 });
+      desk.askAll(['a', 'b']);
+      desk.settle('a', 'notSent', { refusal, retryAfterMs: MINUTE });
+      expect(desk.budget.slotEnds()).toEqual([]);
+      expect(desk.ask('c')).toMatchObject({ reason: refusal });
+      expect(desk.nextGrants()).toEqual([MINUTE, ['b']]);
+      desk.settle('b', 'notSent', { refusal });
+      expect(desk.nextGrants()).toEqual([MINUTE, ['c']]);
+    },
+  );
+
+  it('pauses for as long as Retry-After says, else twice as long after each probe, up to ten minutes', () => {
+    const desk = paused('limited', { retryAfterMs: 45 * MINUTE });
+    const lengths = names('probe', 7).map(() => {
+      const [afterMs, [probe]] = desk.nextGrants();
+      desk.settle(probe!, 'limited');
+      return afterMs / SECOND;
+    });
+    expect(lengths).toEqual([45 * 60, 60, 120, 240, 480, 600, 600]);
+  });
+
+  it('pauses no longer for sends under way that are refused too, and is not over for one that arrives', () => {
+    const desk = new Desk({ limit: 100 });
+    desk.askAll(names('a', 11));
+    for (const name of names('a', 9)) desk.settle(name, 'payment');
+    desk.settle('a9');
+    expect(desk.nextGrants()).toEqual([30 * SECOND, ['a10']]);
+  });
+
+  it.each(['notSent', 'unknown', 'lost'] as const)('lets another probe where the first is "%s"', (outcome) => {
+    const desk = paused();
+    desk.nextGrants();
+    if (outcome !== 'lost') desk.settle('b0', outcome);
+    expect(desk.nextGrants()).toEqual([outcome === 'lost' ? LEASE : 0, ['b1']]);
+  });
+
+  it('is one reason to wait, told once, until a probe succeeds (review 14)', () => {
+    const desk = paused('unauthorized');
+    desk.told();
+    for (let sendNumber = 2; sendNumber < 8; sendNumber++) {
+      desk.wait(10 * MINUTE);
+      expect(desk.told()).toMatchObject([{ answer: { kind: 'granted' } }]);
+      desk.settle('b0', 'unauthorized');
+      desk.ask('b0', { sendNumber });
+      expect(desk.told()).toEqual([]);
+    }
+    desk.nextGrants();
+    desk.settle('b0');
+    expect(desk.granted()).toHaveLength(10);
+  });
+
+  it('is probed at once when an operator resumes, and never while he pauses', () => {
+    const desk = paused('payment');
+    desk.pause();
+    desk.wait(HOUR);
+    expect(desk.granted()).toEqual([]);
+    desk.resume();
+    expect(desk.granted()).toEqual(['b0']);
+    expect(desk.ask('c')).toMatchObject({ reason: 'payment' });
+  });
+});
+
+/** A service with a limit of its own. */
+interface Service {
+  limit: number;
+  windowMs: number;
+  kind: 'fixed' | 'rolling';
+  hasRetryAfter: boolean;
+}
+
+/** Sends as fast as the budget lets, for some windows. Returns when messages were accepted and refused, from 0. */
+function simulate(desk: Desk, { limit, windowMs, kind, hasRetryAfter }: Service, windows: number) {
+  const startMs = desk.nowMs;
+  const accepted: number[] = [];
+  const refused: number[] = [];
+  const answers: { atMs: number; name: string; outcome: SendOutcome; retryAfterMs?: number }[] = [];
+  const sends = new Map<string, number>();
+  const post = (name: string) => {
+    const nowMs = desk.nowMs - startMs;
+    const beginMs = kind === 'rolling' ? nowMs - windowMs : nowMs - (nowMs % windowMs) - 1;
+    const counted = accepted.filter((atMs) => atMs > beginMs);
+    const isRefused = counted.length >= limit;
+    (isRefused ? refused : accepted).push(nowMs);
+    const freeMs = (kind === 'rolling' ? (counted[0] ?? 0) : beginMs + 1) + windowMs - nowMs;
+    const retry = isRefused && hasRetryAfter && { retryAfterMs: Math.ceil(freeMs / SECOND) * SECOND };
+    answers.push({ atMs: desk.nowMs + 200, name, outcome: isRefused ? 'limited' : 'sent', ...retry });
+  };
+  const ask = (name: string) => {
+    const sendNumber = (sends.get(name) ?? 0) + 1;
+    sends.set(name, sendNumber);
+    if (desk.ask(name, { sendNumber }).kind === 'granted') post(name);
+  };
+  while (desk.nowMs < startMs + windows * windowMs) {
+    const due = answers.filter(({ atMs }) => atMs <= desk.nowMs);
+    for (const { name, outcome, ...change } of answers.splice(0, due.length)) {
+      desk.settle(name, outcome, change);
+      if (outcome === 'sent') desk.end(name);
+      else ask(name);
+    }
+    while (desk.state.waiters.length < 15) ask(`f${sends.size}`);
+    desk.granted().forEach(post);
+    desk.wait(Math.min(desk.budget.nextChangeMs(desk.nowMs) ?? Infinity, answers[0]?.atMs ?? Infinity) - desk.nowMs);
+    desk.granted().forEach(post);
+  }
+  return { accepted, refused };
+}
+
+describe('a service with a lower limit than the budget', () => {
+  const windowMs = 30 * SECOND;
+  const cases = (['fixed', 'rolling'] as const).flatMap((kind) =>
+    [true, false].map((hasRetryAfter) => ({ limit: 10, windowMs, kind, hasRetryAfter })),
+  );
+
+  it.each(cases)('refuses ever fewer ($kind window, Retry-After: $hasRetryAfter) (W15)', (service) => {
+    const windows = 20;
+    const { accepted, refused } = simulate(new Desk({ limit: 20, windowMs, marginMs: 500 }), service, windows);
+    const inWindows = (from: number, to: number) =>
+      refused.filter((atMs) => atMs >= from * windowMs && atMs < to * windowMs).length;
+    expect(inWindows(0, 1)).toBe(10);
+    expect(inWindows(1, 8)).toBeLessThanOrEqual(3);
+    expect(inWindows(8, windows)).toBeLessThanOrEqual(1);
+    expect(accepted.length).toBeGreaterThan(0.85 * 10 * windows);
+    expect(mostInWindow([...accepted, ...refused], windowMs)).toBeLessThanOrEqual(20);
+  });
+
+  it('is not learned for long from a passing 429 in the middle of an hour (W15)', () => {
+    const desk = new Desk({ limit: 100 });
+    for (const name of names('a', 40)) {
+      desk.send(name);
+      desk.wait(45 * SECOND);
+    }
+    desk.askAll(['refused']);
+    desk.settle('refused', 'limited');
+    expect(desk.budget.limit).toBe(40);
+    desk.ask('probe');
+    expect(desk.nextGrants()).toEqual([30 * SECOND, ['probe']]);
+    desk.settle('probe');
+    expect(desk.budget.limit).toBe(100);
+  });
+
+  it('is not learned from a short burst', () => {
+    const desk = new Desk({ limit: 100 });
+    desk.askAll(names('a', 10));
+    desk.settle('a0');
+    for (const name of names('a', 10).slice(1)) desk.settle(name, 'limited');
+    expect(desk.budget.limit).toBe(100);
+  });
+
+  it('is tried again after each window, by twice as much', () => {
+    const desk = new Desk();
+    for (const name of names('a', 3)) desk.send(name);
+    desk.ask('refused');
+    desk.settle('refused', 'limited');
+    const limits = names('window', 3).map(() => {
+      desk.wait(HOUR);
+      return desk.budget.limit;
+    });
+    expect(limits).toEqual([4, 6, 10]);
+  });
+
+  it.each(['setLimit', 'resume'] as const)('is forgotten at the order "%s"', (order) => {
+    const desk = new Desk();
+    for (const name of names('a', 3)) desk.send(name);
+    desk.ask('refused');
+    desk.settle('refused', 'limited');
+    expect(desk.budget.limit).toBe(3);
+    if (order === 'resume') desk.resume();
+    else desk.setLimit({});
+    expect(desk.budget.limit).toBe(10);
+  });
+});

@@ -1,0 +1,152 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Message } from '../../src/budget/budget.js';
+import type { Answer } from '../../src/contract/protocol.js';
+import type { SendOutcome } from '../../src/contract/budget-messages.js';
+import { Desk, mostInWindow } from './support.js';
+
+const STEP = 5_000;
+const windowMs = 20 * STEP;
+const leaseMs = 4 * STEP;
+const settings = { limit: 4, windowMs, marginMs: STEP, reserve: 1 };
+
+const event = fc.record({
+  /** How much time passes before. */
+  steps: fc.oneof(fc.constant(0), fc.nat(3), { weight: 1, arbitrary: fc.nat(30) }),
+  kind: fc.oneof(
+    { weight: 8, arbitrary: fc.constant('ask' as const) },
+    { weight: 8, arbitrary: fc.constant('settle' as const) },
+    fc.constantFrom('askAgain', 'end', 'end', 'miss', 'pause', 'resume', 'resume'),
+  ),
+  /** Chooses among those whom it may concern. */
+  who: fc.nat(1_000),
+  lane: fc.constantFrom('batch', 'interactive'),
+  outcome: fc.oneof(
+    { weight: 5, arbitrary: fc.constant('sent' as const) },
+    fc.constantFrom('rejected', 'unknown', 'notSent', 'limited', 'unauthorized', 'payment'),
+  ),
+  /** When the message arrives, between the first moment and the last. */
+  chance: fc.double({ min: 0, max: 1, noNaN: true }),
+});
+type Event = typeof event extends fc.Arbitrary<infer E> ? E : never;
+const events = fc.array(event, { minLength: 10, maxLength: 50 });
+
+/** A send that was let through. Without an outcome, nobody ever hears of it. */
+interface Send {
+  name: string;
+  sendNumber: number;
+  grantedAtMs: number;
+  overAtMs: number;
+  chance: number;
+  settledAtMs?: number;
+  outcome?: SendOutcome;
+  /** What brought the grant, if no ask did. */
+  message: Message | undefined;
+}
+
+/** Follow-ups that do what events say. */
+class Play {
+  readonly sends: Send[] = [];
+  /** All that the budget said, in order. */
+  readonly said: unknown[] = [];
+  readonly #names: string[] = [];
+  readonly #numbers = new Map<string, number>();
+  #chance = 0;
+
+  constructor(readonly desk: Desk) {}
+
+  run(events: readonly Event[], pass = (desk: Desk, ms: number) => desk.wait(ms)): this {
+    for (const each of events) {
+      this.#chance = each.chance;
+      pass(this.desk, each.steps * STEP);
+      this.#listen();
+      this.#do(each);
+      this.#listen();
+    }
+    return this;
+  }
+
+  #listen(): void {
+    for (const message of this.desk.told()) this.#hear(message.workflowId.split('/').at(-1)!, message.answer, message);
+  }
+
+  #hear(name: string, answer?: Answer, message?: Message): void {
+    this.said.push([name, answer]);
+    if (answer?.kind !== 'granted') return;
+    const { sendNumber, grantedAtMs, overAtMs } = answer;
+    const send = this.sends.find((each) => each.name === name && each.sendNumber === sendNumber);
+    if (send) send.message = message;
+    else this.sends.push({ name, sendNumber, grantedAtMs, overAtMs, chance: this.#chance, message });
+  }
+
+  #ask(name: string, lane: Event['lane']): void {
+    const sendNumber = this.#numbers.get(name) ?? 1;
+    const job = `job-${this.#names.indexOf(name) % 12}`;
+    this.#hear(name, this.desk.ask(name, { job, lane, sendNumber, leaseMs, drainMs: STEP }));
+  }
+
+  #do({ kind, who, lane, outcome }: Event): void {
+    const { desk } = this;
+    const { nowMs } = desk;
+    const open = this.sends.filter((send) => send.outcome === undefined && send.overAtMs > nowMs);
+    const send = open[who % open.length];
+    const name = this.#names[who % this.#names.length];
+    const isOpen = open.some((each) => each.name === name);
+    const close = (how: SendOutcome) => Object.assign(send ?? {}, { outcome: how, settledAtMs: nowMs });
+    if (kind === 'ask') this.#ask(this.#names[this.#names.push(`f${this.#names.length}`) - 1]!, lane);
+    else if (kind === 'pause') desk.pause({ untilMs: nowMs + (who % 60) * STEP });
+    else if (kind === 'resume') desk.resume();
+    else if (kind === 'askAgain' && name !== undefined) this.#ask(name, lane);
+    else if (kind === 'end' && name !== undefined && !isOpen) desk.end(name);
+    else if (kind === 'settle' && send) {
+      desk.settle(send.name, outcome, { sendNumber: send.sendNumber });
+      close(outcome);
+      if (outcome !== 'sent') this.#numbers.set(send.name, send.sendNumber + 1);
+    } else if (kind === 'miss' && send?.message) {
+      desk.miss([send.message]);
+      close('notSent');
+    }
+  }
+}
+
+describe('the budget, whatever happens', () => {
+  it('lets no more than the limit into any window of the service', () => {
+    const check = fc.property(events, (all) => {
+      const { sends } = new Play(new Desk(settings)).run(all);
+      const made = sends.filter(({ outcome }) => outcome !== 'notSent');
+      const log = made.map(({ grantedAtMs, overAtMs, settledAtMs, outcome, chance }) => {
+        const lastMs = settledAtMs === undefined || outcome === 'unknown' ? overAtMs : settledAtMs;
+        return grantedAtMs + chance * (lastMs - grantedAtMs);
+      });
+      expect(mostInWindow(log, windowMs)).toBeLessThanOrEqual(settings.limit);
+    });
+    fc.assert(check, { numRuns: 2_000 });
+  });
+
+  it('says the same if it is made anew from JSON before each call', () => {
+    const check = fc.property(events, (all) => {
+      const plain = new Play(new Desk(settings)).run(all);
+      const rebuilt = new Play(new Desk({ ...settings, isRebuilt: true })).run(all);
+      expect(rebuilt.said).toEqual(plain.said);
+      expect(rebuilt.desk.state).toEqual(plain.desk.state);
+    });
+    fc.assert(check, { numRuns: 200 });
+  });
+
+  it('says the same whether time passes at its next changes alone or all the time', () => {
+    const always = (desk: Desk, ms: number) => {
+      for (let left = ms; left > 0; left -= STEP) desk.wait(STEP);
+    };
+    const atChanges = (desk: Desk, ms: number) => {
+      const endMs = desk.nowMs + ms;
+      const nextMs = () => desk.budget.nextChangeMs(desk.nowMs) ?? Infinity;
+      for (let next = nextMs(); next <= endMs; next = nextMs()) desk.wait(next - desk.nowMs);
+      desk.nowMs = endMs;
+    };
+    const check = fc.property(events, (all) => {
+      const often = new Play(new Desk(settings)).run(all, always);
+      expect(new Play(new Desk(settings)).run(all, atChanges).said).toEqual(often.said);
+    });
+    fc.assert(check, { numRuns: 400 });
+  });
+});

@@ -1,0 +1,3 @@
+import { testHappyPaths } from './support/happy-paths.js';
+
+testHappyPaths();

@@ -1,0 +1,553 @@
+import { describe, expect, test } from 'vitest';
+import type { FollowUpResult, FollowUpSettings as Settings } from '../../src/contract/index.js';
+import { fingerprint } from '../../src/contract/protocol.js';
+import type { Failed } from '../../src/follow-up/flow.js';
+import { iso } from '../../src/follow-up/watch.js';
+import * as s from './support.js';
+import { DAY, granted, HOUR, known, MINUTE, OVER_MS, rest, SECOND, START_MS, waiting, working } from './support.js';
+
+s.useVirtualTime();
+
+const start = (script: s.Script = {}, settings: Partial<Settings> = {}) => new s.Scene(settings, script);
+const passedMs = () => Date.now() - START_MS;
+const unknown = { outcome: 'unknown', message: 'connection reset' } as const;
+const notSent = { outcome: 'notSent', message: 'too late' } as const;
+const foreign = { outcome: 'foreign' } as const;
+const archived = { kind: 'archived', job: { status: 'archived' } } as const;
+/** The message moves no job. */
+const lost = { sends: [unknown], job: () => rest };
+const atWork = { asks: [s.atWork], job: () => working };
+/** This run replaces another one. */
+const port = { mayHaveSent: true };
+/** Grants of the run before are replayed. */
+const replayed = granted({ runId: 'earlier' });
+
+/** `ends`: the result, or the failure's type and `delivered`. */
+type Case = [title: string, script: s.Script, ends: string | Partial<FollowUpResult>, more?: More];
+interface More {
+  settings?: Partial<Settings>;
+  state?: string;
+  afterMs?: number;
+  calls?: string;
+}
+
+/** Runs each follow-up to its end. */
+function testEnds(cases: Case[]): void {
+  test.each(cases)('%s', async (_, script, ends, { settings, state, afterMs, calls } = {}) => {
+    const scene = start(script, settings);
+    const end = await scene.end();
+    if (typeof ends === 'object') expect(end).toMatchObject(ends);
+    else expect(failureOf(end)).toBe(ends);
+    if (state !== undefined) expect(scene.shown.at(-1)).toBe(state);
+    if (afterMs !== undefined) expect(passedMs()).toBe(afterMs);
+    if (calls !== undefined) expect(scene.calls.join(', ')).toBe(calls);
+    // Review 5 and N17: whatever it may have asked for is given back.
+    expect(scene.told.filter(({ kind }) => kind === 'end')).toHaveLength(1);
+    expect(scene.calls.at(-1)).toBe('end');
+  });
+}
+
+function failureOf(end: FollowUpResult | Failed): string {
+  return 'type' in end ? `${end.type} ${end.delivered}` : `result ${end.status}`;
+}
+
+test('a follow-up asks, sends, settles, watches the turn and tells its end', async () => {
+  const scene = start();
+  expect(await scene.end()).toEqual({
+    ...{ projectId: 'p', jobId: 'j', status: 'completed', prLink: 'https://git/2', prLinkChanged: true },
+    ...{ delivery: 'sent', observedActive: true, sentAt: iso(START_MS), finishedAt: iso(Date.now()) },
+    ...{ polls: 5, job: s.done },
+  });
+  expect(scene.calls).toEqual(['ask 1', 'send 1', 'settle 1 sent', 'watch end', 'end']);
+  expect(scene.shown).toEqual(['sending', 'polling', 'completed']);
+  const job = { projectId: 'p', jobId: 'j', whenActive: 'wait' };
+  const ask = { sendNumber: 1, lane: 'interactive', mayHaveSent: false, startedAtMs: START_MS };
+  expect(scene.asked[0]?.order).toMatchObject({ ...job, isInDoubt: false, ask });
+  const grant = { runId: 'run', sendNumber: 1, grantedAtMs: START_MS, leaseMs: s.LEASE_MS };
+  expect(scene.sent[0]?.order).toEqual({ ...job, prompt: 'go on', baseline: rest, grant });
+  expect(scene.told).toEqual([
+    { kind: 'settle', runId: 'run', sendNumber: 1, outcome: 'sent', atMs: START_MS },
+    { kind: 'end', lastTurn: fingerprint(s.done) },
+  ]);
+});
+
+test('review N24: where it waited for its grant, the job is read again', async () => {
+  const scene = start({ asks: [waiting()] });
+  await scene.pass(10 * MINUTE);
+  scene.flow.hear(granted()());
+  await scene.pass();
+  expect(scene.sent[0]).toMatchObject({ atMs: START_MS + 10 * MINUTE, order: { grant: { sendNumber: 1 } } });
+  expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
+});
+
+test('review N8 and 5: time counts from the answer, and the end of the turn before goes to the watch', async () => {
+  const lastTurn = fingerprint(s.done);
+  const scene = start({ asks: [granted({ lastTurn })], sends: [{ afterMs: 29 * SECOND }] });
+  expect(await scene.end()).toMatchObject({ sentAt: iso(START_MS + 29 * SECOND) });
+  expect(scene.watched[0]).toMatchObject({ baseline: rest, lastTurn, arrivedByMs: START_MS + 29 * SECOND });
+  expect(scene.told[0]).toMatchObject({ atMs: START_MS + 29 * SECOND });
+});
+
+test('it waits for its job to rest before it asks for a slot', async () => {
+  const scene = start({ asks: [s.atWork, granted()], job: (ms) => (ms < HOUR ? working : rest) });
+  await scene.pass(HOUR - 1);
+  expect(scene.calls).toEqual(['ask 1', 'watch rest']);
+  await scene.pass(2 * MINUTE);
+  expect(scene.calls.slice(2, 4)).toEqual(['ask 1', 'send 1']);
+});
+
+const refused = { outcome: 'rejected', message: 'too long', statusCode: 413 } as const;
+const hourly = { initialIntervalMs: HOUR, maxIntervalMs: HOUR, backoffCoefficient: 1 };
+
+describe('a follow-up ends', () => {
+  const failedJob = { ...rest, status: 'failed' };
+  const failed: Partial<FollowUpResult> = { status: 'failed', prLink: rest.prLink, prLinkChanged: false };
+  const job = () => working;
+  const still = () => rest;
+  const answered = [{ job: working }];
+  const wasAtWork = [{ job: working, baseline: working }];
+  const missing = [s.notFound, s.notFound, s.atWork, s.notFound, s.notFound, s.notFound];
+  const [budgetWaitTimeoutMs, jobTimeoutMs] = [3 * HOUR, MINUTE];
+  const inTime = { settings: { budgetWaitTimeoutMs }, afterMs: budgetWaitTimeoutMs };
+  testEnds([
+    ['with a failed job', { job: (ms) => (ms < MINUTE ? working : failedJob) }, failed, { state: 'job-failed' }],
+    ['finding R3: soon after an answer at work', { sends: answered, job: still }, { observedActive: true }],
+    [
+      'later, if the job was so before',
+      { sends: wasAtWork, job: still },
+      { observedActive: false },
+      { afterMs: 220_858 },
+    ],
+    ['as MessageRejected', { sends: [refused] }, 'MessageRejected no', { state: 'not-sent' }],
+    ['as JobNotFound at the send', { sends: [{ ...refused, statusCode: 404 }] }, 'JobNotFound no'],
+    ['as JobNotFound after three asks', { asks: missing, job: still }, 'JobNotFound no', { state: 'not-sent' }],
+    ['as JobNotFound after the send', { job: () => s.notFound }, 'JobNotFound yes', { state: 'job-failed' }],
+    ['as JobArchived', { asks: [archived] }, 'JobArchived no', { state: 'not-sent' }],
+    ['as JobTimeout', { job }, 'JobTimeout yes', { state: 'timed-out', afterMs: DAY }],
+    ['before its first poll', { job }, 'JobTimeout yes', { settings: { jobTimeoutMs, poll: hourly }, afterMs: MINUTE }],
+    ['as BudgetWaitTimeout in line', { asks: () => waiting() }, 'BudgetWaitTimeout no', inTime],
+    ['as BudgetWaitTimeout while its job is at work', { asks: () => s.atWork, job }, 'BudgetWaitTimeout no', inTime],
+    ['review 8: while an ask is repeated', { asks: [s.silent()] }, 'BudgetWaitTimeout no', inTime],
+    ['as Closed after another message', { asks: [{ kind: 'otherMessage' }] }, 'Closed no', { calls: 'ask 1, end' }],
+    ['as Closed after its end', { asks: [{ kind: 'ended' }] }, 'Closed unknown', { calls: 'ask 1, end' }],
+  ]);
+
+  test('with the words of the service that refuses the message', async () => {
+    const details = { serviceMessage: 'too long', statusCode: 413 };
+    expect(await start({ sends: [refused] }).end()).toMatchObject({ details });
+  });
+
+  test.each([
+    [null, true],
+    ['https://git/1', true],
+    ['https://git/2', false],
+  ])('with prLinkChanged as compared with the link before the send: %s, %s', async (prLink, prLinkChanged) => {
+    expect(await start({ sends: [{ baseline: { ...rest, prLink } }] }).end()).toMatchObject({ prLinkChanged });
+  });
+});
+
+describe('a delivery that is unknown', () => {
+  const afterMs = OVER_MS + 120_000;
+  const assumed: Partial<FollowUpResult> = { delivery: 'assumed', prLinkChanged: false, sentAt: iso(START_MS) };
+  const inferred = { delivery: 'inferred', observedActive: true, polls: 8 } as const;
+  const settings = { onUnknownDelivery: 'resend' } as const;
+  const calls = 'ask 1, send 1, settle 1 unknown, watch evidence, ask 2, send 2, settle 2 sent, watch end, end';
+  const resend = { settings, calls };
+  const lagging = (ms: number) => (ms < 8 * SECOND ? working : rest);
+  const late: s.Script = { asks: [waiting(), granted()], sends: [{ ...unknown, baseline: {} }] };
+  const moved: s.Script = { sends: [{ ...unknown, baseline: s.done }], job: () => s.done };
+  testEnds([
+    ['is inferred from a job at work', { sends: [unknown] }, inferred, { afterMs: 84_687 }],
+    ['is not inferred from a replica that lags', { ...lost, job: lagging }, 'DeliveryUnknown unknown'],
+    ['fails when no byte can arrive', lost, 'DeliveryUnknown unknown', { state: 'delivery-unknown', afterMs }],
+    ['is assumed by request', lost, assumed, { settings: { onUnknownDelivery: 'assumeSent' } }],
+    ['is repeated by request', { ...lost, sends: [unknown, {}] }, { delivery: 'sent' }, resend],
+    ['review F11: has no evidence without a job right before it', late, 'DeliveryUnknown unknown'],
+    ['review F11: is judged by the job that the send told', moved, 'DeliveryUnknown unknown'],
+  ]);
+
+  test('review 3: stays unknown where the repeated send is refused, and keeps the turn for the first one', async () => {
+    const scene = start({ ...lost, sends: [unknown, refused] }, { onUnknownDelivery: 'resend' });
+    expect(await scene.end()).toMatchObject({ type: 'MessageRejected', delivered: 'unknown' });
+    expect(scene.told.at(-1)).toEqual({ kind: 'end', turnUntilMs: START_MS + afterMs });
+    expect(scene.flow.progress().earlierSendUnknown).toBe(true);
+  });
+
+  test.each(['sent', 'notSent'] as const)('is what an operator says: %s', async (word) => {
+    const scene = start({ ...lost, sends: [unknown, {}] });
+    for (let times = 0; times < 8; times += 1) {
+      await scene.pass(SECOND);
+      scene.flow.pollNow();
+    }
+    await scene.pass(SECOND);
+    scene.flow.resolveDelivery(word);
+    await scene.pass();
+    expect(scene.flow.progress().state).toBe('polling');
+    expect(scene.sent).toHaveLength(word === 'sent' ? 1 : 2);
+    expect(await scene.end()).toMatchObject({ delivery: word === 'sent' ? 'assumed' : 'sent' });
+  });
+
+  test('hears the word of an operator for one send', async () => {
+    const scene = start({ ...lost, sends: [unknown, unknown] });
+    await scene.pass(SECOND);
+    scene.flow.resolveDelivery('notSent');
+    expect(failureOf(await scene.end())).toBe('DeliveryUnknown unknown');
+    expect(scene.sent).toHaveLength(2);
+  });
+
+  test('takes the word of an operator only while it is asked for, and only known words', async () => {
+    const { flow, pass } = start(lost);
+    expect(flow.refusalOfWord('sent')).toContain('must be reconciling (it is waiting-for-budget)');
+    await pass(SECOND);
+    expect(flow.refusalOfWord('sent')).toBeUndefined();
+    expect(flow.refusalOfWord({ word: 'sent' })).toContain('must be sent or notSent');
+  });
+});
+
+describe('a cancel', () => {
+  const sending = (result: object) => ({ sends: [{ ...result, afterMs: SECOND }] });
+  test.each<[string, s.Script, string, number?]>([
+    ['review 8: while the server repeats an ask', { asks: [s.silent()] }, 'no'],
+    ['in line', { asks: [waiting()] }, 'no'],
+    ['while the line is full', { asks: [s.full()] }, 'no'],
+    ['while its job works on another message', atWork, 'no'],
+    ['between reads of a job that is not found', { asks: [s.notFound] }, 'no'],
+    ['before another send', { sends: [notSent] }, 'no'],
+    ['during a send that arrives', sending({}), 'yes', SECOND],
+    ['during a send that does not start', sending(notSent), 'no', SECOND],
+    ['during a send that is lost', sending(unknown), 'unknown', SECOND],
+    ['while it looks for evidence', lost, 'unknown'],
+    ['after the send', {}, 'yes'],
+  ])('%s ends it at once', async (_, script, delivered, atMs = SECOND / 2) => {
+    const scene = start(script);
+    await scene.pass(SECOND / 2);
+    scene.flow.cancel();
+    expect(await scene.end()).toMatchObject({ type: 'Cancelled', delivered });
+    expect(passedMs()).toBe(atMs);
+    expect(scene.calls.at(-1)).toBe('end');
+    expect(scene.shown.at(-1)).toBe(delivered === 'unknown' ? 'delivery-unknown' : 'cancelled');
+  });
+
+  test('sends nothing for a grant that comes with it, and gives it back', async () => {
+    const late = () => {
+      scene.flow.cancel();
+      return granted();
+    };
+    const scene: s.Scene = start({ asks: (_, count) => (count === 1 ? s.full() : late()) });
+    expect(await scene.end()).toMatchObject({ type: 'Cancelled', delivered: 'no' });
+    expect(scene.calls).toEqual(['ask 1', 'ask 1', 'settle 1 notSent', 'end']);
+  });
+
+  test.each<[string, s.Script, number]>([
+    ['its bytes and the settle time are over', {}, 120_000],
+    ['no byte can arrive any more and the settle time is over', lost, OVER_MS + 120_000],
+  ])('review 3: keeps the turn of a send until %s', async (_, script, afterMs) => {
+    const scene = start(script);
+    await scene.pass(SECOND);
+    scene.flow.cancel();
+    await scene.end();
+    expect(scene.told.at(-1)).toEqual({ kind: 'end', turnUntilMs: START_MS + afterMs });
+  });
+});
+
+describe('review 13: signals have no order', () => {
+  test('a late reason to wait does not replace a grant', async () => {
+    const scene = start({ asks: [waiting()] });
+    await scene.pass();
+    scene.flow.hear(granted()());
+    scene.flow.hear(waiting()());
+    await scene.pass();
+    expect(scene.sent).toHaveLength(1);
+  });
+
+  test('a late grant of an earlier send changes nothing', async () => {
+    const scene = start({ asks: [granted(), waiting()], sends: [notSent, {}] });
+    await scene.pass(2 * SECOND);
+    scene.flow.hear(granted()());
+    await scene.pass(MINUTE);
+    expect(scene.calls.at(-1)).toBe('ask 2');
+    scene.flow.hear(granted({ sendNumber: 2 })());
+    await scene.pass();
+    expect(scene.sent).toHaveLength(2);
+  });
+});
+
+describe('review 14: nothing is repeated for ever at the same pace', () => {
+  const minutes = ({ asked }: s.Scene) => asked.map(({ atMs }) => Math.round((atMs - START_MS) / SECOND) / 60);
+
+  test('a line without a place is asked at times that double up to 15 minutes', async () => {
+    const scene = start({ asks: () => s.full() });
+    await scene.pass(HOUR);
+    expect(minutes(scene)).toEqual([0, 1, 3, 7, 15, 30, 45, 60]);
+  });
+
+  test('the times differ between follow-ups, and begin anew after a place in line', async () => {
+    const asks = [s.full(), s.full(), waiting(), s.full(), waiting()];
+    const scene = start({ asks, port: { random: () => 0.5 } });
+    await scene.pass(2 * HOUR);
+    expect(minutes(scene)).toEqual([0, 1.5, 4.5, 64.5, 66]);
+  });
+
+  test('review N12: what a watch has seen goes to the next one, with the time of the next poll', async () => {
+    const scene = start({ job: (ms) => (ms > 2 * MINUTE && ms < 8 * MINUTE ? s.failed('limited') : working) });
+    await scene.pass(HOUR);
+    const [, second, third, ...others] = scene.watched;
+    expect(others).toEqual([]);
+    expect(second).toMatchObject({ trouble: 'limited', seen: { observedActive: true } });
+    expect(third).toMatchObject({ trouble: null });
+    expect(third!.seen!.polls).toBeGreaterThan(second!.seen!.polls);
+    const gaps = scene.polledAtMs.slice(1).map((atMs, index) => atMs - scene.polledAtMs[index]!);
+    expect(gaps.slice(8).every((gap) => gap === MINUTE)).toBe(true);
+  });
+
+  test.each([
+    ['two kinds of trouble take turns', [s.failed('limited'), s.failed('network')], 2],
+    ['most reads fail', [working, ...Array.from({ length: 4 }, () => s.failed())], 1_000],
+    ['a job is missing from time to time', [s.notFound, ...Array.from({ length: 4 }, () => s.failed())], 2],
+  ])('review N12: in a week in which %s there are few watches', async (_, reads, most) => {
+    let count = 0;
+    const scene = start({ job: () => reads[(count += 1) % reads.length]! }, { jobTimeoutMs: 8 * DAY });
+    await scene.pass(7 * DAY);
+    expect(count).toBeGreaterThan(10_000);
+    expect(scene.watched.length).toBeLessThanOrEqual(most);
+  });
+
+  test.each([
+    ['sends that never start', { asks: () => granted(), sends: () => notSent }],
+    ['watches that are ended by hand', { job: 'none' as const }],
+  ])('review N10 and N14: %s are tried at intervals that grow to an hour', async (_, script) => {
+    const scene = start(script, { jobTimeoutMs: 6 * DAY });
+    await scene.pass(5 * DAY);
+    const tries = Math.max(scene.sent.length, scene.watched.length);
+    expect(tries).toBeGreaterThan(5 * 24);
+    expect(tries).toBeLessThan(5 * 24 + 20);
+    scene.flow.cancel();
+    await scene.end();
+    expect(passedMs()).toBe(5 * DAY);
+  });
+
+  test('what the service refuses to the whole project is the budget’s to wait for', async () => {
+    const limited = { outcome: 'limited', retryAfterMs: 9_000, message: 'HTTP 429' } as const;
+    const unread = { ...notSent, refusal: 'credentials', retryAfterMs: 5_000 } as const;
+    const scene = start({ sends: [limited, unread] });
+    await scene.pass();
+    expect(scene.told).toMatchObject([
+      { kind: 'settle', sendNumber: 1, outcome: 'limited', retryAfterMs: 9_000 },
+      { kind: 'settle', sendNumber: 2, outcome: 'notSent', refusal: 'credentials', retryAfterMs: 5_000 },
+    ]);
+  });
+});
+
+describe('pollNow', () => {
+  test('reads at once, also the twentieth time in a day', async () => {
+    const scene = start({ job: () => working });
+    for (let hour = 0; hour < 20; hour += 1) {
+      await scene.pass(HOUR + 7 * SECOND);
+      scene.flow.pollNow();
+      await scene.pass();
+      expect(scene.polledAtMs.at(-1)).toBe(Date.now());
+    }
+  });
+
+  test('does not keep a follow-up beyond its deadline', async () => {
+    const scene = start({ job: () => working }, { jobTimeoutMs: HOUR });
+    for (let times = 0; times < 300; times += 1) {
+      await scene.pass(10 * SECOND);
+      scene.flow.pollNow();
+    }
+    await scene.end();
+    expect(passedMs()).toBe(HOUR);
+  });
+
+  test('and a wake make a follow-up in line ask again at once, a wake only there', async () => {
+    const scene = start({ ...atWork, asks: [s.silent(), waiting(), s.full(), s.atWork] });
+    for (const act of ['pollNow', 'wake', 'pollNow', 'wake'] as const) {
+      await scene.pass(SECOND);
+      scene.flow[act]();
+    }
+    await scene.pass(DAY);
+    expect(scene.asked.map(({ atMs }) => atMs - START_MS)).toEqual([0, 1_000, 2_000, 3_000]);
+  });
+});
+
+describe('a run that replaces another one', () => {
+  const notLatest = (outcome: 'sent' | 'rejected' | null) => ({ asks: [known({ outcome, isLatest: false })], port });
+  const undelivered = known({ outcome: 'notSent', sendNumber: 4, isLatest: false });
+  const before = { sentAt: iso(START_MS - 50 * SECOND), prLink: s.done.prLink, prLinkChanged: false };
+  const otherRun: s.Script = { asks: [replayed, known({ isLatest: false })], port };
+  const stillForeign: s.Script = { asks: [replayed, s.silent()], sends: [foreign] };
+  const thenOwn: s.Script = { asks: [replayed, granted()], sends: [foreign, {}], port };
+  const nobodyKnows: s.Script = { asks: [known({ outcome: null })], port };
+  const ofAnother = waiting({ runId: 'earlier' });
+  const asksAgain = { calls: 'ask 1, send 1, ask 1, end' };
+  const sendsOwn = { calls: 'ask 1, send 1, ask 1, send 1, settle 1 sent, watch end, end' };
+  const sendsNext = { calls: 'ask 1, ask 5, send 5, settle 5 sent, watch end, end' };
+  const afterWatch = { calls: 'ask 1, send 1, settle 1 sent, watch end, ask 1, end' };
+  const afterEvidence = { calls: 'ask 1, send 1, settle 1 unknown, watch evidence, ask 1, end' };
+  testEnds([
+    ['review 1: is in doubt where the job is archived', { asks: [archived], port }, 'JobArchived unknown'],
+    ['review 1: is in doubt where there is no job', { asks: () => s.notFound, port }, 'JobNotFound unknown'],
+    ['review 1: is in doubt without patience', { asks: [s.silent()], port }, 'BudgetWaitTimeout unknown'],
+    ['review 10: was never granted if it gets a place', { asks: [waiting(), archived], port }, 'JobArchived no'],
+    ['review 10: or if it gets none', { asks: [s.full(), archived], port }, 'JobArchived no'],
+    ['review N2: stays so after another’s answer', { asks: [ofAnother, archived], port }, 'JobArchived unknown'],
+    ['review N2: is so after another’s grant', stillForeign, 'BudgetWaitTimeout unknown', asksAgain],
+    ['review N6: sends once its own ask is granted', thenOwn, { delivery: 'sent' }, sendsOwn],
+    ['watches a send that is known', { asks: [known()], job: () => s.done, port }, before],
+    ['looks for a send that nobody knows', nobodyKnows, 'DeliveryUnknown unknown', { afterMs: 4 * MINUTE }],
+    ['sends anew what was not delivered', { asks: [undelivered, granted()], port }, { delivery: 'sent' }, sendsNext],
+    ['says no after a refusal', { asks: [known({ outcome: 'rejected' })], port }, 'MessageRejected no'],
+    ['review F1: is closed where another has the turn', notLatest('sent'), 'Closed yes', { calls: 'ask 1, end' }],
+    ['review F1: says no where that send was refused', notLatest('rejected'), 'Closed no'],
+    ['review F1: says unknown where nobody knows', notLatest(null), 'Closed unknown'],
+    ['review F2: asks before it watches another’s turn', otherRun, 'Closed yes', afterWatch],
+    ['review F2: or its evidence', { ...otherRun, sends: [unknown] }, 'Closed yes', afterEvidence],
+  ]);
+
+  test('says unknown where it is cancelled before the budget’s word', async () => {
+    const scene = start({ asks: [s.silent()], port });
+    scene.flow.cancel();
+    expect(await scene.end()).toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
+    expect(scene.told).toEqual([{ kind: 'end' }]);
+  });
+
+  test('asks as one that may have sent, and settles in the name of the run that had the grant', async () => {
+    const scene = start({ asks: [replayed, known()], port });
+    await scene.end();
+    expect(scene.asked[0]?.order).toMatchObject({ isInDoubt: true, ask: { mayHaveSent: true } });
+    expect(scene.told[0]).toMatchObject({ kind: 'settle', runId: 'earlier' });
+  });
+
+  test('review 18: a grant that was typed by hand for no run of this follow-up makes it ask again', async () => {
+    const scene = start({ asks: [waiting(), waiting()], sends: [foreign] });
+    await scene.pass();
+    scene.flow.hear(granted({ runId: 'typed' })());
+    await scene.pass();
+    expect(scene.calls).toEqual(['ask 1', 'send 1', 'ask 1']);
+  });
+});
+
+describe('review N16: a grant that comes while the job works on another message', () => {
+  test('is given back at once, and the follow-up asks again', async () => {
+    const asks = [waiting(), s.atWork, known({ outcome: 'notSent' }), granted()];
+    const scene = start({ asks, job: () => working });
+    await scene.pass(HOUR + SECOND);
+    scene.flow.hear(granted()());
+    await scene.pass();
+    expect(scene.calls.slice(0, 5)).toEqual(['ask 1', 'ask 1', 'watch rest', 'settle 1 notSent', 'ask 1']);
+    await scene.pass(5 * SECOND);
+    expect(scene.sent[0]?.order.grant.sendNumber).toBe(2);
+  });
+
+  test('is taken while the ask is still under way, and the send reads the job again (simulation F5)', async () => {
+    const scene = start({ asks: [s.silent()] });
+    scene.flow.hear(granted()());
+    await scene.pass();
+    expect(scene.calls.slice(0, 3)).toEqual(['ask 1', 'send 1', 'settle 1 sent']);
+    expect(scene.sent[0]?.order.baseline).toBeUndefined();
+  });
+
+  test('is never used twice, also if it comes again', async () => {
+    const scene = start({ asks: [waiting(), s.atWork, s.silent()], job: () => working });
+    await scene.pass(HOUR + SECOND);
+    scene.flow.hear(granted()());
+    await scene.pass();
+    scene.flow.hear(granted()());
+    await scene.pass(SECOND);
+    expect(scene.sent).toEqual([]);
+  });
+});
+
+describe('progress', () => {
+  test('shows a place in line, when the slot is expected, and how long the follow-up waits', async () => {
+    const { flow, pass } = start({ asks: [waiting({ expectedAtMs: START_MS + HOUR })] });
+    await pass();
+    expect(flow.progress()).toEqual({
+      ...{ projectId: 'p', jobId: 'j', state: 'waiting-for-budget', waitReason: 'slot', position: 3, polls: 0 },
+      ...{ expectedSendAt: iso(START_MS + HOUR), learnedAt: iso(START_MS), waitsUntil: iso(START_MS + 7 * DAY) },
+    });
+  });
+
+  test('follows the reason to wait, and shows nothing of the one before', async () => {
+    const pause = { by: 'operator', untilMs: START_MS + DAY, note: 'tests' } as const;
+    const [first, second] = [waiting({ expectedAtMs: START_MS + HOUR }), waiting({ reason: 'paused', pause })];
+    const scene = start({ asks: [first, second, s.silent('service')] });
+    const { flow, pass } = scene;
+    await pass();
+    flow.hear(waiting({ reason: 'job-busy', position: 0 })());
+    await pass();
+    expect(scene.shown.at(-1)).toBe('waiting-for-job (job-busy)');
+    await pass(HOUR);
+    const shownPause = { by: 'operator', until: iso(START_MS + DAY), note: 'tests' };
+    expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'paused', pause: shownPause });
+    flow.hear(waiting({ reason: 'counting' })());
+    await pass();
+    expect(flow.progress()).not.toHaveProperty('pause');
+    await pass(HOUR);
+    const lastError = { at: iso(START_MS + 2 * HOUR), message: 'nothing: service' };
+    expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'service', lastError });
+    for (const field of ['pause', 'position', 'expectedSendAt']) expect(flow.progress()).not.toHaveProperty(field);
+  });
+
+  test.each(['paused', 'limited', 'credentials', 'payment', 'queue-full', 'counting'] as const)(
+    'shows blocked for the reason %s',
+    async (reason) => {
+      const { flow, pass } = start({ asks: [waiting({ reason })] });
+      await pass();
+      expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: reason });
+    },
+  );
+
+  test('shows that a send that did not start waits for the next one, and why', async () => {
+    const { flow, pass } = start({ asks: () => granted(), sends: () => notSent });
+    await pass(DAY);
+    expect(flow.progress()).toMatchObject({ state: 'waiting-for-budget', lastError: { message: 'too late' } });
+  });
+
+  const readableAfter = (minutes: number) => (ms: number) => (ms < minutes * MINUTE ? s.failed() : working);
+  const doubtful = { sends: [unknown], job: readableAfter(4) };
+  const waits = 'waiting-for-job (job-busy)';
+  test.each<[string, s.Script, string]>([
+    ['N18: what it did before trouble', { ...atWork, job: readableAfter(5) }, `${waits}, blocked (service), ${waits}`],
+    ['F10: trouble after the send', { job: () => s.failed('limited') }, 'sending, polling, polling (limited)'],
+    ['F10: trouble in doubt', doubtful, 'sending, reconciling, reconciling (service), polling'],
+    ['F10: before the message leaves, that it sends', { sends: [{ afterMs: DAY }] }, 'sending'],
+  ])('shows review %s', async (_, script, shown) => {
+    const scene = start(script);
+    await scene.pass(20 * MINUTE);
+    expect(scene.shown.join(', ')).toBe(shown);
+  });
+
+  test('shows a delivery in doubt, why, and until when it is looked for', async () => {
+    const { flow, pass } = start(lost);
+    await pass(SECOND);
+    const waitsUntil = iso(START_MS + OVER_MS + 120_000);
+    expect(flow.progress()).toMatchObject({
+      state: 'reconciling',
+      waitsUntil,
+      lastError: { message: unknown.message },
+    });
+  });
+
+  test('shows the job’s status and link as the message’s own only at the end, and then no more waiting', async () => {
+    const job = (ms: number) => (scene.sent[0] && ms < MINUTE ? working : s.done);
+    const scene = start({ asks: [s.atWork, granted()], job });
+    await scene.pass(SECOND);
+    const sent = { delivery: 'sent', sentAt: iso(START_MS), waitsUntil: iso(START_MS + DAY) };
+    expect(scene.flow.progress()).toMatchObject({ state: 'polling', ...sent, job: s.done });
+    for (const field of ['jobStatus', 'prLink']) expect(scene.flow.progress()).not.toHaveProperty(field);
+    // The reads before the send are not counted.
+    expect(await scene.end()).toMatchObject({ polls: 5 });
+    const own = { jobStatus: 'completed', prLink: s.done.prLink };
+    expect(scene.flow.progress()).toMatchObject({ state: 'completed', ...own });
+    expect(scene.flow.progress()).not.toHaveProperty('waitsUntil');
+  });
+
+  test('shows how it failed', async () => {
+    const scene = start(lost);
+    await scene.end();
+    const failure = { type: 'DeliveryUnknown', delivered: 'unknown' };
+    expect(scene.flow.progress()).toMatchObject({ state: 'delivery-unknown', failure });
+    expect(scene.flow.progress()).not.toHaveProperty('waitsUntil');
+  });
+});

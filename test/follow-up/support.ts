@@ -1,0 +1,278 @@
+import { afterEach, beforeEach, vi } from 'vitest';
+import type { AgentJob, FollowUpResult, FollowUpSettings as Settings } from '../../src/contract/index.js';
+import type { Answer, Full, Granted, Known, Waiting } from '../../src/contract/protocol.js';
+import { Failed, FollowUp } from '../../src/follow-up/flow.js';
+import type {
+  FollowUpPort,
+  NewEvent,
+  SendOrder,
+  SendResult,
+  SlotAnswer,
+  SlotOrder,
+  Stoppable,
+  Trouble,
+} from '../../src/follow-up/port.js';
+import { grantName } from '../../src/follow-up/port.js';
+import type { FollowUpProgress as Progress } from '../../src/contract/follow-up-messages.js';
+import { firstSeen, iso, judge, type Read, type WatchOrder, type WatchResult } from '../../src/follow-up/watch.js';
+
+export const START_MS = Date.UTC(2026, 0, 5, 12);
+export const SECOND = 1_000;
+export const MINUTE = 60_000;
+export const HOUR = 3_600_000;
+export const DAY = 24 * HOUR;
+
+/** A job at rest before the send. */
+export const rest = { status: 'completed', prLink: 'https://git/1', archivedAt: null } satisfies AgentJob;
+/** At work on the message. */
+export const working = { ...rest, status: 'active' } satisfies AgentJob;
+/** At the end of the message's turn. */
+export const done = { ...rest, prLink: 'https://git/2' } satisfies AgentJob;
+
+export const notFound = { kind: 'notFound', message: 'no such job' } as const satisfies Read;
+export const failed = (reason = 'service', more = {}) =>
+  ({ kind: 'failed', reason, message: `HTTP error: ${reason}`, ...more }) as const satisfies Read;
+export const asRead = (given: AgentJob | Read): Read =>
+  'kind' in given ? (given as Read) : { kind: 'job', job: given };
+
+const poll = { initialIntervalMs: 5 * SECOND, maxIntervalMs: MINUTE, backoffCoefficient: 1.5 };
+/** What a follow-up and its watches share. */
+export const watchSettings = { projectId: 'p', jobId: 'j', poll, settleTimeMs: 120_000, prLinkGraceMs: 30_000 };
+
+/** Makes the clock of each test of a file virtual. */
+export function useVirtualTime(): void {
+  // A test that waits for ever says so soon.
+  vi.setConfig({ testTimeout: 5_000 });
+  beforeEach(() => {
+    vi.useFakeTimers({ now: START_MS, toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+}
+
+export const LEASE_MS = 60_000;
+export const OVER_MS = 180_000;
+
+type Ref = Pick<Granted, 'runId' | 'sendNumber'>;
+const reference = (order?: SlotOrder): Ref => ({ runId: 'run', sendNumber: order?.ask.sendNumber ?? 1 });
+
+/** Answers of a budget, to an ask or as a signal. */
+export const granted =
+  (more: Partial<Granted> = {}) =>
+  (order?: SlotOrder): Granted => ({
+    ...{ kind: 'granted', ...reference(order), grantedAtMs: Date.now() },
+    ...{ leaseMs: LEASE_MS, overAtMs: Date.now() + OVER_MS, ...more },
+  });
+export const waiting =
+  (more: Partial<Waiting> = {}) =>
+  (order?: SlotOrder): Waiting => ({ kind: 'waiting', ...reference(order), reason: 'slot', position: 3, ...more });
+export const full =
+  (more: Partial<Full> = {}) =>
+  (order?: SlotOrder): Full => ({
+    ...{ kind: 'full', ...reference(order), reason: 'queue-full', retryMs: MINUTE, ...more },
+  });
+/** A send of this id that another run was granted a minute ago. */
+export const known =
+  (more: Partial<Known> = {}) =>
+  (order?: SlotOrder): Known => ({
+    ...{
+      kind: 'known',
+      ...reference(order),
+      grantedTo: 'earlier',
+      outcome: 'sent',
+      isLatest: true,
+      isSameMessage: true,
+    },
+    ...{ grantedAtMs: Date.now() - MINUTE, outcomeAtMs: Date.now() - 50 * SECOND, overAtMs: Date.now() + 2 * MINUTE },
+    ...more,
+  });
+/** An ask that the server repeats without an answer. */
+export const silent = (reason = 'budget-silent') =>
+  ({ kind: 'silent', reason, message: `nothing: ${reason}` }) as const;
+export const atWork = { kind: 'atWork', job: working } as const;
+
+type Reply = SlotAnswer | Answer | ReturnType<typeof silent>;
+type ScriptedReply = Reply | ((order: SlotOrder) => Reply);
+type ScriptedSend = Partial<SendResult> & { afterMs?: number };
+
+export interface Script {
+  /** What each ask is answered, in order. @default granted at once */
+  asks?: readonly ScriptedReply[] | ((order: SlotOrder, count: number) => ScriptedReply);
+  /** How each send ends, in order. @default sent */
+  sends?: readonly ScriptedSend[] | ((order: SendOrder) => ScriptedSend);
+  /**
+   * What the service shows, by the time since the last send, or since the start. `none`: a person ends each watch.
+   *
+   * @default at work for a minute
+   */
+  job?: ((sinceMs: number) => AgentJob | Read) | 'none';
+  port?: Partial<Pick<FollowUpPort, 'runId' | 'mayHaveSent' | 'random'>>;
+}
+
+/** A follow-up over a scripted budget and service, in virtual time. Its watches judge as the real ones do. */
+export class Scene implements FollowUpPort {
+  readonly workflowId = 'follow-up/p/j/key';
+  readonly startedAtMs = START_MS;
+  readonly runId: string = 'run';
+  readonly mayHaveSent: boolean = false;
+  readonly flow: FollowUp;
+  readonly calls: string[] = [];
+  readonly asked: { order: SlotOrder; atMs: number }[] = [];
+  readonly sent: { order: SendOrder; atMs: number }[] = [];
+  readonly told: NewEvent[] = [];
+  readonly watched: WatchOrder[] = [];
+  readonly shown: string[] = [];
+  readonly polledAtMs: number[] = [];
+  readonly #conditions = new Set<() => void>();
+  #sinceMs = START_MS;
+  #outcome: FollowUpResult | Failed | Error | undefined;
+
+  constructor(
+    settings: Partial<Settings>,
+    private readonly script: Script,
+  ) {
+    Object.assign(this, script.port);
+    this.flow = new FollowUp(
+      {
+        ...{ ...watchSettings, prompt: 'go on', lane: 'interactive', onUnknownDelivery: 'fail', whenActive: 'wait' },
+        ...{ jobTimeoutMs: DAY, budgetWaitTimeoutMs: 7 * DAY, ...settings },
+      },
+      this,
+    );
+    void this.flow.run().then(
+      (result) => (this.#outcome = result),
+      (error: unknown) => (this.#outcome = error as Error),
+    );
+  }
+
+  /** Lets time pass, after the follow-up has noticed what it was told. */
+  readonly pass = async (ms = 0): Promise<void> => {
+    this.#check();
+    await vi.advanceTimersByTimeAsync(ms);
+  };
+
+  /** Lets time pass until the follow-up ends. */
+  async end(): Promise<FollowUpResult | Failed> {
+    this.#check();
+    for (let steps = 0; steps < 50_000; steps += 1) {
+      await vi.advanceTimersByTimeAsync(0);
+      const outcome = this.#outcome;
+      if (outcome instanceof Error && !(outcome instanceof Failed)) throw outcome;
+      if (outcome) return outcome;
+      if (vi.getTimerCount() === 0) break;
+      await vi.advanceTimersToNextTimerAsync();
+    }
+    throw new Error(`It does not end: ${this.calls.slice(-10).join(', ')}`);
+  }
+
+  nowMs(): number {
+    return Date.now();
+  }
+
+  random(): number {
+    return 0;
+  }
+
+  condition(isOver: () => boolean, ms?: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const finish = (value: boolean) => {
+        clearTimeout(timer);
+        this.#conditions.delete(check);
+        resolve(value);
+      };
+      const check = () => {
+        if (isOver()) finish(true);
+      };
+      const timer = ms === undefined ? undefined : setTimeout(() => finish(false), ms);
+      this.#conditions.add(check);
+      check();
+    });
+  }
+
+  askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer> {
+    this.calls.push(`ask ${order.ask.sendNumber}`);
+    this.asked.push({ order, atMs: Date.now() });
+    const { asks = () => granted() } = this.script;
+    const scripted = typeof asks === 'function' ? asks(order, this.asked.length) : asks[this.asked.length - 1];
+    return stoppable(async (sleep) => {
+      await Promise.resolve();
+      if (scripted === undefined) throw new Error(`Nothing is scripted: ${this.calls.join(', ')}`);
+      const reply = typeof scripted === 'function' ? scripted(order) : scripted;
+      switch (reply.kind) {
+        case 'silent':
+          onTrouble(reply);
+          await sleep(untilMs - Date.now());
+          return undefined;
+        case 'asked':
+        case 'atWork':
+        case 'archived':
+        case 'notFound':
+        case 'notServed':
+          return reply;
+        default:
+          return { kind: 'asked', baseline: rest, answer: reply };
+      }
+    });
+  }
+
+  async sendMessage(order: SendOrder): Promise<SendResult> {
+    this.calls.push(`send ${order.grant.sendNumber}`);
+    this.sent.push({ order, atMs: Date.now() });
+    const { sends = (): ScriptedSend => ({}) } = this.script;
+    const scripted = typeof sends === 'function' ? sends(order) : sends[this.sent.length - 1];
+    if (!scripted) throw new Error(`Nothing is scripted: ${this.calls.join(', ')}`);
+    const { afterMs = 0, ...result } = scripted;
+    if (afterMs > 0) await new Promise((resolve) => setTimeout(resolve, afterMs));
+    this.#sinceMs = Date.now();
+    return { grant: grantName(order.grant), outcome: 'sent', baseline: order.baseline ?? rest, ...result };
+  }
+
+  async tellBudget(event: NewEvent): Promise<void> {
+    this.calls.push(event.kind === 'settle' ? `settle ${event.sendNumber} ${event.outcome}` : 'end');
+    this.told.push(event);
+  }
+
+  watchJob(order: WatchOrder): Stoppable<WatchResult> {
+    this.calls.push(`watch ${order.until}`);
+    this.watched.push(structuredClone(order));
+    return stoppable(async (sleep) => {
+      const seen = structuredClone(order.seen ?? firstSeen(order, Date.now()));
+      if (order.runId !== this.runId) return { kind: 'foreign', seen };
+      const { job = (sinceMs: number) => (sinceMs < MINUTE ? working : done) } = this.script;
+      if (job === 'none') return undefined;
+      for (;;) {
+        await sleep(Date.parse(seen.nextPollAt) - Date.now());
+        this.polledAtMs.push(Date.now());
+        const end = judge(order, seen, asRead(job(Date.now() - this.#sinceMs)), Date.now());
+        seen.nextPollAt = iso(Math.min(Date.now() + seen.intervalMs, Math.max(Date.now(), order.deadlineMs)));
+        if (end) return { ...end, seen };
+      }
+    });
+  }
+
+  show({ state, waitReason }: Progress): void {
+    const text = waitReason === undefined ? state : `${state} (${waitReason})`;
+    if (this.shown.at(-1) !== text) this.shown.push(text);
+  }
+
+  #check(): void {
+    for (const check of [...this.#conditions]) check();
+  }
+}
+
+/** Work whose timers end with it. */
+function stoppable<T>(work: (sleep: (ms: number) => Promise<void>) => Promise<T | undefined>): Stoppable<T> {
+  let timer: NodeJS.Timeout | undefined;
+  let stop = (): void => undefined;
+  const stopped = new Promise<undefined>((resolve) => {
+    stop = () => {
+      clearTimeout(timer);
+      resolve(undefined);
+    };
+  });
+  const sleep = async (ms: number) => {
+    if (ms > 0) await new Promise((resolve) => (timer = setTimeout(resolve, ms)));
+  };
+  return { result: Promise.race([work(sleep), stopped]), stop };
+}

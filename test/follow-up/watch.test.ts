@@ -1,0 +1,178 @@
+import { describe, expect, test } from 'vitest';
+import type { AgentJob } from '../../src/contract/index.js';
+import { fingerprint } from '../../src/contract/protocol.js';
+import { firstSeen, iso, judge, type Read, type WatchOrder } from '../../src/follow-up/watch.js';
+import { asRead, DAY, done, failed, HOUR, notFound, rest, watchSettings, working } from './support.js';
+
+const broken = { ...rest, status: 'failed' };
+const shown: Record<string, AgentJob | Read> = {
+  ...{ rest, working, done, broken, notFound },
+  archived: { ...rest, status: 'archived', archivedAt: '2026-01-05T12:00:00Z' },
+  archivedWithLink: { ...done, status: 'archived' },
+  third: { ...done, prLink: 'https://git/3' },
+  noLink: { status: 'completed', prLink: null },
+  noStatus: {},
+  onlyStatus: { status: 'completed' },
+  onlyFailed: { status: 'failed' },
+  queued: { status: 'queued' },
+  fails: failed(),
+  limited: failed('limited'),
+};
+
+/** `looks`: seconds after the message arrived, and what the service shows then. The last one decides. */
+type Case = [title: string, order: Partial<WatchOrder>, looks: string, end: string];
+
+function orderOf(more: Partial<WatchOrder>): WatchOrder {
+  const common = { ...watchSettings, until: 'end', deadlineMs: DAY, trouble: null } as const;
+  return { ...common, baseline: rest, baselineAtMs: 0, arrivedByMs: 0, runId: 'run', ...more };
+}
+
+/** Judges looks up to the first that ends the watch. */
+function watch(more: Partial<WatchOrder>, looks: string) {
+  const order = orderOf(more);
+  const seen = structuredClone(order.seen ?? firstSeen(order, 0));
+  const left = looks.split(', ').map((look) => look.split(' '));
+  for (let look = left.shift(); look; look = left.shift()) {
+    const [seconds, name] = look;
+    const read = asRead(shown[name!]!);
+    const end = judge(order, seen, read, Number(seconds) * 1_000);
+    if (end) return { ...end, seen, read, left };
+  }
+  return { kind: 'goes on', seen, left };
+}
+
+function testCases(cases: Case[]): void {
+  test.each(cases)('%s', (_, order, looks, kind) => {
+    const end = watch(order, looks);
+    expect(end).toMatchObject({ kind, left: [] });
+    if ('job' in end) expect(end.read).toMatchObject({ job: end.job });
+  });
+}
+
+describe('a watch until the job rests', () => {
+  const until = { until: 'rest' } as const;
+  testCases([
+    ['ends when it is completed', until, '0 working, 5 done', 'rest'],
+    ['ends when it is archived', until, '0 archived', 'rest'],
+    ['ends without a status', until, '0 noStatus', 'rest'],
+    ['goes on at a status that nobody knows', until, '0 queued', 'goes on'],
+  ]);
+});
+
+describe('a watch for evidence', () => {
+  const until = { until: 'evidence' } as const;
+  const lastTurn = fingerprint(done);
+  testCases([
+    ['takes a job at work', until, '20 rest, 30 working', 'evidence'],
+    ['takes another pull request', until, '20 rest, 30 done', 'evidence'],
+    ['takes another end', until, '20 rest, 30 broken', 'evidence'],
+    ['takes nothing for ten seconds after the job was read: replicas lag', until, '1 working, 9.9 done', 'goes on'],
+    ['review F4: takes no archived job: anyone may archive it', until, '30 archived, 60 archivedWithLink', 'goes on'],
+    ['takes nothing of a job at work before', { ...until, baseline: working }, '30 working, 60 done', 'goes on'],
+    ['review F11: takes nothing of an unknown job', { ...until, baseline: {} }, '30 working, 60 done', 'goes on'],
+    ['takes no end of the turn before, which the baseline lags behind', { ...until, lastTurn }, '30 done', 'goes on'],
+    ['takes nothing from fields that are missing', until, '30 noStatus, 40 onlyStatus', 'goes on'],
+    ['takes another end than that', { ...until, lastTurn }, '30 done, 60 third', 'evidence'],
+    ['goes on without the job', until, '1 notFound, 50 notFound, 99 notFound', 'goes on'],
+    ['ends at its deadline', { ...until, deadlineMs: 99_000 }, '98 rest, 99 rest', 'deadline'],
+  ]);
+});
+
+describe('a watch until the turn ends', () => {
+  const before = { baseline: broken };
+  const wasAtWork = { ...firstSeen(orderOf({}), 0), observedActive: true };
+  const lastTurn = fingerprint(broken);
+  testCases([
+    ['review F5: believes no end in the first ten seconds', {}, '3 done, 7 done, 9.9 done', 'goes on'],
+    ['review F5: believes it then', {}, '3 done, 10 done', 'ended'],
+    ['review F5: or after a shorter settle time', { settleTimeMs: 4_000 }, '3 done, 4 done', 'ended'],
+    ['believes an old end after the settle time', before, '30 broken, 119 broken, 120 broken', 'ended'],
+    ['review N8: from when it arrived', { ...before, arrivedByMs: 60_000 }, '179 broken, 180 broken', 'ended'],
+    ['review 5: believes the end of the turn before only then', { lastTurn }, '30 broken, 120 broken', 'ended'],
+    ['believes an old end without its link only then', before, '30 onlyFailed, 120 broken', 'ended'],
+    ['believes at once what is neither', { lastTurn }, '30 broken, 40 done', 'ended'],
+    ['believes an old end of a job that was seen at work', before, '10 working, 12 broken', 'ended'],
+    ['not if a replica that lags showed it so', before, '9.9 working, 119 broken, 120 broken', 'ended'],
+    ['finding R3: or that the answer to the message showed so', { ...before, seen: wasAtWork }, '12 broken', 'ended'],
+    ['only time counts after a job at work', { baseline: working }, '11 working, 119 done, 120 done', 'ended'],
+    ['goes on without a status', {}, '200 noStatus, 4000 queued', 'goes on'],
+    ['ends at its deadline', { deadlineMs: 9_000 }, '8 working, 9 working', 'deadline'],
+    ['ends with the turn at its deadline', { deadlineMs: HOUR }, '3600 done', 'ended'],
+  ]);
+});
+
+describe('finding: a pull request that appears ten seconds after completed', () => {
+  const baseline = { status: 'completed', prLink: null };
+  testCases([
+    ['is taken', {}, '11 working, 30 rest, 40 done', 'ended'],
+    ['is waited for as long as the grace lasts', {}, '11 working, 30 rest, 59 rest, 60 rest', 'ended'],
+    ['is waited for where there is no link', { baseline }, '11 working, 30 noLink, 59 noLink', 'goes on'],
+    ['is not waited for if the job failed', {}, '11 working, 30 broken', 'ended'],
+    ['is not waited for if the job was archived', {}, '11 working, 30 archived', 'ended'],
+    ['is waited for anew after more work', {}, '11 working, 30 rest, 50 working, 61 rest, 90 rest, 91 rest', 'ended'],
+    ['is not waited for beyond the deadline', { deadlineMs: 40_000 }, '11 working, 30 rest, 40 rest', 'ended'],
+  ]);
+});
+
+describe('a job that is not found', () => {
+  testCases([
+    ['finding: is not gone after three 404 within seconds', {}, '1 notFound, 2 notFound, 30.9 notFound', 'goes on'],
+    ['is not gone after two', {}, '1 notFound, 60 notFound', 'goes on'],
+    ['is gone after three in 30 seconds', {}, '1 notFound, 2 notFound, 31 notFound', 'gone'],
+    ['is not gone if it is read between', {}, '1 notFound, 20 working, 31 notFound, 49 notFound', 'goes on'],
+    ['is not gone if other reads fail between', {}, '1 notFound, 20 fails, 31 notFound, 49 notFound', 'goes on'],
+  ]);
+});
+
+describe('trouble', () => {
+  const trouble = 'limited';
+  testCases([
+    ['begins after three failed reads in 30 seconds', {}, '1 limited, 16 fails, 31 fails', 'trouble'],
+    ['does not begin sooner', {}, '1 limited, 16 fails, 30 fails', 'goes on'],
+    ['does not begin after two', {}, '1 limited, 60 fails', 'goes on'],
+    ['review N12: begins once, although its reason changes', { trouble }, '60 fails, 90 limited, 120 fails', 'goes on'],
+    ['is not over when the job is missing', { trouble }, '60 notFound', 'goes on'],
+    ['is over when the job is read', { trouble }, '60 working', 'trouble'],
+    ['is over once', {}, '60 working, 61 fails, 62 working', 'goes on'],
+    ['does not hide the end of the turn', { trouble }, '60 done', 'ended'],
+  ]);
+
+  test('names the last reason, and that it is over', () => {
+    const { seen, ...began } = watch({}, '1 limited, 16 limited, 31 fails');
+    expect(began).toMatchObject({ trouble: 'service' });
+    expect(seen.lastError).toBe('HTTP error: service');
+    const over = watch({ trouble: 'service', seen }, '60 working');
+    expect(over).toMatchObject({ trouble: null });
+    expect(over.seen).not.toHaveProperty('lastError');
+  });
+});
+
+test('the first look is after the first interval where a turn must begin, and never after the deadline', () => {
+  const firstAt = (more: Partial<WatchOrder>) => firstSeen(orderOf(more), HOUR).nextPollAt;
+  expect(firstAt({})).toBe(iso(HOUR + 5_000));
+  expect(firstAt({ deadlineMs: HOUR + 1_000 })).toBe(iso(HOUR + 1_000));
+  expect([firstAt({ until: 'rest' }), firstAt({ until: 'evidence' })]).toEqual([iso(HOUR), iso(HOUR)]);
+});
+
+test('intervals grow to the longest one', () => {
+  const seen = firstSeen(orderOf({}), 0);
+  const intervals = Array.from({ length: 8 }, () => {
+    judge(orderOf({}), seen, asRead(working), 20_000);
+    return Math.round(seen.intervalMs);
+  });
+  expect(intervals).toEqual([7_500, 11_250, 16_875, 25_313, 37_969, 56_953, 60_000, 60_000]);
+  expect(seen.polls).toBe(8);
+});
+
+test('finding G12: fields that this project does not know are not kept, but the result has them', () => {
+  const text = 'x'.repeat(50_000);
+  const source = { repository: 'r', ref: 'main' };
+  const large = { ...done, id: 'j', model: 'm', source: { ...source, tree: text }, transcript: text };
+  const judged = (until: WatchOrder['until']) => {
+    const seen = firstSeen(orderOf({ until }), 0);
+    return { end: judge(orderOf({ until }), seen, asRead(large), 20_000), seen };
+  };
+  expect(judged('end').end).toEqual({ kind: 'ended', job: large });
+  expect(judged('end').seen.job).toEqual({ ...done, id: 'j', model: 'm', source });
+  for (const until of ['rest', 'evidence'] as const) expect(JSON.stringify(judged(until)).length).toBeLessThan(1_000);
+});

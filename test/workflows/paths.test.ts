@@ -1,0 +1,413 @@
+import { randomUUID } from 'node:crypto';
+import type { WorkflowHandle } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { resetToTask, resetWorkflow, sendNonsense } from '../../chaos/buttons.js';
+import { FollowUpClient } from '../../src/client/index.js';
+import {
+  batchItemKey,
+  budgetTaskQueue,
+  followUpBatchWorkflowId,
+  type FollowUpInput,
+  type FollowUpProgress,
+  followUpWorkflowId,
+  progressQuery,
+  projectBudgetWorkflowId,
+} from '../../src/contract/index.js';
+import type { SendMessageOutcome } from '../../src/agent-jobs/index.js';
+import { tellSignal } from '../../src/contract/protocol.js';
+import { eventually } from '../support/eventually.js';
+import { failureOf } from '../support/failure-of.js';
+import { record } from '../support/histories.js';
+import { type ScriptedRead, ScriptedService } from '../support/scripted-service.js';
+import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
+
+/** The paths of the workflows, with the bundle of the build. `npm run record:histories` records one history of each. */
+
+const BEFORE = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/1' };
+const ACTIVE = { id: 'j', status: 'active', prLink: null };
+const AFTER = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/2' };
+const FAST = { poll: { initialInterval: 100, maxInterval: 200 }, settleTime: 0, prLinkGrace: 0 };
+const MISSING = { kind: 'notFound', message: 'HTTP 404' } as const;
+const UNREADABLE = { kind: 'failed', reason: 'network', message: 'refused' } as const;
+const UNKNOWN = { outcome: 'unknown', message: 'the connection broke' } as const;
+const COMPLETED = { status: 'completed', delivery: 'sent', prLink: AFTER.prLink };
+
+const service = new ScriptedService();
+let rig: WorkflowRig;
+let followUps: FollowUpClient;
+beforeAll(async () => {
+  rig = await startWorkflowRig({ address: inject('temporalAddress'), agentJobs: service, leaseMs: 6_000 });
+  followUps = new FollowUpClient({ client: rig.client, taskQueue: rig.taskQueue });
+});
+afterAll(() => rig.stop());
+
+/** What a new job shows before and after a message. */
+interface Script {
+  before?: ScriptedRead[];
+  after?: ScriptedRead[];
+}
+
+/** The input of a follow-up to a new job, which by default ends its turn with a new pull request. */
+function scripted({ before = [BEFORE], after = [ACTIVE, AFTER] }: Script = {}, more: Partial<FollowUpInput> = {}) {
+  const id = randomUUID().slice(0, 8);
+  const input = { projectId: `p-${id}`, jobId: `job-${id}`, prompt: 'x', ...FAST, ...more };
+  service.reads(input.jobId, ...before).readsAfterMessage(input.jobId, ...after);
+  return input;
+}
+
+const budgetOf = ({ projectId }: FollowUpInput) => rig.client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+const receivedBy = ({ jobId }: FollowUpInput) => service.received.filter((message) => message.jobId === jobId).length;
+
+const shows = (handle: WorkflowHandle, expected: Partial<FollowUpProgress>) =>
+  eventually(`it shows ${JSON.stringify(expected)}`, async () => {
+    const progress = await handle.query(progressQuery);
+    return Object.entries(expected).every(([key, value]) => progress[key as keyof FollowUpProgress] === value);
+  });
+
+/** A workflow's newest run: a reset makes another. */
+const newest = ({ workflowId }: { workflowId: string }) => rig.client.workflow.getHandle(workflowId);
+
+const recordRun = (name: string, { workflowId }: { workflowId: string }, runId?: string) =>
+  record(rig.client, name, workflowId, runId);
+
+/** Starts a follow-up of a budget that lets nothing through. */
+async function startWaiting(input: FollowUpInput) {
+  await followUps.budget(input.projectId).setLimit({ limit: 0 });
+  const handle = await rig.start(input);
+  await shows(handle, { state: 'waiting-for-budget', position: 1 });
+  return handle;
+}
+
+/** A message whose end nobody reports until `letGo`. */
+function hold(input: FollowUpInput): (outcome: SendMessageOutcome) => void {
+  let letGo: (outcome: SendMessageOutcome) => void = () => undefined;
+  service.sends(input.jobId, new Promise((resolve) => (letGo = resolve)));
+  return letGo;
+}
+
+describe.concurrent('a follow-up', () => {
+  test('is sent at once', async () => {
+    const input = scripted();
+    const handle = await rig.start(input);
+    expect(await handle.result()).toMatchObject({ ...COMPLETED, observedActive: true, prLinkChanged: true });
+    await recordRun('a follow-up that is sent at once', handle);
+    await recordRun('a budget that starts with an ask', budgetOf(input));
+  });
+
+  test('waits in line until it is granted a slot', async () => {
+    const input = scripted();
+    const handle = await startWaiting(input);
+    await followUps.budget(input.projectId).setLimit({ limit: 7 });
+    expect(await handle.result()).toMatchObject(COMPLETED);
+    await recordRun('a follow-up that waits and is granted a slot', handle);
+  });
+
+  test('waits while its job works for somebody else', async () => {
+    const handle = await rig.start(scripted({ before: [ACTIVE, ACTIVE, BEFORE] }));
+    expect(await handle.result()).toMatchObject(COMPLETED);
+    await recordRun('a follow-up that waits for its job', handle);
+  });
+
+  test('is blocked while its job cannot be read, and looks at once when told to', async () => {
+    const input = scripted({ before: [UNREADABLE] });
+    const handle = await rig.start(input);
+    await shows(handle, { state: 'blocked', waitReason: 'service' });
+    service.reads(input.jobId, BEFORE);
+    await handle.signal('pollNow');
+    expect(await handle.result()).toMatchObject(COMPLETED);
+    await recordRun('a follow-up whose job cannot be read', handle);
+  });
+
+  test('is sent again after the service has refused all messages for a while', async () => {
+    const input = scripted();
+    service.sends(input.jobId, { outcome: 'limited', statusCode: 429, message: 'HTTP 429', retryAfterMs: 1_000 });
+    const handle = await rig.start(input);
+    expect(await handle.result()).toMatchObject(COMPLETED);
+    await recordRun('a follow-up that the service limits', handle);
+    await recordRun('a budget that the service limits', budgetOf(input));
+  });
+
+  test.each<[string, Partial<FollowUpInput>, ScriptedRead, object]>([
+    ['is inferred from what its job shows', {}, AFTER, { delivery: 'inferred' }],
+    ['is assumed on request', { onUnknownDelivery: 'assumeSent' }, BEFORE, { delivery: 'assumed' }],
+    ['is repeated on request', { onUnknownDelivery: 'resend' }, BEFORE, { delivery: 'sent' }],
+  ])('whose delivery is unknown: it %s', async (what, more, shown, expected) => {
+    const input = scripted({ after: [shown] }, more);
+    service.sends(input.jobId, UNKNOWN);
+    const handle = await rig.start(input);
+    expect(await handle.result()).toMatchObject({ status: 'completed', ...expected });
+    await recordRun(`a follow-up whose delivery is unknown and ${what}`, handle);
+  });
+
+  test('whose delivery is unknown takes the word of an operator', async () => {
+    const input = scripted({ after: [BEFORE] }, { settleTime: '1h' });
+    service.sends(input.jobId, UNKNOWN);
+    const handle = await rig.start(input);
+    await shows(handle, { state: 'reconciling' });
+    await handle.executeUpdate('resolveDelivery', { args: ['sent'] });
+    await shows(handle, { state: 'polling' });
+    service.reads(input.jobId, AFTER);
+    expect(await handle.result()).toMatchObject({ status: 'completed', delivery: 'assumed' });
+    await recordRun('a follow-up whose delivery an operator knows', handle);
+  });
+
+  test('whose send is completed by hand does not take that for the service’s answer', async () => {
+    const input = scripted({ after: [BEFORE] });
+    const letGo = hold(input);
+    const handle = await rig.start(input);
+    const { activityId } = await eventually('it is being sent', async () => {
+      const { raw } = await handle.describe();
+      return raw.pendingActivities?.find(({ activityType }) => activityType?.name === 'sendMessage');
+    });
+    const { workflowId } = handle;
+    await rig.client.activity.complete({ workflowId, activityId: activityId ?? '' }, { outcome: 'notSent' });
+    expect(await failureOf(handle.result())).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
+    letGo({ outcome: 'sent', statusCode: 200 });
+    await recordRun('a follow-up whose send is completed by hand', handle);
+  });
+
+  test.each<[string, object, Script, Partial<FollowUpInput>, SendMessageOutcome?]>([
+    ['DeliveryUnknown', { delivered: 'unknown' }, { after: [BEFORE] }, {}, UNKNOWN],
+    ['MessageRejected', { delivered: 'no' }, {}, {}, { outcome: 'rejected', statusCode: 422, message: 'HTTP 422' }],
+    ['JobArchived', { delivered: 'no' }, { before: [{ ...BEFORE, status: 'archived' }] }, {}],
+    ['JobNotFound', { delivered: 'no' }, { before: [MISSING] }, {}],
+    ['JobTimeout', { delivered: 'yes' }, { after: [ACTIVE] }, { jobTimeout: '1s' }],
+    ['BudgetWaitTimeout', { delivered: 'no' }, { before: [UNREADABLE] }, { budgetWaitTimeout: '1s' }],
+    ['InvalidInput', { delivered: 'no' }, {}, { prompt: '' }],
+  ])('fails with %s', async (type, expected, script, more, sent) => {
+    const input = scripted(script, more);
+    if (sent) service.sends(input.jobId, sent);
+    const handle = await rig.start(input);
+    expect(await failureOf(handle.result())).toMatchObject({ type, ...expected });
+    await recordRun(`a follow-up that fails with ${type}`, handle);
+  });
+
+  test('whose key was used for another message is closed', async () => {
+    const input = scripted();
+    const first = await rig.start(input);
+    await first.result();
+    const { workflowId } = first;
+    const { taskQueue } = rig;
+    const args = [{ ...input, prompt: 'another' }];
+    const again = await rig.client.workflow.start('followUp', { taskQueue, workflowId, args });
+    expect(await failureOf(again.result())).toMatchObject({ type: 'Closed' });
+    expect(receivedBy(input)).toBe(1);
+    await recordRun('a follow-up that is closed', again, again.firstExecutionRunId);
+  });
+});
+
+describe.concurrent('a follow-up that is cancelled', () => {
+  test('while it waits for a slot was not sent', async () => {
+    const handle = await startWaiting(scripted());
+    await handle.cancel();
+    expect(await failureOf(handle.result())).toMatchObject({ type: 'Canceled' });
+    await recordRun('a follow-up that is cancelled while it waits for a slot', handle);
+  });
+
+  test('while its job works for somebody else was not sent', async () => {
+    const handle = await rig.start(scripted({ before: [ACTIVE] }));
+    await shows(handle, { state: 'waiting-for-job' });
+    await handle.cancel();
+    expect(await failureOf(handle.result())).toMatchObject({ type: 'Canceled' });
+    await recordRun('a follow-up that is cancelled while it waits for its job', handle);
+  });
+
+  test('while its message is on its way lets it arrive', async () => {
+    const input = scripted();
+    const letGo = hold(input);
+    const handle = await rig.start(input);
+    await shows(handle, { state: 'sending' });
+    await handle.cancel();
+    letGo({ outcome: 'sent', statusCode: 200 });
+    expect(await failureOf(handle.result())).toMatchObject({ type: 'Cancelled', delivered: 'yes' });
+    await recordRun('a follow-up that is cancelled while its message is on its way', handle);
+  });
+
+  test('while its delivery is unknown says so', async () => {
+    const input = scripted({ after: [BEFORE] }, { settleTime: '1h' });
+    service.sends(input.jobId, UNKNOWN);
+    const handle = await rig.start(input);
+    await shows(handle, { state: 'reconciling' });
+    await handle.cancel();
+    expect(await failureOf(handle.result())).toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
+    await recordRun('a follow-up that is cancelled while its delivery is unknown', handle);
+  });
+
+  test('while it watches its job was sent', async () => {
+    const handle = await rig.start(scripted({ after: [ACTIVE] }));
+    await shows(handle, { state: 'polling' });
+    await handle.cancel();
+    expect(await failureOf(handle.result())).toMatchObject({ type: 'Cancelled', delivered: 'yes' });
+    await recordRun('a follow-up that is cancelled while it watches its job', handle);
+  });
+});
+
+describe.concurrent('a follow-up that is reset', () => {
+  test('while it waits is sent once', async () => {
+    const input = scripted();
+    const handle = await startWaiting(input);
+    await resetWorkflow(rig.client, handle.workflowId, 'last');
+    await followUps.budget(input.projectId).setLimit({ limit: 7 });
+    expect(await newest(handle).result()).toMatchObject({ status: 'completed' });
+    expect(receivedBy(input)).toBe(1);
+    await recordRun('a follow-up that was reset while it waited', handle, (await newest(handle).describe()).runId);
+  });
+
+  test('after its grant does not use the grant again', async () => {
+    const input = scripted({ after: [ACTIVE] });
+    const handle = await startWaiting(input);
+    await followUps.budget(input.projectId).setLimit({ limit: 7 });
+    await shows(handle, { state: 'polling' });
+    const { events } = await handle.fetchHistory();
+    const scheduled = events?.find(
+      ({ activityTaskScheduledEventAttributes: activity }) => activity?.activityType?.name === 'sendMessage',
+    );
+    const taskId = String(scheduled?.activityTaskScheduledEventAttributes?.workflowTaskCompletedEventId);
+    const task = events?.find(({ eventId }) => String(eventId) === taskId);
+    const { runId } = await newest(handle).describe();
+    await resetToTask(rig.client, { workflowId: handle.workflowId, runId }, task);
+    await eventually('it watches its job again', async () => {
+      const { state, delivery } = await newest(handle).query(progressQuery);
+      return state === 'polling' && delivery === 'sent';
+    });
+    service.reads(input.jobId, AFTER);
+    expect(await newest(handle).result()).toMatchObject({ status: 'completed', delivery: 'sent' });
+    expect(receivedBy(input)).toBe(1);
+    await recordRun('a follow-up that was reset after its grant', handle, (await newest(handle).describe()).runId);
+  });
+
+  test('after its end is not sent again', async () => {
+    const input = scripted();
+    const handle = await rig.start(input);
+    await handle.result();
+    await resetWorkflow(rig.client, handle.workflowId, 'first');
+    expect(await newest(handle).result()).toMatchObject({ status: 'completed', delivery: 'sent' });
+    expect(receivedBy(input)).toBe(1);
+    await recordRun('a follow-up that was reset after its end', handle, (await newest(handle).describe()).runId);
+  });
+});
+
+describe.concurrent('a budget', () => {
+  test('is paused, changed and resumed', async () => {
+    const input = scripted();
+    const budget = followUps.budget(input.projectId);
+    await budget.pause({ note: 'maintenance' });
+    await budget.setLimit({ limit: 7, reserve: 2 });
+    const handle = await rig.start(input);
+    await shows(handle, { state: 'blocked', waitReason: 'paused' });
+    await budget.pause({ for: '1h' });
+    await budget.resume();
+    expect(await handle.result()).toMatchObject(COMPLETED);
+    await recordRun('a budget that is paused, changed and resumed', budget);
+    await recordRun('a follow-up that waits for a paused budget', handle);
+  });
+
+  test('continues as new with its settings, its sends and its line', async () => {
+    const input = scripted();
+    const handle = await startWaiting(input);
+    const budget = newest(budgetOf(input));
+    const { runId } = await budget.describe();
+    await Promise.all(Array.from({ length: 1_000 }, () => budget.signal(tellSignal.name)));
+    await eventually('another run has begun', async () => (await budget.describe()).runId !== runId);
+    expect(await followUps.budget(input.projectId).status()).toMatchObject({ limit: 0, waitingTotal: 1 });
+    await followUps.budget(input.projectId).setLimit({ limit: 7 });
+    expect(await handle.result()).toMatchObject(COMPLETED);
+    await recordRun('a budget that continues as new', budget, runId);
+    await recordRun('a budget that was continued', budget);
+  });
+
+  test('that is stopped blocks those who ask, and counts what was sent when it starts again', async () => {
+    const input = scripted();
+    await (await rig.start(input)).result();
+    const budget = followUps.budget(input.projectId);
+    const handle = budgetOf(input);
+    await handle.terminate();
+    const blocked = await rig.start({ ...scripted(), projectId: input.projectId });
+    await shows(blocked, { state: 'blocked', waitReason: 'budget-stopped' });
+    await blocked.cancel();
+    expect(await failureOf(blocked.result())).toMatchObject({ type: 'Canceled' });
+    await recordRun('a follow-up whose budget is stopped', blocked);
+    const waits = await rig.start({ ...scripted(), projectId: input.projectId });
+    await shows(waits, { state: 'blocked', waitReason: 'budget-stopped' });
+    await budget.restore();
+    expect(await waits.result()).toMatchObject(COMPLETED);
+    expect((await budget.status())?.used).toBeGreaterThanOrEqual(2);
+    await recordRun('a budget that was restored', handle);
+  });
+
+  test('that is reset counts what was sent', async () => {
+    const input = scripted();
+    await (await rig.start(input)).result();
+    const handle = budgetOf(input);
+    await resetWorkflow(rig.client, handle.workflowId, 'first');
+    const budget = followUps.budget(input.projectId);
+    await eventually('it has counted', async () => {
+      const { used, isCounting } = (await budget.status()) ?? {};
+      return used === 1 && !isCounting;
+    });
+  });
+
+  test('skips what makes no sense, and fails if its input makes none', async () => {
+    const input = scripted();
+    await (await rig.start(input)).result();
+    await sendNonsense(rig.client, budgetOf(input).workflowId, [tellSignal.name]);
+    expect(await followUps.budget(input.projectId).status()).toMatchObject({ used: 1 });
+    await recordRun('a budget that is sent nonsense', budgetOf(input));
+    const bad = await rig.client.workflow.start('projectBudget', {
+      taskQueue: budgetTaskQueue(rig.taskQueue),
+      workflowId: projectBudgetWorkflowId(`bad-${randomUUID()}`),
+      args: [{ projectId: 'other' }],
+    });
+    await expect(bad.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+    await recordRun('a budget with invalid input', bad);
+  });
+});
+
+describe.concurrent('a batch', () => {
+  test('that a schedule starts sends its follow-ups, and an invalid one fails as a whole', async () => {
+    const [good, missing] = [scripted(), scripted({ before: [MISSING] })];
+    const schedule = await followUps.schedules.create({
+      name: `nightly-${randomUUID().slice(0, 8)}`,
+      every: '365d',
+      input: { items: [good, missing] },
+    });
+    try {
+      const { batchId } = await schedule.trigger();
+      expect(await followUps.batch(batchId).result()).toMatchObject({ total: 2, completed: 1, errors: 1 });
+      const item = { workflowId: followUpWorkflowId({ ...good, key: batchItemKey(batchId, 0) }) };
+      await recordRun('a batch that a schedule started', { workflowId: followUpBatchWorkflowId({ batchId }) });
+      await recordRun('a part of a batch', { workflowId: followUpBatchWorkflowId({ batchId, part: 0 }) });
+      await recordRun('a follow-up of a batch', item);
+    } finally {
+      await schedule.delete();
+    }
+    const bad = await rig.client.workflow.start('followUpBatch', {
+      taskQueue: rig.taskQueue,
+      workflowId: followUpBatchWorkflowId({ batchId: randomUUID() }),
+      args: [{ items: 'none' }],
+    });
+    await expect(bad.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+    await recordRun('a batch with invalid input', bad);
+  });
+
+  test('continues after a follow-up or a part of it was terminated', async () => {
+    const inputs = [scripted({ before: [ACTIVE] }), scripted()] as const;
+    const budget = followUps.budget(inputs[1].projectId);
+    await budget.pause();
+    const batch = await followUps.startBatch({ id: randomUUID(), items: [...inputs] });
+    await eventually('one waits', async () => (await budget.status())?.waitingTotal === 1);
+    const part = rig.client.workflow.getHandle(followUpBatchWorkflowId({ batchId: batch.batchId, part: 0 }));
+    const key = batchItemKey(batch.batchId, 0);
+    const first = rig.client.workflow.getHandle(followUpWorkflowId({ ...inputs[0], key }));
+    await eventually('the other runs', async () => (await first.describe()).status.name === 'RUNNING');
+    const { runId } = await part.describe();
+    await first.terminate();
+    await eventually('the part has heard of it', async () => (await batch.status()).errors === 1);
+    await part.terminate();
+    await eventually('another run of the part has begun', async () => (await part.describe()).runId !== runId);
+    await budget.resume();
+    expect(await batch.result()).toMatchObject({ total: 2, completed: 1, errors: 1 });
+    await recordRun('a batch whose part was terminated', batch);
+    await recordRun('a part of a batch that takes over from another', part);
+  });
+});
