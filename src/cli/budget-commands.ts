@@ -45,7 +45,7 @@ export function addBudgetCommands(program: Command, action: LazyAction): void {
 
   const audit = named(
     'audit',
-    'list the last 100 sends, newest first: when each was granted and settled, and its outcome',
+    'list the latest sends, newest first: when each was granted and settled, and its outcome',
   );
   withCommonOptions(audit, 'follow-up budget audit my-project --json').action(
     action(async () => (await import('./budget-actions.js')).auditBudget),

@@ -24,7 +24,7 @@ export type FollowUpStanding =
 
 /** A pause of a project's budget, for people. */
 export interface ShownPause {
-  /** `service`: it answered 429. */
+  /** `service`: it refuses messages (429, 401, 403 or 402). */
   by: 'operator' | 'service';
   /** Missing if it lasts until it is resumed. ISO 8601 in UTC. */
   until?: string;
@@ -51,7 +51,10 @@ export interface FollowUpFacts {
   polls: number;
   /** When the job is read next. Only the library knows it, from the heartbeat of the pending activity `watchJob`. */
   nextPollAt?: string;
-  /** While its budget or its job cannot be reached: when it tries again. Only the library knows it. */
+  /**
+   * When it asks again. The workflow knows it while it has no place in line. While an ask is repeated, only the library
+   * knows it, from the pending activity `askForSlot`.
+   */
   nextTryAt?: string;
   /** While its project is paused: by whom, until when, and why, as its budget said. */
   pause?: ShownPause;

@@ -141,9 +141,9 @@ function wayOutOfBlock({ projectId, waitReason }: FollowUpProgress): string {
     case 'limited':
       return `nothing: it continues by itself. To try at once: ${resume}`;
     case 'credentials':
-      return `give the workers a valid key for the project; it continues within 10 minutes, or at once with ${resume}`;
+      return `give the workers a valid key for the project; it continues by itself. To try at once: ${resume}, or \`follow-up poll-now\``;
     case 'payment':
-      return `pay the service; it continues within 10 minutes, or at once with ${resume}`;
+      return `pay the service; it continues by itself. To try at once: ${resume}, or \`follow-up poll-now\``;
     case 'queue-full':
       return 'nothing: it asks for a place again by itself';
     case 'counting':

@@ -453,7 +453,7 @@ export class FollowUp {
         continue;
       }
       ({ seen } = end);
-      if (seen.job) this.#see(seen.job);
+      if (seen.job) this.#see(seen.job, until === 'end' && seen.observedActive);
       if (seen.lastError !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: seen.lastError };
       if (end.kind !== 'trouble') {
         // The library adds the polls of a watch that goes on.

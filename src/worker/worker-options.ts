@@ -7,13 +7,15 @@ import type { WorkerConfig } from '../config/index.js';
 const FORCE_AFTER_GRACE_MS = 5_000;
 
 /**
- * How long running sends may take to finish when a worker is shut down, in milliseconds: as long as the server lets
- * them run. A send asks the budget for up to 30 s while answers are lost, then POSTs, then settles. If it were cut
- * short, nobody could tell whether its message was delivered.
+ * How long running sends may take to finish when a worker is shut down, in milliseconds: the lease, as long as the server
+ * lets them run. If a send were cut short, nobody could tell whether its message was delivered.
  */
 export function shutdownGraceMs({ leaseMs }: Pick<WorkerConfig, 'leaseMs'>): number {
   return leaseMs;
 }
+
+/** After this time, other workers take the workflows of a worker that died. By default it is 10 s. */
+const STICKY_MS = 3_000;
 
 /**
  * Most budgets in the cache. Each has up to half a megabyte of state, and one that is asked often should not be
@@ -38,6 +40,7 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
     maxConcurrentWorkflowTaskPolls: Math.min(pollers, workflowTasks),
     maxConcurrentActivityTaskPolls: Math.min(Math.ceil(pollers / 2), activities),
     maxCachedWorkflows: cachedWorkflows,
+    stickyQueueScheduleToStartTimeout: STICKY_MS,
     // People see what a watch saw soon after each poll. By default, the SDK holds heartbeats back for up to a minute.
     maxHeartbeatThrottleInterval: '1s',
     // Otherwise the SDK fails the workflow task of a payload that the server refuses, immediately and repeatedly. The
@@ -57,9 +60,7 @@ export function budgetWorkerOptions(config: WorkerConfig): Omit<WorkerOptions, '
     maxConcurrentWorkflowTaskExecutions: 40,
     maxConcurrentWorkflowTaskPolls: 10,
     maxCachedWorkflows: cachedBudgets(),
-    // After this time, other workers pick up the budgets of a worker that died. Asks wait until then. The SDK's
-    // default of 10 s is the whole deadline of an ask.
-    stickyQueueScheduleToStartTimeout: 3_000,
+    stickyQueueScheduleToStartTimeout: STICKY_MS,
     shutdownGraceTime: graceMs,
     shutdownForceTime: graceMs + FORCE_AFTER_GRACE_MS,
   };
