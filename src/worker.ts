@@ -363,7 +363,7 @@ export async function runUntilSignal(
   let service: WorkerService | undefined;
   const onSignal = (name: NodeJS.Signals): void => {
     if (told.signal.aborted) {
-      logger.warn({ signal: name }, 'Still shutting down: running sends are let end');
+      logger.warn({ signal: name }, 'Still shutting down: waiting for running sends to finish');
       return;
     }
     logger.info({ signal: name }, 'Shutting down');

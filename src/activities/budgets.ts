@@ -5,7 +5,13 @@ import {
   WorkflowExecutionAlreadyStartedError,
   WorkflowNotFoundError,
 } from '@temporalio/client';
-import { budgetTaskQueue, projectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
+import {
+  budgetTaskQueue,
+  type FollowUpState,
+  projectBudgetWorkflowId,
+  SearchAttribute,
+  WorkflowType,
+} from '../contract/index.js';
 import type { ListedSend } from '../budget/budget.js';
 import type { RecentSends } from '../budget/loop.js';
 import {
@@ -18,6 +24,8 @@ import {
 } from '../contract/protocol.js';
 
 const CALL_DEADLINE_MS = 5_000;
+/** States in which a follow-up may wait for an answer of a budget. */
+const WAITING = ['waiting-for-budget', 'waiting-for-job', 'blocked'] as const satisfies readonly FollowUpState[];
 /** Most sends that a list names: as many as a budget remembers. The others are counted. */
 const MAX_LISTED = 2_000;
 
@@ -31,7 +39,7 @@ export interface Budgets {
   ask(projectId: string, ask: Ask): Promise<Answer>;
   /** Tells a project's budget something. One that does not run does not need to know. */
   tell(projectId: string, event: BudgetEvent): Promise<void>;
-  /** When a run of a workflow closed, in epoch milliseconds; `undefined` if it runs. */
+  /** When a run of a workflow closed, in epoch milliseconds; `undefined` if it runs, or if Temporal keeps it no longer. */
   closedAtMs(workflowId: string, runId: string): Promise<number | undefined>;
   /**
    * Follow-ups of a project that may have been sent: those that closed since `sinceMs`, and those that run after their
@@ -40,7 +48,7 @@ export interface Budgets {
    * @param query.alsoWaiting also those that wait, because one may have a grant that its state does not show yet. A
    *   follow-up that shows no state has not asked
    */
-  listSends(query: SendsQuery): Promise<Omit<RecentSends, 'leaseMs' | 'runId'>>;
+  listSends(query: SendsQuery): Promise<Omit<RecentSends, 'leaseMs' | 'drainMs' | 'runId'>>;
 }
 
 export interface SendsQuery {
@@ -104,8 +112,13 @@ export function createBudgets(
     },
 
     async closedAtMs(workflowId, runId) {
-      const { closeTime } = await withDeadline(() => client.workflow.getHandle(workflowId, runId).describe());
-      return closeTime?.getTime();
+      try {
+        const { closeTime } = await withDeadline(() => client.workflow.getHandle(workflowId, runId).describe());
+        return closeTime?.getTime();
+      } catch (error) {
+        if (error instanceof WorkflowNotFoundError) return undefined;
+        throw error;
+      }
     },
 
     async listSends({ projectId, sinceMs, alsoWaiting }) {
@@ -117,12 +130,14 @@ export function createBudgets(
       const found: (ListedSend & { closedAtMs: number })[] = [];
       for await (const each of client.workflow.list({ query: `${ofProject} AND (${running} OR ${closed})` })) {
         const isRunning = each.status.name === 'RUNNING';
-        if (!isRunning && each.typedSearchAttributes.get(SearchAttribute.state) === 'not-sent') continue;
+        const shown = each.typedSearchAttributes.get(SearchAttribute.state);
+        if (!isRunning && shown === 'not-sent') continue;
         const closedAtMs = each.closeTime?.getTime() ?? Number.MAX_SAFE_INTEGER;
-        found.push({ workflowId: each.workflowId, isRunning, closedAtMs });
+        const isWaiting = isRunning && WAITING.some((waiting) => waiting === shown);
+        found.push({ workflowId: each.workflowId, isRunning, isWaiting, closedAtMs });
       }
       found.sort((a, b) => a.closedAtMs - b.closedAtMs);
-      const sends = found.slice(-MAX_LISTED).map(({ workflowId, isRunning }) => ({ workflowId, isRunning }));
+      const sends = found.slice(-MAX_LISTED).map(({ closedAtMs: _, ...send }) => send);
       return { sends, others: found.length - sends.length };
     },
   };

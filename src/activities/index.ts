@@ -214,7 +214,7 @@ export function createActivities(dependencies: ActivityDependencies) {
 
     /** Lists follow-ups of a project that may have been sent: see {@link Budgets.listSends}. */
     async listRecentSends(query: SendsQuery): Promise<RecentSends> {
-      return { ...(await budgets.listSends(query)), leaseMs, runId: ownRun().runId };
+      return { ...(await budgets.listSends(query)), leaseMs, drainMs, runId: ownRun().runId };
     },
   };
 }

@@ -35,7 +35,7 @@ export interface Places {
 }
 const PLACES: Places = { most: 1_000, mostForJob: 10 };
 
-/** Most sends under way at once: what a crash can leave unknown, and what is lost if others have used up the hour. */
+/** Most sends under way at once. It bounds how many a crash leaves unknown, and how many a service refuses at once. */
 const MAX_UNDER_WAY = 10;
 /** How many of those first in line are told when their reason to wait changes. Others learn it when they ask again. */
 const TOLD = 20;
@@ -56,13 +56,13 @@ const FIRST_PAUSE_MS = 30_000;
 const LONGEST_PAUSE_MS = 600_000;
 /** How long after the last byte the job may still show the turn before: the default of `settleTime`. */
 const SETTLE_MS = 120_000;
-/** A follow-up that has ended keeps its turn for lease, drain and settle time. More was typed by hand. */
+/** A follow-up that has ended keeps its turn for lease, drain and settle time. A longer time can only come from a signal sent by hand. */
 const LONGEST_KEPT_TURN_MS = 14_400_000;
 /** How often the follow-ups that keep others from their job are asked whether they run: one may be terminated. */
 const CHECK_OWNERS_MS = 600_000;
 /** A limit is learned if the service accepted at least this share of the budget's, and no fewer than 2 messages. */
 const LEARNED_SHARE = 0.05;
-/** What the service accepted longer ago than this share of a window may have left the service's window. */
+/** Sends older than this share of a window may no longer count for the service. */
 const SURELY_IN_WINDOW = 0.9;
 /** A learned limit grows after one window, then after 2, 4, up to 32 windows, for each time it proved right. */
 const MAX_GROWTH_DOUBLINGS = 5;
@@ -77,6 +77,8 @@ export interface Message {
 export interface ListedSend {
   workflowId: string;
   isRunning: boolean;
+  /** It runs and waits: it has not sent, unless its state is late. */
+  isWaiting?: boolean;
 }
 
 /** New settings. Those that are left out stay as they are. */
@@ -113,7 +115,7 @@ export class Budget {
 
   ask(nowMs: number, ask: Ask): Answer {
     this.#expire(nowMs);
-    this.state.maxLimit = ask.maxLimit;
+    Object.assign(this.state, { maxLimit: ask.maxLimit, drainMs: ask.drainMs });
     const recalled = this.#recall(ask);
     if (recalled) return recalled;
     const { workflowId } = ask;
@@ -161,23 +163,26 @@ export class Budget {
    * Books sends of a time that this budget does not know, the oldest first, each as one that is made now and whose
    * outcome is unknown.
    *
-   * @param others how many there are besides, of which nothing else is known
+   * @param more.others how many there are besides, of which nothing else is known
+   * @param more.drainMs how long bytes of those that were under way may still arrive
    */
-  book(nowMs: number, sends: readonly ListedSend[], others = 0): void {
+  book(nowMs: number, sends: readonly ListedSend[], more: { others?: number; drainMs?: number } = {}): void {
     const { state } = this;
+    const { others = 0, drainMs = 0 } = more;
+    const atMs = nowMs + drainMs;
     this.#expire(nowMs);
-    state.spent.push(...Array.from({ length: others }, () => nowMs));
+    state.spent.push(...Array.from({ length: others }, () => atMs));
     for (const { workflowId, isRunning } of sends) {
       const past = state.known[followUpKey(workflowId)];
       const isCounted = state.grants.some((grant) => grant.workflowId === workflowId);
       if (isCounted || past?.outcome === 'sent' || past?.outcome === 'rejected') continue;
       const send = { workflowId, runId: '', sendNumber: past?.sendNumber ?? 1 };
-      this.#bookSend(nowMs, send, 'unknown');
+      this.#bookSend(atMs, send, 'unknown');
       const { lastTurn } = state.turns[jobKey(workflowId)] ?? {};
       put(state.turns, jobKey(workflowId), {
         owner: workflowId,
         latest: followUpKey(workflowId),
-        ...(!isRunning && { untilMs: nowMs + SETTLE_MS }),
+        ...(!isRunning && { untilMs: atMs + SETTLE_MS }),
         ...(lastTurn && { lastTurn }),
       });
     }
@@ -187,7 +192,7 @@ export class Budget {
   /** Lets follow-ups ask again that have no place in line. They may have had one in the line of an earlier budget. */
   wake(workflowIds: readonly string[]): void {
     const inLine = new Set(this.state.waiters.map(({ workflowId }) => workflowId));
-    const lost = workflowIds.filter((workflowId) => !inLine.has(workflowId));
+    const lost = workflowIds.filter((workflowId) => !inLine.has(workflowId)).slice(0, this.places.most);
     this.#messages.push(...lost.map((workflowId) => ({ workflowId })));
   }
 
@@ -200,6 +205,8 @@ export class Budget {
   /** Changes settings. If more slots are used than the new limit has, they drain. */
   setLimit(nowMs: number, { limit, windowMs, reserve }: SettingsChange): void {
     const { settings } = this.state;
+    this.#expire(nowMs);
+    if (windowMs !== undefined && windowMs > settings.windowMs) this.#recallSends(nowMs, windowMs);
     this.state.settings = {
       ...settings,
       limit: limit ?? settings.limit,
@@ -208,6 +215,16 @@ export class Budget {
     };
     delete this.state.learned;
     this.advance(nowMs);
+  }
+
+  /** A longer window holds the slots of sends that the shorter one has let go. */
+  #recallSends(nowMs: number, windowMs: number): void {
+    const heldMs = this.state.settings.windowMs + this.state.settings.marginMs;
+    for (const { settledAtMs = nowMs, outcome } of this.state.lastSends) {
+      if (outcome === undefined || outcome === 'notSent') continue;
+      const isGone = settledAtMs + heldMs <= nowMs;
+      if (isGone && settledAtMs + windowMs > nowMs) this.#hold(outcome === 'unknown' ? nowMs : settledAtMs, outcome);
+    }
   }
 
   pause(nowMs: number, pause: { untilMs?: number; note?: string }): void {
@@ -336,14 +353,17 @@ export class Budget {
     }
     const turn = this.state.turns[jobKey(workflowId)];
     // While it counts, others may have had the turn since.
-    const isLatest = !this.state.isCounting && turn?.latest === followUpKey(workflowId);
+    const isSameMessage = known.messageTag === messageTag;
+    const isLast = !this.state.isCounting && turn?.latest === followUpKey(workflowId);
+    // An id that is used again may be used for another message.
+    const isLatest = isLast && (isSameMessage || mayHaveSent);
     if (turn && isLatest && outcome !== 'rejected' && !(outcome && isUndelivered(outcome))) {
       // The follow-up watches the job again, and nobody else may send meanwhile.
       turn.owner = workflowId;
       delete turn.untilMs;
     }
     const send = { grantedTo: known.runId, sendNumber: known.sendNumber, outcome, outcomeAtMs, grantedAtMs, overAtMs };
-    return { kind: 'known', runId, ...send, isLatest, isSameMessage: known.messageTag === messageTag };
+    return { kind: 'known', runId, ...send, isLatest, isSameMessage };
   }
 
   /**
@@ -397,7 +417,8 @@ export class Budget {
       this.#spend(grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs), outcome);
     else if (isNew && outcome !== 'notSent') {
       // Granted before this budget's time, or by the part of its past that a reset undid.
-      this.#bookSend(atMs, settlement, outcome);
+      // Nobody knows how long its bytes may still arrive: as long as those of the latest worker.
+      this.#bookSend(outcome === 'unknown' ? Math.max(atMs, nowMs + state.drainMs) : atMs, settlement, outcome);
       const turn = state.turns[job];
       if (turn?.owner === undefined && outcome !== 'rejected' && !isUndelivered(outcome)) {
         put(state.turns, job, { ...turn, owner: workflowId, latest: followUpKey(workflowId) });
@@ -545,7 +566,7 @@ export class Budget {
   }
 
   #list(send: BudgetState['lastSends'][number]): void {
-    const most = Math.min(MAX_LAST_SENDS, Math.max(MIN_LAST_SENDS, this.#used()));
+    const most = Math.min(MAX_LAST_SENDS, Math.max(MIN_LAST_SENDS, this.state.settings.limit));
     this.state.lastSends = [...this.state.lastSends, send].slice(-most);
   }
 
@@ -588,7 +609,7 @@ export class Budget {
 
   #granted(workflowId: string, { runId, sendNumber, grantedAtMs, overAtMs }: Known): Granted {
     const send = { workflowId, runId, sendNumber };
-    // Without a grant the send is over, and must not start any more.
+    // If the grant has expired, the lease is over: the send must not start.
     const { leaseMs } = this.state.grants.find((grant) => isSame(grant, send)) ?? { leaseMs: 1 };
     const { lastTurn } = this.state.turns[jobKey(workflowId)] ?? {};
     return { kind: 'granted', runId, sendNumber, grantedAtMs, leaseMs, overAtMs, ...(lastTurn && { lastTurn }) };

@@ -7,8 +7,9 @@ export interface RecentSends {
   sends: ListedSend[];
   /** How many there are besides, which ended before. */
   others: number;
-  /** The lease of the worker that listed them. */
+  /** The lease and the drain of the worker that listed them. */
   leaseMs: number;
+  drainMs: number;
   /** The run of the budget that asked. */
   runId: string;
 }
@@ -117,7 +118,8 @@ export class BudgetLoop {
   async #count(): Promise<void> {
     const { waiting, sent } = await this.#findUnknownSends();
     await this.port.allAnswered();
-    this.budget.book(this.port.nowMs(), sent.sends, sent.others);
+    // Bytes of those that were under way may still arrive.
+    this.budget.book(this.port.nowMs(), sent.sends, sent);
     this.budget.wake(waiting);
     if (this.#isResetNoted) this.#countedIn = sent.runId;
     this.#isResetNoted = false;
@@ -136,12 +138,12 @@ export class BudgetLoop {
       const first = await port.listRecentSends({ sinceMs, alsoWaiting: true });
       this.#noteReset();
       // Temporal's list may not yet show what was let through right before a reset.
-      if (first.sends.length === 0 && !this.#isResetNoted) return { sent: first, waiting: [] };
+      if (first.sends.length === 0 && first.others === 0 && !this.#isResetNoted) return { sent: first, waiting: [] };
       await port.condition(() => false, first.leaseMs);
       const last = await port.listRecentSends({ sinceMs, alsoWaiting: false });
       this.#noteReset();
       if (last.runId === first.runId) {
-        const waiting = first.sends.filter(({ isRunning }) => isRunning).map(({ workflowId }) => workflowId);
+        const waiting = first.sends.filter(({ isWaiting }) => isWaiting).map(({ workflowId }) => workflowId);
         return { sent: last, waiting };
       }
       // There was a reset in between, and what was let through since is forgotten.

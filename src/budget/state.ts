@@ -78,6 +78,8 @@ export interface BudgetState {
   settings: BudgetSettings;
   /** The most that the latest worker's configuration allows in a window. */
   maxLimit: number;
+  /** How long bytes may arrive after the lease, by the configuration of the latest worker. */
+  drainMs: number;
   /** Nothing is granted until the sends that the budget may not know are booked. */
   isCounting: boolean;
   /** A follow-up that started later and is not known was never granted anything. */
@@ -123,6 +125,7 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
   return {
     settings,
     maxLimit: MAX_LIMIT,
+    drainMs: 0,
     isCounting: true,
     rememberedSinceMs: nowMs,
     arrivals: 0,

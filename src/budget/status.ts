@@ -98,7 +98,9 @@ export function describeBudget(status: BudgetStatus, nowMs: number): string {
 
 type At = (instant: string) => string;
 
-function describeState({ paused, limit, used, nextFreeSlotAt, isCounting }: BudgetStatus, at: At): string {
+function describeState(status: BudgetStatus, at: At): string {
+  const { paused, used, nextFreeSlotAt, isCounting, learnedLimit = status.limit } = status;
+  const limit = Math.min(status.limit, learnedLimit);
   if (isCounting) return 'sends nothing yet: it counts what was sent before it started';
   if (paused) return `paused: ${describePause(paused, at)}`;
   if (limit === 0) return 'sends nothing: its limit is 0';

@@ -78,7 +78,7 @@ export async function updateBudget<Args extends unknown[]>(
         startWorkflowOperation: new WithStartWorkflowOperation(WorkflowType.projectBudget, {
           ...budgetStartOptions(target),
           args: [input],
-          // An empty budget in place of a stopped one would forget what was sent.
+          // Somebody may have stopped the budget on purpose: only `restore` starts it again.
           workflowIdReusePolicy: 'REJECT_DUPLICATE',
           workflowIdConflictPolicy: 'USE_EXISTING',
         }),

@@ -137,7 +137,7 @@ export interface Known {
   outcomeAtMs: number;
   grantedAtMs: number;
   overAtMs: number;
-  /** Nobody else was granted the job's turn since, so what the job shows is evidence. */
+  /** The send was of this follow-up's message, and nobody else was granted the job's turn since: what it shows is evidence. */
   isLatest: boolean;
   /** The budget knows that the send was of this message. */
   isSameMessage: boolean;
@@ -257,6 +257,31 @@ export const answerSchema: z.ZodType<Granted | Waiting> = z.discriminatedUnion('
       })
       .exactOptional(),
   }),
+]);
+
+const runAndNumber = { runId: runIdText, sendNumber };
+
+/** Any answer to an ask. */
+export const anyAnswerSchema: z.ZodType<Answer> = z.union([
+  answerSchema,
+  z.object({
+    kind: z.literal('full'),
+    ...runAndNumber,
+    reason: z.enum(['queue-full', 'job-busy']),
+    retryMs: z.number().min(1),
+  }),
+  z.object({
+    kind: z.literal('known'),
+    ...runAndNumber,
+    grantedTo: z.string(),
+    outcome: z.enum(sendOutcomes).nullable(),
+    outcomeAtMs: instantMs,
+    grantedAtMs: instantMs,
+    overAtMs: instantMs,
+    isLatest: z.boolean(),
+    isSameMessage: z.boolean(),
+  }),
+  z.object({ kind: z.enum(['otherMessage', 'ended']) }),
 ]);
 
 /** Asks for a slot. The budget starts with it if it does not exist yet. */

@@ -1,4 +1,4 @@
-import type { BlockReason, SendOutcome, WaitReason } from '../contract/budget-messages.js';
+import type { SendOutcome, WaitReason } from '../contract/budget-messages.js';
 import type { FollowUpProgress, FollowUpStanding } from '../contract/follow-up-messages.js';
 import {
   type AgentJob,
@@ -24,7 +24,7 @@ import {
   type Known,
   type Waiting,
 } from '../contract/protocol.js';
-import { type FollowUpPort, grantName, type SendResult } from './port.js';
+import { type FollowUpPort, grantName, knownReason, type SendResult } from './port.js';
 import { type Facts, progressOf } from './progress.js';
 import { firstSeen, iso, type Seen, type WatchOrder, type WatchResult } from './watch.js';
 
@@ -57,7 +57,7 @@ interface Delivery {
   observedActive: boolean;
 }
 
-/** What a follow-up waited for in line. */
+/** What ended the wait: a grant, or what the budget knows of an earlier send. */
 interface Slot {
   answer: Granted | Known;
   /** The job right before the ask. Missing if the grant did not come at once. */
@@ -87,7 +87,7 @@ export class FollowUp {
   #turnUntilMs: number | undefined;
   /** Stops what the follow-up waits for. */
   #stop: () => void = () => undefined;
-  /** What the follow-up waited for was stopped by itself, not by an operator. */
+  /** The follow-up itself stopped what it waited for; nobody ended it by hand. */
   #isInterrupted = false;
   /** It is time to ask the budget again. */
   #isWoken = false;
@@ -193,9 +193,7 @@ export class FollowUp {
         const isCertain = answer.outcome && (isUndelivered(answer.outcome) || answer.outcome === 'rejected');
         const isOnlySend = answer.isSameMessage && answer.sendNumber === 1 && answer.runId === port.runId;
         if (isCertain && isOnlySend) this.#isInDoubt = false;
-        // An id that was used before may have been used for another message.
-        const isOwn = answer.isLatest && (answer.isSameMessage || port.mayHaveSent);
-        if (!isOwn && !(answer.outcome && isUndelivered(answer.outcome))) throw closed(answer);
+        if (!answer.isLatest && !(answer.outcome && isUndelivered(answer.outcome))) throw closed(answer);
       }
       const sent: SendResult = isGranted
         ? await this.#send(answer, slot)
@@ -251,7 +249,7 @@ export class FollowUp {
       const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
         this.#facts.lastError = { atMs: port.nowMs(), message };
         delete this.#facts.pause;
-        this.#show({ state: 'blocked', waitReason: reason as BlockReason });
+        this.#show({ state: 'blocked', waitReason: knownReason(reason) });
       });
       this.#stop = () => asking.stop();
       this.#isAsking = true;
@@ -447,7 +445,7 @@ export class FollowUp {
       const end = await watch.result;
       stops = end || this.#isInterrupted ? 0 : stops + 1;
       if (!end) {
-        // `pollNow` reads at once. So does, for ever, what an operator ends by hand.
+        // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated endings back off.
         seen = { ...(seen ?? firstSeen({ until, poll, deadlineMs }, port.nowMs())), nextPollAt: iso(port.nowMs()) };
         if (stops > 1) await this.#pause(backoffMs(stops), deadlineMs);
         continue;
@@ -470,7 +468,7 @@ export class FollowUp {
   #showTrouble(trouble: string | null, standing: FollowUpStanding): void {
     delete this.#facts.pause;
     if (trouble === null) return this.#show(standing);
-    const waitReason = trouble as BlockReason;
+    const waitReason = knownReason(trouble);
     if (standing.state === 'polling' || standing.state === 'reconciling') this.#show({ ...standing, waitReason });
     else this.#show({ state: 'blocked', waitReason });
   }
@@ -583,13 +581,13 @@ function deliveryOf(
 }
 
 /** A message was let through that this run knows nothing more of, and the job has gone on to another one. */
-function closed({ outcome, isSameMessage }: Known): Failed {
+function closed({ grantedTo, outcome, isSameMessage }: Known): Failed {
   const delivered = !isSameMessage ? 'unknown' : outcome === 'sent' ? 'yes' : outcome === 'rejected' ? 'no' : 'unknown';
-  return new Failed(
-    FailureType.Closed,
-    'The key was used before, and the job has gone on to another message',
-    delivered,
-  );
+  const message =
+    grantedTo === ''
+      ? 'The budget does not remember whether an earlier run of this follow-up sent the message'
+      : 'The key was used before, and the job has gone on to another message';
+  return new Failed(FailureType.Closed, message, delivered);
 }
 
 function stateOf(reason: WaitReason): 'waiting-for-budget' | 'waiting-for-job' | 'blocked' {

@@ -1,9 +1,18 @@
-import { type SendOutcome, sendOutcomes } from '../contract/budget-messages.js';
+import { z } from 'zod';
+import {
+  type BlockReason,
+  blockReasons,
+  type SendOutcome,
+  sendOutcomes,
+  type WaitReason,
+  waitReasons,
+} from '../contract/budget-messages.js';
+import type { FollowUpSettings } from '../contract/follow-up-input.js';
 import type { FollowUpProgress } from '../contract/follow-up-messages.js';
-import { isTerminalStatus } from '../contract/follow-up-result.js';
-import type { AgentJob, FollowUpSettings } from '../contract/index.js';
+import { type AgentJob, agentJobSchema, terminalStatuses } from '../contract/follow-up-result.js';
 import {
   type Answer,
+  anyAnswerSchema,
   type Ask,
   type BudgetEvent,
   type Full,
@@ -124,33 +133,40 @@ export function readSendResult(result: unknown, { grant }: SendOrder): SendResul
   return { grant: grantName(grant), outcome: 'unknown', message: 'the send was completed by hand' };
 }
 
+/** The reason of a trouble. One that this project does not know comes from elsewhere, such as an interceptor. */
+export function knownReason(reason: string): WaitReason | BlockReason {
+  return [...waitReasons, ...blockReasons].find((known) => known === reason) ?? 'service';
+}
+
+const seenSchema = z.looseObject({
+  polls: z.number(),
+  nextPollAt: z.iso.datetime(),
+  lastError: z.string().optional(),
+  job: agentJobSchema.optional(),
+  intervalMs: z.number(),
+});
+const endedJobSchema = agentJobSchema.extend({ status: z.enum(terminalStatuses) });
+
+const watchResultSchema = z.discriminatedUnion('kind', [
+  z.looseObject({ kind: z.literal('ended'), job: endedJobSchema, seen: seenSchema }),
+  z.looseObject({ kind: z.enum(['rest', 'evidence']), job: agentJobSchema, seen: seenSchema }),
+  z.looseObject({ kind: z.literal('gone'), message: z.string(), seen: seenSchema }),
+  z.looseObject({ kind: z.enum(['deadline', 'foreign']), seen: seenSchema }),
+  z.looseObject({ kind: z.literal('trouble'), trouble: z.string().nullable(), seen: seenSchema }),
+]);
+
+const slotAnswerSchema = z.discriminatedUnion('kind', [
+  z.looseObject({ kind: z.literal('asked'), baseline: agentJobSchema, answer: anyAnswerSchema }),
+  z.looseObject({ kind: z.enum(['atWork', 'archived']), job: agentJobSchema, answer: anyAnswerSchema.optional() }),
+  z.looseObject({ kind: z.enum(['notFound', 'notServed']), message: z.string() }),
+]);
+
 /** The answer of an ask; `undefined` if it was typed by hand. */
 export function readSlotAnswer(result: unknown): SlotAnswer | undefined {
-  const answer = result as Partial<Extract<SlotAnswer, { kind: 'asked' }>> | SlotAnswer | null | undefined;
-  if (answer?.kind !== 'asked') return answer?.kind === undefined ? undefined : (answer as SlotAnswer);
-  const isWhole = typeof answer.answer?.kind === 'string' && typeof answer.baseline === 'object';
-  return isWhole ? (answer as SlotAnswer) : undefined;
+  return slotAnswerSchema.safeParse(result).success ? (result as SlotAnswer) : undefined;
 }
 
 /** What a watch reported; `undefined` if it was typed by hand. */
 export function readWatchResult(result: unknown): WatchResult | undefined {
-  const end = result as WatchResult | null | undefined;
-  const { polls, intervalMs, nextPollAt } = end?.seen ?? {};
-  if (!end || typeof polls !== 'number' || typeof intervalMs !== 'number' || typeof nextPollAt !== 'string') {
-    return undefined;
-  }
-  switch (end.kind) {
-    case 'ended':
-      return isTerminalStatus((end.job as AgentJob | undefined)?.status) ? end : undefined;
-    case 'rest':
-    case 'evidence':
-      return typeof end.job === 'object' ? end : undefined;
-    case 'gone':
-    case 'deadline':
-    case 'foreign':
-    case 'trouble':
-      return end;
-    default:
-      return undefined;
-  }
+  return watchResultSchema.safeParse(result).success ? (result as WatchResult) : undefined;
 }

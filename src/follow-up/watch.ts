@@ -4,10 +4,10 @@ import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol
 
 /** What a job shows this soon after another read or the send is not believed: replicas of the service may lag. */
 const STALE_MS = 10_000;
-/** Polls in a row that must fail, and for how long, before a job counts as gone or as not readable. */
+/** A job counts as gone or unreadable after this many failed polls in a row, over at least this time. */
 const LASTING_POLLS = 3;
 const LASTING_MS = 30_000;
-/** Each time that a job could not be read, the next must last twice as long to be worth an event, up to an hour. */
+/** Each spell of trouble must last twice as long as the one before to be reported, up to about an hour. */
 const MAX_DOUBLINGS = 7;
 
 /** What one read of a job gave. */
@@ -107,7 +107,7 @@ export function judge(order: WatchOrder, seen: Seen, read: Read, nowMs: number):
     return { kind: 'gone', message: read.message };
   }
   if (nowMs >= order.deadlineMs) return { kind: 'deadline' };
-  // Only that trouble begins or ends is worth an event: two kinds may take turns.
+  // Only the beginning and the end of trouble are reported, because kinds of trouble may alternate.
   if (read.kind === 'job') return order.trouble === null ? undefined : { kind: 'trouble', trouble: null };
   const { troubles = 0 } = seen;
   const lastingMs = LASTING_MS * 2 ** Math.min(MAX_DOUBLINGS, troubles);

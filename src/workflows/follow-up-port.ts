@@ -71,7 +71,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
     askForSlot: (order, untilMs, onTrouble) => {
       const asking = askForSlot(order, untilMs, onTrouble);
       const result = asking.result.then((answer) => {
-        arePrivate = answer?.kind === 'asked' && answer.linksArePrivate === true;
+        if (answer?.kind === 'asked') arePrivate = answer.linksArePrivate === true;
         return answer;
       });
       return { ...asking, result };

@@ -21,6 +21,7 @@ import {
   parseFollowUpWorkflowId,
   parseInput,
   pauseInputSchema,
+  projectBudgetWorkflowId,
   setLimitInputSchema,
 } from '../contract/index.js';
 import { invalidInput } from '../workflows/failures.js';
@@ -67,7 +68,10 @@ export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetS
   const parsed = parseInput(projectBudgetInputSchema, input);
   if (!parsed.ok) throw invalidInput(parsed.issues);
   const { projectId, settings, assumeFull = false } = parsed.value;
-  const { startTime, continuedFromExecutionRunId } = workflowInfo();
+  const { startTime, continuedFromExecutionRunId, workflowId } = workflowInfo();
+  const ownId = projectBudgetWorkflowId(projectId);
+  if (workflowId !== ownId)
+    throw invalidInput([{ field: 'workflowId', message: `must be ${ownId} (given ${workflowId})` }]);
   // Anyone can start a budget with a state of their own, so only a run that went before may hand one over.
   const state = continuedFromExecutionRunId === undefined ? undefined : carried;
   const budget = new Budget(state ?? newState(settings, startTime.getTime()));

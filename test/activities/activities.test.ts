@@ -293,11 +293,11 @@ test.each([
   expect(budgets.tell).toHaveBeenCalledTimes(times);
 });
 
-test('listRecentSends adds the lease of this worker and the run that asked', async () => {
+test('listRecentSends adds the lease and the drain of this worker, and the run that asked', async () => {
   const { run, listRecentSends, budgets } = worker({});
   const query = { projectId: 'p', sinceMs: START_MS, alsoWaiting: true };
   const sends = await run(listRecentSends, query).result;
-  expect(sends).toEqual({ sends: [], others: 7, leaseMs: config.leaseMs, runId: 'run' });
+  expect(sends).toEqual({ sends: [], others: 7, leaseMs: config.leaseMs, drainMs: config.drainMs, runId: 'run' });
   expect(budgets.listSends).toHaveBeenCalledWith(query);
 });
 

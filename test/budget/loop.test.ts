@@ -42,7 +42,7 @@ class FakePort implements BudgetPort {
   async listRecentSends(query: { sinceMs: number; alsoWaiting: boolean }): Promise<RecentSends> {
     this.queries.push({ afterMs: this.time - T0, ...query });
     await this.condition(() => this.time >= this.deliversAtMs);
-    return { sends: this.listed, others: 0, leaseMs: LEASE, runId: this.runs.at(-1)! };
+    return { sends: this.listed, others: 0, leaseMs: LEASE, drainMs: 0, runId: this.runs.at(-1)! };
   }
 
   /** Lets time pass, from one timer to the next. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { SendOutcome } from '../../src/contract/budget-messages.js';
-import { Desk, followUp, HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND } from './support.js';
+import { Desk, followUp, HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND, T0 } from './support.js';
 
 describe('a slot', () => {
   it.each<[SendOutcome | 'lost', number]>([
@@ -221,6 +221,16 @@ describe('an operator', () => {
     desk.ask('b', { maxLimit: 5 });
     expect(desk.granted()).toEqual(['a4']);
     expect(desk.budget.limit).toBe(5);
+  });
+
+  it('is held again by a longer window, after a shorter one has let it go', () => {
+    const desk = new Desk({ limit: 2 });
+    for (const name of ['a', 'b']) desk.send(name);
+    desk.setLimit({ windowMs: MINUTE });
+    desk.wait(2 * MINUTE);
+    expect(desk.budget.slotEnds()).toEqual([]);
+    desk.setLimit({ windowMs: HOUR });
+    expect(desk.budget.slotEnds()).toEqual([T0 + HELD, T0 + HELD]);
   });
 
   it('changes window and reserve alone', () => {

@@ -24,7 +24,7 @@ export const names = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}${index}`);
 
 export const listed = (all: readonly string[], isRunning = false): ListedSend[] =>
-  all.map((name) => ({ workflowId: followUp(name), isRunning }));
+  all.map((name) => ({ workflowId: followUp(name), isRunning, isWaiting: isRunning }));
 
 type AskChange = Partial<Ask> & { job?: string };
 
@@ -112,7 +112,7 @@ export class Desk {
   }
 
   book(sends: readonly ListedSend[], others = 0): void {
-    this.call((budget, nowMs) => budget.book(nowMs, sends, others));
+    this.call((budget, nowMs) => budget.book(nowMs, sends, { others }));
     this.wait(0);
   }
 

@@ -127,7 +127,8 @@ export class Server {
       const isRunning = closedAtMs > shownMs;
       const isShown = ['sending', 'reconciling', 'polling'].includes(state) || (alsoWaiting && state !== '');
       const isListed = isRunning ? isShown : closedAtMs >= sinceMs && state !== 'not-sent';
-      return isListed && startedAtMs <= shownMs ? { workflowId, isRunning, closedAtMs } : [];
+      const isWaiting = isRunning && /^(waiting|blocked)/.test(state);
+      return isListed && startedAtMs <= shownMs ? { workflowId, isRunning, isWaiting, closedAtMs } : [];
     });
     return found.sort((a, b) => a.closedAtMs - b.closedAtMs);
   }
