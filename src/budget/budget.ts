@@ -176,8 +176,12 @@ export class Budget {
       const past = state.known[followUpKey(workflowId)];
       const isCounted = state.grants.some((grant) => grant.workflowId === workflowId);
       if (isCounted || past?.outcome === 'sent' || past?.outcome === 'rejected') continue;
-      const send = { workflowId, runId: '', sendNumber: past?.sendNumber ?? 1 };
-      this.#bookSend(atMs, send, 'unknown');
+      // A place in line may be from before a reset, and its send may have been made: the follow-up asks again.
+      const waiter = state.waiters.find((each) => each.workflowId === workflowId);
+      const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
+      this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', waiter);
+      if (waiter) this.#leaveLine(workflowId);
+      if (waiter && isRunning) this.#messages.push({ workflowId });
       const { lastTurn } = state.turns[jobKey(workflowId)] ?? {};
       put(state.turns, jobKey(workflowId), {
         owner: workflowId,
@@ -551,13 +555,15 @@ export class Budget {
   }
 
   /** Counts a send that this budget did not grant. */
-  #bookSend(atMs: number, send: SendId, outcome: SendOutcome): void {
+  #bookSend(atMs: number, send: SendId, outcome: SendOutcome, waiter?: Waiter): void {
     const { workflowId, runId, sendNumber } = send;
     const { state } = this;
     const past = state.known[followUpKey(workflowId)];
     if (!state.grants.some((grant) => grant.workflowId === workflowId)) {
       put(state.known, followUpKey(workflowId), {
-        ...{ runId, sendNumber, outcome, messageTag: past?.messageTag ?? '', arrival: past?.arrival ?? 0 },
+        ...{ runId, sendNumber, outcome },
+        messageTag: waiter?.messageTag ?? past?.messageTag ?? '',
+        arrival: waiter?.arrival ?? past?.arrival ?? 0,
         ...{ grantedAtMs: atMs, overAtMs: atMs, outcomeAtMs: atMs, isTaken: true },
       });
     }
