@@ -195,8 +195,8 @@ export class Budget {
 
   /** Lets follow-ups ask again that have no place in line. They may have had one in the line of an earlier budget. */
   wake(workflowIds: readonly string[]): void {
-    const inLine = new Set(this.state.waiters.map(({ workflowId }) => workflowId));
-    const lost = workflowIds.filter((workflowId) => !inLine.has(workflowId)).slice(0, this.places.most);
+    const known = new Set([...this.state.waiters, ...this.#messages].map(({ workflowId }) => workflowId));
+    const lost = workflowIds.filter((workflowId) => !known.has(workflowId)).slice(0, this.places.most);
     this.#messages.push(...lost.map((workflowId) => ({ workflowId })));
   }
 

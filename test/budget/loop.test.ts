@@ -181,13 +181,26 @@ describe('a budget that was reset', () => {
     expect(ask('a')).toMatchObject({ kind: 'granted' });
   });
 
-  it('wakes those who may wait for an earlier budget, and have no place in its line', async () => {
+  it('wakes those who may wait for an earlier budget, once each, but none that has a place in line', async () => {
     const { port, ask } = await start();
     port.listed = listed(['lost', 'asks'], true);
     port.runs.push('second');
     ask('asks');
+    await port.wait(LEASE / 2);
+    port.listed = listed(['lost'], true);
     await port.wait(LEASE);
     expect(port.sent.filter(({ answer }) => !answer)).toEqual([{ workflowId: followUp('lost') }]);
+  });
+
+  it('wakes who has a place in line from before a reset, but may have sent since (simulation, all 5035)', async () => {
+    const { port, ask, granted } = await start();
+    port.listed = listed(['asks'], true);
+    port.runs.push('second');
+    ask('asks');
+    await port.wait(LEASE);
+    expect(port.sent.filter(({ answer }) => !answer)).toEqual([{ workflowId: followUp('asks') }]);
+    expect(granted()).toEqual([]);
+    expect(ask('asks')).toMatchObject({ kind: 'known', outcome: 'unknown' });
   });
 });
 
