@@ -496,7 +496,9 @@ const notRun: Record<string, NotRun[]> = {
   'packages/client/README.md': [
     ['npm install agent-follow-up-client', 'the package is not on npm yet', 'test/package/client.full.test.ts'],
   ],
-  'docs/explanation/simulation.md': [['npm run simulate', 'runs for minutes', 'test/simulation/simulation-breaks.long.test.ts']],
+  'docs/explanation/simulation.md': [
+    ['npm run simulate', 'runs for minutes', 'test/simulation/simulation-breaks.long.test.ts'],
+  ],
   'docs/explanation/reliability.md': [['npm run chaos', 'runs for hours', 'test/chaos/operator.long.test.ts']],
   'docs/how-to/monitor.md': [['promtool check rules', 'needs promtool', 'test/deploy/monitoring.full.test.ts']],
   'docs/how-to/run-on-kubernetes.md': [
