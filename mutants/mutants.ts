@@ -170,9 +170,9 @@ class RefusedError extends Error {`,
     what: 'the next ask starts a budget that somebody has stopped',
     edits: [
       {
-        file: 'src/activities/budgets.ts',
-        find: `workflowIdReusePolicy: 'REJECT_DUPLICATE'`,
-        replace: `workflowIdReusePolicy: 'ALLOW_DUPLICATE'`,
+        file: 'src/contract/protocol.ts',
+        find: `workflowIdReusePolicy: 'REJECT_DUPLICATE' as const`,
+        replace: `workflowIdReusePolicy: 'ALLOW_DUPLICATE' as const`,
       },
     ],
     test: {
@@ -186,8 +186,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: BUDGET,
-        find: `return continueAsNew({ projectId, settings }, budget.state);`,
-        replace: `return continueAsNew({ projectId, settings });`,
+        find: `return continueAsNew<typeof projectBudget>({ projectId, settings }, budget.state);`,
+        replace: `return continueAsNew<typeof projectBudget>({ projectId, settings });`,
       },
     ],
     test: { file: PATHS, name: 'a budget continues as new with its settings, its sends and its line' },

@@ -5,13 +5,9 @@ import {
   WorkflowExecutionAlreadyStartedError,
   WorkflowNotFoundError,
 } from '@temporalio/client';
-import {
-  budgetTaskQueue,
-  type FollowUpState,
-  projectBudgetWorkflowId,
-  SearchAttribute,
-  WorkflowType,
-} from '../contract/index.js';
+import { projectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
+import { sendingStates, waitingStates } from '../contract/choices.js';
+import { iso } from '../contract/durations.js';
 import type { ListedSend } from '../budget/budget.js';
 import type { RecentSends } from '../budget/loop.js';
 import {
@@ -20,12 +16,11 @@ import {
   askUpdate,
   type BudgetEvent,
   type BudgetSettings,
+  firstBudgetStart,
   tellSignal,
 } from '../contract/protocol.js';
 
 const CALL_DEADLINE_MS = 5_000;
-/** States in which a follow-up may wait for an answer of a budget. */
-const WAITING = ['waiting-for-budget', 'waiting-for-job', 'blocked'] as const satisfies readonly FollowUpState[];
 /** Most sends that a list names: as many as a budget remembers. The others are counted. */
 const MAX_LISTED = 2_000;
 
@@ -76,13 +71,8 @@ export function createBudgets(
   const withDeadline = <T>(call: () => Promise<T>) => client.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
 
   async function askOnce(projectId: string, ask: Ask): Promise<Answer> {
-    const startWorkflowOperation = new WithStartWorkflowOperation(WorkflowType.projectBudget, {
-      workflowId: projectBudgetWorkflowId(projectId),
-      taskQueue: budgetTaskQueue(taskQueue),
-      args: [{ projectId, settings }],
-      workflowIdReusePolicy: 'REJECT_DUPLICATE',
-      workflowIdConflictPolicy: 'USE_EXISTING',
-    });
+    const first = firstBudgetStart({ projectId, taskQueue, settings });
+    const startWorkflowOperation = new WithStartWorkflowOperation(WorkflowType.projectBudget, first);
     try {
       return await withDeadline(() =>
         client.workflow.executeUpdateWithStart(askUpdate, { args: [ask], startWorkflowOperation }),
@@ -123,9 +113,9 @@ export function createBudgets(
 
     async listSends({ projectId, sinceMs, alsoWaiting }) {
       const state = SearchAttribute.state.name;
-      const isShown = alsoWaiting ? 'IS NOT NULL' : `IN ('sending', 'reconciling', 'polling')`;
+      const isShown = alsoWaiting ? 'IS NOT NULL' : `IN (${sendingStates.map((sending) => `'${sending}'`).join(', ')})`;
       const running = `(ExecutionStatus = 'Running' AND ${state} ${isShown})`;
-      const closed = `CloseTime >= '${new Date(sinceMs).toISOString()}'`;
+      const closed = `CloseTime >= '${iso(sinceMs)}'`;
       const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
       const found: (ListedSend & { closedAtMs: number })[] = [];
       for await (const each of client.workflow.list({ query: `${ofProject} AND (${running} OR ${closed})` })) {
@@ -133,7 +123,7 @@ export function createBudgets(
         const shown = each.typedSearchAttributes.get(SearchAttribute.state);
         if (!isRunning && shown === 'not-sent') continue;
         const closedAtMs = each.closeTime?.getTime() ?? Number.MAX_SAFE_INTEGER;
-        const isWaiting = isRunning && WAITING.some((waiting) => waiting === shown);
+        const isWaiting = isRunning && waitingStates.some((waiting) => waiting === shown);
         found.push({ workflowId: each.workflowId, isRunning, isWaiting, closedAtMs });
       }
       found.sort((a, b) => a.closedAtMs - b.closedAtMs);

@@ -1,8 +1,10 @@
-import { refusals } from '../contract/budget-messages.js';
+import { iso } from '../contract/durations.js';
 import { setMaxListeners } from 'node:events';
 import { ApplicationFailure, Context, log } from '@temporalio/activity';
 import { ApplicationFailureCategory } from '@temporalio/common';
 import type { AgentJobsClient, GetJobOutcome } from '../agent-jobs/index.js';
+import { refusals } from '../contract/budget-messages.js';
+import { defined } from '../contract/defined.js';
 import { describeGrpcError } from '../temporal/grpc.js';
 import type { RecentSends } from '../budget/loop.js';
 import {
@@ -20,7 +22,6 @@ import { grantName, type SendOrder, type SendResult, type SlotAnswer, type SlotO
 import {
   comparedFields,
   firstSeen,
-  iso,
   judge,
   knownFields,
   type Read,
@@ -71,28 +72,23 @@ export function createActivities(dependencies: ActivityDependencies) {
   // One for each sleeping watch.
   setMaxListeners(0, handBack);
 
-  /** Calls of the budget that fail give people a reason. */
-  async function withReason<T>(projectId: string, call: () => Promise<T>): Promise<T> {
-    try {
-      return await call();
-    } catch (error) {
-      const isStopped = error instanceof BudgetStoppedError;
-      const silence = () => `The budget of project ${projectId} does not answer: ${describeGrpcError(error)}`;
-      throw ApplicationFailure.create({
-        type: isStopped ? 'budget-stopped' : 'budget-silent',
-        message: isStopped ? error.message : silence(),
-        ...(isStopped && { nextRetryDelay: STOPPED_RETRY }),
-      });
-    }
-  }
-
+  /** Asks the budget. If that fails, people see the reason. */
   async function ask(projectId: string, request: Ask): Promise<Answer> {
-    const answer = await budgets.ask(projectId, request);
-    const { workflowId } = request;
-    if (answer.kind !== 'known' || !(await wasNeverUsed(workflowId, answer))) return answer;
-    const { grantedTo: runId, sendNumber, grantedAtMs: atMs } = answer;
-    await budgets.tell(projectId, { kind: 'settle', workflowId, runId, sendNumber, outcome: 'notSent', atMs });
-    return budgets.ask(projectId, request);
+    try {
+      const answer = await budgets.ask(projectId, request);
+      const { workflowId } = request;
+      if (answer.kind !== 'known' || !(await wasNeverUsed(workflowId, answer))) return answer;
+      const { grantedTo: runId, sendNumber, grantedAtMs: atMs } = answer;
+      await budgets.tell(projectId, { kind: 'settle', workflowId, runId, sendNumber, outcome: 'notSent', atMs });
+      return await budgets.ask(projectId, request);
+    } catch (error) {
+      if (error instanceof BudgetStoppedError) {
+        const { message } = error;
+        throw ApplicationFailure.create({ type: 'budget-stopped', message, nextRetryDelay: STOPPED_RETRY });
+      }
+      const message = `The budget of project ${projectId} does not answer: ${describeGrpcError(error)}`;
+      throw ApplicationFailure.create({ type: 'budget-silent', message });
+    }
   }
 
   /** A run that was reset while it waited was closed before its grant, and never used it. */
@@ -120,10 +116,8 @@ export function createActivities(dependencies: ActivityDependencies) {
       if (kind !== 'asked' && !isInDoubt) return { kind, job: knownFields(job) };
       const { workflowId, runId } = ownRun();
       const request: Ask = { ...asked, workflowId, runId, leaseMs, drainMs, maxLimit };
-      const answer = await withReason(projectId, () => ask(projectId, request));
-      if (kind !== 'asked' && isSlot(answer)) {
-        return { kind, job: knownFields(job), answer };
-      }
+      const answer = await ask(projectId, request);
+      if (kind !== 'asked' && isSlot(answer)) return { kind, job: knownFields(job), answer };
       const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
       return { kind: 'asked', baseline: comparedFields(job), answer, ...isPrivate };
     },
@@ -234,8 +228,7 @@ function ownRun(): { workflowId: string; runId: string } {
 function toRead(outcome: GetJobOutcome): Read {
   if (outcome.kind !== 'failed') return outcome;
   const { message, retryAfterMs } = outcome;
-  const read = { kind: 'failed', reason: reasonOf(outcome.reason), message } as const;
-  return retryAfterMs === undefined ? read : { ...read, retryAfterMs };
+  return defined({ kind: 'failed', reason: reasonOf(outcome.reason), message, retryAfterMs } as const);
 }
 
 function reasonOf(reason: string): string {
@@ -245,15 +238,15 @@ function reasonOf(reason: string): string {
 }
 
 function blocked({ reason, message, retryAfterMs }: Extract<Read, { kind: 'failed' }>): ApplicationFailure {
-  const nextRetryDelay = retryAfterMs;
-  return ApplicationFailure.create({ type: reason, message, ...(nextRetryDelay !== undefined && { nextRetryDelay }) });
+  return ApplicationFailure.create(defined({ type: reason, message, nextRetryDelay: retryAfterMs }));
 }
 
 /** A refused read says the same about the service as a refused message. */
 function refusalOfRead(read: Read): Pick<Settlement, 'refusal' | 'retryAfterMs'> {
-  const refusal = read.kind === 'failed' ? refusals.find((known) => known === read.reason) : undefined;
-  if (read.kind !== 'failed' || !refusal) return {};
-  return { refusal, ...(read.retryAfterMs !== undefined && { retryAfterMs: read.retryAfterMs }) };
+  if (read.kind !== 'failed') return {};
+  const { reason, retryAfterMs } = read;
+  const refusal = refusals.find((known) => known === reason);
+  return refusal ? defined({ refusal, retryAfterMs }) : {};
 }
 
 function later(jobId: string, waitMs: number): ApplicationFailure {

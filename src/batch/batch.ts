@@ -1,3 +1,4 @@
+import { iso } from '../contract/durations.js';
 import { fillItem } from '../contract/batch-input.js';
 import {
   type BatchCounts,
@@ -301,7 +302,6 @@ export class Batch {
     const counts = this.#counts();
     const ended = endedOf(counts);
     const open = parts.reduce((sum, part) => sum + part.open, 0);
-    const iso = (ms: number): string => new Date(ms).toISOString();
     const left = total - ended;
     return {
       batchId,

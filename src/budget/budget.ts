@@ -1,4 +1,5 @@
 import type { SendOutcome, WaitReason } from '../contract/budget-messages.js';
+import { defined } from '../contract/defined.js';
 import type { Lane } from '../contract/choices.js';
 import {
   type Answer,
@@ -8,6 +9,7 @@ import {
   type Full,
   type Granted,
   isUndelivered,
+  mayHaveArrived,
   type Pause,
   refusalOf,
   type Settlement,
@@ -102,10 +104,14 @@ export class Budget {
     private readonly places = PLACES,
   ) {}
 
-  /** Messages in a window, after the worker's configuration and what the service accepts. */
+  /** Messages in a window, bounded by the worker's configuration. */
+  get configuredLimit(): number {
+    return Math.min(this.state.settings.limit, this.state.maxLimit);
+  }
+
+  /** Messages in a window, bounded by what the service accepts, too. */
   get limit(): number {
-    const { settings, maxLimit, learned } = this.state;
-    return Math.min(settings.limit, maxLimit, learned?.limit ?? Infinity);
+    return Math.min(this.configuredLimit, this.state.learned?.limit ?? Infinity);
   }
 
   /** Takes the messages that the last events led to. */
@@ -128,7 +134,9 @@ export class Budget {
       return granted;
     }
     if (full) this.#leaveLine(workflowId);
-    return full ?? this.#standing(nowMs, workflowId) ?? { kind: 'ended' };
+    if (full) return full;
+    const waiter = this.state.waiters.find((each) => each.workflowId === workflowId);
+    return waiter ? this.#standing(nowMs, waiter, this.line()) : { kind: 'ended' };
   }
 
   /** Takes what would be signalled to a follow-up that is being answered. */
@@ -256,8 +264,7 @@ export class Budget {
     const first = [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))].slice(0, TOLD);
     for (const waiter of first) {
       if (waiter.told === this.#reason(nowMs, waiter, line)) continue;
-      const answer = this.#standing(nowMs, waiter.workflowId);
-      if (answer) this.#messages.push({ workflowId: waiter.workflowId, answer });
+      this.#messages.push({ workflowId: waiter.workflowId, answer: this.#standing(nowMs, waiter, line) });
     }
     forgetKnown(state, Object.keys(state.known).slice(0, -MAX_KNOWN));
     forgetTurns(state, { mostOver: MAX_TURNS_OVER, most: MAX_TURNS });
@@ -328,9 +335,9 @@ export class Budget {
   /** What keeps the whole project waiting, for people. */
   pauseOf(nowMs: number): Pause | undefined {
     const { operatorPause, servicePause } = this.state;
-    if (this.#isPausedByOperator(nowMs)) {
+    if (this.isPausedByOperator(nowMs)) {
       const { untilMs, note } = operatorPause ?? {};
-      return { by: 'operator', ...(untilMs !== undefined && { untilMs }), ...(note !== undefined && { note }) };
+      return defined({ by: 'operator', untilMs, note } as const);
     }
     return servicePause && { by: 'service', untilMs: servicePause.untilMs };
   }
@@ -361,7 +368,7 @@ export class Budget {
     const isLast = !this.state.isCounting && turn?.latest === followUpKey(workflowId);
     // An id that is used again may be used for another message.
     const isLatest = isLast && (isSameMessage || mayHaveSent);
-    if (turn && isLatest && outcome !== 'rejected' && !(outcome && isUndelivered(outcome))) {
+    if (turn && isLatest && mayHaveArrived(outcome)) {
       // The follow-up watches the job again, and nobody else may send meanwhile.
       turn.owner = workflowId;
       delete turn.untilMs;
@@ -424,13 +431,12 @@ export class Budget {
       // Nobody knows how long its bytes may still arrive: as long as those of the latest worker.
       this.#bookSend(outcome === 'unknown' ? Math.max(atMs, nowMs + state.drainMs) : atMs, settlement, outcome);
       const turn = state.turns[job];
-      if (turn?.owner === undefined && outcome !== 'rejected' && !isUndelivered(outcome)) {
+      if (turn?.owner === undefined && mayHaveArrived(outcome)) {
         put(state.turns, job, { ...turn, owner: workflowId, latest: followUpKey(workflowId) });
       }
     }
     const turn = state.turns[job];
-    const isFree = past?.outcome && isLatest && (isUndelivered(past.outcome) || past.outcome === 'rejected');
-    if (isFree && turn?.owner === workflowId) delete turn.owner;
+    if (past && isLatest && !mayHaveArrived(past.outcome) && turn?.owner === workflowId) delete turn.owner;
     // What a reset run tells again says nothing new.
     if (grant || isNew) this.#learn(settlement, grant?.grantedAtMs ?? 0, atMs);
   }
@@ -485,7 +491,7 @@ export class Budget {
       learned.limit += learned.step;
       learned.step *= 2;
       learned.growAtMs += this.#growthMs(learned.refusals);
-      if (learned.limit >= Math.min(state.settings.limit, state.maxLimit)) delete state.learned;
+      if (learned.limit >= this.configuredLimit) delete state.learned;
     }
   }
 
@@ -581,14 +587,15 @@ export class Budget {
     if (send?.sendNumber === sendNumber && send.outcome === undefined) Object.assign(send, { outcome, settledAtMs });
   }
 
-  #isPausedByOperator(nowMs: number): boolean {
+  /** Whether an operator lets nothing through. */
+  isPausedByOperator(nowMs: number): boolean {
     const { operatorPause } = this.state;
     return operatorPause !== undefined && (operatorPause.untilMs ?? Infinity) > nowMs;
   }
 
   #next(nowMs: number): Waiter | undefined {
     const { grants, isCounting, servicePause } = this.state;
-    if (isCounting || this.#isPausedByOperator(nowMs)) return undefined;
+    if (isCounting || this.isPausedByOperator(nowMs)) return undefined;
     if (servicePause && servicePause.untilMs > nowMs) return undefined;
     const underWay = grants.filter(({ grantedAtMs, leaseMs }) => grantedAtMs + leaseMs > nowMs).length;
     if (underWay >= (servicePause ? 1 : MAX_UNDER_WAY)) return undefined;
@@ -628,8 +635,8 @@ export class Budget {
 
   /** Slots that a lane may use now. A learned limit counts what the service accepted. */
   #freeSlots(lane: Lane): number {
-    const { settings, maxLimit, grants, spent, learned, servicePause } = this.state;
-    const ofBudget = Math.min(settings.limit, maxLimit) - this.#used();
+    const { settings, grants, spent, learned, servicePause } = this.state;
+    const ofBudget = this.configuredLimit - this.#used();
     // A probe finds out whether that still holds.
     const ofService = servicePause ? Infinity : (learned?.limit ?? Infinity) - grants.length - spent.length;
     return Math.min(ofBudget, ofService) - (lane === 'batch' ? settings.reserve : 0);
@@ -638,26 +645,19 @@ export class Budget {
   #reason(nowMs: number, waiter: Waiter, line: readonly Waiter[]): WaitReason {
     const { isCounting, servicePause } = this.state;
     if (isCounting) return 'counting';
-    if (this.#isPausedByOperator(nowMs)) return 'paused';
+    if (this.isPausedByOperator(nowMs)) return 'paused';
     // Until the probe has succeeded, so that a pause with many probes is one reason.
     if (servicePause) return servicePause.reason;
     return line.includes(waiter) ? 'slot' : 'job-busy';
   }
 
-  #standing(nowMs: number, workflowId: string): Waiting | undefined {
-    const waiter = this.state.waiters.find((each) => each.workflowId === workflowId);
-    if (!waiter) return undefined;
-    const line = this.line();
+  #standing(nowMs: number, waiter: Waiter, line: readonly Waiter[]): Waiting {
     const reason = (waiter.told = this.#reason(nowMs, waiter, line));
     const index = line.indexOf(waiter);
     const expectedAtMs = reason === 'slot' ? this.expectedAtMs(nowMs, index, waiter.lane) : undefined;
     const pause = this.pauseOf(nowMs);
     const { runId, sendNumber } = waiter;
-    return {
-      ...{ kind: 'waiting', runId, sendNumber, reason, position: index + 1 },
-      ...(expectedAtMs !== undefined && { expectedAtMs }),
-      ...(pause && { pause }),
-    };
+    return defined({ kind: 'waiting', runId, sendNumber, reason, position: index + 1, expectedAtMs, pause } as const);
   }
 }
 

@@ -1,77 +1,84 @@
-import { formatDuration } from '../contract/durations.js';
+import { defined } from '../contract/defined.js';
+import { formatDuration, iso } from '../contract/durations.js';
 import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
 import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason, SendOutcome } from '../contract/budget-messages.js';
 import type { Budget } from './budget.js';
-import type { BudgetState } from './state.js';
+import type { SendRecord } from './state.js';
 
 /** Most waiters that a status lists. */
 const LISTED_WAITERS = 20;
 /** Most sends that the details show. */
-const SHOWN_SENDS = 10;
+export const SHOWN_SENDS = 10;
 
-const iso = (ms: number): string => new Date(ms).toISOString();
+/** How much of a budget its status lists. */
+export interface StatusExtent {
+  /** Workflow id of a follow-up that is listed wherever it stands. */
+  about?: string | undefined;
+  /** Most sends. @default all that the budget keeps */
+  mostSends?: number;
+}
 
-/**
- * The status of a budget at `nowMs`. Changes nothing.
- *
- * @param about workflow id of a follow-up that is listed wherever it stands
- */
-export function budgetStatus(projectId: string, budget: Budget, nowMs: number, about?: string): BudgetStatus {
-  const { state } = budget;
-  const { settings, maxLimit, learned, waiters, isCounting } = state;
-  const limit = Math.min(settings.limit, maxLimit);
-  const paused = pausedOf(state, nowMs);
+/** The status of a budget at `nowMs`. Changes nothing. */
+export function budgetStatus(
+  projectId: string,
+  budget: Budget,
+  nowMs: number,
+  { about, mostSends = Infinity }: StatusExtent = {},
+): BudgetStatus {
+  const { state, configuredLimit: limit } = budget;
+  const { settings, learned, waiters, isCounting, lastSends } = state;
+  const paused = pausedOf(budget, nowMs);
   const line = budget.line();
   const inLine = new Set(line);
   const elsewhere = waiters.filter((waiter) => !inLine.has(waiter));
-  const isListed = ({ workflowId }: { workflowId: string }, index: number) =>
-    index < LISTED_WAITERS || workflowId === about;
-  const waiting = line.map(({ workflowId, lane }, index): BudgetWaiter => {
+  const waiting = [...line, ...elsewhere].flatMap(({ workflowId, lane }, index): BudgetWaiter[] => {
+    if (index >= LISTED_WAITERS && workflowId !== about) return [];
+    if (index >= line.length) return [{ workflowId, lane }];
     const expectedAtMs = paused || isCounting ? undefined : budget.expectedAtMs(nowMs, index, lane);
-    const expected = expectedAtMs === undefined ? {} : { expectedAt: iso(expectedAtMs) };
-    return { workflowId, lane, position: index + 1, ...expected };
+    return [defined({ workflowId, lane, position: index + 1, expectedAt: isoOf(expectedAtMs) })];
   });
   const ends = budget.slotEnds().filter((endMs) => endMs > nowMs);
-  const [nextEndMs] = ends;
-  return {
+  return defined({
     projectId,
     limit,
-    ...{ windowMs: settings.windowMs, reserve: settings.reserve },
+    windowMs: settings.windowMs,
+    reserve: settings.reserve,
     used: ends.length,
     unsettled: state.grants.length,
-    ...(nextEndMs !== undefined && { nextFreeSlotAt: iso(nextEndMs) }),
-    ...(learned && learned.limit < limit && { learnedLimit: learned.limit }),
-    ...(isCounting && { isCounting }),
+    nextFreeSlotAt: isoOf(ends[0]),
+    learnedLimit: learned && learned.limit < limit ? learned.limit : undefined,
+    isCounting: isCounting || undefined,
     remembersSince: iso(state.rememberedSinceMs),
-    ...(paused && { paused }),
-    waiting: [...waiting, ...elsewhere.map(({ workflowId, lane }) => ({ workflowId, lane }))].filter(isListed),
+    paused,
+    waiting,
     waitingTotal: waiters.length,
     waitingInBatchLane: waiters.filter(({ lane }) => lane === 'batch').length,
     waitingForJob: elsewhere.length,
-    lastSends: state.lastSends.map(toSend).reverse(),
-  };
+    lastSends: lastSends.slice(-Math.min(mostSends, lastSends.length)).map(toSend).reverse(),
+  });
 }
 
-function toSend({ workflowId, sendNumber, grantedAtMs, settledAtMs, outcome }: BudgetState['lastSends'][number]) {
-  const send: BudgetSend = { workflowId, sendNumber, grantedAt: iso(grantedAtMs) };
-  if (settledAtMs !== undefined) send.settledAt = iso(settledAtMs);
-  return outcome === undefined ? send : { ...send, outcome };
+const isoOf = (ms: number | undefined): string | undefined => (ms === undefined ? undefined : iso(ms));
+
+function toSend({ workflowId, sendNumber, grantedAtMs, settledAtMs, outcome }: SendRecord): BudgetSend {
+  return defined({ workflowId, sendNumber, grantedAt: iso(grantedAtMs), settledAt: isoOf(settledAtMs), outcome });
 }
 
-function pausedOf({ operatorPause, servicePause }: BudgetState, nowMs: number): BudgetStatus['paused'] {
-  const isPaused = operatorPause && (operatorPause.untilMs ?? Infinity) > nowMs;
+function pausedOf(budget: Budget, nowMs: number): BudgetStatus['paused'] {
+  const { operatorPause, servicePause } = budget.state;
+  const ofOperator = budget.isPausedByOperator(nowMs) ? operatorPause : undefined;
   const pauses = [
-    ...(isPaused ? [{ ...operatorPause, reason: 'operator' as const }] : []),
+    ...(ofOperator ? [{ ...ofOperator, reason: 'operator' as const }] : []),
     ...(servicePause ? [servicePause] : []),
   ];
   if (pauses.length === 0) return undefined;
   const untilMs = Math.max(...pauses.map((pause) => pause.untilMs ?? Infinity));
-  return {
+  return defined({
     reasons: pauses.map(({ reason }) => reason),
     since: iso(Math.min(...pauses.map(({ sinceMs }) => sinceMs))),
-    ...(untilMs < Infinity && { until: iso(untilMs) }),
-    ...(isPaused && operatorPause.note !== undefined && { note: operatorPause.note }),
-  };
+    until: untilMs < Infinity ? iso(untilMs) : undefined,
+    note: ofOperator?.note,
+  });
 }
 
 /** A budget as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */

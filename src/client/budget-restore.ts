@@ -2,8 +2,13 @@ import { WorkflowExecutionAlreadyStartedError, type WorkflowExecutionDescription
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import { budgetStatusQuery, parseInput, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
-import { type BudgetSettings, type ProjectBudgetInput, projectBudgetInputSchema } from '../contract/protocol.js';
-import { budgetStartOptions, type BudgetTarget } from './budget-update.js';
+import {
+  budgetStartOptions,
+  type BudgetSettings,
+  type ProjectBudgetInput,
+  projectBudgetInputSchema,
+} from '../contract/protocol.js';
+import type { BudgetTarget } from './budget-update.js';
 import {
   BudgetNotFoundError,
   BudgetPausedError,

@@ -9,7 +9,6 @@ import {
 import { ApplicationFailure, type UpdateDefinition, WorkflowNotFoundError } from '@temporalio/common';
 import {
   type BudgetStatus,
-  budgetTaskQueue,
   FailureType,
   type InputIssue,
   projectBudgetWorkflowId,
@@ -25,7 +24,7 @@ import {
 import { issuesIn } from './result.js';
 import { callTemporal } from './temporal-call.js';
 import { NO_ANSWER, readTrouble, reasonOf } from './trouble.js';
-import { type BudgetSettings, type ProjectBudgetInput } from '../contract/protocol.js';
+import { type BudgetSettings, firstBudgetStart } from '../contract/protocol.js';
 
 /** Default settings of a new budget. The limit is the service's own: 100 messages per hour. */
 export const DEFAULT_BUDGET_SETTINGS: BudgetSettings = {
@@ -45,15 +44,6 @@ export interface BudgetTarget {
   settings: BudgetSettings;
 }
 
-/** The options that every start of a budget's workflow has. */
-export function budgetStartOptions({ projectId, taskQueue }: Pick<BudgetTarget, 'projectId' | 'taskQueue'>) {
-  return {
-    workflowId: projectBudgetWorkflowId(projectId),
-    taskQueue: budgetTaskQueue(taskQueue),
-    staticSummary: `Message budget of project ${projectId}`,
-  };
-}
-
 /**
  * Gives an order to a budget, and starts the budget if there never was one.
  *
@@ -67,21 +57,14 @@ export async function updateBudget<Args extends unknown[]>(
   args: Args,
   isRunning: () => Promise<boolean>,
 ): Promise<BudgetStatus> {
-  const { client, projectId, settings } = target;
+  const { client, projectId } = target;
   const workflowId = projectBudgetWorkflowId(projectId);
-  const input: ProjectBudgetInput = { projectId, settings };
   try {
     return await callTemporal(client, () =>
       client.workflow.executeUpdateWithStart(update, {
         args,
         updateId: randomUUID(),
-        startWorkflowOperation: new WithStartWorkflowOperation(WorkflowType.projectBudget, {
-          ...budgetStartOptions(target),
-          args: [input],
-          // Somebody may have stopped the budget on purpose: only `restore` starts it again.
-          workflowIdReusePolicy: 'REJECT_DUPLICATE',
-          workflowIdConflictPolicy: 'USE_EXISTING',
-        }),
+        startWorkflowOperation: new WithStartWorkflowOperation(WorkflowType.projectBudget, firstBudgetStart(target)),
       }),
     );
   } catch (error) {

@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import type { BlockReason, WaitReason } from '../contract/budget-messages.js';
+import { waitingStates } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
 import {
   type BudgetStatus,
@@ -83,7 +84,7 @@ export async function bringUpToDate(
 }
 
 function isWaiting(progress: FollowUpProgress): progress is Waiting {
-  return ['waiting-for-budget', 'waiting-for-job', 'blocked'].includes(progress.state);
+  return waitingStates.some((state) => state === progress.state);
 }
 
 /** Progress of a follow-up that waits in line, with its budget's answer: only those first in line are told of changes. */
@@ -147,7 +148,7 @@ export async function readPlaces(
   budgets: BudgetAnswers,
   summaries: readonly FollowUpSummary[],
 ): Promise<ReadonlyMap<string, BudgetPlace>> {
-  const waiting = runningIn(summaries, 'waiting-for-budget', 'waiting-for-job', 'blocked');
+  const waiting = runningIn(summaries, ...waitingStates);
   const projects = [...new Set(waiting.map(({ projectId }) => projectId))];
   const answers = new Map(
     await fewAtATime(projects, async (projectId) => [projectId, await budgets.of(projectId)] as const),

@@ -1,9 +1,10 @@
 import type { Client, WorkflowExecutionDescription } from '@temporalio/client';
 import type { Timestamp } from '@temporalio/common';
 import { z } from 'zod';
-import { type BlockReason, blockReasons, type WaitReason, waitReasons } from '../contract/budget-messages.js';
+import type { BlockReason, WaitReason } from '../contract/budget-messages.js';
 import { defined } from '../contract/defined.js';
 import type { AgentJob } from '../contract/index.js';
+import { knownReason } from '../contract/protocol.js';
 import type { Seen } from '../follow-up/watch.js';
 import { decodePayloads, type Payloads } from './history.js';
 import { timestampMs } from './temporal-call.js';
@@ -85,8 +86,7 @@ async function readWatch(client: Client, workflowId: string, activity: Activity,
 
 async function readAsk(client: Client, workflowId: string, activity: Activity, nowMs: number): Promise<PendingAsk> {
   const { lastFailure, lastAttemptCompleteTime, lastStartedTime, scheduledTime } = activity;
-  const known: readonly string[] = [...waitReasons, ...blockReasons];
-  const type = lastFailure?.applicationFailureInfo?.type ?? '';
+  const reason = knownReason(lastFailure?.applicationFailureInfo?.type ?? '');
   // A failure converter may keep the message from the server.
   const { encodedAttributes } = lastFailure ?? {};
   const hidden = await decode<unknown>(client, workflowId, activity, encodedAttributes && [encodedAttributes]);
@@ -94,9 +94,8 @@ async function readAsk(client: Client, workflowId: string, activity: Activity, n
   const at = iso(lastAttemptCompleteTime ?? lastStartedTime ?? scheduledTime);
   const overdue = await whyUntaken(client, workflowId, activity, nowMs);
   return {
-    ...(known.includes(type) && { reason: type as WaitReason | BlockReason }),
     ...(message && at !== undefined && { lastError: { at, message } }),
-    ...defined({ nextTryAt: dueAt(activity), overdue }),
+    ...defined({ reason, nextTryAt: dueAt(activity), overdue }),
   };
 }
 

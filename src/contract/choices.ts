@@ -19,6 +19,12 @@ export type WhenActiveAction = (typeof whenActiveActions)[number];
 export const resolveWords = ['sent', 'notSent'] as const;
 export type ResolveWord = (typeof resolveWords)[number];
 
+/** States in which a follow-up has not sent and waits. */
+export const waitingStates = ['waiting-for-budget', 'waiting-for-job', 'blocked'] as const;
+
+/** States in which a follow-up may have sent. */
+export const sendingStates = ['sending', 'reconciling', 'polling'] as const;
+
 /** States of a follow-up that has not ended. */
 export const openStates = [
   'waiting-for-budget',

@@ -41,6 +41,11 @@ export function durationSchema(min: string, max: string) {
 /** Epoch milliseconds up to the year 2100. Later ones are mistakes, and much later ones do not fit into a `Date`. */
 export const instantMsSchema = z.number().min(0).max(4_102_444_800_000);
 
+/** An instant in ISO 8601 and UTC. */
+export function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
 /** A duration for people: at most two units, `"1 h 5 min"`, `"45 s"`, `"250 ms"`. */
 export function formatDuration(ms: number): string {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;

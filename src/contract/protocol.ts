@@ -5,6 +5,8 @@
  */
 import { z } from 'zod';
 import {
+  type BlockReason,
+  blockReasons,
   refusals,
   type Refusal,
   sendOutcomes,
@@ -15,9 +17,14 @@ import {
 import { type Lane, lanes } from './choices.js';
 import { instantMsSchema } from './durations.js';
 import { type AgentJob, isTerminalStatus } from './follow-up-result.js';
-import { idSchema } from './ids.js';
-import { defineSignal, defineUpdate } from './names.js';
+import { idSchema, projectBudgetWorkflowId } from './ids.js';
+import { budgetTaskQueue, defineSignal, defineUpdate } from './names.js';
 import { hash64 } from './text.js';
+
+/** Whether a message may have started a turn of its job; `null` while nobody knows how its send ended. */
+export function mayHaveArrived(outcome: SendOutcome | null): boolean {
+  return outcome === null || outcome === 'sent' || outcome === 'unknown';
+}
 
 /** Whether the message was certainly not delivered, so that the send may be repeated. */
 export function isUndelivered(outcome: SendOutcome): boolean {
@@ -28,6 +35,11 @@ export function isUndelivered(outcome: SendOutcome): boolean {
 export function refusalOf(outcome: SendOutcome): Refusal | undefined {
   if (outcome === 'unauthorized') return 'credentials';
   return outcome === 'limited' || outcome === 'payment' ? outcome : undefined;
+}
+
+/** The reason that a failure of an ask or a read names; `undefined` if it comes from elsewhere, such as an interceptor. */
+export function knownReason(reason: string): WaitReason | BlockReason | undefined {
+  return [...waitReasons, ...blockReasons].find((known) => known === reason);
 }
 
 /** How a job looked at the end of a turn. It distinguishes that end from the end of the next turn. */
@@ -189,7 +201,6 @@ const shortText = z.string().max(100);
 const sendNumber = z.int().min(1).max(1_000_000);
 /** Longer than any setting of a worker. */
 const durationMs = z.number().min(0).max(7_200_000);
-const instantMs = instantMsSchema;
 const fingerprintSchema = z.object({
   status: shortText.nullable(),
   prLink: shortText.nullable(),
@@ -204,7 +215,7 @@ export const askSchema: z.ZodType<Ask> = z.object({
   lane: z.enum(lanes),
   messageTag: z.string().max(16),
   mayHaveSent: z.boolean(),
-  startedAtMs: instantMs,
+  startedAtMs: instantMsSchema,
   leaseMs: durationMs.min(1),
   drainMs: durationMs,
   maxLimit: z.number().min(0),
@@ -218,7 +229,7 @@ export const budgetEventSchema: z.ZodType<BudgetEvent> = z.discriminatedUnion('k
     kind: z.literal('settle'),
     ...send,
     outcome: z.enum(sendOutcomes),
-    atMs: instantMs,
+    atMs: instantMsSchema,
     refusal: z.enum(refusals).exactOptional(),
     retryAfterMs: durationMs.exactOptional(),
   }),
@@ -226,7 +237,7 @@ export const budgetEventSchema: z.ZodType<BudgetEvent> = z.discriminatedUnion('k
     kind: z.literal('end'),
     workflowId: idText,
     runId: runIdText,
-    turnUntilMs: instantMs.exactOptional(),
+    turnUntilMs: instantMsSchema.exactOptional(),
     lastTurn: fingerprintSchema.exactOptional(),
   }),
 ]);
@@ -237,9 +248,9 @@ export const answerSchema: z.ZodType<Granted | Waiting> = z.discriminatedUnion('
     kind: z.literal('granted'),
     runId: runIdText,
     sendNumber,
-    grantedAtMs: instantMs,
+    grantedAtMs: instantMsSchema,
     leaseMs: durationMs.min(1),
-    overAtMs: instantMs,
+    overAtMs: instantMsSchema,
     lastTurn: fingerprintSchema.exactOptional(),
   }),
   z.object({
@@ -248,11 +259,11 @@ export const answerSchema: z.ZodType<Granted | Waiting> = z.discriminatedUnion('
     sendNumber,
     reason: z.enum(waitReasons),
     position: z.int().min(0),
-    expectedAtMs: instantMs.exactOptional(),
+    expectedAtMs: instantMsSchema.exactOptional(),
     pause: z
       .object({
         by: z.enum(['operator', 'service']),
-        untilMs: instantMs.exactOptional(),
+        untilMs: instantMsSchema.exactOptional(),
         note: z.string().max(1_000).exactOptional(),
       })
       .exactOptional(),
@@ -275,9 +286,9 @@ export const anyAnswerSchema: z.ZodType<Answer> = z.union([
     ...runAndNumber,
     grantedTo: z.string(),
     outcome: z.enum(sendOutcomes).nullable(),
-    outcomeAtMs: instantMs,
-    grantedAtMs: instantMs,
-    overAtMs: instantMs,
+    outcomeAtMs: instantMsSchema,
+    grantedAtMs: instantMsSchema,
+    overAtMs: instantMsSchema,
     isLatest: z.boolean(),
     isSameMessage: z.boolean(),
   }),
@@ -286,10 +297,37 @@ export const anyAnswerSchema: z.ZodType<Answer> = z.union([
 
 /** Asks for a slot. The budget starts with it if it does not exist yet. */
 export const askUpdate = defineUpdate<Answer, [Ask]>('ask');
+
+/** How every start of a budget's workflow names it. */
+export function budgetStartOptions({ projectId, taskQueue }: { projectId: string; taskQueue: string }) {
+  return {
+    workflowId: projectBudgetWorkflowId(projectId),
+    taskQueue: budgetTaskQueue(taskQueue),
+    staticSummary: `Message budget of project ${projectId}`,
+  };
+}
+
+/**
+ * Starts a budget that never existed, with an update. Somebody may have stopped one on purpose: only `restore` starts it
+ * again.
+ *
+ * @param target.taskQueue that of the follow-ups
+ */
+export function firstBudgetStart(target: { projectId: string; taskQueue: string; settings: BudgetSettings }) {
+  const { projectId, settings } = target;
+  const input: ProjectBudgetInput = { projectId, settings };
+  return {
+    ...budgetStartOptions(target),
+    args: [input],
+    workflowIdReusePolicy: 'REJECT_DUPLICATE' as const,
+    workflowIdConflictPolicy: 'USE_EXISTING' as const,
+  };
+}
+
 /** Tells a budget what it has to know. */
 export const tellSignal = defineSignal<[BudgetEvent]>('tell');
 /** Gives a follow-up the answer that it waits for. */
-export const answerSignal = defineSignal<[Answer]>('budgetAnswer');
+export const answerSignal = defineSignal<[Granted | Waiting]>('budgetAnswer');
 /** Wakes a follow-up: one that waits in line asks again. Its failure says that the follow-up does not run. */
 export const wakeSignal = defineSignal('wake');
 

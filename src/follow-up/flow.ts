@@ -1,3 +1,4 @@
+import { iso } from '../contract/durations.js';
 import type { SendOutcome, WaitReason } from '../contract/budget-messages.js';
 import type { FollowUpProgress, FollowUpStanding } from '../contract/follow-up-messages.js';
 import {
@@ -22,11 +23,13 @@ import {
   isUndelivered,
   type JobFingerprint,
   type Known,
+  knownReason,
+  mayHaveArrived,
   type Waiting,
 } from '../contract/protocol.js';
-import { type FollowUpPort, grantName, knownReason, type SendResult } from './port.js';
+import { type FollowUpPort, grantName, type SendResult } from './port.js';
 import { type Facts, progressOf } from './progress.js';
-import { firstSeen, iso, type Seen, type WatchOrder, type WatchResult } from './watch.js';
+import { firstSeen, type Seen, type WatchOrder, type WatchResult } from './watch.js';
 
 /** How a follow-up ends without a result. */
 export class Failed extends Error {
@@ -190,9 +193,8 @@ export class FollowUp {
       const isGranted = answer.kind === 'granted';
       if (!isGranted) {
         this.#sendNumber = answer.sendNumber;
-        const isCertain = answer.outcome && (isUndelivered(answer.outcome) || answer.outcome === 'rejected');
         const isOnlySend = answer.isSameMessage && answer.sendNumber === 1 && answer.runId === port.runId;
-        if (isCertain && isOnlySend) this.#isInDoubt = false;
+        if (isOnlySend && !mayHaveArrived(answer.outcome)) this.#isInDoubt = false;
         if (!answer.isLatest && !(answer.outcome && isUndelivered(answer.outcome))) throw closed(answer);
       }
       const sent: SendResult = isGranted
@@ -249,7 +251,7 @@ export class FollowUp {
       const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
         this.#facts.lastError = { atMs: port.nowMs(), message };
         delete this.#facts.pause;
-        this.#show({ state: 'blocked', waitReason: knownReason(reason) });
+        this.#show({ state: 'blocked', waitReason: knownReason(reason) ?? 'service' });
       });
       this.#stop = () => asking.stop();
       this.#isAsking = true;
@@ -468,7 +470,7 @@ export class FollowUp {
   #showTrouble(trouble: string | null, standing: FollowUpStanding): void {
     delete this.#facts.pause;
     if (trouble === null) return this.#show(standing);
-    const waitReason = knownReason(trouble);
+    const waitReason = knownReason(trouble) ?? 'service';
     if (standing.state === 'polling' || standing.state === 'reconciling') this.#show({ ...standing, waitReason });
     else this.#show({ state: 'blocked', waitReason });
   }

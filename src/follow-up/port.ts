@@ -1,12 +1,5 @@
 import { z } from 'zod';
-import {
-  type BlockReason,
-  blockReasons,
-  type SendOutcome,
-  sendOutcomes,
-  type WaitReason,
-  waitReasons,
-} from '../contract/budget-messages.js';
+import { type SendOutcome, sendOutcomes } from '../contract/budget-messages.js';
 import type { FollowUpSettings } from '../contract/follow-up-input.js';
 import type { FollowUpProgress } from '../contract/follow-up-messages.js';
 import { type AgentJob, agentJobSchema, terminalStatuses } from '../contract/follow-up-result.js';
@@ -131,11 +124,6 @@ export function readSendResult(result: unknown, { grant }: SendOrder): SendResul
   const isKnown = sent?.outcome === 'foreign' || sendOutcomes.some((outcome) => outcome === sent?.outcome);
   if (sent?.grant === grantName(grant) && isKnown) return sent;
   return { grant: grantName(grant), outcome: 'unknown', message: 'the send was completed by hand' };
-}
-
-/** The reason of a trouble. One that this project does not know comes from elsewhere, such as an interceptor. */
-export function knownReason(reason: string): WaitReason | BlockReason {
-  return [...waitReasons, ...blockReasons].find((known) => known === reason) ?? 'service';
 }
 
 const seenSchema = z.looseObject({

@@ -1,3 +1,4 @@
+import { iso } from '../contract/durations.js';
 import type {
   AgentJob,
   FollowUpFacts,
@@ -6,9 +7,9 @@ import type {
   FollowUpSettings,
   FollowUpStanding,
 } from '../contract/index.js';
+import { defined } from '../contract/defined.js';
 import { isEndState } from '../contract/follow-up-result.js';
 import type { Pause } from '../contract/protocol.js';
-import { iso } from './watch.js';
 
 /** What a follow-up knows, apart from where it stands. All times are epoch milliseconds. */
 export interface Facts {
@@ -62,5 +63,5 @@ export function progressOf(
 }
 
 function shownPause({ by, untilMs, note }: Pause): NonNullable<FollowUpFacts['pause']> {
-  return { by, ...(untilMs !== undefined && { until: iso(untilMs) }), ...(note !== undefined && { note }) };
+  return defined({ by, until: untilMs === undefined ? undefined : iso(untilMs), note });
 }

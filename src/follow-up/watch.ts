@@ -1,3 +1,5 @@
+import { defined } from '../contract/defined.js';
+import { iso } from '../contract/durations.js';
 import type { AgentJob, FollowUpSettings, TerminalStatus } from '../contract/index.js';
 import { isTerminalStatus } from '../contract/follow-up-result.js';
 import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol.js';
@@ -160,15 +162,11 @@ function isNews(job: AgentJob, { baseline, lastTurn }: Pick<WatchOrder, 'baselin
 
 /** A job without the fields that this project does not know, which may be large. */
 export function knownFields({ id, status, source, model, prLink, createdAt, archivedAt }: AgentJob): AgentJob {
-  const { repository, ref } = source ?? {};
-  const knownSource = source && { ...(repository !== undefined && { repository }), ...(ref !== undefined && { ref }) };
-  const job = { id, status, source: knownSource, model, prLink, createdAt, archivedAt };
-  return Object.fromEntries(Object.entries(job).filter(([, value]) => value !== undefined));
+  const knownSource = source && defined({ repository: source.repository, ref: source.ref });
+  return defined({ id, status, source: knownSource, model, prLink, createdAt, archivedAt });
 }
 
 /** What a later comparison needs of a job. `prLink` is never missing, so that an unknown job can be told apart. */
 export function comparedFields({ status, prLink, archivedAt }: AgentJob): AgentJob {
-  return { ...(status !== undefined && { status }), prLink: prLink ?? null, archivedAt: archivedAt ?? null };
+  return defined({ status, prLink: prLink ?? null, archivedAt: archivedAt ?? null });
 }
-
-export const iso = (ms: number): string => new Date(ms).toISOString();

@@ -28,7 +28,7 @@ import {
   resolveDeliveryUpdate,
   SearchAttribute,
 } from '../contract/index.js';
-import { failure, invalidInput, outcomeOfFailure, tellBatch } from '../workflows/failures.js';
+import { failure, invalidInput, outcomeOfFailure, tellBatch } from './failures.js';
 import { answerSchema, answerSignal, wakeSignal } from '../contract/protocol.js';
 import { describeProgress } from '../follow-up/details.js';
 import { Failed, FollowUp } from '../follow-up/flow.js';

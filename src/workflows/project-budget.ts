@@ -1,10 +1,8 @@
 import {
   allHandlersFinished,
-  ApplicationFailure,
   CancellationScope,
   condition,
   getExternalWorkflowHandle,
-  makeContinueAsNewFunc,
   metricMeter,
   patched,
   proxyLocalActivities,
@@ -13,10 +11,9 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { z } from 'zod';
+import { defined } from '../contract/defined.js';
 import { instantMsSchema } from '../contract/durations.js';
 import {
-  FailureType,
-  type InputIssue,
   type Parsed,
   parseFollowUpWorkflowId,
   parseInput,
@@ -24,12 +21,13 @@ import {
   projectBudgetWorkflowId,
   setLimitInputSchema,
 } from '../contract/index.js';
-import { invalidInput } from '../workflows/failures.js';
+import { invalidInput } from './failures.js';
+import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 import type { Activities } from '../activities/index.js';
 import { Budget, type Message } from '../budget/budget.js';
 import { BudgetLoop, type BudgetPort } from '../budget/loop.js';
 import { type BudgetState, newState, trim } from '../budget/state.js';
-import { budgetStatus, describeBudget } from '../budget/status.js';
+import { budgetStatus, describeBudget, SHOWN_SENDS } from '../budget/status.js';
 import {
   type BudgetStatus,
   budgetStatusQuery,
@@ -49,9 +47,6 @@ import {
   tellSignal,
 } from '../contract/protocol.js';
 
-/** A worker that takes a budget over replays its run first, so runs are short. */
-const EVENTS_A_RUN = 1_000;
-
 const { listRecentSends } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '20s',
   retry: { initialInterval: '5s', maximumInterval: '5m' },
@@ -65,15 +60,13 @@ const { listRecentSends } = proxyLocalActivities<Activities>({
  * @throws ApplicationFailure `InvalidInput`
  */
 export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetState): Promise<never> {
-  const parsed = parseInput(projectBudgetInputSchema, input);
-  if (!parsed.ok) throw invalidInput(parsed.issues);
-  const { projectId, settings, assumeFull = false } = parsed.value;
-  const { startTime, continuedFromExecutionRunId, workflowId } = workflowInfo();
+  const { projectId, settings, assumeFull = false } = accept(parseInput(projectBudgetInputSchema, input));
+  const { startTime, workflowId } = workflowInfo();
   const ownId = projectBudgetWorkflowId(projectId);
   if (workflowId !== ownId)
     throw invalidInput([{ field: 'workflowId', message: `must be ${ownId} (given ${workflowId})` }]);
   // Anyone can start a budget with a state of their own, so only a run that went before may hand one over.
-  const state = continuedFromExecutionRunId === undefined ? undefined : carried;
+  const state = isContinued() ? carried : undefined;
   const budget = new Budget(state ?? newState(settings, startTime.getTime()));
   let isAskedToCancel = false;
   const loop = new BudgetLoop(
@@ -87,14 +80,13 @@ export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetS
   listen(projectId, loop);
   await CancellationScope.nonCancellable(() => loop.run(assumeFull && state === undefined));
   trim(budget.state);
-  const continueAsNew = makeContinueAsNewFunc<typeof projectBudget>({ initialVersioningBehavior: 'AUTO_UPGRADE' });
-  return continueAsNew({ projectId, settings }, budget.state);
+  return continueAsNew<typeof projectBudget>({ projectId, settings }, budget.state);
 }
 
 /** Handlers only change the state: see {@link BudgetLoop}. */
 function listen(projectId: string, loop: BudgetLoop): void {
   const { budget } = loop;
-  const status = (nowMs: number, about?: string): BudgetStatus => budgetStatus(projectId, budget, nowMs, about);
+  const status = (nowMs: number, about?: string): BudgetStatus => budgetStatus(projectId, budget, nowMs, { about });
   setHandler(budgetStatusQuery, (nowMs?: unknown, about?: unknown) => {
     const now = instantMsSchema.safeParse(nowMs).data ?? Date.now();
     return status(now, typeof about === 'string' ? about : undefined);
@@ -106,7 +98,8 @@ function listen(projectId: string, loop: BudgetLoop): void {
   setHandler(askUpdate, (ask) => loop.ask(ask), {
     validator: (ask: unknown) => {
       const { workflowId } = accept(parseInput(askSchema, ask));
-      if (!isOfProject(projectId, workflowId)) refuse([{ field: 'workflowId', message: `must be of ${projectId}` }]);
+      if (isOfProject(projectId, workflowId)) return;
+      throw invalidInput([{ field: 'workflowId', message: `must be of ${projectId}` }]);
     },
   });
   setHandler(
@@ -123,9 +116,10 @@ function listen(projectId: string, loop: BudgetLoop): void {
         const { settings, maxLimit } = budget.state;
         const { limit = settings.limit, reserve = settings.reserve } = parsedBy(setLimitInputSchema, input);
         const rule = `must be at most ${maxLimit}, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers (given ${limit})`;
-        if (limit > maxLimit) refuse([{ field: 'limit', message: rule }]);
+        if (limit > maxLimit) throw invalidInput([{ field: 'limit', message: rule }]);
         if (reserve > 0 && reserve >= limit) {
-          refuse([{ field: 'reserve', message: `must be below limit (limit ${limit}, reserve ${reserve})` }]);
+          const below = `must be below limit (limit ${limit}, reserve ${reserve})`;
+          throw invalidInput([{ field: 'reserve', message: below }]);
         }
       },
     },
@@ -135,10 +129,7 @@ function listen(projectId: string, loop: BudgetLoop): void {
     (input) => {
       const { for: forMs, note } = parsedBy(pauseInputSchema, input);
       return loop.change((nowMs) => {
-        budget.pause(nowMs, {
-          ...(forMs !== undefined && { untilMs: nowMs + forMs }),
-          ...(note !== undefined && { note }),
-        });
+        budget.pause(nowMs, defined({ untilMs: forMs === undefined ? undefined : nowMs + forMs, note }));
         return status(nowMs);
       });
     },
@@ -168,10 +159,10 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
       listRecentSends.executeWithOptions({ summary: 'list what was sent before' }, [{ projectId, ...query }]),
     // The marker makes replays give the same answer as the first time. It names the run, because a later reset keeps it.
     wasResetSince: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
-    // With Worker Versioning, the next run begins on the current version.
-    isLong: () => workflowInfo().historyLength >= EVENTS_A_RUN || workflowInfo().targetWorkerDeploymentVersionChanged,
+    isLong: isNextRunDue,
     show: () => {
-      const details = describeBudget(budgetStatus(projectId, budget, Date.now()), Date.now());
+      const nowMs = Date.now();
+      const details = describeBudget(budgetStatus(projectId, budget, nowMs, { mostSends: SHOWN_SENDS }), nowMs);
       setCurrentDetails(isAskedToCancel() ? `${cancelRefusal(projectId)}\n\n${details}` : details);
       recordMetrics();
     },
@@ -203,44 +194,48 @@ function parsedBy<T>(schema: z.ZodType<T>, input: unknown): T {
 }
 
 function accept<T>(parsed: Parsed<T>): T {
-  return parsed.ok ? parsed.value : refuse(parsed.issues);
-}
-
-function refuse(issues: InputIssue[]): never {
-  const { message } = invalidInput(issues);
-  throw ApplicationFailure.create({
-    type: FailureType.InvalidInput,
-    message,
-    nonRetryable: true,
-    details: [{ issues }],
-  });
+  if (parsed.ok) return parsed.value;
+  throw invalidInput(parsed.issues);
 }
 
 /** Metrics of a budget. One that moves to another worker leaves its last values on the old one. */
 function createMetrics(project: string, budget: Budget): () => void {
+  const counter = (suffix: string, help: string) => {
+    const metric = metricMeter.createCounter(`follow_up_budget_${suffix}`, undefined, help);
+    return (by: number) => metric.add(by, { project });
+  };
+  const gauge = (suffix: string, help: string) => {
+    const metric = metricMeter.createGauge(`follow_up_budget_${suffix}`, 'float', undefined, help);
+    return (value: number, tags: Record<string, string> = {}) => metric.set(value, { project, ...tags });
+  };
+  const countGrants = counter('grants', 'Messages that were let through');
+  const countLimited = counter('limited', 'Messages that the service answered with 429');
+  const setLimit = gauge('limit', 'Messages in a window');
+  const setWindow = gauge('window_seconds', 'Length of the rolling window');
+  const setUsed = gauge('used', 'Slots that are occupied');
+  const setUnsettled = gauge('unsettled', 'Messages under way');
+  const setWaiting = gauge('waiting', 'Follow-ups in the queue');
+  const setWaitingForJob = gauge('waiting_for_job', 'Follow-ups in the queue whose job is busy');
+  const setPaused = gauge('paused', 'Whether nothing, or but one message at a time, is let through');
+  const setReported = gauge(
+    'reported_timestamp_seconds',
+    'When this worker last ran the budget, by the clock of Temporal',
+  );
   let counted = { ...budget.state.counts };
-  const name = (suffix: string) => `follow_up_budget_${suffix}`;
-  const count = (suffix: string, help: string, by: number) =>
-    metricMeter.createCounter(name(suffix), undefined, help).add(by, { project });
-  const gauge = (suffix: string, help: string, value: number, tags: Record<string, string> = {}) =>
-    metricMeter.createGauge(name(suffix), 'float', undefined, help).set(value, { project, ...tags });
   return () => {
-    const { settings, maxLimit, waiters, grants, servicePause, operatorPause, counts } = budget.state;
-    count('grants', 'Messages that were let through', counts.grants - counted.grants);
-    count('limited', 'Messages that the service answered with 429', counts.limited - counted.limited);
+    const { settings, waiters, grants, servicePause, counts } = budget.state;
+    const nowMs = Date.now();
+    countGrants(counts.grants - counted.grants);
+    countLimited(counts.limited - counted.limited);
     counted = { ...counts };
-    gauge('limit', 'Messages in a window', Math.min(settings.limit, maxLimit));
-    gauge('window_seconds', 'Length of the rolling window', settings.windowMs / 1_000);
-    gauge('used', 'Slots that are occupied', budget.slotEnds().length);
-    gauge('unsettled', 'Messages under way', grants.length);
-    gauge('waiting', 'Follow-ups in the queue', waiters.length);
-    gauge('waiting_for_job', 'Follow-ups in the queue whose job is busy', waiters.length - budget.line().length);
-    for (const reason of ['operator', ...refusals] as const) {
-      const isOperators = operatorPause !== undefined && (operatorPause.untilMs ?? Infinity) > Date.now();
-      const isPaused = reason === 'operator' ? isOperators : servicePause?.reason === reason;
-      gauge('paused', 'Whether nothing, or but one message at a time, is let through', isPaused ? 1 : 0, { reason });
-    }
-    const help = 'When this worker last ran the budget, by the clock of Temporal';
-    gauge('reported_timestamp_seconds', help, Date.now() / 1_000);
+    setLimit(budget.configuredLimit);
+    setWindow(settings.windowMs / 1_000);
+    setUsed(budget.slotEnds().length);
+    setUnsettled(grants.length);
+    setWaiting(waiters.length);
+    setWaitingForJob(waiters.length - budget.line().length);
+    setPaused(budget.isPausedByOperator(nowMs) ? 1 : 0, { reason: 'operator' });
+    for (const reason of refusals) setPaused(servicePause?.reason === reason ? 1 : 0, { reason });
+    setReported(nowMs / 1_000);
   };
 }

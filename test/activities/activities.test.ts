@@ -9,7 +9,8 @@ import { type ActivityDependencies, createActivities } from '../../src/activitie
 import { type Budgets, BudgetStoppedError } from '../../src/activities/budgets.js';
 import type { Answer, Known } from '../../src/contract/protocol.js';
 import type { SendOrder, SlotOrder } from '../../src/follow-up/port.js';
-import { firstSeen, iso, type Read, type Seen, type WatchOrder } from '../../src/follow-up/watch.js';
+import { iso } from '../../src/contract/durations.js';
+import { firstSeen, type Read, type Seen, type WatchOrder } from '../../src/follow-up/watch.js';
 import { keepSecret } from '../../src/secrets.js';
 import * as s from '../follow-up/support.js';
 import {

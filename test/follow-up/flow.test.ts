@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { FollowUpResult, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { fingerprint } from '../../src/contract/protocol.js';
 import type { Failed } from '../../src/follow-up/flow.js';
-import { iso } from '../../src/follow-up/watch.js';
+import { iso } from '../../src/contract/durations.js';
 import * as s from './support.js';
 import { DAY, granted, HOUR, known, MINUTE, OVER_MS, rest, SECOND, START_MS, waiting, working } from './support.js';
 
@@ -487,6 +487,17 @@ describe('progress', () => {
     const lastError = { at: iso(START_MS + 2 * HOUR), message: 'nothing: service' };
     expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'service', lastError });
     for (const field of ['pause', 'position', 'expectedSendAt']) expect(flow.progress()).not.toHaveProperty(field);
+  });
+
+  test.each([
+    ['payment', 'payment'],
+    ['budget-silent', 'budget-silent'],
+    ['not-served', 'service'],
+    ['TypeError', 'service'],
+  ])('shows the reason %s of an ask that fails as %s', async (reason, waitReason) => {
+    const { flow, pass } = start({ asks: [s.silent(reason)] });
+    await pass();
+    expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason });
   });
 
   test.each(['paused', 'limited', 'credentials', 'payment', 'queue-full', 'counting'] as const)(

@@ -1,12 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import {
-  knownReason,
-  readSendResult,
-  readSlotAnswer,
-  readWatchResult,
-  type SendOrder,
-} from '../../src/follow-up/port.js';
-import { iso, type WatchResult } from '../../src/follow-up/watch.js';
+import { readSendResult, readSlotAnswer, readWatchResult, type SendOrder } from '../../src/follow-up/port.js';
+import { iso } from '../../src/contract/durations.js';
+import type { WatchResult } from '../../src/follow-up/watch.js';
 import { granted, rest, START_MS } from './support.js';
 
 const seen = { polls: 1, nextPollAt: iso(START_MS), observedActive: true, intervalMs: 5_000 };
@@ -70,13 +65,4 @@ test('a send that does not name its grant says nothing', () => {
   for (const result of [null, {}, { outcome: 'notSent' }, { ...own, grant: 'run/1' }, { ...own, outcome: 'fine' }]) {
     expect(readSendResult(result, order)).toMatchObject({ grant: 'run/2', outcome: 'unknown' });
   }
-});
-
-test('a reason that this project does not know is shown as one of the service', () => {
-  expect(['payment', 'budget-silent', 'not-served', 'TypeError'].map(knownReason)).toEqual([
-    'payment',
-    'budget-silent',
-    'service',
-    'service',
-  ]);
 });

@@ -14,7 +14,8 @@ import type {
 } from '../../src/follow-up/port.js';
 import { grantName } from '../../src/follow-up/port.js';
 import type { FollowUpProgress as Progress } from '../../src/contract/follow-up-messages.js';
-import { firstSeen, iso, judge, type Read, type WatchOrder, type WatchResult } from '../../src/follow-up/watch.js';
+import { iso } from '../../src/contract/durations.js';
+import { firstSeen, judge, type Read, type WatchOrder, type WatchResult } from '../../src/follow-up/watch.js';
 
 export const START_MS = Date.UTC(2026, 0, 5, 12);
 export const SECOND = 1_000;
