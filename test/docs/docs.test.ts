@@ -403,8 +403,8 @@ describe('the reference has', () => {
       .map(read)
       .join('\n');
     const metrics = [
-      ...[...made.matchAll(/createCounter\('(\w+)'/g)].map(([, name]) => `${name}_total`),
-      ...[...made.matchAll(/createHistogram\('(\w+)', '\w+', '(\w+)'/g)].map(([, name, unit]) => `${name}_${unit}`),
+      ...[...made.matchAll(/createCounter\(\s*'(\w+)'/g)].map(([, name]) => `${name}_total`),
+      ...[...made.matchAll(/createHistogram\(\s*'(\w+)',\s*'\w+',\s*'(\w+)'/g)].map(([, name, unit]) => `${name}_${unit}`),
     ];
     expect(metrics.length).toBeGreaterThan(4);
     const named = firstColumnOf('docs/reference/metrics.md', 'Metrics of a worker').filter(
@@ -416,8 +416,8 @@ describe('the reference has', () => {
   test('every metric of the budgets', () => {
     const made = read('src/workflows/project-budget.ts');
     const metrics = [
-      ...[...made.matchAll(/\bcount\('(\w+)'/g)].map(([, name]) => `follow_up_budget_${name}_total`),
-      ...[...made.matchAll(/\bgauge\('(\w+)'/g)].map(([, name]) => `follow_up_budget_${name}`),
+      ...[...made.matchAll(/\bcounter\(\s*'(\w+)'/g)].map(([, name]) => `follow_up_budget_${name}_total`),
+      ...[...made.matchAll(/\bgauge\(\s*'(\w+)'/g)].map(([, name]) => `follow_up_budget_${name}`),
     ];
     expect(metrics.length).toBeGreaterThan(8);
     const named = firstColumnOf('docs/reference/metrics.md', 'Metrics of budgets').filter((name) =>
