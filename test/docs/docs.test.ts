@@ -404,7 +404,9 @@ describe('the reference has', () => {
       .join('\n');
     const metrics = [
       ...[...made.matchAll(/createCounter\(\s*'(\w+)'/g)].map(([, name]) => `${name}_total`),
-      ...[...made.matchAll(/createHistogram\(\s*'(\w+)',\s*'\w+',\s*'(\w+)'/g)].map(([, name, unit]) => `${name}_${unit}`),
+      ...[...made.matchAll(/createHistogram\(\s*'(\w+)',\s*'\w+',\s*'(\w+)'/g)].map(
+        ([, name, unit]) => `${name}_${unit}`,
+      ),
     ];
     expect(metrics.length).toBeGreaterThan(4);
     const named = firstColumnOf('docs/reference/metrics.md', 'Metrics of a worker').filter(

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { createViteServer } from 'vitest/node';
 import { runSeed } from './seed.js';
 
-/** A rule that can be taken out: a profile that shows it, a file of src/next, a text that occurs once, and another. */
+/** A rule that can be taken out: a profile that shows it, a file of src, a text that occurs once, and another. */
 type Break = readonly [profile: string, file: string, text: string, instead: string];
 
 /** Rules whose absence the simulation notices. */
