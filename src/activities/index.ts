@@ -100,26 +100,29 @@ export function createActivities(dependencies: ActivityDependencies) {
 
   return {
     /**
-     * Reads the job and, if it takes messages, asks the budget for a slot.
+     * Reads the job and, if it takes messages, asks the budget for a slot. If the service refuses the read, the project
+     * pauses, and the follow-up waits in line.
      *
-     * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read or the
-     *   budget does not answer
+     * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read for another
+     *   reason or the budget does not answer
      */
     async askForSlot({ projectId, jobId, whenActive, isInDoubt, ask: asked }: SlotOrder): Promise<SlotAnswer> {
       const read = toRead(await agentJobs.getJob({ projectId, jobId }));
       if (read.kind === 'notFound') return read;
       if (read.kind === 'failed' && read.reason === 'not-served') return { kind: 'notServed', message: read.message };
-      if (read.kind === 'failed') throw blocked(read);
-      const { job } = read;
+      const refused = refusalOfRead(read);
+      if (read.kind === 'failed' && !refused.refusal) throw blocked(read);
+      const job = read.kind === 'job' ? read.job : {};
       const isAtRest = whenActive === 'send' || !isAtWork(job);
       const kind = job.status === 'archived' ? 'archived' : isAtRest ? 'asked' : 'atWork';
       if (kind !== 'asked' && !isInDoubt) return { kind, job: knownFields(job) };
       const { workflowId, runId } = ownRun();
-      const request: Ask = { ...asked, workflowId, runId, leaseMs, drainMs, maxLimit };
+      const request: Ask = { ...asked, workflowId, runId, leaseMs, drainMs, maxLimit, ...refused };
       const answer = await ask(projectId, request);
       if (kind !== 'asked' && isSlot(answer)) return { kind, job: knownFields(job), answer };
       const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
-      return { kind: 'asked', baseline: comparedFields(job), answer, ...isPrivate };
+      const before = read.kind === 'job' ? { baseline: comparedFields(job) } : { refusal: read.message };
+      return { kind: 'asked', ...before, answer, ...isPrivate };
     },
 
     /**

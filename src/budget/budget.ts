@@ -1,4 +1,4 @@
-import type { SendOutcome, WaitReason } from '../contract/budget-messages.js';
+import type { Refusal, SendOutcome, WaitReason } from '../contract/budget-messages.js';
 import { defined } from '../contract/defined.js';
 import type { Lane } from '../contract/choices.js';
 import {
@@ -124,7 +124,9 @@ export class Budget {
     Object.assign(this.state, { maxLimit: ask.maxLimit, drainMs: ask.drainMs });
     const recalled = this.#recall(ask);
     if (recalled) return recalled;
-    const { workflowId } = ask;
+    const { workflowId, refusal, retryAfterMs } = ask;
+    // A pause that has begun is left to its probe.
+    if (refusal && !this.state.servicePause) this.#pauseFor(refusal, nowMs, retryAfterMs);
     const full = this.#enterLine(nowMs, ask);
     this.advance(nowMs);
     const granted = this.#takeOwn(workflowId).find((answer) => answer.kind === 'granted');
@@ -442,18 +444,26 @@ export class Budget {
   }
 
   /** What an outcome says about the service. */
-  #learn({ outcome, refusal: ofRead, retryAfterMs }: Settlement, grantedAtMs: number, atMs: number): void {
+  #learn({ workflowId, outcome, refusal: ofRead, retryAfterMs }: Settlement, grantedAtMs: number, atMs: number): void {
     const { servicePause } = this.state;
     const isProbe = servicePause !== undefined && grantedAtMs >= servicePause.untilMs;
     if (outcome === 'limited') this.state.counts.limited += 1;
     if (outcome === 'limited' || outcome === 'sent') this.#learnLimit(outcome, isProbe, atMs);
     const reason = refusalOf(outcome) ?? ofRead;
     if (reason) {
-      const step = (servicePause?.step ?? 0) + (isProbe ? 1 : 0);
-      const pauseMs = retryAfterMs ?? Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** step);
-      const untilMs = Math.max(servicePause?.untilMs ?? 0, atMs + pauseMs);
-      this.state.servicePause = { reason, sinceMs: servicePause?.sinceMs ?? atMs, untilMs, step };
+      this.#pauseFor(reason, atMs, retryAfterMs, isProbe);
+      // The service may refuse this job alone, so the next probe is another's.
+      const past = this.state.known[followUpKey(workflowId)];
+      if (past && isProbe && reason !== 'limited') past.arrival = ++this.state.arrivals;
     } else if (isProbe && (outcome === 'sent' || outcome === 'rejected')) delete this.state.servicePause;
+  }
+
+  #pauseFor(reason: Refusal, atMs: number, retryAfterMs: number | undefined, isProbe = false): void {
+    const { servicePause } = this.state;
+    const step = (servicePause?.step ?? 0) + (isProbe ? 1 : 0);
+    const pauseMs = retryAfterMs ?? Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** step);
+    const untilMs = Math.max(servicePause?.untilMs ?? 0, atMs + pauseMs);
+    this.state.servicePause = { reason, sinceMs: servicePause?.sinceMs ?? atMs, untilMs, step };
   }
 
   /** A 429 says how many messages in a window the service accepts, if a full window, and not a short burst, led to it. */

@@ -85,6 +85,9 @@ export interface Ask {
   drainMs: number;
   /** The most that the worker's configuration lets a budget grant in a window. */
   maxLimit: number;
+  /** Why the service refused to let the job be read right before. */
+  refusal?: Refusal;
+  retryAfterMs?: number;
 }
 
 /** A pause of a project, for people. */
@@ -207,6 +210,8 @@ const fingerprintSchema = z.object({
   archivedAt: shortText.nullable(),
 });
 
+const refusedRead = { refusal: z.enum(refusals).exactOptional(), retryAfterMs: durationMs.exactOptional() };
+
 /** An update can be refused, so an ask that breaks a rule never reaches the budget's rules. */
 export const askSchema: z.ZodType<Ask> = z.object({
   workflowId: idText,
@@ -219,6 +224,7 @@ export const askSchema: z.ZodType<Ask> = z.object({
   leaseMs: durationMs.min(1),
   drainMs: durationMs,
   maxLimit: z.number().min(0),
+  ...refusedRead,
 });
 
 const send = { workflowId: idText, runId: runIdText, sendNumber };
@@ -230,8 +236,7 @@ export const budgetEventSchema: z.ZodType<BudgetEvent> = z.discriminatedUnion('k
     ...send,
     outcome: z.enum(sendOutcomes),
     atMs: instantMsSchema,
-    refusal: z.enum(refusals).exactOptional(),
-    retryAfterMs: durationMs.exactOptional(),
+    ...refusedRead,
   }),
   z.object({
     kind: z.literal('end'),

@@ -5,7 +5,7 @@ import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract
 
 /** A follow-up as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
 export function describeProgress(progress: FollowUpProgress, workflowId: string, nowMs: number): string {
-  const { state, job, lastError, failure, position, expectedSendAt, waitsUntil } = progress;
+  const { projectId, state, job, lastError, failure, position, expectedSendAt, waitsUntil, pause } = progress;
   const at = (iso: string) => markdownInstant(iso, nowMs);
   const lines = [`**${describeState(progress, at)}**`, ''];
   const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
@@ -26,7 +26,9 @@ export function describeProgress(progress: FollowUpProgress, workflowId: string,
     row('last error', `${code(lastError.message)}, ${at(lastError.at)}`);
   if (state === 'polling' || state === 'reconciling' || state === 'waiting-for-job') {
     row('polls', 'the pending activity `watchJob` shows the last poll and the next one in its heartbeat');
-  } else if (state === 'blocked') row('tries again', 'the pending activity `askForSlot`, if there is one, shows when');
+  } else if (pause?.by === 'service')
+    row('tries again', `the workflow \`${projectBudgetWorkflowId(projectId)}\` shows when`);
+  else if (state === 'blocked') row('tries again', 'the pending activity `askForSlot`, if there is one, shows when');
   if (waitsUntil) row(state === 'reconciling' ? 'decides' : 'gives up', at(waitsUntil));
   const step = nextStep(progress, workflowId);
   if (step !== undefined) row('to do', step);
@@ -120,10 +122,10 @@ export function nextStep(progress: FollowUpProgress, workflowId: string): string
     case 'reconciling':
       return `look at the job. If the message is there: \`follow-up resolve ${workflowId} sent\`. If it is not: \`follow-up resolve ${workflowId} notSent\`, which sends it again`;
     case 'polling':
-      if (progress.waitReason) return wayOutOfBlock(progress);
+      if (progress.waitReason) return wayOutOfBlock(progress, workflowId);
       return `nothing. The latest poll: \`follow-up status ${workflowId}\`. To look now: \`follow-up poll-now ${workflowId}\``;
     case 'blocked':
-      return wayOutOfBlock(progress);
+      return wayOutOfBlock(progress, workflowId);
     case 'sending':
     case 'completed':
     case 'archived':
@@ -133,17 +135,18 @@ export function nextStep(progress: FollowUpProgress, workflowId: string): string
   }
 }
 
-function wayOutOfBlock({ projectId, waitReason }: FollowUpProgress): string {
+function wayOutOfBlock({ projectId, waitReason, state }: FollowUpProgress, workflowId: string): string {
   const resume = `\`follow-up budget resume ${projectId}\``;
+  const tryNow = state === 'blocked' ? resume : `\`follow-up poll-now ${workflowId}\``;
   switch (waitReason) {
     case 'paused':
       return `${resume}, if the pause is no longer wanted`;
     case 'limited':
-      return `nothing: it continues by itself. To try at once: ${resume}`;
+      return `nothing: it continues by itself. To try at once: ${tryNow}`;
     case 'credentials':
-      return `give the workers a valid key for the project; it continues by itself. To try at once: ${resume}, or \`follow-up poll-now\``;
+      return `give the workers a valid key for the project; it continues by itself. To try at once: ${tryNow}`;
     case 'payment':
-      return `pay the service; it continues by itself. To try at once: ${resume}, or \`follow-up poll-now\``;
+      return `pay the service; it continues by itself. To try at once: ${tryNow}`;
     case 'queue-full':
       return 'nothing: it asks for a place again by itself';
     case 'counting':

@@ -282,9 +282,10 @@ export class FollowUp {
           await this.#waitForRest(asked.job);
           break;
         case 'asked': {
-          const { baseline, answer: first } = asked;
+          const { baseline, refusal, answer: first } = asked;
+          if (refusal !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: refusal };
           const answer = await this.#awaitGrant(first);
-          if (answer) return { answer, ...(answer === first && { baseline }) };
+          if (answer) return { answer, ...(answer === first && baseline && { baseline }) };
         }
       }
     }

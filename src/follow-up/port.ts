@@ -75,8 +75,9 @@ export interface SlotOrder {
 export type SlotAnswer =
   | {
       kind: 'asked';
-      /** The job right before the ask. */
-      baseline: AgentJob;
+      /** The job right before the ask. Missing if the service refused to let it be read. */
+      baseline?: AgentJob;
+      refusal?: string;
       answer: Answer;
       /** Whether links to pull requests are kept out of search attributes. */
       linksArePrivate?: true;
@@ -144,7 +145,7 @@ const watchResultSchema = z.discriminatedUnion('kind', [
 ]);
 
 const slotAnswerSchema = z.discriminatedUnion('kind', [
-  z.looseObject({ kind: z.literal('asked'), baseline: agentJobSchema, answer: anyAnswerSchema }),
+  z.looseObject({ kind: z.literal('asked'), baseline: agentJobSchema.optional(), answer: anyAnswerSchema }),
   z.looseObject({ kind: z.enum(['atWork', 'archived']), job: agentJobSchema, answer: anyAnswerSchema.optional() }),
   z.looseObject({ kind: z.enum(['notFound', 'notServed']), message: z.string() }),
 ]);

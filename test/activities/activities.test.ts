@@ -152,13 +152,19 @@ describe('askForSlot', () => {
     ['no-key', 'credentials'],
     ['limited', 'limited'],
     ['payment', 'payment'],
-    ['network', 'service'],
-    ['rejected', 'service'],
-  ])('a read that fails as %s blocks the follow-up with the reason %s', async (reason, type) => {
+  ])('asks for a place without a baseline where the read is refused as %s (G10)', async (reason, refusal) => {
+    const refused = failed(reason, { retryAfterMs: 9_000 });
+    const { result, budgets } = askIn({ job: () => refused, answers: [waiting()()] });
+    expect(await result).toEqual({ kind: 'asked', refusal: refused.message, answer: waiting()() });
+    expect(budgets.ask.mock.calls[0]?.[1]).toMatchObject({ refusal, retryAfterMs: 9_000 });
+  });
+
+  test.each(['network', 'rejected'])('a read that fails as %s blocks the follow-up', async (reason) => {
     const job = () => failed(reason, { retryAfterMs: 9_000 });
-    await expect(askIn({ job }).result).rejects.toThrow(failure({ type, nextRetryDelay: 9_000, nonRetryable: false }));
+    const blocked = { type: 'service', nonRetryable: false };
+    await expect(askIn({ job }).result).rejects.toThrow(failure({ ...blocked, nextRetryDelay: 9_000 }));
     const soon = askIn({ job: () => failed(reason) });
-    await expect(soon.result).rejects.toThrow(failure({ type, nextRetryDelay: undefined }));
+    await expect(soon.result).rejects.toThrow(failure({ ...blocked, nextRetryDelay: undefined }));
   });
 
   test('a budget that gives no answer blocks it', async () => {

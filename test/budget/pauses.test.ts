@@ -70,16 +70,42 @@ describe('a refusal of the whole project', () => {
   it('is one reason to wait, told once, until a probe succeeds (review 14)', () => {
     const desk = paused('unauthorized');
     desk.told();
-    for (let sendNumber = 2; sendNumber < 8; sendNumber++) {
+    for (const name of names('b', 6)) {
       desk.wait(10 * MINUTE);
-      expect(desk.told()).toMatchObject([{ answer: { kind: 'granted' } }]);
-      desk.settle('b0', 'unauthorized');
-      desk.ask('b0', { sendNumber });
+      expect(desk.granted()).toEqual([name]);
+      desk.settle(name, 'unauthorized');
+      desk.ask(name, { sendNumber: 2 });
       expect(desk.told()).toEqual([]);
     }
     desk.nextGrants();
-    desk.settle('b0');
+    desk.settle('b6');
     expect(desk.granted()).toHaveLength(10);
+  });
+
+  it.each(['credentials', 'payment', 'limited'] as const)(
+    'of a read before the ask ("%s") pauses all, and the pause is left to its probe (G10)',
+    (refusal) => {
+      const desk = new Desk();
+      desk.ask('a');
+      expect(desk.ask('b', { refusal, retryAfterMs: MINUTE })).toMatchObject({ kind: 'waiting', reason: refusal });
+      desk.wait(MINUTE / 2);
+      expect(desk.ask('c', { refusal })).toMatchObject({ kind: 'waiting', reason: refusal });
+      expect(desk.nextGrants()).toEqual([MINUTE / 2, ['b']]);
+      desk.settle('b');
+      expect(desk.granted()).toEqual(['c']);
+    },
+  );
+
+  it.each<[SendOutcome, string]>([
+    ['unauthorized', 'b1'],
+    ['payment', 'b1'],
+    ['limited', 'b0'],
+  ])('that may concern one job alone ("%s") is probed by another follow-up next: %s', (outcome, next) => {
+    const desk = paused(outcome);
+    desk.nextGrants();
+    desk.settle('b0', outcome);
+    desk.ask('b0', { sendNumber: 2 });
+    expect(desk.nextGrants()[1]).toEqual([next]);
   });
 
   it('is probed at once when an operator resumes, and never while he pauses', () => {

@@ -1,6 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { eventually } from '../support/eventually.js';
-import { type FollowUpHandle, operatedCore, type Project, reaches, shownState } from './support/operated-core.js';
+import {
+  type FollowUpHandle,
+  operatedCore,
+  progressOf,
+  type Project,
+  reaches,
+  shownState,
+} from './support/operated-core.js';
 
 const operated = operatedCore();
 const { newProject } = operated;
@@ -75,30 +82,46 @@ describe.concurrent('a project whose messages the service refuses', () => {
 });
 
 describe.concurrent('a follow-up whose job cannot be read before the send', () => {
-  test('because of the key is blocked and says so, and goes on when the key is right', async () => {
+  test('because of the key waits in line and says so, and goes on when the key is right', async () => {
     const project = newProject();
     await project.openBudget();
     refuseKey(project);
-    const followUp = await project.start();
-    const { lastError } = await reaches(followUp, 'blocked', 'credentials');
+    const followUps = await project.startMany(4);
+    await everyoneIsBlocked(followUps, 'credentials');
+    const { lastError } = await progressOf(followUps[0] as FollowUpHandle);
     expect(lastError?.message).toContain('401');
-    expect(await shownState(followUp)).toBe('blocked');
+    expect(await shownState(followUps[0] as FollowUpHandle)).toBe('blocked');
+    const { paused, waitingTotal } = await project.status();
+    expect(paused?.reasons).toEqual(['credentials']);
+    expect(waitingTotal).toBe(4);
     acceptKey(project);
+    await project.resume();
+    await project.expectGoodEnds(followUps);
+    expect(statusesOf(project)).toEqual([200, 200, 200, 200]);
+  });
+
+  test('because of a 429 waits for as long as Retry-After says', async () => {
+    const project = newProject();
+    await project.openBudget();
+    const form = { retryAfter: 'seconds', retryAfterMs: 2_000 } as const;
+    operated.core.simulator.failNext({ method: 'GET', projectId: project.id, kind: 'limited', ...form });
+    const followUp = await project.start();
+    const paused = await eventually('it is paused', async () => (await project.status()).paused);
+    expect(Date.parse(paused.until ?? '') - Date.parse(paused.since)).toBe(2_000);
     await project.expectGoodEnds([followUp]);
-    expect(project.ledger.length).toBe(1);
+    expect(statusesOf(project)).toEqual([200]);
   });
 
   const faults = {
-    limited: { kind: 'limited', reason: 'limited' },
-    'an error of the service': { kind: 'http500', reason: 'service' },
-    'a connection that is reset': { kind: 'resetBefore', reason: 'service' },
+    'an error of the service': { kind: 'http500' },
+    'a connection that is reset': { kind: 'resetBefore' },
   } as const;
-  test.each(Object.entries(faults))('because of %s is blocked and goes on', async (_, { kind, reason }) => {
+  test.each(Object.entries(faults))('because of %s is blocked and goes on', async (_, { kind }) => {
     const project = newProject();
     await project.openBudget();
     operated.core.simulator.failNext({ method: 'GET', projectId: project.id, kind, times: 3 });
     const followUp = await project.start();
-    const { lastError } = await reaches(followUp, 'blocked', reason);
+    const { lastError } = await reaches(followUp, 'blocked', 'service');
     expect(lastError).toBeDefined();
     await project.expectGoodEnds([followUp]);
     expect(project.ledger.length).toBe(1);

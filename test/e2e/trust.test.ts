@@ -70,7 +70,7 @@ describe('a key that the service refuses', () => {
     if (!handle) throw new Error('not started');
     const progress = await eventually('it is blocked for its key', async () => {
       const now = await handle.progress();
-      return now.state === 'blocked' && now.nextTryAt !== undefined ? now : undefined;
+      return now.state === 'blocked' && now.pause?.until !== undefined ? now : undefined;
     });
     expect(progress).toMatchObject({
       waitReason: 'credentials',
@@ -81,7 +81,7 @@ describe('a key that the service refuses', () => {
 
     await file.replace(stack.simulator.apiKey);
     await eventually('the new key is in use', async () => {
-      await handle.pollNow();
+      await stack.followUps.budget(projectId).resume();
       return (await handle.progress()).state !== 'blocked';
     });
     expect(await handle.result()).toMatchObject({ status: 'completed', delivery: 'sent' });

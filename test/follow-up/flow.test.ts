@@ -336,6 +336,14 @@ describe('review 14: nothing is repeated for ever at the same pace', () => {
       { kind: 'settle', sendNumber: 2, outcome: 'notSent', refusal: 'credentials', retryAfterMs: 5_000 },
     ]);
   });
+
+  test('a read that is refused before the ask is its last error, and the job is read again before the send', async () => {
+    const scene = start({ asks: [(order) => ({ kind: 'asked', refusal: 'HTTP 401', answer: granted()(order) })] });
+    await scene.pass();
+    expect(scene.sent).toHaveLength(1);
+    expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
+    expect(scene.flow.progress().lastError).toMatchObject({ message: 'HTTP 401' });
+  });
 });
 
 describe('pollNow', () => {
