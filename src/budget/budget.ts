@@ -18,8 +18,6 @@ import {
 import {
   type BudgetState,
   followUpKey,
-  forgetKnown,
-  forgetTurns,
   type Grant,
   jobKey,
   type Known,
@@ -46,11 +44,6 @@ const CROWDED_RETRY_MS = 60_000;
 const FULL_RETRY_MS = 900_000;
 /** While interactive follow-ups keep coming, every tenth grant goes to the batch lane. */
 const BATCH_EVERY = 10;
-/** Most follow-ups that are remembered: 20 hours of sends. */
-const MAX_KNOWN = 2_000;
-/** Most jobs that are remembered: with a turn, a day of sends; without one, 5 hours. */
-const MAX_TURNS = 3_000;
-const MAX_TURNS_OVER = 500;
 /** Most sends that are listed for people. */
 const MAX_LAST_SENDS = 1_000;
 /** Pause after a refusal without a Retry-After. It doubles with each probe that is refused. */
@@ -268,8 +261,6 @@ export class Budget {
       if (waiter.told === this.#reason(nowMs, waiter, line)) continue;
       this.#messages.push({ workflowId: waiter.workflowId, answer: this.#standing(nowMs, waiter, line) });
     }
-    forgetKnown(state, Object.keys(state.known).slice(0, -MAX_KNOWN));
-    forgetTurns(state, { mostOver: MAX_TURNS_OVER, most: MAX_TURNS });
   }
 
   /** What time alone changes. It comes before every event, so that none depends on when the last one was. */

@@ -143,59 +143,41 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
 }
 
 /** Largest state in characters of JSON. Temporal refuses inputs above 2 MiB, and warns above 512 KiB. */
-const MAX_CARRIED_LENGTH = 1_000_000;
+const MAX_CARRIED_LENGTH = 1_020_000;
 /** Fewest sends that are listed for people. */
 export const MIN_LAST_SENDS = 100;
-/** Fewest follow-ups that a state remembers, whatever its size: far more than can be under way. */
-const MIN_KNOWN = 200;
+/** Most follow-ups that a run hands to the next: 20 hours of sends. 200 are far more than can be under way. */
+const KEPT_FOLLOW_UPS = [2_000, 1_500, 1_000, 500, 200];
+/** Most jobs: a day of sends. */
+const KEPT_JOBS = [3_000, 2_500, 2_000, 1_500, 1_000, 500];
 
-/** Makes a state small enough for continue-as-new. With long ids, the oldest memories do not fit. */
+/**
+ * Makes a state small enough for continue-as-new. It forgets the oldest first: turns that are over, then follow-ups, then
+ * turns.
+ */
 export function trim(state: BudgetState): void {
-  if (JSON.stringify(state).length <= MAX_CARRIED_LENGTH) return;
-  state.lastSends = state.lastSends.slice(-MIN_LAST_SENDS);
-  let excess = JSON.stringify(state).length - MAX_CARRIED_LENGTH;
-  const isTooMuch = (record: Record<string, unknown>, key: string) => {
-    if (excess <= 0) return false;
-    excess -= JSON.stringify({ [key]: record[key] }).length;
-    return true;
-  };
+  const isTooLong = () => JSON.stringify(state).length > MAX_CARRIED_LENGTH;
+  if (isTooLong()) state.lastSends = state.lastSends.slice(-MIN_LAST_SENDS);
+  const isOver = (key: string) => state.turns[key]?.owner === undefined;
   const turns = Object.keys(state.turns);
-  const [over, live] = [
-    turns.filter((key) => !state.turns[key]?.owner),
-    turns.filter((key) => state.turns[key]?.owner),
-  ];
-  const known = Object.keys(state.known).slice(0, -MIN_KNOWN);
-  forget(
-    state.turns,
-    over.filter((key) => isTooMuch(state.turns, key)),
-  );
-  forgetKnown(
-    state,
-    known.filter((key) => isTooMuch(state.known, key)),
-  );
-  forget(
-    state.turns,
-    live.filter((key) => isTooMuch(state.turns, key)),
-  );
-}
-
-function forget(record: Record<string, unknown>, keys: readonly string[]): void {
-  for (const key of keys) Reflect.deleteProperty(record, key);
-}
-
-/** Forgets follow-ups, and notes since when the budget remembers all of them. */
-export function forgetKnown(state: BudgetState, keys: readonly string[]): void {
-  for (const key of keys) {
-    state.rememberedSinceMs = Math.max(state.rememberedSinceMs, state.known[key]?.grantedAtMs ?? 0);
+  const over = turns.filter(isOver);
+  const live = turns.filter((key) => !isOver(key));
+  for (const kept of KEPT_FOLLOW_UPS) {
+    forget(state.turns, over.slice(0, -kept / 4));
+    const forgotten = forget(state.known, Object.keys(state.known).slice(0, -kept));
+    state.rememberedSinceMs = Math.max(state.rememberedSinceMs, ...forgotten.map(({ grantedAtMs }) => grantedAtMs));
+    if (!isTooLong()) break;
   }
-  forget(state.known, keys);
+  for (const kept of KEPT_JOBS) {
+    forget(state.turns, [...over, ...live].slice(0, -kept));
+    if (!isTooLong()) return;
+  }
 }
 
-/** Forgets the turns that are kept beyond these numbers, the oldest first, and those that are over before all others. */
-export function forgetTurns(state: BudgetState, { mostOver, most }: { mostOver: number; most: number }): void {
-  const keys = Object.keys(state.turns);
-  const over = keys.filter((key) => state.turns[key]?.owner === undefined);
-  const keptOver = Math.max(0, Math.min(mostOver, most - (keys.length - over.length)));
-  forget(state.turns, over.slice(0, Math.max(0, over.length - keptOver)));
-  if (keys.length - over.length > most) forget(state.turns, Object.keys(state.turns).slice(0, -most));
+function forget<T>(record: Record<string, T>, keys: readonly string[]): T[] {
+  return keys.flatMap((key) => {
+    const forgotten = record[key];
+    Reflect.deleteProperty(record, key);
+    return forgotten === undefined ? [] : [forgotten];
+  });
 }

@@ -14,7 +14,7 @@ import {
   waitReasons,
   type WaitReason,
 } from './budget-messages.js';
-import { type Lane, lanes } from './choices.js';
+import { lanes } from './choices.js';
 import { instantMsSchema } from './durations.js';
 import { type AgentJob, isTerminalStatus } from './follow-up-result.js';
 import { idSchema, projectBudgetWorkflowId } from './ids.js';
@@ -42,13 +42,6 @@ export function knownReason(reason: string): WaitReason | BlockReason | undefine
   return [...waitReasons, ...blockReasons].find((known) => known === reason);
 }
 
-/** How a job looked at the end of a turn. It distinguishes that end from the end of the next turn. */
-export interface JobFingerprint {
-  status: string | null;
-  prLink: string | null;
-  archivedAt: string | null;
-}
-
 /** Longest text that a fingerprint keeps; a longer one is hashed. */
 const MAX_KEPT_LENGTH = 24;
 
@@ -64,241 +57,167 @@ export function isAtWork({ status }: AgentJob): boolean {
   return status !== undefined && !isTerminalStatus(status);
 }
 
-/** An ask for a slot of the project's budget and for the job's turn. It may be repeated. */
-export interface Ask {
-  /** Names the project and the job, too. */
-  workflowId: string;
-  /** The run that asks. A grant belongs to one run, and a reset makes another. */
-  runId: string;
-  /** 1 for the first send; one more after each send that was not delivered, or that is repeated by request. */
-  sendNumber: number;
-  lane: Lane;
-  /** `hash64` of the prompt. */
-  messageTag: string;
-  /** Whether this run replaces another one, which may have sent. */
-  mayHaveSent: boolean;
-  /** When the first run of this workflow started, in epoch milliseconds. */
-  startedAtMs: number;
-  /** How long after its grant a send of the asking worker has ended, or never starts. */
-  leaseMs: number;
-  /** How long after the lease bytes may still arrive. */
-  drainMs: number;
-  /** The most that the worker's configuration lets a budget grant in a window. */
-  maxLimit: number;
-  /** Why the service refused to let the job be read right before. */
-  refusal?: Refusal;
-  retryAfterMs?: number;
-}
-
-/** A pause of a project, for people. */
-export interface Pause {
-  by: 'operator' | 'service';
-  /** Missing if it lasts until it is resumed. */
-  untilMs?: number;
-  /** The operator's. */
-  note?: string;
-}
-
-/**
- * Answers an ask, or follows it as a signal. `runId` is the run that asked: a reset run replays what its predecessor was
- * answered.
- */
-export type Answer = Granted | Waiting | Full | Known | { kind: 'otherMessage' } | { kind: 'ended' };
-
-/** The follow-up may send. */
-export interface Granted {
-  kind: 'granted';
-  runId: string;
-  sendNumber: number;
-  grantedAtMs: number;
-  /** The send starts before `grantedAtMs + leaseMs` less its timeout, or never. */
-  leaseMs: number;
-  /** No byte of it arrives after this. */
-  overAtMs: number;
-  /** How the job looked at the end of the turn before. */
-  lastTurn?: JobFingerprint;
-}
-
-/** The follow-up has a place in line. Its grant follows as a signal. */
-export interface Waiting {
-  kind: 'waiting';
-  runId: string;
-  sendNumber: number;
-  reason: WaitReason;
-  /** 1 for the next; 0 while its job is busy. */
-  position: number;
-  /** When its slot is expected. */
-  expectedAtMs?: number;
-  pause?: Pause;
-}
-
-/** The line has no place, or none for this job. The follow-up asks again after `retryMs`. */
-export interface Full {
-  kind: 'full';
-  runId: string;
-  sendNumber: number;
-  reason: 'queue-full' | 'job-busy';
-  retryMs: number;
-}
-
-/** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember any. */
-export interface Known {
-  kind: 'known';
-  runId: string;
-  grantedTo: string;
-  sendNumber: number;
-  /** `null` while the send may be under way, which is until `overAtMs`. */
-  outcome: SendOutcome | null;
-  outcomeAtMs: number;
-  grantedAtMs: number;
-  overAtMs: number;
-  /** The send was of this follow-up's message, and nobody else was granted the job's turn since: what it shows is evidence. */
-  isLatest: boolean;
-  /** The budget knows that the send was of this message. */
-  isSameMessage: boolean;
-}
-
-/** What a budget is told: that a send is over, or that a follow-up ends. */
-export type BudgetEvent = Settlement | End;
-
-/** A send is over. */
-export interface Settlement {
-  kind: 'settle';
-  workflowId: string;
-  /** The run that was granted the send. */
-  runId: string;
-  sendNumber: number;
-  outcome: SendOutcome;
-  /** When the follow-up knew, by the server's clock. The slot is held for a window from here. */
-  atMs: number;
-  /** Why the service refused to let the job be read right before the send, which was then not made. */
-  refusal?: Refusal;
-  retryAfterMs?: number;
-}
-
-/** A follow-up ends. A grant that it has not settled was never used. */
-export interface End {
-  kind: 'end';
-  workflowId: string;
-  runId: string;
-  /** The end of its turn was not seen: the job is not given to another follow-up before this. */
-  turnUntilMs?: number;
-  /** How the job looked at the end of its turn. */
-  lastTurn?: JobFingerprint;
-}
-
-export interface BudgetSettings {
-  /** Messages in a window. */
-  limit: number;
-  windowMs: number;
-  /** Slots that the batch lane leaves free. */
-  reserve: number;
-  /** How much longer than the window a slot is held, because clocks differ. */
-  marginMs: number;
-}
-
 const idText = z.string().min(1).max(255);
-/** Temporal makes UUIDs. */
-const runIdText = z.string().min(1).max(64);
 const shortText = z.string().max(100);
-const sendNumber = z.int().min(1).max(1_000_000);
 /** Longer than any setting of a worker. */
 const durationMs = z.number().min(0).max(7_200_000);
+/** What the service says when it refuses to let a job be read. */
+const refusedRead = { refusal: z.enum(refusals).exactOptional(), retryAfterMs: durationMs.exactOptional() };
+
+/** A send of a run. A grant belongs to one run, and a reset makes another. */
+const send = {
+  /** Temporal makes UUIDs. */
+  runId: z.string().min(1).max(64),
+  /** 1 for the first send; one more after each send that was not delivered, or that is repeated by request. */
+  sendNumber: z.int().min(1).max(1_000_000),
+};
+
+/**
+ * An ask for a slot of the project's budget and for the job's turn. It may be repeated. An update can be refused, so an
+ * ask that breaks a rule never reaches the budget's rules.
+ */
+export const askSchema = z.object({
+  /** Names the project and the job, too. */
+  workflowId: idText,
+  /** Of the run that asks. */
+  ...send,
+  lane: z.enum(lanes),
+  /** `hash64` of the prompt. */
+  messageTag: z.string().max(16),
+  /** Whether this run replaces another one, which may have sent. */
+  mayHaveSent: z.boolean(),
+  /** When the first run of this workflow started, in epoch milliseconds. */
+  startedAtMs: instantMsSchema,
+  /** How long after its grant a send of the asking worker has ended, or never starts. */
+  leaseMs: durationMs.min(1),
+  /** How long after the lease bytes may still arrive. */
+  drainMs: durationMs,
+  /** The most that the worker's configuration lets a budget grant in a window. */
+  maxLimit: z.number().min(0),
+  /** Why the service refused to let the job be read right before. */
+  ...refusedRead,
+});
+export type Ask = z.infer<typeof askSchema>;
+
 const fingerprintSchema = z.object({
   status: shortText.nullable(),
   prLink: shortText.nullable(),
   archivedAt: shortText.nullable(),
 });
+/** How a job looked at the end of a turn. It distinguishes that end from the end of the next turn. */
+export type JobFingerprint = z.infer<typeof fingerprintSchema>;
 
-const refusedRead = { refusal: z.enum(refusals).exactOptional(), retryAfterMs: durationMs.exactOptional() };
-
-/** An update can be refused, so an ask that breaks a rule never reaches the budget's rules. */
-export const askSchema: z.ZodType<Ask> = z.object({
-  workflowId: idText,
-  runId: runIdText,
-  sendNumber,
-  lane: z.enum(lanes),
-  messageTag: z.string().max(16),
-  mayHaveSent: z.boolean(),
-  startedAtMs: instantMsSchema,
-  leaseMs: durationMs.min(1),
-  drainMs: durationMs,
-  maxLimit: z.number().min(0),
-  ...refusedRead,
+const pauseSchema = z.object({
+  by: z.enum(['operator', 'service']),
+  /** Missing if it lasts until it is resumed. */
+  untilMs: instantMsSchema.exactOptional(),
+  /** The operator's. */
+  note: z.string().max(1_000).exactOptional(),
 });
+/** A pause of a project, for people. */
+export type Pause = z.infer<typeof pauseSchema>;
 
-const send = { workflowId: idText, runId: runIdText, sendNumber };
+const grantedSchema = z.object({
+  kind: z.literal('granted'),
+  ...send,
+  grantedAtMs: instantMsSchema,
+  /** The send starts before `grantedAtMs + leaseMs` less its timeout, or never. */
+  leaseMs: durationMs.min(1),
+  /** No byte of it arrives after this. */
+  overAtMs: instantMsSchema,
+  /** How the job looked at the end of the turn before. */
+  lastTurn: fingerprintSchema.exactOptional(),
+});
+/** The follow-up may send. */
+export type Granted = z.infer<typeof grantedSchema>;
 
-/** A signal cannot be refused: one that breaks a rule is ignored. */
-export const budgetEventSchema: z.ZodType<BudgetEvent> = z.discriminatedUnion('kind', [
-  z.object({
-    kind: z.literal('settle'),
-    ...send,
-    outcome: z.enum(sendOutcomes),
-    atMs: instantMsSchema,
-    ...refusedRead,
-  }),
-  z.object({
-    kind: z.literal('end'),
-    workflowId: idText,
-    runId: runIdText,
-    turnUntilMs: instantMsSchema.exactOptional(),
-    lastTurn: fingerprintSchema.exactOptional(),
-  }),
-]);
+const waitingSchema = z.object({
+  kind: z.literal('waiting'),
+  ...send,
+  reason: z.enum(waitReasons),
+  /** 1 for the next; 0 while its job is busy. */
+  position: z.int().min(0),
+  /** When its slot is expected. */
+  expectedAtMs: instantMsSchema.exactOptional(),
+  pause: pauseSchema.exactOptional(),
+});
+/** The follow-up has a place in line. Its grant follows as a signal. */
+export type Waiting = z.infer<typeof waitingSchema>;
+
+const fullSchema = z.object({
+  kind: z.literal('full'),
+  ...send,
+  reason: z.enum(['queue-full', 'job-busy']),
+  retryMs: z.number().min(1),
+});
+/** The line has no place, or none for this job. The follow-up asks again after `retryMs`. */
+export type Full = z.infer<typeof fullSchema>;
+
+const knownSchema = z.object({
+  kind: z.literal('known'),
+  ...send,
+  grantedTo: z.string(),
+  /** `null` while the send may be under way, which is until `overAtMs`. */
+  outcome: z.enum(sendOutcomes).nullable(),
+  outcomeAtMs: instantMsSchema,
+  grantedAtMs: instantMsSchema,
+  overAtMs: instantMsSchema,
+  /** The send was of this follow-up's message, and nobody else was granted the job's turn since: what it shows is evidence. */
+  isLatest: z.boolean(),
+  /** The budget knows that the send was of this message. */
+  isSameMessage: z.boolean(),
+});
+/** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember any. */
+export type Known = z.infer<typeof knownSchema>;
 
 /** Answers that follow an ask as a signal. Any other signal is ignored. */
-export const answerSchema: z.ZodType<Granted | Waiting> = z.discriminatedUnion('kind', [
-  z.object({
-    kind: z.literal('granted'),
-    runId: runIdText,
-    sendNumber,
-    grantedAtMs: instantMsSchema,
-    leaseMs: durationMs.min(1),
-    overAtMs: instantMsSchema,
-    lastTurn: fingerprintSchema.exactOptional(),
-  }),
-  z.object({
-    kind: z.literal('waiting'),
-    runId: runIdText,
-    sendNumber,
-    reason: z.enum(waitReasons),
-    position: z.int().min(0),
-    expectedAtMs: instantMsSchema.exactOptional(),
-    pause: z
-      .object({
-        by: z.enum(['operator', 'service']),
-        untilMs: instantMsSchema.exactOptional(),
-        note: z.string().max(1_000).exactOptional(),
-      })
-      .exactOptional(),
-  }),
-]);
-
-const runAndNumber = { runId: runIdText, sendNumber };
+export const answerSchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema]);
 
 /** Any answer to an ask. */
-export const anyAnswerSchema: z.ZodType<Answer> = z.union([
-  answerSchema,
-  z.object({
-    kind: z.literal('full'),
-    ...runAndNumber,
-    reason: z.enum(['queue-full', 'job-busy']),
-    retryMs: z.number().min(1),
-  }),
-  z.object({
-    kind: z.literal('known'),
-    ...runAndNumber,
-    grantedTo: z.string(),
-    outcome: z.enum(sendOutcomes).nullable(),
-    outcomeAtMs: instantMsSchema,
-    grantedAtMs: instantMsSchema,
-    overAtMs: instantMsSchema,
-    isLatest: z.boolean(),
-    isSameMessage: z.boolean(),
-  }),
-  z.object({ kind: z.enum(['otherMessage', 'ended']) }),
+export const anyAnswerSchema = z.discriminatedUnion('kind', [
+  grantedSchema,
+  waitingSchema,
+  fullSchema,
+  knownSchema,
+  z.object({ kind: z.literal('otherMessage') }),
+  z.object({ kind: z.literal('ended') }),
 ]);
+/**
+ * Answers an ask, or follows it as a signal. `runId` is the run that asked: a reset run replays what its predecessor was
+ * answered.
+ */
+export type Answer = z.infer<typeof anyAnswerSchema>;
+
+const settlementSchema = z.object({
+  kind: z.literal('settle'),
+  workflowId: idText,
+  /** Of the run that was granted the send. */
+  ...send,
+  outcome: z.enum(sendOutcomes),
+  /** When the follow-up knew, by the server's clock. The slot is held for a window from here. */
+  atMs: instantMsSchema,
+  /** Why the service refused to let the job be read right before the send, which was then not made. */
+  ...refusedRead,
+});
+/** A send is over. */
+export type Settlement = z.infer<typeof settlementSchema>;
+
+const endSchema = z.object({
+  kind: z.literal('end'),
+  workflowId: idText,
+  runId: send.runId,
+  /** The end of its turn was not seen: the job is not given to another follow-up before this. */
+  turnUntilMs: instantMsSchema.exactOptional(),
+  /** How the job looked at the end of its turn. */
+  lastTurn: fingerprintSchema.exactOptional(),
+});
+/** A follow-up ends. A grant that it has not settled was never used. */
+export type End = z.infer<typeof endSchema>;
+
+/** A signal cannot be refused: one that breaks a rule is ignored. */
+export const budgetEventSchema = z.discriminatedUnion('kind', [settlementSchema, endSchema]);
+/** What a budget is told: that a send is over, or that a follow-up ends. */
+export type BudgetEvent = z.infer<typeof budgetEventSchema>;
 
 /** Asks for a slot. The budget starts with it if it does not exist yet. */
 export const askUpdate = defineUpdate<Answer, [Ask]>('ask');
@@ -338,15 +257,21 @@ export const wakeSignal = defineSignal('wake');
 
 const count = z.int().min(0).max(10_000);
 
+const settingsSchema = z.object({
+  /** Messages in a window. */
+  limit: count,
+  windowMs: z.number().min(1).max(31_536_000_000),
+  /** Slots that the batch lane leaves free. */
+  reserve: count,
+  /** How much longer than the window a slot is held, because clocks differ. */
+  marginMs: z.number().min(0).max(3_600_000),
+});
+export type BudgetSettings = z.infer<typeof settingsSchema>;
+
 /** Input of the `projectBudget` workflow. Internal: workers and `follow-up budget restore` start it. */
 export const projectBudgetInputSchema = z.object({
   projectId: idSchema,
-  settings: z.object({
-    limit: count,
-    windowMs: z.number().min(1).max(31_536_000_000),
-    reserve: count,
-    marginMs: z.number().min(0).max(3_600_000),
-  }),
+  settings: settingsSchema,
   /** First books as many sends as the limit leaves, for an operator who does not trust the list of follow-ups. */
   assumeFull: z.literal(true).exactOptional(),
 });
