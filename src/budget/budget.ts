@@ -338,11 +338,11 @@ export class Budget {
   /** The answer to an ask for a send that was granted before. */
   #recall({ workflowId, runId, sendNumber, messageTag, mayHaveSent, startedAtMs }: Ask): Answer | undefined {
     const known = this.state.known[followUpKey(workflowId)];
+    const remembersAll = startedAtMs > this.state.rememberedSinceMs;
     if (!known) {
-      if (!mayHaveSent || startedAtMs > this.state.rememberedSinceMs) return undefined;
+      if (!mayHaveSent || remembersAll) return undefined;
       const never = { outcome: 'unknown', outcomeAtMs: 0, grantedAtMs: 0, overAtMs: 0, isLatest: false } as const;
-      const isSameMessage = false;
-      return { kind: 'known', runId, grantedTo: '', sendNumber, ...never, isSameMessage };
+      return { kind: 'known', runId, grantedTo: '', sendNumber, ...never, isSameMessage: false, remembersAll };
     }
     if (known.ended && known.runId === runId) return { kind: 'ended' };
     if (known.messageTag !== '' && known.messageTag !== messageTag) return { kind: 'otherMessage' };
@@ -367,7 +367,7 @@ export class Budget {
       delete turn.untilMs;
     }
     const send = { grantedTo: known.runId, sendNumber: known.sendNumber, outcome, outcomeAtMs, grantedAtMs, overAtMs };
-    return { kind: 'known', runId, ...send, isLatest, isSameMessage };
+    return { kind: 'known', runId, ...send, isLatest, isSameMessage, remembersAll };
   }
 
   /**
@@ -412,7 +412,9 @@ export class Budget {
     const grant = state.grants.find((each) => isSame(each, settlement));
     const atMs = Math.min(nowMs, Math.max(settlement.atMs, grant?.grantedAtMs ?? 0));
     const isLatest = past?.runId === runId && past.sendNumber === sendNumber;
-    if (past && isLatest && past.outcome === null) Object.assign(past, { outcome, outcomeAtMs: atMs });
+    // What a reset run tells again says nothing new.
+    const isFirstWord = past !== undefined && isLatest && past.outcome === null;
+    if (isFirstWord) Object.assign(past, { outcome, outcomeAtMs: atMs });
     this.#record(settlement, outcome, atMs);
     const job = jobKey(workflowId);
     const isNew = !grant && !(past?.runId === runId && past.sendNumber >= sendNumber);
@@ -430,8 +432,7 @@ export class Budget {
     }
     const turn = state.turns[job];
     if (past && isLatest && !mayHaveArrived(past.outcome) && turn?.owner === workflowId) delete turn.owner;
-    // What a reset run tells again says nothing new.
-    if (grant || isNew) this.#learn(settlement, grant?.grantedAtMs ?? 0, atMs);
+    if (isFirstWord || isNew) this.#learn(settlement, isFirstWord ? past.grantedAtMs : 0, atMs);
   }
 
   /** What an outcome says about the service. */

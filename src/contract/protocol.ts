@@ -166,6 +166,8 @@ const knownSchema = z.object({
   isLatest: z.boolean(),
   /** The budget knows that the send was of this message. */
   isSameMessage: z.boolean(),
+  /** The budget remembers every send since the follow-up started. */
+  remembersAll: z.boolean(),
 });
 /** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember any. */
 export type Known = z.infer<typeof knownSchema>;

@@ -193,8 +193,8 @@ export class FollowUp {
       const isGranted = answer.kind === 'granted';
       if (!isGranted) {
         this.#sendNumber = answer.sendNumber;
-        const isOnlySend = answer.isSameMessage && answer.sendNumber === 1 && answer.runId === port.runId;
-        if (isOnlySend && !mayHaveArrived(answer.outcome)) this.#isInDoubt = false;
+        const isOnlySend = answer.isSameMessage && answer.sendNumber === 1 && answer.remembersAll;
+        if (isOnlySend && answer.runId === port.runId && !mayHaveArrived(answer.outcome)) this.#isInDoubt = false;
         if (!answer.isLatest && !(answer.outcome && isUndelivered(answer.outcome))) throw closed(answer);
       }
       const sent: SendResult = isGranted

@@ -60,6 +60,8 @@ export interface Seen {
   job?: AgentJob;
   /** Whether the job was seen at work on this message. */
   observedActive: boolean;
+  /** When the job was last seen at work on any message. */
+  activeAtMs?: number;
   intervalMs: number;
   /** Since when a terminal status is believed. */
   endSeenAtMs?: number;
@@ -134,15 +136,20 @@ function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): 
     const isTurn = isAtWork(job) || (job.status !== 'archived' && isNews(job, order));
     return wasAtRest && isTurn && isFresh ? { kind: 'evidence', job: knownFields(job) } : undefined;
   }
+  if (isAtWork(job)) seen.activeAtMs = nowMs;
   seen.observedActive ||= isAtWork(job) && isFresh;
   const isSettled = nowMs - arrivedByMs >= settleTimeMs;
-  const isBelieved = isSettled || (wasAtRest && (seen.observedActive || isNews(job, order)));
+  const isNew = isNews(job, order);
+  const isBelieved = isSettled || (wasAtRest && (seen.observedActive || isNew));
   if (!isTerminalStatus(job.status) || !isBelieved) {
     delete seen.endSeenAtMs;
     return undefined;
   }
-  const isConfirmed = nowMs - arrivedByMs >= Math.min(STALE_MS, settleTimeMs);
   seen.endSeenAtMs ??= nowMs;
+  // What looks like the end of the turn before may be just that, from a replica that lags or from between two turns.
+  const { activeAtMs = 0, endSeenAtMs } = seen;
+  const sinceMs = !wasAtRest ? endSeenAtMs : isNew ? arrivedByMs : activeAtMs;
+  const isConfirmed = nowMs - Math.max(arrivedByMs, sinceMs) >= Math.min(STALE_MS, settleTimeMs);
   // An agent may complete its job some seconds before its pull request appears.
   const hasOwnLink = Boolean(job.prLink) && job.prLink !== baseline.prLink;
   const isGraceOver = nowMs - seen.endSeenAtMs >= prLinkGraceMs || nowMs >= deadlineMs;

@@ -34,7 +34,7 @@ describe('an ask that comes again', () => {
     desk.settle('a');
     expect(desk.ask('a')).toEqual({
       ...{ kind: 'known', runId: 'run-of-a', grantedTo: 'run-of-a', sendNumber: 1, outcome: 'sent', isLatest: true },
-      ...{ grantedAtMs: T0, outcomeAtMs: T0 + 300, overAtMs: T0 + OVER, isSameMessage: true },
+      ...{ grantedAtMs: T0, outcomeAtMs: T0 + 300, overAtMs: T0 + OVER, isSameMessage: true, remembersAll: false },
     });
   });
 
@@ -48,6 +48,14 @@ describe('an ask that comes again', () => {
 });
 
 describe('a run that replaces another', () => {
+  it('is told whether the budget remembers all that was sent since it started', () => {
+    const desk = new Desk();
+    desk.ask('a');
+    for (const [startedAtMs, remembersAll] of [[T0, false] as const, [T0 + 1, true] as const]) {
+      expect(desk.ask('a', { ...resetRun, startedAtMs })).toMatchObject({ kind: 'known', remembersAll });
+    }
+  });
+
   it('is told who was granted the send, and that it is the one that asks (review N2)', () => {
     const desk = new Desk();
     desk.ask('a');

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { SendOutcome, WaitReason } from '../../src/contract/budget-messages.js';
-import { Desk, HOUR, LEASE, MINUTE, mostInWindow, names, SECOND } from './support.js';
+import { Desk, HOUR, LEASE, MINUTE, mostInWindow, names, OVER, SECOND } from './support.js';
 
 /** A project that a refusal just paused, with others in line. */
 function paused(outcome: SendOutcome = 'limited', change: { retryAfterMs?: number } = {}): Desk {
@@ -65,6 +65,17 @@ describe('a refusal of the whole project', () => {
     desk.nextGrants();
     if (outcome !== 'lost') desk.settle('b0', outcome);
     expect(desk.nextGrants()).toEqual([outcome === 'lost' ? LEASE : 0, ['b1']]);
+  });
+
+  it('pauses also if it is heard after its grant is over', () => {
+    const desk = new Desk();
+    desk.ask('a');
+    desk.wait(OVER);
+    desk.settle('a', 'unauthorized');
+    expect(desk.ask('b')).toMatchObject({ kind: 'waiting', reason: 'credentials' });
+    desk.resume();
+    desk.settle('a', 'unauthorized');
+    expect(desk.granted()).toEqual(['b']);
   });
 
   it('is one reason to wait, told once, until a probe succeeds (review 14)', () => {

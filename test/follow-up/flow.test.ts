@@ -382,6 +382,7 @@ describe('a run that replaces another one', () => {
   const notLatest = (outcome: 'sent' | 'rejected' | null) => ({ asks: [known({ outcome, isLatest: false })], port });
   const undelivered = known({ outcome: 'notSent', sendNumber: 4, isLatest: false });
   const before = { sentAt: iso(START_MS - 50 * SECOND), prLink: s.done.prLink, prLinkChanged: false };
+  const forgetful = known({ outcome: 'rejected', remembersAll: false });
   const otherRun: s.Script = { asks: [replayed, known({ isLatest: false })], port };
   const stillForeign: s.Script = { asks: [replayed, s.silent()], sends: [foreign] };
   const thenOwn: s.Script = { asks: [replayed, granted()], sends: [foreign, {}], port };
@@ -405,6 +406,7 @@ describe('a run that replaces another one', () => {
     ['looks for a send that nobody knows', nobodyKnows, 'DeliveryUnknown unknown', { afterMs: 4 * MINUTE }],
     ['sends anew what was not delivered', { asks: [undelivered, granted()], port }, { delivery: 'sent' }, sendsNext],
     ['says no after a refusal', { asks: [known({ outcome: 'rejected' })], port }, 'MessageRejected no'],
+    ['says unknown where the budget forgot what came before', { asks: [forgetful], port }, 'MessageRejected unknown'],
     ['review F1: is closed where another has the turn', notLatest('sent'), 'Closed yes', { calls: 'ask 1, end' }],
     ['review F1: says no where that send was refused', notLatest('rejected'), 'Closed no'],
     ['review F1: says unknown where nobody knows', notLatest(null), 'Closed unknown'],

@@ -84,6 +84,7 @@ export const known =
       outcome: 'sent',
       isLatest: true,
       isSameMessage: true,
+      remembersAll: true,
     },
     ...{ grantedAtMs: Date.now() - MINUTE, outcomeAtMs: Date.now() - 50 * SECOND, overAtMs: Date.now() + 2 * MINUTE },
     ...more,

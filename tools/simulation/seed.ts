@@ -62,7 +62,7 @@ async function runWorld(world: World, has: ReadonlySet<Fault>, isBacklog: boolea
   const marginMs = isBacklog ? 20 : 1_000;
   const reserve = !isBacklog && chance.happens(0.3) ? chance.whole(0, limit / 2) : 0;
   const lowerLimit = has.has('refusals') && chance.happens(0.5) ? Math.max(1, limit - 2) : Infinity;
-  const lag = has.has('stale') ? { showMs: 7_000, lagMs: 6_500 } : { showMs: 500, lagMs: 0 };
+  const lag = has.has('stale') ? { showMs: 11_000, lagMs: 3_500 } : { showMs: 500, lagMs: 0 };
   const service = new Service(world, { ...lag, limit: lowerLimit, windowMs });
   const log = new Log(world, has.size > 0 ? START_MS + FAULTS_MS : START_MS, service.arrivals);
   const often = { lost: chance.pick([0.02, 0.1, 0.3]), late: 0.1, doubled: 0.1, refused: chance.pick([0, 0.1]) };

@@ -24,7 +24,7 @@ export class Service {
   readonly #keepsLink: boolean;
   readonly #saysRetryAfter: boolean;
 
-  /** @param lagMs how much replicas lag; a turn takes `showMs` to show, together less than 10 s */
+  /** @param lagMs how much replicas lag; a turn takes `showMs` to show, together less than any settle time */
   constructor(
     private readonly world: World,
     private readonly settings: { showMs: number; lagMs: number; limit: number; windowMs: number },

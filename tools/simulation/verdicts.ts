@@ -31,6 +31,8 @@ export type Verdict = keyof typeof verdicts;
 const SLACK_MS = 600_000;
 const MOST_AN_HOUR = 90;
 const SHORTEST_PAUSE_MS = 29_000;
+/** How long a word of before the healing may travel. */
+const LATEST_WORD_MS = 20_000;
 
 /** What happened besides the service's log, and what is wrong with it. */
 export class Log {
@@ -89,7 +91,7 @@ export class Log {
     this.#grants.add(grant);
     const isPaused = this.#pauses.some(({ fromMs, endMs }) => fromMs < grantedAtMs && grantedAtMs < endMs);
     if (isPaused) this.find('unpaused', workflowId, grant, seconds(grantedAtMs));
-    if (grantedAtMs < this.healedAtMs) return;
+    if (grantedAtMs < this.healedAtMs + LATEST_WORD_MS) return;
     this.world.at(overAtMs + 1_000, () => {
       const isUsed = this.arrivals.some((each) => each.runId === runId && each.atMs >= grantedAtMs - 1_000);
       const isGivenBack = [grant, runId, workflowId].some((each) => this.givenBack.has(each));
@@ -104,8 +106,10 @@ const seconds = (ms: number): string => ((ms - START_MS) / 1_000).toFixed(1);
 export function judgeSeed({ has, server, service, log, callers, budget }: Stage): void {
   const { limit, windowMs } = budget.settings;
   const { arrivals } = service;
-  // A budget that starts afresh does not know of messages that were refused.
-  const counted = isBudgetLost(has) ? arrivals.filter(({ isRefused }) => !isRefused) : arrivals;
+  // A budget that starts afresh knows neither of messages that were refused nor of those that were sent again since.
+  const isKnown = ({ isRefused, prompt }: Arrival, i: number) =>
+    !isRefused && !arrivals.slice(i + 1).some((later) => later.prompt === prompt);
+  const counted = isBudgetLost(has) ? arrivals.filter(isKnown) : arrivals;
   const crowd = counted.find(({ atMs }, i) => i >= limit && atMs - counted[i - limit]!.atMs < windowMs);
   if (crowd) log.find('over', `${limit + 1} within a window at`, seconds(crowd.atMs), crowd.prompt);
   const leasesMs = server.workers.map(({ settings }) => settings.leaseMs + settings.drainMs);
