@@ -115,6 +115,14 @@ describe('a budget that counts', () => {
     expect(desk.granted()).toEqual(['behind-new']);
   });
 
+  it('gives it to the latest also if it has heard how that send ended', () => {
+    const desk = new Desk({ counts: true });
+    desk.settle('new', 'sent', { workflowId: followUp('new', 'x') });
+    desk.book([ofJob('old', false), ofJob('new', false)]);
+    expect(desk.ask('old', { job: 'x', ...resetRun })).toMatchObject({ isLatest: false });
+    expect(desk.ask('new', { job: 'x', ...resetRun })).toMatchObject({ isLatest: true });
+  });
+
   it('keeps how a job looked at the end of the turn before (review N9)', () => {
     const desk = new Desk();
     desk.send('a', { job: 'x' });

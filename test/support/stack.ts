@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
-import { startWorker } from '../../src/worker.js';
+import { startWorker, type StartWorkerOptions } from '../../src/worker.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
 import { createLogger } from '../../src/logging.js';
@@ -30,6 +30,7 @@ export interface StackOptions {
   simulator?: SimulatorOptions;
   /** @default a new one */
   taskQueue?: string;
+  interceptors?: StartWorkerOptions['interceptors'];
 }
 
 /** Starts a worker as `follow-up worker` does, and a simulated service. */
@@ -38,6 +39,7 @@ export async function startStack({
   env = {},
   simulator: options = {},
   taskQueue = `e2e-${randomUUID()}`,
+  interceptors,
 }: StackOptions): Promise<Stack> {
   const simulator = await startSimulator({ turn: { minMs: 300, maxMs: 600 }, ...options });
   const config = loadConfig({
@@ -52,7 +54,7 @@ export async function startStack({
   });
   const lines: string[] = [];
   const logger = createLogger(config.logging, { write: (line: string) => void lines.push(line) });
-  const worker = await startWorker({ config, logger });
+  const worker = await startWorker({ config, logger, ...(interceptors && { interceptors }) });
   await worker.ready;
   const connection = await Connection.connect({ address });
   const { namespace } = config.temporal;

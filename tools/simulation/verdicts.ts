@@ -138,7 +138,7 @@ function judgeRun(log: Log, caller: Caller, run: Run, upTo: Run[], accepted: Arr
   const who = `${run.workflowId} ${run.runId} ${said.type}`;
   // Of an id that was started again by hand, each start speaks for itself.
   const chain = upTo.filter(({ what }) => what.originalRunId === run.what.originalRunId).map(({ runId }) => runId);
-  const ofMessage = accepted.filter(({ prompt }) => prompt === run.code.prompt);
+  const ofMessage = accepted.filter(({ prompt, atMs }) => prompt === run.code.prompt && atMs < run.closedAtMs);
   const isDelivered = ofMessage.some(({ runId }) => chain.includes(runId));
   if (said.delivered === 'no' ? isDelivered : said.delivered === 'yes' && ofMessage.length === 0) {
     log.find('lies', who, said.delivered);

@@ -1,0 +1,51 @@
+import type { ActivityInterceptorsFactory } from '@temporalio/worker';
+import { expect, onTestFinished, test } from 'vitest';
+import { createTimeSkippingEnvironment } from '../support/time-skipping-server.js';
+import { eventually } from '../support/eventually.js';
+import { describeWith, findMissing } from '../support/requirements.js';
+import { startStack } from '../support/stack.js';
+
+const DAY_MS = 86_400_000;
+/** This server lists no workflows. The budget finds that nothing was sent before it. */
+const withoutList: ActivityInterceptorsFactory = ({ info }) => ({
+  inbound: {
+    async execute(input, next) {
+      if (info.activityType !== 'listRecentSends') return next(input);
+      return { sends: [], others: 0, leaseMs: 1, drainMs: 0, runId: info.workflowExecution?.runId };
+    },
+  },
+});
+
+const missing = await findMissing(['time-skipping-server']);
+
+describeWith(missing)('a job that takes a day', () => {
+  test('is polled by the server’s timers, costs no event a poll, and its pull request is the result', async () => {
+    const environment = await createTimeSkippingEnvironment({ env: process.env });
+    onTestFinished(() => environment.teardown());
+    // No watch sleeps in the worker, whose clock nobody can skip.
+    const stack = await startStack({
+      address: environment.address,
+      env: { FOLLOW_UP_WATCHES: '0' },
+      interceptors: { activity: [withoutList] },
+    });
+    onTestFinished(() => stack.stop());
+    const job = { projectId: 'demo', jobId: 'job' };
+    stack.simulator.addJob({ ...job, behaviour: { neverEnds: true } });
+    const poll = { initialInterval: '1h', maxInterval: '1h' };
+    const { workflowId } = await stack.followUps.start({ ...job, prompt: 'x', poll, jobTimeout: '2d' });
+    const handle = environment.client.workflow.getHandle(workflowId);
+    const result = handle.result() as Promise<{ sentAt: string; finishedAt: string; polls: number }>;
+    result.catch(() => undefined);
+    const started = await handle.describe();
+    await eventually('a day has passed', async () => {
+      const passedMs = (await environment.currentTimeMs()) - started.startTime.getTime();
+      return passedMs > DAY_MS;
+    });
+    stack.simulator.changeJob({ ...job, status: 'completed', prLink: 'https://git.example/pull/2' });
+    const { sentAt, finishedAt, polls, ...rest } = await result;
+    expect(rest).toMatchObject({ status: 'completed', prLink: 'https://git.example/pull/2', delivery: 'sent' });
+    expect(Date.parse(finishedAt) - Date.parse(sentAt)).toBeGreaterThan(DAY_MS);
+    expect(polls).toBeGreaterThan(20);
+    expect((await handle.fetchHistory()).events?.length).toBeLessThanOrEqual(32);
+  }, 300_000);
+});
