@@ -1,3 +1,4 @@
+import { AssertionError } from 'node:assert';
 import { setTimeout as delay } from 'node:timers/promises';
 
 /**
@@ -22,7 +23,7 @@ export async function eventually<T>(
       reason = ` (${error instanceof Error ? error.message : String(error)})`;
     }
     const waitedMs = performance.now() - startMs;
-    if (waitedMs > timeoutMs) throw new Error(`Not within ${timeoutMs} ms: ${what}${reason}`);
+    if (waitedMs > timeoutMs) throw new AssertionError({ message: `Not within ${timeoutMs} ms: ${what}${reason}` });
     // The longer the wait, the longer the pauses.
     await delay(Math.min(25 + waitedMs / 20, 250));
   }
