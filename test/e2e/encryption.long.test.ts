@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@temporalio/client';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { FailureType, projectBudgetWorkflowId, SearchAttribute } from '../../src/contract/index.js';
 import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
 import { runCli } from '../cli/run-cli.js';
@@ -145,4 +145,26 @@ test('the database holds neither the prompt nor the link, in any encoding', asyn
   expect(findSecret(planted, bytes)).toContain('raw');
   expect(findSecret(PROMPT, bytes)).toEqual([]);
   expect(findSecret(LINK, bytes)).toEqual([]);
+});
+
+test('a worker without the data converter fails at what it cannot read, and at nothing else (finding C3)', async () => {
+  await stack.stopWorker();
+  const plain = await startStack({ address: server.address, taskQueue: stack.taskQueue });
+  onTestFinished(() => plain.stop());
+  const { simulator, followUps, statusUrl } = plain;
+  const start = (projectId: string, jobId: string) => {
+    simulator.addJob({ projectId, jobId });
+    return followUps.start({ projectId, jobId, prompt: PROMPT, ...FAST });
+  };
+  // An update and a query of a budget whose input this worker cannot read, in one workflow task.
+  const asking = await start('encrypted', 'unreadable');
+  const budget = stack.client.workflow.getHandle(projectBudgetWorkflowId('encrypted'));
+  await Promise.allSettled(Array.from({ length: 5 }, () => budget.query('budgetStatus')));
+  await eventually('the ask is not answered, and says so', async () => {
+    const { state, waitReason } = await asking.progress();
+    return state === 'blocked' && waitReason === 'budget-silent';
+  });
+  expect((await (await start('plain', 'readable')).result()).status).toBe('completed');
+  expect((await fetch(`${statusUrl}/readyz`)).status).toBe(200);
+  await asking.cancel();
 });
