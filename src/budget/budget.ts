@@ -178,22 +178,24 @@ export class Budget {
     for (const { workflowId, isRunning } of sends) {
       const past = state.known[followUpKey(workflowId)];
       const isCounted = state.grants.some((grant) => grant.workflowId === workflowId);
-      if (past?.outcome === 'rejected') continue;
-      if (!isCounted && past?.outcome !== 'sent') {
-        // A place in line may be from before a reset, and its send may have been made: the follow-up asks again.
-        const waiter = state.waiters.find((each) => each.workflowId === workflowId);
-        const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
-        this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', waiter);
-        if (waiter) this.#leaveLine(workflowId);
-        if (waiter && isRunning) this.#messages.push({ workflowId });
+      if (isCounted || past?.outcome === 'sent' || past?.outcome === 'rejected') continue;
+      // A place in line may be from before a reset, and its send may have been made: the follow-up asks again.
+      const waiter = state.waiters.find((each) => each.workflowId === workflowId);
+      const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
+      this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', waiter);
+      if (waiter) this.#leaveLine(workflowId);
+      if (waiter && isRunning) this.#messages.push({ workflowId });
+      const key = followUpKey(workflowId);
+      const turn: Turn = { latest: key, ...state.turns[jobKey(workflowId)] };
+      // The list does not tell which of two follow-ups to a job sent last: either may have been reset.
+      if (turn.latest !== key) turn.latest = '';
+      const isOthers = turn.owner !== undefined && turn.owner !== workflowId && turn.untilMs === undefined;
+      if (isRunning || !isOthers) {
+        turn.owner = workflowId;
+        delete turn.untilMs;
+        if (!isRunning) turn.untilMs = atMs + SETTLE_MS;
       }
-      const { lastTurn } = state.turns[jobKey(workflowId)] ?? {};
-      put(state.turns, jobKey(workflowId), {
-        owner: workflowId,
-        latest: followUpKey(workflowId),
-        ...(!isRunning && { untilMs: atMs + SETTLE_MS }),
-        ...(lastTurn && { lastTurn }),
-      });
+      put(state.turns, jobKey(workflowId), turn);
     }
     state.isCounting = false;
   }

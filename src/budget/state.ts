@@ -58,7 +58,7 @@ export interface Turn {
   owner?: string;
   /** When the turn is over, if its end was not seen. */
   untilMs?: number;
-  /** {@link followUpKey} of the follow-up that has the turn or had it last. */
+  /** {@link followUpKey} of the follow-up that has the turn or had it last. Empty if a count could not tell. */
   latest: string;
   /** How the job looked at the end of its last turn. */
   lastTurn?: JobFingerprint;

@@ -103,24 +103,36 @@ describe('a budget that counts', () => {
     expect(desk.budget.slotEnds()).toContain(desk.nowMs + HELD);
   });
 
-  it('gives a job to its latest send, and one that is closed only for the settle time (review N9)', () => {
+  it('gives a job to whoever runs, and one that is closed only for the settle time (review N9)', () => {
     const desk = new Desk({ counts: true });
     desk.book([ofJob('old', false), ofJob('new', true), ...listed(['closed'])]);
     desk.ask('behind-new', { job: 'x' });
     desk.ask('behind-closed', { job: 'closed' });
-    expect(desk.ask('new', { job: 'x', ...resetRun })).toMatchObject({ isLatest: true });
-    expect(desk.ask('old', { job: 'x', ...resetRun })).toMatchObject({ isLatest: false });
+    expect(desk.ask('closed', resetRun)).toMatchObject({ isLatest: true });
+    desk.end('closed', { turnUntilMs: desk.nowMs + SETTLE });
     expect(desk.nextGrants()).toEqual([SETTLE, ['behind-closed']]);
-    desk.end('new', { lastTurn });
+    desk.end('new', { workflowId: followUp('new', 'x'), lastTurn });
     expect(desk.granted()).toEqual(['behind-new']);
   });
 
-  it('gives it to the latest also if it has heard how that send ended', () => {
+  it('does not guess which of two sends to a job was the last: either may have been reset', () => {
     const desk = new Desk({ counts: true });
-    desk.settle('new', 'sent', { workflowId: followUp('new', 'x') });
-    desk.book([ofJob('old', false), ofJob('new', false)]);
-    expect(desk.ask('old', { job: 'x', ...resetRun })).toMatchObject({ isLatest: false });
-    expect(desk.ask('new', { job: 'x', ...resetRun })).toMatchObject({ isLatest: true });
+    desk.settle('heard', 'sent', { workflowId: followUp('heard', 'y') });
+    desk.book([
+      ofJob('old', false),
+      ofJob('new', true),
+      { ...ofJob('closed', false), workflowId: followUp('closed', 'y') },
+    ]);
+    for (const name of ['old', 'new']) {
+      expect(desk.ask(name, { job: 'x', ...resetRun })).toMatchObject({ kind: 'known', isLatest: false });
+    }
+    for (const name of ['heard', 'closed']) {
+      expect(desk.ask(name, { job: 'y', ...resetRun })).toMatchObject({ kind: 'known', isLatest: false });
+    }
+    // Who was heard of has not ended.
+    expect(desk.ask('next', { job: 'y' })).toMatchObject({ reason: 'job-busy' });
+    desk.wait(SETTLE);
+    expect(desk.granted()).toEqual([]);
   });
 
   it('keeps how a job looked at the end of the turn before (review N9)', () => {
