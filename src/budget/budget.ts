@@ -8,7 +8,6 @@ import {
   type End,
   type Full,
   type Granted,
-  isUndelivered,
   mayHaveArrived,
   type Pause,
   refusalOf,
@@ -425,7 +424,11 @@ export class Budget {
     if (grant && outcome === 'notSent') this.#free(settlement);
     else if (grant)
       this.#spend(grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs), outcome);
-    else if (isNew && outcome !== 'notSent') {
+    else if (isFirstWord && outcome === 'notSent') {
+      // Heard after the lease, as after an outage of all workers.
+      const slot = state.spent.indexOf(past.overAtMs);
+      if (slot >= 0) state.spent.splice(slot, 1);
+    } else if (isNew && outcome !== 'notSent') {
       // Granted before this budget's time, or by the part of its past that a reset undid.
       // Nobody knows how long its bytes may still arrive: as long as those of the latest worker.
       this.#bookSend(outcome === 'unknown' ? Math.max(atMs, nowMs + state.drainMs) : atMs, settlement, outcome);
@@ -513,7 +516,7 @@ export class Budget {
     if (turn?.owner !== workflowId) return;
     if (lastTurn) turn.lastTurn = lastTurn;
     // What another run of this follow-up sent may still arrive.
-    const isOpen = past && past.runId !== runId && (past.outcome === null || !isUndelivered(past.outcome));
+    const isOpen = past && past.runId !== runId && mayHaveArrived(past.outcome);
     const untilMs = turnUntilMs ?? (isOpen && !lastTurn ? past.overAtMs + SETTLE_MS : undefined);
     if (untilMs === undefined) delete turn.owner;
     else turn.untilMs = Math.min(untilMs, nowMs + LONGEST_KEPT_TURN_MS);

@@ -30,6 +30,17 @@ describe('a slot', () => {
     expect(desk.budget.slotEnds()).toHaveLength(1);
   });
 
+  it('is free again where its follow-up says after the lease that it sent nothing, as after an outage', () => {
+    const desk = new Desk({ limit: 2 });
+    desk.send('b');
+    desk.ask('a');
+    desk.wait(OVER + MINUTE);
+    expect(desk.budget.slotEnds()).toHaveLength(2);
+    desk.settle('a', 'notSent');
+    desk.settle('a', 'notSent');
+    expect(desk.budget.slotEnds()).toEqual([T0 + HELD]);
+  });
+
   it('is one of at most ten under way; one without an answer is so for its lease', () => {
     const desk = new Desk({ limit: 100 });
     expect(desk.askAll(names('a', 14)).lastIndexOf('granted')).toBe(9);
