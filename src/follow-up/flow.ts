@@ -29,7 +29,7 @@ import {
 } from '../contract/protocol.js';
 import { type FollowUpPort, grantName, type SendResult } from './port.js';
 import { type Facts, progressOf } from './progress.js';
-import { firstSeen, type Seen, type WatchOrder, type WatchResult } from './watch.js';
+import { firstSeen, type Seen, type WatchGoal, type WatchOrder, type WatchResult } from './watch.js';
 
 /** How a follow-up ends without a result. */
 export class Failed extends Error {
@@ -43,19 +43,14 @@ export class Failed extends Error {
   }
 }
 
+/** What a watch has to know of the turn that it waits for. */
+type TurnToWatch = Pick<WatchOrder, 'baseline' | 'baselineAtMs' | 'lastTurn' | 'arrivedByMs' | 'runId'>;
+
 /** A message that counts as delivered. */
 interface Delivery {
   kind: FollowUpResult['delivery'];
   sentAtMs: number;
-  /** The latest moment at which it may have arrived. */
-  arrivedByMs: number;
-  /** The job right before the send; empty if nobody knows it. */
-  baseline: AgentJob;
-  /** The baseline was read before this. */
-  baselineAtMs: number;
-  lastTurn?: JobFingerprint;
-  /** The run that has the job's turn. */
-  runId: string;
+  turn: TurnToWatch;
   /** Whether the service's answer showed the job at work on the message. */
   observedActive: boolean;
 }
@@ -211,7 +206,7 @@ export class FollowUp {
       if (outcome === 'rejected') throw this.#rejected(sent);
       if (outcome === 'sent' || outcome === 'unknown') {
         const delivery = deliveryOf(sent, slot, nowMs);
-        this.#turnUntilMs = delivery.arrivedByMs + this.settings.settleTimeMs;
+        this.#turnUntilMs = delivery.turn.arrivedByMs + this.settings.settleTimeMs;
         const resolved = outcome === 'sent' ? delivery : await this.#reconcile(delivery, sent.message);
         if (resolved && resolved !== 'foreign') return resolved;
         if (resolved === 'foreign') continue;
@@ -352,9 +347,9 @@ export class FollowUp {
     delete this.#facts.nextTryAtMs;
     this.#see(job);
     const isGranted = () => this.#answer?.kind === 'granted';
-    const order = { until: 'rest', baseline: job, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId } as const;
+    const turn = { baseline: job, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId };
     const standing = { state: 'waiting-for-job', waitReason: 'job-busy' } as const;
-    const end = await this.#watch(order, this.#patienceEndsMs, standing, isGranted);
+    const end = await this.#watch('rest', turn, this.#patienceEndsMs, standing, { isOver: isGranted });
     this.#isResting = false;
     // It may have a place in line from an earlier ask.
     if (this.#answer?.kind === 'granted') await this.#giveBack(this.#take(this.#answer));
@@ -366,12 +361,13 @@ export class FollowUp {
     const { settleTimeMs, onUnknownDelivery } = this.settings;
     const { port } = this;
     if (why !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: why };
-    const deadlineMs = (this.#facts.waitsUntilMs = sent.arrivedByMs + settleTimeMs);
-    const isResolved = () => this.#operatorWord !== undefined;
-    const end = await this.#watch({ ...sent, until: 'evidence' }, deadlineMs, { state: 'reconciling' }, isResolved);
+    const { turn } = sent;
+    const deadlineMs = (this.#facts.waitsUntilMs = turn.arrivedByMs + settleTimeMs);
+    const isOver = () => this.#operatorWord !== undefined;
+    const end = await this.#watch('evidence', turn, deadlineMs, { state: 'reconciling' }, { isOver });
     if (end?.kind === 'evidence') {
-      const observedActive = isAtWork(end.job);
-      return { ...sent, arrivedByMs: Math.min(sent.arrivedByMs, port.nowMs()), observedActive };
+      const arrivedByMs = Math.min(turn.arrivedByMs, port.nowMs());
+      return { ...sent, turn: { ...turn, arrivedByMs }, observedActive: isAtWork(end.job) };
     }
     if (end?.kind === 'foreign') return 'foreign';
     const word = this.#operatorWord;
@@ -391,10 +387,10 @@ export class FollowUp {
   /** Watches the job to the end of the message's turn. Returns `undefined` if another run has the turn. */
   async #watchTurn(sent: Delivery): Promise<FollowUpResult | undefined> {
     const { projectId, jobId, jobTimeoutMs } = this.settings;
-    const { kind: delivery, sentAtMs, baseline } = sent;
+    const { kind: delivery, sentAtMs, turn, observedActive } = sent;
     const deadlineMs = sentAtMs + jobTimeoutMs;
     Object.assign(this.#facts, { delivery, sentAtMs, waitsUntilMs: deadlineMs });
-    const end = await this.#watch({ ...sent, until: 'end' }, deadlineMs, { state: 'polling' });
+    const end = await this.#watch('end', turn, deadlineMs, { state: 'polling' }, { observedActive });
     const delivered = delivery === 'assumed' ? 'unknown' : 'yes';
     if (end?.kind === 'ended') {
       const { job, seen } = end;
@@ -402,7 +398,7 @@ export class FollowUp {
       const prLink = job.prLink ?? null;
       return {
         ...{ projectId, jobId, status: job.status, prLink },
-        prLinkChanged: baseline.prLink !== undefined && prLink !== baseline.prLink,
+        prLinkChanged: turn.baseline.prLink !== undefined && prLink !== turn.baseline.prLink,
         ...{ delivery, observedActive: seen.observedActive },
         ...{ sentAt: iso(sentAtMs), finishedAt: iso(this.port.nowMs()), polls: this.#facts.polls, job },
       };
@@ -415,41 +411,27 @@ export class FollowUp {
 
   /** Watches until there is an end. Returns `undefined` if the follow-up was cancelled, or if `isOver()`. */
   async #watch(
-    what: Pick<WatchOrder, 'until' | 'baseline' | 'baselineAtMs' | 'lastTurn' | 'arrivedByMs' | 'runId'> & {
-      observedActive?: boolean;
-    },
+    until: WatchGoal,
+    turn: TurnToWatch,
     deadlineMs: number,
     standing: FollowUpStanding,
-    isOver = () => false,
+    { isOver = (): boolean => false, observedActive = false } = {},
   ): Promise<WatchResult | undefined> {
     const { projectId, jobId, poll, settleTimeMs, prLinkGraceMs } = this.settings;
     const { port } = this;
-    const { until, baseline, baselineAtMs, lastTurn, arrivedByMs, runId, observedActive } = what;
-    const order = {
-      projectId,
-      jobId,
-      until,
-      baseline,
-      baselineAtMs,
-      ...(lastTurn && { lastTurn }),
-      arrivedByMs,
-      runId,
-    };
-    const how = { poll, settleTimeMs, prLinkGraceMs, deadlineMs };
+    const order = { projectId, jobId, until, ...turn, poll, settleTimeMs, prLinkGraceMs, deadlineMs };
     let trouble: string | null = null;
-    let seen: Seen | undefined = observedActive
-      ? { ...firstSeen({ until, poll, deadlineMs }, port.nowMs()), observedActive }
-      : undefined;
+    let seen: Seen | undefined = observedActive ? { ...firstSeen(order, port.nowMs()), observedActive } : undefined;
     this.#show(standing);
     for (let stops = 0; !this.#isCancelled && !isOver();) {
       this.#isInterrupted = false;
-      const watch = port.watchJob({ ...order, ...how, trouble, ...(seen && { seen }) });
+      const watch = port.watchJob({ ...order, trouble, ...(seen && { seen }) });
       this.#stop = () => watch.stop();
       const end = await watch.result;
       stops = end || this.#isInterrupted ? 0 : stops + 1;
       if (!end) {
         // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated endings back off.
-        seen = { ...(seen ?? firstSeen({ until, poll, deadlineMs }, port.nowMs())), nextPollAt: iso(port.nowMs()) };
+        seen = { ...(seen ?? firstSeen(order, port.nowMs())), nextPollAt: iso(port.nowMs()) };
         if (stops > 1) await this.#pause(backoffMs(stops), deadlineMs);
         continue;
       }
@@ -574,11 +556,13 @@ function deliveryOf(
   return {
     kind: isSent ? 'sent' : 'inferred',
     sentAtMs: isSent ? knownAtMs : answer.grantedAtMs,
-    arrivedByMs: isSent ? knownAtMs : answer.overAtMs,
-    baselineAtMs: knownAtMs,
-    baseline: before,
-    ...(isGranted && answer.lastTurn && { lastTurn: answer.lastTurn }),
-    runId: answer.runId,
+    turn: {
+      baseline: before,
+      baselineAtMs: knownAtMs,
+      arrivedByMs: isSent ? knownAtMs : answer.overAtMs,
+      ...(isGranted && answer.lastTurn && { lastTurn: answer.lastTurn }),
+      runId: answer.runId,
+    },
     observedActive: isSent && job !== undefined && isAtWork(job) && isTerminalStatus(before.status),
   };
 }
