@@ -7,13 +7,14 @@ import { processEnvironment } from '../dist/config/settings-reader.js';
 import { backlog } from './budget/backlog.js';
 import { estimates } from './budget/estimates.js';
 import { limiters } from './budget/limiters.js';
-import { thousand } from './budget/thousand.js';
+import { crowd } from './budget/crowd.js';
 
 const SCENARIOS = {
   backlog: (options) => backlog({ ...options, standing: true, terminatedShare: 0, leastUtilisation: 0.98 }),
   terminated: (options) => backlog({ ...options, standing: true, terminatedShare: 0.2, leastUtilisation: 0.92 }),
   rush: (options) => backlog({ ...options, standing: false, terminatedShare: 0, leastUtilisation: 0.92 }),
-  thousand,
+  crowd: (options) => crowd({ ...options, count: 400 }),
+  thousand: (options) => crowd({ ...options, count: 1_000 }),
   estimates,
   limiters,
 };
