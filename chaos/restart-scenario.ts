@@ -68,7 +68,7 @@ async function open({ client, taskQueue }: Lane): Promise<number> {
 
 async function leave(lane: Lane, worker: WorkerProcess, say?: ScenarioOptions['say']): Promise<Violation[]> {
   worker.kill('SIGTERM');
-  const code = await Promise.race([worker.exited, delay(EXIT_WITHIN_MS, 'late' as const)]);
+  const code = await Promise.race([worker.exited, delay(EXIT_WITHIN_MS, 'late' as const, { ref: false })]);
   if (code === 0) return [];
   say?.(worker.log());
   await killAll([worker]);
