@@ -28,10 +28,12 @@ export interface KillScenarioOptions extends ScenarioOptions {
   /** How many of them strike the recovery from the others. */
   recoveryKills: number;
   lanes: number;
+  /** @default "kill" */
+  name?: string;
+  /** Further settings of the workers. */
+  env?: Readonly<Record<string, string>>;
   /** Certificate of the service. Without one the service has no TLS. */
   tls?: TlsFiles;
-  /** PEM file that the workers trust. */
-  caFile?: string;
 }
 
 /**
@@ -40,10 +42,8 @@ export interface KillScenarioOptions extends ScenarioOptions {
  * recovery.
  */
 export async function killScenario(options: KillScenarioOptions): Promise<ScenarioOutcome> {
-  const { seed, kills, recoveryKills, say, tls, caFile } = options;
-  const name = tls === undefined ? 'kill' : 'kill-tls';
-  const env = caFile === undefined ? {} : { NODE_EXTRA_CA_CERTS: caFile };
-  return withScene({ ...options, name, env, tls }, async ({ lanes, random, startedAtMs }) => {
+  const { seed, kills, recoveryKills, say, name = 'kill' } = options;
+  return withScene({ ...options, name }, async ({ lanes, random, startedAtMs }) => {
     const plans = makePlans(kills, recoveryKills, random);
     const counts = { kills: 0, recoveryKills: 0, missed: 0 };
     const hits: Record<string, number> = {};

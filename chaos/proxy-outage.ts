@@ -22,7 +22,10 @@ export function proxyOutage(proxy: TcpProxy, longestMs: number): Outage {
     if (number % 10 === 3) {
       const hold = lane.oracle.hold(lane.projectId, 'recorded', 1);
       await lane.start(1);
-      const taken = await Promise.race([hold.reached.then(() => true), delay(MESSAGE_TIMEOUT_MS, false, { ref: false })]);
+      const taken = await Promise.race([
+        hold.reached.then(() => true),
+        delay(MESSAGE_TIMEOUT_MS, false, { ref: false }),
+      ]);
       proxy.set({ kind: 'blackhole' });
       hold.release();
       await delay(LOST_COMPLETION_MS);

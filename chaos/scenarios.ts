@@ -50,9 +50,24 @@ export const scenarios = {
         kills: 6 * scale,
         recoveryKills: 0,
         lanes: LANES,
+        name: 'kill-tls',
         tls: TLS,
-        caFile: tlsFile('ca.pem'),
+        env: { NODE_EXTRA_CA_CERTS: tlsFile('ca.pem') },
       }),
+    ),
+  'kill-cold': ({ scale, ...run }) =>
+    onDevServer(
+      run,
+      (options) =>
+        killScenario({
+          ...options,
+          kills: 6 * scale,
+          recoveryKills: scale,
+          lanes: LANES,
+          name: 'kill-cold',
+          env: { FOLLOW_UP_CACHED_WORKFLOWS: '1' },
+        }),
+      ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=100'],
     ),
   freeze: ({ scale, ...run }) =>
     onDevServer(run, (options) => freezeScenario({ ...options, freezes: 4 * scale, lanes: Math.min(4 * scale, 10) })),
@@ -150,9 +165,10 @@ export type ScenarioName = keyof typeof scenarios;
 async function onDevServer(
   { seed, say, address }: Pick<RunOptions, 'seed' | 'say' | 'address'>,
   play: (options: ScenarioOptions) => Promise<ScenarioOutcome>,
+  moreArgs: readonly string[] = [],
 ): Promise<ScenarioOutcome> {
   if (address !== undefined) return play({ seed, say, address });
-  const extraArgs = ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'];
+  const extraArgs = ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true', ...moreArgs];
   const server = await startDevServer({ env: process.env, extraArgs });
   try {
     return await play({ seed, say, address: server.address });

@@ -107,10 +107,13 @@ export function createActivities(dependencies: ActivityDependencies) {
      *   reason or the budget does not answer
      */
     async askForSlot({ projectId, jobId, whenActive, isInDoubt, ask: asked }: SlotOrder): Promise<SlotAnswer> {
-      const read = toRead(await agentJobs.getJob({ projectId, jobId }));
+      const outcome = await agentJobs.getJob({ projectId, jobId });
+      const read = toRead(outcome);
       if (read.kind === 'notFound') return read;
       if (read.kind === 'failed' && read.reason === 'not-served') return { kind: 'notServed', message: read.message };
-      const refused = refusalOfRead(read);
+      // Another worker may have the project's key.
+      const isKeyless = outcome.kind === 'failed' && outcome.reason === 'no-key';
+      const refused = isKeyless ? {} : refusalOfRead(read);
       if (read.kind === 'failed' && !refused.refusal) throw blocked(read);
       const job = read.kind === 'job' ? read.job : {};
       const isAtRest = whenActive === 'send' || !isAtWork(job);

@@ -293,7 +293,7 @@ function readVersion(settings: SettingsReader): WorkerDeploymentVersion | undefi
 function readCapacity(settings: SettingsReader): WorkerCapacity {
   const { capacity } = configDefaults;
   return {
-    cachedWorkflows: settings.read('FOLLOW_UP_CACHED_WORKFLOWS', countSchema(10, 100_000), capacity.cachedWorkflows),
+    cachedWorkflows: settings.read('FOLLOW_UP_CACHED_WORKFLOWS', countSchema(1, 100_000), capacity.cachedWorkflows),
     workflowTasks: settings.read('FOLLOW_UP_WORKFLOW_TASKS', countSchema(2, 10_000), capacity.workflowTasks),
     activities: settings.read('FOLLOW_UP_ACTIVITIES', countSchema(2, 10_000), capacity.activities),
     watches: settings.read('FOLLOW_UP_WATCHES', countSchema(0, 100_000), capacity.watches),

@@ -135,9 +135,9 @@ export function nextStep(progress: FollowUpProgress, workflowId: string): string
   }
 }
 
-function wayOutOfBlock({ projectId, waitReason, state }: FollowUpProgress, workflowId: string): string {
+function wayOutOfBlock({ projectId, waitReason, pause }: FollowUpProgress, workflowId: string): string {
   const resume = `\`follow-up budget resume ${projectId}\``;
-  const tryNow = state === 'blocked' ? resume : `\`follow-up poll-now ${workflowId}\``;
+  const tryNow = pause ? resume : `\`follow-up poll-now ${workflowId}\``;
   switch (waitReason) {
     case 'paused':
       return `${resume}, if the pause is no longer wanted`;

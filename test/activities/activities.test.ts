@@ -149,7 +149,6 @@ describe('askForSlot', () => {
 
   test.each([
     ['unauthorized', 'credentials'],
-    ['no-key', 'credentials'],
     ['limited', 'limited'],
     ['payment', 'payment'],
   ])('asks for a place without a baseline where the read is refused as %s (G10)', async (reason, refusal) => {
@@ -159,9 +158,13 @@ describe('askForSlot', () => {
     expect(budgets.ask.mock.calls[0]?.[1]).toMatchObject({ refusal, retryAfterMs: 9_000 });
   });
 
-  test.each(['network', 'rejected'])('a read that fails as %s blocks the follow-up', async (reason) => {
+  test.each([
+    ['network', 'service'],
+    ['rejected', 'service'],
+    ['no-key', 'credentials'],
+  ])('a read that fails as %s blocks the follow-up with the reason %s', async (reason, type) => {
     const job = () => failed(reason, { retryAfterMs: 9_000 });
-    const blocked = { type: 'service', nonRetryable: false };
+    const blocked = { type, nonRetryable: false };
     await expect(askIn({ job }).result).rejects.toThrow(failure({ ...blocked, nextRetryDelay: 9_000 }));
     const soon = askIn({ job: () => failed(reason) });
     await expect(soon.result).rejects.toThrow(failure({ ...blocked, nextRetryDelay: undefined }));

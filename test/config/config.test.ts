@@ -146,9 +146,9 @@ describe('the worker configuration', () => {
     };
     const capacity = { cachedWorkflows: 10, workflowTasks: 2, activities: 10_000, watches: 0, pollers: 200 };
     expect(loadConfig({ ...good, ...env }).capacity).toEqual(capacity);
-    const bad = { FOLLOW_UP_CACHED_WORKFLOWS: '9', FOLLOW_UP_WATCHES: '100001', FOLLOW_UP_POLLERS: '1' };
+    const bad = { FOLLOW_UP_CACHED_WORKFLOWS: '0', FOLLOW_UP_WATCHES: '100001', FOLLOW_UP_POLLERS: '1' };
     expect(issuesOf(() => loadConfig({ ...good, ...bad }))).toEqual({
-      FOLLOW_UP_CACHED_WORKFLOWS: 'must be a whole number from 10 to 100000 (given "9")',
+      FOLLOW_UP_CACHED_WORKFLOWS: 'must be a whole number from 1 to 100000 (given "0")',
       FOLLOW_UP_WATCHES: 'must be a whole number from 0 to 100000 (given "100001")',
       FOLLOW_UP_POLLERS: 'must be a whole number from 2 to 200 (given "1")',
     });
