@@ -55,8 +55,10 @@ export interface ActivityDependencies {
   clocks?: { wallMs: () => number; stopwatchMs: () => number };
 }
 
-/** How long a watch sleeps at most without a heartbeat. */
+/** How long a watch lives at most without a heartbeat. */
 const BEAT_MS = 60_000;
+/** A poll that shows nothing new is in the heartbeat only this long after the last one: each costs more than a poll. */
+const NO_NEWS_MS = 20_000;
 /** A watch whose next poll is closer than this does not leave the process for it. */
 const SHORT_SLEEP_MS = 1_000;
 /** How soon a follow-up asks again that found its budget stopped. */
@@ -190,14 +192,25 @@ export function createActivities(dependencies: ActivityDependencies) {
       const seen: Seen = heartbeatDetails ?? order.seen ?? firstSeen(order, nowMs());
       if (order.runId !== ownRun().runId) return { kind: 'foreign', seen };
       const waitMs = () => Math.max(0, Date.parse(seen.nextPollAt) - nowMs());
+      let [told, toldAtMs] = ['', 0];
+      const newsOf = ({ job, lastError, observedActive }: Seen) => JSON.stringify([job, lastError, observedActive]);
+      const untoldMs = () => clocks.stopwatchMs() - toldAtMs;
+      const tell = () => {
+        context.heartbeat(seen);
+        [told, toldAtMs] = [newsOf(seen), clocks.stopwatchMs()];
+      };
+      tell();
       watches += 1;
       try {
         for (;;) {
-          context.heartbeat(seen);
           const isLong = waitMs() > SHORT_SLEEP_MS;
-          if (handBack.aborted || (isLong && watches > maxWatches)) throw later(order.jobId, waitMs());
+          if (handBack.aborted || (isLong && watches > maxWatches)) {
+            tell();
+            throw later(order.jobId, waitMs());
+          }
           if (waitMs() > 0) {
-            await sleepUnless(handBack, Math.min(waitMs(), BEAT_MS));
+            if (untoldMs() >= BEAT_MS) tell();
+            await sleepUnless(handBack, Math.min(waitMs(), BEAT_MS - untoldMs()));
             continue;
           }
           const read = toRead(await agentJobs.getJob(order));
@@ -206,6 +219,7 @@ export function createActivities(dependencies: ActivityDependencies) {
           const nextMs = nowMs() + Math.max(jittered(seen.intervalMs), retryAfterMs);
           seen.nextPollAt = iso(Math.min(nextMs, Math.max(nowMs(), order.deadlineMs)));
           if (end) return { ...end, seen };
+          if (newsOf(seen) !== told || untoldMs() >= NO_NEWS_MS) tell();
         }
       } finally {
         watches -= 1;

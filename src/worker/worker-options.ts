@@ -41,9 +41,9 @@ export function followUpWorkerOptions(config: WorkerConfig): Omit<WorkerOptions,
     maxConcurrentActivityTaskPolls: Math.min(Math.ceil(pollers / 2), activities),
     maxCachedWorkflows: cachedWorkflows,
     stickyQueueScheduleToStartTimeout: STICKY_MS,
-    // People see what a watch saw soon after a poll: the default first interval. By default, the SDK holds heartbeats
-    // back for up to a minute. Each costs the server as much as a poll costs the worker.
-    maxHeartbeatThrottleInterval: '5s',
+    // A watch tells little more than news, which people see at once. By default, the SDK holds heartbeats back for up to
+    // a minute.
+    maxHeartbeatThrottleInterval: '1s',
     // Otherwise the SDK fails the workflow task of a payload that the server refuses, immediately and repeatedly. The
     // server itself ends the workflow.
     disablePayloadErrorLimit: true,

@@ -342,6 +342,15 @@ describe('watchJob', () => {
     expect(beats).toHaveLength(5);
   });
 
+  test('tells news at once, and polls without news every 20 s', async () => {
+    const { beats } = watch(
+      { job: () => (Date.now() < START_MS + 41_500 ? working : s.failed()) },
+      { seen: seenBefore(0), poll: { initialIntervalMs: SECOND, maxIntervalMs: SECOND, backoffCoefficient: 1 } },
+    );
+    await pass(43 * SECOND);
+    expect(beats.map((seen) => (seen as Seen).polls)).toEqual([40, 41, 61, 81, 83]);
+  });
+
   test.each<[string, Partial<WatchOrder>, Partial<Info>]>([
     ['the heartbeat of the attempt before', {}, { heartbeatDetails: sleeping.seen, attempt: 2 }],
     ['review N12: what an earlier watch has seen', sleeping, {}],
@@ -357,14 +366,14 @@ describe('watchJob', () => {
     const { result, beats } = watch({ maxWatches: 0 }, sleeping);
     const later = { type: 'Later', nextRetryDelay: 5 * MINUTE, category: ApplicationFailureCategory.BENIGN };
     await expect(result).rejects.toThrow(failure({ ...later, nonRetryable: false }));
-    expect(beats).toEqual([sleeping.seen]);
+    expect(beats.at(-1)).toEqual(sleeping.seen);
   });
 
   test('reads what is due before it leaves', async () => {
     const { result, beats, calls } = watch({ maxWatches: 0, job: () => working }, { seen: seenBefore(900) });
     await pass(900);
     await expect(result).rejects.toThrow(failure({ type: 'Later', nextRetryDelay: MINUTE }));
-    expect(calls.slice(-2)).toEqual(['get', 'beat']);
+    expect(calls.slice(-3)).toEqual(['get', 'beat', 'beat']);
     expect(beats.at(-1)).toMatchObject({ polls: 41, job: working });
   });
 
