@@ -115,7 +115,16 @@ export async function measureBesideSlowReads(running) {
   return { besideSlowP50Ms: share(0.5), besideSlowP95Ms: share(0.95) };
 }
 
-/** Waits until every message was sent and every workflow has only timers left, or a look that is due later. */
+/** Value of the API's `PendingActivityState`. */
+const STARTED = 2;
+
+/** Whether something is under way: not a watch, which sleeps in the worker, and not a look that is due later. */
+function isAtWork({ activityType, state, scheduledTime, nextAttemptScheduleTime }) {
+  if (activityType?.name === 'watchJob' && Number(state) === STARTED) return false;
+  return Number((nextAttemptScheduleTime ?? scheduledTime)?.seconds ?? 0) * 1_000 < Date.now() + HOUR_MS / 2;
+}
+
+/** Waits until every message was sent and every follow-up sleeps. */
 async function untilAsleep(running, followUps) {
   const deadlineMs = performance.now() + SLEEP_LIMIT_MS;
   let left = [...followUps.map(({ workflowId }) => workflowId), ...running.budgets(followUps)];
@@ -124,7 +133,6 @@ async function untilAsleep(running, followUps) {
       const described = await running.describe(left);
       left = left.filter((_id, index) => {
         const { pendingActivities, pendingWorkflowTask } = described[index].raw;
-        const isAtWork = ({ scheduledTime }) => Number(scheduledTime?.seconds ?? 0) * 1_000 < Date.now() + HOUR_MS / 2;
         return pendingActivities?.some(isAtWork) || Boolean(pendingWorkflowTask);
       });
       if (left.length === 0) return;
