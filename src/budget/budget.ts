@@ -177,11 +177,12 @@ export class Budget {
     for (const { workflowId, isRunning } of sends) {
       const past = state.known[followUpKey(workflowId)];
       const isCounted = state.grants.some((grant) => grant.workflowId === workflowId);
-      if (isCounted || past?.outcome === 'sent' || past?.outcome === 'rejected') continue;
+      const wasHeard = past?.outcome === 'sent';
+      if (isCounted || past?.outcome === 'rejected' || (wasHeard && !isRunning)) continue;
       // A place in line may be from before a reset, and its send may have been made: the follow-up asks again.
       const waiter = state.waiters.find((each) => each.workflowId === workflowId);
       const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
-      this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', waiter);
+      if (!wasHeard) this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', waiter);
       if (waiter) this.#leaveLine(workflowId);
       if (waiter && isRunning) this.#messages.push({ workflowId });
       const key = followUpKey(workflowId);

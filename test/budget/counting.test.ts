@@ -115,6 +115,15 @@ describe('a budget that counts', () => {
     expect(desk.granted()).toEqual(['behind-new']);
   });
 
+  it('gives it also to one that runs whose send it has heard of, before a grant of a time that a reset brought back', () => {
+    const desk = new Desk();
+    desk.ask('old', { job: 'x' });
+    desk.settle('new', 'sent', { workflowId: followUp('new', 'x') });
+    desk.book([ofJob('new', true)]);
+    desk.settle('old', 'notSent');
+    expect(desk.ask('next', { job: 'x' })).toMatchObject({ reason: 'job-busy' });
+  });
+
   it('does not guess which of two sends to a job was the last: either may have been reset', () => {
     const desk = new Desk({ counts: true });
     desk.settle('heard', 'sent', { workflowId: followUp('heard', 'y') });

@@ -108,10 +108,12 @@ export class Server {
     log.count('signals', workflowId);
     const isLost = world.chance.happens(lost);
     const travelMs = () => (world.chance.happens(late) ? world.chance.between(0, 5_000) : world.chance.between(2, 40));
-    if (world.chance.happens(doubled)) world.after(travelMs(), () => this.tell(workflowId, name, answer));
+    let wasFound = false;
+    const tell = () => (wasFound = this.tell(workflowId, name, answer) || wasFound);
+    if (world.chance.happens(doubled)) world.after(travelMs(), tell);
     return world.after(travelMs(), () => {
       if (from.status !== 'running' && world.chance.happens(0.5)) return;
-      const isFound = isLost || this.tell(workflowId, name, answer);
+      const isFound = isLost || tell();
       world.note('signal', workflowId, JSON.stringify(answer ?? name), isFound ? '' : 'not found');
       if (!isFound || isLost) log.givenBack.add(workflowId);
       this.deliver(from, { id, value: isFound });

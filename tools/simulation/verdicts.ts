@@ -77,8 +77,11 @@ export class Log {
   }
 
   heard(fromMs: number, event: BudgetEvent): void {
-    this.givenBack.add(event.kind === 'end' ? event.runId : `${event.runId}/${event.sendNumber}`);
-    if (event.kind === 'end' || !(event.refusal ?? refusalOf(event.outcome))) return;
+    const grant = event.kind === 'end' ? event.runId : `${event.runId}/${event.sendNumber}`;
+    const isNew = !this.givenBack.has(grant);
+    this.givenBack.add(grant);
+    // What is told again pauses nothing: an operator may have resumed.
+    if (event.kind === 'end' || !isNew || !(event.refusal ?? refusalOf(event.outcome))) return;
     const endMs = event.atMs - 1_000 + (event.retryAfterMs ?? SHORTEST_PAUSE_MS);
     this.#pauses.push({ by: 'service', fromMs, endMs });
   }
@@ -145,7 +148,9 @@ function judgeRun(log: Log, caller: Caller, run: Run, upTo: Run[], accepted: Arr
   }
   // Of a message that came while another turn ran, nobody can tell.
   const isOfTurn = (arrival: Arrival) => arrival.turn === said.turn || arrival.isBehind;
-  if (said.turn !== undefined && ofMessage.length > 0 && !ofMessage.some(isOfTurn)) {
+  // What was assumed need not have been delivered.
+  const isToJudge = ofMessage.length > 0 && (isDelivered || said.delivered === 'yes');
+  if (said.turn !== undefined && isToJudge && !ofMessage.some(isOfTurn)) {
     log.find('fooled', who, `took turn ${said.turn} for`, ...ofMessage.map((each) => each.turn));
   }
   const { budgetWaitTimeoutMs, jobTimeoutMs, settleTimeMs } = caller.settings;
