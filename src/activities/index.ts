@@ -93,9 +93,13 @@ export function createActivities(dependencies: ActivityDependencies) {
     }
   }
 
-  /** A run that was reset while it waited was closed before its grant, and never used it. */
-  async function wasNeverUsed(workflowId: string, { grantedTo, grantedAtMs, outcome }: Known): Promise<boolean> {
-    if (grantedTo === '' || outcome !== null) return false;
+  /**
+   * A run that was reset while it waited was closed before its grant, and never used it. A budget that does not remember
+   * all may have granted it the same send before.
+   */
+  async function wasNeverUsed(workflowId: string, known: Known): Promise<boolean> {
+    const { grantedTo, grantedAtMs, outcome, remembersAll } = known;
+    if (grantedTo === '' || outcome !== null || !remembersAll) return false;
     const closedAtMs = await budgets.closedAtMs(workflowId, grantedTo);
     return closedAtMs !== undefined && closedAtMs + marginMs < grantedAtMs;
   }

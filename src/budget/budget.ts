@@ -434,7 +434,8 @@ export class Budget {
       // Nobody knows how long its bytes may still arrive: as long as those of the latest worker.
       this.#bookSend(outcome === 'unknown' ? Math.max(atMs, nowMs + state.drainMs) : atMs, settlement, outcome);
       const turn = state.turns[job];
-      if (turn?.owner === undefined && mayHaveArrived(outcome)) {
+      const isOld = turn !== undefined && (state.known[turn.latest]?.grantedAtMs ?? 0) > atMs;
+      if (turn?.owner === undefined && !isOld && mayHaveArrived(outcome)) {
         put(state.turns, job, { ...turn, owner: workflowId, latest: followUpKey(workflowId) });
       }
     }

@@ -199,6 +199,7 @@ describe('askForSlot', () => {
       ['still runs', before, undefined],
       ['is not remembered', { ...before, grantedTo: '' }, START_MS - 5_000],
       ['has told how it ended', { ...before, outcome: 'unknown' }, START_MS - 5_000],
+      ['may have had another grant before', { ...before, remembersAll: false }, START_MS - 5_000],
     ])('may have been used where the run %s', async (_, more, closedAtMs) => {
       const { result, calls } = askIn({ answers: [known(more)()], closedAtMs: async () => closedAtMs });
       expect(await result).toMatchObject({ answer: { kind: 'known', ...more } });

@@ -72,6 +72,17 @@ describe('a budget that counts', () => {
     expect(desk.ask('a', resetRun)).toMatchObject({ kind: 'known', grantedTo: 'run-of-a', outcome: 'sent' });
   });
 
+  it('does not take an old send that it hears of late for the last one of its job', () => {
+    const desk = new Desk();
+    const atMs = desk.nowMs;
+    desk.wait(HOUR);
+    desk.send('new', { job: 'x' });
+    desk.end('new', { workflowId: followUp('new', 'x') });
+    desk.settle('old', 'sent', { atMs, workflowId: followUp('old', 'x') });
+    expect(desk.ask('old', { job: 'x', ...resetRun })).toMatchObject({ kind: 'known', isLatest: false });
+    expect(desk.ask('new', { job: 'x', ...resetRun })).toMatchObject({ isLatest: true });
+  });
+
   it.each(['sent', 'rejected'] as const)('does not book what it remembers as "%s" (review N3)', (outcome) => {
     const desk = new Desk();
     desk.ask('a');
