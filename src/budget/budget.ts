@@ -360,9 +360,11 @@ export class Budget {
       return this.#granted(workflowId, known);
     }
     const turn = this.state.turns[jobKey(workflowId)];
-    // While it counts, others may have had the turn since.
     const isSameMessage = known.messageTag === messageTag;
-    const isLast = !this.state.isCounting && turn?.latest === followUpKey(workflowId);
+    // Others may have had the turn since, in a time that this budget has yet to count or does not remember.
+    const { isCounting, rememberedSinceMs } = this.state;
+    const isKnownSince = !isCounting && known.grantedAtMs >= rememberedSinceMs;
+    const isLast = isKnownSince && turn?.latest === followUpKey(workflowId);
     // An id that is used again may be used for another message.
     const isLatest = isLast && (isSameMessage || mayHaveSent);
     if (turn && isLatest && mayHaveArrived(outcome)) {

@@ -72,6 +72,16 @@ describe('a budget that counts', () => {
     expect(desk.ask('a', resetRun)).toMatchObject({ kind: 'known', grantedTo: 'run-of-a', outcome: 'sent' });
   });
 
+  it('takes no send of before a reset for the last one of its job', () => {
+    const desk = new Desk();
+    desk.send('a', { job: 'x' });
+    desk.end('a');
+    desk.wait(HOUR);
+    desk.state.rememberedSinceMs = desk.nowMs;
+    count(desk, []);
+    expect(desk.ask('a', resetRun)).toMatchObject({ kind: 'known', outcome: 'sent', isLatest: false });
+  });
+
   it('does not take an old send that it hears of late for the last one of its job', () => {
     const desk = new Desk();
     const atMs = desk.nowMs;

@@ -124,8 +124,9 @@ export function judgeSeed({ has, server, service, log, callers, budget }: Stage)
     if (accepted.length > 1 && settings.onUnknownDelivery !== 'resend' && !isResendAllowed) {
       log.find('doubled', workflowId, ...accepted.map(({ atMs, runId }) => `${seconds(atMs)} ${runId}`));
     }
-    const behind = settings.whenActive === 'wait' ? accepted.find(({ isBehind }) => isBehind) : undefined;
-    if (behind) log.find('behind', workflowId, seconds(behind.atMs));
+    // A message that is sent again by request may come behind itself.
+    const [behind] = accepted;
+    if (settings.whenActive === 'wait' && behind?.isBehind) log.find('behind', workflowId, seconds(behind.atMs));
     const runs = log.ended.filter((run) => run.workflowId === workflowId);
     for (const [i, run] of runs.entries()) judgeRun(log, caller, run, runs.slice(0, i + 1), accepted, leasesMs);
     const last = server.latest(workflowId);
