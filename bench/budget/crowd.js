@@ -24,11 +24,8 @@ export async function crowd({ env, count: followUps }) {
   });
   try {
     const startedAtMs = performance.now();
-    const starting = stack.start(
-      Array.from({ length: followUps }, (_, index) => ({ projectId: PROJECT, jobId: `job-${index}` })),
-    );
-    let lastStartAtMs;
-    void starting.then(() => (lastStartAtMs = Date.now()));
+    const inputs = Array.from({ length: followUps }, (_, index) => ({ projectId: PROJECT, jobId: `job-${index}` }));
+    const lastStartAt = stack.start(inputs).then(() => Date.now());
     let placed = 0;
     let placedAfterS;
     while (placed < followUps && performance.now() - startedAtMs < 2 * LONGEST_MS) {
@@ -40,8 +37,7 @@ export async function crowd({ env, count: followUps }) {
       if (status) placed = status.waitingTotal + status.lastSends.length;
       if (placed >= followUps) placedAfterS = (performance.now() - startedAtMs) / 1_000;
     }
-    await starting;
-    const burstS = (hundredthAtMs(stack) - lastStartAtMs) / 1_000;
+    const burstS = (hundredthAtMs(stack) - (await lastStartAt)) / 1_000;
     const failed = await count(
       stack.client,
       `TaskQueue = 'budget-bench' AND ExecutionStatus IN ('Failed','Terminated','TimedOut')`,

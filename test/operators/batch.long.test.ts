@@ -9,14 +9,17 @@ const batches = operatedBatches();
 const { sentTo, partOf, workflowOf, startBatch, threeHaveEnded, endsWell, letAllGo, allArrive } = batches;
 
 describe.concurrent('a batch that has ended and is reset', () => {
-  test('to its last task looks up how its items ended, and has nothing to retry', async () => {
-    const batch = await startBatch();
-    const before = await endsWell(batch);
-    await resetWorkflow(batches.stack.client, batch.workflowId, 'last');
-    expect(await endsWell(batch)).toEqual(before);
-    await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
-    expect(sentTo(batch.batchId)).toHaveLength(8);
-  });
+  test.each(['first', 'last'] as const)(
+    'to its %s task looks up how its items ended, and has nothing to retry',
+    async (point) => {
+      const batch = await startBatch();
+      const before = await endsWell(batch);
+      await resetWorkflow(batches.stack.client, batch.workflowId, point);
+      expect(await endsWell(batch)).toEqual(before);
+      await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
+      expect(sentTo(batch.batchId)).toHaveLength(8);
+    },
+  );
 
   test('after its part was deleted looks up the results of its follow-ups', async () => {
     const batch = await startBatch();

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
+import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
 import { batchItemKey, followUpWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { operatedBatches } from '../support/operated-batches.js';
@@ -8,17 +8,6 @@ import { FAST } from '../support/stack.js';
 
 const batches = operatedBatches();
 const { sentTo, partOf, workflowOf, detailsOf, startBatch, threeHaveEnded, endsWell, letAllGo } = batches;
-
-describe.concurrent('a batch that has ended and is reset', () => {
-  test('to its first task looks up how its items ended, and has nothing to retry', async () => {
-    const batch = await startBatch();
-    const before = await endsWell(batch);
-    await resetWorkflow(batches.stack.client, batch.workflowId, 'first');
-    expect(await endsWell(batch)).toEqual(before);
-    await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
-    expect(sentTo(batch.batchId)).toHaveLength(8);
-  });
-});
 
 describe.concurrent('a running batch', () => {
   test(
