@@ -117,9 +117,7 @@ export function createActivities(dependencies: ActivityDependencies) {
       const read = toRead(outcome);
       if (read.kind === 'notFound') return read;
       if (read.kind === 'failed' && read.reason === 'not-served') return { kind: 'notServed', message: read.message };
-      // Another worker may have the project's key.
-      const isKeyless = outcome.kind === 'failed' && outcome.reason === 'no-key';
-      const refused = isKeyless ? {} : refusalOfRead(read);
+      const refused = refusalOfRead(outcome);
       if (read.kind === 'failed' && !refused.refusal) throw blocked(read);
       const job = read.kind === 'job' ? read.job : {};
       const isAtRest = whenActive === 'send' || !isAtWork(job);
@@ -155,7 +153,7 @@ export function createActivities(dependencies: ActivityDependencies) {
       if (!mayStart()) return result('notSent', 'the slot was granted too long ago');
       let { baseline } = order;
       if (!baseline) {
-        const read = toRead(await agentJobs.getJob({ projectId, jobId }));
+        const read = await agentJobs.getJob({ projectId, jobId });
         if (read.kind !== 'job') return { ...result('notSent', read.message), ...refusalOfRead(read) };
         baseline = comparedFields(read.job);
         // If this attempt never reports, the job before the send tells whether the message arrived.
@@ -265,12 +263,11 @@ function blocked({ reason, message, retryAfterMs }: Extract<Read, { kind: 'faile
   return ApplicationFailure.create(defined({ type: reason, message, nextRetryDelay: retryAfterMs }));
 }
 
-/** A refused read says the same about the service as a refused message. */
-function refusalOfRead(read: Read): Pick<Settlement, 'refusal' | 'retryAfterMs'> {
-  if (read.kind !== 'failed') return {};
-  const { reason, retryAfterMs } = read;
-  const refusal = refusals.find((known) => known === reason);
-  return refusal ? defined({ refusal, retryAfterMs }) : {};
+/** A refused read says the same about the service as a refused message. A missing key says nothing of other workers. */
+function refusalOfRead(outcome: GetJobOutcome): Pick<Settlement, 'refusal' | 'retryAfterMs'> {
+  if (outcome.kind !== 'failed' || outcome.reason === 'no-key') return {};
+  const refusal = refusals.find((known) => known === reasonOf(outcome.reason));
+  return refusal ? defined({ refusal, retryAfterMs: outcome.retryAfterMs }) : {};
 }
 
 function later(jobId: string, waitMs: number): ApplicationFailure {

@@ -120,7 +120,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     const idIssue = describeIdIssue(message);
     if (idIssue !== undefined) return { outcome: 'rejected', message: `nothing was sent: ${idIssue}` };
     const access = await authorize(keys, maskFor, message.projectId);
-    if ('problem' in access) return { outcome: 'unauthorized', message: `nothing was sent: ${access.problem}` };
+    if ('problem' in access) return { outcome: 'notSent', message: `nothing was sent: ${access.problem}` };
     const { mask } = access;
     const result = await postOnce({
       origin,

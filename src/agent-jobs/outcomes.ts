@@ -14,10 +14,9 @@ export type GetJobOutcome =
 /** Result of {@link AgentJobsClient.sendMessage}. No text in it holds the API key. */
 export interface SendMessageOutcome {
   /**
-   * `sent`: 2xx. `notSent`: it is proven that no byte of the request was written. `rejected`: the service refused it,
-   * or the ids are not safe in a path. `unauthorized`: 401 or 403, or there is no API key for the project (then nothing
-   * was sent and there is no `statusCode`; the project has to wait for a key in both cases). `payment`: 402. `limited`:
-   * 429. `unknown`: any other answer, or none.
+   * `sent`: 2xx. `notSent`: it is proven that no byte of the request was written, or there is no API key for the
+   * project, which another worker may have. `rejected`: the service refused it, or the ids are not safe in a path.
+   * `unauthorized`: 401 or 403. `payment`: 402. `limited`: 429. `unknown`: any other answer, or none.
    */
   outcome: SendOutcome;
   statusCode?: number;

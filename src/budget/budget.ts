@@ -154,7 +154,7 @@ export class Budget {
     this.#expire(nowMs);
     const known = this.state.known[followUpKey(workflowId)];
     this.#leaveLine(workflowId, answer?.runId);
-    if (answer?.kind === 'granted' && !known?.isTaken) this.#free({ workflowId, ...answer });
+    if (answer?.kind === 'granted' && !known?.isTaken) this.#free({ workflowId, ...answer }, nowMs);
     for (const turn of Object.values(this.state.turns)) {
       if (turn.owner === workflowId) turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS;
     }
@@ -417,32 +417,23 @@ export class Budget {
     const past = state.known[followUpKey(workflowId)];
     const grant = state.grants.find((each) => isSame(each, settlement));
     const atMs = Math.min(nowMs, Math.max(settlement.atMs, grant?.grantedAtMs ?? 0));
-    const isLatest = past?.runId === runId && past.sendNumber === sendNumber;
     // What a reset run tells again says nothing new.
-    const isFirstWord = past !== undefined && isLatest && past.outcome === null;
-    if (isFirstWord) Object.assign(past, { outcome, outcomeAtMs: atMs });
-    this.#record(settlement, outcome, atMs);
-    const job = jobKey(workflowId);
+    const isFirstWord = past?.outcome === null && past.runId === runId && past.sendNumber === sendNumber;
     const isNew = !grant && !(past?.runId === runId && past.sendNumber >= sendNumber);
-    if (grant && outcome === 'notSent') this.#free(settlement);
-    else if (grant)
+    if (outcome === 'notSent') this.#free(settlement, atMs);
+    else this.#note(settlement, outcome, atMs);
+    if (grant && outcome !== 'notSent')
       this.#spend(grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs), outcome);
-    else if (isFirstWord && outcome === 'notSent') {
-      // Heard after the lease, as after an outage of all workers.
-      const slot = state.spent.indexOf(past.overAtMs);
-      if (slot >= 0) state.spent.splice(slot, 1);
-    } else if (isNew && outcome !== 'notSent') {
+    else if (isNew && outcome !== 'notSent') {
       // Granted before this budget's time, or by the part of its past that a reset undid.
       // Nobody knows how long its bytes may still arrive: as long as those of the latest worker.
       this.#bookSend(outcome === 'unknown' ? Math.max(atMs, nowMs + state.drainMs) : atMs, settlement, outcome);
-      const turn = state.turns[job];
+      const turn = state.turns[jobKey(workflowId)];
       const isOld = turn !== undefined && (state.known[turn.latest]?.grantedAtMs ?? 0) > atMs;
       if (turn?.owner === undefined && !isOld && mayHaveArrived(outcome)) {
-        put(state.turns, job, { ...turn, owner: workflowId, latest: followUpKey(workflowId) });
+        put(state.turns, jobKey(workflowId), { ...turn, owner: workflowId, latest: followUpKey(workflowId) });
       }
     }
-    const turn = state.turns[job];
-    if (past && isLatest && !mayHaveArrived(past.outcome) && turn?.owner === workflowId) delete turn.owner;
     if (isFirstWord || isNew) this.#learn(settlement, isFirstWord ? past.grantedAtMs : 0, atMs);
   }
 
@@ -512,7 +503,7 @@ export class Budget {
     const { known, grants, turns } = this.state;
     this.#leaveLine(workflowId);
     for (const grant of grants.filter((each) => each.workflowId === workflowId && each.runId === runId)) {
-      this.#free(grant);
+      this.#free(grant, nowMs);
     }
     const past = known[followUpKey(workflowId)];
     if (past?.runId === runId) past.ended = true;
@@ -559,18 +550,27 @@ export class Budget {
     (refusalOf(outcome) ? this.state.refused : this.state.spent).push(fromMs);
   }
 
-  /** A send was certainly not made. */
-  #free(send: SendId): void {
-    const { state } = this;
-    const grant = state.grants.find((each) => isSame(each, send));
-    if (!grant) return;
-    const { workflowId, runId, sendNumber, job, grantedAtMs } = grant;
-    state.grants = state.grants.filter((each) => each !== grant);
-    const past = state.known[followUpKey(workflowId)];
-    if (past?.runId === runId && past.sendNumber === sendNumber) past.outcome ??= 'notSent';
-    this.#record(grant, 'notSent', grantedAtMs);
-    const turn = state.turns[job];
-    if (turn?.owner === workflowId) delete turn.owner;
+  /** A send was certainly not made. After an outage of all workers, that may be heard when the lease is over. */
+  #free(send: SendId, atMs: number): void {
+    const { grants, spent } = this.state;
+    const past = this.state.known[followUpKey(send.workflowId)];
+    const isGranted = (each: Grant) => isSame(each, send);
+    const isUnheard = past?.outcome === null && past.runId === send.runId && past.sendNumber === send.sendNumber;
+    const slot = isUnheard && !grants.some(isGranted) ? spent.indexOf(past.overAtMs) : -1;
+    if (slot >= 0) spent.splice(slot, 1);
+    this.state.grants = grants.filter((each) => !isGranted(each));
+    this.#note(send, 'notSent', atMs);
+  }
+
+  /** Notes how a send ended, unless somebody has said so. One that cannot have arrived leaves the job's turn. */
+  #note({ workflowId, runId, sendNumber }: SendId, outcome: SendOutcome, atMs: number): void {
+    const shown = this.state.lastSends.findLast((each) => each.workflowId === workflowId);
+    if (shown?.sendNumber === sendNumber && !shown.outcome) Object.assign(shown, { outcome, settledAtMs: atMs });
+    const past = this.state.known[followUpKey(workflowId)];
+    if (past?.runId !== runId || past.sendNumber !== sendNumber) return;
+    if (past.outcome === null) Object.assign(past, { outcome, outcomeAtMs: atMs });
+    const turn = this.state.turns[jobKey(workflowId)];
+    if (turn?.owner === workflowId && !mayHaveArrived(past.outcome)) delete turn.owner;
   }
 
   /** Counts a send that this budget did not grant. */
@@ -593,11 +593,6 @@ export class Budget {
   #list(send: BudgetState['lastSends'][number]): void {
     const most = Math.min(MAX_LAST_SENDS, Math.max(MIN_LAST_SENDS, this.state.settings.limit));
     this.state.lastSends = [...this.state.lastSends, send].slice(-most);
-  }
-
-  #record({ workflowId, sendNumber }: SendId, outcome: SendOutcome, settledAtMs: number): void {
-    const send = this.state.lastSends.findLast((each) => each.workflowId === workflowId);
-    if (send?.sendNumber === sendNumber && send.outcome === undefined) Object.assign(send, { outcome, settledAtMs });
   }
 
   /** Whether an operator lets nothing through. */

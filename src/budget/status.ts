@@ -119,7 +119,7 @@ function describeState(status: BudgetStatus, at: At): string {
 const PAUSED_BY: Readonly<Record<PauseReason, string>> = {
   operator: 'by an operator',
   limited: 'the service refuses more messages (429)',
-  credentials: 'the service refuses the API key, or there is none',
+  credentials: 'the service refuses the API key',
   payment: 'the service asks for payment (402)',
 };
 

@@ -227,7 +227,7 @@ export function judgeBudget(status: BudgetStatus): Check[] {
   }
   if (isPausedBy('credentials')) {
     checks.push(
-      about('error', 'is paused: the service refuses its API key, or there is none', {
+      about('error', 'is paused: the service refuses its API key', {
         ...since,
         why,
         fix: `give the workers a valid key for it, then: follow-up budget resume ${projectId}`,

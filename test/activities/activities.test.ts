@@ -243,6 +243,7 @@ describe('sendMessage', () => {
     [failed('limited', { retryAfterMs: 9_000 }), { refusal: 'limited', retryAfterMs: 9_000 }],
     [failed('unauthorized'), { refusal: 'credentials' }],
     [failed('payment'), { refusal: 'payment' }],
+    [failed('no-key'), {}],
   ])('sends nothing where the job it reads is %o', async (job, refusal) => {
     const { result, calls } = send({ job: () => job });
     const outcome = { grant: 'run/3', outcome: 'notSent', message: expect.any(String) as string, ...refusal };
