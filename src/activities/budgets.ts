@@ -41,7 +41,7 @@ export interface Budgets {
    * send.
    *
    * @param query.alsoWaiting also those that wait, because one may have a grant that its state does not show yet. A
-   *   follow-up that shows no state has not asked
+   *   follow-up that shows no state has sent nothing
    */
   listSends(query: SendsQuery): Promise<Omit<RecentSends, 'leaseMs' | 'drainMs' | 'runId'>>;
 }

@@ -230,7 +230,9 @@ export function createActivities(dependencies: ActivityDependencies) {
 
     /** Lists follow-ups of a project that may have been sent: see {@link Budgets.listSends}. */
     async listRecentSends(query: SendsQuery): Promise<RecentSends> {
-      return { ...(await budgets.listSends(query)), leaseMs, drainMs, runId: ownRun().runId };
+      // A send may leave until the lease and the drain are over, also after its follow-up was closed.
+      const sinceMs = query.sinceMs - leaseMs - drainMs;
+      return { ...(await budgets.listSends({ ...query, sinceMs })), leaseMs, drainMs, runId: ownRun().runId };
     },
   };
 }

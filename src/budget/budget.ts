@@ -184,7 +184,7 @@ export class Budget {
       const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
       if (!wasHeard) this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', waiter);
       if (waiter) this.#leaveLine(workflowId);
-      if (waiter && isRunning) this.#messages.push({ workflowId });
+      if (waiter) this.#messages.push({ workflowId });
       const key = followUpKey(workflowId);
       const turn: Turn = { latest: key, ...state.turns[jobKey(workflowId)] };
       // The list does not tell which of two follow-ups to a job sent last: either may have been reset.
@@ -230,12 +230,15 @@ export class Budget {
 
   /** A longer window holds the slots of sends that the shorter one has let go. */
   #recallSends(nowMs: number, windowMs: number): void {
-    const heldMs = this.state.settings.windowMs + this.state.settings.marginMs;
-    for (const { settledAtMs = nowMs, outcome } of this.state.lastSends) {
-      if (outcome === undefined || outcome === 'notSent') continue;
-      const isGone = settledAtMs + heldMs <= nowMs;
-      if (isGone && settledAtMs + windowMs > nowMs) this.#hold(outcome === 'unknown' ? nowMs : settledAtMs, outcome);
+    const { settings, known, rememberedSinceMs } = this.state;
+    for (const { outcome, outcomeAtMs, overAtMs } of Object.values(known)) {
+      if (outcome === 'notSent') continue;
+      const fromMs = outcome === null || outcome === 'unknown' ? overAtMs : outcomeAtMs;
+      const isHeld = (ms: number) => fromMs + ms + settings.marginMs > nowMs;
+      if (isHeld(windowMs) && !isHeld(settings.windowMs)) this.#hold(fromMs, outcome ?? 'unknown');
     }
+    // What it does not remember of the longer window, it counts.
+    if (rememberedSinceMs > nowMs - windowMs) this.state.isCounting = true;
   }
 
   pause(nowMs: number, pause: { untilMs?: number; note?: string }): void {
@@ -350,8 +353,8 @@ export class Budget {
     }
     if (known.ended && known.runId === runId) return { kind: 'ended' };
     if (known.messageTag !== '' && known.messageTag !== messageTag) return { kind: 'otherMessage' };
-    // Found in Temporal's list, which does not tell how many sends it has made.
-    if (known.runId === '' && mayHaveSent)
+    // Temporal's list does not tell how many sends it has made. Each run that may have made some is told that once.
+    if (known.isCounted && mayHaveSent && known.runId !== runId)
       Object.assign(known, { runId, sendNumber: Math.max(known.sendNumber, sendNumber) });
     if (sendNumber > known.sendNumber) return undefined;
     const { outcome, outcomeAtMs, grantedAtMs, overAtMs } = known;
@@ -573,17 +576,23 @@ export class Budget {
     if (turn?.owner === workflowId && !mayHaveArrived(past.outcome)) delete turn.owner;
   }
 
-  /** Counts a send that this budget did not grant. */
+  /**
+   * Counts a send that this budget did not grant. It becomes the latest of its follow-up only if no later one is known, and
+   * if it may have arrived: otherwise, there may have been a later one that nobody knows.
+   */
   #bookSend(atMs: number, send: SendId, outcome: SendOutcome, waiter?: Waiter): void {
     const { workflowId, runId, sendNumber } = send;
     const { state } = this;
     const past = state.known[followUpKey(workflowId)];
-    if (!state.grants.some((grant) => grant.workflowId === workflowId)) {
+    const isUnderWay = state.grants.some((grant) => grant.workflowId === workflowId);
+    if (!isUnderWay && mayHaveArrived(outcome) && sendNumber >= (past?.sendNumber ?? 0)) {
+      const isCounted = runId === '' || (past?.isCounted === true && outcome !== 'sent');
       put(state.known, followUpKey(workflowId), {
         ...{ runId, sendNumber, outcome },
         messageTag: waiter?.messageTag ?? past?.messageTag ?? '',
         arrival: waiter?.arrival ?? past?.arrival ?? 0,
         ...{ grantedAtMs: atMs, overAtMs: atMs, outcomeAtMs: atMs, isTaken: true },
+        ...(isCounted && ({ isCounted } as const)),
       });
     }
     this.#hold(atMs, outcome);

@@ -134,7 +134,8 @@ export class BudgetLoop {
   async #findUnknownSends(): Promise<{ sent: RecentSends; waiting: string[] }> {
     const { budget, port } = this;
     for (;;) {
-      const sinceMs = port.nowMs() - budget.state.settings.windowMs;
+      const { windowMs, marginMs } = budget.state.settings;
+      const sinceMs = port.nowMs() - windowMs - marginMs;
       const first = await port.listRecentSends({ sinceMs, alsoWaiting: true });
       this.#noteReset();
       // Temporal's list may not yet show what was let through right before a reset.

@@ -50,6 +50,8 @@ export interface Known {
   isTaken: boolean;
   /** The run has ended. */
   ended?: true;
+  /** Temporal's list showed that it may have been sent. `sendNumber` is the least that it can have been. */
+  isCounted?: true;
 }
 
 /** Who may write to a job. */

@@ -3,7 +3,7 @@ import { formatDuration, iso } from '../contract/durations.js';
 import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
 import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason, SendOutcome } from '../contract/budget-messages.js';
 import type { Budget } from './budget.js';
-import type { SendRecord } from './state.js';
+import type { Grant, SendRecord } from './state.js';
 
 /** Most waiters that a status lists. */
 const LISTED_WAITERS = 20;
@@ -54,13 +54,20 @@ export function budgetStatus(
     waitingTotal: waiters.length,
     waitingInBatchLane: waiters.filter(({ lane }) => lane === 'batch').length,
     waitingForJob: elsewhere.length,
-    lastSends: lastSends.slice(-Math.min(mostSends, lastSends.length)).map(toSend).reverse(),
+    lastSends: lastSends
+      .slice(-Math.min(mostSends, lastSends.length))
+      .map((send) => toSend(send, state.grants))
+      .reverse(),
   });
 }
 
 const isoOf = (ms: number | undefined): string | undefined => (ms === undefined ? undefined : iso(ms));
 
-function toSend({ workflowId, sendNumber, grantedAtMs, settledAtMs, outcome }: SendRecord): BudgetSend {
+function toSend(send: SendRecord, grants: readonly Grant[]): BudgetSend {
+  const { workflowId, sendNumber, grantedAtMs, settledAtMs } = send;
+  const isUnderWay = grants.some((grant) => grant.workflowId === workflowId && grant.sendNumber === sendNumber);
+  // Nobody said how it ended.
+  const outcome = send.outcome ?? (isUnderWay ? undefined : 'unknown');
   return defined({ workflowId, sendNumber, grantedAt: iso(grantedAtMs), settledAt: isoOf(settledAtMs), outcome });
 }
 
@@ -111,7 +118,7 @@ function describeState(status: BudgetStatus, at: At): string {
   if (isCounting) return 'sends nothing yet: it counts what was sent before it started';
   if (paused) return `paused: ${describePause(paused, at)}`;
   if (limit === 0) return 'sends nothing: its limit is 0';
-  if (used > limit) return `sends nothing until ${used - limit} slots are free: its limit was lowered`;
+  if (used > limit) return `sends nothing until ${used - limit} slots are free: more are used than its limit has`;
   if (used < limit || nextFreeSlotAt === undefined) return `sends: ${limit - used} of ${limit} slots are free`;
   return `all slots are used until ${at(nextFreeSlotAt)}`;
 }

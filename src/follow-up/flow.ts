@@ -69,6 +69,8 @@ const NOT_FOUND_LIMIT = 3;
 /** Longest wait between sends that do not start, and between watches that are ended by hand. */
 const LONGEST_BACKOFF_MS = 3_600_000;
 const LONGEST_FULL_MS = 900_000;
+/** A run that was reset asks what became of its predecessor's send, at the least for this long. */
+const SHORTEST_ASK_MS = 60_000;
 
 const backoffMs = (times: number): number => Math.min(LONGEST_BACKOFF_MS, 500 * 2 ** times);
 
@@ -96,7 +98,7 @@ export class FollowUp {
   /** It waits for the job, not for the budget. A grant that comes meanwhile is given back. */
   #isResting = false;
   /** Counted from the first workflow task, so that a delayed start takes nothing away. */
-  readonly #patienceEndsMs: number;
+  #patienceEndsMs: number;
   readonly #facts: Facts = { polls: 0 };
   #standing: FollowUpStanding = { state: 'waiting-for-budget', waitReason: 'slot' };
 
@@ -190,7 +192,9 @@ export class FollowUp {
         this.#sendNumber = answer.sendNumber;
         const isOnlySend = answer.isSameMessage && answer.sendNumber === 1 && answer.remembersAll;
         if (isOnlySend && answer.runId === port.runId && !mayHaveArrived(answer.outcome)) this.#isInDoubt = false;
-        if (!answer.isLatest && !(answer.outcome && isUndelivered(answer.outcome))) throw closed(answer);
+        // Nobody says how the sends before the last one ended.
+        if (answer.sendNumber > 1) this.#isInDoubt = true;
+        if (!answer.isLatest && !(answer.outcome && isUndelivered(answer.outcome))) throw this.#closed(answer);
       }
       const sent: SendResult = isGranted
         ? await this.#send(answer, slot)
@@ -263,7 +267,7 @@ export class FollowUp {
       switch (asked.kind) {
         case 'archived':
           this.#see(asked.job);
-          throw new Failed(FailureType.JobArchived, 'The job was archived before the message was sent', this.#unsent());
+          throw this.#unsentFailure(FailureType.JobArchived, 'The job was archived before the message was sent');
         case 'notFound':
           if (notFoundInARow >= NOT_FOUND_LIMIT) throw this.#notFound(asked.message, this.#unsent());
           await this.#pause(1_000 * notFoundInARow, this.#patienceEndsMs);
@@ -369,7 +373,7 @@ export class FollowUp {
       const arrivedByMs = Math.min(turn.arrivedByMs, port.nowMs());
       return { ...sent, turn: { ...turn, arrivedByMs }, observedActive: isAtWork(end.job) };
     }
-    if (end?.kind === 'foreign') return 'foreign';
+    if (end?.kind === 'foreign') return this.#askWhoHasTurn(sent);
     const word = this.#operatorWord;
     this.#operatorWord = undefined;
     if (this.#isCancelled) {
@@ -403,10 +407,17 @@ export class FollowUp {
         ...{ sentAt: iso(sentAtMs), finishedAt: iso(this.port.nowMs()), polls: this.#facts.polls, job },
       };
     }
-    if (end?.kind === 'foreign') return undefined;
+    if (end?.kind === 'foreign') return void this.#askWhoHasTurn(sent);
     if (end?.kind === 'gone') throw this.#notFound(end.message, delivered);
     if (this.#isCancelled) throw new Failed(FailureType.Cancelled, 'Cancelled after the send', delivered);
     throw new Failed(FailureType.JobTimeout, 'The job did not end in time', delivered);
+  }
+
+  /** A message that another run sent is past the wait for a slot: the budget is asked for as long as the job may take. */
+  #askWhoHasTurn({ sentAtMs }: Delivery): 'foreign' {
+    const untilMs = Math.max(sentAtMs + this.settings.jobTimeoutMs, this.port.nowMs() + SHORTEST_ASK_MS);
+    this.#patienceEndsMs = Math.max(this.#patienceEndsMs, untilMs);
+    return 'foreign';
   }
 
   /** Watches until there is an end. Returns `undefined` if the follow-up was cancelled, or if `isOver()`. */
@@ -501,12 +512,25 @@ export class FollowUp {
     );
   }
 
+  /** A message was let through that this run knows nothing more of. */
+  #closed({ grantedTo, outcome, isSameMessage }: Known): Failed {
+    const ofOwn = outcome === 'sent' ? 'yes' : outcome === 'rejected' ? this.#unsent() : 'unknown';
+    const message =
+      grantedTo === ''
+        ? 'The budget does not remember whether an earlier run of this follow-up sent the message'
+        : 'The key was used before, and the job may have gone on to another message';
+    return new Failed(FailureType.Closed, message, isSameMessage ? ofOwn : 'unknown');
+  }
+
   #checkPatience(): void {
-    if (this.#isCancelled) {
-      throw new Failed(FailureType.Cancelled, 'Cancelled before the message was sent', this.#unsent());
-    }
+    if (this.#isCancelled) throw this.#unsentFailure(FailureType.Cancelled, 'Cancelled before the message was sent');
     if (this.port.nowMs() < this.#patienceEndsMs) return;
-    throw new Failed(FailureType.BudgetWaitTimeout, 'The message could not be sent in time', this.#unsent());
+    throw this.#unsentFailure(FailureType.BudgetWaitTimeout, 'The message could not be sent in time');
+  }
+
+  #unsentFailure(type: FailureType, message: string): Failed {
+    const text = this.#isInDoubt ? `${message}; an earlier send of it may have been delivered` : message;
+    return new Failed(type, text, this.#unsent());
   }
 
   /** Waits, but not beyond a cancel, an operator's word or `untilMs`. */
@@ -565,16 +589,6 @@ function deliveryOf(
     },
     observedActive: isSent && job !== undefined && isAtWork(job) && isTerminalStatus(before.status),
   };
-}
-
-/** A message was let through that this run knows nothing more of, and the job has gone on to another one. */
-function closed({ grantedTo, outcome, isSameMessage }: Known): Failed {
-  const delivered = !isSameMessage ? 'unknown' : outcome === 'sent' ? 'yes' : outcome === 'rejected' ? 'no' : 'unknown';
-  const message =
-    grantedTo === ''
-      ? 'The budget does not remember whether an earlier run of this follow-up sent the message'
-      : 'The key was used before, and the job has gone on to another message';
-  return new Failed(FailureType.Closed, message, delivered);
 }
 
 function stateOf(reason: WaitReason): 'waiting-for-budget' | 'waiting-for-job' | 'blocked' {

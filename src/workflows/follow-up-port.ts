@@ -129,7 +129,8 @@ function askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trou
 function troubleOf(error: unknown): Trouble {
   const cause = error instanceof ActivityFailure ? error.cause : error;
   if (cause instanceof ApplicationFailure) return { reason: cause.type ?? 'service', message: cause.message };
-  return { reason: 'service', message: 'the job could not be read in time' };
+  // A read ends before the activity does, and asks of one project wait for each other.
+  return { reason: 'budget-silent', message: 'the budget did not answer in time' };
 }
 
 /** One attempt, ever: a send without a report may have delivered the message. */

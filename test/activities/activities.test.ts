@@ -305,12 +305,13 @@ test.each([
   expect(budgets.tell).toHaveBeenCalledTimes(times);
 });
 
-test('listRecentSends adds the lease and the drain of this worker, and the run that asked', async () => {
+test('listRecentSends looks back a lease and a drain further: a send may leave when its follow-up is closed', async () => {
   const { run, listRecentSends, budgets } = worker({});
   const query = { projectId: 'p', sinceMs: START_MS, alsoWaiting: true };
   const sends = await run(listRecentSends, query).result;
   expect(sends).toEqual({ sends: [], others: 7, leaseMs: config.leaseMs, drainMs: config.drainMs, runId: 'run' });
-  expect(budgets.listSends).toHaveBeenCalledWith(query);
+  const sinceMs = START_MS - config.leaseMs - config.drainMs;
+  expect(budgets.listSends).toHaveBeenCalledWith({ ...query, sinceMs });
 });
 
 describe('watchJob', () => {

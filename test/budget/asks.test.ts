@@ -135,6 +135,42 @@ describe('a run that replaces another', () => {
   });
 });
 
+describe('a refused send that a reset run tells again, after a later one was delivered', () => {
+  const told = { runId: 'first', sendNumber: 1, retryAfterMs: SECOND };
+  const second = { runId: 'second', mayHaveSent: true, sendNumber: 2 };
+  const third = { ...second, runId: 'third' };
+  /** A follow-up whose first send is refused, and whose second one is delivered. */
+  const deliver = (desk: Desk, run: object = {}) => {
+    desk.ask('a', { runId: 'first' });
+    desk.settle('a', 'limited', told);
+    desk.wait(2 * SECOND);
+    expect(desk.ask('a', { sendNumber: 2, ...run }).kind).toBe('granted');
+    desk.settle('a');
+    desk.wait(MINUTE);
+  };
+
+  it.each<[string, () => Desk, object]>([
+    ['by its own run', () => new Desk(), {}],
+    ['by a run that was reset before', () => new Desk(), second],
+    ['in a budget that has counted since', () => new Desk({ counts: true }), {}],
+  ])('is not the latest one: %s', (_, create, run) => {
+    const desk = create();
+    if (desk.state.isCounting) desk.book([{ workflowId: followUp('a'), isRunning: true }]);
+    else deliver(desk, run);
+    desk.settle('a', 'limited', told);
+    expect(desk.ask('a', third)).toMatchObject({ kind: 'known', sendNumber: 2 });
+  });
+
+  it('is not the latest one where the budget has forgotten both', () => {
+    const desk = new Desk();
+    deliver(desk);
+    desk.state.known = {};
+    desk.state.rememberedSinceMs = desk.nowMs;
+    desk.settle('a', 'limited', told);
+    expect(desk.ask('a', third)).toMatchObject({ kind: 'known', grantedTo: '' });
+  });
+});
+
 describe('the turn of a job', () => {
   it('that ends in doubt is kept for as long as the end says (review 3)', () => {
     const desk = busyJob();

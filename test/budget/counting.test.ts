@@ -124,6 +124,22 @@ describe('a budget that counts', () => {
     expect(desk.budget.slotEnds()).toContain(desk.nowMs + HELD);
   });
 
+  it('tells each run that may have sent that it may have sent more often, not only the first', () => {
+    const desk = new Desk({ counts: true });
+    desk.book([{ workflowId: followUp('a'), isRunning: true }]);
+    expect(desk.ask('a', { ...resetRun, runId: 'second' })).toMatchObject({ kind: 'known', sendNumber: 1 });
+    expect(desk.ask('a', { ...resetRun, runId: 'third', sendNumber: 2 })).toMatchObject({ kind: 'known', sendNumber: 2 });
+    expect(desk.ask('a', { sendNumber: 3 })).toMatchObject({ kind: 'granted', runId: 'third' });
+  });
+
+  it('wakes everybody whom it takes out of the line: a key may have been used again', () => {
+    const desk = new Desk({ counts: true });
+    expect(desk.ask('a')).toMatchObject({ reason: 'counting' });
+    desk.told();
+    desk.book(listed(['a']));
+    expect(desk.told()).toEqual([{ workflowId: followUp('a') }]);
+  });
+
   it('gives a job to whoever runs, and one that is closed only for the settle time (review N9)', () => {
     const desk = new Desk({ counts: true });
     desk.book([ofJob('old', false), ofJob('new', true), ...listed(['closed'])]);

@@ -87,7 +87,7 @@ describe('a fresh budget', () => {
   it('does not wait if its list is empty (review 12)', async () => {
     const { port, ask } = await start();
     expect(ask('a')).toMatchObject({ kind: 'granted', grantedAtMs: T0 });
-    expect(port.queries).toEqual([{ afterMs: 0, sinceMs: T0 - HOUR, alsoWaiting: true }]);
+    expect(port.queries).toEqual([{ afterMs: 0, sinceMs: T0 - HELD, alsoWaiting: true }]);
   });
 
   it('waits a lease if there is anybody in its list, lists again, books from then (review 12, F6)', async () => {
@@ -98,8 +98,8 @@ describe('a fresh budget', () => {
     port.listed = listed(['b', 'c']);
     await port.wait(1);
     expect(port.queries).toEqual([
-      { afterMs: 0, sinceMs: T0 - HOUR, alsoWaiting: true },
-      { afterMs: LEASE, sinceMs: T0 - HOUR, alsoWaiting: false },
+      { afterMs: 0, sinceMs: T0 - HELD, alsoWaiting: true },
+      { afterMs: LEASE, sinceMs: T0 - HELD, alsoWaiting: false },
     ]);
     expect(granted()).toEqual(['a']);
     expect(budget.slotEnds()).toEqual([HELD, HELD, OVER + HELD].map((ms) => T0 + LEASE + ms));

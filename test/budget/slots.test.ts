@@ -244,6 +244,39 @@ describe('an operator', () => {
     expect(desk.budget.slotEnds()).toEqual([T0 + HELD, T0 + HELD]);
   });
 
+  it.each([300, 10])('is held by a longer window, whatever the limit was (new limit %i)', (limit) => {
+    const desk = new Desk({ limit: 100 });
+    for (const hour of names('hour', 3)) {
+      for (const name of names(`${hour}-`, 100)) {
+        desk.send(name);
+        desk.end(name);
+      }
+      desk.wait(HELD);
+    }
+    desk.setLimit({ limit, windowMs: 4 * HOUR });
+    expect(desk.budget.slotEnds()).toHaveLength(300);
+    expect(desk.ask('a').kind).toBe('waiting');
+  });
+
+  it('is held by a longer window also after a send of which nobody said how it ended', () => {
+    const desk = new Desk({ limit: 1 });
+    desk.ask('a');
+    desk.wait(2 * HOUR);
+    desk.setLimit({ windowMs: 3 * HOUR });
+    expect(desk.budget.slotEnds()).toEqual([T0 + OVER + 3 * HOUR + MARGIN]);
+  });
+
+  it('is counted again where the longer window reaches back before what the budget remembers', () => {
+    const desk = new Desk();
+    desk.wait(HOUR);
+    desk.setLimit({ windowMs: HOUR + 1 });
+    expect(desk.state.isCounting).toBe(true);
+    const longer = new Desk();
+    longer.wait(2 * HOUR);
+    longer.setLimit({ windowMs: HOUR + 1 });
+    expect(longer.state.isCounting).toBe(false);
+  });
+
   it('changes window and reserve alone', () => {
     const desk = new Desk({ limit: 2 });
     desk.send('a');

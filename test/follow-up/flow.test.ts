@@ -388,6 +388,15 @@ describe('a run that replaces another one', () => {
   const thenOwn: s.Script = { asks: [replayed, granted()], sends: [foreign, {}], port };
   const nobodyKnows: s.Script = { asks: [known({ outcome: null })], port };
   const ofAnother = waiting({ runId: 'earlier' });
+  const second = (more = {}) => known({ outcome: 'rejected', sendNumber: 2, ...more });
+  const impatient = { settings: { budgetWaitTimeoutMs: MINUTE } };
+  const late: s.Script = { asks: [replayed, known()], sends: [{ afterMs: HOUR }], port };
+  const lateUnknown: s.Script = {
+    asks: [replayed, known({ outcome: null })],
+    sends: [{ ...unknown, afterMs: DAY * 2 }],
+    job: () => rest,
+    port,
+  };
   const asksAgain = { calls: 'ask 1, send 1, ask 1, end' };
   const sendsOwn = { calls: 'ask 1, send 1, ask 1, send 1, settle 1 sent, watch end, end' };
   const sendsNext = { calls: 'ask 1, ask 5, send 5, settle 5 sent, watch end, end' };
@@ -410,6 +419,10 @@ describe('a run that replaces another one', () => {
     ['review F1: is closed where another has the turn', notLatest('sent'), 'Closed yes', { calls: 'ask 1, end' }],
     ['review F1: says no where that send was refused', notLatest('rejected'), 'Closed no'],
     ['review F1: says unknown where nobody knows', notLatest(null), 'Closed unknown'],
+    ['says unknown where only the last of two sends was refused', { asks: [second()] }, 'MessageRejected unknown'],
+    ['or where another has the turn since', { asks: [second({ isLatest: false })] }, 'Closed unknown'],
+    ['asks for its predecessor’s send, however late', late, { delivery: 'sent' }, impatient],
+    ['or for one that is unknown', lateUnknown, 'DeliveryUnknown unknown', impatient],
     ['review F2: asks before it watches another’s turn', otherRun, 'Closed yes', afterWatch],
     ['review F2: or its evidence', { ...otherRun, sends: [unknown] }, 'Closed yes', afterEvidence],
   ]);
@@ -419,6 +432,14 @@ describe('a run that replaces another one', () => {
     scene.flow.cancel();
     expect(await scene.end()).toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
     expect(scene.told).toEqual([{ kind: 'end' }]);
+  });
+
+  test('says unknown where it is cancelled before it sends again what may have arrived before', async () => {
+    const scene = start({ asks: [known({ outcome: 'notSent', sendNumber: 2 }), waiting({ sendNumber: 3 })] });
+    await scene.pass(5 * SECOND);
+    scene.flow.cancel();
+    const message = expect.stringContaining('an earlier send of it may have been delivered') as string;
+    expect(await scene.end()).toMatchObject({ type: 'Cancelled', delivered: 'unknown', message });
   });
 
   test('asks as one that may have sent, and settles in the name of the run that had the grant', async () => {
