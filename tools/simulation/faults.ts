@@ -1,5 +1,5 @@
 import { followUp, type Order, projectBudget } from './ports.js';
-import type { Run } from './runs.js';
+import type { Happened, Run } from './runs.js';
 import type { Stage } from './seed.js';
 import { BUDGET_ID } from './server.js';
 import { START_MS } from './world.js';
@@ -8,11 +8,11 @@ import { START_MS } from './world.js';
 export const faults = [
   ...(['workers', 'freezes', 'clocks', 'network', 'signals', 'service', 'refusals', 'stale', 'takeovers'] as const),
   ...(['budget-resets', 'budget-stops', 'budget-deletions', 'resets', 'stops', 'words', 'activities'] as const),
-  ...(['orders', 'reuse', 'impatient', 'crowds'] as const),
+  ...(['orders', 'reuse', 'impatient', 'crowds', 'retold'] as const),
 ];
 export type Fault = (typeof faults)[number];
 
-/** Worlds: `calm` has no faults, `all` has all kinds, `backlog` has 320 follow-ups. */
+/** Worlds: `calm` has no faults, `all` has all kinds but `retold`, `backlog` has 320 follow-ups. */
 export const profiles = ['calm', ...faults, 'all', 'backlog'];
 const isFault = (name: string): name is Fault => faults.some((fault) => fault === name);
 
@@ -20,12 +20,12 @@ const isFault = (name: string): name is Fault => faults.some((fault) => fault ==
 export function faultsOf(profile: string): readonly Fault[] {
   const kinds = profile.split('+').filter(isFault);
   if (kinds.length === 0 && !profiles.includes(profile)) throw new Error(`no profile is called ${profile}`);
-  return profile === 'all' ? faults : kinds;
+  return profile === 'all' ? faults.filter((fault) => fault !== 'retold') : kinds;
 }
 
 /** Whether a budget may have to start afresh. */
 export const isBudgetLost = (has: ReadonlySet<Fault>): boolean =>
-  has.has('budget-resets') || has.has('budget-stops') || has.has('budget-deletions');
+  (['budget-resets', 'budget-stops', 'budget-deletions', 'retold'] as const).some((fault) => has.has(fault));
 
 /** Decides what strikes when. All faults end when the log says so. */
 export function planFaults({ world, has, server, service, callers, log, budget }: Stage): void {
@@ -74,12 +74,13 @@ export function planFaults({ world, has, server, service, callers, log, budget }
     const first = chance.happens(0.3) ? 0 : 0.5;
     return run && server.reset(run, Math.floor(chance.between(first, 1) * run.tasks.length));
   });
-  strike('budget-stops', 2, () => {
+  const stopBudget = () => {
     server.close(server.running(BUDGET_ID), 'terminated');
     const again = projectBudget({ ...budget, assumeFull: chance.happens(0.2) });
     const restore = () => server.latest(BUDGET_ID) && !server.running(BUDGET_ID) && server.start(BUDGET_ID, again);
     world.at(untilMs(600_000), restore);
-  });
+  };
+  strike('budget-stops', 2, stopBudget);
   strike('budget-deletions', 2, () => server.delete(BUDGET_ID));
   strike('resets', 5, (sender) => {
     const run = sender ?? chance.pick(callers.flatMap(({ workflowId }) => server.runs.get(workflowId) ?? []));
@@ -132,6 +133,18 @@ export function planFaults({ world, has, server, service, callers, log, budget }
     world.note('used again', workflowId, prompt);
     server.start(workflowId, followUp({ ...settings, prompt }));
   });
+  // A run that is reset to the end of a refused send tells of it again, also after its next send.
+  strike('retold', 4, () => (service.until.limited = untilMs(20_000)));
+  strike('retold', 1, stopBudget);
+  strike('retold', 12, () => {
+    const runs = callers.flatMap(({ workflowId }) => server.runs.get(workflowId) ?? []);
+    const ends = runs.map((run) => [run, run.tasks.findIndex(({ events }) => events.some(isRefusedSend)) + 1] as const);
+    const [run, kept] = chance.pick(ends.filter(([, task]) => task > 0)) ?? [];
+    return run && server.reset(run, kept);
+  });
   // What a reset of the budget brings back does not last.
   if (has.has('orders')) world.at(healedAtMs, () => order({ resume: true, limit: budget.settings.limit }));
 }
+
+const isRefusedSend = (event: Happened): boolean =>
+  'id' in event && (event.value as { outcome?: string } | undefined)?.outcome === 'limited';
