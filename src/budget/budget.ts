@@ -1,5 +1,7 @@
 import type { Refusal, SendOutcome, WaitReason } from '../contract/budget-messages.js';
 import { defined } from '../contract/defined.js';
+import { iso } from '../contract/durations.js';
+import type { ShownPause } from '../contract/follow-up-messages.js';
 import type { Lane } from '../contract/choices.js';
 import {
   type Answer,
@@ -9,7 +11,6 @@ import {
   type Full,
   type Granted,
   mayHaveArrived,
-  type Pause,
   refusalOf,
   type Settlement,
   type Waiting,
@@ -333,13 +334,13 @@ export class Budget {
   }
 
   /** What keeps the whole project waiting, for people. */
-  pauseOf(nowMs: number): Pause | undefined {
+  pauseOf(nowMs: number): ShownPause | undefined {
     const { operatorPause, servicePause } = this.state;
     if (this.isPausedByOperator(nowMs)) {
       const { untilMs, note } = operatorPause ?? {};
-      return defined({ by: 'operator', untilMs, note } as const);
+      return defined({ by: 'operator', until: untilMs === undefined ? undefined : iso(untilMs), note } as const);
     }
-    return servicePause && { by: 'service', untilMs: servicePause.untilMs };
+    return servicePause && { by: 'service', until: iso(servicePause.untilMs) };
   }
 
   /** The answer to an ask for a send that was granted before. */

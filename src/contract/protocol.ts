@@ -16,6 +16,7 @@ import {
 } from './budget-messages.js';
 import { lanes } from './choices.js';
 import { instantMsSchema } from './durations.js';
+import type { ShownPause } from './follow-up-messages.js';
 import { type AgentJob, isTerminalStatus } from './follow-up-result.js';
 import { idSchema, projectBudgetWorkflowId } from './ids.js';
 import { budgetTaskQueue, defineSignal, defineUpdate } from './names.js';
@@ -107,15 +108,11 @@ const fingerprintSchema = z.object({
 /** How a job looked at the end of a turn. It distinguishes that end from the end of the next turn. */
 export type JobFingerprint = z.infer<typeof fingerprintSchema>;
 
-const pauseSchema = z.object({
+const pauseSchema: z.ZodType<ShownPause> = z.object({
   by: z.enum(['operator', 'service']),
-  /** Missing if it lasts until it is resumed. */
-  untilMs: instantMsSchema.exactOptional(),
-  /** The operator's. */
+  until: z.iso.datetime().exactOptional(),
   note: z.string().max(1_000).exactOptional(),
 });
-/** A pause of a project, for people. */
-export type Pause = z.infer<typeof pauseSchema>;
 
 const grantedSchema = z.object({
   kind: z.literal('granted'),

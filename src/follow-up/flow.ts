@@ -1,6 +1,7 @@
 import { iso } from '../contract/durations.js';
 import type { SendOutcome, WaitReason } from '../contract/budget-messages.js';
-import type { FollowUpProgress, FollowUpStanding } from '../contract/follow-up-messages.js';
+import { defined } from '../contract/defined.js';
+import type { FollowUpFacts, FollowUpProgress, FollowUpStanding } from '../contract/follow-up-messages.js';
 import {
   type AgentJob,
   type Delivered,
@@ -12,7 +13,7 @@ import {
   type ResolveWord,
   resolveWords,
 } from '../contract/index.js';
-import { isTerminalStatus } from '../contract/follow-up-result.js';
+import { isEndState, isTerminalStatus } from '../contract/follow-up-result.js';
 import { hash64 } from '../contract/text.js';
 import {
   type Answer,
@@ -28,7 +29,6 @@ import {
   type Waiting,
 } from '../contract/protocol.js';
 import { type FollowUpPort, grantName, type SendResult } from './port.js';
-import { type Facts, progressOf } from './progress.js';
 import { firstSeen, type Seen, type WatchGoal, type WatchOrder, type WatchResult } from './watch.js';
 
 /** How a follow-up ends without a result. */
@@ -61,6 +61,9 @@ interface Slot {
   /** The job right before the ask. Missing if the grant did not come at once. */
   baseline?: AgentJob;
 }
+
+/** Where a follow-up without a slot stands in its project's line. */
+type Place = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'nextTryAt' | 'pause'>;
 
 /** A follow-up whose grant does not come asks again after this time: its budget may have been replaced. */
 const ASK_AGAIN_MS = 3_600_000;
@@ -99,8 +102,8 @@ export class FollowUp {
   #isResting = false;
   /** Counted from the first workflow task, so that a delayed start takes nothing away. */
   #patienceEndsMs: number;
-  readonly #facts: Facts = { polls: 0 };
-  #standing: FollowUpStanding = { state: 'waiting-for-budget', waitReason: 'slot' };
+  readonly #facts: Omit<FollowUpFacts, 'projectId' | 'jobId' | 'learnedAt'> = { polls: 0 };
+  #standing: FollowUpStanding & Place = { state: 'waiting-for-budget', waitReason: 'slot' };
 
   constructor(
     readonly settings: FollowUpSettings,
@@ -157,7 +160,8 @@ export class FollowUp {
   }
 
   progress(): FollowUpProgress {
-    return progressOf(this.settings, this.#facts, this.#standing, this.port.nowMs());
+    const { projectId, jobId } = this.settings;
+    return { projectId, jobId, learnedAt: iso(this.port.nowMs()), ...this.#facts, ...this.#standing };
   }
 
   /**
@@ -216,7 +220,7 @@ export class FollowUp {
         if (resolved === 'foreign') continue;
         this.#isInDoubt = true;
       }
-      if (sent.message !== undefined) this.#facts.lastError = { atMs: nowMs, message: sent.message };
+      this.#noteError(sent.message);
       notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
       if (notSentInARow > 0) {
         this.#show({ state: 'waiting-for-budget', waitReason: 'slot' });
@@ -239,7 +243,7 @@ export class FollowUp {
       isInDoubt: this.#isInDoubt,
       ask: { sendNumber: this.#sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
     });
-    this.#facts.waitsUntilMs = this.#patienceEndsMs;
+    this.#facts.waitsUntil = iso(this.#patienceEndsMs);
     for (let notFoundInARow = 0, unansweredInARow = 0; ;) {
       this.#checkPatience();
       const pushed = this.#answer;
@@ -248,8 +252,7 @@ export class FollowUp {
       this.#isWoken = false;
       this.#isInterrupted = false;
       const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
-        this.#facts.lastError = { atMs: port.nowMs(), message };
-        delete this.#facts.pause;
+        this.#noteError(message);
         this.#show({ state: 'blocked', waitReason: knownReason(reason) ?? 'service' });
       });
       this.#stop = () => asking.stop();
@@ -282,7 +285,7 @@ export class FollowUp {
           break;
         case 'asked': {
           const { baseline, refusal, answer: first } = asked;
-          if (refusal !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: refusal };
+          this.#noteError(refusal);
           const answer = await this.#awaitGrant(first);
           if (answer) return { answer, ...(answer === first && baseline && { baseline }) };
         }
@@ -348,7 +351,6 @@ export class FollowUp {
   async #waitForRest(job: AgentJob): Promise<void> {
     const { port } = this;
     this.#isResting = true;
-    delete this.#facts.nextTryAtMs;
     this.#see(job);
     const isGranted = () => this.#answer?.kind === 'granted';
     const turn = { baseline: job, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId };
@@ -364,9 +366,10 @@ export class FollowUp {
   async #reconcile(sent: Delivery, why: string | undefined): Promise<Delivery | 'foreign' | undefined> {
     const { settleTimeMs, onUnknownDelivery } = this.settings;
     const { port } = this;
-    if (why !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: why };
+    this.#noteError(why);
     const { turn } = sent;
-    const deadlineMs = (this.#facts.waitsUntilMs = turn.arrivedByMs + settleTimeMs);
+    const deadlineMs = turn.arrivedByMs + settleTimeMs;
+    this.#facts.waitsUntil = iso(deadlineMs);
     const isOver = () => this.#operatorWord !== undefined;
     const end = await this.#watch('evidence', turn, deadlineMs, { state: 'reconciling' }, { isOver });
     if (end?.kind === 'evidence') {
@@ -393,7 +396,7 @@ export class FollowUp {
     const { projectId, jobId, jobTimeoutMs } = this.settings;
     const { kind: delivery, sentAtMs, turn, observedActive } = sent;
     const deadlineMs = sentAtMs + jobTimeoutMs;
-    Object.assign(this.#facts, { delivery, sentAtMs, waitsUntilMs: deadlineMs });
+    Object.assign(this.#facts, { delivery, sentAt: iso(sentAtMs), waitsUntil: iso(deadlineMs) });
     const end = await this.#watch('end', turn, deadlineMs, { state: 'polling' }, { observedActive });
     const delivered = delivery === 'assumed' ? 'unknown' : 'yes';
     if (end?.kind === 'ended') {
@@ -448,7 +451,7 @@ export class FollowUp {
       }
       ({ seen } = end);
       if (seen.job) this.#see(seen.job, until === 'end' && seen.observedActive);
-      if (seen.lastError !== undefined) this.#facts.lastError = { atMs: port.nowMs(), message: seen.lastError };
+      this.#noteError(seen.lastError);
       if (end.kind !== 'trouble') {
         // The library adds the polls of a watch that goes on.
         if (until !== 'rest') this.#facts.polls += seen.polls;
@@ -462,7 +465,6 @@ export class FollowUp {
 
   /** A follow-up that may have sent never shows `blocked`: a budget that starts afresh finds it by its state. */
   #showTrouble(trouble: string | null, standing: FollowUpStanding): void {
-    delete this.#facts.pause;
     if (trouble === null) return this.#show(standing);
     const waitReason = knownReason(trouble) ?? 'service';
     if (standing.state === 'polling' || standing.state === 'reconciling') this.#show({ ...standing, waitReason });
@@ -471,25 +473,29 @@ export class FollowUp {
 
   #showWaiting(answer: Waiting | Full, againAtMs: number): void {
     const { reason } = answer;
-    const { position = 0, expectedAtMs, pause } = answer.kind === 'waiting' ? answer : {};
-    const facts = this.#facts;
-    delete facts.expectedAtMs;
-    delete facts.pause;
-    delete facts.nextTryAtMs;
-    facts.position = position;
-    if (expectedAtMs !== undefined) facts.expectedAtMs = expectedAtMs;
-    if (pause) facts.pause = pause;
-    if (answer.kind === 'full') facts.nextTryAtMs = againAtMs;
-    this.#show({ state: stateOf(reason), waitReason: reason });
+    const standing = { state: stateOf(reason), waitReason: reason };
+    if (answer.kind === 'full') return this.#show(standing, { nextTryAt: iso(againAtMs) });
+    const { position, expectedAtMs, pause } = answer;
+    const expectedSendAt = expectedAtMs === undefined ? undefined : iso(expectedAtMs);
+    this.#show(standing, defined({ position: position > 0 ? position : undefined, expectedSendAt, pause }));
   }
 
-  #show(standing: FollowUpStanding): void {
-    this.#standing = standing;
+  #show(standing: FollowUpStanding, place: Place = {}): void {
+    this.#standing = { ...standing, ...place };
+    if (isEndState(standing.state)) delete this.#facts.waitsUntil;
     this.port.show(this.progress());
   }
 
   #see(job: AgentJob, isOwnTurn = false): void {
-    Object.assign(this.#facts, { job, jobSeenAtMs: this.port.nowMs(), isOwnTurn });
+    const { status: jobStatus, prLink } = job;
+    delete this.#facts.jobStatus;
+    delete this.#facts.prLink;
+    Object.assign(this.#facts, { job, jobSeenAt: iso(this.port.nowMs()) });
+    if (isOwnTurn) Object.assign(this.#facts, defined({ jobStatus }), prLink && { prLink });
+  }
+
+  #noteError(message: string | undefined): void {
+    if (message !== undefined) this.#facts.lastError = { at: iso(this.port.nowMs()), message };
   }
 
   #unsent(): Delivered {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { SendOutcome, WaitReason } from '../../src/contract/budget-messages.js';
+import { iso } from '../../src/contract/durations.js';
 import { Desk, HOUR, LEASE, MINUTE, mostInWindow, names, OVER, SECOND } from './support.js';
 
 /** A project that a refusal just paused, with others in line. */
@@ -18,7 +19,7 @@ describe('a refusal of the whole project', () => {
     ['payment', 'payment'],
   ])('such as "%s" makes all wait, lets one probe, and then the rest follow (G10)', (outcome, reason) => {
     const desk = paused(outcome);
-    const pause = { by: 'service', untilMs: desk.nowMs + 30 * SECOND };
+    const pause = { by: 'service', until: iso(desk.nowMs + 30 * SECOND) };
     expect(desk.ask('c')).toMatchObject({ kind: 'waiting', reason, pause });
     expect(desk.nextGrants()).toEqual([30 * SECOND, ['b0']]);
     desk.wait(10 * SECOND);

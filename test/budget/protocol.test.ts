@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ZodType } from 'zod';
+import { iso } from '../../src/contract/durations.js';
 import { answerSchema, askSchema, budgetEventSchema, fingerprint } from '../../src/contract/protocol.js';
 import { askOf, Desk, lastTurn, T0 } from './support.js';
 
@@ -7,7 +8,7 @@ const send = { workflowId: 'w', runId: 'r', sendNumber: 1 };
 const settle = { kind: 'settle', ...send, outcome: 'notSent', atMs: T0, refusal: 'payment', retryAfterMs: 5 };
 const end = { kind: 'end', workflowId: 'w', runId: 'r', turnUntilMs: T0, lastTurn };
 const grant = { runId: 'r', sendNumber: 1, grantedAtMs: T0, leaseMs: 1, overAtMs: T0 };
-const pause = { by: 'operator', untilMs: T0, note: 'n' };
+const pause = { by: 'operator', until: iso(T0), note: 'n' };
 const waiting = { kind: 'waiting', runId: 'r', sendNumber: 1, reason: 'slot', position: 1, expectedAtMs: T0, pause };
 const right: [string, ZodType, object][] = [
   ['ask', askSchema, askOf('a')],
@@ -37,7 +38,7 @@ const wrong: Record<string, unknown[]> = {
   lastTurn: [{}, { ...lastTurn, status: 7 }, { ...lastTurn, prLink: 'x'.repeat(101) }, null],
   reason: ['boredom', undefined],
   position: [-1, 0.5, '1'],
-  pause: [{}, { by: 'me' }, { by: 'operator', note: 'x'.repeat(1_001) }, null],
+  pause: [{}, { by: 'me' }, { by: 'operator', until: 'soon' }, { by: 'operator', note: 'x'.repeat(1_001) }, null],
 };
 
 describe('what arrives (review N11)', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { SendOutcome } from '../../src/contract/budget-messages.js';
+import { iso } from '../../src/contract/durations.js';
 import { Desk, followUp, HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND, T0 } from './support.js';
 
 describe('a slot', () => {
@@ -288,9 +289,10 @@ describe('an operator', () => {
 
   it('pauses until a time, or until he resumes, with a note for people', () => {
     const desk = new Desk();
-    const pause = { untilMs: desk.nowMs + HOUR, note: 'a release' };
-    desk.pause(pause);
-    expect(desk.ask('a')).toMatchObject({ reason: 'paused', position: 1, pause: { by: 'operator', ...pause } });
+    const [untilMs, note] = [desk.nowMs + HOUR, 'a release'];
+    desk.pause({ untilMs, note });
+    const pause = { by: 'operator', until: iso(untilMs), note };
+    expect(desk.ask('a')).toMatchObject({ reason: 'paused', position: 1, pause });
     expect(desk.nextGrants()).toEqual([HOUR, ['a']]);
     desk.pause();
     expect(desk.ask('b')).toMatchObject({ reason: 'paused', pause: { by: 'operator' } });

@@ -500,7 +500,7 @@ describe('progress', () => {
   });
 
   test('follows the reason to wait, and shows nothing of the one before', async () => {
-    const pause = { by: 'operator', untilMs: START_MS + DAY, note: 'tests' } as const;
+    const pause = { by: 'operator', until: iso(START_MS + DAY), note: 'tests' } as const;
     const [first, second] = [waiting({ expectedAtMs: START_MS + HOUR }), waiting({ reason: 'paused', pause })];
     const scene = start({ asks: [first, second, s.silent('service')] });
     const { flow, pass } = scene;
@@ -509,8 +509,7 @@ describe('progress', () => {
     await pass();
     expect(scene.shown.at(-1)).toBe('waiting-for-job (job-busy)');
     await pass(HOUR);
-    const shownPause = { by: 'operator', until: iso(START_MS + DAY), note: 'tests' };
-    expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'paused', pause: shownPause });
+    expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'paused', pause });
     flow.hear(waiting({ reason: 'counting' })());
     await pass();
     expect(flow.progress()).not.toHaveProperty('pause');
