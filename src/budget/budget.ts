@@ -90,7 +90,7 @@ type SendId = Pick<Grant, 'workflowId' | 'runId' | 'sendNumber'>;
  * depends on the state and the time alone, so a replay that delivers an event in a later task decides the same.
  */
 export class Budget {
-  readonly #messages: Message[] = [];
+  #messages: Message[] = [];
 
   constructor(
     readonly state: BudgetState,
@@ -122,25 +122,14 @@ export class Budget {
     if (refusal && !this.state.servicePause) this.#pauseFor(refusal, nowMs, retryAfterMs);
     const full = this.#enterLine(nowMs, ask);
     this.advance(nowMs);
-    const granted = this.#takeOwn(workflowId).find((answer) => answer.kind === 'granted');
-    if (granted) {
-      const known = this.state.known[followUpKey(workflowId)];
-      if (known) known.isTaken = true;
-      return granted;
-    }
+    // The answer says what would be signalled.
+    this.#messages = this.#messages.filter((message) => message.workflowId !== workflowId || !message.answer);
+    const granted = this.#recall(ask);
+    if (granted) return granted;
     if (full) this.#leaveLine(workflowId);
     if (full) return full;
     const waiter = this.state.waiters.find((each) => each.workflowId === workflowId);
     return waiter ? this.#standing(nowMs, waiter, this.line()) : { kind: 'ended' };
-  }
-
-  /** Takes what would be signalled to a follow-up that is being answered. */
-  #takeOwn(workflowId: string): (Granted | Waiting)[] {
-    const isOwn = (message: Message) => message.answer !== undefined && message.workflowId === workflowId;
-    const others = this.#messages.filter((message) => !isOwn(message));
-    const own = this.#messages.splice(0).filter(isOwn);
-    this.#messages.push(...others);
-    return own.flatMap(({ answer }) => answer ?? []);
   }
 
   hear(nowMs: number, event: BudgetEvent): void {
@@ -219,12 +208,7 @@ export class Budget {
     const { settings } = this.state;
     this.#expire(nowMs);
     if (windowMs !== undefined && windowMs > settings.windowMs) this.#recallSends(nowMs, windowMs);
-    this.state.settings = {
-      ...settings,
-      limit: limit ?? settings.limit,
-      windowMs: windowMs ?? settings.windowMs,
-      reserve: reserve ?? settings.reserve,
-    };
+    this.state.settings = { ...settings, ...defined({ limit, windowMs, reserve }) };
     delete this.state.learned;
     this.advance(nowMs);
   }
@@ -343,7 +327,7 @@ export class Budget {
     return servicePause && { by: 'service', until: iso(servicePause.untilMs) };
   }
 
-  /** The answer to an ask for a send that was granted before. */
+  /** The answer to an ask for a send that was granted, now or before. */
   #recall({ workflowId, runId, sendNumber, messageTag, mayHaveSent, startedAtMs }: Ask): Answer | undefined {
     const known = this.state.known[followUpKey(workflowId)];
     const remembersAll = startedAtMs > this.state.rememberedSinceMs;
