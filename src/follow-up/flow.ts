@@ -96,10 +96,6 @@ export class FollowUp {
   #isWoken = false;
   /** {@link grantName} of the last grant that was used or given back. No grant is used twice. */
   #spent = '';
-  /** An ask is under way, which the server may repeat for long. A grant that comes meanwhile is taken. */
-  #isAsking = false;
-  /** It waits for the job, not for the budget. A grant that comes meanwhile is given back. */
-  #isResting = false;
   /** Counted from the first workflow task, so that a delayed start takes nothing away. */
   #patienceEndsMs: number;
   readonly #facts: Omit<FollowUpFacts, 'projectId' | 'jobId' | 'learnedAt'> = { polls: 0 };
@@ -120,7 +116,8 @@ export class FollowUp {
     if (answer.kind === 'granted' && grantName(answer) === this.#spent) return;
     if (this.#answer?.kind === 'granted' && answer.kind === 'waiting') return;
     this.#answer = answer;
-    if (answer.kind === 'granted' && (this.#isResting || this.#isAsking)) this.#interrupt();
+    // The server may repeat an ask for long, and a watch for rest may take long.
+    if (answer.kind === 'granted') this.#interrupt();
   }
 
   cancel(): void {
@@ -221,12 +218,12 @@ export class FollowUp {
         this.#isInDoubt = true;
       }
       this.#noteError(sent.message);
+      this.#sendNumber += 1;
       notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
       if (notSentInARow > 0) {
         this.#show({ state: 'waiting-for-budget', waitReason: 'slot' });
         await this.#pause(backoffMs(notSentInARow), this.#patienceEndsMs);
       }
-      this.#sendNumber += 1;
     }
   }
 
@@ -256,9 +253,7 @@ export class FollowUp {
         this.#show({ state: 'blocked', waitReason: knownReason(reason) ?? 'service' });
       });
       this.#stop = () => asking.stop();
-      this.#isAsking = true;
       const asked = await asking.result;
-      this.#isAsking = false;
       unansweredInARow = asked || this.#isInterrupted ? 0 : unansweredInARow + 1;
       if (unansweredInARow > 0) await this.#pause(backoffMs(unansweredInARow), this.#patienceEndsMs);
       if (!asked) continue;
@@ -350,13 +345,11 @@ export class FollowUp {
   /** Waits until the job works on no other message. */
   async #waitForRest(job: AgentJob): Promise<void> {
     const { port } = this;
-    this.#isResting = true;
     this.#see(job);
     const isGranted = () => this.#answer?.kind === 'granted';
     const turn = { baseline: job, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId };
     const standing = { state: 'waiting-for-job', waitReason: 'job-busy' } as const;
     const end = await this.#watch('rest', turn, this.#patienceEndsMs, standing, { isOver: isGranted });
-    this.#isResting = false;
     // It may have a place in line from an earlier ask.
     if (this.#answer?.kind === 'granted') await this.#giveBack(this.#take(this.#answer));
     if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);
