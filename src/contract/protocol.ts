@@ -172,11 +172,12 @@ export type Known = z.infer<typeof knownSchema>;
 /** Answers that follow an ask as a signal. Any other signal is ignored. */
 export const answerSchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema]);
 
+/** Answers that are about a slot, and not about an earlier send. */
+export const slotSchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema, fullSchema]);
+
 /** Any answer to an ask. */
 export const anyAnswerSchema = z.discriminatedUnion('kind', [
-  grantedSchema,
-  waitingSchema,
-  fullSchema,
+  slotSchema,
   knownSchema,
   z.object({ kind: z.literal('otherMessage') }),
   z.object({ kind: z.literal('ended') }),

@@ -257,7 +257,7 @@ export class FollowUp {
       unansweredInARow = asked || this.#isInterrupted ? 0 : unansweredInARow + 1;
       if (unansweredInARow > 0) await this.#pause(backoffMs(unansweredInARow), this.#patienceEndsMs);
       if (!asked) continue;
-      if (asked.kind !== 'asked' && 'answer' in asked && asked.answer) {
+      if ((asked.kind === 'atWork' || asked.kind === 'archived') && asked.answer) {
         this.#take(asked.answer);
         if (asked.answer.kind === 'granted') await this.#giveBack(asked.answer);
       }

@@ -2,16 +2,8 @@ import { z } from 'zod';
 import { type SendOutcome, sendOutcomes } from '../contract/budget-messages.js';
 import type { FollowUpSettings } from '../contract/follow-up-input.js';
 import type { FollowUpProgress } from '../contract/follow-up-messages.js';
-import { type AgentJob, agentJobSchema, terminalStatuses } from '../contract/follow-up-result.js';
-import {
-  type Answer,
-  anyAnswerSchema,
-  type Ask,
-  type BudgetEvent,
-  type Full,
-  type Granted,
-  type Waiting,
-} from '../contract/protocol.js';
+import { type AgentJob, agentJobSchema } from '../contract/follow-up-result.js';
+import { anyAnswerSchema, type Ask, type BudgetEvent, slotSchema } from '../contract/protocol.js';
 import type { WatchOrder, WatchResult } from './watch.js';
 
 /** What a follow-up needs from its surroundings: a workflow on Temporal, or the simulation. No call rejects. */
@@ -72,21 +64,22 @@ export interface SlotOrder {
   ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit'>;
 }
 
-export type SlotAnswer =
-  | {
-      kind: 'asked';
-      /** The job right before the ask. Missing if the service refused to let it be read. */
-      baseline?: AgentJob;
-      refusal?: string;
-      answer: Answer;
-      /** Whether links to pull requests are kept out of search attributes. */
-      linksArePrivate?: true;
-    }
+const slotAnswerSchema = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('asked'),
+    /** The job right before the ask. Missing if the service refused to let it be read. */
+    baseline: agentJobSchema.exactOptional(),
+    refusal: z.string().exactOptional(),
+    answer: anyAnswerSchema,
+    /** Whether links to pull requests are kept out of search attributes. */
+    linksArePrivate: z.literal(true).exactOptional(),
+  }),
   /** With an answer if the follow-up is in doubt. */
-  | { kind: 'atWork' | 'archived'; job: AgentJob; answer?: Granted | Waiting | Full }
-  | { kind: 'notFound'; message: string }
-  /** No worker of this task queue reads or sends for the project. */
-  | { kind: 'notServed'; message: string };
+  z.object({ kind: z.enum(['atWork', 'archived']), job: agentJobSchema, answer: slotSchema.exactOptional() }),
+  /** `notServed`: no worker of this task queue reads or sends for the project. */
+  z.object({ kind: z.enum(['notFound', 'notServed']), message: z.string() }),
+]);
+export type SlotAnswer = z.infer<typeof slotAnswerSchema>;
 
 export interface SendOrder {
   projectId: string;
@@ -127,35 +120,7 @@ export function readSendResult(result: unknown, { grant }: SendOrder): SendResul
   return { grant: grantName(grant), outcome: 'unknown', message: 'the send was completed by hand' };
 }
 
-const seenSchema = z.looseObject({
-  polls: z.number(),
-  nextPollAt: z.iso.datetime(),
-  lastError: z.string().optional(),
-  job: agentJobSchema.optional(),
-  intervalMs: z.number(),
-});
-const endedJobSchema = agentJobSchema.extend({ status: z.enum(terminalStatuses) });
-
-const watchResultSchema = z.discriminatedUnion('kind', [
-  z.looseObject({ kind: z.literal('ended'), job: endedJobSchema, seen: seenSchema }),
-  z.looseObject({ kind: z.enum(['rest', 'evidence']), job: agentJobSchema, seen: seenSchema }),
-  z.looseObject({ kind: z.literal('gone'), message: z.string(), seen: seenSchema }),
-  z.looseObject({ kind: z.enum(['deadline', 'foreign']), seen: seenSchema }),
-  z.looseObject({ kind: z.literal('trouble'), trouble: z.string().nullable(), seen: seenSchema }),
-]);
-
-const slotAnswerSchema = z.discriminatedUnion('kind', [
-  z.looseObject({ kind: z.literal('asked'), baseline: agentJobSchema.optional(), answer: anyAnswerSchema }),
-  z.looseObject({ kind: z.enum(['atWork', 'archived']), job: agentJobSchema, answer: anyAnswerSchema.optional() }),
-  z.looseObject({ kind: z.enum(['notFound', 'notServed']), message: z.string() }),
-]);
-
 /** The answer of an ask; `undefined` if it was typed by hand. */
 export function readSlotAnswer(result: unknown): SlotAnswer | undefined {
   return slotAnswerSchema.safeParse(result).success ? (result as SlotAnswer) : undefined;
-}
-
-/** What a watch reported; `undefined` if it was typed by hand. */
-export function readWatchResult(result: unknown): WatchResult | undefined {
-  return watchResultSchema.safeParse(result).success ? (result as WatchResult) : undefined;
 }

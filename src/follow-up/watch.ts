@@ -1,7 +1,8 @@
+import { z } from 'zod';
 import { defined } from '../contract/defined.js';
 import { iso } from '../contract/durations.js';
-import type { AgentJob, FollowUpSettings, TerminalStatus } from '../contract/index.js';
-import { isTerminalStatus } from '../contract/follow-up-result.js';
+import type { FollowUpSettings } from '../contract/follow-up-input.js';
+import { type AgentJob, agentJobSchema, isTerminalStatus, terminalStatuses } from '../contract/follow-up-result.js';
 import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol.js';
 
 /** What a job shows this soon after another read or the send is not believed: replicas of the service may lag. */
@@ -48,38 +49,46 @@ export interface WatchOrder {
   seen?: Seen;
 }
 
-/** What a watch has seen. The activity keeps it in its heartbeat, where people and programs read it. */
-export interface Seen {
+const seenSchema = z.object({
   /** Reads of the job, including failed ones. */
-  polls: number;
+  polls: z.number(),
   /** When it reads next. ISO 8601 in UTC. */
-  nextPollAt: string;
+  nextPollAt: z.iso.datetime(),
   /** Of the last read, if it failed. */
-  lastError?: string;
+  lastError: z.string().exactOptional(),
   /** The last job that was read, without fields that this project does not know. */
-  job?: AgentJob;
+  job: agentJobSchema.exactOptional(),
   /** Whether the job was seen at work on this message. */
-  observedActive: boolean;
+  observedActive: z.boolean(),
   /** When the job was last seen at work on any message. */
-  activeAtMs?: number;
-  intervalMs: number;
+  activeAtMs: z.number().exactOptional(),
+  intervalMs: z.number(),
   /** Since when a terminal status is believed. */
-  endSeenAtMs?: number;
+  endSeenAtMs: z.number().exactOptional(),
   /** Failed reads of one kind in a row, and since when. */
-  failing?: { kind: 'notFound' | 'failed'; polls: number; sinceMs: number };
+  failing: z.object({ kind: z.enum(['notFound', 'failed']), polls: z.number(), sinceMs: z.number() }).exactOptional(),
   /** How often people were shown that the job cannot be read. */
-  troubles?: number;
-}
+  troubles: z.number().exactOptional(),
+});
+/** What a watch has seen. The activity keeps it in its heartbeat, where people and programs read it. */
+export type Seen = z.infer<typeof seenSchema>;
 
-export type WatchEnd =
-  | { kind: 'rest' | 'evidence'; job: AgentJob }
-  | { kind: 'ended'; job: EndedJob }
-  | { kind: 'gone'; message: string }
-  | { kind: 'deadline' | 'foreign' }
+const watchEndSchema = z.discriminatedUnion('kind', [
+  z.object({ kind: z.enum(['rest', 'evidence']), job: agentJobSchema }),
+  z.object({ kind: z.literal('ended'), job: agentJobSchema.extend({ status: z.enum(terminalStatuses) }) }),
+  z.object({ kind: z.literal('gone'), message: z.string() }),
+  z.object({ kind: z.enum(['deadline', 'foreign']) }),
   /** The job cannot be read for a while, or (`null`) can be read again. */
-  | { kind: 'trouble'; trouble: string | null };
-export type WatchResult = WatchEnd & { seen: Seen };
-export type EndedJob = AgentJob & { status: TerminalStatus };
+  z.object({ kind: z.literal('trouble'), trouble: z.string().nullable() }),
+]);
+export type WatchEnd = z.infer<typeof watchEndSchema>;
+const watchResultSchema = z.intersection(watchEndSchema, z.object({ seen: seenSchema }));
+export type WatchResult = z.infer<typeof watchResultSchema>;
+
+/** What a watch reported; `undefined` if it was typed by hand. */
+export function readWatchResult(result: unknown): WatchResult | undefined {
+  return watchResultSchema.safeParse(result).success ? (result as WatchResult) : undefined;
+}
 
 /** After a send the job is read after the first interval, otherwise at once. */
 export function firstSeen(

@@ -23,7 +23,6 @@ import {
   grantName,
   readSendResult,
   readSlotAnswer,
-  readWatchResult,
   type SendOrder,
   type SendResult,
   type SlotAnswer,
@@ -31,7 +30,7 @@ import {
   type Stoppable,
   type Trouble,
 } from '../follow-up/port.js';
-import type { WatchOrder, WatchResult } from '../follow-up/watch.js';
+import { readWatchResult, type WatchOrder, type WatchResult } from '../follow-up/watch.js';
 
 /** A read of the job takes at most 7 s and a call of the budget 5 s. As a local activity, both cost one event. */
 const quick = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { readSendResult, readSlotAnswer, readWatchResult, type SendOrder } from '../../src/follow-up/port.js';
+import { readSendResult, readSlotAnswer, type SendOrder } from '../../src/follow-up/port.js';
 import { iso } from '../../src/contract/durations.js';
-import type { WatchResult } from '../../src/follow-up/watch.js';
+import { readWatchResult, type WatchResult } from '../../src/follow-up/watch.js';
 import { granted, rest, START_MS } from './support.js';
 
 const seen = { polls: 1, nextPollAt: iso(START_MS), observedActive: true, intervalMs: 5_000 };

@@ -6,7 +6,8 @@ import { BudgetLoop, type RecentSends } from '../../src/budget/loop.js';
 import { type BudgetState, newState, trim } from '../../src/budget/state.js';
 import { answerSchema, askSchema, budgetEventSchema, type BudgetSettings } from '../../src/contract/protocol.js';
 import { FollowUp } from '../../src/follow-up/flow.js';
-import { type FollowUpPort, readSendResult, readSlotAnswer, readWatchResult } from '../../src/follow-up/port.js';
+import { type FollowUpPort, readSendResult, readSlotAnswer } from '../../src/follow-up/port.js';
+import { readWatchResult } from '../../src/follow-up/watch.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
 import { Chance } from './world.js';
 
