@@ -609,7 +609,7 @@ export class Budget {
     const { state } = this;
     state.waiters = state.waiters.filter((each) => each !== waiter);
     const overAtMs = nowMs + leaseMs + drainMs;
-    state.grants.push({ workflowId, runId, sendNumber, job, grantedAtMs: nowMs, leaseMs, overAtMs });
+    state.grants.push({ workflowId, runId, sendNumber, grantedAtMs: nowMs, leaseMs, overAtMs });
     state.counts.grants += 1;
     state.grantsSinceBatch = lane === 'batch' ? 0 : state.grantsSinceBatch + 1;
     const send = { runId, sendNumber, grantedAtMs: nowMs, overAtMs };

@@ -25,7 +25,6 @@ export interface Grant {
   workflowId: string;
   runId: string;
   sendNumber: number;
-  job: string;
   grantedAtMs: number;
   /** The send has ended, or never starts, after this time from the grant. */
   leaseMs: number;

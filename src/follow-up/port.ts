@@ -8,7 +8,6 @@ import type { WatchOrder, WatchResult } from './watch.js';
 
 /** What a follow-up needs from its surroundings: a workflow on Temporal, or the simulation. No call rejects. */
 export interface FollowUpPort {
-  readonly workflowId: string;
   /** When this workflow started, in epoch milliseconds. */
   readonly startedAtMs: number;
   readonly runId: string;

@@ -56,7 +56,6 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
   let arePrivate = false;
   const show = createDisplay(workflowId, () => arePrivate);
   return {
-    workflowId,
     startedAtMs,
     runId,
     mayHaveSent: runId !== originalExecutionRunId || attempt > 1,

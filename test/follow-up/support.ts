@@ -114,7 +114,6 @@ export interface Script {
 
 /** A follow-up over a scripted budget and service, in virtual time. Its watches judge as the real ones do. */
 export class Scene implements FollowUpPort {
-  readonly workflowId = 'follow-up/p/j/key';
   readonly startedAtMs = START_MS;
   readonly runId: string = 'run';
   readonly mayHaveSent: boolean = false;

@@ -26,7 +26,7 @@ export function followUp(settings: Settings): Code {
     const { workflowId, runId, startedAtMs, what, nowMs, condition } = run;
     const chance = new Chance(Number(/\d+$/.exec(workflowId)?.[0]));
     const flow = new FollowUp(settings, {
-      ...{ workflowId, runId, startedAtMs, mayHaveSent: runId !== what.originalRunId, nowMs, condition },
+      ...{ runId, startedAtMs, mayHaveSent: runId !== what.originalRunId, nowMs, condition },
       random: () => chance.next(),
       show: ({ state }) => run.show(state),
       // A local activity first. If it fails, the server repeats a normal one.
