@@ -54,8 +54,8 @@ export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
     throw new Error('API key: set at least one of key, keyFile, keysFile');
   }
   if (key !== undefined && !isUsableApiKey(key)) throw new Error(`API key: ${KEY_RULE} (value not shown)`);
-  const keys = keysFile === undefined ? undefined : watch(keysFile, parseKeysFile, source);
-  const single = keyFile === undefined ? undefined : watch(keyFile, parseKeyFile, source);
+  const keys = keysFile === undefined ? undefined : watchFile(keysFile, parseKeysFile, source);
+  const single = keyFile === undefined ? undefined : watchFile(keyFile, parseKeyFile, source);
   const files = [
     [keysFile, keys],
     [keyFile, single],
@@ -70,10 +70,6 @@ export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
     },
     forProject: async (projectId) => (await keys?.read())?.get(projectId) ?? (await single?.read()) ?? key,
   };
-}
-
-function watch<T>(path: string, parse: (text: string) => T, { onProblem }: ApiKeySource): WatchedFile<T> {
-  return createWatchedFile({ path, parse, onProblem: (problem) => onProblem?.(path, problem) });
 }
 
 function parseKeyFile(text: string): string {
@@ -113,26 +109,20 @@ function parseKeysFile(text: string): ReadonlyMap<string, string> {
 const TIME_STAMP_RESOLUTION_MS = 2_000;
 
 /** A file's parsed content, read again when the file changes. */
-export interface WatchedFile<T> {
+interface WatchedFile<T> {
   /** The newest good content; `undefined` if there never was any. Never throws. */
   read(): Promise<T | undefined>;
   /** Why the file cannot be used now, even if its last good content is in use. Never throws. */
   problem(): Promise<string | undefined>;
 }
 
-export interface WatchedFileOptions<T> {
-  path: string;
-  /** Throws an `Error` whose message says what is wrong, without secrets. */
-  parse: (text: string) => T;
-  /** Called once with each new problem, and with `undefined` when the file is good again. */
-  onProblem: (problem: string | undefined) => void;
-}
-
 /**
  * Watches a file by checking its times of change, size and inode at each use. This also notices files that were
  * replaced by a rename or a symbolic link. If a file is missing or bad, its last good content stays in use.
+ *
+ * @param parse throws an `Error` whose message says what is wrong, without secrets
  */
-export function createWatchedFile<T>(options: WatchedFileOptions<T>): WatchedFile<T> {
+function watchFile<T>(path: string, parse: (text: string) => T, { onProblem }: ApiKeySource): WatchedFile<T> {
   let content: T | undefined;
   let signature: string | undefined;
   let problem: string | undefined;
@@ -141,17 +131,17 @@ export function createWatchedFile<T>(options: WatchedFileOptions<T>): WatchedFil
   async function refresh(): Promise<T | undefined> {
     let found: string | undefined;
     try {
-      const { mtimeMs, ctimeMs, size, ino } = await stat(options.path);
+      const { mtimeMs, ctimeMs, size, ino } = await stat(path);
       const current = `${mtimeMs} ${ctimeMs} ${size} ${ino}`;
       if (current === signature) return content;
       // Stored before reading: a change during the read shows as a difference at the next use.
       signature = Date.now() - Math.max(mtimeMs, ctimeMs) > TIME_STAMP_RESOLUTION_MS ? current : undefined;
-      content = options.parse(decodeUtf8(await readFile(options.path)));
+      content = parse(decodeUtf8(await readFile(path)));
     } catch (error) {
       found = describe(error);
       signature = undefined;
     }
-    if (found !== problem) options.onProblem(found);
+    if (found !== problem) onProblem?.(path, found);
     problem = found;
     return content;
   }
