@@ -26,14 +26,7 @@ export const waitingStates = ['waiting-for-budget', 'waiting-for-job', 'blocked'
 export const sendingStates = ['sending', 'reconciling', 'polling'] as const;
 
 /** States of a follow-up that has not ended. */
-export const openStates = [
-  'waiting-for-budget',
-  'waiting-for-job',
-  'sending',
-  'reconciling',
-  'polling',
-  'blocked',
-] as const;
+export const openStates = [...waitingStates, ...sendingStates] as const;
 export type OpenState = (typeof openStates)[number];
 
 /** States of a follow-up that has ended. `endOf` of the contract chooses one. */

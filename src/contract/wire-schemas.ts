@@ -8,7 +8,7 @@ import {
   outcomeFields,
 } from './batch-result.js';
 import { blockReasons, waitReasons } from './budget-messages.js';
-import { endStates } from './choices.js';
+import { endStates, sendingStates, waitingStates } from './choices.js';
 import { FailureType, type FailureDetails } from './failures.js';
 import { followUpInputSchema, followUpSettings, MAX_PROMPT_BYTES } from './follow-up-input.js';
 import type { FollowUpProgress } from './follow-up-messages.js';
@@ -58,8 +58,8 @@ const facts = z.object({
 /** Answer of the query `progress`. */
 const followUpProgressSchema: z.ZodType<FollowUpProgress> = z.intersection(
   z.union([
-    z.object({ state: z.enum(['sending', 'reconciling', 'polling']), waitReason: waitReason.exactOptional() }),
-    z.object({ state: z.enum(['waiting-for-budget', 'waiting-for-job', 'blocked']), waitReason }),
+    z.object({ state: z.enum(sendingStates), waitReason: waitReason.exactOptional() }),
+    z.object({ state: z.enum(waitingStates), waitReason }),
     z.object({ state: z.enum(['completed', 'archived']) }),
     z.object({ state: z.literal('job-failed'), failure: failure.nullable() }),
     z.object({ state: z.enum(endStates).exclude(['completed', 'archived', 'job-failed']), failure }),
