@@ -1,7 +1,7 @@
 import { defined } from '../contract/defined.js';
 import { formatDuration, iso } from '../contract/durations.js';
-import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
-import type { BudgetSend, BudgetStatus, BudgetWaiter, PauseReason, SendOutcome } from '../contract/budget-messages.js';
+import { markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
+import type { BudgetSend, BudgetStatus, BudgetWaiter, SendOutcome } from '../contract/budget-messages.js';
 import type { Budget } from './budget.js';
 import type { Grant, SendRecord } from './state.js';
 
@@ -123,15 +123,10 @@ function describeState(status: BudgetStatus, at: At): string {
   return `all slots are used until ${at(nextFreeSlotAt)}`;
 }
 
-const PAUSED_BY: Readonly<Record<PauseReason, string>> = {
-  operator: 'by an operator',
-  limited: 'the service refuses more messages (429)',
-  credentials: 'the service refuses the API key',
-  payment: 'the service asks for payment (402)',
-};
-
 function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, at: At): string {
-  const why = reasons.map((reason) => PAUSED_BY[reason]).join(', and ');
+  const why = reasons
+    .map((reason) => (reason === 'operator' ? 'by an operator' : REFUSALS[reason].what))
+    .join(', and ');
   const isOperators = reasons.includes('operator');
   const end = until === undefined ? 'until it is resumed' : `${isOperators ? 'until' : 'tries again'} ${at(until)}`;
   return `${why} since ${at(since)}, ${end}${note === undefined ? '' : ` (${code(note)})`}`;
@@ -139,10 +134,9 @@ function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus
 
 function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefined {
   const resume = `\`follow-up budget resume ${projectId}\``;
-  if (paused?.reasons.includes('operator')) return `${resume}, if the pause is no longer wanted`;
-  if (paused?.reasons.includes('credentials')) return `give the workers a valid key for the project, then ${resume}`;
-  if (paused?.reasons.includes('payment')) return `pay the service, then ${resume}`;
-  if (paused) return `nothing: it continues by itself. To try at once: ${resume}`;
+  const [reason] = paused?.reasons ?? [];
+  if (reason === 'operator') return `${resume}, if the pause is no longer wanted`;
+  if (reason) return `${REFUSALS[reason].fix}; it continues by itself. To try at once: ${resume}`;
   return limit === 0 ? `\`follow-up budget set ${projectId} --limit 100\`` : undefined;
 }
 

@@ -2,7 +2,7 @@ import type { FollowUpSummary, FollowUpUpdate, LiveProgress, WorkflowTrouble } f
 import { type FollowUpResult, type FollowUpState, isEndState } from '../contract/index.js';
 import { ExitCode } from './cli.js';
 import { safeLine } from '../terminal-text.js';
-import { nextStep } from '../follow-up/details.js';
+import { BLOCKED, nextStep } from '../follow-up/details.js';
 
 /** A result for people. */
 export function describeResult(workflowId: string, result: FollowUpResult): string {
@@ -58,18 +58,6 @@ export function standingOf({ status, state }: FollowUpSummary): string {
   return state !== undefined && isEndState(state) ? state : status;
 }
 
-const BLOCKED_TEXT: Record<string, string> = {
-  paused: 'the project is paused',
-  credentials: 'the service refuses the API key',
-  'queue-full': "the project's queue is full",
-  limited: 'the service refuses more messages',
-  payment: 'the service asks for payment',
-  counting: "the project's budget counts what was sent before it started",
-  'budget-stopped': "the project's budget workflow is stopped",
-  'budget-silent': "the project's budget does not answer; follow-up doctor says why",
-  service: 'the service does not answer correctly',
-};
-
 /** What blocks a workflow, and how to fix it. */
 export function describeTrouble({ workflowId, what, fix }: WorkflowTrouble): string {
   return `${safeLine(`${workflowId} ${what}`)}\n  -> ${safeLine(fix)}`;
@@ -92,7 +80,7 @@ export function describeUpdate({ summary, progress, progressUnavailable, asOf }:
 
 function headlineOf(progress: LiveProgress): string {
   const { state, waitReason, position, jobStatus, failure, lastError, overdue } = progress;
-  const why = waitReason === undefined ? undefined : BLOCKED_TEXT[waitReason];
+  const why = waitReason === undefined ? undefined : BLOCKED[waitReason];
   const parts = [
     state === 'blocked' ? `blocked: ${why ?? waitReason}${pauseText(progress)}` : STATE_TEXT[state],
     state === 'blocked' ? undefined : why,

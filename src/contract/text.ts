@@ -1,3 +1,5 @@
+import type { Refusal } from './budget-messages.js';
+
 /** Bytes of a text in UTF-8. Counted by hand: the workflow sandbox has neither `Buffer` nor `TextEncoder`. */
 export function utf8Length(text: string): number {
   let bytes = text.length;
@@ -33,6 +35,13 @@ export function hash64(text: string): string {
   }
   return digits;
 }
+
+/** What a refusal of all messages of a project means, and what ends it. */
+export const REFUSALS: Readonly<Record<Refusal, { what: string; fix: string }>> = {
+  limited: { what: 'the service refuses more messages (429)', fix: 'nothing' },
+  credentials: { what: 'the service refuses the API key', fix: 'give the workers a valid key for the project' },
+  payment: { what: 'the service asks for payment (402)', fix: 'pay the service' },
+};
 
 const MAX_CODE_LENGTH = 300;
 

@@ -1,7 +1,7 @@
 import type { BlockReason, WaitReason } from '../contract/budget-messages.js';
 import type { FollowUpProgress } from '../contract/follow-up-messages.js';
 import { type Delivered, FailureType, projectBudgetWorkflowId } from '../contract/index.js';
-import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
+import { markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
 
 /** A follow-up as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
 export function describeProgress(progress: FollowUpProgress, workflowId: string, nowMs: number): string {
@@ -86,24 +86,25 @@ const WORD_OF_DELIVERY: Readonly<Record<Delivered, string>> = {
   unknown: 'perhaps delivered',
 };
 
-function describeBlock({ waitReason, pause, projectId }: FollowUpProgress, at: At): string {
-  if (waitReason !== 'paused') return BLOCKED[waitReason ?? 'service'](projectId);
+function describeBlock({ waitReason = 'service', pause }: FollowUpProgress, at: At): string {
+  const why = BLOCKED[waitReason] ?? waitReason;
+  if (waitReason !== 'paused') return why;
   const until = pause?.until === undefined ? 'until it is resumed' : `until ${at(pause.until)}`;
   const note = pause?.note === undefined ? '' : ` (${code(pause.note)})`;
-  return `project ${projectId} is paused by an operator ${until}${note}`;
+  return `${why} by an operator ${until}${note}`;
 }
 
-const BLOCKED: Readonly<Record<Exclude<WaitReason | BlockReason, 'paused'>, (projectId: string) => string>> = {
-  limited: (projectId) => `the service refuses more messages of project ${projectId} (429)`,
-  credentials: (projectId) => `the service refuses the API key of project ${projectId}, or there is none`,
-  payment: (projectId) => `the service asks for payment for project ${projectId} (402)`,
-  'queue-full': (projectId) => `the queue of project ${projectId} is full`,
-  counting: (projectId) => `the budget of project ${projectId} counts what was sent before it started`,
-  'budget-stopped': (projectId) => `the budget of project ${projectId} was stopped`,
-  'budget-silent': (projectId) => `the budget of project ${projectId} does not answer`,
-  service: () => 'the job cannot be read',
-  slot: () => 'it waits for a slot',
-  'job-busy': () => 'its job is busy',
+/** What blocks a follow-up. The other reasons to wait block none. */
+export const BLOCKED: Readonly<Partial<Record<WaitReason | BlockReason, string>>> = {
+  paused: 'the project is paused',
+  limited: REFUSALS.limited.what,
+  credentials: `${REFUSALS.credentials.what}, or there is none`,
+  payment: REFUSALS.payment.what,
+  'queue-full': "the project's queue is full",
+  counting: "the project's budget counts what was sent before it started",
+  'budget-stopped': "the project's budget was stopped",
+  'budget-silent': "the project's budget does not answer",
+  service: 'the job cannot be read',
 };
 
 /** Only a plain web address becomes a link. Any other text from the service is shown as text. */
@@ -142,11 +143,9 @@ function wayOutOfBlock({ projectId, waitReason, pause }: FollowUpProgress, workf
     case 'paused':
       return `${resume}, if the pause is no longer wanted`;
     case 'limited':
-      return `nothing: it continues by itself. To try at once: ${tryNow}`;
     case 'credentials':
-      return `give the workers a valid key for the project; it continues by itself. To try at once: ${tryNow}`;
     case 'payment':
-      return `pay the service; it continues by itself. To try at once: ${tryNow}`;
+      return `${REFUSALS[waitReason].fix}; it continues by itself. To try at once: ${tryNow}`;
     case 'queue-full':
       return 'nothing: it asks for a place again by itself';
     case 'counting':

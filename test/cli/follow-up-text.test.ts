@@ -69,13 +69,13 @@ describe('the text of a follow-up', () => {
   test('that is blocked says by what, and gives the last error', () => {
     const lastError = { at: '2026-01-02T03:04:05Z', message: 'HTTP 401:\n\u001b[31mno' };
     const text = describeUpdate(progress({ state: 'blocked', waitReason: 'credentials', lastError }));
-    expect(text.headline).toBe('blocked: the service refuses the API key, last error: HTTP 401: no');
+    expect(text.headline).toBe('blocked: the service refuses the API key, or there is none, last error: HTTP 401: no');
   });
 
   test('that cannot ask its budget says when it tries again', () => {
     const now = new Date().toISOString();
     const { headline, timing } = describeUpdate(progress({ state: 'blocked', waitReason: 'service', nextTryAt: now }));
-    expect(headline).toBe('blocked: the service does not answer correctly');
+    expect(headline).toBe('blocked: the job cannot be read');
     expect(timing).toMatch(new RegExp(`^tries again ${TIME}$`));
   });
 
@@ -83,12 +83,16 @@ describe('the text of a follow-up', () => {
     const text = describeUpdate(
       progress({ state: 'polling', waitReason: 'service', sentAt: new Date().toISOString() }),
     );
-    expect(text.headline).toBe('sent, the service does not answer correctly');
+    expect(text.headline).toBe('sent, the job cannot be read');
   });
 
   test.each([
     ['paused', { by: 'operator', note: 'freeze' }, 'the project is paused by an operator until it is resumed (freeze)'],
-    ['limited', { by: 'service', until: '2026-01-02T03:04:05Z' }, 'the service refuses more messages, it tries again '],
+    [
+      'limited',
+      { by: 'service', until: '2026-01-02T03:04:05Z' },
+      'the service refuses more messages (429), it tries again ',
+    ],
     ['counting', undefined, "the project's budget counts what was sent before it started"],
   ] as const)('that is blocked because of %s says so, with its position', (waitReason, pause, why) => {
     const text = describeUpdate(progress({ state: 'blocked', waitReason, position: 2, ...(pause && { pause }) }));
