@@ -13,8 +13,8 @@ export interface BaseUrl {
  * a password.
  */
 export function baseUrlIssue(value: string): string | undefined {
-  const url = toUrl(value);
-  if (!url) return 'must be a URL such as "https://api.example.com"';
+  if (!URL.canParse(value)) return 'must be a URL such as "https://api.example.com"';
+  const url = new URL(value);
   if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'must start with https:// or http://';
   if (url.username !== '' || url.password !== '') return 'must not contain a user name or a password';
   if (value.includes('?')) return 'must not have a query (?...)';
@@ -29,13 +29,9 @@ export function baseUrlIssue(value: string): string | undefined {
  */
 export function parseBaseUrl(value: string): BaseUrl {
   const issue = baseUrlIssue(value);
-  const url = toUrl(value);
-  if (issue !== undefined || !url) throw new Error(`baseUrl: ${issue ?? 'must be a URL'}`);
-  return { origin: url.origin, pathPrefix: url.pathname.replace(/\/+$/, '') };
-}
-
-function toUrl(value: string): URL | undefined {
-  return URL.canParse(value) ? new URL(value) : undefined;
+  if (issue !== undefined) throw new Error(`baseUrl: ${issue}`);
+  const { origin, pathname } = new URL(value);
+  return { origin, pathPrefix: pathname.replace(/\/+$/, '') };
 }
 
 const loopback = new BlockList();
