@@ -22,7 +22,6 @@ import {
   type Granted,
   isAtWork,
   isUndelivered,
-  type JobFingerprint,
   type Known,
   knownReason,
   mayHaveArrived,
@@ -171,12 +170,13 @@ export class FollowUp {
       let result: FollowUpResult | undefined;
       // A run that replaces the one that had the turn asks whether it is still its own.
       while (!result) result = await this.#watchTurn(await this.#deliver());
-      await this.#tellEnd({ lastTurn: fingerprint(result.job) });
+      await this.port.tellBudget({ kind: 'end', lastTurn: fingerprint(result.job) });
       this.#show(endOf(result));
       return result;
     } catch (error) {
       if (!(error instanceof Failed)) throw error;
-      await this.#tellEnd(this.#turnUntilMs === undefined ? {} : { turnUntilMs: this.#turnUntilMs });
+      const turn = this.#turnUntilMs === undefined ? {} : { turnUntilMs: this.#turnUntilMs };
+      await this.port.tellBudget({ kind: 'end', ...turn });
       this.#show(endOf(error));
       throw error;
     }
@@ -541,13 +541,11 @@ export class FollowUp {
   }
 
   /** Names the run of the grant: a reset run repeats what its predecessor told. */
-  async #settle(
-    { runId, sendNumber }: Granted,
-    outcome: SendOutcome,
-    { refusal, retryAfterMs }: Partial<SendResult> = {},
-  ): Promise<void> {
-    const why = { ...(refusal && { refusal }), ...(retryAfterMs !== undefined && { retryAfterMs }) };
-    await this.port.tellBudget({ kind: 'settle', runId, sendNumber, outcome, atMs: this.port.nowMs(), ...why });
+  async #settle(grant: Granted, outcome: SendOutcome, why: Partial<SendResult> = {}): Promise<void> {
+    const { runId, sendNumber } = grant;
+    const { refusal, retryAfterMs } = why;
+    const send = { kind: 'settle', runId, sendNumber, outcome, atMs: this.port.nowMs() } as const;
+    await this.port.tellBudget({ ...send, ...defined({ refusal, retryAfterMs }) });
   }
 
   /**
@@ -558,11 +556,6 @@ export class FollowUp {
     this.#answer = undefined;
     this.#spent = grantName(grant);
     await this.#settle(grant, 'notSent');
-  }
-
-  /** Gives back whatever the follow-up holds. */
-  async #tellEnd(how: { lastTurn?: JobFingerprint; turnUntilMs?: number }): Promise<void> {
-    await this.port.tellBudget({ kind: 'end', ...how });
   }
 }
 
