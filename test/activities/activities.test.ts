@@ -131,16 +131,11 @@ describe('askForSlot', () => {
     expect(await result).toMatchObject({ kind: 'asked', baseline: working });
   });
 
+  const [earlier, atOnce] = [known()(), granted()()];
   test.each<[string, AgentJob, Answer, object, string]>([
-    ['a send that is known', archived, known()(), { kind: 'asked', answer: known()() }, 'get, ask'],
+    ['a send that is known', archived, earlier, { kind: 'asked', answer: earlier }, 'get, ask'],
     ['a place in line', archived, waiting()(), { kind: 'archived' }, 'get, ask'],
-    [
-      'a grant, which the follow-up gives back',
-      working,
-      granted()(),
-      { kind: 'atWork', answer: granted()() },
-      'get, ask',
-    ],
+    ['a grant, which the follow-up gives back', working, atOnce, { kind: 'atWork', answer: atOnce }, 'get, ask'],
   ])('in doubt, asks whatever the job shows: %s', async (_, job, answer, expected, calls) => {
     const given = askIn({ job: () => job, answers: [answer] }, { isInDoubt: true });
     expect(await given.result).toMatchObject(expected);
