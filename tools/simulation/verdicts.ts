@@ -108,7 +108,8 @@ export class Log {
 const seconds = (ms: number): string => ((ms - START_MS) / 1_000).toFixed(1);
 
 /** Compares what each follow-up said with the service's log. */
-export function judgeSeed({ has, server, service, log, callers, budget }: Stage): void {
+export function judgeSeed(stage: Stage): void {
+  const { has, server, service, log, callers, budget } = stage;
   const { limit, windowMs } = budget.settings;
   const { arrivals } = service;
   // A budget that starts afresh knows neither of messages that were refused nor of those that were sent again since.
@@ -128,7 +129,7 @@ export function judgeSeed({ has, server, service, log, callers, budget }: Stage)
     const [behind] = accepted;
     if (settings.whenActive === 'wait' && behind?.isBehind) log.find('behind', workflowId, seconds(behind.atMs));
     const runs = log.ended.filter((run) => run.workflowId === workflowId);
-    for (const [i, run] of runs.entries()) judgeRun(log, caller, run, runs.slice(0, i + 1), accepted, leasesMs);
+    for (const [i, run] of runs.entries()) judgeRun(stage, caller, run, runs.slice(0, i + 1), accepted, leasesMs);
     const last = server.latest(workflowId);
     if (last?.status === 'running') log.find('lost', workflowId, last.runId, last.states.at(-1)?.state);
     const hours = Math.max(1, ((last?.closedAtMs ?? Infinity) - startsAtMs) / 3_600_000);
@@ -138,7 +139,14 @@ export function judgeSeed({ has, server, service, log, callers, budget }: Stage)
 }
 
 /** @param upTo the runs of the follow-up that closed before this one, and this one */
-function judgeRun(log: Log, caller: Caller, run: Run, upTo: Run[], accepted: Arrival[], leasesMs: number[]): void {
+function judgeRun(
+  { log, has }: Stage,
+  caller: Caller,
+  run: Run,
+  upTo: Run[],
+  accepted: Arrival[],
+  leasesMs: number[],
+): void {
   const said = saidBy(run);
   if (!said) return;
   const who = `${run.workflowId} ${run.runId} ${said.type}`;
@@ -151,8 +159,9 @@ function judgeRun(log: Log, caller: Caller, run: Run, upTo: Run[], accepted: Arr
   }
   // Of a message that came while another turn ran, nobody can tell.
   const isOfTurn = (arrival: Arrival) => arrival.turn === said.turn || arrival.isBehind;
-  // What was assumed need not have been delivered.
-  const isToJudge = ofMessage.length > 0 && (isDelivered || said.delivered === 'yes');
+  // What was assumed need not have been delivered, and a budget that starts afresh may not know whose turn was last.
+  const isAssumed = said.delivered === 'unknown' && isBudgetLost(has) && chain.length > 1;
+  const isToJudge = ofMessage.length > 0 && (said.delivered === 'yes' || (isDelivered && !isAssumed));
   if (said.turn !== undefined && isToJudge && !ofMessage.some(isOfTurn)) {
     log.find('fooled', who, `took turn ${said.turn} for`, ...ofMessage.map((each) => each.turn));
   }
