@@ -87,7 +87,7 @@ export const askSchema = z.object({
   messageTag: z.string().max(16),
   /** Whether this run replaces another one, which may have sent. */
   mayHaveSent: z.boolean(),
-  /** When the first run of this workflow started, in epoch milliseconds. */
+  /** When the first run of this workflow started, or somewhat earlier, in epoch milliseconds. */
   startedAtMs: instantMsSchema,
   /** How long after its grant a send of the asking worker has ended, or never starts. */
   leaseMs: durationMs.min(1),

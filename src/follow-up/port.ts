@@ -8,7 +8,7 @@ import type { WatchOrder, WatchResult } from './watch.js';
 
 /** What a follow-up needs from its surroundings: a workflow on Temporal, or the simulation. No call rejects. */
 export interface FollowUpPort {
-  /** When this workflow started, in epoch milliseconds. */
+  /** When the first run of this workflow started, or somewhat earlier, in epoch milliseconds. */
   readonly startedAtMs: number;
   readonly runId: string;
   /** Whether this run replaces another one, which may have sent. */

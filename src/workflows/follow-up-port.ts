@@ -49,14 +49,19 @@ const WATCH_SLACK_MS = 120_000;
 const HEARTBEAT_TIMEOUT_MS = 75_000;
 const LONGEST_TAKEOVER_MS = 15_000;
 
+/** A retry policy is assumed to wait no longer than this. */
+const LONGEST_RETRY_MS = 3_600_000;
+
 /** Carries out on Temporal what a follow-up decides. */
 export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort {
-  const { workflowId, runId, originalExecutionRunId, attempt, startTime } = workflowInfo();
+  const { workflowId, runId, originalExecutionRunId, attempt, startTime, runTimeoutMs = 0 } = workflowInfo();
   const startedAtMs = startTime.getTime();
+  // A retry policy starts a run after the one before has timed out.
+  const firstStartedAtMs = startedAtMs - (attempt - 1) * (runTimeoutMs + LONGEST_RETRY_MS);
   let arePrivate = false;
   const show = createDisplay(workflowId, () => arePrivate);
   return {
-    startedAtMs,
+    startedAtMs: firstStartedAtMs,
     runId,
     mayHaveSent: runId !== originalExecutionRunId || attempt > 1,
     nowMs: () => Date.now(),

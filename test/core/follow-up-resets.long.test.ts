@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { resetWorkflow } from '../../chaos/buttons.js';
 import { type FollowUpResult, resolveDeliveryUpdate } from '../../src/contract/index.js';
+import type { Ask } from '../../src/contract/protocol.js';
 import { failureOf } from '../support/failure-of.js';
 import { type FollowUpHandle, operatedCore, reaches } from './support/operated-core.js';
 
@@ -91,4 +92,27 @@ describe.concurrent.each(['first', 'last'] as const)('a follow-up that is reset 
     expect(await second.result()).toEqual(result);
     expect(project.delivered).toEqual(['job', 'job']);
   });
+});
+
+test('a run that a retry policy starts asks as one that may have sent since the first run began', async () => {
+  const project = newProject();
+  await project.openBacklog(1);
+  const { client, taskQueue } = operated.core;
+  project.addJob('job');
+  const startedAtMs = Date.now();
+  const input = { projectId: project.id, jobId: 'job', prompt: 'go on' };
+  const followUp = await client.workflow.start('followUp', {
+    ...{ taskQueue, workflowId: `follow-up/${project.id}/job/retried`, args: [input] },
+    ...{ workflowRunTimeout: '3s', retry: { initialInterval: '1s', maximumAttempts: 2 } },
+  });
+  await expect(followUp.result()).rejects.toThrow();
+  const { events } = await operated.core.budget(project.id).fetchHistory();
+  const asks = (events ?? []).flatMap(({ workflowExecutionUpdateAcceptedEventAttributes: update }) => {
+    const [payload] = update?.acceptedRequest?.input?.args?.payloads ?? [];
+    const ask = payload?.data ? (JSON.parse(Buffer.from(payload.data).toString()) as Partial<Ask>) : {};
+    return ask.workflowId === followUp.workflowId ? [ask] : [];
+  });
+  expect(asks).toMatchObject([{ mayHaveSent: false }, { mayHaveSent: true }]);
+  expect(asks[1]?.startedAtMs).toBeLessThanOrEqual(startedAtMs);
+  expect(asks[0]?.startedAtMs).toBeGreaterThanOrEqual(startedAtMs - 1_000);
 });
