@@ -128,7 +128,10 @@ describe('a budget that counts', () => {
     const desk = new Desk({ counts: true });
     desk.book([{ workflowId: followUp('a'), isRunning: true }]);
     expect(desk.ask('a', { ...resetRun, runId: 'second' })).toMatchObject({ kind: 'known', sendNumber: 1 });
-    expect(desk.ask('a', { ...resetRun, runId: 'third', sendNumber: 2 })).toMatchObject({ kind: 'known', sendNumber: 2 });
+    expect(desk.ask('a', { ...resetRun, runId: 'third', sendNumber: 2 })).toMatchObject({
+      kind: 'known',
+      sendNumber: 2,
+    });
     expect(desk.ask('a', { sendNumber: 3 })).toMatchObject({ kind: 'granted', runId: 'third' });
   });
 
