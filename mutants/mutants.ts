@@ -143,7 +143,7 @@ class RefusedError extends Error {`,
       {
         file: PORT,
         find: `return readSendResult(await send.executeWithOptions({ summary }, [order]), order);`,
-        replace: `return await send.executeWithOptions({ summary }, [order]);`,
+        replace: `return (await send.executeWithOptions({ summary }, [order])) ?? readSendResult(undefined, order);`,
       },
     ],
     test: {

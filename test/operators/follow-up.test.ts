@@ -93,6 +93,11 @@ describe.concurrent('a waiting follow-up', () => {
     const followUp = await startWaiting(projectId);
     await sendNonsense(stack.client, followUp.workflowId, ['wake', 'pollNow', 'budgetAnswer']);
     const workflow = stack.client.workflow.getHandle(followUp.workflowId);
+    await eventually('it has read all of it', async () => {
+      const { events } = await workflow.fetchHistory();
+      const lastRead = events?.findLastIndex((event) => event.workflowTaskCompletedEventAttributes) ?? -1;
+      return !events?.slice(lastRead).some((event) => event.workflowExecutionSignaledEventAttributes);
+    });
     for (const word of [undefined, null, 7, 'perhaps', 'sent']) {
       await expect(workflow.executeUpdate('resolveDelivery', { args: [word] })).rejects.toThrow();
     }

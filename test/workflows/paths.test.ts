@@ -178,6 +178,7 @@ describe.concurrent('a follow-up', () => {
     const input = scripted(script, more);
     if (sent) service.sends(input.jobId, sent);
     const handle = await rig.start(input);
+    await eventually('it has ended', async () => (await handle.describe()).status.name !== 'RUNNING');
     expect(await failureOf(handle.result())).toMatchObject({ type, ...expected });
     await recordRun(`a follow-up that fails with ${type}`, handle);
   });
