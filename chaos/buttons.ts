@@ -92,7 +92,9 @@ export async function sendNonsense(client: Client, workflowId: string, signals: 
     await handle.signal(signal);
     for (const nonsense of [null, 7, 'x', [], [[]], { workflowId: 1 }]) await handle.signal(signal, nonsense);
   }
-  await handle.executeUpdate('no-such-update', { args: [{}] }).then(
+  // A workflow whose tasks fail answers no update.
+  const update = () => handle.executeUpdate('no-such-update', { args: [{}] });
+  await client.withDeadline(Date.now() + 30_000, update).then(
     () => {
       throw new Error(`${workflowId} accepted an update that does not exist`);
     },

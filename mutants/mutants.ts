@@ -200,7 +200,7 @@ class RefusedError extends Error {`,
       {
         file: BUDGET,
         find: `workflowInfo().runId !== runId && patched(\`counts-after-\${runId}\`)`,
-        replace: `false && runId !== ''`,
+        replace: `false && patched(\`counts-after-\${runId}\`)`,
       },
     ],
     test: { file: PATHS, name: 'a budget that is reset counts what was sent' },

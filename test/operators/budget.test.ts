@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { sendNonsense } from '../../chaos/buttons.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
-import { eventually } from '../support/eventually.js';
+import { eventually, readsAllSignals } from '../support/eventually.js';
 import { LIMIT, WINDOW_MS, operatedBudgets } from '../support/operated-budgets.js';
 
 const budgets = operatedBudgets();
@@ -71,6 +71,7 @@ test.concurrent('a budget skips signals and updates that make no sense', async (
   const projectId = newProject();
   const followUps = await startTogether(projectId, LIMIT + 1);
   await sendNonsense(budgets.stack.client, projectBudgetWorkflowId(projectId), ['tell']);
+  await readsAllSignals(workflowOf(projectId));
   await endWell(projectId, followUps);
   await expectNoFailedTask(projectId);
 });

@@ -9,7 +9,7 @@ import {
   unpauseWorkflow,
 } from '../../chaos/buttons.js';
 import type { StartedFollowUp } from '../../src/client/index.js';
-import { eventually } from '../support/eventually.js';
+import { eventually, readsAllSignals } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
 let stack: Stack;
@@ -93,11 +93,7 @@ describe.concurrent('a waiting follow-up', () => {
     const followUp = await startWaiting(projectId);
     await sendNonsense(stack.client, followUp.workflowId, ['wake', 'pollNow', 'budgetAnswer']);
     const workflow = stack.client.workflow.getHandle(followUp.workflowId);
-    await eventually('it has read all of it', async () => {
-      const { events } = await workflow.fetchHistory();
-      const lastRead = events?.findLastIndex((event) => event.workflowTaskCompletedEventAttributes) ?? -1;
-      return !events?.slice(lastRead).some((event) => event.workflowExecutionSignaledEventAttributes);
-    });
+    await readsAllSignals(workflow);
     for (const word of [undefined, null, 7, 'perhaps', 'sent']) {
       await expect(workflow.executeUpdate('resolveDelivery', { args: [word] })).rejects.toThrow();
     }

@@ -1,5 +1,6 @@
 import { AssertionError } from 'node:assert';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { WorkflowHandle } from '@temporalio/client';
 
 /**
  * Waits until a condition holds. A condition that throws does not hold yet.
@@ -27,4 +28,13 @@ export async function eventually<T>(
     // The longer the wait, the longer the pauses.
     await delay(Math.min(25 + waitedMs / 20, 250));
   }
+}
+
+/** Waits until a workflow has handled all signals that it got: never, if its workflow tasks fail. */
+export async function readsAllSignals(workflow: WorkflowHandle): Promise<void> {
+  await eventually('it has read all signals', async () => {
+    const { events } = await workflow.fetchHistory();
+    const lastRead = events?.findLastIndex((event) => event.workflowTaskCompletedEventAttributes) ?? -1;
+    return !events?.slice(lastRead).some((event) => event.workflowExecutionSignaledEventAttributes);
+  });
 }
