@@ -166,9 +166,10 @@ export class Budget {
     state.spent.push(...Array.from({ length: others }, () => atMs));
     for (const { workflowId, isRunning } of sends) {
       const past = state.known[followUpKey(workflowId)];
-      const isCounted = state.grants.some((grant) => grant.workflowId === workflowId);
       const wasHeard = past?.outcome === 'sent';
-      if (isCounted || past?.outcome === 'rejected' || (wasHeard && !isRunning)) continue;
+      if (past?.outcome === 'rejected' || (wasHeard && !isRunning)) continue;
+      // Its lease is over, and what became of it, or of a later one, may never be told again.
+      state.grants = state.grants.filter((grant) => grant.workflowId !== workflowId);
       // A place in line may be from before a reset, and its send may have been made: the follow-up asks again.
       const waiter = state.waiters.find((each) => each.workflowId === workflowId);
       const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
@@ -218,7 +219,7 @@ export class Budget {
     const { settings, known, rememberedSinceMs } = this.state;
     for (const { outcome, outcomeAtMs, overAtMs } of Object.values(known)) {
       if (outcome === 'notSent') continue;
-      const fromMs = outcome === null || outcome === 'unknown' ? overAtMs : outcomeAtMs;
+      const fromMs = outcome === null || outcome === 'unknown' ? overAtMs : Math.min(outcomeAtMs, overAtMs);
       const isHeld = (ms: number) => fromMs + ms + settings.marginMs > nowMs;
       if (isHeld(windowMs) && !isHeld(settings.windowMs)) this.#hold(fromMs, outcome ?? 'unknown');
     }
@@ -489,7 +490,8 @@ export class Budget {
 
   #end(nowMs: number, { workflowId, runId, turnUntilMs, lastTurn }: End): void {
     const { known, grants, turns } = this.state;
-    this.#leaveLine(workflowId);
+    // The run that replaced it may have the place by now.
+    this.#leaveLine(workflowId, runId);
     for (const grant of grants.filter((each) => each.workflowId === workflowId && each.runId === runId)) {
       this.#free(grant, nowMs);
     }
@@ -638,10 +640,12 @@ export class Budget {
   /** Slots that a lane may use now. A learned limit counts what the service accepted. */
   #freeSlots(lane: Lane): number {
     const { settings, grants, spent, learned, servicePause } = this.state;
+    // Its share, also of a lower limit: the batch lane would wait for ever.
+    const reserve = Math.floor((settings.reserve * this.limit) / Math.max(1, settings.limit));
     const ofBudget = this.configuredLimit - this.#used();
     // A probe finds out whether that still holds.
     const ofService = servicePause ? Infinity : (learned?.limit ?? Infinity) - grants.length - spent.length;
-    return Math.min(ofBudget, ofService) - (lane === 'batch' ? settings.reserve : 0);
+    return Math.min(ofBudget, ofService) - (lane === 'batch' ? reserve : 0);
   }
 
   #reason(nowMs: number, waiter: Waiter, line: readonly Waiter[]): WaitReason {

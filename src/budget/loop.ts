@@ -139,16 +139,20 @@ export class BudgetLoop {
       const first = await port.listRecentSends({ sinceMs, alsoWaiting: true });
       this.#noteReset();
       // Temporal's list may not yet show what was let through right before a reset.
-      if (first.sends.length === 0 && first.others === 0 && !this.#isResetNoted) return { sent: first, waiting: [] };
+      // An operator may set a longer window meanwhile.
+      const isLonger = () => budget.state.settings.windowMs > windowMs;
+      const isEmpty = first.sends.length === 0 && first.others === 0;
+      if (isEmpty && !this.#isResetNoted && !isLonger()) return { sent: first, waiting: [] };
       await port.condition(() => false, first.leaseMs);
       const last = await port.listRecentSends({ sinceMs, alsoWaiting: false });
       this.#noteReset();
-      if (last.runId === first.runId) {
+      if (last.runId !== first.runId) {
+        // There was a reset in between, and what was let through since is forgotten.
+        budget.state.rememberedSinceMs = port.nowMs();
+      } else if (!isLonger()) {
         const waiting = first.sends.filter(({ isWaiting }) => isWaiting).map(({ workflowId }) => workflowId);
         return { sent: last, waiting };
       }
-      // There was a reset in between, and what was let through since is forgotten.
-      budget.state.rememberedSinceMs = port.nowMs();
     }
   }
 }

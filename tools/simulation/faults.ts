@@ -8,11 +8,11 @@ import { START_MS } from './world.js';
 export const faults = [
   ...(['workers', 'freezes', 'clocks', 'network', 'signals', 'service', 'refusals', 'stale', 'takeovers'] as const),
   ...(['budget-resets', 'budget-stops', 'budget-deletions', 'resets', 'stops', 'words', 'activities'] as const),
-  ...(['orders', 'reuse', 'impatient', 'crowds', 'retold'] as const),
+  ...(['orders', 'reuse', 'impatient', 'crowds', 'retold', 'revived'] as const),
 ];
 export type Fault = (typeof faults)[number];
 
-/** Worlds: `calm` has no faults, `all` has all kinds but `retold`, `backlog` has 320 follow-ups. */
+/** Worlds: `calm` has no faults, `all` has all kinds but `retold` and `revived`, `backlog` has 320 follow-ups. */
 export const profiles = ['calm', ...faults, 'all', 'backlog'];
 const isFault = (name: string): name is Fault => faults.some((fault) => fault === name);
 
@@ -20,12 +20,12 @@ const isFault = (name: string): name is Fault => faults.some((fault) => fault ==
 export function faultsOf(profile: string): readonly Fault[] {
   const kinds = profile.split('+').filter(isFault);
   if (kinds.length === 0 && !profiles.includes(profile)) throw new Error(`no profile is called ${profile}`);
-  return profile === 'all' ? faults.filter((fault) => fault !== 'retold') : kinds;
+  return profile === 'all' ? faults.filter((fault) => fault !== 'retold' && fault !== 'revived') : kinds;
 }
 
 /** Whether a budget may have to start afresh. */
 export const isBudgetLost = (has: ReadonlySet<Fault>): boolean =>
-  (['budget-resets', 'budget-stops', 'budget-deletions', 'retold'] as const).some((fault) => has.has(fault));
+  (['budget-resets', 'budget-stops', 'budget-deletions', 'retold', 'revived'] as const).some((fault) => has.has(fault));
 
 /** Decides what strikes when. All faults end when the log says so. */
 export function planFaults({ world, has, server, service, callers, log, budget }: Stage): void {
@@ -141,6 +141,21 @@ export function planFaults({ world, has, server, service, callers, log, budget }
     const ends = runs.map((run) => [run, run.tasks.findIndex(({ events }) => events.some(isRefusedSend)) + 1] as const);
     const [run, kept] = chance.pick(ends.filter(([, task]) => task > 0)) ?? [];
     return run && server.reset(run, kept);
+  });
+  // A budget that was terminated by mistake is reset to where it was: what it was told meanwhile is lost.
+  strike('revived', 3, () => {
+    const run = server.running(BUDGET_ID);
+    server.close(run, 'terminated');
+    const revive = () => run && !server.running(BUDGET_ID) && server.reset(run, run.tasks.length);
+    world.at(untilMs(30_000), revive);
+    // Those who sent right before are reset when they have ended.
+    const senders = server.runs.get(BUDGET_ID) && run?.budget?.state.grants.map(({ workflowId }) => workflowId);
+    for (const workflowId of senders ?? []) {
+      world.after(chance.between(60_000, 180_000), () => {
+        const latest = server.latest(workflowId);
+        return latest && latest.status !== 'running' && server.reset(latest, 0);
+      });
+    }
   });
   // What a reset of the budget brings back does not last.
   if (has.has('orders')) world.at(healedAtMs, () => order({ resume: true, limit: budget.settings.limit }));

@@ -27,7 +27,7 @@ export class Worker {
   ) {
     const { chance } = stage.world;
     const own = stage.has.has('clocks');
-    const drainMs = own ? chance.whole(1_000, 5_000) : 2_000;
+    const drainMs = own ? chance.whole(1_000, 5_000) : stage.has.has('revived') ? 60_000 : 2_000;
     const startWithinMs = own ? chance.whole(5_000, 60_000) : 20_000;
     const sendTimeoutMs = own ? chance.whole(2_000, 10_000) : 3_000;
     const leaseMs = startWithinMs * 2 + sendTimeoutMs;
