@@ -94,6 +94,20 @@ describe('a turn that is kept', () => {
   });
 });
 
+describe('a turn that went on', () => {
+  it('is not taken back by a reset run of the one that had it before', () => {
+    const desk = new Desk();
+    desk.send('a', { job: 'x' });
+    desk.end('a');
+    desk.send('b', { job: 'x' });
+    expect(desk.ask('a', { ...resetRun })).toMatchObject({ kind: 'known', isLatest: false });
+    desk.ask('c', { job: 'x' });
+    desk.told();
+    desk.end('b');
+    expect(desk.granted()).toEqual(['c']);
+  });
+});
+
 describe('refusals', () => {
   it('pause until the latest Retry-After', () => {
     const desk = new Desk();
