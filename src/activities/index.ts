@@ -112,7 +112,11 @@ export function createActivities(dependencies: ActivityDependencies) {
      * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read for another
      *   reason or the budget does not answer
      */
-    async askForSlot({ projectId, jobId, whenActive, isInDoubt, ask: asked }: SlotOrder): Promise<SlotAnswer> {
+    async askForSlot(order: SlotOrder): Promise<SlotAnswer> {
+      const { projectId, jobId, whenActive, ask: asked } = order;
+      const { workflowId, runId } = ownRun();
+      const isTakenOver = order.runId !== runId;
+      const isInDoubt = order.isInDoubt || isTakenOver;
       const outcome = await agentJobs.getJob({ projectId, jobId });
       const read = toRead(outcome);
       if (read.kind === 'notFound') return read;
@@ -123,8 +127,8 @@ export function createActivities(dependencies: ActivityDependencies) {
       const isAtRest = whenActive === 'send' || !isAtWork(job);
       const kind = job.status === 'archived' ? 'archived' : isAtRest ? 'asked' : 'atWork';
       if (kind !== 'asked' && !isInDoubt) return { kind, job: knownFields(job) };
-      const { workflowId, runId } = ownRun();
-      const request: Ask = { ...asked, workflowId, runId, leaseMs, drainMs, maxLimit, ...refused };
+      const mayHaveSent = asked.mayHaveSent || isTakenOver;
+      const request: Ask = { ...asked, mayHaveSent, workflowId, runId, leaseMs, drainMs, maxLimit, ...refused };
       const answer = await ask(projectId, request);
       if (kind !== 'asked' && isSlot(answer)) return { kind, job: knownFields(job), answer };
       const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
@@ -201,7 +205,8 @@ export function createActivities(dependencies: ActivityDependencies) {
         context.heartbeat(seen);
         [told, toldAtMs] = [newsOf(seen), clocks.stopwatchMs()];
       };
-      tell();
+      // The SDK holds the second heartbeat back for a minute: the first one has what a read at once shows.
+      if (waitMs() > 0) tell();
       watches += 1;
       try {
         for (;;) {

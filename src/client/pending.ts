@@ -14,6 +14,8 @@ import { readTrouble, reasonOf } from './trouble.js';
 const OVERDUE_AFTER_MS = 5_000;
 /** `PENDING_ACTIVITY_STATE_SCHEDULED` of Temporal's API: no worker is at it. */
 const SCHEDULED = 1;
+/** `PENDING_ACTIVITY_STATE_CANCEL_REQUESTED`: one that was replaced, until its worker hears of it, up to a minute later. */
+const CANCEL_REQUESTED = 3;
 
 /** What a follow-up's activities do now, as Temporal knows it. Needs no worker. */
 export interface Pending {
@@ -61,7 +63,10 @@ type Activity = NonNullable<Description['raw']['pendingActivities']>[number];
  * @throws TemporalUnreachableError
  */
 export async function readPending(client: Client, { raw, workflowId }: Description, nowMs: number): Promise<Pending> {
-  const named = (name: string) => raw.pendingActivities?.find(({ activityType }) => activityType?.name === name);
+  const named = (name: string) =>
+    raw.pendingActivities?.find(
+      ({ activityType, state }) => activityType?.name === name && Number(state) !== CANCEL_REQUESTED,
+    );
   const [watch, ask] = [named('watchJob'), named('askForSlot')];
   return {
     ...(watch && { watch: await readWatch(client, workflowId, watch, nowMs) }),

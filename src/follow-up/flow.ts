@@ -74,6 +74,10 @@ const LONGEST_FULL_MS = 900_000;
 /** A run that was reset asks what became of its predecessor's send, at the least for this long. */
 const SHORTEST_ASK_MS = 60_000;
 
+/** What an end or a missing job must show in a row. A watch that `pollNow` began is let go on for twice as long. */
+const SHORTEST_LOOK_MS = 30_000;
+const LOOK_SLACK_MS = 10_000;
+
 const backoffMs = (times: number): number => Math.min(LONGEST_BACKOFF_MS, 500 * 2 ** times);
 
 /** One follow-up: wait for the job and a slot, send, watch the job to the end of the message's turn. */
@@ -81,6 +85,10 @@ export class FollowUp {
   #answer: Answer | undefined;
   #isCancelled = false;
   #operatorWord: ResolveWord | undefined;
+  /** An operator may say what became of the send, once. */
+  #isWordDue = false;
+  /** `pollNow` is heard from then on. */
+  #nextLookMs = 0;
   /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
   #isInDoubt: boolean;
   #fullInARow = 0;
@@ -124,8 +132,9 @@ export class FollowUp {
     this.#interrupt();
   }
 
-  /** Reads the job, or asks the budget, now. */
+  /** Reads the job, or asks the budget, now. A watch that has just begun to look again is let go on. */
   pollNow(): void {
+    if (this.port.nowMs() < this.#nextLookMs) return;
     this.#interrupt();
     this.wake();
   }
@@ -140,13 +149,16 @@ export class FollowUp {
     if (!resolveWords.some((known) => known === word)) {
       return `resolveDelivery: must be ${resolveWords.join(' or ')} (given ${JSON.stringify(word)})`;
     }
-    if (this.#standing.state === 'reconciling') return undefined;
+    if (this.#standing.state === 'reconciling') {
+      return this.#isWordDue ? undefined : 'resolveDelivery: it has already been decided what becomes of the message';
+    }
     return `resolveDelivery: the follow-up must be reconciling (it is ${this.#standing.state})`;
   }
 
   /** An operator says whether the message was delivered. */
   resolveDelivery(word: ResolveWord): void {
     this.#operatorWord = word;
+    this.#isWordDue = false;
     this.#interrupt();
   }
 
@@ -238,6 +250,7 @@ export class FollowUp {
       jobId,
       whenActive,
       isInDoubt: this.#isInDoubt,
+      runId: port.runId,
       ask: { sendNumber: this.#sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
     });
     this.#facts.waitsUntil = iso(this.#patienceEndsMs);
@@ -336,6 +349,8 @@ export class FollowUp {
     const { projectId, jobId, prompt, whenActive } = this.settings;
     const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
     this.#spent = grantName(grant);
+    // A word is about one send.
+    this.#operatorWord = undefined;
     const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
     // Before the send: a budget that starts afresh finds whoever may have sent by its state.
     this.#show({ state: 'sending' });
@@ -364,20 +379,24 @@ export class FollowUp {
     const deadlineMs = turn.arrivedByMs + settleTimeMs;
     this.#facts.waitsUntil = iso(deadlineMs);
     const isOver = () => this.#operatorWord !== undefined;
+    this.#isWordDue = true;
     const end = await this.#watch('evidence', turn, deadlineMs, { state: 'reconciling' }, { isOver });
+    this.#isWordDue = false;
+    if (end?.kind === 'foreign') return this.#askWhoHasTurn(sent);
+    const word = this.#operatorWord;
+    this.#operatorWord = undefined;
     if (end?.kind === 'evidence') {
       const arrivedByMs = Math.min(turn.arrivedByMs, port.nowMs());
       return { ...sent, turn: { ...turn, arrivedByMs }, observedActive: isAtWork(end.job) };
     }
-    if (end?.kind === 'foreign') return this.#askWhoHasTurn(sent);
-    const word = this.#operatorWord;
-    this.#operatorWord = undefined;
     if (this.#isCancelled) {
       throw new Failed(FailureType.Cancelled, 'Cancelled while the delivery was unknown', 'unknown');
     }
     if (word === 'sent' || (!word && onUnknownDelivery === 'assumeSent')) return { ...sent, kind: 'assumed' };
     if (word === 'notSent' || onUnknownDelivery === 'resend') {
       this.#facts.earlierSendUnknown = true;
+      // The time for the first send may be over.
+      if (word) this.#patienceEndsMs = Math.max(this.#patienceEndsMs, port.nowMs() + this.settings.budgetWaitTimeoutMs);
       return undefined;
     }
     const message = `Nobody can tell whether the message was delivered${why === undefined ? '' : `: ${why}`}`;
@@ -436,6 +455,9 @@ export class FollowUp {
       this.#stop = () => watch.stop();
       const end = await watch.result;
       stops = end || this.#isInterrupted ? 0 : stops + 1;
+      // What a watch has seen of an end ends with it, so the next one must last for as long as that takes.
+      const lookMs = 2 * Math.max(SHORTEST_LOOK_MS, prLinkGraceMs) + LOOK_SLACK_MS;
+      this.#nextLookMs = !end && this.#isInterrupted && until === 'end' ? port.nowMs() + lookMs : 0;
       if (!end) {
         // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated endings back off.
         seen = { ...(seen ?? firstSeen(order, port.nowMs())), nextPollAt: iso(port.nowMs()) };

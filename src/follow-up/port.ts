@@ -59,6 +59,8 @@ export interface SlotOrder {
   whenActive: FollowUpSettings['whenActive'];
   /** Whether an earlier send may have delivered the message. Then the budget is asked whatever the job shows. */
   isInDoubt: boolean;
+  /** The run that orders it. One that was reset takes over an ask of its predecessor, which may have sent since. */
+  runId: string;
   /** The activity adds what the follow-up cannot know. */
   ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit'>;
 }

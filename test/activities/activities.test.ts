@@ -101,7 +101,7 @@ function worker({ job = () => rest, answers = [], sent, closedAtMs, ...more }: W
 
 describe('askForSlot', () => {
   const ask = { sendNumber: 2, lane: 'batch', messageTag: 'tag', mayHaveSent: true, startedAtMs: START_MS } as const;
-  const order: SlotOrder = { projectId: 'p', jobId: 'j', whenActive: 'wait', isInDoubt: false, ask };
+  const order: SlotOrder = { projectId: 'p', jobId: 'j', whenActive: 'wait', isInDoubt: false, runId: 'run', ask };
   const askIn = (world: World, more: Partial<SlotOrder> = {}) => {
     const given = worker(world);
     return { ...given, ...given.run(given.askForSlot, { ...order, ...more }) };
@@ -346,7 +346,7 @@ describe('watchJob', () => {
       { seen: seenBefore(0), poll: { initialIntervalMs: SECOND, maxIntervalMs: SECOND, backoffCoefficient: 1 } },
     );
     await pass(43 * SECOND);
-    expect(beats.map((seen) => (seen as Seen).polls)).toEqual([40, 41, 61, 81, 83]);
+    expect(beats.map((seen) => (seen as Seen).polls)).toEqual([41, 61, 81, 83]);
   });
 
   test.each<[string, Partial<WatchOrder>, Partial<Info>]>([

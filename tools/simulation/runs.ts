@@ -61,6 +61,8 @@ export class Run {
   readonly runId: string;
   readonly startedAtMs: number;
   readonly code: Code;
+  /** What its activities were given. A reset run takes over those under way as they are. */
+  readonly inputs = new Map<number, unknown>();
   readonly #stops = new Map<number, () => void>();
   #answers: (() => void)[] = [];
   #memory = new Memory();
@@ -79,12 +81,13 @@ export class Run {
   nowMs = (): number => this.#memory.nowMs;
   isLong = (most: number): boolean => this.#memory.events >= most;
 
-  /** A worker takes the run over. */
-  async replay(): Promise<void> {
+  /** A worker takes the run over. `taken`: of the run that it replaces. */
+  async replay(taken?: ReadonlyMap<number, unknown>): Promise<void> {
     this.#memory = new Memory();
     this.isReplaying = true;
     for (const { atMs, events } of this.tasks) await this.#step(atMs, events);
     this.isReplaying = false;
+    for (const id of this.#memory.calls.keys()) if (taken?.has(id)) this.inputs.set(id, taken.get(id));
     for (const [id, { begin }] of this.#memory.calls) this.#begin(id, begin);
   }
 
@@ -107,7 +110,11 @@ export class Run {
   }
 
   activity = (name: string, input: unknown, options: ActivityOptions) =>
-    this.call((id) => this.server.startActivity(this, id, name, input, options));
+    this.call((id) => {
+      const given = options.isLocal || !this.inputs.has(id) ? input : this.inputs.get(id);
+      this.inputs.set(id, given);
+      return this.server.startActivity(this, id, name, given, options);
+    });
 
   condition = (isOver: () => boolean, ms?: number): Promise<boolean> =>
     new Promise((resolve) => {

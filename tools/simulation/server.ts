@@ -94,7 +94,7 @@ export class Server {
     this.world.note('reset', run.workflowId, run.runId, 'after', kept, 'as', next.runId);
     next.tasks.push(...run.tasks.slice(0, kept));
     for (const [name, task] of run.markers) if (task < kept) next.markers.set(name, task);
-    if (kept > 0) await next.replay();
+    if (kept > 0) await next.replay(run.inputs);
     this.#add(
       next,
       again.filter((event) => 'name' in event && event.name !== 'cancel'),

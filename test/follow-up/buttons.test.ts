@@ -1,0 +1,143 @@
+import { describe, expect, test } from 'vitest';
+import type { FollowUpSettings as Settings } from '../../src/contract/index.js';
+import { iso } from '../../src/contract/durations.js';
+import * as s from './support.js';
+import { granted, known, MINUTE, rest, SECOND, START_MS, working } from './support.js';
+
+s.useVirtualTime();
+
+const start = (script: s.Script, settings: Partial<Settings> = {}) => new s.Scene(settings, script);
+const passedMs = () => Date.now() - START_MS;
+const unknown = { outcome: 'unknown', message: 'connection reset' } as const;
+const lost = { sends: [unknown, unknown, {}], job: () => rest };
+
+describe('finding D2: pollNow again and again does not keep a turn from its end', () => {
+  test.each([5, 9, 20, 31, 45])('every %s s', async (seconds) => {
+    const scene = start({ job: (ms) => (ms < MINUTE ? working : rest) });
+    while (scene.flow.progress().state !== 'completed' && passedMs() < 10 * MINUTE) {
+      await scene.pass(seconds * SECOND);
+      scene.flow.pollNow();
+      await scene.pass();
+    }
+    expect(passedMs()).toBeLessThan(5 * MINUTE);
+  });
+
+  test('nor a job that is gone', async () => {
+    const scene = start({ job: () => s.notFound });
+    for (let times = 0; times < 20; times += 1) {
+      await scene.pass(20 * SECOND);
+      scene.flow.pollNow();
+    }
+    expect(scene.flow.progress()).toMatchObject({ state: 'job-failed' });
+  });
+});
+
+describe('finding D3: the word of an operator is for one send', () => {
+  test('is taken once', async () => {
+    const scene = start(lost);
+    await scene.pass(SECOND);
+    scene.flow.resolveDelivery('sent');
+    expect(scene.flow.refusalOfWord('notSent')).toContain('already been decided');
+    expect(await scene.end()).toMatchObject({ delivery: 'assumed' });
+    expect(scene.sent).toHaveLength(1);
+  });
+
+  test('is not taken while the budget is asked for the next send', async () => {
+    const scene = start({ ...lost, asks: [granted(), () => s.silent()] });
+    // The first try of an ask takes up to 15 s.
+    const ask = scene.askForSlot.bind(scene);
+    scene.askForSlot = (order, untilMs) => ask(order, untilMs, () => undefined);
+    await scene.pass(SECOND);
+    scene.flow.resolveDelivery('notSent');
+    await scene.pass(SECOND);
+    expect(scene.calls.at(-1)).toBe('ask 2');
+    expect(scene.flow.refusalOfWord('notSent')).toContain('already been decided');
+  });
+
+  test('is forgotten where the job shows evidence in the same task', async () => {
+    // A reset run repeats its predecessor's watch, and asks who has the turn.
+    const port = { mayHaveSent: true };
+    const asks = [granted({ runId: 'earlier' }), known({ outcome: 'unknown' })];
+    const scene = start({ asks, sends: [unknown], job: () => rest, port });
+    const watch = scene.watchJob.bind(scene);
+    const seen = { polls: 1, nextPollAt: iso(START_MS), observedActive: true, intervalMs: 1 };
+    scene.watchJob = (order) => {
+      if (scene.watched.length > 0) return watch(order);
+      void watch(order);
+      const end = { kind: 'evidence', job: working, seen } as const;
+      return { result: new Promise((resolve) => setTimeout(() => resolve(end), SECOND)), stop: () => undefined };
+    };
+    await scene.pass(SECOND / 2);
+    scene.flow.resolveDelivery('notSent');
+    await scene.pass(MINUTE);
+    expect(scene.calls.slice(-4)).toEqual(['watch evidence', 'watch end', 'ask 1', 'watch evidence']);
+  });
+});
+
+test('finding D5: what an operator says was not sent is sent again, also after the wait for the first slot', async () => {
+  const scene = start({ sends: [unknown, {}], job: () => rest }, { budgetWaitTimeoutMs: MINUTE });
+  await scene.pass(2 * MINUTE);
+  scene.flow.resolveDelivery('notSent');
+  expect(await scene.end()).toMatchObject({ delivery: 'sent' });
+  expect(scene.sent).toHaveLength(2);
+});
+
+describe('rules that nothing noticed', () => {
+  const port = { mayHaveSent: true };
+
+  test('a grant of a later send than the one that is asked for is not taken', async () => {
+    const scene = start({ asks: [s.waiting(), s.waiting()] });
+    await scene.pass();
+    scene.flow.hear(granted({ sendNumber: 2 })());
+    await scene.pass(MINUTE);
+    expect(scene.sent).toEqual([]);
+  });
+
+  test.each([
+    ['granted', granted(), ['ask 1', 'settle 1 notSent', 'end'], 'no'],
+    ['given a place', s.waiting(), ['ask 1', 'end'], 'no'],
+    ['given a place as another run', s.waiting({ runId: 'earlier' }), ['ask 1', 'end'], 'unknown'],
+  ] as const)(
+    'in doubt, a follow-up to an archived job that is %s gives it back',
+    async (_, answer, calls, delivered) => {
+      const job = { status: 'archived' };
+      const scene = start({ asks: [(order) => ({ kind: 'archived', job, answer: answer(order) })], port });
+      expect(await scene.end()).toMatchObject({ type: 'JobArchived', delivered });
+      expect(scene.calls).toEqual(calls);
+      expect(scene.flow.progress().job).toEqual(job);
+    },
+  );
+
+  test('one that is not found is counted in a row', async () => {
+    const asks = [s.notFound, s.notFound, s.full({ retryMs: SECOND }), s.notFound, s.notFound, granted()];
+    const scene = start({ asks });
+    await scene.pass(MINUTE);
+    expect(scene.sent).toHaveLength(1);
+  });
+
+  test('asks that are completed by hand back off', async () => {
+    const scene = start({ asks: () => granted() });
+    const ask = scene.askForSlot.bind(scene);
+    scene.askForSlot = (...args) => ({ ...ask(...args), result: Promise.resolve(undefined) });
+    await scene.pass(60 * MINUTE);
+    expect(scene.asked.length).toBeLessThan(20);
+    scene.flow.cancel();
+    await scene.end();
+  });
+
+  test.each([
+    [{ isSameMessage: false }, 'unknown'],
+    [{ remembersAll: false }, 'unknown'],
+    [{ runId: 'earlier' }, 'unknown'],
+    [{}, 'no'],
+  ])('what the budget knows of a refused send %o tells', async (more, delivered) => {
+    const asks = [known({ outcome: 'rejected', ...more })];
+    expect(await start({ asks, port }).end()).toMatchObject({ type: expect.any(String) as string, delivered });
+  });
+
+  test('shows the job that it waits for', async () => {
+    const scene = start({ asks: [s.atWork], job: 'none' });
+    await scene.pass();
+    expect(scene.flow.progress().job).toEqual(working);
+  });
+});
