@@ -5,7 +5,8 @@ import { markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '.
 
 /** A follow-up as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
 export function describeProgress(progress: FollowUpProgress, workflowId: string, nowMs: number): string {
-  const { projectId, state, job, lastError, failure, position, expectedSendAt, waitsUntil, pause } = progress;
+  const { projectId, state, job, lastError, failure, position, expectedSendAt, waitsUntil, nextTryAt, pause } =
+    progress;
   const at = (iso: string) => markdownInstant(iso, nowMs);
   const lines = [`**${describeState(progress, at)}**`, ''];
   const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
@@ -24,7 +25,10 @@ export function describeProgress(progress: FollowUpProgress, workflowId: string,
   }
   if (lastError && !failure?.message.includes(lastError.message))
     row('last error', `${code(lastError.message)}, ${at(lastError.at)}`);
-  if (state === 'polling' || state === 'reconciling' || state === 'waiting-for-job') {
+  if (nextTryAt !== undefined) row('tries again', at(nextTryAt));
+  else if (state === 'waiting-for-job')
+    row('polls', 'the pending activity `watchJob`, if there is one, shows the last poll and the next one');
+  else if (state === 'polling' || state === 'reconciling') {
     row('polls', 'the pending activity `watchJob` shows the last poll and the next one in its heartbeat');
   } else if (pause?.by === 'service')
     row('tries again', `the workflow \`${projectBudgetWorkflowId(projectId)}\` shows when`);
@@ -62,6 +66,7 @@ function describeState(progress: FollowUpProgress, at: At): string {
   if (failure) return `${state}: the message was ${WORD_OF_DELIVERY[failure.delivered]}`;
   switch (state) {
     case 'waiting-for-budget':
+      if (progress.nextTryAt !== undefined) return 'waiting for another try: the last one could not send';
       return `waiting for a slot of project ${projectId}`;
     case 'waiting-for-job':
       return 'waiting for the job: another turn is under way';
@@ -117,6 +122,8 @@ export function nextStep(progress: FollowUpProgress, workflowId: string): string
   const { state } = progress;
   switch (state) {
     case 'waiting-for-budget':
+      if (progress.nextTryAt !== undefined)
+        return `nothing: it tries again by itself. To try at once: \`follow-up poll-now ${workflowId}\``;
       return `nothing. Its position now: \`follow-up status ${workflowId}\`. To cancel it: \`follow-up cancel ${workflowId}\``;
     case 'waiting-for-job':
       return `nothing: it is sent when the job is at rest. To look now: \`follow-up poll-now ${workflowId}\``;

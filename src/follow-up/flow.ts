@@ -233,8 +233,9 @@ export class FollowUp {
       this.#sendNumber += 1;
       notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
       if (notSentInARow > 0) {
-        this.#show({ state: 'waiting-for-budget', waitReason: 'slot' });
-        await this.#pause(backoffMs(notSentInARow), this.#patienceEndsMs);
+        const waitMs = backoffMs(notSentInARow);
+        this.#show({ state: 'waiting-for-budget', waitReason: 'slot' }, { nextTryAt: iso(port.nowMs() + waitMs) });
+        await this.#pause(waitMs, this.#patienceEndsMs);
       }
     }
   }

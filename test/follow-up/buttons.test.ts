@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { iso } from '../../src/contract/durations.js';
+import { markdownInstant } from '../../src/contract/text.js';
+import { describeProgress } from '../../src/follow-up/details.js';
 import * as s from './support.js';
 import { granted, known, MINUTE, rest, SECOND, START_MS, working } from './support.js';
 
@@ -139,5 +141,29 @@ describe('rules that nothing noticed', () => {
     const scene = start({ asks: [s.atWork], job: 'none' });
     await scene.pass();
     expect(scene.flow.progress().job).toEqual(working);
+  });
+});
+
+describe('finding D6: people see when it is tried again', () => {
+  const described = ({ flow }: s.Scene) => describeProgress(flow.progress(), 'follow-up/p/j/k', Date.now());
+
+  test('after a send that did not start, and that it is no slot that it waits for', async () => {
+    const scene = start({ asks: () => granted(), sends: () => ({ outcome: 'notSent', message: 'refused' }) });
+    await scene.pass(60 * MINUTE);
+    const { nextTryAt = '' } = scene.flow.progress();
+    expect(Date.parse(nextTryAt)).toBeGreaterThan(Date.now());
+    expect(described(scene)).toContain('waiting for another try');
+    expect(described(scene)).toContain('poll-now');
+    expect(described(scene)).toContain(`tries again: ${markdownInstant(nextTryAt, Date.now())}`);
+    scene.flow.pollNow();
+    await scene.pass();
+    expect(scene.sent.at(-1)?.atMs).toBe(Date.now());
+  });
+
+  test('where the line is full', async () => {
+    const scene = start({ asks: () => s.full() });
+    await scene.pass(20 * MINUTE);
+    expect(described(scene)).toContain('tries again: ');
+    expect(described(scene)).not.toContain('askForSlot');
   });
 });
