@@ -46,8 +46,9 @@ const FULL_RETRY_MS = 900_000;
 const BATCH_EVERY = 10;
 /** Most sends that are listed for people. */
 const MAX_LAST_SENDS = 1_000;
-/** Pause after a refusal without a Retry-After. It doubles with each probe that is refused. */
+/** Pause after a refusal without a Retry-After, and the least with one. It doubles with each probe that is refused. */
 const FIRST_PAUSE_MS = 30_000;
+const SHORTEST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 600_000;
 /** How long after the last byte the job may still show the turn before: the default of `settleTime`. */
 const SETTLE_MS = 120_000;
@@ -220,8 +221,8 @@ export class Budget {
     for (const { outcome, outcomeAtMs, overAtMs } of Object.values(known)) {
       if (outcome === 'notSent') continue;
       const fromMs = outcome === null || outcome === 'unknown' ? overAtMs : Math.min(outcomeAtMs, overAtMs);
-      const isHeld = (ms: number) => fromMs + ms + settings.marginMs > nowMs;
-      if (isHeld(windowMs) && !isHeld(settings.windowMs)) this.#hold(fromMs, outcome ?? 'unknown');
+      const isGone = fromMs + settings.windowMs + settings.marginMs <= nowMs;
+      if (isGone) this.#hold(fromMs, outcome ?? 'unknown');
     }
     // What it does not remember of the longer window, it counts.
     if (rememberedSinceMs > nowMs - windowMs) this.state.isCounting = true;
@@ -444,7 +445,9 @@ export class Budget {
   #pauseFor(reason: Refusal, atMs: number, retryAfterMs: number | undefined, isProbe = false): void {
     const { servicePause } = this.state;
     const step = (servicePause?.step ?? 0) + (isProbe ? 1 : 0);
-    const pauseMs = retryAfterMs ?? Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** step);
+    // A service that asks for another try too soon would have the whole budget spent on probes.
+    const firstMs = retryAfterMs === undefined ? FIRST_PAUSE_MS : SHORTEST_PAUSE_MS;
+    const pauseMs = Math.max(retryAfterMs ?? 0, Math.min(LONGEST_PAUSE_MS, firstMs * 2 ** step));
     const untilMs = Math.max(servicePause?.untilMs ?? 0, atMs + pauseMs);
     this.state.servicePause = { reason, sinceMs: servicePause?.sinceMs ?? atMs, untilMs, step };
   }

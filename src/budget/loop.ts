@@ -138,10 +138,10 @@ export class BudgetLoop {
       const sinceMs = port.nowMs() - windowMs - marginMs;
       const first = await port.listRecentSends({ sinceMs, alsoWaiting: true });
       this.#noteReset();
-      // Temporal's list may not yet show what was let through right before a reset.
       // An operator may set a longer window meanwhile.
       const isLonger = () => budget.state.settings.windowMs > windowMs;
       const isEmpty = first.sends.length === 0 && first.others === 0;
+      // Temporal's list may not yet show what was let through right before a reset.
       if (isEmpty && !this.#isResetNoted && !isLonger()) return { sent: first, waiting: [] };
       await port.condition(() => false, first.leaseMs);
       const last = await port.listRecentSends({ sinceMs, alsoWaiting: false });

@@ -73,10 +73,9 @@ const LONGEST_BACKOFF_MS = 3_600_000;
 const LONGEST_FULL_MS = 900_000;
 /** A run that was reset asks what became of its predecessor's send, at the least for this long. */
 const SHORTEST_ASK_MS = 60_000;
-
-/** What an end or a missing job must show in a row. A watch that `pollNow` began is let go on for twice as long. */
-const SHORTEST_LOOK_MS = 30_000;
-const LOOK_SLACK_MS = 10_000;
+/** So often in a row `pollNow` begins the watch for an end anew. Then the watch gets the time that it needs to see one. */
+const POLLS_IN_A_ROW = 5;
+const LONGEST_CONFIRMATION_MS = 40_000;
 
 const backoffMs = (times: number): number => Math.min(LONGEST_BACKOFF_MS, 500 * 2 ** times);
 
@@ -87,8 +86,8 @@ export class FollowUp {
   #operatorWord: ResolveWord | undefined;
   /** An operator may say what became of the send, once. */
   #isWordDue = false;
-  /** `pollNow` is heard from then on. */
-  #nextLookMs = 0;
+  /** Until when watches for an end have the time that they need. Each `pollNow` takes some. */
+  #watchedUntilMs = 0;
   /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
   #isInDoubt: boolean;
   #fullInARow = 0;
@@ -132,9 +131,15 @@ export class FollowUp {
     this.#interrupt();
   }
 
-  /** Reads the job, or asks the budget, now. A watch that has just begun to look again is let go on. */
+  /** Reads the job, or asks the budget, now. A watch forgets since when it has seen an end, so too many are ignored. */
   pollNow(): void {
-    if (this.port.nowMs() < this.#nextLookMs) return;
+    if (this.#standing.state === 'polling') {
+      const nowMs = this.port.nowMs();
+      const neededMs = LONGEST_CONFIRMATION_MS + 2 * this.settings.prLinkGraceMs;
+      const untilMs = Math.max(this.#watchedUntilMs, nowMs) + neededMs;
+      if (untilMs > nowMs + POLLS_IN_A_ROW * neededMs) return;
+      this.#watchedUntilMs = untilMs;
+    }
     this.#interrupt();
     this.wake();
   }
@@ -149,10 +154,9 @@ export class FollowUp {
     if (!resolveWords.some((known) => known === word)) {
       return `resolveDelivery: must be ${resolveWords.join(' or ')} (given ${JSON.stringify(word)})`;
     }
-    if (this.#standing.state === 'reconciling') {
-      return this.#isWordDue ? undefined : 'resolveDelivery: it has already been decided what becomes of the message';
-    }
-    return `resolveDelivery: the follow-up must be reconciling (it is ${this.#standing.state})`;
+    const { state } = this.#standing;
+    if (state !== 'reconciling') return `resolveDelivery: the follow-up must be reconciling (it is ${state})`;
+    return this.#isWordDue ? undefined : 'resolveDelivery: it has already been decided what becomes of the message';
   }
 
   /** An operator says whether the message was delivered. */
@@ -203,7 +207,7 @@ export class FollowUp {
       const isGranted = answer.kind === 'granted';
       if (!isGranted) {
         this.#sendNumber = answer.sendNumber;
-        const isOnlySend = answer.isSameMessage && answer.sendNumber === 1 && answer.remembersAll;
+        const isOnlySend = answer.isSameMessage && answer.remembersAll;
         if (isOnlySend && answer.runId === port.runId && !mayHaveArrived(answer.outcome)) this.#isInDoubt = false;
         // Nobody says how the sends before the last one ended.
         if (answer.sendNumber > 1) this.#isInDoubt = true;
@@ -456,9 +460,6 @@ export class FollowUp {
       this.#stop = () => watch.stop();
       const end = await watch.result;
       stops = end || this.#isInterrupted ? 0 : stops + 1;
-      // What a watch has seen of an end ends with it, so the next one must last for as long as that takes.
-      const lookMs = 2 * Math.max(SHORTEST_LOOK_MS, prLinkGraceMs) + LOOK_SLACK_MS;
-      this.#nextLookMs = !end && this.#isInterrupted && until === 'end' ? port.nowMs() + lookMs : 0;
       if (!end) {
         // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated endings back off.
         seen = { ...(seen ?? firstSeen(order, port.nowMs())), nextPollAt: iso(port.nowMs()) };

@@ -88,6 +88,14 @@ describe('a run that replaces another', () => {
     expect(desk.told()).toMatchObject([{ answer: { kind: 'granted', runId: 'new' } }]);
   });
 
+  it('keeps that place where the run before says late that it has ended', () => {
+    const desk = new Desk({ limit: 0 });
+    desk.ask('a', { startedAtMs: T0 + 1 });
+    desk.ask('a', resetRun);
+    desk.end('a', { runId: 'run-of-a' });
+    expect(desk.state.waiters).toMatchObject([{ runId: 'new' }]);
+  });
+
   it('keeps that place where a message to the run before finds nobody', () => {
     const desk = new Desk({ limit: 0 });
     desk.ask('a', { startedAtMs: T0 + 1 });

@@ -3,6 +3,7 @@ import {
   Desk,
   followUp,
   HELD,
+  LEASE,
   HOUR,
   lastTurn,
   listed,
@@ -17,9 +18,9 @@ import {
 const ofJob = (name: string, isRunning: boolean) => ({ workflowId: followUp(name, 'x'), isRunning });
 
 /** Once more, after a reset. */
-function count(desk: Desk, sends: readonly string[]): void {
+function count(desk: Desk, sends: readonly string[], isRunning = false): void {
   desk.state.isCounting = true;
-  desk.book(listed(sends));
+  desk.book(listed(sends, isRunning));
 }
 
 describe('a budget that counts', () => {
@@ -134,6 +135,21 @@ describe('a budget that counts', () => {
     });
     expect(desk.ask('a', { sendNumber: 3 })).toMatchObject({ kind: 'granted', runId: 'third' });
   });
+
+  it.each(['ends', 'was reset to the end of a refused send'])(
+    'counts a grant of before a reset, whose end is lost: its follow-up %s',
+    (what) => {
+      const desk = new Desk({ limit: 1 });
+      // Bytes may arrive for longer than the count takes.
+      desk.ask('a', { drainMs: 2 * MINUTE });
+      desk.wait(LEASE);
+      count(desk, ['a'], true);
+      if (what === 'ends') desk.end('a');
+      else desk.settle('a', 'limited');
+      expect(desk.ask('b').kind).toBe('waiting');
+      expect(desk.ask('a', { ...resetRun, sendNumber: 2 })).toMatchObject({ kind: 'known', outcome: 'unknown' });
+    },
+  );
 
   it('wakes everybody whom it takes out of the line: a key may have been used again', () => {
     const desk = new Desk({ counts: true });

@@ -80,7 +80,8 @@ async function start(sends: readonly string[] = [], { limit = 3, assumeFull = fa
     const sent = port.sent.splice(0).filter(({ answer }) => answer?.kind === 'granted');
     return sent.map(({ workflowId }) => workflowId.split('/').at(-1));
   };
-  return { port, budget, ask, tell, granted, isOver: () => isOver };
+  const setWindow = (windowMs: number) => loop.change((nowMs) => budget.setLimit(nowMs, { windowMs }));
+  return { port, budget, ask, tell, granted, setWindow, isOver: () => isOver };
 }
 
 describe('a fresh budget', () => {
@@ -103,6 +104,20 @@ describe('a fresh budget', () => {
     ]);
     expect(granted()).toEqual(['a']);
     expect(budget.slotEnds()).toEqual([HELD, HELD, OVER + HELD].map((ms) => T0 + LEASE + ms));
+  });
+
+  it.each([
+    ['a lease', ['b']],
+    ['for its list', []],
+  ])('counts anew if an operator sets a longer window while it waits %s', async (_, sends) => {
+    const { port, ask, setWindow } = await start(sends, { listMs: SECOND });
+    await port.wait(sends.length * SECOND);
+    setWindow(24 * HOUR);
+    expect(ask('a')).toMatchObject({ reason: 'counting' });
+    await port.wait(SECOND);
+    await port.wait(2 * LEASE);
+    expect(port.queries.at(-1)?.sinceMs).toBeLessThan(T0 - 23 * HOUR);
+    expect(ask('a').kind).toBe('granted');
   });
 
   it('books the sends of which it hears while it waits, and after all asks have their answers (review 2, N5)', async () => {

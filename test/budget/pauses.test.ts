@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SendOutcome, WaitReason } from '../../src/contract/budget-messages.js';
 import { iso } from '../../src/contract/durations.js';
-import { Desk, HOUR, LEASE, MINUTE, mostInWindow, names, OVER, SECOND } from './support.js';
+import { Desk, HOUR, LEASE, MINUTE, mostInWindow, names, OVER, SECOND, T0 } from './support.js';
 
 /** A project that a refusal just paused, with others in line. */
 function paused(outcome: SendOutcome = 'limited', change: { retryAfterMs?: number } = {}): Desk {
@@ -51,6 +51,16 @@ describe('a refusal of the whole project', () => {
       return afterMs / SECOND;
     });
     expect(lengths).toEqual([45 * 60, 60, 120, 240, 480, 600, 600]);
+  });
+
+  it('is spent on few probes where the service always asks for another try too soon', () => {
+    const desk = new Desk({ limit: 100 });
+    desk.ask('a');
+    for (let sendNumber = 1; desk.nowMs < T0 + HOUR; sendNumber++) {
+      desk.settle('a', 'limited', { sendNumber, retryAfterMs: SECOND });
+      if (desk.ask('a', { sendNumber: sendNumber + 1 }).kind !== 'granted') desk.nextGrants();
+    }
+    expect(desk.budget.slotEnds().length).toBeLessThan(20);
   });
 
   it('pauses no longer for sends under way that are refused too, and is not over for one that arrives', () => {

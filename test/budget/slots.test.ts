@@ -115,6 +115,16 @@ describe('the line', () => {
     expect(desk.askAll(names('i', 3))).toEqual(['granted', 'granted', 'waiting']);
   });
 
+  it.each([
+    ['the worker’s configuration', { maxLimit: 4 }],
+    ['the service', {}],
+  ])('reserves its share of a lower limit, so that the batch lane is not kept from it: of %s', (_, change) => {
+    const desk = new Desk({ limit: 10, reserve: 5 });
+    if (!('maxLimit' in change)) desk.state.learned = { limit: 4, step: 1, refusals: 1, growAtMs: T0 + HOUR };
+    expect(desk.askAll(names('b', 3), { lane: 'batch', ...change })).toEqual(['granted', 'granted', 'waiting']);
+    expect(desk.askAll(names('i', 3), change)).toEqual(['granted', 'granted', 'waiting']);
+  });
+
   it('keeps no follow-up behind those of its job that a reserve holds, however many (review 16, G1)', () => {
     const desk = new Desk({ limit: 2, reserve: 2 });
     desk.askAll(names('b', 10), { lane: 'batch', job: 'x' });
@@ -265,6 +275,15 @@ describe('an operator', () => {
     desk.wait(2 * HOUR);
     desk.setLimit({ windowMs: 3 * HOUR });
     expect(desk.budget.slotEnds()).toEqual([T0 + OVER + 3 * HOUR + MARGIN]);
+  });
+
+  it('is held by a longer window also after a send that was heard of late', () => {
+    const desk = new Desk({ windowMs: MINUTE });
+    desk.ask('a');
+    desk.wait(OVER + 5 * MINUTE);
+    desk.settle('a');
+    desk.setLimit({ windowMs: HOUR });
+    expect(desk.budget.slotEnds()).toEqual([T0 + OVER + HELD]);
   });
 
   it('is counted again where the longer window reaches back before what the budget remembers', () => {
