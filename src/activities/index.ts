@@ -220,8 +220,10 @@ export function createActivities(dependencies: ActivityDependencies) {
             await sleepUnless(handBack, Math.min(waitMs(), BEAT_MS - untoldMs()));
             continue;
           }
+          // What an answer shows is as old as its request, also if the process stood still in between.
+          const readAtMs = nowMs();
           const read = toRead(await agentJobs.getJob(order));
-          const end = judge(order, seen, read, nowMs());
+          const end = judge(order, seen, read, readAtMs);
           const retryAfterMs = read.kind === 'failed' ? (read.retryAfterMs ?? 0) : 0;
           const nextMs = nowMs() + Math.max(jittered(seen.intervalMs), retryAfterMs);
           seen.nextPollAt = iso(Math.min(nextMs, Math.max(nowMs(), order.deadlineMs)));

@@ -334,6 +334,18 @@ describe('watchJob', () => {
     expect(beats.at(-1)).toMatchObject({ polls: 6, job: working, nextPollAt: '2026-01-05T12:02:40.858Z' });
   });
 
+  test('takes an answer for as old as its request, also if the process stood still in between', async () => {
+    const job = () => {
+      vi.setSystemTime(START_MS + HOUR);
+      return s.rest;
+    };
+    const { result, reads } = watch({ job }, { ...order, arrivedByMs: START_MS });
+    await pass(MINUTE);
+    expect(reads()).toBeGreaterThan(1);
+    await pass(HOUR);
+    expect(await result).toMatchObject({ kind: 'ended' });
+  });
+
   test('sends a heartbeat a minute', async () => {
     const { beats } = watch({}, sleeping);
     await pass(5 * MINUTE - 1);
