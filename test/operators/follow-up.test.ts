@@ -42,7 +42,7 @@ const letGo = (projectId: string) => stack.followUps.budget(projectId).setLimit(
 async function startSending(projectId: string): Promise<StartedFollowUp> {
   stack.simulator.failNext({ method: 'POST', projectId, kind: 'slowBody', times: 1 });
   const followUp = await start(projectId);
-  await eventually('it is being sent', async () => (await stack.followUps.budget(projectId).status())?.unsettled === 1);
+  await eventually('its message has arrived', () => ledgerOf(projectId).length === 1);
   return followUp;
 }
 
@@ -124,7 +124,10 @@ describe.concurrent('a follow-up whose message is on its way', () => {
     const projectId = newProject();
     const followUp = await startSending(projectId);
     await pauseWorkflow(stack.client, followUp.workflowId);
-    await eventually('it is settled', async () => (await stack.followUps.budget(projectId).status())?.unsettled === 0);
+    await eventually('its send has ended', async () => {
+      const { raw } = await stack.client.workflow.getHandle(followUp.workflowId).describe();
+      return raw.pendingActivities?.length === 0;
+    });
     await unpauseWorkflow(stack.client, followUp.workflowId);
     await endsWell(projectId, followUp);
   });
