@@ -52,7 +52,7 @@ export interface FollowUpFacts {
   /** When the job is read next. Only the library knows it, from the heartbeat of the pending activity `watchJob`. */
   nextPollAt?: string;
   /**
-   * When it asks again. The workflow knows it while it has no place in line. While an ask is repeated, only the library
+   * When it asks again. The workflow knows it while it has no place in line, or after a send that was not made. While an ask is repeated, only the library
    * knows it, from the pending activity `askForSlot`.
    */
   nextTryAt?: string;
@@ -82,7 +82,10 @@ export interface FollowUpFacts {
 /** What a follow-up knows and waits for now. Needs a running worker. */
 export const progressQuery = defineQuery<FollowUpProgress>('progress');
 
-/** Reads the job now instead of at the next poll. Harmless at any time. */
+/**
+ * Reads the job now instead of at the next poll. Harmless at any time: while a follow-up waits for the agent, the sixth in
+ * a row is ignored until a watch had the time that it needs to see an end.
+ */
 export const pollNowSignal = defineSignal('pollNow');
 
 /** An operator's decision about an unknown delivery. Accepted only while the follow-up is reconciling. */
