@@ -37,18 +37,21 @@ test.concurrent('a follow-up that has ended and is deleted is not sent again by 
   expect(ledgerOf(projectId)).toHaveLength(1);
 });
 
-test.concurrent('a second follow-up with the same key, which terminates one during its send, sends nothing and does not know', async () => {
-  const projectId = newProject();
-  stack.simulator.failNext({ method: 'POST', projectId, kind: 'slowBody', times: 1 });
-  const first = await start(projectId);
-  await eventually('its message has arrived', () => ledgerOf(projectId).length === 1);
-  const second = await stack.client.workflow.start('followUp', {
-    workflowId: first.workflowId,
-    taskQueue: stack.taskQueue,
-    args: [{ projectId, jobId: 'job', prompt: 'Add tests.', ...FAST }],
-    workflowIdConflictPolicy: 'TERMINATE_EXISTING',
-  });
-  const failure = { type: 'DeliveryUnknown', details: [{ delivered: 'unknown' }] };
-  await expect(second.result()).rejects.toMatchObject({ cause: failure });
-  expect(ledgerOf(projectId)).toHaveLength(1);
-});
+test.concurrent(
+  'a second follow-up with the same key, which terminates one during its send, sends nothing and does not know',
+  async () => {
+    const projectId = newProject();
+    stack.simulator.failNext({ method: 'POST', projectId, kind: 'slowBody', times: 1 });
+    const first = await start(projectId);
+    await eventually('its message has arrived', () => ledgerOf(projectId).length === 1);
+    const second = await stack.client.workflow.start('followUp', {
+      workflowId: first.workflowId,
+      taskQueue: stack.taskQueue,
+      args: [{ projectId, jobId: 'job', prompt: 'Add tests.', ...FAST }],
+      workflowIdConflictPolicy: 'TERMINATE_EXISTING',
+    });
+    const failure = { type: 'DeliveryUnknown', details: [{ delivered: 'unknown' }] };
+    await expect(second.result()).rejects.toMatchObject({ cause: failure });
+    expect(ledgerOf(projectId)).toHaveLength(1);
+  },
+);
