@@ -61,7 +61,7 @@ describe('a count', () => {
 
   it('gives the turn of one that has ended an end', () => {
     const desk = busyJob();
-    const [workflowId = ''] = [followUp('a', 'x')];
+    const workflowId = followUp('a', 'x');
     desk.state.known = {};
     desk.book([{ workflowId, isRunning: false }]);
     const [afterMs, granted] = desk.nextGrants();
