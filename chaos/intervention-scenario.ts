@@ -90,6 +90,8 @@ async function change(
     if (intervention === 'cancel') await handle.cancel();
     if (intervention === 'terminate') await handle.terminate('chaos');
     if (intervention === 'reset-workflow') {
+      // Nobody may know what became of a send of the run before.
+      lane.noteFault();
       await resetWorkflow(
         lane.client,
         workflowId,
