@@ -242,6 +242,26 @@ describe('the turn of a job', () => {
     expect(owners).toEqual(jobs.map((job) => followUp(`to-${job}`, job)));
     for (const job of jobs) expect(desk.ask(`second-to-${job}`, { job })).toMatchObject({ reason: 'job-busy' });
   });
+
+  it('is kept as long as its follow-up said, also if a message does not find it', () => {
+    const desk = busyJob();
+    desk.end('a', { turnUntilMs: T0 + 30 * MINUTE });
+    desk.told();
+    desk.miss([{ workflowId: followUp('a', 'x') }]);
+    expect(desk.nextGrants()).toEqual([30 * MINUTE, ['b']]);
+  });
+
+  it('is not taken back by a reset run of the one that had it before', () => {
+    const desk = new Desk();
+    desk.send('a', { job: 'x' });
+    desk.end('a');
+    desk.send('b', { job: 'x' });
+    expect(desk.ask('a', { ...resetRun })).toMatchObject({ kind: 'known', isLatest: false });
+    desk.ask('c', { job: 'x' });
+    desk.told();
+    desk.end('b');
+    expect(desk.granted()).toEqual(['c']);
+  });
 });
 
 describe('a follow-up that is gone', () => {

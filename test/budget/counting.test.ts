@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import {
+  busyJob,
   Desk,
   followUp,
   HELD,
-  LEASE,
   HOUR,
   lastTurn,
+  LEASE,
   listed,
   MINUTE,
   names,
@@ -207,5 +208,49 @@ describe('a budget that counts', () => {
     desk.book([ofJob('b', false)]);
     desk.wait(SETTLE);
     expect(desk.ask('c', { job: 'x' })).toMatchObject({ kind: 'granted', lastTurn });
+  });
+
+  it('believes that the latest send it knows was not the last: a reset run is told so once', () => {
+    const desk = new Desk();
+    desk.ask('a');
+    desk.settle('a', 'limited', {});
+    desk.wait(MINUTE);
+    desk.ask('a', { sendNumber: 2 });
+    desk.wait(OVER);
+    desk.book(listed(['a']));
+    expect(desk.ask('a', { ...resetRun, sendNumber: 3 })).toMatchObject({ kind: 'known', outcome: 'unknown' });
+  });
+
+  it('takes the send for made for which a follow-up stood in line', () => {
+    const desk = new Desk();
+    desk.ask('a');
+    desk.settle('a', 'limited');
+    desk.ask('a', { sendNumber: 2 });
+    desk.book(listed(['a'], true));
+    expect(desk.ask('a')).toMatchObject({ kind: 'known', sendNumber: 2, outcome: 'unknown' });
+  });
+
+  it('gives the turn of one that has ended an end', () => {
+    const desk = busyJob();
+    const workflowId = followUp('a', 'x');
+    desk.state.known = {};
+    desk.book([{ workflowId, isRunning: false }]);
+    const [afterMs, granted] = desk.nextGrants();
+    expect(granted).toEqual(['b']);
+    expect(afterMs).toBeLessThan(5 * MINUTE);
+  });
+
+  it('does not take back the turn of one whose end was heard', () => {
+    const desk = new Desk();
+    desk.send('a', { job: 'x' });
+    desk.end('a');
+    desk.book([{ workflowId: followUp('a', 'x'), isRunning: false }]);
+    expect(desk.ask('b', { job: 'x' }).kind).toBe('granted');
+  });
+
+  it('finds no evidence for another message of an id that is used again', () => {
+    const desk = new Desk();
+    desk.book(listed(['a']));
+    expect(desk.ask('a', { messageTag: 'other' })).toMatchObject({ kind: 'known', isLatest: false });
   });
 });

@@ -139,6 +139,16 @@ describe('a refusal of the whole project', () => {
     expect(desk.granted()).toEqual(['b0']);
     expect(desk.ask('c')).toMatchObject({ reason: 'payment' });
   });
+
+  it('pauses until the latest Retry-After', () => {
+    const desk = new Desk();
+    desk.askAll(['a', 'b']);
+    desk.settle('a', 'limited', { retryAfterMs: 2 * MINUTE });
+    desk.settle('b', 'limited', { retryAfterMs: SECOND });
+    desk.ask('c');
+    desk.told();
+    expect(desk.nextGrants()).toEqual([2 * MINUTE, ['c']]);
+  });
 });
 
 /** A service with a limit of its own. */
@@ -248,5 +258,16 @@ describe('a service with a lower limit than the budget', () => {
     if (order === 'resume') desk.resume();
     else desk.setLimit({});
     expect(desk.budget.limit).toBe(10);
+  });
+
+  it('raises the learned limit if more is accepted without a probe', () => {
+    const desk = new Desk({ limit: 20 });
+    desk.askAll(names('under-way', 5));
+    for (const name of names('under-way', 3)) desk.settle(name);
+    desk.ask('x');
+    desk.settle('x', 'limited');
+    expect(desk.budget.limit).toBe(3);
+    for (const name of ['under-way3', 'under-way4']) desk.settle(name);
+    expect(desk.budget.limit).toBe(5);
   });
 });

@@ -322,3 +322,40 @@ describe('an operator', () => {
     expect(desk.budget.pauseOf(desk.nowMs)).toBeUndefined();
   });
 });
+
+describe('a window that changes', () => {
+  it('counts nothing for a shorter one', () => {
+    const desk = new Desk();
+    desk.setLimit({ windowMs: MINUTE });
+    expect(desk.state.isCounting).toBe(false);
+  });
+
+  it('recalls no send that was not made, and an unknown one from its last byte', () => {
+    const desk = new Desk({ windowMs: MINUTE });
+    desk.ask('a');
+    desk.settle('a', 'notSent');
+    desk.ask('b');
+    desk.settle('b', 'unknown');
+    desk.wait(OVER + 2 * MINUTE);
+    desk.setLimit({ windowMs: HOUR });
+    expect(desk.budget.slotEnds()).toEqual([T0 + OVER + HELD]);
+  });
+
+  it('holds a send once', () => {
+    const desk = new Desk();
+    desk.send('a');
+    desk.setLimit({ windowMs: 2 * HOUR });
+    expect(desk.budget.slotEnds()).toHaveLength(1);
+  });
+});
+
+describe('the next change', () => {
+  it('is nothing if nobody waits, or if no time changes anything', () => {
+    const desk = new Desk({ limit: 1 });
+    desk.send('a');
+    expect(desk.budget.nextChangeMs(desk.nowMs)).toBeUndefined();
+    const closed = new Desk({ limit: 0 });
+    closed.ask('a');
+    expect(closed.budget.nextChangeMs(closed.nowMs)).toBeUndefined();
+  });
+});
