@@ -120,7 +120,8 @@ export class FollowUp {
     // Signals of a budget have no order, and may come late.
     if (answer.sendNumber !== this.#sendNumber) return;
     if (answer.kind === 'granted' && grantName(answer) === this.#spent) return;
-    if (this.#answer?.kind === 'granted' && answer.kind === 'waiting') return;
+    const isOutdated = this.#answer?.kind === 'granted' || this.#fullInARow > 0;
+    if (isOutdated && answer.kind === 'waiting') return;
     this.#answer = answer;
     // The server may repeat an ask for long, and a watch for rest may take long.
     if (answer.kind === 'granted') this.#interrupt();

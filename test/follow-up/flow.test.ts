@@ -260,6 +260,14 @@ describe('review 13: signals have no order', () => {
     expect(scene.sent).toHaveLength(1);
   });
 
+  test('a late reason to wait gives no place in a line that was full since', async () => {
+    const scene = start({ asks: [s.full(), granted()] });
+    await scene.pass(SECOND);
+    scene.flow.hear(waiting()());
+    await scene.pass(MINUTE);
+    expect(scene.sent).toHaveLength(1);
+  });
+
   test('a late grant of an earlier send changes nothing', async () => {
     const scene = start({ asks: [granted(), waiting()], sends: [notSent, {}] });
     await scene.pass(2 * SECOND);
