@@ -339,12 +339,12 @@ describe.concurrent('a budget', () => {
   test('that is reset counts what was sent', async () => {
     const input = scripted();
     await (await rig.start(input)).result();
-    const handle = budgetOf(input);
-    await resetWorkflow(rig.client, handle.workflowId, 'first');
     const budget = followUps.budget(input.projectId);
-    await eventually('it has counted', async () => {
-      const { used, isCounting } = (await budget.status()) ?? {};
-      return used === 1 && !isCounting;
+    const { remembersSince: before = '' } = (await budget.status()) ?? {};
+    await resetWorkflow(rig.client, budgetOf(input).workflowId, 'last');
+    await eventually('it has counted again', async () => {
+      const { used, isCounting, remembersSince = '' } = (await budget.status()) ?? {};
+      return used === 1 && !isCounting && remembersSince > before;
     });
   });
 
