@@ -7,9 +7,7 @@ import type { NamedTest } from './mutant.js';
 
 const run = promisify(execFile);
 
-/** Longest that a test may take. What a mutant never lets happen ends it. */
-const TEST_MS = 60_000;
-/** Longest that the named tests or a build may take: longer than a test and the end of its worker, which may hang, too. */
+/** Longest that the named tests or a build may take: longer than a test and the end of its worker that hang. */
 const LIMIT_MS = 10 * 60_000;
 
 /** How a named test ended. */
@@ -55,11 +53,10 @@ export class Checkout {
     await rm(report, { force: true });
     const names = [...new Set(tests.map(({ name }) => `^${name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`))].join('|');
     const files = [...new Set(tests.map(({ file }) => file))];
-    const vitest = ['node_modules/vitest/vitest.mjs', 'run', `--testTimeout=${TEST_MS}`];
-    const output = ['--reporter=json', `--outputFile=${report}`];
+    const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', `--outputFile=${report}`];
     let words = '';
     try {
-      await this.#node(...vitest, ...output, '-t', names, ...files);
+      await this.#node(...vitest, '-t', names, ...files);
     } catch (error) {
       words = wordsOf(error);
     }

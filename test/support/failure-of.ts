@@ -1,3 +1,4 @@
+import { AssertionError } from 'node:assert';
 import { WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
 import type { FailureDetails } from '../../src/contract/index.js';
@@ -6,7 +7,7 @@ import type { FailureDetails } from '../../src/contract/index.js';
 export async function failureOf(result: Promise<unknown>) {
   const error = await result.then(
     (value) => {
-      throw new Error(`Did not fail: ${JSON.stringify(value)}`);
+      throw new AssertionError({ message: `Did not fail: ${JSON.stringify(value)}` });
     },
     (reason: unknown) => reason,
   );
