@@ -15,7 +15,6 @@ import {
   type Granted,
   isAtWork,
   type Known,
-  type Settlement,
   type Waiting,
 } from '../contract/protocol.js';
 import { grantName, type SendOrder, type SendResult, type SlotAnswer, type SlotOrder } from '../follow-up/port.js';
@@ -24,7 +23,6 @@ import {
   firstSeen,
   judge,
   knownFields,
-  type Read,
   type Seen,
   type WatchOrder,
   type WatchResult,
@@ -117,19 +115,21 @@ export function createActivities(dependencies: ActivityDependencies) {
       const { workflowId, runId } = ownRun();
       const isTakenOver = order.runId !== runId;
       const isInDoubt = order.isInDoubt || isTakenOver;
-      const outcome = await agentJobs.getJob({ projectId, jobId });
-      const read = toRead(outcome);
+      const read = toRead(await agentJobs.getJob({ projectId, jobId }));
       if (read.kind === 'notFound') return read;
-      if (read.kind === 'failed' && read.reason === 'not-served') return { kind: 'notServed', message: read.message };
-      const refused = refusalOfRead(outcome);
-      if (read.kind === 'failed' && !refused.refusal) throw blocked(read);
+      if (read.kind === 'failed' && !read.refused) {
+        const { reason: type, message, retryAfterMs: nextRetryDelay } = read;
+        if (type === 'not-served') return { kind: 'notServed', message };
+        throw ApplicationFailure.create(defined({ type, message, nextRetryDelay }));
+      }
       const job = read.kind === 'job' ? read.job : {};
       const isAtRest = whenActive === 'send' || !isAtWork(job);
       const kind = job.status === 'archived' ? 'archived' : isAtRest ? 'asked' : 'atWork';
       if (kind !== 'asked' && !isInDoubt) return { kind, job: knownFields(job) };
       const mayHaveSent = asked.mayHaveSent || isTakenOver;
-      const request: Ask = { ...asked, mayHaveSent, workflowId, runId, leaseMs, drainMs, maxLimit, ...refused };
-      const answer = await ask(projectId, request);
+      const request: Ask = { ...asked, mayHaveSent, workflowId, runId, leaseMs, drainMs, maxLimit };
+      const refused = read.kind === 'failed' && read.refused;
+      const answer = await ask(projectId, { ...request, ...refused });
       if (kind !== 'asked' && isSlot(answer)) return { kind, job: knownFields(job), answer };
       const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
       const before = read.kind === 'job' ? { baseline: comparedFields(job) } : { refusal: read.message };
@@ -157,8 +157,9 @@ export function createActivities(dependencies: ActivityDependencies) {
       if (!mayStart()) return result('notSent', 'the slot was granted too long ago');
       let { baseline } = order;
       if (!baseline) {
-        const read = await agentJobs.getJob({ projectId, jobId });
-        if (read.kind !== 'job') return { ...result('notSent', read.message), ...refusalOfRead(read) };
+        const read = toRead(await agentJobs.getJob({ projectId, jobId }));
+        const refused = read.kind === 'failed' && read.refused;
+        if (read.kind !== 'job') return { ...result('notSent', read.message), ...refused };
         baseline = comparedFields(read.job);
         // If this attempt never reports, the job before the send tells whether the message arrived.
         Context.current().heartbeat({ baseline });
@@ -255,28 +256,15 @@ function ownRun(): { workflowId: string; runId: string } {
   return Context.current().info.workflowExecution ?? { workflowId: '', runId: '' };
 }
 
-/** The service's answer, with a reason to wait where it has none. */
-function toRead(outcome: GetJobOutcome): Read {
+/** The service's answer, with a reason to wait where it has no job, and with what it says about the whole project. */
+function toRead(outcome: GetJobOutcome) {
   if (outcome.kind !== 'failed') return outcome;
-  const { message, retryAfterMs } = outcome;
-  return defined({ kind: 'failed', reason: reasonOf(outcome.reason), message, retryAfterMs } as const);
-}
-
-function reasonOf(reason: string): string {
-  if (reason === 'not-served') return reason;
-  if (reason === 'unauthorized' || reason === 'no-key') return 'credentials';
-  return refusals.find((known) => known === reason) ?? 'service';
-}
-
-function blocked({ reason, message, retryAfterMs }: Extract<Read, { kind: 'failed' }>): ApplicationFailure {
-  return ApplicationFailure.create(defined({ type: reason, message, nextRetryDelay: retryAfterMs }));
-}
-
-/** A refused read says the same about the service as a refused message. A missing key says nothing of other workers. */
-function refusalOfRead(outcome: GetJobOutcome): Pick<Settlement, 'refusal' | 'retryAfterMs'> {
-  if (outcome.kind !== 'failed' || outcome.reason === 'no-key') return {};
-  const refusal = refusals.find((known) => known === reasonOf(outcome.reason));
-  return refusal ? defined({ refusal, retryAfterMs: outcome.retryAfterMs }) : {};
+  const { reason, message, retryAfterMs } = outcome;
+  // A refused read says the same about the service as a refused message. A missing key says nothing of other workers.
+  const refusal = reason === 'unauthorized' ? 'credentials' : refusals.find((known) => known === reason);
+  const refused = refusal && defined({ refusal, retryAfterMs });
+  const own = reason === 'no-key' ? 'credentials' : reason === 'not-served' ? reason : 'service';
+  return defined({ kind: 'failed', reason: refusal ?? own, message, retryAfterMs, refused } as const);
 }
 
 function later(jobId: string, waitMs: number): ApplicationFailure {
