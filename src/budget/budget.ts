@@ -121,7 +121,7 @@ export class Budget {
     const { workflowId, refusal, retryAfterMs } = ask;
     // A pause that has begun is left to its probe.
     if (refusal && !this.state.servicePause) this.#pauseFor(refusal, nowMs, retryAfterMs);
-    const full = this.#enterLine(nowMs, ask);
+    const full = this.#enterLine(ask);
     this.advance(nowMs);
     // The answer says what would be signalled.
     this.#messages = this.#messages.filter((message) => message.workflowId !== workflowId || !message.answer);
@@ -370,14 +370,13 @@ export class Budget {
    * Takes a place in line. Returns the answer to a follow-up that gets none, unless it is granted at once: whoever waits
    * for a job or another lane keeps nobody from a free slot.
    */
-  #enterLine(nowMs: number, ask: Ask): Full | undefined {
+  #enterLine(ask: Ask): Full | undefined {
     const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag } = ask;
     const { waiters, known, turns } = this.state;
     const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag };
     const waiter = waiters.find((each) => each.workflowId === workflowId);
     if (waiter) {
       Object.assign(waiter, current);
-      waiter.told = this.#reason(nowMs, waiter, this.line());
       return undefined;
     }
     const job = jobKey(workflowId);
@@ -388,10 +387,8 @@ export class Budget {
     const isFull = !hasPlace && waiters.length >= this.places.most;
     const isCrowded = !hasPlace && ofJob >= this.places.mostForJob;
     const arrival = before > 0 ? before : ++this.state.arrivals;
-    const entered: Waiter = { workflowId, job, ...current, arrival, told: 'slot' };
-    waiters.push(entered);
+    waiters.push({ workflowId, job, ...current, arrival, told: 'slot' });
     waiters.sort((a, b) => a.arrival - b.arrival);
-    entered.told = this.#reason(nowMs, entered, this.line());
     const refusal = { kind: 'full', runId, sendNumber } as const;
     if (isCrowded) return { ...refusal, reason: 'job-busy', retryMs: CROWDED_RETRY_MS };
     return isFull ? { ...refusal, reason: 'queue-full', retryMs: FULL_RETRY_MS } : undefined;
