@@ -1,5 +1,5 @@
 import type { Agent, Dispatcher } from 'undici';
-import { cleanLine, type Mask } from './service-text.js';
+import { cleanLine, cleanString, cutText, errorText, type Mask } from './service-text.js';
 
 /** The headers of an answer, names in lower case. */
 export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>;
@@ -113,4 +113,31 @@ export function describeNetworkError(error: unknown, mask: Mask): DescribedError
   const name = code === undefined || message.includes(code) ? '' : ` (${code})`;
   const text = cleanLine(`${message}${name}${hint === undefined ? '' : `: ${hint}`}`, mask);
   return { kind: code !== undefined && TIMEOUT_CODES.has(code) ? 'timeout' : 'network', text };
+}
+
+/** The status and the service's words, if there are any that can be read. */
+export function describeStatus({ statusCode, headers, body }: Answer, mask: Mask): string {
+  const isRedirect = statusCode >= 300 && statusCode < 400;
+  const redirect = isRedirect ? ` (a redirect${redirectTarget(headers, mask)}, which is not followed)` : '';
+  const words = body === undefined || body === '' ? '' : (encodingProblem(headers, mask) ?? errorText(body, mask));
+  return cutText(`HTTP ${statusCode}${redirect}${words === '' ? '' : `: ${words}`}`);
+}
+
+const MAX_LOCATION_LENGTH = 200;
+
+/** Where a redirect leads, without user name, password, query and fragment, which may hold secrets of others. */
+function redirectTarget(headers: ResponseHeaders, mask: Mask): string {
+  // Masked before it is cut, because half a key would not be recognised.
+  const [location = ''] = cleanString([headers['location']].flat()[0] ?? '', mask).split(/[?#]/, 1);
+  const target = cleanLine(location.replace(/^([a-z][a-z\d+.-]*:)?\/\/[^/]*@/i, '$1//'), mask);
+  return target === '' ? '' : ` to ${cutText(target, MAX_LOCATION_LENGTH)}`;
+}
+
+const MAX_ENCODING_LENGTH = 50;
+
+/** What is wrong with an answer that is encoded although `identity` was requested. */
+export function encodingProblem(headers: ResponseHeaders, mask: Mask): string | undefined {
+  const encodings = cleanLine([headers['content-encoding']].flat().join(', '), mask);
+  if (encodings === '' || encodings.toLowerCase() === 'identity') return undefined;
+  return `its body has the content encoding ${cutText(encodings, MAX_ENCODING_LENGTH)}, which was not requested`;
 }

@@ -11,9 +11,5 @@ export {
   type SendMessageRequest,
 } from './agent-jobs-client.js';
 export { createApiKeys, type ApiKeys, type ApiKeySource, type WatchedApiKeys } from './api-keys.js';
-export {
-  MAX_RETRY_AFTER_MS,
-  type GetJobFailureReason,
-  type GetJobOutcome,
-  type SendMessageOutcome,
-} from './outcomes.js';
+export { type GetJobFailureReason, type GetJobOutcome, type SendMessageOutcome } from './outcomes.js';
+export { MAX_RETRY_AFTER_MS } from './retry-after.js';

@@ -2,8 +2,9 @@ import type { SendOutcome } from '../contract/budget-messages.js';
 import { defined } from '../contract/defined.js';
 import type { AgentJob } from '../contract/follow-up-result.js';
 import { refusalOf } from '../contract/protocol.js';
-import { type Answer, describeNetworkError, type ResponseHeaders } from './answer.js';
-import { cleanLine, cleanString, cutText, errorText, type Mask, type ParsedJob, parseJob } from './service-text.js';
+import { type Answer, describeNetworkError, describeStatus, encodingProblem, type ResponseHeaders } from './answer.js';
+import { parseRetryAfterMs } from './retry-after.js';
+import { type Mask, type ParsedJob, parseJob } from './service-text.js';
 
 /** Result of {@link AgentJobsClient.getJob}. No text in it holds the API key. */
 export type GetJobOutcome =
@@ -78,33 +79,6 @@ function readJob(headers: ResponseHeaders, body: string, mask: Mask): ParsedJob 
   return problem === undefined ? parseJob(body, mask) : { ok: false, problem };
 }
 
-/** The status and the service's words, if there are any that can be read. */
-function describeStatus({ statusCode, headers, body }: Answer, mask: Mask): string {
-  const isRedirect = statusCode >= 300 && statusCode < 400;
-  const redirect = isRedirect ? ` (a redirect${redirectTarget(headers, mask)}, which is not followed)` : '';
-  const words = body === undefined || body === '' ? '' : (encodingProblem(headers, mask) ?? errorText(body, mask));
-  return cutText(`HTTP ${statusCode}${redirect}${words === '' ? '' : `: ${words}`}`);
-}
-
-const MAX_LOCATION_LENGTH = 200;
-
-/** Where a redirect leads, without user name, password, query and fragment, which may hold secrets of others. */
-function redirectTarget(headers: ResponseHeaders, mask: Mask): string {
-  // Masked before it is cut, because half a key would not be recognised.
-  const [location = ''] = cleanString([headers['location']].flat()[0] ?? '', mask).split(/[?#]/, 1);
-  const target = cleanLine(location.replace(/^([a-z][a-z\d+.-]*:)?\/\/[^/]*@/i, '$1//'), mask);
-  return target === '' ? '' : ` to ${cutText(target, MAX_LOCATION_LENGTH)}`;
-}
-
-const MAX_ENCODING_LENGTH = 50;
-
-/** What is wrong with an answer that is encoded although `identity` was requested. */
-function encodingProblem(headers: ResponseHeaders, mask: Mask): string | undefined {
-  const encodings = cleanLine([headers['content-encoding']].flat().join(', '), mask);
-  if (encodings === '' || encodings.toLowerCase() === 'identity') return undefined;
-  return `its body has the content encoding ${cutText(encodings, MAX_ENCODING_LENGTH)}, which was not requested`;
-}
-
 /**
  * How a send ended, by the status of its answer. 408, 409, 425 and 5xx are `unknown`, like every status without a rule,
  * because a gateway may answer so to a request that was delivered.
@@ -147,49 +121,4 @@ export function getOutcomeOf(statusCode: number): 'job' | 'notFound' | GetJobFai
   const outcome = sendOutcomeOf(statusCode);
   if (outcome === 'sent') return 'job';
   return outcome === 'unknown' || outcome === 'notSent' ? 'service' : outcome;
-}
-
-/**
- * Longest wait that a `Retry-After` may ask for: the length of the service's budget window, 1 h. A longer one cannot be
- * about the budget. Cut to this, a nonsensical value (a year) costs at most one probe an hour.
- */
-export const MAX_RETRY_AFTER_MS = 3_600_000;
-
-const SECONDS = /^\d+(?:\.\d+)?$/;
-// The three date forms of RFC 9110 section 5.6.7 all begin with the name of a weekday.
-const HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)/i;
-
-type HeaderValue = string | string[] | undefined;
-
-/**
- * The wait that a `Retry-After` header asks for: 1 to {@link MAX_RETRY_AFTER_MS} milliseconds; longer ones are cut to
- * that. `undefined` if there is no header or its value is not usable: neither a number of seconds nor an HTTP date,
- * negative, zero, or a date in the past. Then the caller's own backoff applies.
- *
- * A date is compared with the answer's own `Date` header if that is readable, which cancels out the service's clock,
- * otherwise with `nowMs`.
- *
- * @param nowMs the local clock, epoch milliseconds
- */
-export function parseRetryAfterMs(retryAfter: HeaderValue, date: HeaderValue, nowMs: number): number | undefined {
-  const serviceNowMs = parseHttpDate([date].flat()[0]) ?? nowMs;
-  const waits = [retryAfter]
-    .flat()
-    .map((value) => waitMs(value?.trim() ?? '', serviceNowMs))
-    .filter((wait) => wait > 0);
-  return waits.length === 0 ? undefined : Math.min(Math.ceil(Math.max(...waits)), MAX_RETRY_AFTER_MS);
-}
-
-function waitMs(value: string, serviceNowMs: number): number {
-  if (SECONDS.test(value)) return Number(value) * 1_000;
-  const instantMs = parseHttpDate(value);
-  return instantMs === undefined ? 0 : instantMs - serviceNowMs;
-}
-
-/** The instant of an HTTP date in any of its three forms, in epoch milliseconds. All are in UTC; asctime's does not say so. */
-export function parseHttpDate(value: string | undefined): number | undefined {
-  const date = value?.trim();
-  if (date === undefined || !HTTP_DATE.test(date)) return undefined;
-  const instantMs = Date.parse(/\b(?:GMT|UTC)$/i.test(date) ? date : `${date} GMT`);
-  return Number.isNaN(instantMs) ? undefined : instantMs;
 }
