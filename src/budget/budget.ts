@@ -15,6 +15,7 @@ import {
   type Settlement,
   type Waiting,
 } from '../contract/protocol.js';
+import { growLimit, learnLimit } from './learned-limit.js';
 import {
   type BudgetState,
   followUpKey,
@@ -56,13 +57,6 @@ const SETTLE_MS = 120_000;
 const LONGEST_KEPT_TURN_MS = 14_400_000;
 /** How often the follow-ups that keep others from their job are asked whether they run: one may be terminated. */
 const CHECK_OWNERS_MS = 600_000;
-/** A limit is learned if the service accepted at least this share of the budget's, and no fewer than 2 messages. */
-const LEARNED_SHARE = 0.05;
-/** Sends older than this share of a window may no longer count for the service. */
-const SURELY_IN_WINDOW = 0.9;
-/** A learned limit grows after one window, then after 2, 4, up to 32 windows, for each time it proved right. */
-const MAX_GROWTH_DOUBLINGS = 5;
-
 /** What a follow-up is told. Without an answer, it is woken: the failure of that says that it does not run. */
 export interface Message {
   workflowId: string;
@@ -270,7 +264,7 @@ export class Budget {
       delete turn.owner;
       delete turn.untilMs;
     }
-    this.#growLimit(nowMs);
+    growLimit(state, this.configuredLimit, nowMs);
   }
 
   /** When something changes by itself that a follow-up waits for. */
@@ -429,7 +423,7 @@ export class Budget {
     const { servicePause } = this.state;
     const isProbe = servicePause !== undefined && grantedAtMs >= servicePause.untilMs;
     if (outcome === 'limited') this.state.counts.limited += 1;
-    if (outcome === 'limited' || outcome === 'sent') this.#learnLimit(outcome, isProbe, atMs);
+    if (outcome === 'limited' || outcome === 'sent') learnLimit(this.state, outcome, isProbe, atMs);
     const reason = refusalOf(outcome) ?? ofRead;
     if (reason) {
       this.#pauseFor(reason, atMs, retryAfterMs, isProbe);
@@ -447,45 +441,6 @@ export class Budget {
     const pauseMs = Math.max(retryAfterMs ?? 0, Math.min(LONGEST_PAUSE_MS, firstMs * 2 ** step));
     const untilMs = Math.max(servicePause?.untilMs ?? 0, atMs + pauseMs);
     this.state.servicePause = { reason, sinceMs: servicePause?.sinceMs ?? atMs, untilMs, step };
-  }
-
-  /** A 429 says how many messages in a window the service accepts, if a full window, and not a short burst, led to it. */
-  #learnLimit(outcome: 'limited' | 'sent', isProbe: boolean, atMs: number): void {
-    const { state } = this;
-    const { learned, spent, settings } = state;
-    const acceptedSince = (sinceMs: number) => spent.filter((fromMs) => fromMs > sinceMs).length;
-    if (outcome === 'sent') {
-      const accepted = acceptedSince(atMs - SURELY_IN_WINDOW * settings.windowMs);
-      if (!learned || accepted <= learned.limit) return;
-      // A service with fixed windows accepts more around their ends, so a limit that proved right twice stays.
-      if (!isProbe) learned.limit = accepted;
-      else if (learned.refusals === 1) {
-        learned.limit = settings.limit;
-        learned.growAtMs = atMs + settings.windowMs;
-      }
-      return;
-    }
-    const accepted = acceptedSince(atMs - settings.windowMs);
-    if (accepted < Math.max(2, LEARNED_SHARE * settings.limit)) return;
-    const limit = Math.min(learned?.limit ?? Infinity, accepted);
-    // The refusals of one pause count once.
-    const refusals = (learned?.refusals ?? 0) + (state.servicePause ? 0 : 1);
-    state.learned = { limit, step: 1, refusals, growAtMs: atMs + this.#growthMs(refusals) };
-  }
-
-  #growthMs(refusals: number): number {
-    return this.state.settings.windowMs * 2 ** Math.min(MAX_GROWTH_DOUBLINGS, Math.max(0, refusals - 1));
-  }
-
-  /** Tries again from time to time whether the service accepts more. */
-  #growLimit(nowMs: number): void {
-    const { state } = this;
-    for (let { learned } = state; learned && learned.growAtMs <= nowMs; { learned } = state) {
-      learned.limit += learned.step;
-      learned.step *= 2;
-      learned.growAtMs += this.#growthMs(learned.refusals);
-      if (learned.limit >= this.configuredLimit) delete state.learned;
-    }
   }
 
   #end(nowMs: number, { workflowId, runId, turnUntilMs, lastTurn }: End): void {
