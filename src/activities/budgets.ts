@@ -24,28 +24,6 @@ const CALL_DEADLINE_MS = 5_000;
 /** Most sends that a list names: as many as a budget remembers. The others are counted. */
 const MAX_LISTED = 2_000;
 
-/** What the activities ask of the projects' budgets, and of Temporal's list of follow-ups. */
-export interface Budgets {
-  /**
-   * Asks a project's budget, which starts if it never existed.
-   *
-   * @throws BudgetStoppedError if its last run is closed; otherwise the client's error if it does not answer
-   */
-  ask(projectId: string, ask: Ask): Promise<Answer>;
-  /** Tells a project's budget something. One that does not run does not need to know. */
-  tell(projectId: string, event: BudgetEvent): Promise<void>;
-  /** When a run of a workflow closed, in epoch milliseconds; `undefined` if it runs, or if Temporal keeps it no longer. */
-  closedAtMs(workflowId: string, runId: string): Promise<number | undefined>;
-  /**
-   * Follow-ups of a project that may have been sent: those that closed since `sinceMs`, and those that run after their
-   * send.
-   *
-   * @param query.alsoWaiting also those that wait, because one may have a grant that its state does not show yet. A
-   *   follow-up that shows no state has sent nothing
-   */
-  listSends(query: SendsQuery): Promise<Omit<RecentSends, 'leaseMs' | 'drainMs' | 'runId'>>;
-}
-
 export interface SendsQuery {
   projectId: string;
   sinceMs: number;
@@ -59,6 +37,9 @@ export class BudgetStoppedError extends Error {
   }
 }
 
+/** What the activities ask of the projects' budgets, and of Temporal's list of follow-ups. */
+export type Budgets = ReturnType<typeof createBudgets>;
+
 /**
  * @param options.taskQueue that of the follow-ups
  * @param options.settings of budgets that do not exist yet
@@ -66,7 +47,7 @@ export class BudgetStoppedError extends Error {
 export function createBudgets(
   client: Client,
   { taskQueue, settings }: { taskQueue: string; settings: BudgetSettings },
-): Budgets {
+) {
   const inTurn = createTurns();
   const withDeadline = <T>(call: () => Promise<T>) => client.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
 
@@ -83,7 +64,12 @@ export function createBudgets(
   }
 
   return {
-    async ask(projectId, ask) {
+    /**
+     * Asks a project's budget, which starts if it never existed.
+     *
+     * @throws BudgetStoppedError if its last run is closed; otherwise the client's error if it does not answer
+     */
+    async ask(projectId: string, ask: Ask): Promise<Answer> {
       const { cancellationSignal } = Context.current();
       // The server accepts ten updates of a workflow at a time. This worker makes one at a time for each project.
       return inTurn(projectId, () => {
@@ -92,7 +78,8 @@ export function createBudgets(
       });
     },
 
-    async tell(projectId, event) {
+    /** Tells a project's budget something. One that does not run does not need to know. */
+    async tell(projectId: string, event: BudgetEvent): Promise<void> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
       try {
         await withDeadline(() => budget.signal(tellSignal, event));
@@ -101,7 +88,8 @@ export function createBudgets(
       }
     },
 
-    async closedAtMs(workflowId, runId) {
+    /** When a run of a workflow closed, in epoch milliseconds; `undefined` if it runs, or if Temporal keeps it no longer. */
+    async closedAtMs(workflowId: string, runId: string): Promise<number | undefined> {
       try {
         const { closeTime } = await withDeadline(() => client.workflow.getHandle(workflowId, runId).describe());
         return closeTime?.getTime();
@@ -111,7 +99,14 @@ export function createBudgets(
       }
     },
 
-    async listSends({ projectId, sinceMs, alsoWaiting }) {
+    /**
+     * Follow-ups of a project that may have been sent: those that closed since `sinceMs`, and those that run after their
+     * send.
+     *
+     * @param query.alsoWaiting also those that wait, because one may have a grant that its state does not show yet. A
+     *   follow-up that shows no state has sent nothing
+     */
+    async listSends({ projectId, sinceMs, alsoWaiting }: SendsQuery): Promise<Pick<RecentSends, 'sends' | 'others'>> {
       const state = SearchAttribute.state.name;
       const isShown = alsoWaiting ? 'IS NOT NULL' : `IN (${sendingStates.map((sending) => `'${sending}'`).join(', ')})`;
       const running = `(ExecutionStatus = 'Running' AND ${state} ${isShown})`;
