@@ -416,7 +416,7 @@ describe('the reference has', () => {
   });
 
   test('every metric of the budgets', () => {
-    const made = read('src/workflows/project-budget.ts');
+    const made = read('src/workflows/budget-metrics.ts');
     const metrics = [
       ...[...made.matchAll(/\bcounter\(\s*'(\w+)'/g)].map(([, name]) => `follow_up_budget_${name}_total`),
       ...[...made.matchAll(/\bgauge\(\s*'(\w+)'/g)].map(([, name]) => `follow_up_budget_${name}`),
