@@ -37,7 +37,6 @@ export interface Report {
   found: Log['found'];
   ends: string[];
   trace: number;
-  events: number;
 }
 
 /** Runs the world of one seed until all is over. */
@@ -49,7 +48,7 @@ export async function runSeed(profile: string, seed: number, print?: (line: stri
   try {
     const { found, ended } = await runWorld(world, new Set(faultsOf(profile)), profile === 'backlog');
     const ends = ended.map((run) => saidBy(run)?.type ?? run.status);
-    return { found, ends, trace: world.trace >>> 0, events: world.events };
+    return { found, ends, trace: world.trace >>> 0 };
   } finally {
     Math.random = random;
   }

@@ -118,7 +118,6 @@ export function judgeSeed(stage: Stage): void {
   const counted = isBudgetLost(has) ? arrivals.filter(isKnown) : arrivals;
   const crowd = counted.find(({ atMs }, i) => i >= limit && atMs - counted[i - limit]!.atMs < windowMs);
   if (crowd) log.find('over', `${limit + 1} within a window at`, seconds(crowd.atMs), crowd.prompt);
-  const leasesMs = server.workers.map(({ settings }) => settings.leaseMs + settings.drainMs);
   for (const caller of callers) {
     const { workflowId, settings, isResendAllowed, startsAtMs } = caller;
     const accepted = arrivals.filter(({ prompt, isAccepted }) => isAccepted && prompt.startsWith(`${workflowId}#`));
@@ -129,7 +128,7 @@ export function judgeSeed(stage: Stage): void {
     const [behind] = accepted;
     if (settings.whenActive === 'wait' && behind?.isBehind) log.find('behind', workflowId, seconds(behind.atMs));
     const runs = log.ended.filter((run) => run.workflowId === workflowId);
-    for (const [i, run] of runs.entries()) judgeRun(stage, caller, run, runs.slice(0, i + 1), accepted, leasesMs);
+    for (const i of runs.keys()) judgeRun(stage, caller, runs.slice(0, i + 1), accepted);
     const last = server.latest(workflowId);
     if (last?.status === 'running') log.find('lost', workflowId, last.runId, last.states.at(-1)?.state);
     const hours = Math.max(1, ((last?.closedAtMs ?? Infinity) - startsAtMs) / 3_600_000);
@@ -138,20 +137,14 @@ export function judgeSeed(stage: Stage): void {
   }
 }
 
-/** @param upTo the runs of the follow-up that closed before this one, and this one */
-function judgeRun(
-  { log, has }: Stage,
-  caller: Caller,
-  run: Run,
-  upTo: Run[],
-  accepted: Arrival[],
-  leasesMs: number[],
-): void {
-  const said = saidBy(run);
+/** @param runs the run to judge, after the runs of its follow-up that closed before */
+function judgeRun({ log, has, server }: Stage, caller: Caller, runs: Run[], accepted: Arrival[]): void {
+  const run = runs.at(-1);
+  const said = run && saidBy(run);
   if (!said) return;
   const who = `${run.workflowId} ${run.runId} ${said.type}`;
   // Of an id that was started again by hand, each start speaks for itself.
-  const chain = upTo.filter(({ what }) => what.originalRunId === run.what.originalRunId).map(({ runId }) => runId);
+  const chain = runs.filter(({ what }) => what.originalRunId === run.what.originalRunId).map(({ runId }) => runId);
   const ofMessage = accepted.filter(({ prompt, atMs }) => prompt === run.code.prompt && atMs < run.closedAtMs);
   const isDelivered = ofMessage.some(({ runId }) => chain.includes(runId));
   if (said.delivered === 'no' ? isDelivered : said.delivered === 'yes' && ofMessage.length === 0) {
@@ -168,6 +161,7 @@ function judgeRun(
   const { budgetWaitTimeoutMs, jobTimeoutMs, settleTimeMs } = caller.settings;
   const patienceEndsMs = Math.max((run.tasks[0]?.atMs ?? 0) + budgetWaitTimeoutMs, log.healedAtMs);
   const watchMs = said.type === 'BudgetWaitTimeout' ? 0 : jobTimeoutMs;
+  const leasesMs = server.workers.map(({ settings }) => settings.leaseMs + settings.drainMs);
   const latestMs = patienceEndsMs + Math.max(...leasesMs) + settleTimeMs + watchMs + SLACK_MS;
   if (run.closedAtMs > latestMs) log.find('late', who, 'at', seconds(run.closedAtMs), 'not', seconds(latestMs));
 }

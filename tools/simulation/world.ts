@@ -25,7 +25,6 @@ export class Chance {
 /** Virtual time, chance and the trace of one seed. All that happens is an event of one queue. */
 export class World {
   nowMs = START_MS;
-  events = 0;
   /** A hash of all that was noted: the same seed has the same trace. */
   trace = 0x811c9dc5;
   readonly chance: Chance;
@@ -59,7 +58,6 @@ export class World {
     for (let next = this.#queue.pop(); next && next.atMs <= untilMs && !isOver(); next = this.#queue.pop()) {
       if (!next.what) continue;
       this.nowMs = next.atMs;
-      this.events += 1;
       await next.what();
       await drain();
     }
