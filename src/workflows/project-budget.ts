@@ -26,8 +26,9 @@ import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 import type { Activities } from '../activities/index.js';
 import { Budget, type Message } from '../budget/budget.js';
 import { BudgetLoop, type BudgetPort } from '../budget/loop.js';
-import { type BudgetState, newState, trim } from '../budget/state.js';
+import { type BudgetState, newState } from '../budget/state.js';
 import { budgetStatus, describeBudget, SHOWN_SENDS } from '../budget/status.js';
+import { trim } from '../budget/trim.js';
 import {
   type BudgetStatus,
   budgetStatusQuery,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { jobKey, trim } from '../../src/budget/state.js';
+import { jobKey } from '../../src/budget/state.js';
+import { trim } from '../../src/budget/trim.js';
 import {
   busyJob,
   Desk,

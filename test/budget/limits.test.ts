@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { type BudgetState, followUpKey, jobKey, trim } from '../../src/budget/state.js';
+import { type BudgetState, followUpKey, jobKey } from '../../src/budget/state.js';
+import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/contract/protocol.js';
 import { askOf, Desk, lastTurn } from './support.js';
 

@@ -1,0 +1,39 @@
+import { type BudgetState, MIN_LAST_SENDS } from './state.js';
+
+/** Largest state in characters of JSON. Temporal refuses inputs above 2 MiB, and warns above 512 KiB. */
+const MAX_CARRIED_LENGTH = 1_020_000;
+/** Most follow-ups that a run hands to the next: 20 hours of sends. 200 are far more than can be under way. */
+const KEPT_FOLLOW_UPS = [2_000, 1_500, 1_000, 500, 200];
+/** Most jobs: a day of sends. */
+const KEPT_JOBS = [3_000, 2_500, 2_000, 1_500, 1_000, 500];
+
+/**
+ * Makes a state small enough for continue-as-new. It forgets the oldest first: turns that are over, then follow-ups, then
+ * turns.
+ */
+export function trim(state: BudgetState): void {
+  const isTooLong = () => JSON.stringify(state).length > MAX_CARRIED_LENGTH;
+  if (isTooLong()) state.lastSends = state.lastSends.slice(-MIN_LAST_SENDS);
+  const isOver = (key: string) => state.turns[key]?.owner === undefined;
+  const turns = Object.keys(state.turns);
+  const over = turns.filter(isOver);
+  const live = turns.filter((key) => !isOver(key));
+  for (const kept of KEPT_FOLLOW_UPS) {
+    forget(state.turns, over.slice(0, -kept / 4));
+    const forgotten = forget(state.known, Object.keys(state.known).slice(0, -kept));
+    state.rememberedSinceMs = Math.max(state.rememberedSinceMs, ...forgotten.map(({ grantedAtMs }) => grantedAtMs));
+    if (!isTooLong()) break;
+  }
+  for (const kept of KEPT_JOBS) {
+    forget(state.turns, [...over, ...live].slice(0, -kept));
+    if (!isTooLong()) return;
+  }
+}
+
+function forget<T>(record: Record<string, T>, keys: readonly string[]): T[] {
+  return keys.flatMap((key) => {
+    const forgotten = record[key];
+    Reflect.deleteProperty(record, key);
+    return forgotten === undefined ? [] : [forgotten];
+  });
+}
