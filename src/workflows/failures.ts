@@ -14,6 +14,7 @@ import {
   type FailureDetails,
   FailureType,
   type InputIssue,
+  type Parsed,
   parseFollowUpBatchWorkflowId,
 } from '../contract/index.js';
 
@@ -25,6 +26,12 @@ export function failure(type: FailureType, message: string, details: FailureDeta
 /** Input that breaks rules. Nothing was sent. */
 export function invalidInput(issues: InputIssue[]): ApplicationFailure {
   return failure(FailureType.InvalidInput, `Invalid input: ${describeIssues(issues)}`, { delivered: 'no', issues });
+}
+
+/** @throws ApplicationFailure `InvalidInput` if it breaks rules */
+export function accept<T>(parsed: Parsed<T>): T {
+  if (parsed.ok) return parsed.value;
+  throw invalidInput(parsed.issues);
 }
 
 /** How an item ended whose follow-up failed, was cancelled, was terminated or timed out. */

@@ -9,19 +9,11 @@ import {
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { z } from 'zod';
-import { defined } from '../contract/defined.js';
 import { instantMsSchema } from '../contract/durations.js';
-import {
-  type Parsed,
-  parseFollowUpWorkflowId,
-  parseInput,
-  pauseInputSchema,
-  projectBudgetWorkflowId,
-  setLimitInputSchema,
-} from '../contract/index.js';
+import { parseFollowUpWorkflowId, parseInput, projectBudgetWorkflowId } from '../contract/index.js';
 import { createBudgetMetrics } from './budget-metrics.js';
-import { invalidInput } from './failures.js';
+import { hearOrders } from './budget-orders.js';
+import { accept, invalidInput } from './failures.js';
 import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 import type { Activities } from '../activities/index.js';
 import { Budget, type Message } from '../budget/budget.js';
@@ -29,13 +21,7 @@ import { BudgetLoop, type BudgetPort } from '../budget/loop.js';
 import { type BudgetState, newState } from '../budget/state.js';
 import { budgetStatus, describeBudget, SHOWN_SENDS } from '../budget/status.js';
 import { trim } from '../budget/trim.js';
-import {
-  type BudgetStatus,
-  budgetStatusQuery,
-  pauseUpdate,
-  resumeUpdate,
-  setLimitUpdate,
-} from '../contract/budget-messages.js';
+import { type BudgetStatus, budgetStatusQuery } from '../contract/budget-messages.js';
 import {
   type ProjectBudgetInput,
   projectBudgetInputSchema,
@@ -102,45 +88,7 @@ function listen(projectId: string, loop: BudgetLoop): void {
       throw invalidInput([{ field: 'workflowId', message: `must be of ${projectId}` }]);
     },
   });
-  setHandler(
-    setLimitUpdate,
-    (input) => {
-      const { limit, window: windowMs, reserve } = parsedBy(setLimitInputSchema, input);
-      return loop.change((nowMs) => {
-        budget.setLimit(nowMs, { limit, windowMs, reserve });
-        return status(nowMs);
-      });
-    },
-    {
-      validator: (input: unknown) => {
-        const { settings, maxLimit } = budget.state;
-        const { limit = settings.limit, reserve = settings.reserve } = parsedBy(setLimitInputSchema, input);
-        const rule = `must be at most ${maxLimit}, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers (given ${limit})`;
-        if (limit > maxLimit) throw invalidInput([{ field: 'limit', message: rule }]);
-        if (reserve > 0 && reserve >= limit) {
-          const below = `must be below limit (limit ${limit}, reserve ${reserve})`;
-          throw invalidInput([{ field: 'reserve', message: below }]);
-        }
-      },
-    },
-  );
-  setHandler(
-    pauseUpdate,
-    (input) => {
-      const { for: forMs, note } = parsedBy(pauseInputSchema, input);
-      return loop.change((nowMs) => {
-        budget.pause(nowMs, defined({ untilMs: forMs === undefined ? undefined : nowMs + forMs, note }));
-        return status(nowMs);
-      });
-    },
-    { validator: (input: unknown) => void parsedBy(pauseInputSchema, input) },
-  );
-  setHandler(resumeUpdate, () =>
-    loop.change((nowMs) => {
-      budget.resume(nowMs);
-      return status(nowMs);
-    }),
-  );
+  hearOrders(loop, status);
 }
 
 function createPort(projectId: string, budget: Budget, isAskedToCancel: () => boolean): BudgetPort {
@@ -187,13 +135,4 @@ async function send({ workflowId, answer }: Message): Promise<boolean> {
 
 function isOfProject(projectId: string, workflowId: string): boolean {
   return parseFollowUpWorkflowId(workflowId)?.projectId === projectId;
-}
-
-function parsedBy<T>(schema: z.ZodType<T>, input: unknown): T {
-  return accept(parseInput(schema, input ?? {}));
-}
-
-function accept<T>(parsed: Parsed<T>): T {
-  if (parsed.ok) return parsed.value;
-  throw invalidInput(parsed.issues);
 }

@@ -1,0 +1,42 @@
+import { setHandler } from '@temporalio/workflow';
+import type { BudgetLoop } from '../budget/loop.js';
+import { type BudgetStatus, pauseUpdate, resumeUpdate, setLimitUpdate } from '../contract/budget-messages.js';
+import { defined } from '../contract/defined.js';
+import { parseInput, pauseInputSchema, setLimitInputSchema } from '../contract/index.js';
+import { accept, invalidInput } from './failures.js';
+
+/** Hears the orders of operators, each of which is answered with the status. */
+export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetStatus): void {
+  const { budget } = loop;
+  const parseLimit = (input: unknown) => accept(parseInput(setLimitInputSchema, input ?? {}));
+  const parsePause = (input: unknown) => accept(parseInput(pauseInputSchema, input ?? {}));
+  const apply = (order: (nowMs: number) => void) =>
+    loop.change((nowMs) => {
+      order(nowMs);
+      return status(nowMs);
+    });
+  const setLimit = (input: unknown) => {
+    const { limit, window: windowMs, reserve } = parseLimit(input);
+    return apply((nowMs) => budget.setLimit(nowMs, { limit, windowMs, reserve }));
+  };
+  setHandler(setLimitUpdate, setLimit, {
+    validator: (input: unknown) => {
+      const { settings, maxLimit } = budget.state;
+      const { limit = settings.limit, reserve = settings.reserve } = parseLimit(input);
+      const rule = `must be at most ${maxLimit}, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers (given ${limit})`;
+      if (limit > maxLimit) throw invalidInput([{ field: 'limit', message: rule }]);
+      if (reserve > 0 && reserve >= limit) {
+        const below = `must be below limit (limit ${limit}, reserve ${reserve})`;
+        throw invalidInput([{ field: 'reserve', message: below }]);
+      }
+    },
+  });
+  const pause = (input: unknown) => {
+    const { for: forMs, note } = parsePause(input);
+    return apply((nowMs) =>
+      budget.pause(nowMs, defined({ untilMs: forMs === undefined ? undefined : nowMs + forMs, note })),
+    );
+  };
+  setHandler(pauseUpdate, pause, { validator: (input: unknown) => void parsePause(input) });
+  setHandler(resumeUpdate, () => apply((nowMs) => budget.resume(nowMs)));
+}
