@@ -174,16 +174,11 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
   };
 }
 
-interface Access {
-  headers: Record<string, string>;
-  mask: Mask;
-}
-
 async function authorize(
   keys: ApiKeys,
   maskFor: (key: string) => Mask,
   projectId: string,
-): Promise<Access | { problem: string }> {
+): Promise<{ headers: Record<string, string>; mask: Mask } | { problem: string }> {
   let key: string | undefined;
   try {
     key = await keys.forProject(projectId);

@@ -7,6 +7,7 @@ import {
   type Answer,
   type Ask,
   type BudgetEvent,
+  type BudgetSettings,
   type End,
   type Full,
   type Granted,
@@ -23,6 +24,7 @@ import {
   jobKey,
   type Known,
   MIN_LAST_SENDS,
+  type SendId,
   type Turn,
   type Waiter,
 } from './state.js';
@@ -72,13 +74,7 @@ export interface ListedSend {
 }
 
 /** New settings. Those that are left out stay as they are. */
-export interface SettingsChange {
-  limit?: number | undefined;
-  windowMs?: number | undefined;
-  reserve?: number | undefined;
-}
-
-type SendId = Pick<Grant, 'workflowId' | 'runId' | 'sendNumber'>;
+export type SettingsChange = Partial<Omit<BudgetSettings, 'marginMs'>>;
 
 /**
  * The rules of a project's budget. Pure: the time is passed in. Every event ends in {@link advance}. What that decides
@@ -140,9 +136,8 @@ export class Budget {
     const known = this.state.known[followUpKey(workflowId)];
     this.#leaveLine(workflowId, answer?.runId);
     if (answer?.kind === 'granted' && !known?.isTaken) this.#free({ workflowId, ...answer }, nowMs);
-    for (const turn of Object.values(this.state.turns)) {
-      if (turn.owner === workflowId) turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS;
-    }
+    const turn = this.state.turns[jobKey(workflowId)];
+    if (turn?.owner === workflowId) turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS;
     this.advance(nowMs);
   }
 
@@ -200,11 +195,12 @@ export class Budget {
   }
 
   /** Changes settings. If more slots are used than the new limit has, they drain. */
-  setLimit(nowMs: number, { limit, windowMs, reserve }: SettingsChange): void {
+  setLimit(nowMs: number, change: SettingsChange): void {
     const { settings } = this.state;
+    const { windowMs } = change;
     this.#expire(nowMs);
     if (windowMs !== undefined && windowMs > settings.windowMs) this.#recallSends(nowMs, windowMs);
-    this.state.settings = { ...settings, ...defined({ limit, windowMs, reserve }) };
+    this.state.settings = { ...settings, ...change };
     delete this.state.learned;
     this.advance(nowMs);
   }

@@ -3,11 +3,15 @@ import type { Lane } from '../contract/choices.js';
 import { hash64 } from '../contract/text.js';
 import type { BudgetSettings, JobFingerprint } from '../contract/protocol.js';
 
-/** A follow-up in line. */
-export interface Waiter {
+/** Names a send. A grant of it is for this run. */
+export interface SendId {
   workflowId: string;
   runId: string;
   sendNumber: number;
+}
+
+/** A follow-up in line. */
+export interface Waiter extends SendId {
   /** {@link jobKey} of its job. */
   job: string;
   lane: Lane;
@@ -21,10 +25,7 @@ export interface Waiter {
 }
 
 /** A send that may be under way. */
-export interface Grant {
-  workflowId: string;
-  runId: string;
-  sendNumber: number;
+export interface Grant extends SendId {
   grantedAtMs: number;
   /** The send has ended, or never starts, after this time from the grant. */
   leaseMs: number;

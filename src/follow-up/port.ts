@@ -3,7 +3,7 @@ import { type SendOutcome, sendOutcomes } from '../contract/budget-messages.js';
 import type { FollowUpSettings } from '../contract/follow-up-input.js';
 import type { FollowUpProgress } from '../contract/follow-up-messages.js';
 import { type AgentJob, agentJobSchema } from '../contract/follow-up-result.js';
-import { anyAnswerSchema, type Ask, type BudgetEvent, slotSchema } from '../contract/protocol.js';
+import { anyAnswerSchema, type Ask, type End, type Settlement, slotSchema } from '../contract/protocol.js';
 import type { WatchOrder, WatchResult } from './watch.js';
 
 /** What a follow-up needs from its surroundings: a workflow on Temporal, or the simulation. No call rejects. */
@@ -46,12 +46,8 @@ export interface Trouble {
   message: string;
 }
 
-/** The port adds the workflow's id, and the run's where the event is not about a grant of another run. */
-export type NewEvent = BudgetEvent extends infer E
-  ? E extends BudgetEvent
-    ? Omit<E, 'workflowId' | 'runId'> & { runId?: string }
-    : never
-  : never;
+/** The port adds the workflow's id, and its run to an end. */
+export type NewEvent = Omit<Settlement, 'workflowId'> | Omit<End, 'workflowId' | 'runId'>;
 
 export interface SlotOrder {
   projectId: string;

@@ -16,8 +16,8 @@ export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetSt
       return status(nowMs);
     });
   const setLimit = (input: unknown) => {
-    const { limit, window: windowMs, reserve } = parseLimit(input);
-    return apply((nowMs) => budget.setLimit(nowMs, { limit, windowMs, reserve }));
+    const { window: windowMs, ...other } = parseLimit(input);
+    return apply((nowMs) => budget.setLimit(nowMs, defined({ ...other, windowMs })));
   };
   setHandler(setLimitUpdate, setLimit, {
     validator: (input: unknown) => {
