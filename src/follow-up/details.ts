@@ -40,12 +40,13 @@ export function describeProgress(progress: FollowUpProgress, workflowId: string,
   return lines.join('\n');
 }
 
-/** What became of the message, by `delivered` of a failure. */
-const DELIVERED: Readonly<Record<Delivered, string>> = {
+/** What became of the message, by `delivered` of a failure: within a sentence, and by itself. */
+const WAS: Readonly<Record<Delivered, string>> = {
   yes: 'delivered',
   no: 'not delivered',
-  unknown: '**not known** whether it was delivered',
+  unknown: 'perhaps delivered',
 };
+const DELIVERED = { ...WAS, unknown: '**not known** whether it was delivered' };
 
 type At = (iso: string) => string;
 
@@ -63,7 +64,7 @@ function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown
 
 function describeState(progress: FollowUpProgress, at: At): string {
   const { state, failure, projectId } = progress;
-  if (failure) return `${state}: the message was ${WORD_OF_DELIVERY[failure.delivered]}`;
+  if (failure) return `${state}: the message was ${WAS[failure.delivered]}`;
   switch (state) {
     case 'waiting-for-budget':
       if (progress.nextTryAt !== undefined) return 'waiting for another try: the last one could not send';
@@ -84,12 +85,6 @@ function describeState(progress: FollowUpProgress, at: At): string {
       return state;
   }
 }
-
-const WORD_OF_DELIVERY: Readonly<Record<Delivered, string>> = {
-  yes: 'delivered',
-  no: 'not delivered',
-  unknown: 'perhaps delivered',
-};
 
 function describeBlock({ waitReason = 'service', pause }: FollowUpProgress, at: At): string {
   const why = BLOCKED[waitReason] ?? waitReason;
