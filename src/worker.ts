@@ -23,7 +23,7 @@ import { PACKAGE_VERSION } from './package.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
 import { dataConverterPlugin, loadDataConverter, type TemporalPlugin } from './temporal/data-converter.js';
 import { boundSends } from './worker/bound-sends.js';
-import { openBundle } from './worker/bundle-options.js';
+import { openBundle } from './worker/workflow-bundle.js';
 import { type Connections, openConnections } from './worker/connections.js';
 import { meterAgentJobs, meterBudgets, processMetricsText } from './worker/metrics.js';
 import { installRuntime } from './worker/runtime.js';

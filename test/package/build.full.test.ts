@@ -92,7 +92,7 @@ describe('the build', () => {
     }
     symlinkSync(join(repository, 'node_modules'), join(root, 'node_modules'));
     for (const [path, text] of Object.entries(sources)) write(path, text);
-    for (const path of ['src/worker/bundle-options.ts', 'src/package.ts']) {
+    for (const path of ['src/worker/workflow-bundle.ts', 'src/package.ts']) {
       write(path, readFileSync(join(repository, path), 'utf8'));
     }
   });
