@@ -28,7 +28,7 @@ import {
   type Waiting,
 } from '../contract/protocol.js';
 import { type FollowUpPort, grantName, type SendResult } from './port.js';
-import { firstSeen, type Seen, type WatchGoal, type WatchOrder, type WatchResult } from './watch.js';
+import { firstSeen, isLinkNew, type Seen, type WatchGoal, type WatchOrder, type WatchResult } from './watch.js';
 
 /** How a follow-up ends without a result. */
 export class Failed extends Error {
@@ -134,15 +134,15 @@ export class FollowUp {
 
   /** Reads the job, or asks the budget, now. A watch forgets since when it has seen an end, so too many are ignored. */
   pollNow(): void {
-    if (this.#standing.state === 'polling') {
-      const nowMs = this.port.nowMs();
-      const neededMs = LONGEST_CONFIRMATION_MS + 2 * this.settings.prLinkGraceMs;
-      const untilMs = Math.max(this.#watchedUntilMs, nowMs) + neededMs;
-      if (untilMs > nowMs + POLLS_IN_A_ROW * neededMs) return;
-      this.#watchedUntilMs = untilMs;
-    }
-    this.#interrupt();
     this.wake();
+    if (this.#standing.state !== 'polling') return this.#interrupt();
+    const nowMs = this.port.nowMs();
+    const neededMs = LONGEST_CONFIRMATION_MS + 2 * this.settings.prLinkGraceMs;
+    const untilMs = Math.max(this.#watchedUntilMs, nowMs) + neededMs;
+    if (untilMs > nowMs + POLLS_IN_A_ROW * neededMs) return;
+    this.#watchedUntilMs = untilMs;
+    // If a task that told of the end is undone, the watch must end the same way, and not be stopped.
+    void this.port.nextTask().then(() => this.#interrupt());
   }
 
   /** Asks the budget again, if the follow-up waits in line: the budget may have been replaced. */
@@ -192,6 +192,7 @@ export class FollowUp {
       return result;
     } catch (error) {
       if (!(error instanceof Failed)) throw error;
+      await this.port.nextTask();
       const turn = this.#turnUntilMs === undefined ? {} : { turnUntilMs: this.#turnUntilMs };
       await this.port.tellBudget({ kind: 'end', ...turn });
       this.#show(endOf(error));
@@ -212,7 +213,10 @@ export class FollowUp {
         if (isOnlySend && answer.runId === port.runId && !mayHaveArrived(answer.outcome)) this.#isInDoubt = false;
         // Nobody says how the sends before the last one ended.
         if (answer.sendNumber > 1) this.#isInDoubt = true;
-        if (!answer.isLatest && !(answer.outcome && isUndelivered(answer.outcome))) throw this.#closed(answer);
+        const isUndone = answer.outcome !== null && isUndelivered(answer.outcome);
+        // A budget that was reset may have granted again what it does not remember, and nobody was there.
+        const isForgotten = this.#isInDoubt && !answer.remembersAll && answer.grantedTo !== port.runId;
+        if (isUndone ? isForgotten : !answer.isLatest) throw this.#closed(answer);
       }
       const sent: SendResult = isGranted
         ? await this.#send(answer, slot)
@@ -423,7 +427,7 @@ export class FollowUp {
       const prLink = job.prLink ?? null;
       return {
         ...{ projectId, jobId, status: job.status, prLink },
-        prLinkChanged: turn.baseline.prLink !== undefined && prLink !== turn.baseline.prLink,
+        prLinkChanged: isLinkNew(job, turn),
         ...{ delivery, observedActive: seen.observedActive },
         ...{ sentAt: iso(sentAtMs), finishedAt: iso(this.port.nowMs()), polls: this.#facts.polls, job },
       };
@@ -580,6 +584,7 @@ export class FollowUp {
   async #giveBack(grant: Granted): Promise<void> {
     this.#answer = undefined;
     this.#spent = grantName(grant);
+    await this.port.nextTask();
     await this.#settle(grant, 'notSent');
   }
 }

@@ -19,6 +19,11 @@ export interface FollowUpPort {
   /** Resolves with `true` when `isOver()`, or with `false` after `ms`. */
   condition(isOver: () => boolean, ms?: number): Promise<boolean>;
   /**
+   * Resolves in a later workflow task, so that what led here is in the history. A task that is undone (its worker dies,
+   * or a signal comes before its end) may take another way, and nobody must have been told of this one.
+   */
+  nextTask(): Promise<void>;
+  /**
    * Reads the job and, if it takes messages, asks the budget. Repeated until there is an answer; `onTrouble` is called
    * when the first try failed. `result` is `undefined` if it was stopped, or if `untilMs` has passed.
    */

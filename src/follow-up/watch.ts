@@ -160,10 +160,16 @@ function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): 
   const sinceMs = !wasAtRest ? endSeenAtMs : isNew ? arrivedByMs : activeAtMs;
   const isConfirmed = nowMs - Math.max(arrivedByMs, sinceMs) >= Math.min(STALE_MS, settleTimeMs);
   // An agent may complete its job some seconds before its pull request appears.
-  const hasOwnLink = Boolean(job.prLink) && job.prLink !== baseline.prLink;
+  const hasOwnLink = Boolean(job.prLink) && isLinkNew(job, order);
   const isGraceOver = nowMs - seen.endSeenAtMs >= prLinkGraceMs || nowMs >= deadlineMs;
   const isComplete = job.status !== 'completed' || hasOwnLink || isGraceOver;
   return isConfirmed && isComplete ? { kind: 'ended', job: { ...job, status: job.status } } : undefined;
+}
+
+/** Whether a job's link is neither that of the baseline, if that is known, nor that of the end of the turn before. */
+export function isLinkNew(job: AgentJob, { baseline, lastTurn }: Pick<WatchOrder, 'baseline' | 'lastTurn'>): boolean {
+  const { prLink } = fingerprint(job);
+  return baseline.prLink !== undefined && prLink !== fingerprint(baseline).prLink && prLink !== lastTurn?.prLink;
 }
 
 /** Whether a job shows what neither the baseline nor the end of the turn before showed. */

@@ -10,6 +10,7 @@ import {
   proxyActivities,
   proxyLocalActivities,
   setCurrentDetails,
+  sleep,
   TimeoutFailure,
   upsertSearchAttributes,
   workflowInfo,
@@ -71,6 +72,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       await condition(isOver);
       return true;
     },
+    nextTask: () => sleep(1, { summary: 'until this is in the history' }),
     askForSlot: (order, untilMs, onTrouble) => {
       const asking = askForSlot(order, untilMs, onTrouble);
       const result = asking.result.then((answer) => {

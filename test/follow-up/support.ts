@@ -191,6 +191,10 @@ export class Scene implements FollowUpPort {
     });
   }
 
+  async nextTask(): Promise<void> {
+    await Promise.resolve();
+  }
+
   askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer> {
     this.calls.push(`ask ${order.ask.sendNumber}`);
     this.asked.push({ order, atMs: Date.now() });
