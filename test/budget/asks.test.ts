@@ -5,6 +5,7 @@ import {
   busyJob,
   Desk,
   followUp,
+  HOUR,
   lastTurn,
   LEASE,
   MARGIN,
@@ -251,6 +252,20 @@ describe('the turn of a job', () => {
     desk.told();
     desk.miss([{ workflowId: followUp('a', 'x') }]);
     expect(desk.nextGrants()).toEqual([30 * MINUTE, ['b']]);
+  });
+
+  it('is not taken by a follow-up whose send the budget did not grant', () => {
+    const desk = busyJob();
+    const workflowId = followUp('stranger', 'x');
+    desk.settle('stranger', 'sent', { workflowId });
+    desk.end('stranger', { workflowId });
+    expect(desk.granted()).toEqual([]);
+  });
+
+  it('is kept for four hours at most, whatever a signal says', () => {
+    const desk = busyJob();
+    desk.end('a', { turnUntilMs: T0 + 20 * HOUR });
+    expect(desk.nextGrants()).toEqual([4 * HOUR, ['b']]);
   });
 
   it('is not taken back by a reset run of the one that had it before', () => {

@@ -221,6 +221,13 @@ describe('a budget that counts', () => {
     expect(desk.ask('a', { ...resetRun, sendNumber: 3 })).toMatchObject({ kind: 'known', outcome: 'unknown' });
   });
 
+  it('books no send again that it has heard of', () => {
+    const desk = new Desk();
+    desk.send('a');
+    desk.book(listed(['a'], true));
+    expect(desk.budget.slotEnds()).toHaveLength(1);
+  });
+
   it('takes the send for made for which a follow-up stood in line', () => {
     const desk = new Desk();
     desk.ask('a');

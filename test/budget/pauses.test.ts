@@ -140,6 +140,14 @@ describe('a refusal of the whole project', () => {
     expect(desk.ask('c')).toMatchObject({ reason: 'payment' });
   });
 
+  it('pauses once, however many reads are refused meanwhile', () => {
+    const desk = new Desk();
+    desk.ask('a', { refusal: 'credentials' });
+    desk.wait(20 * SECOND);
+    desk.ask('b', { refusal: 'credentials' });
+    expect(desk.nextGrants()).toEqual([10 * SECOND, ['a']]);
+  });
+
   it('pauses until the latest Retry-After', () => {
     const desk = new Desk();
     desk.askAll(['a', 'b']);
@@ -258,6 +266,14 @@ describe('a service with a lower limit than the budget', () => {
     if (order === 'resume') desk.resume();
     else desk.setLimit({});
     expect(desk.budget.limit).toBe(10);
+  });
+
+  it('counts the refusals of one pause once', () => {
+    const desk = new Desk({ limit: 20 });
+    desk.askAll(names('under-way', 6));
+    for (const name of names('under-way', 4)) desk.settle(name);
+    for (const name of ['under-way4', 'under-way5']) desk.settle(name, 'limited');
+    expect(desk.state.learned).toMatchObject({ limit: 4, refusals: 1 });
   });
 
   it('raises the learned limit if more is accepted without a probe', () => {

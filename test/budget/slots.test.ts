@@ -21,6 +21,26 @@ describe('a slot', () => {
     expect(desk.nextGrants()).toEqual([heldMs, ['b']]);
   });
 
+  it('is not freed, and not used again, by a second word about the same send or one before', () => {
+    const desk = new Desk();
+    desk.ask('a');
+    desk.settle('a', 'limited');
+    desk.wait(MINUTE);
+    desk.ask('a', { sendNumber: 2 });
+    desk.settle('a', 'unknown', { sendNumber: 2 });
+    desk.settle('a', 'notSent', { sendNumber: 2 });
+    desk.settle('a', 'limited', { sendNumber: 1 });
+    expect(desk.budget.slotEnds()).toHaveLength(2);
+    expect(desk.ask('a', { runId: 'new', mayHaveSent: true })).toMatchObject({ outcome: 'unknown' });
+  });
+
+  it('of a send that the budget did not grant is held from when its last byte may arrive', () => {
+    const desk = new Desk();
+    desk.ask('a');
+    desk.settle('stranger', 'unknown');
+    expect(desk.budget.slotEnds()).toContain(T0 + OVER - LEASE + HELD);
+  });
+
   it('is used once, whoever else says that it was not, twice or late', () => {
     const desk = new Desk();
     desk.ask('a');

@@ -34,6 +34,19 @@ describe('finding D2: pollNow again and again does not keep a turn from its end'
   });
 });
 
+test('pollNow stops no watch whose end may just be told: a workflow task can be undone', async () => {
+  const scene = start({});
+  let goOn = (): void => undefined;
+  scene.nextTask = () => new Promise((resolve) => (goOn = resolve));
+  await scene.pass(20 * SECOND);
+  scene.flow.pollNow();
+  await scene.pass();
+  expect(scene.watched).toHaveLength(1);
+  goOn();
+  await scene.pass();
+  expect(scene.watched).toHaveLength(2);
+});
+
 describe('finding D3: the word of an operator is for one send', () => {
   test('is taken once', async () => {
     const scene = start(lost);
@@ -96,9 +109,9 @@ describe('rules that nothing noticed', () => {
   });
 
   test.each([
-    ['granted', granted(), ['ask 1', 'settle 1 notSent', 'end'], 'no'],
-    ['given a place', s.waiting(), ['ask 1', 'end'], 'no'],
-    ['given a place as another run', s.waiting({ runId: 'earlier' }), ['ask 1', 'end'], 'unknown'],
+    ['granted', granted(), ['ask 1', 'next task', 'settle 1 notSent', 'next task', 'end'], 'no'],
+    ['given a place', s.waiting(), ['ask 1', 'next task', 'end'], 'no'],
+    ['given a place as another run', s.waiting({ runId: 'earlier' }), ['ask 1', 'next task', 'end'], 'unknown'],
   ] as const)(
     'in doubt, a follow-up to an archived job that is %s gives it back',
     async (_, answer, calls, delivered) => {

@@ -192,7 +192,7 @@ export class Scene implements FollowUpPort {
   }
 
   async nextTask(): Promise<void> {
-    await Promise.resolve();
+    this.calls.push('next task');
   }
 
   askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer> {

@@ -96,6 +96,7 @@ describe('a watch until the turn ends', () => {
     ['not sooner: a replica may lag', before, '10 working, 15 broken, 16 working, 25.9 broken', 'goes on'],
     ['not if a replica that lags showed it so', before, '9.9 working, 119 broken, 120 broken', 'ended'],
     ['finding R3: or that the answer to the message showed so', { ...before, seen: wasAtWork }, '12 broken', 'ended'],
+    ['not before it may have arrived', { ...before, arrivedByMs: 60_000 }, '10 working, 69 broken', 'goes on'],
     ['only time counts after a job at work', { baseline: working }, '11 working, 119 done, 120 done', 'goes on'],
     ['that is not between two turns', { baseline: working }, '120 done, 125 working, 130 third, 140 third', 'ended'],
     ['goes on without a status', {}, '200 noStatus, 4000 queued', 'goes on'],
@@ -106,10 +107,13 @@ describe('a watch until the turn ends', () => {
 
 describe('finding: a pull request that appears ten seconds after completed', () => {
   const baseline = { status: 'completed', prLink: null };
+  const ofTurnBefore = { baseline, lastTurn: fingerprint(rest) };
   testCases([
     ['is taken', {}, '11 working, 30 rest, 40 done', 'ended'],
     ['is waited for as long as the grace lasts', {}, '11 working, 30 rest, 59 rest, 60 rest', 'ended'],
     ['is waited for where there is no link', { baseline }, '11 working, 30 noLink, 59 noLink', 'goes on'],
+    ['is waited for where the link of the turn before comes late', ofTurnBefore, '11 working, 30 rest', 'goes on'],
+    ['is waited for where nobody knows the link before', { baseline: {} }, '120 rest, 149 rest', 'goes on'],
     ['is not waited for if the job failed', {}, '11 working, 30 broken', 'ended'],
     ['is not waited for if the job was archived', {}, '11 working, 30 archived', 'ended'],
     ['is waited for anew after more work', {}, '11 working, 30 rest, 50 working, 61 rest, 90 rest, 91 rest', 'ended'],

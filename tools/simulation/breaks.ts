@@ -12,7 +12,7 @@ export const breaks = JSON.parse(readFileSync(new URL('breaks.json', import.meta
   Break
 >;
 
-const MOST_SEEDS = 120;
+const MOST_SEEDS = 500;
 
 /** Says in which seed the simulation notices that a rule is missing; `undefined` if it does not. */
 export async function findBreak(name: string): Promise<string | undefined> {

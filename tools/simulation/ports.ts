@@ -29,7 +29,9 @@ export function followUp(settings: Settings): Code {
     const flow = new FollowUp(settings, {
       ...{ runId, startedAtMs, mayHaveSent: runId !== what.originalRunId, nowMs, condition },
       random: () => chance.next(),
-      nextTask: async () => void (await condition(() => false, 1)),
+      nextTask: async () => {
+        await condition(() => false, 1);
+      },
       show: ({ state }) => run.show(state),
       // A local activity first. If it fails, the server repeats a normal one.
       askForSlot(order, untilMs, onTrouble) {

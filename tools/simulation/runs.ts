@@ -30,13 +30,24 @@ export class ContinueAsNew {
 /** Begins a call. Returns what stops it. */
 type Begin = (id: number) => () => void;
 
+interface Call {
+  begin: Begin;
+  /** It is part of a workflow task. */
+  isLocal: boolean;
+  settle: (outcome: Outcome | undefined) => void;
+}
+
+/** After so long, a task under way is written to the history, and goes on as another one. */
+const TASK_BEAT_MS = 8_000;
+
 /** What a worker keeps in memory of a run. */
 class Memory {
   nowMs = 0;
   tasks = 0;
   events = 0;
   lastCall = 0;
-  readonly calls = new Map<number, { begin: Begin; settle: (outcome: Outcome | undefined) => void }>();
+  end: readonly ['completed' | 'failed', Outcome] | undefined;
+  readonly calls = new Map<number, Call>();
   readonly conditions = new Set<{ isOver: () => boolean; meet: () => void }>();
   handlers: Handlers | undefined;
 }
@@ -51,8 +62,8 @@ export class Run {
   /** Of a budget. */
   budget: Budget | undefined;
   readonly inbox: Happened[] = [];
-  /** What each workflow task brought. */
-  readonly tasks: { atMs: number; events: Happened[] }[] = [];
+  /** What each step of a workflow task brought. Local activities drag it out: only the step that ends it is written. */
+  readonly tasks: { atMs: number; events: Happened[]; endsTask: boolean }[] = [];
   readonly states: { atMs: number; state: string }[] = [];
   readonly activities = new Set<Activity>();
   /** In which task its history has a marker. */
@@ -65,6 +76,10 @@ export class Run {
   readonly inputs = new Map<number, unknown>();
   readonly #stops = new Map<number, () => void>();
   #answers: (() => void)[] = [];
+  /** Calls that the task under way stops. */
+  #stopped: number[] = [];
+  /** When the last task was written: its calls, and what it showed. */
+  #written = { calls: 0, states: 0 };
   #memory = new Memory();
 
   /** @param what.before the state of the run before */
@@ -81,31 +96,85 @@ export class Run {
   nowMs = (): number => this.#memory.nowMs;
   isLong = (most: number): boolean => this.#memory.events >= most;
 
+  /** How many steps belong to tasks that are written. */
+  get written(): number {
+    return this.tasks.findLastIndex(({ endsTask }) => endsTask) + 1;
+  }
+
   /** A worker takes the run over. `taken`: of the run that it replaces. */
   async replay(taken?: ReadonlyMap<number, unknown>): Promise<void> {
+    if (this.written < this.tasks.length) this.#undo();
     this.#memory = new Memory();
     this.isReplaying = true;
     for (const { atMs, events } of this.tasks) await this.#step(atMs, events);
     this.isReplaying = false;
     for (const id of this.#memory.calls.keys()) if (taken?.has(id)) this.inputs.set(id, taken.get(id));
-    for (const [id, { begin }] of this.#memory.calls) this.#begin(id, begin);
+    this.#write();
+    this.server.plan(this);
   }
 
-  /** A workflow task. */
+  /** A step of a workflow task. What else happens meanwhile waits for the next task. */
   async task(nowMs: number): Promise<void> {
-    const events = this.inbox.splice(0);
-    this.tasks.push({ atMs: nowMs, events });
+    const { world } = this.server;
+    const beganAtMs = this.tasks[this.written]?.atMs ?? Infinity;
+    if (nowMs - beganAtMs > TASK_BEAT_MS) this.#write();
+    const isUnderWay = this.written < this.tasks.length;
+    const isTaken = (event: Happened) => !isUnderWay || ('id' in event && this.#isLocal(event.id));
+    const events = this.inbox.filter(isTaken);
+    if (isUnderWay && events.length === 0) return;
+    this.inbox.splice(0, Infinity, ...this.inbox.filter((event) => !events.includes(event)));
+    this.tasks.push({ atMs: nowMs, events, endsTask: false });
     await this.#step(nowMs, events);
-    for (const event of events) if ('reply' in event) delete event.reply;
+    const { end, calls } = this.#memory;
+    if ([...calls.keys()].some((id) => this.#isLocal(id))) return;
+    // The server closes no run that has news.
+    const isRefused = end !== undefined && this.inbox.length > 0;
+    if (isRefused || world.chance.happens(this.server.faults().undone)) {
+      world.note('undone', this.workflowId, this.runId);
+      return this.replay();
+    }
+    this.#write();
+    if (end) this.server.close(this, ...end);
+  }
+
+  #isLocal = (id: number): boolean => this.#memory.calls.get(id)?.isLocal === true;
+
+  /** The task under way is in the history: what it orders begins. */
+  #write(): void {
+    const { calls, lastCall } = this.#memory;
+    for (const task of this.tasks.slice(this.written))
+      for (const event of task.events) if ('reply' in event) delete event.reply;
+    Object.assign(this.tasks.at(-1) ?? {}, { endsTask: true });
+    this.#written = { calls: lastCall, states: this.states.length };
+    for (const id of this.#stopped.splice(0)) this.#stops.get(id)?.();
+    for (const [id, { begin }] of calls) this.#begin(id, begin);
     for (const answer of this.#answers.splice(0)) answer();
   }
 
+  /** The task under way is lost: what it brought comes again, with what came since, and nothing of it was ordered. */
+  #undo(): void {
+    const { written } = this;
+    const isKept = (event: Happened) => !('id' in event) || event.id <= this.#written.calls;
+    const lost = this.tasks.splice(written).flatMap(({ events }) => events);
+    this.inbox.splice(0, Infinity, ...[...lost, ...this.inbox].filter(isKept));
+    this.states.length = this.#written.states;
+    for (const [name, task] of this.markers) if (task >= written) this.markers.delete(name);
+    for (const [id, stop] of this.#stops) {
+      if (id <= this.#written.calls) continue;
+      stop();
+      this.#stops.delete(id);
+      this.inputs.delete(id);
+    }
+    this.#stopped = [];
+    this.#answers = [];
+  }
+
   /** `result` is `undefined` if the call was stopped. */
-  call(begin: Begin): { result: Promise<Outcome | undefined>; stop: () => void } {
+  call(begin: Begin, isLocal = false): { result: Promise<Outcome | undefined>; stop: () => void } {
     const { calls } = this.#memory;
     const id = ++this.#memory.lastCall;
-    const result = new Promise<Outcome | undefined>((settle) => calls.set(id, { begin, settle }));
-    if (!this.isReplaying) this.#begin(id, begin);
+    const result = new Promise<Outcome | undefined>((settle) => calls.set(id, { begin, isLocal, settle }));
+    if (isLocal && !this.isReplaying) this.#begin(id, begin);
     return { result, stop: () => this.#settle(id) };
   }
 
@@ -114,7 +183,7 @@ export class Run {
       const given = options.isLocal || !this.inputs.has(id) ? input : this.inputs.get(id);
       this.inputs.set(id, given);
       return this.server.startActivity(this, id, name, given, options);
-    });
+    }, options.isLocal);
 
   condition = (isOver: () => boolean, ms?: number): Promise<boolean> =>
     new Promise((resolve) => {
@@ -150,11 +219,14 @@ export class Run {
       const { main, handlers } = this.code.begin(this);
       memory.handlers = handlers;
       void main().then(
-        (value) => this.server.close(this, 'completed', { value }),
-        (error: unknown) => this.server.close(this, 'failed', { error: error as Error }),
+        (value) => (memory.end = ['completed', { value }]),
+        (error: unknown) => (memory.end = ['failed', { error: error as Error }]),
       );
     }
-    for (const event of events) this.#apply(event, memory.handlers);
+    // A worker hears signals and updates first.
+    const isTold = (event: Happened) => 'name' in event;
+    const inOrder = [...events.filter(isTold), ...events.filter((event) => !isTold(event))];
+    for (const event of inOrder) this.#apply(event, memory.handlers);
     for (let met = [true]; met.length > 0;) {
       await drain();
       met = [...memory.conditions].filter(({ isOver }) => isOver()).map(({ meet }) => (meet(), true));
@@ -182,7 +254,8 @@ export class Run {
   #settle(id: number, outcome?: Outcome): void {
     const call = this.#memory.calls.get(id);
     this.#memory.calls.delete(id);
-    if (call && !outcome && !this.isReplaying) this.#stops.get(id)?.();
+    if (call?.isLocal && !outcome && !this.isReplaying) this.#stops.get(id)?.();
+    else if (call && !outcome) this.#stopped.push(id);
     call?.settle(outcome);
   }
 }

@@ -68,7 +68,9 @@ async function runWorld(world: World, has: ReadonlySet<Fault>, isBacklog: boolea
   const never = { lost: 0, late: 0, doubled: 0, refused: 0 };
   const chancesOf = (fault: Fault) => () => (has.has(fault) && world.nowMs < log.healedAtMs ? often : never);
   const offsetMs = has.has('clocks') ? chance.between(-marginMs, marginMs) : 0;
-  const server = new Server(world, log, offsetMs, chancesOf('signals'));
+  const undoneOften = chance.pick([0.02, 0.2]);
+  const undone = () => (has.has('takeovers') && world.nowMs < log.healedAtMs ? undoneOften : 0);
+  const server = new Server(world, log, offsetMs, () => ({ ...chancesOf('signals')(), undone: undone() }));
   const budget = {
     settings: { limit, windowMs, marginMs, reserve },
     places: has.has('crowds') ? { most: chance.whole(2, 6), mostForJob: 2 } : { most: 1_000, mostForJob: 10 },

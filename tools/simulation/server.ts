@@ -45,7 +45,7 @@ export class Server {
     readonly world: World,
     readonly log: Log,
     private readonly offsetMs: number,
-    private readonly signalFaults: () => { late: number; doubled: number; lost: number },
+    readonly faults: () => { late: number; doubled: number; lost: number; undone: number },
   ) {}
 
   latest = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.at(-1);
@@ -62,7 +62,7 @@ export class Server {
   deliver(run: Run | undefined, event: Happened): boolean {
     if (run?.status !== 'running') return false;
     run.inbox.push(event);
-    this.#plan(run);
+    this.plan(run);
     return true;
   }
 
@@ -85,7 +85,8 @@ export class Server {
   }
 
   /** Starts a run that goes on from the first `kept` tasks of another. Later signals and updates are applied again. */
-  async reset(run: Run, kept: number): Promise<void> {
+  async reset(run: Run, before: number): Promise<void> {
+    const kept = run.tasks.slice(0, before).findLastIndex(({ endsTask }) => endsTask) + 1;
     const all = this.runs.get(run.workflowId) ?? [];
     const later = all.slice(all.indexOf(run)).flatMap((each) => each.tasks.slice(each === run ? kept : 0));
     const again = [...later.flatMap(({ events }) => events), ...(all.at(-1)?.inbox ?? [])];
@@ -103,7 +104,7 @@ export class Server {
 
   signalFromBudget(from: Run, id: number, { workflowId, answer }: Message): () => void {
     const { world, log } = this;
-    const { late, doubled, lost } = this.signalFaults();
+    const { late, doubled, lost } = this.faults();
     const name = answer ? 'answer' : 'wake';
     log.count('signals', workflowId);
     const isLost = world.chance.happens(lost);
@@ -218,19 +219,19 @@ export class Server {
   #add(run: Run, inbox: readonly Happened[]): void {
     this.runs.set(run.workflowId, [...(this.runs.get(run.workflowId) ?? []), run]);
     run.inbox.push(...inbox);
-    this.#plan(run);
+    this.plan(run);
   }
 
-  #plan(run: Run, ms = this.world.chance.between(3, 30)): void {
+  plan(run: Run, ms = this.world.chance.between(3, 30)): void {
     if (run.isTaskDue) return;
     run.isTaskDue = true;
     this.world.after(ms, async () => {
       run.isTaskDue = false;
       if (run.status !== 'running') return;
       const stallMs = this.stalledUntilMs[run.workflowId === BUDGET_ID ? 'budget' : 'followUp'] - this.world.nowMs;
-      if (stallMs > 0) return this.#plan(run, stallMs + 1);
+      if (stallMs > 0) return this.plan(run, stallMs + 1);
       await run.task(Math.floor(this.world.nowMs + this.offsetOf(run.workflowId)));
-      if (run.inbox.length > 0) this.#plan(run);
+      if (run.inbox.length > 0) this.plan(run);
     });
   }
 }
