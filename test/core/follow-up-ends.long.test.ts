@@ -4,7 +4,10 @@ import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
 import { type FollowUpHandle, operatedCore, type Project, reaches, shownState } from './support/operated-core.js';
 
-const operated = operatedCore({ sendTimeoutMs: 6_000, leaseMs: 10_000, drainMs: 1_000 });
+/** What happens right before the end of a follow-up is told, by its id. */
+const beforeEnds = new Map<string, () => Promise<void>>();
+const onEnd = async (workflowId: string) => beforeEnds.get(workflowId)?.();
+const operated = operatedCore({ sendTimeoutMs: 6_000, leaseMs: 10_000, drainMs: 1_000, onEnd });
 const { newProject } = operated;
 
 /** Waits in the state that a test cancels. Each returns the follow-up. */
@@ -116,4 +119,26 @@ describe.concurrent('those who wait for the job of a follow-up', () => {
       expect(await next.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
     },
   );
+});
+
+test.concurrent('a grant that comes while a follow-up that gave up tells so is not used', async () => {
+  const project = newProject();
+  await project.openBudget({ limit: 0 });
+  const followUp = await project.start('job', { budgetWaitTimeout: '3s' });
+  await reaches(followUp, 'waiting-for-budget', 'slot');
+  let times = 0;
+  beforeEnds.set(followUp.workflowId, async () => {
+    if ((times += 1) > 1) return;
+    await project.setLimit({ limit: 1 });
+    // The server refuses to close a workflow that has news.
+    await eventually('the budget has granted the slot', async () => (await project.status()).unsettled === 1);
+    await eventually('its signal has left', async () => {
+      const { events } = await project.budget.fetchHistory();
+      return events?.some(({ externalWorkflowExecutionSignaledEventAttributes: signaled }) => signaled);
+    });
+  });
+  expect(await failureOf(followUp.result())).toMatchObject({ type: 'BudgetWaitTimeout', delivered: 'no' });
+  expect(times).toBe(2);
+  expect(project.delivered).toEqual([]);
+  expect(await project.status()).toMatchObject({ used: 0, unsettled: 0 });
 });

@@ -23,6 +23,8 @@ export interface CoreOptions {
   leaseMs?: number;
   drainMs?: number;
   maxWatches?: number;
+  /** Called before a budget is told of the end of a follow-up. */
+  onEnd?: (workflowId: string) => Promise<void>;
   maxCachedWorkflows?: number;
   /** Of the worker for follow-ups. */
   worker?: Partial<WorkerOptions>;
@@ -56,7 +58,12 @@ export async function startCore(options: CoreOptions) {
       marginMs: settings.marginMs,
       maxWatches,
     };
-    const budgets = createBudgets(client, { taskQueue, settings });
+    const calls = createBudgets(client, { taskQueue, settings });
+    const tell: typeof calls.tell = async (projectId, event) => {
+      if (event.kind === 'end') await options.onEnd?.(event.workflowId);
+      await calls.tell(projectId, event);
+    };
+    const budgets = { ...calls, tell };
     // All run on one host.
     const marginMs = 0;
     const bounds = { marginMs, maxLimit: 1_000, handBack: handBack.signal, linksArePrivate: false };
