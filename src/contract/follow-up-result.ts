@@ -33,7 +33,7 @@ export const followUpResultSchema = z.object({
   status: z.enum(terminalStatuses),
   /** URL of the pull request; `null` if the agent made none. */
   prLink: z.string().nullable(),
-  /** Whether `prLink` differs from the one before the message was sent. */
+  /** Whether `prLink` differs from the one before the message was sent. `false` if nobody knows that one. */
   prLinkChanged: z.boolean(),
   /** `sent`: the service confirmed it. `inferred`: the job shows it. `assumed`: `onUnknownDelivery` or an operator said so. */
   delivery: z.enum(['sent', 'inferred', 'assumed']),

@@ -248,6 +248,8 @@ describe.concurrent('a follow-up that is reset', () => {
     const input = scripted();
     const handle = await startWaiting(input);
     await resetWorkflow(rig.client, handle.workflowId, 'last');
+    // Until it has asked, a grant is for the run before, and nobody can tell whether that used it.
+    await shows(newest(handle), { state: 'waiting-for-budget', position: 1 });
     await followUps.budget(input.projectId).setLimit({ limit: 7 });
     expect(await newest(handle).result()).toMatchObject({ status: 'completed' });
     expect(receivedBy(input)).toBe(1);
