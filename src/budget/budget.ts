@@ -322,7 +322,7 @@ export class Budget {
   /** The answer to an ask for a send that was granted, now or before. */
   #recall({ workflowId, runId, sendNumber, messageTag, mayHaveSent, startedAtMs }: Ask): Answer | undefined {
     const known = this.state.known[followUpKey(workflowId)];
-    const remembersAll = startedAtMs - this.state.settings.marginMs > this.state.rememberedSinceMs;
+    const remembersAll = startedAtMs > this.state.rememberedSinceMs;
     if (!known) {
       if (!mayHaveSent || remembersAll) return undefined;
       const never = { outcome: 'unknown', outcomeAtMs: 0, grantedAtMs: 0, overAtMs: 0, isLatest: false } as const;

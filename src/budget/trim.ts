@@ -21,7 +21,9 @@ export function trim(state: BudgetState): void {
   for (const kept of KEPT_FOLLOW_UPS) {
     forget(state.turns, over.slice(0, -kept / 4));
     const forgotten = forget(state.known, Object.keys(state.known).slice(0, -kept));
-    state.rememberedSinceMs = Math.max(state.rememberedSinceMs, ...forgotten.map(({ grantedAtMs }) => grantedAtMs));
+    // The clock of the host that has a follow-up may be ahead.
+    const grantedBefore = forgotten.map(({ grantedAtMs }) => grantedAtMs + state.settings.marginMs);
+    state.rememberedSinceMs = Math.max(state.rememberedSinceMs, ...grantedBefore);
     if (!isTooLong()) break;
   }
   for (const kept of KEPT_JOBS) {

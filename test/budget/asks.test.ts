@@ -8,7 +8,6 @@ import {
   HOUR,
   lastTurn,
   LEASE,
-  MARGIN,
   MINUTE,
   names,
   OVER,
@@ -54,7 +53,7 @@ describe('a run that replaces another', () => {
   it('is told whether the budget remembers all that was sent since it started', () => {
     const desk = new Desk();
     desk.ask('a');
-    for (const [startedAtMs, remembersAll] of [[T0 + MARGIN, false] as const, [T0 + MARGIN + 1, true] as const]) {
+    for (const [startedAtMs, remembersAll] of [[T0, false] as const, [T0 + 1, true] as const]) {
       expect(desk.ask('a', { ...resetRun, startedAtMs })).toMatchObject({ kind: 'known', remembersAll });
     }
   });
@@ -72,20 +71,20 @@ describe('a run that replaces another', () => {
     ['full', { limit: 0, places: { most: 0, mostForJob: 10 } }],
     ['granted', {}],
   ])('is named in the answer "%s" (review N2)', (kind, settings) => {
-    expect(new Desk(settings).ask('a', { ...resetRun, sendNumber: 4, startedAtMs: T0 + MARGIN + 1 })).toMatchObject({
+    expect(new Desk(settings).ask('a', { ...resetRun, sendNumber: 4, startedAtMs: T0 + 1 })).toMatchObject({
       ...{ kind, runId: 'new', sendNumber: 4 },
     });
   });
 
   it('was never granted anything if it began within the memory of the budget and is not in it (review 10)', () => {
-    expect(new Desk().ask('a', { ...resetRun, startedAtMs: T0 + MARGIN + 1 }).kind).toBe('granted');
+    expect(new Desk().ask('a', { ...resetRun, startedAtMs: T0 + 1 }).kind).toBe('granted');
     const never = { kind: 'known', grantedTo: '', outcome: 'unknown', isLatest: false };
     expect(new Desk().ask('a', resetRun)).toMatchObject(never);
   });
 
   it('takes over the place in line, with the grant that follows (review 10)', () => {
     const desk = new Desk({ limit: 0 });
-    desk.ask('a', { startedAtMs: T0 + MARGIN + 1 });
+    desk.ask('a', { startedAtMs: T0 + 1 });
     desk.ask('a', resetRun);
     desk.setLimit({ limit: 1 });
     expect(desk.told()).toMatchObject([{ answer: { kind: 'granted', runId: 'new' } }]);
@@ -93,7 +92,7 @@ describe('a run that replaces another', () => {
 
   it('keeps that place where the run before says late that it has ended', () => {
     const desk = new Desk({ limit: 0 });
-    desk.ask('a', { startedAtMs: T0 + MARGIN + 1 });
+    desk.ask('a', { startedAtMs: T0 + 1 });
     desk.ask('a', resetRun);
     desk.end('a', { runId: 'run-of-a' });
     expect(desk.state.waiters).toMatchObject([{ runId: 'new' }]);
@@ -101,7 +100,7 @@ describe('a run that replaces another', () => {
 
   it('keeps that place where a message to the run before finds nobody', () => {
     const desk = new Desk({ limit: 0 });
-    desk.ask('a', { startedAtMs: T0 + MARGIN + 1 });
+    desk.ask('a', { startedAtMs: T0 + 1 });
     desk.pause();
     const toRunBefore = desk.told();
     desk.ask('a', resetRun);
