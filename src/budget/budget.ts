@@ -173,6 +173,7 @@ export class Budget {
       const isOthers = turn.owner !== undefined && turn.owner !== workflowId && turn.untilMs === undefined;
       if (isRunning || !isOthers) {
         turn.owner = workflowId;
+        delete turn.runId;
         delete turn.untilMs;
         if (!isRunning) turn.untilMs = atMs + SETTLE_MS;
       }
@@ -349,7 +350,7 @@ export class Budget {
     const isLatest = isLast && (isSameMessage || mayHaveSent);
     if (turn && isLatest && mayHaveArrived(outcome)) {
       // The follow-up watches the job again, and nobody else may send meanwhile.
-      turn.owner = workflowId;
+      Object.assign(turn, { owner: workflowId, runId });
       delete turn.untilMs;
     }
     const send = { grantedTo: known.runId, sendNumber: known.sendNumber, outcome, outcomeAtMs, grantedAtMs, overAtMs };
@@ -408,7 +409,9 @@ export class Budget {
       const turn = state.turns[jobKey(workflowId)];
       const isOld = turn !== undefined && (state.known[turn.latest]?.grantedAtMs ?? 0) > atMs;
       if (turn?.owner === undefined && !isOld && mayHaveArrived(outcome)) {
-        put(state.turns, jobKey(workflowId), { ...turn, owner: workflowId, latest: followUpKey(workflowId) });
+        const { lastTurn } = turn ?? {};
+        const latest = followUpKey(workflowId);
+        put(state.turns, jobKey(workflowId), { owner: workflowId, latest, ...(lastTurn && { lastTurn }) });
       }
     }
     if (isFirstWord || isNew) this.#learn(settlement, isFirstWord ? past.grantedAtMs : 0, atMs);
@@ -449,7 +452,7 @@ export class Budget {
     const past = known[followUpKey(workflowId)];
     if (past?.runId === runId) past.ended = true;
     const turn = turns[jobKey(workflowId)];
-    if (turn?.owner !== workflowId) return;
+    if (turn?.owner !== workflowId || (turn.runId ?? runId) !== runId) return;
     if (lastTurn) turn.lastTurn = lastTurn;
     // What another run of this follow-up sent may still arrive.
     const isOpen = past && past.runId !== runId && mayHaveArrived(past.outcome);

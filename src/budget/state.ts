@@ -58,6 +58,8 @@ export interface Known {
 export interface Turn {
   /** The follow-up that has the turn. */
   owner?: string;
+  /** The run of it that came back to the turn: a late word of a run before does not end it. */
+  runId?: string;
   /** When the turn is over, if its end was not seen. */
   untilMs?: number;
   /** {@link followUpKey} of the follow-up that has the turn or had it last. Empty if a count could not tell. */

@@ -253,6 +253,15 @@ describe('the turn of a job', () => {
     expect(desk.nextGrants()).toEqual([30 * MINUTE, ['b']]);
   });
 
+  it('is not ended by a late word of a run that was reset since', () => {
+    const desk = busyJob();
+    desk.ask('a', resetRun);
+    desk.end('a', { runId: 'run-of-a', lastTurn });
+    expect(desk.granted()).toEqual([]);
+    desk.end('a', { lastTurn });
+    expect(desk.granted()).toEqual(['b']);
+  });
+
   it('is not taken by a follow-up whose send the budget did not grant', () => {
     const desk = busyJob();
     const workflowId = followUp('stranger', 'x');
