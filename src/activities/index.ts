@@ -24,6 +24,7 @@ import {
   judge,
   knownFields,
   type Seen,
+  takeOver,
   type WatchOrder,
   type WatchResult,
 } from '../follow-up/watch.js';
@@ -198,6 +199,7 @@ export function createActivities(dependencies: ActivityDependencies) {
       const nowMs = () => currentAttemptScheduledTimestampMs + clocks.stopwatchMs() - startedAtMs;
       const seen: Seen = heartbeatDetails ?? order.seen ?? firstSeen(order, nowMs());
       if (order.runId !== ownRun().runId) return { kind: 'foreign', seen };
+      if (heartbeatDetails) takeOver(seen, currentAttemptScheduledTimestampMs);
       const waitMs = () => Math.max(0, Date.parse(seen.nextPollAt) - nowMs());
       let [told, toldAtMs] = ['', 0];
       const newsOf = ({ job, lastError, observedActive }: Seen) => JSON.stringify([job, lastError, observedActive]);

@@ -134,7 +134,8 @@ export class Budget {
   missed(nowMs: number, { workflowId, answer }: Message): void {
     this.#expire(nowMs);
     const known = this.state.known[followUpKey(workflowId)];
-    this.#leaveLine(workflowId, answer?.runId);
+    // Whoever is woken has no place, and one that was started since may have one.
+    if (answer) this.#leaveLine(workflowId, answer.runId);
     if (answer?.kind === 'granted' && !known?.isTaken) this.#free({ workflowId, ...answer }, nowMs);
     const turn = this.state.turns[jobKey(workflowId)];
     if (turn?.owner === workflowId) turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS;
@@ -414,7 +415,8 @@ export class Budget {
         put(state.turns, jobKey(workflowId), { owner: workflowId, latest, ...(lastTurn && { lastTurn }) });
       }
     }
-    if (isFirstWord || isNew) this.#learn(settlement, isFirstWord ? past.grantedAtMs : 0, atMs);
+    const isLatest = sendNumber >= (past?.sendNumber ?? 0);
+    if (isFirstWord || (isNew && isLatest)) this.#learn(settlement, isFirstWord ? past.grantedAtMs : 0, atMs);
   }
 
   /** What an outcome says about the service. */

@@ -123,8 +123,9 @@ export class FollowUp {
     const isOutdated = this.#answer?.kind === 'granted' || this.#fullInARow > 0;
     if (isOutdated && answer.kind === 'waiting') return;
     this.#answer = answer;
-    // The server may repeat an ask for long, and a watch for rest may take long.
-    if (answer.kind === 'granted') this.#interrupt();
+    // The server may repeat an ask for long, and a watch for rest may take long. No watch after a send waits for this.
+    const { state } = this.#standing;
+    if (answer.kind === 'granted' && state !== 'polling' && state !== 'reconciling') this.#interrupt();
   }
 
   cancel(): void {
@@ -237,6 +238,7 @@ export class FollowUp {
         if (resolved && resolved !== 'foreign') return resolved;
         if (resolved === 'foreign') continue;
         this.#isInDoubt = true;
+        await port.nextTask();
       }
       this.#noteError(sent.message);
       this.#sendNumber += 1;

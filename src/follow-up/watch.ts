@@ -100,6 +100,17 @@ export function firstSeen(
   return { polls: 0, nextPollAt, observedActive: false, intervalMs: poll.initialIntervalMs };
 }
 
+/**
+ * Another attempt goes on, which is scheduled for the next poll or later. An attempt that was taken late reckoned with an
+ * earlier time. What it has seen counts as this much younger.
+ */
+export function takeOver(seen: Seen, scheduledAtMs: number): void {
+  const lateMs = Math.max(0, scheduledAtMs - Date.parse(seen.nextPollAt));
+  if (seen.activeAtMs !== undefined) seen.activeAtMs += lateMs;
+  if (seen.endSeenAtMs !== undefined) seen.endSeenAtMs += lateMs;
+  if (seen.failing) seen.failing.sinceMs += lateMs;
+}
+
 /** Adds a read to `seen`, and returns how the watch ends, if it does. */
 export function judge(order: WatchOrder, seen: Seen, read: Read, nowMs: number): WatchEnd | undefined {
   seen.polls += 1;

@@ -72,7 +72,8 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       await condition(isOver);
       return true;
     },
-    nextTask: () => sleep(1, { summary: 'until this is in the history' }),
+    // A handler's own scope would end it with the follow-up's cancel.
+    nextTask: () => CancellationScope.nonCancellable(() => sleep(1, { summary: 'until this is in the history' })),
     askForSlot: (order, untilMs, onTrouble) => {
       const asking = askForSlot(order, untilMs, onTrouble);
       const result = asking.result.then((answer) => {

@@ -346,6 +346,29 @@ describe('watchJob', () => {
     expect(await result).toMatchObject({ kind: 'ended' });
   });
 
+  test.each([0, 30])('believes no end sooner if the attempt before was taken %s s late', async (lateS) => {
+    const baseline = { ...rest, status: 'failed' };
+    const steady = { baseline, poll: { ...s.watchSettings.poll, maxIntervalMs: 5 * SECOND } };
+    await pass(lateS * SECOND);
+    const handBack = new AbortController();
+    const first = watch({ job: () => working, handBack: handBack.signal }, steady);
+    await pass(15.1 * SECOND);
+    const atWorkMs = Date.now();
+    handBack.abort();
+    await pass(5 * SECOND);
+    const info = { heartbeatDetails: first.beats.at(-1), attempt: 2, currentAttemptScheduledTimestampMs: Date.now() };
+    // A replica that lags shows the turn before.
+    const second = watch({ job: () => (Date.now() < atWorkMs + 9 * SECOND ? baseline : working) }, steady, info);
+    let end: unknown;
+    second.result.then(
+      (each) => (end = each),
+      () => undefined,
+    );
+    await pass(MINUTE);
+    expect({ end, reads: second.reads() > 5 }).toEqual({ end: undefined, reads: true });
+    second.cancel();
+  });
+
   test('sends a heartbeat a minute', async () => {
     const { beats } = watch({}, sleeping);
     await pass(5 * MINUTE - 1);

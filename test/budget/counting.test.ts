@@ -221,6 +221,16 @@ describe('a budget that counts', () => {
     expect(desk.ask('a', { ...resetRun, sendNumber: 3 })).toMatchObject({ kind: 'known', outcome: 'unknown' });
   });
 
+  it('takes no place from a run that was started after a wake was on its way to the one before', () => {
+    const desk = new Desk({ limit: 0 });
+    desk.call((budget) => budget.wake([followUp('a')]));
+    const wakes = desk.told();
+    desk.ask('a', { runId: 'second' });
+    desk.miss(wakes);
+    desk.setLimit({ limit: 1 });
+    expect(desk.granted()).toEqual(['a']);
+  });
+
   it('books no send again that it has heard of', () => {
     const desk = new Desk();
     desk.send('a');

@@ -268,6 +268,17 @@ describe('a service with a lower limit than the budget', () => {
     expect(desk.budget.limit).toBe(10);
   });
 
+  it('hears nothing new from a refusal that is told again after the next send', () => {
+    const desk = new Desk();
+    desk.ask('a');
+    desk.settle('a', 'limited');
+    desk.wait(MINUTE);
+    desk.ask('a', { runId: 'second', mayHaveSent: true, sendNumber: 2 });
+    desk.settle('a');
+    desk.settle('a', 'limited', { runId: 'run-of-a', sendNumber: 1 });
+    expect(desk.state.servicePause).toBeUndefined();
+  });
+
   it('counts the refusals of one pause once', () => {
     const desk = new Desk({ limit: 20 });
     desk.askAll(names('under-way', 6));

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { deleteWorkflow } from '../../chaos/buttons.js';
+import { pollNowSignal } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
 import { type FollowUpHandle, operatedCore, type Project, reaches, shownState } from './support/operated-core.js';
@@ -119,6 +120,19 @@ describe.concurrent('those who wait for the job of a follow-up', () => {
       expect(await next.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
     },
   );
+});
+
+test.concurrent('pollNow after a cancel, while the end is being told, keeps no follow-up from its end', async () => {
+  const project = newProject();
+  project.addEndlessJob('job');
+  const followUp = await project.start();
+  await reaches(followUp, 'polling');
+  beforeEnds.set(followUp.workflowId, async () => {
+    beforeEnds.delete(followUp.workflowId);
+    await followUp.signal(pollNowSignal);
+  });
+  await followUp.cancel();
+  expect(await failureOf(followUp.result())).toMatchObject({ type: 'Cancelled', delivered: 'yes' });
 });
 
 test.concurrent('a grant that comes while a follow-up that gave up tells so is not used', async () => {

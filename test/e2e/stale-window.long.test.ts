@@ -35,7 +35,7 @@ test.concurrent('three messages in a row to one job each get the pull request of
   const links = [truth('in-a-row')];
   for (let turn = 1; turn <= 3; turn++) {
     const result = await stack.followUps.run({ ...input, prompt: `message ${turn}` });
-    expect(result).toMatchObject({ delivery: 'sent', prLinkChanged: true, observedActive: false });
+    expect(result).toMatchObject({ delivery: 'sent', prLinkChanged: true, observedActive: true });
     expect(result.prLink).toBe(truth('in-a-row'));
     expect(links).not.toContain(result.prLink);
     links.push(result.prLink);

@@ -47,6 +47,14 @@ test('pollNow stops no watch whose end may just be told: a workflow task can be 
   expect(scene.watched).toHaveLength(2);
 });
 
+test('a late grant of another run stops no such watch either', async () => {
+  const scene = start({});
+  await scene.pass(20 * SECOND);
+  scene.flow.hear(granted({ runId: 'earlier' })());
+  await scene.pass();
+  expect(scene.watched).toHaveLength(1);
+});
+
 describe('finding D3: the word of an operator is for one send', () => {
   test('is taken once', async () => {
     const scene = start(lost);

@@ -150,7 +150,7 @@ describe('a follow-up ends', () => {
     expect(await start({ sends: [{ baseline: { ...rest, prLink } }] }).end()).toMatchObject({ prLinkChanged });
   });
 
-  test('without a change where the link is that of the turn before, which the read before the send did not show yet', async () => {
+  test('without a change if the link is that of the turn before, which the baseline lags behind', async () => {
     const { prLink } = s.done;
     const asks = [granted({ lastTurn: fingerprint(s.done) })];
     const late = { ...rest, prLink: null };
@@ -163,7 +163,8 @@ describe('a delivery that is unknown', () => {
   const assumed: Partial<FollowUpResult> = { delivery: 'assumed', prLinkChanged: false, sentAt: iso(START_MS) };
   const inferred = { delivery: 'inferred', observedActive: true, polls: 8 } as const;
   const settings = { onUnknownDelivery: 'resend' } as const;
-  const calls = 'ask 1, send 1, settle 1 unknown, watch evidence, ask 2, send 2, settle 2 sent, watch end, end';
+  const calls =
+    'ask 1, send 1, settle 1 unknown, watch evidence, next task, ask 2, send 2, settle 2 sent, watch end, end';
   const resend = { settings, calls };
   const lagging = (ms: number) => (ms < 8 * SECOND ? working : rest);
   const late: s.Script = { asks: [waiting(), granted()], sends: [{ ...unknown, baseline: {} }] };
