@@ -59,6 +59,7 @@ const SETTLE_MS = 120_000;
 const LONGEST_KEPT_TURN_MS = 14_400_000;
 /** How often the follow-ups that keep others from their job are asked whether they run: one may be terminated. */
 const CHECK_OWNERS_MS = 600_000;
+
 /** What a follow-up is told. Without an answer, it is woken: the failure of that says that it does not run. */
 export interface Message {
   workflowId: string;

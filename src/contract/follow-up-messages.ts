@@ -52,8 +52,8 @@ export interface FollowUpFacts {
   /** When the job is read next. Only the library knows it, from the heartbeat of the pending activity `watchJob`. */
   nextPollAt?: string;
   /**
-   * When it asks again. The workflow knows it while it has no place in line, or after a send that was not made. While an ask is repeated, only the library
-   * knows it, from the pending activity `askForSlot`.
+   * When it asks again. The workflow knows it while it has no place in line, or after a send that was not made. While an
+   * ask is repeated, only the library knows it, from the pending activity `askForSlot`.
    */
   nextTryAt?: string;
   /** While its project is paused: by whom, until when, and why, as its budget said. */

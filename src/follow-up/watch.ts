@@ -178,19 +178,22 @@ function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): 
 }
 
 /** Whether a job's link is neither that of the baseline, if that is known, nor that of the end of the turn before. */
-export function isLinkNew(job: AgentJob, { baseline, lastTurn }: Pick<WatchOrder, 'baseline' | 'lastTurn'>): boolean {
-  const { prLink } = fingerprint(job);
-  return baseline.prLink !== undefined && prLink !== fingerprint(baseline).prLink && prLink !== lastTurn?.prLink;
+export function isLinkNew(job: AgentJob, known: KnownBefore): boolean {
+  return known.baseline.prLink !== undefined && newFields(job, known).includes('prLink');
 }
 
-/** Whether a job shows what neither the baseline nor the end of the turn before showed. */
-function isNews(job: AgentJob, { baseline, lastTurn }: Pick<WatchOrder, 'baseline' | 'lastTurn'>): boolean {
+/** Whether a job shows what neither the baseline nor the end of the turn before showed. A missing field says nothing. */
+function isNews(job: AgentJob, known: KnownBefore): boolean {
+  return newFields(job, known).some((field) => job[field] !== undefined);
+}
+
+type KnownBefore = Pick<WatchOrder, 'baseline' | 'lastTurn'>;
+
+/** Fields that are neither as in the baseline nor as at the end of the turn before. */
+function newFields(job: AgentJob, { baseline, lastTurn }: KnownBefore): (keyof JobFingerprint)[] {
   const [now, before] = [fingerprint(job), fingerprint(baseline)];
   const fields = ['status', 'prLink', 'archivedAt'] as const;
-  // A missing field says nothing.
-  const isNew = (field: (typeof fields)[number]) =>
-    job[field] !== undefined && now[field] !== before[field] && (!lastTurn || now[field] !== lastTurn[field]);
-  return fields.some(isNew);
+  return fields.filter((field) => now[field] !== before[field] && now[field] !== lastTurn?.[field]);
 }
 
 /** A job without the fields that this project does not know, which may be large. */

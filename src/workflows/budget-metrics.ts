@@ -4,31 +4,42 @@ import { refusals } from '../contract/budget-messages.js';
 
 /** Returns what reports the metrics of a budget. One that moves to another worker leaves its last values on the old one. */
 export function createBudgetMetrics(project: string, budget: Budget): () => void {
-  const counter = (suffix: string, help: string, by: number) =>
-    metricMeter.createCounter(`follow_up_budget_${suffix}`, undefined, help).add(by, { project });
-  const gauge = (suffix: string, help: string, value: number, tags: Record<string, string> = {}) =>
-    metricMeter.createGauge(`follow_up_budget_${suffix}`, 'float', undefined, help).set(value, { project, ...tags });
+  const counter = (suffix: string, help: string) => {
+    const metric = metricMeter.createCounter(`follow_up_budget_${suffix}`, undefined, help);
+    return (by: number) => metric.add(by, { project });
+  };
+  const gauge = (suffix: string, help: string) => {
+    const metric = metricMeter.createGauge(`follow_up_budget_${suffix}`, 'float', undefined, help);
+    return (value: number, tags: Record<string, string> = {}) => metric.set(value, { project, ...tags });
+  };
+  const countGrants = counter('grants', 'Messages that were let through');
+  const countLimited = counter('limited', 'Messages that the service answered with 429');
+  const setLimit = gauge('limit', 'Messages in a window');
+  const setWindow = gauge('window_seconds', 'Length of the rolling window');
+  const setUsed = gauge('used', 'Slots that are occupied');
+  const setUnsettled = gauge('unsettled', 'Messages under way');
+  const setWaiting = gauge('waiting', 'Follow-ups in the queue');
+  const setWaitingForJob = gauge('waiting_for_job', 'Follow-ups in the queue whose job is busy');
+  const setPaused = gauge('paused', 'Whether nothing, or but one message at a time, is let through');
+  const setReported = gauge(
+    'reported_timestamp_seconds',
+    'When this worker last ran the budget, by the clock of Temporal',
+  );
   let counted = { ...budget.state.counts };
   return () => {
     const { settings, waiters, grants, servicePause, counts } = budget.state;
     const nowMs = Date.now();
-    counter('grants', 'Messages that were let through', counts.grants - counted.grants);
-    counter('limited', 'Messages that the service answered with 429', counts.limited - counted.limited);
+    countGrants(counts.grants - counted.grants);
+    countLimited(counts.limited - counted.limited);
     counted = { ...counts };
-    gauge('limit', 'Messages in a window', budget.configuredLimit);
-    gauge('window_seconds', 'Length of the rolling window', settings.windowMs / 1_000);
-    gauge('used', 'Slots that are occupied', budget.slotEnds().length);
-    gauge('unsettled', 'Messages under way', grants.length);
-    gauge('waiting', 'Follow-ups in the queue', waiters.length);
-    const waitingForJob = waiters.length - budget.line().length;
-    gauge('waiting_for_job', 'Follow-ups in the queue whose job is busy', waitingForJob);
-    const reportedHelp = 'When this worker last ran the budget, by the clock of Temporal';
-    gauge('reported_timestamp_seconds', reportedHelp, nowMs / 1_000);
-    const setPaused = (reason: string, isPaused: boolean) => {
-      const help = 'Whether nothing, or but one message at a time, is let through';
-      gauge('paused', help, isPaused ? 1 : 0, { reason });
-    };
-    setPaused('operator', budget.isPausedByOperator(nowMs));
-    for (const reason of refusals) setPaused(reason, servicePause?.reason === reason);
+    setLimit(budget.configuredLimit);
+    setWindow(settings.windowMs / 1_000);
+    setUsed(budget.slotEnds().length);
+    setUnsettled(grants.length);
+    setWaiting(waiters.length);
+    setWaitingForJob(waiters.length - budget.line().length);
+    setPaused(budget.isPausedByOperator(nowMs) ? 1 : 0, { reason: 'operator' });
+    for (const reason of refusals) setPaused(servicePause?.reason === reason ? 1 : 0, { reason });
+    setReported(nowMs / 1_000);
   };
 }

@@ -84,7 +84,7 @@ export class Server {
     this.runs.delete(workflowId);
   }
 
-  /** Starts a run that goes on from the first `kept` tasks of another. Later signals and updates are applied again. */
+  /** Starts a run that goes on from what was written `before` a step of another. Later signals and updates come again. */
   async reset(run: Run, before: number): Promise<void> {
     const kept = run.tasks.slice(0, before).findLastIndex(({ endsTask }) => endsTask) + 1;
     const all = this.runs.get(run.workflowId) ?? [];
