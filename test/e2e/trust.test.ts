@@ -70,7 +70,9 @@ describe('a key that the service refuses', () => {
     if (!handle) throw new Error('not started');
     const progress = await eventually('it is blocked for its key', async () => {
       const now = await handle.progress();
-      return now.state === 'blocked' && now.pause?.until !== undefined ? now : undefined;
+      // The budget shows the pause before the follow-up has its answer, and with it the error.
+      const isKnown = now.pause?.until !== undefined && now.lastError !== undefined;
+      return now.state === 'blocked' && isKnown ? now : undefined;
     });
     expect(progress).toMatchObject({
       waitReason: 'credentials',
