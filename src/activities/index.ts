@@ -54,10 +54,8 @@ export interface ActivityDependencies {
   clocks?: { wallMs: () => number; stopwatchMs: () => number };
 }
 
-/** How long a watch lives at most without a heartbeat. */
+/** How often a watch writes its heartbeat if nothing is new. Each one costs more than a poll. */
 const BEAT_MS = 60_000;
-/** A poll that shows nothing new is in the heartbeat only this long after the last one: each costs more than a poll. */
-const NO_NEWS_MS = 20_000;
 /** A watch whose next poll is closer than this does not leave the process for it. */
 const SHORT_SLEEP_MS = 1_000;
 /** How soon a follow-up asks again that found its budget stopped. */
@@ -201,15 +199,13 @@ export function createActivities(dependencies: ActivityDependencies) {
       if (order.runId !== ownRun().runId) return { kind: 'foreign', seen };
       if (heartbeatDetails) takeOver(seen, currentAttemptScheduledTimestampMs);
       const waitMs = () => Math.max(0, Date.parse(seen.nextPollAt) - nowMs());
-      let [told, toldAtMs] = ['', 0];
+      let [told, toldAtMs] = ['', -Infinity];
       const newsOf = ({ job, lastError, observedActive }: Seen) => JSON.stringify([job, lastError, observedActive]);
       const untoldMs = () => clocks.stopwatchMs() - toldAtMs;
       const tell = () => {
         context.heartbeat(seen);
         [told, toldAtMs] = [newsOf(seen), clocks.stopwatchMs()];
       };
-      // The SDK holds the second heartbeat back for a minute: the first one has what a read at once shows.
-      if (waitMs() > 0) tell();
       watches += 1;
       try {
         for (;;) {
@@ -231,7 +227,7 @@ export function createActivities(dependencies: ActivityDependencies) {
           const nextMs = nowMs() + Math.max(jittered(seen.intervalMs), retryAfterMs);
           seen.nextPollAt = iso(Math.min(nextMs, Math.max(nowMs(), order.deadlineMs)));
           if (end) return { ...end, seen };
-          if (newsOf(seen) !== told || untoldMs() >= NO_NEWS_MS) tell();
+          if (newsOf(seen) !== told || untoldMs() >= BEAT_MS) tell();
         }
       } finally {
         watches -= 1;

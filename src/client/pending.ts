@@ -29,7 +29,7 @@ export interface PendingWatch {
   reportedAt?: string;
   /** Polls of this watch. */
   polls: number;
-  /** Instant of the next poll. Missing while it polls. */
+  /** Instant of the next poll. Missing while it polls, and until the next report once it has passed. */
   nextPollAt?: string;
   /** The last job that was read. */
   job?: AgentJob;
