@@ -95,6 +95,25 @@ describe('finding D3: the word of an operator is for one send', () => {
     await scene.pass(MINUTE);
     expect(scene.calls.slice(-4)).toEqual(['watch evidence', 'watch end', 'ask 1', 'watch evidence']);
   });
+
+  test.each([
+    ['counts for that send', known({ outcome: 'unknown' }), ['ask 1', 'next task', 'ask 2']],
+    ['says nothing of the next send', granted(), ['ask 1', 'send 1', 'settle 1 unknown', 'watch evidence']],
+  ])('that comes just before another run has the turn %s', async (_, answer, calls) => {
+    const scene = start({ asks: [granted(), answer, s.silent()], sends: [unknown, unknown], job: () => rest });
+    const watch = scene.watchJob.bind(scene);
+    scene.watchJob = (order) => {
+      const { result, stop } = watch({ ...order, ...(scene.watched.length === 0 && { runId: 'later' }) });
+      const isFirst = scene.watched.length === 1;
+      return isFirst
+        ? { result: scene.condition(() => false, SECOND).then(() => result), stop: () => undefined }
+        : { result, stop };
+    };
+    await scene.pass(SECOND / 2);
+    scene.flow.resolveDelivery('notSent');
+    await scene.pass(MINUTE);
+    expect(scene.calls.slice(4)).toEqual(calls);
+  });
 });
 
 test('finding D5: what an operator says was not sent is sent again, also after the wait for the first slot', async () => {
@@ -156,6 +175,14 @@ describe('rules that nothing noticed', () => {
   ])('what the budget knows of a refused send %o tells', async (more, delivered) => {
     const asks = [known({ outcome: 'rejected', ...more })];
     expect(await start({ asks, port }).end()).toMatchObject({ type: expect.any(String) as string, delivered });
+  });
+
+  test('a watch for rest that ends before its time is not begun again until then', async () => {
+    const scene = start({ asks: [s.atWork] }, { budgetWaitTimeoutMs: MINUTE });
+    const seen = { polls: 1, nextPollAt: iso(START_MS), observedActive: false, intervalMs: 1 };
+    scene.watchJob = () => ({ result: Promise.resolve({ kind: 'deadline', seen }), stop: () => undefined });
+    expect(await scene.end()).toMatchObject({ type: 'BudgetWaitTimeout' });
+    expect(passedMs()).toBe(MINUTE);
   });
 
   test('shows the job that it waits for', async () => {
