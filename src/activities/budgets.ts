@@ -114,9 +114,11 @@ export function createBudgets(
       const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
       const found: (ListedSend & { closedAtMs: number })[] = [];
       for await (const each of client.workflow.list({ query: `${ofProject} AND (${running} OR ${closed})` })) {
-        const isRunning = each.status.name === 'RUNNING';
+        const { name: status } = each.status;
+        const isRunning = status === 'RUNNING';
         const shown = each.typedSearchAttributes.get(SearchAttribute.state);
-        if (!isRunning && shown === 'not-sent') continue;
+        // A follow-up ends as Canceled only if nothing was sent.
+        if (!isRunning && (shown === 'not-sent' || status === 'CANCELLED')) continue;
         const closedAtMs = each.closeTime?.getTime() ?? Number.MAX_SAFE_INTEGER;
         const isWaiting = isRunning && waitingStates.some((waiting) => waiting === shown);
         found.push({ workflowId: each.workflowId, isRunning, isWaiting, closedAtMs });

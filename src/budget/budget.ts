@@ -2,7 +2,7 @@ import type { Refusal, SendOutcome, WaitReason } from '../contract/budget-messag
 import { defined } from '../contract/defined.js';
 import { iso } from '../contract/durations.js';
 import type { ShownPause } from '../contract/follow-up-messages.js';
-import type { Lane } from '../contract/choices.js';
+import { type Lane, lanes } from '../contract/choices.js';
 import {
   type Answer,
   type Ask,
@@ -37,6 +37,8 @@ export interface Places {
   mostForJob: number;
 }
 const PLACES: Places = { most: 1_000, mostForJob: 10 };
+/** The batch lane may take this share of them, so that an interactive follow-up finds one. */
+const BATCH_PLACES = 0.9;
 
 /** Most sends under way at once. It bounds how many a crash leaves unknown, and how many a service refuses at once. */
 const MAX_UNDER_WAY = 10;
@@ -111,7 +113,8 @@ export class Budget {
     if (recalled) return recalled;
     const { workflowId, refusal, retryAfterMs } = ask;
     // A pause that has begun is left to its probe.
-    if (refusal && !this.state.servicePause) this.#pauseFor(refusal, nowMs, retryAfterMs);
+    const isNew = !this.state.servicePause && !this.#isRefusedAlone(workflowId, refusal);
+    if (refusal && isNew) this.#pauseFor(refusal, nowMs, retryAfterMs);
     const full = this.#enterLine(ask);
     this.advance(nowMs);
     // The answer says what would be signalled.
@@ -199,26 +202,17 @@ export class Budget {
 
   /** Changes settings. If more slots are used than the new limit has, they drain. */
   setLimit(nowMs: number, change: SettingsChange): void {
-    const { settings } = this.state;
-    const { windowMs } = change;
+    const { state } = this;
+    const { windowMs = 0 } = change;
     this.#expire(nowMs);
-    if (windowMs !== undefined && windowMs > settings.windowMs) this.#recallSends(nowMs, windowMs);
-    this.state.settings = { ...settings, ...change };
-    delete this.state.learned;
-    this.advance(nowMs);
-  }
-
-  /** A longer window holds the slots of sends that the shorter one has let go. */
-  #recallSends(nowMs: number, windowMs: number): void {
-    const { settings, known, rememberedSinceMs } = this.state;
-    for (const { outcome, outcomeAtMs, overAtMs } of Object.values(known)) {
-      if (outcome === 'notSent') continue;
-      const fromMs = outcome === null || outcome === 'unknown' ? overAtMs : Math.min(outcomeAtMs, overAtMs);
-      const isGone = fromMs + settings.windowMs + settings.marginMs <= nowMs;
-      if (isGone) this.#hold(fromMs, outcome ?? 'unknown');
+    if (windowMs > state.settings.windowMs) {
+      state.spent.push(...state.freed.splice(0));
+      // What it does not remember of the longer window, it counts.
+      if (state.rememberedSinceMs > nowMs - windowMs) state.isCounting = true;
     }
-    // What it does not remember of the longer window, it counts.
-    if (rememberedSinceMs > nowMs - windowMs) this.state.isCounting = true;
+    state.settings = { ...state.settings, ...change };
+    delete state.learned;
+    this.advance(nowMs);
   }
 
   pause(nowMs: number, pause: { untilMs?: number; note?: string }): void {
@@ -226,12 +220,13 @@ export class Budget {
     this.advance(nowMs);
   }
 
-  /** Ends the operator's pause. If the service refuses messages, the next send probes at once. */
+  /** Ends the operator's pause. If the service refuses messages, the next send probes at once, whosever it is. */
   resume(nowMs: number): void {
     const { servicePause } = this.state;
     delete this.state.operatorPause;
     delete this.state.learned;
     if (servicePause) servicePause.untilMs = Math.min(servicePause.untilMs, nowMs);
+    for (const waiter of this.state.waiters) delete waiter.held;
     this.advance(nowMs);
   }
 
@@ -256,6 +251,8 @@ export class Budget {
     const { windowMs, marginMs } = state.settings;
     for (const grant of state.grants.filter(({ overAtMs }) => overAtMs <= nowMs)) this.#spend(grant, grant.overAtMs);
     const isHeld = (fromMs: number) => fromMs + windowMs + marginMs > nowMs;
+    const freed = [...state.spent, ...state.refused].filter((fromMs) => !isHeld(fromMs));
+    if (freed.length > 0) state.freed = [...state.freed, ...freed].sort((a, b) => a - b).slice(-state.maxLimit);
     state.spent = state.spent.filter(isHeld);
     state.refused = state.refused.filter(isHeld);
     for (const turn of Object.values(state.turns)) {
@@ -266,17 +263,19 @@ export class Budget {
     growLimit(state, this.configuredLimit, nowMs);
   }
 
-  /** When something changes by itself that a follow-up waits for. */
+  /** When something changes by itself that a follow-up waits for, or that people are shown. */
   nextChangeMs(nowMs: number): number | undefined {
     const { waiters, grants, turns, operatorPause, servicePause, checkOwnersAtMs, learned } = this.state;
-    if (waiters.length === 0) return undefined;
+    const pauseEndsMs = operatorPause?.untilMs ?? Infinity;
+    // People are shown that it is over, also if nobody waits.
+    if (waiters.length === 0) return pauseEndsMs > nowMs && pauseEndsMs < Infinity ? pauseEndsMs : undefined;
     const times = [
-      operatorPause?.untilMs ?? Infinity,
+      pauseEndsMs,
       servicePause?.untilMs ?? Infinity,
       learned?.growAtMs ?? Infinity,
       ...this.slotEnds(),
       ...grants.flatMap(({ grantedAtMs, leaseMs, overAtMs }) => [grantedAtMs + leaseMs, overAtMs]),
-      ...waiters.map(({ job }) => turns[job]?.untilMs ?? Infinity),
+      ...waiters.flatMap(({ job, held }) => [turns[job]?.untilMs ?? Infinity, held?.untilMs ?? Infinity]),
       this.#waitedFor().length > 0 ? checkOwnersAtMs : Infinity,
     ];
     const next = times.reduce((first, ms) => (ms > nowMs && ms < first ? ms : first), Infinity);
@@ -284,10 +283,10 @@ export class Budget {
   }
 
   /** When each occupied slot is free again, in order. */
-  slotEnds(): number[] {
+  slotEnds({ withRefused = true } = {}): number[] {
     const { spent, refused, grants, settings } = this.state;
     const heldMs = settings.windowMs + settings.marginMs;
-    const froms = [...spent, ...refused, ...grants.map(({ overAtMs }) => overAtMs)];
+    const froms = [...spent, ...(withRefused ? refused : []), ...grants.map(({ overAtMs }) => overAtMs)];
     return froms.map((fromMs) => fromMs + heldMs).sort((a, b) => a - b);
   }
 
@@ -308,8 +307,13 @@ export class Budget {
 
   /** When a slot is expected for whoever has this place in the line, from 0; `undefined` if nobody can tell. */
   expectedAtMs(nowMs: number, index: number, lane: Lane): number | undefined {
-    const behind = index - this.#freeSlots(lane);
-    return behind < 0 ? nowMs : this.slotEnds()[behind];
+    const { ofBudget, ofService } = this.#freeSlots(lane);
+    const whenFree = (free: number, ends: number[]) => (index < free ? nowMs : (ends[index - free] ?? Infinity));
+    const atMs = Math.max(
+      whenFree(ofBudget, this.slotEnds()),
+      whenFree(ofService, this.slotEnds({ withRefused: false })),
+    );
+    return Number.isFinite(atMs) ? atMs : undefined;
   }
 
   /** What keeps the whole project waiting, for people. */
@@ -374,13 +378,15 @@ export class Budget {
     }
     const job = jobKey(workflowId);
     // Whoever had a place or has the turn comes back to it: others may wait for that turn.
-    const before = known[followUpKey(workflowId)]?.arrival ?? 0;
+    const past = known[followUpKey(workflowId)];
+    const before = past?.arrival ?? 0;
     const hasPlace = before > 0 || turns[job]?.owner === workflowId;
     const ofJob = waiters.filter((each) => each.job === job).length;
-    const isFull = !hasPlace && waiters.length >= this.places.most;
-    const isCrowded = !hasPlace && ofJob >= this.places.mostForJob;
+    const share = lane === 'batch' ? BATCH_PLACES : 1;
+    const isFull = !hasPlace && waiters.length >= share * this.places.most;
+    const isCrowded = !hasPlace && ofJob >= share * this.places.mostForJob;
     const arrival = before > 0 ? before : ++this.state.arrivals;
-    waiters.push({ workflowId, job, ...current, arrival, told: 'slot' });
+    waiters.push({ workflowId, job, ...current, arrival, told: 'slot', ...(past && holdOf(past)) });
     waiters.sort((a, b) => a.arrival - b.arrival);
     const refusal = { kind: 'full', runId, sendNumber } as const;
     if (isCrowded) return { ...refusal, reason: 'job-busy', retryMs: CROWDED_RETRY_MS };
@@ -428,11 +434,19 @@ export class Budget {
     if (outcome === 'limited' || outcome === 'sent') learnLimit(this.state, outcome, isProbe, atMs);
     const reason = refusalOf(outcome) ?? ofRead;
     if (reason) {
-      this.#pauseFor(reason, atMs, retryAfterMs, isProbe);
-      // The service may refuse this job alone, so the next probe is another's.
+      if (!this.#isRefusedAlone(workflowId, reason)) this.#pauseFor(reason, atMs, retryAfterMs, isProbe);
       const past = this.state.known[followUpKey(workflowId)];
-      if (past && isProbe && reason !== 'limited') past.arrival = ++this.state.arrivals;
+      if (!past || reason === 'limited') return;
+      // The service may refuse this job alone, so the next probe is another's.
+      if (isProbe) past.arrival = ++this.state.arrivals;
+      past.refusals = { reason, count: (past.refusals?.count ?? 0) + 1 };
     } else if (isProbe && (outcome === 'sent' || outcome === 'rejected')) delete this.state.servicePause;
+  }
+
+  /** A refusal paused the project, and another message was accepted since. */
+  #isRefusedAlone(workflowId: string, reason: Refusal | undefined): boolean {
+    const { count = 0 } = this.state.known[followUpKey(workflowId)]?.refusals ?? {};
+    return count > 1 && reason !== 'limited' && !this.state.servicePause;
   }
 
   #pauseFor(reason: Refusal, atMs: number, retryAfterMs: number | undefined, isProbe = false): void {
@@ -560,7 +574,11 @@ export class Budget {
     if (servicePause && servicePause.untilMs > nowMs) return undefined;
     const underWay = grants.filter(({ grantedAtMs, leaseMs }) => grantedAtMs + leaseMs > nowMs).length;
     if (underWay >= (servicePause ? 1 : MAX_UNDER_WAY)) return undefined;
-    return this.line().find(({ lane }) => this.#freeSlots(lane) > 0);
+    const open = lanes.filter((lane) => Object.values(this.#freeSlots(lane)).every((free) => free > 0));
+    const line = this.line().filter(({ lane }) => open.includes(lane));
+    const first = line.find(({ held }) => !isHeld(held, nowMs));
+    // Nobody knows whom the service refuses: the others may have ended.
+    return first ?? (servicePause && line[0]);
   }
 
   #grant(nowMs: number, waiter: Waiter): void {
@@ -572,7 +590,9 @@ export class Budget {
     state.counts.grants += 1;
     state.grantsSinceBatch = lane === 'batch' ? 0 : state.grantsSinceBatch + 1;
     const send = { runId, sendNumber, grantedAtMs: nowMs, overAtMs };
-    const known: Known = { ...send, outcome: null, outcomeAtMs: 0, messageTag, arrival, isTaken: false };
+    const { refusals } = state.known[followUpKey(workflowId)] ?? {};
+    const unheard = { outcome: null, outcomeAtMs: 0, isTaken: false };
+    const known: Known = { ...send, ...unheard, messageTag, arrival, ...(refusals && { refusals }) };
     put(state.known, followUpKey(workflowId), known);
     const { lastTurn } = state.turns[job] ?? {};
     const turn: Turn = { owner: workflowId, latest: followUpKey(workflowId), ...(lastTurn && { lastTurn }) };
@@ -595,14 +615,15 @@ export class Budget {
   }
 
   /** Slots that a lane may use now. A learned limit counts what the service accepted. */
-  #freeSlots(lane: Lane): number {
+  #freeSlots(lane: Lane): { ofBudget: number; ofService: number } {
     const { settings, grants, spent, learned, servicePause } = this.state;
     // Its share, also of a lower limit: the batch lane would wait for ever.
-    const reserve = Math.floor((settings.reserve * this.limit) / Math.max(1, settings.limit));
+    const share = Math.floor((settings.reserve * this.limit) / Math.max(1, settings.limit));
+    const reserve = lane === 'batch' ? share : 0;
     const ofBudget = this.configuredLimit - this.#used();
     // A probe finds out whether that still holds.
     const ofService = servicePause ? Infinity : (learned?.limit ?? Infinity) - grants.length - spent.length;
-    return Math.min(ofBudget, ofService) - (lane === 'batch' ? reserve : 0);
+    return { ofBudget: ofBudget - reserve, ofService: ofService - reserve };
   }
 
   #reason(nowMs: number, waiter: Waiter, line: readonly Waiter[]): WaitReason {
@@ -611,6 +632,8 @@ export class Budget {
     if (this.isPausedByOperator(nowMs)) return 'paused';
     // Until the probe has succeeded, so that a pause with many probes is one reason.
     if (servicePause) return servicePause.reason;
+    const { held } = waiter;
+    if (isHeld(held, nowMs)) return held.reason;
     return line.includes(waiter) ? 'slot' : 'job-busy';
   }
 
@@ -618,10 +641,22 @@ export class Budget {
     const reason = (waiter.told = this.#reason(nowMs, waiter, line));
     const index = line.indexOf(waiter);
     const expectedAtMs = reason === 'slot' ? this.expectedAtMs(nowMs, index, waiter.lane) : undefined;
-    const pause = this.pauseOf(nowMs);
-    const { runId, sendNumber } = waiter;
+    const { runId, sendNumber, held } = waiter;
+    const ofOwn = isHeld(held, nowMs) ? ({ by: 'service', until: iso(held.untilMs) } as const) : undefined;
+    const pause = this.pauseOf(nowMs) ?? ofOwn;
     return defined({ kind: 'waiting', runId, sendNumber, reason, position: index + 1, expectedAtMs, pause } as const);
   }
+}
+
+/** A message that is refused again and again while others are accepted waits, for longer each time. */
+function holdOf({ refusals, outcomeAtMs }: Known): Pick<Waiter, 'held'> | undefined {
+  if (!refusals || refusals.count < 2) return undefined;
+  const holdMs = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (refusals.count - 2));
+  return { held: { reason: refusals.reason, untilMs: outcomeAtMs + holdMs } };
+}
+
+function isHeld(held: Waiter['held'], nowMs: number): held is NonNullable<Waiter['held']> {
+  return held !== undefined && held.untilMs > nowMs;
 }
 
 function isSame(a: SendId, b: SendId): boolean {

@@ -22,6 +22,8 @@ export interface Waiter extends SendId {
   messageTag: string;
   /** The reason to wait that the follow-up knows. */
   told: WaitReason;
+  /** The service refused its message more than once. It is not granted before, except as a probe. */
+  held?: { reason: Refusal; untilMs: number };
 }
 
 /** A send that may be under way. */
@@ -48,6 +50,8 @@ export interface Known {
   arrival: number;
   /** The grant has answered an ask, so it may be used. One that was only signalled is lost if nobody receives it. */
   isTaken: boolean;
+  /** How often the service refused the message for a reason that may concern this job alone, and the last reason. */
+  refusals?: { reason: Refusal; count: number };
   /** The run has ended. */
   ended?: true;
   /** Temporal's list showed that it may have been sent. `sendNumber` is the least that it can have been. */
@@ -99,6 +103,8 @@ export interface BudgetState {
   spent: number[];
   /** Likewise, of each send that the service refused for a reason that concerns the whole project. */
   refused: number[];
+  /** Likewise, of the latest sends whose slots are free again, in order: a longer window holds them once more. */
+  freed: number[];
   /** When the follow-ups that keep others from their job are next asked whether they still run. */
   checkOwnersAtMs: number;
   /** By {@link followUpKey}, the latest last. */
@@ -139,6 +145,7 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
     grants: [],
     spent: [],
     refused: [],
+    freed: [],
     checkOwnersAtMs: 0,
     known: {},
     turns: {},

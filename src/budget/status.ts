@@ -27,6 +27,7 @@ export function budgetStatus(
 ): BudgetStatus {
   const { state, configuredLimit: limit } = budget;
   const { settings, learned, waiters, isCounting, lastSends } = state;
+  const underWay = state.grants.filter(({ overAtMs }) => overAtMs > nowMs);
   const paused = pausedOf(budget, nowMs);
   const line = budget.line();
   const inLine = new Set(line);
@@ -44,7 +45,7 @@ export function budgetStatus(
     windowMs: settings.windowMs,
     reserve: settings.reserve,
     used: ends.length,
-    unsettled: state.grants.length,
+    unsettled: underWay.length,
     nextFreeSlotAt: isoOf(ends[0]),
     learnedLimit: learned && learned.limit < limit ? learned.limit : undefined,
     isCounting: isCounting || undefined,
@@ -56,7 +57,7 @@ export function budgetStatus(
     waitingForJob: elsewhere.length,
     lastSends: lastSends
       .slice(-Math.min(mostSends, lastSends.length))
-      .map((send) => toSend(send, state.grants))
+      .map((send) => toSend(send, underWay))
       .reverse(),
   });
 }

@@ -66,18 +66,22 @@ type Place = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'nextTryAt' | '
 
 /** A follow-up whose grant does not come asks again after this time: its budget may have been replaced. */
 const ASK_AGAIN_MS = 3_600_000;
+/** The least such time, for one whose grant is overdue. */
+const ASK_SOON_MS = 300_000;
 /** A job that is missing in so many reads in a row before the send does not exist. */
 const NOT_FOUND_LIMIT = 3;
 /** Longest wait between sends that do not start, and between watches that are ended by hand. */
 const LONGEST_BACKOFF_MS = 3_600_000;
+/** Longest wait after a refused read, if that kept a send from its start. */
+const LONGEST_REFUSED_MS = 600_000;
 const LONGEST_FULL_MS = 900_000;
+/** Each of these waits may last this share of the time so far: no wait of a year reaches the limit of a history. */
+const LONG_WAIT_SHARE = 1 / 300;
 /** A run that was reset asks what became of its predecessor's send, at the least for this long. */
 const SHORTEST_ASK_MS = 60_000;
 /** So often in a row `pollNow` begins the watch for an end anew. Then the watch gets the time that it needs to see one. */
 const POLLS_IN_A_ROW = 5;
 const LONGEST_CONFIRMATION_MS = 40_000;
-
-const backoffMs = (times: number): number => Math.min(LONGEST_BACKOFF_MS, 500 * 2 ** times);
 
 /** One follow-up: wait for the job and a slot, send, watch the job to the end of the message's turn. */
 export class FollowUp {
@@ -102,7 +106,8 @@ export class FollowUp {
   #isWoken = false;
   /** {@link grantName} of the last grant that was used or given back. No grant is used twice. */
   #spent = '';
-  /** Counted from the first workflow task, so that a delayed start takes nothing away. */
+  /** The first workflow task, so that a delayed start takes nothing away from a wait. */
+  readonly #beganAtMs: number;
   #patienceEndsMs: number;
   readonly #facts: Omit<FollowUpFacts, 'projectId' | 'jobId' | 'learnedAt'> = { polls: 0 };
   #standing: FollowUpStanding & Place = { state: 'waiting-for-budget', waitReason: 'slot' };
@@ -112,7 +117,8 @@ export class FollowUp {
     private readonly port: FollowUpPort,
   ) {
     this.#isInDoubt = port.mayHaveSent;
-    this.#patienceEndsMs = port.nowMs() + settings.budgetWaitTimeoutMs;
+    this.#beganAtMs = port.nowMs();
+    this.#patienceEndsMs = this.#beganAtMs + settings.budgetWaitTimeoutMs;
   }
 
   /** Takes the grant that the budget could not give at once, or another reason to wait. */
@@ -244,8 +250,10 @@ export class FollowUp {
       this.#sendNumber += 1;
       notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
       if (notSentInARow > 0) {
-        const waitMs = backoffMs(notSentInARow);
-        this.#show({ state: 'waiting-for-budget', waitReason: 'slot' }, { nextTryAt: iso(port.nowMs() + waitMs) });
+        const { refusal: waitReason = 'slot' } = sent;
+        const longestMs = waitReason === 'slot' ? LONGEST_BACKOFF_MS : LONGEST_REFUSED_MS;
+        const waitMs = this.#backoffMs(notSentInARow, longestMs);
+        this.#show({ state: stateOf(waitReason), waitReason }, { nextTryAt: iso(port.nowMs() + waitMs) });
         await this.#pause(waitMs, this.#patienceEndsMs);
       }
     }
@@ -266,7 +274,7 @@ export class FollowUp {
       ask: { sendNumber: this.#sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
     });
     this.#facts.waitsUntil = iso(this.#patienceEndsMs);
-    for (let notFoundInARow = 0, unansweredInARow = 0; ;) {
+    for (let notFoundInARow = 0, unansweredInARow = 0, deniedInARow = 0; ;) {
       this.#checkPatience();
       const pushed = this.#answer;
       this.#answer = undefined;
@@ -280,7 +288,7 @@ export class FollowUp {
       this.#stop = () => asking.stop();
       const asked = await asking.result;
       unansweredInARow = asked || this.#isInterrupted ? 0 : unansweredInARow + 1;
-      if (unansweredInARow > 0) await this.#pause(backoffMs(unansweredInARow), this.#patienceEndsMs);
+      if (unansweredInARow > 0) await this.#pause(this.#backoffMs(unansweredInARow), this.#patienceEndsMs);
       if (!asked) continue;
       if ((asked.kind === 'atWork' || asked.kind === 'archived') && asked.answer) {
         this.#take(asked.answer);
@@ -301,7 +309,9 @@ export class FollowUp {
           throw new Failed(FailureType.InvalidInput, message, this.#unsent(), details);
         }
         case 'atWork':
-          await this.#waitForRest(asked.job);
+          // Replicas of the service may disagree for long.
+          deniedInARow = (await this.#waitForRest(asked.job)) ? 0 : deniedInARow + 1;
+          if (deniedInARow > 1) await this.#pause(this.#backoffMs(deniedInARow), this.#patienceEndsMs);
           break;
         case 'asked': {
           const { baseline, refusal, answer: first } = asked;
@@ -353,8 +363,22 @@ export class FollowUp {
 
   #askAgainMs(answer: Waiting | Full): number {
     this.#fullInARow = answer.kind === 'full' ? this.#fullInARow + 1 : 0;
-    if (answer.kind === 'waiting') return ASK_AGAIN_MS;
-    return Math.min(LONGEST_FULL_MS, answer.retryMs * 2 ** (this.#fullInARow - 1)) * (1 + this.port.random());
+    if (answer.kind === 'full') {
+      const waitMs = Math.min(this.#longestMs(LONGEST_FULL_MS), answer.retryMs * 2 ** (this.#fullInARow - 1));
+      return waitMs * (1 + this.port.random());
+    }
+    const nowMs = this.port.nowMs();
+    const { expectedAtMs = answer.reason === 'counting' ? nowMs : Infinity } = answer;
+    return Math.max(ASK_SOON_MS, Math.min(this.#longestMs(ASK_AGAIN_MS), expectedAtMs + ASK_SOON_MS - nowMs));
+  }
+
+  /** Doubles each time. */
+  #backoffMs(times: number, longestMs = LONGEST_BACKOFF_MS): number {
+    return Math.min(this.#longestMs(longestMs), 500 * 2 ** times);
+  }
+
+  #longestMs(ms: number): number {
+    return Math.max(ms, (this.port.nowMs() - this.#beganAtMs) * LONG_WAIT_SHARE);
   }
 
   async #send(grant: Granted, { baseline }: Omit<Slot, 'answer'>): Promise<SendResult> {
@@ -369,8 +393,8 @@ export class FollowUp {
     return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
   }
 
-  /** Waits until the job works on no other message. */
-  async #waitForRest(job: AgentJob): Promise<void> {
+  /** Waits until the job works on no other message. Returns whether the first poll showed what the ask did. */
+  async #waitForRest(job: AgentJob): Promise<boolean> {
     const { port } = this;
     this.#see(job);
     const isGranted = () => this.#answer?.kind === 'granted';
@@ -380,6 +404,7 @@ export class FollowUp {
     // It may have a place in line from an earlier ask.
     if (this.#answer?.kind === 'granted') await this.#giveBack(this.#take(this.#answer));
     if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);
+    return end?.kind !== 'rest' || end.seen.polls > 1;
   }
 
   /** Finds out whether the message was delivered. Returns `undefined` if it is to be sent again. */
@@ -470,7 +495,7 @@ export class FollowUp {
       if (!end) {
         // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated endings back off.
         seen = { ...(seen ?? firstSeen(order, port.nowMs())), nextPollAt: iso(port.nowMs()) };
-        if (stops > 1) await this.#pause(backoffMs(stops), deadlineMs);
+        if (stops > 1) await this.#pause(this.#backoffMs(stops), deadlineMs);
         continue;
       }
       ({ seen } = end);

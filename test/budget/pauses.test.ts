@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SendOutcome, WaitReason } from '../../src/contract/budget-messages.js';
 import { iso } from '../../src/contract/durations.js';
-import { Desk, HOUR, LEASE, MINUTE, mostInWindow, names, OVER, SECOND, T0 } from './support.js';
+import { Desk, HOUR, lastTurn, LEASE, MINUTE, mostInWindow, names, OVER, SECOND, T0 } from './support.js';
 
 /** A project that a refusal just paused, with others in line. */
 function paused(outcome: SendOutcome = 'limited', change: { retryAfterMs?: number } = {}): Desk {
@@ -69,6 +69,39 @@ describe('a refusal of the whole project', () => {
     for (const name of names('a', 9)) desk.settle(name, 'payment');
     desk.settle('a9');
     expect(desk.nextGrants()).toEqual([30 * SECOND, ['a10']]);
+  });
+
+  it.each([
+    ['unauthorized', 'credentials'],
+    ['payment', 'payment'],
+  ] as const)('is "%s" again and again for one job alone: that waits, and the others go on', (outcome, reason) => {
+    const desk = new Desk({ limit: 100 });
+    let [pausedMs, refused] = [0, 0];
+    const run = (name: string) => {
+      if (name !== 'bad') {
+        desk.settle(name);
+        return desk.end(name, { lastTurn });
+      }
+      refused += 1;
+      desk.settle('bad', outcome, { sendNumber: refused });
+      if (desk.ask('bad', { sendNumber: refused + 1 }).kind === 'granted') run('bad');
+    };
+    if (desk.ask('bad').kind === 'granted') run('bad');
+    for (const name of names('other', 8 * 60)) {
+      if (desk.ask(name).kind === 'granted') run(name);
+      for (let seconds = 0; seconds < 60; seconds += 5) {
+        desk.wait(5 * SECOND);
+        if (desk.state.servicePause) pausedMs += 5 * SECOND;
+        for (const granted of desk.granted()) run(granted);
+      }
+    }
+    expect(refused).toBeLessThan(8 * 6 + 10);
+    expect(pausedMs).toBeLessThan(5 * MINUTE);
+    const untilMs = desk.state.waiters[0]!.held!.untilMs;
+    const answer = desk.ask('bad', { sendNumber: refused + 1 });
+    expect(answer).toMatchObject({ kind: 'waiting', reason, pause: { by: 'service', until: iso(untilMs) } });
+    desk.resume();
+    expect(desk.granted()).toEqual(['bad']);
   });
 
   it.each(['notSent', 'unknown', 'lost'] as const)('lets another probe where the first is "%s"', (outcome) => {

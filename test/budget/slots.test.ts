@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SendOutcome } from '../../src/contract/budget-messages.js';
 import { iso } from '../../src/contract/durations.js';
+import type { Waiting } from '../../src/contract/protocol.js';
 import { Desk, followUp, HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND, T0 } from './support.js';
 
 describe('a slot', () => {
@@ -170,6 +171,15 @@ describe('the line', () => {
     expect(desk.state.waiters).toHaveLength(1_000);
   });
 
+  it('keeps every tenth place, of a job and in all, from the batch lane', () => {
+    const desk = new Desk({ limit: 0, places: { most: 20, mostForJob: 10 } });
+    const batch = { lane: 'batch' } as const;
+    expect(desk.askAll(names('a', 10), { job: 'x', ...batch }).at(-1)).toBe('full');
+    expect(desk.askAll(['b', 'c'], { job: 'x' })).toEqual(['waiting', 'full']);
+    expect(desk.askAll(names('d', 9), batch).slice(-2)).toEqual(['waiting', 'full']);
+    expect(desk.askAll(['e', 'f', 'g'])).toEqual(['waiting', 'waiting', 'full']);
+  });
+
   it('grants what can be sent beside a free slot, however many stand in it who cannot (G1)', () => {
     const desk = new Desk({ places: { most: 10, mostForJob: 10 } });
     desk.send('owner', { job: 'x' });
@@ -230,6 +240,35 @@ describe('the line', () => {
     for (const answer of [desk.ask('i3'), desk.ask('busy', { job: 'a0' })]) {
       expect(answer).not.toHaveProperty('expectedAtMs');
     }
+  });
+
+  it('expects no slot of a refused message where the service accepts fewer than the limit', () => {
+    const desk = new Desk({ limit: 100 });
+    for (const sendNumber of [1, 2, 3]) {
+      desk.ask('refused', { sendNumber });
+      desk.settle('refused', 'payment', { sendNumber });
+      desk.resume();
+    }
+    desk.end('refused');
+    const reject = (name: string) => {
+      desk.ask(name);
+      desk.settle(name, 'rejected');
+      desk.end(name);
+    };
+    reject('accepted');
+    desk.wait(40 * MINUTE);
+    desk.told();
+    for (const name of names('a', 20)) desk.send(name);
+    for (const name of ['b', 'probe']) {
+      desk.ask(name);
+      desk.settle(name, 'limited');
+      desk.end(name);
+      desk.wait(61 * SECOND);
+    }
+    reject('accepted probe');
+    const { expectedAtMs } = desk.ask('c') as Waiting;
+    const sinceMs = desk.nowMs;
+    expect(desk.nextGrants()).toEqual([expectedAtMs! - sinceMs, ['c']]);
   });
 
   it('tells the first twenty, once, when their reason to wait changes', () => {
@@ -306,6 +345,30 @@ describe('an operator', () => {
     expect(desk.budget.slotEnds()).toEqual([T0 + OVER + HELD]);
   });
 
+  it('is held by a longer window for each message of a follow-up', () => {
+    const desk = new Desk({ limit: 10, windowMs: 10 * MINUTE });
+    desk.wait(3 * HOUR);
+    for (const sendNumber of [1, 2, 3, 4, 5]) {
+      if (desk.ask('a', { sendNumber }).kind === 'waiting') desk.nextGrants();
+      desk.settle('a', 'limited', { sendNumber });
+    }
+    desk.end('a');
+    desk.wait(12 * MINUTE);
+    expect(desk.budget.slotEnds()).toEqual([]);
+    desk.setLimit({ windowMs: HOUR });
+    expect(desk.budget.slotEnds()).toHaveLength(5);
+  });
+
+  it('is held by a longer window for no more messages than any limit may be', () => {
+    const desk = new Desk({ windowMs: MINUTE });
+    for (const name of names('a', 5)) {
+      desk.ask(name, { maxLimit: 3 });
+      desk.settle(name);
+      desk.wait(2 * MINUTE);
+    }
+    expect(desk.state.freed).toEqual([4, 6, 8].map((minutes) => T0 + minutes * MINUTE));
+  });
+
   it('is counted again where the longer window reaches back before what the budget remembers', () => {
     const desk = new Desk();
     desk.wait(HOUR);
@@ -315,6 +378,15 @@ describe('an operator', () => {
     longer.wait(2 * HOUR);
     longer.setLimit({ windowMs: HOUR + 1 });
     expect(longer.state.isCounting).toBe(false);
+  });
+
+  it('is told when a pause of a set time is over, also if nobody waits', () => {
+    const desk = new Desk();
+    desk.pause({ untilMs: T0 + HOUR });
+    expect(desk.budget.nextChangeMs(T0)).toBe(T0 + HOUR);
+    expect(desk.budget.nextChangeMs(T0 + HOUR)).toBeUndefined();
+    desk.pause();
+    expect(desk.budget.nextChangeMs(T0)).toBeUndefined();
   });
 
   it('changes window and reserve alone', () => {

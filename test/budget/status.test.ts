@@ -11,6 +11,9 @@ it('shows a send as under way until no byte of it can arrive, and then as unknow
   expect(statusOf(desk).lastSends[0]).not.toHaveProperty('outcome');
   desk.wait(OVER);
   expect(statusOf(desk)).toMatchObject({ unsettled: 0, lastSends: [{ outcome: 'unknown' }] });
+  const quiet = new Desk();
+  quiet.ask('a');
+  expect(budgetStatus('project', quiet.budget, quiet.nowMs + OVER)).toEqual(statusOf(desk));
   desk.wait(HOUR);
   desk.settle('a', 'sent');
   expect(statusOf(desk).lastSends).toMatchObject([{ outcome: 'sent' }]);

@@ -87,6 +87,16 @@ describe.concurrent('a budget with a backlog', () => {
     await expectLimitKept(project, followUps);
   });
 
+  test('that is terminated and starts again counts nobody who was cancelled in line', async () => {
+    const project = newProject();
+    const followUps = await project.openBacklog(3);
+    for (const followUp of followUps) await followUp.cancel();
+    await Promise.all(followUps.map((followUp) => expect(followUp.result()).rejects.toThrow()));
+    await project.budget.terminate();
+    await project.openBudget();
+    await counted(project, 0);
+  });
+
   test('that is terminated and starts again wakes those in line', async () => {
     const project = newProject();
     const followUps = await openWorkingBacklog(project, 4);

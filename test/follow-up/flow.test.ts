@@ -334,6 +334,39 @@ describe('review 14: nothing is repeated for ever at the same pace', () => {
     expect(scene.watched.length).toBeLessThanOrEqual(most);
   });
 
+  test('replicas of the service that disagree do not make it ask in a loop', async () => {
+    const scene = start({ asks: (_, count) => (count < 2_000 ? s.atWork : granted()), job: () => rest });
+    await scene.pass(HOUR);
+    expect(scene.asked.length).toBeGreaterThan(5);
+    expect(scene.asked.length).toBeLessThan(20);
+    scene.flow.pollNow();
+    await scene.pass();
+    expect(scene.asked.at(-1)?.atMs).toBe(Date.now());
+  });
+
+  test.each([
+    ['whose slot is overdue', { expectedAtMs: START_MS + 20 * MINUTE }, 25 * MINUTE],
+    ['whose slot is expected at once', { expectedAtMs: START_MS }, 5 * MINUTE],
+    ['that is told that the budget counts', { reason: 'counting' }, 5 * MINUTE],
+    ['whose slot is far', { expectedAtMs: START_MS + 3 * HOUR }, HOUR],
+    ['that waits for its job', { reason: 'job-busy' }, HOUR],
+  ] as const)('one %s asks again: its budget may have been replaced', async (_, more, afterMs) => {
+    const scene = start({ asks: [waiting(more), s.silent()] });
+    await scene.pass(2 * HOUR);
+    expect(scene.asked.map(({ atMs }) => atMs - START_MS)).toEqual([0, afterMs]);
+  });
+
+  test.each<[string, s.Script, number]>([
+    ['in line', { asks: () => waiting() }, 1_700],
+    ['without a place', { asks: () => s.full() }, 2_000],
+    ['whose sends never start', { asks: () => granted(), sends: () => notSent }, 1_700],
+  ])('finding: one %s for a year stays far from the limit of a history', async (_, script, most) => {
+    const scene = start(script, { budgetWaitTimeoutMs: 365 * DAY });
+    await scene.end();
+    expect(passedMs()).toBe(365 * DAY);
+    expect(scene.asked.length).toBeLessThan(most);
+  });
+
   test.each([
     ['sends that never start', { asks: () => granted(), sends: () => notSent }],
     ['watches that are ended by hand', { job: 'none' as const }],
@@ -544,7 +577,7 @@ describe('progress', () => {
     await pass();
     expect(flow.progress()).not.toHaveProperty('pause');
     await pass(HOUR);
-    const lastError = { at: iso(START_MS + 2 * HOUR), message: 'nothing: service' };
+    const lastError = { at: iso(START_MS + HOUR + 5 * MINUTE), message: 'nothing: service' };
     expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'service', lastError });
     for (const field of ['pause', 'position', 'expectedSendAt']) expect(flow.progress()).not.toHaveProperty(field);
   });
@@ -568,6 +601,14 @@ describe('progress', () => {
       expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: reason });
     },
   );
+
+  test('shows why the service lets the job not be read before the send', async () => {
+    const scene = start({ asks: () => granted(), sends: () => ({ ...notSent, refusal: 'credentials' }) });
+    await scene.pass(DAY);
+    expect(scene.flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'credentials' });
+    const { nextTryAt = '' } = scene.flow.progress();
+    expect(Date.parse(nextTryAt) - Date.now()).toBeLessThanOrEqual(10 * MINUTE);
+  });
 
   test('shows that a send that did not start waits for the next one, and why', async () => {
     const { flow, pass } = start({ asks: () => granted(), sends: () => notSent });

@@ -2,6 +2,7 @@ import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
 import { msToNumber } from '@temporalio/common/lib/time.js';
 import type { ListedSend, Message } from '../../src/budget/budget.js';
 import type { BudgetState } from '../../src/budget/state.js';
+import { Failed } from '../../src/follow-up/flow.js';
 import { type Code, ContinueAsNew, type Happened, type Outcome, Run } from './runs.js';
 import type { Log } from './verdicts.js';
 import type { Worker } from './worker.js';
@@ -125,11 +126,12 @@ export class Server {
   list({ sinceMs, alsoWaiting }: { sinceMs: number; alsoWaiting: boolean }): ListedSend[] {
     const shownMs = this.world.nowMs - this.world.chance.between(0, 3_000);
     const followUps = [...this.runs.values()].flat().filter(({ workflowId }) => workflowId !== BUDGET_ID);
-    const found = followUps.flatMap(({ workflowId, startedAtMs, closedAtMs, states }) => {
+    const found = followUps.flatMap(({ workflowId, startedAtMs, closedAtMs, states, end }) => {
       const state = states.findLast(({ atMs }) => atMs <= shownMs)?.state ?? '';
       const isRunning = closedAtMs > shownMs;
+      const isUnsent = end.error instanceof Failed && end.error.delivered === 'no';
       const isShown = ['sending', 'reconciling', 'polling'].includes(state) || (alsoWaiting && state !== '');
-      const isListed = isRunning ? isShown : closedAtMs >= sinceMs && state !== 'not-sent';
+      const isListed = isRunning ? isShown : closedAtMs >= sinceMs && !isUnsent;
       const isWaiting = isRunning && /^(waiting|blocked)/.test(state);
       return isListed && startedAtMs <= shownMs ? { workflowId, isRunning, isWaiting, closedAtMs } : [];
     });
