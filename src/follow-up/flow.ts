@@ -67,7 +67,7 @@ type Place = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'nextTryAt' | '
 /** A follow-up whose grant does not come asks again after this time: its budget may have been replaced. */
 const ASK_AGAIN_MS = 3_600_000;
 /** The least such time, for one whose grant is overdue. */
-const ASK_SOON_MS = 300_000;
+const ASK_SOON_MS = 180_000;
 /** A job that is missing in so many reads in a row before the send does not exist. */
 const NOT_FOUND_LIMIT = 3;
 /** Longest wait between sends that do not start, and between watches that are ended by hand. */

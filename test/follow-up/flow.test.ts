@@ -345,9 +345,9 @@ describe('review 14: nothing is repeated for ever at the same pace', () => {
   });
 
   test.each([
-    ['whose slot is overdue', { expectedAtMs: START_MS + 20 * MINUTE }, 25 * MINUTE],
-    ['whose slot is expected at once', { expectedAtMs: START_MS }, 5 * MINUTE],
-    ['that is told that the budget counts', { reason: 'counting' }, 5 * MINUTE],
+    ['whose slot is overdue', { expectedAtMs: START_MS + 20 * MINUTE }, 23 * MINUTE],
+    ['whose slot is expected at once', { expectedAtMs: START_MS }, 3 * MINUTE],
+    ['that is told that the budget counts', { reason: 'counting' }, 3 * MINUTE],
     ['whose slot is far', { expectedAtMs: START_MS + 3 * HOUR }, HOUR],
     ['that waits for its job', { reason: 'job-busy' }, HOUR],
   ] as const)('one %s asks again: its budget may have been replaced', async (_, more, afterMs) => {
@@ -577,7 +577,7 @@ describe('progress', () => {
     await pass();
     expect(flow.progress()).not.toHaveProperty('pause');
     await pass(HOUR);
-    const lastError = { at: iso(START_MS + HOUR + 5 * MINUTE), message: 'nothing: service' };
+    const lastError = { at: iso(START_MS + HOUR + 3 * MINUTE), message: 'nothing: service' };
     expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'service', lastError });
     for (const field of ['pause', 'position', 'expectedSendAt']) expect(flow.progress()).not.toHaveProperty(field);
   });
