@@ -467,7 +467,10 @@ export class Budget {
       this.#free(grant, nowMs);
     }
     const past = known[followUpKey(workflowId)];
-    if (past?.runId === runId) past.ended = true;
+    if (past?.runId === runId) {
+      past.ended = true;
+      delete past.refusals;
+    }
     const turn = turns[jobKey(workflowId)];
     if (turn?.owner !== workflowId || (turn.runId ?? runId) !== runId) return;
     if (lastTurn) turn.lastTurn = lastTurn;
@@ -655,7 +658,8 @@ function holdOf({ refusals, outcomeAtMs }: Known): Pick<Waiter, 'held'> | undefi
   return { held: { reason: refusals.reason, untilMs: outcomeAtMs + holdMs } };
 }
 
-function isHeld(held: Waiter['held'], nowMs: number): held is NonNullable<Waiter['held']> {
+/** Whether a waiter waits because the service refuses its message, while others are accepted. */
+export function isHeld(held: Waiter['held'], nowMs: number): held is NonNullable<Waiter['held']> {
   return held !== undefined && held.untilMs > nowMs;
 }
 

@@ -2,7 +2,7 @@ import { defined } from '../contract/defined.js';
 import { formatDuration, iso } from '../contract/durations.js';
 import { markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
 import type { BudgetSend, BudgetStatus, BudgetWaiter, SendOutcome } from '../contract/budget-messages.js';
-import type { Budget } from './budget.js';
+import { type Budget, isHeld } from './budget.js';
 import type { Grant, SendRecord } from './state.js';
 
 /** Most waiters that a status lists. */
@@ -32,10 +32,11 @@ export function budgetStatus(
   const line = budget.line();
   const inLine = new Set(line);
   const elsewhere = waiters.filter((waiter) => !inLine.has(waiter));
-  const waiting = [...line, ...elsewhere].flatMap(({ workflowId, lane }, index): BudgetWaiter[] => {
+  const waiting = [...line, ...elsewhere].flatMap(({ workflowId, lane, held }, index): BudgetWaiter[] => {
     if (index >= LISTED_WAITERS && workflowId !== about) return [];
     if (index >= line.length) return [{ workflowId, lane }];
-    const expectedAtMs = paused || isCounting ? undefined : budget.expectedAtMs(nowMs, index, lane);
+    const expectedAtMs =
+      paused || isCounting || isHeld(held, nowMs) ? undefined : budget.expectedAtMs(nowMs, index, lane);
     return [defined({ workflowId, lane, position: index + 1, expectedAt: isoOf(expectedAtMs) })];
   });
   const ends = budget.slotEnds().filter((endMs) => endMs > nowMs);

@@ -4,6 +4,8 @@ import { type BudgetState, MIN_LAST_SENDS } from './state.js';
 const MAX_CARRIED_LENGTH = 1_020_000;
 /** Most follow-ups that a run hands to the next: 20 hours of sends. 200 are far more than can be under way. */
 const KEPT_FOLLOW_UPS = [2_000, 1_500, 1_000, 500, 200];
+/** Most slots that are free again, if the state is too long: the highest limit may be twice as high. */
+const KEPT_FREED = 5_000;
 /** Most jobs: a day of sends. */
 const KEPT_JOBS = [3_000, 2_500, 2_000, 1_500, 1_000, 500];
 
@@ -13,7 +15,10 @@ const KEPT_JOBS = [3_000, 2_500, 2_000, 1_500, 1_000, 500];
  */
 export function trim(state: BudgetState): void {
   const isTooLong = () => JSON.stringify(state).length > MAX_CARRIED_LENGTH;
-  if (isTooLong()) state.lastSends = state.lastSends.slice(-MIN_LAST_SENDS);
+  if (isTooLong()) {
+    state.lastSends = state.lastSends.slice(-MIN_LAST_SENDS);
+    state.freed = state.freed.slice(-KEPT_FREED);
+  }
   const isOver = (key: string) => state.turns[key]?.owner === undefined;
   const turns = Object.keys(state.turns);
   const over = turns.filter(isOver);

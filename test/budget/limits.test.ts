@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { type BudgetState, followUpKey, jobKey } from '../../src/budget/state.js';
+import { type BudgetState, followUpKey, jobKey, type Known } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/contract/protocol.js';
 import { askOf, Desk, lastTurn } from './support.js';
@@ -32,15 +32,20 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
     ids(from, count).map((id) => ({ ...all[0]!, workflowId: id }));
   const turn = { lastTurn: { ...lastTurn, prLink: hash }, latest: hash };
   const turns = ids(0, 3_000).map((id, index) => [jobKey(id), { ...turn, ...(index >= 600 && { owner: id }) }]);
-  const known = ids(1_000, 2_000).map((id) => [
+  const known = ids(1_000, 1_900).map((id): [string, Known] => [
     followUpKey(id),
-    { ...Object.values(state.known)[0], grantedAtMs: nowMs },
+    { ...Object.values(state.known)[0]!, grantedAtMs: nowMs },
   ]);
+  // The service refuses the messages of a hundred jobs, again and again.
+  const refused = copies(state.waiters, 4_900, 100).map((waiter) => {
+    known.push([followUpKey(waiter.workflowId), { ...known[0]![1], refusals: { reason: 'credentials', count: 9 } }]);
+    return { ...waiter, held: { reason: 'credentials', untilMs: nowMs } } as const;
+  });
   return {
     ...state,
     ...{ known: Object.fromEntries(known), turns: Object.fromEntries(turns) },
-    ...{ grants: copies(state.grants, 2_990, 10), waiters: copies(state.waiters, 4_000, 1_000) },
-    spent: Array.from({ length: slots }, () => nowMs),
+    ...{ grants: copies(state.grants, 2_990, 10), waiters: [...copies(state.waiters, 4_000, 900), ...refused] },
+    ...{ spent: Array.from({ length: slots }, () => nowMs), freed: Array.from({ length: slots }, () => nowMs) },
     lastSends: copies(state.lastSends, 2_000, 1_000).map((send) => ({
       ...send,
       settledAtMs: nowMs,
@@ -62,19 +67,19 @@ describe('a state with every cap reached', () => {
     const written = vi.spyOn(JSON, 'stringify');
     trim(state);
     const length = written.mock.results.reduce((sum, { value }) => sum + String(value).length, 0);
-    expect(length).toBeLessThan(20 * MIB);
+    expect(length).toBeLessThan(24 * MIB);
     expect(JSON.stringify(state).length).toBeLessThan(MIB);
     expect(state).toMatchObject({ waiters, grants, spent });
   });
 
   it('keeps all that lives with ordinary ids, and of the rest the newest (review 19, N10)', () => {
-    const state = fullState(ordinary, 1_000);
+    const state = fullState(ordinary, 400);
     const { waiters, grants, spent } = structuredClone(state);
     trim(state);
     expect(JSON.stringify(state).length).toBeLessThan(MIB);
     expect(state).toMatchObject({ waiters, grants, spent });
     expect(Object.values(state.turns).filter(({ owner }) => owner !== undefined)).toHaveLength(2_400);
-    expect(Object.keys(state.known).at(-1)).toBe(followUpKey(ordinary.workflowId(2_999)));
+    expect(Object.keys(state.known).at(-1)).toBe(followUpKey(ordinary.workflowId(4_999)));
   });
 
   it('notes since when it remembers all follow-ups, if clocks differ by the margin (review 10)', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { SendOutcome, WaitReason } from '../../src/contract/budget-messages.js';
+import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/contract/durations.js';
 import { Desk, HOUR, lastTurn, LEASE, MINUTE, mostInWindow, names, OVER, SECOND, T0 } from './support.js';
 
@@ -100,6 +101,7 @@ describe('a refusal of the whole project', () => {
     const untilMs = desk.state.waiters[0]!.held!.untilMs;
     const answer = desk.ask('bad', { sendNumber: refused + 1 });
     expect(answer).toMatchObject({ kind: 'waiting', reason, pause: { by: 'service', until: iso(untilMs) } });
+    expect(budgetStatus('project', desk.budget, desk.nowMs).waiting[0]).not.toHaveProperty('expectedAt');
     desk.resume();
     expect(desk.granted()).toEqual(['bad']);
   });
