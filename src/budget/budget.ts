@@ -55,6 +55,12 @@ const MAX_LAST_SENDS = 1_000;
 const FIRST_PAUSE_MS = 30_000;
 const SHORTEST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 600_000;
+/** So many refusals in a row concern the project, even if each message was refused before. */
+const MOST_REFUSED_ALONE = 4;
+/** So many 429s to one message say something about the limit of the project. */
+const MOST_LESSONS = 3;
+/** So many probes in a row may be those of the message that a 429 refused. */
+const FIRST_PROBES = 2;
 /** How long after the last byte the job may still show the turn before: the default of `settleTime`. */
 const SETTLE_MS = 120_000;
 /** A follow-up that has ended keeps its turn for lease, drain and settle time. A longer time can only come from a signal sent by hand. */
@@ -293,14 +299,18 @@ export class Budget {
   /** Those whose job's turn is free, one for each job and lane, in the order in which they are granted. */
   line(): Waiter[] {
     const { waiters, turns, grantsSinceBatch } = this.state;
-    const seen = new Set<string>();
-    const ready = waiters.filter(({ job, workflowId, lane }) => {
+    const firsts = new Map<string, Waiter>();
+    for (const waiter of waiters) {
+      const { job, workflowId, lane, held } = waiter;
       const owner = turns[job]?.owner;
+      if (owner !== undefined && owner !== workflowId) continue;
       const place = `${lane} ${job}`;
-      if ((owner !== undefined && owner !== workflowId) || seen.has(place)) return false;
-      seen.add(place);
-      return true;
-    });
+      const before = firsts.get(place);
+      // A message that the service refuses keeps no other from its job.
+      if (!before || (before.held && !held)) firsts.set(place, waiter);
+    }
+    const inLine = new Set(firsts.values());
+    const ready = waiters.filter((waiter) => inLine.has(waiter));
     const first: Lane = grantsSinceBatch >= BATCH_EVERY - 1 ? 'batch' : 'interactive';
     return [...ready.filter(({ lane }) => lane === first), ...ready.filter(({ lane }) => lane !== first)];
   }
@@ -431,22 +441,32 @@ export class Budget {
     const { servicePause } = this.state;
     const isProbe = servicePause !== undefined && grantedAtMs >= servicePause.untilMs;
     if (outcome === 'limited') this.state.counts.limited += 1;
-    if (outcome === 'limited' || outcome === 'sent') learnLimit(this.state, outcome, isProbe, atMs);
+    const past = this.state.known[followUpKey(workflowId)];
+    const { count = 0 } = past?.refusals ?? {};
+    // A job may have a limit of its own, which says nothing of the project's.
+    const teaches = outcome === 'sent' || (outcome === 'limited' && count < MOST_LESSONS);
+    if (teaches) learnLimit(this.state, outcome, isProbe, atMs);
     const reason = refusalOf(outcome) ?? ofRead;
     if (reason) {
       if (!this.#isRefusedAlone(workflowId, reason)) this.#pauseFor(reason, atMs, retryAfterMs, isProbe);
-      const past = this.state.known[followUpKey(workflowId)];
-      if (!past || reason === 'limited') return;
-      // The service may refuse this job alone, so the next probe is another's.
-      if (isProbe) past.arrival = ++this.state.arrivals;
-      past.refusals = { reason, count: (past.refusals?.count ?? 0) + 1 };
-    } else if (isProbe && (outcome === 'sent' || outcome === 'rejected')) delete this.state.servicePause;
+      this.state.refusedInARow += 1;
+      if (!past) return;
+      // The service may refuse this job alone, so the next probe is another's. A limit of the project is soon over.
+      const step = this.state.servicePause?.step ?? 0;
+      if (isProbe && step > (reason === 'limited' ? FIRST_PROBES : 0)) past.arrival = ++this.state.arrivals;
+      past.refusals = defined({ reason, count: count + 1, retryAfterMs });
+      return;
+    }
+    if (outcome !== 'sent' && outcome !== 'rejected') return;
+    this.state.refusedInARow = 0;
+    if (isProbe) delete this.state.servicePause;
   }
 
-  /** A refusal paused the project, and another message was accepted since. */
+  /** The message was refused before, and others are accepted: its refusal says nothing about the project. */
   #isRefusedAlone(workflowId: string, reason: Refusal | undefined): boolean {
-    const { count = 0 } = this.state.known[followUpKey(workflowId)]?.refusals ?? {};
-    return count > 1 && reason !== 'limited' && !this.state.servicePause;
+    const { known, refusedInARow, servicePause } = this.state;
+    const { count = 0 } = known[followUpKey(workflowId)]?.refusals ?? {};
+    return count > 1 && reason !== 'limited' && !servicePause && refusedInARow < MOST_REFUSED_ALONE;
   }
 
   #pauseFor(reason: Refusal, atMs: number, retryAfterMs: number | undefined, isProbe = false): void {
@@ -654,7 +674,8 @@ export class Budget {
 /** A message that is refused again and again while others are accepted waits, for longer each time. */
 function holdOf({ refusals, outcomeAtMs }: Known): Pick<Waiter, 'held'> | undefined {
   if (!refusals || refusals.count < 2) return undefined;
-  const holdMs = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (refusals.count - 2));
+  const { count, retryAfterMs = 0 } = refusals;
+  const holdMs = Math.max(retryAfterMs, Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (count - 2)));
   return { held: { reason: refusals.reason, untilMs: outcomeAtMs + holdMs } };
 }
 

@@ -50,8 +50,8 @@ export interface Known {
   arrival: number;
   /** The grant has answered an ask, so it may be used. One that was only signalled is lost if nobody receives it. */
   isTaken: boolean;
-  /** How often the service refused the message for a reason that may concern this job alone, and the last reason. */
-  refusals?: { reason: Refusal; count: number };
+  /** How often the service refused the message, and what it said last. */
+  refusals?: { reason: Refusal; count: number; retryAfterMs?: number };
   /** The run has ended. */
   ended?: true;
   /** Temporal's list showed that it may have been sent. `sendNumber` is the least that it can have been. */
@@ -116,6 +116,8 @@ export interface BudgetState {
   operatorPause?: { sinceMs: number; untilMs?: number; note?: string };
   /** The service refuses messages. After `untilMs` one send probes, and the others follow when it is accepted. */
   servicePause?: { reason: Refusal; sinceMs: number; untilMs: number; step: number };
+  /** Refusals since the service last took or rejected a message. */
+  refusedInARow: number;
   /** How many messages in a window the service accepts, as far as its refusals tell. */
   learned?: { limit: number; step: number; refusals: number; growAtMs: number };
 }
@@ -141,6 +143,7 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
     arrivals: 0,
     counts: { grants: 0, limited: 0 },
     grantsSinceBatch: 0,
+    refusedInARow: 0,
     waiters: [],
     grants: [],
     spent: [],

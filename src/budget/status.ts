@@ -35,9 +35,10 @@ export function budgetStatus(
   const waiting = [...line, ...elsewhere].flatMap(({ workflowId, lane, held }, index): BudgetWaiter[] => {
     if (index >= LISTED_WAITERS && workflowId !== about) return [];
     if (index >= line.length) return [{ workflowId, lane }];
-    const expectedAtMs =
-      paused || isCounting || isHeld(held, nowMs) ? undefined : budget.expectedAtMs(nowMs, index, lane);
-    return [defined({ workflowId, lane, position: index + 1, expectedAt: isoOf(expectedAtMs) })];
+    const waiter = { workflowId, lane, position: index + 1 };
+    if (isHeld(held, nowMs)) return [{ ...waiter, refusal: { reason: held.reason, until: iso(held.untilMs) } }];
+    const expectedAtMs = paused || isCounting ? undefined : budget.expectedAtMs(nowMs, index, lane);
+    return [defined({ ...waiter, expectedAt: isoOf(expectedAtMs) })];
   });
   const ends = budget.slotEnds().filter((endMs) => endMs > nowMs);
   return defined({
@@ -142,9 +143,11 @@ function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefine
   return limit === 0 ? `\`follow-up budget set ${projectId} --limit 100\`` : undefined;
 }
 
-function describeWaiter({ position, workflowId, lane, expectedAt }: BudgetWaiter, at: At): string {
+function describeWaiter({ position, workflowId, lane, expectedAt, refusal }: BudgetWaiter, at: At): string {
   const place = position === undefined ? 'job busy' : `position ${position}`;
-  return `- ${place}: ${code(workflowId)}, ${lane} lane${expectedAt ? `, expected ${at(expectedAt)}` : ''}`;
+  const expected = expectedAt ? `, expected ${at(expectedAt)}` : '';
+  const refused = refusal ? `, ${REFUSALS[refusal.reason].what}, tries again ${at(refusal.until)}` : '';
+  return `- ${place}: ${code(workflowId)}, ${lane} lane${expected}${refused}`;
 }
 
 const OUTCOMES: Readonly<Record<SendOutcome, string>> = {

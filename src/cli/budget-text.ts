@@ -129,9 +129,10 @@ function describeWaiting({ waitingTotal, waitingForJob }: BudgetStatus): string 
 }
 
 function waitingLines({ waiting, waitingTotal }: BudgetStatus, now: Date): string[] {
-  const lines = waiting.slice(0, SHOWN_WAITERS).map(({ workflowId, lane, position, expectedAt }) => {
+  const lines = waiting.slice(0, SHOWN_WAITERS).map(({ workflowId, lane, position, expectedAt, refusal }) => {
     const eta = expectedAt === undefined ? '' : `  expected ${clock(expectedAt, now)}${countdown(expectedAt, now)}`;
-    return `  ${String(position ?? 'job').padStart(4)}  ${lane.padEnd(11)}  ${safeLine(workflowId)}${eta}`;
+    const refused = refusal ? `  ${refusal.reason}, tries again ${clock(refusal.until, now)}` : '';
+    return `  ${String(position ?? 'job').padStart(4)}  ${lane.padEnd(11)}  ${safeLine(workflowId)}${eta}${refused}`;
   });
   const more = Math.max(waitingTotal, waiting.length) - lines.length;
   return more > 0 && lines.length > 0 ? [...lines, `        … and ${more} more`] : lines;

@@ -104,7 +104,7 @@ export function joinPlace(
   const { position: _position, expectedSendAt: _expectedSendAt, pause: _pause, ...rest } = progress;
   if (isStopped) return { ...rest, state: 'blocked', waitReason: 'budget-stopped' };
   if (!place || !status) return asItWas('the budget does not have it in its queue; it asks again on its own');
-  const { position, expectedAt } = place;
+  const { position, expectedAt, refusal } = place;
   const facts = { ...rest, ...defined({ position, expectedSendAt: expectedAt }) };
   const waitReason = reasonOfAll(status);
   if (waitReason !== undefined) {
@@ -112,6 +112,10 @@ export function joinPlace(
     const by = waitReason === 'paused' ? 'operator' : 'service';
     const pause = { by, ...defined({ until, note }) } as const;
     return { ...facts, state: 'blocked', waitReason, ...(waitReason !== 'counting' && { pause }) };
+  }
+  if (refusal) {
+    const { reason, until } = refusal;
+    return { ...facts, state: 'blocked', waitReason: reason, pause: { by: 'service', until } };
   }
   if (position === undefined) return { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' };
   return { ...facts, state: 'waiting-for-budget', waitReason: 'slot' };
@@ -159,8 +163,8 @@ export async function readPlaces(
     if (silence !== undefined) places.set(workflowId, { unavailable: silence });
     if (isStopped) places.set(workflowId, { waitReason: 'budget-stopped' });
     if (!status) continue;
-    const { position, expectedAt } = status.waiting.find((each) => each.workflowId === workflowId) ?? {};
-    const place = defined({ position, expectedAt, waitReason: reasonOfAll(status) });
+    const { position, expectedAt, refusal } = status.waiting.find((each) => each.workflowId === workflowId) ?? {};
+    const place = defined({ position, expectedAt, waitReason: reasonOfAll(status) ?? refusal?.reason });
     if (Object.keys(place).length > 0) places.set(workflowId, place);
   }
   return places;

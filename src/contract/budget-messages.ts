@@ -66,6 +66,8 @@ export interface BudgetWaiter {
   position?: number;
   /** When its slot is expected to be granted. */
   expectedAt?: string;
+  /** The service refuses its message while it accepts others: why, and when it is tried again. */
+  refusal?: { reason: Refusal; until: string };
 }
 
 /** A send that the budget granted, or that it heard of. */

@@ -30,9 +30,10 @@ export function describeProgress(progress: FollowUpProgress, workflowId: string,
     row('polls', 'the pending activity `watchJob`, if there is one, shows the last poll and the next one');
   else if (state === 'polling' || state === 'reconciling') {
     row('polls', 'the pending activity `watchJob` shows the last poll and the next one in its heartbeat');
-  } else if (pause?.by === 'service')
-    row('tries again', `the workflow \`${projectBudgetWorkflowId(projectId)}\` shows when`);
-  else if (state === 'blocked') row('tries again', 'the pending activity `askForSlot`, if there is one, shows when');
+  } else if (pause?.by === 'service') {
+    const earliest = pause.until === undefined ? '' : `${at(pause.until)} or later: `;
+    row('tries again', `${earliest}the workflow \`${projectBudgetWorkflowId(projectId)}\` shows when`);
+  } else if (state === 'blocked') row('tries again', 'the pending activity `askForSlot`, if there is one, shows when');
   if (waitsUntil) row(state === 'reconciling' ? 'decides' : 'gives up', at(waitsUntil));
   const step = nextStep(progress, workflowId);
   if (step !== undefined) row('to do', step);

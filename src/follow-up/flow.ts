@@ -369,7 +369,10 @@ export class FollowUp {
     }
     const nowMs = this.port.nowMs();
     const { expectedAtMs = answer.reason === 'counting' ? nowMs : Infinity } = answer;
-    return Math.max(ASK_SOON_MS, Math.min(this.#longestMs(ASK_AGAIN_MS), expectedAtMs + ASK_SOON_MS - nowMs));
+    return Math.max(
+      this.#longestMs(ASK_SOON_MS),
+      Math.min(this.#longestMs(ASK_AGAIN_MS), expectedAtMs + ASK_SOON_MS - nowMs),
+    );
   }
 
   /** Doubles each time. */

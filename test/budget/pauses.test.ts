@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { SendOutcome, WaitReason } from '../../src/contract/budget-messages.js';
 import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/contract/durations.js';
-import { Desk, HOUR, lastTurn, LEASE, MINUTE, mostInWindow, names, OVER, SECOND, T0 } from './support.js';
+import { Desk, followUp, HOUR, lastTurn, LEASE, MINUTE, mostInWindow, names, OVER, SECOND, T0 } from './support.js';
 
 /** A project that a refusal just paused, with others in line. */
 function paused(outcome: SendOutcome = 'limited', change: { retryAfterMs?: number } = {}): Desk {
@@ -12,6 +12,104 @@ function paused(outcome: SendOutcome = 'limited', change: { retryAfterMs?: numbe
   desk.askAll(names('b', 12));
   return desk;
 }
+
+interface Life {
+  /** What the service answers, `ms` after the start. */
+  service: (name: string, ms: number) => SendOutcome;
+  /** One asks every `everyMs`, from the start. */
+  names: readonly string[];
+  everyMs: number;
+  hours: number;
+  job?: (name: string) => string;
+  retryAfterMs?: number;
+}
+
+/** Lets follow-ups come, send and end, or ask again after a refusal. */
+function live({ service, names: all, everyMs, hours, job = (name) => name, retryAfterMs }: Life) {
+  const desk = new Desk({ limit: 100 });
+  const stepMs = 5 * SECOND;
+  const sendNumbers = new Map<string, number>();
+  const posts: { name: string; ms: number; outcome: SendOutcome }[] = [];
+  let [pausedMs, next] = [0, 0];
+  let answered: (() => void)[] = [];
+  const post = (name: string) => {
+    const ms = desk.nowMs - T0;
+    const outcome = service(name, ms);
+    posts.push({ name, ms, outcome });
+    answered.push(() => {
+      const sendNumber = sendNumbers.get(name)!;
+      desk.settle(name, outcome, { sendNumber, ...(outcome !== 'sent' && retryAfterMs && { retryAfterMs }) });
+      if (outcome === 'sent') return desk.end(name, { lastTurn });
+      sendNumbers.set(name, sendNumber + 1);
+      ask(name);
+    });
+  };
+  const ask = (name: string) => {
+    const sendNumber = sendNumbers.get(name) ?? 1;
+    sendNumbers.set(name, sendNumber);
+    if (desk.ask(name, { sendNumber, job: job(name) }).kind === 'granted') post(name);
+  };
+  for (let ms = 0; ms < hours * HOUR; ms += stepMs) {
+    for (; next < all.length && next * everyMs <= ms; next += 1) ask(all[next]!);
+    desk.wait(stepMs);
+    if (desk.state.servicePause) pausedMs += stepMs;
+    for (const settle of answered.splice(0)) settle();
+    for (const name of desk.granted()) post(name);
+  }
+  answered = [];
+  const sent = posts.filter(({ outcome }) => outcome === 'sent');
+  const of = (name: string) => posts.filter((each) => each.name === name).map(({ ms }) => ms);
+  return { desk, sent, refused: posts.length - sent.length, pausedMs, of };
+}
+
+describe('a message that the service refuses alone, again and again,', () => {
+  const refuseBad = (outcome: SendOutcome) => (name: string) => (name === 'bad' ? outcome : 'sent');
+  const others = (count: number) => ({ names: ['bad', ...names('other', count)], everyMs: MINUTE });
+
+  it.each([
+    ['unauthorized', 'credentials', 5],
+    ['payment', 'payment', 5],
+    ['limited', 'limited', 60],
+  ] as const)('as "%s" waits, and the others go on', (outcome, reason, mostMinutes) => {
+    const { desk, sent, refused, pausedMs } = live({ service: refuseBad(outcome), ...others(600), hours: 8.1 });
+    expect(sent.length).toBeGreaterThan(480);
+    expect(refused).toBeLessThan(8 * 6 + 20);
+    expect(pausedMs).toBeLessThan(mostMinutes * MINUTE);
+    const [waiter] = desk.state.waiters;
+    const answer = desk.ask('bad', { sendNumber: waiter!.sendNumber });
+    const refusal = { reason, until: iso(waiter!.held!.untilMs) };
+    expect(answer).toMatchObject({ kind: 'waiting', reason, pause: { by: 'service', until: refusal.until } });
+    const [shown] = budgetStatus('project', desk.budget, desk.nowMs).waiting;
+    expect(shown).toMatchObject({ workflowId: followUp('bad'), refusal });
+    expect(shown).not.toHaveProperty('expectedAt');
+    desk.told();
+    desk.resume();
+    expect(desk.granted()).toEqual(['bad']);
+  });
+
+  it('keeps no other from its job', () => {
+    const job = (name: string) => (name === 'bad' || name.startsWith('same') ? 'x' : name);
+    const all = ['bad', ...names('other', 30), ...names('same', 5)];
+    const { sent } = live({ service: refuseBad('payment'), names: all, everyMs: MINUTE, hours: 1, job });
+    const delaysMs = sent
+      .filter(({ name }) => job(name) === 'x')
+      .map(({ name, ms }) => ms - all.indexOf(name) * MINUTE);
+    expect(delaysMs).toEqual(names('same', 5).map(() => 0));
+  });
+
+  it('is tried again when its Retry-After says', () => {
+    const { of } = live({ service: refuseBad('payment'), ...others(500), hours: 9, retryAfterMs: HOUR });
+    expect(of('bad').length).toBeLessThanOrEqual(9);
+  });
+
+  it('is not taken for a service that refuses all, and the other way round', () => {
+    let accepted = 0;
+    const night = (_: string, ms: number) => (ms > 12 * HOUR && ++accepted === 1 ? 'sent' : 'unauthorized');
+    const { desk, refused } = live({ service: night, names: names('a', 30), everyMs: 0, hours: 18 });
+    expect(refused).toBeLessThan(6 * 18 + 50);
+    expect(desk.state.servicePause).toMatchObject({ reason: 'credentials' });
+  });
+});
 
 describe('a refusal of the whole project', () => {
   it.each<[SendOutcome, WaitReason]>([
@@ -70,40 +168,6 @@ describe('a refusal of the whole project', () => {
     for (const name of names('a', 9)) desk.settle(name, 'payment');
     desk.settle('a9');
     expect(desk.nextGrants()).toEqual([30 * SECOND, ['a10']]);
-  });
-
-  it.each([
-    ['unauthorized', 'credentials'],
-    ['payment', 'payment'],
-  ] as const)('is "%s" again and again for one job alone: that waits, and the others go on', (outcome, reason) => {
-    const desk = new Desk({ limit: 100 });
-    let [pausedMs, refused] = [0, 0];
-    const run = (name: string) => {
-      if (name !== 'bad') {
-        desk.settle(name);
-        return desk.end(name, { lastTurn });
-      }
-      refused += 1;
-      desk.settle('bad', outcome, { sendNumber: refused });
-      if (desk.ask('bad', { sendNumber: refused + 1 }).kind === 'granted') run('bad');
-    };
-    if (desk.ask('bad').kind === 'granted') run('bad');
-    for (const name of names('other', 8 * 60)) {
-      if (desk.ask(name).kind === 'granted') run(name);
-      for (let seconds = 0; seconds < 60; seconds += 5) {
-        desk.wait(5 * SECOND);
-        if (desk.state.servicePause) pausedMs += 5 * SECOND;
-        for (const granted of desk.granted()) run(granted);
-      }
-    }
-    expect(refused).toBeLessThan(8 * 6 + 10);
-    expect(pausedMs).toBeLessThan(5 * MINUTE);
-    const untilMs = desk.state.waiters[0]!.held!.untilMs;
-    const answer = desk.ask('bad', { sendNumber: refused + 1 });
-    expect(answer).toMatchObject({ kind: 'waiting', reason, pause: { by: 'service', until: iso(untilMs) } });
-    expect(budgetStatus('project', desk.budget, desk.nowMs).waiting[0]).not.toHaveProperty('expectedAt');
-    desk.resume();
-    expect(desk.granted()).toEqual(['bad']);
   });
 
   it.each(['notSent', 'unknown', 'lost'] as const)('lets another probe where the first is "%s"', (outcome) => {
