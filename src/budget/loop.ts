@@ -18,6 +18,8 @@ export interface RecentSends {
 export interface BudgetPort {
   /** The first run of this budget, from before any reset. */
   readonly originalRunId: string;
+  /** Whether this run has the state of the run before. */
+  readonly isContinued: boolean;
   nowMs(): number;
   /** Resolves with `true` when `isOver()`, or with `false` after `ms`. */
   condition(isOver: () => boolean, ms?: number): Promise<boolean>;
@@ -33,6 +35,8 @@ export interface BudgetPort {
   wasResetSince(runId: string): boolean;
   /** Whether the run has so many events that the next one should begin. */
   isLong(): boolean;
+  /** Whether it has so many that the next one must begin, also while this one counts. */
+  isTooLong(): boolean;
   /** Shows people the state of the budget. */
   show(): void;
 }
@@ -96,8 +100,8 @@ export class BudgetLoop {
   }
 
   #mayEnd(): boolean {
-    const isIdle = this.#messagesUnderWay === 0 && !this.#isChanged && !this.budget.state.isCounting;
-    return isIdle && this.port.isLong();
+    const isIdle = this.#messagesUnderWay === 0 && !this.#isChanged;
+    return isIdle && (this.budget.state.isCounting ? this.port.isTooLong() : this.port.isLong());
   }
 
   async #send(message: Message): Promise<void> {
@@ -116,8 +120,10 @@ export class BudgetLoop {
   }
 
   async #count(): Promise<void> {
-    const { waiting, sent } = await this.#findUnknownSends();
+    const found = await this.#findUnknownSends();
     await this.port.allAnswered();
+    if (!found) return;
+    const { waiting, sent } = found;
     // Bytes of those that were under way may still arrive.
     this.budget.book(this.port.nowMs(), sent.sends, sent);
     this.budget.wake(waiting);
@@ -129,22 +135,31 @@ export class BudgetLoop {
    * Follow-ups may have been sent within the window that this budget does not know: an earlier budget of the project let
    * them through, or this one did before it was reset. Those under way end within a lease, and then they are listed.
    *
-   * @returns them, and follow-ups that may wait for an answer of an earlier budget
+   * @returns them, and follow-ups that may wait for an answer of an earlier budget; `undefined` if the next run has to
+   *   begin first
    */
-  async #findUnknownSends(): Promise<{ sent: RecentSends; waiting: string[] }> {
+  async #findUnknownSends(): Promise<{ sent: RecentSends; waiting: string[] } | undefined> {
     const { budget, port } = this;
+    const isTooLong = () => port.isTooLong();
+    // A list that does not answer would keep the run until the server takes no more asks and orders.
+    const list = (query: Parameters<BudgetPort['listRecentSends']>[0]) =>
+      Promise.race([port.listRecentSends(query), port.condition(isTooLong).then(() => undefined)]);
     for (;;) {
+      if (isTooLong()) return undefined;
       const { windowMs, marginMs } = budget.state.settings;
       const sinceMs = port.nowMs() - windowMs - marginMs;
-      const first = await port.listRecentSends({ sinceMs, alsoWaiting: true });
+      const first = await list({ sinceMs, alsoWaiting: true });
+      if (!first) return undefined;
       this.#noteReset();
       // An operator may set a longer window meanwhile.
       const isLonger = () => budget.state.settings.windowMs > windowMs;
       const isEmpty = first.sends.length === 0 && first.others === 0;
       // Temporal's list may not yet show what was let through right before a reset.
-      if (isEmpty && !this.#isResetNoted && !isLonger()) return { sent: first, waiting: [] };
-      await port.condition(() => false, first.leaseMs);
-      const last = await port.listRecentSends({ sinceMs, alsoWaiting: false });
+      const isNew = !this.#isResetNoted && !port.isContinued;
+      if (isEmpty && isNew && !isLonger()) return { sent: first, waiting: [] };
+      if (await port.condition(isTooLong, first.leaseMs)) return undefined;
+      const last = await list({ sinceMs, alsoWaiting: false });
+      if (!last) return undefined;
       this.#noteReset();
       if (last.runId !== first.runId) {
         // There was a reset in between, and what was let through since is forgotten.

@@ -22,10 +22,13 @@ export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetSt
   setHandler(setLimitUpdate, setLimit, {
     validator: (input: unknown) => {
       const { settings, maxLimit } = budget.state;
-      const { limit = settings.limit, reserve = settings.reserve } = parseLimit(input);
+      const given = parseLimit(input);
+      const { limit = budget.configuredLimit, reserve = settings.reserve } = given;
       const rule = `must be at most ${maxLimit}, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers (given ${limit})`;
       if (limit > maxLimit) throw invalidInput([{ field: 'limit', message: rule }]);
-      if (reserve > 0 && reserve >= limit) {
+      // The worker's ceiling may have been lowered below what was set before.
+      const isGiven = given.limit !== undefined || given.reserve !== undefined;
+      if (isGiven && reserve > 0 && reserve >= limit) {
         const below = `must be below limit (limit ${limit}, reserve ${reserve})`;
         throw invalidInput([{ field: 'reserve', message: below }]);
       }

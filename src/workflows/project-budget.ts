@@ -35,6 +35,8 @@ import {
 
 const { listRecentSends } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '20s',
+  // Otherwise the workflow task lasts as long as the first retries, and answers nobody meanwhile.
+  localRetryThreshold: '1s',
   retry: { initialInterval: '5s', maximumInterval: '5m' },
 });
 
@@ -95,6 +97,7 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
   const recordMetrics = createBudgetMetrics(projectId, budget);
   return {
     originalRunId: workflowInfo().originalExecutionRunId,
+    isContinued: isContinued(),
     nowMs: () => Date.now(),
     condition: async (isOver, ms) => {
       if (ms !== undefined) return condition(isOver, ms, { summary: 'until a slot or a pause ends' });
@@ -108,6 +111,7 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
     // The marker makes replays give the same answer as the first time. It names the run, because a later reset keeps it.
     wasResetSince: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
     isLong: isNextRunDue,
+    isTooLong: () => workflowInfo().continueAsNewSuggested,
     show: () => {
       const nowMs = Date.now();
       const details = describeBudget(budgetStatus(projectId, budget, nowMs, { mostSends: SHOWN_SENDS }), nowMs);

@@ -7,6 +7,7 @@ import { askOf, followUp, HELD, HOUR, LEASE, listed, MARGIN, names, OVER, SECOND
 /** A workflow on Temporal, whose time passes by order. */
 class FakePort implements BudgetPort {
   readonly originalRunId = 'first';
+  isContinued = false;
   readonly runs = ['first'];
   time = T0;
   listed: ListedSend[] = [];
@@ -15,12 +16,14 @@ class FakePort implements BudgetPort {
   gone: string[] = [];
   isAnswering = false;
   isLongRun = false;
+  isTooLongRun = false;
   /** Until when messages and lists are under way. */
   deliversAtMs = 0;
   #conditions: { isOver: () => boolean; untilMs: number; resolve: (isOver: boolean) => void }[] = [];
 
   nowMs = () => this.time;
   isLong = () => this.isLongRun;
+  isTooLong = () => this.isTooLongRun;
   show = () => undefined;
   wasResetSince = (runId: string) => this.runs.at(-1) !== runId;
 
@@ -61,8 +64,12 @@ class FakePort implements BudgetPort {
 }
 
 /** Starts a budget with a list of sends. */
-async function start(sends: readonly string[] = [], { limit = 3, assumeFull = false, listMs = 0 } = {}) {
+async function start(
+  sends: readonly string[] = [],
+  { limit = 3, assumeFull = false, listMs = 0, isContinued = false } = {},
+) {
   const port = new FakePort();
+  port.isContinued = isContinued;
   port.listed = listed(sends);
   port.deliversAtMs = T0 + listMs;
   const budget = new Budget(newState({ limit, windowMs: HOUR, reserve: 0, marginMs: MARGIN }, T0));
@@ -132,6 +139,34 @@ describe('a fresh budget', () => {
     await port.wait();
     expect(budget.state.isCounting).toBe(false);
     expect(budget.slotEnds()).toEqual([T0 + SECOND + HELD]);
+  });
+
+  it.each([
+    ['for its list', [], { listMs: HOUR }, 0],
+    ['a lease', ['b'], {}, LEASE / 2],
+    ['for its second list', ['b'], {}, LEASE + SECOND],
+  ])('lets the next run count if this one grows too long while it waits %s', async (_, sends, options, waitMs) => {
+    const { port, budget, ask, isOver } = await start(sends, options);
+    port.deliversAtMs = T0 + HOUR;
+    await port.wait(waitMs);
+    port.isLongRun = true;
+    await port.wait();
+    expect(isOver()).toBe(false);
+    port.isTooLongRun = true;
+    expect(ask('a')).toMatchObject({ reason: 'counting' });
+    await port.wait();
+    expect(isOver()).toBe(true);
+    expect(budget.state.isCounting).toBe(true);
+    expect(port.queries.length).toBeLessThanOrEqual(2);
+  });
+
+  it('waits a lease, also if its list is empty, where the run before did not end its count', async () => {
+    const { port, ask, granted } = await start([], { isContinued: true });
+    ask('a');
+    await port.wait(LEASE - 1);
+    expect(granted()).toEqual([]);
+    await port.wait(1);
+    expect(granted()).toEqual(['a']);
   });
 
   it('takes all slots for used where it is told to', async () => {

@@ -224,7 +224,10 @@ describe('the text of a budget', () => {
     remembersSince: now.toISOString(),
     nextFreeSlotAt: soon,
     paused: { reasons: ['operator', 'limited'], since: now.toISOString(), until: soon, note: 'freeze\u001b[2J' },
-    waiting: [{ workflowId: 'follow-up/p/a/k', lane: 'batch', position: 1, expectedAt: soon }],
+    waiting: [
+      { workflowId: 'follow-up/p/a/k', lane: 'batch', position: 1, expectedAt: soon },
+      { workflowId: 'follow-up/p/b/k', lane: 'interactive', position: 2, refusal: { reason: 'payment', until: soon } },
+    ],
     waitingTotal: 3,
     waitingInBatchLane: 0,
     waitingForJob: 1,
@@ -238,7 +241,8 @@ describe('the text of a budget', () => {
     expect(text).toMatch(/paused {5}operator, limited since \S+ \S+, until \S+ \S+ \(in 1 min 30 s\) \(freeze\)/);
     expect(text).toContain('waiting    2 for a slot, 1 for their job');
     expect(text).toMatch(/1 {2}batch {8}follow-up\/p\/a\/k {2}expected \S+ \S+ \(in 1 min 30 s\)/);
-    expect(text).toContain('… and 2 more');
+    expect(text).toMatch(/2 {2}interactive {2}follow-up\/p\/b\/k {2}payment, tries again \S+ \S+$/m);
+    expect(text).toContain('… and 1 more');
     expect(text).toContain('follow-up/p/c/k');
   });
 

@@ -50,6 +50,14 @@ describe('a follow-up that waits in line', () => {
     expect(joinPlace(budget(), without, told(1_000), NOW_MS)).not.toHaveProperty('expectedSendAt');
   });
 
+  test('is blocked if the service refuses its message alone, and shows when it is tried again', () => {
+    const refusal = { reason: 'payment', until: at(300_000) } as const;
+    const live = joinPlace(budget(), { workflowId, lane: 'interactive', position: 1, refusal }, told(1_000), NOW_MS);
+    const pause = { by: 'service', until: refusal.until };
+    expect(live).toMatchObject({ state: 'blocked', waitReason: 'payment', pause, position: 1 });
+    expect(live).not.toHaveProperty('expectedSendAt');
+  });
+
   test('is overdue, with the reason, if its expected time has passed and the budget does not answer', () => {
     const live = joinPlace({ silence: 'it is paused in Temporal' }, undefined, told(-10_000), NOW_MS);
     expect(live).toMatchObject({ position: 5, expectedSendAt: at(-10_000), asOf: at(-600_000) });

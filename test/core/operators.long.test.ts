@@ -47,6 +47,14 @@ describe.concurrent('an order to change the limit', () => {
     expect(await project.status()).toMatchObject({ limit: 100, windowMs: 3_600_000, reserve: 0 });
   });
 
+  test('of the window alone is accepted, also if limit and reserve are above what the worker allows by now', async () => {
+    const project = newProject();
+    await project.openBudget({ limit: 5_000, reserve: 2_000 });
+    await project.expectGoodEnds([await project.start()]);
+    const [before, after] = [await project.status(), await project.setLimit({ window: '2h' })];
+    expect(after).toMatchObject({ limit: before.limit, reserve: before.reserve, windowMs: 7_200_000 });
+  });
+
   test('takes effect at once, and answers with the status', async () => {
     const project = newProject();
     const followUps = await project.openBacklog(3, { limit: 1 });

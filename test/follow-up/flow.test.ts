@@ -358,6 +358,7 @@ describe('review 14: nothing is repeated for ever at the same pace', () => {
 
   test.each<[string, s.Script, number]>([
     ['in line', { asks: () => waiting() }, 1_700],
+    ['whose slot is always near', { asks: () => waiting({ expectedAtMs: Date.now() }) }, 2_500],
     ['without a place', { asks: () => s.full() }, 2_000],
     ['whose sends never start', { asks: () => granted(), sends: () => notSent }, 1_700],
   ])('finding: one %s for a year stays far from the limit of a history', async (_, script, most) => {

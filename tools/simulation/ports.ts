@@ -114,7 +114,9 @@ export function projectBudget({ settings, places, mostEvents, assumeFull = false
         return listed?.value as RecentSends;
       },
       wasResetSince: (runId) => runId !== run.runId && run.patched(runId),
+      isContinued: before !== undefined,
       isLong: () => run.isLong(mostEvents),
+      isTooLong: () => run.isLong(4 * mostEvents),
     });
     run.budget = budget;
     const main = async () => {
