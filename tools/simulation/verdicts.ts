@@ -38,7 +38,11 @@ const LATEST_WORD_MS = 20_000;
 export class Log {
   readonly found: { verdict: Verdict; what: string }[] = [];
   /** How often each follow-up asked, and was signalled. */
-  readonly counts = { asks: new Map<string, number>(), signals: new Map<string, number>() };
+  readonly counts = {
+    asks: new Map<string, number>(),
+    refusals: new Map<string, number>(),
+    signals: new Map<string, number>(),
+  };
   /** Runs of follow-ups. */
   readonly ended: Run[] = [];
   /** Grants that the budget need not wait for: `run/send`, or all of a run or follow-up. */
@@ -81,7 +85,11 @@ export class Log {
     const isNew = !this.givenBack.has(grant);
     this.givenBack.add(grant);
     // What is told again pauses nothing: an operator may have resumed.
-    if (event.kind === 'end' || !isNew || !(event.refusal ?? refusalOf(event.outcome))) return;
+    const refusal = event.kind === 'settle' && (event.refusal ?? refusalOf(event.outcome));
+    if (event.kind === 'end' || !isNew || !refusal) return;
+    this.count('refusals', event.workflowId);
+    // While others are accepted, the third refusal of a message concerns that alone.
+    if (refusal !== 'limited' && this.counts.refusals.get(event.workflowId)! > 2) return;
     const endMs = event.atMs - 1_000 + (event.retryAfterMs ?? SHORTEST_PAUSE_MS);
     this.#pauses.push({ by: 'service', fromMs, endMs });
   }
