@@ -226,7 +226,7 @@ export class Budget {
     this.advance(nowMs);
   }
 
-  /** Ends the operator's pause. If the service refuses messages, the next send probes at once, whosever it is. */
+  /** Ends the operator's pause. What the service has refused is tried at once. */
   resume(nowMs: number): void {
     const { servicePause } = this.state;
     delete this.state.operatorPause;
@@ -269,11 +269,10 @@ export class Budget {
     growLimit(state, this.configuredLimit, nowMs);
   }
 
-  /** When something changes by itself that a follow-up waits for, or that people are shown. */
+  /** When something changes by itself that a follow-up waits for. Also, when an operator's pause ends, for people. */
   nextChangeMs(nowMs: number): number | undefined {
     const { waiters, grants, turns, operatorPause, servicePause, checkOwnersAtMs, learned } = this.state;
     const pauseEndsMs = operatorPause?.untilMs ?? Infinity;
-    // People are shown that it is over, also if nobody waits.
     if (waiters.length === 0) return pauseEndsMs > nowMs && pauseEndsMs < Infinity ? pauseEndsMs : undefined;
     const times = [
       pauseEndsMs,
@@ -600,7 +599,7 @@ export class Budget {
     const open = lanes.filter((lane) => Object.values(this.#freeSlots(lane)).every((free) => free > 0));
     const line = this.line().filter(({ lane }) => open.includes(lane));
     const first = line.find(({ held }) => !isHeld(held, nowMs));
-    // Nobody knows whom the service refuses: the others may have ended.
+    // If the service refused all that wait, one of them has to probe.
     return first ?? (servicePause && line[0]);
   }
 

@@ -396,7 +396,7 @@ export class FollowUp {
     return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
   }
 
-  /** Waits until the job works on no other message. Returns whether the first poll showed what the ask did. */
+  /** Waits until the job works on no other message. Returns `false` if the first poll shows it at rest. */
   async #waitForRest(job: AgentJob): Promise<boolean> {
     const { port } = this;
     this.#see(job);
