@@ -256,11 +256,11 @@ export class Budget {
     const { state } = this;
     const { windowMs, marginMs } = state.settings;
     for (const grant of state.grants.filter(({ overAtMs }) => overAtMs <= nowMs)) this.#spend(grant, grant.overAtMs);
-    const isHeld = (fromMs: number) => fromMs + windowMs + marginMs > nowMs;
-    const freed = [...state.spent, ...state.refused].filter((fromMs) => !isHeld(fromMs));
+    const isOccupied = (fromMs: number) => fromMs + windowMs + marginMs > nowMs;
+    const freed = [...state.spent, ...state.refused].filter((fromMs) => !isOccupied(fromMs));
     if (freed.length > 0) state.freed = [...state.freed, ...freed].sort((a, b) => a - b).slice(-state.maxLimit);
-    state.spent = state.spent.filter(isHeld);
-    state.refused = state.refused.filter(isHeld);
+    state.spent = state.spent.filter(isOccupied);
+    state.refused = state.refused.filter(isOccupied);
     for (const turn of Object.values(state.turns)) {
       if (turn.untilMs === undefined || turn.untilMs > nowMs) continue;
       delete turn.owner;
@@ -317,11 +317,9 @@ export class Budget {
   /** When a slot is expected for whoever has this place in the line, from 0; `undefined` if nobody can tell. */
   expectedAtMs(nowMs: number, index: number, lane: Lane): number | undefined {
     const { ofBudget, ofService } = this.#freeSlots(lane);
-    const whenFree = (free: number, ends: number[]) => (index < free ? nowMs : (ends[index - free] ?? Infinity));
-    const atMs = Math.max(
-      whenFree(ofBudget, this.slotEnds()),
-      whenFree(ofService, this.slotEnds({ withRefused: false })),
-    );
+    const whenFree = (free: number, of: { withRefused: boolean }) =>
+      index < free ? nowMs : (this.slotEnds(of)[index - free] ?? Infinity);
+    const atMs = Math.max(whenFree(ofBudget, { withRefused: true }), whenFree(ofService, { withRefused: false }));
     return Number.isFinite(atMs) ? atMs : undefined;
   }
 

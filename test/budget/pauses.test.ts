@@ -31,7 +31,7 @@ function live({ service, names: all, everyMs, hours, job = (name) => name, retry
   const sendNumbers = new Map<string, number>();
   const posts: { name: string; ms: number; outcome: SendOutcome }[] = [];
   let [pausedMs, next] = [0, 0];
-  let answered: (() => void)[] = [];
+  const answered: (() => void)[] = [];
   const post = (name: string) => {
     const ms = desk.nowMs - T0;
     const outcome = service(name, ms);
@@ -56,7 +56,6 @@ function live({ service, names: all, everyMs, hours, job = (name) => name, retry
     for (const settle of answered.splice(0)) settle();
     for (const name of desk.granted()) post(name);
   }
-  answered = [];
   const sent = posts.filter(({ outcome }) => outcome === 'sent');
   const of = (name: string) => posts.filter((each) => each.name === name).map(({ ms }) => ms);
   return { desk, sent, refused: posts.length - sent.length, pausedMs, of };
