@@ -13,7 +13,7 @@ import {
 } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createBudgets } from './activities/budgets.js';
-import { createLookUps } from './activities/batch-look-ups.js';
+import { createItemFinder } from './activities/find-items.js';
 import { createActivities } from './activities/index.js';
 import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
 import { ConfigError, type WorkerConfig } from './config/index.js';
@@ -177,7 +177,7 @@ async function createWorkers(
     namespace,
     identity,
     workflowBundle,
-    activities: { ...coreActivities, ...createLookUps(temporal) },
+    activities: { ...coreActivities, ...createItemFinder(temporal) },
     ...(config.version && { workerDeploymentOptions: deploymentOptions(config.version) }),
     // Those of workflows are in the bundle.
     ...(interceptors && { interceptors: { ...interceptors, workflowModules: [] } }),

@@ -1,7 +1,11 @@
-import { iso } from '../contract/durations.js';
 import { fillItem } from '../contract/batch-input.js';
+import type { EndedItem, PartInput, PartItems, PartOrder, PartReport } from '../contract/batch-protocol.js';
+import type { ItemOutcome } from '../contract/batch-result.js';
+import { defined } from '../contract/defined.js';
+import { iso } from '../contract/durations.js';
 import {
   type BatchCounts,
+  type BatchHold,
   type BatchItem,
   type BatchItemsPage,
   type BatchStatus,
@@ -9,32 +13,27 @@ import {
   followUpBatchWorkflowId,
   MAX_RESULT_ITEMS,
 } from '../contract/index.js';
-import { type CarriedItems, KeptItems } from './kept-items.js';
-import { firstStartAfter, nextOrder, paceOf, type PartOrder, renewOrders } from './orders.js';
-import { addCounts, countAll, countOutcome, type EndedItem, endedOf, type ItemOutcome, noCounts } from './outcome.js';
-import { countForPart, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
-import { idsOf, type PartReport } from './part.js';
+import { addCounts, countOutcome, endedOf, noCounts } from './outcome.js';
+import { countForPart, hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
+import { idsOf, itemWorkflowId } from './part.js';
+import { divide } from './shares.js';
 
-/** Most bytes of items and outcomes that a batch itself keeps, including its template. */
-const MAX_KEPT_BYTES = 300 * 1_024;
 /** Bytes of items in one answer or result. */
 const MAX_ANSWER_BYTES = 384 * 1_024;
-/** Number of updates whose answers are remembered. The server may apply an update again on the next run. */
+/** Number of updates whose answers are remembered. The server may apply an update again on the next run (temporal#6375). */
 const REMEMBERED_UPDATES = 50;
-/** How often a part is started again after somebody terminates it. */
+/** How often a part is started again after it was terminated. */
 const MOST_RESTARTS = 3;
 
-export interface PartRecord {
+interface PartRecord {
   /** Index of its first item. */
   first: number;
   size: number;
-  /** Items that have not ended. */
-  remaining: number;
   order: PartOrder;
   /** Number of the latest order that was sent to it. */
   sent: number;
   /** Most follow-ups that it may have open, as far as the batch knows. */
-  held: number;
+  granted: number;
   open: number;
   counts: BatchCounts;
   reports: number;
@@ -42,95 +41,57 @@ export interface PartRecord {
   since: number;
   aliveAtMs: number;
   hasEnded: boolean;
-  /** How often it was started again after being terminated. */
-  restarts?: number;
+  restarts: number;
+}
+
+/** What a batch is started with. */
+export interface BatchStart {
+  batchId: string;
+  maxOpen: number;
+  canary?: number;
+  maxFailures?: number | string;
+  template: Record<string, unknown>;
+  sealed: boolean;
+  startedAtMs: number;
 }
 
 /** Everything that a batch carries through continue-as-new. Plain JSON. */
-export interface BatchState {
-  batchId: string;
-  maxOpen: number;
-  template: Record<string, unknown>;
-  sealed: boolean;
+export interface BatchState extends BatchStart {
   cancelled: boolean;
-  startedAtMs: number;
+  hold?: BatchHold;
+  /** Failures before the latest `continueBatch`. */
+  forgivenFailures: number;
   firstEndedAtMs?: number;
   lastEndedAtMs?: number;
   total: number;
   parts: PartRecord[];
-  kept: CarriedItems;
+  /** The first {@link MAX_RESULT_ITEMS} items. The parts know the others. */
+  kept: BatchItem[];
   /** Ids of the latest `addItems` updates, with their answers. */
   updates: [id: string, total: number][];
 }
 
-export interface PartInput {
-  batchId: string;
-  part: number;
-  first: number;
-  template: Record<string, unknown>;
-  items: unknown[];
-  order: PartOrder;
-  /** How long the part waits before its first start, so that parts do not all start follow-ups at once. */
-  firstStartAfterMs: number;
-  /** If the part is started again: the items that have ended. */
-  ended?: EndedItem[];
-}
-
-/** What could be found out about a part that no longer runs. */
-export interface GonePart {
-  ended: EndedItem[];
-  /** Its items, if some of them have not ended. */
-  rest?: Pick<PartInput, 'first' | 'template' | 'items'>;
-}
-
 /**
- * A whole batch: accepts items, divides them into parts, and collects the reports of the parts. Knows neither Temporal
- * nor a clock.
+ * A whole batch: accepts items, divides them into parts, says how many each part may have open, holds, and collects the
+ * reports of the parts. Knows neither Temporal nor a clock.
  */
 export class Batch {
-  readonly #state: BatchState;
-  readonly #kept: KeptItems;
+  readonly state: BatchState;
   readonly #templateBytes: number;
   /** Items that are not in a part yet. Not carried into the next run. */
   #backlog: unknown[] = [];
   #backlogBytes: number[] = [];
 
   constructor(state: BatchState) {
-    this.#state = state;
+    this.state = state;
     this.#templateBytes = jsonBytes(state.template);
-    this.#kept = new KeptItems(state.batchId, Math.max(0, MAX_KEPT_BYTES - this.#templateBytes), state.kept);
   }
 
-  static create(
-    start: Pick<BatchState, 'batchId' | 'maxOpen' | 'template' | 'sealed' | 'startedAtMs'> & { items: unknown[] },
-  ): Batch {
-    const { items, ...state } = start;
-    const batch = new Batch({
-      ...state,
-      cancelled: false,
-      total: 0,
-      parts: [],
-      kept: { projects: [], items: [] },
-      updates: [],
-    });
+  static create(start: BatchStart, items: readonly unknown[]): Batch {
+    const state = { ...start, cancelled: false, forgivenFailures: 0, total: 0, parts: [], kept: [], updates: [] };
+    const batch = new Batch(state);
     batch.#append(items);
     return batch;
-  }
-
-  get batchId(): string {
-    return this.#state.batchId;
-  }
-
-  get sealed(): boolean {
-    return this.#state.sealed;
-  }
-
-  get cancelled(): boolean {
-    return this.#state.cancelled;
-  }
-
-  get parts(): readonly PartRecord[] {
-    return this.#state.parts;
   }
 
   get hasBacklog(): boolean {
@@ -139,21 +100,16 @@ export class Batch {
 
   /** Whether waiting for more items would not make the next part larger. */
   get isNextPartFull(): boolean {
-    return this.sealed || countForPart(this.#backlogBytes, this.#templateBytes) < this.#backlog.length;
+    return this.state.sealed || countForPart(this.#backlogBytes, this.#templateBytes) < this.#backlog.length;
   }
 
   get hasEnded(): boolean {
-    return this.sealed && !this.hasBacklog && this.parts.every((part) => part.hasEnded);
-  }
-
-  /** The state for the next run. Only valid without a backlog. */
-  carry(): BatchState {
-    return { ...this.#state, kept: this.#kept.carry() };
+    return this.state.sealed && !this.hasBacklog && this.state.parts.every((part) => part.hasEnded);
   }
 
   /** Why a piece cannot be accepted, or `undefined`. */
-  issueWith(items: readonly unknown[], offset = this.#state.total): string | undefined {
-    const { total, sealed, parts } = this.#state;
+  issueWith(items: readonly unknown[], offset = this.state.total): string | undefined {
+    const { total, sealed, parts } = this.state;
     if (offset > total) return `offset must be at most ${total}, the number of items so far (given ${offset})`;
     if (offset + items.length <= total) return undefined;
     if (sealed) return 'the batch takes no more items: it is sealed';
@@ -163,7 +119,7 @@ export class Batch {
   }
 
   knows(updateId: string): boolean {
-    return this.#state.updates.some(([id]) => id === updateId);
+    return this.state.updates.some(([id]) => id === updateId);
   }
 
   /**
@@ -171,31 +127,42 @@ export class Batch {
    * added again.
    */
   add(items: readonly unknown[], offset: number | undefined, updateId: string): number {
-    const { updates } = this.#state;
+    const { updates } = this.state;
     const known = updates.find(([id]) => id === updateId);
     if (known) return known[1];
-    this.#append(items.slice(Math.max(0, this.#state.total - (offset ?? this.#state.total))));
-    updates.push([updateId, this.#state.total]);
+    this.#append(items.slice(Math.max(0, this.state.total - (offset ?? this.state.total))));
+    updates.push([updateId, this.state.total]);
     if (updates.length > REMEMBERED_UPDATES) updates.shift();
-    return this.#state.total;
+    return this.state.total;
   }
 
   seal(): number {
-    this.#state.sealed = true;
-    return this.#state.total;
+    this.state.sealed = true;
+    return this.state.total;
   }
 
   /** Accepts no more items. Items that are not in a part yet go to parts that end them at once. */
-  cancel(nowMs: number): void {
-    this.#state.cancelled = true;
-    this.#state.sealed = true;
-    for (const part of this.#state.parts) {
-      if (!part.hasEnded) part.order = { ...nextOrder(part.order, nowMs), share: 0, cancel: true };
-    }
+  cancel(): void {
+    this.state.cancelled = this.state.sealed = true;
+    delete this.state.hold;
+  }
+
+  /** Whether {@link proceed} would change anything. */
+  get canProceed(): boolean {
+    return !this.state.cancelled && (this.state.hold !== undefined || this.state.canary !== undefined);
+  }
+
+  /** Ends a hold, or the canary before its end. Returns the hold. */
+  proceed(): BatchHold | null {
+    const hold = this.state.hold ?? null;
+    delete this.state.hold;
+    delete this.state.canary;
+    this.state.forgivenFailures = failuresOf(this.#counts());
+    return hold;
   }
 
   nextPart(nowMs: number): PartInput {
-    const { batchId, parts, template, cancelled } = this.#state;
+    const { batchId, parts, template } = this.state;
     const count = countForPart(this.#backlogBytes, this.#templateBytes);
     const items = this.#backlog.splice(0, count);
     this.#backlogBytes.splice(0, count);
@@ -204,31 +171,31 @@ export class Batch {
     const record: PartRecord = {
       first,
       size: items.length,
-      remaining: items.length,
-      order: { number: nowMs, share: 0, ...paceOf(1), ...(cancelled && { cancel: true }) },
+      order: { number: nowMs, hash: hashOfItems({ template, items }), share: 0 },
       sent: 0,
-      held: 0,
+      granted: 0,
       open: 0,
       counts: noCounts(),
       reports: 0,
       since: nowMs,
       aliveAtMs: nowMs,
       hasEnded: false,
+      restarts: 0,
     };
     const part = parts.push(record) - 1;
     this.#renewOrders(nowMs);
-    const { order } = record;
-    record.sent = order.number;
-    const firstStartAfterMs = firstStartAfter(part, order);
-    return { batchId, part, first, template, items, order, firstStartAfterMs };
+    record.sent = record.since = record.order.number;
+    return { batchId, part, first, template, items, order: record.order };
   }
 
   /**
-   * Divides `maxOpen` among the parts again. Returns the orders that the parts do not know yet, and marks them as sent.
+   * Holds the batch if it is time, and divides `maxOpen` among the parts again. Returns the orders that the parts do not
+   * know yet, and marks them as sent.
    */
   ordersToSend(nowMs: number): { part: number; order: PartOrder }[] {
+    this.#brake(nowMs);
     this.#renewOrders(nowMs);
-    return this.#state.parts.flatMap((record, part) => {
+    return this.state.parts.flatMap((record, part) => {
       if (record.hasEnded || record.sent >= record.order.number) return [];
       record.sent = record.order.number;
       return [{ part, order: record.order }];
@@ -236,50 +203,44 @@ export class Batch {
   }
 
   /** Applies a part's report. Returns whether it said anything new. */
-  take({ part: index, number, order, open, counts, ended }: PartReport, nowMs: number): boolean {
-    const part = this.#state.parts[index];
+  take(report: PartReport, nowMs: number): boolean {
+    const { part: index, number, order, hash, open, counts, ended } = report;
+    const part = this.state.parts[index];
     if (!part || number <= part.reports || order < part.since || part.hasEnded) return false;
+    if (hash !== part.order.hash) {
+      const message = `${followUpBatchWorkflowId({ batchId: this.state.batchId, part: index })} still runs for another batch with this id`;
+      this.#endRest(part, { error: { type: 'NotStarted', message, delivered: 'no' } }, nowMs);
+      return true;
+    }
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
     Object.assign(part, { reports: number, open, counts, aliveAtMs: nowMs });
-    if (order >= part.order.number) part.held = Math.max(part.order.share, open);
-    part.remaining = part.size - endedOf(counts);
-    part.hasEnded = part.remaining <= 0;
-    for (const { index: item, ...outcome } of ended) this.#kept.end(item, outcome);
+    if (order >= part.order.number) part.granted = Math.max(part.order.share, open);
+    part.hasEnded = remainingOf(part) <= 0;
+    for (const { index: item, ...outcome } of ended) this.#keep(item, outcome);
     return true;
   }
 
+  /** Whether a report comes from a part that this batch does not have: from an earlier batch with the same id. */
+  isStrange({ part }: PartReport): boolean {
+    return this.state.sealed && !this.hasBacklog && part >= this.state.parts.length;
+  }
+
   /**
-   * Notes that a part no longer runs. Returns the input to start it again with if items are left. After the last
-   * restart, the items that are left count as lost.
+   * The input to start a part again that no longer runs. If its items are lost, or after the last restart, the items that
+   * have not ended are counted as lost, and it returns `undefined`.
    */
-  noteGone(index: number, gone: GonePart, nowMs: number): PartInput | undefined {
-    const part = this.#state.parts[index];
-    if (!part || part.hasEnded) return undefined;
-    const { batchId } = this.#state;
-    part.open = 0;
-    // What was found out includes what the part reported, unless nothing could be found out.
-    if (gone.ended.length > endedOf(part.counts)) part.counts = countAll(gone.ended);
-    for (const { index: item, ...outcome } of gone.ended) this.#kept.end(item, outcome);
-    part.remaining = part.size - endedOf(part.counts);
-    if (part.remaining > 0 && gone.rest && (part.restarts ?? 0) < MOST_RESTARTS) {
-      part.restarts = (part.restarts ?? 0) + 1;
-      part.order = { ...nextOrder(part.order, nowMs), ...(this.cancelled && { share: 0, cancel: true }) };
+  startAgain(index: number, found: PartItems | undefined, nowMs: number): PartInput | undefined {
+    const part = this.#part(index);
+    const { batchId } = this.state;
+    if (found && hashOfItems(found) === part.order.hash && part.restarts < MOST_RESTARTS) {
+      part.restarts += 1;
+      part.order = nextOrder(part.order, nowMs);
       part.sent = part.since = part.order.number;
       part.aliveAtMs = nowMs;
-      return { batchId, part: index, ...gone.rest, ended: gone.ended, order: part.order, firstStartAfterMs: 0 };
+      return { batchId, part: index, ...found, order: part.order, again: true };
     }
-    const outcome: ItemOutcome = {
-      error: {
-        type: 'Terminated',
-        message: `${followUpBatchWorkflowId({ batchId, part: index })} was terminated: see the follow-up`,
-        delivered: 'unknown',
-      },
-    };
-    if (part.remaining > 0) countOutcome(part.counts, outcome, part.remaining);
-    part.remaining = 0;
-    part.hasEnded = true;
-    for (let item = part.first; item < part.first + part.size; item++) this.#kept.end(item, outcome);
-    this.#noteEnded(nowMs);
+    const message = `${followUpBatchWorkflowId({ batchId, part: index })} was terminated: see the follow-up`;
+    this.#endRest(part, { error: { type: 'Terminated', message, delivered: 'unknown' } }, nowMs);
     return undefined;
   }
 
@@ -287,9 +248,9 @@ export class Batch {
   askForAll(index: number, nowMs: number): PartOrder {
     const part = this.#part(index);
     part.aliveAtMs = nowMs;
-    part.order = { ...nextOrder(part.order, nowMs), tellAll: true };
+    part.order = nextOrder(part.order, nowMs);
     part.sent = part.since = part.order.number;
-    return part.order;
+    return { ...part.order, tellAll: true };
   }
 
   noteAlive(index: number, nowMs: number): void {
@@ -297,19 +258,18 @@ export class Batch {
   }
 
   status(): BatchStatus {
-    const { batchId, total, parts, maxOpen, sealed, cancelled, startedAtMs, firstEndedAtMs, lastEndedAtMs } =
-      this.#state;
+    const { batchId, total, parts, maxOpen, canary, maxFailures, hold, sealed, cancelled } = this.state;
+    const { startedAtMs, firstEndedAtMs, lastEndedAtMs } = this.state;
     const counts = this.#counts();
-    const ended = endedOf(counts);
     const open = parts.reduce((sum, part) => sum + part.open, 0);
-    const left = total - ended;
     return {
       batchId,
       total,
-      waitingToStart: left - open,
+      waitingToStart: total - endedOf(counts) - open,
       open,
       ...counts,
       maxOpen,
+      ...defined({ hold, canary, maxFailures }),
       sealed,
       cancelled,
       ended: this.hasEnded,
@@ -321,11 +281,11 @@ export class Batch {
   }
 
   page(offset: number, limit: number): BatchItemsPage {
-    const { batchId, total, parts } = this.#state;
-    const items = this.#kept.slice(offset, limit, MAX_ANSWER_BYTES);
+    const { batchId, total, parts, kept } = this.state;
+    const items = fitting(kept.slice(offset, offset + limit));
     const next = offset + items.length;
     const page = { total, offset, items };
-    if (items.length >= limit || next >= total || next < this.#kept.length) return page;
+    if (items.length >= limit || next >= total || next < kept.length) return page;
     const part = parts.findIndex(({ first, size }) => next >= first && next < first + size);
     const record = parts[part];
     // Not in a part yet; the caller can ask again a little later.
@@ -335,8 +295,8 @@ export class Batch {
   }
 
   result(): FollowUpBatchResult {
-    const { total, cancelled } = this.#state;
-    const items = this.#kept.slice(0, MAX_RESULT_ITEMS, MAX_ANSWER_BYTES);
+    const { total, cancelled, kept } = this.state;
+    const items = fitting(kept);
     return {
       total,
       ...this.#counts(),
@@ -346,45 +306,98 @@ export class Batch {
     };
   }
 
-  /** The first items that ended without success, to show to people. */
-  firstErrors(most: number): BatchItem[] {
-    const found: BatchItem[] = [];
-    for (let index = 0; index < this.#kept.length && found.length < most; index++) {
-      const item = this.#kept.at(index);
-      if (item && (item.error || item.status === 'failed')) found.push(item);
-    }
-    return found;
-  }
-
   #append(items: readonly unknown[]): void {
-    for (const [place, item] of items.entries()) {
-      this.#kept.add(this.#state.total + place, idsOf(fillItem(item, this.#state.template)));
-    }
+    const { state } = this;
     for (const item of items) {
+      const [index, ids] = [state.total, idsOf(fillItem(item, state.template))];
+      if (index < MAX_RESULT_ITEMS) {
+        state.kept.push({ index, ...ids, workflowId: itemWorkflowId(state.batchId, index, ids) });
+      }
       this.#backlog.push(item);
       this.#backlogBytes.push(jsonBytes(item));
+      state.total += 1;
     }
-    this.#state.total += items.length;
+  }
+
+  #brake(nowMs: number): void {
+    const { state } = this;
+    const { canary, maxFailures, total, hold, cancelled, sealed } = state;
+    if (hold || cancelled || this.hasEnded) return;
+    const failures = failuresOf(this.#counts()) - state.forgivenFailures;
+    const allowed = typeof maxFailures === 'string' ? (parseFloat(maxFailures) / 100) * total : maxFailures;
+    const at = iso(nowMs);
+    if (allowed !== undefined && failures > allowed) {
+      state.hold = { name: 'max-failures', reason: `${failures} of ${total} items failed (${maxFailures} may)`, at };
+    } else if (canary !== undefined && (total > canary || (!sealed && total === canary))) {
+      const canaries = state.kept.slice(0, canary);
+      if (canaries.some((item) => !item.status && !item.error)) return;
+      state.hold = { name: 'canary', reason: `the first ${canary} of ${total} items have ended`, at };
+    }
   }
 
   #renewOrders(nowMs: number): void {
-    if (this.cancelled) return;
-    const running = this.#state.parts.filter((part) => !part.hasEnded);
-    renewOrders(running, partSizes(this.#backlogBytes, this.#templateBytes), this.#state.maxOpen, nowMs);
+    const { parts, maxOpen, hold, canary: until, cancelled } = this.state;
+    const running = parts.filter((part) => !part.hasEnded);
+    const claims = running.map((part) => {
+      const wanted = Math.min(remainingOf(part), Math.max(0, (until ?? Infinity) - part.first));
+      return { wanted, share: part.order.share, granted: Math.min(part.granted, remainingOf(part)) };
+    });
+    const planned = until === undefined ? partSizes(this.#backlogBytes, this.#templateBytes) : [];
+    const shares = divide(claims, planned, hold || cancelled ? 0 : maxOpen);
+    for (const [place, part] of running.entries()) {
+      const share = shares[place] ?? 0;
+      part.granted = Math.max(part.granted, share);
+      const { order } = part;
+      if (share === order.share && until === order.until && cancelled === (order.cancel ?? false)) continue;
+      part.order = { ...nextOrder(order, nowMs), share, until, ...(cancelled && { cancel: true }) };
+    }
   }
 
   #part(index: number): PartRecord {
-    const part = this.#state.parts[index];
+    const part = this.state.parts[index];
     if (!part) throw new RangeError(`There is no part ${index}`);
     return part;
   }
 
   #counts(): BatchCounts {
-    return addCounts(this.#state.parts.map(({ counts }) => counts));
+    return addCounts(this.state.parts.map(({ counts }) => counts));
+  }
+
+  #endRest(part: PartRecord, outcome: ItemOutcome, nowMs: number): void {
+    countOutcome(part.counts, outcome, remainingOf(part));
+    Object.assign(part, { hasEnded: true, open: 0 });
+    for (let item = part.first; item < part.first + part.size; item++) this.#keep(item, outcome);
+    this.#noteEnded(nowMs);
+  }
+
+  /** Only the first outcome of an item counts. */
+  #keep(index: number, outcome: Omit<EndedItem, 'index'>): void {
+    const item = this.state.kept[index];
+    if (item && !item.status && !item.error) Object.assign(item, outcome);
   }
 
   #noteEnded(nowMs: number): void {
-    this.#state.firstEndedAtMs ??= nowMs;
-    this.#state.lastEndedAtMs = nowMs;
+    this.state.firstEndedAtMs ??= nowMs;
+    this.state.lastEndedAtMs = nowMs;
   }
+}
+
+function remainingOf({ size, counts }: PartRecord): number {
+  return size - endedOf(counts);
+}
+
+/** Items that failed, apart from those that a person or the batch cancelled. */
+function failuresOf({ failed, errors, errorsByType }: BatchCounts): number {
+  return failed + errors - (errorsByType.Cancelled ?? 0);
+}
+
+function nextOrder(order: PartOrder, nowMs: number): PartOrder {
+  return { ...order, number: Math.max(order.number + 1, nowMs) };
+}
+
+/** The first items, as many as fit into one answer. */
+function fitting(items: readonly BatchItem[]): BatchItem[] {
+  let bytes = 0;
+  const end = items.findIndex((item, place) => (bytes += jsonBytes(item) + 1) > MAX_ANSWER_BYTES && place > 0);
+  return items.slice(0, end < 0 ? undefined : end);
 }

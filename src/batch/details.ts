@@ -1,3 +1,4 @@
+import type { PartInput } from '../contract/batch-protocol.js';
 import { type BatchItem, type BatchStatus, type Delivered, followUpBatchWorkflowId } from '../contract/index.js';
 import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
 import { endedOf, entriesOf } from './outcome.js';
@@ -5,7 +6,7 @@ import type { Part } from './part.js';
 
 /** A batch as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
 export function describeBatch(status: BatchStatus, errors: readonly BatchItem[], nowMs: number): string {
-  const { total, waitingToStart, open, completed, archived, failed, unknown, errorsByType } = status;
+  const { total, waitingToStart, open, completed, archived, failed, unknown, errorsByType, hold } = status;
   const ended = total - waitingToStart - open;
   const lines = [`**${ended} of ${total} ended${describeState(status)}**`, ''];
   const row = (name: string, value: number | string): number => lines.push(`- ${name}: ${value}`);
@@ -20,6 +21,7 @@ export function describeBatch(status: BatchStatus, errors: readonly BatchItem[],
   }
   row('started', markdownInstant(status.startedAt, nowMs));
   if (status.lastEndedAt) row('latest end', markdownInstant(status.lastEndedAt, nowMs));
+  if (hold) row('held', `${hold.reason}, since ${markdownInstant(hold.at, nowMs)}`);
   row('to do', nextStep(status));
   if (errors.length > 0) {
     lines.push('', '**Without success**', '');
@@ -30,11 +32,10 @@ export function describeBatch(status: BatchStatus, errors: readonly BatchItem[],
 }
 
 /** A part as the Temporal UI shows it. */
-export function describePart(part: Part, nowMs: number): string {
-  const { items, order, first, batchId } = part.state;
+export function describePart(part: Part, { first, items, batchId }: PartInput, nowMs: number): string {
   const ended = endedOf(part.counts());
   return [
-    `**${ended} of ${items.length} ended**, ${part.open} open, at most ${order.share}`,
+    `**${ended} of ${items.length} ended**, ${part.open} open, at most ${part.order.share}`,
     '',
     `- items: ${first + 1} to ${first + items.length} of batch ${code(batchId)}`,
     `- to do: nothing here. The batch decides: ${code(followUpBatchWorkflowId({ batchId }))}`,
@@ -43,15 +44,17 @@ export function describePart(part: Part, nowMs: number): string {
   ].join('\n');
 }
 
-function describeState({ ended, cancelled, sealed }: BatchStatus): string {
+function describeState({ ended, cancelled, sealed, hold }: BatchStatus): string {
+  if (hold) return `, held (${hold.name})`;
   if (ended) return cancelled ? ', cancelled' : '';
   if (cancelled) return ', being cancelled';
   return sealed ? '' : ', more items may come';
 }
 
-function nextStep({ batchId, ended, sealed, failed, errors, unknown, open, waitingToStart }: BatchStatus): string {
+function nextStep({ batchId, ended, sealed, failed, errors, unknown, open, waitingToStart, hold }: BatchStatus): string {
+  if (hold) return `\`follow-up batch continue ${batchId}\` or \`follow-up batch cancel ${batchId}\``;
   if (!ended) {
-    const look = `When it is expected to end, and what it waits for: \`follow-up batch status ${batchId}\``;
+    const look = `What it waits for: \`follow-up batch status ${batchId}\``;
     // While a list is being handed over, items always wait or are open.
     return sealed || open + waitingToStart > 0
       ? `nothing. ${look}`

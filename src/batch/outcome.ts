@@ -1,15 +1,10 @@
-import type { BatchCounts, BatchErrorType, BatchItem } from '../contract/index.js';
+import type { BatchCounts, BatchErrorType } from '../contract/index.js';
+import type { ItemOutcome } from '../contract/batch-result.js';
 import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
 import { utf8Length } from '../contract/text.js';
 
 /** Longest message of an error in a batch, in bytes of UTF-8. The follow-up's own failure has the full text. */
 const MAX_MESSAGE_BYTES = 200;
-
-/** How an item ended: with a status, or with an error. */
-export type ItemOutcome = Pick<BatchItem, 'status' | 'prLink' | 'error'>;
-
-/** The outcome of the item at `index` of the batch. */
-export type EndedItem = ItemOutcome & { index: number };
 
 export function noCounts(): BatchCounts {
   return { completed: 0, archived: 0, failed: 0, errors: 0, unknown: 0, errorsByType: {} };

@@ -23,10 +23,14 @@ export type StartBatchInput = {
   maxOpen?: number | undefined;
   /** For every item that does not say otherwise. @default `{ lane: 'batch' }` */
   defaults?: FollowUpDefaults | undefined;
+  /** The first `canary` items go, then the batch is held until `BatchHandle.continue`. */
+  canary?: number | undefined;
+  /** How many items, or which share such as `"5%"`, may fail before the batch is held. */
+  maxFailures?: number | string | undefined;
 } & ({ items: FollowUpInput[] } | { projectId: string; prompt: string; jobIds: string[] });
 
 /** A batch as its workflow receives it. */
-export interface BatchPlan {
+export interface CheckedBatch {
   batchId: string;
   /** Input that the workflow is started with. */
   firstInput: FollowUpBatchInput;
@@ -43,7 +47,7 @@ export interface BatchPlan {
  *
  * @throws InvalidInputError naming every bad field
  */
-export function planBatch(input: StartBatchInput): BatchPlan {
+export function checkBatch(input: StartBatchInput): CheckedBatch {
   const { id, ...batchInput } = input;
   const parsedId = parseInput(z.object({ id: batchIdSchema }), { id });
   const parsed = parseBatchInput(batchInput);
@@ -54,9 +58,8 @@ export function planBatch(input: StartBatchInput): BatchPlan {
     'items' in input
       ? input.items
       : input.jobIds.map((jobId): FollowUpInput => ({ projectId: input.projectId, jobId, prompt: input.prompt }));
-  const settings = {
-    ...defined({ maxOpen: input.maxOpen, defaults: input.defaults }),
-  };
+  const { maxOpen, defaults, canary, maxFailures } = input;
+  const settings = defined({ maxOpen, defaults, canary, maxFailures });
   if (countParts(parsed.value, items) > MAX_PARTS) throw new InvalidInputError([tooManyParts(parsed.value)]);
   const base = { batchId: id, items, digest: digestOf(parsed.value) };
   if (isOnePiece(parsed.value)) return { ...base, firstInput: parsed.value, isInPieces: false };
@@ -101,7 +104,7 @@ function isOnePiece(input: FollowUpBatchInput): boolean {
 
 /** Digest of the items with defaults filled in, so that the short form equals the list it stands for. */
 function digestOf(input: FollowUpBatchInput): string {
-  const hash = createHash('sha256').update(`${input.maxOpen ?? DEFAULT_MAX_OPEN}\n`);
+  const hash = createHash('sha256').update(`${JSON.stringify([input.maxOpen ?? DEFAULT_MAX_OPEN, input.canary, input.maxFailures])}\n`);
   for (const item of batchItemsOf(input)) hash.update(`${JSON.stringify(sorted(item))}\n`);
   return hash.digest('base64url');
 }

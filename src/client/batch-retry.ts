@@ -1,17 +1,21 @@
 import type { Client } from '@temporalio/client';
+import { z } from 'zod';
+import { partItemsSchema } from '../contract/batch-protocol.js';
+import type { ItemOutcome } from '../contract/batch-result.js';
+import type { RetryChoice } from '../contract/choices.js';
 import {
   type BatchItem,
-  type BatchStatus,
   followUpBatchWorkflowId,
   type FollowUpInput,
   followUpInputSchema,
   parseInput,
 } from '../contract/index.js';
+import { type FoundFollowUp, readFollowUpEnd } from '../temporal/follow-up-end.js';
+import { readRunStart } from '../temporal/run-start.js';
+import type { BatchHandle } from './batch-handle.js';
 import type { StartBatchInput } from './batch-plan.js';
-import { NothingToRetryError, UnexpectedOutcomeError } from './errors.js';
-import { LookUp, readPartItems } from './outcome-lookup.js';
-import { fewAtATime } from './temporal-call.js';
-import { type RetryChoice } from '../contract/choices.js';
+import { BatchNotFoundError, BatchRunningError, NothingToRetryError, UnexpectedOutcomeError } from './errors.js';
+import { callTemporal, fewAtATime } from './temporal-call.js';
 
 /** Options of `retry`. */
 export interface RetryOptions {
@@ -26,83 +30,129 @@ export interface RetryOptions {
 
 /** What a retry would send. */
 export interface RetryPlan {
-  /** Input for `startBatch`. */
+  /** Input of the batch that it starts. */
   input: StartBatchInput;
+  /** Memo of that batch, by which the next retry knows its items. */
+  memo: RetryMemo;
   /** How many of the items may have been delivered, and would then be delivered a second time. */
   unknown: number;
-  /** Left out: their own results, or their budget, show that they were delivered. */
+  /** Left out: they were delivered after all. */
   delivered: number;
   /** Left out: their follow-ups still run. */
   open: number;
 }
 
-/** What is read of the batch that is retried. */
-interface EndedBatch {
+/** What the memo of a retry says. */
+export interface RetryMemo extends Record<string, unknown> {
+  retryOf: string;
+  /** Index in that batch of each of its items, such as `0-3,7`. */
+  indexes: string;
+}
+
+const retryMemoSchema = z.object({ retryOf: z.string(), indexes: z.string().regex(/^\d+(-\d+)?(,\d+(-\d+)?)*$/) });
+
+/** The part of a batch's memo that a retry has. */
+export function readRetryMemo(memo: Record<string, unknown> | undefined): RetryMemo | undefined {
+  return retryMemoSchema.safeParse(memo).data;
+}
+
+/** A follow-up of an item, and what its batch knows of it. */
+interface Attempt {
   batchId: string;
-  workflowId: string;
-  list: () => AsyncIterable<BatchItem>;
-  status: () => Promise<Pick<BatchStatus, 'maxOpen' | 'parts'>>;
+  item: BatchItem;
+  /** Whether its batch runs, so that an item without an outcome will still have one. */
+  isRunning: boolean;
 }
 
 /**
- * The batch that retries the failed items of another one. Its id is derived from the other's id and from
- * `only`: `nightly` is retried as `nightly-retry-1`, that as `nightly-retry-2`, and with `only` as
- * `nightly-retry-unknown-1`; so a repeated retry is the same batch and sends nothing twice. The outcome of an
- * item is looked up first if the batch does not know it for certain.
+ * Plans the next retry of a batch: `nightly-retry-1`, then `nightly-retry-2`. Two retries that are planned at the same
+ * time have the same id, so that only one of them starts.
  *
- * @param batch an ended batch
- * @throws NothingToRetryError, UnexpectedOutcomeError if Temporal no longer keeps the items
+ * @throws NothingToRetryError, BatchRunningError, UnexpectedOutcomeError if Temporal no longer keeps the items
  */
-export async function planRetry(client: Client, batch: EndedBatch, { only }: RetryOptions): Promise<RetryPlan> {
-  const { batchId } = batch;
-  const candidates: BatchItem[] = [];
-  for await (const item of batch.list()) if (isRetried(item, only)) candidates.push(item);
-  const lookUp = new LookUp(client);
+export async function planRetry(
+  client: Client,
+  handleOf: (batchId: string) => BatchHandle,
+  asked: string,
+  { only }: RetryOptions,
+): Promise<RetryPlan> {
+  const root = (await handleOf(asked).describe()).retry?.retryOf ?? asked;
+  const batch = handleOf(root);
+  if ((await batch.describe()).status === 'running') throw new BatchRunningError(root);
+  const attempts = new Map<number, Attempt[]>();
+  for await (const item of batch.list()) attempts.set(item.index, [{ batchId: root, item, isRunning: false }]);
+  const id = await readRetries(handleOf, root, attempts);
   const chosen = new Set<number>();
   const plan = { unknown: 0, delivered: 0, open: 0 };
-  await fewAtATime(candidates, async (item) => {
-    const standing = await standingOf(lookUp, batchId, item, only);
-    if (standing === 'send' || standing === 'unknown') chosen.add(item.index);
+  await fewAtATime([...attempts], async ([index, ofItem]) => {
+    const standing = await standingOf(client, ofItem);
+    if (standing === 'done' || standing === (only === 'unknown' ? 'send' : only === 'failed' ? 'unknown' : '')) return;
+    if (standing === 'send' || standing === 'unknown') chosen.add(index);
     if (standing !== 'send') plan[standing] += 1;
   });
-  if (chosen.size === 0) throw new NothingToRetryError(batchId, plan);
-  const { maxOpen, parts } = await batch.status();
-  const items: FollowUpInput[] = [];
-  for (let part = 0; part < parts; part++) items.push(...(await readItems(client, batchId, part, chosen)));
-  if (items.length === 0) throw new NothingToRetryError(batchId, plan);
-  return { input: { id: retryId(batchId, only), items, maxOpen }, ...plan };
+  const { maxOpen, canary, maxFailures, parts } = await batch.status();
+  const found: { index: number; input: FollowUpInput }[] = [];
+  for (let part = 0; part < parts && chosen.size > 0; part++) {
+    found.push(...(await readItems(client, root, part, chosen)));
+  }
+  if (found.length === 0) throw new NothingToRetryError(root, plan);
+  const input = { id, items: found.map((item) => item.input), maxOpen, canary, maxFailures };
+  return { input, memo: { retryOf: root, indexes: toRanges(found.map(({ index }) => index)) }, ...plan };
 }
 
-/** What a retry does with a candidate. Newer knowledge overrides what the batch knew. */
+/**
+ * Adds what the retries of a batch did to `attempts`.
+ *
+ * @returns the id of the next retry, or of the last one if its items are still being handed over
+ */
+async function readRetries(
+  handleOf: (batchId: string) => BatchHandle,
+  root: string,
+  attempts: Map<number, Attempt[]>,
+): Promise<string> {
+  for (let count = 1; ; count++) {
+    const id = `${root}-retry-${count}`;
+    const handle = handleOf(id);
+    const execution = await handle.describe().catch((error: unknown) => {
+      if (error instanceof BatchNotFoundError) return undefined;
+      throw error;
+    });
+    if (!execution) return id;
+    if (execution.retry?.retryOf !== root) continue;
+    const isRunning = execution.status === 'running';
+    if (isRunning && !(await handle.status()).sealed) return id;
+    const indexes = fromRanges(execution.retry.indexes);
+    for await (const item of handle.list()) {
+      attempts.get(indexes[item.index] ?? -1)?.push({ batchId: id, item, isRunning });
+    }
+  }
+}
+
+/** What a retry does with an item. What Temporal knows by now overrides what its batches knew. */
 async function standingOf(
-  lookUp: LookUp,
-  batchId: string,
-  { workflowId, error: told }: BatchItem,
-  only: RetryChoice | undefined,
-): Promise<'send' | 'unknown' | 'delivered' | 'open'> {
-  if (!told || workflowId === '') return 'send';
-  const { isOpen, outcome } = await lookUp.followUp(workflowId, { batchId });
-  if (isOpen) return 'open';
-  if (outcome?.status === 'failed') return only === 'unknown' ? 'delivered' : 'send';
-  if (outcome?.status !== undefined) return 'delivered';
-  const delivered = outcome?.error?.delivered ?? told.delivered;
-  if (delivered === 'yes') return 'delivered';
-  return delivered === 'no' ? 'send' : 'unknown';
+  client: Client,
+  attempts: readonly Attempt[],
+): Promise<'send' | 'unknown' | 'delivered' | 'open' | 'done'> {
+  const last = attempts.at(-1);
+  if (!last || (last.item.status && last.item.status !== 'failed')) return 'done';
+  const found = await Promise.all(attempts.map((attempt) => findAttempt(client, attempt)));
+  if (found.some(({ isOpen }) => isOpen)) return 'open';
+  const outcomes = found.flatMap(({ outcome }) => (outcome ? [outcome] : []));
+  if (outcomes.some(({ status }) => status !== undefined && status !== 'failed')) return 'delivered';
+  if (outcomes.at(-1)?.status === 'failed') return 'send';
+  const delivered = outcomes.flatMap(({ error }) => (error ? [error.delivered] : []));
+  if (delivered.includes('yes')) return 'delivered';
+  return delivered.includes('unknown') ? 'unknown' : 'send';
 }
 
-/** Whether a retry sends an item again. */
-function isRetried({ status, error }: BatchItem, only?: RetryChoice): boolean {
-  const delivered = error?.delivered;
-  if (delivered === 'unknown') return only !== 'failed';
-  return (status === 'failed' || delivered === 'no') && only !== 'unknown';
-}
-
-/** Id of the batch that retries another one. */
-function retryId(batchId: string, only?: RetryChoice): string {
-  const suffix = only === undefined ? '-retry-' : `-retry-${only}-`;
-  const at = batchId.lastIndexOf(suffix);
-  const count = at > 0 ? batchId.slice(at + suffix.length) : '';
-  return /^[1-9]\d{0,5}$/.test(count) ? `${batchId.slice(0, at)}${suffix}${Number(count) + 1}` : `${batchId}${suffix}1`;
+async function findAttempt(client: Client, { batchId, item, isRunning }: Attempt): Promise<FoundFollowUp> {
+  const { workflowId, status, error } = item;
+  const told: ItemOutcome | undefined = status ? { status } : error && { error };
+  if (status || workflowId === '') return told ? { outcome: told } : {};
+  const found = await callTemporal(client, () => readFollowUpEnd(client, workflowId, { batchId }));
+  if (found.outcome || found.isOpen) return found;
+  if (told) return { outcome: told };
+  return isRunning ? { isOpen: true } : {};
 }
 
 /** The chosen items of a part that have a valid input. An invalid item would fail again. */
@@ -111,23 +161,36 @@ async function readItems(
   batchId: string,
   part: number,
   chosen: ReadonlySet<number>,
-): Promise<FollowUpInput[]> {
+): Promise<{ index: number; input: FollowUpInput }[]> {
   const workflowId = followUpBatchWorkflowId({ batchId, part });
-  const { first, template, items } = await readPartItems(client, workflowId).then(
-    (input) => input ?? failToRead(workflowId),
-    (cause: unknown) => failToRead(workflowId, { cause }),
-  );
-  return items
-    .filter((_item, position) => chosen.has(first + position))
-    .map((item) => (typeof item === 'object' && item !== null ? { ...template, ...item } : item))
-    .filter(isFollowUpInput);
-}
-
-function failToRead(workflowId: string, options?: ErrorOptions): never {
-  const message = `what ${workflowId} was to send cannot be read: Temporal no longer keeps it`;
-  throw new UnexpectedOutcomeError(workflowId, message, options);
+  const start = await callTemporal(client, () => readRunStart(client, workflowId)).catch((cause: unknown) => {
+    const message = `what ${workflowId} was to send cannot be read: Temporal no longer keeps it`;
+    throw new UnexpectedOutcomeError(workflowId, message, { cause });
+  });
+  const { first, template, items } = partItemsSchema.parse(start[0]);
+  return items.flatMap((item, position) => {
+    const input: unknown = typeof item === 'object' && item !== null ? { ...template, ...item } : item;
+    return chosen.has(first + position) && isFollowUpInput(input) ? [{ index: first + position, input }] : [];
+  });
 }
 
 function isFollowUpInput(item: unknown): item is FollowUpInput {
   return parseInput(followUpInputSchema, item).ok;
+}
+
+function toRanges(indexes: readonly number[]): string {
+  const ranges: [from: number, to: number][] = [];
+  for (const index of indexes) {
+    const last = ranges.at(-1);
+    if (last && index === last[1] + 1) last[1] = index;
+    else ranges.push([index, index]);
+  }
+  return ranges.map(([from, to]) => (from === to ? `${from}` : `${from}-${to}`)).join(',');
+}
+
+function fromRanges(text: string): number[] {
+  return text.split(',').flatMap((range) => {
+    const [from = 0, to = from] = range.split('-').map(Number);
+    return Array.from({ length: to - from + 1 }, (_, place) => from + place);
+  });
 }

@@ -16,7 +16,13 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { type BatchTarget, StartedBatch } from './batch-handle.js';
-import { type BatchPlan, countInPiece, planBatch, type StartBatchInput, type StartBatchOptions } from './batch-plan.js';
+import {
+  checkBatch,
+  type CheckedBatch,
+  countInPiece,
+  type StartBatchInput,
+  type StartBatchOptions,
+} from './batch-plan.js';
 import {
   BatchEndedError,
   BatchInputDiffersError,
@@ -32,14 +38,15 @@ const DIGEST_MEMO = 'inputDigest';
 const RETRY_INTERVAL_MS = 1_000;
 const DEFAULT_RECONNECT_TIMEOUT_MS = 60_000;
 
-/** See `FollowUpClient.startBatch`. */
+/** See `FollowUpClient.startBatch`. @param memo further fields of the batch's memo */
 export async function startBatch(
   target: BatchTarget,
   input: StartBatchInput,
   options: StartBatchOptions = {},
+  memo: Record<string, unknown> = {},
 ): Promise<StartedBatch> {
   const { client, taskQueue } = target;
-  const plan = planBatch(input);
+  const plan = checkBatch(input);
   const { batchId, items } = plan;
   const workflowId = followUpBatchWorkflowId({ batchId });
   const start = () =>
@@ -50,7 +57,7 @@ export async function startBatch(
       workflowIdReusePolicy: 'REJECT_DUPLICATE',
       workflowIdConflictPolicy: 'FAIL',
       staticSummary: `Follow-ups to ${items.length} ${items.length === 1 ? 'job' : 'jobs'}`,
-      memo: { [DIGEST_MEMO]: plan.digest },
+      memo: { ...memo, [DIGEST_MEMO]: plan.digest },
     });
   let alreadyStarted = false;
   try {
@@ -77,7 +84,7 @@ async function readDigest({ client }: BatchTarget, workflowId: string): Promise<
 async function handOver(
   { client }: BatchTarget,
   batch: StartedBatch,
-  { items }: BatchPlan,
+  { items }: CheckedBatch,
   { signal, onHandedOver, reconnectTimeoutMs = DEFAULT_RECONNECT_TIMEOUT_MS }: StartBatchOptions,
 ): Promise<void> {
   const retrying = <T>(call: () => Promise<T>) => retryWhileAway(call, reconnectTimeoutMs, signal);

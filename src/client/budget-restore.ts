@@ -16,7 +16,7 @@ import {
   InvalidInputError,
   WorkerUnavailableError,
 } from './errors.js';
-import { readRunStart } from './history.js';
+import { readRunStart } from '../temporal/run-start.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal } from './temporal-call.js';
 import { queryWorkflow, readTrouble } from './trouble.js';

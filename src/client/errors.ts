@@ -215,6 +215,15 @@ export class BatchEndedError extends BatchError {
   }
 }
 
+/** Thrown when a batch is to continue that is not held and has no canary. */
+export class BatchNotHeldError extends BatchError {
+  override readonly name = 'BatchNotHeldError' as const;
+
+  constructor(batchId: string, options?: ErrorOptions) {
+    super(batchId, `batch ${batchId} is not held; there is nothing to continue`, options);
+  }
+}
+
 /** Thrown when a running batch is to be retried: which items to retry is not known before it ends. */
 export class BatchRunningError extends BatchError {
   override readonly name = 'BatchRunningError' as const;

@@ -226,8 +226,7 @@ export class FollowUpClient {
     return {
       client: this.#client,
       taskQueue: this.#taskQueue,
-      budgetSettings: this.#budgetSettings,
-      start: (input, options) => this.startBatch(input, options),
+      start: (input, options, memo) => startBatch(this.#batchTarget, input, options, memo),
     };
   }
 }

@@ -1,15 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type Client, WorkflowFailedError, type WorkflowHandle } from '@temporalio/client';
-import { ApplicationFailure, type Payload } from '@temporalio/common';
+import { ApplicationFailure } from '@temporalio/common';
 import { z } from 'zod';
-import { defined } from '../contract/defined.js';
 import { FailureType, followUpInputSchema, type FollowUpSettings, parseInput } from '../contract/index.js';
+import { readRunStart } from '../temporal/run-start.js';
 import { callTemporal, timestampMs } from './temporal-call.js';
 
 /** One event of a workflow's history. */
 export type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
-
-export type Payloads = Payload[] | null | undefined;
 
 /** `HISTORY_EVENT_FILTER_TYPE_*` of Temporal's API. */
 const FilterType = { all: 1, close: 2 } as const;
@@ -59,27 +57,6 @@ export async function readNewestEventAt(client: Client, workflowId: string): Pro
 }
 
 /**
- * Values of a workflow's payloads, decoded by this client's data converter.
- *
- * @param activityId if they belong to an activity of the workflow
- */
-export async function decodePayloads(
-  client: Client,
-  workflowId: string,
-  payloads: Payloads,
-  activityId?: string,
-): Promise<unknown[]> {
-  const { namespace, loadedDataConverter } = client.options;
-  const context =
-    activityId === undefined
-      ? ({ type: 'workflow', namespace, workflowId } as const)
-      : ({ type: 'activity', namespace, workflowId, activityId, isLocal: false } as const);
-  let decoded = payloads ?? [];
-  for (const codec of loadedDataConverter.payloadCodecs.toReversed()) decoded = await codec.decode(decoded, context);
-  return decoded.map((payload) => loadedDataConverter.payloadConverter.fromPayload<unknown>(payload, context));
-}
-
-/**
  * Whether an existing workflow was started with other settings; durations and defaults are compared by
  * meaning. `undefined` if that cannot be determined: its history is gone, or not readable with this client's data
  * converter.
@@ -113,21 +90,4 @@ export async function endedAsInvalid(client: Client, workflowId: string): Promis
     if (!(failure instanceof ApplicationFailure) || failure.type !== FailureType.InvalidInput) return false;
     return z.object({ delivered: z.literal('no') }).safeParse(failure.details?.[0]).success;
   }
-}
-
-/**
- * What a run of a workflow was started with.
- *
- * @param runId default: the newest run; a run that was continued as new carries the first argument on
- */
-export async function readRunStart(client: Client, workflowId: string, runId?: string): Promise<unknown[]> {
-  const { history } = await client.workflowService.getWorkflowExecutionHistory({
-    namespace: client.options.namespace,
-    execution: { workflowId, ...defined({ runId }) },
-    maximumPageSize: 1,
-  });
-  const payloads = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads;
-  const args = await decodePayloads(client, workflowId, payloads);
-  if (args.length === 0) throw new TypeError(`${workflowId} was started without an input`);
-  return args;
 }

@@ -17,9 +17,6 @@ export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps 
 export {
   type BatchExecution,
   BatchHandle,
-  type ItemsOptions,
-  type LiveBatchStatus,
-  type NextSend,
   StartedBatch,
 } from './batch-handle.js';
 export type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
@@ -31,6 +28,7 @@ export {
   BatchFailedError,
   BatchInputDiffersError,
   BatchNotFoundError,
+  BatchNotHeldError,
   BatchRunningError,
   BudgetNotFoundError,
   BudgetPausedError,

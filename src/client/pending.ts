@@ -6,7 +6,7 @@ import { defined } from '../contract/defined.js';
 import type { AgentJob } from '../contract/index.js';
 import { knownReason } from '../contract/protocol.js';
 import type { Seen } from '../follow-up/watch.js';
-import { decodePayloads, type Payloads } from './history.js';
+import { decodePayloads, type Payloads } from '../temporal/run-start.js';
 import { timestampMs } from './temporal-call.js';
 import { readTrouble, reasonOf } from './trouble.js';
 

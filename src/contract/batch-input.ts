@@ -10,6 +10,8 @@ export const DEFAULT_MAX_OPEN = 50;
 export const MAX_MAX_OPEN = 500;
 /** Most bytes of JSON in one `addItems`: 256 KiB. A single item may be larger. */
 export const MAX_PIECE_BYTES = 262_144;
+/** Largest `canary`: a batch knows the outcomes of its first 500 items one by one. */
+export const MAX_CANARY = 500;
 
 /** Defaults for all items of a batch: any field of an input except its ids and its prompt. */
 export type FollowUpDefaults = Omit<FollowUpInput, 'projectId' | 'jobId' | 'prompt'>;
@@ -22,6 +24,17 @@ export interface BatchOptions {
   defaults?: FollowUpDefaults | null | undefined;
   /** The update `addItems` brings more items, until the update `seal`. */
   open?: true | null | undefined;
+  /**
+   * Only the first `canary` items of the list go, 1 to 500. Once they have ended, the batch is held until the update
+   * `continueBatch`.
+   */
+  canary?: number | null | undefined;
+  /**
+   * How many items may fail before the batch is held until `continueBatch`: a number from 0, or a share of all items
+   * such as `"5%"`. Counts agent jobs that failed and items without a result, except cancelled ones. After
+   * `continueBatch` it counts from 0 again.
+   */
+  maxFailures?: number | string | null | undefined;
 }
 
 /** Input of the `followUpBatch` workflow: a list of follow-ups, or one prompt for many jobs of a project. */
@@ -33,11 +46,17 @@ export type UncheckedBatchInput = BatchOptions &
   ({ items: unknown[] } | { projectId: string; prompt: string; jobIds: unknown[] });
 
 const maxOpenRule = `must be a whole number from 1 to ${MAX_MAX_OPEN}`;
+const canaryRule = `must be a whole number from 1 to ${MAX_CANARY}`;
+const maxFailuresRule = 'must be a whole number from 0, or a share from "0%" to "100%"';
 
 const optionFields = () => ({
   maxOpen: z.int(maxOpenRule).min(1, maxOpenRule).max(MAX_MAX_OPEN, maxOpenRule).nullish(),
   defaults: followUpDefaultsSchema.nullish(),
   open: z.literal(true, 'must be true, or left out').nullish(),
+  canary: z.int(canaryRule).min(1, canaryRule).max(MAX_CANARY, canaryRule).nullish(),
+  maxFailures: z
+    .union([z.int().min(0), z.string().regex(/^(100|\d{1,2}(\.\d+)?)%$/)], maxFailuresRule)
+    .nullish(),
 });
 
 const listSchema = (item: z.ZodType) => z.strictObject({ items: z.array(item), ...optionFields() });

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type Delivered, FailureType } from './failures.js';
 import { type TerminalStatus, terminalStatuses } from './follow-up-result.js';
-import { defineQuery, defineSignal, defineUpdate } from './names.js';
+import { defineQuery, defineUpdate } from './names.js';
 
 /** Most items in the result of a batch. */
 export const MAX_RESULT_ITEMS = 500;
@@ -43,6 +43,9 @@ export interface BatchItem {
   prLink?: string | null | undefined;
   error?: BatchItemError | undefined;
 }
+
+/** How an item ended: with a status, or with an error. */
+export type ItemOutcome = Pick<BatchItem, 'status' | 'prLink' | 'error'>;
 
 /** How the items of a batch ended. */
 export interface BatchCounts {
@@ -107,6 +110,16 @@ export function outcomeFields({ type = z.enum(batchErrorTypes) }: { type?: z.Zod
   };
 }
 
+/** Why a batch starts nothing more until `continueBatch`. */
+export interface BatchHold {
+  /** The option that holds it. */
+  name: 'canary' | 'max-failures';
+  /** One sentence for people. */
+  reason: string;
+  /** Since when. ISO 8601 in UTC. */
+  at: string;
+}
+
 /** Answer of the `batchStatus` query. All times are ISO 8601 in UTC. */
 export interface BatchStatus extends BatchCounts {
   batchId: string;
@@ -128,6 +141,11 @@ export interface BatchStatus extends BatchCounts {
   cutOff?: string | undefined;
   stillRunning?: number | undefined;
   maxOpen: number;
+  /** Set while the batch is held: open follow-ups go on, and no other is started. */
+  hold?: BatchHold | undefined;
+  /** The options of the brake, until the first `continueBatch` (`canary`) and for good (`maxFailures`). */
+  canary?: number | undefined;
+  maxFailures?: number | string | undefined;
   /** No more items can come. */
   sealed: boolean;
   cancelled: boolean;
@@ -155,8 +173,8 @@ export interface BatchItemsPage {
   offset: number;
   items: BatchItem[];
   /**
-   * In a batch of many thousands of items, only this part knows the `count` items from `offset + items.length` on in
-   * full. Send it the same query with that offset. The library does this.
+   * A batch itself knows its first 500 items. This part of it knows the `count` items from `offset + items.length` on:
+   * send it the same query with that offset. The library does this.
    */
   elsewhere?: { workflowId: string; count: number } | undefined;
 }
@@ -182,12 +200,14 @@ export const addItemsUpdate = defineUpdate<BatchTotal, [items: unknown[], offset
 /** No more items will come. `total`, if given, must be the number of items. Repeating it is harmless. */
 export const sealUpdate = defineUpdate<BatchTotal, [total?: number]>('seal');
 
-/** What a follow-up tells the batch that started it when it ends. */
-export interface FollowUpEnd {
-  workflowId: string;
-  status?: TerminalStatus | undefined;
-  prLink?: string | null | undefined;
-  error?: BatchItemError | undefined;
+/** Answer of `continueBatch`. */
+export interface BatchContinued {
+  /** The hold that it ended; `null` if it let the rest go before the canary had ended. */
+  hold: BatchHold | null;
 }
 
-export const followUpEndedSignal = defineSignal<[FollowUpEnd]>('followUpEnded');
+/**
+ * Lets a held batch go on, or the rest of a batch go before its canary has ended. Refused with `InvalidInput` if there is
+ * nothing to continue.
+ */
+export const continueBatchUpdate = defineUpdate<BatchContinued>('continueBatch');

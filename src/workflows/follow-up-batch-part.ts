@@ -1,26 +1,29 @@
 import { TypedSearchAttributes, WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import {
   CancellationScope,
-  ChildWorkflowCancellationType,
-  type ChildWorkflowHandle,
+  ChildWorkflowFailure,
   condition,
+  executeChild,
   getExternalWorkflowHandle,
   ParentClosePolicy,
   proxyActivities,
   setCurrentDetails,
   setHandler,
-  startChild,
-  type Workflow,
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { LookUps } from '../activities/batch-look-ups.js';
-import type { PartInput } from '../batch/batch.js';
+import type { ItemFinder } from '../activities/find-items.js';
 import { describePart } from '../batch/details.js';
-import type { ItemOutcome } from '../batch/outcome.js';
-import { type ItemStart, Part, type PartState } from '../batch/part.js';
-import { followUpEndedSignal } from '../contract/batch-result.js';
-import { defined } from '../contract/defined.js';
+import { hashOfItem } from '../batch/pack.js';
+import { type ItemStart, Part } from '../batch/part.js';
+import {
+  batchMessageSchemas,
+  ITEM_HASH_MEMO,
+  type PartInput,
+  partOrderSignal,
+  partReportSignal,
+} from '../contract/batch-protocol.js';
+import type { ItemOutcome } from '../contract/batch-result.js';
 import {
   type BatchCounts,
   batchItemsQuery,
@@ -30,44 +33,26 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
-import { wakeSignal } from '../contract/protocol.js';
-import { hash64 } from '../contract/text.js';
+import { outcomeOfFailure } from '../contract/outcome-of-failure.js';
 import { Alarm } from './alarm.js';
-import {
-  batchMessageSchemas,
-  LOOK_UP_OPTIONS,
-  pageRange,
-  partOrderSignal,
-  partReportSignal,
-} from './batch-messages.js';
-import { invalidInput, outcomeOfFailure } from './failures.js';
-import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
+import { FIND_OPTIONS, pageRange } from './batch-options.js';
+import { invalidInput } from './failures.js';
 
 /**
- * Some of the items of a batch, as many as one workflow can hold. Starts their follow-ups as its batch orders, and
- * reports how they ended. It refuses a cancel, because its batch decides.
+ * Some of the items of a batch, as many as one workflow can hold. Runs their follow-ups as its batch orders, and reports
+ * how they ended. It refuses a cancel, because its batch decides. It never continues as new.
  *
- * @param input given only by a batch; `null` if the run is continued
- * @param carried state of the previous run; only continue-as-new may give it
+ * @param input given only by a batch
  */
-export async function followUpBatchPart(input: PartInput | null, carried?: PartState): Promise<BatchCounts> {
-  const part = carried && isContinued() ? new Part(carried) : newPart(input);
-  const runner = new PartRunner(part);
-  CancellationScope.current().cancelRequested.catch(() => runner.refuseCancel());
-  await CancellationScope.nonCancellable(() => runner.run());
-  return part.counts();
-}
-
-function newPart(input: PartInput | null): Part {
+export async function followUpBatchPart(input: PartInput | null): Promise<BatchCounts> {
   const { parent, workflowId } = workflowInfo();
-  if (
-    !input ||
-    parent?.workflowId !== followUpBatchWorkflowId({ batchId: input.batchId }) ||
-    workflowId !== followUpBatchWorkflowId(input)
-  ) {
+  const isOfBatch = input && parent?.workflowId === followUpBatchWorkflowId({ batchId: input.batchId });
+  if (!isOfBatch || workflowId !== followUpBatchWorkflowId(input)) {
     throw invalidInput([{ field: '', message: 'only a batch may start a part: start followUpBatch' }]);
   }
-  return Part.create(input, Date.now() + input.firstStartAfterMs);
+  const runner = new PartRunner(input);
+  CancellationScope.current().cancelRequested.catch(() => runner.refuseCancel());
+  return CancellationScope.nonCancellable(() => runner.run());
 }
 
 /**
@@ -76,20 +61,34 @@ function newPart(input: PartInput | null): Part {
  */
 const BATCH_PRIORITY = 4;
 
-/** How often this run looks up a follow-up whose end Temporal does not report to it. */
-const WATCH_EVERY_MS = 10 * 60_000;
+/** Between two reports of one of the first parts. Later ones report less often, so that 100 parts do not flood a batch. */
+const REPORT_EVERY_MS = 1_000;
+const PARTS_AT_FULL_PACE = 10;
 
-const { lookUpItems } = proxyActivities<LookUps>(LOOK_UP_OPTIONS);
+/**
+ * How often a part asks Temporal about its open follow-ups. Temporal reports their ends, but not to a part that was
+ * started again, or that was closed at that time and is reset later.
+ */
+const FIRST_LOOK_MS = 2_000;
+const LAST_LOOK_MS = 5 * 60_000;
+/** The same while Temporal reports the ends of all of them, as far as the part knows. */
+const RARE_LOOK_MS = 60 * 60_000;
 
-interface Doubt {
-  outcome: ItemOutcome;
-  promptHash?: string;
+const GONE: Readonly<ItemOutcome> = {
+  error: { type: 'Terminated', message: 'Temporal no longer keeps the follow-up', delivered: 'unknown' },
+};
+
+const { findItems } = proxyActivities<ItemFinder>(FIND_OPTIONS);
+
+/** Positions of items that Temporal was asked about, and that have no outcome. */
+interface Found {
+  open: number[];
+  gone: number[];
 }
 
-type Found = Awaited<ReturnType<typeof lookUpItems>>[number];
-
 /** Connects the rules of a part to Temporal: children, signals and one timer. */
-export class PartRunner {
+class PartRunner {
+  readonly #part: Part;
   /** Whether something has happened since the last step. */
   #woken = true;
   /** Starts, signals, cancels and look-ups under way. */
@@ -97,39 +96,34 @@ export class PartRunner {
   #isReporting = false;
   #reportedAtMs = -Infinity;
   #hasNews = true;
-  /** Whether the batch no longer exists. */
+  /** Whether its batch no longer exists. */
   #isOrphan = false;
   #isAskedToCancel = false;
-  /** Items that have ended without this part knowing how. */
-  readonly #doubts = new Map<number, Doubt>();
-  #isLookingUp = false;
-  /** Open items whose end Temporal reports to this run. */
-  readonly #watched = new Set<number>();
-  readonly #alarm = new Alarm('next start, report or look', () => {
-    this.#woken = true;
-  });
+  /** Items about which Temporal is to be asked, with the outcome that counts if it knows nothing. */
+  readonly #doubts = new Map<number, ItemOutcome>();
+  /** Open items whose end Temporal does not report to this run. */
+  readonly #unheard = new Set<number>();
+  #isLooking = false;
+  #lookEveryMs = RARE_LOOK_MS;
+  #lookAtMs = Infinity;
+  readonly #alarm = new Alarm('next report or look', () => this.#wake());
 
-  constructor(readonly part: Part) {
+  constructor(private readonly input: PartInput) {
+    this.#part = new Part(input);
     const schemas = batchMessageSchemas();
-    setHandler(followUpEndedSignal, (message) => {
-      const parsed = parseInput(schemas.followUpEnd, message);
-      if (!parsed.ok) return;
-      const { workflowId, ...outcome } = parsed.value;
-      const position = part.positionOf(workflowId);
-      if (position !== undefined) this.#end(position, outcome);
-    });
     setHandler(partOrderSignal, (message) => {
-      const parsed = parseInput(schemas.partOrder, message);
-      if (!parsed.ok || parsed.value.number <= part.state.order.number) return;
-      part.state.order = parsed.value;
-      if (parsed.value.tellAll) part.tellAll();
+      const order = parseInput(schemas.partOrder, message);
+      if (!order.ok) return;
+      this.#isOrphan = false;
+      // Another batch has taken the id of this part's batch. It is answered, and nothing more is started.
+      if (!this.#part.obey(order.value)) this.#stop('Its batch ended before it was started');
       this.#note();
     });
     setHandler(batchItemsQuery, (range) => {
-      const { first, items } = part.state;
+      const { first, items } = input;
       const { offset, limit } = pageRange(range, first);
       const count = Math.max(0, Math.min(limit, first + items.length - offset));
-      const found = Array.from({ length: count }, (_, place) => part.itemAt(offset - first + place));
+      const found = Array.from({ length: count }, (_, place) => this.#part.itemAt(offset - first + place));
       return { total: first + items.length, offset, items: found };
     });
   }
@@ -137,214 +131,197 @@ export class PartRunner {
   /** A part ends when its batch says so, with an outcome for each item. After a cancel it continues, and says why. */
   refuseCancel(): void {
     this.#isAskedToCancel = true;
-    this.#woken = true;
-  }
-
-  #cancelRefusal(): string {
-    const { batchId } = this.part.state;
-    return `**Was asked to cancel, but continues**: its batch decides. To cancel the whole batch: \`follow-up batch cancel ${batchId}\``;
+    this.#wake();
   }
 
   /** Runs until every item has ended and the batch knows it. */
-  async run(): Promise<void> {
+  async run(): Promise<BatchCounts> {
+    const part = this.#part;
+    if (this.input.again) await this.#adopt(part.positions('waiting'));
     for (;;) {
       this.#woken = false;
       this.#step();
-      if (this.part.hasEnded && !this.#hasNews && this.#underWay === 0) return;
-      if (isNextRunDue() && this.#underWay === 0) {
-        await continueAsNew<typeof followUpBatchPart>(null, this.part.state);
-      }
+      if (part.hasEnded && !this.#hasNews && this.#underWay === 0) return part.counts();
       await condition(() => this.#woken);
     }
   }
 
   #step(): void {
-    const { part } = this;
+    const part = this.#part;
     const nowMs = Date.now();
-    if (part.state.order.cancel && !part.state.cancelled) this.#cancel();
-    for (const start of part.start(nowMs)) {
+    if (part.order.cancel && !part.hasStopped) {
+      this.#stop('The batch was cancelled before it was started');
+      for (const position of part.positions('open')) void this.#cancelFollowUp(position);
+    }
+    for (const start of part.start()) {
       this.#note();
-      void this.#during(() => this.#startFollowUp(start));
+      void this.#during(() => this.#runFollowUp(start));
     }
-    const nextStartAtMs = part.nextStartAtMs();
-    if (nextStartAtMs !== undefined) this.#alarm.set(nextStartAtMs);
-    if (this.#doubts.size > 0 && !this.#isLookingUp) {
-      this.#isLookingUp = true;
-      void this.#during(() => this.#lookUp().finally(() => (this.#isLookingUp = false)));
-    }
+    if (this.#doubts.size > 0 && !this.#isLooking) void this.#during(() => this.#settleDoubts());
+    this.#lookAtOpen(nowMs);
     this.#report(nowMs);
-    this.#watch(nowMs);
-    const details = describePart(part, nowMs);
-    setCurrentDetails(this.#isAskedToCancel ? `${this.#cancelRefusal()}\n\n${details}` : details);
+    const { batchId } = this.input;
+    const details = describePart(part, this.input, nowMs);
+    const refusal = `**Was asked to cancel, but continues**: its batch decides. To cancel the whole batch: \`follow-up batch cancel ${batchId}\``;
+    setCurrentDetails(this.#isAskedToCancel ? `${refusal}\n\n${details}` : details);
   }
 
-  #note(): void {
-    this.#woken = true;
-    this.#hasNews = true;
-  }
-
-  #end(position: number, outcome: ItemOutcome): void {
-    const isOutcome = outcome.status !== undefined || outcome.error !== undefined;
-    const unclear = { error: { type: 'Other', message: 'It ended without an outcome', delivered: 'unknown' } } as const;
-    this.part.end(position, isOutcome ? outcome : unclear);
-    this.#note();
-  }
-
-  async #startFollowUp({ position, workflowId, input }: ItemStart): Promise<void> {
+  async #runFollowUp({ position, workflowId, input }: ItemStart): Promise<void> {
     const { projectId, jobId } = input;
-    const { batchId, first } = this.part.state;
-    let child: ChildWorkflowHandle<Workflow>;
+    const { batchId, first } = this.input;
     try {
-      child = await startChild(WorkflowType.followUp, {
+      const result: unknown = await executeChild(WorkflowType.followUp, {
         workflowId,
         args: [input],
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
-        // The batch cancels follow-ups: one that is ended from outside tells the budget nothing.
+        // A follow-up survives a part that is terminated, and the part that is started again asks about it.
         parentClosePolicy: ParentClosePolicy.ABANDON,
-        cancellationType: ChildWorkflowCancellationType.ABANDON,
         priority: { priorityKey: BATCH_PRIORITY },
         staticSummary: `Follow-up to ${jobId} (${projectId}), item ${first + position + 1} of batch ${batchId}`,
+        memo: { [ITEM_HASH_MEMO]: hashOfItem(input) },
         typedSearchAttributes: new TypedSearchAttributes([
           { key: SearchAttribute.projectId, value: projectId },
           { key: SearchAttribute.jobId, value: jobId },
           { key: SearchAttribute.batchId, value: batchId },
         ]),
       });
-    } catch (error) {
-      return this.#adopt(position, error, hash64(input.prompt));
-    }
-    this.#watched.add(position);
-    void this.#hearEnd(position, child);
-    if (this.part.state.cancelled) await this.#cancelFollowUp(position);
-  }
-
-  /**
-   * Hears the end of a follow-up from Temporal, which matters if the follow-up had no chance to report it, because it
-   * was terminated or timed out.
-   */
-  async #hearEnd(position: number, child: ChildWorkflowHandle<Workflow>): Promise<void> {
-    try {
-      const result: unknown = await child.result();
       const parsed = parseInput(followUpResultSchema, result);
-      this.#end(position, parsed.ok ? { status: parsed.value.status, prLink: parsed.value.prLink } : {});
+      if (!parsed.ok) return this.#end(position, outcomeOfFailure(new Error('It ended with an unknown result')));
+      this.#end(position, { status: parsed.value.status, prLink: parsed.value.prLink });
     } catch (error) {
-      const outcome = outcomeOfFailure(error);
-      // It had no chance to report what it knew.
-      if (outcome.error?.type === 'Terminated' || outcome.error?.type === 'Other') this.#doubt(position, { outcome });
-      else this.#end(position, outcome);
+      if (error instanceof WorkflowExecutionAlreadyStartedError) {
+        // It was started before, as before a reset.
+        this.#doubt(position, notStarted(`${workflowId} was used before, and is gone`, 'unknown'));
+      } else if (error instanceof ChildWorkflowFailure) {
+        const outcome = outcomeOfFailure(error.cause);
+        const { type } = outcome.error ?? {};
+        // A reset terminates a run and starts another one. And Temporal may know more of a run that was cut off.
+        if (type === 'Terminated' || type === 'Other') this.#doubt(position, outcome);
+        else this.#end(position, outcome);
+      } else {
+        const message = `It could not be started: ${error instanceof Error ? error.message : String(error)}`;
+        this.#end(position, notStarted(message, 'no'));
+      }
     }
   }
 
-  /**
-   * The follow-up could not be started. If it was started before, as before a reset, its end is awaited or looked up.
-   */
-  async #adopt(position: number, error: unknown, promptHash: string): Promise<void> {
-    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
-      const message = `It could not be started: ${error instanceof Error ? error.message : String(error)}`;
-      return this.#end(position, { error: { type: 'NotStarted', message, delivered: 'no' } });
-    }
-    if (await this.#isThere(position)) return;
-    const message = `${this.part.workflowIdOf(position)} was used before, and has ended`;
-    this.#doubt(position, { promptHash, outcome: { error: { type: 'NotStarted', message, delivered: 'unknown' } } });
-  }
-
-  /** The item has ended, and how is to be looked up. `doubt.outcome` counts if nothing is found. */
-  #doubt(position: number, doubt: Doubt): void {
-    this.#doubts.set(position, doubt);
-    this.#woken = true;
-  }
-
-  async #lookUp(): Promise<void> {
-    const doubts = [...this.#doubts];
-    const items = doubts.map(([position, { promptHash }]) => ({
-      workflowId: this.part.workflowIdOf(position),
-      ...defined({ promptHash }),
-    }));
-    let found: Found[] = [];
-    try {
-      found = await lookUpItems({ batchId: this.part.state.batchId, items });
-    } catch {
-      // After enough tries, what is not known stays unknown.
-    }
-    for (const [place, [position, { outcome }]] of doubts.entries()) {
-      this.#doubts.delete(position);
-      const { isOpen, outcome: known } = found[place] ?? {};
-      // Another run of it, as after a reset, reports its end by itself.
-      if (isOpen) this.#watched.delete(position);
-      if (isOpen) this.part.noteAlive(position, Date.now());
-      else this.#end(position, known ?? outcome);
-    }
-  }
-
-  async #isThere(position: number): Promise<boolean> {
-    try {
-      await getExternalWorkflowHandle(this.part.workflowIdOf(position)).signal(wakeSignal);
-      this.part.noteAlive(position, Date.now());
-      return true;
-    } catch {
-      return false;
-    }
-  }
-
-  #cancel(): void {
-    this.part.withdraw('The batch was cancelled before it was started');
+  #end(position: number, outcome: ItemOutcome): void {
+    this.#unheard.delete(position);
+    this.#part.end(position, outcome);
     this.#note();
-    for (const position of this.part.openPositions()) void this.#during(() => this.#cancelFollowUp(position));
   }
 
-  /** A follow-up that no longer exists has ended: it reports that, or {@link #watch} finds out. */
-  async #cancelFollowUp(position: number): Promise<void> {
-    try {
-      await getExternalWorkflowHandle(this.part.workflowIdOf(position)).cancel();
-    } catch {
-      if (!this.#watched.has(position)) this.#endUnheard(position);
+  #doubt(position: number, outcome: ItemOutcome): void {
+    this.#doubts.set(position, outcome);
+    this.#wake();
+  }
+
+  async #settleDoubts(): Promise<void> {
+    this.#isLooking = true;
+    const doubts = new Map(this.#doubts);
+    this.#doubts.clear();
+    const { gone } = await this.#adopt([...doubts.keys()]);
+    for (const position of gone) this.#end(position, doubts.get(position) ?? GONE);
+    this.#isLooking = false;
+  }
+
+  /** Asks Temporal about items that may have been started before, and watches those that are open. */
+  async #adopt(positions: readonly number[], unlessFirstRun = false): Promise<Found> {
+    const found = await this.#find(positions, unlessFirstRun);
+    for (const position of found.open) this.#watchUnheard(position);
+    return found;
+  }
+
+  /** Asks Temporal about items, and ends those that have ended. */
+  async #find(positions: readonly number[], unlessFirstRun = false): Promise<Found> {
+    const found: Found = { open: [], gone: [] };
+    const items = positions.map((position) => ({
+      workflowId: this.#part.workflowIdOf(position),
+      hash: hashOfItem(this.#part.inputOf(position)),
+    }));
+    const answers = items.length > 0 ? await findItems({ batchId: this.input.batchId, items, unlessFirstRun }) : [];
+    for (const [place, position] of positions.entries()) {
+      const { outcome, isOpen } = answers[place] ?? {};
+      if (outcome) this.#end(position, outcome);
+      else found[isOpen ? 'open' : 'gone'].push(position);
     }
+    return found;
   }
 
-  /** Reports at most every `reportEveryMs`, one report at a time. The last report goes out at once. */
+  #watchUnheard(position: number): void {
+    if (this.#unheard.has(position)) return;
+    this.#unheard.add(position);
+    this.#part.noteOpen(position);
+    this.#lookEveryMs = FIRST_LOOK_MS;
+    this.#lookAtMs = Date.now() + FIRST_LOOK_MS;
+    if (this.#part.order.cancel) void this.#cancelFollowUp(position);
+    this.#note();
+  }
+
+  /** Not by the handle of the child: after a reset of either workflow, such a request does not arrive. */
+  async #cancelFollowUp(position: number): Promise<void> {
+    const handle = getExternalWorkflowHandle(this.#part.workflowIdOf(position));
+    await this.#during(() => handle.cancel().catch(() => undefined));
+  }
+
+  #lookAtOpen(nowMs: number): void {
+    const open = this.#part.positions('open');
+    if (open.length === 0) return;
+    if (nowMs >= this.#lookAtMs) {
+      this.#lookEveryMs = this.#unheard.size > 0 ? Math.min(2 * this.#lookEveryMs, LAST_LOOK_MS) : RARE_LOOK_MS;
+      this.#lookAtMs = Infinity;
+      void this.#during(async () => {
+        const { gone } = await this.#find(open);
+        for (const position of gone) this.#end(position, GONE);
+      });
+    }
+    if (this.#lookAtMs === Infinity) this.#lookAtMs = nowMs + this.#lookEveryMs;
+    this.#alarm.set(this.#lookAtMs);
+  }
+
+  /** Starts nothing more. What waits is withdrawn, unless Temporal knows that it was started before a reset. */
+  #stop(message: string): void {
+    if (this.#part.hasStopped) return;
+    this.#part.stop();
+    void this.#during(async () => {
+      await this.#adopt(this.#part.positions('waiting'), true);
+      this.#part.withdraw(message);
+      this.#note();
+    });
+  }
+
+  /** Reports one at a time, and not too often. The last report goes out at once. */
   #report(nowMs: number): void {
-    const { part } = this;
+    const part = this.#part;
     if (this.#isOrphan) this.#hasNews = false;
     if (!this.#hasNews || this.#isReporting) return;
-    const dueAtMs = this.#reportedAtMs + part.state.order.reportEveryMs;
-    if (nowMs < dueAtMs && !part.hasEnded) return this.#alarm.set(dueAtMs);
+    const everyMs = REPORT_EVERY_MS * (1 + Math.floor(this.input.part / PARTS_AT_FULL_PACE));
+    if (nowMs < this.#reportedAtMs + everyMs && !part.hasEnded) return this.#alarm.set(this.#reportedAtMs + everyMs);
     this.#hasNews = false;
     this.#isReporting = true;
     this.#reportedAtMs = nowMs;
     const report = part.report(nowMs);
     void this.#during(async () => {
       try {
-        const batch = getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId: part.state.batchId }));
+        const batch = getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId: this.input.batchId }));
         await batch.signal(partReportSignal, report);
         part.noteReported(report);
       } catch {
-        // Somebody terminated the batch. Nobody could see or stop what would be started from now on.
+        // The batch was terminated. Nobody could see or stop what would be started from now on.
         this.#isOrphan = true;
-        part.withdraw('The batch has ended before it was started');
+        this.#stop('The batch ended before it was started');
       }
       this.#isReporting = false;
     });
   }
 
-  #watch(nowMs: number): void {
-    for (const position of this.part.openPositions()) {
-      if (this.#watched.has(position) || this.#doubts.has(position)) continue;
-      const aliveAtMs = this.part.state.items[position]?.aliveAtMs ?? nowMs;
-      if (nowMs < aliveAtMs + WATCH_EVERY_MS) {
-        this.#alarm.set(aliveAtMs + WATCH_EVERY_MS);
-        continue;
-      }
-      this.part.noteAlive(position, nowMs);
-      void this.#during(async () => {
-        if (!(await this.#isThere(position))) this.#endUnheard(position);
-      });
-    }
+  #note(): void {
+    this.#hasNews = true;
+    this.#wake();
   }
 
-  /** A follow-up reports before it ends. If nothing was heard, its end has to be looked up. */
-  #endUnheard(position: number): void {
-    const message = 'The follow-up ended without telling its batch: it was terminated, or timed out';
-    this.#doubt(position, { outcome: { error: { type: 'Terminated', message, delivered: 'unknown' } } });
+  #wake(): void {
+    this.#woken = true;
   }
 
   async #during(work: () => Promise<void>): Promise<void> {
@@ -353,7 +330,11 @@ export class PartRunner {
       await work();
     } finally {
       this.#underWay -= 1;
-      this.#woken = true;
+      this.#wake();
     }
   }
+}
+
+function notStarted(message: string, delivered: 'no' | 'unknown'): ItemOutcome {
+  return { error: { type: 'NotStarted', message, delivered } };
 }

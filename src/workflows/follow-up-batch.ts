@@ -6,6 +6,7 @@ import {
   condition,
   currentUpdateInfo,
   getExternalWorkflowHandle,
+  metricMeter,
   ParentClosePolicy,
   proxyActivities,
   setCurrentDetails,
@@ -15,16 +16,25 @@ import {
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { LookedUpPart, LookUps } from '../activities/batch-look-ups.js';
-import { Batch, type BatchState, type PartInput } from '../batch/batch.js';
+import type { ItemFinder } from '../activities/find-items.js';
+import { Batch, type BatchState } from '../batch/batch.js';
 import { describeBatch } from '../batch/details.js';
-import type { PartOrder } from '../batch/orders.js';
-import { hashOfItems, jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
+import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
 import { parseUncheckedBatchInput, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
+import {
+  batchMessageSchemas,
+  type PartInput,
+  type PartItems,
+  type PartOrder,
+  partOrderSignal,
+  partReportSignal,
+} from '../contract/batch-protocol.js';
+import { defined } from '../contract/defined.js';
 import {
   addItemsUpdate,
   batchItemsQuery,
   batchStatusQuery,
+  continueBatchUpdate,
   DEFAULT_MAX_OPEN,
   type FollowUpBatchResult,
   followUpBatchWorkflowId,
@@ -37,13 +47,7 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { Alarm } from './alarm.js';
-import {
-  batchMessageSchemas,
-  LOOK_UP_OPTIONS,
-  pageRange,
-  partOrderSignal,
-  partReportSignal,
-} from './batch-messages.js';
+import { FIND_OPTIONS, pageRange } from './batch-options.js';
 import { invalidInput } from './failures.js';
 import { continueAsNew, isContinued, isNextRunDue, STRANGE_STATE } from './this-run.js';
 
@@ -77,31 +81,36 @@ function newBatch(input: unknown, strangeState: boolean): Batch {
   }
   if (!parsed.ok || !ids || issues.length > 0) throw invalidInput(issues);
   const { batchId } = ids;
+  const { maxOpen, canary, maxFailures, open } = parsed.value;
   const [items, template] = [unfilledItemsOf(parsed.value), templateOf(parsed.value)];
   if (partSizes(items.map(jsonBytes), jsonBytes(template)).length > MAX_PARTS) {
     throw invalidInput([tooManyParts(parsed.value)]);
   }
   upsertSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]);
-  return Batch.create({
+  const start = {
     batchId,
-    maxOpen: parsed.value.maxOpen ?? DEFAULT_MAX_OPEN,
+    maxOpen: maxOpen ?? DEFAULT_MAX_OPEN,
+    ...defined({ canary: canary ?? undefined, maxFailures: maxFailures ?? undefined }),
     template,
-    sealed: parsed.value.open !== true,
+    sealed: open !== true,
     startedAtMs: startTime.getTime(),
-    items,
-  });
+  };
+  return Batch.create(start, items);
 }
 
 /** Small pieces that arrive within this time share a part. */
 const GATHER_MS = 1_000;
-/** How often this run looks up a part whose end Temporal does not report to it. */
-const WATCH_EVERY_MS = 10 * 60_000;
+/**
+ * A part that has reported nothing for this long is signalled, to see whether it still runs. Temporal does not report the
+ * end of a child to a parent that was closed at that time and is reset later.
+ */
+const WATCH_EVERY_MS = 30 * 60_000;
 /** Each piece is in the history twice. Above 4 MiB, a client with the usual limits could not read a page of it. */
 const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
 /** Most items with errors in the current details. */
 const SHOWN_ERRORS = 10;
 
-const { lookUpPart } = proxyActivities<LookUps>(LOOK_UP_OPTIONS);
+const { findPart } = proxyActivities<ItemFinder>(FIND_OPTIONS);
 
 /** Connects the rules of a batch to Temporal: updates and reports in, parts and orders out. */
 export class BatchRunner {
@@ -109,14 +118,15 @@ export class BatchRunner {
   /** Orders and look-ups under way. */
   #underWay = 0;
   #isStartingPart = false;
-  /** Parts whose end Temporal reports to this run. */
-  readonly #watched = new Set<number>();
   readonly #lookedUp = new Set<number>();
+  /** The hold that the search attribute and the metric show. */
+  #shownHold: string | undefined;
   readonly #alarm = new Alarm('look for parts', () => {
     this.#woken = true;
   });
 
   constructor(readonly batch: Batch) {
+    this.#shownHold = batch.state.hold?.at;
     setHandler(
       addItemsUpdate,
       async (items, offset) => {
@@ -135,10 +145,24 @@ export class BatchRunner {
       },
       { validator: (total?: unknown) => this.#checkTotal(total) },
     );
+    setHandler(
+      continueBatchUpdate,
+      () => {
+        this.#woken = true;
+        return { hold: batch.proceed() };
+      },
+      {
+        validator: () => {
+          if (!batch.canProceed) throw refusal('', 'the batch is not held');
+        },
+      },
+    );
     const schemas = batchMessageSchemas();
     setHandler(partReportSignal, (message) => {
       const report = parseInput(schemas.partReport, message);
-      if (report.ok && batch.take(report.value, Date.now())) this.#woken = true;
+      if (!report.ok) return;
+      if (batch.isStrange(report.value)) void this.#disown(report.value.part);
+      else if (batch.take(report.value, Date.now())) this.#woken = true;
     });
     setHandler(batchStatusQuery, () => batch.status());
     setHandler(batchItemsQuery, (range) => {
@@ -147,7 +171,7 @@ export class BatchRunner {
     });
     // Only noted and never thrown: the parts end what is open, and every item gets its outcome.
     CancellationScope.current().cancelRequested.catch(() => {
-      batch.cancel(Date.now());
+      batch.cancel();
       this.#woken = true;
     });
   }
@@ -161,7 +185,7 @@ export class BatchRunner {
       const isDue = this.#isContinueAsNewDue();
       if (!isDue) for (const { part, order } of batch.ordersToSend(nowMs)) void this.#tell(part, order);
       this.#watch(nowMs);
-      setCurrentDetails(describeBatch(batch.status(), batch.firstErrors(SHOWN_ERRORS), nowMs));
+      this.#show(nowMs);
       if (batch.hasBacklog) {
         if (!batch.isNextPartFull && !isDue) await condition(() => batch.isNextPartFull, GATHER_MS);
         this.#isStartingPart = true;
@@ -172,85 +196,92 @@ export class BatchRunner {
       const isAnswering = !allHandlersFinished();
       const isIdle = this.#underWay === 0 && !isAnswering;
       if (batch.hasEnded && isIdle) return batch.result();
-      if (isDue && isIdle) await continueAsNew<typeof followUpBatch>(null, batch.carry());
+      if (isDue && isIdle) await continueAsNew<typeof followUpBatch>(null, batch.state);
       await condition(() => this.#woken || (isAnswering && allHandlersFinished()));
     }
   }
 
+  #show(nowMs: number): void {
+    const status = this.batch.status();
+    const failures = this.batch.state.kept.filter(({ status: end, error }) => error ?? end === 'failed');
+    setCurrentDetails(describeBatch(status, failures.slice(0, SHOWN_ERRORS), nowMs));
+    const { name, at } = status.hold ?? {};
+    if (this.#shownHold === at) return;
+    this.#shownHold = at;
+    upsertSearchAttributes([{ key: SearchAttribute.state, value: name === undefined ? null : 'held' }]);
+    if (name === undefined) return;
+    metricMeter
+      .createCounter('follow_up_batch_holds', undefined, 'Batches that were held, by the option that held them')
+      .add(1, { name });
+  }
+
   /** Parts are started one after another: each start carries items, and the workflow tasks must stay small. */
   async #startPart(input: PartInput): Promise<void> {
-    const { batchId, part, first, items, ended } = input;
+    const { batchId, part, first, items, again } = input;
     try {
       const child = await startChild(WorkflowType.followUpBatchPart, {
         workflowId: followUpBatchWorkflowId({ batchId, part }),
         args: [input],
-        workflowIdReusePolicy: ended ? WorkflowIdReusePolicy.ALLOW_DUPLICATE : WorkflowIdReusePolicy.REJECT_DUPLICATE,
+        workflowIdReusePolicy: again ? WorkflowIdReusePolicy.ALLOW_DUPLICATE : WorkflowIdReusePolicy.REJECT_DUPLICATE,
         parentClosePolicy: ParentClosePolicy.ABANDON,
         cancellationType: ChildWorkflowCancellationType.ABANDON,
         staticSummary: `Items ${first + 1} to ${first + items.length} of batch ${batchId}`,
         typedSearchAttributes: new TypedSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]),
       });
-      this.#watched.add(part);
-      // Its last report comes before its end. What it has not reported by then is looked up.
-      const isOver = () => {
-        this.#watched.delete(part);
-        void this.#lookUp(part);
-      };
-      void child.result().then(isOver, isOver);
+      // Its last report comes before its end. If that report is missing, it was cut off.
+      const lookUp = () => void this.#lookUp(part);
+      void child.result().then(lookUp, lookUp);
     } catch (error) {
-      // The part existed before this run, as after a reset. It reports everything that it knows, or is looked up.
-      if (error instanceof WorkflowExecutionAlreadyStartedError) {
-        void this.#tell(part, this.batch.askForAll(part, Date.now()), hashOfItems(input));
-      } else {
-        this.batch.noteGone(part, { ended: [] }, Date.now());
-        this.#woken = true;
-      }
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+      // It was started before, as before a reset. It reports everything that it knows, or is started again.
+      void this.#tell(part, this.batch.askForAll(part, Date.now()), input);
     }
   }
 
-  async #tell(part: number, order: PartOrder, itemsHash?: string): Promise<void> {
+  /** @param input if it is known: what to start the part again with if it no longer runs */
+  async #tell(part: number, order: PartOrder, input?: PartInput): Promise<void> {
     this.#underWay += 1;
-    const { batchId } = this.batch;
+    const { batchId } = this.batch.state;
     try {
       await getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId, part })).signal(partOrderSignal, order);
       this.batch.noteAlive(part, Date.now());
     } catch {
-      await this.#lookUp(part, itemsHash);
+      await this.#lookUp(part, input);
     }
     this.#underWay -= 1;
     this.#woken = true;
   }
 
-  /**
-   * Looks up a part that no longer runs although not all its items have ended: finds out how they ended, and starts the
-   * part again for the others.
-   */
-  async #lookUp(part: number, itemsHash?: string): Promise<void> {
+  /** Starts a part again that no longer runs although not all its items have ended. It asks what they did. */
+  async #lookUp(part: number, input?: PartItems): Promise<void> {
     const { batch } = this;
-    if (this.#lookedUp.has(part) || batch.parts[part]?.hasEnded) return;
+    if (this.#lookedUp.has(part) || batch.state.parts[part]?.hasEnded) return;
     this.#lookedUp.add(part);
     this.#underWay += 1;
-    let found: LookedUpPart = { ended: [] };
-    try {
-      found = await lookUpPart({ batchId: batch.batchId, part, ...(itemsHash !== undefined && { itemsHash }) });
-    } catch {
-      // After enough tries, what is not known stays unknown.
-    }
+    const workflowId = followUpBatchWorkflowId({ batchId: batch.state.batchId, part });
+    const { isOpen, items } = await findPart(workflowId);
     this.#lookedUp.delete(part);
-    if (found.isOpen) {
-      // Another run of it is open, as after a reset of the part.
-      void this.#tell(part, batch.askForAll(part, Date.now()));
-    } else {
-      const again = batch.noteGone(part, found, Date.now());
+    // Another run of it is open, as after a reset of the part.
+    if (isOpen) void this.#tell(part, batch.askForAll(part, Date.now()));
+    else {
+      const again = batch.startAgain(part, input ?? items, Date.now());
       if (again) await this.#startPart(again);
     }
     this.#underWay -= 1;
     this.#woken = true;
   }
 
+  /** A part of an earlier batch with this id starts nothing more once it gets an order for other items. */
+  async #disown(part: number): Promise<void> {
+    const { batchId } = this.batch.state;
+    const order = { number: Date.now(), hash: '', share: 0 };
+    const handle = getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId, part }));
+    await handle.signal(partOrderSignal, order).catch(() => undefined);
+  }
+
   #watch(nowMs: number): void {
-    for (const [part, { hasEnded, aliveAtMs, order }] of this.batch.parts.entries()) {
-      if (hasEnded || this.#watched.has(part) || this.#lookedUp.has(part)) continue;
+    for (const [part, { hasEnded, aliveAtMs, order }] of this.batch.state.parts.entries()) {
+      if (hasEnded || this.#lookedUp.has(part)) continue;
       if (nowMs < aliveAtMs + WATCH_EVERY_MS) {
         this.#alarm.set(aliveAtMs + WATCH_EVERY_MS);
         continue;

@@ -11,7 +11,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import { z } from 'zod';
-import type { ItemOutcome } from '../batch/outcome.js';
+import type { ItemOutcome } from '../contract/batch-result.js';
 import {
   endOf,
   FailureType,
@@ -28,7 +28,8 @@ import {
   resolveDeliveryUpdate,
   SearchAttribute,
 } from '../contract/index.js';
-import { failure, invalidInput, outcomeOfFailure, tellBatch } from './failures.js';
+import { outcomeOfFailure } from '../contract/outcome-of-failure.js';
+import { failure, invalidInput } from './failures.js';
 import { answerSchema, answerSignal, wakeSignal } from '../contract/protocol.js';
 import { describeProgress } from '../follow-up/details.js';
 import { Failed, FollowUp } from '../follow-up/flow.js';
@@ -43,17 +44,13 @@ import { createPort } from './follow-up-port.js';
  * @throws ApplicationFailure of a `FailureType`, with `FailureDetails`; ends as Canceled only if nothing was sent
  */
 export async function followUp(input: unknown): Promise<FollowUpResult> {
-  const end = async (outcome: ItemOutcome): Promise<void> => {
-    await CancellationScope.nonCancellable(() => tellBatch(outcome));
-    recordEnd(outcome);
-  };
   try {
     const result = await seeThrough(parse(input));
-    await end({ status: result.status, prLink: result.prLink });
+    recordEnd({ status: result.status, prLink: result.prLink });
     return result;
   } catch (error) {
     // Any other error is not an end: the workflow task failed and is retried.
-    if (error instanceof TemporalFailure) await end(outcomeOfFailure(error));
+    if (error instanceof TemporalFailure) recordEnd(outcomeOfFailure(error));
     throw error;
   }
 }

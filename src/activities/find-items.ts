@@ -1,0 +1,65 @@
+import { activityInfo } from '@temporalio/activity';
+import type { Client } from '@temporalio/client';
+import { WorkflowNotFoundError } from '@temporalio/common';
+import { type PartItems, partItemsSchema } from '../contract/batch-protocol.js';
+import { type FoundFollowUp, readFollowUpEnd } from '../temporal/follow-up-end.js';
+import { readRunStart } from '../temporal/run-start.js';
+
+/** Follow-ups that are asked about at the same time. */
+const AT_A_TIME = 10;
+
+export interface FindItemsInput {
+  batchId: string;
+  items: { workflowId: string; hash: string }[];
+  /** Of a workflow whose first run asks, nothing is to be found that it does not know. */
+  unlessFirstRun?: boolean;
+}
+
+export interface FoundPart {
+  isOpen?: true;
+  /** Its items; missing if Temporal no longer keeps them. */
+  items?: PartItems;
+}
+
+/** Activities by which a batch or a part learns of Temporal what happened before a reset, a terminate or a restart. */
+export function createItemFinder(temporal: Client) {
+  return {
+    /** How the follow-ups of items stand, in their order. */
+    async findItems({ batchId, items, unlessFirstRun }: FindItemsInput): Promise<FoundFollowUp[]> {
+      if (unlessFirstRun && (await isFirstRun(temporal))) return items.map(() => ({}));
+      const found: FoundFollowUp[] = [];
+      for (let from = 0; from < items.length; from += AT_A_TIME) {
+        const asked = items.slice(from, from + AT_A_TIME);
+        found.push(
+          ...(await Promise.all(
+            asked.map(({ workflowId, hash }) => readFollowUpEnd(temporal, workflowId, { batchId, hash })),
+          )),
+        );
+      }
+      return found;
+    },
+
+    /** Whether a part runs, and what it was started with. */
+    async findPart(workflowId: string): Promise<FoundPart> {
+      try {
+        const { status, runId } = await temporal.workflow.getHandle(workflowId).describe();
+        if (status.name === 'RUNNING' || status.name === 'PAUSED') return { isOpen: true };
+        const [input] = await readRunStart(temporal, workflowId, runId);
+        const { data: items } = partItemsSchema.safeParse(input);
+        return items ? { items } : {};
+      } catch (error) {
+        if (error instanceof WorkflowNotFoundError) return {};
+        throw error;
+      }
+    },
+  };
+}
+
+export type ItemFinder = ReturnType<typeof createItemFinder>;
+
+async function isFirstRun(temporal: Client): Promise<boolean> {
+  const { workflowExecution } = activityInfo();
+  const { workflowId = '', runId } = workflowExecution ?? {};
+  const { raw } = await temporal.workflow.getHandle(workflowId, runId).describe();
+  return raw.workflowExecutionInfo?.firstRunId === runId;
+}

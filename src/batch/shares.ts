@@ -1,0 +1,45 @@
+/** What a part may have open, for {@link divide}. */
+export interface Claim {
+  /** Follow-ups that it can start or has open. */
+  wanted: number;
+  /** Its share by its latest order. */
+  share: number;
+  /** Most follow-ups that it may have open, as far as the batch knows. */
+  granted: number;
+}
+
+/**
+ * Divides `maxOpen` evenly among the parts. No part gets more than it wants, and the first parts get the remainder. What
+ * a part has to give back counts as granted until its report confirms it, so all parts together never have more than
+ * `maxOpen` follow-ups open.
+ *
+ * @param planned what parts that do not exist yet will want
+ * @returns the new share of each claim
+ */
+export function divide(claims: readonly Claim[], planned: readonly number[], maxOpen: number): number[] {
+  const targets = shareOut([...claims.map(({ wanted }) => wanted), ...planned], maxOpen);
+  let free = maxOpen - claims.reduce((sum, { granted }) => sum + granted, 0);
+  return claims.map(({ wanted, share, granted }, index) => {
+    const target = targets[index] ?? 0;
+    // A part that gets all it wants needs no order to lower its share: it has nothing left to start.
+    if (target <= share) return target < wanted ? target : share;
+    const more = Math.max(0, Math.min(target - granted, free));
+    free -= more;
+    return Math.max(share, Math.min(target, granted + more));
+  });
+}
+
+function shareOut(wanted: readonly number[], maxOpen: number): number[] {
+  const shares = wanted.map(() => 0);
+  for (let left = maxOpen; left > 0;) {
+    const hungry = wanted.flatMap((want, index) => ((shares[index] ?? 0) < want ? [index] : []));
+    if (hungry.length === 0) break;
+    const each = Math.max(1, Math.floor(left / hungry.length));
+    for (const index of hungry) {
+      const more = Math.min(each, left, (wanted[index] ?? 0) - (shares[index] ?? 0));
+      shares[index] = (shares[index] ?? 0) + more;
+      left -= more;
+    }
+  }
+  return shares;
+}

@@ -1,0 +1,102 @@
+/**
+ * What a batch and its parts say to each other. Not part of the published contract.
+ *
+ * @module
+ */
+import { z } from 'zod';
+import { type BatchCounts, BatchErrorType, countFields, type ItemOutcome, outcomeFields } from './batch-result.js';
+import { defineSignal } from './names.js';
+
+/** The outcome of the item at `index` of the batch. */
+export type EndedItem = ItemOutcome & { index: number };
+
+/** From a batch to one of its parts. */
+export interface PartOrder {
+  /**
+   * Always increases, even after a reset of the batch, because it is at least the time in milliseconds. A part's report
+   * names the latest order that it has received.
+   */
+  number: number;
+  /** `hashOfItems` of the part's items. A part with other items belongs to another batch, and refuses the order. */
+  hash: string;
+  /** Most follow-ups that the part may have open. */
+  share: number;
+  /** Only items of the batch below this index may start. */
+  until?: number | undefined;
+  /** Start no more follow-ups, and cancel the open ones. */
+  cancel?: true | undefined;
+  /** Report all ends again: the batch was reset. */
+  tellAll?: true | undefined;
+}
+
+/** From a part to its batch: its counts, and what has ended since the last report. */
+export interface PartReport {
+  part: number;
+  /** Always increases. A report with a number that is not higher says nothing new. */
+  number: number;
+  /** Number of the latest order that the part has received. */
+  order: number;
+  /** `hashOfItems` of its items. */
+  hash: string;
+  open: number;
+  counts: BatchCounts;
+  ended: EndedItem[];
+}
+
+/** The items of a part. `template` is filled into every item. */
+export interface PartItems {
+  /** Index of the first item in the batch. */
+  first: number;
+  template: Record<string, unknown>;
+  items: unknown[];
+}
+
+/** Input of a part. */
+export interface PartInput extends PartItems {
+  batchId: string;
+  part: number;
+  order: PartOrder;
+  /** It ran before: what its items did is asked of Temporal first. */
+  again?: true;
+}
+
+/** Memo field of an item's follow-up: `hash64` of its input as JSON. */
+export const ITEM_HASH_MEMO = 'itemHash';
+
+export const partOrderSignal = defineSignal<[PartOrder]>('partOrder');
+export const partReportSignal = defineSignal<[PartReport]>('partReport');
+
+/** The input of a part, as far as others read it. */
+export const partItemsSchema: z.ZodType<PartItems> = z.object({
+  first: z.int().min(0),
+  template: z.record(z.string(), z.unknown()),
+  items: z.array(z.unknown()),
+});
+
+/**
+ * Schemas of the signals. Anything else, such as a signal sent by hand, would fail the workflow tasks. This is a function
+ * because other workflows load this module too and do not need the schemas.
+ */
+export function batchMessageSchemas() {
+  const count = z.int().min(0);
+  const number = z.number().min(0);
+  const outcome = outcomeFields({ type: z.enum(BatchErrorType).catch('Other') });
+  const partOrder: z.ZodType<PartOrder> = z.object({
+    number,
+    hash: z.string(),
+    share: count,
+    until: count.optional(),
+    cancel: z.literal(true).optional(),
+    tellAll: z.literal(true).optional(),
+  });
+  const partReport: z.ZodType<PartReport> = z.object({
+    part: count,
+    number,
+    order: number,
+    hash: z.string(),
+    open: count,
+    counts: z.object(countFields()),
+    ended: z.array(z.object({ index: count, ...outcome })),
+  });
+  return { partOrder, partReport };
+}

@@ -1,0 +1,62 @@
+import { type Client, WorkflowFailedError } from '@temporalio/client';
+import { WorkflowNotFoundError } from '@temporalio/common';
+import { trimOutcome } from '../batch/outcome.js';
+import { ITEM_HASH_MEMO } from '../contract/batch-protocol.js';
+import type { ItemOutcome } from '../contract/batch-result.js';
+import { followUpResultSchema, parseInput, SearchAttribute } from '../contract/index.js';
+import { outcomeOfFailure } from '../contract/outcome-of-failure.js';
+
+/** What Temporal knows about a follow-up: its outcome, that it is open, or (neither set) nothing. */
+export interface FoundFollowUp {
+  outcome?: ItemOutcome;
+  isOpen?: true;
+}
+
+/** The item that a follow-up is expected to belong to. */
+export interface ExpectedItem {
+  batchId: string;
+  /** `hash64` of its input as JSON. */
+  hash?: string | undefined;
+}
+
+/**
+ * How the newest run of an item's follow-up stands, according to Temporal. A follow-up that belongs to another batch, or
+ * has another input, has not sent this item: that is an outcome, too.
+ *
+ * @throws ServiceError of the SDK if Temporal does not answer
+ */
+export async function readFollowUpEnd(
+  client: Client,
+  workflowId: string,
+  { batchId, hash }: ExpectedItem,
+): Promise<FoundFollowUp> {
+  const handle = client.workflow.getHandle(workflowId);
+  try {
+    const { status, memo, typedSearchAttributes: attributes } = await handle.describe();
+    const isOther = attributes.get(SearchAttribute.batchId) !== batchId;
+    if (isOther || (hash !== undefined && memo?.[ITEM_HASH_MEMO] !== hash)) {
+      const message = `${workflowId} was used before, for another message; this one was not sent`;
+      return { outcome: { error: { type: 'NotStarted', message, delivered: 'no' } } };
+    }
+    if (status.name === 'RUNNING' || status.name === 'PAUSED') return { isOpen: true };
+    // A follow-up that was cut off while it watched its job had sent its message.
+    const wasSent = attributes.get(SearchAttribute.state) === 'polling';
+    return { outcome: trimOutcome(await readOutcome(handle.result(), wasSent)) };
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return {};
+    throw error;
+  }
+}
+
+async function readOutcome(result: Promise<unknown>, wasSent: boolean): Promise<ItemOutcome> {
+  try {
+    const parsed = parseInput(followUpResultSchema, await result);
+    if (parsed.ok) return { status: parsed.value.status, prLink: parsed.value.prLink };
+    return outcomeOfFailure(new Error('It ended with an unknown result'));
+  } catch (error) {
+    if (!(error instanceof WorkflowFailedError)) throw error;
+    const { error: told } = outcomeOfFailure(error.cause);
+    if (!told || !wasSent || told.delivered !== 'unknown') return { ...(told && { error: told }) };
+    return { error: { ...told, message: `${told.message} after its message was sent`, delivered: 'yes' } };
+  }
+}
