@@ -34,7 +34,7 @@ const items = [
   { index: 7, projectId: 'p', jobId: 'b', workflowId: 'follow-up/p/b/nightly:7', status: 'failed' },
 ] as const;
 
-test('a running batch shows its counts and its items without success, numbered from 1, but no expected end', () => {
+test('a running batch shows its counts and its items without success, numbered from 1', () => {
   expect(describeBatch(running, items, nowMs)).toBe(`**22 of 30 ended**
 
 - completed: 20
@@ -44,7 +44,7 @@ test('a running batch shows its counts and its items without success, numbered f
 - waiting to start: 3
 - started: 2026-01-01 23:00:00 UTC
 - latest end: 11:59:00 UTC
-- to do: nothing. When it is expected to end, and what it waits for: \`follow-up batch status nightly\`
+- to do: nothing. What it waits for: \`follow-up batch status nightly\`
 
 **Without success**
 
@@ -55,8 +55,8 @@ _As of 2026-01-02 12:00:00 UTC._`);
 });
 
 const states: [what: string, status: Partial<BatchStatus>, headline: string, step: string][] = [
-  ['is being cancelled', { cancelled: true }, '22 of 30 ended, being cancelled', 'nothing. When it is expected'],
-  ['accepts more items', { sealed: false }, '22 of 30 ended, more items may come', 'nothing. When it is expected'],
+  ['is being cancelled', { cancelled: true }, '22 of 30 ended, being cancelled', 'nothing. What it waits for'],
+  ['accepts more items', { sealed: false }, '22 of 30 ended, more items may come', 'nothing. What it waits for'],
   [
     'waits for the rest of its list',
     { sealed: false, open: 0, waitingToStart: 0 },
@@ -88,25 +88,30 @@ test.each(states)('a batch that %s says what to do', (_what, status, headline, s
   expect(lines.find((line) => line.startsWith('- to do: '))).toContain(`- to do: ${step}`);
 });
 
-test('a part numbers its items from 1 and names its batch', () => {
-  const order = { number: 1, share: 4, starts: 5, everyMs: 1_000, reportEveryMs: 1_000 };
-  const part = Part.create(
-    {
-      batchId: 'nightly',
-      part: 1,
-      first: 50,
-      template: {},
-      order,
-      items: [
-        { projectId: 'p', jobId: 'a', prompt: 'x' },
-        { projectId: 'p', jobId: 'b', prompt: 'x' },
-      ],
-    },
-    0,
-  );
-  expect(describePart(part, nowMs)).toBe(`**0 of 2 ended**, 0 open, at most 4
+test('a held batch says since when and why, and how to go on', () => {
+  const hold = { name: 'canary', reason: 'the first 2 of 30 items have ended', at: '2026-01-02T11:58:00.000Z' } as const;
+  const text = describeBatch({ ...running, hold }, [], nowMs);
+  expect(text).toContain('**22 of 30 ended, held (canary)**');
+  expect(text).toContain('- held: the first 2 of 30 items have ended, since 11:58:00 UTC');
+  expect(text).toContain('- to do: `follow-up batch continue nightly` or `follow-up batch cancel nightly`');
+});
 
-- items: 51 to 52 of batch \`nightly\`
+test('a part numbers its items from 1 and names its batch', () => {
+  const item = (jobId: string) => ({ projectId: 'p', jobId, prompt: 'x' });
+  const input = {
+    batchId: 'nightly',
+    part: 1,
+    first: 250,
+    template: {},
+    items: [item('a'), item('b'), item('c')],
+    order: { number: 1, hash: 'h', share: 4 },
+  };
+  const part = new Part(input);
+  part.start();
+  part.end(0, { status: 'completed', prLink: null });
+  expect(describePart(part, input, nowMs)).toBe(`**1 of 3 ended**, 2 open, at most 4
+
+- items: 251 to 253 of batch \`nightly\`
 - to do: nothing here. The batch decides: \`follow-up-batch/nightly\`
 
 _As of 2026-01-02 12:00:00 UTC._`);

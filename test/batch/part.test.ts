@@ -1,45 +1,58 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { paceOf } from '../../src/batch/orders.js';
 import { Part } from '../../src/batch/part.js';
 
-const order = (share: number) => ({ number: 1, share, ...paceOf(1) });
 const item = (projectId: string, jobId: string) => ({ projectId, jobId, prompt: 'go on' });
-const partOf = (items: unknown[], share = 50) =>
-  Part.create({ batchId: 'b', part: 2, first: 500, template: { lane: 'batch' }, items, order: order(share) }, 0);
+const partOf = (items: unknown[], order: object = {}) =>
+  new Part({
+    batchId: 'b',
+    part: 2,
+    first: 500,
+    template: { lane: 'batch' },
+    items,
+    order: { number: 1, hash: 'own', share: 50, ...order },
+  });
+const positions = (part: Part) => part.start().map(({ position }) => position);
 const DONE = { status: 'completed', prLink: null } as const;
 
 describe('a part', () => {
-  test('starts 5 follow-ups a second, up to its share', () => {
+  test('starts as many follow-ups as its share', () => {
     const part = partOf(
       Array.from({ length: 20 }, (_, index) => item('p', `job-${index}`)),
-      12,
+      { share: 3 },
     );
-    expect(part.start(0).map(({ position }) => position)).toEqual([0, 1, 2, 3, 4]);
-    expect(part.start(999)).toEqual([]);
-    expect(part.nextStartAtMs()).toBe(1_000);
-    expect(part.start(1_000)).toHaveLength(5);
-    expect(part.start(2_000)).toHaveLength(2);
-    expect(part.nextStartAtMs()).toBeUndefined();
-    part.end(3, DONE);
-    expect(part.start(3_000)[0]).toMatchObject({
-      position: 12,
-      workflowId: 'follow-up/p/job-12/b:512',
-      input: { lane: 'batch', projectId: 'p', jobId: 'job-12', prompt: 'go on' },
-    });
+    expect(positions(part)).toEqual([0, 1, 2]);
+    expect(part.start()).toEqual([]);
+    part.end(1, DONE);
+    expect(part.start()).toEqual([
+      {
+        position: 3,
+        workflowId: 'follow-up/p/job-3/b:503',
+        input: { lane: 'batch', projectId: 'p', jobId: 'job-3', prompt: 'go on' },
+      },
+    ]);
+  });
+
+  test('starts only items below the index in its order', () => {
+    const part = partOf([item('p', 'a'), item('p', 'b'), item('p', 'c')], { until: 502 });
+    expect(positions(part)).toEqual([0, 1]);
+    expect(part.obey({ number: 2, hash: 'own', share: 50 })).toBe(true);
+    expect(positions(part)).toEqual([2]);
   });
 
   test('starts the items of one job one after another, in their order', () => {
     const part = partOf([item('p', 'a'), item('p', 'a'), item('p', 'b'), item('q', 'a')]);
-    expect(part.start(0).map(({ position }) => position)).toEqual([0, 3, 2]);
-    expect(part.nextStartAtMs()).toBeUndefined();
+    expect(positions(part)).toEqual([0, 3, 2]);
     part.end(0, DONE);
-    expect(part.start(1_000).map(({ position }) => position)).toEqual([1]);
+    expect(positions(part)).toEqual([1]);
   });
 
   test('begins with the project that has the fewest open follow-ups', () => {
-    const part = partOf(['a', 'a', 'a', 'b', 'b', 'c'].map((project, index) => item(project, `job-${index}`)));
-    expect(part.start(0).map(({ position }) => position)).toEqual([0, 3, 5, 1, 4]);
+    const part = partOf(
+      ['a', 'a', 'a', 'b', 'b', 'c'].map((project, index) => item(project, `job-${index}`)),
+      { share: 5 },
+    );
+    expect(positions(part)).toEqual([0, 3, 5, 1, 4]);
   });
 
   test('ends a bad item with an error of its own, and starts the others', () => {
@@ -51,16 +64,25 @@ describe('a part', () => {
       workflowId: '',
       error: { type: 'InvalidInput', delivered: 'no' },
     });
-    expect(part.start(0).map(({ position }) => position)).toEqual([0, 3]);
+    expect(positions(part)).toEqual([0, 3]);
   });
 
-  test('tells everything again when the batch asks for it, even while a report is on its way', () => {
+  test('ignores an order that is late, and refuses one for other items', () => {
+    const part = partOf([item('p', 'a')], { number: 5, share: 0 });
+    expect(part.obey({ number: 4, hash: 'own', share: 50 })).toBe(true);
+    expect(part.order.share).toBe(0);
+    expect(part.obey({ number: 9, hash: 'other', share: 50 })).toBe(false);
+    expect(part.start()).toEqual([]);
+    expect(part.report(10)).toMatchObject({ hash: 'own', order: 9 });
+  });
+
+  test('reports everything again when the batch asks for it, even while a report is on its way', () => {
     const part = partOf([item('p', 'a'), item('p', 'b')]);
-    part.start(0);
+    part.start();
     part.end(0, DONE);
     part.end(1, DONE);
     const onItsWay = part.report(1_000);
-    part.tellAll();
+    part.obey({ number: 2, hash: 'own', share: 50, tellAll: true });
     part.noteReported(onItsWay);
     const again = part.report(1_000);
     expect(again.ended).toMatchObject([{ index: 500 }, { index: 501 }]);
@@ -68,27 +90,27 @@ describe('a part', () => {
     expect(part.report(2_000).ended).toEqual([]);
   });
 
-  test('accepts only the first end of an item, and only ends of its own follow-ups', () => {
-    const part = partOf([item('p', 'a')]);
-    part.start(0);
-    expect(part.positionOf('follow-up/p/a/b:500')).toBe(0);
-    for (const id of ['follow-up/p/a/b:0', 'follow-up/p/x/b:500', 'follow-up/p/a/c:500', '', ':500']) {
-      expect(part.positionOf(id)).toBeUndefined();
-    }
+  test('reports each end until it is known to have arrived, and counts only the first', () => {
+    const part = partOf([item('p', 'a'), item('p', 'b')]);
+    part.start();
     part.end(0, DONE);
     part.end(0, { error: { type: 'Other', message: '', delivered: 'unknown' } });
-    expect(part.counts()).toMatchObject({ completed: 1, errors: 0 });
-  });
-
-  test('reports each end until it is known to have arrived', () => {
-    const part = partOf([item('p', 'a'), item('p', 'b')]);
-    part.start(0);
-    part.end(0, DONE);
     const first = part.report(10);
     part.end(1, DONE);
     expect(part.report(10)).toMatchObject({ number: 11, ended: [{ index: 500 }, { index: 501 }] });
     part.noteReported(first);
     expect(part.report(500)).toMatchObject({ number: 500, open: 0, ended: [{ index: 501, status: 'completed' }] });
+    expect(part.counts()).toMatchObject({ completed: 2, errors: 0 });
+  });
+
+  test('withdraws what waits, and leaves what is open', () => {
+    const part = partOf([item('p', 'a'), item('p', 'b')], { share: 1 });
+    part.start();
+    part.stop();
+    part.withdraw('cancelled');
+    expect(part.itemAt(1).error).toEqual({ type: 'Cancelled', message: 'cancelled', delivered: 'no' });
+    part.end(0, DONE);
+    expect(part.hasEnded).toBe(true);
   });
 
   test('shortens a long error message and leaves out a long link', () => {
@@ -99,29 +121,28 @@ describe('a part', () => {
     expect(Buffer.byteLength(part.itemAt(1).error?.message ?? '')).toBeLessThanOrEqual(200);
   });
 
-  test('completes every list, never has two items of a job open, and may continue as new at any time', () => {
+  test('completes every list, and never has two items of a job open', () => {
     const items = fc.array(fc.record({ projectId: fc.constantFrom('p', 'q'), jobId: fc.constantFrom('a', 'b', 'c') }), {
       maxLength: 30,
     });
     fc.assert(
       fc.property(items, fc.integer({ min: 1, max: 6 }), fc.infiniteStream(fc.nat(5)), (list, share, chance) => {
-        let part = partOf(
+        const part = partOf(
           list.map((ids) => ({ ...ids, prompt: 'x' })),
-          share,
+          { share },
         );
-        const order: string[] = [];
-        for (let nowMs = 0; !part.hasEnded; nowMs += 500) {
-          expect(nowMs).toBeLessThan(500 * 1_000);
-          order.push(...part.start(nowMs).map(({ position }) => `${part.itemAt(position).jobId} ${position}`));
-          const open = part.openPositions();
+        let started = 0;
+        for (let step = 0; !part.hasEnded; step++) {
+          expect(step).toBeLessThan(1_000);
+          started += part.start().length;
+          const open = part.positions('open');
           const jobs = open.map((position) => `${part.itemAt(position).projectId}/${part.itemAt(position).jobId}`);
           expect(new Set(jobs).size).toBe(jobs.length);
           expect(open.length).toBeLessThanOrEqual(share);
           const ended = open[chance.next().value ?? 0];
           if (ended !== undefined) part.end(ended, DONE);
-          part = new Part(JSON.parse(JSON.stringify(part.state)));
         }
-        expect(order).toHaveLength(list.length);
+        expect(started).toBe(list.length);
         expect(part.counts().completed).toBe(list.length);
       }),
       { numRuns: 100 },

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import type { Firing, FiringOutcome, ScheduleHandle, ScheduleOverlap } from '../../src/client/index.js';
-import { readRunStart } from '../../src/client/history.js';
+import { readRunStart } from '../../src/temporal/run-start.js';
 import { batchItemKey, followUpWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';

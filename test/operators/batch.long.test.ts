@@ -78,7 +78,7 @@ describe.concurrent('a running batch', () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
     await sendNonsense(batches.stack.client, batch.workflowId, ['partReport']);
-    await sendNonsense(batches.stack.client, partOf(batch), ['partOrder', 'followUpEnded']);
+    await sendNonsense(batches.stack.client, partOf(batch), ['partOrder']);
     await letAllGo(batch);
     await endsWell(batch);
     for (const workflowId of [batch.workflowId, partOf(batch)]) {

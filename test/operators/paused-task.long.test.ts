@@ -4,7 +4,7 @@ import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../../chaos/butto
 import { FollowUpClient } from '../../src/client/index.js';
 import { batchItemKey, followUpBatchWorkflowId, followUpWorkflowId } from '../../src/contract/index.js';
 import { tellSignal, wakeSignal } from '../../src/contract/protocol.js';
-import { partOrderSignal, partReportSignal } from '../../src/workflows/batch-messages.js';
+import { partOrderSignal, partReportSignal } from '../../src/contract/batch-protocol.js';
 import { makeItems } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
-import { createLookUps } from '../../src/activities/batch-look-ups.js';
+import { createItemFinder } from '../../src/activities/find-items.js';
 import { createBudgets } from '../../src/activities/budgets.js';
 import { createActivities } from '../../src/activities/index.js';
 import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
@@ -59,7 +59,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
     handBack: new AbortController().signal,
     linksArePrivate: false,
   });
-  const activities = { ...coreActivities, ...createLookUps(client) };
+  const activities = { ...coreActivities, ...createItemFinder(client) };
   const shared = { connection: native, workflowBundle: builtBundle, activities, maxCachedWorkflows: 1_000 };
   const workers = await Promise.all([
     Worker.create({ ...shared, taskQueue }),
