@@ -1,33 +1,20 @@
 import { activityInfo } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
-import { type PartItems, partItemsSchema } from '../contract/batch-protocol.js';
-import { type FoundFollowUp, readFollowUpEnd } from '../temporal/follow-up-end.js';
+import { type FindItemsInput, type FoundItem, type FoundPart, partItemsSchema } from '../contract/batch-protocol.js';
+import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { readRunStart } from '../temporal/run-start.js';
 
 /** Follow-ups that are asked about at the same time. */
 const AT_A_TIME = 10;
 
-export interface FindItemsInput {
-  batchId: string;
-  items: { workflowId: string; hash: string }[];
-  /** Of a workflow whose first run asks, nothing is to be found that it does not know. */
-  unlessFirstRun?: boolean;
-}
-
-export interface FoundPart {
-  isOpen?: true;
-  /** Its items; missing if Temporal no longer keeps them. */
-  items?: PartItems;
-}
-
 /** Activities by which a batch or a part learns of Temporal what happened before a reset, a terminate or a restart. */
 export function createItemFinder(temporal: Client) {
   return {
     /** How the follow-ups of items stand, in their order. */
-    async findItems({ batchId, items, unlessFirstRun }: FindItemsInput): Promise<FoundFollowUp[]> {
+    async findItems({ batchId, items, unlessFirstRun }: FindItemsInput): Promise<FoundItem[]> {
       if (unlessFirstRun && (await isFirstRun(temporal))) return items.map(() => ({}));
-      const found: FoundFollowUp[] = [];
+      const found: FoundItem[] = [];
       for (let from = 0; from < items.length; from += AT_A_TIME) {
         const asked = items.slice(from, from + AT_A_TIME);
         found.push(

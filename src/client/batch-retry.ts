@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client';
 import { z } from 'zod';
-import { partItemsSchema } from '../contract/batch-protocol.js';
+import { type FoundItem, partItemsSchema } from '../contract/batch-protocol.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
 import type { RetryChoice } from '../contract/choices.js';
 import {
@@ -10,7 +10,7 @@ import {
   followUpInputSchema,
   parseInput,
 } from '../contract/index.js';
-import { type FoundFollowUp, readFollowUpEnd } from '../temporal/follow-up-end.js';
+import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { readRunStart } from '../temporal/run-start.js';
 import type { BatchHandle } from './batch-handle.js';
 import type { StartBatchInput } from './batch-plan.js';
@@ -145,7 +145,7 @@ async function standingOf(
   return delivered.includes('unknown') ? 'unknown' : 'send';
 }
 
-async function findAttempt(client: Client, { batchId, item, isRunning }: Attempt): Promise<FoundFollowUp> {
+async function findAttempt(client: Client, { batchId, item, isRunning }: Attempt): Promise<FoundItem> {
   const { workflowId, status, error } = item;
   const told: ItemOutcome | undefined = status ? { status } : error && { error };
   if (status || workflowId === '') return told ? { outcome: told } : {};

@@ -60,6 +60,28 @@ export interface PartInput extends PartItems {
   again?: true;
 }
 
+/** Of the activity `findItems`: asks how the follow-ups of items stand. */
+export interface FindItemsInput {
+  batchId: string;
+  /** `hash`: `hashOfItem` of the input that the follow-up must have. */
+  items: { workflowId: string; hash: string }[];
+  /** Of a workflow whose first run asks, nothing is to be found that it does not know. */
+  unlessFirstRun?: boolean;
+}
+
+/** What Temporal knows about the follow-up of an item: its outcome, that it is open, or (neither set) nothing. */
+export interface FoundItem {
+  outcome?: ItemOutcome;
+  isOpen?: true;
+}
+
+/** Answer of the activity `findPart`. */
+export interface FoundPart {
+  isOpen?: true;
+  /** What it was started with; missing if Temporal no longer keeps it. */
+  items?: PartItems;
+}
+
 /** Memo field of an item's follow-up: `hash64` of its input as JSON. */
 export const ITEM_HASH_MEMO = 'itemHash';
 

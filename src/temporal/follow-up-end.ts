@@ -1,16 +1,10 @@
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { trimOutcome } from '../batch/outcome.js';
-import { ITEM_HASH_MEMO } from '../contract/batch-protocol.js';
+import { type FoundItem, ITEM_HASH_MEMO } from '../contract/batch-protocol.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
 import { followUpResultSchema, parseInput, SearchAttribute } from '../contract/index.js';
 import { outcomeOfFailure } from '../contract/outcome-of-failure.js';
-
-/** What Temporal knows about a follow-up: its outcome, that it is open, or (neither set) nothing. */
-export interface FoundFollowUp {
-  outcome?: ItemOutcome;
-  isOpen?: true;
-}
 
 /** The item that a follow-up is expected to belong to. */
 export interface ExpectedItem {
@@ -29,7 +23,7 @@ export async function readFollowUpEnd(
   client: Client,
   workflowId: string,
   { batchId, hash }: ExpectedItem,
-): Promise<FoundFollowUp> {
+): Promise<FoundItem> {
   const handle = client.workflow.getHandle(workflowId);
   try {
     const { status, memo, typedSearchAttributes: attributes } = await handle.describe();

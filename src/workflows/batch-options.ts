@@ -16,3 +16,13 @@ export function pageRange(range: BatchItemsRange | null | undefined, first: numb
     limit: Number.isSafeInteger(limit) ? Math.min(MAX_RESULT_ITEMS, Math.max(1, limit)) : DEFAULT_LIMIT,
   };
 }
+
+/** Whether a request to another workflow succeeded. */
+export async function succeeds(request: Promise<unknown>): Promise<boolean> {
+  try {
+    await request;
+    return true;
+  } catch {
+    return false;
+  }
+}
