@@ -84,7 +84,7 @@ export async function operatorScenario(options: OperatorScenarioOptions): Promis
     const workers = lanes.map((lane) => keepWorker(lane));
     await Promise.all(
       lanes.map(async (lane) => {
-        const itemIds = await startBatch(lane, items);
+        const { itemIds, partId } = await startBatch(lane, items);
         let terminatedParts = 0;
         for (let press = 0; press < presses; press++) {
           if (press % 3 === 0) await lane.start(1);
@@ -94,7 +94,7 @@ export async function operatorScenario(options: OperatorScenarioOptions): Promis
             buttons.filter((each) => !NOT_PRESSED[target]?.includes(each)),
           );
           if (target === 'part' && button === 'terminate' && ++terminatedParts > MOST_TERMINATED_PARTS) continue;
-          const workflowId = workflowIdOf(lane, target, itemIds);
+          const workflowId = target === 'part' ? partId : workflowIdOf(lane, target, itemIds);
           const isPressed = await pressButton(lane, target, workflowId, button);
           count(counts, isPressed ? `${button} ${target}` : 'came too late');
           say?.(`${button} ${workflowId}${isPressed ? '' : ': too late'}`);
@@ -123,7 +123,7 @@ export async function operatorScenario(options: OperatorScenarioOptions): Promis
   });
 }
 
-async function startBatch(lane: Lane, count: number): Promise<string[]> {
+async function startBatch(lane: Lane, count: number): Promise<{ itemIds: string[]; partId: string }> {
   const { projectId } = lane;
   const items = Array.from({ length: count }, (_, index) => ({
     projectId,
@@ -133,8 +133,15 @@ async function startBatch(lane: Lane, count: number): Promise<string[]> {
     settleTime: '3s',
     prLinkGrace: '0s',
   }));
-  await lane.followUps.startBatch({ id: projectId, items, maxOpen: Math.ceil(count / 2) });
-  return items.map(({ jobId }, index) => followUpWorkflowId({ projectId, jobId, key: batchItemKey(projectId, index) }));
+  const batch = await lane.followUps.startBatch({ id: projectId, items, maxOpen: Math.ceil(count / 2) });
+  const itemIds = items.map(({ jobId }, index) =>
+    followUpWorkflowId({ projectId, jobId, key: batchItemKey(projectId, index) }),
+  );
+  for (;;) {
+    const [partId] = await batch.parts();
+    if (partId !== undefined) return { itemIds, partId };
+    await delay(200);
+  }
 }
 
 /** Waits for the end of a lane's batch. Returns what is wrong if it does not end in time. */
@@ -192,11 +199,10 @@ function recordOf({ records, projectId }: Lane, workflowId: string): FollowUpRec
   return record;
 }
 
-function workflowIdOf(lane: Lane, target: Target, itemIds: readonly string[]): string {
+function workflowIdOf(lane: Lane, target: Exclude<Target, 'part'>, itemIds: readonly string[]): string {
   const { projectId } = lane;
   if (target === 'budget') return projectBudgetWorkflowId(projectId);
   if (target === 'batch') return followUpBatchWorkflowId({ batchId: projectId });
-  if (target === 'part') return followUpBatchWorkflowId({ batchId: projectId, part: 0 });
   return pick(lane, [...itemIds, ...lane.records.map(({ workflowId }) => workflowId)]);
 }
 

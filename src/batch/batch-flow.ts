@@ -1,4 +1,11 @@
-import type { FoundPart, PartInput, PartItems, PartOrder, PartReport } from '../contract/batch-protocol.js';
+import {
+  type FoundPart,
+  type PartInput,
+  type PartItems,
+  type PartOrder,
+  type PartReport,
+  partWorkflowId,
+} from '../contract/batch-protocol.js';
 import { type BatchHold, type FollowUpBatchResult, MAX_PIECE_BYTES } from '../contract/index.js';
 import type { Batch, BatchState } from './batch.js';
 import { describeBatch } from './details.js';
@@ -21,8 +28,8 @@ export interface BatchPort {
    */
   startPart(input: PartInput): Promise<{ ended: Promise<unknown> } | 'used'>;
   /** Signals an order. Returns `false` if the part does not run. */
-  tellPart(part: number, order: PartOrder): Promise<boolean>;
-  findPart(part: number): Promise<FoundPart>;
+  tellPart(workflowId: string, order: PartOrder): Promise<boolean>;
+  findPart(workflowId: string): Promise<FoundPart>;
   show(details: string, hold: BatchHold | undefined): void;
 }
 
@@ -100,11 +107,14 @@ export class BatchFlow {
   hear(report: PartReport): void {
     const { batch, port } = this;
     const nowMs = port.nowMs();
-    // A part of an earlier batch with this id starts nothing more once it gets an order for other items.
-    if (batch.isStrange(report)) void port.tellPart(report.part, { number: nowMs, hash: '', share: 0 });
-    else if (batch.take(report, nowMs)) this.wake();
+    if (batch.isStrange(report)) {
+      void port.tellPart(partWorkflowId({ batchId: batch.state.batchId, ...report }), {
+        number: nowMs,
+        share: 0,
+        orphaned: true,
+      });
+    } else if (batch.take(report, nowMs)) this.wake();
   }
-
 
   /** Runs until every item has an outcome and no more can come. */
   async run(): Promise<FollowUpBatchResult> {
@@ -150,7 +160,7 @@ export class BatchFlow {
   /** @param input if it is known: what to start the part again with if it no longer runs */
   #tell(part: number, order: PartOrder, input?: PartItems): void {
     this.#during(async () => {
-      if (await this.port.tellPart(part, order)) this.batch.noteAlive(part, this.port.nowMs());
+      if (await this.port.tellPart(this.batch.idOf(part), order)) this.batch.noteAlive(part, this.port.nowMs());
       else await this.#lookUp(part, input);
     });
   }
@@ -160,7 +170,7 @@ export class BatchFlow {
     const { batch, port } = this;
     if (this.#lookedUp.has(part) || batch.state.parts[part]?.hasEnded) return;
     this.#lookedUp.add(part);
-    const { isOpen, items } = await port.findPart(part);
+    const { isOpen, items } = await port.findPart(batch.idOf(part));
     this.#lookedUp.delete(part);
     // Another run of it is open, as after a reset of the part.
     if (isOpen) return this.#tell(part, batch.askForAll(part, port.nowMs()));

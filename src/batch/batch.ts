@@ -1,5 +1,12 @@
 import { fillItem } from '../contract/batch-input.js';
-import type { EndedItem, PartInput, PartItems, PartOrder, PartReport } from '../contract/batch-protocol.js';
+import {
+  type EndedItem,
+  type PartInput,
+  type PartItems,
+  type PartOrder,
+  type PartReport,
+  partWorkflowId,
+} from '../contract/batch-protocol.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
 import { defined } from '../contract/defined.js';
 import { iso } from '../contract/durations.js';
@@ -10,7 +17,6 @@ import {
   type BatchItemsPage,
   type BatchStatus,
   type FollowUpBatchResult,
-  followUpBatchWorkflowId,
   MAX_RESULT_ITEMS,
 } from '../contract/index.js';
 import { addCounts, countOutcome, endedOf, noCounts } from './outcome.js';
@@ -29,6 +35,8 @@ interface PartRecord {
   /** Index of its first item. */
   first: number;
   size: number;
+  /** `hashOfItems` of its items. */
+  hash: string;
   order: PartOrder;
   /** Number of the latest order that was sent to it. */
   sent: number;
@@ -171,7 +179,8 @@ export class Batch {
     const record: PartRecord = {
       first,
       size: items.length,
-      order: { number: nowMs, hash: hashOfItems({ template, items }), share: 0 },
+      hash: hashOfItems({ template, items }),
+      order: { number: nowMs, share: 0 },
       sent: 0,
       granted: 0,
       open: 0,
@@ -185,7 +194,7 @@ export class Batch {
     const part = parts.push(record) - 1;
     this.#renewOrders(nowMs);
     record.sent = record.since = record.order.number;
-    return { batchId, part, first, template, items, order: record.order };
+    return { batchId, part, hash: record.hash, first, template, items, order: record.order };
   }
 
   /**
@@ -204,14 +213,9 @@ export class Batch {
 
   /** Applies a part's report. Returns whether it said anything new. */
   take(report: PartReport, nowMs: number): boolean {
-    const { part: index, number, order, hash, open, counts, ended } = report;
+    const { part: index, number, hash, order, open, counts, ended } = report;
     const part = this.state.parts[index];
-    if (!part || number <= part.reports || order < part.since || part.hasEnded) return false;
-    if (hash !== part.order.hash) {
-      const message = `${followUpBatchWorkflowId({ batchId: this.state.batchId, part: index })} still runs for another batch with this id`;
-      this.#endRest(part, { error: { type: 'NotStarted', message, delivered: 'no' } }, nowMs);
-      return true;
-    }
+    if (part?.hash !== hash || number <= part.reports || order < part.since || part.hasEnded) return false;
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
     Object.assign(part, { reports: number, open, counts, aliveAtMs: nowMs });
     if (order >= part.order.number) part.granted = Math.max(part.order.share, open);
@@ -220,9 +224,19 @@ export class Batch {
     return true;
   }
 
-  /** Whether a report comes from a part that this batch does not have: from an earlier batch with the same id. */
-  isStrange({ part }: PartReport): boolean {
-    return this.state.sealed && !this.hasBacklog && part >= this.state.parts.length;
+  /**
+   * Whether a report comes from a part that this batch does not have: from an earlier batch with the same id, or from
+   * before a reset after which the items were divided in another way.
+   */
+  isStrange({ part, hash }: PartReport): boolean {
+    const { parts, sealed } = this.state;
+    const record = parts[part];
+    return record ? record.hash !== hash : sealed && !this.hasBacklog;
+  }
+
+  /** Workflow id of a part. */
+  idOf(part: number): string {
+    return partWorkflowId({ batchId: this.state.batchId, part, hash: this.#part(part).hash });
   }
 
   /**
@@ -232,14 +246,15 @@ export class Batch {
   startAgain(index: number, found: PartItems | undefined, nowMs: number): PartInput | undefined {
     const part = this.#part(index);
     const { batchId } = this.state;
-    if (found && hashOfItems(found) === part.order.hash && part.restarts < MOST_RESTARTS) {
+    if (found && part.restarts < MOST_RESTARTS) {
       part.restarts += 1;
       part.order = nextOrder(part.order, nowMs);
       part.sent = part.since = part.order.number;
       part.aliveAtMs = nowMs;
-      return { batchId, part: index, ...found, order: part.order, again: true };
+      const { first, template, items } = found;
+      return { batchId, part: index, hash: part.hash, first, template, items, order: part.order, again: true };
     }
-    const message = `${followUpBatchWorkflowId({ batchId, part: index })} was terminated: see the follow-up`;
+    const message = `${this.idOf(index)} was terminated: see the follow-up`;
     this.#endRest(part, { error: { type: 'Terminated', message, delivered: 'unknown' } }, nowMs);
     return undefined;
   }
@@ -281,7 +296,7 @@ export class Batch {
   }
 
   page(offset: number, limit: number): BatchItemsPage {
-    const { batchId, total, parts, kept } = this.state;
+    const { total, parts, kept } = this.state;
     const items = fitting(kept.slice(offset, offset + limit));
     const next = offset + items.length;
     const page = { total, offset, items };
@@ -291,7 +306,7 @@ export class Batch {
     // Not in a part yet; the caller can ask again a little later.
     if (!record) return page;
     const count = record.first + record.size - next;
-    return { ...page, elsewhere: { workflowId: followUpBatchWorkflowId({ batchId, part }), count } };
+    return { ...page, elsewhere: { workflowId: this.idOf(part), count } };
   }
 
   result(): FollowUpBatchResult {

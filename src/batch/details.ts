@@ -51,7 +51,17 @@ function describeState({ ended, cancelled, sealed, hold }: BatchStatus): string 
   return sealed ? '' : ', more items may come';
 }
 
-function nextStep({ batchId, ended, sealed, failed, errors, unknown, open, waitingToStart, hold }: BatchStatus): string {
+function nextStep({
+  batchId,
+  ended,
+  sealed,
+  failed,
+  errors,
+  unknown,
+  open,
+  waitingToStart,
+  hold,
+}: BatchStatus): string {
   if (hold) return `\`follow-up batch continue ${batchId}\` or \`follow-up batch cancel ${batchId}\``;
   if (!ended) {
     const look = `What it waits for: \`follow-up batch status ${batchId}\``;

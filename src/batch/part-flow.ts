@@ -76,9 +76,9 @@ export class PartFlow {
   }
 
   hear(order: PartOrder): void {
-    this.#isOrphan = false;
-    // Another batch has taken the id of this part's batch. It is answered, and nothing more is started.
-    if (!this.#part.obey(order)) this.#stop('Its batch ended before it was started');
+    this.#isOrphan = order.orphaned ?? false;
+    this.#part.obey(order);
+    if (order.orphaned) this.#stop('Its batch ended before it was started');
     this.#note();
   }
 

@@ -77,17 +77,12 @@ export class Part {
     return this.#items.flatMap((item, position) => (item.state === state ? [position] : []));
   }
 
-  /** Takes an order. Returns `false` if it is for other items: the part's own batch is gone. */
-  obey(order: PartOrder): boolean {
-    if (order.number <= this.#order.number) return true;
-    const isOurs = order.hash === this.#order.hash;
-    // The answer to an order names its number, also if it is refused.
-    this.#order = isOurs ? order : { ...this.#order, number: order.number };
-    if (order.tellAll) {
-      this.#unreported = new Set(this.positions('ended'));
-      this.#toldSince = order.number;
-    }
-    return isOurs;
+  obey(order: PartOrder): void {
+    if (order.number <= this.#order.number) return;
+    this.#order = order;
+    if (!order.tellAll) return;
+    this.#unreported = new Set(this.positions('ended'));
+    this.#toldSince = order.number;
   }
 
   /**
@@ -150,15 +145,22 @@ export class Part {
 
   /** The next report to the batch. Its contents count as reported once {@link noteReported} is called. */
   report(nowMs: number): PartReport {
-    const { part, first } = this.#input;
+    const { part, first, hash } = this.#input;
     // At least the time, so that the batch does not ignore a part that was reset.
     this.#reports = Math.max(this.#reports + 1, nowMs);
-    const { number: order, hash } = this.#order;
     const ended = [...this.#unreported].map((position) => ({
       index: first + position,
       ...this.#items[position]?.outcome,
     }));
-    return { part, number: this.#reports, order, hash, open: this.open, counts: this.counts(), ended };
+    return {
+      part,
+      number: this.#reports,
+      hash,
+      order: this.#order.number,
+      open: this.open,
+      counts: this.counts(),
+      ended,
+    };
   }
 
   noteReported({ order, ended }: PartReport): void {
@@ -208,4 +210,3 @@ export function itemWorkflowId(batchId: string, index: number, ids: { projectId:
   if (!ids.projectId || !ids.jobId) return '';
   return followUpWorkflowId({ ...ids, key: batchItemKey(batchId, index) });
 }
-

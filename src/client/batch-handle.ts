@@ -1,5 +1,6 @@
 import { type Client, WorkflowFailedError, WorkflowUpdateFailedError } from '@temporalio/client';
 import { type QueryDefinition, WorkflowNotFoundError } from '@temporalio/common';
+import { batchPartsQuery } from '../contract/batch-protocol.js';
 import { defined } from '../contract/defined.js';
 import {
   type BatchHold,
@@ -37,11 +38,7 @@ export interface BatchExecution {
 export interface BatchTarget {
   client: Client;
   taskQueue: string;
-  start: (
-    input: StartBatchInput,
-    options?: StartBatchOptions,
-    memo?: Record<string, unknown>,
-  ) => Promise<StartedBatch>;
+  start: (input: StartBatchInput, options?: StartBatchOptions, memo?: Record<string, unknown>) => Promise<StartedBatch>;
 }
 
 /** One batch. Cheap to make: nothing is requested before a method is called. */
@@ -95,6 +92,11 @@ export class BatchHandle {
       if (items.length === 0 && next === asked) return;
       asked = next;
     }
+  }
+
+  /** Workflow ids of its parts, which hold its items. Needs a running worker. */
+  async parts(): Promise<string[]> {
+    return this.#query(this.workflowId, batchPartsQuery, []);
   }
 
   /**

@@ -104,7 +104,9 @@ function isOnePiece(input: FollowUpBatchInput): boolean {
 
 /** Digest of the items with defaults filled in, so that the short form equals the list it stands for. */
 function digestOf(input: FollowUpBatchInput): string {
-  const hash = createHash('sha256').update(`${JSON.stringify([input.maxOpen ?? DEFAULT_MAX_OPEN, input.canary, input.maxFailures])}\n`);
+  const hash = createHash('sha256').update(
+    `${JSON.stringify([input.maxOpen ?? DEFAULT_MAX_OPEN, input.canary, input.maxFailures])}\n`,
+  );
   for (const item of batchItemsOf(input)) hash.update(`${JSON.stringify(sorted(item))}\n`);
   return hash.digest('base64url');
 }

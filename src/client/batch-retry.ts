@@ -1,15 +1,11 @@
 import type { Client } from '@temporalio/client';
 import { z } from 'zod';
+import { hashOfItem } from '../batch/pack.js';
+import { fillItem } from '../contract/batch-input.js';
 import { type FoundItem, partItemsSchema } from '../contract/batch-protocol.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
 import type { RetryChoice } from '../contract/choices.js';
-import {
-  type BatchItem,
-  followUpBatchWorkflowId,
-  type FollowUpInput,
-  followUpInputSchema,
-  parseInput,
-} from '../contract/index.js';
+import { type BatchItem, type FollowUpInput, followUpInputSchema, parseInput } from '../contract/index.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { readRunStart } from '../temporal/run-start.js';
 import type { BatchHandle } from './batch-handle.js';
@@ -82,20 +78,20 @@ export async function planRetry(
   const attempts = new Map<number, Attempt[]>();
   for await (const item of batch.list()) attempts.set(item.index, [{ batchId: root, item, isRunning: false }]);
   const id = await readRetries(handleOf, root, attempts);
-  const chosen = new Set<number>();
+  const { maxOpen, canary, maxFailures } = await batch.status();
   const plan = { unknown: 0, delivered: 0, open: 0 };
-  await fewAtATime([...attempts], async ([index, ofItem]) => {
-    const standing = await standingOf(client, ofItem);
-    if (standing === 'done' || standing === (only === 'unknown' ? 'send' : only === 'failed' ? 'unknown' : '')) return;
-    if (standing === 'send' || standing === 'unknown') chosen.add(index);
-    if (standing !== 'send') plan[standing] += 1;
-  });
-  const { maxOpen, canary, maxFailures, parts } = await batch.status();
   const found: { index: number; input: FollowUpInput }[] = [];
-  for (let part = 0; part < parts && chosen.size > 0; part++) {
-    found.push(...(await readItems(client, root, part, chosen)));
+  for (const part of await batch.parts()) {
+    await fewAtATime(await readItems(client, part), async ({ index, input }) => {
+      const standing = await standingOf(client, attempts.get(index) ?? [], hashOfItem(input));
+      const isLeftOut = standing === (only === 'unknown' ? 'send' : only === 'failed' ? 'unknown' : 'done');
+      if (standing === 'done' || isLeftOut) return;
+      if (standing !== 'send') plan[standing] += 1;
+      if (standing === 'send' || standing === 'unknown') found.push({ index, input });
+    });
   }
   if (found.length === 0) throw new NothingToRetryError(root, plan);
+  found.sort((one, other) => one.index - other.index);
   const input = { id, items: found.map((item) => item.input), maxOpen, canary, maxFailures };
   return { input, memo: { retryOf: root, indexes: toRanges(found.map(({ index }) => index)) }, ...plan };
 }
@@ -132,10 +128,11 @@ async function readRetries(
 async function standingOf(
   client: Client,
   attempts: readonly Attempt[],
+  hash: string,
 ): Promise<'send' | 'unknown' | 'delivered' | 'open' | 'done'> {
   const last = attempts.at(-1);
   if (!last || (last.item.status && last.item.status !== 'failed')) return 'done';
-  const found = await Promise.all(attempts.map((attempt) => findAttempt(client, attempt)));
+  const found = await Promise.all(attempts.map((attempt) => findAttempt(client, attempt, hash)));
   if (found.some(({ isOpen }) => isOpen)) return 'open';
   const outcomes = found.flatMap(({ outcome }) => (outcome ? [outcome] : []));
   if (outcomes.some(({ status }) => status !== undefined && status !== 'failed')) return 'delivered';
@@ -145,32 +142,26 @@ async function standingOf(
   return delivered.includes('unknown') ? 'unknown' : 'send';
 }
 
-async function findAttempt(client: Client, { batchId, item, isRunning }: Attempt): Promise<FoundItem> {
+async function findAttempt(client: Client, { batchId, item, isRunning }: Attempt, hash: string): Promise<FoundItem> {
   const { workflowId, status, error } = item;
   const told: ItemOutcome | undefined = status ? { status } : error && { error };
   if (status || workflowId === '') return told ? { outcome: told } : {};
-  const found = await callTemporal(client, () => readFollowUpEnd(client, workflowId, { batchId }));
+  const found = await callTemporal(client, () => readFollowUpEnd(client, workflowId, { batchId, hash }));
   if (found.outcome || found.isOpen) return found;
   if (told) return { outcome: told };
   return isRunning ? { isOpen: true } : {};
 }
 
-/** The chosen items of a part that have a valid input. An invalid item would fail again. */
-async function readItems(
-  client: Client,
-  batchId: string,
-  part: number,
-  chosen: ReadonlySet<number>,
-): Promise<{ index: number; input: FollowUpInput }[]> {
-  const workflowId = followUpBatchWorkflowId({ batchId, part });
+/** The items of a part that have a valid input. An invalid item would fail again. */
+async function readItems(client: Client, workflowId: string): Promise<{ index: number; input: FollowUpInput }[]> {
   const start = await callTemporal(client, () => readRunStart(client, workflowId)).catch((cause: unknown) => {
     const message = `what ${workflowId} was to send cannot be read: Temporal no longer keeps it`;
     throw new UnexpectedOutcomeError(workflowId, message, { cause });
   });
   const { first, template, items } = partItemsSchema.parse(start[0]);
   return items.flatMap((item, position) => {
-    const input: unknown = typeof item === 'object' && item !== null ? { ...template, ...item } : item;
-    return chosen.has(first + position) && isFollowUpInput(input) ? [{ index: first + position, input }] : [];
+    const input = fillItem(item, template);
+    return isFollowUpInput(input) ? [{ index: first + position, input }] : [];
   });
 }
 

@@ -14,11 +14,7 @@
  * @module
  */
 export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
-export {
-  type BatchExecution,
-  BatchHandle,
-  StartedBatch,
-} from './batch-handle.js';
+export { type BatchExecution, BatchHandle, StartedBatch } from './batch-handle.js';
 export type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
 export type { RetryOptions, RetryPlan } from './batch-retry.js';
 export { BudgetHandle, type ListedBudget } from './budget-handle.js';

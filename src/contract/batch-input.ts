@@ -54,9 +54,7 @@ const optionFields = () => ({
   defaults: followUpDefaultsSchema.nullish(),
   open: z.literal(true, 'must be true, or left out').nullish(),
   canary: z.int(canaryRule).min(1, canaryRule).max(MAX_CANARY, canaryRule).nullish(),
-  maxFailures: z
-    .union([z.int().min(0), z.string().regex(/^(100|\d{1,2}(\.\d+)?)%$/)], maxFailuresRule)
-    .nullish(),
+  maxFailures: z.union([z.int().min(0), z.string().regex(/^(100|\d{1,2}(\.\d+)?)%$/)], maxFailuresRule).nullish(),
 });
 
 const listSchema = (item: z.ZodType) => z.strictObject({ items: z.array(item), ...optionFields() });

@@ -5,7 +5,8 @@
  */
 import { z } from 'zod';
 import { type BatchCounts, BatchErrorType, countFields, type ItemOutcome, outcomeFields } from './batch-result.js';
-import { defineSignal } from './names.js';
+import { followUpBatchWorkflowId } from './ids.js';
+import { defineQuery, defineSignal } from './names.js';
 
 /** The outcome of the item at `index` of the batch. */
 export type EndedItem = ItemOutcome & { index: number };
@@ -17,8 +18,6 @@ export interface PartOrder {
    * names the latest order that it has received.
    */
   number: number;
-  /** `hashOfItems` of the part's items. A part with other items belongs to another batch, and refuses the order. */
-  hash: string;
   /** Most follow-ups that the part may have open. */
   share: number;
   /** Only items of the batch below this index may start. */
@@ -27,6 +26,8 @@ export interface PartOrder {
   cancel?: true | undefined;
   /** Report all ends again: the batch was reset. */
   tellAll?: true | undefined;
+  /** Start no more follow-ups: the batch that runs now has divided its items in another way, or has others. */
+  orphaned?: true | undefined;
 }
 
 /** From a part to its batch: its counts, and what has ended since the last report. */
@@ -34,10 +35,10 @@ export interface PartReport {
   part: number;
   /** Always increases. A report with a number that is not higher says nothing new. */
   number: number;
-  /** Number of the latest order that the part has received. */
-  order: number;
   /** `hashOfItems` of its items. */
   hash: string;
+  /** Number of the latest order that the part has received. */
+  order: number;
   open: number;
   counts: BatchCounts;
   ended: EndedItem[];
@@ -55,6 +56,8 @@ export interface PartItems {
 export interface PartInput extends PartItems {
   batchId: string;
   part: number;
+  /** `hashOfItems` of its items. */
+  hash: string;
   order: PartOrder;
   /** It ran before: what its items did is asked of Temporal first. */
   again?: true;
@@ -82,11 +85,22 @@ export interface FoundPart {
   items?: PartItems;
 }
 
+/**
+ * Workflow id of a part. It has the hash of the items, so that a part of an earlier batch with the same id, or of a batch
+ * that was reset and divides its items in another way, is never taken for this one.
+ */
+export function partWorkflowId({ batchId, part, hash }: Pick<PartInput, 'batchId' | 'part' | 'hash'>): string {
+  return followUpBatchWorkflowId({ batchId, part: `${part}-${hash}` });
+}
+
 /** Memo field of an item's follow-up: `hash64` of its input as JSON. */
 export const ITEM_HASH_MEMO = 'itemHash';
 
 export const partOrderSignal = defineSignal<[PartOrder]>('partOrder');
 export const partReportSignal = defineSignal<[PartReport]>('partReport');
+
+/** Of a batch: the workflow ids of its parts. */
+export const batchPartsQuery = defineQuery<string[]>('batchParts');
 
 /** The input of a part, as far as others read it. */
 export const partItemsSchema: z.ZodType<PartItems> = z.object({
@@ -105,17 +119,17 @@ export function batchMessageSchemas() {
   const outcome = outcomeFields({ type: z.enum(BatchErrorType).catch('Other') });
   const partOrder: z.ZodType<PartOrder> = z.object({
     number,
-    hash: z.string(),
     share: count,
     until: count.optional(),
     cancel: z.literal(true).optional(),
     tellAll: z.literal(true).optional(),
+    orphaned: z.literal(true).optional(),
   });
   const partReport: z.ZodType<PartReport> = z.object({
     part: count,
     number,
-    order: number,
     hash: z.string(),
+    order: number,
     open: count,
     counts: z.object(countFields()),
     ended: z.array(z.object({ index: count, ...outcome })),

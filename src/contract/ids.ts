@@ -84,10 +84,11 @@ export function parseProjectBudgetWorkflowId(workflowId: string): string | undef
   return idSchema.safeParse(projectId).success ? projectId : undefined;
 }
 
-/** Names a workflow of a batch: the batch itself, or if `part` is set one of its parts, numbered from 0. */
+/** Names a workflow of a batch: the batch itself, or if `part` is set one of its parts. */
 export interface BatchIdParts {
   batchId: string;
-  part?: number;
+  /** Its number, counted from 0, and the hash of its items: `0-uEsrHPkfhD2`. */
+  part?: string;
 }
 
 /** Workflow id of a batch: `follow-up-batch/{batchId}`; of a part: `follow-up-batch/{batchId}/{part}`. */
@@ -103,7 +104,7 @@ export function parseFollowUpBatchWorkflowId(workflowId: string): BatchIdParts |
   const [batchId, part, ...rest] = workflowId.slice(WorkflowIdPrefix.followUpBatch.length).split('/');
   if (batchId === undefined || rest.length > 0 || !batchIdSchema.safeParse(batchId).success) return undefined;
   if (part === undefined) return { batchId };
-  return /^(0|[1-9]\d{0,6})$/.test(part) ? { batchId, part: Number(part) } : undefined;
+  return /^(0|[1-9]\d{0,6})-[\w-]{11}$/.test(part) ? { batchId, part } : undefined;
 }
 
 /** Key of the follow-up of the batch's item at `index`, counted from 0. */

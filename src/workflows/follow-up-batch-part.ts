@@ -21,6 +21,7 @@ import {
   type PartInput,
   partOrderSignal,
   partReportSignal,
+  partWorkflowId,
 } from '../contract/batch-protocol.js';
 import {
   type BatchCounts,
@@ -45,7 +46,7 @@ import { invalidInput } from './failures.js';
 export async function followUpBatchPart(input: PartInput | null): Promise<BatchCounts> {
   const { parent, workflowId } = workflowInfo();
   const isOfBatch = input && parent?.workflowId === followUpBatchWorkflowId({ batchId: input.batchId });
-  if (!isOfBatch || workflowId !== followUpBatchWorkflowId(input)) {
+  if (!isOfBatch || workflowId !== partWorkflowId(input)) {
     throw invalidInput([{ field: '', message: 'only a batch may start a part: start followUpBatch' }]);
   }
   const alarm = new Alarm('next report or look', () => flow.wake());

@@ -21,7 +21,13 @@ import { Batch, type BatchState } from '../batch/batch.js';
 import { BatchFlow, type BatchPort } from '../batch/batch-flow.js';
 import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
 import { parseUncheckedBatchInput, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
-import { batchMessageSchemas, partOrderSignal, partReportSignal } from '../contract/batch-protocol.js';
+import {
+  batchMessageSchemas,
+  batchPartsQuery,
+  partOrderSignal,
+  partReportSignal,
+  partWorkflowId,
+} from '../contract/batch-protocol.js';
 import { defined } from '../contract/defined.js';
 import {
   addItemsUpdate,
@@ -30,7 +36,6 @@ import {
   continueBatchUpdate,
   DEFAULT_MAX_OPEN,
   type FollowUpBatchResult,
-  followUpBatchWorkflowId,
   type InputIssue,
   parseFollowUpBatchWorkflowId,
   parseInput,
@@ -117,6 +122,7 @@ function handleMessages(flow: BatchFlow): void {
     if (report.ok) flow.hear(report.value);
   });
   setHandler(batchStatusQuery, () => batch.status());
+  setHandler(batchPartsQuery, () => [...batch.state.parts.keys()].map((part) => batch.idOf(part)));
   setHandler(batchItemsQuery, (range) => {
     const { offset, limit } = pageRange(range, 0);
     return batch.page(offset, limit);
@@ -130,7 +136,6 @@ const { findPart } = proxyActivities<ItemFinder>(FIND_OPTIONS);
 
 function createPort({ state }: Batch, alarm: Alarm): BatchPort {
   const { batchId } = state;
-  const idOf = (part: number) => followUpBatchWorkflowId({ batchId, part });
   let shownSince = state.hold?.at;
   return {
     nowMs: () => Date.now(),
@@ -140,13 +145,13 @@ function createPort({ state }: Batch, alarm: Alarm): BatchPort {
     // Any time is good: if the server applies an update again on the next run, that run knows it by its id.
     isNextRunDue: () => isNextRunDue() || workflowInfo().historySize > MOST_HISTORY_BYTES,
     continueAsNew: (next) => continueAsNew<typeof followUpBatch>(null, next),
-    findPart: (part) => findPart(idOf(part)),
-    tellPart: (part, order) => succeeds(getExternalWorkflowHandle(idOf(part)).signal(partOrderSignal, order)),
+    findPart,
+    tellPart: (workflowId, order) => succeeds(getExternalWorkflowHandle(workflowId).signal(partOrderSignal, order)),
     startPart: async (input) => {
-      const { part, first, items, again } = input;
+      const { first, items, again } = input;
       try {
         const child = await startChild(WorkflowType.followUpBatchPart, {
-          workflowId: idOf(part),
+          workflowId: partWorkflowId(input),
           args: [input],
           workflowIdReusePolicy: again ? WorkflowIdReusePolicy.ALLOW_DUPLICATE : WorkflowIdReusePolicy.REJECT_DUPLICATE,
           parentClosePolicy: ParentClosePolicy.ABANDON,

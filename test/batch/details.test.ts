@@ -89,7 +89,11 @@ test.each(states)('a batch that %s says what to do', (_what, status, headline, s
 });
 
 test('a held batch says since when and why, and how to go on', () => {
-  const hold = { name: 'canary', reason: 'the first 2 of 30 items have ended', at: '2026-01-02T11:58:00.000Z' } as const;
+  const hold = {
+    name: 'canary',
+    reason: 'the first 2 of 30 items have ended',
+    at: '2026-01-02T11:58:00.000Z',
+  } as const;
   const text = describeBatch({ ...running, hold }, [], nowMs);
   expect(text).toContain('**22 of 30 ended, held (canary)**');
   expect(text).toContain('- held: the first 2 of 30 items have ended, since 11:58:00 UTC');
@@ -104,7 +108,8 @@ test('a part numbers its items from 1 and names its batch', () => {
     first: 250,
     template: {},
     items: [item('a'), item('b'), item('c')],
-    order: { number: 1, hash: 'h', share: 4 },
+    hash: 'h',
+    order: { number: 1, share: 4 },
   };
   const part = new Part(input);
   part.start();

@@ -16,7 +16,7 @@ describe.concurrent('a running batch', () => {
     async () => {
       const batch = await startBatch({ held: true });
       await threeHaveEnded(batch);
-      for (const workflowId of [batch.workflowId, partOf(batch)]) {
+      for (const workflowId of [batch.workflowId, await partOf(batch)]) {
         await pauseWorkflow(batches.stack.client, workflowId);
         const fix = `temporal workflow unpause --workflow-id ${workflowId}`;
         await eventually('it is named', async () => {
@@ -51,7 +51,7 @@ describe.concurrent('a part of a batch', () => {
   test('that is terminated is started again, and all its items end well', async () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
-    await workflowOf(partOf(batch)).terminate('by hand');
+    await workflowOf(await partOf(batch)).terminate('by hand');
     await letAllGo(batch);
     await endsWell(batch);
   });
@@ -59,9 +59,9 @@ describe.concurrent('a part of a batch', () => {
   test('that is asked to cancel continues and says so', async () => {
     const batch = await startBatch({ held: true });
     await threeHaveEnded(batch);
-    await workflowOf(partOf(batch)).cancel();
-    await eventually('it says so', async () => (await detailsOf(partOf(batch))).includes('asked to cancel'));
-    expect(await detailsOf(partOf(batch))).toContain(`follow-up batch cancel ${batch.batchId}`);
+    await workflowOf(await partOf(batch)).cancel();
+    await eventually('it says so', async () => (await detailsOf(await partOf(batch))).includes('asked to cancel'));
+    expect(await detailsOf(await partOf(batch))).toContain(`follow-up batch cancel ${batch.batchId}`);
     await letAllGo(batch);
     await endsWell(batch);
   });

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
 import { FollowUpClient } from '../../src/client/index.js';
-import { batchItemKey, followUpBatchWorkflowId, followUpWorkflowId } from '../../src/contract/index.js';
+import { batchItemKey, followUpWorkflowId } from '../../src/contract/index.js';
 import { tellSignal, wakeSignal } from '../../src/contract/protocol.js';
 import { partOrderSignal, partReportSignal } from '../../src/contract/batch-protocol.js';
 import { makeItems } from '../support/batch.js';
@@ -26,7 +26,7 @@ test('workflows that were paused while a task waited for a worker name the way o
   const batch = await followUps.startBatch({ id: projectId, items });
   await eventually('all wait', async () => (await budget.status())?.waitingTotal === 3);
   const followUp = followUpWorkflowId({ projectId, jobId: items[0]!.jobId, key: batchItemKey(projectId, 0) });
-  const part = followUpBatchWorkflowId({ batchId: projectId, part: 0 });
+  const [part = ''] = await batch.parts();
   const signals = new Map([
     [budget.workflowId, tellSignal.name],
     [batch.workflowId, partReportSignal.name],

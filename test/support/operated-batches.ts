@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject } from 'vitest';
 import type { BatchHandle } from '../../src/client/index.js';
 import { whereTheyStand } from '../../chaos/endings.js';
-import { followUpBatchWorkflowId, type FollowUpBatchResult, SearchAttribute } from '../../src/contract/index.js';
+import { type FollowUpBatchResult, SearchAttribute } from '../../src/contract/index.js';
 import { makeItems } from './batch.js';
 import { eventually } from './eventually.js';
 import { FAST, startStack, type Stack } from './stack.js';
@@ -25,7 +25,7 @@ export function operatedBatches() {
     },
     sentTo,
     workflowOf,
-    partOf: (batch: BatchHandle) => followUpBatchWorkflowId({ batchId: batch.batchId, part: 0 }),
+    partOf: async (batch: BatchHandle) => (await batch.parts())[0]!,
     detailsOf: async (workflowId: string) =>
       (await workflowOf(workflowId).query<{ currentDetails: string }>('__temporal_workflow_metadata')).currentDetails,
     /** A batch with the same id as its project. With `held`, only three of its items are sent. */

@@ -379,7 +379,7 @@ describe.concurrent('a batch', () => {
       expect(await followUps.batch(batchId).result()).toMatchObject({ total: 2, completed: 1, errors: 1 });
       const item = { workflowId: followUpWorkflowId({ ...good, key: batchItemKey(batchId, 0) }) };
       await recordRun('a batch that a schedule started', { workflowId: followUpBatchWorkflowId({ batchId }) });
-      await recordRun('a part of a batch', { workflowId: followUpBatchWorkflowId({ batchId, part: 0 }) });
+      await recordRun('a part of a batch', { workflowId: (await followUps.batch(batchId).parts())[0]! });
       await recordRun('a follow-up of a batch', item);
     } finally {
       await schedule.delete();
@@ -399,7 +399,7 @@ describe.concurrent('a batch', () => {
     await budget.pause();
     const batch = await followUps.startBatch({ id: randomUUID(), items: [...inputs] });
     await eventually('one waits', async () => (await budget.status())?.waitingTotal === 1);
-    const part = rig.client.workflow.getHandle(followUpBatchWorkflowId({ batchId: batch.batchId, part: 0 }));
+    const part = rig.client.workflow.getHandle((await batch.parts())[0]!);
     const key = batchItemKey(batch.batchId, 0);
     const first = rig.client.workflow.getHandle(followUpWorkflowId({ ...inputs[0], key }));
     await eventually('the other runs', async () => (await first.describe()).status.name === 'RUNNING');
