@@ -90,14 +90,18 @@ export class Batch {
   #backlog: unknown[] = [];
   #backlogBytes: number[] = [];
 
-  constructor(state: BatchState) {
+  /** @param mostPartItems most items of a part */
+  constructor(
+    state: BatchState,
+    private readonly mostPartItems?: number,
+  ) {
     this.state = state;
     this.#templateBytes = jsonBytes(state.template);
   }
 
-  static create(start: BatchStart, items: readonly unknown[]): Batch {
+  static create(start: BatchStart, items: readonly unknown[], mostPartItems?: number): Batch {
     const state = { ...start, cancelled: false, forgivenFailures: 0, total: 0, parts: [], kept: [], updates: [] };
-    const batch = new Batch(state);
+    const batch = new Batch(state, mostPartItems);
     batch.#append(items);
     return batch;
   }
@@ -108,7 +112,7 @@ export class Batch {
 
   /** Whether waiting for more items would not make the next part larger. */
   get isNextPartFull(): boolean {
-    return this.state.sealed || countForPart(this.#backlogBytes, this.#templateBytes) < this.#backlog.length;
+    return this.state.sealed || countForPart(this.#backlogBytes, this.#templateBytes, this.mostPartItems) < this.#backlog.length;
   }
 
   get hasEnded(): boolean {
@@ -171,7 +175,7 @@ export class Batch {
 
   nextPart(nowMs: number): PartInput {
     const { batchId, parts, template } = this.state;
-    const count = countForPart(this.#backlogBytes, this.#templateBytes);
+    const count = countForPart(this.#backlogBytes, this.#templateBytes, this.mostPartItems);
     const items = this.#backlog.splice(0, count);
     this.#backlogBytes.splice(0, count);
     const before = parts.at(-1);
@@ -357,7 +361,7 @@ export class Batch {
       const wanted = Math.min(remainingOf(part), Math.max(0, (until ?? Infinity) - part.first));
       return { wanted, share: part.order.share, granted: Math.min(part.granted, remainingOf(part)) };
     });
-    const planned = until === undefined ? partSizes(this.#backlogBytes, this.#templateBytes) : [];
+    const planned = until === undefined ? partSizes(this.#backlogBytes, this.#templateBytes, this.mostPartItems) : [];
     const shares = divide(claims, planned, hold || cancelled ? 0 : maxOpen);
     for (const [place, part] of running.entries()) {
       const share = shares[place] ?? 0;

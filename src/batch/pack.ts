@@ -25,9 +25,14 @@ export function jsonBytes(value: unknown): number {
   return typeof text === 'string' ? utf8Length(text) : 0;
 }
 
-/** How many of the next items fit into one part; at least one. */
-export function countForPart(sizes: readonly number[], templateBytes: number, from = 0): number {
-  const most = Math.min(sizes.length - from, MAX_PART_ITEMS);
+/** How many of the next items fit into one part of at most `mostItems`; at least one. */
+export function countForPart(
+  sizes: readonly number[],
+  templateBytes: number,
+  mostItems = MAX_PART_ITEMS,
+  from = 0,
+): number {
+  const most = Math.min(sizes.length - from, mostItems);
   let bytes = templateBytes;
   for (let count = 0; count < most; count++) {
     bytes += (sizes[from + count] ?? 0) + ITEM_RESERVE_BYTES;
@@ -37,10 +42,10 @@ export function countForPart(sizes: readonly number[], templateBytes: number, fr
 }
 
 /** The sizes of the parts that the items would be packed into. */
-export function partSizes(sizes: readonly number[], templateBytes: number): number[] {
+export function partSizes(sizes: readonly number[], templateBytes: number, mostItems?: number): number[] {
   const parts: number[] = [];
   for (let from = 0; from < sizes.length;) {
-    const count = countForPart(sizes, templateBytes, from);
+    const count = countForPart(sizes, templateBytes, mostItems, from);
     parts.push(count);
     from += count;
   }

@@ -1,7 +1,6 @@
 import type { Budget } from '../../src/budget/budget.js';
-import type { BudgetState } from '../../src/budget/state.js';
-import type { Activity, ActivityOptions, Server } from './server.js';
-import { drain } from './world.js';
+import type { Activity, ActivityOptions } from './server.js';
+import { drain, type World } from './world.js';
 
 /** What a workflow is told by name (a signal, an update, a cancel), or the result of a call of its port. */
 export type Happened =
@@ -22,9 +21,22 @@ export interface Code {
   prompt?: string;
 }
 
-/** The next run of a budget begins with this state. */
+/** The next run begins with this state. */
 export class ContinueAsNew {
-  constructor(readonly state: BudgetState) {}
+  constructor(readonly state: unknown) {}
+}
+
+/** What a run needs of its server. */
+export interface Host {
+  world: World;
+  faults(): { undone: number };
+  /** How much the clock of the host that has the workflow differs. */
+  offsetOf(workflowId: string): number;
+  deliver(run: Run, event: Happened): boolean;
+  /** A worker will take its next workflow task. */
+  plan(run: Run): void;
+  close(run: Run, status: 'completed' | 'failed', end: Outcome): void;
+  startActivity(run: Run, id: number, name: string, input: unknown, options: ActivityOptions): () => void;
 }
 
 /** Begins a call. Returns what stops it. */
@@ -84,10 +96,10 @@ export class Run {
 
   /** @param what.before the state of the run before */
   constructor(
-    readonly server: Server,
+    readonly server: Host,
     readonly what: Pick<Run, 'workflowId' | 'runId' | 'startedAtMs' | 'code'> & {
       originalRunId: string;
-      before: BudgetState | undefined;
+      before: unknown;
     },
   ) {
     ({ workflowId: this.workflowId, runId: this.runId, startedAtMs: this.startedAtMs, code: this.code } = what);

@@ -1,7 +1,6 @@
 import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
 import { msToNumber } from '@temporalio/common/lib/time.js';
 import type { ListedSend, Message } from '../../src/budget/budget.js';
-import type { BudgetState } from '../../src/budget/state.js';
 import { Failed } from '../../src/follow-up/flow.js';
 import { type Code, ContinueAsNew, type Happened, type Outcome, Run } from './runs.js';
 import type { Log } from './verdicts.js';
@@ -53,7 +52,7 @@ export class Server {
   running = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.find((run) => run.status === 'running');
   offsetOf = (workflowId: string): number => (workflowId === BUDGET_ID ? this.offsetMs : 0);
 
-  start(workflowId: string, code: Code, before?: BudgetState, inbox: readonly Happened[] = []): void {
+  start(workflowId: string, code: Code, before?: unknown, inbox: readonly Happened[] = []): void {
     const runId = `run${++this.#ids}`;
     const startedAtMs = Math.floor(this.world.nowMs + this.offsetOf(workflowId));
     this.#add(new Run(this, { workflowId, runId, originalRunId: runId, startedAtMs, code, before }), inbox);
