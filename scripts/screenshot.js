@@ -187,11 +187,11 @@ async function playScenes({ client, followUps, simulator }) {
     prompt: 'Rotate weekly.',
   });
 
-  const schedule = await followUps.schedules.create({
+  await followUps.schedules.create({
     ...{ name: 'weekly-upgrade', cron: '0 6 * * MON', timeZone: 'Europe/Berlin', note: 'dependencies' },
     input: { projectId: site, prompt: 'Upgrade the dependencies.', jobIds: ['app', 'api'] },
   });
-  await schedule.pause('holidays');
+  await followUps.schedules.pause('weekly-upgrade', 'holidays');
 
   const withdrawn = sent['update-docs/new-setting'];
   await withdrawn.cancel();

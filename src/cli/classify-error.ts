@@ -14,12 +14,10 @@ import {
   FollowUpNotFoundError,
   FollowUpTerminatedError,
   FollowUpTimedOutError,
-  ForeignScheduleError,
   InvalidInputError,
   NothingToRetryError,
   ResolveRejectedError,
-  ScheduleExistsError,
-  ScheduleNotFoundError,
+  ScheduleError,
   TemporalUnreachableError,
   UnexpectedOutcomeError,
 } from '../client/index.js';
@@ -94,13 +92,7 @@ export function classify(error: unknown): { exitCode: ExitCode; report: Reported
     const { name, workflowId } = error;
     return { exitCode: ExitCode.usage, report: { type: name.replace(/Error$/, ''), message, workflowId } };
   }
-  if (
-    error instanceof ScheduleExistsError ||
-    error instanceof ScheduleNotFoundError ||
-    error instanceof ForeignScheduleError
-  ) {
-    return { exitCode: ExitCode.usage, report: { type: error.name.replace(/Error$/, ''), message } };
-  }
+  if (error instanceof ScheduleError) return { exitCode: ExitCode.usage, report: { type: error.type, message } };
   if (error instanceof BinaryUnavailableError)
     return { exitCode: ExitCode.error, report: { type: 'BinaryUnavailable', message } };
   const type = error instanceof Error ? error.name.replace(/(.)Error$/, '$1') : 'Error';

@@ -325,3 +325,18 @@ export class BudgetNotFoundError extends BudgetError {
 export class BudgetUpdateRejectedError extends BudgetError {
   override readonly name = 'BudgetUpdateRejectedError' as const;
 }
+
+/** Thrown when a schedule's name is taken, unknown, or used for something else. Nothing was changed. */
+export class ScheduleError extends FollowUpClientError {
+  override readonly name = 'ScheduleError' as const;
+
+  constructor(
+    /** `ForeignSchedule`: it starts something other than batches of follow-ups. */
+    readonly type: 'ScheduleExists' | 'ScheduleNotFound' | 'ForeignSchedule',
+    readonly schedule: string,
+    reason: string,
+    options?: ErrorOptions,
+  ) {
+    super(`schedule ${schedule} ${reason}`, options);
+  }
+}

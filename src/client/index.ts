@@ -41,6 +41,7 @@ export {
   InvalidInputError,
   NothingToRetryError,
   ResolveRejectedError,
+  ScheduleError,
   SearchAttributesMissingError,
   TemporalUnreachableError,
   UnexpectedOutcomeError,
@@ -58,18 +59,7 @@ export type { ListedFollowUp, ListFilter } from './list.js';
 export type { BudgetPlace, LiveProgress } from './live-progress.js';
 export type { PendingAsk, PendingWatch } from './pending.js';
 export type { ResultOptions } from './result.js';
-export type { Firing, ScheduleDescription, ScheduleTimes } from './schedule-description.js';
-export { type CreateScheduleInput, parseCreateScheduleInput } from './schedule-input.js';
-export {
-  ForeignScheduleError,
-  ScheduleExistsError,
-  ScheduleNotFoundError,
-  type BackfilledRange,
-  type BackfillInput,
-  MAX_BACKFILL_FIRINGS,
-  type TriggeredFiring,
-} from './schedule-orders.js';
-export { type FiringCounts, type FiringOutcome, ScheduleHandle, Schedules } from './schedules.js';
+export { type CreateScheduleInput, type ScheduleDescription, Schedules } from './schedules.js';
 export type { ExecutionStatus, FollowUpSummary } from './summary.js';
 export type { FoundTroubles, WorkflowTrouble } from './trouble.js';
 export type { BudgetExecutionState, BudgetUpdate, FollowUpUpdate, WatchOptions } from './watches.js';

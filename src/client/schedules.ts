@@ -1,296 +1,259 @@
-import { type Client, ScheduleAlreadyRunning } from '@temporalio/client';
-import { TypedSearchAttributes } from '@temporalio/common';
+import type { ScheduleDescription as Described, ScheduleHandle, ScheduleOverlapPolicy } from '@temporalio/client';
+import { ScheduleAlreadyRunning, ScheduleNotFoundError } from '@temporalio/client';
 import { z } from 'zod';
+import { batchItemsOf, parseUncheckedBatchInput } from '../contract/batch-input.js';
+import { type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
-import {
-  type FollowUpBatchInput,
-  type FollowUpBatchResult,
-  followUpBatchWorkflowId,
-  parseInput,
-  SearchAttribute,
-  WorkflowType,
-} from '../contract/index.js';
-import { BatchHandle, type BatchTarget } from './batch-handle.js';
-import { BatchNotFoundError, FollowUpClientError, InvalidInputError, TemporalUnreachableError } from './errors.js';
-import {
-  type Firing,
-  parseNote,
-  pauseNote,
-  projectIdsOf,
-  RESUMED,
-  type ScheduleDescription,
-  toOverlapPolicy,
-  toScheduleDescription,
-  toScheduleSpec,
-} from './schedule-description.js';
-import {
-  type CreateScheduleInput,
-  parseCreateScheduleInput,
-  scheduleNameSchema,
-  scheduleNoteSchema,
-} from './schedule-input.js';
-import {
-  type BackfilledRange,
-  type BackfillInput,
-  backfillSchedule,
-  callSchedule,
-  describeSchedule,
-  ScheduleExistsError,
-  ScheduleNotFoundError,
-  type ScheduleTarget,
-  type TriggeredFiring,
-  triggerSchedule,
-} from './schedule-orders.js';
-import type { ExecutionStatus } from './summary.js';
-import { callTemporal, toConnectionError } from './temporal-call.js';
-import { batchItemsOf } from '../contract/batch-input.js';
+import { durationSchema } from '../contract/durations.js';
+import { batchItemKey, followUpBatchWorkflowId, idSchema, workflowIdIssue } from '../contract/ids.js';
+import { type FollowUpBatchInput, type InputIssue, parseBatchInput } from '../contract/index.js';
+import { WorkflowIdPrefix, WorkflowType } from '../contract/names.js';
+import { boundedIssues, parseInput } from '../contract/validation.js';
+import type { BatchTarget } from './batch-handle.js';
+import { InvalidInputError, ScheduleError } from './errors.js';
+import { callTemporal } from './temporal-call.js';
 
-/** The server's own default would catch up a year of firings, all at once. */
-const DEFAULT_CATCH_UP_WINDOW_MS = 3_600_000;
+/** Temporal appends this to the id of each firing: the time at which it is due. */
+const FIRING_SUFFIX = '-2026-11-21T02:00:00Z';
+/** Temporal stores the batch in the schedule and copies it into each firing. */
+const MAX_INPUT_BYTES = 262_144;
 
-/** Most projects in a schedule's memo. */
-const MAX_MEMO_PROJECTS = 20;
+const CRON = /^(@(hourly|daily|midnight|weekly|monthly|yearly|annually)|[A-Za-z0-9*,/-]+( +[A-Za-z0-9*,/-]+){4})$/;
+const CRON_RULE = 'must be minute, hour, day of month, month and day of week, such as "0 2 * * MON-FRI", or "@daily"';
 
-/** Batches of follow-ups at set times, on Temporal Schedules. */
+const secondsSchema = (min: string) =>
+  durationSchema(min, '365d').refine((ms) => ms % 1_000 === 0, 'must be whole seconds');
+
+const timeZoneSchema = z.string().transform((name, context) => {
+  try {
+    const { timeZone } = new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions();
+    // The server is case-sensitive. Intl corrects the case, but replaces some names by older ones.
+    return timeZone.toLowerCase() === name.toLowerCase() ? timeZone : name;
+  } catch {
+    context.addIssue({ code: 'custom', message: 'must be a time zone such as "Europe/Berlin"' });
+    return z.NEVER;
+  }
+});
+
+const createSchema = z
+  .strictObject({
+    name: idSchema.max(99, 'must be at most 99 characters, because each firing appends its time'),
+    /** When to fire: 5 fields, or `@daily` and the like. Day of month and day of week must both match. */
+    cron: z.string().trim().regex(CRON, CRON_RULE).optional(),
+    /** Or at which interval, counted from 1970-01-01T00:00:00Z: 1 s to 365 d, whole seconds. */
+    every: secondsSchema('1s').optional(),
+    /** With `every`: how long after the start of each interval. @default 0 */
+    offset: secondsSchema('0s').default(0),
+    /** With `cron`: its time zone. @default 'UTC' */
+    timeZone: timeZoneSchema.optional(),
+    /** What a firing does while the previous one is running. @default 'skip' */
+    overlap: z.enum(scheduleOverlaps).default('skip'),
+    /** How late a firing may start after an outage of Temporal, 10 s to 365 d. @default '1h' */
+    catchUpWindow: durationSchema('10s', '365d').default(3_600_000),
+    /** Maximum number of firings. Triggers don't count. @default no limit */
+    limit: z.int('must be a whole number').min(1, 'must be from 1').max(1e6, 'must be at most 1000000').optional(),
+    note: z.string().min(1, 'must not be empty').max(500, 'must be at most 500 characters').optional(),
+    /** Whether it waits to be resumed. @default false */
+    paused: z.boolean().default(false),
+    /** The batch of each firing, at most 256 KiB of JSON. */
+    input: z.unknown(),
+  })
+  .refine(({ cron, every }) => (cron ?? every) !== undefined, { path: ['cron'], message: 'cron or every is required' })
+  .refine(({ cron, every }) => cron === undefined || every === undefined, { path: ['every'], message: 'excludes cron' })
+  .refine(({ every = 0, offset }) => !offset || offset < every, { path: ['offset'], message: 'must be below every' })
+  .refine(({ cron, timeZone }) => !timeZone || Boolean(cron), { path: ['timeZone'], message: 'applies to cron only' });
+
+/** A schedule to create. */
+export type CreateScheduleInput = z.input<typeof createSchema> & { input: FollowUpBatchInput };
+
+/** Checks a schedule and its whole batch, so that one error names every bad field. */
+function parseCreateInput(input: CreateScheduleInput) {
+  const schedule = parseInput(createSchema, input);
+  const batch = parseBatchInput(input.input);
+  const issues = (batch.ok ? unfitIssues(input.name, batch.value) : batch.issues).map(({ field, message }) => ({
+    field: field ? `input.${field}` : 'input',
+    message,
+  }));
+  if (!schedule.ok) issues.unshift(...schedule.issues);
+  if (!schedule.ok || !batch.ok || issues.length > 0) throw new InvalidInputError(issues);
+  return { ...schedule.value, input: batch.value };
+}
+
+/** Why a schedule can't fire a batch that is valid otherwise. */
+function unfitIssues(name: string, batch: FollowUpBatchInput): InputIssue[] {
+  const issues: InputIssue[] = [];
+  const bytes = Buffer.byteLength(JSON.stringify(batch));
+  const size = `must be at most ${MAX_INPUT_BYTES} bytes of JSON in a schedule (it has ${bytes}); use several schedules`;
+  if (bytes > MAX_INPUT_BYTES) issues.push({ field: '', message: size });
+  if (batch.open) issues.push({ field: 'open', message: 'must be omitted: nothing adds items to a firing' });
+  const list = 'items' in batch ? 'items' : 'jobIds';
+  for (const [index, item] of (batchItemsOf(batch) as { projectId: string; jobId: string }[]).entries()) {
+    const issue = workflowIdIssue({ ...item, key: batchItemKey(name + FIRING_SUFFIX, index) });
+    if (issue) issues.push({ field: `${list}.${index}.${issue.field}`, message: issue.message });
+  }
+  return boundedIssues(issues);
+}
+
+/** A schedule as Temporal describes it. Instants are ISO 8601 in UTC. */
+export type ScheduleDescription = ReturnType<typeof toDescription>;
+
+function toDescription({ scheduleId, spec, policies, state, info, action }: Described) {
+  const batch = parseUncheckedBatchInput(action.args?.[0]);
+  const items = batch.ok ? (batchItemsOf(batch.value) as ({ projectId?: unknown } | null)[]) : [];
+  const batchIdOf = ({ workflow }: { workflow: { workflowId: string } }) =>
+    workflow.workflowId.replace(WorkflowIdPrefix.followUpBatch, '');
+  return {
+    name: scheduleId,
+    times: {
+      /** The expression that it was created with; missing if its times were changed in Temporal. */
+      cron: spec.calendars?.[0]?.comment,
+      intervals: (spec.intervals ?? []).map(({ every, offset }) => ({ everyMs: every, offsetMs: offset })),
+      /** Of the expression. */
+      timeZone: spec.timezone || 'UTC',
+    },
+    /** `terminate-other` only if it was set in Temporal. */
+    overlap: (policies.overlap ?? 'SKIP').toLowerCase().replace('_', '-') as ScheduleOverlap | 'terminate-other',
+    catchUpWindowMs: policies.catchupWindow,
+    paused: state.paused,
+    /** Its own note, or why it is paused. */
+    note: state.note,
+    remainingFirings: state.remainingActions,
+    /** Number of follow-ups in each firing. */
+    followUps: items.length,
+    projectIds: [...new Set(items.map((item) => String(item?.projectId)))].sort(),
+    taskQueue: action.taskQueue,
+    /** At most 10. */
+    nextFirings: state.remainingActions === 0 ? [] : info.nextActionTimes.map((at) => at.toISOString()),
+    /** Newest first, at most 10. */
+    recentFirings: info.recentActions
+      .map(({ takenAt, action }) => ({ batchId: batchIdOf(action), startedAt: takenAt.toISOString() }))
+      .reverse(),
+    /** With overlap `allow-all` Temporal knows at most one. */
+    runningBatchIds: info.runningActions.map(batchIdOf),
+    /** `skipped` by the overlap policy; `missed` because Temporal was away for longer than the catch-up window. */
+    counts: {
+      fired: info.numActionsTaken,
+      skipped: info.numActionsSkippedOverlap,
+      missed: info.numActionsMissedCatchupWindow,
+    },
+  };
+}
+
+/**
+ * Batches of follow-ups at set times, on Temporal Schedules. The methods throw a TemporalUnreachableError, and those
+ * with a name a ScheduleError if there is no such schedule.
+ */
 export class Schedules {
-  readonly #batches: BatchTarget;
-  readonly #client: Client;
+  readonly #target: Pick<BatchTarget, 'client' | 'taskQueue'>;
 
-  /** @param batches how to read firings, and the task queue to start them on */
-  constructor(batches: BatchTarget) {
-    this.#batches = batches;
-    this.#client = batches.client;
+  /** @param target the client, and the task queue of the firings */
+  constructor(target: Pick<BatchTarget, 'client' | 'taskQueue'>) {
+    this.#target = target;
   }
 
   /**
-   * Creates a schedule. Each firing is a batch of its own, with the id `{name}-{time it was due}`, so that a firing
-   * that Temporal retries is not a second one.
+   * Creates a schedule. Each firing is a batch of its own with the id `{name}-{time at which it is due}`, so a firing that
+   * Temporal repeats sends nothing twice.
    *
-   * @throws InvalidInputError naming every bad field, before anything is created; ScheduleExistsError,
-   * TemporalUnreachableError, SearchAttributesMissingError
+   * @throws InvalidInputError naming every bad field, before anything is stored; ScheduleError if the name is taken
    */
-  async create(input: CreateScheduleInput): Promise<ScheduleHandle> {
-    const settings = parseCreateScheduleInput(input);
-    const { name, cron, overlap = 'skip', catchUpWindow, limit, note, paused, input: batch } = settings;
-    const projectIds = projectIdsOf(batch);
-    const [projectId] = projectIds;
+  async create(input: CreateScheduleInput): Promise<void> {
+    const { name, cron, every, offset, timeZone, note, limit, ...settings } = parseCreateInput(input);
+    const { client, taskQueue } = this.#target;
     const options = {
       scheduleId: name,
-      spec: toScheduleSpec(settings),
-      policies: { overlap: toOverlapPolicy(overlap), catchupWindow: catchUpWindow ?? DEFAULT_CATCH_UP_WINDOW_MS },
-      state: {
-        paused: paused ?? false,
-        ...defined({ note, remainingActions: limit }),
+      spec: {
+        // Temporal turns the expression into calendars, but keeps its comment.
+        ...(cron !== undefined && { cronExpressions: [`${cron} # ${cron}`] }),
+        ...(every !== undefined && { intervals: [{ every, offset }] }),
+        ...defined({ timezone: timeZone }),
       },
-      memo: { followUps: batchItemsOf(batch).length, projects: projectIds.slice(0, MAX_MEMO_PROJECTS) },
-      // A Keyword has one value: a schedule of several projects is found only by its memo.
-      ...(projectId !== undefined &&
-        projectIds.length === 1 && {
-          typedSearchAttributes: new TypedSearchAttributes([{ key: SearchAttribute.projectId, value: projectId }]),
-        }),
+      policies: {
+        overlap: settings.overlap.toUpperCase().replace('-', '_') as ScheduleOverlapPolicy,
+        catchupWindow: settings.catchUpWindow,
+      },
+      state: { paused: settings.paused, ...defined({ note, remainingActions: limit }) },
+      // The reason of a pause replaces the note in the state.
+      memo: defined({ note }),
       action: {
         type: 'startWorkflow' as const,
         workflowType: WorkflowType.followUpBatch,
         workflowId: followUpBatchWorkflowId({ batchId: name }),
-        taskQueue: this.#batches.taskQueue,
-        args: [batch],
-        staticSummary: summaryOf(name, batch, projectIds),
-        staticDetails: `Fired by schedule \`${name}\`. Its times and its latest batches: \`follow-up schedule describe ${name}\``,
+        taskQueue,
+        args: [settings.input],
+        staticSummary: `Schedule ${name}`,
       },
     };
     try {
-      await callTemporal(this.#client, () => this.#client.schedule.create(options));
+      await callTemporal(client, () => client.schedule.create(options));
     } catch (error) {
-      if (error instanceof ScheduleAlreadyRunning) throw new ScheduleExistsError(name, { cause: error });
-      // The server's error for times that only it can reject, such as minute 61.
+      if (error instanceof ScheduleAlreadyRunning) throw new ScheduleError('ScheduleExists', name, 'already exists');
+      // The SDK's error for times that the server refuses, such as minute 61.
       if (!(error instanceof TypeError)) throw error;
-      const [field, given] = /time ?zone/i.test(error.message)
-        ? ['timeZone', input.timeZone]
-        : cron === undefined
-          ? ['every', input.every]
-          : ['cron', cron];
-      throw new InvalidInputError([{ field, message: `${error.message} (given ${JSON.stringify(given)})` }]);
+      const field = /time ?zone/i.test(error.message) ? 'timeZone' : cron === undefined ? 'every' : 'cron';
+      throw new InvalidInputError([{ field, message: `${error.message} (given ${JSON.stringify(input[field])})` }]);
     }
-    return new ScheduleHandle(this.#client, name);
   }
 
-  /**
-   * All schedules of batches in the namespace. A new one may take a second to be listed.
-   *
-   * @throws TemporalUnreachableError while iterating
-   */
+  /** All schedules of batches in the namespace. A new one may take a second to be listed. */
   async *list(): AsyncGenerator<ScheduleDescription, void, undefined> {
-    const pages = this.#client.schedule.list()[Symbol.asyncIterator]();
-    for (;;) {
-      let next;
-      try {
-        next = await this.#client.withDeadline(Date.now() + 10_000, () => pages.next());
-      } catch (error) {
-        throw toConnectionError(this.#client, error) ?? error;
+    const { client } = this.#target;
+    const names: string[] = [];
+    await callTemporal(client, async () => {
+      for await (const { scheduleId, action } of client.schedule.list()) {
+        if (action?.workflowType === WorkflowType.followUpBatch) names.push(scheduleId);
       }
-      if (next.done) return;
-      const { scheduleId, action } = next.value;
-      if (action?.workflowType !== WorkflowType.followUpBatch) continue;
+    });
+    for (const name of names) {
       try {
-        yield await new ScheduleHandle(this.#client, scheduleId).describe();
+        yield await this.describe(name);
       } catch (error) {
-        // Deleted since.
-        if (!(error instanceof ScheduleNotFoundError)) throw error;
+        // It was deleted in the meantime.
+        if (!(error instanceof ScheduleError)) throw error;
       }
     }
   }
 
-  /**
-   * The outcomes of firings, such as a description's `recentFirings`. A running batch needs a worker to answer.
-   *
-   * @throws TemporalUnreachableError
-   */
-  async outcomes(firings: readonly Firing[]): Promise<FiringOutcome[]> {
-    return Promise.all(firings.map((firing) => readFiringOutcome(this.#batches, firing)));
+  /** The schedule as it is now. Needs no worker. */
+  async describe(name: string): Promise<ScheduleDescription> {
+    return toDescription(await this.#run(name));
   }
 
-  /**
-   * Handle of a schedule by its name. Makes no call: whether it exists shows on first use.
-   *
-   * @throws InvalidInputError if no schedule can have that name
-   */
-  handle(name: string): ScheduleHandle {
-    const parsed = parseInput(z.object({ name: scheduleNameSchema }), { name });
-    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-    return new ScheduleHandle(this.#client, name);
-  }
-}
-
-function summaryOf(name: string, batch: FollowUpBatchInput, projectIds: readonly string[]): string {
-  const [projectId] = projectIds;
-  const where = projectIds.length === 1 ? projectId : `${projectIds.length} projects`;
-  return `Schedule ${name}: ${batchItemsOf(batch).length} follow-ups (${where})`;
-}
-
-/** A schedule of batches. Cheap to make: nothing is requested before a method is called. */
-export class ScheduleHandle {
-  readonly #target: ScheduleTarget;
-  /** Also its schedule id in Temporal. */
-  readonly name: string;
-
-  constructor(client: Client, name: string) {
-    this.#target = { client, name };
-    this.name = name;
+  /** Stops firing until the schedule is resumed. A running batch continues. The reason replaces the note until then. */
+  async pause(name: string, reason?: string): Promise<void> {
+    await this.#run(name, (schedule, { state }) => schedule.pause(reason || state.note || 'paused'));
   }
 
-  /**
-   * How the schedule stands. Needs no worker.
-   *
-   * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
-   */
-  async describe(): Promise<ScheduleDescription> {
-    return toScheduleDescription(this.name, await describeSchedule(this.#target));
+  /** Fires again from the next due time on, and restores the schedule's note. */
+  async resume(name: string): Promise<void> {
+    await this.#run(name, (schedule, { memo }) => schedule.unpause((memo?.['note'] ?? 'resumed') as string));
   }
 
-  /**
-   * Stops firing until it is resumed. A running batch continues. Repeating it is harmless.
-   *
-   * @param note the reason, shown after the schedule's own note until it is resumed
-   * @throws InvalidInputError, ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
-   */
-  async pause(note?: string): Promise<ScheduleDescription> {
-    const parsed = parseInput(z.object({ note: scheduleNoteSchema.optional() }), { note });
-    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-    return this.#patch('pause', (own) => pauseNote(this.name, { own, since: new Date(), note }));
+  /** Asks Temporal to fire now, even while paused, under the schedule's own overlap policy. */
+  async trigger(name: string): Promise<void> {
+    await this.#run(name, (schedule, { policies }) => schedule.trigger(policies.overlap));
   }
 
-  /**
-   * Fires again from the next time on. {@link backfill} fires for the times in between.
-   *
-   * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
-   */
-  async resume(): Promise<ScheduleDescription> {
-    return this.#patch('unpause', (own) => own ?? RESUMED);
+  /** Deletes the schedule. Running batches continue. */
+  async delete(name: string): Promise<void> {
+    await this.#run(name, (schedule) => schedule.delete());
   }
 
-  /**
-   * Fires now, even while paused, under the schedule's own overlap policy. Calling it again fires again.
-   *
-   * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
-   */
-  async trigger(): Promise<TriggeredFiring> {
-    return triggerSchedule(this.#target);
-  }
-
-  /**
-   * Fires for every time in a past range that has not fired, even while paused; by default one after another. A
-   * firing has the id that it would have had on time, so none of its follow-ups is sent twice.
-   *
-   * @throws InvalidInputError, also for more firings than `maxFirings`; ScheduleNotFoundError, ForeignScheduleError,
-   * TemporalUnreachableError
-   */
-  async backfill(input: BackfillInput): Promise<BackfilledRange> {
-    return backfillSchedule(this.#target, input);
-  }
-
-  /**
-   * Deletes the schedule. Running batches continue.
-   *
-   * @returns what it was
-   * @throws ScheduleNotFoundError, ForeignScheduleError, TemporalUnreachableError
-   */
-  async delete(): Promise<ScheduleDescription> {
-    const last = await this.describe();
-    await callSchedule(this.#target, () => this.#temporal.delete());
-    return last;
-  }
-
-  get #temporal() {
-    return this.#target.client.schedule.getHandle(this.name);
-  }
-
-  async #patch(order: 'pause' | 'unpause', noteOf: (own: string | undefined) => string): Promise<ScheduleDescription> {
-    const { state } = await describeSchedule(this.#target);
-    // The server takes the order from the note: it must not be empty, and it replaces the one there was.
-    const text = noteOf(parseNote(state.note).note);
-    await callSchedule(this.#target, () => this.#temporal[order](text));
-    return this.describe();
-  }
-}
-
-/** Counts of a batch's follow-ups. */
-export type FiringCounts = Pick<
-  FollowUpBatchResult,
-  'total' | 'completed' | 'archived' | 'failed' | 'errors' | 'unknown'
->;
-
-/** A firing and the outcome of its batch. */
-export interface FiringOutcome extends Firing {
-  /** Of the batch's workflow. */
-  status: ExecutionStatus;
-  /** Set if the batch was cancelled. */
-  cancelled?: true;
-  counts?: FiringCounts;
-  /** Why there are no counts. */
-  countsUnavailable?: string;
-}
-
-/**
- * The outcome of a firing. A running batch needs a worker to answer.
- *
- * @throws TemporalUnreachableError
- */
-async function readFiringOutcome(target: BatchTarget, firing: Firing): Promise<FiringOutcome> {
-  const batch = new BatchHandle(target, firing.batchId);
-  let status: ExecutionStatus = 'unknown';
-  try {
-    ({ status } = await batch.describe());
-    if (status !== 'running' && status !== 'completed') {
-      return { ...firing, status, countsUnavailable: `its workflow was ${status}` };
+  /** Each order begins with a look, because the namespace may have schedules of other programs. */
+  async #run(name: string, order?: (schedule: ScheduleHandle, found: Described) => Promise<void>): Promise<Described> {
+    const { client } = this.#target;
+    const schedule = client.schedule.getHandle(name);
+    try {
+      const found = await callTemporal(client, () => schedule.describe());
+      const { workflowType } = found.action;
+      if (workflowType !== WorkflowType.followUpBatch) {
+        throw new ScheduleError('ForeignSchedule', name, `starts ${workflowType}, not batches of follow-ups`);
+      }
+      if (order) await callTemporal(client, () => order(schedule, found));
+      return found;
+    } catch (error) {
+      if (!(error instanceof ScheduleNotFoundError)) throw error;
+      throw new ScheduleError('ScheduleNotFound', name, 'does not exist', { cause: error });
     }
-    const standing = status === 'running' ? await batch.status() : await batch.result();
-    const { total, completed, archived, failed, errors, unknown, cancelled } = standing;
-    const counts = { total, completed, archived, failed, errors, unknown };
-    return { ...firing, status, ...(cancelled === true && { cancelled }), counts };
-  } catch (error) {
-    if (error instanceof TemporalUnreachableError || !(error instanceof FollowUpClientError)) throw error;
-    const countsUnavailable =
-      error instanceof BatchNotFoundError ? 'Temporal no longer keeps its workflow' : `no counts: ${error.message}`;
-    return { ...firing, status, countsUnavailable };
   }
 }

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { msToTs } from '@temporalio/common/lib/time.js';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import type { Firing, FiringOutcome, ScheduleHandle, ScheduleOverlap } from '../../src/client/index.js';
-import { readRunStart } from '../../src/temporal/run-start.js';
-import { batchItemKey, followUpWorkflowId } from '../../src/contract/index.js';
+import type { ScheduleOverlap } from '../../src/client/index.js';
+import { startDevServer } from '../../src/embedded/dev-server.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
@@ -20,106 +21,91 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-const newName = (what: string) => `${what}-${randomUUID().slice(0, 8)}`;
-const ledgerOf = (projectId: string) => stack.simulator.ledger.filter((entry) => entry.projectId === projectId);
+const sentTo = ({ simulator }: Stack, projectId: string) =>
+  simulator.ledger.filter((entry) => entry.projectId === projectId).map(({ jobId }) => jobId);
 
-/** Creates a schedule. Its project has the same name. */
-async function create(name: string, overlap: ScheduleOverlap, everyMs: number): Promise<ScheduleHandle> {
+/** Runs a schedule until it has fired so often and its batches have ended. Returns when they ran, oldest first. */
+async function runFor(overlap: ScheduleOverlap, firings: number) {
+  const { schedules } = stack.followUps;
+  const name = `${overlap}-${randomUUID().slice(0, 8)}`;
   const input = { projectId: name, prompt: 'Update the dependencies.', jobIds: ['job-1'], defaults: FAST };
-  return stack.followUps.schedules.create({ name, every: everyMs, overlap, input });
-}
-
-/** When the batch of a firing ran. */
-async function spanOf({ workflowId }: Firing): Promise<{ startMs: number; endMs: number }> {
-  const { startTime, closeTime } = await stack.client.workflow.getHandle(workflowId).describe();
-  return { startMs: startTime.getTime(), endMs: closeTime?.getTime() ?? NaN };
-}
-
-/** Lets a schedule fire, then waits until its batches have ended. Returns them oldest first. */
-async function runFor(schedule: ScheduleHandle, firings: number) {
-  await eventually(
-    `${schedule.name} has fired ${firings} times`,
-    async () => (await schedule.describe()).counts.fired >= firings,
-  );
-  await schedule.pause();
-  const outcomes = await eventually(`all of ${schedule.name} has ended`, async () => {
-    const { buffered, recentFirings } = await schedule.describe();
-    const all = await stack.followUps.schedules.outcomes(recentFirings);
-    return buffered === 0 && all.every(({ status }) => status === 'completed') ? all.reverse() : undefined;
+  await schedules.create({ name, every: INTERVAL_MS, overlap, input });
+  await eventually(`${name} has fired`, async () => (await schedules.describe(name)).counts.fired >= firings);
+  await schedules.pause(name);
+  const { spans, counts } = await eventually(`all batches of ${name} have ended`, async () => {
+    const { recentFirings, counts } = await schedules.describe(name);
+    const handles = recentFirings.map(({ batchId }) => stack.client.workflow.getHandle(`follow-up-batch/${batchId}`));
+    const described = await Promise.all(handles.map((handle) => handle.describe()));
+    const spans = described.map(({ startTime, closeTime }) => ({
+      startMs: startTime.getTime(),
+      endMs: closeTime?.getTime() ?? Infinity,
+    }));
+    // A firing that waits starts as soon as the running one has ended.
+    const isOver = spans.every(({ endMs }) => endMs < Date.now() - INTERVAL_MS);
+    return isOver ? { counts, spans: spans.reverse() } : undefined;
   });
-  const { counts } = await schedule.describe();
-  await schedule.delete();
-  expect(outcomes).toHaveLength(counts.fired);
-  expectOneMessageEach(schedule.name, outcomes);
-  return { outcomes, counts, spans: await Promise.all(outcomes.map(spanOf)) };
+  await schedules.delete(name);
+  expect(spans).toHaveLength(counts.fired);
+  expect(sentTo(stack, name)).toHaveLength(counts.fired);
+  return { counts, pairs: spans.slice(1).map((next, index) => [spans[index] ?? next, next] as const) };
 }
-
-/** Expects that every firing has sent its message once. */
-function expectOneMessageEach(projectId: string, outcomes: readonly FiringOutcome[]): void {
-  for (const { counts } of outcomes) expect(counts).toMatchObject({ total: 1, completed: 1, errors: 0 });
-  expect(ledgerOf(projectId)).toHaveLength(outcomes.length);
-  expect(new Set(outcomes.map(({ batchId }) => batchId)).size).toBe(outcomes.length);
-}
-
-const pairsOf = <T>(list: readonly T[]) => list.slice(1).map((next, index) => [list[index] as T, next] as const);
 
 test.concurrent('skip: while a slow batch runs, no other starts, and due times are skipped', async () => {
-  const { spans, counts } = await runFor(await create(newName('skip'), 'skip', INTERVAL_MS), 3);
-  for (const [before, next] of pairsOf(spans)) expect(next.startMs).toBeGreaterThanOrEqual(before.endMs);
+  const { pairs, counts } = await runFor('skip', 3);
+  for (const [before, next] of pairs) expect(next.startMs).toBeGreaterThanOrEqual(before.endMs);
   expect(counts.skipped).toBeGreaterThanOrEqual(2);
 });
 
 test.concurrent('buffer-one: one due time waits for the slow batch, the others are skipped', async () => {
-  const { spans, counts, outcomes } = await runFor(await create(newName('buffer'), 'buffer-one', INTERVAL_MS), 4);
-  for (const [before, next] of pairsOf(spans)) expect(next.startMs).toBeGreaterThanOrEqual(before.endMs);
-  const waited = outcomes
-    .slice(1)
-    .filter(({ scheduledAt }, index) => Date.parse(scheduledAt) < (spans[index]?.endMs ?? 0));
-  expect(waited.length).toBeGreaterThanOrEqual(2);
+  const { pairs, counts } = await runFor('buffer-one', 4);
+  for (const [before, next] of pairs) expect(next.startMs).toBeGreaterThanOrEqual(before.endMs);
   expect(counts.skipped).toBeGreaterThanOrEqual(1);
 });
 
 test.concurrent('allow-all: every due time fires, whatever runs', async () => {
-  const { spans, counts, outcomes } = await runFor(await create(newName('allow'), 'allow-all', INTERVAL_MS), 4);
+  const { pairs, counts } = await runFor('allow-all', 4);
   expect(counts.skipped).toBe(0);
-  const due = outcomes.map(({ scheduledAt }) => Date.parse(scheduledAt));
-  for (const [before, next] of pairsOf(due)) expect(next - before).toBe(INTERVAL_MS);
-  expect(pairsOf(spans).some(([before, next]) => next.startMs < before.endMs)).toBe(true);
+  expect(pairs.some(([before, next]) => next.startMs < before.endMs)).toBe(true);
 });
 
-test.concurrent(
-  'a trigger runs a batch in the batch lane, and its outcome is known while it runs and afterwards',
-  async () => {
-    const name = newName('trigger');
-    const schedule = await create(name, 'skip', 31_536_000_000);
-    const { outcome, batchId } = await schedule.trigger();
-    expect(outcome).toBe('started');
-    const outcomes = async () => stack.followUps.schedules.outcomes((await schedule.describe()).recentFirings);
-    await eventually('it is reported while it runs', async () => {
-      const [firing] = await outcomes();
-      return firing?.status === 'running' && firing.counts?.total === 1;
+test('a schedule of 300 items whose due time falls into an outage of Temporal runs once, and sends each item once', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'schedule-outage-'));
+  const dbFile = join(directory, 'temporal.db');
+  let server = await startDevServer({ env: process.env, dbFile });
+  const { port } = server;
+  const nightly = await startStack({
+    address: server.address,
+    simulator: { autoCreate: true },
+    env: { FOLLOW_UP_BUDGET_LIMIT: '1000' },
+  });
+  try {
+    const { schedules } = nightly.followUps;
+    const jobIds = Array.from({ length: 300 }, (_, index) => `job-${index}`);
+    // Far enough ahead to stop the server before.
+    const due = new Date(Math.ceil(Date.now() / 1_000 + 15) * 1_000);
+    await schedules.create({
+      name: 'nightly',
+      every: '1d',
+      offset: due.getTime() % 86_400_000,
+      catchUpWindow: '10m',
+      input: { projectId: 'nightly', prompt: 'Update the dependencies.', jobIds, defaults: FAST, maxOpen: 100 },
     });
-    const [ended] = await eventually('it has ended', async () => {
-      const all = await outcomes();
-      return all[0]?.status === 'completed' ? all : undefined;
+    expect((await schedules.describe('nightly')).nextFirings[0]).toBe(due.toISOString());
+    await server.kill();
+    expect(Date.now()).toBeLessThan(due.getTime());
+    await eventually('the due time has passed', () => Date.now() > due.getTime() + 1_000);
+    server = await eventually('Temporal is back', () => startDevServer({ env: process.env, port, dbFile }));
+    const batchId = `nightly-${due.toISOString().slice(0, 19)}Z`;
+    await eventually('the missed firing starts', async () => {
+      return (await schedules.describe('nightly')).recentFirings[0]?.batchId === batchId;
     });
-    expect(ended).toMatchObject({ batchId, counts: { total: 1, completed: 1, failed: 0, errors: 0, unknown: 0 } });
-    const childId = followUpWorkflowId({ projectId: name, jobId: 'job-1', key: batchItemKey(batchId, 0) });
-    expect(await readRunStart(stack.client, childId)).toMatchObject([{ lane: 'batch', jobId: 'job-1' }]);
-
-    // Temporal itself fires again for the same time. The batch runs once more, with the same follow-ups.
-    const batch = stack.client.workflow.getHandle(`follow-up-batch/${batchId}`);
-    const firstRunId = (await batch.describe()).runId;
-    const dueAt = new Date(batchId.slice(name.length + 1));
-    await stack.client.workflowService.patchSchedule({
-      namespace: stack.namespace,
-      scheduleId: name,
-      requestId: randomUUID(),
-      patch: { triggerImmediately: { scheduledTime: msToTs(dueAt.getTime()) } },
-    });
-    await eventually('the same batch runs once more', async () => (await batch.describe()).runId !== firstRunId);
-    await batch.result();
-    expect(ledgerOf(name)).toHaveLength(1);
-    await schedule.delete();
-  },
-);
+    expect(await nightly.followUps.batch(batchId).result()).toMatchObject({ total: 300, completed: 300, errors: 0 });
+    expect(sentTo(nightly, 'nightly').sort()).toEqual(jobIds.sort());
+    const { counts, runningBatchIds } = await schedules.describe('nightly');
+    expect({ counts, runningBatchIds }).toEqual({ counts: { fired: 1, skipped: 0, missed: 0 }, runningBatchIds: [] });
+  } finally {
+    await nightly.stop();
+    await server.stop();
+    await rm(directory, { recursive: true });
+  }
+});

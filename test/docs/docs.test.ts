@@ -383,9 +383,7 @@ describe('the reference has', () => {
   test('every method of the library', async () => {
     const client = await import('../../src/client/index.js');
     const text = read('docs/reference/library.md');
-    const undocumented = (
-      name: 'FollowUpClient' | 'FollowUpHandle' | 'BatchHandle' | 'ScheduleHandle' | 'BudgetHandle',
-    ) =>
+    const undocumented = (name: 'FollowUpClient' | 'FollowUpHandle' | 'BatchHandle' | 'Schedules' | 'BudgetHandle') =>
       Object.getOwnPropertyNames(client[name].prototype).filter(
         (method) => method !== 'constructor' && !new RegExp(`\\b${method}\\(`).test(text),
       );
@@ -393,7 +391,7 @@ describe('the reference has', () => {
       ...undocumented('FollowUpClient'),
       ...undocumented('FollowUpHandle'),
       ...undocumented('BatchHandle'),
-      ...undocumented('ScheduleHandle'),
+      ...undocumented('Schedules'),
       ...undocumented('BudgetHandle'),
     ]).toEqual([]);
   });

@@ -302,8 +302,8 @@ const guides: Record<string, Guide> = {
     files: writeList,
     sections: {
       'Look at it': { prints: ['0 2 * * MON-FRI', 'Europe/Berlin', 'hourly'] },
-      'Pause, trigger and backfill': {
-        prints: ['nightly is paused', 'nightly is resumed', 'asked for 3 firings'],
+      'Pause and trigger': {
+        prints: ['nightly is paused', 'nightly is resumed', 'nightly fires'],
         after: (stage) => eventually('the firing sends', () => accepted(stage).includes('website/job-2')),
       },
       'Change or delete it': {

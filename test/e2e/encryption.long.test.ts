@@ -127,12 +127,12 @@ test('a batch and a schedule start follow-ups from encrypted items', async () =>
     items: [makeInput('batch', 'a'), makeInput('batch', 'b')],
   });
   expect((await batch.result()).completed).toBe(2);
-  const schedule = await followUps.schedules.create({
+  await followUps.schedules.create({
     name: 'encrypted',
     cron: '0 2 * * *',
     input: { items: [makeInput('batch', 'nightly')] },
   });
-  await schedule.trigger();
+  await followUps.schedules.trigger('encrypted');
   await eventually('the message of the schedule', () => stack.simulator.job('batch', 'nightly')?.messages === 1);
 });
 

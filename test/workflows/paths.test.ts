@@ -369,20 +369,22 @@ describe.concurrent('a budget', () => {
 describe.concurrent('a batch', () => {
   test('that a schedule starts sends its follow-ups, and an invalid one fails as a whole', async () => {
     const [good, missing] = [scripted(), scripted({ before: [MISSING] })];
-    const schedule = await followUps.schedules.create({
-      name: `nightly-${randomUUID().slice(0, 8)}`,
-      every: '365d',
-      input: { items: [good, missing] },
-    });
+    const { schedules } = followUps;
+    const name = `nightly-${randomUUID().slice(0, 8)}`;
+    await schedules.create({ name, every: '365d', input: { items: [good, missing] } });
     try {
-      const { batchId } = await schedule.trigger();
+      await schedules.trigger(name);
+      const { batchId } = await eventually(
+        'it has fired',
+        async () => (await schedules.describe(name)).recentFirings[0],
+      );
       expect(await followUps.batch(batchId).result()).toMatchObject({ total: 2, completed: 1, errors: 1 });
       const item = { workflowId: followUpWorkflowId({ ...good, key: batchItemKey(batchId, 0) }) };
       await recordRun('a batch that a schedule started', { workflowId: followUpBatchWorkflowId({ batchId }) });
       await recordRun('a part of a batch', { workflowId: (await followUps.batch(batchId).parts())[0]! });
       await recordRun('a follow-up of a batch', item);
     } finally {
-      await schedule.delete();
+      await schedules.delete(name);
     }
     const bad = await rig.client.workflow.start('followUpBatch', {
       taskQueue: rig.taskQueue,
