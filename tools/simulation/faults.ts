@@ -1,3 +1,4 @@
+import { batchProfiles } from './batch-seed.js';
 import { followUp, type Order, projectBudget } from './ports.js';
 import type { Happened, Run } from './runs.js';
 import type { Stage } from './seed.js';
@@ -13,7 +14,7 @@ export const faults = [
 export type Fault = (typeof faults)[number];
 
 /** Worlds: `calm` has no faults, `all` has all kinds but `retold` and `revived`, `backlog` has 320 follow-ups. */
-export const profiles = ['calm', ...faults, 'all', 'backlog'];
+export const profiles = ['calm', ...faults, 'all', 'backlog', ...batchProfiles];
 const isFault = (name: string): name is Fault => faults.some((fault) => fault === name);
 
 /** The faults of a profile. Kinds may be joined with `+`. */

@@ -10,6 +10,7 @@ import { FollowUp } from '../../src/follow-up/flow.js';
 import { type FollowUpPort, readSendResult, readSlotAnswer } from '../../src/follow-up/port.js';
 import { readWatchResult } from '../../src/follow-up/watch.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
+import type { Server } from './server.js';
 import { Chance } from './world.js';
 
 const TELL = { isLocal: true, startToCloseMs: 10_000, retryMs: [1_000, 60_000] } as const;
@@ -99,8 +100,10 @@ export interface BudgetOptions {
 /** The shipped budget and its loop, over a port that does what that of its workflow does. */
 export function projectBudget({ settings, places, mostEvents, assumeFull = false }: BudgetOptions): Code {
   const begin = (run: Run) => {
-    const { server, what, nowMs, condition } = run;
-    const { originalRunId, before } = what;
+    const { what, nowMs, condition } = run;
+    const server = run.server as unknown as Server;
+    const { originalRunId } = what;
+    const before = what.before as BudgetState | undefined;
     const log = () => (run.isReplaying ? undefined : server.log);
     const budget = new Budget(structuredClone(before) ?? newState(settings, run.startedAtMs), places);
     const loop = new BudgetLoop(budget, {

@@ -1,4 +1,5 @@
 import type { FollowUpSettings as Settings } from '../../src/contract/index.js';
+import { isBatchProfile, runBatchSeed } from './batch-seed.js';
 import { type Fault, faultsOf, planFaults } from './faults.js';
 import { type BudgetOptions, followUp, projectBudget } from './ports.js';
 import { BUDGET_ID, Server } from './server.js';
@@ -41,6 +42,7 @@ export interface Report {
 
 /** Runs the world of one seed until all is over. */
 export async function runSeed(profile: string, seed: number, print?: (line: string) => void): Promise<Report> {
+  if (isBatchProfile(profile)) return runBatchSeed(profile, seed, print);
   const world = new World(seed, print);
   const { random } = Math;
   // The activities vary their waits by chance.
