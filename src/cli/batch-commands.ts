@@ -9,36 +9,42 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
   const run = batch
     .command('run')
     .description('send many follow-ups; the whole file is checked before anything is sent')
-    .argument(
-      '[file]',
-      'one input as JSON per line, {"projectId":…,"jobId":…,"prompt":…}, or a JSON list of inputs; - reads stdin',
-    )
+    .argument('[file]', 'one input as JSON per line, {"projectId":…,"jobId":…,"prompt":…}; - reads stdin')
     .requiredOption('--id <id>', 'id of the batch (required); the same id never sends a second message')
     .option('--jobs <file>', 'instead of FILE: one job id per line, with --project and a prompt for all; - reads stdin')
     .option('--project <project>', 'with --jobs: the project of the jobs');
   addPromptOptions(run)
     .option('--max-open <number>', 'maximum number of open follow-ups (default: 50)')
+    .option('--canary <number>', 'send the first items only, then hold the batch until "batch continue"')
+    .option('--max-failures <number>', 'hold the batch once more items have failed; a number, or a share such as 5%')
     .option('--allow-duplicates', 'allow items with the same project, job and prompt');
   addSettingOptions(run, 'batch')
-    .option('--no-wait', 'start it and print its id (--json: also those of its items), without waiting')
-    .option('--csv <file>', 'write a CSV file with a row per item at the end; - writes to stdout');
-  withCommonOptions(run, 'follow-up batch run list.jsonl --id nightly-2026-11-21 --csv report.csv').action(
-    action(async () => (await import('./batch-actions.js')).runBatch),
+    .option('--dry-run', 'check the file, show what would be sent and how long it takes at least, and send nothing')
+    .option('--no-wait', 'start it and print its id (--json: also those of its items), without waiting');
+  withCommonOptions(run, 'follow-up batch run list.jsonl --id nightly-2026-11-21 --canary 5').action(
+    action(async () => (await import('./batch.js')).runBatch),
   );
 
   const status = batch
     .command('status')
-    .description('show a batch: counts, failures, expected end; with --json or --csv every item')
+    .description('show a batch: counts, failures, whether it is held; with --json every item')
     .argument('<batch>', 'batch id')
-    .option('-w, --watch', 'wait until it has ended; exit code and CSV file as with "batch run"')
-    .option('--csv <file>', 'write a CSV file with a row per item; - writes to stdout');
-  withCommonOptions(status, 'follow-up batch status nightly-2026-11-21 --csv report.csv').action(
-    action(async () => (await import('./batch-actions.js')).showBatch),
+    .option('-w, --watch', 'wait until it has ended; exit code as with "batch run"');
+  withCommonOptions(status, 'follow-up batch status nightly-2026-11-21').action(
+    action(async () => (await import('./batch.js')).showBatch),
+  );
+
+  const proceed = batch
+    .command('continue')
+    .description('let a held batch go on; counts failures from 0 again')
+    .argument('<batch>', 'batch id');
+  withCommonOptions(proceed, 'follow-up batch continue nightly-2026-11-21').action(
+    action(async () => (await import('./batch.js')).continueBatch),
   );
 
   const retry = batch
     .command('retry')
-    .description('send the failed items of an ended batch again, as a new batch; repeating it sends nothing more')
+    .description('send the failed items of an ended batch again, as a new batch')
     .argument('<batch>', 'batch id')
     .addOption(
       new Option(
@@ -47,10 +53,9 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
       ).choices(retryChoices),
     )
     .option('--yes', 'do not ask before sending items that may have been delivered')
-    .option('--no-wait', 'start it and print its id, without waiting')
-    .option('--csv <file>', 'write a CSV file with a row per item at the end; - writes to stdout');
+    .option('--no-wait', 'start it and print its id, without waiting');
   withCommonOptions(retry, 'follow-up batch retry nightly-2026-11-21 --only unknown').action(
-    action(async () => (await import('./batch-actions.js')).retryBatch),
+    action(async () => (await import('./batch.js')).retryBatch),
   );
 
   const cancel = batch
@@ -58,6 +63,6 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     .description('cancel a batch: nothing more is sent; sent items are reported, and their jobs continue')
     .argument('<batch>', 'batch id');
   withCommonOptions(cancel, 'follow-up batch cancel nightly-2026-11-21').action(
-    action(async () => (await import('./batch-actions.js')).cancelBatch),
+    action(async () => (await import('./batch.js')).cancelBatch),
   );
 }

@@ -147,11 +147,8 @@ function trimEnd(line: Buffer): Buffer {
   return line.at(-1) === CARRIAGE_RETURN ? line.subarray(0, -1) : line;
 }
 
-/** What is counted in a file, from 1. */
-type Unit = 'line' | 'item';
-
-/** One broken rule of a line, or of an item of a JSON document. */
-type LineIssue = InputIssue & { [unit in Unit]?: number };
+/** One broken rule of a line. */
+type LineIssue = InputIssue & { line: number };
 
 const MAX_SHOWN_LINES = 50;
 
@@ -160,8 +157,6 @@ export class BadLines {
   readonly #issues: LineIssue[] = [];
   #count = 0;
 
-  constructor(readonly unit: Unit = 'line') {}
-
   get count(): number {
     return this.#count;
   }
@@ -169,12 +164,12 @@ export class BadLines {
   /** Adds a bad line with all of its problems. */
   add(line: number, issues: readonly InputIssue[]): void {
     this.#count++;
-    if (this.#count <= MAX_SHOWN_LINES) this.#issues.push(...issues.map((issue) => ({ [this.unit]: line, ...issue })));
+    if (this.#count <= MAX_SHOWN_LINES) this.#issues.push(...issues.map((issue) => ({ line, ...issue })));
   }
 
   /** @throws BadLinesError if a line was bad */
   throwIfAny(name: string, lineCount: number): void {
-    if (this.#count > 0) throw new BadLinesError(name, lineCount, this.#count, this.#issues, this.unit);
+    if (this.#count > 0) throw new BadLinesError(name, lineCount, this.#count, this.#issues);
   }
 }
 
@@ -188,23 +183,18 @@ export class BadLinesError extends Error {
     readonly badLineCount: number,
     /** Of the first 50 bad lines. */
     readonly issues: readonly LineIssue[],
-    unit: Unit = 'line',
   ) {
-    super([heading(file, unit, lineCount, badLineCount), ...describeLines(issues, unit, badLineCount)].join('\n'));
+    const bad = `${badLineCount} of ${lineCount} ${lineCount === 1 ? 'line' : 'lines'}`;
+    super([`${file}: ${bad} cannot be taken, so nothing was sent`, ...describeLines(issues, badLineCount)].join('\n'));
   }
 }
 
-function heading(file: string, unit: Unit, lineCount: number, badLineCount: number): string {
-  const lines = `${badLineCount} of ${lineCount} ${lineCount === 1 ? unit : `${unit}s`}`;
-  return `${file}: ${lines} cannot be taken, so nothing was sent`;
-}
-
-function describeLines(issues: readonly LineIssue[], unit: Unit, badLineCount: number): string[] {
+function describeLines(issues: readonly LineIssue[], badLineCount: number): string[] {
   const lines = new Map<number, string[]>();
-  for (const { [unit]: line = 0, field, message } of issues) {
+  for (const { line, field, message } of issues) {
     lines.set(line, [...(lines.get(line) ?? []), field ? `${field}: ${message}` : message]);
   }
-  const shown = [...lines].map(([line, messages]) => `  ${unit} ${line}: ${messages.join('; ')}`);
+  const shown = [...lines].map(([line, messages]) => `  line ${line}: ${messages.join('; ')}`);
   const more = badLineCount - lines.size;
-  return more > 0 ? [...shown, `  and ${more} more bad ${more === 1 ? unit : `${unit}s`}`] : shown;
+  return more > 0 ? [...shown, `  and ${more} more bad ${more === 1 ? 'line' : 'lines'}`] : shown;
 }

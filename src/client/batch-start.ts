@@ -75,7 +75,7 @@ export async function startBatch(
 }
 
 /** `undefined` if it was not started by this library. */
-async function readDigest({ client }: BatchTarget, workflowId: string): Promise<unknown> {
+export async function readDigest({ client }: Pick<BatchTarget, 'client'>, workflowId: string): Promise<unknown> {
   const { memo } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
   return memo?.[DIGEST_MEMO];
 }

@@ -21,6 +21,7 @@ import {
 } from '../contract/index.js';
 import { BatchHandle, type BatchTarget, type StartedBatch } from './batch-handle.js';
 import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
+import { type BatchPreview, previewBatch } from './batch-preview.js';
 import { startBatch } from './batch-start.js';
 import { BudgetHandle, listBudgets, type ListedBudget } from './budget-handle.js';
 import { DEFAULT_BUDGET_SETTINGS } from './budget-update.js';
@@ -172,6 +173,16 @@ export class FollowUpClient {
    */
   startBatch(input: StartBatchInput, options?: StartBatchOptions): Promise<StartedBatch> {
     return startBatch(this.#batchTarget, input, options);
+  }
+
+  /**
+   * Checks a batch as {@link startBatch} does, and tells what stands in its way: the budgets of its projects, and ids
+   * that were used before. Sends, starts and changes nothing. Needs a running worker if a project has a budget.
+   *
+   * @throws InvalidInputError naming every bad field; WorkerUnavailableError, TemporalUnreachableError
+   */
+  planBatch(input: StartBatchInput): Promise<BatchPreview> {
+    return previewBatch(this.#client, input, (projectId) => this.budget(projectId), this.#budgetSettings);
   }
 
   /**

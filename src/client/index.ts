@@ -16,7 +16,8 @@
 export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
 export { type BatchExecution, BatchHandle, StartedBatch } from './batch-handle.js';
 export type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
-export type { RetryOptions, RetryPlan } from './batch-retry.js';
+export type { BatchPreview, ProjectPreview } from './batch-preview.js';
+export type { RetryMemo, RetryOptions, RetryPlan } from './batch-retry.js';
 export { BudgetHandle, type ListedBudget } from './budget-handle.js';
 export type { RestoredBudget, RestoreOptions } from './budget-restore.js';
 export {

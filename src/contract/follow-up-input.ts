@@ -87,11 +87,12 @@ const pollSchema = z.strictObject({
   backoffCoefficient: z.number().min(minCoefficient, coefficientRule).max(maxCoefficient, coefficientRule).nullish(),
 });
 
-/** A message: 1 character to 256 KiB of UTF-8, and not only white space. */
+/** A message: 1 character to 256 KiB of UTF-8, and not only white space. Half a surrogate pair has no UTF-8. */
 export const promptSchema = z
   .string()
   .min(1, { error: 'must not be empty', abort: true })
   .regex(/\S/, 'must not be only white space')
+  .refine((prompt) => !/\p{Surrogate}/u.test(prompt), 'must be Unicode text: it has half of a surrogate pair')
   .refine((prompt) => utf8Length(prompt) <= MAX_PROMPT_BYTES, `must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
 
 const baseSchema = z.strictObject({

@@ -59,57 +59,19 @@ describe('a file is read', () => {
   });
 });
 
-describe('a JSON document is read', () => {
-  const items = [line('a'), line('b', 'with\nlines')].map((text) => JSON.parse(text) as object);
-
-  test.each([
-    ['a list', JSON.stringify(items)],
-    [
-      'a list with a line for each item',
-      `\ufeff[\r\n${items.map((each) => JSON.stringify(each)).join(',\r\n')}\r\n]\r\n`,
-    ],
-    ['an indented list', `\n${JSON.stringify(items, null, 2)}`],
-    ['an object with items', JSON.stringify({ items })],
-    ['an indented object with items', JSON.stringify({ items }, null, '\t')],
-  ])('%s, however its bytes are cut into chunks', async (_, text) => {
-    const inputs = items.map((input) => ({ input }));
-    expect(await read(text)).toEqual(inputs);
-    expect(await read(Array.from(Buffer.from(text), (byte) => Buffer.from([byte])))).toEqual(inputs);
+test.each([
+  ['a JSON list', `[${line('a')},${line('b')}]`],
+  ['an indented JSON list', `[\n${line('a')}\n]`],
+  ['an indented input', JSON.stringify(JSON.parse(line('a')), null, 2)],
+])('%s is refused with the way to write it', async (_, text) => {
+  expect((await refusal(text)).issues[0]).toEqual({
+    ...{ line: 1, field: '', message: expect.stringContaining("; write one input per line, as jq -c '.[]' does") },
   });
+});
 
-  test('with an item that is longer than a line may be', async () => {
-    const prompts = Array.from({ length: 50 }, (_, index) => `${index}`.padEnd(200_000, 'x'));
-    const text = JSON.stringify(prompts.map((prompt) => ({ projectId: 'p', jobId: 'j', prompt })));
-    expect((await read(text)).map(({ input }) => input.prompt)).toEqual(prompts);
-  });
-
-  test('and an indented object that is one input', async () => {
-    expect(await read(JSON.stringify(items[0], null, 2))).toEqual([{ input: items[0] }]);
-  });
-
-  test('and refused, naming every bad item with every bad field, and both items of a duplicate', async () => {
-    const bad = [items[0], { projectId: '..', jobId: 'b', prompt: 'x' }, 7, items[0]];
-    const { message, issues, badLineCount } = await refusal(JSON.stringify({ items: bad }));
-    expect(badLineCount).toBe(3);
-    expect(issues.map(({ item, line: number, field }) => ({ item, number, field }))).toEqual([
-      { item: 2, field: 'projectId' },
-      { item: 3, field: '' },
-      { item: 4, field: '' },
-    ]);
-    expect(message).toContain('list.jsonl: 3 of 4 items cannot be taken, so nothing was sent');
-    expect(message).toContain('item 2: projectId: must be');
-    expect(message).toContain('as item 1 ');
-  });
-
-  test.each([
-    ['[{"projectId":"p",', 'list.jsonl begins like a JSON document, but is not JSON'],
-    ['[]', 'list.jsonl has no items'],
-    [JSON.stringify({ maxOpen: 5, items }), 'list.jsonl: maxOpen: give it as an option'],
-    [JSON.stringify({ jobIds: ['a'] }), 'list.jsonl: jobIds: give the ids with --jobs'],
-    [JSON.stringify({ items: {} }), 'list.jsonl: items: must be a list'],
-  ])('and refused with one clear error: %s', async (text, message) => {
-    await expect(read(text)).rejects.toThrow(message);
-  });
+test('a prompt with half of a surrogate pair is refused before it costs a slot', async () => {
+  const { message } = await refusal('{"projectId":"p","jobId":"a","prompt":"cut off \\ud83d"}\n');
+  expect(message).toContain('line 1: prompt: must be Unicode text: it has half of a surrogate pair');
 });
 
 test('a bad id is refused with its line, its field and the rule', async () => {

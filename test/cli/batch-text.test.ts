@@ -1,20 +1,15 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { checkReportFile, toBatchRow, writeCsvReport } from '../../src/cli/batch-report.js';
 import {
   describeBatch,
   describeBatchProgress,
   describeBatchResult,
+  describePreview,
   exitCodeOfBatch,
-} from '../../src/cli/batch-text.js';
-import type { LiveBatchStatus } from '../../src/client/index.js';
-import type { BatchItem, FollowUpBatchResult } from '../../src/contract/index.js';
+} from '../../src/cli/batch.js';
+import type { BatchItem, BatchStatus, FollowUpBatchResult } from '../../src/contract/index.js';
 
 const now = new Date('2026-11-21T10:00:00Z');
-const status: LiveBatchStatus = {
+const status: BatchStatus = {
   batchId: 'nightly',
   total: 200,
   waitingToStart: 100,
@@ -32,7 +27,6 @@ const status: LiveBatchStatus = {
   ended: false,
   parts: 1,
   startedAt: '2026-11-21T09:30:00Z',
-  expectedEndAt: '2026-11-21T11:30:00Z',
 };
 const item = (index: number, more: Partial<BatchItem> = {}): BatchItem => ({
   index,
@@ -56,22 +50,20 @@ const result: FollowUpBatchResult = {
 };
 
 describe('the text of a batch', () => {
-  test('counts items that are done, failed, open, waiting for budget and not started, and says when the batch ends', () => {
-    const { headline, timing } = describeBatchProgress(status, now);
-    expect(headline).toBe(
+  test('counts items that are done, failed, open, waiting for budget and not started', () => {
+    expect(describeBatchProgress(status, now).headline).toBe(
       '50 of 200 done: 40 completed, 3 archived, 2 failed, 5 without a result (DeliveryUnknown 3, JobNotFound 2), ' +
         '50 open, 12 of them waiting for budget, 100 not started',
     );
-    expect(timing).toMatch(/^expected \S+ \S+ \(in 1 h 30 min\)$/);
   });
 
-  test('gives the place and the time of the next send, and why a budget does not answer', () => {
-    const nextSend = { workflowId: 'follow-up/demo/job-1/nightly:1', position: 7, expectedAt: '2026-11-21T10:05:00Z' };
-    const live = { ...status, nextSend, budgetsSilent: { other: 'it is paused in Temporal' } };
-    expect(describeBatchProgress(live, now).timing).toMatch(/^next send at position 7, expected \S+ \S+, expected /);
-    const text = describeBatch(live, [], now);
-    expect(text).toMatch(/^next {9}next send at position 7, expected /m);
-    expect(text).toContain('overdue      the budget of other does not answer: it is paused in Temporal');
+  test('says since when and why a batch is held, and both ways on', () => {
+    const hold = { name: 'canary', reason: 'the first 5 of 200 items have ended', at: '2026-11-21T09:50:00Z' } as const;
+    const text =
+      /held since \S+ \S+: the first 5 .* ended; follow-up batch continue nightly, or follow-up batch cancel nightly$/m;
+    expect(describeBatchProgress({ ...status, hold }, now).headline).toMatch(text);
+    expect(describeBatch({ ...status, hold }, [], now)).toMatch(text);
+    expect(describeBatch({ ...status, hold, cutOff: 'terminated' }, [], now)).not.toMatch(text);
   });
 
   test('lists the pull requests of a result, at most twenty', () => {
@@ -80,7 +72,7 @@ describe('the text of a batch', () => {
     );
     const lines = describeBatchResult('b', { ...result, total: 23, completed: 23, items }).split('\n');
     expect(lines[1]).toBe('  follow-up/demo/job-0/nightly:0  https://git.example/pull/0');
-    expect(lines.at(-1)).toBe('  and 3 more pull requests; --json and --csv have them all');
+    expect(lines.at(-1)).toBe('  and 3 more pull requests; --json has them all');
     expect(lines).toHaveLength(22);
   });
 
@@ -88,13 +80,13 @@ describe('the text of a batch', () => {
     const text = describeBatch(status, [item(3, { status: 'failed' }), unknownItem], now);
     expect(text).toContain('  follow-up/demo/job-3/nightly:3  the agent job failed');
     expect(text).toContain('  follow-up/demo/job-4/nightly:4  DeliveryUnknown: it cannot be told (delivered: unknown)');
-    expect(text).toContain('and 5 more; --json and --csv have them all');
+    expect(text).toContain('and 5 more failures; --json has them all');
     expect(text).toContain('50 open, 12 of them waiting for budget, at most 50 at a time');
   });
 
-  test('of an ended batch shows no expected end, and nothing open or left to start', () => {
+  test('of an ended batch shows nothing open or left to start', () => {
     const text = describeBatch({ ...status, ended: true, waitingToStart: 0, open: 0 }, [], now);
-    expect(text).not.toMatch(/open|not started|expected/);
+    expect(text).not.toMatch(/open|not started/);
     expect(text).toContain('nightly, ended');
   });
 
@@ -114,35 +106,26 @@ test.each([
   expect(exitCodeOfBatch({ ...result, completed: 0, ...counts })).toBe(exitCode);
 });
 
-describe('a report as CSV', () => {
-  const rows = [item(0, { status: 'completed', prLink: '=cmd|x' }), item(1, { status: 'failed', prLink: null })]
-    .concat(unknownItem, item(5))
-    .map(toBatchRow);
-  const lines = [
-    'index,projectId,jobId,workflowId,status,prLink,errorType,message,delivered',
-    "0,demo,job-0,follow-up/demo/job-0/nightly:0,completed,'=cmd|x,,,yes",
-    '1,demo,job-1,follow-up/demo/job-1/nightly:1,failed,,,,yes',
-    '4,demo,job-4,follow-up/demo/job-4/nightly:4,error,,DeliveryUnknown,it cannot be told,unknown',
-    '5,demo,job-5,follow-up/demo/job-5/nightly:5,pending,,,,',
-    '',
-  ];
-  test('has a row for each item, in a file or on stdout', async () => {
-    const directory = await mkdtemp(join(tmpdir(), 'report-'));
-    const file = join(directory, 'report.csv');
-    await checkReportFile(file, false);
-    await writeFile(file, 'an older and much longer report\n'.repeat(100));
-    await checkReportFile(file, false);
-    const stdout = new PassThrough();
-    const output = { stdout, note: () => undefined };
-    await writeCsvReport(output, file, rows);
-    expect((await readFile(file, 'utf8')).split('\r\n')).toEqual(lines);
-    await writeCsvReport(output, '-', rows);
-    expect(String(stdout.read()).split('\r\n')).toEqual(lines);
-    await rm(directory, { recursive: true });
-  });
-
-  test('is refused before anything is sent if it cannot be written', async () => {
-    await expect(checkReportFile('/nowhere/report.csv', false)).rejects.toThrow('cannot write /nowhere/report.csv');
-    await expect(checkReportFile('-', true)).rejects.toThrow('both write to stdout');
-  });
+test('a preview names the ids that were used, what blocks a project, and the earliest end', () => {
+  const project = { projectId: 'demo', items: 3, limit: 100, windowMs: 3_600_000, freeSlots: 40, waiting: 2 };
+  const blocked = { reasons: ['operator' as const], note: 'release\u001b[31m freeze' };
+  const preview = {
+    ...{ batchId: 'nightly', total: 5, alreadyStarted: true, inputDiffers: true },
+    usedKeys: ['follow-up/demo/job-1/nightly:1'],
+    projects: [
+      { ...project, earliestEndAt: '2026-11-21T10:00:00Z' },
+      { ...project, projectId: 'website', waiting: 0, blocked },
+    ],
+  };
+  expect(describePreview(preview, now).split('\n')).toEqual([
+    'batch        nightly, 5 items; nothing is sent (--dry-run)',
+    'started      the id was used before, with different input: it is refused',
+    expect.stringMatching(
+      /^project {6}demo: 3 to send, 40 of 100 slots in 1 h free, 2 wait before them, sent \S+ \S+ at the earliest$/,
+    ),
+    'project      website: 3 to send, 40 of 100 slots in 1 h free, blocked: operator (release freeze)',
+    'end of sends not known',
+    'used ids     1; these follow-ups exist already and are sent nothing',
+    '  follow-up/demo/job-1/nightly:1',
+  ]);
 });

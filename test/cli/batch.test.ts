@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
@@ -124,6 +124,7 @@ describe('batch run', () => {
     const others: [stdin: string, ...options: string[]][] = [
       [`${item('four-1', 'Something else.')}\n${item('four-2')}\n`],
       [lines('four-1'), '--max-open', '7'],
+      [lines('four-1'), '--canary', '1'],
     ];
     for (const [stdin, ...options] of others) {
       const { exitCode, stderr } = await run(id, stdin, '--no-wait', ...options);
@@ -195,14 +196,82 @@ describe('a list that does not fit into one payload', () => {
   });
 });
 
+describe('a batch with a brake', () => {
+  test('is held after its canary, says so while it is waited for, and goes on when it is told to', async () => {
+    const id = newId();
+    const args = ['batch', 'run', '-', '--id', id, '--canary', '1', ...FAST, '--json'];
+    const running = openCli(args, { env, stdin: lines('bird-1', 'bird-2', 'bird-3') });
+    const hint = `: the first 1 of 3 items have ended; follow-up batch continue ${id}, or follow-up batch cancel ${id}`;
+    await eventually('it is held', () => running.stderr().includes(hint));
+    const shown = await runCli(['batch', 'status', id], { env });
+    expect(shown.stdout).toContain(`${id}, held`);
+    expect(shown.stdout).toContain(hint);
+    expect(JSON.parse((await runCli(['batch', 'status', id, '--json'], { env })).stdout)).toMatchObject({
+      ...{ canary: 1, waitingToStart: 2, hold: { name: 'canary', reason: expect.any(String), at: expect.any(String) } },
+    });
+    expect(delivered('bird-2')).toBe(0);
+
+    const proceeded = await runCli(['batch', 'continue', id, '--json'], { env });
+    expect(proceeded.exitCode, proceeded.stderr).toBe(0);
+    expect(JSON.parse(proceeded.stdout)).toMatchObject({ batchId: id, hold: { name: 'canary' } });
+    const { exitCode, stdout } = await running.ended;
+    expect(exitCode).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ total: 3, completed: 3 });
+    const ended = await runCli(['batch', 'continue', id], { env });
+    expect(ended.exitCode).toBe(2);
+    expect(ended.stderr).toContain('has already ended');
+  });
+
+  test('is held once more items have failed than may, and a batch that is not held cannot continue', async () => {
+    const id = newId();
+    await run(id, lines('missing-a', 'stuck-b'), '--max-failures', '40%', '--no-wait');
+    await eventually('it is held', async () => (await stack.followUps.batch(id).status()).hold !== undefined);
+    const shown = await runCli(['batch', 'status', id], { env });
+    expect(shown.stdout).toMatch(/^held {9}held since .*: 1 of 2 items failed \(40% may\)/m);
+    expect((await runCli(['batch', 'continue', id], { env })).stdout).toContain('1 of 2 items failed');
+    const again = await runCli(['batch', 'continue', id, '--json'], { env });
+    expect(again.exitCode).toBe(1);
+    expect(JSON.parse(again.stdout)).toMatchObject({ error: { type: 'BatchNotHeld' } });
+    await stack.followUps.batch(id).cancel();
+  });
+});
+
+describe('batch run --dry-run', () => {
+  test('shows what would be sent, as text or JSON, and sends nothing', async () => {
+    const id = newId();
+    const projectId = `dry-${randomUUID().slice(0, 8)}`;
+    const stdin = ['a', 'b', 'c'].map((jobId) => `${JSON.stringify({ projectId, jobId, prompt: 'x' })}\n`).join('');
+    const text = await run(id, stdin, '--dry-run');
+    expect(text.exitCode, text.stderr).toBe(0);
+    expect(text.stdout).toContain(`${id}, 3 items; nothing is sent (--dry-run)`);
+    expect(text.stdout).toMatch(
+      new RegExp(`^project {6}${projectId}: 3 to send, 100 of 100 slots in 1 h free, sent `, 'm'),
+    );
+    const json = await run(id, stdin, '--dry-run', '--json');
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      ...{ batchId: id, total: 3, alreadyStarted: false, inputDiffers: false, usedKeys: [] },
+      projects: [{ projectId, items: 3, limit: 100, windowMs: 3_600_000, freeSlots: 100, waiting: 0 }],
+      items: [{ index: 0, line: 1, projectId, jobId: 'a', workflowId: `follow-up/${projectId}/a/${id}:0` }, {}, {}],
+    });
+    await expect(stack.followUps.batch(id).describe()).rejects.toThrow('no batch has the id');
+    expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toEqual([]);
+  });
+
+  test('names bad lines, too', async () => {
+    const { exitCode, stderr } = await run(newId(), `${item('a')}\n{}\n`, '--dry-run');
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain('line 2: projectId:');
+  });
+});
+
 describe('batch retry', () => {
-  test('sends only the items it is asked for, once, as a batch of its own', async () => {
+  test('sends only the items it is asked for, as the next of its batches, and none that is still open', async () => {
     const id = newId();
     const held = newId();
     await stack.followUps.budget(held).pause();
-    const item = { projectId: held, jobId: 'held-2', prompt: 'Add tests.' };
+    const heldItem = JSON.stringify({ projectId: held, jobId: 'held-2', prompt: 'Add tests.' });
     const [first = '', ...others] = lines('good-1', 'missing-3', 'fail-4', 'good-5').trim().split('\n');
-    await run(id, `${[first, JSON.stringify(item), ...others].join('\n')}\n`, '--no-wait');
+    await run(id, `${[first, heldItem, ...others].join('\n')}\n`, '--no-wait');
     const running = await runCli(['batch', 'retry', id], { env });
     expect(running.exitCode).toBe(2);
     expect(running.stderr).toContain('is still running');
@@ -217,29 +286,28 @@ describe('batch retry', () => {
     expect(refused.stderr).toContain('--yes');
     const unknown = await runCli(['batch', 'retry', id, '--only', 'unknown', '--yes', '--no-wait', '--json'], { env });
     expect(unknown.exitCode, unknown.stderr).toBe(0);
-    expect(JSON.parse(unknown.stdout)).toMatchObject({ batchId: `${id}-retry-unknown-1`, retryOf: id });
+    expect(JSON.parse(unknown.stdout)).toMatchObject({ batchId: `${id}-retry-1`, retryOf: id, alreadyStarted: false });
     const retried: string[] = [];
-    for await (const { jobId } of stack.followUps.batch(`${id}-retry-unknown-1`).list()) retried.push(jobId);
+    for await (const { jobId } of stack.followUps.batch(`${id}-retry-1`).list()) retried.push(jobId);
     expect(retried).toEqual(['held-2']);
 
-    for (const alreadyStarted of [false, true]) {
-      const failed = await runCli(['batch', 'retry', id, '--only', 'failed', '--json'], { env });
-      expect(failed.exitCode, failed.stderr).toBe(4);
-      const report = JSON.parse(failed.stdout);
-      expect(report).toMatchObject({ batchId: `${id}-retry-failed-1`, alreadyStarted, total: 2, failed: 1, errors: 1 });
-      expect(report.items).toMatchObject([
-        {
-          jobId: 'missing-3',
-          errorType: 'JobNotFound',
-          workflowId: `follow-up/${project}/missing-3/${report.batchId}:0`,
-        },
-        { jobId: 'fail-4', status: 'failed' },
-      ]);
-    }
+    const failed = await runCli(['batch', 'retry', `${id}-retry-1`, '--json'], { env });
+    expect(failed.exitCode, failed.stderr).toBe(4);
+    expect(failed.stderr).toContain('1 skipped: their follow-ups still run');
+    const report = JSON.parse(failed.stdout);
+    expect(report).toMatchObject({ batchId: `${id}-retry-2`, retryOf: id, total: 2, failed: 1, errors: 1 });
+    expect(report.items).toMatchObject([
+      {
+        jobId: 'missing-3',
+        errorType: 'JobNotFound',
+        workflowId: `follow-up/${project}/missing-3/${report.batchId}:0`,
+      },
+      { jobId: 'fail-4', status: 'failed' },
+    ]);
     expect(delivered('fail-4')).toBe(2);
     expect(delivered('good-1')).toBe(1);
     expect(delivered('good-5')).toBe(1);
-    await stack.followUps.batch(`${id}-retry-unknown-1`).cancel();
+    await stack.followUps.batch(`${id}-retry-1`).cancel();
   });
 
   test('of a batch without failures says so and sends nothing', async () => {
@@ -252,7 +320,7 @@ describe('batch retry', () => {
 });
 
 describe('batch status', () => {
-  test('shows counts, failures and reports of a running batch and of an ended one', async () => {
+  test('shows counts, failures and items of a running batch and of an ended one', async () => {
     const id = newId();
     await run(id, lines('stuck-1', 'fail-3', 'missing-2'), '--no-wait');
     const status = () => runCli(['batch', 'status', id, '--json'], { env });
@@ -264,28 +332,27 @@ describe('batch status', () => {
     expect(running.items.map((row: { status: string }) => row.status)).toEqual(['pending', 'failed', 'error']);
     const shown = await runCli(['batch', 'status', id], { env });
     expect(shown.exitCode).toBe(0);
-    expect(shown.stdout).toMatch(/done +2 of 3: 1 failed, 1 without a result \(JobNotFound 1\)/);
+    expect(shown.stdout).toMatch(/done +2 of 3 done: 1 failed, 1 without a result \(JobNotFound 1\)/);
     expect(shown.stdout).toMatch(/\/missing-2\/\S+:2 +JobNotFound/);
 
     const cancelled = await runCli(['batch', 'cancel', id], { env });
     expect(cancelled.exitCode, cancelled.stderr).toBe(0);
-    const file = join(directory, 'report.csv');
-    const ended = await runCli(['batch', 'status', id, '--watch', '--csv', file], { env });
+    const ended = await runCli(['batch', 'status', id, '--watch', '--json'], { env });
     expect(ended.exitCode).toBe(4);
-    const rows = (await readFile(file, 'utf8')).split('\r\n');
-    expect(rows[0]).toBe('index,projectId,jobId,workflowId,status,prLink,errorType,message,delivered');
-    expect(rows[1]).toMatch(
-      new RegExp(`^0,${project},stuck-1,follow-up/${project}/stuck-1/${id}:0,error,,Cancelled,.*,yes$`),
-    );
-    expect(rows[2]).toMatch(/^1,.*,failed,/);
-    expect(rows.length).toBe(5);
-    const toStdout = await runCli(['batch', 'status', id, '--csv', '-'], { env });
-    expect(toStdout.stdout.split('\r\n')).toEqual(rows);
-    expect(toStdout.stderr).toContain('cancelled');
+    const { items } = JSON.parse(ended.stdout);
+    expect(items).toEqual([
+      {
+        ...{ index: 0, projectId: project, jobId: 'stuck-1', workflowId: `follow-up/${project}/stuck-1/${id}:0` },
+        ...{ status: 'error', prLink: null, errorType: 'Cancelled', message: expect.any(String), delivered: 'yes' },
+      },
+      expect.objectContaining({ status: 'failed', errorType: null, message: null, delivered: 'yes' }),
+      expect.objectContaining({ status: 'error', errorType: 'JobNotFound', delivered: 'no' }),
+    ]);
+    expect(JSON.parse((await status()).stdout).items).toEqual(items);
   });
 
-  test('ends with exit code 2 for an unknown batch, as do retry and cancel', async () => {
-    for (const command of ['status', 'retry', 'cancel']) {
+  test('ends with exit code 2 for an unknown batch, as do continue, retry and cancel', async () => {
+    for (const command of ['status', 'continue', 'retry', 'cancel']) {
       const { exitCode, stderr } = await runCli(['batch', command, 'nobody'], { env });
       expect(exitCode, stderr).toBe(2);
       expect(stderr).toContain('no batch has the id nobody');

@@ -27,7 +27,7 @@ async function offered(words: readonly string[], env: Record<string, string> = {
 describe('without a server', () => {
   test('commands and the commands of each group, with their descriptions', async () => {
     expect(await offered(['s'])).toEqual(['send', 'status', 'schedule', 'setup', 'simulator']);
-    expect(await offered(['batch', ''])).toEqual(['run', 'status', 'retry', 'cancel', 'help']);
+    expect(await offered(['batch', ''])).toEqual(['run', 'status', 'continue', 'retry', 'cancel', 'help']);
     const { stdout } = await runCli(['complete', '--', 'budget', 'res']);
     expect(stdout).toMatch(/^resume\tend a pause; .*\nrestore\tstart a stopped budget .*\n$/);
   });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { countInPiece, planBatch, type StartBatchInput } from '../../src/client/batch-plan.js';
+import { countInPiece, checkBatch, type StartBatchInput } from '../../src/client/batch-plan.js';
 import { InvalidInputError } from '../../src/client/index.js';
 import { MAX_PIECE_BYTES } from '../../src/contract/index.js';
 
@@ -10,17 +10,17 @@ const item = (index: number, promptLength = 10) => ({
 });
 const list = (count: number, promptLength?: number) =>
   Array.from({ length: count }, (_, index) => item(index, promptLength));
-const digest = (input: StartBatchInput) => planBatch(input).digest;
+const digest = (input: StartBatchInput) => checkBatch(input).digest;
 
 describe('a batch is handed over', () => {
   test('whole if it fits into one payload', () => {
     const items = list(100);
-    expect(planBatch({ id: 'b', items, maxOpen: 7 })).toMatchObject({
+    expect(checkBatch({ id: 'b', items, maxOpen: 7 })).toMatchObject({
       firstInput: { items, maxOpen: 7 },
       isInPieces: false,
     });
     const jobIds = Array.from({ length: 10_000 }, (_, index) => `job-${index}`);
-    expect(planBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds })).toMatchObject({
+    expect(checkBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds })).toMatchObject({
       firstInput: { projectId: 'demo', jobIds },
       isInPieces: false,
     });
@@ -28,7 +28,7 @@ describe('a batch is handed over', () => {
 
   test('in pieces of at most 256 KiB that hold every item once', () => {
     const items = list(10_000, 500);
-    const { firstInput, isInPieces } = planBatch({ id: 'b', items });
+    const { firstInput, isInPieces } = checkBatch({ id: 'b', items });
     expect(isInPieces).toBe(true);
     expect(firstInput).toMatchObject({ open: true });
     let offset = 0;
@@ -53,7 +53,7 @@ describe('a batch is handed over', () => {
 
   test('as items if a list of jobs is too long for the short form', () => {
     const jobIds = Array.from({ length: 3_000 }, (_, index) => `job-${'x'.repeat(100)}-${index}`);
-    const { firstInput, items } = planBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds, maxOpen: 3 });
+    const { firstInput, items } = checkBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds, maxOpen: 3 });
     expect(items.length).toBe(3_000);
     expect(firstInput).toMatchObject({
       open: true,
@@ -75,13 +75,15 @@ describe('two batches are the same', () => {
     expect(digest({ id: 'b', items, maxOpen: 50, defaults: { lane: 'batch' } })).toBe(same);
   });
 
-  test('but not with another prompt, item, order of items, setting or maxOpen', () => {
+  test('but not with another prompt, item, order of items, setting, maxOpen or brake', () => {
     const others: StartBatchInput[] = [
       { id: 'b', items: list(3, 11) },
       { id: 'b', items: list(4) },
       { id: 'b', items: items.toReversed() },
       { id: 'b', items, defaults: { settleTime: '5s' } },
       { id: 'b', items, maxOpen: 49 },
+      { id: 'b', items, canary: 1 },
+      { id: 'b', items, maxFailures: 1 },
       { id: 'b', items: items.map((each) => ({ ...each, poll: { initialInterval: '1s' } })) },
     ];
     expect(new Set([same, ...others.map(digest)]).size).toBe(others.length + 1);
@@ -89,14 +91,14 @@ describe('two batches are the same', () => {
 });
 
 test('an invalid batch is refused, and its bad fields are named', () => {
-  const plan = () => planBatch({ id: 'a b', items: [{ ...item(0), prompt: '' }], maxOpen: 0 });
+  const plan = () => checkBatch({ id: 'a b', items: [{ ...item(0), prompt: '' }], maxOpen: 0 });
   expect(plan).toThrow(InvalidInputError);
   expect(plan).toThrow(/id: must be .*; maxOpen: /);
 });
 
 test('a batch that could need more than 800 parts is refused before any piece is sent', () => {
-  // 780 parts could hold the items, but a piece that comes late shares no part with another.
-  const jobIds = Array.from({ length: 195_000 }, (_, index) => `job-${index}`);
-  const plan = () => planBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds });
+  // 790 parts could hold the items, but a piece that comes late shares no part with another.
+  const jobIds = Array.from({ length: 395_000 }, (_, index) => `job-${index}`);
+  const plan = () => checkBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds });
   expect(plan).toThrow(/jobIds: the batch is too long: .* more than 800 parts/);
 });

@@ -43,7 +43,7 @@ const waits = (projectId: string, count: number) =>
   });
 
 test.concurrent(
-  'a waiting follow-up shows its current place in the budget’s queue, in progress, list and batch',
+  'a waiting follow-up shows its current place in the budget’s queue, in progress and list',
   { tags: 'long' },
   async () => {
     const projectId = newProject();
@@ -75,7 +75,6 @@ test.concurrent(
       return undefined;
     });
     expect(listed).toEqual({ position: 1, expectedAt: expectedSendAt });
-    expect((await batch.status()).nextSend).toMatchObject({ workflowId: behind.workflowId, position: 1 });
     await batch.cancel();
     await batch.result();
   },

@@ -89,28 +89,6 @@ test.concurrent('an ask of a stopped budget shows its last error, and when it is
   await expect(followUp.result()).rejects.toMatchObject({ name: 'FollowUpCancelledError' });
 });
 
-test.concurrent('a batch of 5 whose jobs are busy is expected to take 3 minutes at 100 an hour', async () => {
-  const projectId = `${project}-held`;
-  const jobIds = ['a', 'b', 'c', 'd', 'e'];
-  for (const jobId of jobIds) {
-    stack.simulator.addJob({ projectId, jobId, status: 'active', behaviour: { neverEnds: true } });
-  }
-  const batch = await stack.followUps.startBatch({ id: projectId, projectId, jobIds, prompt: 'x', defaults: FAST });
-  const startMs = Date.now();
-  const { expectedEndAt } = await eventually('it has an expected end', async () => {
-    const status = await batch.status();
-    return status.expectedEndAt === undefined ? undefined : status;
-  });
-  const leftMs = Date.parse(expectedEndAt ?? '') - startMs;
-  expect(leftMs).toBeGreaterThanOrEqual(180_000);
-  expect(leftMs).toBeLessThan(180_000 + (Date.now() - startMs) + 1_000);
-  await stack.followUps.budget(projectId).pause();
-  const paused = stack.followUps.batch(projectId);
-  await eventually('nobody can tell', async () => (await paused.status()).expectedEndAt === undefined);
-  await batch.cancel();
-  await batch.result();
-});
-
 describe.concurrent('each end without a result has its own error, which says whether the message was delivered', () => {
   test('a typed failure', async () => {
     const error = await (await start('missing-1')).result().catch((thrown: unknown) => thrown);

@@ -151,6 +151,20 @@ describe('the input of a follow-up', () => {
     ]);
   });
 
+  test.each(['\ud83d', 'half \udE00 a pair', '\ude00\ud83d'])(
+    'refuses a prompt with half of a surrogate pair, which has no UTF-8 (%j)',
+    (prompt) => {
+      const parsed = parseInput(followUpInputSchema, { ...valid, prompt });
+      expect(!parsed.ok && parsed.issues).toEqual([
+        {
+          field: 'prompt',
+          message: `must be Unicode text: it has half of a surrogate pair (given ${JSON.stringify(prompt)})`,
+        },
+      ]);
+      expect(followUpInputSchema.safeParse({ ...valid, prompt: 'a whole one: 😀' }).success).toBe(true);
+    },
+  );
+
   test('measures a prompt in bytes of UTF-8', () => {
     const prompt = (text: string) => followUpInputSchema.safeParse({ ...valid, prompt: text }).success;
     expect(prompt('a'.repeat(262_144))).toBe(true);

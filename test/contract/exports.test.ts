@@ -11,6 +11,7 @@ const VALUES = `
   DEFAULT_MAX_OPEN
   DEFAULT_TASK_QUEUE
   FailureType
+  MAX_CANARY
   MAX_MAX_OPEN
   MAX_PIECE_BYTES
   MAX_PROMPT_BYTES
@@ -27,6 +28,7 @@ const VALUES = `
   blockReasons
   budgetStatusQuery
   budgetTaskQueue
+  continueBatchUpdate
   describeIssues
   durationSchema
   endOf
@@ -71,7 +73,9 @@ const VALUES = `
 `;
 const TYPES = `
   AgentJob
+  BatchContinued
   BatchCounts
+  BatchHold
   BatchIdParts
   BatchItem
   BatchItemError
