@@ -296,7 +296,9 @@ export function describeBatch(status: BatchStatus, failures: readonly BatchItem[
 
 /** A batch that has ended, for people. */
 export function describeBatchResult(batchId: string, { items, ...counts }: FollowUpBatchResult): string {
-  const linked = items.flatMap(({ workflowId, prLink }) => (prLink ? `${safeLine(workflowId)}  ${safeLine(prLink)}` : []));
+  const linked = items.flatMap(({ workflowId, prLink }) =>
+    prLink ? `${safeLine(workflowId)}  ${safeLine(prLink)}` : [],
+  );
   return [
     `${safeLine(batchId)}: ${doneText(counts)}${counts.cancelled === true ? ', cancelled' : ''}`,
     ...listed(linked, linked.length, 'pull requests'),

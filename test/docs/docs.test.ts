@@ -396,8 +396,11 @@ describe('the reference has', () => {
     ]).toEqual([]);
   });
 
-  test('every metric of the service calls, the asks and the ends', () => {
-    const made = ['src/worker/metrics.ts', 'src/workflows/follow-up.ts', 'src/workflows/follow-up-port.ts']
+  test('every metric of the service calls, the asks, the ends and the holds', () => {
+    const made = [
+      ...['src/worker/metrics.ts', 'src/workflows/follow-up.ts', 'src/workflows/follow-up-port.ts'],
+      'src/workflows/follow-up-batch.ts',
+    ]
       .map(read)
       .join('\n');
     const metrics = [

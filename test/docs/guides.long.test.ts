@@ -252,8 +252,8 @@ const guides: Record<string, Guide> = {
           expect(await batch.result()).toMatchObject({ completed: 1, errors: 1 });
         },
         prints: [
-          'started follow-up-batch/nightly-2026-11-21-retry-failed-1',
-          'nightly-2026-11-21-retry-failed-1: 1 of 1 done: 1 completed',
+          'started follow-up-batch/nightly-2026-11-21-retry-1',
+          'nightly-2026-11-21-retry-1: 1 of 1 done: 1 completed',
         ],
         after: async (stage) => expect(accepted(stage).sort()).toEqual(['demo/job-1', 'website/job-2']),
       },
@@ -261,14 +261,22 @@ const guides: Record<string, Guide> = {
   },
   'docs/how-to/run-a-batch.md': {
     sections: {
+      'Check it': {
+        prints: ['nightly-2026-11-21, 3 items; nothing is sent (--dry-run)', 'project      website: 1 to send'],
+        after: async (stage) => expect(accepted(stage)).toEqual([]),
+      },
       'Start it': {
         before: async ({ simulator }) =>
           simulator.addJob({ projectId: 'demo', jobId: 'job-5', behaviour: { neverEnds: true } }),
-        fails: ['3 npx follow-up batch run list.jsonl --id nightly-2026-11-21 --csv report.csv'],
+        fails: ['3 npx follow-up batch run list.jsonl --id nightly-2026-11-21'],
         prints: ['nightly-2026-11-21: 3 of 3 done: 2 completed, 1 failed', /^linter$/m],
-        after: async ({ reader }) => {
-          const report = await readFile(join(reader.directory, 'report.csv'), 'utf8');
-          expect(report.trim().split('\n')).toHaveLength(4);
+      },
+      'Stop it before it does harm': {
+        prints: [/^node$/m, /^batch {8}node, /m],
+        after: async ({ followUps }) => {
+          const batch = followUps.batch('node');
+          await eventually('it is held', async () => (await batch.status()).hold?.name === 'canary');
+          await batch.cancel();
         },
       },
       'Look at it': { prints: ['follow-up/website/fail-1/nightly-2026-11-21:2'] },
@@ -320,6 +328,11 @@ const guides: Record<string, Guide> = {
       'With the `temporal` command': {
         prints: [/completed/, 'https://git.example/demo/job-3/pull/', 'sentAt'],
         after: async (stage) => expect(accepted(stage)).toEqual(['demo/job-3']),
+      },
+      'Start and continue a batch': {
+        prints: ['waitingToStart'],
+        after: async ({ followUps }) =>
+          expect(await followUps.batch('rebase').result()).toMatchObject({ total: 2, completed: 2 }),
       },
     },
   },
@@ -386,6 +399,17 @@ const guides: Record<string, Guide> = {
       },
       FollowUpSendsUnclear: { prints: [`${PARSER_TESTS} takes it as sent`] },
       FollowUpServiceFails: { prints: [ALL_IS_WELL] },
+      FollowUpBatchHeld: {
+        before: async ({ followUps }) => {
+          const jobIds = ['held-1', 'held-2'];
+          const input = { id: 'nightly-2026-11-21', projectId: 'demo', jobIds, prompt: PROMPT, canary: 1 };
+          const batch = await followUps.startBatch({ ...input, defaults: FAST });
+          await eventually('it is held', async () => (await batch.status()).hold !== undefined);
+        },
+        prints: [/^batch +nightly-2026-11-21, held/m, 'batch nightly-2026-11-21 goes on'],
+        after: async ({ followUps }) =>
+          expect(await followUps.batch('nightly-2026-11-21').result()).toMatchObject({ completed: 2 }),
+      },
       FollowUpKeyRefused: {
         before: async (stage) => {
           stage.simulator.update({ apiKey: NEW_KEY });
