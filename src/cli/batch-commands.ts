@@ -52,7 +52,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
         'failed: the agent job failed, or nothing was delivered; unknown: nobody can tell whether the message was delivered, so it may be delivered twice (default: both)',
       ).choices(retryChoices),
     )
-    .option('--yes', 'do not ask before sending items that may have been delivered')
+    .option('--yes', 'also send items that may have been delivered')
     .option('--no-wait', 'start it and print its id, without waiting');
   withCommonOptions(retry, 'follow-up batch retry nightly-2026-11-21 --only unknown').action(
     action(async () => (await import('./batch.js')).retryBatch),

@@ -1,4 +1,3 @@
-import { createInterface } from 'node:readline/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type BatchHandle,
@@ -40,13 +39,13 @@ export async function runBatch(
       const workflowId = followUpWorkflowId({ projectId, jobId, key: batchItemKey(input.id, index) });
       return { index, line: lines[index], projectId, jobId, workflowId };
     });
-  return withTemporal(cli, (session) =>
-    interruptible(cli, async (signal) => {
-      if (dryRun) {
-        const preview = await session.followUps.planBatch(input);
-        output.data({ ...preview, items: rows() }, describePreview(preview));
-        return ExitCode.ok;
-      }
+  return withTemporal(cli, async (session) => {
+    if (dryRun) {
+      const preview = await session.followUps.planBatch(input);
+      output.data({ ...preview, items: rows() }, describePreview(preview));
+      return ExitCode.ok;
+    }
+    return interruptible(cli, async (signal) => {
       const [batch] = await Promise.all([
         session.followUps.startBatch(input, { signal }).catch((error: unknown) => {
           throw withWayOn(error, input.id);
@@ -64,8 +63,8 @@ export async function runBatch(
       if (wait) return awaitBatch(cli, batch, signal, { alreadyStarted });
       output.data({ batchId, workflowId, alreadyStarted, total, items: rows() }, batchId);
       return ExitCode.ok;
-    }),
-  );
+    });
+  });
 }
 
 /** `follow-up batch retry` */
@@ -82,7 +81,11 @@ export async function retryBatch(
       const { retryOf } = plan.memo;
       if (plan.delivered > 0) output.note(`${plan.delivered} skipped: they were delivered after all`);
       if (plan.open > 0) output.note(`${plan.open} skipped: their follow-ups still run`);
-      if (plan.unknown > 0 && !yes) await confirmUnknown(cli, plan.unknown, signal);
+      if (plan.unknown > 0 && !yes) {
+        const doubt = `whether the message was delivered is not known of ${plan.unknown} of the items`;
+        const ways = '--yes sends them again, though they may then be delivered twice; --only failed leaves them out';
+        throw new UsageError(`${doubt}: ${ways}`);
+      }
       const batch = await retried.startRetry(plan, { signal });
       const { batchId, workflowId, alreadyStarted } = batch;
       output.note(
@@ -95,22 +98,6 @@ export async function retryBatch(
       return ExitCode.ok;
     }),
   );
-}
-
-/** @throws UsageError unless a person at a terminal confirms */
-async function confirmUnknown({ io, output }: Cli, count: number, signal: AbortSignal): Promise<void> {
-  const doubt = `whether the message was delivered is not known of ${count} of the items`;
-  const refusal = `${doubt}: --yes sends them again, though they may then be delivered twice; --only failed leaves them out`;
-  const isAtTerminal = 'isTTY' in io.stdin && io.stdin.isTTY === true && isLive(output.stderr);
-  if (output.json || !isAtTerminal) throw new UsageError(refusal);
-  const asking = createInterface({ input: io.stdin, output: output.stderr });
-  try {
-    const question = `${doubt}; send them again, though they may be delivered twice? [y/N] `;
-    const answer = await asking.question(question, { signal });
-    if (!/^y(es)?$/i.test(answer.trim())) throw new UsageError(refusal);
-  } finally {
-    asking.close();
-  }
 }
 
 /** `follow-up batch status` */
