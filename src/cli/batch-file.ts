@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { InvalidInputError, type StartBatchInput } from '../client/index.js';
 import { batchItemsOf, parseUncheckedBatchInput } from '../contract/batch-input.js';
-import { defined } from '../contract/defined.js';
 import {
   batchIdSchema,
   type FollowUpDefaults,
@@ -13,7 +12,7 @@ import {
   parseInput,
 } from '../contract/index.js';
 import { type CliIo, UsageError } from './cli.js';
-import { number, type SettingOptions, toSettings } from './command-options.js';
+import { given, number, type SettingOptions, toSettings } from './command-options.js';
 import {
   BadLines,
   type ByteSource,
@@ -37,7 +36,7 @@ export interface BatchInputOptions extends SettingOptions, PromptSource {
   project?: string;
 }
 
-/** A checked batch, and the line of each of its items, from 1. */
+/** A checked batch. */
 export type BatchOfFile = StartBatchInput & { items: FollowUpInput[] };
 
 /**
@@ -91,15 +90,8 @@ function checkSettings(options: BatchInputOptions, common: Record<string, unknow
   const own = issues.filter(({ field }) => !field.startsWith('defaults.'));
   if (!parsed.ok || own.length > 0) throw new InvalidInputError(own);
   const { maxOpen, canary, maxFailures, defaults } = parsed.value;
-  return {
-    id,
-    ...defined({
-      maxOpen: maxOpen ?? undefined,
-      canary: canary ?? undefined,
-      maxFailures: maxFailures ?? undefined,
-      defaults: defaults ?? undefined,
-    }),
-  };
+  // No option makes a `null`.
+  return { id, ...given({ maxOpen, canary, maxFailures, defaults }) } as Omit<BatchOfFile, 'items'>;
 }
 
 /** An item of a batch, and its line, from 1. */

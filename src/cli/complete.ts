@@ -110,7 +110,7 @@ function takesValue({ required, optional }: Option): boolean {
   return required || optional;
 }
 
-/** `file` of `--csv <file>`. */
+/** `file` of `--jobs <file>`. */
 function placeholderOf({ flags }: Option): string {
   return /[<[]([^>\]]+)[>\]]/.exec(flags)?.[1] ?? '';
 }
