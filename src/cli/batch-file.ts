@@ -91,7 +91,7 @@ function checkSettings(options: BatchInputOptions, common: Record<string, unknow
   if (!parsed.ok || own.length > 0) throw new InvalidInputError(own);
   const { maxOpen, canary, maxFailures, defaults } = parsed.value;
   // No option makes a `null`.
-  return { id, ...given({ maxOpen, canary, maxFailures, defaults }) } as Omit<BatchOfFile, 'items'>;
+  return { id, ...given({ maxOpen, canary, maxFailures, defaults }) };
 }
 
 /** An item of a batch, and its line, from 1. */
