@@ -255,7 +255,7 @@ export function describeBatchProgress(status: BatchStatus, now = new Date()): Pr
     waitingToStart > 0 ? `${waitingToStart} not started` : '',
     sealed ? '' : 'more items can come',
     cancelled ? 'cancelled' : '',
-    hold ? holdText(batchId, hold, now) : '',
+    hold ? `held ${holdText(batchId, hold, now)}` : '',
   ];
   return { headline: parts.filter(Boolean).join(', '), timing: '' };
 }
@@ -271,7 +271,7 @@ export function describeBatch(status: BatchStatus, failures: readonly BatchItem[
   const lines: [name: string, text: string][] = [
     ['batch', `${batchId}, ${state}`],
     ['held', cutOff === undefined && hold ? holdText(batchId, hold, now) : ''],
-    ['done', `${doneText(status)}${cutOff === undefined ? '' : ', as it knew at its end'}`],
+    ['items', `${doneText(status)}${cutOff === undefined ? '' : ', as it knew at its end'}`],
     ['cut off', cutOff === undefined ? '' : `${open} were open, ${waitingToStart} not started; ${runningText(status)}`],
     ['open', ended || cutOff !== undefined ? '' : `${openText(status)}, at most ${maxOpen} at a time`],
     ['not started', ended || cutOff !== undefined ? '' : `${waitingToStart}${sealed ? '' : '; more items can come'}`],
@@ -358,7 +358,7 @@ function runningText({ batchId, stillRunning }: BatchStatus): string {
 
 function holdText(batchId: string, { at, reason }: BatchHold, now: Date): string {
   const [id, since] = [safeLine(batchId), clock(at, now)];
-  return `held since ${since}: ${safeLine(reason)}; follow-up batch continue ${id}, or follow-up batch cancel ${id}`;
+  return `since ${since}: ${safeLine(reason)}; follow-up batch continue ${id}, or follow-up batch cancel ${id}`;
 }
 
 /** The workflow id is what other commands accept, and identifies the item. */

@@ -60,7 +60,7 @@ describe('the text of a batch', () => {
   test('says since when and why a batch is held, and both ways on', () => {
     const hold = { name: 'canary', reason: 'the first 5 of 200 items have ended', at: '2026-11-21T09:50:00Z' } as const;
     const text =
-      /held since \S+ \S+: the first 5 .* ended; follow-up batch continue nightly, or follow-up batch cancel nightly$/m;
+      /held +since \S+ \S+: the first 5 .* ended; follow-up batch continue nightly, or follow-up batch cancel nightly$/m;
     expect(describeBatchProgress({ ...status, hold }, now).headline).toMatch(text);
     expect(describeBatch({ ...status, hold }, [], now)).toMatch(text);
     expect(describeBatch({ ...status, hold, cutOff: 'terminated' }, [], now)).not.toMatch(text);

@@ -227,7 +227,7 @@ describe('a batch with a brake', () => {
     await run(id, lines('missing-a', 'stuck-b'), '--max-failures', '40%', '--no-wait');
     await eventually('it is held', async () => (await stack.followUps.batch(id).status()).hold !== undefined);
     const shown = await runCli(['batch', 'status', id], { env });
-    expect(shown.stdout).toMatch(/^held {9}held since .*: 1 of 2 items failed \(40% may\)/m);
+    expect(shown.stdout).toMatch(/^held {9}since .*: 1 of 2 items failed \(40% may\)/m);
     expect((await runCli(['batch', 'continue', id], { env })).stdout).toContain('1 of 2 items failed');
     const again = await runCli(['batch', 'continue', id, '--json'], { env });
     expect(again.exitCode).toBe(1);
@@ -332,7 +332,7 @@ describe('batch status', () => {
     expect(running.items.map((row: { status: string }) => row.status)).toEqual(['pending', 'failed', 'error']);
     const shown = await runCli(['batch', 'status', id], { env });
     expect(shown.exitCode).toBe(0);
-    expect(shown.stdout).toMatch(/done +2 of 3 done: 1 failed, 1 without a result \(JobNotFound 1\)/);
+    expect(shown.stdout).toMatch(/items +2 of 3 done: 1 failed, 1 without a result \(JobNotFound 1\)/);
     expect(shown.stdout).toMatch(/\/missing-2\/\S+:2 +JobNotFound/);
 
     const cancelled = await runCli(['batch', 'cancel', id], { env });
