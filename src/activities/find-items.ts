@@ -1,4 +1,3 @@
-import { activityInfo } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { type FindItemsInput, type FoundItem, type FoundPart, partItemsSchema } from '../contract/batch-protocol.js';
@@ -12,8 +11,7 @@ const AT_A_TIME = 10;
 export function createItemFinder(temporal: Client) {
   return {
     /** How the follow-ups of items stand, in their order. */
-    async findItems({ batchId, items, unlessFirstRun }: FindItemsInput): Promise<FoundItem[]> {
-      if (unlessFirstRun && (await isFirstRun(temporal))) return items.map(() => ({}));
+    async findItems({ batchId, items }: FindItemsInput): Promise<FoundItem[]> {
       const found: FoundItem[] = [];
       for (let from = 0; from < items.length; from += AT_A_TIME) {
         const asked = items.slice(from, from + AT_A_TIME);
@@ -43,10 +41,3 @@ export function createItemFinder(temporal: Client) {
 }
 
 export type ItemFinder = ReturnType<typeof createItemFinder>;
-
-async function isFirstRun(temporal: Client): Promise<boolean> {
-  const { workflowExecution } = activityInfo();
-  const { workflowId = '', runId } = workflowExecution ?? {};
-  const { raw } = await temporal.workflow.getHandle(workflowId, runId).describe();
-  return raw.workflowExecutionInfo?.firstRunId === runId;
-}

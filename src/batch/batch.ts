@@ -215,16 +215,20 @@ export class Batch {
     });
   }
 
-  /** Applies a part's report. Returns whether it said anything new. */
+  /**
+   * Applies a part's report. Returns whether it said anything new. A part that was reset after its end continues, and its
+   * latest report counts.
+   */
   take(report: PartReport, nowMs: number): boolean {
     const { part: index, number, hash, order, open, counts, ended } = report;
     const part = this.state.parts[index];
-    if (part?.hash !== hash || number <= part.reports || order < part.since || part.hasEnded) return false;
+    if (part?.hash !== hash || number <= part.reports || order < part.since) return false;
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
+    delete part.order.tellAll;
     Object.assign(part, { reports: number, open, counts, aliveAtMs: nowMs });
     if (order >= part.order.number) part.granted = Math.max(part.order.share, open);
     part.hasEnded = remainingOf(part) <= 0;
-    for (const { index: item, ...outcome } of ended) this.#keep(item, outcome);
+    for (const outcome of ended) this.#keep(this.state.kept[outcome.index], outcome);
     return true;
   }
 
@@ -269,7 +273,9 @@ export class Batch {
     part.aliveAtMs = nowMs;
     part.order = nextOrder(part.order, nowMs);
     part.sent = part.since = part.order.number;
-    return { ...part.order, tellAll: true };
+    // Until it reports, each order says so: a later one may arrive first.
+    part.order.tellAll = true;
+    return part.order;
   }
 
   noteAlive(index: number, nowMs: number): void {
@@ -385,14 +391,13 @@ export class Batch {
   #endRest(part: PartRecord, outcome: ItemOutcome, nowMs: number): void {
     countOutcome(part.counts, outcome, remainingOf(part));
     Object.assign(part, { hasEnded: true, open: 0 });
-    for (let item = part.first; item < part.first + part.size; item++) this.#keep(item, outcome);
+    const items = this.state.kept.slice(part.first, part.first + part.size);
+    for (const item of items.filter(({ status, error }) => !status && !error)) this.#keep(item, outcome);
     this.#noteEnded(nowMs);
   }
 
-  /** Only the first outcome of an item counts. */
-  #keep(index: number, outcome: Omit<EndedItem, 'index'>): void {
-    const item = this.state.kept[index];
-    if (item && !item.status && !item.error) Object.assign(item, outcome);
+  #keep(item: BatchItem | undefined, { status, prLink, error }: Omit<EndedItem, 'index'>): void {
+    if (item) Object.assign(item, { status, prLink, error });
   }
 
   #noteEnded(nowMs: number): void {

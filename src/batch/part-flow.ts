@@ -53,6 +53,11 @@ export class PartFlow {
   #isReporting = false;
   #reportedAtMs = -Infinity;
   #hasNews = true;
+  /**
+   * Whether its batch has just taken a report. Only then follow-ups are started: a part that is reset after its batch has
+   * ended repeats its past, and would start what the batch has given up.
+   */
+  #isWanted = false;
   /** Whether its batch no longer exists. */
   #isOrphan = false;
   #isAskedToCancel = false;
@@ -115,10 +120,11 @@ export class PartFlow {
       this.#stop('The batch was cancelled before it was started');
       for (const position of part.positions('open')) this.#cancelFollowUp(position);
     }
-    for (const start of part.start()) {
+    for (const start of this.#isWanted ? part.start() : []) {
       this.#note();
       this.#during(() => this.#runFollowUp(start));
     }
+    this.#isWanted = false;
     if (this.#doubts.size > 0 && !this.#isLooking) this.#during(() => this.#settleDoubts());
     this.#lookAtOpen(nowMs);
     this.#report(nowMs);
@@ -157,8 +163,8 @@ export class PartFlow {
   }
 
   /** Asks Temporal about items that may have been started before, and watches those that are open. */
-  async #adopt(positions: readonly number[], unlessFirstRun = false): Promise<{ gone: number[] }> {
-    const { open, gone } = await this.#find(positions, unlessFirstRun);
+  async #adopt(positions: readonly number[]): Promise<{ gone: number[] }> {
+    const { open, gone } = await this.#find(positions);
     for (const position of open) {
       if (this.#unheard.has(position)) continue;
       this.#unheard.add(position);
@@ -172,14 +178,14 @@ export class PartFlow {
   }
 
   /** Asks Temporal about items, and ends those that have ended. */
-  async #find(positions: readonly number[], unlessFirstRun = false): Promise<{ open: number[]; gone: number[] }> {
+  async #find(positions: readonly number[]): Promise<{ open: number[]; gone: number[] }> {
     const found: { open: number[]; gone: number[] } = { open: [], gone: [] };
     const items = positions.map((position) => ({
       workflowId: this.#part.workflowIdOf(position),
       hash: hashOfItem(this.#part.inputOf(position)),
     }));
     const { batchId } = this.input;
-    const answers = items.length > 0 ? await this.port.findItems({ batchId, items, unlessFirstRun }) : [];
+    const answers = items.length > 0 ? await this.port.findItems({ batchId, items }) : [];
     for (const [place, position] of positions.entries()) {
       const { outcome, isOpen } = answers[place] ?? {};
       if (outcome) this.#end(position, outcome);
@@ -207,12 +213,12 @@ export class PartFlow {
     this.#during(() => this.port.cancelFollowUp(this.#part.workflowIdOf(position)));
   }
 
-  /** Starts nothing more. What waits is withdrawn, unless Temporal knows that it was started before a reset. */
+  /** Starts nothing more. What waits is withdrawn, unless Temporal knows that another run or part has started it. */
   #stop(message: string): void {
     if (this.#part.hasStopped) return;
     this.#part.stop();
     this.#during(async () => {
-      await this.#adopt(this.#part.positions('waiting'), true);
+      await this.#adopt(this.#part.positions('waiting'));
       this.#part.withdraw(message);
       this.#note();
     });
@@ -230,7 +236,8 @@ export class PartFlow {
     this.#reportedAtMs = nowMs;
     this.#during(async () => {
       const report = part.report(nowMs);
-      if (await this.port.tellBatch(report)) part.noteReported(report);
+      this.#isWanted = await this.port.tellBatch(report);
+      if (this.#isWanted) part.noteReported(report);
       else {
         // The batch was terminated. Nobody could see or stop what would be started from now on.
         this.#isOrphan = true;

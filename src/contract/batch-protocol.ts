@@ -68,8 +68,6 @@ export interface FindItemsInput {
   batchId: string;
   /** `hash`: `hashOfItem` of the input that the follow-up must have. */
   items: { workflowId: string; hash: string }[];
-  /** Of a workflow whose first run asks, nothing is to be found that it does not know. */
-  unlessFirstRun?: boolean;
 }
 
 /** What Temporal knows about the follow-up of an item: its outcome, that it is open, or (neither set) nothing. */

@@ -67,7 +67,7 @@ describe.concurrent('retries of a batch', () => {
         workflowExecution,
         workflowTaskFinishEventId: { low: 4, high: 0, unsigned: false } as never,
         requestId: batch.batchId,
-        resetReapplyExcludeTypes: [4],
+        resetReapplyExcludeTypes: [4] as never,
       });
       return true;
     });

@@ -37,7 +37,7 @@ export async function runBatchSeed(
   const stage = new Stage(world, profile === 'calm-batch');
   try {
     await world.run(START_MS + END_MS, () => stage.isOver);
-    if (!stage.isOver) stage.find('lost', 'the batch or a retry of it does not end');
+    if (!stage.isOver) stage.find('lost', `the batch or a retry of it does not end: ${stage.standing()}`);
   } catch (thrown) {
     stage.find('crash', String((thrown as Error).stack));
   }
@@ -63,6 +63,7 @@ class Stage {
   readonly #restarted = new Set<string>();
   readonly #maxOpen: number;
   #isDisturbed = false;
+  #wasUsedAgain = false;
 
   constructor(
     private readonly world: World,
@@ -114,13 +115,12 @@ class Stage {
     if (!inPieces) return;
     // Whoever hands the rest over repeats it until it has arrived.
     const hand = () => {
-      const flow = this.flowOf(id);
-      const { total = first, sealed = false } = flow?.batch.status() ?? {};
-      if (sealed || !server.running(workflowId)) return;
+      world.after(chance.between(500, 20_000), hand);
+      const { total = first, sealed = false } = this.flowOf(id)?.batch.status() ?? {};
+      if (sealed || this.#batches.get(id)?.items !== items) return;
       const more = items.slice(total, total + chance.whole(1, 8));
       if (more.length > 0) server.tell(workflowId, 'add', { more, offset: total });
       else server.tell(workflowId, 'seal');
-      world.after(chance.between(500, 20_000), hand);
     };
     world.after(1_000, hand);
   }
@@ -184,7 +184,10 @@ class Stage {
     const { server, world } = this;
     const { chance } = world;
     const runs = [...server.runs.values()].map((all) => all.at(-1)!);
-    const batchRun = chance.pick(runs.filter((run) => !run.workflowId.slice('follow-up-batch/'.length).includes('/')));
+    const batchRuns = runs.filter((run) => !run.workflowId.slice('follow-up-batch/'.length).includes('/'));
+    // Between a delete and the next batch with that id.
+    if (batchRuns.length === 0) return;
+    const batchRun = chance.pick(batchRuns);
     const parts = runs.filter((run) => run !== batchRun && run.workflowId.startsWith(`${batchRun.workflowId}/`));
     const part = parts.length > 0 ? chance.pick(parts) : undefined;
     const followUps = [...server.followUps.values()];
@@ -208,19 +211,17 @@ class Stage {
     if (what === 'cancel' && chance.happens(0.2)) server.tell(batchRun.workflowId, 'cancel');
     if (what === 'revive' && batchRun.status === 'running') {
       server.close(batchRun, 'terminated');
-      await world.sleep(chance.between(0, 30_000));
-      await server.reset(batchRun, batchRun.tasks.length);
+      world.after(chance.between(0, 30_000), () => server.reset(batchRun, batchRun.tasks.length));
     }
-    if (what === 'again' && chance.happens(0.2) && !this.#batches.has('b again')) {
+    if (what === 'again' && chance.happens(0.2) && !this.#wasUsedAgain) {
       // Its parts go on, and another list gets the same id.
       world.note('the id is used again');
       server.delete(followUpBatchWorkflowId({ batchId: 'b' }));
-      await world.sleep(chance.between(0, 5_000));
+      const { items: old } = this.#batches.get('b')!;
       this.#batches.delete('b');
-      const count = chance.whole(1, 30);
-      const isSame = chance.happens(0.3);
-      this.#start({ id: 'b', items: this.#items(isSame ? 'b' : 'c', count), canary: undefined, memo: {} });
-      this.#batches.get('b')!.memo = { again: true };
+      const items = chance.happens(0.3) ? old : this.#items('c', chance.whole(1, 30));
+      this.#wasUsedAgain = true;
+      world.after(chance.between(0, 5_000), () => this.#start({ id: 'b', items, canary: undefined, memo: {} }));
     }
   }
 
@@ -237,6 +238,13 @@ class Stage {
     }
     for (const item of flow.batch.page(0, 500).items) found.set(item.index, item);
     return [...found.values()].sort((one, other) => one.index - other.index);
+  }
+
+  /** What still runs. */
+  standing(): string {
+    const running = [...this.server.runs.keys()].filter((id) => this.server.running(id));
+    const open = [...this.server.followUps.values()].filter(({ outcome }) => !outcome).map((each) => each.workflowId);
+    return JSON.stringify({ running, open, batch: this.flowOf('b')?.batch.state.parts });
   }
 
   /** Compares what a batch says with what arrived. */
@@ -331,7 +339,7 @@ class Stage {
             : type === 'Cancelled' && delivered === 'no'
               ? new CancelledFailure(type)
               : ApplicationFailure.create({ type, details: [{ delivered }] });
-        throw new WorkflowFailedError(type, cause, undefined as never);
+        throw new WorkflowFailedError(type, cause, undefined);
       },
     });
     return {

@@ -63,6 +63,7 @@ export class BatchServer implements Host {
 
   tell = (workflowId: string, name: string, input?: unknown): boolean => {
     const run = this.running(workflowId);
+    this.world.note(name, workflowId, run?.runId ?? 'not found', JSON.stringify(input)?.slice(0, 400));
     return run !== undefined && this.deliver(run, { name, input: structuredClone(input) });
   };
 
@@ -104,6 +105,8 @@ export class BatchServer implements Host {
   async reset(run: Run, before: number): Promise<void> {
     const kept = run.tasks.slice(0, before).findLastIndex(({ endsTask }) => endsTask) + 1;
     const all = this.runs.get(run.workflowId) ?? [];
+    // It was deleted.
+    if (!all.includes(run)) return;
     const later = all.slice(all.indexOf(run)).flatMap((each) => each.tasks.slice(each === run ? kept : 0));
     const again = [...later.flatMap(({ events }) => events), ...(all.at(-1)?.inbox ?? [])];
     const running = this.running(run.workflowId);
@@ -124,7 +127,7 @@ export class BatchServer implements Host {
     const attempt = () => {
       if (isOver) return;
       if (world.chance.happens(this.faults().lost)) return void world.after(1_000, attempt);
-      const value = name === 'findPart' ? this.findPart(input as string) : this.findItems(run, input as FindItemsInput);
+      const value = name === 'findPart' ? this.findPart(input as string) : this.findItems(input as FindItemsInput);
       world.note(name, run.workflowId, JSON.stringify(value).slice(0, 200));
       world.after(world.chance.between(2, 100), () => this.deliver(run, { id, value }));
     };
@@ -139,9 +142,8 @@ export class BatchServer implements Host {
     return run.status === 'running' ? { isOpen: true } : flow instanceof PartFlow ? { items: flow.input } : {};
   }
 
-  findItems(run: Run, { batchId, items, unlessFirstRun }: FindItemsInput): FoundItem[] {
-    const isFirst = run.runId === run.what.originalRunId;
-    return items.map(({ workflowId, hash }) => (unlessFirstRun && isFirst ? {} : this.find(workflowId, batchId, hash)));
+  findItems({ batchId, items }: FindItemsInput): FoundItem[] {
+    return items.map(({ workflowId, hash }) => this.find(workflowId, batchId, hash));
   }
 
   /** What `readFollowUpEnd` does. */
@@ -327,7 +329,8 @@ export function batch(start: BatchStart, items: readonly unknown[]): Code {
       cancel: () => flow.cancel(),
       add: (input: unknown) => {
         const { more, offset } = input as { more: unknown[]; offset: number };
-        void flow.add(more, offset, `add ${offset}`);
+        const updateId = `add ${offset} ${more.length}`;
+        if (!flow.issueWith(more, offset, updateId)) void flow.add(more, offset, updateId);
       },
       seal: () => flow.seal(),
       proceed: () => rules.canProceed && flow.proceed(),
