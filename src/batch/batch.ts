@@ -112,7 +112,10 @@ export class Batch {
 
   /** Whether waiting for more items would not make the next part larger. */
   get isNextPartFull(): boolean {
-    return this.state.sealed || countForPart(this.#backlogBytes, this.#templateBytes, this.mostPartItems) < this.#backlog.length;
+    return (
+      this.state.sealed ||
+      countForPart(this.#backlogBytes, this.#templateBytes, this.mostPartItems) < this.#backlog.length
+    );
   }
 
   get hasEnded(): boolean {

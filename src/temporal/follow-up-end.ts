@@ -27,10 +27,15 @@ export async function readFollowUpEnd(
   const handle = client.workflow.getHandle(workflowId);
   try {
     const { status, memo, typedSearchAttributes: attributes } = await handle.describe();
+    const itsHash = memo?.[ITEM_HASH_MEMO];
     const isOther = attributes.get(SearchAttribute.batchId) !== batchId;
-    if (isOther || (hash !== undefined && memo?.[ITEM_HASH_MEMO] !== hash)) {
-      const message = `${workflowId} was used before, for another message; this one was not sent`;
-      return { outcome: { error: { type: 'NotStarted', message, delivered: 'no' } } };
+    if (isOther || (hash !== undefined && itsHash !== hash)) {
+      // Someone who starts a follow-up under the id of an item may have given it the item's message.
+      const delivered = itsHash === undefined ? 'unknown' : 'no';
+      const what = delivered === 'no' ? 'for another message; this one was not sent' : 'by something else';
+      return {
+        outcome: { error: { type: 'NotStarted', message: `${workflowId} was used before, ${what}`, delivered } },
+      };
     }
     if (status.name === 'RUNNING' || status.name === 'PAUSED') return { isOpen: true };
     // A follow-up that was cut off while it watched its job had sent its message.

@@ -142,7 +142,7 @@ describe.concurrent('a batch', () => {
     await stack.client.workflow.getHandle(last).terminate('by hand');
     const { items: ended, ...result } = await batch.result();
     expect(result).toMatchObject({ completed: 3, errors: 2, errorsByType: { NotStarted: 1, Terminated: 1 } });
-    expect(ended[0]?.error).toMatchObject({ type: 'NotStarted', delivered: 'no' });
+    expect(ended[0]?.error).toMatchObject({ type: 'NotStarted', delivered: 'unknown' });
     expect(ended.find(({ workflowId }) => workflowId === last)?.error).toMatchObject({ type: 'Terminated' });
     expect(sentTo(projectId)).toHaveLength(4);
   });

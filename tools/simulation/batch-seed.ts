@@ -12,7 +12,12 @@ import type { BatchHandle } from '../../src/client/batch-handle.js';
 import { planRetry, type RetryPlan } from '../../src/client/batch-retry.js';
 import { BatchNotFoundError, NothingToRetryError } from '../../src/client/errors.js';
 import { ITEM_HASH_MEMO } from '../../src/contract/batch-protocol.js';
-import { type BatchItem, followUpBatchWorkflowId, type FollowUpInput, SearchAttribute } from '../../src/contract/index.js';
+import {
+  type BatchItem,
+  followUpBatchWorkflowId,
+  type FollowUpInput,
+  SearchAttribute,
+} from '../../src/contract/index.js';
 import { batch, BatchServer, error } from './batch-world.js';
 import type { Run } from './runs.js';
 import type { Report } from './seed.js';
@@ -142,7 +147,9 @@ class Stage {
         world.note('proceed', each.id, hold.reason);
         each.proceededAtMs = Math.min(each.proceededAtMs, world.nowMs);
       }
-      const isRunning = [...this.#batches.keys()].some((id) => server.running(followUpBatchWorkflowId({ batchId: id })));
+      const isRunning = [...this.#batches.keys()].some((id) =>
+        server.running(followUpBatchWorkflowId({ batchId: id })),
+      );
       return !isRunning && world.nowMs > START_MS + FAULTS_MS ? this.#retry() : undefined;
     });
   }
@@ -150,7 +157,10 @@ class Stage {
   async #retry(): Promise<void> {
     for (const id of this.#batches.keys()) this.#check(id);
     const root = [...this.#batches.keys()].find((id) => !id.includes('-retry-'))!;
-    if (this.#batches.size > 3 || this.server.latest(followUpBatchWorkflowId({ batchId: root }))?.status !== 'completed') {
+    if (
+      this.#batches.size > 3 ||
+      this.server.latest(followUpBatchWorkflowId({ batchId: root }))?.status !== 'completed'
+    ) {
       this.isOver = true;
       return;
     }
@@ -208,7 +218,7 @@ class Stage {
     if (what === 'terminate' && followUp && !followUp.outcome) {
       server.endFollowUp(followUp, error('Terminated', followUp.wasSent ? 'yes' : 'unknown'));
     }
-    if (what === 'cancel' && chance.happens(0.2)) server.tell(batchRun.workflowId, 'cancel');
+    if (what === 'cancel' && chance.happens(0.5)) server.tell(batchRun.workflowId, 'cancel');
     if (what === 'revive' && batchRun.status === 'running') {
       server.close(batchRun, 'terminated');
       world.after(chance.between(0, 30_000), () => server.reset(batchRun, batchRun.tasks.length));
@@ -253,7 +263,8 @@ class Stage {
     const flow = this.flowOf(id);
     if (!flow || this.server.latest(followUpBatchWorkflowId({ batchId: id }))?.status !== 'completed') return;
     const { total, completed, archived, failed, errors } = flow.batch.result();
-    if (total !== items.length && !flow.batch.state.cancelled) this.find('lost', `${id}: ${total} of ${items.length} items`);
+    if (total !== items.length && !flow.batch.state.cancelled)
+      this.find('lost', `${id}: ${total} of ${items.length} items`);
     if (total !== completed + archived + failed + errors) this.find('lost', `${id}: the counts are not complete`);
     for (const { index, workflowId, status, error: told } of this.itemsOf(id)) {
       if (this.#restarted.has(workflowId)) continue;
@@ -279,7 +290,8 @@ class Stage {
         const key = new RegExp(`/${id}:(\\d+)$`).exec(workflowId)?.[1];
         return key !== undefined && Number(key) >= canary && atMs < proceededAtMs;
       });
-      if (early.length > 0 && items.length > canary) this.find('over', `${early[0]!.workflowId} went before the canary`);
+      if (early.length > 0 && items.length > canary)
+        this.find('over', `${early[0]!.workflowId} went before the canary`);
     }
     if (!this.#isDisturbed && server.mostOpen > this.#maxOpen) {
       this.find('over', `${server.mostOpen} open, at most ${this.#maxOpen}`);
@@ -331,7 +343,8 @@ class Stage {
         const { projectId, jobId } = input;
         const at = new Date(START_MS).toISOString();
         const result = { projectId, jobId, prLink: null, prLinkChanged: false, delivery: 'sent', observedActive: true };
-        if (outcome?.status) return { ...result, status: outcome.status, sentAt: at, finishedAt: at, polls: 1, job: {} };
+        if (outcome?.status)
+          return { ...result, status: outcome.status, sentAt: at, finishedAt: at, polls: 1, job: {} };
         const { type, delivered } = outcome!.error!;
         const cause =
           type === 'Terminated'
@@ -343,14 +356,18 @@ class Stage {
       },
     });
     return {
-      options: { namespace: 'default', loadedDataConverter: { payloadCodecs: [], payloadConverter: defaultPayloadConverter } },
+      options: {
+        namespace: 'default',
+        loadedDataConverter: { payloadCodecs: [], payloadConverter: defaultPayloadConverter },
+      },
       withDeadline: (_: number, call: () => unknown) => call(),
       workflow: { getHandle },
       workflowService: {
         async getWorkflowExecutionHistory({ execution }: { execution: { workflowId: string } }) {
           const run = server.latest(execution.workflowId);
           const flow = run && server.flows.get(run);
-          if (!(flow instanceof PartFlow)) throw new WorkflowNotFoundError('not found', execution.workflowId, undefined);
+          if (!(flow instanceof PartFlow))
+            throw new WorkflowNotFoundError('not found', execution.workflowId, undefined);
           const payloads = [defaultPayloadConverter.toPayload(flow.input)];
           return { history: { events: [{ workflowExecutionStartedEventAttributes: { input: { payloads } } }] } };
         },

@@ -253,11 +253,13 @@ function commonPort(run: Run, wake: () => void) {
   const wakeAt = (atMs: number) => {
     if (atMs >= alarmAtMs) return;
     alarmAtMs = atMs;
-    void run.condition(() => false, Math.max(1, Math.ceil(atMs - run.nowMs()))).then(() => {
-      if (alarmAtMs !== atMs) return;
-      alarmAtMs = Infinity;
-      wake();
-    });
+    void run
+      .condition(() => false, Math.max(1, Math.ceil(atMs - run.nowMs())))
+      .then(() => {
+        if (alarmAtMs !== atMs) return;
+        alarmAtMs = Infinity;
+        wake();
+      });
   };
   return { server, later, ended, wakeAt, nowMs: run.nowMs, condition: run.condition };
 }
