@@ -14,7 +14,7 @@ import { jsonBytes } from './pack.js';
 /** What a batch needs of Temporal. */
 export interface BatchPort {
   nowMs(): number;
-  condition(isOver: () => boolean, timeoutMs?: number): Promise<unknown>;
+  condition(isOver: () => boolean): Promise<unknown>;
   /** Calls {@link BatchFlow.wake} at that time, or a little later. */
   wakeAt(atMs: number): void;
   /** Whether an update is being answered. */
@@ -33,8 +33,6 @@ export interface BatchPort {
   show(details: string, hold: BatchHold | undefined): void;
 }
 
-/** Small pieces that arrive within this time share a part. */
-const GATHER_MS = 1_000;
 /**
  * A part that has reported nothing for this long is signalled, to see whether it still runs. Temporal does not report the
  * end of a child to a parent that was closed at that time and is reset later.
@@ -75,16 +73,14 @@ export class BatchFlow {
   }
 
   /**
-   * Adds items. Callers who hand over a list faster than its parts start wait before the next piece. If the run is to be
-   * continued, they wait until all items are in parts that have started. Otherwise there would always be a next piece,
-   * and the run would never end.
+   * Adds items. It is answered once their parts have started, so that callers do not hand over a list faster, and the run
+   * can be continued before the next piece.
    */
   async add(items: readonly unknown[], offset: number | undefined, updateId: string): Promise<number> {
     const { batch, port } = this;
     const total = batch.add(items, offset, updateId);
     this.wake();
-    const isDone = () => !batch.hasBacklog && !this.#isStartingPart;
-    await port.condition(() => isDone() || (!batch.isNextPartFull && !port.isNextRunDue()));
+    await port.condition(() => !batch.hasBacklog && !this.#isStartingPart);
     return total;
   }
 
@@ -127,7 +123,6 @@ export class BatchFlow {
       this.#watch(nowMs);
       this.#show(nowMs);
       if (batch.hasBacklog) {
-        if (!batch.isNextPartFull && !isDue) await port.condition(() => batch.isNextPartFull, GATHER_MS);
         this.#isStartingPart = true;
         // One after another: each start carries items, and the workflow tasks must stay small.
         await this.#startPart(batch.nextPart(port.nowMs()));

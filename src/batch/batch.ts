@@ -20,7 +20,7 @@ import {
   MAX_RESULT_ITEMS,
 } from '../contract/index.js';
 import { addCounts, countOutcome, endedOf, noCounts } from './outcome.js';
-import { countForPart, hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
+import { hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
 import { idsOf, itemWorkflowId } from './part.js';
 import { divide } from './shares.js';
 
@@ -86,9 +86,8 @@ export interface BatchState extends BatchStart {
 export class Batch {
   readonly state: BatchState;
   readonly #templateBytes: number;
-  /** Items that are not in a part yet. Not carried into the next run. */
-  #backlog: unknown[] = [];
-  #backlogBytes: number[] = [];
+  /** The items of parts that are not started yet. Not carried into the next run. */
+  readonly #backlog: unknown[][] = [];
 
   /** @param mostPartItems most items of a part */
   constructor(
@@ -110,14 +109,6 @@ export class Batch {
     return this.#backlog.length > 0;
   }
 
-  /** Whether waiting for more items would not make the next part larger. */
-  get isNextPartFull(): boolean {
-    return (
-      this.state.sealed ||
-      countForPart(this.#backlogBytes, this.#templateBytes, this.mostPartItems) < this.#backlog.length
-    );
-  }
-
   get hasEnded(): boolean {
     return this.state.sealed && !this.hasBacklog && this.state.parts.every((part) => part.hasEnded);
   }
@@ -128,8 +119,9 @@ export class Batch {
     if (offset > total) return `offset must be at most ${total}, the number of items so far (given ${offset})`;
     if (offset + items.length <= total) return undefined;
     if (sealed) return 'the batch takes no more items: it is sealed';
-    const more = partSizes([...this.#backlogBytes, ...items.map(jsonBytes)], this.#templateBytes);
-    if (parts.length + more.length > MAX_PARTS) return `the batch is full: it would have more than ${MAX_PARTS} parts`;
+    if (parts.length + this.#backlog.length + this.#pack(items).length > MAX_PARTS) {
+      return `the batch is full: it would have more than ${MAX_PARTS} parts, and each piece is at least one`;
+    }
     return undefined;
   }
 
@@ -178,9 +170,7 @@ export class Batch {
 
   nextPart(nowMs: number): PartInput {
     const { batchId, parts, template } = this.state;
-    const count = countForPart(this.#backlogBytes, this.#templateBytes, this.mostPartItems);
-    const items = this.#backlog.splice(0, count);
-    this.#backlogBytes.splice(0, count);
+    const items = this.#backlog.shift() ?? [];
     const before = parts.at(-1);
     const first = before ? before.first + before.size : 0;
     const record: PartRecord = {
@@ -341,10 +331,17 @@ export class Batch {
       if (index < MAX_RESULT_ITEMS) {
         state.kept.push({ index, ...ids, workflowId: itemWorkflowId(state.batchId, index, ids) });
       }
-      this.#backlog.push(item);
-      this.#backlogBytes.push(jsonBytes(item));
       state.total += 1;
     }
+    this.#backlog.push(...this.#pack(items));
+  }
+
+  /** Each piece is divided on its own: after a reset, the same pieces make the same parts. */
+  #pack(items: readonly unknown[]): unknown[][] {
+    let from = 0;
+    return partSizes(items.map(jsonBytes), this.#templateBytes, this.mostPartItems).map((size) =>
+      items.slice(from, (from += size)),
+    );
   }
 
   #brake(nowMs: number): void {
@@ -370,7 +367,7 @@ export class Batch {
       const wanted = Math.min(remainingOf(part), Math.max(0, (until ?? Infinity) - part.first));
       return { wanted, share: part.order.share, granted: Math.min(part.granted, remainingOf(part)) };
     });
-    const planned = until === undefined ? partSizes(this.#backlogBytes, this.#templateBytes, this.mostPartItems) : [];
+    const planned = until === undefined ? this.#backlog.map(({ length }) => length) : [];
     const shares = divide(claims, planned, hold || cancelled ? 0 : maxOpen);
     for (const [place, part] of running.entries()) {
       const share = shares[place] ?? 0;

@@ -25,29 +25,18 @@ export function jsonBytes(value: unknown): number {
   return typeof text === 'string' ? utf8Length(text) : 0;
 }
 
-/** How many of the next items fit into one part of at most `mostItems`; at least one. */
-export function countForPart(
-  sizes: readonly number[],
-  templateBytes: number,
-  mostItems = MAX_PART_ITEMS,
-  from = 0,
-): number {
-  const most = Math.min(sizes.length - from, mostItems);
-  let bytes = templateBytes;
-  for (let count = 0; count < most; count++) {
-    bytes += (sizes[from + count] ?? 0) + ITEM_RESERVE_BYTES;
-    if (bytes > MAX_PART_BYTES) return Math.max(1, count);
-  }
-  return most;
-}
-
-/** The sizes of the parts that the items would be packed into. */
-export function partSizes(sizes: readonly number[], templateBytes: number, mostItems?: number): number[] {
+/** The sizes of the parts that the items are divided into, from the sizes of the items in bytes. */
+export function partSizes(sizes: readonly number[], templateBytes: number, mostItems = MAX_PART_ITEMS): number[] {
   const parts: number[] = [];
-  for (let from = 0; from < sizes.length;) {
-    const count = countForPart(sizes, templateBytes, mostItems, from);
-    parts.push(count);
-    from += count;
+  let bytes = Infinity;
+  for (const size of sizes) {
+    bytes += size + ITEM_RESERVE_BYTES;
+    const last = parts.at(-1) ?? 0;
+    if (bytes <= MAX_PART_BYTES && last < mostItems) parts[parts.length - 1] = last + 1;
+    else {
+      parts.push(1);
+      bytes = templateBytes + size + ITEM_RESERVE_BYTES;
+    }
   }
   return parts;
 }

@@ -139,7 +139,7 @@ function createPort({ state }: Batch, alarm: Alarm): BatchPort {
   let shownSince = state.hold?.at;
   return {
     nowMs: () => Date.now(),
-    condition: (isOver, timeoutMs) => (timeoutMs === undefined ? condition(isOver) : condition(isOver, timeoutMs)),
+    condition,
     wakeAt: (atMs) => alarm.set(atMs),
     isAnswering: () => !allHandlersFinished(),
     // Any time is good: if the server applies an update again on the next run, that run knows it by its id.

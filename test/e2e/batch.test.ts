@@ -151,7 +151,8 @@ describe.concurrent('a batch', () => {
     const projectId = unique('nonsense');
     const batch = await startBatch(stack, projectId, { items: makeItems(stack, [projectId], 2, FAST), open: true });
     await eventually('its part runs', async () => (await batch.status()).open > 0);
-    const part = stack.client.workflow.getHandle(`follow-up-batch/${projectId}/0`);
+    const [partId = ''] = await stack.followUps.batch(projectId).parts();
+    const part = stack.client.workflow.getHandle(partId);
     for (const nonsense of [null, 7, [], {}, { part: 0, number: 1e15, ended: [null] }]) {
       await batch.handle.signal('partReport', nonsense);
       await part.signal('partOrder', nonsense);
