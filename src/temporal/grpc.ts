@@ -14,6 +14,7 @@ export const GrpcStatus = {
   alreadyExists: 6,
   permissionDenied: 7,
   resourceExhausted: 8,
+  failedPrecondition: 9,
   aborted: 10,
   unimplemented: 12,
   internal: 13,
