@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { BatchHandle } from '../src/client/index.js';
 import type { BatchItem } from '../src/contract/index.js';
 import { check, type FollowUpRecord } from './checker.js';
 import { contradictions } from './contradictions.js';
@@ -12,6 +13,8 @@ import type { WorkerProcess } from './worker-process.js';
 
 const BUDGET = { limit: 20, windowMs: 10_000 };
 const WORKERS = 2;
+/** Messages before the batch is held. */
+const CANARY = 5;
 /** The longest that a batch may take on two cores, with the recovery from the last kill. */
 const LONGEST_MS = 1_800_000;
 
@@ -41,10 +44,17 @@ export async function batchScenario(options: BatchScenarioOptions): Promise<Scen
       settleTime: '5s',
       prLinkGrace: '0s',
     }));
-    const batch = await lane.followUps.startBatch({ id: lane.projectId, items: inputs, maxOpen: 200 });
+    const brake = { canary: CANARY, maxOpen: 200 };
+    const batch = await lane.followUps.startBatch({ id: lane.projectId, items: inputs, ...brake });
     const ended = new AbortController();
     const kills = killInTurns(lane, workers, { everyMs: killEveryMs, most: mostKills, ended: ended.signal });
+    let sentWhileHeld = 0;
     try {
+      await untilHeld(batch);
+      // Another kill, or two.
+      await delay(killEveryMs);
+      sentWhileHeld = (await oracle.arrivals()).length;
+      await batch.continue();
       await batch.result({ signal: AbortSignal.timeout(LONGEST_MS) });
     } finally {
       ended.abort();
@@ -59,10 +69,18 @@ export async function batchScenario(options: BatchScenarioOptions): Promise<Scen
     const arrivals = await oracle.arrivals();
     const endedByMs = Date.now();
     const violations = check({ ...BUDGET, followUps, arrivals, faults: lane.faults, endedByMs });
+    if (sentWhileHeld !== CANARY) {
+      violations.push({ kind: 'brake', subject: batch.batchId, detail: `${sentWhileHeld} messages, canary ${CANARY}` });
+    }
     violations.push(...(await contradictions(lane.client, lane.taskQueue)));
     if (violations.length > 0) for (const log of lane.workerLogs()) say?.(log);
     return { name: 'batch', seed, durationMs: endedByMs - startedAtMs, counts, violations };
   });
+}
+
+/** Workers that are killed answer late. */
+async function untilHeld(batch: BatchHandle): Promise<void> {
+  while (!(await batch.status().catch(() => undefined))?.hold) await delay(500);
 }
 
 /** Kills a worker every `everyMs` and starts another in its place, until `ended`. Returns the number of kills. */

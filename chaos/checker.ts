@@ -51,6 +51,7 @@ export interface Evidence {
 
 /** What can be wrong with a run. */
 export const violationKinds = {
+  brake: 'a batch with a canary sent more or fewer messages before it was told to continue',
   doubled: 'a message arrived twice',
   denied: 'a caller was told "no", and the message arrived',
   invented: 'a caller was told "yes", and no message arrived',

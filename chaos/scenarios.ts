@@ -86,7 +86,7 @@ export const scenarios = {
       batchScenario({
         ...options,
         items: 200 * scale,
-        projects: scale > 1 ? 20 : 8,
+        projects: scale > 1 ? 4 : 8,
         ...(scale > 1 ? { killEveryMs: 30_000 } : { killEveryMs: 10_000, mostKills: 4 }),
       }),
     ),
