@@ -17,13 +17,14 @@ type CreateOptions = Record<string, string | undefined> & { paused?: boolean; al
 /** `follow-up schedule create` */
 export async function createSchedule(cli: Cli, name: string, file: string, options: CreateOptions): Promise<void> {
   const { cron, every, offset, timeZone, overlap, catchUpWindow, limit, note, paused } = options;
-  const { maxOpen, allowDuplicates = false } = options;
+  const { maxOpen, canary, maxFailures, allowDuplicates = false } = options;
+  const brake = given({ maxOpen: number(maxOpen), canary: number(canary), maxFailures: number(maxFailures) });
   const batch = await readBatch(cli, file, allowDuplicates);
   const input = given({
     ...{ name, cron, timeZone, overlap, note, paused },
     ...{ every: duration(every), offset: duration(offset), catchUpWindow: duration(catchUpWindow) },
     limit: number(limit),
-    input: { ...batch, ...given({ maxOpen: number(maxOpen) }) },
+    input: { ...batch, ...brake },
   });
   await withTemporal(cli, async ({ followUps: { schedules } }) => {
     await schedules.create(input as CreateScheduleInput);

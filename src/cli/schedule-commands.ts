@@ -40,6 +40,8 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
     .option('--note <text>', 'shown with the schedule')
     .option('--paused', 'create it paused, until "follow-up schedule resume"')
     .option('--max-open <n>', 'maximum number of open follow-ups per firing (default: 50)')
+    .option('--canary <n>', 'hold each firing after its first items, until "batch continue"')
+    .option('--max-failures <n>', 'hold a firing once more of its items have failed; a number, or a share such as 5%')
     .option('--allow-duplicates', 'allow lines with the same project, job and prompt')
     .addHelpText('after', CREATE_HELP);
   const example = 'nightly jobs.jsonl \\\n      --cron "0 4 * * MON-FRI" --time-zone Europe/Berlin';

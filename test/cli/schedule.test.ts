@@ -100,6 +100,7 @@ test('a JSON document from stdin creates a schedule, and options win over its fi
   const name = newName();
   const document = { projectId: 'p', prompt: 'x', jobIds: ['a', 'b', 'c'], maxOpen: 3, defaults: { settleTime: '5s' } };
   const options = ['--every', '6h', '--offset', '90m', '--overlap', 'allow-all', '--paused', '--max-open', '2'];
+  options.push('--canary', '1', '--max-failures', '10%');
   const more = ['--catch-up-window', '10m', '--limit', '1', '--note', 'mine', '--json'];
   const created = await schedule(['create', name, '-', ...options, ...more], JSON.stringify(document, null, 2));
   expect(documentOf(created.stdout)).toMatchObject({
@@ -113,7 +114,7 @@ test('a JSON document from stdin creates a schedule, and options win over its fi
     paused: true,
   });
   const { action } = await client.schedule.getHandle(name).describe();
-  expect(action.args).toEqual([{ ...document, maxOpen: 2 }]);
+  expect(action.args).toEqual([{ ...document, maxOpen: 2, canary: 1, maxFailures: '10%' }]);
   expect((await schedule(['describe', name])).stdout).toContain('fires     every 6 h, offset 1 h 30 min');
 });
 
