@@ -48,7 +48,7 @@ export async function batchScenario(options: BatchScenarioOptions): Promise<Scen
     const batch = await lane.followUps.startBatch({ id: lane.projectId, items: inputs, ...brake });
     const ended = new AbortController();
     const kills = killInTurns(lane, workers, { everyMs: killEveryMs, most: mostKills, ended: ended.signal });
-    let sentWhileHeld = 0;
+    let sentWhileHeld: number;
     try {
       await untilHeld(batch);
       // Another kill, or two.
