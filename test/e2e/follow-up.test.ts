@@ -186,7 +186,7 @@ test('the saved views in the docs are queries that Temporal accepts', async () =
   const page = readFileSync(new URL('../../docs/how-to/read-the-ui.md', import.meta.url), 'utf8');
   const inTable = [...page.matchAll(/^\| [^|]+\| `(WorkflowType = [^`]+)`/gm)].map(([, query]) => query ?? '');
   const inLinks = [...page.matchAll(/workflows\?query=([^)]+)\)/g)].map(([, query]) => decodeURIComponent(query ?? ''));
-  expect(inTable).toHaveLength(5);
+  expect(inTable).toHaveLength(6);
   expect(inLinks).toHaveLength(3);
   for (const query of [...inTable, ...inLinks]) {
     expect((await stack.client.workflow.count(query)).count).toBeGreaterThanOrEqual(0);

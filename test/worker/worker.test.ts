@@ -6,6 +6,7 @@ import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
 import { ConfigError } from '../../src/config/index.js';
+import { followUpBatchWorkflowId } from '../../src/contract/index.js';
 import { createLogger } from '../../src/logging.js';
 import { startSimulator, type Simulator } from '../../src/simulator/index.js';
 import { startWorker, type WorkerService } from '../../src/worker.js';
@@ -112,6 +113,7 @@ describe('a worker', () => {
     const service = await startWorker({ config, logger });
     const client = new Client({ connection });
     const { taskQueue } = config;
+    const projectId = randomUUID();
     // Its workflow tasks fail, which has a metric of its own.
     const unknownType = await client.workflow.start('noSuchWorkflow', { taskQueue, workflowId: randomUUID() });
     try {
@@ -119,12 +121,13 @@ describe('a worker', () => {
       const before = await (await fetch(`${service.statusUrl}/metrics`)).text();
       // Prometheus does not see the rise of a series that begins at 1.
       expect(samplesOf(before).get('follow_up_send_total{outcome="payment"}')).toBe(0);
-      const projectId = randomUUID();
       simulator.addJob({ projectId, jobId: 'j3' });
       const input = { projectId, jobId: 'j3', prompt: 'x', poll: { initialInterval: '100ms' }, settleTime: '1s' };
       const followUps = new FollowUpClient({ client, taskQueue });
       expect(await followUps.run(input)).toMatchObject({ status: 'completed' });
       await expect(followUps.run({ ...input, jobId: 'nobody' })).rejects.toThrow();
+      const unknownJobs = [1, 2].map((n) => ({ ...input, projectId: `${projectId}-b`, jobId: `nobody-${n}` }));
+      await followUps.startBatch({ id: projectId, items: unknownJobs, canary: 1 });
       const documented = await documentedMetrics();
       const text = await eventually('every metric is served', async () => {
         const served = await (await fetch(`${service.statusUrl}/metrics`)).text();
@@ -136,7 +139,8 @@ describe('a worker', () => {
       expect(served).toEqual(expect.arrayContaining(documented));
       const rise = (name: string, labels = {}) => sumOf(text, name, labels) - sumOf(before, name, labels);
       expect(rise('follow_up_ended_total', { failure: 'none', state: 'completed' })).toBe(1);
-      expect(rise('follow_up_ended_total', { failure: 'JobNotFound', state: 'not-sent' })).toBe(1);
+      expect(rise('follow_up_ended_total', { failure: 'JobNotFound', state: 'not-sent' })).toBe(2);
+      expect(rise('follow_up_batch_holds_total', { name: 'canary' })).toBe(1);
       expect(rise('follow_up_send_total', { outcome: 'sent' })).toBe(1);
       expect(rise('follow_up_start_to_send_seconds_count')).toBe(1);
       expect(rise('follow_up_start_to_end_seconds_count', { state: 'completed' })).toBe(1);
@@ -149,6 +153,7 @@ describe('a worker', () => {
       expect(text).toMatch(/^follow_up_build_info\{version="\d+\.\d+\.\d+",node="v\d/m);
     } finally {
       await unknownType.terminate();
+      await client.workflow.getHandle(followUpBatchWorkflowId({ batchId: projectId })).terminate();
       await service.shutdown();
     }
   });
