@@ -131,16 +131,29 @@ export async function examineOpenBatches({ client, followUps }: TemporalSession)
       .batch(batchId)
       .status()
       .catch(() => undefined);
-    return status ? judgeHandOver(status, Date.now()) : [];
+    return status ? judgeBatch(status, Date.now()) : [];
   });
   return checks.flat();
 }
 
-/** Whether the hand-over of a batch was interrupted. While items are open, more may still come. */
-export function judgeHandOver(
-  { batchId, sealed, ended, total, open, waitingToStart, startedAt, lastEndedAt }: BatchStatus,
+/** Whether a batch is held, or its hand-over was interrupted. While items are open, more may still come. */
+export function judgeBatch(
+  { batchId, sealed, ended, total, open, waitingToStart, startedAt, lastEndedAt, hold }: BatchStatus,
   nowMs: number,
 ): Check[] {
+  if (hold) {
+    return [
+      {
+        name: 'batch',
+        subject: `${batchId} hold`,
+        status: 'warning',
+        message: `batch ${batchId} is held (${hold.name}): ${hold.reason}`,
+        since: hold.at,
+        why: 'its other items are not started',
+        fix: `follow-up batch continue ${batchId}, or: follow-up batch cancel ${batchId}`,
+      },
+    ];
+  }
   const since = lastEndedAt ?? startedAt;
   if (sealed || ended || open + waitingToStart > 0 || nowMs - Date.parse(since) < HAND_OVER_GONE_MS) return [];
   return [

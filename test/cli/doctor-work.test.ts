@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { judgeBudget, judgeHandOver } from '../../src/cli/doctor-work.js';
+import { judgeBudget, judgeBatch } from '../../src/cli/doctor-work.js';
 import type { BatchStatus, BudgetStatus } from '../../src/contract/index.js';
 
 const nowMs = Date.UTC(2026, 0, 2, 12);
@@ -25,7 +25,7 @@ const status: BatchStatus = {
 };
 
 test('a batch with an incomplete list is a finding ten minutes after its last item ended', () => {
-  expect(judgeHandOver(status, nowMs)).toMatchObject([
+  expect(judgeBatch(status, nowMs)).toMatchObject([
     {
       name: 'batch',
       status: 'warning',
@@ -36,7 +36,20 @@ test('a batch with an incomplete list is a finding ten minutes after its last it
     },
   ]);
   const { lastEndedAt: _none, ...empty } = { ...status, total: 0, completed: 0 };
-  expect(judgeHandOver(empty, nowMs)).toMatchObject([{ since: minutesAgo(60) }]);
+  expect(judgeBatch(empty, nowMs)).toMatchObject([{ since: minutesAgo(60) }]);
+});
+
+test('a batch that is held is a finding that says why, and how to go on', () => {
+  const hold = { name: 'canary', reason: 'the first 5 of 30 items have ended', at: minutesAgo(2) } as const;
+  expect(judgeBatch({ ...status, sealed: true, waitingToStart: 25, completed: 5, hold }, nowMs)).toMatchObject([
+    {
+      name: 'batch',
+      status: 'warning',
+      message: 'batch nightly is held (canary): the first 5 of 30 items have ended',
+      since: minutesAgo(2),
+      fix: 'follow-up batch continue nightly, or: follow-up batch cancel nightly',
+    },
+  ]);
 });
 
 test.each<[string, Partial<BatchStatus>]>([
@@ -46,7 +59,7 @@ test.each<[string, Partial<BatchStatus>]>([
   ['an item has not been started', { waitingToStart: 1, completed: 29 }],
   ['its last item has just ended', { lastEndedAt: minutesAgo(9) }],
 ])('an incomplete batch is not a finding if %s', (_where, more) => {
-  expect(judgeHandOver({ ...status, ...more }, nowMs)).toEqual([]);
+  expect(judgeBatch({ ...status, ...more }, nowMs)).toEqual([]);
 });
 
 const budget: BudgetStatus = {
