@@ -7,7 +7,7 @@ import { readRunStart } from '../temporal/run-start.js';
 /** Follow-ups that are asked about at the same time. */
 const AT_A_TIME = 10;
 
-/** Activities by which a batch or a part learns of Temporal what happened before a reset, a terminate or a restart. */
+/** Activities by which a batch or a part asks Temporal what happened that it did not hear of, as after a reset. */
 export function createItemFinder(temporal: Client) {
   return {
     /** How the follow-ups of items stand, in their order. */

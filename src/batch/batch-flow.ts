@@ -73,8 +73,8 @@ export class BatchFlow {
   }
 
   /**
-   * Adds items. It is answered once their parts have started, so that callers do not hand over a list faster, and the run
-   * can be continued before the next piece.
+   * Adds items. It is answered once their parts have started. So callers hand over a list no faster than that, and the
+   * run can continue as new before the next piece.
    */
   async add(items: readonly unknown[], offset: number | undefined, updateId: string): Promise<number> {
     const { batch, port } = this;
@@ -146,7 +146,7 @@ export class BatchFlow {
   async #startPart(input: PartInput): Promise<void> {
     const { part } = input;
     const started = await this.port.startPart(input);
-    // It was started before, as before a reset. It reports everything that it knows, or is started again.
+    // It was started before, as happens after a reset. It reports all that it knows, or is started again.
     if (started === 'used') this.#tell(part, this.batch.askForAll(part, this.port.nowMs()), input);
     // Its last report comes before its end. If that report is missing, it was cut off.
     else void started.ended.then(() => this.#during(() => this.#lookUp(part)));
@@ -160,7 +160,7 @@ export class BatchFlow {
     });
   }
 
-  /** Starts a part again that no longer runs although not all its items have ended. It asks what they did. */
+  /** Starts a part again that no longer runs, although not all its items have ended. The part asks what they did. */
   async #lookUp(part: number, input?: PartItems): Promise<void> {
     const { batch, port } = this;
     if (this.#lookedUp.has(part) || batch.state.parts[part]?.hasEnded) return;

@@ -28,7 +28,7 @@ import { divide } from './shares.js';
 const MAX_ANSWER_BYTES = 384 * 1_024;
 /** Number of updates whose answers are remembered. The server may apply an update again on the next run (temporal#6375). */
 const REMEMBERED_UPDATES = 50;
-/** How often a part is started again after it was terminated. */
+/** How often a part is started again after it was cut off. */
 const MOST_RESTARTS = 3;
 
 interface PartRecord {
@@ -45,7 +45,7 @@ interface PartRecord {
   open: number;
   counts: BatchCounts;
   reports: number;
-  /** Number of its first order from this run of the batch. Reports on earlier orders went to a run that was reset. */
+  /** Number of the first order whose reports count. Earlier ones went to a run of the batch that was reset. */
   since: number;
   aliveAtMs: number;
   hasEnded: boolean;
@@ -148,7 +148,7 @@ export class Batch {
     return this.state.total;
   }
 
-  /** Accepts no more items. Items that are not in a part yet go to parts that end them at once. */
+  /** Accepts no more items. Those that are not in a part yet go to parts that end them at once. */
   cancel(): void {
     this.state.cancelled = this.state.sealed = true;
     delete this.state.hold;
@@ -227,7 +227,7 @@ export class Batch {
 
   /**
    * Whether a report comes from a part that this batch does not have: from an earlier batch with the same id, or from
-   * before a reset after which the items were divided in another way.
+   * before a reset after which the batch got other items.
    */
   isStrange({ part, hash }: PartReport): boolean {
     const { parts, sealed } = this.state;
@@ -241,8 +241,8 @@ export class Batch {
   }
 
   /**
-   * The input to start a part again that no longer runs. If its items are lost, or after the last restart, the items that
-   * have not ended are counted as lost, and it returns `undefined`.
+   * The input that starts a part again that no longer runs. If its items are lost, or after the last restart, the items
+   * that have not ended get an error, and it returns `undefined`.
    */
   startAgain(index: number, found: PartItems | undefined, nowMs: number): PartInput | undefined {
     const part = this.#part(index);

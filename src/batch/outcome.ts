@@ -45,7 +45,7 @@ export function entriesOf(counts: BatchCounts['errorsByType']): [BatchErrorType,
   return Object.entries(counts) as [BatchErrorType, number][];
 }
 
-/** An outcome that is small enough to keep thousands of. */
+/** An outcome that is small enough for a batch to keep hundreds of them. */
 export function trimOutcome({ status, prLink, error }: ItemOutcome): ItemOutcome {
   const isShort = prLink === null || (prLink !== undefined && utf8Length(prLink) <= MAX_KEYWORD_LENGTH);
   return {

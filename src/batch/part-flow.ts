@@ -26,7 +26,7 @@ export interface PartPort {
   show(details: string): void;
 }
 
-/** Between two reports of one of the first parts. Later ones report less often, so that 100 parts do not flood a batch. */
+/** Time between two reports of one of the first parts. Later parts report less often, so that many don't flood a batch. */
 const REPORT_EVERY_MS = 1_000;
 const PARTS_AT_FULL_PACE = 10;
 
@@ -54,8 +54,8 @@ export class PartFlow {
   #reportedAtMs = -Infinity;
   #hasNews = true;
   /**
-   * Whether its batch has just taken a report. Only then follow-ups are started: a part that is reset after its batch has
-   * ended repeats its past, and would start what the batch has given up.
+   * Whether its batch has just taken a report. Follow-ups start only then: a part that is reset after its batch has ended
+   * repeats its past, and would start what the batch has given up.
    */
   #isWanted = false;
   /** Whether its batch no longer exists. */
@@ -87,7 +87,7 @@ export class PartFlow {
     this.#note();
   }
 
-  /** A part ends when its batch says so, with an outcome for each item. After a cancel it continues, and says why. */
+  /** A part ends only with an outcome for each item, and its batch decides. After a cancel it continues, and says why. */
   refuseCancel(): void {
     this.#isAskedToCancel = true;
     this.wake();
@@ -138,7 +138,7 @@ export class PartFlow {
     const { position, workflowId } = start;
     const outcome = await this.port.runFollowUp({ ...start, hash: hashOfItem(start.input) });
     if (outcome === 'used') {
-      // It was started before, as before a reset.
+      // It was started before, as happens after a reset.
       const message = `${workflowId} was used before, and Temporal no longer keeps it`;
       this.#doubts.set(position, { error: { type: 'NotStarted', message, delivered: 'unknown' } });
     } else if (outcome.error?.type === 'Terminated' || outcome.error?.type === 'Other') {
@@ -239,7 +239,7 @@ export class PartFlow {
       this.#isWanted = await this.port.tellBatch(report);
       if (this.#isWanted) part.noteReported(report);
       else {
-        // The batch was terminated. Nobody could see or stop what would be started from now on.
+        // The batch no longer runs. Nobody could see or stop what would be started from now on.
         this.#isOrphan = true;
         this.#stop('The batch ended before it was started');
       }

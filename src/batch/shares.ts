@@ -10,8 +10,8 @@ export interface Claim {
 
 /**
  * Divides `maxOpen` evenly among the parts. No part gets more than it wants, and the first parts get the remainder. What
- * a part has to give back counts as granted until its report confirms it, so all parts together never have more than
- * `maxOpen` follow-ups open.
+ * a part has to give back counts as granted until its report confirms it, so the shares of all parts together never allow
+ * more than `maxOpen`.
  *
  * @param planned what parts that do not exist yet will want
  * @returns the new share of each claim

@@ -71,7 +71,7 @@ export async function readBatchInput(
   return { input, lines: items.map(({ line }) => line) };
 }
 
-/** Checks everything but the items. Fields missing from `common` are in the items, and checked there. */
+/** Checks everything but the items. Fields that `common` lacks are in the items, and are checked there. */
 function checkSettings(options: BatchInputOptions, common: Record<string, unknown>): Omit<BatchOfFile, 'items'> {
   const { id } = options;
   const settings = toSettings(options);
@@ -83,7 +83,7 @@ function checkSettings(options: BatchInputOptions, common: Record<string, unknow
     maxFailures: number(options.maxFailures),
     ...(Object.keys(settings).length > 0 && { defaults: settings }),
   });
-  // An otherwise valid item shows how the settings work together.
+  // An item that is otherwise valid shows whether the settings fit together.
   const item = { projectId: 'project', jobId: 'job', prompt: 'prompt', ...common, ...settings };
   const checks = [parseInput(z.object({ id: batchIdSchema }), { id }), parseInput(followUpInputSchema, item), parsed];
   const issues = checks.flatMap((check) => (check.ok ? [] : check.issues));

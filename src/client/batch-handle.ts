@@ -25,6 +25,7 @@ import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './trou
 /** A batch of thousands may have to replay its history before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;
 const PAGE_SIZE = 500;
+
 /** A batch as Temporal itself sees it. Instants are ISO 8601 in UTC. */
 export interface BatchExecution {
   status: ExecutionStatus;
@@ -149,9 +150,9 @@ export class BatchHandle {
 
   /**
    * Sends items of an ended batch again, with new keys, as a batch of its own: `nightly-retry-1`, then
-   * `nightly-retry-2`. Of each item it asks Temporal what its follow-ups did, in the batch and in all its retries. Items
-   * whose delivery is unknown may be delivered a second time: {@link planRetry} counts them. The brake of the batch,
-   * `canary` and `maxFailures`, holds the retry, too.
+   * `nightly-retry-2`. It asks Temporal what became of each item without success, in the batch and in all its retries.
+   * Items whose delivery is unknown may be delivered a second time: {@link planRetry} counts them. The brake of the batch
+   * holds the retry, too: `maxFailures`, and `canary` unless {@link continue} has ended it.
    *
    * @throws what {@link planRetry} and `startBatch` throw
    */

@@ -81,8 +81,8 @@ export function countInPiece(items: readonly unknown[], offset: number): number 
 }
 
 /**
- * The most parts that the batch can have. Its workflow packs a piece on its own if the next one is slow to arrive, so
- * each piece is counted on its own: an accepted batch is never refused half-way.
+ * The number of parts of the batch. Its workflow divides each piece on its own, and so does this: an accepted batch is
+ * never refused half-way.
  */
 function countParts(input: FollowUpBatchInput, items: readonly unknown[]): number {
   const templateBytes = jsonBytes(templateOf(input));

@@ -26,7 +26,7 @@ export interface BatchPreview {
   alreadyStarted: boolean;
   /** It was used with other input, so that `startBatch` would throw `BatchInputDiffersError`. */
   inputDiffers: boolean;
-  /** Workflow ids of its items that exist already. These would be sent nothing. */
+  /** Workflow ids of its items that exist already. Nothing would be sent for these. */
   usedKeys: string[];
   /** In the order of their first items. */
   projects: ProjectPreview[];

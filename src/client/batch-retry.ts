@@ -124,7 +124,7 @@ async function readRetries(
   }
 }
 
-/** What a retry does with an item. What Temporal knows by now overrides what its batches knew. */
+/** What a retry does with an item. What Temporal knows now overrides what its batches knew. */
 async function standingOf(
   client: Client,
   attempts: readonly Attempt[],

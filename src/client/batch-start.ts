@@ -104,7 +104,7 @@ async function handOver(
 
 type Update = (handle: WorkflowHandle) => Promise<BatchTotal>;
 
-/** For the server the id identifies a repeated update, for a run that was continued as new the offset does. */
+/** The server knows a repeated update by its id, and a run that was continued as new also by the offset. */
 function addItems(piece: readonly unknown[], offset: number): Update {
   return (handle) => handle.executeUpdate(addItemsUpdate, { args: [[...piece], offset], updateId: `items-${offset}` });
 }

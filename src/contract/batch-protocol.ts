@@ -24,9 +24,9 @@ export interface PartOrder {
   until?: number | undefined;
   /** Start no more follow-ups, and cancel the open ones. */
   cancel?: true | undefined;
-  /** Report all ends again: the batch was reset. */
+  /** Report all ends again: the batch has forgotten them, as after a reset. */
   tellAll?: true | undefined;
-  /** Start no more follow-ups: the batch that runs now has divided its items in another way, or has others. */
+  /** Start no more follow-ups: the batch that runs now has other items. */
   orphaned?: true | undefined;
 }
 
@@ -59,7 +59,7 @@ export interface PartInput extends PartItems {
   /** `hashOfItems` of its items. */
   hash: string;
   order: PartOrder;
-  /** It ran before: what its items did is asked of Temporal first. */
+  /** It ran before, and first asks Temporal what its items did. */
   again?: true;
 }
 
@@ -84,8 +84,8 @@ export interface FoundPart {
 }
 
 /**
- * Workflow id of a part. It has the hash of the items, so that a part of an earlier batch with the same id, or of a batch
- * that was reset and divides its items in another way, is never taken for this one.
+ * Workflow id of a part. It has the hash of the items, so that a part with other items, such as one of an earlier batch
+ * with the same id, is never taken for this one.
  */
 export function partWorkflowId({ batchId, part, hash }: Pick<PartInput, 'batchId' | 'part' | 'hash'>): string {
   return followUpBatchWorkflowId({ batchId, part: `${part}-${hash}` });

@@ -11,7 +11,7 @@ export const BatchErrorType = {
   ...FailureType,
   /** The follow-up could not be started, for example because its workflow id was used before. */
   NotStarted: 'NotStarted',
-  /** Somebody terminated the follow-up, or the part of the batch that it belonged to. */
+  /** Somebody terminated the follow-up or its part of the batch, or Temporal no longer keeps it. */
   Terminated: 'Terminated',
   /** Temporal ended the follow-up at a timeout, or it failed in an unknown way. */
   Other: 'Other',

@@ -14,8 +14,8 @@ export interface ExpectedItem {
 }
 
 /**
- * How the newest run of an item's follow-up stands, according to Temporal. A follow-up that belongs to another batch, or
- * has another input, has not sent this item: that is an outcome, too.
+ * How the newest run of an item's follow-up stands, according to Temporal. A follow-up of another batch, or with another
+ * input, used the item's workflow id: that is an outcome of the item, too.
  *
  * @throws ServiceError of the SDK if Temporal does not answer
  */
@@ -30,7 +30,7 @@ export async function readFollowUpEnd(
     const itsHash = memo?.[ITEM_HASH_MEMO];
     const isOther = attributes.get(SearchAttribute.batchId) !== batchId;
     if (isOther || (hash !== undefined && itsHash !== hash)) {
-      // Someone who starts a follow-up under the id of an item may have given it the item's message.
+      // Whoever starts a follow-up by hand under the id of an item may give it the item's message.
       const delivered = itsHash === undefined ? 'unknown' : 'no';
       const what = delivered === 'no' ? 'for another message; this one was not sent' : 'by something else';
       return {

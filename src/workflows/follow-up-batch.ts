@@ -50,8 +50,8 @@ import { continueAsNew, isContinued, isNextRunDue, STRANGE_STATE } from './this-
 
 /**
  * Runs many follow-ups: a bounded number at a time, those of one job one after another, with one outcome for every
- * item. Parts, which are workflows of their own, hold the items, so that neither a history nor a payload comes near its
- * limit. {@link BatchFlow} has the steps.
+ * item. Parts, which are workflows of their own, hold the items and start the follow-ups, so that neither a history nor a
+ * payload comes near its limit. {@link BatchFlow} has the steps.
  *
  * A cancelled batch also ends with a result. Items that were not started are withdrawn, open ones are cancelled, and
  * each item says whether its message was delivered.

@@ -13,7 +13,10 @@ export const faults = [
 ];
 export type Fault = (typeof faults)[number];
 
-/** Worlds: `calm` has no faults, `all` has all kinds but `retold` and `revived`, `backlog` has 320 follow-ups. */
+/**
+ * Worlds: `calm` has no faults, `all` has all kinds but `retold` and `revived`, `backlog` has 320 follow-ups,
+ * `calm-batch` and `batch` have a batch without and with faults.
+ */
 export const profiles = ['calm', ...faults, 'all', 'backlog', ...batchProfiles];
 const isFault = (name: string): name is Fault => faults.some((fault) => fault === name);
 
