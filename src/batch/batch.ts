@@ -356,7 +356,11 @@ export class Batch {
     } else if (canary !== undefined && (total > canary || (!sealed && total === canary))) {
       const canaries = state.kept.slice(0, canary);
       if (canaries.some((item) => !item.status && !item.error)) return;
-      state.hold = { name: 'canary', reason: `the first ${canary} of ${total} items have ended`, at };
+      state.hold = {
+        name: 'canary',
+        reason: `the first ${canary}${sealed ? ` of ${total}` : ''} items have ended`,
+        at,
+      };
     }
   }
 

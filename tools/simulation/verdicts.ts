@@ -11,7 +11,7 @@ import { START_MS, type World } from './world.js';
 
 /** What may be wrong with a seed. */
 export const verdicts = {
-  over: 'more messages within a window than the budget allows',
+  over: 'more messages within a window than the budget allows, or more of a batch than its brake or maxOpen',
   doubled: 'a message was delivered twice',
   lies: 'a follow-up said that its message was delivered, or that it was not, and that is not true',
   fooled: "a result belongs to another message's turn",
