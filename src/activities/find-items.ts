@@ -1,6 +1,13 @@
 import type { Client } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
-import { type FindItemsInput, type FoundItem, type FoundPart, partItemsSchema } from '../contract/batch-protocol.js';
+import {
+  type FindItemsInput,
+  type FoundItem,
+  type FoundPart,
+  partItemsSchema,
+  RETRY_OF_MEMO,
+} from '../contract/batch-protocol.js';
+import { followUpBatchWorkflowId, parseFollowUpBatchWorkflowId, retryBatchId } from '../contract/ids.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { readRunStart } from '../temporal/run-start.js';
 
@@ -17,7 +24,7 @@ export function createItemFinder(temporal: Client) {
         const asked = items.slice(from, from + AT_A_TIME);
         found.push(
           ...(await Promise.all(
-            asked.map(({ workflowId, hash }) => readFollowUpEnd(temporal, workflowId, { batchId, hash })),
+            asked.map(({ workflowId, ...item }) => readFollowUpEnd(temporal, workflowId, { batchId, ...item })),
           )),
         );
       }
@@ -29,6 +36,7 @@ export function createItemFinder(temporal: Client) {
       try {
         const { status, runId } = await temporal.workflow.getHandle(workflowId).describe();
         if (status.name === 'RUNNING' || status.name === 'PAUSED') return { isOpen: true };
+        if (await isRetried(temporal, workflowId)) return { wasRetried: true };
         const [input] = await readRunStart(temporal, workflowId, runId);
         const { data: items } = partItemsSchema.safeParse(input);
         return items ? { items } : {};
@@ -41,3 +49,16 @@ export function createItemFinder(temporal: Client) {
 }
 
 export type ItemFinder = ReturnType<typeof createItemFinder>;
+
+/** Whether the batch of a part was retried. */
+async function isRetried(temporal: Client, partId: string): Promise<boolean> {
+  const { batchId = '' } = parseFollowUpBatchWorkflowId(partId) ?? {};
+  try {
+    const retryId = followUpBatchWorkflowId({ batchId: retryBatchId(batchId, 1) });
+    const { memo } = await temporal.workflow.getHandle(retryId).describe();
+    return memo?.[RETRY_OF_MEMO] === batchId;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return false;
+    throw error;
+  }
+}

@@ -37,7 +37,7 @@ export interface BatchPort {
  * A part that has reported nothing for this long is signalled, to see whether it still runs. Temporal does not report the
  * end of a child to a parent that was closed at that time and is reset later.
  */
-const WATCH_EVERY_MS = 30 * 60_000;
+const WATCH_EVERY_MS = 2 * 60 * 60_000;
 /** Most items with errors in the current details. */
 const SHOWN_ERRORS = 10;
 
@@ -165,11 +165,12 @@ export class BatchFlow {
     const { batch, port } = this;
     if (this.#lookedUp.has(part) || batch.state.parts[part]?.hasEnded) return;
     this.#lookedUp.add(part);
-    const { isOpen, items } = await port.findPart(batch.idOf(part));
+    const { isOpen, items, wasRetried } = await port.findPart(batch.idOf(part));
     this.#lookedUp.delete(part);
     // Another run of it is open, as after a reset of the part.
     if (isOpen) return this.#tell(part, batch.askForAll(part, port.nowMs()));
-    const again = batch.startAgain(part, input ?? items, port.nowMs());
+    // A batch that was reset after its retry must not send what the retry has sent.
+    const again = batch.startAgain(part, wasRetried ? undefined : (input ?? items), port.nowMs());
     if (again) await this.#startPart(again);
   }
 

@@ -20,7 +20,7 @@ import {
   MAX_RESULT_ITEMS,
 } from '../contract/index.js';
 import { addCounts, countOutcome, endedOf, noCounts } from './outcome.js';
-import { hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
+import { areTooMany, hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
 import { idsOf, itemWorkflowId } from './part.js';
 import { divide } from './shares.js';
 
@@ -119,7 +119,7 @@ export class Batch {
     if (offset > total) return `offset must be at most ${total}, the number of items so far (given ${offset})`;
     if (offset + items.length <= total) return undefined;
     if (sealed) return 'the batch takes no more items: it is sealed';
-    if (parts.length + this.#backlog.length + this.#pack(items).length > MAX_PARTS) {
+    if (areTooMany(parts.length + this.#backlog.length + this.#pack(items).length, 0)) {
       return `the batch is full: it would have more than ${MAX_PARTS} parts, and each piece is at least one`;
     }
     return undefined;
@@ -218,6 +218,9 @@ export class Batch {
     if (part?.hash !== hash || number <= part.reports || order < part.since) return false;
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
     delete part.order.tellAll;
+    // After a reset, the part may follow an order that this run does not know, or an older one than it was sent.
+    if (order > part.order.number) part.order = nextOrder(part.order, order + 1);
+    else if (order < part.sent) part.sent = 0;
     Object.assign(part, { reports: number, open, counts, aliveAtMs: nowMs });
     if (order >= part.order.number) part.granted = Math.max(part.order.share, open);
     part.hasEnded = remainingOf(part) <= 0;
@@ -253,7 +256,8 @@ export class Batch {
       part.sent = part.since = part.order.number;
       part.aliveAtMs = nowMs;
       const { first, template, items } = found;
-      return { batchId, part: index, hash: part.hash, first, template, items, order: part.order, again: true };
+      const again = endedOf(part.counts) - (part.counts.errorsByType.Cancelled ?? 0) + part.open;
+      return { batchId, part: index, hash: part.hash, first, template, items, order: part.order, again };
     }
     const message = `${this.idOf(index)} was terminated: see the follow-up`;
     this.#endRest(part, { error: { type: 'Terminated', message, delivered: 'unknown' } }, nowMs);
@@ -347,11 +351,13 @@ export class Batch {
   #brake(nowMs: number): void {
     const { state } = this;
     const { canary, maxFailures, total, hold, cancelled, sealed } = state;
+    if (this.hasEnded) delete state.hold;
     if (hold || cancelled || this.hasEnded) return;
     const failures = failuresOf(this.#counts()) - state.forgivenFailures;
-    const allowed = typeof maxFailures === 'string' ? (parseFloat(maxFailures) / 100) * total : maxFailures;
+    // In hundredths, so that 29 % of 100 is 29.
+    const allowed = typeof maxFailures === 'string' ? parseFloat(maxFailures) * total : (maxFailures ?? Infinity) * 100;
     const at = iso(nowMs);
-    if (allowed !== undefined && failures > allowed) {
+    if (failures * 100 > allowed) {
       state.hold = { name: 'max-failures', reason: `${failures} of ${total} items failed (${maxFailures} may)`, at };
     } else if (canary !== undefined && (total > canary || (!sealed && total === canary))) {
       const canaries = state.kept.slice(0, canary);

@@ -1,5 +1,5 @@
 import type { UncheckedBatchInput } from '../contract/batch-input.js';
-import type { InputIssue } from '../contract/index.js';
+import type { FollowUpInput, InputIssue } from '../contract/index.js';
 import { hash64, utf8Length } from '../contract/text.js';
 
 /**
@@ -15,6 +15,13 @@ export const MAX_PARTS = 800;
  */
 const MAX_PART_BYTES = 448 * 1_024;
 /**
+ * Most bytes of the inputs of a part's follow-ups, each with the whole template. A part may start all of them in one
+ * workflow task, and the server takes 4 MiB.
+ */
+const MAX_START_BYTES = 2 * 1_024 * 1_024;
+/** Most bytes of the templates of all parts. A batch with a list of jobs starts its parts in one run. */
+const MAX_TEMPLATES_BYTES = 16 * 1_024 * 1_024;
+/**
  * Bytes that an item may need besides its input: two ids, a link of 255 bytes, a message of 200 bytes, and field names.
  */
 const ITEM_RESERVE_BYTES = 800;
@@ -28,22 +35,29 @@ export function jsonBytes(value: unknown): number {
 /** The sizes of the parts that the items are divided into, from the sizes of the items in bytes. */
 export function partSizes(sizes: readonly number[], templateBytes: number, mostItems = MAX_PART_ITEMS): number[] {
   const parts: number[] = [];
-  let bytes = Infinity;
+  let [bytes, startBytes] = [Infinity, Infinity];
   for (const size of sizes) {
     bytes += size + ITEM_RESERVE_BYTES;
+    startBytes += size + ITEM_RESERVE_BYTES + templateBytes;
     const last = parts.at(-1) ?? 0;
-    if (bytes <= MAX_PART_BYTES && last < mostItems) parts[parts.length - 1] = last + 1;
+    if (bytes <= MAX_PART_BYTES && startBytes <= MAX_START_BYTES && last < mostItems)
+      parts[parts.length - 1] = last + 1;
     else {
       parts.push(1);
-      bytes = templateBytes + size + ITEM_RESERVE_BYTES;
+      bytes = startBytes = templateBytes + size + ITEM_RESERVE_BYTES;
     }
   }
   return parts;
 }
 
+/** Whether a batch would have more, or larger, parts than one workflow can start. */
+export function areTooMany(parts: number, templateBytes: number): boolean {
+  return parts > MAX_PARTS || parts * templateBytes > MAX_TEMPLATES_BYTES;
+}
+
 /** The issue with a batch that would have more than {@link MAX_PARTS} parts. */
 export function tooManyParts(input: UncheckedBatchInput): InputIssue {
-  const message = `the batch is too long: it would have more than ${MAX_PARTS} parts; divide it into several batches`;
+  const message = `the batch is too long: it would have more than ${MAX_PARTS} parts, or parts of more than 16 MiB; divide it into several batches`;
   return { field: 'items' in input ? 'items' : 'jobIds', message };
 }
 
@@ -52,7 +66,13 @@ export function hashOfItems({ template, items }: { template: Record<string, unkn
   return hash64(JSON.stringify([template, items]));
 }
 
-/** Identifies an item with all its fields. */
+/** Identifies an item with all its fields, in any order. */
 export function hashOfItem(item: unknown): string {
-  return hash64(JSON.stringify(item));
+  const fields = Object.entries(item ?? {}).sort(([one], [other]) => (one < other ? -1 : 1));
+  return hash64(JSON.stringify(fields));
+}
+
+/** Whether a follow-up with this input may watch its job although nobody knows that its message was delivered. */
+export function mayAssume(item: unknown): boolean {
+  return (item as FollowUpInput).onUnknownDelivery === 'assumeSent';
 }

@@ -2,7 +2,7 @@ import type { FindItemsInput, FoundItem, PartInput, PartOrder, PartReport } from
 import type { ItemOutcome } from '../contract/batch-result.js';
 import type { BatchCounts } from '../contract/index.js';
 import { describePart } from './details.js';
-import { hashOfItem } from './pack.js';
+import { hashOfItem, mayAssume } from './pack.js';
 import { type ItemStart, Part } from './part.js';
 
 /** What a part needs of Temporal. */
@@ -37,7 +37,9 @@ const PARTS_AT_FULL_PACE = 10;
 const FIRST_LOOK_MS = 2_000;
 const LAST_LOOK_MS = 5 * 60_000;
 /** The same while Temporal reports the ends of all of them, as far as the part knows. */
-const RARE_LOOK_MS = 60 * 60_000;
+const RARE_LOOK_MS = 6 * 60 * 60_000;
+/** Items of one call of `findItems`. */
+const ASKED_AT_ONCE = 100;
 
 const GONE: Readonly<ItemOutcome> = {
   error: { type: 'Terminated', message: 'Temporal no longer keeps the follow-up', delivered: 'unknown' },
@@ -66,6 +68,8 @@ export class PartFlow {
   #isLooking = false;
   /** Open items whose end Temporal does not report to this run. */
   readonly #unheard = new Set<number>();
+  /** Open items that Temporal did not know when it was last asked: they are about to start, or it no longer keeps them. */
+  readonly #missing = new Set<number>();
   #lookEveryMs = RARE_LOOK_MS;
   #lookAtMs = Infinity;
 
@@ -104,7 +108,7 @@ export class PartFlow {
   /** Runs until every item has ended and the batch knows it. */
   async run(): Promise<BatchCounts> {
     const part = this.#part;
-    if (this.input.again) await this.#adopt(part.positions('waiting'));
+    if (this.input.again !== undefined) await this.#takeOver(this.input.again);
     for (;;) {
       this.#woken = false;
       this.#step();
@@ -119,6 +123,7 @@ export class PartFlow {
     if (part.order.cancel && !part.hasStopped) {
       this.#stop('The batch was cancelled before it was started');
       for (const position of part.positions('open')) this.#cancelFollowUp(position);
+      this.#lookSoon();
     }
     for (const start of this.#isWanted ? part.start() : []) {
       this.#note();
@@ -149,6 +154,7 @@ export class PartFlow {
 
   #end(position: number, outcome: ItemOutcome): void {
     this.#unheard.delete(position);
+    this.#missing.delete(position);
     this.#part.end(position, outcome);
     this.#note();
   }
@@ -162,6 +168,18 @@ export class PartFlow {
     this.#isLooking = false;
   }
 
+  /**
+   * Learns what became of its items before it was started again.
+   *
+   * @param begun how many of them had begun, as far as the batch knows
+   */
+  async #takeOver(begun: number): Promise<void> {
+    const part = this.#part;
+    const { gone } = await this.#adopt(part.positions('waiting'));
+    // Temporal has forgotten some, and nobody knows which: none of the others is started a second time.
+    if (this.input.items.length - gone.length < begun) for (const position of gone) this.#end(position, GONE);
+  }
+
   /** Asks Temporal about items that may have been started before, and watches those that are open. */
   async #adopt(positions: readonly number[]): Promise<{ gone: number[] }> {
     const { open, gone } = await this.#find(positions);
@@ -169,8 +187,7 @@ export class PartFlow {
       if (this.#unheard.has(position)) continue;
       this.#unheard.add(position);
       this.#part.noteOpen(position);
-      this.#lookEveryMs = FIRST_LOOK_MS;
-      this.#lookAtMs = this.port.nowMs() + FIRST_LOOK_MS;
+      this.#lookSoon();
       if (this.#part.order.cancel) this.#cancelFollowUp(position);
       this.#note();
     }
@@ -180,12 +197,15 @@ export class PartFlow {
   /** Asks Temporal about items, and ends those that have ended. */
   async #find(positions: readonly number[]): Promise<{ open: number[]; gone: number[] }> {
     const found: { open: number[]; gone: number[] } = { open: [], gone: [] };
-    const items = positions.map((position) => ({
-      workflowId: this.#part.workflowIdOf(position),
-      hash: hashOfItem(this.#part.inputOf(position)),
-    }));
+    const items = positions.map((position) => {
+      const input = this.#part.inputOf(position);
+      return { workflowId: this.#part.workflowIdOf(position), hash: hashOfItem(input), mayAssume: mayAssume(input) };
+    });
     const { batchId } = this.input;
-    const answers = items.length > 0 ? await this.port.findItems({ batchId, items }) : [];
+    const answers: FoundItem[] = [];
+    for (let from = 0; from < items.length; from += ASKED_AT_ONCE) {
+      answers.push(...(await this.port.findItems({ batchId, items: items.slice(from, from + ASKED_AT_ONCE) })));
+    }
     for (const [place, position] of positions.entries()) {
       const { outcome, isOpen } = answers[place] ?? {};
       if (outcome) this.#end(position, outcome);
@@ -198,15 +218,33 @@ export class PartFlow {
     const open = this.#part.positions('open');
     if (open.length === 0) return;
     if (nowMs >= this.#lookAtMs) {
-      this.#lookEveryMs = this.#unheard.size > 0 ? Math.min(2 * this.#lookEveryMs, LAST_LOOK_MS) : RARE_LOOK_MS;
+      const isUrgent = this.#unheard.size > 0 || this.#missing.size > 0 || this.#part.order.cancel;
+      this.#lookEveryMs = isUrgent ? Math.min(2 * this.#lookEveryMs, LAST_LOOK_MS) : RARE_LOOK_MS;
       this.#lookAtMs = Infinity;
-      this.#during(async () => {
-        const { gone } = await this.#find(open);
-        for (const position of gone) this.#end(position, GONE);
-      });
+      this.#during(() => this.#look(open));
     }
     if (this.#lookAtMs === Infinity) this.#lookAtMs = nowMs + this.#lookEveryMs;
     this.port.wakeAt(this.#lookAtMs);
+  }
+
+  async #look(positions: readonly number[]): Promise<void> {
+    const { open, gone } = await this.#find(positions);
+    for (const position of open) {
+      this.#missing.delete(position);
+      // A request that came before the follow-up had started, or while it was reset, is lost.
+      if (this.#part.order.cancel) this.#cancelFollowUp(position);
+    }
+    for (const position of gone) {
+      if (this.#missing.has(position)) this.#end(position, GONE);
+      else this.#missing.add(position);
+    }
+    if (gone.length > 0) this.#lookSoon();
+  }
+
+  #lookSoon(): void {
+    this.#lookEveryMs = FIRST_LOOK_MS;
+    this.#lookAtMs = this.port.nowMs() + FIRST_LOOK_MS;
+    this.wake();
   }
 
   #cancelFollowUp(position: number): void {

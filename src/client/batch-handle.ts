@@ -15,7 +15,13 @@ import {
 } from '../contract/index.js';
 import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
 import { planRetry, readRetryMemo, type RetryMemo, type RetryOptions, type RetryPlan } from './batch-retry.js';
-import { BatchEndedError, BatchNotFoundError, BatchNotHeldError, FollowUpClientError } from './errors.js';
+import {
+  BatchEndedError,
+  BatchNotFoundError,
+  BatchNotHeldError,
+  FollowUpClientError,
+  UnexpectedOutcomeError,
+} from './errors.js';
 import { listQuery } from './list.js';
 import { awaitResult, type ResultOptions, toBatchError, toBatchResult } from './result.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
@@ -224,7 +230,13 @@ export class BatchHandle {
     query: QueryDefinition<Answer, Args>,
     args: Args,
   ): Promise<Answer> {
-    return this.#call(() => queryWorkflow(this.#target.client, workflowId, QUERY_TIMEOUT_MS, query, ...args));
+    try {
+      return await this.#call(() => queryWorkflow(this.#target.client, workflowId, QUERY_TIMEOUT_MS, query, ...args));
+    } catch (error) {
+      if (workflowId === this.workflowId || !(error instanceof BatchNotFoundError)) throw error;
+      const message = `the items of ${workflowId} cannot be read: Temporal no longer keeps it`;
+      throw new UnexpectedOutcomeError(workflowId, message, { cause: error });
+    }
   }
 
   async #call<T>(call: () => Promise<T>): Promise<T> {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
+import { areTooMany, jsonBytes, partSizes, tooManyParts } from '../batch/pack.js';
 import { defined } from '../contract/defined.js';
 import {
   batchIdSchema,
@@ -60,7 +60,10 @@ export function checkBatch(input: StartBatchInput): CheckedBatch {
       : input.jobIds.map((jobId): FollowUpInput => ({ projectId: input.projectId, jobId, prompt: input.prompt }));
   const { maxOpen, defaults, canary, maxFailures } = input;
   const settings = defined({ maxOpen, defaults, canary, maxFailures });
-  if (countParts(parsed.value, items) > MAX_PARTS) throw new InvalidInputError([tooManyParts(parsed.value)]);
+  const templateBytes = isOnePiece(parsed.value) ? jsonBytes(templateOf(parsed.value)) : 0;
+  if (areTooMany(countParts(parsed.value, items), templateBytes)) {
+    throw new InvalidInputError([tooManyParts(parsed.value)]);
+  }
   const base = { batchId: id, items, digest: digestOf(parsed.value) };
   if (isOnePiece(parsed.value)) return { ...base, firstInput: parsed.value, isInPieces: false };
   const first = items.slice(0, countInPiece(items, 0));

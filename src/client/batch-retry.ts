@@ -1,12 +1,13 @@
 import type { Client } from '@temporalio/client';
 import { z } from 'zod';
-import { hashOfItem } from '../batch/pack.js';
+import { hashOfItem, mayAssume } from '../batch/pack.js';
 import { fillItem } from '../contract/batch-input.js';
 import { type FoundItem, partItemsSchema } from '../contract/batch-protocol.js';
+import { retryBatchId } from '../contract/ids.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
 import type { RetryChoice } from '../contract/choices.js';
 import { type BatchItem, type FollowUpInput, followUpInputSchema, parseInput } from '../contract/index.js';
-import { readFollowUpEnd } from '../temporal/follow-up-end.js';
+import { type ExpectedItem, readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { readRunStart } from '../temporal/run-start.js';
 import type { BatchHandle } from './batch-handle.js';
 import type { StartBatchInput } from './batch-plan.js';
@@ -83,7 +84,8 @@ export async function planRetry(
   const found: { index: number; input: FollowUpInput }[] = [];
   for (const part of await batch.parts()) {
     await fewAtATime(await readItems(client, part), async ({ index, input }) => {
-      const standing = await standingOf(client, attempts.get(index) ?? [], hashOfItem(input));
+      const expected = { hash: hashOfItem(input), mayAssume: mayAssume(input) };
+      const standing = await standingOf(client, attempts.get(index) ?? [], expected);
       const isLeftOut = standing === (only === 'unknown' ? 'send' : only === 'failed' ? 'unknown' : 'done');
       if (standing === 'done' || isLeftOut) return;
       if (standing !== 'send') plan[standing] += 1;
@@ -107,7 +109,7 @@ async function readRetries(
   attempts: Map<number, Attempt[]>,
 ): Promise<string> {
   for (let count = 1; ; count++) {
-    const id = `${root}-retry-${count}`;
+    const id = retryBatchId(root, count);
     const handle = handleOf(id);
     const execution = await handle.describe().catch((error: unknown) => {
       if (error instanceof BatchNotFoundError) return undefined;
@@ -128,11 +130,11 @@ async function readRetries(
 async function standingOf(
   client: Client,
   attempts: readonly Attempt[],
-  hash: string,
+  expected: Omit<ExpectedItem, 'batchId'>,
 ): Promise<'send' | 'unknown' | 'delivered' | 'open' | 'done'> {
   const last = attempts.at(-1);
   if (!last || (last.item.status && last.item.status !== 'failed')) return 'done';
-  const found = await Promise.all(attempts.map((attempt) => findAttempt(client, attempt, hash)));
+  const found = await Promise.all(attempts.map((attempt) => findAttempt(client, attempt, expected)));
   if (found.some(({ isOpen }) => isOpen)) return 'open';
   const outcomes = found.flatMap(({ outcome }) => (outcome ? [outcome] : []));
   if (outcomes.some(({ status }) => status !== undefined && status !== 'failed')) return 'delivered';
@@ -142,11 +144,15 @@ async function standingOf(
   return delivered.includes('unknown') ? 'unknown' : 'send';
 }
 
-async function findAttempt(client: Client, { batchId, item, isRunning }: Attempt, hash: string): Promise<FoundItem> {
+async function findAttempt(
+  client: Client,
+  { batchId, item, isRunning }: Attempt,
+  expected: Omit<ExpectedItem, 'batchId'>,
+): Promise<FoundItem> {
   const { workflowId, status, error } = item;
   const told: ItemOutcome | undefined = status ? { status } : error && { error };
   if (status || workflowId === '') return told ? { outcome: told } : {};
-  const found = await callTemporal(client, () => readFollowUpEnd(client, workflowId, { batchId, hash }));
+  const found = await callTemporal(client, () => readFollowUpEnd(client, workflowId, { batchId, ...expected }));
   if (found.outcome || found.isOpen) return found;
   if (told) return { outcome: told };
   return isRunning ? { isOpen: true } : {};

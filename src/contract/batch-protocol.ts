@@ -59,15 +59,18 @@ export interface PartInput extends PartItems {
   /** `hashOfItems` of its items. */
   hash: string;
   order: PartOrder;
-  /** It ran before, and first asks Temporal what its items did. */
-  again?: true;
+  /**
+   * It ran before, and this many of its items had begun, as far as the batch knows: what they did is asked of Temporal
+   * first.
+   */
+  again?: number;
 }
 
 /** Of the activity `findItems`: asks how the follow-ups of items stand. */
 export interface FindItemsInput {
   batchId: string;
-  /** `hash`: `hashOfItem` of the input that the follow-up must have. */
-  items: { workflowId: string; hash: string }[];
+  /** `hash` and `mayAssume`: those of the input that the follow-up must have. */
+  items: { workflowId: string; hash: string; mayAssume: boolean }[];
 }
 
 /** What Temporal knows about the follow-up of an item: its outcome, that it is open, or (neither set) nothing. */
@@ -79,6 +82,8 @@ export interface FoundItem {
 /** Answer of the activity `findPart`. */
 export interface FoundPart {
   isOpen?: true;
+  /** Its batch has ended, and a retry of it was started. */
+  wasRetried?: true;
   /** What it was started with; missing if Temporal no longer keeps it. */
   items?: PartItems;
 }
@@ -93,6 +98,9 @@ export function partWorkflowId({ batchId, part, hash }: Pick<PartInput, 'batchId
 
 /** Memo field of an item's follow-up: `hash64` of its input as JSON. */
 export const ITEM_HASH_MEMO = 'itemHash';
+
+/** Memo field of a retry: the id of the batch that it retries. */
+export const RETRY_OF_MEMO = 'retryOf';
 
 export const partOrderSignal = defineSignal<[PartOrder]>('partOrder');
 export const partReportSignal = defineSignal<[PartReport]>('partReport');

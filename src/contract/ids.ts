@@ -107,6 +107,11 @@ export function parseFollowUpBatchWorkflowId(workflowId: string): BatchIdParts |
   return /^(0|[1-9]\d{0,6})-[\w-]{11}$/.test(part) ? { batchId, part } : undefined;
 }
 
+/** Id of the batch that retries another one for the `count`-th time. */
+export function retryBatchId(batchId: string, count: number): string {
+  return `${batchId}-retry-${count}`;
+}
+
 /** Key of the follow-up of the batch's item at `index`, counted from 0. */
 export function batchItemKey(batchId: string, index: number): string {
   return `${batchId}:${index}`;

@@ -3,6 +3,8 @@ import { type BatchItemsRange, MAX_RESULT_ITEMS } from '../contract/index.js';
 /** Options of the activities that ask Temporal what happened. They are repeated until it answers. */
 export const FIND_OPTIONS = {
   startToCloseTimeout: '2m',
+  // After the sends of the batch.
+  priority: { priorityKey: 5 },
   retry: { initialInterval: '1s', maximumInterval: '30s' },
 } as const;
 

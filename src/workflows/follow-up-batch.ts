@@ -19,7 +19,7 @@ import {
 import type { ItemFinder } from '../activities/find-items.js';
 import { Batch, type BatchState } from '../batch/batch.js';
 import { BatchFlow, type BatchPort } from '../batch/batch-flow.js';
-import { jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
+import { areTooMany, jsonBytes, partSizes, tooManyParts } from '../batch/pack.js';
 import { parseUncheckedBatchInput, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
 import {
   batchMessageSchemas,
@@ -83,7 +83,7 @@ function newBatch(input: unknown, strangeState: boolean): Batch {
   const { batchId } = ids;
   const { maxOpen, canary, maxFailures, open } = parsed.value;
   const [items, template] = [unfilledItemsOf(parsed.value), templateOf(parsed.value)];
-  if (partSizes(items.map(jsonBytes), jsonBytes(template)).length > MAX_PARTS) {
+  if (areTooMany(partSizes(items.map(jsonBytes), jsonBytes(template)).length, jsonBytes(template))) {
     throw invalidInput([tooManyParts(parsed.value)]);
   }
   upsertSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]);
@@ -153,7 +153,8 @@ function createPort({ state }: Batch, alarm: Alarm): BatchPort {
         const child = await startChild(WorkflowType.followUpBatchPart, {
           workflowId: partWorkflowId(input),
           args: [input],
-          workflowIdReusePolicy: again ? WorkflowIdReusePolicy.ALLOW_DUPLICATE : WorkflowIdReusePolicy.REJECT_DUPLICATE,
+          workflowIdReusePolicy:
+            again === undefined ? WorkflowIdReusePolicy.REJECT_DUPLICATE : WorkflowIdReusePolicy.ALLOW_DUPLICATE,
           parentClosePolicy: ParentClosePolicy.ABANDON,
           cancellationType: ChildWorkflowCancellationType.ABANDON,
           staticSummary: `Items ${first + 1} to ${first + items.length} of batch ${batchId}`,

@@ -117,7 +117,7 @@ describe('a batch', () => {
     part.end(1, DONE);
     batch.take(part.report(5), 5);
     const again = batch.startAgain(0, input, 10);
-    expect(again).toMatchObject({ part: 0, first: 0, again: true, items: input.items });
+    expect(again).toMatchObject({ part: 0, first: 0, again: 1, items: input.items });
     expect(batch.take(part.report(11), 11)).toBe(false);
     expect(batch.startAgain(0, input, 15)).toBeDefined();
     expect(batch.startAgain(0, input, 16)).toBeDefined();

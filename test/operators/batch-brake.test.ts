@@ -40,7 +40,7 @@ describe.concurrent('a batch with a canary', () => {
     await expect(batch.continue()).rejects.toMatchObject({ name: 'BatchEndedError' });
   });
 
-  test('that is cancelled while it is held has a retry with the same canary', async () => {
+  test('that is cancelled while it is held has a retry with the same canary', { tags: 'long' }, async () => {
     const batch = await startBatch({ canary: 2 });
     await isHeld(batch);
     await batch.cancel();
@@ -53,7 +53,7 @@ describe.concurrent('a batch with a canary', () => {
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });
 
-  test('can be told to continue before the canary has ended', async () => {
+  test('can be told to continue before the canary has ended', { tags: 'long' }, async () => {
     const batch = await startBatch({ canary: 1 });
     expect(await batch.continue()).toBeNull();
     await endsWell(batch);

@@ -30,7 +30,7 @@ describe.concurrent('retries of a batch', () => {
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });
 
-  test('that are planned at the same time are one batch', async () => {
+  test('that are planned at the same time are one batch', { tags: 'long' }, async () => {
     const batch = await cancelledAfterThree();
     const plans = await Promise.all([batch.planRetry(), batch.planRetry({ only: 'failed' })]);
     const started = await Promise.all(plans.map((plan) => batch.startRetry(plan)));
@@ -40,7 +40,7 @@ describe.concurrent('retries of a batch', () => {
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });
 
-  test('send what an earlier retry did not, with the items of the batch itself', async () => {
+  test('send what an earlier retry did not, with the items of the batch itself', { tags: 'long' }, async () => {
     const batch = await cancelledAfterThree();
     await batches.stack.followUps.budget(batch.batchId).pause({ note: 'by the test' });
     const first = await batch.retry();
@@ -55,7 +55,7 @@ describe.concurrent('retries of a batch', () => {
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });
 
-  test('leave out a follow-up that was started again by hand', async () => {
+  test('leave out a follow-up that was started again by hand', { tags: 'long' }, async () => {
     const batch = await cancelledAfterThree();
     const cancelled = (await batch.result()).items.find(({ error }) => error)!;
     const { client } = batches.stack;
@@ -79,35 +79,39 @@ describe.concurrent('retries of a batch', () => {
 });
 
 describe.concurrent('an id that is used again', () => {
-  test('while a part of the old batch runs sends no item whose follow-up was started, and says so', async () => {
-    const old = await startBatch({ held: true });
-    const { batchId } = old;
-    await threeHaveEnded(old);
-    const oldPart = await partOf(old);
-    await workflowOf(old.workflowId).terminate('by hand');
-    await deleteWorkflow(batches.stack.client, old.workflowId);
-    await eventually('it is gone', () =>
-      old.describe().then(
-        () => false,
-        () => true,
-      ),
-    );
-    const items = Array.from({ length: 8 }, (_, index) => ({
-      projectId: batchId,
-      jobId: `job-${index}`,
-      prompt: `another message ${index}`,
-      ...FAST,
-    }));
-    const batch = await batches.stack.followUps.startBatch({ id: batchId, items });
-    const result = await batch.result();
-    expect(result).toMatchObject({ total: 8, completed: 0, errors: 8, unknown: 0, errorsByType: { NotStarted: 8 } });
-    expect(result.items.every(({ error }) => error?.delivered === 'no')).toBe(true);
-    await letAllGo(batch);
-    await allArrive(old);
-    await workflowOf(oldPart).result();
-    expect(sentTo(batchId).map(({ prompt }) => prompt)).not.toContainEqual(expect.stringContaining('another'));
-    const retry = await batch.retry();
-    expect(await retry.result()).toMatchObject({ total: 8, completed: 8 });
-    expect(sentTo(batchId)).toHaveLength(16);
-  });
+  test(
+    'while a part of the old batch runs sends no item whose follow-up was started, and says so',
+    { tags: 'long' },
+    async () => {
+      const old = await startBatch({ held: true });
+      const { batchId } = old;
+      await threeHaveEnded(old);
+      const oldPart = await partOf(old);
+      await workflowOf(old.workflowId).terminate('by hand');
+      await deleteWorkflow(batches.stack.client, old.workflowId);
+      await eventually('it is gone', () =>
+        old.describe().then(
+          () => false,
+          () => true,
+        ),
+      );
+      const items = Array.from({ length: 8 }, (_, index) => ({
+        projectId: batchId,
+        jobId: `job-${index}`,
+        prompt: `another message ${index}`,
+        ...FAST,
+      }));
+      const batch = await batches.stack.followUps.startBatch({ id: batchId, items });
+      const result = await batch.result();
+      expect(result).toMatchObject({ total: 8, completed: 0, errors: 8, unknown: 0, errorsByType: { NotStarted: 8 } });
+      expect(result.items.every(({ error }) => error?.delivered === 'no')).toBe(true);
+      await letAllGo(batch);
+      await allArrive(old);
+      await workflowOf(oldPart).result();
+      expect(sentTo(batchId).map(({ prompt }) => prompt)).not.toContainEqual(expect.stringContaining('another'));
+      const retry = await batch.retry();
+      expect(await retry.result()).toMatchObject({ total: 8, completed: 8 });
+      expect(sentTo(batchId)).toHaveLength(16);
+    },
+  );
 });

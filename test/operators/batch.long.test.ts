@@ -1,9 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { deleteWorkflow, resetWorkflow, sendNonsense } from '../../chaos/buttons.js';
 import { BatchNotFoundError } from '../../src/client/index.js';
 import { measureHistories } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
 import { operatedBatches } from '../support/operated-batches.js';
+import { FAST } from '../support/stack.js';
 
 const batches = operatedBatches();
 const { sentTo, partOf, workflowOf, startBatch, threeHaveEnded, endsWell, letAllGo, allArrive } = batches;
@@ -114,3 +116,36 @@ describe.concurrent('a part of a batch', () => {
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });
 });
+
+test('a batch that is cancelled while its follow-ups start sends nothing more', async () => {
+  const { stack, sentTo } = batches;
+  const id = `op-${randomUUID().slice(0, 8)}`;
+  await stack.followUps.budget(id).setLimit({ limit: 1, window: '1h' });
+  const jobIds = Array.from({ length: 200 }, (_, index) => `job-${index}`);
+  const input = { id, projectId: id, prompt: 'x', jobIds, maxOpen: 200, defaults: FAST };
+  const batch = await stack.followUps.startBatch(input);
+  await eventually('they start', async () => (await batch.status().catch(() => undefined))?.open === 200);
+  await batch.cancel();
+  const result = await batch.result();
+  expect(result).toMatchObject({ total: 200, cancelled: true });
+  expect(result.completed + result.errors).toBe(200);
+  await stack.followUps.budget(id).setLimit({ limit: 100 });
+  expect(sentTo(id).length).toBeLessThanOrEqual(1);
+  const query = `FollowUpBatchId = '${id}' AND ExecutionStatus = 'Running'`;
+  await eventually('none runs', async () => (await stack.client.workflow.count(query)).count === 0);
+});
+
+test('a prompt of 100 KB goes to 60 jobs', async () => {
+  const { stack, sentTo } = batches;
+  const id = `op-${randomUUID().slice(0, 8)}`;
+  const jobIds = Array.from({ length: 60 }, (_, index) => `job-${index}`);
+  const batch = await stack.followUps.startBatch({
+    id,
+    projectId: id,
+    prompt: 'x'.repeat(100_000),
+    jobIds,
+    defaults: FAST,
+  });
+  expect(await batch.result()).toMatchObject({ total: 60, completed: 60 });
+  expect(sentTo(id)).toHaveLength(60);
+}, 300_000);

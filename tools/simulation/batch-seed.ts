@@ -56,6 +56,7 @@ interface Started {
   canary?: number;
   memo: Record<string, unknown>;
   proceededAtMs: number;
+  cancelledAtMs?: number;
 }
 
 class Stage {
@@ -67,6 +68,8 @@ class Stage {
   /** Follow-ups that were reset after their end: what their batch knew of them is no longer true. */
   readonly #restarted = new Set<string>();
   readonly #maxOpen: number;
+  /** A cancel that comes too early for a follow-up is repeated. */
+  readonly #mostAfterCancelMs: number;
   #isDisturbed = false;
   #wasUsedAgain = false;
 
@@ -87,6 +90,8 @@ class Stage {
     const items = this.#items('b', chance.whole(1, 30));
     this.#start({ id: 'b', items, canary, memo: {} }, maxFailures);
     if (!isCalm) this.#strikeAgain();
+    else if (chance.happens(0.3)) world.after(chance.between(100, 60_000), () => this.#cancel('b'));
+    this.#mostAfterCancelMs = isCalm ? 15_000 : 120_000;
     this.#watch();
   }
 
@@ -128,6 +133,13 @@ class Stage {
       else server.tell(workflowId, 'seal');
     };
     world.after(1_000, hand);
+  }
+
+  #cancel(id: string): void {
+    const cancelled = this.#batches.get(id);
+    if (cancelled && this.server.tell(followUpBatchWorkflowId({ batchId: id }), 'cancel')) {
+      cancelled.cancelledAtMs = this.world.nowMs;
+    }
   }
 
   flowOf(id: string): BatchFlow | undefined {
@@ -218,7 +230,9 @@ class Stage {
     if (what === 'terminate' && followUp && !followUp.outcome) {
       server.endFollowUp(followUp, error('Terminated', followUp.wasSent ? 'yes' : 'unknown'));
     }
-    if (what === 'cancel' && chance.happens(0.5)) server.tell(batchRun.workflowId, 'cancel');
+    if (what === 'cancel' && chance.happens(0.5)) {
+      for (const id of this.#batches.keys()) if (batchRun.workflowId.endsWith(`/${id}`)) this.#cancel(id);
+    }
     if (what === 'revive' && batchRun.status === 'running') {
       server.close(batchRun, 'terminated');
       world.after(chance.between(0, 30_000), () => server.reset(batchRun, batchRun.tasks.length));
@@ -273,6 +287,11 @@ class Stage {
       const delivered = status ? 'yes' : told?.delivered;
       this.ends.push(status ?? told?.type ?? 'none');
       if (delivered === undefined) this.find('lost', `${workflowId} has no outcome`);
+      const isKept = this.server.followUps.get(workflowId)?.input.prompt === prompt;
+      if (isKept && told?.message.includes('no longer keeps')) this.find('lies', `${workflowId} is there`);
+      const { cancelledAtMs = Infinity } = this.#batches.get(id)!;
+      const isLate = arrived.some(({ atMs }) => atMs > cancelledAtMs + this.#mostAfterCancelMs);
+      if (flow.batch.state.cancelled && isLate) this.find('late', `${workflowId} was sent after the cancel`);
       if ((delivered === 'yes' && arrived.length === 0) || (delivered === 'no' && arrived.length > 0)) {
         this.find('lies', `${workflowId} ${prompt}: ${JSON.stringify(status ?? told)}, ${arrived.length} arrived`);
       }

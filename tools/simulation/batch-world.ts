@@ -301,7 +301,7 @@ export function batch(start: BatchStart, items: readonly unknown[]): Code {
       : Batch.create({ ...start, startedAtMs: run.startedAtMs }, items, mostPartItems);
     const startPart = (input: PartInput) => {
       const workflowId = partWorkflowId(input);
-      if (server.running(workflowId) || (!input.again && server.latest(workflowId))) return 'used';
+      if (server.running(workflowId) || (input.again === undefined && server.latest(workflowId))) return 'used';
       server.start(workflowId, part(structuredClone(input)));
       return 'started';
     };

@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest';
+import { PartFlow, type PartPort } from '../../src/batch/part-flow.js';
+import type { FoundItem, PartInput, PartOrder } from '../../src/contract/batch-protocol.js';
+import type { ItemOutcome } from '../../src/contract/batch-result.js';
+
+const ORDER: PartOrder = { number: 1, share: 2 };
+const items = [1, 2].map((n) => ({ projectId: 'p', jobId: `job-${n}`, prompt: 'go on' }));
+const GONE = { error: { type: 'Terminated', message: 'Temporal no longer keeps the follow-up', delivered: 'unknown' } };
+
+/** A part of two items on a Temporal of which the test decides what it knows. Its time is what it asked to be woken at. */
+function startPart(what: Partial<PartInput> = {}, ...found: [workflowId: string, FoundItem][]) {
+  const known = new Map(found);
+  const [started, cancelled]: [string[], string[]] = [[], []];
+  const ends = new Map<string, (outcome: ItemOutcome) => void>();
+  let [nowMs, wakeAtMs] = [0, Infinity];
+  const port: PartPort = {
+    nowMs: () => nowMs,
+    condition: async (isOver) => {
+      while (!isOver()) await new Promise(setImmediate);
+    },
+    wakeAt: (atMs) => (wakeAtMs = Math.min(wakeAtMs, atMs)),
+    runFollowUp: ({ workflowId }) => {
+      started.push(workflowId);
+      return new Promise((resolve) => ends.set(workflowId, resolve));
+    },
+    cancelFollowUp: async (workflowId) => cancelled.push(workflowId),
+    findItems: async (asked) => asked.items.map(({ workflowId }) => known.get(workflowId) ?? {}),
+    tellBatch: async () => true,
+    show: () => undefined,
+  };
+  const flow = new PartFlow(
+    { batchId: 'b', part: 0, hash: 'h', first: 0, template: {}, items, order: ORDER, ...what },
+    port,
+  );
+  void flow.run();
+  const settle = async () => {
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+  };
+  const outcomes = () => flow.page({ offset: 0, limit: 10 }).items.map(({ status, error }) => status ?? error);
+  return {
+    ...{ flow, known, started, cancelled, settle, outcomes },
+    /** The next timer rings. */
+    async ring(): Promise<void> {
+      [nowMs, wakeAtMs] = [wakeAtMs, Infinity];
+      flow.wake();
+      await settle();
+    },
+  };
+}
+
+const idOf = (n: number) => `follow-up/p/job-${n}/b:${n - 1}`;
+
+test('a part cancels a follow-up again that was about to start when the first request came', async () => {
+  const { flow, known, started, cancelled, settle, ring } = startPart();
+  await settle();
+  expect(started).toEqual([idOf(1), idOf(2)]);
+  flow.hear({ ...ORDER, number: 2, share: 0, cancel: true });
+  await settle();
+  expect(cancelled).toEqual([idOf(1), idOf(2)]);
+  known.set(idOf(2), { isOpen: true });
+  while (cancelled.length === 2) await ring();
+  expect(cancelled.slice(2)).toContain(idOf(2));
+});
+
+test('a part gives up a follow-up only if Temporal does not know it twice in a row', async () => {
+  const { flow, known, settle, outcomes, ring } = startPart();
+  await settle();
+  flow.hear({ ...ORDER, number: 2, share: 0, cancel: true });
+  known.set(idOf(1), { isOpen: true });
+  await settle();
+  const seen = new Set<unknown>();
+  while (outcomes()[1] === undefined) {
+    await ring();
+    seen.add(outcomes()[0]);
+  }
+  expect(outcomes()[1]).toEqual(GONE.error);
+  expect([...seen]).toEqual([undefined]);
+});
+
+test('a part that is started again starts nothing if Temporal has forgotten what had begun', async () => {
+  const { started, settle, outcomes } = startPart({ again: 1 });
+  await settle();
+  expect(started).toEqual([]);
+  expect(outcomes()).toEqual([GONE.error, GONE.error]);
+});
+
+test('a part that is started again adopts what runs, and starts what had not begun', async () => {
+  const { started, settle, outcomes } = startPart({ again: 1 }, [idOf(1), { isOpen: true }]);
+  await settle();
+  expect(started).toEqual([idOf(2)]);
+  expect(outcomes()).toEqual([undefined, undefined]);
+});
