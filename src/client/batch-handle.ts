@@ -25,7 +25,7 @@ import {
 import { listQuery } from './list.js';
 import { awaitResult, type ResultOptions, toBatchError, toBatchResult } from './result.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
-import { callTemporal, toConnectionError } from './temporal-call.js';
+import { callTemporal, isBetweenRuns, toConnectionError } from './temporal-call.js';
 import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './trouble.js';
 
 /** A batch of thousands may have to replay its history before it answers. */
@@ -144,9 +144,13 @@ export class BatchHandle {
     const { hold, canary } = await this.#query(this.workflowId, batchStatusQuery, []);
     // A repeated call ends the same hold, and no later one.
     const updateId = `continue ${hold?.at ?? `canary ${String(canary)}`}`;
+    const proceed = () => this.#call(() => this.#handle.executeUpdate(continueBatchUpdate, { updateId }));
     try {
-      const update = await this.#call(() => this.#handle.executeUpdate(continueBatchUpdate, { updateId }));
-      return update.hold;
+      const { hold: ended } = await proceed().catch((error: unknown) => {
+        if (isBetweenRuns(error)) return proceed();
+        throw error;
+      });
+      return ended;
     } catch (error) {
       if (error instanceof BatchNotFoundError) throw new BatchEndedError(this.batchId, { cause: error });
       if (error instanceof WorkflowUpdateFailedError) throw new BatchNotHeldError(this.batchId, { cause: error });

@@ -30,8 +30,7 @@ import {
   InvalidInputError,
   WorkerUnavailableError,
 } from './errors.js';
-import { GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
-import { callTemporal, isPassingTrouble } from './temporal-call.js';
+import { callTemporal, isBetweenRuns, isPassingTrouble } from './temporal-call.js';
 import { NO_ANSWER } from './trouble.js';
 
 /** Memo field with the digest that tells whether two batches are the same. */
@@ -138,9 +137,7 @@ async function retryWhileAway<T>(call: () => Promise<T>, timeoutMs: number, sign
     try {
       return await call();
     } catch (error) {
-      // The run was continued as new just then: the next one takes the update.
-      const isBetweenRuns = grpcStatusOf(error) === GrpcStatus.failedPrecondition;
-      const mayMend = error instanceof WorkerUnavailableError || isPassingTrouble(error) || isBetweenRuns;
+      const mayMend = error instanceof WorkerUnavailableError || isPassingTrouble(error) || isBetweenRuns(error);
       if (!mayMend || Date.now() >= giveUpAtMs) throw error;
     }
     await sleep(RETRY_INTERVAL_MS, undefined, signal ? { signal } : {});

@@ -63,6 +63,11 @@ export function isTooLarge(error: unknown): boolean {
 const PASSING: readonly unknown[] = [GrpcStatus.unavailable, GrpcStatus.resourceExhausted, GrpcStatus.deadlineExceeded];
 const VAGUE: readonly unknown[] = [GrpcStatus.cancelled, GrpcStatus.unknown, GrpcStatus.aborted, GrpcStatus.internal];
 
+/** Whether an update came just as its workflow was continued as new. The next run takes it. */
+export function isBetweenRuns(error: unknown): boolean {
+  return grpcStatusOf(error) === GrpcStatus.failedPrecondition;
+}
+
 /** Whether waiting and trying again may help: the server is away or overloaded, or did not answer in time. */
 export function isPassingTrouble(error: unknown): boolean {
   return PASSING.includes(grpcStatusOf(error));
