@@ -7,7 +7,7 @@ import {
   partWorkflowId,
 } from '../contract/batch-protocol.js';
 import { type BatchHold, type FollowUpBatchResult, MAX_PIECE_BYTES } from '../contract/index.js';
-import type { Batch, BatchState } from './batch.js';
+import { type Batch, type BatchState, isOver } from './batch.js';
 import { describeBatch } from './details.js';
 import { jsonBytes } from './pack.js';
 
@@ -163,7 +163,8 @@ export class BatchFlow {
   /** Starts a part again that no longer runs, although not all its items have ended. The part asks what they did. */
   async #lookUp(part: number, input?: PartItems): Promise<void> {
     const { batch, port } = this;
-    if (this.#lookedUp.has(part) || batch.state.parts[part]?.hasEnded) return;
+    const record = batch.state.parts[part];
+    if (this.#lookedUp.has(part) || !record || isOver(record)) return;
     this.#lookedUp.add(part);
     const { isOpen, items, wasRetried } = await port.findPart(batch.idOf(part));
     this.#lookedUp.delete(part);
@@ -175,8 +176,9 @@ export class BatchFlow {
   }
 
   #watch(nowMs: number): void {
-    for (const [part, { hasEnded, aliveAtMs, order }] of this.batch.state.parts.entries()) {
-      if (hasEnded || this.#lookedUp.has(part)) continue;
+    for (const [part, record] of this.batch.state.parts.entries()) {
+      const { aliveAtMs, order } = record;
+      if (isOver(record) || this.#lookedUp.has(part)) continue;
       if (nowMs < aliveAtMs + WATCH_EVERY_MS) {
         this.port.wakeAt(aliveAtMs + WATCH_EVERY_MS);
         continue;

@@ -20,7 +20,7 @@ import {
   MAX_RESULT_ITEMS,
 } from '../contract/index.js';
 import { addCounts, countOutcome, endedOf, noCounts } from './outcome.js';
-import { areTooMany, hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
+import { hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
 import { idsOf, itemWorkflowId } from './part.js';
 import { divide } from './shares.js';
 
@@ -48,7 +48,6 @@ interface PartRecord {
   /** Number of the first order whose reports count. Earlier ones went to a run of the batch that was reset. */
   since: number;
   aliveAtMs: number;
-  hasEnded: boolean;
   restarts: number;
 }
 
@@ -110,7 +109,7 @@ export class Batch {
   }
 
   get hasEnded(): boolean {
-    return this.state.sealed && !this.hasBacklog && this.state.parts.every((part) => part.hasEnded);
+    return this.state.sealed && !this.hasBacklog && this.state.parts.every(isOver);
   }
 
   /** Why a piece cannot be accepted, or `undefined`. */
@@ -119,7 +118,7 @@ export class Batch {
     if (offset > total) return `offset must be at most ${total}, the number of items so far (given ${offset})`;
     if (offset + items.length <= total) return undefined;
     if (sealed) return 'the batch takes no more items: it is sealed';
-    if (areTooMany(parts.length + this.#backlog.length + this.#pack(items).length, 0)) {
+    if (parts.length + this.#backlog.length + this.#pack(items).length > MAX_PARTS) {
       return `the batch is full: it would have more than ${MAX_PARTS} parts, and each piece is at least one`;
     }
     return undefined;
@@ -185,7 +184,6 @@ export class Batch {
       reports: 0,
       since: nowMs,
       aliveAtMs: nowMs,
-      hasEnded: false,
       restarts: 0,
     };
     const part = parts.push(record) - 1;
@@ -202,7 +200,7 @@ export class Batch {
     this.#brake(nowMs);
     this.#renewOrders(nowMs);
     return this.state.parts.flatMap((record, part) => {
-      if (record.hasEnded || record.sent >= record.order.number) return [];
+      if (isOver(record) || record.sent >= record.order.number) return [];
       record.sent = record.order.number;
       return [{ part, order: record.order }];
     });
@@ -223,7 +221,6 @@ export class Batch {
     else if (order < part.sent) part.sent = 0;
     Object.assign(part, { reports: number, open, counts, aliveAtMs: nowMs });
     if (order >= part.order.number) part.granted = Math.max(part.order.share, open);
-    part.hasEnded = remainingOf(part) <= 0;
     for (const outcome of ended) this.#keep(this.state.kept[outcome.index], outcome);
     return true;
   }
@@ -372,7 +369,7 @@ export class Batch {
 
   #renewOrders(nowMs: number): void {
     const { parts, maxOpen, hold, canary: until, cancelled } = this.state;
-    const running = parts.filter((part) => !part.hasEnded);
+    const running = parts.filter((part) => !isOver(part));
     const claims = running.map((part) => {
       const wanted = Math.min(remainingOf(part), Math.max(0, (until ?? Infinity) - part.first));
       return { wanted, share: part.order.share, granted: Math.min(part.granted, remainingOf(part)) };
@@ -400,7 +397,7 @@ export class Batch {
 
   #endRest(part: PartRecord, outcome: ItemOutcome, nowMs: number): void {
     countOutcome(part.counts, outcome, remainingOf(part));
-    Object.assign(part, { hasEnded: true, open: 0 });
+    part.open = 0;
     const items = this.state.kept.slice(part.first, part.first + part.size);
     for (const item of items.filter(({ status, error }) => !status && !error)) this.#keep(item, outcome);
     this.#noteEnded(nowMs);
@@ -414,6 +411,11 @@ export class Batch {
     this.state.firstEndedAtMs ??= nowMs;
     this.state.lastEndedAtMs = nowMs;
   }
+}
+
+/** Whether all items of a part have ended. */
+export function isOver(part: PartRecord): boolean {
+  return remainingOf(part) <= 0;
 }
 
 function remainingOf({ size, counts }: PartRecord): number {

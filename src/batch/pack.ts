@@ -1,4 +1,5 @@
 import type { UncheckedBatchInput } from '../contract/batch-input.js';
+import type { ExpectedItem } from '../contract/batch-protocol.js';
 import type { FollowUpInput, InputIssue } from '../contract/index.js';
 import { hash64, utf8Length } from '../contract/text.js';
 
@@ -72,7 +73,7 @@ export function hashOfItem(item: unknown): string {
   return hash64(JSON.stringify(fields));
 }
 
-/** Whether a follow-up with this input may watch its job although nobody knows that its message was delivered. */
-export function mayAssume(item: unknown): boolean {
-  return (item as FollowUpInput).onUnknownDelivery === 'assumeSent';
+/** What the follow-up with this input is known by. */
+export function expectationOf(input: unknown): ExpectedItem {
+  return { hash: hashOfItem(input), mayAssume: (input as FollowUpInput).onUnknownDelivery === 'assumeSent' };
 }

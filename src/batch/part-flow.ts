@@ -2,7 +2,7 @@ import type { FindItemsInput, FoundItem, PartInput, PartOrder, PartReport } from
 import type { ItemOutcome } from '../contract/batch-result.js';
 import type { BatchCounts } from '../contract/index.js';
 import { describePart } from './details.js';
-import { hashOfItem, mayAssume } from './pack.js';
+import { expectationOf, hashOfItem } from './pack.js';
 import { type ItemStart, Part } from './part.js';
 
 /** What a part needs of Temporal. */
@@ -197,10 +197,10 @@ export class PartFlow {
   /** Asks Temporal about items, and ends those that have ended. */
   async #find(positions: readonly number[]): Promise<{ open: number[]; gone: number[] }> {
     const found: { open: number[]; gone: number[] } = { open: [], gone: [] };
-    const items = positions.map((position) => {
-      const input = this.#part.inputOf(position);
-      return { workflowId: this.#part.workflowIdOf(position), hash: hashOfItem(input), mayAssume: mayAssume(input) };
-    });
+    const items = positions.map((position) => ({
+      workflowId: this.#part.workflowIdOf(position),
+      ...expectationOf(this.#part.inputOf(position)),
+    }));
     const { batchId } = this.input;
     const answers: FoundItem[] = [];
     for (let from = 0; from < items.length; from += ASKED_AT_ONCE) {

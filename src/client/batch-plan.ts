@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { areTooMany, jsonBytes, partSizes, tooManyParts } from '../batch/pack.js';
+import { areTooMany, jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
 import { defined } from '../contract/defined.js';
 import {
   batchIdSchema,
@@ -60,14 +60,12 @@ export function checkBatch(input: StartBatchInput): CheckedBatch {
       : input.jobIds.map((jobId): FollowUpInput => ({ projectId: input.projectId, jobId, prompt: input.prompt }));
   const { maxOpen, defaults, canary, maxFailures } = input;
   const settings = defined({ maxOpen, defaults, canary, maxFailures });
-  const templateBytes = isOnePiece(parsed.value) ? jsonBytes(templateOf(parsed.value)) : 0;
-  if (areTooMany(countParts(parsed.value, items), templateBytes)) {
-    throw new InvalidInputError([tooManyParts(parsed.value)]);
-  }
+  const isInPieces = !isOnePiece(parsed.value);
+  if (hasTooManyParts(parsed.value, items, isInPieces)) throw new InvalidInputError([tooManyParts(parsed.value)]);
   const base = { batchId: id, items, digest: digestOf(parsed.value) };
-  if (isOnePiece(parsed.value)) return { ...base, firstInput: parsed.value, isInPieces: false };
+  if (!isInPieces) return { ...base, firstInput: parsed.value, isInPieces };
   const first = items.slice(0, countInPiece(items, 0));
-  return { ...base, firstInput: { ...settings, items: first, open: true }, isInPieces: true };
+  return { ...base, firstInput: { ...settings, items: first, open: true }, isInPieces };
 }
 
 /** How many items from `offset` on fit into one payload of at most 256 KiB of JSON; at least one. */
@@ -84,12 +82,14 @@ export function countInPiece(items: readonly unknown[], offset: number): number 
 }
 
 /**
- * The number of parts of the batch. Its workflow divides each piece on its own, and so does this: an accepted batch is
- * never refused half-way.
+ * Whether the batch has too many parts. Its workflow divides each piece on its own, and so does this: an accepted batch
+ * is never refused half-way.
  */
-function countParts(input: FollowUpBatchInput, items: readonly unknown[]): number {
+function hasTooManyParts(input: FollowUpBatchInput, items: readonly unknown[], isInPieces: boolean): boolean {
   const templateBytes = jsonBytes(templateOf(input));
-  if (isOnePiece(input)) return partSizes(unfilledItemsOf(input).map(jsonBytes), templateBytes).length;
+  if (!isInPieces) {
+    return areTooMany(partSizes(unfilledItemsOf(input).map(jsonBytes), templateBytes).length, templateBytes);
+  }
   const sizes = items.map(jsonBytes);
   let parts = 0;
   for (let from = 0; from < items.length;) {
@@ -97,7 +97,7 @@ function countParts(input: FollowUpBatchInput, items: readonly unknown[]): numbe
     parts += partSizes(sizes.slice(from, from + count), templateBytes).length;
     from += count;
   }
-  return parts;
+  return parts > MAX_PARTS;
 }
 
 function isOnePiece(input: FollowUpBatchInput): boolean {

@@ -1,13 +1,13 @@
 import type { Client } from '@temporalio/client';
 import { z } from 'zod';
-import { hashOfItem, mayAssume } from '../batch/pack.js';
+import { expectationOf } from '../batch/pack.js';
 import { fillItem } from '../contract/batch-input.js';
-import { type FoundItem, partItemsSchema } from '../contract/batch-protocol.js';
+import { type ExpectedItem, type FoundItem, partItemsSchema } from '../contract/batch-protocol.js';
 import { retryBatchId } from '../contract/ids.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
 import type { RetryChoice } from '../contract/choices.js';
 import { type BatchItem, type FollowUpInput, followUpInputSchema, parseInput } from '../contract/index.js';
-import { type ExpectedItem, readFollowUpEnd } from '../temporal/follow-up-end.js';
+import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { readRunStart } from '../temporal/run-start.js';
 import type { BatchHandle } from './batch-handle.js';
 import type { StartBatchInput } from './batch-plan.js';
@@ -84,8 +84,7 @@ export async function planRetry(
   const found: { index: number; input: FollowUpInput }[] = [];
   for (const part of await batch.parts()) {
     await fewAtATime(await readItems(client, part), async ({ index, input }) => {
-      const expected = { hash: hashOfItem(input), mayAssume: mayAssume(input) };
-      const standing = await standingOf(client, attempts.get(index) ?? [], expected);
+      const standing = await standingOf(client, attempts.get(index) ?? [], expectationOf(input));
       const isLeftOut = standing === (only === 'unknown' ? 'send' : only === 'failed' ? 'unknown' : 'done');
       if (standing === 'done' || isLeftOut) return;
       if (standing !== 'send') plan[standing] += 1;
@@ -130,7 +129,7 @@ async function readRetries(
 async function standingOf(
   client: Client,
   attempts: readonly Attempt[],
-  expected: Omit<ExpectedItem, 'batchId'>,
+  expected: ExpectedItem,
 ): Promise<'send' | 'unknown' | 'delivered' | 'open' | 'done'> {
   const last = attempts.at(-1);
   if (!last || (last.item.status && last.item.status !== 'failed')) return 'done';
@@ -147,7 +146,7 @@ async function standingOf(
 async function findAttempt(
   client: Client,
   { batchId, item, isRunning }: Attempt,
-  expected: Omit<ExpectedItem, 'batchId'>,
+  expected: ExpectedItem,
 ): Promise<FoundItem> {
   const { workflowId, status, error } = item;
   const told: ItemOutcome | undefined = status ? { status } : error && { error };

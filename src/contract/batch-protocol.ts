@@ -66,11 +66,18 @@ export interface PartInput extends PartItems {
   again?: number;
 }
 
+/** What the follow-up of an item is known by. */
+export interface ExpectedItem {
+  /** `hashOfItem` of its input. */
+  hash: string;
+  /** It may watch the job of a message whose delivery is not known. */
+  mayAssume: boolean;
+}
+
 /** Of the activity `findItems`: asks how the follow-ups of items stand. */
 export interface FindItemsInput {
   batchId: string;
-  /** `hash` and `mayAssume`: those of the input that the follow-up must have. */
-  items: { workflowId: string; hash: string; mayAssume: boolean }[];
+  items: (ExpectedItem & { workflowId: string })[];
 }
 
 /** What Temporal knows about the follow-up of an item: its outcome, that it is open, or (neither set) nothing. */

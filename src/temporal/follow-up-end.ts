@@ -1,19 +1,10 @@
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { trimOutcome } from '../batch/outcome.js';
-import { type FoundItem, ITEM_HASH_MEMO } from '../contract/batch-protocol.js';
+import { type ExpectedItem, type FoundItem, ITEM_HASH_MEMO } from '../contract/batch-protocol.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
-import { followUpResultSchema, parseInput, SearchAttribute } from '../contract/index.js';
-import { outcomeOfFailure } from '../contract/outcome-of-failure.js';
-
-/** The item that a follow-up is expected to belong to. */
-export interface ExpectedItem {
-  batchId: string;
-  /** `hash64` of its input as JSON. */
-  hash?: string | undefined;
-  /** Its follow-up may watch the job of a message whose delivery is not known. */
-  mayAssume?: boolean;
-}
+import { SearchAttribute } from '../contract/index.js';
+import { outcomeOfFailure, outcomeOfResult } from '../contract/follow-up-outcome.js';
 
 /**
  * How the newest run of an item's follow-up stands, according to Temporal. A follow-up of another batch, or with another
@@ -24,14 +15,14 @@ export interface ExpectedItem {
 export async function readFollowUpEnd(
   client: Client,
   workflowId: string,
-  { batchId, hash, mayAssume = false }: ExpectedItem,
+  { batchId, hash, mayAssume }: ExpectedItem & { batchId: string },
 ): Promise<FoundItem> {
   const handle = client.workflow.getHandle(workflowId);
   try {
     const { status, memo, typedSearchAttributes: attributes } = await handle.describe();
     const itsHash = memo?.[ITEM_HASH_MEMO];
     const isOther = attributes.get(SearchAttribute.batchId) !== batchId;
-    if (isOther || (hash !== undefined && itsHash !== hash)) {
+    if (isOther || itsHash !== hash) {
       // Whoever starts a follow-up by hand under the id of an item may give it the item's message.
       const delivered = itsHash === undefined ? 'unknown' : 'no';
       const what = delivered === 'no' ? 'for another message; this one was not sent' : 'by something else';
@@ -51,9 +42,7 @@ export async function readFollowUpEnd(
 
 async function readOutcome(result: Promise<unknown>, wasSent: boolean): Promise<ItemOutcome> {
   try {
-    const parsed = parseInput(followUpResultSchema, await result);
-    if (parsed.ok) return { status: parsed.value.status, prLink: parsed.value.prLink };
-    return outcomeOfFailure(new Error('It ended with an unknown result'));
+    return outcomeOfResult(await result);
   } catch (error) {
     if (!(error instanceof WorkflowFailedError)) throw error;
     const { error: told } = outcomeOfFailure(error.cause);

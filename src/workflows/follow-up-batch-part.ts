@@ -27,12 +27,11 @@ import {
   type BatchCounts,
   batchItemsQuery,
   followUpBatchWorkflowId,
-  followUpResultSchema,
   parseInput,
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
-import { outcomeOfFailure } from '../contract/outcome-of-failure.js';
+import { outcomeOfFailure, outcomeOfResult } from '../contract/follow-up-outcome.js';
 import { Alarm } from './alarm.js';
 import { FIND_OPTIONS, pageRange, succeeds } from './batch-options.js';
 import { invalidInput } from './failures.js';
@@ -104,9 +103,7 @@ function createPort({ batchId, first }: PartInput, alarm: Alarm): PartPort {
 
 async function outcomeOf(child: Promise<unknown>): Promise<ItemOutcome | 'used'> {
   try {
-    const result = parseInput(followUpResultSchema, await child);
-    if (!result.ok) return outcomeOfFailure(new Error('It ended with an unknown result'));
-    return { status: result.value.status, prLink: result.value.prLink };
+    return outcomeOfResult(await child);
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) return 'used';
     if (error instanceof ChildWorkflowFailure) return outcomeOfFailure(error.cause);

@@ -28,7 +28,7 @@ import {
   resolveDeliveryUpdate,
   SearchAttribute,
 } from '../contract/index.js';
-import { outcomeOfFailure } from '../contract/outcome-of-failure.js';
+import { outcomeOfFailure } from '../contract/follow-up-outcome.js';
 import { failure, invalidInput } from './failures.js';
 import { answerSchema, answerSignal, wakeSignal } from '../contract/protocol.js';
 import { describeProgress } from '../follow-up/details.js';

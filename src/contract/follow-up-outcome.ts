@@ -1,6 +1,15 @@
 import { ApplicationFailure, CancelledFailure, TerminatedFailure } from '@temporalio/common';
 import type { ItemOutcome } from './batch-result.js';
 import { type Delivered, type FailureDetails, FailureType } from './failures.js';
+import { followUpResultSchema } from './follow-up-result.js';
+import { parseInput } from './validation.js';
+
+/** How an item ended whose follow-up completed with this value. */
+export function outcomeOfResult(value: unknown): ItemOutcome {
+  const result = parseInput(followUpResultSchema, value);
+  if (!result.ok) return outcomeOfFailure(new Error('It ended with an unknown result'));
+  return { status: result.value.status, prLink: result.value.prLink };
+}
 
 /** How an item ended whose follow-up failed, was cancelled, was terminated or timed out, from the cause of its failure. */
 export function outcomeOfFailure(cause: unknown): ItemOutcome {
