@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
-import { batchItemKey, followUpWorkflowId } from '../../src/contract/index.js';
+import { batchItemKey, followUpWorkflowId, SearchAttribute } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { operatedBatches } from '../support/operated-batches.js';
 import { FAST } from '../support/stack.js';
@@ -76,11 +76,12 @@ test.concurrent(
       id,
       items: [{ projectId: id, jobId: 'job', prompt: 'x', ...FAST }],
     });
-    const budget = batches.stack.followUps.budget(id);
-    await eventually('its send is settled', async () => (await budget.audit())[0]?.outcome === 'sent');
-    await workflowOf(followUpWorkflowId({ projectId: id, jobId: 'job', key: batchItemKey(id, 0) })).terminate(
-      'by hand',
-    );
+    const followUp = workflowOf(followUpWorkflowId({ projectId: id, jobId: 'job', key: batchItemKey(id, 0) }));
+    await eventually('it shows that its message is sent', async () => {
+      const found = await followUp.describe().catch(() => undefined);
+      return found?.typedSearchAttributes.get(SearchAttribute.state) === 'polling';
+    });
+    await followUp.terminate('by hand');
     const { items: ended } = await batch.result();
     expect(ended[0]?.error).toMatchObject({ type: 'Terminated', delivered: 'yes' });
     await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
