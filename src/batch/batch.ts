@@ -19,13 +19,11 @@ import {
   type FollowUpBatchResult,
   MAX_RESULT_ITEMS,
 } from '../contract/index.js';
-import { addCounts, countOutcome, endedOf, noCounts } from './outcome.js';
+import { addCounts, countsOf, endedOf } from './outcome.js';
 import { hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
 import { idsOf, itemWorkflowId } from './part.js';
 import { divide } from './shares.js';
 
-/** Bytes of items in one answer or result. */
-const MAX_ANSWER_BYTES = 384 * 1_024;
 /** Number of updates whose answers are remembered. The server may apply an update again on the next run (temporal#6375). */
 const REMEMBERED_UPDATES = 50;
 /** How often a part is started again after it was cut off. */
@@ -180,7 +178,7 @@ export class Batch {
       sent: 0,
       granted: 0,
       open: 0,
-      counts: noCounts(),
+      counts: addCounts([]),
       reports: 0,
       since: nowMs,
       aliveAtMs: nowMs,
@@ -301,7 +299,7 @@ export class Batch {
 
   page(offset: number, limit: number): BatchItemsPage {
     const { total, parts, kept } = this.state;
-    const items = fitting(kept.slice(offset, offset + limit));
+    const items = kept.slice(offset, offset + limit);
     const next = offset + items.length;
     const page = { total, offset, items };
     if (items.length >= limit || next >= total || next < kept.length) return page;
@@ -314,8 +312,7 @@ export class Batch {
   }
 
   result(): FollowUpBatchResult {
-    const { total, cancelled, kept } = this.state;
-    const items = fitting(kept);
+    const { total, cancelled, kept: items } = this.state;
     return {
       total,
       ...this.#counts(),
@@ -396,7 +393,7 @@ export class Batch {
   }
 
   #endRest(part: PartRecord, outcome: ItemOutcome, nowMs: number): void {
-    countOutcome(part.counts, outcome, remainingOf(part));
+    part.counts = addCounts([part.counts, countsOf(outcome, remainingOf(part))]);
     part.open = 0;
     const items = this.state.kept.slice(part.first, part.first + part.size);
     for (const item of items.filter(({ status, error }) => !status && !error)) this.#keep(item, outcome);
@@ -429,11 +426,4 @@ function failuresOf({ failed, errors, errorsByType }: BatchCounts): number {
 
 function nextOrder(order: PartOrder, nowMs: number): PartOrder {
   return { ...order, number: Math.max(order.number + 1, nowMs) };
-}
-
-/** The first items, as many as fit into one answer. */
-function fitting(items: readonly BatchItem[]): BatchItem[] {
-  let bytes = 0;
-  const end = items.findIndex((item, place) => (bytes += jsonBytes(item) + 1) > MAX_ANSWER_BYTES && place > 0);
-  return items.slice(0, end < 0 ? undefined : end);
 }

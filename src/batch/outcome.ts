@@ -6,27 +6,21 @@ import { utf8Length } from '../contract/text.js';
 /** Longest message of an error in a batch, in bytes of UTF-8. The follow-up's own failure has the full text. */
 const MAX_MESSAGE_BYTES = 200;
 
-export function noCounts(): BatchCounts {
-  return { completed: 0, archived: 0, failed: 0, errors: 0, unknown: 0, errorsByType: {} };
-}
-
-/** Adds an outcome to the counts, `times` times. */
-export function countOutcome(counts: BatchCounts, { status, error }: ItemOutcome, times = 1): void {
-  if (status) counts[status] += times;
-  if (!error) return;
-  counts.errors += times;
-  if (error.delivered === 'unknown') counts.unknown += times;
-  counts.errorsByType[error.type] = (counts.errorsByType[error.type] ?? 0) + times;
-}
-
-export function countAll(outcomes: readonly ItemOutcome[]): BatchCounts {
-  const counts = noCounts();
-  for (const outcome of outcomes) countOutcome(counts, outcome);
-  return counts;
+/** The counts of `times` items with that outcome. */
+export function countsOf({ status, error }: ItemOutcome, times = 1): BatchCounts {
+  return {
+    completed: 0,
+    archived: 0,
+    failed: 0,
+    errors: error ? times : 0,
+    unknown: error?.delivered === 'unknown' ? times : 0,
+    ...(status && { [status]: times }),
+    errorsByType: error ? { [error.type]: times } : {},
+  };
 }
 
 export function addCounts(all: readonly BatchCounts[]): BatchCounts {
-  const sum = noCounts();
+  const sum = countsOf({});
   for (const counts of all) {
     for (const name of ['completed', 'archived', 'failed', 'errors', 'unknown'] as const) sum[name] += counts[name];
     for (const [type, count] of entriesOf(counts.errorsByType)) {

@@ -12,7 +12,7 @@ import {
   parseInput,
 } from '../contract/index.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
-import { countAll, trimOutcome } from './outcome.js';
+import { addCounts, countsOf, trimOutcome } from './outcome.js';
 
 interface PartItem {
   projectId: string;
@@ -70,7 +70,7 @@ export class Part {
   }
 
   counts(): BatchCounts {
-    return countAll(this.#items.flatMap(({ outcome }) => (outcome ? [outcome] : [])));
+    return addCounts(this.#items.flatMap(({ outcome }) => (outcome ? [countsOf(outcome)] : [])));
   }
 
   positions(state: PartItem['state']): number[] {

@@ -64,7 +64,7 @@ export interface BatchCounts {
 export interface FollowUpBatchResult extends BatchCounts {
   /** The sum of `completed`, `archived`, `failed` and `errors`. */
   total: number;
-  /** In the order of the batch; at most 500 items and at most 384 KiB. */
+  /** In the order of the batch; at most 500. */
   items: BatchItem[];
   /** Set if `items` is incomplete. The query `batchItems` returns all of them. */
   truncated?: true | undefined;
@@ -167,7 +167,7 @@ export interface BatchItemsRange {
   limit?: number | undefined;
 }
 
-/** Answer of the `batchItems` query. It has fewer items than requested if they would not fit into one answer. */
+/** Answer of the `batchItems` query. */
 export interface BatchItemsPage {
   total: number;
   offset: number;
