@@ -110,15 +110,19 @@ function createDisplay(workflowId: string, arePrivate: () => boolean): (progress
   };
 }
 
-/** A local activity first. If it fails, the server repeats a normal one, which shows people what is wrong. */
+/**
+ * A local activity first. If it fails, the server repeats a normal one, which shows people what is wrong. Only that one is
+ * cancelled: Temporal's SDK fails the workflow task if a local activity is cancelled just as its result arrives
+ * (sdk-rust#705), and it takes 12 s at most.
+ */
 function askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer> {
   const scope = new CancellationScope({ cancellable: true });
   const { jobId } = order;
-  const asking = scope.run(async () => {
+  const ask = async () => {
     try {
       return await quick.askForSlot.executeWithOptions({ summary: `ask for a slot for ${jobId}` }, [order]);
     } catch (error) {
-      if (isCancellation(error)) throw error;
+      if (scope.consideredCancelled || isCancellation(error)) throw error;
       onTrouble(troubleOf(error));
     }
     const patient = proxyActivities<Activities>({
@@ -127,9 +131,10 @@ function askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trou
       retry: { initialInterval: '2s', maximumInterval: '5m' },
       cancellationType: ActivityCancellationType.TRY_CANCEL,
     });
-    return patient.askForSlot.executeWithOptions({ summary: `ask again for a slot for ${jobId}` }, [order]);
-  });
-  return { result: asking.then(readSlotAnswer, () => undefined), stop: () => scope.cancel() };
+    const summary = `ask again for a slot for ${jobId}`;
+    return scope.run(() => patient.askForSlot.executeWithOptions({ summary }, [order]));
+  };
+  return { result: ask().then(readSlotAnswer, () => undefined), stop: () => scope.cancel() };
 }
 
 function troubleOf(error: unknown): Trouble {

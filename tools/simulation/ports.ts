@@ -34,23 +34,25 @@ export function followUp(settings: Settings): Code {
         await condition(() => false, 1);
       },
       show: ({ state }) => run.show(state),
-      // A local activity first. If it fails, the server repeats a normal one.
+      // A local activity first, which is never cancelled. If it fails, the server repeats a normal one.
       askForSlot(order, untilMs, onTrouble) {
-        let asking = run.activity('askForSlot', order, { isLocal: true, startToCloseMs: 15_000, attempts: 1 });
         let isStopped = false;
+        let stop = (): void => void (isStopped = true);
         const ask = async () => {
-          const { value, error } = (await asking.result) ?? {};
+          const first = run.activity('askForSlot', order, { isLocal: true, startToCloseMs: 15_000, attempts: 1 });
+          const { value, error } = (await first.result) ?? {};
           if (isStopped || !error) return readSlotAnswer(value);
           onTrouble({ reason: (error as { type?: string }).type ?? 'service', message: error.message });
           const wholeMs = Math.max(1, untilMs - nowMs());
-          asking = run.activity('askForSlot', order, { startToCloseMs: 20_000, wholeMs, retryMs: [2_000, 300_000] });
-          return readSlotAnswer((await asking.result)?.value);
+          const again = run.activity('askForSlot', order, {
+            startToCloseMs: 20_000,
+            wholeMs,
+            retryMs: [2_000, 300_000],
+          });
+          stop = () => again.stop();
+          return readSlotAnswer((await again.result)?.value);
         };
-        const stop = () => {
-          isStopped = true;
-          asking.stop();
-        };
-        return { result: ask(), stop };
+        return { result: ask(), stop: () => stop() };
       },
       async sendMessage(order) {
         const startToCloseMs = Math.max(order.grant.leaseMs, 10_000);
