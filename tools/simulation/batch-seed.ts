@@ -235,7 +235,9 @@ class Stage {
     }
     if (what === 'revive' && batchRun.status === 'running') {
       server.close(batchRun, 'terminated');
-      world.after(chance.between(0, 30_000), () => server.reset(batchRun, batchRun.tasks.length));
+      // A run that was deleted meanwhile cannot be reset.
+      const isKept = () => server.runs.get(batchRun.workflowId)?.includes(batchRun);
+      world.after(chance.between(0, 30_000), () => isKept() && server.reset(batchRun, batchRun.tasks.length));
     }
     if (what === 'again' && chance.happens(0.2) && !this.#wasUsedAgain) {
       // Its parts go on, and another list gets the same id.

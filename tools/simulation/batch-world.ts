@@ -11,7 +11,8 @@ import {
 } from '../../src/contract/batch-protocol.js';
 import type { ItemOutcome } from '../../src/contract/batch-result.js';
 import { followUpBatchWorkflowId, type FollowUpInput } from '../../src/contract/index.js';
-import { type Code, ContinueAsNew, type Happened, type Host, type Outcome, Run } from './runs.js';
+import { type Code, ContinueAsNew, type Outcome, type Run } from './runs.js';
+import { Server } from './server.js';
 import type { World } from './world.js';
 
 /** The follow-up of an item: what its own workflow would do, without its budget. */
@@ -34,8 +35,7 @@ interface Watcher {
 const schemas = batchMessageSchemas();
 
 /** A Temporal server with a batch, its parts and their follow-ups. Children that are started survive their parents. */
-export class BatchServer implements Host {
-  readonly runs = new Map<string, Run[]>();
+export class BatchServer extends Server {
   readonly followUps = new Map<string, SimulatedFollowUp>();
   /** The flows of runs, which answer queries also after the end. */
   readonly flows = new Map<Run, BatchFlow | PartFlow>();
@@ -43,81 +43,31 @@ export class BatchServer implements Host {
   readonly crashes: string[] = [];
   mostOpen = 0;
   readonly #watchers = new Map<string, Watcher[]>();
-  #ids = 0;
 
   constructor(
-    readonly world: World,
+    world: World,
     readonly options: { mostPartItems: number; mostEvents: number; faults: () => { undone: number; lost: number } },
-  ) {}
+  ) {
+    super(world);
+  }
 
   faults = () => this.options.faults();
-  offsetOf = () => 0;
-  latest = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.at(-1);
-  running = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.find((run) => run.status === 'running');
+  /** Unlike for follow-ups, nothing is drawn if a task is due: seeds keep their worlds only if this stays so. */
+  protected queuedMs = (run: Run): number => (run.isTaskDue ? 0 : this.world.chance.between(3, 60));
 
-  start(workflowId: string, code: Code, before?: unknown, inbox: readonly Happened[] = []): void {
-    const runId = `run${++this.#ids}`;
-    const startedAtMs = Math.floor(this.world.nowMs);
-    this.#add(new Run(this, { workflowId, runId, originalRunId: runId, startedAtMs, code, before }), inbox);
-  }
-
-  tell = (workflowId: string, name: string, input?: unknown): boolean => {
-    const run = this.running(workflowId);
-    this.world.note(name, workflowId, run?.runId ?? 'not found', JSON.stringify(input)?.slice(0, 400));
-    return run !== undefined && this.deliver(run, { name, input: structuredClone(input) });
+  protected closed = ({ workflowId, status, end }: Run): void => {
+    if (end.error) this.crashes.push(`${workflowId} ${String(end.error.stack)}`);
+    if (status !== 'continued') this.#tellWatchers(workflowId, end);
   };
 
-  deliver(run: Run, event: Happened): boolean {
-    if (run.status !== 'running') return false;
-    run.inbox.push(event);
-    this.plan(run);
-    return true;
-  }
+  /** The parent of a run that is reset hears nothing, until the next run ends. */
+  protected override closeForReset = (run: Run | undefined): void =>
+    void Object.assign(run ?? {}, { status: 'terminated', closedAtMs: this.world.nowMs });
 
-  plan(run: Run): void {
-    if (run.isTaskDue) return;
-    run.isTaskDue = true;
-    this.world.after(this.world.chance.between(3, 60), async () => {
-      run.isTaskDue = false;
-      if (run.status !== 'running') return;
-      await run.task(Math.floor(this.world.nowMs));
-      if (run.inbox.length > 0) this.plan(run);
-    });
-  }
-
-  close(run: Run, status: 'completed' | 'failed' | 'terminated', end: Outcome = {}): void {
-    if (run.status !== 'running') return;
-    const isContinued = end.value instanceof ContinueAsNew;
-    Object.assign(run, { status: isContinued ? 'continued' : status, closedAtMs: this.world.nowMs, end });
-    this.world.note('close', run.workflowId, run.runId, run.status, end.error?.message ?? '');
-    if (end.error) this.crashes.push(`${run.workflowId} ${String(end.error.stack)}`);
-    if (end.value instanceof ContinueAsNew) this.start(run.workflowId, run.code, end.value.state, run.inbox);
-    else this.#tellWatchers(run.workflowId, end);
-  }
-
-  delete(workflowId: string): void {
-    const run = this.running(workflowId);
-    if (run) this.close(run, 'terminated');
-    this.runs.delete(workflowId);
-  }
-
-  /** Starts a run that goes on from what was written `before` a step of another. Later signals and updates come again. */
-  async reset(run: Run, before: number): Promise<void> {
-    const kept = run.tasks.slice(0, before).findLastIndex(({ endsTask }) => endsTask) + 1;
-    const all = this.runs.get(run.workflowId) ?? [];
-    // It was deleted.
-    if (!all.includes(run)) return;
-    const later = all.slice(all.indexOf(run)).flatMap((each) => each.tasks.slice(each === run ? kept : 0));
-    const again = [...later.flatMap(({ events }) => events), ...(all.at(-1)?.inbox ?? [])];
-    const running = this.running(run.workflowId);
-    // The parent of a run that is reset hears nothing, until the next run ends.
-    if (running) Object.assign(running, { status: 'terminated', closedAtMs: this.world.nowMs });
-    const next = new Run(this, { ...run.what, runId: `run${++this.#ids}` });
-    this.world.note('reset', run.workflowId, run.runId, 'after', kept, 'as', next.runId);
-    next.tasks.push(...run.tasks.slice(0, kept));
-    if (kept > 0) await next.replay(run.inputs);
-    const isKept = (event: Happened) => 'name' in event && event.name !== 'cancel';
-    this.#add(next, again.filter(isKept));
+  override tell(workflowId: string, name: string, input?: unknown): boolean {
+    const { runId = 'not found' } = this.running(workflowId) ?? {};
+    this.world.note(name, workflowId, runId, JSON.stringify(input)?.slice(0, 400));
+    return super.tell(workflowId, name, input);
   }
 
   /** A call whose answer is there after a while. It is repeated if its worker dies. */
@@ -224,12 +174,6 @@ export class BatchServer implements Host {
   #tellWatchers(workflowId: string, { value }: Outcome): void {
     for (const { run, id } of this.#watchers.get(workflowId) ?? []) this.deliver(run, { id, value });
     this.#watchers.delete(workflowId);
-  }
-
-  #add(run: Run, inbox: readonly Happened[]): void {
-    this.runs.set(run.workflowId, [...(this.runs.get(run.workflowId) ?? []), run]);
-    run.inbox.push(...inbox);
-    this.plan(run);
   }
 }
 

@@ -10,7 +10,7 @@ import { FollowUp } from '../../src/follow-up/flow.js';
 import { type FollowUpPort, readSendResult, readSlotAnswer } from '../../src/follow-up/port.js';
 import { readWatchResult } from '../../src/follow-up/watch.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
-import type { Server } from './server.js';
+import type { FollowUpServer } from './server.js';
 import { Chance } from './world.js';
 
 const TELL = { isLocal: true, startToCloseMs: 10_000, retryMs: [1_000, 60_000] } as const;
@@ -103,7 +103,7 @@ export interface BudgetOptions {
 export function projectBudget({ settings, places, mostEvents, assumeFull = false }: BudgetOptions): Code {
   const begin = (run: Run) => {
     const { what, nowMs, condition } = run;
-    const server = run.server as unknown as Server;
+    const server = run.server as unknown as FollowUpServer;
     const { originalRunId } = what;
     const before = what.before as BudgetState | undefined;
     const log = () => (run.isReplaying ? undefined : server.log);

@@ -1,6 +1,6 @@
 import type { Budget } from '../../src/budget/budget.js';
-import type { Activity, ActivityOptions } from './server.js';
-import { drain, type World } from './world.js';
+import type { Activity, ActivityOptions, Server } from './server.js';
+import { drain } from './world.js';
 
 /** What a workflow is told by name (a signal, an update, a cancel), or the result of a call of its port. */
 export type Happened =
@@ -24,19 +24,6 @@ export interface Code {
 /** The next run begins with this state. */
 export class ContinueAsNew {
   constructor(readonly state: unknown) {}
-}
-
-/** What a run needs of its server. */
-export interface Host {
-  world: World;
-  faults(): { undone: number };
-  /** How much the clock of the host that has the workflow differs. */
-  offsetOf(workflowId: string): number;
-  deliver(run: Run, event: Happened): boolean;
-  /** A worker will take its next workflow task. */
-  plan(run: Run): void;
-  close(run: Run, status: 'completed' | 'failed', end: Outcome): void;
-  startActivity(run: Run, id: number, name: string, input: unknown, options: ActivityOptions): () => void;
 }
 
 /** Begins a call. Returns what stops it. */
@@ -96,7 +83,7 @@ export class Run {
 
   /** @param what.before the state of the run before */
   constructor(
-    readonly server: Host,
+    readonly server: Server,
     readonly what: Pick<Run, 'workflowId' | 'runId' | 'startedAtMs' | 'code'> & {
       originalRunId: string;
       before: unknown;

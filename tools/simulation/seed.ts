@@ -2,7 +2,7 @@ import type { FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { isBatchProfile, runBatchSeed } from './batch-seed.js';
 import { type Fault, faultsOf, planFaults } from './faults.js';
 import { type BudgetOptions, followUp, projectBudget } from './ports.js';
-import { BUDGET_ID, Server } from './server.js';
+import { BUDGET_ID, FollowUpServer } from './server.js';
 import { Service } from './service.js';
 import { judgeSeed, Log, saidBy } from './verdicts.js';
 import { Worker } from './worker.js';
@@ -20,7 +20,7 @@ export interface Caller {
 export interface Stage {
   world: World;
   has: ReadonlySet<Fault>;
-  server: Server;
+  server: FollowUpServer;
   service: Service;
   log: Log;
   callers: Caller[];
@@ -72,7 +72,7 @@ async function runWorld(world: World, has: ReadonlySet<Fault>, isBacklog: boolea
   const offsetMs = has.has('clocks') ? chance.between(-marginMs, marginMs) : 0;
   const undoneOften = chance.pick([0.02, 0.2]);
   const undone = () => (has.has('takeovers') && world.nowMs < log.healedAtMs ? undoneOften : 0);
-  const server = new Server(world, log, offsetMs, () => ({ ...chancesOf('signals')(), undone: undone() }));
+  const server = new FollowUpServer(world, log, offsetMs, () => ({ ...chancesOf('signals')(), undone: undone() }));
   const budget = {
     settings: { limit, windowMs, marginMs, reserve },
     places: has.has('crowds') ? { most: chance.whole(2, 6), mostForJob: 2 } : { most: 1_000, mostForJob: 10 },

@@ -31,26 +31,27 @@ export interface Activity {
 
 export const BUDGET_ID = 'project-budget/p';
 
-/** A Temporal server: runs, their tasks, activities with their timeouts, signals, updates, the list of follow-ups. */
-export class Server {
+/** A Temporal server: runs with their tasks, signals, updates and resets. */
+export abstract class Server {
   readonly runs = new Map<string, Run[]>();
-  readonly workers: Worker[] = [];
-  /** Until when no worker takes a task of these workflows. */
-  readonly stalledUntilMs = { budget: 0, followUp: 0 };
-  onActivity: (activity: Activity) => void = () => undefined;
   #ids = 0;
 
-  /** @param offsetMs how much the clock of the host that has the budget differs */
-  constructor(
-    readonly world: World,
-    readonly log: Log,
-    private readonly offsetMs: number,
-    readonly faults: () => { late: number; doubled: number; lost: number; undone: number },
-  ) {}
+  constructor(readonly world: World) {}
+
+  abstract readonly faults: () => { undone: number };
+  /** How long the next workflow task of a run waits for a worker. Called even if a task is due already. */
+  protected abstract readonly queuedMs: (run: Run) => number;
+  protected abstract readonly closed: (run: Run) => void;
+  abstract startActivity(run: Run, id: number, name: string, input: unknown, options: ActivityOptions): () => void;
+
+  /** How much the clock of the host that has the workflow differs. */
+  offsetOf: (workflowId: string) => number = () => 0;
+  /** Until when no worker takes a task of the workflow. */
+  protected stallEndMs: (workflowId: string) => number = () => 0;
+  protected closeForReset = (run: Run | undefined): void => this.close(run, 'terminated');
 
   latest = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.at(-1);
   running = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.find((run) => run.status === 'running');
-  offsetOf = (workflowId: string): number => (workflowId === BUDGET_ID ? this.offsetMs : 0);
 
   start(workflowId: string, code: Code, before?: unknown, inbox: readonly Happened[] = []): void {
     const runId = `run${++this.#ids}`;
@@ -66,8 +67,9 @@ export class Server {
     return true;
   }
 
-  tell = (workflowId: string, name: string, input?: unknown, reply?: (answer: unknown) => void): boolean =>
-    this.deliver(this.running(workflowId), { name, input: structuredClone(input), ...(reply && { reply }) });
+  tell(workflowId: string, name: string, input?: unknown, reply?: (answer: unknown) => void): boolean {
+    return this.deliver(this.running(workflowId), { name, input: structuredClone(input), ...(reply && { reply }) });
+  }
 
   close(run: Run | undefined, status: Exclude<Run['status'], 'running'>, end: Outcome = {}): void {
     if (run?.status !== 'running') return;
@@ -75,7 +77,7 @@ export class Server {
     Object.assign(run, { status: isContinued ? 'continued' : status, closedAtMs: this.world.nowMs, end });
     this.world.note('close', run.workflowId, run.runId, run.status, end.error?.message ?? '');
     for (const activity of run.activities) activity.end();
-    this.log.closed(run);
+    this.closed(run);
     if (end.value instanceof ContinueAsNew) this.start(run.workflowId, run.code, end.value.state, run.inbox);
   }
 
@@ -90,17 +92,59 @@ export class Server {
     const all = this.runs.get(run.workflowId) ?? [];
     const later = all.slice(all.indexOf(run)).flatMap((each) => each.tasks.slice(each === run ? kept : 0));
     const again = [...later.flatMap(({ events }) => events), ...(all.at(-1)?.inbox ?? [])];
-    this.close(this.running(run.workflowId), 'terminated');
+    this.closeForReset(this.running(run.workflowId));
     const next = new Run(this, { ...run.what, runId: `run${++this.#ids}` });
     this.world.note('reset', run.workflowId, run.runId, 'after', kept, 'as', next.runId);
     next.tasks.push(...run.tasks.slice(0, kept));
     for (const [name, task] of run.markers) if (task < kept) next.markers.set(name, task);
     if (kept > 0) await next.replay(run.inputs);
-    this.#add(
-      next,
-      again.filter((event) => 'name' in event && event.name !== 'cancel'),
-    );
+    const isKept = (event: Happened) => 'name' in event && event.name !== 'cancel';
+    this.#add(next, again.filter(isKept));
   }
+
+  #add(run: Run, inbox: readonly Happened[]): void {
+    this.runs.set(run.workflowId, [...(this.runs.get(run.workflowId) ?? []), run]);
+    run.inbox.push(...inbox);
+    this.plan(run);
+  }
+
+  /** A worker will take the next workflow task of the run. */
+  plan(run: Run, ms = this.queuedMs(run)): void {
+    if (run.isTaskDue) return;
+    run.isTaskDue = true;
+    this.world.after(ms, async () => {
+      run.isTaskDue = false;
+      if (run.status !== 'running') return;
+      const stallMs = this.stallEndMs(run.workflowId) - this.world.nowMs;
+      if (stallMs > 0) return this.plan(run, stallMs + 1);
+      await run.task(Math.floor(this.world.nowMs + this.offsetOf(run.workflowId)));
+      if (run.inbox.length > 0) this.plan(run);
+    });
+  }
+}
+
+/** A Temporal server with follow-ups and their budget: activities with their timeouts, signals, the list of follow-ups. */
+export class FollowUpServer extends Server {
+  readonly workers: Worker[] = [];
+  /** Until when no worker takes a task of these workflows. */
+  readonly stalledUntilMs = { budget: 0, followUp: 0 };
+  onActivity: (activity: Activity) => void = () => undefined;
+
+  /** @param offsetMs how much the clock of the host that has the budget differs */
+  constructor(
+    world: World,
+    readonly log: Log,
+    private readonly offsetMs: number,
+    readonly faults: () => { late: number; doubled: number; lost: number; undone: number },
+  ) {
+    super(world);
+  }
+
+  override offsetOf = (workflowId: string): number => (workflowId === BUDGET_ID ? this.offsetMs : 0);
+  protected override stallEndMs = (workflowId: string): number =>
+    this.stalledUntilMs[workflowId === BUDGET_ID ? 'budget' : 'followUp'];
+  protected queuedMs = (): number => this.world.chance.between(3, 30);
+  protected closed = (run: Run): void => this.log.closed(run);
 
   signalFromBudget(from: Run, id: number, { workflowId, answer }: Message): () => void {
     const { world, log } = this;
@@ -214,25 +258,6 @@ export class Server {
       const isLost = worker.execute(activity, info, beat, end);
       const stopAttempt = expire('START_TO_CLOSE', startToCloseMs);
       let stopBeat = expire('HEARTBEAT', heartbeatMs);
-    });
-  }
-
-  #add(run: Run, inbox: readonly Happened[]): void {
-    this.runs.set(run.workflowId, [...(this.runs.get(run.workflowId) ?? []), run]);
-    run.inbox.push(...inbox);
-    this.plan(run);
-  }
-
-  plan(run: Run, ms = this.world.chance.between(3, 30)): void {
-    if (run.isTaskDue) return;
-    run.isTaskDue = true;
-    this.world.after(ms, async () => {
-      run.isTaskDue = false;
-      if (run.status !== 'running') return;
-      const stallMs = this.stalledUntilMs[run.workflowId === BUDGET_ID ? 'budget' : 'followUp'] - this.world.nowMs;
-      if (stallMs > 0) return this.plan(run, stallMs + 1);
-      await run.task(Math.floor(this.world.nowMs + this.offsetOf(run.workflowId)));
-      if (run.inbox.length > 0) this.plan(run);
     });
   }
 }
