@@ -1,6 +1,12 @@
 import { type Command, Option } from 'commander';
 import { retryChoices } from '../contract/choices.js';
-import { addPromptOptions, addSettingOptions, type LazyAction, withCommonOptions } from './command-options.js';
+import {
+  addLimitOptions,
+  addPromptOptions,
+  addSettingOptions,
+  type LazyAction,
+  withCommonOptions,
+} from './command-options.js';
 
 /** `follow-up batch …` */
 export function addBatchCommands(program: Command, action: LazyAction): void {
@@ -13,11 +19,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     .requiredOption('--id <id>', 'id of the batch (required); the same id never sends a second message')
     .option('--jobs <file>', 'instead of FILE: one job id per line, with --project and a prompt for all; - reads stdin')
     .option('--project <project>', 'with --jobs: the project of the jobs');
-  addPromptOptions(run)
-    .option('--max-open <number>', 'maximum number of open follow-ups (default: 50)')
-    .option('--canary <number>', 'send the first items only, then hold the batch until "batch continue"')
-    .option('--max-failures <number>', 'hold the batch once more items have failed; a number, or a share such as 5%')
-    .option('--allow-duplicates', 'allow items with the same project, job and prompt');
+  addLimitOptions(addPromptOptions(run));
   addSettingOptions(run, 'batch')
     .option('--dry-run', 'check the file, show what would be sent and how long it takes at least, and send nothing')
     .option('--no-wait', 'start it and print its id (--json: also those of its items), without waiting');

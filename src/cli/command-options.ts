@@ -74,6 +74,28 @@ export function addSettingOptions(command: Command, defaultLane: Lane): Command 
     .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
 }
 
+/** Adds the options that limit what a batch sends. */
+export function addLimitOptions(command: Command): Command {
+  return command
+    .option('--max-open <n>', 'maximum number of open follow-ups (default: 50)')
+    .option('--canary <n>', 'hold the batch after its first items, until "batch continue"')
+    .option('--max-failures <n>', 'hold the batch once more items have failed; a number, or a share such as 5%')
+    .option('--allow-duplicates', 'allow items with the same project, job and prompt');
+}
+
+/** The parsed options of {@link addLimitOptions}. */
+export interface LimitOptions {
+  maxOpen?: string;
+  canary?: string;
+  maxFailures?: string;
+  allowDuplicates?: boolean;
+}
+
+/** The fields of a batch's input from the options, unchecked. */
+export function toLimits({ maxOpen, canary, maxFailures }: LimitOptions): Record<string, unknown> {
+  return given({ maxOpen: number(maxOpen), canary: number(canary), maxFailures: number(maxFailures) });
+}
+
 /** The parsed options of {@link addSettingOptions}. */
 export interface SettingOptions {
   lane?: string;

@@ -1,30 +1,27 @@
-import { Readable } from 'node:stream';
 import type { CreateScheduleInput, ScheduleDescription, Schedules } from '../client/index.js';
 import { formatDuration } from '../contract/durations.js';
 import { safeLine } from '../terminal-text.js';
 import { decodeUtf8 } from '../text-file.js';
 import { readBatchFile } from './batch-file.js';
 import { type Cli, UsageError } from './cli.js';
-import { duration, given, number } from './command-options.js';
+import { type LimitOptions, duration, given, number, toLimits } from './command-options.js';
 import { withTemporal } from './temporal-session.js';
 import { openSource, readBytes } from './text-source.js';
 
 /** A schedule's batch has at most 256 KiB of JSON; the file may also have spaces and escapes. */
 const MAX_FILE_BYTES = 4 * 1_048_576;
 
-type CreateOptions = Record<string, string | undefined> & { paused?: boolean; allowDuplicates?: boolean };
+type CreateOptions = Record<string, string | undefined> & LimitOptions & { paused?: boolean };
 
 /** `follow-up schedule create` */
 export async function createSchedule(cli: Cli, name: string, file: string, options: CreateOptions): Promise<void> {
   const { cron, every, offset, timeZone, overlap, catchUpWindow, limit, note, paused } = options;
-  const { maxOpen, canary, maxFailures, allowDuplicates = false } = options;
-  const brake = given({ maxOpen: number(maxOpen), canary: number(canary), maxFailures: number(maxFailures) });
-  const batch = await readBatch(cli, file, allowDuplicates);
+  const batch = await readBatch(cli, file, options);
   const input = given({
     ...{ name, cron, timeZone, overlap, note, paused },
     ...{ every: duration(every), offset: duration(offset), catchUpWindow: duration(catchUpWindow) },
     limit: number(limit),
-    input: { ...batch, ...brake },
+    input: { ...batch, ...toLimits(options) },
   });
   await withTemporal(cli, async ({ followUps: { schedules } }) => {
     await schedules.create(input as CreateScheduleInput);
@@ -34,17 +31,17 @@ export async function createSchedule(cli: Cli, name: string, file: string, optio
 }
 
 /** Reads an unchecked batch: a JSON document, or one follow-up per line. */
-async function readBatch({ io }: Cli, file: string, allowDuplicates: boolean): Promise<object> {
-  const { name, stream } = await openSource('schedule', file, io);
-  const bytes = await readBytes('schedule', { name, stream }, MAX_FILE_BYTES);
-  if (!bytes) throw new UsageError(`schedule: ${name} must be at most ${MAX_FILE_BYTES} bytes`);
+async function readBatch({ io }: Cli, file: string, { allowDuplicates }: LimitOptions): Promise<object> {
+  const source = openSource('schedule', file, io);
+  const bytes = await readBytes(source, MAX_FILE_BYTES);
+  if (!bytes) throw new UsageError(`schedule: ${source.name} must be at most ${MAX_FILE_BYTES} bytes`);
   try {
     const document = JSON.parse(decodeUtf8(bytes)) as object;
     if ('items' in document || 'jobIds' in document) return document;
   } catch {
     // Not one document, but lines.
   }
-  const items = await readBatchFile({ name, stream: Readable.from([bytes]) }, { allowDuplicates });
+  const items = await readBatchFile({ ...source, chunks: [bytes] }, { allowDuplicates });
   return { items: items.map(({ input }) => input) };
 }
 

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { scheduleOverlaps } from '../contract/choices.js';
-import { choice, type LazyAction, withCommonOptions } from './command-options.js';
+import { addLimitOptions, choice, type LazyAction, withCommonOptions } from './command-options.js';
 
 const CREATE_HELP = `
 Cron: minute, hour, day of month, month, day of week, or @hourly, @daily,
@@ -38,12 +38,8 @@ export function addScheduleCommands(program: Command, action: LazyAction): void 
     .option('--catch-up-window <duration>', 'how late a firing may start after an outage of Temporal (default: 1h)')
     .option('--limit <n>', 'maximum number of firings (default: no limit)')
     .option('--note <text>', 'shown with the schedule')
-    .option('--paused', 'create it paused, until "follow-up schedule resume"')
-    .option('--max-open <n>', 'maximum number of open follow-ups per firing (default: 50)')
-    .option('--canary <n>', 'hold each firing after its first items, until "batch continue"')
-    .option('--max-failures <n>', 'hold a firing once more of its items have failed; a number, or a share such as 5%')
-    .option('--allow-duplicates', 'allow lines with the same project, job and prompt')
-    .addHelpText('after', CREATE_HELP);
+    .option('--paused', 'create it paused, until "follow-up schedule resume"');
+  addLimitOptions(create).addHelpText('after', CREATE_HELP);
   const example = 'nightly jobs.jsonl \\\n      --cron "0 4 * * MON-FRI" --time-zone Europe/Berlin';
   withCommonOptions(create, `follow-up schedule create ${example}`).action(
     action(async () => (await import('./schedule-actions.js')).createSchedule),

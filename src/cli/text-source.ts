@@ -1,13 +1,13 @@
-import { open } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
-import { type InputIssue, MAX_PROMPT_BYTES } from '../contract/index.js';
+import { describeIssues, type InputIssue, MAX_PROMPT_BYTES } from '../contract/index.js';
 import { decodeUtf8, NotUtf8Error } from '../text-file.js';
 import { type CliIo, UsageError } from './cli.js';
 
 /** A source of bytes, with its name for messages. */
 export interface ByteSource {
   name: string;
-  stream: Readable;
+  chunks: AsyncIterable<unknown> | Iterable<unknown>;
 }
 
 /** The requested source of the prompt; `-` always means stdin. */
@@ -19,50 +19,42 @@ export interface PromptSource {
 }
 
 /**
- * Opens a file, or stdin for `-`.
+ * A file, or stdin for `-`. It is opened when it is read, and a UsageError says if it cannot be read.
  *
  * @param what begins the error message
- * @throws UsageError if it cannot be opened
  */
-export async function openSource(what: string, file: string, { stdin }: Pick<CliIo, 'stdin'>): Promise<ByteSource> {
-  if (file === '-') return { name: 'stdin', stream: stdin };
-  const handle = await open(file).catch((error: unknown) => {
-    throw unreadable(what, file, error);
-  });
-  return { name: file, stream: handle.createReadStream() };
+export function openSource(what: string, file: string, io: Pick<CliIo, 'stdin'>): ByteSource {
+  const name = file === '-' ? 'stdin' : file;
+  return {
+    name,
+    chunks: reading(`${what}: cannot read ${name}`, () => (file === '-' ? io.stdin : createReadStream(file))),
+  };
 }
 
-/** The error for a source that cannot be read. */
-export function unreadable(what: string, name: string, error: unknown): UsageError {
-  const reason = error instanceof Error && 'code' in error ? String(error.code) : String(error);
-  return new UsageError(`${what}: cannot read ${name}: ${reason}`);
+async function* reading(failure: string, open: () => Readable): AsyncGenerator<unknown, void, undefined> {
+  try {
+    yield* open();
+  } catch (error) {
+    const reason = error instanceof Error && 'code' in error ? String(error.code) : String(error);
+    throw new UsageError(`${failure}: ${reason}`);
+  }
 }
 
 /**
  * Reads a source to its end.
  *
- * @param what begins the error message
  * @returns `undefined` if it has more than `maxBytes`; then it is not read to its end
- * @throws UsageError if it cannot be read
  */
-export async function readBytes(
-  what: string,
-  { name, stream }: ByteSource,
-  maxBytes: number,
-): Promise<Buffer | undefined> {
-  const chunks: Buffer[] = [];
+export async function readBytes({ chunks }: ByteSource, maxBytes: number): Promise<Buffer | undefined> {
+  const read: Buffer[] = [];
   let length = 0;
-  try {
-    for await (const chunk of stream) {
-      const bytes = Buffer.from(chunk as Uint8Array);
-      chunks.push(bytes);
-      length += bytes.length;
-      if (length > maxBytes) return undefined;
-    }
-  } catch (error) {
-    throw unreadable(what, name, error);
+  for await (const chunk of chunks) {
+    const bytes = Buffer.from(chunk as Uint8Array);
+    read.push(bytes);
+    length += bytes.length;
+    if (length > maxBytes) return undefined;
   }
-  return Buffer.concat(chunks);
+  return Buffer.concat(read);
 }
 
 /**
@@ -82,8 +74,8 @@ export async function readPrompt(
   }
   const file = promptFile ?? (prompt === '-' ? '-' : dash);
   if (file === undefined) return prompt;
-  const source = await openSource('prompt', file, io);
-  const bytes = await readBytes('prompt', source, MAX_PROMPT_BYTES);
+  const source = openSource('prompt', file, io);
+  const bytes = await readBytes(source, MAX_PROMPT_BYTES);
   if (!bytes) throw new UsageError(`prompt: must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
   try {
     return decodeUtf8(bytes);
@@ -106,7 +98,7 @@ const CARRIAGE_RETURN = 0x0d;
  *
  * @param maxLineBytes longest line, without its line ending
  */
-export async function* readLines(chunks: AsyncIterable<unknown>, maxLineBytes: number): AsyncGenerator<Line> {
+export async function* readLines(chunks: ByteSource['chunks'], maxLineBytes: number): AsyncGenerator<Line> {
   let parts: Buffer[] = [];
   let length = 0;
   let number = 0;
@@ -147,54 +139,33 @@ function trimEnd(line: Buffer): Buffer {
   return line.at(-1) === CARRIAGE_RETURN ? line.subarray(0, -1) : line;
 }
 
-/** One broken rule of a line. */
-type LineIssue = InputIssue & { line: number };
-
-const MAX_SHOWN_LINES = 50;
-
-/** Collects the problems of a file's lines: in full for the first 50 bad lines, then only their number. */
-export class BadLines {
-  readonly #issues: LineIssue[] = [];
-  #count = 0;
-
-  get count(): number {
-    return this.#count;
-  }
-
-  /** Adds a bad line with all of its problems. */
-  add(line: number, issues: readonly InputIssue[]): void {
-    this.#count++;
-    if (this.#count <= MAX_SHOWN_LINES) this.#issues.push(...issues.map((issue) => ({ line, ...issue })));
-  }
-
-  /** @throws BadLinesError if a line was bad */
-  throwIfAny(name: string, lineCount: number): void {
-    if (this.#count > 0) throw new BadLinesError(name, lineCount, this.#count, this.#issues);
-  }
+/** A line that cannot be taken, from 1, and every rule that it breaks. */
+export interface BadLine {
+  line: number;
+  issues: readonly InputIssue[];
 }
 
 /** Thrown when lines of a file break rules. Nothing was sent. */
 export class BadLinesError extends Error {
   override readonly name = 'BadLinesError';
+  readonly issues: readonly (InputIssue & { line: number })[];
 
+  /** @param shown the first of the bad lines */
   constructor(
     file: string,
     lineCount: number,
     readonly badLineCount: number,
-    /** Of the first 50 bad lines. */
-    readonly issues: readonly LineIssue[],
+    shown: readonly BadLine[],
   ) {
     const bad = `${badLineCount} of ${lineCount} ${lineCount === 1 ? 'line' : 'lines'}`;
-    super([`${file}: ${bad} cannot be taken, so nothing was sent`, ...describeLines(issues, badLineCount)].join('\n'));
+    const more = badLineCount - shown.length;
+    super(
+      [
+        `${file}: ${bad} cannot be taken, so nothing was sent`,
+        ...shown.map(({ line, issues }) => `  line ${line}: ${describeIssues(issues)}`),
+        ...(more > 0 ? [`  and ${more} more bad ${more === 1 ? 'line' : 'lines'}`] : []),
+      ].join('\n'),
+    );
+    this.issues = shown.flatMap(({ line, issues }) => issues.map((issue) => ({ line, ...issue })));
   }
-}
-
-function describeLines(issues: readonly LineIssue[], badLineCount: number): string[] {
-  const lines = new Map<number, string[]>();
-  for (const { line, field, message } of issues) {
-    lines.set(line, [...(lines.get(line) ?? []), field ? `${field}: ${message}` : message]);
-  }
-  const shown = [...lines].map(([line, messages]) => `  line ${line}: ${messages.join('; ')}`);
-  const more = badLineCount - lines.size;
-  return more > 0 ? [...shown, `  and ${more} more bad ${more === 1 ? 'line' : 'lines'}`] : shown;
 }

@@ -7,7 +7,7 @@ const line = (jobId: string, prompt = 'Add tests.') => JSON.stringify({ projectI
 
 function read(content: string | Buffer | Iterable<Buffer>, options?: BatchFileOptions) {
   const chunks = typeof content === 'string' || Buffer.isBuffer(content) ? [Buffer.from(content)] : content;
-  return readBatchFile({ name: 'list.jsonl', stream: Readable.from(chunks) }, options);
+  return readBatchFile({ name: 'list.jsonl', chunks: Readable.from(chunks) }, options);
 }
 
 async function refusal(content: string | Buffer | Iterable<Buffer>, options?: BatchFileOptions) {
@@ -141,10 +141,9 @@ describe('a file is refused', () => {
 
   test('without an item, if it is missing, and if it is a directory', async () => {
     await expect(read('\n\r\n')).rejects.toThrow('list.jsonl has no items');
-    await expect(openSource('batch', '/nowhere/list.jsonl', process)).rejects.toThrow(
-      'cannot read /nowhere/list.jsonl: ENOENT',
+    await expect(readBatchFile(openSource('batch', '/nowhere/list.jsonl', process))).rejects.toThrow(
+      'batch: cannot read /nowhere/list.jsonl: ENOENT',
     );
-    const directory = await openSource('batch', '/', process);
-    await expect(readBatchFile(directory)).rejects.toThrow('cannot read /: EISDIR');
+    await expect(readBatchFile(openSource('batch', '/', process))).rejects.toThrow('batch: cannot read /: EISDIR');
   });
 });
