@@ -11,6 +11,8 @@ import {
 /** `follow-up batch …` */
 export function addBatchCommands(program: Command, action: LazyAction): void {
   const batch = program.command('batch').description('send messages to many agent jobs, and manage these batches');
+  const forOne = (name: string, description: string) =>
+    batch.command(name).description(description).argument('<batch>', 'batch id');
 
   const run = batch
     .command('run')
@@ -27,27 +29,20 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     action(async () => (await import('./batch.js')).runBatch),
   );
 
-  const status = batch
-    .command('status')
-    .description('show a batch: counts, failures, whether it is held; with --json every item')
-    .argument('<batch>', 'batch id')
-    .option('-w, --watch', 'wait until it has ended; exit code as with "batch run"');
+  const status = forOne('status', 'show a batch: counts, failures, whether it is held; with --json every item').option(
+    '-w, --watch',
+    'wait until it has ended; exit code as with "batch run"',
+  );
   withCommonOptions(status, 'follow-up batch status nightly-2026-11-21').action(
     action(async () => (await import('./batch.js')).showBatch),
   );
 
-  const proceed = batch
-    .command('continue')
-    .description('let a held batch go on; counts failures from 0 again')
-    .argument('<batch>', 'batch id');
+  const proceed = forOne('continue', 'let a held batch go on; counts failures from 0 again');
   withCommonOptions(proceed, 'follow-up batch continue nightly-2026-11-21').action(
     action(async () => (await import('./batch.js')).continueBatch),
   );
 
-  const retry = batch
-    .command('retry')
-    .description('send the failed items of an ended batch again, as a new batch')
-    .argument('<batch>', 'batch id')
+  const retry = forOne('retry', 'send the failed items of an ended batch again, as a new batch')
     .addOption(
       new Option(
         '--only <which>',
@@ -60,10 +55,10 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     action(async () => (await import('./batch.js')).retryBatch),
   );
 
-  const cancel = batch
-    .command('cancel')
-    .description('cancel a batch: nothing more is sent; sent items are reported, and their jobs continue')
-    .argument('<batch>', 'batch id');
+  const cancel = forOne(
+    'cancel',
+    'cancel a batch: nothing more is sent; sent items are reported, and their jobs continue',
+  );
   withCommonOptions(cancel, 'follow-up batch cancel nightly-2026-11-21').action(
     action(async () => (await import('./batch.js')).cancelBatch),
   );

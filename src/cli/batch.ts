@@ -161,10 +161,9 @@ async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSign
   const ended = new AbortController();
   const end = batch
     .result({ signal })
-    .then(
-      (result) => ({ result }),
-      (error: unknown) => ({ error: withWayBack(error, batch) }),
-    )
+    .catch((error: unknown) => {
+      throw withWayBack(error, batch);
+    })
     .finally(() => ended.abort());
   const work = async (report: (progress: ProgressText) => void) => {
     while (!ended.signal.aborted) {
@@ -174,20 +173,18 @@ async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSign
       const intervalMs = isLive(output.stderr) ? LIVE_INTERVAL_MS : LINE_INTERVAL_MS;
       await sleep(intervalMs, undefined, { signal: ended.signal }).catch(() => undefined);
     }
-    const outcome = await end;
-    if ('error' in outcome) throw outcome.error;
+    await end;
     // The result says how.
     return 'ended';
   };
-  await showProgress(output, [{ label: `batch ${batchId}`, work }]);
-  const outcome = await end;
-  if ('error' in outcome) throw outcome.error;
-  const { items: first, truncated: _truncated, ...counts } = outcome.result;
+  await Promise.allSettled([end, showProgress(output, [{ label: `batch ${batchId}`, work }])]);
+  const result = await end;
+  const { items: first, truncated: _truncated, ...counts } = result;
   const items: BatchItem[] = [];
   if (output.json) for await (const item of batch.list()) items.push(item);
   const text = describeBatchResult(batchId, { ...counts, items: first });
   output.data({ batchId, workflowId, ...data, ...counts, items: items.map(toRow) }, text);
-  return exitCodeOfBatch(outcome.result);
+  return exitCodeOfBatch(result);
 }
 
 async function look(batch: BatchHandle): Promise<ProgressText> {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { areTooMany, jsonBytes, MAX_PARTS, partSizes, tooManyParts } from '../batch/pack.js';
+import { areTooMany, jsonBytes, partSizes, tooManyParts } from '../batch/pack.js';
 import { defined } from '../contract/defined.js';
 import {
   batchIdSchema,
@@ -59,13 +59,14 @@ export function checkBatch(input: StartBatchInput): CheckedBatch {
       ? input.items
       : input.jobIds.map((jobId): FollowUpInput => ({ projectId: input.projectId, jobId, prompt: input.prompt }));
   const { maxOpen, defaults, canary, maxFailures } = input;
-  const settings = defined({ maxOpen, defaults, canary, maxFailures });
-  const isInPieces = !isOnePiece(parsed.value);
-  if (hasTooManyParts(parsed.value, items, isInPieces)) throw new InvalidInputError([tooManyParts(parsed.value)]);
-  const base = { batchId: id, items, digest: digestOf(parsed.value) };
-  if (!isInPieces) return { ...base, firstInput: parsed.value, isInPieces };
+  const isShort = 'jobIds' in input && jsonBytes(parsed.value) <= MAX_PIECE_BYTES;
   const first = items.slice(0, countInPiece(items, 0));
-  return { ...base, firstInput: { ...settings, items: first, open: true }, isInPieces };
+  const isInPieces = !isShort && first.length < items.length;
+  const firstInput: FollowUpBatchInput = isInPieces
+    ? { ...defined({ maxOpen, defaults, canary, maxFailures }), items: first, open: true }
+    : parsed.value;
+  if (hasTooManyParts(firstInput, items, isInPieces)) throw new InvalidInputError([tooManyParts(parsed.value)]);
+  return { batchId: id, items, digest: digestOf(parsed.value), firstInput, isInPieces };
 }
 
 /** How many items from `offset` on fit into one payload of at most 256 KiB of JSON; at least one. */
@@ -85,24 +86,16 @@ export function countInPiece(items: readonly unknown[], offset: number): number 
  * Whether the batch has too many parts. Its workflow divides each piece on its own, and so does this: an accepted batch
  * is never refused half-way.
  */
-function hasTooManyParts(input: FollowUpBatchInput, items: readonly unknown[], isInPieces: boolean): boolean {
-  const templateBytes = jsonBytes(templateOf(input));
-  if (!isInPieces) {
-    return areTooMany(partSizes(unfilledItemsOf(input).map(jsonBytes), templateBytes).length, templateBytes);
-  }
-  const sizes = items.map(jsonBytes);
+function hasTooManyParts(firstInput: FollowUpBatchInput, all: readonly unknown[], isInPieces: boolean): boolean {
+  const templateBytes = jsonBytes(templateOf(firstInput));
+  const items = isInPieces ? all : unfilledItemsOf(firstInput);
   let parts = 0;
   for (let from = 0; from < items.length;) {
-    const count = countInPiece(items, from);
-    parts += partSizes(sizes.slice(from, from + count), templateBytes).length;
-    from += count;
+    const to = isInPieces ? from + countInPiece(items, from) : items.length;
+    parts += partSizes(items.slice(from, to).map(jsonBytes), templateBytes).length;
+    from = to;
   }
-  return parts > MAX_PARTS;
-}
-
-function isOnePiece(input: FollowUpBatchInput): boolean {
-  if (!('items' in input)) return jsonBytes(input) <= MAX_PIECE_BYTES;
-  return countInPiece(input.items, 0) === input.items.length;
+  return areTooMany(parts, templateBytes);
 }
 
 /** Digest of the items with defaults filled in, so that the short form equals the list it stands for. */

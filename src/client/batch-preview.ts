@@ -13,7 +13,7 @@ import {
 import { iso } from '../contract/durations.js';
 import { type BudgetSettings, isUndelivered } from '../contract/protocol.js';
 import { checkBatch, type StartBatchInput } from './batch-plan.js';
-import { readDigest } from './batch-start.js';
+import { DIGEST_MEMO } from './batch-start.js';
 import type { BudgetHandle } from './budget-handle.js';
 import { callTemporal, fewAtATime } from './temporal-call.js';
 
@@ -73,9 +73,9 @@ export async function previewBatch(
     projects.set(projectId, project);
     return { project, workflowId: followUpWorkflowId({ projectId, jobId, key: batchItemKey(batchId, index) }) };
   });
-  const batch = await known(readDigest({ client }, followUpBatchWorkflowId({ batchId })));
+  const batch = await describeIfKnown(client, followUpBatchWorkflowId({ batchId }));
   const isUsed = await fewAtATime(ids, async ({ workflowId, project }) => {
-    const found = await known(callTemporal(client, () => client.workflow.getHandle(workflowId).describe()));
+    const found = await describeIfKnown(client, workflowId);
     if (!found) project.unused += 1;
     return found !== undefined;
   });
@@ -89,7 +89,7 @@ export async function previewBatch(
     batchId,
     total: items.length,
     alreadyStarted: batch !== undefined,
-    inputDiffers: batch !== undefined && batch.value !== digest,
+    inputDiffers: batch !== undefined && batch.memo?.[DIGEST_MEMO] !== digest,
     usedKeys: ids.flatMap(({ workflowId }, index) => (isUsed[index] ? workflowId : [])),
     projects: previews,
     ...defined({ earliestEndAt: ends.length === previews.length ? ends.sort().at(-1) : undefined }),
@@ -140,10 +140,9 @@ function toMs(instant: string | number): number {
   return new Date(instant).getTime();
 }
 
-/** `undefined` if there is no such workflow. */
-async function known<T>(answer: Promise<T>): Promise<{ value: T } | undefined> {
+async function describeIfKnown(client: Client, workflowId: string) {
   try {
-    return { value: await answer };
+    return await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return undefined;
     throw error;

@@ -166,12 +166,9 @@ async function readItems(client: Client, workflowId: string): Promise<{ index: n
   const { first, template, items } = partItemsSchema.parse(start[0]);
   return items.flatMap((item, position) => {
     const input = fillItem(item, template);
-    return isFollowUpInput(input) ? [{ index: first + position, input }] : [];
+    const isValid = parseInput(followUpInputSchema, input).ok;
+    return isValid ? [{ index: first + position, input: input as FollowUpInput }] : [];
   });
-}
-
-function isFollowUpInput(item: unknown): item is FollowUpInput {
-  return parseInput(followUpInputSchema, item).ok;
 }
 
 function toRanges(indexes: readonly number[]): string {

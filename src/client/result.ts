@@ -24,7 +24,7 @@ import {
   UnexpectedOutcomeError,
 } from './errors.js';
 import type { ExecutionStatus } from './summary.js';
-import { isPassingTrouble, isVagueTrouble } from './temporal-call.js';
+import { isPassingTrouble, isVagueTrouble, retryWhileAway } from './temporal-call.js';
 
 /** Options of `result`. */
 export interface ResultOptions {
@@ -70,7 +70,7 @@ export async function awaitResult(
       }
       if (isPassingTrouble(error)) vagueInARow = 0;
       else if (!isVagueTrouble(error) || ++vagueInARow > MOST_VAGUE_IN_A_ROW) throw error;
-      await untilReachable(describe, reconnectTimeoutMs, signal);
+      await retryWhileAway(describe, reconnectTimeoutMs, signal);
       await sleep(RECONNECT_INTERVAL_MS, undefined, signal ? { signal } : {});
     }
   }
@@ -84,23 +84,6 @@ function signalForOnePoll(signal: AbortSignal): AbortSignal {
   const own = AbortSignal.any([signal]);
   setMaxListeners(0, own);
   return own;
-}
-
-async function untilReachable(
-  describe: () => Promise<unknown>,
-  timeoutMs: number,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const giveUpAtMs = Date.now() + timeoutMs;
-  for (;;) {
-    try {
-      await describe();
-      return;
-    } catch (error) {
-      if (!isPassingTrouble(error) || Date.now() >= giveUpAtMs) throw error;
-    }
-    await sleep(RECONNECT_INTERVAL_MS, undefined, signal ? { signal } : {});
-  }
 }
 
 const failureDetailsSchema = z.looseObject({

@@ -1,7 +1,13 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import { NamespaceNotFoundError, type Timestamp } from '@temporalio/common';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader } from '../temporal/grpc.js';
-import { FollowUpClientError, SearchAttributesMissingError, TemporalUnreachableError } from './errors.js';
+import {
+  FollowUpClientError,
+  SearchAttributesMissingError,
+  TemporalUnreachableError,
+  WorkerUnavailableError,
+} from './errors.js';
 
 /** Deadline of one call of Temporal, retries of the SDK included, in milliseconds. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
@@ -84,6 +90,27 @@ export function isVagueTrouble(error: unknown): boolean {
 /** Whether a call ended without an answer, like a query that no worker picks up before its deadline. */
 export function isCutOff(error: unknown): boolean {
   return grpcStatusOf(error) === GrpcStatus.cancelled;
+}
+
+const RETRY_INTERVAL_MS = 1_000;
+
+/**
+ * Repeats a call for up to `timeoutMs` while Temporal or the workers are away.
+ *
+ * @throws the call's last error; any other error of it at once; the signal's reason
+ */
+export async function retryWhileAway<T>(call: () => Promise<T>, timeoutMs: number, signal?: AbortSignal): Promise<T> {
+  const giveUpAtMs = Date.now() + timeoutMs;
+  for (;;) {
+    signal?.throwIfAborted();
+    try {
+      return await call();
+    } catch (error) {
+      const mayMend = error instanceof WorkerUnavailableError || isPassingTrouble(error) || isBetweenRuns(error);
+      if (!mayMend || Date.now() >= giveUpAtMs) throw error;
+    }
+    await sleep(RETRY_INTERVAL_MS, undefined, signal ? { signal } : {});
+  }
 }
 
 function addressOf({ connection }: Client): string | undefined {
