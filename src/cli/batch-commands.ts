@@ -11,7 +11,7 @@ import {
 /** `follow-up batch …` */
 export function addBatchCommands(program: Command, action: LazyAction): void {
   const batch = program.command('batch').description('send messages to many agent jobs, and manage these batches');
-  const forOne = (name: string, description: string) =>
+  const named = (name: string, description: string) =>
     batch.command(name).description(description).argument('<batch>', 'batch id');
 
   const run = batch
@@ -29,7 +29,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     action(async () => (await import('./batch.js')).runBatch),
   );
 
-  const status = forOne('status', 'show a batch: counts, failures, whether it is held; with --json every item').option(
+  const status = named('status', 'show a batch: counts, failures, whether it is held; with --json every item').option(
     '-w, --watch',
     'wait until it has ended; exit code as with "batch run"',
   );
@@ -37,12 +37,12 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     action(async () => (await import('./batch.js')).showBatch),
   );
 
-  const proceed = forOne('continue', 'let a held batch go on; counts failures from 0 again');
+  const proceed = named('continue', 'let a held batch go on; counts failures from 0 again');
   withCommonOptions(proceed, 'follow-up batch continue nightly-2026-11-21').action(
     action(async () => (await import('./batch.js')).continueBatch),
   );
 
-  const retry = forOne('retry', 'send the failed items of an ended batch again, as a new batch')
+  const retry = named('retry', 'send the failed items of an ended batch again, as a new batch')
     .addOption(
       new Option(
         '--only <which>',
@@ -55,7 +55,7 @@ export function addBatchCommands(program: Command, action: LazyAction): void {
     action(async () => (await import('./batch.js')).retryBatch),
   );
 
-  const cancel = forOne(
+  const cancel = named(
     'cancel',
     'cancel a batch: nothing more is sent; sent items are reported, and their jobs continue',
   );

@@ -10,13 +10,13 @@ import {
   type Parsed,
   parseInput,
 } from '../contract/index.js';
+import { decodeUtf8 } from '../text-file.js';
 import { type CliIo, UsageError } from './cli.js';
 import { type LimitOptions, type SettingOptions, toLimits, toSettings } from './command-options.js';
 import {
   type BadLine,
   BadLinesError,
   type ByteSource,
-  type Line,
   openSource,
   type PromptSource,
   readLines,
@@ -108,12 +108,11 @@ export async function readBatchFile(
   const items: BatchFileItem[] = [];
   const shown: BadLine[] = [];
   const firsts = new Map<string, number>();
-  let [lineCount, badLineCount] = [0, 0];
-  for await (const each of readLines(chunks, MAX_LINE_BYTES)) {
-    const { number: line } = each;
-    lineCount = line;
-    if ('text' in each && each.text.trim() === '') continue;
-    const item = readItem(each, toInput);
+  let [line, badLineCount] = [0, 0];
+  for await (const bytes of readLines(chunks, MAX_LINE_BYTES)) {
+    line += 1;
+    const item = readItem(bytes, toInput);
+    if (!item) continue;
     const issues = item.ok ? [] : item.issues;
     if (item.ok) {
       const digest = digestOf(item.value);
@@ -127,19 +126,21 @@ export async function readBatchFile(
     if (issues.length > 0 && ++badLineCount <= MAX_SHOWN_LINES) shown.push({ line, issues });
     if (item.ok && badLineCount === 0) items.push({ line, input: item.value });
   }
-  if (badLineCount > 0) throw new BadLinesError(name, lineCount, badLineCount, shown);
+  if (badLineCount > 0) throw new BadLinesError(name, line, badLineCount, shown);
   if (items.length === 0) throw new UsageError(`${name} has no items: each line is one follow-up`);
   return items;
 }
 
-function readItem(line: Line, toInput: (text: string) => unknown): Parsed<FollowUpInput> {
-  const refused = (message: string) => ({ ok: false as const, issues: [{ field: '', message }] });
-  if ('problem' in line) return refused(line.problem);
+/** The item of a line, or what is wrong with it; `undefined` if the line is blank. */
+function readItem(line: Buffer | undefined, toInput: (text: string) => unknown): Parsed<FollowUpInput> | undefined {
   let input: unknown;
   try {
-    input = toInput(line.text);
+    if (!line) throw new Error(`longer than ${MAX_LINE_BYTES} bytes`);
+    const text = decodeUtf8(line);
+    if (text.trim() === '') return undefined;
+    input = toInput(text);
   } catch (error) {
-    return refused(error instanceof Error ? error.message : String(error));
+    return { ok: false, issues: [{ field: '', message: error instanceof Error ? error.message : String(error) }] };
   }
   const parsed = parseInput(followUpInputSchema, fillItem(input, {}));
   return parsed.ok ? { ok: true, value: input as FollowUpInput } : parsed;

@@ -85,58 +85,33 @@ export async function readPrompt(
   }
 }
 
-/** A line of a text file, or why it is not valid text. */
-export type Line = { number: number; text: string } | { number: number; problem: string };
-
 const LINE_FEED = 0x0a;
-const CARRIAGE_RETURN = 0x0d;
 
 /**
- * Lines of UTF-8 text as they arrive, numbered from 1. Lines end with LF or CRLF; a byte order mark is removed. A
- * line that is too long or not UTF-8 becomes a problem, and reading continues. Never holds more
- * than one line and one chunk.
- *
- * @param maxLineBytes longest line, without its line ending
+ * The lines of a text as they arrive, without their line feeds; `undefined` for a line of more than `maxBytes`. Never
+ * holds more than one line and one chunk.
  */
-export async function* readLines(chunks: ByteSource['chunks'], maxLineBytes: number): AsyncGenerator<Line> {
+export async function* readLines(
+  chunks: ByteSource['chunks'],
+  maxBytes: number,
+): AsyncGenerator<Buffer | undefined, void, undefined> {
   let parts: Buffer[] = [];
   let length = 0;
-  let number = 0;
-
   const add = (part: Buffer) => {
     length += part.length;
-    // Keep two more bytes: the line ending, and one that proves the line too long.
-    if (length <= maxLineBytes + 2) parts.push(part);
+    if (length <= maxBytes) parts.push(part);
   };
-  const end = (): Line => {
-    number++;
-    const isTooLong = length > maxLineBytes + 2;
-    const line = trimEnd(Buffer.concat(parts));
-    parts = [];
-    length = 0;
-    if (isTooLong || line.length > maxLineBytes) return { number, problem: `longer than ${maxLineBytes} bytes` };
-    try {
-      return { number, text: decodeUtf8(line) };
-    } catch (error) {
-      return { number, problem: error instanceof Error ? error.message : String(error) };
-    }
-  };
-
   for await (const chunk of chunks) {
     const bytes = Buffer.from(chunk as Uint8Array);
     let from = 0;
     for (let to = bytes.indexOf(LINE_FEED); to >= 0; to = bytes.indexOf(LINE_FEED, from)) {
       add(bytes.subarray(from, to));
-      yield end();
-      from = to + 1;
+      yield length > maxBytes ? undefined : Buffer.concat(parts);
+      [parts, length, from] = [[], 0, to + 1];
     }
     add(bytes.subarray(from));
   }
-  if (length > 0) yield end();
-}
-
-function trimEnd(line: Buffer): Buffer {
-  return line.at(-1) === CARRIAGE_RETURN ? line.subarray(0, -1) : line;
+  if (length > 0) yield length > maxBytes ? undefined : Buffer.concat(parts);
 }
 
 /** A line that cannot be taken, from 1, and every rule that it breaks. */

@@ -4,7 +4,6 @@ import { expectationOf } from '../batch/pack.js';
 import { fillItem } from '../contract/batch-input.js';
 import { type ExpectedItem, type FoundItem, partItemsSchema } from '../contract/batch-protocol.js';
 import { retryBatchId } from '../contract/ids.js';
-import type { ItemOutcome } from '../contract/batch-result.js';
 import type { RetryChoice } from '../contract/choices.js';
 import { type BatchItem, type FollowUpInput, followUpInputSchema, parseInput } from '../contract/index.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
@@ -149,12 +148,11 @@ async function findAttempt(
   expected: ExpectedItem,
 ): Promise<FoundItem> {
   const { workflowId, status, error } = item;
-  const told: ItemOutcome | undefined = status ? { status } : error && { error };
-  if (status || workflowId === '') return told ? { outcome: told } : {};
+  const told: FoundItem = (status ?? error) ? { outcome: item } : {};
+  if (status || workflowId === '') return told;
   const found = await callTemporal(client, () => readFollowUpEnd(client, workflowId, { batchId, ...expected }));
   if (found.outcome || found.isOpen) return found;
-  if (told) return { outcome: told };
-  return isRunning ? { isOpen: true } : {};
+  return told.outcome || !isRunning ? told : { isOpen: true };
 }
 
 /** The items of a part that have a valid input. An invalid item would fail again. */
