@@ -10,6 +10,7 @@ import {
   batchStatusQuery,
   continueBatchUpdate,
   type FollowUpBatchResult,
+  followUpBatchResultSchema,
   followUpBatchWorkflowId,
   type FollowUpState,
 } from '../contract/index.js';
@@ -23,7 +24,7 @@ import {
   UnexpectedOutcomeError,
 } from './errors.js';
 import { listQuery } from './list.js';
-import { awaitResult, type ResultOptions, toBatchError, toBatchResult } from './result.js';
+import { awaitResult, type ResultOptions, toBatchError, toResult } from './result.js';
 import { type ExecutionStatus, toExecutionStatus } from './summary.js';
 import { callTemporal, isBetweenRuns, toConnectionError } from './temporal-call.js';
 import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './trouble.js';
@@ -115,7 +116,8 @@ export class BatchHandle {
     const { workflowId } = this;
     const { client } = this.#target;
     try {
-      return toBatchResult(workflowId, await awaitResult(client, workflowId, () => this.describe(), options));
+      const value = await awaitResult(client, workflowId, () => this.describe(), options);
+      return toResult(workflowId, value, followUpBatchResultSchema(), 'batch');
     } catch (error) {
       if (error instanceof WorkflowFailedError) throw toBatchError(this.batchId, error);
       throw this.#translate(error);

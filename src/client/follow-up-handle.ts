@@ -7,6 +7,7 @@ import {
 import { WorkflowNotFoundError } from '@temporalio/common';
 import {
   type FollowUpResult,
+  followUpResultSchema,
   pollNowSignal,
   progressQuery,
   resolveDeliveryUpdate,
@@ -22,7 +23,7 @@ import {
 } from './errors.js';
 import { readNewestEventAt } from './history.js';
 import { bringUpToDate, type LiveProgress } from './live-progress.js';
-import { awaitResult, type ResultOptions, toFollowUpResult, toOutcomeError } from './result.js';
+import { awaitResult, type ResultOptions, toOutcomeError, toResult } from './result.js';
 import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
 import { callTemporal, toConnectionError } from './temporal-call.js';
 import { queryWorkflow, readTrouble, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
@@ -52,7 +53,8 @@ export class FollowUpHandle {
   async result(options: ResultOptions = {}): Promise<FollowUpResult> {
     const { workflowId } = this;
     try {
-      return toFollowUpResult(workflowId, await awaitResult(this.#client, workflowId, () => this.describe(), options));
+      const value = await awaitResult(this.#client, workflowId, () => this.describe(), options);
+      return toResult(workflowId, value, followUpResultSchema, 'follow-up');
     } catch (error) {
       if (error instanceof WorkflowFailedError) throw toOutcomeError(workflowId, error);
       throw this.#translate(error);

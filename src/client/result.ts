@@ -3,17 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
 import { z } from 'zod';
-import {
-  describeIssues,
-  type FailureDetails,
-  FailureType,
-  type FollowUpBatchResult,
-  followUpBatchResultSchema,
-  type FollowUpResult,
-  followUpResultSchema,
-  type InputIssue,
-  parseInput,
-} from '../contract/index.js';
+import { describeIssues, type FailureDetails, FailureType, type InputIssue, parseInput } from '../contract/index.js';
 import {
   BatchFailedError,
   FollowUpCancelledError,
@@ -99,15 +89,14 @@ const failureDetailsSchema = z.looseObject({
 /**
  * Result of a workflow that completed.
  *
- * @throws UnexpectedOutcomeError if it is not a follow-up's result
+ * @param what the schema describes, in the error
+ * @throws UnexpectedOutcomeError if it does not fit the schema
  */
-export function toFollowUpResult(workflowId: string, value: unknown): FollowUpResult {
-  const parsed = parseInput(followUpResultSchema, value);
+export function toResult<T>(workflowId: string, value: unknown, schema: z.ZodType<T>, what: string): T {
+  const parsed = parseInput(schema, value);
   if (parsed.ok) return parsed.value;
-  throw new UnexpectedOutcomeError(
-    workflowId,
-    `the workflow's result is not a follow-up result: ${describeIssues(parsed.issues)}`,
-  );
+  const message = `the workflow's result is not a ${what} result: ${describeIssues(parsed.issues)}`;
+  throw new UnexpectedOutcomeError(workflowId, message);
 }
 
 /** This library's error for the way a workflow ended. */
@@ -137,20 +126,6 @@ function toDetails(value: unknown): FailureDetails {
   return { delivered: delivered.data?.delivered ?? 'unknown' };
 }
 
-/**
- * Result of a batch's workflow that completed.
- *
- * @throws UnexpectedOutcomeError if it is not a batch's result
- */
-export function toBatchResult(workflowId: string, value: unknown): FollowUpBatchResult {
-  const parsed = parseInput(followUpBatchResultSchema(), value);
-  if (parsed.ok) return parsed.value;
-  throw new UnexpectedOutcomeError(
-    workflowId,
-    `the workflow's result is not a batch result: ${describeIssues(parsed.issues)}`,
-  );
-}
-
 /** This library's error for the way a batch's workflow ended. */
 export function toBatchError(batchId: string, error: WorkflowFailedError): BatchFailedError {
   const { cause } = error;
@@ -161,9 +136,7 @@ export function toBatchError(batchId: string, error: WorkflowFailedError): Batch
   return failed('Unexpected', cause?.message ?? error.message);
 }
 
-const issuesSchema = z.looseObject({ issues: z.array(z.object({ field: z.string(), message: z.string() })) });
-
 /** The broken rules that a failure names. */
 export function issuesIn({ details }: ApplicationFailure): InputIssue[] | undefined {
-  return issuesSchema.safeParse(details?.[0]).data?.issues;
+  return failureDetailsSchema.pick({ issues: true }).safeParse(details?.[0]).data?.issues;
 }
