@@ -5,6 +5,7 @@ import {
   type RestoredBudget,
   WorkerUnavailableError,
 } from '../client/index.js';
+import { defined } from '../contract/defined.js';
 import { type BudgetStatus, formatDuration } from '../contract/index.js';
 import { safeLine } from '../terminal-text.js';
 import {
@@ -17,7 +18,7 @@ import {
   summariseBudgetUpdate,
 } from './budget-text.js';
 import { type Cli, ExitCode, interruptible, isLive, type Output } from './cli.js';
-import { duration, given, number } from './command-options.js';
+import { duration, number } from './command-options.js';
 import { clock } from './follow-up-text.js';
 import { showLive } from './progress-view.js';
 import { withTemporal } from './temporal-session.js';
@@ -130,13 +131,17 @@ interface RestoreOptions {
 
 /** `follow-up budget set` */
 export async function setBudget(cli: Cli, projectId: string, { limit, window, reserve }: SetOptions): Promise<void> {
-  const change = given({ limit: number(limit), window: duration(window), reserve: number(reserve) });
+  const change: Record<string, unknown> = defined({
+    limit: number(limit),
+    window: duration(window),
+    reserve: number(reserve),
+  });
   await order(cli, projectId, (budget) => budget.setLimit(change));
 }
 
 /** `follow-up budget pause` */
 export async function pauseBudget(cli: Cli, projectId: string, options: PauseOptions): Promise<void> {
-  const pause = given({ for: duration(options.for), note: options.note });
+  const pause = defined({ for: duration(options.for), note: options.note });
   await order(cli, projectId, (budget) => budget.pause(pause));
 }
 
@@ -153,7 +158,7 @@ export async function restoreBudget(
 ): Promise<void> {
   await withTemporal({ env, output }, async ({ followUps }) => {
     const handle = followUps.budget(projectId);
-    const restored = await handle.restore(given({ assumeFull }));
+    const restored = await handle.restore(defined({ assumeFull }));
     output.data(restored, describeRestored(restored, await lookAt(handle)));
   });
 }

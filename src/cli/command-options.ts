@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import { type Lane, lanes, unknownDeliveryActions, whenActiveActions } from '../contract/choices.js';
+import { defined } from '../contract/defined.js';
 import { type Cli, ExitCode } from './cli.js';
 
 /** A command, called with its arguments as parsed by commander. No exit code means `ok`. */
@@ -93,7 +94,7 @@ export interface LimitOptions {
 
 /** The fields of a batch's input from the options, unchecked. */
 export function toLimits({ maxOpen, canary, maxFailures }: LimitOptions): Record<string, unknown> {
-  return given({ maxOpen: number(maxOpen), canary: number(canary), maxFailures: number(maxFailures) });
+  return defined({ maxOpen: number(maxOpen), canary: number(canary), maxFailures: number(maxFailures) });
 }
 
 /** The parsed options of {@link addSettingOptions}. */
@@ -113,12 +114,12 @@ export interface SettingOptions {
 /** The settings from the options, unchecked. */
 export function toSettings(options: SettingOptions): Record<string, unknown> {
   const { pollInitialInterval, pollMaxInterval, pollBackoffCoefficient } = options;
-  const poll = given({
+  const poll = defined({
     initialInterval: duration(pollInitialInterval),
     maxInterval: duration(pollMaxInterval),
     backoffCoefficient: number(pollBackoffCoefficient),
   });
-  return given({
+  return defined({
     lane: options.lane,
     onUnknownDelivery: options.onUnknownDelivery,
     whenActive: options.whenActive,
@@ -128,11 +129,6 @@ export function toSettings(options: SettingOptions): Record<string, unknown> {
     jobTimeout: duration(options.jobTimeout),
     budgetWaitTimeout: duration(options.budgetWaitTimeout),
   });
-}
-
-/** The fields that have a value. */
-export function given(fields: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 
 /** Turns digits into milliseconds. Returns any other text unchanged, to be checked with the other fields. */

@@ -1,10 +1,11 @@
 import type { CreateScheduleInput, ScheduleDescription, Schedules } from '../client/index.js';
+import { defined } from '../contract/defined.js';
 import { formatDuration } from '../contract/durations.js';
 import { safeLine } from '../terminal-text.js';
 import { decodeUtf8 } from '../text-file.js';
 import { readBatchFile } from './batch-file.js';
 import { type Cli, UsageError } from './cli.js';
-import { type LimitOptions, duration, given, number, toLimits } from './command-options.js';
+import { duration, type LimitOptions, number, toLimits } from './command-options.js';
 import { withTemporal } from './temporal-session.js';
 import { openSource, readBytes } from './text-source.js';
 
@@ -17,7 +18,7 @@ type CreateOptions = Record<string, string | undefined> & LimitOptions & { pause
 export async function createSchedule(cli: Cli, name: string, file: string, options: CreateOptions): Promise<void> {
   const { cron, every, offset, timeZone, overlap, catchUpWindow, limit, note, paused } = options;
   const batch = await readBatch(cli, file, options);
-  const input = given({
+  const input: Record<string, unknown> = defined({
     ...{ name, cron, timeZone, overlap, note, paused },
     ...{ every: duration(every), offset: duration(offset), catchUpWindow: duration(catchUpWindow) },
     limit: number(limit),

@@ -1,7 +1,7 @@
 import { parseStartInput, type StartedFollowUp, TemporalUnreachableError } from '../client/index.js';
 import { defined } from '../contract/defined.js';
 import { type Cli, ExitCode, InterruptedError, interruptible, StartUnknownError, UsageError } from './cli.js';
-import { given, type SettingOptions, toSettings } from './command-options.js';
+import { type SettingOptions, toSettings } from './command-options.js';
 import { describeResult, exitCodeOf } from './follow-up-text.js';
 import { awaitFollowUp, showProgress } from './progress-view.js';
 import { sayWhenUnattended, withTemporal } from './temporal-session.js';
@@ -22,7 +22,7 @@ export async function send(
 ): Promise<ExitCode> {
   const prompt = await readPrompt(cli.io, { ...options, ...defined({ dash }) });
   if (prompt === undefined) throw new UsageError('prompt: give it with --prompt, --prompt-file, or - for stdin');
-  const input = given({ projectId, jobId, prompt, key: options.key, ...toSettings(options) });
+  const input = defined({ projectId, jobId, prompt, key: options.key, ...toSettings(options) });
   const { key, followUpInput } = parseStartInput(input);
   return withTemporal(cli, (session) =>
     interruptible(cli, async (signal) => {
