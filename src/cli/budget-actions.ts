@@ -131,11 +131,8 @@ interface RestoreOptions {
 
 /** `follow-up budget set` */
 export async function setBudget(cli: Cli, projectId: string, { limit, window, reserve }: SetOptions): Promise<void> {
-  const change: Record<string, unknown> = defined({
-    limit: number(limit),
-    window: duration(window),
-    reserve: number(reserve),
-  });
+  const fields = { limit: number(limit), window: duration(window), reserve: number(reserve) };
+  const change = defined<Record<string, unknown>>(fields);
   await order(cli, projectId, (budget) => budget.setLimit(change));
 }
 
