@@ -296,11 +296,10 @@ export function describePreview(preview: BatchPreview, now = new Date()): string
   const before = inputDiffers
     ? 'with different input: it is refused'
     : 'with this input: nothing is sent a second time';
-  const rows: [name: string, text: string][] = [
+  const rows: Row[] = [
     ['batch', `${safeLine(batchId)}, ${total} ${total === 1 ? 'item' : 'items'}; nothing is sent (--dry-run)`],
     ['started', alreadyStarted ? `the id was used before, ${before}` : ''],
-    ...projects.map((project): [string, string] => ['project', projectText(project, now)]),
-    ['end of sends', earliestEndAt === undefined ? 'not known' : `${clock(earliestEndAt, now)} at the earliest`],
+    ...(alreadyStarted ? [] : sendRows(projects, earliestEndAt, now)),
     [
       'used ids',
       usedKeys.length === 0 ? '' : `${usedKeys.length}; these follow-ups exist already and are sent nothing`,
@@ -309,12 +308,17 @@ export function describePreview(preview: BatchPreview, now = new Date()): string
   return [...rowsOf(rows), ...listed(usedKeys, usedKeys.length, 'used ids')].join('\n');
 }
 
+function sendRows(projects: readonly ProjectPreview[], earliestEndAt: string | undefined, now: Date): Row[] {
+  const end = earliestEndAt === undefined ? 'not known' : `${clock(earliestEndAt, now)} at the earliest`;
+  return [...projects.map((project): Row => ['project', projectText(project, now)]), ['end of sends', end]];
+}
+
 function projectText(project: ProjectPreview, now: Date): string {
-  const { projectId, items, limit, windowMs, freeSlots, waiting, blocked, earliestEndAt } = project;
+  const { projectId, toSend, limit, windowMs, freeSlots, waiting, blocked, earliestEndAt } = project;
   const until = blocked?.until === undefined ? '' : ` until ${clock(blocked.until, now)}`;
   const note = blocked?.note === undefined ? '' : ` (${blocked.note})`;
   const parts = [
-    `${projectId}: ${items} to send`,
+    `${projectId}: ${toSend} to send`,
     `${freeSlots} of ${limit} slots in ${formatDuration(windowMs)} free`,
     waiting > 0 ? `${waiting} wait before them` : '',
     blocked ? `blocked: ${blocked.reasons.join(', ')}${until}${note}` : '',
@@ -323,7 +327,9 @@ function projectText(project: ProjectPreview, now: Date): string {
   return safeLine(parts.filter(Boolean).join(', '));
 }
 
-function rowsOf(lines: readonly [name: string, text: string][]): string[] {
+type Row = [name: string, text: string];
+
+function rowsOf(lines: readonly Row[]): string[] {
   return lines.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(13)}${text}`);
 }
 

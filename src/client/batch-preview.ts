@@ -37,8 +37,8 @@ export interface BatchPreview {
 /** What a batch would find at the budget of one project. */
 export interface ProjectPreview {
   projectId: string;
-  /** Items of the batch in this project. */
-  items: number;
+  /** Messages that the batch would send in this project: 0 if the id of the batch was used before. */
+  toSend: number;
   /** Messages in a window. */
   limit: number;
   windowMs: number;
@@ -64,11 +64,10 @@ export async function previewBatch(
 ): Promise<BatchPreview> {
   const { batchId, firstInput, items, digest } = checkBatch(input);
   const template = templateOf(firstInput);
-  const projects = new Map<string, { items: number; unused: number; isInteractive: boolean }>();
+  const projects = new Map<string, { toSend: number; isInteractive: boolean }>();
   const ids = items.map((item, index) => {
     const { projectId, jobId, lane } = fillItem(item, template) as FollowUpInput;
-    const project = projects.get(projectId) ?? { items: 0, unused: 0, isInteractive: false };
-    project.items += 1;
+    const project = projects.get(projectId) ?? { toSend: 0, isInteractive: false };
     project.isInteractive ||= lane === 'interactive';
     projects.set(projectId, project);
     return { project, workflowId: followUpWorkflowId({ projectId, jobId, key: batchItemKey(batchId, index) }) };
@@ -76,13 +75,13 @@ export async function previewBatch(
   const batch = await describeIfKnown(client, followUpBatchWorkflowId({ batchId }));
   const isUsed = await fewAtATime(ids, async ({ workflowId, project }) => {
     const found = await describeIfKnown(client, workflowId);
-    if (!found) project.unused += 1;
+    if (!found && !batch) project.toSend += 1;
     return found !== undefined;
   });
   const previews = await fewAtATime([...projects], async ([projectId, project]): Promise<ProjectPreview> => {
     const budget = budgetOf(projectId);
     const [state, status = { ...NOTHING_USED, ...settings }] = await Promise.all([budget.state(), budget.status()]);
-    return { projectId, items: project.items, ...lookAhead(status, project, state === 'stopped', Date.now()) };
+    return { projectId, toSend: project.toSend, ...lookAhead(status, project, state === 'stopped', Date.now()) };
   });
   const ends = previews.flatMap(({ earliestEndAt }) => earliestEndAt ?? []);
   return {
@@ -109,10 +108,10 @@ const NOTHING_USED = {
 
 function lookAhead(
   seen: Seen,
-  { unused, isInteractive }: { unused: number; isInteractive: boolean },
+  { toSend, isInteractive }: { toSend: number; isInteractive: boolean },
   isStopped: boolean,
   nowMs: number,
-): Omit<ProjectPreview, 'projectId' | 'items'> {
+): Omit<ProjectPreview, 'projectId' | 'toSend'> {
   const { limit, windowMs, reserve, used, paused, nextFreeSlotAt = nowMs, lastSends } = seen;
   const inLine = seen.waitingTotal - seen.waitingForJob - (isInteractive ? seen.waitingInBatchLane : 0);
   const [most, waiting] = [Math.max(0, limit - (isInteractive ? 0 : reserve)), Math.max(0, inLine)];
@@ -124,9 +123,9 @@ function lookAhead(
   const slots = [...Array<number>(freeSlots).fill(nowMs), ...taken.slice(Math.max(0, used - most))];
   const isEndless = isStopped || (paused !== undefined && paused.until === undefined);
   const resumesMs = isEndless ? Infinity : toMs(paused?.until ?? nowMs);
-  const place = waiting + unused - 1;
+  const place = waiting + toSend - 1;
   const slotMs = Math.max(slots[place % most] ?? Infinity, resumesMs);
-  const lastMs = unused === 0 ? nowMs : slotMs + Math.floor(place / most) * windowMs;
+  const lastMs = toSend === 0 ? nowMs : slotMs + Math.floor(place / most) * windowMs;
   const reasons = [...(isStopped ? ['budget-stopped' as const] : []), ...(paused?.reasons ?? [])];
   const blocked = defined({ reasons, until: isStopped ? undefined : paused?.until, note: paused?.note });
   return {

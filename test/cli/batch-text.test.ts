@@ -107,10 +107,10 @@ test.each([
 });
 
 test('a preview names the ids that were used, what blocks a project, and the earliest end', () => {
-  const project = { projectId: 'demo', items: 3, limit: 100, windowMs: 3_600_000, freeSlots: 40, waiting: 2 };
+  const project = { projectId: 'demo', toSend: 3, limit: 100, windowMs: 3_600_000, freeSlots: 40, waiting: 2 };
   const blocked = { reasons: ['operator' as const], note: 'release\u001b[31m freeze' };
   const preview = {
-    ...{ batchId: 'nightly', total: 5, alreadyStarted: true, inputDiffers: true },
+    ...{ batchId: 'nightly', total: 5, alreadyStarted: false, inputDiffers: false },
     usedKeys: ['follow-up/demo/job-1/nightly:1'],
     projects: [
       { ...project, earliestEndAt: '2026-11-21T10:00:00Z' },
@@ -119,7 +119,6 @@ test('a preview names the ids that were used, what blocks a project, and the ear
   };
   expect(describePreview(preview, now).split('\n')).toEqual([
     'batch        nightly, 5 items; nothing is sent (--dry-run)',
-    'started      the id was used before, with different input: it is refused',
     expect.stringMatching(
       /^project {6}demo: 3 to send, 40 of 100 slots in 1 h free, 2 wait before them, sent \S+ \S+ at the earliest$/,
     ),
@@ -127,5 +126,10 @@ test('a preview names the ids that were used, what blocks a project, and the ear
     'end of sends not known',
     'used ids     1; these follow-ups exist already and are sent nothing',
     '  follow-up/demo/job-1/nightly:1',
+  ]);
+  const again = { ...preview, alreadyStarted: true, inputDiffers: true, usedKeys: [] };
+  expect(describePreview(again, now).split('\n')).toEqual([
+    'batch        nightly, 5 items; nothing is sent (--dry-run)',
+    'started      the id was used before, with different input: it is refused',
   ]);
 });

@@ -250,7 +250,7 @@ describe('batch run --dry-run', () => {
     const json = await run(id, stdin, '--dry-run', '--json');
     expect(JSON.parse(json.stdout)).toMatchObject({
       ...{ batchId: id, total: 3, alreadyStarted: false, inputDiffers: false, usedKeys: [] },
-      projects: [{ projectId, items: 3, limit: 100, windowMs: 3_600_000, freeSlots: 100, waiting: 0 }],
+      projects: [{ projectId, toSend: 3, limit: 100, windowMs: 3_600_000, freeSlots: 100, waiting: 0 }],
       items: [{ index: 0, line: 1, projectId, jobId: 'a', workflowId: `follow-up/${projectId}/a/${id}:0` }, {}, {}],
     });
     await expect(stack.followUps.batch(id).describe()).rejects.toThrow('no batch has the id');

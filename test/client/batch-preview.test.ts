@@ -37,15 +37,15 @@ test('a plan shows budgets, waiting follow-ups and used ids, and sends, starts a
     usedKeys: [`follow-up/${busy}/taken/${id}:1`],
     projects: [
       {
-        ...{ projectId: busy, items: 2, limit: 1, windowMs: HOUR_MS, freeSlots: 0, waiting: 1 },
+        ...{ projectId: busy, toSend: 1, limit: 1, windowMs: HOUR_MS, freeSlots: 0, waiting: 1 },
         earliestEndAt: expect.any(String),
       },
       {
-        ...{ projectId: paused, items: 1, limit: 100, windowMs: HOUR_MS, freeSlots: 100, waiting: 0 },
+        ...{ projectId: paused, toSend: 1, limit: 100, windowMs: HOUR_MS, freeSlots: 100, waiting: 0 },
         blocked: { reasons: ['operator'], note: 'release freeze' },
       },
       {
-        ...{ projectId: fresh, items: 2, limit: 100, windowMs: HOUR_MS, freeSlots: 100, waiting: 0 },
+        ...{ projectId: fresh, toSend: 2, limit: 100, windowMs: HOUR_MS, freeSlots: 100, waiting: 0 },
         earliestEndAt: expect.any(String),
       },
     ],
@@ -105,7 +105,7 @@ test('a plan says whether its id was used, and whether with the same input', asy
   const usedKeys = [`follow-up/${projectId}/a/${id}:0`, `follow-up/${projectId}/b/${id}:1`];
   expect(await stack.followUps.planBatch(input)).toMatchObject({ alreadyStarted: true, inputDiffers: false, usedKeys });
   const other = await stack.followUps.planBatch({ ...input, canary: 1 });
-  expect(other).toMatchObject({ alreadyStarted: true, inputDiffers: true, usedKeys });
+  expect(other).toMatchObject({ alreadyStarted: true, inputDiffers: true, usedKeys, projects: [{ toSend: 0 }] });
   await batch.cancel();
   await batch.result();
 });
