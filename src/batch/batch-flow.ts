@@ -46,7 +46,6 @@ export class BatchFlow {
   #woken = true;
   /** Orders and look-ups under way. */
   #underWay = 0;
-  #isStartingPart = false;
   readonly #lookedUp = new Set<number>();
 
   constructor(
@@ -80,7 +79,7 @@ export class BatchFlow {
     const { batch, port } = this;
     const total = batch.add(items, offset, updateId);
     this.wake();
-    await port.condition(() => !batch.hasBacklog && !this.#isStartingPart);
+    await port.condition(() => batch.isHandedOut);
     return total;
   }
 
@@ -123,10 +122,9 @@ export class BatchFlow {
       this.#watch(nowMs);
       this.#show(nowMs);
       if (batch.hasBacklog) {
-        this.#isStartingPart = true;
         // One after another: each start carries items, and the workflow tasks must stay small.
         await this.#startPart(batch.nextPart(port.nowMs()));
-        this.#isStartingPart = false;
+        batch.noteStarted();
         continue;
       }
       const isAnswering = port.isAnswering();

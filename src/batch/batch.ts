@@ -85,6 +85,8 @@ export class Batch {
   readonly #templateBytes: number;
   /** The items of parts that are not started yet. Not carried into the next run. */
   readonly #backlog: unknown[][] = [];
+  /** Whether the last part has not started yet. */
+  #isStarting = false;
 
   /** @param mostPartItems most items of a part */
   constructor(
@@ -104,6 +106,17 @@ export class Batch {
 
   get hasBacklog(): boolean {
     return this.#backlog.length > 0;
+  }
+
+  /** Whether all items so far are in parts that have started. */
+  get isHandedOut(): boolean {
+    return !this.hasBacklog && !this.#isStarting;
+  }
+
+  /** Workflow ids of the parts that have started. */
+  partIds(): string[] {
+    const started = this.state.parts.length - Number(this.#isStarting);
+    return Array.from({ length: started }, (_, part) => this.idOf(part));
   }
 
   get hasEnded(): boolean {
@@ -156,11 +169,11 @@ export class Batch {
     return !this.state.cancelled && (this.state.hold !== undefined || this.state.canary !== undefined);
   }
 
-  /** Ends a hold, or the canary before its end. Returns the hold. */
+  /** Ends a hold, or the canary before its end. A hold for failures leaves the canary as it is. Returns the hold. */
   proceed(): BatchHold | null {
     const hold = this.state.hold ?? null;
     delete this.state.hold;
-    delete this.state.canary;
+    if (hold?.name !== 'max-failures') delete this.state.canary;
     this.state.forgivenFailures = failuresOf(this.#counts());
     return hold;
   }
@@ -187,7 +200,13 @@ export class Batch {
     const part = parts.push(record) - 1;
     this.#renewOrders(nowMs);
     record.sent = record.since = record.order.number;
+    this.#isStarting = true;
     return { batchId, part, hash: record.hash, first, template, items, order: record.order };
+  }
+
+  /** The part of {@link nextPart} has started. */
+  noteStarted(): void {
+    this.#isStarting = false;
   }
 
   /**
@@ -305,8 +324,9 @@ export class Batch {
     if (items.length >= limit || next >= total || next < kept.length) return page;
     const part = parts.findIndex(({ first, size }) => next >= first && next < first + size);
     const record = parts[part];
+    const isStarted = part < this.partIds().length;
     // Not in a part yet; the caller can ask again a little later.
-    if (!record) return page;
+    if (!record || !isStarted) return page;
     const count = record.first + record.size - next;
     return { ...page, elsewhere: { workflowId: this.idOf(part), count } };
   }
@@ -358,7 +378,7 @@ export class Batch {
       if (canaries.some((item) => !item.status && !item.error)) return;
       state.hold = {
         name: 'canary',
-        reason: `the first ${canary}${sealed ? ` of ${total}` : ''} items have ended`,
+        reason: `the canary has ended: ${sealed ? `${canary} of ${total} items` : `the first ${canary}`}`,
         at,
       };
     }

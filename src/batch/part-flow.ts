@@ -35,7 +35,7 @@ const PARTS_AT_FULL_PACE = 10;
  * started again, or that was closed at that time and is reset later.
  */
 const FIRST_LOOK_MS = 2_000;
-const LAST_LOOK_MS = 5 * 60_000;
+const LAST_LOOK_MS = 30 * 60_000;
 /** The same while Temporal reports the ends of all of them, as far as the part knows. */
 const RARE_LOOK_MS = 6 * 60 * 60_000;
 /** Items of one call of `findItems`. */

@@ -79,8 +79,12 @@ export async function retryBatch(
       const retried = followUps.batch(asked);
       const plan = await retried.planRetry({ only });
       const { retryOf } = plan.memo;
-      if (plan.delivered > 0) output.note(`${plan.delivered} skipped: they were delivered after all`);
-      if (plan.open > 0) output.note(`${plan.open} skipped: their follow-ups still run`);
+      if (plan.delivered > 0) output.note(`${plan.delivered} skipped: already delivered`);
+      if (plan.neverStarted > 0) {
+        const rest = `the last ${plan.neverStarted} of its items`;
+        output.note(`${rest} are left out: they were never started. Send them as a new batch`);
+      }
+      if (plan.open > 0) output.note(`${plan.open} skipped: still under way`);
       if (plan.unknown > 0 && !yes) {
         const doubt = `whether the message was delivered is not known of ${plan.unknown} of the items`;
         const ways = '--yes sends them again, though they may then be delivered twice; --only failed leaves them out';
@@ -285,7 +289,8 @@ export function describeBatchResult(batchId: string, { items, ...counts }: Follo
   );
   return [
     `${safeLine(batchId)}: ${doneText(counts)}${counts.cancelled === true ? ', cancelled' : ''}`,
-    ...listed(linked, linked.length, 'pull requests'),
+    // A long batch has more than its result.
+    ...listed(linked, counts.truncated && linked.length > 0 ? Infinity : linked.length, 'pull requests'),
     ...failureLines(counts, items.filter(isFailure)),
   ].join('\n');
 }
@@ -299,7 +304,7 @@ export function describePreview(preview: BatchPreview, now = new Date()): string
   const rows: Row[] = [
     ['batch', `${safeLine(batchId)}, ${total} ${total === 1 ? 'item' : 'items'}; nothing is sent (--dry-run)`],
     ['started', alreadyStarted ? `the id was used before, ${before}` : ''],
-    ...(alreadyStarted ? [] : sendRows(projects, earliestEndAt, now)),
+    ...(projects.some(({ toSend }) => toSend > 0) ? sendRows(projects, earliestEndAt, now) : []),
     [
       'used ids',
       usedKeys.length === 0 ? '' : `${usedKeys.length}; these follow-ups exist already and are sent nothing`,
@@ -376,5 +381,7 @@ function failureLines({ failed, errors }: Pick<Counts, 'failed' | 'errors'>, fai
 function listed(lines: readonly string[], total: number, what: string): string[] {
   const shown = lines.slice(0, SHOWN).map((line) => `  ${line}`);
   const more = total - shown.length;
-  return more > 0 ? [...shown, `  and ${more} more ${what}; --json has them all`] : shown;
+  return more > 0
+    ? [...shown, `  and ${Number.isFinite(more) ? `${more} ` : ''}more ${what}; --json has them all`]
+    : shown;
 }

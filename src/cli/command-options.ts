@@ -81,7 +81,7 @@ export function addLimitOptions(command: Command): Command {
     .option('--max-open <n>', 'maximum number of open follow-ups (default: 50)')
     .option('--canary <n>', 'hold the batch after its first items, until "batch continue"')
     .option('--max-failures <n>', 'hold the batch once more items have failed; a number, or a share such as 5%')
-    .option('--allow-duplicates', 'allow items with the same project, job and prompt');
+    .option('--allow-duplicates', 'allow lines with the same project, job and prompt');
 }
 
 /** The parsed options of {@link addLimitOptions}. */

@@ -39,7 +39,10 @@ async function readBatch({ io }: Cli, file: string, { allowDuplicates }: LimitOp
   try {
     const document = JSON.parse(decodeUtf8(bytes)) as object;
     if ('items' in document || 'jobIds' in document) return document;
-  } catch {
+  } catch (error) {
+    const [firstLine = ''] = bytes.toString().trim().split('\n');
+    if (!firstLine.trimEnd().endsWith('}'))
+      throw new UsageError(`schedule: ${source.name}: not JSON: ${String(error)}`);
     // Not one document, but lines.
   }
   const items = await readBatchFile({ ...source, chunks: [bytes] }, { allowDuplicates });

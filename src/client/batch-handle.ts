@@ -1,4 +1,9 @@
-import { type Client, WorkflowFailedError, WorkflowUpdateFailedError } from '@temporalio/client';
+import {
+  type Client,
+  QueryNotRegisteredError,
+  WorkflowFailedError,
+  WorkflowUpdateFailedError,
+} from '@temporalio/client';
 import { type QueryDefinition, WorkflowNotFoundError } from '@temporalio/common';
 import { batchPartsQuery } from '../contract/batch-protocol.js';
 import { defined } from '../contract/defined.js';
@@ -22,6 +27,7 @@ import {
   BatchNotHeldError,
   FollowUpClientError,
   UnexpectedOutcomeError,
+  WorkerUnavailableError,
 } from './errors.js';
 import { listQuery } from './list.js';
 import { awaitResult, type ResultOptions, toBatchError, toResult } from './result.js';
@@ -67,7 +73,8 @@ export class BatchHandle {
    * Counts of the items, and whether the batch is held; `cutOff` if it ended without a result. Needs a running worker,
    * even for ended batches.
    *
-   * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
+   * @throws BatchNotFoundError, BatchFailedError if it failed at its start, WorkerUnavailableError,
+   * TemporalUnreachableError
    */
   async status(): Promise<BatchStatus> {
     const status = await this.#query(this.workflowId, batchStatusQuery, []);
@@ -239,6 +246,9 @@ export class BatchHandle {
     try {
       return await this.#call(() => queryWorkflow(this.#target.client, workflowId, QUERY_TIMEOUT_MS, query, ...args));
     } catch (error) {
+      // It failed before it could answer. Its result says why.
+      const isUnknown = error instanceof WorkerUnavailableError && error.cause instanceof QueryNotRegisteredError;
+      if (isUnknown && (await this.describe()).status !== 'running') await this.result();
       if (workflowId === this.workflowId || !(error instanceof BatchNotFoundError)) throw error;
       const message = `the items of ${workflowId} cannot be read: Temporal no longer keeps it`;
       throw new UnexpectedOutcomeError(workflowId, message, { cause: error });

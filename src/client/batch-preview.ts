@@ -22,7 +22,7 @@ export interface BatchPreview {
   batchId: string;
   /** Items of the batch. */
   total: number;
-  /** The id of the batch was used before: nothing would be sent. */
+  /** The id of the batch was used before: with the same input it is that batch. */
   alreadyStarted: boolean;
   /** It was used with other input, so that `startBatch` would throw `BatchInputDiffersError`. */
   inputDiffers: boolean;
@@ -37,7 +37,7 @@ export interface BatchPreview {
 /** What a batch would find at the budget of one project. */
 export interface ProjectPreview {
   projectId: string;
-  /** Messages that the batch would send in this project: 0 if the id of the batch was used before. */
+  /** Messages that the batch would send in this project, or still sends if it runs already. */
   toSend: number;
   /** Messages in a window. */
   limit: number;
@@ -73,9 +73,11 @@ export async function previewBatch(
     return { project, workflowId: followUpWorkflowId({ projectId, jobId, key: batchItemKey(batchId, index) }) };
   });
   const batch = await describeIfKnown(client, followUpBatchWorkflowId({ batchId }));
+  const inputDiffers = batch !== undefined && batch.memo?.[DIGEST_MEMO] !== digest;
+  const sends = !batch || (!inputDiffers && batch.status.name === 'RUNNING');
   const isUsed = await fewAtATime(ids, async ({ workflowId, project }) => {
     const found = await describeIfKnown(client, workflowId);
-    if (!found && !batch) project.toSend += 1;
+    if (!found && sends) project.toSend += 1;
     return found !== undefined;
   });
   const previews = await fewAtATime([...projects], async ([projectId, project]): Promise<ProjectPreview> => {
@@ -88,7 +90,7 @@ export async function previewBatch(
     batchId,
     total: items.length,
     alreadyStarted: batch !== undefined,
-    inputDiffers: batch !== undefined && batch.memo?.[DIGEST_MEMO] !== digest,
+    inputDiffers,
     usedKeys: ids.flatMap(({ workflowId }, index) => (isUsed[index] ? workflowId : [])),
     projects: previews,
     ...defined({ earliestEndAt: ends.length === previews.length ? ends.sort().at(-1) : undefined }),

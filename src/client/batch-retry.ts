@@ -32,10 +32,15 @@ export interface RetryPlan {
   memo: RetryMemo;
   /** How many of the items may have been delivered, and would then be delivered a second time. */
   unknown: number;
-  /** Left out: they were delivered after all. */
+  /** Left out: they are delivered. */
   delivered: number;
   /** Left out: their follow-ups still run. */
   open: number;
+  /**
+   * Left out: the last items of a batch that was terminated while it started. No workflow has them; send them as a new
+   * batch.
+   */
+  neverStarted: number;
 }
 
 /** What the memo of a retry says. */
@@ -78,11 +83,13 @@ export async function planRetry(
   const attempts = new Map<number, Attempt[]>();
   for await (const item of batch.list()) attempts.set(item.index, [{ batchId: root, item, isRunning: false }]);
   const id = await readRetries(handleOf, root, attempts);
-  const { maxOpen, canary, maxFailures } = await batch.status();
-  const plan = { unknown: 0, delivered: 0, open: 0 };
+  const { maxOpen, canary, maxFailures, total } = await batch.status();
+  const plan = { unknown: 0, delivered: 0, open: 0, neverStarted: total };
   const found: { index: number; input: FollowUpInput }[] = [];
   for (const part of await batch.parts()) {
-    await fewAtATime(await readItems(client, part), async ({ index, input }) => {
+    const { size, items } = await readItems(client, part);
+    plan.neverStarted -= size;
+    await fewAtATime(items, async ({ index, input }) => {
       const standing = await standingOf(client, attempts.get(index) ?? [], expectationOf(input));
       const isLeftOut = standing === (only === 'unknown' ? 'send' : only === 'failed' ? 'unknown' : 'done');
       if (standing === 'done' || isLeftOut) return;
@@ -155,18 +162,19 @@ async function findAttempt(
   return told.outcome || !isRunning ? told : { isOpen: true };
 }
 
-/** The items of a part that have a valid input. An invalid item would fail again. */
-async function readItems(client: Client, workflowId: string): Promise<{ index: number; input: FollowUpInput }[]> {
+/** The size of a part, and its items that have a valid input. An invalid item would fail again. */
+async function readItems(client: Client, workflowId: string) {
   const start = await callTemporal(client, () => readRunStart(client, workflowId)).catch((cause: unknown) => {
     const message = `what ${workflowId} was to send cannot be read: Temporal no longer keeps it`;
     throw new UnexpectedOutcomeError(workflowId, message, { cause });
   });
   const { first, template, items } = partItemsSchema.parse(start[0]);
-  return items.flatMap((item, position) => {
+  const valid = items.flatMap((item, position) => {
     const input = fillItem(item, template);
     const isValid = parseInput(followUpInputSchema, input).ok;
     return isValid ? [{ index: first + position, input: input as FollowUpInput }] : [];
   });
+  return { size: items.length, items: valid };
 }
 
 function toRanges(indexes: readonly number[]): string {

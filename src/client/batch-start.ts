@@ -81,8 +81,12 @@ async function handOver(
   // The server knows a repeated update by its id, and a run that was continued as new also by the offset.
   const send = (name: string, updateId: string, args: [unknown, ...unknown[]]) =>
     retrying(() => sendUpdate(client, batch, name, { args, updateId }));
-  if (batch.alreadyStarted && (await batch.describe()).status !== 'running') return;
-  const before = await retrying(() => batch.status());
+  const hasEnded = batch.alreadyStarted && (await batch.describe()).status !== 'running';
+  const before = hasEnded ? { ...(await batch.result()), sealed: true } : await retrying(() => batch.status());
+  if (before.sealed && before.total < items.length) {
+    const what = `takes no more items: it has the first ${before.total} of ${items.length}, and no batch has the others`;
+    throw new BatchEndedError(batch.batchId, {}, what);
+  }
   if (before.sealed) return;
   for (let { total } = before; total < items.length;) {
     onHandedOver?.(total, items.length);

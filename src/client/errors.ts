@@ -210,8 +210,9 @@ export class BatchInputDiffersError extends BatchError {
 export class BatchEndedError extends BatchError {
   override readonly name = 'BatchEndedError' as const;
 
-  constructor(batchId: string, options?: ErrorOptions) {
-    super(batchId, `batch ${batchId} has already ended; you can still read its result`, options);
+  /** @param what how, if not just that it has ended */
+  constructor(batchId: string, options?: ErrorOptions, what = 'has already ended; you can still read its result') {
+    super(batchId, `batch ${batchId} ${what}`, options);
   }
 }
 
@@ -240,10 +241,14 @@ export class BatchRunningError extends BatchError {
 export class NothingToRetryError extends BatchError {
   override readonly name = 'NothingToRetryError' as const;
 
-  constructor(batchId: string, { delivered, open }: { delivered: number; open: number }) {
+  constructor(
+    batchId: string,
+    { delivered, open, neverStarted }: { delivered: number; open: number; neverStarted: number },
+  ) {
     const reasons = [
-      delivered > 0 ? `${delivered} ${delivered === 1 ? 'was' : 'were'} delivered after all` : '',
+      delivered > 0 ? `${delivered} ${delivered === 1 ? 'is' : 'are'} already delivered` : '',
       open > 0 ? `the follow-ups of ${open} still run` : '',
+      neverStarted > 0 ? `the last ${neverStarted} were never started: send them as a new batch` : '',
     ].filter(Boolean);
     super(batchId, `batch ${batchId} has no item to retry${reasons.length > 0 ? `: ${reasons.join(', ')}` : ''}`);
   }
@@ -264,7 +269,8 @@ export class BatchFailedError extends BatchError {
   ) {
     super(
       batchId,
-      `batch ${batchId} ended without a result: ${reason}; its follow-ups continue: follow-up list --batch ${batchId}`,
+      `batch ${batchId} ended without a result: ${reason}` +
+        (type === 'InvalidInput' ? '' : `; its follow-ups continue: follow-up list --batch ${batchId}`),
       options,
     );
   }

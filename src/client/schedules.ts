@@ -1,7 +1,8 @@
 import type { ScheduleDescription as Described, ScheduleHandle, ScheduleOverlapPolicy } from '@temporalio/client';
 import { ScheduleAlreadyRunning, ScheduleNotFoundError } from '@temporalio/client';
 import { z } from 'zod';
-import { batchItemsOf, parseUncheckedBatchInput } from '../contract/batch-input.js';
+import { areTooMany, jsonBytes, partSizes, tooManyParts } from '../batch/pack.js';
+import { batchItemsOf, parseUncheckedBatchInput, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
 import { type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
 import { durationSchema } from '../contract/durations.js';
@@ -37,7 +38,10 @@ const timeZoneSchema = z.string().transform((name, context) => {
 
 const createSchema = z
   .strictObject({
-    name: idSchema.max(99, 'must be at most 99 characters, because each firing appends its time'),
+    name: idSchema.max(
+      90,
+      'must be at most 90 characters, because each firing appends its time, and a retry its number',
+    ),
     /** When to fire: 5 fields, or `@daily` and the like. Day of month and day of week must both match. */
     cron: z.string().trim().regex(CRON, CRON_RULE).optional(),
     /** Or at which interval, counted from 1970-01-01T00:00:00Z: 1 s to 365 d, whole seconds. */
@@ -85,6 +89,8 @@ function unfitIssues(name: string, batch: FollowUpBatchInput): InputIssue[] {
   const bytes = Buffer.byteLength(JSON.stringify(batch));
   const size = `must be at most ${MAX_INPUT_BYTES} bytes of JSON in a schedule (it has ${bytes}); use several schedules`;
   if (bytes > MAX_INPUT_BYTES) issues.push({ field: '', message: size });
+  const [sizes, templateBytes] = [unfilledItemsOf(batch).map(jsonBytes), jsonBytes(templateOf(batch))];
+  if (areTooMany(partSizes(sizes, templateBytes).length, templateBytes)) issues.push(tooManyParts(batch));
   if (batch.open) issues.push({ field: 'open', message: 'must be omitted: nothing adds items to a firing' });
   const list = 'items' in batch ? 'items' : 'jobIds';
   for (const [index, item] of (batchItemsOf(batch) as { projectId: string; jobId: string }[]).entries()) {

@@ -30,8 +30,8 @@ export interface BatchOptions {
    */
   canary?: number | null | undefined;
   /**
-   * How many items may fail before the batch is held until `continueBatch`: a number from 0, or a share of all items
-   * such as `"5%"`. Counts agent jobs that failed and items without a result, except cancelled ones. After
+   * How many items may fail before the batch is held until `continueBatch`: a number from 0, or a share of the items
+   * so far such as `"5%"`. Counts agent jobs that failed and items without a result, except cancelled ones. After
    * `continueBatch` it counts from 0 again.
    */
   maxFailures?: number | string | null | undefined;
@@ -54,7 +54,12 @@ const optionFields = () => ({
   defaults: followUpDefaultsSchema.nullish(),
   open: z.literal(true, 'must be true, or left out').nullish(),
   canary: z.int(canaryRule).min(1, canaryRule).max(MAX_CANARY, canaryRule).nullish(),
-  maxFailures: z.union([z.int().min(0), z.string().regex(/^(100|\d{1,2}(\.\d+)?)%$/)], maxFailuresRule).nullish(),
+  maxFailures: z
+    .union(
+      [z.int(maxFailuresRule).min(0, maxFailuresRule), z.string().regex(/^(100|\d{1,2}(\.\d+)?)%$/, maxFailuresRule)],
+      maxFailuresRule,
+    )
+    .nullish(),
 });
 
 const listSchema = (item: z.ZodType) => z.strictObject({ items: z.array(item), ...optionFields() });

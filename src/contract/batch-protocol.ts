@@ -103,7 +103,7 @@ export function partWorkflowId({ batchId, part, hash }: Pick<PartInput, 'batchId
   return followUpBatchWorkflowId({ batchId, part: `${part}-${hash}` });
 }
 
-/** Memo field of an item's follow-up: `hash64` of its input as JSON. */
+/** Memo field of an item's follow-up: `hashOfItem` of its input. */
 export const ITEM_HASH_MEMO = 'itemHash';
 
 /** Memo field of a retry: the id of the batch that it retries. */
@@ -112,7 +112,7 @@ export const RETRY_OF_MEMO = 'retryOf';
 export const partOrderSignal = defineSignal<[PartOrder]>('partOrder');
 export const partReportSignal = defineSignal<[PartReport]>('partReport');
 
-/** Of a batch: the workflow ids of its parts. */
+/** Of a batch: the workflow ids of its parts that have started. */
 export const batchPartsQuery = defineQuery<string[]>('batchParts');
 
 /** The input of a part, as far as others read it. */

@@ -39,7 +39,7 @@ export interface BatchItem {
   /** Workflow id of its follow-up, `follow-up/{projectId}/{jobId}/{batchId}:{index}`; empty for a bad item. */
   workflowId: string;
   status?: TerminalStatus | undefined;
-  /** Missing if it is longer than 255 characters; the follow-up's result has it. */
+  /** Missing if it is longer than 255 bytes; the follow-up's result has it. */
   prLink?: string | null | undefined;
   error?: BatchItemError | undefined;
 }

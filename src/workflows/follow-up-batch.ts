@@ -102,7 +102,9 @@ function handleMessages(flow: BatchFlow): void {
   const { batch } = flow;
   setHandler(
     addItemsUpdate,
-    async (items, offset) => ({ total: await flow.add(items, offset ?? undefined, updateId()) }),
+    // A cancel ends the items that were accepted, and not the answer.
+    (items, offset) =>
+      CancellationScope.nonCancellable(async () => ({ total: await flow.add(items, offset ?? undefined, updateId()) })),
     { validator: (items: unknown, offset?: unknown) => refuse(flow.issueWith(items, offset, updateId())) },
   );
   setHandler(sealUpdate, () => ({ total: flow.seal() }), {
@@ -122,7 +124,7 @@ function handleMessages(flow: BatchFlow): void {
     if (report.ok) flow.hear(report.value);
   });
   setHandler(batchStatusQuery, () => batch.status());
-  setHandler(batchPartsQuery, () => [...batch.state.parts.keys()].map((part) => batch.idOf(part)));
+  setHandler(batchPartsQuery, () => batch.partIds());
   setHandler(batchItemsQuery, (range) => {
     const { offset, limit } = pageRange(range, 0);
     return batch.page(offset, limit);

@@ -113,7 +113,7 @@ function createDisplay(workflowId: string, arePrivate: () => boolean): (progress
 /**
  * A local activity first. If it fails, the server repeats a normal one, which shows people what is wrong. Only that one is
  * cancelled: Temporal's SDK fails the workflow task if a local activity is cancelled just as its result arrives
- * (sdk-rust#705), and it takes 12 s at most.
+ * (sdk-rust#705), and it takes 15 s at most.
  */
 function askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer> {
   const scope = new CancellationScope({ cancellable: true });

@@ -18,6 +18,7 @@ function startParts(batch: Batch, nowMs = 0): { part: Part; input: PartInput }[]
   const parts = [];
   while (batch.hasBacklog) {
     const input = batch.nextPart(nowMs);
+    batch.noteStarted();
     parts.push({ part: new Part(input), input });
   }
   return parts;
@@ -136,6 +137,20 @@ describe('a batch', () => {
     expect(Batch.create(OPEN, []).isStrange(part.report(9))).toBe(false);
   });
 
+  test('names only the parts that have started: one that is about to start may never exist', () => {
+    const batch = Batch.create(START, items(1_200));
+    batch.nextPart(0);
+    batch.noteStarted();
+    batch.nextPart(0);
+    expect(batch.partIds()).toEqual([batch.idOf(0)]);
+    expect(batch.page(500, 10)).toEqual({ total: 1_200, offset: 500, items: [] });
+    expect(batch.isHandedOut).toBe(false);
+    startParts(batch);
+    expect(batch.partIds()).toEqual([batch.idOf(0), batch.idOf(1), batch.idOf(2)]);
+    expect(batch.page(500, 10)).toMatchObject({ elsewhere: { workflowId: batch.idOf(1), count: 500 } });
+    expect(batch.isHandedOut).toBe(true);
+  });
+
   test('that was reset makes its part tell everything again', () => {
     const { part } = startParts(Batch.create(START, items(2)))[0]!;
     endAll(part, DONE);
@@ -176,6 +191,24 @@ describe('a batch', () => {
 });
 
 describe('the brake of a batch', () => {
+  test('holds for the canary after a hold for failures was ended', () => {
+    const batch = Batch.create({ ...START, canary: 2, maxFailures: 0 }, items(5));
+    const parts = startParts(batch).map(({ part }) => part);
+    expect(parts[0]!.start()).toHaveLength(2);
+    parts[0]!.end(0, FAILED);
+    exchange(batch, parts, 10);
+    expect(batch.proceed()).toMatchObject({ name: 'max-failures' });
+    exchange(batch, parts, 20);
+    expect(batch.status()).toMatchObject({ canary: 2, open: 1 });
+    expect(parts[0]!.start()).toEqual([]);
+    parts[0]!.end(1, DONE);
+    exchange(batch, parts, 30);
+    expect(batch.status().hold).toMatchObject({ name: 'canary', reason: 'the canary has ended: 2 of 5 items' });
+    batch.proceed();
+    exchange(batch, parts, 40);
+    expect(parts[0]!.start()).toHaveLength(3);
+  });
+
   test('lets the canary go, holds the batch once it has ended, and lets the rest go when told to', () => {
     const batch = Batch.create({ ...START, canary: 2, maxOpen: 500 }, items(600));
     const parts = startParts(batch).map(({ part }) => part);
@@ -187,7 +220,7 @@ describe('the brake of a batch', () => {
     exchange(batch, parts, 20);
     expect(batch.status().hold).toEqual({
       name: 'canary',
-      reason: 'the first 2 of 600 items have ended',
+      reason: 'the canary has ended: 2 of 600 items',
       at: '1970-01-01T00:00:00.020Z',
     });
     expect(parts.map((part) => part.start().length)).toEqual([0, 0]);

@@ -91,12 +91,12 @@ test.each(states)('a batch that %s says what to do', (_what, status, headline, s
 test('a held batch says since when and why, and how to go on', () => {
   const hold = {
     name: 'canary',
-    reason: 'the first 2 of 30 items have ended',
+    reason: 'the canary has ended: 2 of 30 items',
     at: '2026-01-02T11:58:00.000Z',
   } as const;
   const text = describeBatch({ ...running, hold }, [], nowMs);
   expect(text).toContain('**22 of 30 ended, held (canary)**');
-  expect(text).toContain('- held: the first 2 of 30 items have ended, since 11:58:00 UTC');
+  expect(text).toContain('- held: the canary has ended: 2 of 30 items, since 11:58:00 UTC');
   expect(text).toContain('- to do: `follow-up batch continue nightly` or `follow-up batch cancel nightly`');
 });
 

@@ -58,9 +58,13 @@ describe('the text of a batch', () => {
   });
 
   test('says since when and why a batch is held, and both ways on', () => {
-    const hold = { name: 'canary', reason: 'the first 5 of 200 items have ended', at: '2026-11-21T09:50:00Z' } as const;
+    const hold = {
+      name: 'canary',
+      reason: 'the canary has ended: 5 of 200 items',
+      at: '2026-11-21T09:50:00Z',
+    } as const;
     const text =
-      /held +since \S+ \S+: the first 5 .* ended; follow-up batch continue nightly, or follow-up batch cancel nightly$/m;
+      /held +since \S+ \S+: the canary .* items; follow-up batch continue nightly, or follow-up batch cancel nightly$/m;
     expect(describeBatchProgress({ ...status, hold }, now).headline).toMatch(text);
     expect(describeBatch({ ...status, hold }, [], now)).toMatch(text);
     expect(describeBatch({ ...status, hold, cutOff: 'terminated' }, [], now)).not.toMatch(text);
@@ -127,7 +131,7 @@ test('a preview names the ids that were used, what blocks a project, and the ear
     'used ids     1; these follow-ups exist already and are sent nothing',
     '  follow-up/demo/job-1/nightly:1',
   ]);
-  const again = { ...preview, alreadyStarted: true, inputDiffers: true, usedKeys: [] };
+  const again = { ...preview, alreadyStarted: true, inputDiffers: true, usedKeys: [], projects: [] };
   expect(describePreview(again, now).split('\n')).toEqual([
     'batch        nightly, 5 items; nothing is sent (--dry-run)',
     'started      the id was used before, with different input: it is refused',

@@ -201,7 +201,7 @@ describe('a batch with a brake', () => {
     const id = newId();
     const args = ['batch', 'run', '-', '--id', id, '--canary', '1', ...FAST, '--json'];
     const running = openCli(args, { env, stdin: lines('bird-1', 'bird-2', 'bird-3') });
-    const hint = `: the first 1 of 3 items have ended; follow-up batch continue ${id}, or follow-up batch cancel ${id}`;
+    const hint = `: the canary has ended: 1 of 3 items; follow-up batch continue ${id}, or follow-up batch cancel ${id}`;
     await eventually('it is held', () => running.stderr().includes(hint));
     const shown = await runCli(['batch', 'status', id], { env });
     expect(shown.stdout).toContain(`${id}, held`);
@@ -293,7 +293,7 @@ describe('batch retry', () => {
 
     const failed = await runCli(['batch', 'retry', `${id}-retry-1`, '--json'], { env });
     expect(failed.exitCode, failed.stderr).toBe(4);
-    expect(failed.stderr).toContain('1 skipped: their follow-ups still run');
+    expect(failed.stderr).toContain('1 skipped: still under way');
     const report = JSON.parse(failed.stdout);
     expect(report).toMatchObject({ batchId: `${id}-retry-2`, retryOf: id, total: 2, failed: 1, errors: 1 });
     expect(report.items).toMatchObject([

@@ -40,12 +40,12 @@ test('a batch with an incomplete list is a finding ten minutes after its last it
 });
 
 test('a batch that is held is a finding that says why, and how to go on', () => {
-  const hold = { name: 'canary', reason: 'the first 5 of 30 items have ended', at: minutesAgo(2) } as const;
+  const hold = { name: 'canary', reason: 'the canary has ended: 5 of 30 items', at: minutesAgo(2) } as const;
   expect(judgeBatch({ ...status, sealed: true, waitingToStart: 25, completed: 5, hold }, nowMs)).toMatchObject([
     {
       name: 'batch',
       status: 'warning',
-      message: 'batch nightly is held (canary): the first 5 of 30 items have ended',
+      message: 'batch nightly is held (canary): the canary has ended: 5 of 30 items',
       since: minutesAgo(2),
       fix: 'follow-up batch continue nightly, or: follow-up batch cancel nightly',
     },

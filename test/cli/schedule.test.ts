@@ -119,6 +119,25 @@ test('a JSON document from stdin creates a schedule, and options win over its fi
 });
 
 describe('bad input ends with exit code 2, and nothing is created', () => {
+  test('a document with a typo', async () => {
+    const name = newName();
+    const path = await file('{\n  "items": [],\n}\n');
+    const { exitCode, stderr } = await schedule(['create', name, path, '--every', '1h']);
+    expect(exitCode).toBe(2);
+    expect(stderr).toMatch(/^error: Usage: schedule: \S+: not JSON: SyntaxError: /);
+  });
+
+  test('a list of jobs that would need too many parts', async () => {
+    const document = {
+      projectId: 'p',
+      prompt: 'x'.repeat(100_000),
+      jobIds: Array.from({ length: 9_000 }, (_, i) => `j${i}`),
+    };
+    const { exitCode, stderr } = await schedule(['create', newName(), '-', '--every', '1h'], JSON.stringify(document));
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain('input.jobIds: the batch is too long');
+  });
+
   test('a bad line, with its number', async () => {
     const name = newName();
     const path = await file(`${line('job-1')}\n${line('job/2')}\nnot JSON\n${line('job-1')}\n`);

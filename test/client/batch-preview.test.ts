@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => stack.stop());
 
 const newName = () => `plan-${randomUUID().slice(0, 8)}`;
-const item = (projectId: string, jobId: string) => ({ projectId, jobId, prompt: 'Add tests.', ...FAST });
+const item = (projectId: string, jobId: string, prompt = 'Add tests.') => ({ projectId, jobId, prompt, ...FAST });
 const sentTo = (projectId: string) => stack.simulator.ledger.filter((entry) => entry.projectId === projectId).length;
 
 test('a plan shows budgets, waiting follow-ups and used ids, and sends, starts and creates nothing', async () => {
@@ -108,6 +108,26 @@ test('a plan says whether its id was used, and whether with the same input', asy
   expect(other).toMatchObject({ alreadyStarted: true, inputDiffers: true, usedKeys, projects: [{ toSend: 0 }] });
   await batch.cancel();
   await batch.result();
+});
+
+test('a list that was handed over in part is still to be sent, and is refused once the batch takes no more', async () => {
+  const [id, projectId] = [newName(), newName()];
+  await stack.followUps.budget(projectId).pause();
+  const items = Array.from({ length: 600 }, (_, index) => item(projectId, `job-${index}`, 'x'.repeat(800)));
+  const stop = new AbortController();
+  const started = stack.followUps.startBatch({ id, items }, { signal: stop.signal, onHandedOver: () => stop.abort() });
+  await expect(started).rejects.toThrow('abort');
+  const plan = await stack.followUps.planBatch({ id, items });
+  expect(plan).toMatchObject({ alreadyStarted: true, inputDiffers: false });
+  expect(plan.projects[0]?.toSend).toBe(items.length - plan.usedKeys.length);
+  const batch = stack.followUps.batch(id);
+  await batch.cancel();
+  const { total } = await batch.result();
+  expect(total).toBeLessThan(items.length);
+  await expect(stack.followUps.startBatch({ id, items })).rejects.toThrow(
+    `takes no more items: it has the first ${total} of 600, and no batch has the others`,
+  );
+  expect((await stack.followUps.planBatch({ id, items })).projects).toMatchObject([{ toSend: 0 }]);
 });
 
 test('an invalid batch is refused, and its bad fields are named', async () => {

@@ -177,5 +177,20 @@ describe.concurrent('a batch', () => {
       cause: { type: 'InvalidInput', message: expect.stringContaining(field) },
     });
     expect(await measureHistories(stack, batch.handle.workflowId)).toMatchObject({ failedTasks: 0 });
+    const failed = stack.followUps.batch(batch.batchId).status();
+    await expect(failed).rejects.toMatchObject({ name: 'BatchFailedError', type: 'InvalidInput' });
+    await expect(failed).rejects.not.toThrow('its follow-ups continue');
+  });
+
+  test('that is cancelled while it starts the parts of a piece says how many items it has', async () => {
+    const projectId = unique('cancelled');
+    await stack.followUps.budget(projectId).pause();
+    const { handle, status, result } = await startBatch(stack, projectId, { items: [], open: true });
+    const items = Array.from({ length: 3_000 }, (_, index) => ({ projectId, jobId: `j${index}`, prompt: 'x' }));
+    const answer = handle.executeUpdate(addItemsUpdate, { args: [items] });
+    await eventually('it has the items', async () => (await status()).total > 0);
+    await handle.cancel();
+    expect(await answer).toEqual({ total: 3_000 });
+    expect(await result()).toMatchObject({ total: 3_000, errorsByType: { Cancelled: 3_000 } });
   });
 });

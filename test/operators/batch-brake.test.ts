@@ -22,7 +22,7 @@ describe.concurrent('a batch with a canary', () => {
   test('sends exactly that many messages until it is told to continue, whatever is reset or terminated', async () => {
     const batch = await startBatch({ canary: 2 });
     const { at } = await isHeld(batch);
-    const held = { name: 'canary', reason: 'the first 2 of 8 items have ended' };
+    const held = { name: 'canary', reason: 'the canary has ended: 2 of 8 items' };
     expect(await batch.status()).toMatchObject({ hold: { ...held, at }, completed: 2, open: 0, waitingToStart: 6 });
     expect(await detailsOf(batch.workflowId)).toContain(`follow-up batch continue ${batch.batchId}`);
     const { client } = batches.stack;
@@ -46,7 +46,7 @@ describe.concurrent('a batch with a canary', () => {
     await batch.cancel();
     expect(await batch.result()).toMatchObject({ completed: 2, errors: 6, errorsByType: { Cancelled: 6 } });
     const retry = await batch.retry();
-    expect(await isHeld(retry)).toMatchObject({ reason: 'the first 2 of 6 items have ended' });
+    expect(await isHeld(retry)).toMatchObject({ reason: 'the canary has ended: 2 of 6 items' });
     expect(sentTo(batch.batchId)).toHaveLength(4);
     await retry.continue();
     expect(await retry.result()).toMatchObject({ total: 6, completed: 6 });

@@ -149,3 +149,20 @@ test('a prompt of 100 KB goes to 60 jobs', async () => {
   expect(await batch.result()).toMatchObject({ total: 60, completed: 60 });
   expect(sentTo(id)).toHaveLength(60);
 }, 300_000);
+
+test('a retry of a batch that was terminated while it started says how many items are in no part', async () => {
+  const { followUps } = batches.stack;
+  const id = `op-${randomUUID().slice(0, 8)}`;
+  await followUps.budget(id).pause();
+  const jobIds = Array.from({ length: 15_000 }, (_, index) => `j${index}`);
+  const batch = await followUps.startBatch({ id, projectId: id, prompt: 'x', jobIds });
+  await eventually('it has begun', async () => (await batch.parts().catch(() => [])).length > 0);
+  await workflowOf(batch.workflowId).terminate();
+  let listed = 0;
+  for await (const item of batch.list()) listed += Number(item.index >= 0);
+  const { input, open, neverStarted } = await batch.planRetry({ only: 'failed' });
+  expect(neverStarted).toBeGreaterThan(0);
+  expect(neverStarted).toBe(15_000 - listed);
+  expect('items' in input ? input.items.length : 0).toBe(listed - open);
+  for await (const { workflowId } of followUps.list({ batch: id })) await workflowOf(workflowId).cancel();
+});
