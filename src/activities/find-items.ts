@@ -38,7 +38,7 @@ export function createItemFinder(temporal: Client) {
         if (status.name === 'RUNNING' || status.name === 'PAUSED') return { isOpen: true };
         if (await isRetried(temporal, workflowId)) return { wasRetried: true };
         const [input] = await readRunStart(temporal, workflowId, runId);
-        const { data: items } = partItemsSchema.safeParse(input);
+        const { data: items } = partItemsSchema().safeParse(input);
         return items ? { items } : {};
       } catch (error) {
         if (error instanceof WorkflowNotFoundError) return {};

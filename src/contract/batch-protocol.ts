@@ -115,13 +115,6 @@ export const partReportSignal = defineSignal<[PartReport]>('partReport');
 /** Of a batch: the workflow ids of its parts that have started. */
 export const batchPartsQuery = defineQuery<string[]>('batchParts');
 
-/** The input of a part, as far as others read it. */
-export const partItemsSchema: z.ZodType<PartItems> = z.object({
-  first: z.int().min(0),
-  template: z.record(z.string(), z.unknown()),
-  items: z.array(z.unknown()),
-});
-
 /**
  * Schemas of the signals. Anything else, such as a signal sent by hand, would fail the workflow tasks. This is a function
  * because other workflows load this module too and do not need the schemas.
@@ -148,4 +141,9 @@ export function batchMessageSchemas() {
     ended: z.array(z.object({ index: count, ...outcome })),
   });
   return { partOrder, partReport };
+}
+
+/** Schema of the input of a part, as far as others read it. */
+export function partItemsSchema(): z.ZodType<PartItems> {
+  return z.object({ first: z.int().min(0), template: z.record(z.string(), z.unknown()), items: z.array(z.unknown()) });
 }

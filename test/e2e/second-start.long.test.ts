@@ -120,6 +120,7 @@ describe('a key whose follow-up is still under way', () => {
     await expect
       .poll(async () => (await stack.followUps.budget(input.projectId).status())?.unsettled, { timeout: 60_000 })
       .toBe(1);
+    await expect.poll(() => arrived(input).length, { timeout: 60_000 }).toBe(1);
     return handle;
   }
 

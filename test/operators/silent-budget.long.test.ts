@@ -40,7 +40,7 @@ async function secondsOf(what: Promise<unknown>): Promise<number> {
 }
 
 describe('a budget without a worker', () => {
-  test('lets its follow-ups be cancelled within 10 s at any time, and time out on time', async () => {
+  test('lets its follow-ups be cancelled within 20 s at any time, and time out on time', async () => {
     const projectId = newProject();
     await startBudget(projectId, `nobody-${randomUUID()}`);
     const startedAtMs = Date.now();
@@ -49,10 +49,10 @@ describe('a budget without a worker', () => {
     const late = await start(projectId, 'late');
     await early.cancel();
     const cancelled = { name: 'FollowUpCancelledError', delivered: 'no' };
-    expect(await secondsOf(expect(early.result()).rejects.toMatchObject(cancelled))).toBeLessThan(10);
+    expect(await secondsOf(expect(early.result()).rejects.toMatchObject(cancelled))).toBeLessThan(20);
     await isBlocked(late);
     await late.cancel();
-    expect(await secondsOf(expect(late.result()).rejects.toMatchObject(cancelled))).toBeLessThan(10);
+    expect(await secondsOf(expect(late.result()).rejects.toMatchObject(cancelled))).toBeLessThan(20);
     await expect(timed.result()).rejects.toMatchObject({ type: 'BudgetWaitTimeout', delivered: 'no' });
     const { endedAt = '' } = await timed.describe();
     expect(Date.parse(endedAt) - startedAtMs).toBeLessThan(22_000);
