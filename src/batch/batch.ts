@@ -115,8 +115,7 @@ export class Batch {
 
   /** Workflow ids of the parts that have started. */
   partIds(): string[] {
-    const started = this.state.parts.length - Number(this.#isStarting);
-    return Array.from({ length: started }, (_, part) => this.idOf(part));
+    return this.#started().map((_, part) => this.idOf(part));
   }
 
   get hasEnded(): boolean {
@@ -317,16 +316,16 @@ export class Batch {
   }
 
   page(offset: number, limit: number): BatchItemsPage {
-    const { total, parts, kept } = this.state;
+    const { total, kept } = this.state;
     const items = kept.slice(offset, offset + limit);
     const next = offset + items.length;
     const page = { total, offset, items };
     if (items.length >= limit || next >= total || next < kept.length) return page;
-    const part = parts.findIndex(({ first, size }) => next >= first && next < first + size);
-    const record = parts[part];
-    const isStarted = part < this.partIds().length;
+    const started = this.#started();
+    const part = started.findIndex(({ first, size }) => next >= first && next < first + size);
+    const record = started[part];
     // Not in a part yet; the caller can ask again a little later.
-    if (!record || !isStarted) return page;
+    if (!record) return page;
     const count = record.first + record.size - next;
     return { ...page, elsewhere: { workflowId: this.idOf(part), count } };
   }
@@ -400,6 +399,10 @@ export class Batch {
       if (share === order.share && until === order.until && cancelled === (order.cancel ?? false)) continue;
       part.order = { ...nextOrder(order, nowMs), share, until, ...(cancelled && { cancel: true }) };
     }
+  }
+
+  #started(): PartRecord[] {
+    return this.#isStarting ? this.state.parts.slice(0, -1) : this.state.parts;
   }
 
   #part(index: number): PartRecord {

@@ -1,4 +1,4 @@
-import type { UncheckedBatchInput } from '../contract/batch-input.js';
+import { templateOf, type UncheckedBatchInput, unfilledItemsOf } from '../contract/batch-input.js';
 import type { ExpectedItem } from '../contract/batch-protocol.js';
 import type { FollowUpInput, InputIssue } from '../contract/index.js';
 import { hash64, utf8Length } from '../contract/text.js';
@@ -51,13 +51,20 @@ export function partSizes(sizes: readonly number[], templateBytes: number, mostI
   return parts;
 }
 
-/** Whether a batch would have more, or larger, parts than one workflow can start. */
-export function areTooMany(parts: number, templateBytes: number): boolean {
-  return parts > MAX_PARTS || parts * templateBytes > MAX_TEMPLATES_BYTES;
-}
-
-/** The issue with a batch that would have more than {@link MAX_PARTS} parts. */
-export function tooManyParts(input: UncheckedBatchInput): InputIssue {
+/**
+ * The issue with a batch that would have more, or larger, parts than one workflow can start; `undefined` if it would not.
+ *
+ * @param template of its parts
+ * @param pieces its items as they are handed over: each piece is divided on its own
+ */
+export function tooManyParts(
+  input: UncheckedBatchInput,
+  template: Record<string, unknown> = templateOf(input),
+  pieces: readonly (readonly unknown[])[] = [unfilledItemsOf(input)],
+): InputIssue | undefined {
+  const templateBytes = jsonBytes(template);
+  const parts = pieces.reduce((sum, items) => sum + partSizes(items.map(jsonBytes), templateBytes).length, 0);
+  if (parts <= MAX_PARTS && parts * templateBytes <= MAX_TEMPLATES_BYTES) return undefined;
   const message = `the batch is too long: it would have more than ${MAX_PARTS} parts, or parts of more than 16 MiB; divide it into several batches`;
   return { field: 'items' in input ? 'items' : 'jobIds', message };
 }

@@ -1,7 +1,8 @@
 import { type ListedBudget, TemporalUnreachableError } from '../client/index.js';
 import { listFollowUps, listQuery, take } from '../client/list.js';
 import type { FollowUpSummary } from '../client/summary.js';
-import { DEFAULT_CALL_TIMEOUT_MS, fewAtATime } from '../client/temporal-call.js';
+import { DEFAULT_CALL_TIMEOUT_MS } from '../client/temporal-call.js';
+import { fewAtATime } from '../temporal/lookups.js';
 import { lookAtProgress, pauseBetweenLooks } from '../client/watches.js';
 import { defined } from '../contract/defined.js';
 import { type BudgetStatus, type FollowUpState, projectBudgetWorkflowId } from '../contract/index.js';

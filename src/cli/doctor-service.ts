@@ -1,5 +1,5 @@
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
-import { fewAtATime } from '../client/temporal-call.js';
+import { fewAtATime } from '../temporal/lookups.js';
 import type { WorkerConfig } from '../config/index.js';
 import type { Check } from './doctor-check.js';
 import { type ClockReading, judgeClock } from './doctor-temporal.js';

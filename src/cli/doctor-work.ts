@@ -1,7 +1,8 @@
 import type { Client } from '@temporalio/client';
 import type { ListedBudget, ScheduleDescription, WorkflowTrouble } from '../client/index.js';
 import { listQuery, listWorkflows } from '../client/list.js';
-import { callTemporal, fewAtATime } from '../client/temporal-call.js';
+import { callTemporal } from '../client/temporal-call.js';
+import { fewAtATime } from '../temporal/lookups.js';
 import { IS_OPEN } from '../client/trouble.js';
 import { defined } from '../contract/defined.js';
 import {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { areTooMany, jsonBytes, partSizes, tooManyParts } from '../batch/pack.js';
+import { jsonBytes, tooManyParts } from '../batch/pack.js';
 import { defined } from '../contract/defined.js';
 import {
   batchIdSchema,
@@ -13,7 +13,7 @@ import {
   parseInput,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
-import { batchItemsOf, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
+import { batchItemsOf, templateOf } from '../contract/batch-input.js';
 
 /** A batch to start: a list of follow-ups, or one prompt for many jobs of a project. */
 export type StartBatchInput = {
@@ -60,12 +60,15 @@ export function checkBatch(input: StartBatchInput): CheckedBatch {
       : input.jobIds.map((jobId): FollowUpInput => ({ projectId: input.projectId, jobId, prompt: input.prompt }));
   const { maxOpen, defaults, canary, maxFailures } = input;
   const isShort = 'jobIds' in input && jsonBytes(parsed.value) <= MAX_PIECE_BYTES;
-  const first = items.slice(0, countInPiece(items, 0));
-  const isInPieces = !isShort && first.length < items.length;
+  const pieces = isShort ? [] : piecesOf(items);
+  const [first = []] = pieces;
+  const isInPieces = pieces.length > 1;
   const firstInput: FollowUpBatchInput = isInPieces
     ? { ...defined({ maxOpen, defaults, canary, maxFailures }), items: first, open: true }
     : parsed.value;
-  if (hasTooManyParts(firstInput, items, isInPieces)) throw new InvalidInputError([tooManyParts(parsed.value)]);
+  // Its workflow divides each piece on its own, and so does this: an accepted batch is never refused half-way.
+  const tooMany = tooManyParts(parsed.value, templateOf(firstInput), isInPieces ? pieces : undefined);
+  if (tooMany) throw new InvalidInputError([tooMany]);
   return { batchId: id, items, digest: digestOf(parsed.value), firstInput, isInPieces };
 }
 
@@ -82,20 +85,10 @@ export function countInPiece(items: readonly unknown[], offset: number): number 
   return count;
 }
 
-/**
- * Whether the batch has too many parts. Its workflow divides each piece on its own, and so does this: an accepted batch
- * is never refused half-way.
- */
-function hasTooManyParts(firstInput: FollowUpBatchInput, all: readonly unknown[], isInPieces: boolean): boolean {
-  const templateBytes = jsonBytes(templateOf(firstInput));
-  const items = isInPieces ? all : unfilledItemsOf(firstInput);
-  let parts = 0;
-  for (let from = 0; from < items.length;) {
-    const to = isInPieces ? from + countInPiece(items, from) : items.length;
-    parts += partSizes(items.slice(from, to).map(jsonBytes), templateBytes).length;
-    from = to;
-  }
-  return areTooMany(parts, templateBytes);
+function piecesOf(items: readonly FollowUpInput[]): FollowUpInput[][] {
+  const pieces = [];
+  for (let from = 0; from < items.length;) pieces.push(items.slice(from, (from += countInPiece(items, from))));
+  return pieces;
 }
 
 /** Digest of the items with defaults filled in, so that the short form equals the list it stands for. */

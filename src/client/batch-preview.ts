@@ -1,5 +1,4 @@
 import type { Client } from '@temporalio/client';
-import { WorkflowNotFoundError } from '@temporalio/common';
 import { fillItem, templateOf } from '../contract/batch-input.js';
 import { defined } from '../contract/defined.js';
 import {
@@ -15,7 +14,8 @@ import { type BudgetSettings, isUndelivered } from '../contract/protocol.js';
 import { checkBatch, type StartBatchInput } from './batch-plan.js';
 import { DIGEST_MEMO } from './batch-start.js';
 import type { BudgetHandle } from './budget-handle.js';
-import { callTemporal, fewAtATime } from './temporal-call.js';
+import { callTemporal } from './temporal-call.js';
+import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 
 /** What a batch would send, and what stands in its way. Instants are ISO 8601 in UTC. */
 export interface BatchPreview {
@@ -72,11 +72,12 @@ export async function previewBatch(
     projects.set(projectId, project);
     return { project, workflowId: followUpWorkflowId({ projectId, jobId, key: batchItemKey(batchId, index) }) };
   });
-  const batch = await describeIfKnown(client, followUpBatchWorkflowId({ batchId }));
+  const describe = (workflowId: string) => callTemporal(client, () => describeIfKnown(client, workflowId));
+  const batch = await describe(followUpBatchWorkflowId({ batchId }));
   const inputDiffers = batch !== undefined && batch.memo?.[DIGEST_MEMO] !== digest;
   const sends = !batch || (!inputDiffers && batch.status.name === 'RUNNING');
   const isUsed = await fewAtATime(ids, async ({ workflowId, project }) => {
-    const found = await describeIfKnown(client, workflowId);
+    const found = await describe(workflowId);
     if (!found && sends) project.toSend += 1;
     return found !== undefined;
   });
@@ -139,13 +140,4 @@ function lookAhead(
 
 function toMs(instant: string | number): number {
   return new Date(instant).getTime();
-}
-
-async function describeIfKnown(client: Client, workflowId: string) {
-  try {
-    return await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return undefined;
-    throw error;
-  }
 }

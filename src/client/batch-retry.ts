@@ -11,7 +11,8 @@ import { readRunStart } from '../temporal/run-start.js';
 import type { BatchHandle } from './batch-handle.js';
 import type { StartBatchInput } from './batch-plan.js';
 import { BatchNotFoundError, BatchRunningError, NothingToRetryError, UnexpectedOutcomeError } from './errors.js';
-import { callTemporal, fewAtATime } from './temporal-call.js';
+import { callTemporal } from './temporal-call.js';
+import { fewAtATime } from '../temporal/lookups.js';
 
 /** Options of `retry`. */
 export interface RetryOptions {

@@ -22,6 +22,7 @@ import { restoreBudget, type RestoredBudget, type RestoreOptions } from './budge
 import { type BudgetTarget, updateBudget } from './budget-update.js';
 import { InvalidInputError, WorkerUnavailableError } from './errors.js';
 import { listWorkflows } from './list.js';
+import { describeIfKnown } from '../temporal/lookups.js';
 import { toExecutionStatus } from './summary.js';
 import { callTemporal } from './temporal-call.js';
 import { queryWorkflow, readTrouble, type WorkflowTrouble } from './trouble.js';
@@ -50,13 +51,9 @@ export class BudgetHandle {
    * @throws TemporalUnreachableError
    */
   async state(): Promise<BudgetExecutionState> {
-    try {
-      const { status } = await callTemporal(this.#client, () => this.#handle.describe());
-      return toExecutionStatus(status.name) === 'running' ? 'running' : 'stopped';
-    } catch (error) {
-      if (error instanceof WorkflowNotFoundError) return 'none';
-      throw error;
-    }
+    const budget = await callTemporal(this.#client, () => describeIfKnown(this.#client, this.workflowId));
+    if (!budget) return 'none';
+    return toExecutionStatus(budget.status.name) === 'running' ? 'running' : 'stopped';
   }
 
   /**
@@ -148,10 +145,6 @@ export class BudgetHandle {
    */
   async restore(options: RestoreOptions = {}): Promise<RestoredBudget> {
     return restoreBudget(this.#target, options);
-  }
-
-  get #handle() {
-    return this.#client.workflow.getHandle(this.workflowId);
   }
 
   #check<T>(schema: z.ZodType<T>, input: unknown): void {

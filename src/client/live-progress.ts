@@ -14,7 +14,8 @@ import {
 import { WorkerUnavailableError } from './errors.js';
 import { isOverdue, type Pending, type PendingAsk, type PendingWatch, readPending } from './pending.js';
 import { type FollowUpSummary, toExecutionStatus } from './summary.js';
-import { callTemporal, fewAtATime } from './temporal-call.js';
+import { callTemporal } from './temporal-call.js';
+import { fewAtATime } from '../temporal/lookups.js';
 import { queryWorkflow } from './trouble.js';
 
 /** How long a budget may take to answer. */

@@ -1,8 +1,8 @@
 import type { ScheduleDescription as Described, ScheduleHandle, ScheduleOverlapPolicy } from '@temporalio/client';
 import { ScheduleAlreadyRunning, ScheduleNotFoundError } from '@temporalio/client';
 import { z } from 'zod';
-import { areTooMany, jsonBytes, partSizes, tooManyParts } from '../batch/pack.js';
-import { batchItemsOf, parseUncheckedBatchInput, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
+import { tooManyParts } from '../batch/pack.js';
+import { batchItemsOf, parseUncheckedBatchInput } from '../contract/batch-input.js';
 import { type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
 import { durationSchema } from '../contract/durations.js';
@@ -89,8 +89,8 @@ function unfitIssues(name: string, batch: FollowUpBatchInput): InputIssue[] {
   const bytes = Buffer.byteLength(JSON.stringify(batch));
   const size = `must be at most ${MAX_INPUT_BYTES} bytes of JSON in a schedule (it has ${bytes}); use several schedules`;
   if (bytes > MAX_INPUT_BYTES) issues.push({ field: '', message: size });
-  const [sizes, templateBytes] = [unfilledItemsOf(batch).map(jsonBytes), jsonBytes(templateOf(batch))];
-  if (areTooMany(partSizes(sizes, templateBytes).length, templateBytes)) issues.push(tooManyParts(batch));
+  const tooMany = tooManyParts(batch);
+  if (tooMany) issues.push(tooMany);
   if (batch.open) issues.push({ field: 'open', message: 'must be omitted: nothing adds items to a firing' });
   const list = 'items' in batch ? 'items' : 'jobIds';
   for (const [index, item] of (batchItemsOf(batch) as { projectId: string; jobId: string }[]).entries()) {

@@ -126,17 +126,3 @@ export function timestampMs(timestamp: Timestamp | null | undefined): number {
   const { seconds, nanos } = timestamp;
   return (seconds?.toNumber() ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1e6);
 }
-
-const AT_ONCE = 10;
-
-/** Like `Promise.all(items.map(work))`, ten at a time: each call costs the server, and often a worker, a question. */
-export async function fewAtATime<Item, Answer>(
-  items: readonly Item[],
-  work: (item: Item) => Promise<Answer>,
-): Promise<Answer[]> {
-  const answers: Answer[] = [];
-  for (let next = 0; next < items.length; next += AT_ONCE) {
-    answers.push(...(await Promise.all(items.slice(next, next + AT_ONCE).map(work))));
-  }
-  return answers;
-}

@@ -5,14 +5,8 @@ import { describeGrpcError, grpcStatusOf } from '../temporal/grpc.js';
 import { SearchAttributesMissingError, WorkerUnavailableError } from './errors.js';
 import { type HistoryEvent, readHistory } from './history.js';
 import { toExecutionStatus } from './summary.js';
-import {
-  callTemporal,
-  DEFAULT_CALL_TIMEOUT_MS,
-  fewAtATime,
-  isCutOff,
-  isPassingTrouble,
-  timestampMs,
-} from './temporal-call.js';
+import { callTemporal, DEFAULT_CALL_TIMEOUT_MS, isCutOff, isPassingTrouble, timestampMs } from './temporal-call.js';
+import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 
 /** From this attempt on a workflow task is failing, and not just moving to another worker. */
 const FAILING_FROM_ATTEMPT = 3;
@@ -81,14 +75,8 @@ export async function readTrouble(
   workflowId: string,
   polled: Polled = new Map(),
 ): Promise<WorkflowTrouble | undefined> {
-  let description;
-  try {
-    description = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe(), { workflowId });
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return undefined;
-    throw error;
-  }
-  return troubleOf(client, description, polled);
+  const description = await callTemporal(client, () => describeIfKnown(client, workflowId), { workflowId });
+  return description && troubleOf(client, description, polled);
 }
 
 /**

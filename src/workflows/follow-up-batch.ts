@@ -19,7 +19,7 @@ import {
 import type { ItemFinder } from '../activities/find-items.js';
 import { Batch, type BatchState } from '../batch/batch.js';
 import { BatchFlow, type BatchPort } from '../batch/batch-flow.js';
-import { areTooMany, jsonBytes, partSizes, tooManyParts } from '../batch/pack.js';
+import { tooManyParts } from '../batch/pack.js';
 import { parseUncheckedBatchInput, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
 import {
   batchMessageSchemas,
@@ -82,20 +82,18 @@ function newBatch(input: unknown, strangeState: boolean): Batch {
   if (!parsed.ok || !ids || issues.length > 0) throw invalidInput(issues);
   const { batchId } = ids;
   const { maxOpen, canary, maxFailures, open } = parsed.value;
-  const [items, template] = [unfilledItemsOf(parsed.value), templateOf(parsed.value)];
-  if (areTooMany(partSizes(items.map(jsonBytes), jsonBytes(template)).length, jsonBytes(template))) {
-    throw invalidInput([tooManyParts(parsed.value)]);
-  }
+  const tooMany = tooManyParts(parsed.value);
+  if (tooMany) throw invalidInput([tooMany]);
   upsertSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]);
   const start = {
     batchId,
     maxOpen: maxOpen ?? DEFAULT_MAX_OPEN,
     ...defined({ canary: canary ?? undefined, maxFailures: maxFailures ?? undefined }),
-    template,
+    template: templateOf(parsed.value),
     sealed: open !== true,
     startedAtMs: startTime.getTime(),
   };
-  return Batch.create(start, items);
+  return Batch.create(start, unfilledItemsOf(parsed.value));
 }
 
 function handleMessages(flow: BatchFlow): void {
