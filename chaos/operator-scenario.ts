@@ -6,7 +6,7 @@ import {
   parseFollowUpWorkflowId,
   projectBudgetWorkflowId,
 } from '../src/contract/index.js';
-import { toExecutionStatus } from '../src/client/summary.js';
+import { toExecutionStatus } from '../src/client/temporal.js';
 import { isPausedInTask } from '../src/client/trouble.js';
 import {
   deleteWorkflow,

@@ -1,12 +1,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import {
-  FollowUpCancelledError,
   type FollowUpClient,
   FollowUpClientError,
   FollowUpFailedError,
-  FollowUpNotFoundError,
   InvalidInputError,
   type StartInput,
+  RefusedError,
   TemporalUnreachableError,
 } from 'agent-follow-up/client';
 
@@ -79,9 +78,6 @@ async function get(followUps: FollowUpClient, id: string): Promise<Answer> {
       const { type, message, delivered } = error;
       return { status: 200, body: { id, ended: true, failure: { type, message, delivered } } };
     }
-    if (error instanceof FollowUpCancelledError) {
-      return { status: 200, body: { id, ended: true, failure: { type: 'Canceled', delivered: error.delivered } } };
-    }
     throw error;
   }
 }
@@ -99,7 +95,7 @@ async function readBody(request: IncomingMessage): Promise<string> {
 
 function answerTo(error: unknown): Answer {
   if (error instanceof InvalidInputError) return { status: 400, body: { error: error.message, issues: error.issues } };
-  if (error instanceof FollowUpNotFoundError) return { status: 404, body: { error: error.message } };
+  if (RefusedError.is(error, 'FollowUpNotFound')) return { status: 404, body: { error: error.message } };
   // Whether it was started is not known: to send the same request with the same key again is safe.
   if (error instanceof TemporalUnreachableError) return { status: 503, body: { error: error.message } };
   if (error instanceof FollowUpClientError) return { status: 500, body: { error: error.message } };

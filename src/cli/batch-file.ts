@@ -4,24 +4,26 @@ import { InvalidInputError, type StartBatchInput } from '../client/index.js';
 import { fillItem, parseUncheckedBatchInput } from '../contract/batch-input.js';
 import {
   batchIdSchema,
+  describeIssues,
   type FollowUpInput,
   followUpInputSchema,
+  type InputIssue,
   MAX_PROMPT_BYTES,
   type Parsed,
   parseInput,
 } from '../contract/index.js';
 import { decodeUtf8 } from '../text-file.js';
-import { type CliIo, UsageError } from './cli.js';
-import { type LimitOptions, type SettingOptions, toLimits, toSettings } from './command-options.js';
+import { type CliIo, ExitCode, UsageError } from './cli.js';
 import {
-  type BadLine,
-  BadLinesError,
   type ByteSource,
+  type LimitOptions,
   openSource,
   type PromptSource,
-  readLines,
   readPrompt,
-} from './text-source.js';
+  type SettingOptions,
+  toLimits,
+  toSettings,
+} from './options.js';
 
 /** The options of `follow-up batch run` that decide what is sent. */
 export interface BatchInputOptions extends LimitOptions, SettingOptions, PromptSource {
@@ -159,4 +161,66 @@ function parseLine(text: string): unknown {
 
 function digestOf({ projectId, jobId, prompt }: FollowUpInput): string {
   return createHash('sha256').update(`${projectId}/${jobId}/${prompt}`).digest('base64');
+}
+
+const LINE_FEED = 0x0a;
+
+/**
+ * The lines of a text as they arrive, without their line feeds; `undefined` for a line of more than `maxBytes`. Never
+ * holds more than one line and one chunk.
+ */
+export async function* readLines(
+  chunks: ByteSource['chunks'],
+  maxBytes: number,
+): AsyncGenerator<Buffer | undefined, void, undefined> {
+  let parts: Buffer[] = [];
+  let length = 0;
+  const add = (part: Buffer) => {
+    length += part.length;
+    if (length <= maxBytes) parts.push(part);
+  };
+  for await (const chunk of chunks) {
+    const bytes = Buffer.from(chunk as Uint8Array);
+    let from = 0;
+    for (let to = bytes.indexOf(LINE_FEED); to >= 0; to = bytes.indexOf(LINE_FEED, from)) {
+      add(bytes.subarray(from, to));
+      yield length > maxBytes ? undefined : Buffer.concat(parts);
+      [parts, length, from] = [[], 0, to + 1];
+    }
+    add(bytes.subarray(from));
+  }
+  if (length > 0) yield length > maxBytes ? undefined : Buffer.concat(parts);
+}
+
+/** A line that cannot be taken, from 1, and every rule that it breaks. */
+export interface BadLine {
+  line: number;
+  issues: readonly InputIssue[];
+}
+
+/** Thrown when lines of a file break rules. Nothing was sent. */
+export class BadLinesError extends Error {
+  override readonly name = 'BadLinesError';
+  readonly type = 'InvalidInput';
+  readonly exitCode = ExitCode.usage;
+  readonly issues: readonly (InputIssue & { line: number })[];
+
+  /** @param shown the first of the bad lines */
+  constructor(
+    file: string,
+    lineCount: number,
+    readonly badLineCount: number,
+    shown: readonly BadLine[],
+  ) {
+    const bad = `${badLineCount} of ${lineCount} ${lineCount === 1 ? 'line' : 'lines'}`;
+    const more = badLineCount - shown.length;
+    super(
+      [
+        `${file}: ${bad} cannot be taken, so nothing was sent`,
+        ...shown.map(({ line, issues }) => `  line ${line}: ${describeIssues(issues)}`),
+        ...(more > 0 ? [`  and ${more} more bad ${more === 1 ? 'line' : 'lines'}`] : []),
+      ].join('\n'),
+    );
+    this.issues = shown.flatMap(({ line, issues }) => issues.map((issue) => ({ line, ...issue })));
+  }
 }

@@ -19,9 +19,9 @@ import {
 import { safeLine } from '../terminal-text.js';
 import { type BatchInputOptions, readBatchInput } from './batch-file.js';
 import { type Cli, ExitCode, InterruptedError, interruptible, isLive, StartUnknownError, UsageError } from './cli.js';
-import { clock, describeTrouble, type ProgressText } from './follow-up-text.js';
-import { showProgress } from './progress-view.js';
-import { sayWhenUnattended, withTemporal } from './temporal-session.js';
+import { type ProgressText, showProgress } from './progress.js';
+import { sayWhenUnattended, withTemporal } from './session.js';
+import { clock, describeTrouble, rowsOf } from './text.js';
 
 /** How many failures, pull requests and used ids are listed; `--json` has all. */
 const SHOWN = 20;
@@ -333,10 +333,6 @@ function projectText(project: ProjectPreview, now: Date): string {
 }
 
 type Row = [name: string, text: string];
-
-function rowsOf(lines: readonly Row[]): string[] {
-  return lines.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(13)}${text}`);
-}
 
 /** `5 of 20 done: 4 completed, 1 without a result (DeliveryUnknown 1)` */
 function doneText(counts: Omit<Counts, 'truncated' | 'cancelled'>): string {

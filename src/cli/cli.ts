@@ -26,11 +26,16 @@ export type ExitCode = (typeof ExitCode)[keyof typeof ExitCode];
 /** The arguments are wrong in a way that only the command itself can detect. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
+  readonly type = 'Usage';
+  readonly exitCode = ExitCode.usage;
 }
 
 /** Temporal became unreachable during a start: it may have taken effect, and the same id makes another try safe. */
 export class StartUnknownError extends Error {
   override readonly name = 'StartUnknownError';
+  readonly type = 'TemporalUnreachable';
+  readonly exitCode = ExitCode.unreachable;
+  readonly delivered = 'unknown';
 
   /** @param again the command for another try, such as `the same command` */
   constructor(
@@ -45,6 +50,8 @@ export class StartUnknownError extends Error {
 /** Ended by Ctrl-C, SIGTERM or SIGHUP. */
 export class InterruptedError extends Error {
   override readonly name = 'InterruptedError';
+  readonly type = 'Interrupted';
+  readonly exitCode = ExitCode.interrupted;
   /** The follow-up that continues, if there is one. */
   workflowId?: string;
 
@@ -68,8 +75,6 @@ export interface CliIo {
    * @returns stops that
    */
   onSignal(listener: (signal: NodeJS.Signals) => void): () => void;
-  /** When the command was called, on the clock of `performance.now()`. */
-  calledAtMs: number;
   /** The command's name in hints. @default 'follow-up' */
   command?: string;
   /** Ends the process at once. */
@@ -105,8 +110,6 @@ export function processIo(): CliIo {
         for (const name of SIGNALS) process.off(name, listener);
       };
     },
-    // The clock starts with the process.
-    calledAtMs: 0,
     command: commandName(),
     exit: (code) => process.exit(code),
   };

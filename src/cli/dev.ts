@@ -4,11 +4,12 @@ import { parseStartInput, type StartInput } from '../client/index.js';
 import { defined } from '../contract/defined.js';
 import type { FollowUpResult, InputIssue } from '../contract/index.js';
 import { safeLine } from '../terminal-text.js';
-import { classify } from './classify-error.js';
+import { reportOf } from './errors.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 import { DEFAULT_PORTS, type DevPorts, type DevStack, isTemporalConfigured, startDevStack } from './dev-stack.js';
-import { awaitFollowUp, type ProgressRow, showProgress } from './progress-view.js';
-import { withTemporal } from './temporal-session.js';
+import { awaitFollowUp } from './follow-up.js';
+import { type ProgressRow, showProgress } from './progress.js';
+import { withTemporal } from './session.js';
 
 interface DevOptions {
   exit?: boolean;
@@ -24,7 +25,7 @@ interface DevFollowUp {
   workflowId: string;
   uiUrl?: string;
   result?: FollowUpResult;
-  error?: ReturnType<typeof classify>['report'];
+  error?: ReturnType<typeof reportOf>['report'];
 }
 
 /** `follow-up dev` */
@@ -140,7 +141,7 @@ async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: 
       try {
         return { ...base, result: outcome() };
       } catch (error) {
-        return { ...base, error: classify(error).report };
+        return { ...base, error: reportOf(error).report };
       }
     });
   });

@@ -2,7 +2,7 @@ import { FollowUpClientError } from '../client/index.js';
 import { defined } from '../contract/defined.js';
 import { describeGrpcError } from '../temporal/grpc.js';
 import { safeLine } from '../terminal-text.js';
-import { clock } from './follow-up-text.js';
+import { clock } from './text.js';
 
 /** `note`: worth knowing, but nothing to do. */
 export type CheckStatus = 'ok' | 'note' | 'warning' | 'error';

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Poller, type QueueType, readCurrentBuild, readPollers } from '../client/trouble.js';
-import { callTemporal } from '../client/temporal-call.js';
+import { callTemporal } from '../client/temporal.js';
 import { budgetTaskQueue, formatDuration, SearchAttribute } from '../contract/index.js';
 import { type Check, check, messageOf } from './doctor-check.js';
-import type { TemporalSession } from './temporal-session.js';
+import type { TemporalSession } from './session.js';
 
 /** The checks of Temporal itself. */
 export interface TemporalChecks {

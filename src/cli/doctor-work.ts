@@ -1,7 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { ListedBudget, ScheduleDescription, WorkflowTrouble } from '../client/index.js';
-import { listQuery, listWorkflows } from '../client/list.js';
-import { callTemporal } from '../client/temporal-call.js';
+import { listQuery } from '../client/list.js';
+import { callTemporal, listWorkflows } from '../client/temporal.js';
 import { fewAtATime } from '../temporal/lookups.js';
 import { IS_OPEN } from '../client/trouble.js';
 import { defined } from '../contract/defined.js';
@@ -13,8 +13,8 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { type Check, isFinding, messageOf } from './doctor-check.js';
-import { clock } from './follow-up-text.js';
-import type { TemporalSession } from './temporal-session.js';
+import { clock } from './text.js';
+import type { TemporalSession } from './session.js';
 
 /** The checks of budgets, batches, follow-ups and schedules. */
 export interface WorkChecks {

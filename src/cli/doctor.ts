@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
-import { callTemporal, toConnectionError } from '../client/temporal-call.js';
+import { callTemporal, toConnectionError } from '../client/temporal.js';
 import { ConfigError, type Environment, loadConfig, type WorkerConfig } from '../config/index.js';
 import { idSchema, parseInput } from '../contract/index.js';
 import { ensureSearchAttributes, SearchAttributesError } from '../temporal/search-attributes.js';
@@ -10,8 +10,8 @@ import { type Check, type CheckStatus, describeCheck, identityOf, isFinding } fr
 import { checkService } from './doctor-service.js';
 import { checkTemporal, type TemporalChecks } from './doctor-temporal.js';
 import { checkWork, type WorkChecks } from './doctor-work.js';
-import { clock } from './follow-up-text.js';
-import { withTemporal } from './temporal-session.js';
+import { clock } from './text.js';
+import { withTemporal } from './session.js';
 
 interface DoctorOptions {
   project?: string;

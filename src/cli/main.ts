@@ -1,14 +1,9 @@
 import { Command, CommanderError } from 'commander';
 import { PACKAGE_VERSION } from '../package.js';
 import { safeLine } from '../terminal-text.js';
-import { addBatchCommands } from './batch-commands.js';
-import { addBudgetCommands } from './budget-commands.js';
-import type { ReportedError } from './classify-error.js';
 import { type Cli, type CliIo, ExitCode, Output, processIo, UsageError } from './cli.js';
-import { lazyAction } from './command-options.js';
-import { addFollowUpCommands } from './follow-up-commands.js';
-import { addScheduleCommands } from './schedule-commands.js';
-import { addCompletionCommands, addServiceCommands, addWorkerCommands } from './service-commands.js';
+import { addCommands } from './commands.js';
+import { type ReportedError, reportOf } from './errors.js';
 
 /**
  * Runs the command line.
@@ -29,13 +24,13 @@ export async function main(argv: readonly string[], io: CliIo = processIo(), bun
     await program.parseAsync(argv, { from: 'user' });
     return cli.exitCode;
   } catch (error) {
-    if (!(error instanceof CommanderError)) return reportError(output, error);
+    if (!(error instanceof CommanderError)) return report(output, error);
     if (error.exitCode === 0) return ExitCode.ok;
     // Help that is shown because no command was given needs no error message.
     if (error.code === 'commander.help') return ExitCode.usage;
     const message = error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ');
     const hint = error.code === 'commander.unknownOption' ? '; put -- before an id that starts with -' : '';
-    return reportError(output, new UsageError(`${message}${hint}`));
+    return report(output, new UsageError(`${message}${hint}`));
   }
 }
 
@@ -64,14 +59,7 @@ function buildProgram(cli: Cli): Command {
     .hook('preAction', (_program, command) => {
       cli.output.json = command.opts<{ json?: boolean }>().json === true;
     });
-  const action = lazyAction(cli);
-  addWorkerCommands(program, action);
-  addFollowUpCommands(program, action);
-  addBatchCommands(program, action);
-  addScheduleCommands(program, action);
-  addBudgetCommands(program, action);
-  addServiceCommands(program, action);
-  addCompletionCommands(program, action);
+  addCommands(program, cli);
   return program;
 }
 
@@ -106,12 +94,8 @@ function surviveBrokenOutput({ io, output }: Cli, isWorker: boolean): void {
 }
 
 /** Writes one line to stderr, and with `--json` a document to stdout. Returns the exit code. */
-async function reportError(output: Output, error: unknown): Promise<ExitCode> {
-  const { exitCode, report } =
-    error instanceof UsageError
-      ? { exitCode: ExitCode.usage, report: { type: 'Usage', message: error.message } }
-      : // It imports the errors of all parts, so it is loaded only now.
-        (await import('./classify-error.js')).classify(error);
+function report(output: Output, error: unknown): ExitCode {
+  const { exitCode, report } = reportOf(error);
   if (output.json) output.data({ error: report }, '');
   output.note(`error: ${describe(report)}`);
   return exitCode;

@@ -11,10 +11,10 @@ import {
 } from '../contract/index.js';
 import { iso } from '../contract/durations.js';
 import { type BudgetSettings, isUndelivered } from '../contract/protocol.js';
-import { checkBatch, type StartBatchInput } from './batch-plan.js';
-import { DIGEST_MEMO } from './batch-start.js';
-import type { BudgetHandle } from './budget-handle.js';
-import { callTemporal } from './temporal-call.js';
+import { DIGEST_MEMO } from './batch.js';
+import type { BudgetHandle } from './budget.js';
+import { checkBatch, type StartBatchInput } from './hand-over.js';
+import { callTemporal } from './temporal.js';
 import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 
 /** What a batch would send, and what stands in its way. Instants are ISO 8601 in UTC. */
@@ -24,7 +24,7 @@ export interface BatchPreview {
   total: number;
   /** The id of the batch was used before: with the same input it is that batch. */
   alreadyStarted: boolean;
-  /** It was used with other input, so that `startBatch` would throw `BatchInputDiffersError`. */
+  /** It was used with other input, so that `startBatch` would refuse it. */
   inputDiffers: boolean;
   /** Workflow ids of its items that exist already. Nothing would be sent for these. */
   usedKeys: string[];

@@ -8,10 +8,10 @@ import type { RetryChoice } from '../contract/choices.js';
 import { type BatchItem, type FollowUpInput, followUpInputSchema, parseInput } from '../contract/index.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { readRunStart } from '../temporal/run-start.js';
-import type { BatchHandle } from './batch-handle.js';
-import type { StartBatchInput } from './batch-plan.js';
-import { BatchNotFoundError, BatchRunningError, NothingToRetryError, UnexpectedOutcomeError } from './errors.js';
-import { callTemporal } from './temporal-call.js';
+import type { BatchHandle } from './batch.js';
+import { FollowUpFailedError, RefusedError } from './errors.js';
+import type { StartBatchInput } from './hand-over.js';
+import { callTemporal } from './temporal.js';
 import { fewAtATime } from '../temporal/lookups.js';
 
 /** Options of `retry`. */
@@ -70,7 +70,7 @@ interface Attempt {
  * Plans the next retry of a batch: `nightly-retry-1`, then `nightly-retry-2`. Two retries that are planned at the same
  * time have the same id, so that only one of them starts.
  *
- * @throws NothingToRetryError, BatchRunningError, UnexpectedOutcomeError if Temporal no longer keeps the items
+ * @throws RefusedError if it runs, or has nothing to retry; FollowUpFailedError if Temporal no longer keeps the items
  */
 export async function planRetry(
   client: Client,
@@ -80,7 +80,7 @@ export async function planRetry(
 ): Promise<RetryPlan> {
   const root = (await handleOf(asked).describe()).retry?.retryOf ?? asked;
   const batch = handleOf(root);
-  if ((await batch.describe()).status === 'running') throw new BatchRunningError(root);
+  if ((await batch.describe()).status === 'running') throw new RefusedError('BatchRunning', root);
   const attempts = new Map<number, Attempt[]>();
   for await (const item of batch.list()) attempts.set(item.index, [{ batchId: root, item, isRunning: false }]);
   const id = await readRetries(handleOf, root, attempts);
@@ -98,10 +98,19 @@ export async function planRetry(
       if (standing === 'send' || standing === 'unknown') found.push({ index, input });
     });
   }
-  if (found.length === 0) throw new NothingToRetryError(root, plan);
+  if (found.length === 0) throw new RefusedError('NothingToRetry', root, { why: whyNothing(plan) });
   found.sort((one, other) => one.index - other.index);
   const input = { id, items: found.map((item) => item.input), maxOpen, canary, maxFailures };
   return { input, memo: { retryOf: root, indexes: toRanges(found.map(({ index }) => index)) }, ...plan };
+}
+
+function whyNothing({ delivered, open, neverStarted }: Omit<RetryPlan, 'input' | 'memo'>): string {
+  const reasons = [
+    delivered > 0 ? `${delivered} ${delivered === 1 ? 'is' : 'are'} already delivered` : '',
+    open > 0 ? `the follow-ups of ${open} still run` : '',
+    neverStarted > 0 ? `the last ${neverStarted} were never started: send them as a new batch` : '',
+  ];
+  return reasons.filter(Boolean).join(', ');
 }
 
 /**
@@ -118,7 +127,7 @@ async function readRetries(
     const id = retryBatchId(root, count);
     const handle = handleOf(id);
     const execution = await handle.describe().catch((error: unknown) => {
-      if (error instanceof BatchNotFoundError) return undefined;
+      if (RefusedError.is(error, 'BatchNotFound')) return undefined;
       throw error;
     });
     if (!execution) return id;
@@ -167,7 +176,7 @@ async function findAttempt(
 async function readItems(client: Client, workflowId: string) {
   const start = await callTemporal(client, () => readRunStart(client, workflowId)).catch((cause: unknown) => {
     const message = `what ${workflowId} was to send cannot be read: Temporal no longer keeps it`;
-    throw new UnexpectedOutcomeError(workflowId, message, { cause });
+    throw new FollowUpFailedError(workflowId, 'Unexpected', message, { delivered: 'unknown' }, { cause });
   });
   const { first, template, items } = partItemsSchema().parse(start[0]);
   const valid = items.flatMap((item, position) => {

@@ -11,11 +11,17 @@ import {
 /** Every error that this library throws on purpose. */
 export abstract class FollowUpClientError extends Error {
   abstract override readonly name: string;
+  /** What went wrong, the same word as in the documents of `follow-up --json`. */
+  abstract readonly type: string;
+  /** Exit code with which the command line reports it. */
+  abstract readonly exitCode: number;
 }
 
 /** Thrown when an input breaks a rule, before anything is sent anywhere. Names every bad field. */
 export class InvalidInputError extends FollowUpClientError {
   override readonly name = 'InvalidInputError' as const;
+  readonly type = 'InvalidInput' as const;
+  readonly exitCode = 2;
   readonly delivered = 'no' as const;
 
   constructor(readonly issues: readonly InputIssue[]) {
@@ -29,12 +35,13 @@ export class InvalidInputError extends FollowUpClientError {
  */
 export class TemporalUnreachableError extends FollowUpClientError {
   override readonly name = 'TemporalUnreachableError' as const;
-  readonly delivered = 'unknown' as const;
+  readonly type = 'TemporalUnreachable' as const;
+  readonly exitCode = 5;
 
   constructor(
     readonly address: string | undefined,
     readonly reason: string,
-    /** The follow-up that was being started or waited for. */
+    /** The workflow that was being started or waited for. */
     readonly workflowId?: string,
     options?: ErrorOptions,
   ) {
@@ -42,45 +49,41 @@ export class TemporalUnreachableError extends FollowUpClientError {
   }
 }
 
-/** Thrown when the namespace has no search attributes of this project: `follow-up setup` or a worker adds them. */
-export class SearchAttributesMissingError extends FollowUpClientError {
-  override readonly name = 'SearchAttributesMissingError' as const;
-  readonly delivered = 'no' as const;
+/** Thrown when a workflow does not answer, usually because no worker runs. The workflow itself is unharmed. */
+export class WorkerUnavailableError extends FollowUpClientError {
+  override readonly name = 'WorkerUnavailableError' as const;
+  readonly type = 'WorkerUnavailable' as const;
+  readonly exitCode = 1;
 
-  constructor(
-    readonly namespace: string,
-    options?: ErrorOptions,
-  ) {
-    super(
-      `namespace ${namespace} has no search attributes for follow-ups; run "follow-up setup" or start a worker`,
-      options,
-    );
-  }
-}
-
-/** An error about one workflow. */
-abstract class WorkflowError extends FollowUpClientError {
   constructor(
     readonly workflowId: string,
-    message: string,
+    readonly reason: string,
     options?: ErrorOptions,
   ) {
-    super(message, options);
+    super(`${workflowId} does not answer: ${reason}`, options);
   }
 }
 
-/** Thrown when the workflow failed with one of this project's failure types. */
-export class FollowUpFailedError extends WorkflowError {
+/**
+ * Thrown when a follow-up ended without a result.
+ *
+ * `type` is one of this project's failure types, or:
+ * - `Terminated`: an operator terminated the workflow.
+ * - `TimedOut`: Temporal ended it at a timeout that its starter had set.
+ * - `Unexpected`: it ended in a way that this version does not know: of a newer version, or not a follow-up.
+ */
+export class FollowUpFailedError extends FollowUpClientError {
   override readonly name = 'FollowUpFailedError' as const;
+  readonly exitCode = 4;
 
   constructor(
-    workflowId: string,
-    readonly type: FailureType,
+    readonly workflowId: string,
+    readonly type: FailureType | 'Terminated' | 'TimedOut' | 'Unexpected',
     message: string,
     readonly details: FailureDetails,
     options?: ErrorOptions,
   ) {
-    super(workflowId, message, options);
+    super(message, options);
   }
 
   /** Whether the message reached the service. */
@@ -89,177 +92,14 @@ export class FollowUpFailedError extends WorkflowError {
   }
 }
 
-/** Thrown when the follow-up was cancelled before anything was sent. */
-export class FollowUpCancelledError extends WorkflowError {
-  override readonly name = 'FollowUpCancelledError' as const;
-  readonly delivered = 'no' as const;
+/** Thrown when a batch ended without a result: it was terminated, or failed. Its follow-ups continue. */
+export class BatchFailedError extends FollowUpClientError {
+  override readonly name = 'BatchFailedError' as const;
+  readonly exitCode = 4;
+  readonly workflowId: string;
 
-  constructor(workflowId: string, options?: ErrorOptions) {
-    super(workflowId, 'the follow-up was cancelled before its message was sent', options);
-  }
-}
-
-/** Thrown when somebody terminated the workflow: it had no chance to say whether the message was delivered. */
-export class FollowUpTerminatedError extends WorkflowError {
-  override readonly name = 'FollowUpTerminatedError' as const;
-  readonly delivered = 'unknown' as const;
-
-  constructor(
-    workflowId: string,
-    readonly reason: string,
-    options?: ErrorOptions,
-  ) {
-    super(
-      workflowId,
-      `the workflow was terminated: ${reason}; whether the message was delivered is not known`,
-      options,
-    );
-  }
-}
-
-/** Thrown when Temporal ended the workflow at an execution or run timeout that its starter had set. */
-export class FollowUpTimedOutError extends WorkflowError {
-  override readonly name = 'FollowUpTimedOutError' as const;
-  readonly delivered = 'unknown' as const;
-
-  constructor(workflowId: string, options?: ErrorOptions) {
-    super(
-      workflowId,
-      'the workflow reached its Temporal timeout; whether the message was delivered is not known',
-      options,
-    );
-  }
-}
-
-/** Thrown when the workflow ended in a way that this version does not know: of a newer version, or not a follow-up. */
-export class UnexpectedOutcomeError extends WorkflowError {
-  override readonly name = 'UnexpectedOutcomeError' as const;
-  readonly delivered = 'unknown' as const;
-}
-
-/** Thrown when there is no such workflow: the id is wrong, or the namespace's retention has passed. */
-export class FollowUpNotFoundError extends WorkflowError {
-  override readonly name = 'FollowUpNotFoundError' as const;
-
-  constructor(workflowId: string, options?: ErrorOptions) {
-    const message = `no follow-up has the id ${workflowId}; run "follow-up list" to see those that Temporal still keeps`;
-    super(workflowId, message, options);
-  }
-}
-
-/** Thrown when a message (cancel, pollNow, resolve) comes after the follow-up's end. */
-export class FollowUpEndedError extends WorkflowError {
-  override readonly name = 'FollowUpEndedError' as const;
-
-  constructor(workflowId: string, options?: ErrorOptions) {
-    super(workflowId, `${workflowId} has already ended; you can still read its result`, options);
-  }
-}
-
-/** Thrown when the workflow refuses an operator's word, which it accepts only while it is reconciling. */
-export class ResolveRejectedError extends WorkflowError {
-  override readonly name = 'ResolveRejectedError' as const;
-}
-
-/** Thrown when a workflow does not answer, usually because no worker runs. The workflow itself is unharmed. */
-export class WorkerUnavailableError extends WorkflowError {
-  override readonly name = 'WorkerUnavailableError' as const;
-
-  constructor(
-    workflowId: string,
-    readonly reason: string,
-    options?: ErrorOptions,
-  ) {
-    super(workflowId, `${workflowId} does not answer: ${reason}`, options);
-  }
-}
-
-/** An error about one batch. */
-abstract class BatchError extends WorkflowError {
   constructor(
     readonly batchId: string,
-    message: string,
-    options?: ErrorOptions,
-  ) {
-    super(followUpBatchWorkflowId({ batchId }), message, options);
-  }
-}
-
-/** Thrown when there is no such batch: the id is wrong, or the namespace's retention has passed. */
-export class BatchNotFoundError extends BatchError {
-  override readonly name = 'BatchNotFoundError' as const;
-
-  constructor(batchId: string, options?: ErrorOptions) {
-    super(batchId, `no batch has the id ${batchId}, or Temporal no longer keeps it`, options);
-  }
-}
-
-/** Thrown when the id of a batch was used before, with other items or settings. Nothing was sent for this call. */
-export class BatchInputDiffersError extends BatchError {
-  override readonly name = 'BatchInputDiffersError' as const;
-
-  constructor(batchId: string) {
-    super(
-      batchId,
-      `batch ${batchId} was already started with different input; nothing was sent. Use another id for this input`,
-    );
-  }
-}
-
-/** Thrown when an order comes after the batch's end. */
-export class BatchEndedError extends BatchError {
-  override readonly name = 'BatchEndedError' as const;
-
-  /** @param what how, if not just that it has ended */
-  constructor(batchId: string, options?: ErrorOptions, what = 'has already ended; you can still read its result') {
-    super(batchId, `batch ${batchId} ${what}`, options);
-  }
-}
-
-/** Thrown when a batch is to continue that is not held and has no canary. */
-export class BatchNotHeldError extends BatchError {
-  override readonly name = 'BatchNotHeldError' as const;
-
-  constructor(batchId: string, options?: ErrorOptions) {
-    super(batchId, `batch ${batchId} is not held; there is nothing to continue`, options);
-  }
-}
-
-/** Thrown when a running batch is to be retried: which items to retry is not known before it ends. */
-export class BatchRunningError extends BatchError {
-  override readonly name = 'BatchRunningError' as const;
-
-  constructor(batchId: string) {
-    super(
-      batchId,
-      `batch ${batchId} is still running: you can retry it after it ends, and "follow-up batch cancel" ends it early`,
-    );
-  }
-}
-
-/** Thrown when a retry has nothing to send: no item ended in a way that a retry is for. */
-export class NothingToRetryError extends BatchError {
-  override readonly name = 'NothingToRetryError' as const;
-
-  constructor(
-    batchId: string,
-    { delivered, open, neverStarted }: { delivered: number; open: number; neverStarted: number },
-  ) {
-    const reasons = [
-      delivered > 0 ? `${delivered} ${delivered === 1 ? 'is' : 'are'} already delivered` : '',
-      open > 0 ? `the follow-ups of ${open} still run` : '',
-      neverStarted > 0 ? `the last ${neverStarted} were never started: send them as a new batch` : '',
-    ].filter(Boolean);
-    super(batchId, `batch ${batchId} has no item to retry${reasons.length > 0 ? `: ${reasons.join(', ')}` : ''}`);
-  }
-}
-
-/** Thrown when the batch's workflow ended without a result: it was terminated, or failed. Its follow-ups continue. */
-export class BatchFailedError extends BatchError {
-  override readonly name = 'BatchFailedError' as const;
-
-  constructor(
-    batchId: string,
     /** `InvalidInput`, `Terminated`, or another failure's type. */
     readonly type: string,
     reason: string,
@@ -267,82 +107,73 @@ export class BatchFailedError extends BatchError {
     readonly issues: readonly InputIssue[] = [],
     options?: ErrorOptions,
   ) {
-    super(
-      batchId,
-      `batch ${batchId} ended without a result: ${reason}` +
-        (type === 'InvalidInput' ? '' : `; its follow-ups continue: follow-up list --batch ${batchId}`),
-      options,
-    );
+    const rest = type === 'InvalidInput' ? '' : `; its follow-ups continue: follow-up list --batch ${batchId}`;
+    super(`batch ${batchId} ended without a result: ${reason}${rest}`, options);
+    this.workflowId = followUpBatchWorkflowId({ batchId });
   }
 }
 
-/** An error about the budget of one project. */
-abstract class BudgetError extends WorkflowError {
-  constructor(
-    readonly projectId: string,
-    message: string,
-    options?: ErrorOptions,
-  ) {
-    super(projectBudgetWorkflowId(projectId), message, options);
-  }
-}
+/** What {@link RefusedError} says, by its type. `id` is what the request is about, `why` what only the caller knows. */
+const refusals = {
+  FollowUpNotFound: (id: string) =>
+    `no follow-up has the id ${id}; run "follow-up list" to see those that Temporal still keeps`,
+  FollowUpEnded: (id: string) => `${id} has already ended; you can still read its result`,
+  ResolveRejected: (_id: string, why: string) => why,
+  BatchNotFound: (id: string) => `no batch has the id ${id}, or Temporal no longer keeps it`,
+  BatchInputDiffers: (id: string) =>
+    `batch ${id} was already started with different input; nothing was sent. Use another id for this input`,
+  BatchEnded: (id: string, why: string) => `batch ${id} ${why || 'has already ended; you can still read its result'}`,
+  BatchNotHeld: (id: string) => `batch ${id} is not held; there is nothing to continue`,
+  BatchRunning: (id: string) =>
+    `batch ${id} is still running: you can retry it after it ends, and "follow-up batch cancel" ends it early`,
+  NothingToRetry: (id: string, why: string) => `batch ${id} has no item to retry${why && `: ${why}`}`,
+  BudgetStopped: (id: string) =>
+    `the budget of ${id} is stopped and accepts no commands; run "follow-up budget restore ${id}" to start it again`,
+  BudgetRunning: (id: string) => `the budget of ${id} is running: there is nothing to restore`,
+  BudgetPaused: (id: string, why: string) => `the budget of ${id} ${why}`,
+  BudgetNotFound: (id: string) => `project ${id} has no budget to restore: it gets one with its first follow-up`,
+  BudgetUpdateRejected: (_id: string, why: string) => why,
+  ScheduleExists: (id: string) => `schedule ${id} already exists`,
+  ScheduleNotFound: (id: string) => `schedule ${id} does not exist`,
+  ForeignSchedule: (id: string, why: string) => `schedule ${id} ${why}`,
+  SearchAttributesMissing: (id: string) =>
+    `namespace ${id} has no search attributes for follow-ups; run "follow-up setup" or start a worker`,
+};
 
-/** Thrown when the budget's workflow was stopped, so that nothing is sent until it is restored. */
-export class BudgetStoppedError extends BudgetError {
-  override readonly name = 'BudgetStoppedError' as const;
+/** Why a request is refused. See docs/reference/errors.md. */
+export type Refusal = keyof typeof refusals;
 
-  constructor(projectId: string, options?: ErrorOptions) {
-    super(
-      projectId,
-      `the budget of ${projectId} is stopped and accepts no commands; run "follow-up budget restore ${projectId}" to start it again`,
-      options,
-    );
-  }
-}
+/** Those that the caller's input does not cause. */
+const NOT_BY_INPUT: readonly Refusal[] = [
+  'BatchNotHeld',
+  'BudgetStopped',
+  'BudgetPaused',
+  'BudgetUpdateRejected',
+  'SearchAttributesMissing',
+];
 
-/** Thrown when the budget to restore is running. Nothing was changed. */
-export class BudgetRunningError extends BudgetError {
-  override readonly name = 'BudgetRunningError' as const;
-
-  constructor(projectId: string, options?: ErrorOptions) {
-    super(projectId, `the budget of ${projectId} is running: there is nothing to restore`, options);
-  }
-}
-
-/** Thrown when the budget to restore is only paused in Temporal: it continues when it is unpaused. */
-export class BudgetPausedError extends BudgetError {
-  override readonly name = 'BudgetPausedError' as const;
-
-  constructor(projectId: string, { what, fix }: { what: string; fix: string }) {
-    super(projectId, `the budget of ${projectId} ${what}; nothing is lost; to continue, run: ${fix}`);
-  }
-}
-
-/** Thrown when the budget to restore never existed, or was removed after the namespace's retention. */
-export class BudgetNotFoundError extends BudgetError {
-  override readonly name = 'BudgetNotFoundError' as const;
-
-  constructor(projectId: string, options?: ErrorOptions) {
-    super(projectId, `project ${projectId} has no budget to restore: it gets one with its first follow-up`, options);
-  }
-}
-
-/** Thrown when the budget's workflow refuses an order for a reason that this version does not know. */
-export class BudgetUpdateRejectedError extends BudgetError {
-  override readonly name = 'BudgetUpdateRejectedError' as const;
-}
-
-/** Thrown when a schedule's name is taken, unknown, or used for something else. Nothing was changed. */
-export class ScheduleError extends FollowUpClientError {
-  override readonly name = 'ScheduleError' as const;
+/** Thrown when what a request is about is in no state to grant it; `type` says which. Nothing was changed or sent. */
+export class RefusedError extends FollowUpClientError {
+  override readonly name = 'RefusedError' as const;
+  readonly exitCode: number;
+  /** The workflow that the request is about. Missing for schedules and namespaces. */
+  readonly workflowId?: string;
 
   constructor(
-    /** `ForeignSchedule`: it starts something other than batches of follow-ups. */
-    readonly type: 'ScheduleExists' | 'ScheduleNotFound' | 'ForeignSchedule',
-    readonly schedule: string,
-    reason: string,
-    options?: ErrorOptions,
+    readonly type: Refusal,
+    /** Workflow id of a follow-up, or id of a batch, project, schedule or namespace. */
+    readonly id: string,
+    { why = '', ...options }: ErrorOptions & { why?: string } = {},
   ) {
-    super(`schedule ${schedule} ${reason}`, options);
+    super(refusals[type](id, why), options);
+    this.exitCode = NOT_BY_INPUT.includes(type) ? 1 : 2;
+    if (/^(FollowUp|Resolve)/.test(type)) this.workflowId = id;
+    if (/^(Batch|Nothing)/.test(type)) this.workflowId = followUpBatchWorkflowId({ batchId: id });
+    if (type.startsWith('Budget')) this.workflowId = projectBudgetWorkflowId(id);
+  }
+
+  /** Whether an error is a refusal of this type. */
+  static is(error: unknown, type: Refusal): error is RefusedError {
+    return error instanceof RefusedError && error.type === type;
   }
 }

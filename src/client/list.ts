@@ -1,6 +1,5 @@
-import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
+import type { Client } from '@temporalio/client';
 import { z } from 'zod';
-import { defined } from '../contract/defined.js';
 import {
   followUpStates,
   idSchema,
@@ -11,10 +10,8 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
-import { BudgetAnswers, type BudgetPlace, readActivities, readPlaces } from './live-progress.js';
-import type { PendingAsk, PendingWatch } from './pending.js';
-import { type FollowUpSummary, toFollowUpSummary } from './summary.js';
-import { callTemporal } from './temporal-call.js';
+import { type FollowUpSummary, toFollowUpSummary } from './follow-up.js';
+import { listWorkflows } from './temporal.js';
 import { DURATION_RULE } from '../contract/durations.js';
 import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
 
@@ -85,64 +82,17 @@ export function listQuery(filter: ListFilter, nowMs = Date.now()): string {
     .join(' AND ');
 }
 
-/** A listed follow-up. */
-export interface ListedFollowUp extends FollowUpSummary {
-  /** Set if it waits for its slot, and is among the first in its project's queue or the whole project waits. */
-  place?: BudgetPlace;
-  /** Set if it polls its job, and is one of the newest 100 of the list that may do so. */
-  watch?: PendingWatch;
-  /** Set if it repeats its ask for a slot, and is one of the newest 100 of the list that may do so. */
-  ask?: PendingAsk;
-}
-
 /**
  * Runs a query of {@link listQuery}, newest first. Temporal lists running workflows first, then ended ones by their
  * ends: all are read before the first is returned.
  *
- * @throws TemporalUnreachableError, SearchAttributesMissingError
+ * @throws TemporalUnreachableError; RefusedError without the search attributes
  */
-export async function* listNewestFirst(client: Client, query: string): AsyncGenerator<ListedFollowUp> {
-  const summaries = await take(listFollowUps(client, query));
-  summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
-  const [places, activities] = await Promise.all([
-    readPlaces(new BudgetAnswers(client), summaries),
-    readActivities(client, summaries),
-  ]);
-  for (const summary of summaries) {
-    const place = places.get(summary.workflowId);
-    const pending = activities.get(summary.workflowId);
-    yield { ...summary, ...defined({ place }), ...pending };
-  }
-}
-
-/** The first `most` items. */
-export async function take<T>(items: AsyncIterable<T>, most = Infinity): Promise<T[]> {
-  const taken: T[] = [];
-  for await (const item of items) {
-    taken.push(item);
-    if (taken.length >= most) break;
-  }
-  return taken;
-}
-
-/** Runs a query of {@link listQuery}, in Temporal's order, page by page while it is iterated. */
-export async function* listFollowUps(client: Client, query: string): AsyncGenerator<FollowUpSummary> {
+export async function* listNewestFirst(client: Client, query: string): AsyncGenerator<FollowUpSummary> {
+  const summaries: FollowUpSummary[] = [];
   for await (const info of listWorkflows(client, query)) {
     const summary = toFollowUpSummary(info);
-    if (summary) yield summary;
+    if (summary) summaries.push(summary);
   }
-}
-
-/**
- * Runs a query of Temporal's visibility, page by page while it is iterated: running workflows, then the last to end.
- *
- * @throws TemporalUnreachableError, SearchAttributesMissingError
- */
-export async function* listWorkflows(client: Client, query: string): AsyncGenerator<WorkflowExecutionInfo> {
-  const pages = client.workflow.list({ query })[Symbol.asyncIterator]();
-  for (;;) {
-    const next = await callTemporal(client, () => pages.next());
-    if (next.done) return;
-    yield next.value;
-  }
+  yield* summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
 }

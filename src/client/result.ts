@@ -4,17 +4,8 @@ import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
 import { z } from 'zod';
 import { describeIssues, type FailureDetails, FailureType, type InputIssue, parseInput } from '../contract/index.js';
-import {
-  BatchFailedError,
-  FollowUpCancelledError,
-  type FollowUpClientError,
-  FollowUpFailedError,
-  FollowUpTerminatedError,
-  FollowUpTimedOutError,
-  UnexpectedOutcomeError,
-} from './errors.js';
-import type { ExecutionStatus } from './summary.js';
-import { isPassingTrouble, isVagueTrouble, retryWhileAway } from './temporal-call.js';
+import { BatchFailedError, FollowUpFailedError } from './errors.js';
+import { type ExecutionStatus, isPassingTrouble, isVagueTrouble, retryWhileAway } from './temporal.js';
 
 /** Options of `result`. */
 export interface ResultOptions {
@@ -90,32 +81,35 @@ const failureDetailsSchema = z.looseObject({
  * Result of a workflow that completed.
  *
  * @param what the schema describes, in the error
- * @throws UnexpectedOutcomeError if it does not fit the schema
+ * @throws FollowUpFailedError of the type `Unexpected` if it does not fit the schema
  */
 export function toResult<T>(workflowId: string, value: unknown, schema: z.ZodType<T>, what: string): T {
   const parsed = parseInput(schema, value);
   if (parsed.ok) return parsed.value;
   const message = `the workflow's result is not a ${what} result: ${describeIssues(parsed.issues)}`;
-  throw new UnexpectedOutcomeError(workflowId, message);
+  throw new FollowUpFailedError(workflowId, 'Unexpected', message, { delivered: 'unknown' });
 }
 
-/** This library's error for the way a workflow ended. */
-export function toOutcomeError(workflowId: string, error: WorkflowFailedError): FollowUpClientError {
+/** This library's error for the way a follow-up ended. */
+export function toOutcomeError(workflowId: string, error: WorkflowFailedError): FollowUpFailedError {
   const { cause } = error;
-  const options = { cause: error };
-  if (cause instanceof CancelledFailure) return new FollowUpCancelledError(workflowId, options);
-  if (cause instanceof TerminatedFailure) return new FollowUpTerminatedError(workflowId, cause.message, options);
-  if (cause instanceof TimeoutFailure) return new FollowUpTimedOutError(workflowId, options);
-  if (cause instanceof ApplicationFailure) {
-    const type = Object.values(FailureType).find((known) => known === cause.type);
-    if (type) return new FollowUpFailedError(workflowId, type, cause.message, toDetails(cause.details?.[0]), options);
-    return new UnexpectedOutcomeError(
-      workflowId,
-      `the workflow failed: ${cause.type ?? ''}: ${cause.message}`,
-      options,
-    );
+  const failed = (type: FollowUpFailedError['type'], message: string, details?: FailureDetails) =>
+    new FollowUpFailedError(workflowId, type, message, details ?? { delivered: 'unknown' }, { cause: error });
+  const unknown = 'whether the message was delivered is not known';
+  if (cause instanceof CancelledFailure) {
+    return failed('Cancelled', 'the follow-up was cancelled before its message was sent', { delivered: 'no' });
   }
-  return new UnexpectedOutcomeError(workflowId, `the workflow failed: ${cause?.message ?? error.message}`, options);
+  if (cause instanceof TerminatedFailure) {
+    return failed('Terminated', `the workflow was terminated: ${cause.message}; ${unknown}`);
+  }
+  if (cause instanceof TimeoutFailure)
+    return failed('TimedOut', `the workflow reached its Temporal timeout; ${unknown}`);
+  if (!(cause instanceof ApplicationFailure)) {
+    return failed('Unexpected', `the workflow failed: ${cause?.message ?? error.message}`);
+  }
+  const type = Object.values(FailureType).find((known) => known === cause.type);
+  if (type) return failed(type, cause.message, toDetails(cause.details?.[0]));
+  return failed('Unexpected', `the workflow failed: ${cause.type ?? ''}: ${cause.message}`);
 }
 
 function toDetails(value: unknown): FailureDetails {

@@ -10,9 +10,9 @@ import { batchItemKey, followUpBatchWorkflowId, idSchema, workflowIdIssue } from
 import { type FollowUpBatchInput, type InputIssue, parseBatchInput } from '../contract/index.js';
 import { WorkflowIdPrefix, WorkflowType } from '../contract/names.js';
 import { boundedIssues, parseInput } from '../contract/validation.js';
-import type { BatchTarget } from './batch-handle.js';
-import { InvalidInputError, ScheduleError } from './errors.js';
-import { callTemporal } from './temporal-call.js';
+import type { BatchTarget } from './batch.js';
+import { InvalidInputError, RefusedError } from './errors.js';
+import { callTemporal } from './temporal.js';
 
 /** Temporal appends this to the id of each firing: the time at which it is due. */
 const FIRING_SUFFIX = '-2026-11-21T02:00:00Z';
@@ -147,7 +147,7 @@ function toDescription({ scheduleId, spec, policies, state, info, action }: Desc
 
 /**
  * Batches of follow-ups at set times, on Temporal Schedules. The methods throw a TemporalUnreachableError, and those
- * with a name a ScheduleError if there is no such schedule.
+ * with a name a RefusedError if there is no such schedule.
  */
 export class Schedules {
   readonly #target: Pick<BatchTarget, 'client' | 'taskQueue'>;
@@ -161,7 +161,7 @@ export class Schedules {
    * Creates a schedule. Each firing is a batch of its own with the id `{name}-{time at which it is due}`, so a firing that
    * Temporal repeats sends nothing twice.
    *
-   * @throws InvalidInputError naming every bad field, before anything is stored; ScheduleError if the name is taken
+   * @throws InvalidInputError naming every bad field, before anything is stored; RefusedError if the name is taken
    */
   async create(input: CreateScheduleInput): Promise<void> {
     const { name, cron, every, offset, timeZone, note, limit, ...settings } = parseCreateInput(input);
@@ -193,7 +193,7 @@ export class Schedules {
     try {
       await callTemporal(client, () => client.schedule.create(options));
     } catch (error) {
-      if (error instanceof ScheduleAlreadyRunning) throw new ScheduleError('ScheduleExists', name, 'already exists');
+      if (error instanceof ScheduleAlreadyRunning) throw new RefusedError('ScheduleExists', name);
       // The SDK's error for times that the server refuses, such as minute 61.
       if (!(error instanceof TypeError)) throw error;
       const field = /time ?zone/i.test(error.message) ? 'timeZone' : cron === undefined ? 'every' : 'cron';
@@ -215,7 +215,7 @@ export class Schedules {
         yield await this.describe(name);
       } catch (error) {
         // It was deleted in the meantime.
-        if (!(error instanceof ScheduleError)) throw error;
+        if (!(error instanceof RefusedError)) throw error;
       }
     }
   }
@@ -253,13 +253,13 @@ export class Schedules {
       const found = await callTemporal(client, () => schedule.describe());
       const { workflowType } = found.action;
       if (workflowType !== WorkflowType.followUpBatch) {
-        throw new ScheduleError('ForeignSchedule', name, `starts ${workflowType}, not batches of follow-ups`);
+        throw new RefusedError('ForeignSchedule', name, { why: `starts ${workflowType}, not batches of follow-ups` });
       }
       if (order) await callTemporal(client, () => order(schedule, found));
       return found;
     } catch (error) {
       if (!(error instanceof ScheduleNotFoundError)) throw error;
-      throw new ScheduleError('ScheduleNotFound', name, 'does not exist', { cause: error });
+      throw new RefusedError('ScheduleNotFound', name, { cause: error });
     }
   }
 }

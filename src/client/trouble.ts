@@ -2,10 +2,16 @@ import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription
 import { type QueryDefinition, type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
 import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { describeGrpcError, grpcStatusOf } from '../temporal/grpc.js';
-import { SearchAttributesMissingError, WorkerUnavailableError } from './errors.js';
+import { RefusedError, WorkerUnavailableError } from './errors.js';
 import { type HistoryEvent, readHistory } from './history.js';
-import { toExecutionStatus } from './summary.js';
-import { callTemporal, DEFAULT_CALL_TIMEOUT_MS, isCutOff, isPassingTrouble, timestampMs } from './temporal-call.js';
+import {
+  callTemporal,
+  DEFAULT_CALL_TIMEOUT_MS,
+  isCutOff,
+  isPassingTrouble,
+  timestampMs,
+  toExecutionStatus,
+} from './temporal.js';
 import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 
 /** From this attempt on a workflow task is failing, and not just moving to another worker. */
@@ -125,7 +131,7 @@ async function listIds(client: Client, query: string): Promise<{ workflowIds: st
   const list = client.workflow.list({ query })[Symbol.asyncIterator]();
   for (;;) {
     const next = await callTemporal(client, () => list.next()).catch((error: unknown) => {
-      if (query.includes(FAILS) && error instanceof SearchAttributesMissingError) return { done: true } as const;
+      if (query.includes(FAILS) && RefusedError.is(error, 'SearchAttributesMissing')) return { done: true } as const;
       throw error;
     });
     if (next.done) return { workflowIds: [...workflowIds], isPartial: false };

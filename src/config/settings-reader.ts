@@ -109,6 +109,9 @@ export interface ConfigIssue {
 /** The configuration is wrong. The message names every bad setting. The command line exits with code 2. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
+  readonly type = 'ConfigError';
+  /** Of the command line. */
+  readonly exitCode = 2;
 
   constructor(readonly issues: readonly ConfigIssue[]) {
     super(

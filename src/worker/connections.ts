@@ -4,7 +4,7 @@ import { Connection, type ConnectionLike } from '@temporalio/client';
 import { NativeConnection, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { TemporalUnreachableError } from '../client/errors.js';
-import { isPassingTrouble } from '../client/temporal-call.js';
+import { isPassingTrouble } from '../client/temporal.js';
 import { describeIgnoredProxies, type TemporalConfig, type TemporalConnectionOptions } from '../config/index.js';
 import { formatDuration } from '../contract/index.js';
 import { callRetries, describeGrpcError, GrpcStatus, grpcStatusOf, WITHOUT_PROXY } from '../temporal/grpc.js';

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { BadLinesError, openSource } from '../../src/cli/text-source.js';
-import { type BatchFileOptions, readBatchFile } from '../../src/cli/batch-file.js';
+import { openSource } from '../../src/cli/options.js';
+import { BadLinesError, type BatchFileOptions, readBatchFile } from '../../src/cli/batch-file.js';
 
 const line = (jobId: string, prompt = 'Add tests.') => JSON.stringify({ projectId: 'p', jobId, prompt });
 

@@ -122,18 +122,18 @@ test('a preview names the ids that were used, what blocks a project, and the ear
     ],
   };
   expect(describePreview(preview, now).split('\n')).toEqual([
-    'batch        nightly, 5 items; nothing is sent (--dry-run)',
+    'batch         nightly, 5 items; nothing is sent (--dry-run)',
     expect.stringMatching(
-      /^project {6}demo: 3 to send, 40 of 100 slots in 1 h free, 2 wait before them, sent \S+ \S+ at the earliest$/,
+      /^project {7}demo: 3 to send, 40 of 100 slots in 1 h free, 2 wait before them, sent \S+ \S+ at the earliest$/,
     ),
-    'project      website: 3 to send, 40 of 100 slots in 1 h free, blocked: operator (release freeze)',
-    'end of sends not known',
-    'used ids     1; these follow-ups exist already and are sent nothing',
+    'project       website: 3 to send, 40 of 100 slots in 1 h free, blocked: operator (release freeze)',
+    'end of sends  not known',
+    'used ids      1; these follow-ups exist already and are sent nothing',
     '  follow-up/demo/job-1/nightly:1',
   ]);
   const again = { ...preview, alreadyStarted: true, inputDiffers: true, usedKeys: [], projects: [] };
   expect(describePreview(again, now).split('\n')).toEqual([
-    'batch        nightly, 5 items; nothing is sent (--dry-run)',
-    'started      the id was used before, with different input: it is refused',
+    'batch    nightly, 5 items; nothing is sent (--dry-run)',
+    'started  the id was used before, with different input: it is refused',
   ]);
 });

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { describeBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget-text.js';
-import { fitFrame } from '../../src/cli/progress-view.js';
+import { describeBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget.js';
+import { fitFrame } from '../../src/cli/progress.js';
 import type { BudgetStatus } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -58,7 +58,7 @@ describe('orders', () => {
     const paused = await budget('pause', projectId, '--for', '30m', '--note', 'release freeze');
     expect(paused.exitCode, paused.stderr).toBe(0);
     expect(paused.stdout).toMatch(
-      /paused {5}operator since \S+ \S+, until (?:\S+ )?\S+ \S+ \(in (30|29) min.*\(release freeze\)/,
+      /paused +operator since \S+ \S+, until (?:\S+ )?\S+ \S+ \(in (30|29) min.*\(release freeze\)/,
     );
     const resumed = await budget('resume', projectId, '--json');
     expect(resumed.exitCode).toBe(0);

@@ -3,7 +3,7 @@ import type { WriteStream } from 'node:tty';
 import { expect, test } from 'vitest';
 import { Output } from '../../src/cli/cli.js';
 import { eventually } from '../support/eventually.js';
-import { type ProgressRow, showProgress } from '../../src/cli/progress-view.js';
+import { type ProgressRow, showProgress } from '../../src/cli/progress.js';
 
 const HOSTILE = 'stopped\u001b[2J\u001b]0;owned\u0007\u009b31m by\r\nsomebody\u202e';
 

@@ -31,8 +31,6 @@ export interface CliProcess extends CliRun {
 export interface CliOptions {
   env?: Record<string, string>;
   stdin?: string | Buffer;
-  /** Only in this process: extra milliseconds for a command that has a deadline. */
-  calledInMs?: number;
   /** Only in this process: stdout is a terminal of this size. */
   terminal?: { columns: number; rows: number };
 }
@@ -56,10 +54,7 @@ class Captured extends Writable {
 }
 
 /** Runs a command in this process, against a captured terminal. A signal reaches it as Ctrl-C would. */
-export function openCli(
-  args: readonly string[],
-  { env = {}, stdin = '', calledInMs = 0, terminal }: CliOptions = {},
-): CliRun {
+export function openCli(args: readonly string[], { env = {}, stdin = '', terminal }: CliOptions = {}): CliRun {
   const [stdout, stderr] = [new Captured(), new Captured()];
   if (terminal) Object.assign(stdout, { isTTY: true, ...terminal });
   const listeners = new Set<(signal: NodeJS.Signals) => void>();
@@ -74,7 +69,6 @@ export function openCli(
         listeners.add(listener);
         return () => void listeners.delete(listener);
       },
-      calledAtMs: performance.now() + calledInMs,
       exit: end,
     };
     main(args, io).then(end, reject);

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { BatchNotFoundError, FollowUpNotFoundError, InvalidInputError } from '../../src/client/index.js';
+import { InvalidInputError } from '../../src/client/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
@@ -57,9 +57,9 @@ test('a plan shows budgets, waiting follow-ups and used ids, and sends, starts a
   expect(ofFresh).toBeGreaterThanOrEqual(plannedMs);
   expect(ofFresh).toBeLessThanOrEqual(Date.now());
 
-  await expect(stack.followUps.batch(id).describe()).rejects.toThrow(BatchNotFoundError);
+  await expect(stack.followUps.batch(id).describe()).rejects.toMatchObject({ type: 'BatchNotFound' });
   const newOne = stack.followUps.handle(`follow-up/${fresh}/c/${id}:3`);
-  await expect(newOne.describe()).rejects.toThrow(FollowUpNotFoundError);
+  await expect(newOne.describe()).rejects.toMatchObject({ type: 'FollowUpNotFound' });
   expect(await stack.followUps.budget(fresh).state()).toBe('none');
   expect(await stack.followUps.budget(busy).status()).toEqual(before);
   expect([busy, paused, fresh].map(sentTo)).toEqual([1, 0, 0]);

@@ -1,12 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import {
-  BudgetNotFoundError,
-  BudgetRunningError,
-  BudgetStoppedError,
-  type BudgetHandle,
-  type StartedFollowUp,
-} from '../../src/client/index.js';
+import { type BudgetHandle, type StartedFollowUp } from '../../src/client/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -108,17 +102,17 @@ test.concurrent('two restores at the same time start one budget', async () => {
   const outcomes = await Promise.allSettled([budget.restore(), budget.restore(), budget.restore()]);
   const failed = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason as unknown] : []));
   expect(failed).toHaveLength(2);
-  for (const error of failed) expect(error).toBeInstanceOf(BudgetRunningError);
+  for (const error of failed) expect(error).toMatchObject({ type: 'BudgetRunning' });
   expect(await budget.status()).toMatchObject({ limit: 7 });
 });
 
 test.concurrent('a budget that runs or never existed cannot be restored', async () => {
   const budget = stack.followUps.budget(newProject());
-  await expect(budget.restore()).rejects.toThrow(BudgetNotFoundError);
-  await expect(budget.restore({ assumeFull: true })).rejects.toThrow(BudgetNotFoundError);
+  await expect(budget.restore()).rejects.toMatchObject({ type: 'BudgetNotFound' });
+  await expect(budget.restore({ assumeFull: true })).rejects.toMatchObject({ type: 'BudgetNotFound' });
   expect(await budget.state()).toBe('none');
   await budget.resume();
-  await expect(budget.restore()).rejects.toThrow(BudgetRunningError);
+  await expect(budget.restore()).rejects.toMatchObject({ type: 'BudgetRunning' });
 });
 
 test.concurrent('a stopped budget accepts no orders, and says how to restore it', async () => {
@@ -127,7 +121,7 @@ test.concurrent('a stopped budget accepts no orders, and says how to restore it'
   await terminate(budget);
   for (const order of [() => budget.setLimit({ limit: 9 }), () => budget.pause(), () => budget.resume()]) {
     const error = await order().catch((thrown: unknown) => thrown);
-    expect(error).toBeInstanceOf(BudgetStoppedError);
+    expect(error).toMatchObject({ type: 'BudgetStopped' });
     expect(error).toMatchObject({ message: expect.stringContaining(`follow-up budget restore ${budget.projectId}`) });
   }
   expect(await budget.state()).toBe('stopped');

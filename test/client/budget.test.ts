@@ -68,13 +68,6 @@ test.concurrent(
     const { position, expectedSendAt, asOf } = await behind.progress();
     expect({ position, asOf }).toEqual({ position: 1, asOf: undefined });
     expect(Date.parse(expectedSendAt ?? '')).toBeGreaterThan(Date.now());
-    const listed = await eventually('it is listed with its place', async () => {
-      for await (const { jobId, place } of stack.followUps.list({ project: projectId, state: 'waiting-for-budget' })) {
-        if (jobId === 'behind' && place) return place;
-      }
-      return undefined;
-    });
-    expect(listed).toEqual({ position: 1, expectedAt: expectedSendAt });
     await batch.cancel();
     await batch.result();
   },

@@ -192,7 +192,7 @@ describe('create and describe', () => {
     await eventually('it is listed', async () => (await list()).includes(name));
     expect(await list()).not.toContain(foreign);
     for (const order of orders) {
-      await expect(schedules[order](foreign)).rejects.toMatchObject({ type: 'ForeignSchedule', schedule: foreign });
+      await expect(schedules[order](foreign)).rejects.toMatchObject({ type: 'ForeignSchedule', id: foreign });
     }
     expect((await other.describe()).state.paused).toBe(false);
     await other.delete();

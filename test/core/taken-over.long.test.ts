@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { onActivities, resetToTask } from '../../chaos/buttons.js';
-import { FollowUpHandle as LibraryHandle } from '../../src/client/follow-up-handle.js';
+import { FollowUpHandle as LibraryHandle } from '../../src/client/follow-up.js';
 import { pollNowSignal } from '../../src/contract/index.js';
 import { failureOf } from '../support/failure-of.js';
 import { eventually } from '../support/eventually.js';

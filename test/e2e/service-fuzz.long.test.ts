@@ -189,7 +189,7 @@ async function breaches({ seed, projectId, script, settings }: Case, ends: Map<s
   };
   promise(taken + open <= 1, `${posts.length} messages, of which ${taken} were taken and ${open} may have been`);
   if (end instanceof FollowUpFailedError) {
-    promise(Object.values(FailureType).includes(end.type), `failed with ${end.type}`);
+    promise(Object.values<string>(FailureType).includes(end.type), `failed with ${end.type}`);
     const truths: Record<Delivered, boolean> = {
       yes: taken + open + either > 0,
       no: taken + open === 0,

@@ -28,7 +28,7 @@ test.concurrent('a terminated budget is not replaced by an empty one: follow-ups
   expect(progress.lastError?.message).toContain(`follow-up budget restore ${projectId}`);
   expect(stack.simulator.ledger.filter((entry) => entry.projectId === projectId)).toHaveLength(1);
   await handle.cancel();
-  await expect(handle.result()).rejects.toMatchObject({ name: 'FollowUpCancelledError', delivered: 'no' });
+  await expect(handle.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'no' });
 });
 
 test.concurrent('a budget refuses an invalid input', async () => {

@@ -37,7 +37,7 @@ describe.concurrent('a batch with a canary', () => {
     expect(sentTo(batch.batchId)).toHaveLength(2);
     expect(await batch.continue()).toMatchObject(held);
     await endsWell(batch);
-    await expect(batch.continue()).rejects.toMatchObject({ name: 'BatchEndedError' });
+    await expect(batch.continue()).rejects.toMatchObject({ type: 'BatchEnded' });
   });
 
   test('that is cancelled while it is held has a retry with the same canary', { tags: 'long' }, async () => {
@@ -69,6 +69,6 @@ test.concurrent('a batch in which more items fail than may is held, and continue
   const atHold = sentTo(id).length;
   expect(atHold).toBeLessThanOrEqual(1);
   await batch.continue();
-  await expect(batch.continue()).rejects.toMatchObject({ name: 'BatchNotHeldError' });
+  await expect(batch.continue()).rejects.toMatchObject({ type: 'BatchNotHeld' });
   expect(await batch.result()).toMatchObject({ completed: 5, errorsByType: { JobNotFound: 3 } });
 });

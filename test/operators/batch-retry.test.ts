@@ -23,10 +23,10 @@ describe.concurrent('retries of a batch', () => {
     const batch = await cancelledAfterThree();
     const first = await batch.retry({ only: 'failed' });
     expect(first.batchId).toBe(`${batch.batchId}-retry-1`);
-    await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
+    await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
     expect(await first.result()).toMatchObject({ total: 5, completed: 5 });
-    await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
-    await expect(first.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
+    await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
+    await expect(first.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });
 

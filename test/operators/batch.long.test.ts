@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { deleteWorkflow, resetWorkflow, sendNonsense } from '../../chaos/buttons.js';
-import { BatchNotFoundError } from '../../src/client/index.js';
+import { RefusedError } from '../../src/client/index.js';
 import { measureHistories } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
 import { operatedBatches } from '../support/operated-batches.js';
@@ -18,7 +18,7 @@ describe.concurrent('a batch that has ended and is reset', () => {
       const before = await endsWell(batch);
       await resetWorkflow(batches.stack.client, batch.workflowId, point);
       expect(await endsWell(batch)).toEqual(before);
-      await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
+      await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
       expect(sentTo(batch.batchId)).toHaveLength(8);
     },
   );
@@ -70,7 +70,7 @@ describe.concurrent('a running batch', () => {
     await eventually('it is not found', () =>
       batch.status().then(
         () => false,
-        (error: unknown) => error instanceof BatchNotFoundError,
+        (error: unknown) => RefusedError.is(error, 'BatchNotFound'),
       ),
     );
     await letAllGo(batch);

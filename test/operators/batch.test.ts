@@ -84,7 +84,7 @@ test.concurrent(
     await followUp.terminate('by hand');
     const { items: ended } = await batch.result();
     expect(ended[0]?.error).toMatchObject({ type: 'Terminated', delivered: 'yes' });
-    await expect(batch.retry()).rejects.toMatchObject({ name: 'NothingToRetryError' });
+    await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
     expect(sentTo(id)).toHaveLength(1);
   },
 );

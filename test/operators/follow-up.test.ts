@@ -84,7 +84,7 @@ describe.concurrent('a waiting follow-up', () => {
     else await stack.client.workflow.getHandle(followUp.workflowId).terminate('by hand');
     await letGo(projectId);
     await endsWell(projectId, await start(projectId, 'job', 'next'));
-    const ending = how === 'deleted' ? { name: 'FollowUpNotFoundError' } : { delivered: 'unknown' };
+    const ending = how === 'deleted' ? { type: 'FollowUpNotFound' } : { delivered: 'unknown' };
     await expect(followUp.result()).rejects.toMatchObject(ending);
   });
 

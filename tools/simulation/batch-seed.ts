@@ -8,9 +8,9 @@ import {
 } from '@temporalio/common';
 import { BatchFlow } from '../../src/batch/batch-flow.js';
 import { PartFlow } from '../../src/batch/part-flow.js';
-import type { BatchHandle } from '../../src/client/batch-handle.js';
+import type { BatchHandle } from '../../src/client/batch.js';
 import { planRetry, type RetryPlan } from '../../src/client/batch-retry.js';
-import { BatchNotFoundError, NothingToRetryError } from '../../src/client/errors.js';
+import { RefusedError } from '../../src/client/errors.js';
 import { ITEM_HASH_MEMO } from '../../src/contract/batch-protocol.js';
 import {
   type BatchItem,
@@ -181,7 +181,7 @@ class Stage {
     for (const only of ['failed', undefined] as const) {
       const asked = this.world.chance.pick([...this.#batches.keys()].filter((id) => id.startsWith(root)));
       const plan = await planRetry(this.client, (id) => this.handle(id), asked, { only }).catch((thrown: unknown) => {
-        if (!(thrown instanceof NothingToRetryError)) throw thrown;
+        if (!RefusedError.is(thrown, 'NothingToRetry')) throw thrown;
       });
       if (plan && plan.unknown === 0) plans.push(plan);
     }
@@ -329,7 +329,7 @@ class Stage {
     const handle = {
       async describe() {
         const { status } = run() ?? {};
-        if (status === undefined) throw new BatchNotFoundError(id);
+        if (status === undefined) throw new RefusedError('BatchNotFound', id);
         const memo = batches.get(id)?.memo as { retryOf?: string; indexes: string } | undefined;
         return { status: status === 'running' ? 'running' : 'completed', ...(memo?.retryOf && { retry: memo }) };
       },

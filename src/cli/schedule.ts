@@ -5,9 +5,9 @@ import { safeLine } from '../terminal-text.js';
 import { decodeUtf8 } from '../text-file.js';
 import { readBatchFile } from './batch-file.js';
 import { type Cli, UsageError } from './cli.js';
-import { duration, type LimitOptions, number, toLimits } from './command-options.js';
-import { withTemporal } from './temporal-session.js';
-import { openSource, readBytes } from './text-source.js';
+import { duration, type LimitOptions, number, openSource, readBytes, toLimits } from './options.js';
+import { withTemporal } from './session.js';
+import { rowsOf } from './text.js';
 
 /** A schedule's batch has at most 256 KiB of JSON; the file may also have spaces and escapes. */
 const MAX_FILE_BYTES = 4 * 1_048_576;
@@ -87,24 +87,24 @@ function order(run: Order, done = {}, text = '') {
 
 function describeText(schedule: ScheduleDescription): string {
   const { name, paused, note, overlap, followUps, projectIds, taskQueue, counts, remainingFirings } = schedule;
-  const rows = {
-    schedule: [paused ? `${name}, paused` : name],
-    note: [note],
-    fires: [timesText(schedule)],
-    batch: [`${followUps} follow-ups of ${projectIds.join(', ')}, task queue ${taskQueue}`],
-    overlap: [overlap],
-    'catch-up': [formatDuration(schedule.catchUpWindowMs)],
-    left: [remainingFirings],
-    'so far': [`${counts.fired} fired, ${counts.skipped} skipped by the overlap policy, ${counts.missed} missed`],
-    next: nextTimes(schedule).slice(0, 5),
-    latest: schedule.recentFirings.map(({ batchId }) => batchId),
-    running: schedule.runningBatchIds,
-  };
-  return Object.entries(rows)
-    .flatMap(([label, values]) =>
-      values.filter(Boolean).map((value, index) => (index ? '' : label).padEnd(10) + safeLine(String(value))),
-    )
-    .join('\n');
+  const several = (name: string, texts: readonly string[]) =>
+    texts.map((text, index) => [index ? '' : name, text] as const);
+  return rowsOf([
+    ['schedule', paused ? `${name}, paused` : name],
+    ['note', safeLine(note ?? '')],
+    ['fires', safeLine(timesText(schedule))],
+    ['batch', safeLine(`${followUps} follow-ups of ${projectIds.join(', ')}, task queue ${taskQueue}`)],
+    ['overlap', overlap],
+    ['catch-up', formatDuration(schedule.catchUpWindowMs)],
+    ['left', remainingFirings?.toString()],
+    ['so far', `${counts.fired} fired, ${counts.skipped} skipped by the overlap policy, ${counts.missed} missed`],
+    ...several('next', nextTimes(schedule).slice(0, 5)),
+    ...several(
+      'latest',
+      schedule.recentFirings.map(({ batchId }) => safeLine(batchId)),
+    ),
+    ...several('running', schedule.runningBatchIds.map(safeLine)),
+  ]).join('\n');
 }
 
 function timesText({ times: { cron, intervals, timeZone } }: ScheduleDescription): string {

@@ -1,13 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Client } from '@temporalio/client';
+import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { NamespaceNotFoundError, type Timestamp } from '@temporalio/common';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader } from '../temporal/grpc.js';
-import {
-  FollowUpClientError,
-  SearchAttributesMissingError,
-  TemporalUnreachableError,
-  WorkerUnavailableError,
-} from './errors.js';
+import { FollowUpClientError, RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
 
 /** Deadline of one call of Temporal, retries of the SDK included, in milliseconds. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
@@ -16,7 +11,7 @@ export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
  * Calls Temporal with a deadline, and turns errors of Temporal itself into this library's errors.
  * Errors about the workflow pass through.
  *
- * @throws TemporalUnreachableError, SearchAttributesMissingError
+ * @throws TemporalUnreachableError; RefusedError without the search attributes
  */
 export async function callTemporal<T>(
   client: Client,
@@ -54,7 +49,7 @@ export function toConnectionError(
       return unreachable(`it refuses access: ${describeGrpcError(error)}`);
     case GrpcStatus.invalidArgument:
       return /search attribute|FollowUp\w+ is not/i.test(describeGrpcError(error))
-        ? new SearchAttributesMissingError(client.options.namespace, options)
+        ? new RefusedError('SearchAttributesMissing', client.options.namespace, options)
         : undefined;
     default:
       return undefined;
@@ -125,4 +120,40 @@ export function timestampMs(timestamp: Timestamp | null | undefined): number {
   if (!timestamp) throw new TypeError('an instant is missing in the answer of Temporal');
   const { seconds, nanos } = timestamp;
   return (seconds?.toNumber() ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1e6);
+}
+
+/**
+ * Runs a query of Temporal's visibility, page by page while it is iterated: running workflows, then the last to end.
+ *
+ * @throws TemporalUnreachableError; RefusedError without the search attributes
+ */
+export async function* listWorkflows(client: Client, query: string): AsyncGenerator<WorkflowExecutionInfo> {
+  const pages = client.workflow.list({ query })[Symbol.asyncIterator]();
+  for (;;) {
+    const next = await callTemporal(client, () => pages.next());
+    if (next.done) return;
+    yield next.value;
+  }
+}
+
+/** State of a workflow as Temporal sees it. A paused workflow counts as running. */
+export type ExecutionStatus = 'running' | 'completed' | 'failed' | 'cancelled' | 'terminated' | 'timedOut' | 'unknown';
+
+/** Status of an execution in this library's words. */
+export function toExecutionStatus(name: WorkflowExecutionInfo['status']['name']): ExecutionStatus {
+  switch (name) {
+    case 'RUNNING':
+    case 'CONTINUED_AS_NEW':
+    case 'PAUSED':
+      return 'running';
+    case 'TIMED_OUT':
+      return 'timedOut';
+    case 'COMPLETED':
+    case 'FAILED':
+    case 'CANCELLED':
+    case 'TERMINATED':
+      return name.toLowerCase() as Lowercase<typeof name>;
+    default:
+      return 'unknown';
+  }
 }

@@ -1,6 +1,7 @@
 import {
   type Client,
   QueryNotRegisteredError,
+  WorkflowExecutionAlreadyStartedError,
   WorkflowFailedError,
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
@@ -18,21 +19,14 @@ import {
   followUpBatchResultSchema,
   followUpBatchWorkflowId,
   type FollowUpState,
+  WorkflowType,
 } from '../contract/index.js';
-import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
+import { checkBatch, handOver, type StartBatchInput, type StartBatchOptions } from './hand-over.js';
 import { planRetry, readRetryMemo, type RetryMemo, type RetryOptions, type RetryPlan } from './batch-retry.js';
-import {
-  BatchEndedError,
-  BatchNotFoundError,
-  BatchNotHeldError,
-  FollowUpClientError,
-  UnexpectedOutcomeError,
-  WorkerUnavailableError,
-} from './errors.js';
+import { FollowUpClientError, FollowUpFailedError, RefusedError, WorkerUnavailableError } from './errors.js';
 import { listQuery } from './list.js';
 import { awaitResult, type ResultOptions, toBatchError, toResult } from './result.js';
-import { type ExecutionStatus, toExecutionStatus } from './summary.js';
-import { callTemporal, isBetweenRuns, toConnectionError } from './temporal-call.js';
+import { callTemporal, type ExecutionStatus, isBetweenRuns, toConnectionError, toExecutionStatus } from './temporal.js';
 import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './trouble.js';
 
 /** A batch of thousands may have to replay its history before it answers. */
@@ -48,11 +42,10 @@ export interface BatchExecution {
   retry?: RetryMemo;
 }
 
-/** How to start batches, and where. */
+/** Where batches are started. */
 export interface BatchTarget {
   client: Client;
   taskQueue: string;
-  start: (input: StartBatchInput, options?: StartBatchOptions, memo?: Record<string, unknown>) => Promise<StartedBatch>;
 }
 
 /** One batch. Cheap to make: nothing is requested before a method is called. */
@@ -139,7 +132,7 @@ export class BatchHandle {
    */
   async cancel(): Promise<void> {
     // Temporal accepts a request to cancel an ended workflow like any other.
-    if ((await this.describe()).status !== 'running') throw new BatchEndedError(this.batchId);
+    if ((await this.describe()).status !== 'running') throw new RefusedError('BatchEnded', this.batchId);
     await this.#call(() => this.#handle.cancel());
   }
 
@@ -161,8 +154,10 @@ export class BatchHandle {
       });
       return ended;
     } catch (error) {
-      if (error instanceof BatchNotFoundError) throw new BatchEndedError(this.batchId, { cause: error });
-      if (error instanceof WorkflowUpdateFailedError) throw new BatchNotHeldError(this.batchId, { cause: error });
+      if (RefusedError.is(error, 'BatchNotFound')) throw new RefusedError('BatchEnded', this.batchId, { cause: error });
+      if (error instanceof WorkflowUpdateFailedError) {
+        throw new RefusedError('BatchNotHeld', this.batchId, { cause: error });
+      }
       throw error;
     }
   }
@@ -181,7 +176,7 @@ export class BatchHandle {
 
   /** Starts what {@link planRetry} has planned. */
   async startRetry({ input, memo }: RetryPlan, options: StartBatchOptions = {}): Promise<StartedBatch> {
-    return this.#target.start(input, options, memo);
+    return startBatch(this.#target, input, options, memo);
   }
 
   /**
@@ -249,9 +244,9 @@ export class BatchHandle {
       // It failed before it could answer. Its result says why.
       const isUnknown = error instanceof WorkerUnavailableError && error.cause instanceof QueryNotRegisteredError;
       if (isUnknown && (await this.describe()).status !== 'running') await this.result();
-      if (workflowId === this.workflowId || !(error instanceof BatchNotFoundError)) throw error;
+      if (workflowId === this.workflowId || !RefusedError.is(error, 'BatchNotFound')) throw error;
       const message = `the items of ${workflowId} cannot be read: Temporal no longer keeps it`;
-      throw new UnexpectedOutcomeError(workflowId, message, { cause: error });
+      throw new FollowUpFailedError(workflowId, 'Unexpected', message, { delivered: 'unknown' }, { cause: error });
     }
   }
 
@@ -265,11 +260,14 @@ export class BatchHandle {
 
   #translate(error: unknown): unknown {
     if (error instanceof WorkflowNotFoundError) {
-      return new BatchNotFoundError(this.batchId, { cause: error });
+      return new RefusedError('BatchNotFound', this.batchId, { cause: error });
     }
     return toConnectionError(this.#target.client, error) ?? error;
   }
 }
+
+/** Memo field with the digest that tells whether two batches are the same; missing if another client started it. */
+export const DIGEST_MEMO = 'inputDigest';
 
 /** What `startBatch` answers. */
 export class StartedBatch extends BatchHandle {
@@ -281,4 +279,39 @@ export class StartedBatch extends BatchHandle {
   ) {
     super(target, batchId);
   }
+}
+
+/** See `FollowUpClient.startBatch`. @param memo further fields of the batch's memo */
+export async function startBatch(
+  target: BatchTarget,
+  input: StartBatchInput,
+  options: StartBatchOptions = {},
+  memo: Record<string, unknown> = {},
+): Promise<StartedBatch> {
+  const { client, taskQueue } = target;
+  const plan = checkBatch(input);
+  const { batchId, items } = plan;
+  const workflowId = followUpBatchWorkflowId({ batchId });
+  const start = () =>
+    client.workflow.start(WorkflowType.followUpBatch, {
+      workflowId,
+      taskQueue,
+      args: [plan.firstInput],
+      workflowIdReusePolicy: 'REJECT_DUPLICATE',
+      workflowIdConflictPolicy: 'FAIL',
+      staticSummary: `Follow-ups to ${items.length} ${items.length === 1 ? 'job' : 'jobs'}`,
+      memo: { ...memo, [DIGEST_MEMO]: plan.digest },
+    });
+  let alreadyStarted = false;
+  try {
+    await callTemporal(client, start, { workflowId });
+  } catch (error) {
+    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+    alreadyStarted = true;
+    const { memo } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+    if (memo?.[DIGEST_MEMO] !== plan.digest) throw new RefusedError('BatchInputDiffers', batchId);
+  }
+  const batch = new StartedBatch(target, batchId, alreadyStarted);
+  if (plan.isInPieces) await handOver(client, batch, plan, options);
+  return batch;
 }

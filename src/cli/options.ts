@@ -1,8 +1,66 @@
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
-import { describeIssues, type InputIssue, MAX_PROMPT_BYTES } from '../contract/index.js';
+import { defined } from '../contract/defined.js';
+import { MAX_PROMPT_BYTES } from '../contract/index.js';
 import { decodeUtf8, NotUtf8Error } from '../text-file.js';
 import { type CliIo, UsageError } from './cli.js';
+
+/** The options for the limits of a batch. */
+export interface LimitOptions {
+  maxOpen?: string;
+  canary?: string;
+  maxFailures?: string;
+  allowDuplicates?: boolean;
+}
+
+/** The fields of a batch's input from the options, unchecked. */
+export function toLimits({ maxOpen, canary, maxFailures }: LimitOptions): Record<string, unknown> {
+  return defined({ maxOpen: number(maxOpen), canary: number(canary), maxFailures: number(maxFailures) });
+}
+
+/** The options for the settings of a follow-up. */
+export interface SettingOptions {
+  lane?: string;
+  onUnknownDelivery?: string;
+  whenActive?: string;
+  pollInitialInterval?: string;
+  pollMaxInterval?: string;
+  pollBackoffCoefficient?: string;
+  settleTime?: string;
+  prLinkGrace?: string;
+  jobTimeout?: string;
+  budgetWaitTimeout?: string;
+}
+
+/** The settings from the options, unchecked. */
+export function toSettings(options: SettingOptions): Record<string, unknown> {
+  const { pollInitialInterval, pollMaxInterval, pollBackoffCoefficient } = options;
+  const poll = defined({
+    initialInterval: duration(pollInitialInterval),
+    maxInterval: duration(pollMaxInterval),
+    backoffCoefficient: number(pollBackoffCoefficient),
+  });
+  return defined({
+    lane: options.lane,
+    onUnknownDelivery: options.onUnknownDelivery,
+    whenActive: options.whenActive,
+    poll: Object.keys(poll).length > 0 ? poll : undefined,
+    settleTime: duration(options.settleTime),
+    prLinkGrace: duration(options.prLinkGrace),
+    jobTimeout: duration(options.jobTimeout),
+    budgetWaitTimeout: duration(options.budgetWaitTimeout),
+  });
+}
+
+/** Turns digits into milliseconds. Returns any other text unchanged, to be checked with the other fields. */
+export function duration(text: string | undefined): string | number | undefined {
+  return text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
+}
+
+/** Turns digits, with or without a fraction, into a number. Returns any other text unchanged. */
+export function number(text: string | undefined): string | number | undefined {
+  return text !== undefined && /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+}
 
 /** A source of bytes, with its name for messages. */
 export interface ByteSource {
@@ -82,65 +140,5 @@ export async function readPrompt(
   } catch (error) {
     if (error instanceof NotUtf8Error) throw new UsageError(`prompt: ${source.name} is ${error.message}`);
     throw error;
-  }
-}
-
-const LINE_FEED = 0x0a;
-
-/**
- * The lines of a text as they arrive, without their line feeds; `undefined` for a line of more than `maxBytes`. Never
- * holds more than one line and one chunk.
- */
-export async function* readLines(
-  chunks: ByteSource['chunks'],
-  maxBytes: number,
-): AsyncGenerator<Buffer | undefined, void, undefined> {
-  let parts: Buffer[] = [];
-  let length = 0;
-  const add = (part: Buffer) => {
-    length += part.length;
-    if (length <= maxBytes) parts.push(part);
-  };
-  for await (const chunk of chunks) {
-    const bytes = Buffer.from(chunk as Uint8Array);
-    let from = 0;
-    for (let to = bytes.indexOf(LINE_FEED); to >= 0; to = bytes.indexOf(LINE_FEED, from)) {
-      add(bytes.subarray(from, to));
-      yield length > maxBytes ? undefined : Buffer.concat(parts);
-      [parts, length, from] = [[], 0, to + 1];
-    }
-    add(bytes.subarray(from));
-  }
-  if (length > 0) yield length > maxBytes ? undefined : Buffer.concat(parts);
-}
-
-/** A line that cannot be taken, from 1, and every rule that it breaks. */
-export interface BadLine {
-  line: number;
-  issues: readonly InputIssue[];
-}
-
-/** Thrown when lines of a file break rules. Nothing was sent. */
-export class BadLinesError extends Error {
-  override readonly name = 'BadLinesError';
-  readonly issues: readonly (InputIssue & { line: number })[];
-
-  /** @param shown the first of the bad lines */
-  constructor(
-    file: string,
-    lineCount: number,
-    readonly badLineCount: number,
-    shown: readonly BadLine[],
-  ) {
-    const bad = `${badLineCount} of ${lineCount} ${lineCount === 1 ? 'line' : 'lines'}`;
-    const more = badLineCount - shown.length;
-    super(
-      [
-        `${file}: ${bad} cannot be taken, so nothing was sent`,
-        ...shown.map(({ line, issues }) => `  line ${line}: ${describeIssues(issues)}`),
-        ...(more > 0 ? [`  and ${more} more bad ${more === 1 ? 'line' : 'lines'}`] : []),
-      ].join('\n'),
-    );
-    this.issues = shown.flatMap(({ line, issues }) => issues.map((issue) => ({ line, ...issue })));
   }
 }

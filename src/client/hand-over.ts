@@ -1,19 +1,28 @@
 import { createHash } from 'node:crypto';
+import { type Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError } from '@temporalio/client';
+import { ApplicationFailure, WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import { jsonBytes, tooManyParts } from '../batch/pack.js';
+import { batchItemsOf, templateOf } from '../contract/batch-input.js';
 import { defined } from '../contract/defined.js';
 import {
+  addItemsUpdate,
   batchIdSchema,
+  type BatchTotal,
   DEFAULT_MAX_OPEN,
+  FailureType,
   type FollowUpBatchInput,
   type FollowUpDefaults,
   type FollowUpInput,
   MAX_PIECE_BYTES,
   parseBatchInput,
   parseInput,
+  sealUpdate,
 } from '../contract/index.js';
-import { InvalidInputError } from './errors.js';
-import { batchItemsOf, templateOf } from '../contract/batch-input.js';
+import type { StartedBatch } from './batch.js';
+import { FollowUpClientError, InvalidInputError, RefusedError, WorkerUnavailableError } from './errors.js';
+import { callTemporal, retryWhileAway } from './temporal.js';
+import { NO_ANSWER } from './trouble.js';
 
 /** A batch to start: a list of follow-ups, or one prompt for many jobs of a project. */
 export type StartBatchInput = {
@@ -118,4 +127,56 @@ export interface StartBatchOptions {
    * @default 60_000
    */
   reconnectTimeoutMs?: number;
+}
+
+const DEFAULT_RECONNECT_TIMEOUT_MS = 60_000;
+
+/** Adds the missing items piece by piece, and seals the batch. */
+export async function handOver(
+  client: Client,
+  batch: StartedBatch,
+  { items }: CheckedBatch,
+  { signal, onHandedOver, reconnectTimeoutMs = DEFAULT_RECONNECT_TIMEOUT_MS }: StartBatchOptions,
+): Promise<void> {
+  const retrying = <T>(call: () => Promise<T>) => retryWhileAway(call, reconnectTimeoutMs, signal);
+  // The server knows a repeated update by its id, and a run that was continued as new also by the offset.
+  const send = (name: string, updateId: string, args: [unknown, ...unknown[]]) =>
+    retrying(() => sendUpdate(client, batch, name, { args, updateId }));
+  const hasEnded = batch.alreadyStarted && (await batch.describe()).status !== 'running';
+  const before = hasEnded ? { ...(await batch.result()), sealed: true } : await retrying(() => batch.status());
+  if (before.sealed && before.total < items.length) {
+    const why = `takes no more items: it has the first ${before.total} of ${items.length}, and no batch has the others`;
+    throw new RefusedError('BatchEnded', batch.batchId, { why });
+  }
+  if (before.sealed) return;
+  for (let { total } = before; total < items.length;) {
+    onHandedOver?.(total, items.length);
+    const piece = items.slice(total, total + countInPiece(items, total));
+    ({ total } = await send(addItemsUpdate.name, `items-${total}`, [piece, total]));
+  }
+  onHandedOver?.(items.length, items.length);
+  await send(sealUpdate.name, 'seal', [items.length]);
+}
+
+async function sendUpdate(
+  client: Client,
+  { workflowId, batchId }: StartedBatch,
+  name: string,
+  update: { args: [unknown, ...unknown[]]; updateId: string },
+): Promise<BatchTotal> {
+  try {
+    const handle = client.workflow.getHandle(workflowId);
+    return await callTemporal(client, () => handle.executeUpdate(name, update), { workflowId });
+  } catch (error) {
+    const options = { cause: error };
+    if (error instanceof WorkflowNotFoundError) throw new RefusedError('BatchEnded', batchId, options);
+    if (error instanceof WorkflowUpdateFailedError && error.cause instanceof ApplicationFailure) {
+      const { type, message } = error.cause;
+      if (type === FailureType.InvalidInput) throw new InvalidInputError([{ field: 'items', message }]);
+    }
+    if (error instanceof FollowUpClientError && error.cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError) {
+      throw new WorkerUnavailableError(workflowId, NO_ANSWER, options);
+    }
+    throw error;
+  }
 }

@@ -19,21 +19,18 @@ import {
   workflowIdIssue,
   WorkflowType,
 } from '../contract/index.js';
-import { BatchHandle, type BatchTarget, type StartedBatch } from './batch-handle.js';
-import type { StartBatchInput, StartBatchOptions } from './batch-plan.js';
+import type { BudgetSettings } from '../contract/protocol.js';
+import { BatchHandle, type BatchTarget, startBatch, type StartedBatch } from './batch.js';
 import { type BatchPreview, previewBatch } from './batch-preview.js';
-import { startBatch } from './batch-start.js';
-import { BudgetHandle, listBudgets, type ListedBudget } from './budget-handle.js';
-import { DEFAULT_BUDGET_SETTINGS } from './budget-update.js';
+import { BudgetHandle, DEFAULT_BUDGET_SETTINGS, listBudgets, type ListedBudget } from './budget.js';
 import { InvalidInputError } from './errors.js';
-import { FollowUpHandle, StartedFollowUp } from './follow-up-handle.js';
-import { endedAsInvalid, inputDiffers } from './history.js';
-import { type ListedFollowUp, type ListFilter, listNewestFirst, listQuery } from './list.js';
+import { FollowUpHandle, type FollowUpSummary, inputDiffers, StartedFollowUp } from './follow-up.js';
+import type { StartBatchInput, StartBatchOptions } from './hand-over.js';
+import { type ListFilter, listNewestFirst, listQuery } from './list.js';
 import type { ResultOptions } from './result.js';
 import { Schedules } from './schedules.js';
-import { callTemporal, isTooLarge } from './temporal-call.js';
+import { callTemporal, isTooLarge } from './temporal.js';
 import { findTroubles, type FoundTroubles } from './trouble.js';
-import { type BudgetSettings } from '../contract/protocol.js';
 
 /** Options of {@link FollowUpClient}. */
 export interface FollowUpClientOptions {
@@ -90,31 +87,31 @@ export class FollowUpClient {
    * asked for a send.
    *
    * @throws InvalidInputError before anything is sent, or if the prompt is longer than the server accepts (2 MiB,
-   * unless it is configured otherwise); TemporalUnreachableError, SearchAttributesMissingError
+   * unless it is configured otherwise); TemporalUnreachableError; RefusedError without the search attributes
    */
   async start(input: StartInput): Promise<StartedFollowUp> {
     const { key, followUpInput, settings } = parseStartInput(input);
     const { projectId, jobId } = settings;
     const workflowId = followUpWorkflowId({ projectId, jobId, key });
-    const start = (workflowIdReusePolicy: 'REJECT_DUPLICATE' | 'ALLOW_DUPLICATE_FAILED_ONLY') => () =>
-      this.#client.workflow.start(WorkflowType.followUp, {
-        workflowId,
-        taskQueue: this.#taskQueue,
-        args: [followUpInput],
-        workflowIdReusePolicy,
-        workflowIdConflictPolicy: 'FAIL',
-        staticSummary: `Follow-up to ${jobId} (${projectId})`,
-        typedSearchAttributes: new TypedSearchAttributes([
-          { key: SearchAttribute.projectId, value: projectId },
-          { key: SearchAttribute.jobId, value: jobId },
-        ]),
-      });
     try {
-      await callTemporal(this.#client, start('REJECT_DUPLICATE'), { workflowId }).catch(async (error: unknown) => {
-        if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
-        if (!(await callTemporal(this.#client, () => endedAsInvalid(this.#client, workflowId)))) throw error;
-        await callTemporal(this.#client, start('ALLOW_DUPLICATE_FAILED_ONLY'), { workflowId });
-      });
+      await callTemporal(
+        this.#client,
+        () =>
+          this.#client.workflow.start(WorkflowType.followUp, {
+            workflowId,
+            taskQueue: this.#taskQueue,
+            args: [followUpInput],
+            workflowIdReusePolicy: 'REJECT_DUPLICATE',
+            workflowIdConflictPolicy: 'FAIL',
+            staticSummary: `Follow-up to ${jobId} (${projectId})`,
+            typedSearchAttributes: new TypedSearchAttributes([
+              { key: SearchAttribute.projectId, value: projectId },
+              { key: SearchAttribute.jobId, value: jobId },
+            ]),
+          }),
+        { workflowId },
+      );
+      return new StartedFollowUp(this.#client, workflowId, key, false, false);
     } catch (error) {
       if (isTooLarge(error)) {
         throw new InvalidInputError([{ field: 'prompt', message: 'is longer than this Temporal server accepts' }]);
@@ -123,7 +120,6 @@ export class FollowUpClient {
       const differs = await callTemporal(this.#client, () => inputDiffers(this.#client, workflowId, settings));
       return new StartedFollowUp(this.#client, workflowId, key, true, differs);
     }
-    return new StartedFollowUp(this.#client, workflowId, key, false, false);
   }
 
   /**
@@ -154,13 +150,13 @@ export class FollowUpClient {
   }
 
   /**
-   * Follow-ups that Temporal still keeps, newest first. Those that wait for a slot have their place, as their budget
-   * has it now. The newest 100 that poll their jobs also show when they poll next and why the last poll failed. The list
-   * may be a second old. All matches are read before the first is returned: name a project or `since` if there are many.
+   * Follow-ups that Temporal still keeps, newest first. The list may be a second old. All matches are read before the
+   * first is returned: name a project or `since` if there are many.
    *
-   * @throws InvalidInputError at once; TemporalUnreachableError, SearchAttributesMissingError while iterating
+   * @throws InvalidInputError at once; TemporalUnreachableError, or RefusedError without the search attributes, while
+   * iterating
    */
-  list(filter: ListFilter = {}): AsyncIterable<ListedFollowUp> {
+  list(filter: ListFilter = {}): AsyncIterable<FollowUpSummary> {
     return listNewestFirst(this.#client, listQuery(filter));
   }
 
@@ -168,8 +164,8 @@ export class FollowUpClient {
    * Starts a batch of follow-ups, or finds the one that was started with the same id and input. A list over 256 KiB is
    * handed over in pieces: after an interruption, the same call continues from there.
    *
-   * @throws InvalidInputError before anything is sent, naming every bad field; BatchInputDiffersError,
-   * WorkerUnavailableError (a long list needs a running worker), TemporalUnreachableError
+   * @throws InvalidInputError before anything is sent, naming every bad field; RefusedError if the id was used for
+   * another input, WorkerUnavailableError (a long list needs a running worker), TemporalUnreachableError
    */
   startBatch(input: StartBatchInput, options?: StartBatchOptions): Promise<StartedBatch> {
     return startBatch(this.#batchTarget, input, options);
@@ -234,11 +230,7 @@ export class FollowUpClient {
   }
 
   get #batchTarget(): BatchTarget {
-    return {
-      client: this.#client,
-      taskQueue: this.#taskQueue,
-      start: (input, options, memo) => startBatch(this.#batchTarget, input, options, memo),
-    };
+    return { client: this.#client, taskQueue: this.#taskQueue };
   }
 }
 
@@ -253,27 +245,14 @@ export function parseStartInput(input: unknown): {
   followUpInput: FollowUpInput;
   settings: FollowUpSettings;
 } {
-  const { key, rest } = splitKey(input);
-  const parsedInput = parseInput(followUpInputSchema, rest);
-  const parsedKey = parseInput(z.object({ key: keySchema }), { key });
-  if (parsedInput.ok && parsedKey.ok && isFollowUpInput(rest)) {
-    const { key: checkedKey } = parsedKey.value;
-    const issue = workflowIdIssue({ ...parsedInput.value, key: checkedKey });
-    if (issue) throw new InvalidInputError([issue]);
-    return { key: checkedKey, followUpInput: rest, settings: parsedInput.value };
+  const isObject = typeof input === 'object' && input !== null;
+  const { key: givenKey, ...rest }: { key?: unknown } = isObject ? input : {};
+  const settings = parseInput(followUpInputSchema, isObject ? rest : input);
+  const key = parseInput(z.object({ key: keySchema }), { key: givenKey ?? randomUUID() });
+  if (!settings.ok || !key.ok) {
+    throw new InvalidInputError([...(settings.ok ? [] : settings.issues), ...(key.ok ? [] : key.issues)]);
   }
-  throw new InvalidInputError([
-    ...(parsedInput.ok ? [] : parsedInput.issues),
-    ...(parsedKey.ok ? [] : parsedKey.issues),
-  ]);
-}
-
-function splitKey(input: unknown): { key: unknown; rest: unknown } {
-  if (typeof input !== 'object' || input === null) return { key: randomUUID(), rest: input };
-  const { key, ...rest }: { key?: unknown } = input;
-  return { key: key ?? randomUUID(), rest };
-}
-
-function isFollowUpInput(value: unknown): value is FollowUpInput {
-  return followUpInputSchema.safeParse(value).success;
+  const issue = workflowIdIssue({ ...settings.value, ...key.value });
+  if (issue) throw new InvalidInputError([issue]);
+  return { ...key.value, followUpInput: rest as FollowUpInput, settings: settings.value };
 }

@@ -1,7 +1,7 @@
 import { type Client } from '@temporalio/client';
 import { defaultPayloadConverter, type Payload, type PayloadCodec } from '@temporalio/common';
 import { describe, expect, test } from 'vitest';
-import { bringUpToDate, joinPlace, type LiveProgress } from '../../src/client/live-progress.js';
+import { bringUpToDate, joinPlace, type LiveProgress } from '../../src/client/progress.js';
 import type { BudgetStatus, BudgetWaiter, FollowUpProgress } from '../../src/contract/index.js';
 import type { Seen } from '../../src/follow-up/watch.js';
 
@@ -18,64 +18,59 @@ const told = (expectedInMs: number) =>
     position: 5,
     expectedSendAt: at(expectedInMs),
   }) as const;
-const budget = (more: Partial<BudgetStatus> = {}): { status: BudgetStatus } => ({
-  status: {
-    projectId: 'p',
-    limit: 100,
-    windowMs: 3_600_000,
-    reserve: 0,
-    used: 100,
-    unsettled: 0,
-    remembersSince: at(-3_600_000),
-    waiting: [],
-    waitingTotal: 1,
-    waitingInBatchLane: 0,
-    waitingForJob: 0,
-    lastSends: [],
-    ...more,
-  },
+const budget = (more: Partial<BudgetStatus> = {}): BudgetStatus => ({
+  projectId: 'p',
+  limit: 100,
+  windowMs: 3_600_000,
+  reserve: 0,
+  used: 100,
+  unsettled: 0,
+  remembersSince: at(-3_600_000),
+  waiting: [],
+  waitingTotal: 1,
+  waitingInBatchLane: 0,
+  waitingForJob: 0,
+  lastSends: [],
+  ...more,
 });
+/** What the budget says of a follow-up. */
+const joined = (
+  place: BudgetWaiter | undefined,
+  progress: Parameters<typeof joinPlace>[2],
+  more: Partial<BudgetStatus> = {},
+) => joinPlace(budget({ waiting: place ? [place] : [], ...more }), workflowId, progress);
 const waiter: BudgetWaiter = { workflowId, lane: 'interactive', position: 2, expectedAt: at(60_000) };
 
 describe('a follow-up that waits in line', () => {
   test('shows its current place, not the one that it was told', () => {
-    const live = joinPlace(budget(), waiter, told(-30_000), NOW_MS);
+    const live = joined(waiter, told(-30_000));
     expect(live).toMatchObject({ state: 'waiting-for-budget', position: 2, expectedSendAt: at(60_000) });
     expect(live).not.toHaveProperty('asOf');
-    expect(live).not.toHaveProperty('overdue');
   });
 
   test('has no expected time if the budget gives none', () => {
     const { expectedAt: _expectedAt, ...without } = waiter;
-    expect(joinPlace(budget(), without, told(1_000), NOW_MS)).not.toHaveProperty('expectedSendAt');
+    expect(joined(without, told(1_000))).not.toHaveProperty('expectedSendAt');
   });
 
   test('is blocked if the service refuses its message alone, and shows when it is tried again', () => {
     const refusal = { reason: 'payment', until: at(300_000) } as const;
-    const live = joinPlace(budget(), { workflowId, lane: 'interactive', position: 1, refusal }, told(1_000), NOW_MS);
+    const live = joined({ workflowId, lane: 'interactive', position: 1, refusal }, told(1_000));
     const pause = { by: 'service', until: refusal.until };
     expect(live).toMatchObject({ state: 'blocked', waitReason: 'payment', pause, position: 1 });
     expect(live).not.toHaveProperty('expectedSendAt');
   });
 
-  test('is overdue, with the reason, if its expected time has passed and the budget does not answer', () => {
-    const live = joinPlace({ silence: 'it is paused in Temporal' }, undefined, told(-10_000), NOW_MS);
-    expect(live).toMatchObject({ position: 5, expectedSendAt: at(-10_000), asOf: at(-600_000) });
-    expect(live.overdue).toBe('the budget does not answer: it is paused in Temporal');
-  });
-
-  test.each([60_000, -2_000])('is not overdue %i ms from its expected time, and says how old its place is', (ms) => {
-    const live = joinPlace({ silence: 'no worker runs' }, undefined, told(ms), NOW_MS);
-    expect(live).toMatchObject({ asOf: at(-600_000) });
-    expect(live).not.toHaveProperty('overdue');
+  test('keeps what it was told if the budget does not answer, and says how old that is', () => {
+    expect(joinPlace(undefined, workflowId, told(-10_000))).toEqual({ ...told(-10_000), asOf: at(-600_000) });
   });
 
   test('keeps what it was told if the budget does not know it, and says how old that is', () => {
-    expect(joinPlace(budget(), undefined, told(60_000), NOW_MS)).toMatchObject({ position: 5, asOf: at(-600_000) });
+    expect(joined(undefined, told(60_000))).toMatchObject({ position: 5, asOf: at(-600_000) });
   });
 
   test('is blocked if its budget is stopped, which nobody tells it', () => {
-    const live = joinPlace({ isStopped: true }, undefined, told(60_000), NOW_MS);
+    const live = joinPlace('stopped', workflowId, told(60_000));
     expect(live).toMatchObject({ state: 'blocked', waitReason: 'budget-stopped' });
     expect(live).not.toHaveProperty('position');
   });
@@ -89,27 +84,27 @@ describe('a follow-up that waits in line', () => {
     [['payment'], 'payment', 'service'],
   ] as const)('is blocked at its place while %j pauses its project; the reason is %s', (reasons, waitReason, by) => {
     const paused = { reasons: [...reasons], since: at(-1_000), until: at(9_000), note: 'why' };
-    const live = joinPlace(budget({ paused }), unexpected, told(60_000), NOW_MS);
+    const live = joined(unexpected, told(60_000), { paused });
     const pause = { by, until: at(9_000), note: 'why' };
     expect(live).toMatchObject({ state: 'blocked', waitReason, position: 2, pause });
     expect(live).not.toHaveProperty('expectedSendAt');
   });
 
   test('is blocked while its budget counts', () => {
-    const live = joinPlace(budget({ isCounting: true }), unexpected, told(60_000), NOW_MS);
+    const live = joined(unexpected, told(60_000), { isCounting: true });
     expect(live).toMatchObject({ state: 'blocked', waitReason: 'counting', position: 2 });
   });
 
   test('is blocked no more when the pause is over, of which only the first in line are told', () => {
     const pause = { by: 'operator' } as const;
     const paused = { ...facts, state: 'blocked', waitReason: 'paused', pause } as const;
-    const live = joinPlace(budget(), waiter, paused, NOW_MS);
+    const live = joined(waiter, paused);
     expect(live).toMatchObject({ state: 'waiting-for-budget', waitReason: 'slot', position: 2 });
     expect(live).not.toHaveProperty('pause');
   });
 
   test('waits for its job while another follow-up has the turn', () => {
-    const live = joinPlace(budget(), { workflowId, lane: 'batch' }, told(60_000), NOW_MS);
+    const live = joined({ workflowId, lane: 'batch' }, told(60_000));
     expect(live).toMatchObject({ state: 'waiting-for-job', waitReason: 'job-busy' });
     expect(live).not.toHaveProperty('position');
   });
@@ -129,7 +124,6 @@ function clientOf(activity: Record<string, unknown>): Client {
   const described = {
     workflowId,
     status: { name: 'RUNNING' },
-    taskQueue: 'nobody',
     raw: { pendingActivities: [{ activityId: '7', ...activity }] },
   };
   const client = {
@@ -139,7 +133,6 @@ function clientOf(activity: Record<string, unknown>): Client {
     },
     withDeadline: (_deadline: number, call: () => unknown) => call(),
     workflow: { getHandle: () => ({ describe: async () => described }) },
-    workflowService: { describeTaskQueue: async () => ({ pollers: [{ identity: 'a worker' }] }) },
   };
   return client as unknown as Client;
 }
@@ -196,11 +189,6 @@ describe('a follow-up that watches its job', () => {
     expect(await live(polling, later)).toMatchObject({ nextPollAt: at(9_000) });
   });
 
-  test('is overdue if no worker takes the watch', async () => {
-    const untaken = { ...watching({}, 1), nextAttemptScheduleTime: instant(-9_000) };
-    expect(await live(polling, untaken)).toMatchObject({ overdue: 'no worker has taken it yet' });
-  });
-
   test('before its send, counts no polls', async () => {
     const progress = await live({ ...facts, state: 'waiting-for-job', waitReason: 'job-busy' }, watching());
     expect(progress).toMatchObject({ state: 'waiting-for-job', polls: 0, nextPollAt: at(20_000), job: seen.job });
@@ -235,10 +223,5 @@ describe('a follow-up whose ask is repeated', () => {
     const encodedAttributes = encoded({ message: 'it was stopped', stack_trace: '' });
     const lastFailure = { message: 'Encoded failure', applicationFailureInfo, encodedAttributes };
     expect(await live(blocked, { ...asking, lastFailure })).toMatchObject({ lastError });
-  });
-
-  test('is overdue if no worker takes the next try', async () => {
-    const untaken = { ...asking, nextAttemptScheduleTime: instant(-9_000) };
-    expect(await live(blocked, untaken)).toMatchObject({ overdue: 'no worker has taken it yet' });
   });
 });

@@ -1,0 +1,337 @@
+import {
+  type BudgetHandle,
+  type BudgetUpdate,
+  type ListedBudget,
+  type RestoredBudget,
+  WorkerUnavailableError,
+} from '../client/index.js';
+import { defined } from '../contract/defined.js';
+import { type BudgetSend, type BudgetStatus, formatDuration, parseFollowUpWorkflowId } from '../contract/index.js';
+import { safeLine } from '../terminal-text.js';
+import { type Cli, ExitCode, interruptible, isLive, type Output } from './cli.js';
+import { duration, number } from './options.js';
+import { showLive } from './progress.js';
+import { withTemporal } from './session.js';
+import { clock, rowsOf } from './text.js';
+
+const HEADER = toRow('project', 'used', 'waiting', 'state');
+
+/** `follow-up budget list` */
+export async function listBudgets({ env, output }: Cli): Promise<void> {
+  await withTemporal({ env, output }, async ({ followUps }) => {
+    let count = 0;
+    for await (const budget of followUps.budgets()) {
+      if (count++ === 0 && !output.json) output.data(undefined, HEADER);
+      output.data(toJson(budget), describeListed(budget));
+    }
+    if (count === 0) output.note('no budget runs; each project gets its own with its first follow-up');
+  });
+}
+
+/** Without the lists: there may be a thousand projects, one line each. */
+function toJson({ projectId, workflowId, status, statusUnavailable }: ListedBudget): object {
+  if (!status) return { projectId, workflowId, statusUnavailable };
+  const { waiting: _waiting, lastSends: _lastSends, ...counts } = status;
+  return { workflowId, ...counts };
+}
+
+function describeListed({ projectId, status, statusUnavailable }: ListedBudget): string {
+  if (!status) return toRow(projectId, '?', '?', `does not answer: ${statusUnavailable ?? 'it has not begun'}`);
+  const { used, limit, windowMs, waitingTotal } = status;
+  const slots = `${used} of ${limit} in ${formatDuration(windowMs)}`;
+  return toRow(projectId, slots, String(waitingTotal), stateOf(status));
+}
+
+function toRow(project: string, used: string, waiting: string, state: string): string {
+  return [project.padEnd(24), used.padEnd(18), waiting.padStart(7), safeLine(state)].join('  ');
+}
+
+/** `follow-up budget show` */
+export async function showBudget(cli: Cli, projectId: string, { watch }: { watch?: boolean }): Promise<ExitCode> {
+  return withTemporal(cli, async ({ followUps }) => {
+    const handle = followUps.budget(projectId);
+    if (watch !== true) return showOnce(cli, handle);
+    await interruptible(cli, (signal) => showBudgetWatch(cli.output, projectId, handle.watch({ signal })));
+    return ExitCode.interrupted;
+  });
+}
+
+/** `follow-up budget audit` */
+export async function auditBudget({ env, output }: Cli, projectId: string): Promise<void> {
+  await withTemporal({ env, output }, async ({ followUps }) => {
+    const sends = await followUps.budget(projectId).audit();
+    if (sends.length === 0) output.note(`project ${projectId} has sent nothing`);
+    else if (!output.json) output.data(undefined, AUDIT_HEADER);
+    for (const send of sends) output.data(send, describeSend(send));
+  });
+}
+
+async function showOnce({ output }: Cli, handle: BudgetHandle): Promise<ExitCode> {
+  const { projectId } = handle;
+  const state = await handle.state();
+  const status = state === 'none' ? undefined : await handle.status();
+  if (!status) {
+    output.data(
+      { projectId, state: 'none', used: 0, waiting: [], waitingTotal: 0, lastSends: [] },
+      noBudgetText(projectId),
+    );
+    return ExitCode.ok;
+  }
+  if (state === 'stopped') {
+    output.note(
+      `warning: the budget is stopped; nothing is sent until it runs again, with "follow-up budget restore ${projectId}"`,
+    );
+  }
+  output.data({ state, ...status }, describeBudget(status));
+  return ExitCode.ok;
+}
+
+/**
+ * Shows the updates of a budget until they end: redrawn in place on a terminal, otherwise a line whenever something
+ * changes; with `--json` one document per change.
+ */
+async function showBudgetWatch(output: Output, projectId: string, updates: AsyncIterable<BudgetUpdate>): Promise<void> {
+  const { json, stdout } = output;
+  if (!json && isLive(stdout)) {
+    await showLive(output, stdout, updates, (update) => describeBudgetUpdate(projectId, update));
+    return;
+  }
+  let shown: string | undefined;
+  for await (const update of updates) {
+    const line = summariseBudgetUpdate(projectId, update);
+    if (!output.json && line === shown) continue;
+    shown = line;
+    output.data({ projectId, ...update }, line);
+  }
+}
+
+interface SetOptions {
+  limit?: string;
+  window?: string;
+  reserve?: string;
+}
+
+interface PauseOptions {
+  for?: string;
+  note?: string;
+}
+
+interface RestoreOptions {
+  assumeFull?: boolean;
+}
+
+/** `follow-up budget set` */
+export async function setBudget(cli: Cli, projectId: string, { limit, window, reserve }: SetOptions): Promise<void> {
+  const fields = { limit: number(limit), window: duration(window), reserve: number(reserve) };
+  const change = defined<Record<string, unknown>>(fields);
+  await order(cli, projectId, (budget) => budget.setLimit(change));
+}
+
+/** `follow-up budget pause` */
+export async function pauseBudget(cli: Cli, projectId: string, options: PauseOptions): Promise<void> {
+  const pause = defined({ for: duration(options.for), note: options.note });
+  await order(cli, projectId, (budget) => budget.pause(pause));
+}
+
+/** `follow-up budget resume` */
+export async function resumeBudget(cli: Cli, projectId: string): Promise<void> {
+  await order(cli, projectId, (budget) => budget.resume());
+}
+
+/** `follow-up budget restore` */
+export async function restoreBudget(
+  { env, output }: Cli,
+  projectId: string,
+  { assumeFull }: RestoreOptions,
+): Promise<void> {
+  await withTemporal({ env, output }, async ({ followUps }) => {
+    const handle = followUps.budget(projectId);
+    const restored = await handle.restore(defined({ assumeFull }));
+    output.data(restored, describeRestored(restored, await lookAt(handle)));
+  });
+}
+
+async function order(
+  { env, output }: Cli,
+  projectId: string,
+  give: (budget: BudgetHandle) => Promise<BudgetStatus>,
+): Promise<void> {
+  await withTemporal({ env, output }, async ({ followUps }) => {
+    const status = await give(followUps.budget(projectId));
+    output.data({ state: 'running', ...status }, describeBudget(status));
+  });
+}
+
+function describeRestored({ projectId, settings, stopped }: RestoredBudget, standing: string): string {
+  const limit = `${settings.limit} in ${formatDuration(settings.windowMs)}`;
+  return [
+    `the budget of ${projectId} runs again; its last run was ${stopped.status} ${clock(stopped.at)}`,
+    'it first counts what was sent before, which can take some minutes; waiting follow-ups continue on their own',
+    `the limit is ${limit}, and a pause by an operator is not kept: follow-up budget set, follow-up budget pause`,
+    standing,
+  ]
+    .filter(Boolean)
+    .join('\n');
+}
+
+/** The state of the restored budget. If no worker answers yet, the restore has still succeeded. */
+async function lookAt(handle: BudgetHandle): Promise<string> {
+  try {
+    const status = await handle.status();
+    if (!status) return '';
+    return `${status.used} of ${status.limit} slots used, ${status.waitingTotal} waiting`;
+  } catch (error) {
+    if (error instanceof WorkerUnavailableError) return `it does not answer yet: ${error.reason}`;
+    throw error;
+  }
+}
+
+const BAR_WIDTH = 40;
+const SHOWN_WAITERS = 20;
+const SHOWN_SENDS = 10;
+
+/** A budget for people. Clock times are local. */
+export function describeBudget(status: BudgetStatus, now = new Date()): string {
+  const { limit, used, windowMs, reserve, unsettled, nextFreeSlotAt, paused, learnedLimit, isCounting } = status;
+  return [
+    ...rowsOf([
+      ['project', safeLine(status.projectId)],
+      ['slots', `[${bar(used, limit)}] ${used} of ${limit} used in ${formatDuration(windowMs)}${drainText(status)}`],
+      ['reserve', reserve > 0 ? `${reserve} kept from the batch lane` : ''],
+      ['under way', unsettled > 0 ? `${unsettled} sent and not settled yet` : ''],
+      ['next slot', nextFreeSlotAt && `${clock(nextFreeSlotAt, now)}${countdown(nextFreeSlotAt, now)}`],
+      ['paused', paused && describePause(paused, now)],
+      ['accepted', learnedLimit && `about ${learnedLimit} in a window, as the service's refusals tell`],
+      ['counting', isCounting && 'it finds out what was sent before it started; nothing is sent yet'],
+      ['waiting', describeWaiting(status)],
+    ]),
+    ...waitingLines(status, now),
+    ...sendLines(status, now),
+  ].join('\n');
+}
+
+/** Whether a budget sends, in a few words for a list. Clock times are local. */
+export function stateOf(
+  { paused, limit, used, isCounting, learnedLimit }: Omit<BudgetStatus, 'waiting' | 'lastSends'>,
+  now = new Date(),
+): string {
+  if (paused) {
+    const until = paused.until === undefined ? '' : ` until ${clock(paused.until, now)}`;
+    return `paused: ${paused.reasons.join(', ')}${until}${paused.note ? ` (${paused.note})` : ''}`;
+  }
+  if (limit === 0) return 'sends nothing: its limit is 0';
+  if (used > limit) return `sends nothing: ${used - limit} slots more than its limit`;
+  if (isCounting) return 'sends nothing yet: it counts what was sent before it started';
+  return learnedLimit === undefined ? 'sends' : `sends; the service accepts about ${learnedLimit} in a window`;
+}
+
+/** An update of a watched budget, in full. */
+export function describeBudgetUpdate(projectId: string, update: BudgetUpdate, now = new Date()): string {
+  const { state, status, statusUnavailable } = update;
+  const warnings = [
+    state === 'stopped' ? `STOPPED: nothing is sent until "follow-up budget restore ${projectId}"` : '',
+    statusUnavailable === undefined ? '' : `no answer: ${safeLine(statusUnavailable)}${status ? '; last known:' : ''}`,
+  ];
+  const text = status ? describeBudget(status, now) : state === 'none' ? noBudgetText(projectId) : '';
+  return [...warnings, text].filter(Boolean).join('\n');
+}
+
+/** An update of a watched budget, in one line that stays the same while nothing notable changes. */
+export function summariseBudgetUpdate(projectId: string, { state, status, statusUnavailable }: BudgetUpdate): string {
+  if (!status) {
+    return statusUnavailable === undefined ? noBudgetText(projectId) : `no answer: ${safeLine(statusUnavailable)}`;
+  }
+  const { used, limit, unsettled, waitingTotal, nextFreeSlotAt, paused, lastSends } = status;
+  const [last] = lastSends;
+  return [
+    state === 'stopped' ? 'STOPPED' : '',
+    statusUnavailable === undefined ? '' : `no answer: ${safeLine(statusUnavailable)}; last known:`,
+    `${used} of ${limit} slots used${drainText(status)}`,
+    unsettled > 0 ? `${unsettled} under way` : '',
+    waitingTotal > 0 ? `waiting ${describeWaiting(status)}` : '',
+    nextFreeSlotAt === undefined ? '' : `next slot ${clock(nextFreeSlotAt)}`,
+    paused === undefined ? '' : `paused: ${describePause(paused)}`,
+    last ? `last send ${clock(last.grantedAt)} ${outcomeText(last)} ${safeLine(last.workflowId)}` : '',
+  ]
+    .filter(Boolean)
+    .join(', ');
+}
+
+/** The text for a project that has sent nothing yet. */
+export function noBudgetText(projectId: string): string {
+  return `project ${projectId} has no budget yet: it gets one with its first follow-up; 0 slots used`;
+}
+
+/** One send in the audit, below {@link AUDIT_HEADER}. */
+export function describeSend({ workflowId, sendNumber, grantedAt, settledAt, outcome }: BudgetSend): string {
+  return [
+    grantedAt,
+    (settledAt ?? '-').padEnd(24),
+    (outcome ?? 'under way').padEnd(12),
+    String(sendNumber).padStart(4),
+    safeLine(parseFollowUpWorkflowId(workflowId)?.jobId ?? '').padEnd(20),
+    safeLine(workflowId),
+  ].join('  ');
+}
+
+/** Names of the columns of {@link describeSend}. */
+export const AUDIT_HEADER = [
+  'granted'.padEnd(24),
+  'settled'.padEnd(24),
+  'outcome'.padEnd(12),
+  'send',
+  'job'.padEnd(20),
+  'workflow',
+].join('  ');
+
+function bar(used: number, limit: number): string {
+  const filled = limit === 0 ? BAR_WIDTH : Math.min(BAR_WIDTH, Math.ceil((used / limit) * BAR_WIDTH));
+  return '#'.repeat(filled).padEnd(BAR_WIDTH, '.');
+}
+
+/** Under a lowered limit nothing is sent until enough slots have ended. */
+function drainText({ used, limit }: BudgetStatus): string {
+  return used > limit ? `; ${used - limit} more than the limit, nothing is sent until they have ended` : '';
+}
+
+/** With `now`, also how long it still lasts. */
+function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, now?: Date): string {
+  const end =
+    until === undefined ? ', until it is resumed' : `, until ${clock(until, now)}${now ? countdown(until, now) : ''}`;
+  const begin = ` since ${clock(since, now)}`;
+  return `${reasons.map(safeLine).join(', ')}${begin}${end}${note ? ` (${safeLine(note)})` : ''}`;
+}
+
+function describeWaiting({ waitingTotal, waitingForJob }: BudgetStatus): string {
+  return `${waitingTotal - waitingForJob} for a slot, ${waitingForJob} for their job`;
+}
+
+function waitingLines({ waiting, waitingTotal }: BudgetStatus, now: Date): string[] {
+  const lines = waiting.slice(0, SHOWN_WAITERS).map(({ workflowId, lane, position, expectedAt, refusal }) => {
+    const eta = expectedAt === undefined ? '' : `  expected ${clock(expectedAt, now)}${countdown(expectedAt, now)}`;
+    const refused = refusal ? `  ${refusal.reason}, tries again ${clock(refusal.until, now)}` : '';
+    return `  ${String(position ?? 'job').padStart(4)}  ${lane.padEnd(11)}  ${safeLine(workflowId)}${eta}${refused}`;
+  });
+  const more = Math.max(waitingTotal, waiting.length) - lines.length;
+  return more > 0 && lines.length > 0 ? [...lines, `        … and ${more} more`] : lines;
+}
+
+function sendLines({ lastSends }: BudgetStatus, now: Date): string[] {
+  if (lastSends.length === 0) return ['last sends none'];
+  const lines = lastSends
+    .slice(0, SHOWN_SENDS)
+    .map(
+      (send) =>
+        `  ${clock(send.grantedAt, now)}  ${outcomeText(send).padEnd(12)}  ${safeLine(send.workflowId)}${send.sendNumber > 1 ? `, send ${send.sendNumber}` : ''}`,
+    );
+  return ['last sends', ...lines];
+}
+
+function outcomeText({ outcome }: BudgetSend): string {
+  return outcome ?? 'under way';
+}
+
+function countdown(instant: string, now: Date): string {
+  const leftMs = new Date(instant).getTime() - now.getTime();
+  return leftMs > 0 ? ` (in ${formatDuration(Math.max(1_000, leftMs))})` : '';
+}

@@ -1,0 +1,288 @@
+import { Argument, type Command, Option } from 'commander';
+import {
+  followUpStates,
+  lanes,
+  resolveWords,
+  retryChoices,
+  scheduleOverlaps,
+  unknownDeliveryActions,
+  whenActiveActions,
+} from '../contract/choices.js';
+import { type Cli, ExitCode } from './cli.js';
+
+/** A command, called with its arguments as parsed by commander. No exit code means `ok`. */
+type Run = (cli: Cli, ...args: never[]) => Promise<ExitCode | void>;
+
+/**
+ * Adds all commands. The code of a command is imported when it runs: help and bad options do not wait for it, nor for
+ * any schema.
+ */
+export function addCommands(program: Command, cli: Cli): void {
+  /** Returns what adds the commands whose code is in a module. */
+  const adder =
+    <Code>(parent: Command, load: () => Promise<Code>, prefix = '') =>
+    (name: string, example: string, choose: (code: Code) => Run): Command =>
+      parent
+        .command(name)
+        .addHelpText('after', `\nExample:\n  $ ${example.replace('%', `follow-up ${prefix}${name}`)}`)
+        .action(async (...args: unknown[]) => {
+          const run = choose(await load());
+          cli.exitCode = (await run(cli, ...(args as never[]))) ?? ExitCode.ok;
+        });
+
+  const dev = adder(program, () => import('./dev.js'));
+  dev('dev', '% --exit', (code) => code.runDev)
+    .description('run everything on this machine: Temporal and its UI, a simulated service, a worker, four follow-ups')
+    .option('--exit', 'exit when the follow-ups have ended, without waiting for Ctrl-C')
+    .option('--project <project>', 'with --job and --prompt: send this follow-up instead of the four')
+    .option('--job <id>', 'see --project')
+    .option('--prompt <text>', 'see --project')
+    .option('--port <port>', 'port of Temporal (default: 7233, or a free one if it is taken)')
+    .option('--ui-port <port>', 'port of the Temporal UI (default: 8233, or a free one if it is taken)');
+
+  const service = adder(program, () => import('./serve.js'));
+  service('worker', WORKER_EXAMPLE, (code) => code.runWorker).description(
+    'run the worker until SIGTERM or Ctrl-C; its settings are environment variables (docs/reference/settings.md)',
+  );
+
+  const followUp = adder(program, () => import('./follow-up.js'));
+  const send = followUp('send', SEND_EXAMPLE, (code) => code.send)
+    .description('send a message to an agent job and wait for its pull request')
+    .argument('<project>', 'project id')
+    .argument('<job>', 'job id')
+    .argument('[-]', 'read the message from stdin');
+  addPromptOptions(send).option(
+    '-k, --key <key>',
+    'unique within the job; the same key never sends a second message (default: random)',
+  );
+  addSettingOptions(send, 'interactive').option('--no-wait', 'start it and print its workflow id, without waiting');
+  followUp('status', `% ${EXAMPLE_ID}`, (code) => code.showStatus)
+    .description('show a follow-up: state, position in the queue, job, next poll, last error, result')
+    .argument('<workflowId>', ID_HELP);
+  followUp('list', '% --project my-project --state waiting-for-budget', (code) => code.listFollowUps)
+    .description('list follow-ups, newest first')
+    .option('--project <project>', 'only follow-ups of this project')
+    .option('--job <job>', 'only follow-ups to this job')
+    .option('--pr <url>', 'only follow-ups with this pull request')
+    .option('--since <time>', 'only follow-ups started since then: 24h, or 2026-11-22T08:00:00Z')
+    .addOption(choice('--state <state>', 'only follow-ups in this state', followUpStates))
+    .option('--batch <batch>', 'only follow-ups of this batch');
+  followUp('cancel', `% ${EXAMPLE_ID}`, (code) => code.cancel)
+    .description('cancel a follow-up: before the send nothing is sent; after it the agent job continues')
+    .argument('<workflowId>', ID_HELP);
+  followUp('poll-now', `% ${EXAMPLE_ID}`, (code) => code.pollNow)
+    .description('poll the job of a follow-up now')
+    .argument('<workflowId>', ID_HELP);
+  const word = new Argument('<word>', 'notSent sends the message again');
+  word.argChoices = [...resolveWords];
+  followUp('resolve', `% ${EXAMPLE_ID} sent`, (code) => code.resolve)
+    .description('tell a reconciling follow-up whether its message was delivered')
+    .argument('<workflowId>', ID_HELP)
+    .addArgument(word);
+
+  const batches = program.command('batch').description('send messages to many agent jobs, and manage these batches');
+  const batch = adder(batches, () => import('./batch.js'), 'batch ');
+  const run = batch('run', `% list.jsonl --id ${EXAMPLE_BATCH} --canary 5`, (code) => code.runBatch)
+    .description('send many follow-ups; the whole file is checked before anything is sent')
+    .argument('[file]', 'one input as JSON per line, {"projectId":…,"jobId":…,"prompt":…}; - reads stdin')
+    .requiredOption('--id <id>', 'id of the batch (required); the same id never sends a second message')
+    .option('--jobs <file>', 'instead of FILE: one job id per line, with --project and a prompt for all; - reads stdin')
+    .option('--project <project>', 'with --jobs: the project of the jobs');
+  addSettingOptions(addLimitOptions(addPromptOptions(run)), 'batch')
+    .option('--dry-run', 'check the file, show what would be sent and how long it takes at least, and send nothing')
+    .option('--no-wait', 'start it and print its id (--json: also those of its items), without waiting');
+  batch('status', `% ${EXAMPLE_BATCH}`, (code) => code.showBatch)
+    .description('show a batch: counts, failures, whether it is held; with --json every item')
+    .argument('<batch>', 'batch id')
+    .option('-w, --watch', 'wait until it has ended; exit code as with "batch run"');
+  batch('continue', `% ${EXAMPLE_BATCH}`, (code) => code.continueBatch)
+    .description('let a held batch go on; counts failures from 0 again')
+    .argument('<batch>', 'batch id');
+  batch('retry', `% ${EXAMPLE_BATCH} --only unknown`, (code) => code.retryBatch)
+    .description('send the failed items of an ended batch again, as a new batch')
+    .argument('<batch>', 'batch id')
+    .addOption(new Option('--only <which>', ONLY_HELP).choices(retryChoices))
+    .option('--yes', 'also send items that may have been delivered')
+    .option('--no-wait', 'start it and print its id, without waiting');
+  batch('cancel', `% ${EXAMPLE_BATCH}`, (code) => code.cancelBatch)
+    .description('cancel a batch: nothing more is sent; sent items are reported, and their jobs continue')
+    .argument('<batch>', 'batch id');
+
+  const schedules = program.command('schedule').description('start batches of follow-ups at set times');
+  const schedule = adder(schedules, () => import('./schedule.js'), 'schedule ');
+  const overlap = 'what to do if the previous firing still runs (default: skip)';
+  const create = schedule('create', CREATE_EXAMPLE, (code) => code.createSchedule)
+    .description('start a batch of follow-ups at set times; each firing is a batch of its own')
+    .argument('<name>', 'unique in the namespace; 1 to 90 of A-Z a-z 0-9 . _ ~ -')
+    .argument('<file>', 'the batch, at most 256 KiB of JSON; - reads stdin')
+    .option('--cron <expression>', 'when to fire, such as "0 2 * * MON-FRI"')
+    .option('--every <duration>', 'fire at this interval from 1970-01-01T00:00:00Z on, 1s to 365d')
+    .option('--offset <duration>', 'with --every: how long after the start of each interval to fire (default: 0)')
+    .option('--time-zone <zone>', 'with --cron: its time zone, such as Europe/Berlin (default: UTC)')
+    .addOption(choice('--overlap <policy>', overlap, scheduleOverlaps))
+    .option('--catch-up-window <duration>', 'how late a firing may start after an outage of Temporal (default: 1h)')
+    .option('--limit <n>', 'maximum number of firings (default: no limit)')
+    .option('--note <text>', 'shown with the schedule')
+    .option('--paused', 'create it paused, until "follow-up schedule resume"');
+  addLimitOptions(create).addHelpText('after', CREATE_HELP);
+  schedule('list', '% --json', (code) => code.listSchedules).description('list schedules with their next firing');
+  for (const name of Object.keys(scheduleOrders) as (keyof typeof scheduleOrders)[]) {
+    const command = schedule(name, '% nightly', (code) => code.orders[name])
+      .description(scheduleOrders[name])
+      .argument('<schedule>', 'as "follow-up schedule list" prints it');
+    if (name === 'pause') command.option('--note <reason>', 'shown instead of its own note until it is resumed');
+  }
+
+  const budgets = program.command('budget').description('show, change, pause and restore the budget of a project');
+  const budget = adder(budgets, () => import('./budget.js'), 'budget ');
+  budget('list', '% --json', (code) => code.listBudgets).description(
+    'list the running budgets of all projects: slots, queue, pauses',
+  );
+  budget('show', '% my-project --watch', (code) => code.showBudget)
+    .description('show the slots, the queue and the last sends of a project')
+    .argument('<project>', 'project id')
+    .option('-w, --watch', 'keep showing it: live on a terminal, otherwise one line per change; Ctrl-C ends it');
+  budget('set', '% my-project --limit 50 --window 1h --reserve 10', (code) => code.setBudget)
+    .description('change the limit, window or reserve at once; the others stay')
+    .argument('<project>', 'project id')
+    .option(
+      '--limit <n>',
+      'messages per window, 0 to 10000; above a lower limit, nothing is sent until slots have ended',
+    )
+    .option('--window <duration>', 'length of the rolling window, 1s to 365d')
+    .option('--reserve <n>', 'slots that the batch lane leaves free, below the limit');
+  budget('pause', '% my-project --for 30m --note "release freeze"', (code) => code.pauseBudget)
+    .description('stop sending; running sends finish, and the queue is kept')
+    .argument('<project>', 'project id')
+    .option('--for <duration>', 'resume automatically after this time (default: wait for "budget resume")')
+    .option('--note <text>', 'shown with the pause, at most 200 characters');
+  budget('resume', '% my-project', (code) => code.resumeBudget)
+    .description('end a pause; if the service caused it, the next follow-up tries at once')
+    .argument('<project>', 'project id');
+  budget('audit', '% my-project --json', (code) => code.auditBudget)
+    .description('list the latest sends, newest first: when each was granted and settled, and its outcome')
+    .argument('<project>', 'project id');
+  budget('restore', '% my-project', (code) => code.restoreBudget)
+    .description(
+      'start a stopped budget again, or one whose tasks fail; it counts for itself what was sent, and waiting follow-ups continue',
+    )
+    .argument('<project>', 'project id')
+    .option('--assume-full', 'also count every slot that is left as used, so that nothing is sent for one window');
+
+  const installation = adder(program, () => import('./doctor.js'));
+  installation('setup', 'TEMPORAL_ADDRESS=temporal.example.com:7233 %', (code) => code.setUp).description(
+    'register the search attributes in the namespace; you can repeat it at any time',
+  );
+  installation('doctor', '% --project my-project', (code) => code.runDoctor)
+    .description(
+      'check the whole installation: settings, server, workers, API keys, budgets, batches, schedules, clocks',
+    )
+    .option('--project <project>', 'project whose API key to try')
+    .option('--job <id>', 'job to read; it need not exist')
+    .addHelpText('after', '\nThe exit code is 0 only if there is nothing to do.');
+  service('simulator', '% --port 8080', (code) => code.runSimulator)
+    .description('run a simulated agent job service; ids such as fail-1, slow-1, missing-1 decide how a job behaves')
+    .option('--host <address>', 'address to listen on (default: 127.0.0.1)')
+    .option('--port <port>', 'port to listen on; 0 takes any free one (default: 8080)')
+    .option('--limit <messages>', 'messages per project and window (default: 100)')
+    .option('--window <duration>', 'window of the limit (default: 1h)')
+    .option('--turn <duration>', 'how long the agent works on a message (default: 4s)')
+    .option('--seed <number>', 'seed of all randomness (default: 1)')
+    .option('--no-auto-create', 'do not create a job when it is first asked for')
+    .option('--ledger-file <file>', 'append every message request to this file, one JSON per line')
+    .option('--options <file>', 'JSON file with more options of the simulator; they override the others');
+
+  addJsonOption(program);
+  program
+    .command('completion')
+    .description('print a script that lets the shell complete commands, options and their values')
+    .addArgument(new Argument('<shell>', 'the shell').choices(['bash', 'zsh', 'fish']))
+    .addHelpText('after', COMPLETION_HELP)
+    .action(async (shell: string) => {
+      const { completionScript } = await import('./completion.js');
+      cli.io.stdout.write(completionScript(program, shell));
+    });
+}
+
+const WORKER_EXAMPLE = `AGENT_JOBS_BASE_URL=https://api.example.com \\
+      AGENT_JOBS_API_KEY_FILE=/run/secrets/key %`;
+const SEND_EXAMPLE = '% my-project job-42 \\\n      --prompt "Add tests for the parser." --key parser-tests';
+const CREATE_EXAMPLE = '% nightly jobs.jsonl \\\n      --cron "0 4 * * MON-FRI" --time-zone Europe/Berlin';
+const EXAMPLE_ID = 'follow-up/my-project/job-42/parser-tests';
+const ID_HELP = 'as "follow-up send" and "follow-up list" print it';
+const EXAMPLE_BATCH = 'nightly-2026-11-21';
+const ONLY_HELP =
+  'failed: the agent job failed, or nothing was delivered; unknown: nobody can tell whether the message was delivered, so it may be delivered twice (default: both)';
+
+const COMPLETION_HELP = `
+Examples:
+  $ echo 'source <(follow-up completion bash)' >> ~/.bashrc
+  $ echo 'source <(follow-up completion zsh)' >> ~/.zshrc
+  $ echo 'follow-up completion fish | source' >> ~/.config/fish/config.fish`;
+
+const CREATE_HELP = `
+Cron: minute, hour, day of month, month, day of week, or @hourly, @daily,
+@weekly, @monthly, @yearly. Day of month and day of week must both match.
+
+FILE has one follow-up as JSON per line, as for "follow-up batch run", or is one
+JSON document: {"items": […]} or {"projectId": …, "prompt": …, "jobIds": […]}.
+You cannot change a schedule: delete it and create it again.`;
+
+/** The commands that take the name of a schedule. */
+const scheduleOrders = {
+  describe: 'show the times and policies of a schedule, its next 5 firings and its latest 10',
+  pause: 'stop firing until resumed; a running batch continues',
+  resume: 'fire again from the next time on',
+  trigger: "fire now, even while paused, under the schedule's overlap policy",
+  delete: 'delete a schedule; running batches continue',
+};
+
+/** To every command that is no group of commands. */
+function addJsonOption(command: Command): void {
+  command.commands.forEach(addJsonOption);
+  if (command.commands.length > 0) return;
+  command.option('--json', 'print one JSON document (lists: one per line) on stdout, everything else on stderr');
+}
+
+/**
+ * An option with known values, for the help and for completion. Commander does not check them: they are checked with
+ * all other fields, so that one message names every bad field.
+ */
+function choice(flags: string, description: string, values: readonly string[]): Option {
+  const option = new Option(flags, description);
+  option.argChoices = [...values];
+  return option;
+}
+
+function addPromptOptions(command: Command): Command {
+  return command
+    .option('-p, --prompt <text>', 'the message; - reads it from stdin')
+    .option('-f, --prompt-file <file>', 'file with the message; - reads it from stdin');
+}
+
+/** An option for every field of a follow-up's input except ids and prompt. */
+function addSettingOptions(command: Command, defaultLane: (typeof lanes)[number]): Command {
+  const unknown = 'what to do if nobody can tell whether the message was delivered (default: fail)';
+  const active = 'what to do if the job works on another message (default: wait)';
+  const settle = 'how long after the send to distrust an unchanged terminal status (default: 120s)';
+  return command
+    .addOption(choice('--lane <lane>', `interactive goes first (default: ${defaultLane})`, lanes))
+    .addOption(choice('--on-unknown-delivery <action>', unknown, unknownDeliveryActions))
+    .addOption(choice('--when-active <action>', active, whenActiveActions))
+    .option('--poll-initial-interval <duration>', 'wait before the first poll (default: 5s)')
+    .option('--poll-max-interval <duration>', 'longest wait between two polls (default: 60s)')
+    .option('--poll-backoff-coefficient <number>', 'each wait is this many times the previous one (default: 1.5)')
+    .option('--settle-time <duration>', settle)
+    .option('--pr-link-grace <duration>', 'how long to look for the pull request of a completed job (default: 30s)')
+    .option('--job-timeout <duration>', 'longest wait for the job after the send (default: 24h)')
+    .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
+}
+
+/** The options that limit what a batch sends. */
+function addLimitOptions(command: Command): Command {
+  return command
+    .option('--max-open <n>', 'maximum number of open follow-ups (default: 50)')
+    .option('--canary <n>', 'hold the batch after its first items, until "batch continue"')
+    .option('--max-failures <n>', 'hold the batch once more items have failed; a number, or a share such as 5%')
+    .option('--allow-duplicates', 'allow lines with the same project, job and prompt');
+}

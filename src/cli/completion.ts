@@ -1,0 +1,79 @@
+import type { Command } from 'commander';
+
+/** What can follow the words of a command. */
+interface Place {
+  /** Its names, such as `batch run`; empty for the program. */
+  path: string;
+  words: { word: string; description: string }[];
+  options: { flag: string; description: string; choices: readonly string[] }[];
+}
+
+/**
+ * A script for a shell that completes commands, options and their values, and file names where nothing else fits. It
+ * lists them all: pressing Tab starts no process.
+ */
+export function completionScript(program: Command, shell: string): string {
+  const places = placesOf(program);
+  return shell === 'fish' ? fishScript(places) : bashScript(places, shell === 'zsh');
+}
+
+function placesOf(command: Command, path: readonly string[] = []): Place[] {
+  const help = command.createHelp();
+  const place: Place = {
+    path: path.join(' '),
+    words: [
+      ...help.visibleCommands(command).map((each) => ({ word: each.name(), description: each.description() })),
+      ...command.registeredArguments.flatMap(({ argChoices = [] }) =>
+        argChoices.map((word) => ({ word, description: '' })),
+      ),
+    ],
+    options: help
+      .visibleOptions(command)
+      .map(({ long, description, argChoices }) => ({ flag: long ?? '', description, choices: argChoices ?? [] })),
+  };
+  return [place, ...command.commands.flatMap((each) => placesOf(each, [...path, each.name()]))];
+}
+
+/** zsh runs it with its own support for completions of bash. */
+function bashScript(places: readonly Place[], isZsh: boolean): string {
+  // A group of commands comes after its commands, whose names begin with its own.
+  const cases = places
+    .toReversed()
+    .flatMap(({ path, words, options }) => [
+      ...options.flatMap(({ flag, choices }) =>
+        choices.length > 0 ? `    "${path} ${flag}") words="${choices.join(' ')}" ;;` : [],
+      ),
+      `    "${path} "*)`,
+      `      words="${words.map(({ word }) => word).join(' ')}"`,
+      `      [[ $current == -* ]] && words="${options.map(({ flag }) => flag).join(' ')}" ;;`,
+    ]);
+  const groups = new Set(places.flatMap(({ path }) => (path.includes(' ') ? path.split(' ')[0] : [])));
+  return `# completion of follow-up
+${isZsh ? 'autoload -U +X bashcompinit && bashcompinit\n' : ''}_follow_up() {
+  local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" path="" words=""
+  ((COMP_CWORD > 1)) && path="\${COMP_WORDS[1]}"
+  case "$path" in ${[...groups].join('|')}) ((COMP_CWORD > 2)) && path="$path \${COMP_WORDS[2]}" ;; esac
+  case "$path $previous" in
+${cases.join('\n')}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -o default -F _follow_up follow-up
+`;
+}
+
+function fishScript(places: readonly Place[]): string {
+  const quote = (text: string) => `'${text.replace(/['\\]/g, '\\$&')}'`;
+  const lines = places.flatMap(({ path, words, options }) => {
+    const seen = path.split(' ').map((name) => `__fish_seen_subcommand_from ${name}`);
+    const when = `complete -c follow-up -n ${quote(path === '' ? '__fish_use_subcommand' : seen.join('; and '))}`;
+    return [
+      ...words.map(({ word, description }) => `${when} -a ${word} -d ${quote(description)}`),
+      ...options.map(({ flag, description, choices }) => {
+        const values = choices.length > 0 ? ` -x -a ${quote(choices.join(' '))}` : '';
+        return `${when} -l ${flag.slice(2)}${values} -d ${quote(description)}`;
+      }),
+    ];
+  });
+  return `${lines.join('\n')}\n`;
+}

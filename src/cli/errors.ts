@@ -1,0 +1,43 @@
+import type { Delivered, FailureDetails, InputIssue } from '../contract/index.js';
+import { defined } from '../contract/defined.js';
+import { ExitCode } from './cli.js';
+
+/** An error as the command line reports it. */
+export interface ReportedError extends Partial<FailureDetails> {
+  type: string;
+  message: string;
+  workflowId?: string;
+  badLineCount?: number;
+}
+
+/** What an error may carry for its report. */
+interface Reportable {
+  type?: string;
+  exitCode?: ExitCode;
+  workflowId?: string;
+  delivered?: Delivered;
+  details?: Partial<FailureDetails>;
+  issues?: readonly ((InputIssue | { name: string; message: string }) & { line?: number })[];
+  badLineCount?: number;
+}
+
+/** The error and its exit code. An error without a type is reported by its name, with exit code 1. */
+export function reportOf(error: unknown): { exitCode: ExitCode; report: ReportedError } {
+  if (!(error instanceof Error)) return { exitCode: ExitCode.error, report: { type: 'Error', message: String(error) } };
+  const { name, message } = error;
+  // An error of another library may have fields of the same names.
+  const known = 'exitCode' in error ? (error as Reportable) : {};
+  const { type, exitCode, workflowId, delivered, details, issues, badLineCount } = known;
+  return {
+    exitCode: exitCode ?? ExitCode.error,
+    report: {
+      type: type ?? name.replace(/(.)Error$/, '$1'),
+      message,
+      ...details,
+      ...defined({ delivered: delivered ?? details?.delivered, badLineCount, workflowId }),
+      ...(issues && {
+        issues: issues.map((issue) => ('name' in issue ? { field: issue.name, message: issue.message } : issue)),
+      }),
+    },
+  };
+}

@@ -1,0 +1,98 @@
+import { plainText, safeLine } from '../terminal-text.js';
+import { isLive, type Output } from './cli.js';
+
+/** What a person sees of an update. */
+export interface ProgressText {
+  /** State, place in the queue, job status, last error: a change is worth a new line. */
+  headline: string;
+  /** Times and counts, which change all the time. */
+  timing: string;
+}
+
+/** A row of the progress display. */
+export interface ProgressRow {
+  label: string;
+  /** Does the work; the resolved text is the row's last line, and a rejection is shown as a failure. */
+  work: (report: (progress: ProgressText) => void) => Promise<string>;
+}
+
+/**
+ * Runs all rows at once and shows their progress on stderr: live on a terminal, otherwise a line per change.
+ * Never rejects: the rows keep their own outcomes.
+ */
+export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
+  const { stderr } = output;
+  const draw = isLive(stderr) ? drawOn(output, stderr) : undefined;
+  const lines = rows.map(({ label }) => [label]);
+  const show = async ({ label, work }: ProgressRow, index: number) => {
+    let shown: string | undefined;
+    const say = (headline: string, timing = '', mark = '-') => {
+      if (draw) {
+        lines[index] = [`${mark} ${label}: ${safeLine(headline)}`, ...(timing ? [`    ${safeLine(timing)}`] : [])];
+        draw(lines.flat());
+      } else if (headline !== shown)
+        output.note(`${label}: ${safeLine(headline)}${timing ? ` (${safeLine(timing)})` : ''}`);
+      shown = headline;
+    };
+    try {
+      say(await work(({ headline, timing }) => say(headline, timing)), '', '✔');
+    } catch (error) {
+      say(error instanceof Error ? error.message : String(error), '', '✖');
+    }
+  };
+  await Promise.all(rows.map(show));
+}
+
+const REDRAW_EVERY_MS = 1_000;
+
+/**
+ * Shows the latest update on a terminal until the updates end: redrawn in place with each update, and each
+ * second because of countdowns.
+ */
+export async function showLive<T>(
+  output: Output,
+  terminal: NodeJS.WriteStream,
+  updates: AsyncIterable<T>,
+  describe: (update: T) => string,
+): Promise<void> {
+  const draw = drawOn(output, terminal);
+  let redraw: (() => void) | undefined;
+  const timer = setInterval(() => redraw?.(), REDRAW_EVERY_MS);
+  try {
+    for await (const update of updates) {
+      redraw = () => draw(describe(update).split('\n'));
+      redraw();
+    }
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+/**
+ * Returns what draws a frame in place of the one before, in one write, line by line over the old text: so nothing
+ * flickers.
+ */
+function drawOn(output: Output, terminal: NodeJS.WriteStream): (lines: readonly string[]) => void {
+  let [shown, height] = ['', 0];
+  return (lines) => {
+    const fitting = fitFrame(
+      lines.map((line) => plainText(output.hint(line))),
+      terminal.columns,
+      terminal.rows,
+    );
+    const frame = fitting.map((line) => `${line}\u001b[K\n`).join('');
+    if (frame !== shown) terminal.write(`${height > 0 ? `\u001b[${height}A` : ''}${frame}\u001b[J`);
+    [shown, height] = [frame, fitting.length];
+  };
+}
+
+/** Lines cut to fit a terminal of that size: none wraps, and the last row stays free for the cursor. */
+export function fitFrame(lines: readonly string[], columns: number, rows: number): string[] {
+  const most = Math.max(1, rows - 1);
+  const more = lines.length - most;
+  const kept = more > 0 ? [...lines.slice(0, most - 1), `… ${more + 1} more lines`] : lines;
+  return kept.map((line) => {
+    const characters = Array.from(line);
+    return characters.length <= columns ? line : `${characters.slice(0, Math.max(0, columns - 1)).join('')}…`;
+  });
+}

@@ -1,0 +1,395 @@
+import { randomUUID } from 'node:crypto';
+import {
+  type Client,
+  WithStartWorkflowOperation,
+  WorkflowExecutionAlreadyStartedError,
+  type WorkflowExecutionDescription,
+  WorkflowUpdateFailedError,
+  WorkflowUpdateRPCTimeoutOrCancelledError,
+} from '@temporalio/client';
+import { ApplicationFailure, type UpdateDefinition, WorkflowNotFoundError } from '@temporalio/common';
+import { z } from 'zod';
+import { defined } from '../contract/defined.js';
+import {
+  type BudgetSend,
+  type BudgetStatus,
+  budgetStatusQuery,
+  FailureType,
+  parseInput,
+  parseProjectBudgetWorkflowId,
+  type PauseInput,
+  pauseInputSchema,
+  pauseUpdate,
+  projectBudgetWorkflowId,
+  resumeUpdate,
+  type SetLimitInput,
+  setLimitInputSchema,
+  setLimitUpdate,
+  WorkflowType,
+} from '../contract/index.js';
+import {
+  type BudgetSettings,
+  budgetStartOptions,
+  firstBudgetStart,
+  type ProjectBudgetInput,
+  projectBudgetInputSchema,
+} from '../contract/protocol.js';
+import { describeIfKnown } from '../temporal/lookups.js';
+import { readRunStart } from '../temporal/run-start.js';
+import { InvalidInputError, RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import { issuesIn } from './result.js';
+import { callTemporal, type ExecutionStatus, listWorkflows, toExecutionStatus } from './temporal.js';
+import { NO_ANSWER, queryWorkflow, readTrouble, reasonOf, type WorkflowTrouble } from './trouble.js';
+import { watchChanges, type WatchOptions } from './watch.js';
+
+/** Default settings of a new budget. The limit is the service's own: 100 messages per hour. */
+export const DEFAULT_BUDGET_SETTINGS: BudgetSettings = {
+  limit: 100,
+  windowMs: 3_600_000,
+  reserve: 0,
+  marginMs: 2_000,
+};
+
+const QUERY_TIMEOUT_MS = 5_000;
+
+/** A project's budget, and what is needed to start it. */
+export interface BudgetTarget {
+  client: Client;
+  projectId: string;
+  /** Base name of the task queues. */
+  taskQueue: string;
+  /** Settings of a budget that does not exist yet. */
+  settings: BudgetSettings;
+}
+
+/** Whether a budget's workflow exists and runs: `none` before the project's first follow-up. */
+export type BudgetExecutionState = 'none' | 'running' | 'stopped';
+
+/** One change that a watch of a budget saw. */
+export interface BudgetUpdate {
+  state: BudgetExecutionState;
+  /** The last known status; missing before the project's first follow-up. */
+  status?: BudgetStatus;
+  /** Why `status` is out of date. */
+  statusUnavailable?: string;
+}
+
+/** Options of `BudgetHandle.restore`. */
+export interface RestoreOptions {
+  /**
+   * Also count every slot that is left as taken, so that nothing is sent for one window: for an operator who does not
+   * trust Temporal's list of follow-ups.
+   *
+   * @default false
+   */
+  assumeFull?: boolean;
+}
+
+/** A budget that runs again. Instants are ISO 8601 in UTC. */
+export interface RestoredBudget {
+  projectId: string;
+  workflowId: string;
+  /** The run that was started. It first counts what was sent before it. */
+  runId: string;
+  /** Those of the previous run, if a worker can still read them, else what that run was started with. */
+  settings: BudgetSettings;
+  /** The previous run, and how it ended. */
+  stopped: { runId: string; status: ExecutionStatus; at: string };
+}
+
+/**
+ * The send budget of one project. Cheap to make: nothing is requested before a method is called. Every method throws a
+ * TemporalUnreachableError if Temporal is away.
+ */
+export class BudgetHandle {
+  readonly #target: BudgetTarget;
+  readonly projectId: string;
+  /** `project-budget/{projectId}` */
+  readonly workflowId: string;
+
+  constructor(target: BudgetTarget) {
+    this.#target = target;
+    this.projectId = target.projectId;
+    this.workflowId = projectBudgetWorkflowId(target.projectId);
+  }
+
+  /** Whether the budget's workflow exists and runs. Needs no worker. */
+  async state(): Promise<BudgetExecutionState> {
+    const budget = await this.#describe();
+    return budget ? (isRunning(budget) ? 'running' : 'stopped') : 'none';
+  }
+
+  /**
+   * What keeps the budget from answering, and how to fix it: it is stopped, paused in Temporal, its workflow tasks fail,
+   * or no worker polls its task queue. `undefined` if nothing does, or it does not exist. Needs no worker.
+   */
+  async trouble(): Promise<WorkflowTrouble | undefined> {
+    return readTrouble(this.#target.client, this.workflowId);
+  }
+
+  /**
+   * Slots, queue and last sends; `undefined` before the project's first follow-up. For a stopped budget, its last known
+   * state. Needs a running worker and a correct local clock, by which slots end after the budget's last event.
+   *
+   * @throws WorkerUnavailableError
+   */
+  async status(): Promise<BudgetStatus | undefined> {
+    try {
+      const { client } = this.#target;
+      return await queryWorkflow(client, this.workflowId, QUERY_TIMEOUT_MS, budgetStatusQuery, Date.now());
+    } catch (error) {
+      if (error instanceof WorkflowNotFoundError) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Polls the budget and yields each change. Continues while no worker runs, while Temporal is away, and when
+   * the budget stops; ends when `signal` is aborted.
+   *
+   * @throws TemporalUnreachableError at the first look, or after `reconnectTimeoutMs` without Temporal
+   */
+  watch(options: WatchOptions = {}): AsyncGenerator<BudgetUpdate, void, undefined> {
+    return watchChanges(options, {
+      look: (last) => this.#look(last),
+      outdated: (last, reason) => ({ ...last, statusUnavailable: reason }),
+      isLast: () => false,
+    });
+  }
+
+  /**
+   * The sends of the last window, at least the last 100 and at most the last 1,000, newest first; none before the
+   * project's first follow-up. Needs a running worker.
+   *
+   * @throws WorkerUnavailableError
+   */
+  async audit(): Promise<BudgetSend[]> {
+    return (await this.status())?.lastSends ?? [];
+  }
+
+  /**
+   * Changes limit, window or reserve at once; missing fields keep their values. If more slots are taken than a lower
+   * limit allows, nothing is sent until enough of them have ended. A budget that does not exist yet is started with the
+   * defaults and this change.
+   *
+   * @throws InvalidInputError naming every bad field; RefusedError if it is stopped, WorkerUnavailableError
+   */
+  async setLimit(change: SetLimitInput): Promise<BudgetStatus> {
+    check(setLimitInputSchema, change);
+    return this.#update(setLimitUpdate, [change]);
+  }
+
+  /**
+   * Stops sending until it is resumed, or for a time. Sends under way finish, and the queue is kept. A budget
+   * that does not exist yet is started with the defaults, and paused.
+   *
+   * @throws as {@link setLimit}
+   */
+  async pause(pause: PauseInput = {}): Promise<BudgetStatus> {
+    check(pauseInputSchema, pause);
+    return this.#update(pauseUpdate, [pause]);
+  }
+
+  /**
+   * Ends a pause. If the service's answers caused it, the next follow-up tries at once whether
+   * the service accepts messages again.
+   *
+   * @throws as {@link setLimit}
+   */
+  async resume(): Promise<BudgetStatus> {
+    return this.#update(resumeUpdate, []);
+  }
+
+  /**
+   * Starts a budget again that is stopped, or whose workflow tasks fail. It counts for itself what was sent before it,
+   * and wakes the follow-ups that wait. It keeps its limit, window and reserve, but no pause. Of two simultaneous
+   * restores one starts the budget; the other is refused.
+   *
+   * @throws InvalidInputError; RefusedError if it runs, is paused in Temporal, or never existed
+   */
+  async restore(options: RestoreOptions = {}): Promise<RestoredBudget> {
+    const { assumeFull } = check(z.strictObject({ assumeFull: z.boolean().optional() }), options);
+    const { client } = this.#target;
+    const { projectId, workflowId } = this;
+    const { runId, status, closeTime = new Date() } = await this.#stopFailing();
+    const settings = await this.#lastSettings(runId);
+    const input: ProjectBudgetInput = { projectId, settings, ...(assumeFull && { assumeFull: true }) };
+    try {
+      const { firstExecutionRunId } = await callTemporal(client, () =>
+        client.workflow.start(WorkflowType.projectBudget, {
+          ...budgetStartOptions(this.#target),
+          args: [input],
+          workflowIdReusePolicy: 'ALLOW_DUPLICATE',
+          workflowIdConflictPolicy: 'FAIL',
+        }),
+      );
+      const stopped = { runId, status: toExecutionStatus(status.name), at: closeTime.toISOString() };
+      return { projectId, workflowId, runId: firstExecutionRunId, settings, stopped };
+    } catch (error) {
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+      throw new RefusedError('BudgetRunning', projectId, { cause: error });
+    }
+  }
+
+  async #describe(): Promise<WorkflowExecutionDescription | undefined> {
+    const { client } = this.#target;
+    return callTemporal(client, () => describeIfKnown(client, this.workflowId));
+  }
+
+  async #look(last: BudgetUpdate | undefined): Promise<BudgetUpdate> {
+    const state = await this.state();
+    if (state === 'none') return { state };
+    // A stopped budget does not change, and each query of it replays its history.
+    if (state === 'stopped' && last?.state === 'stopped' && last.statusUnavailable === undefined) return last;
+    try {
+      return { state, ...defined({ status: await this.status() }) };
+    } catch (error) {
+      if (!(error instanceof WorkerUnavailableError)) throw error;
+      return { state, ...defined({ status: last?.status }), statusUnavailable: error.reason };
+    }
+  }
+
+  /** The budget's last run, closed. A run whose workflow tasks fail is terminated here. */
+  async #stopFailing(): Promise<WorkflowExecutionDescription> {
+    const { projectId } = this;
+    const last = await this.#describe();
+    if (!last) throw new RefusedError('BudgetNotFound', projectId);
+    if (!isRunning(last)) return last;
+    const trouble = await this.trouble();
+    if (trouble?.kind === 'paused') {
+      const why = `${trouble.what}; nothing is lost; to continue, run: ${trouble.fix}`;
+      throw new RefusedError('BudgetPaused', projectId, { why });
+    }
+    if (trouble?.kind !== 'failing') throw new RefusedError('BudgetRunning', projectId);
+    const { client } = this.#target;
+    try {
+      const run = client.workflow.getHandle(this.workflowId, last.runId);
+      await callTemporal(client, () => run.terminate('its tasks failed: follow-up budget restore'));
+    } catch (error) {
+      // It has continued, or another restore was faster.
+      if (!(error instanceof WorkflowNotFoundError)) throw error;
+    }
+    const stopped = await this.#describe();
+    if (!stopped || isRunning(stopped)) throw new RefusedError('BudgetRunning', projectId);
+    return stopped;
+  }
+
+  /** What the budget had last: an operator may have changed it. */
+  async #lastSettings(runId: string): Promise<BudgetSettings> {
+    const settings = await this.#startSettings(runId);
+    // No worker runs, or none can read its past.
+    const status = await this.status().catch((error: unknown) => {
+      if (!(error instanceof WorkerUnavailableError)) throw error;
+    });
+    if (!status) return settings;
+    const { limit, windowMs, reserve } = status;
+    return { ...settings, limit, windowMs, reserve };
+  }
+
+  /** What a run was started with, or continued with. */
+  async #startSettings(runId: string): Promise<BudgetSettings> {
+    const { client, settings } = this.#target;
+    try {
+      const [input, carried] = await callTemporal(client, () => readRunStart(client, this.workflowId, runId));
+      const ofRun = z.object({ settings: projectBudgetInputSchema.shape.settings });
+      return ofRun.safeParse(carried).data?.settings ?? ofRun.parse(input).settings;
+    } catch {
+      // Its history is gone, or was written with another data converter.
+      return settings;
+    }
+  }
+
+  /** Gives an order to the budget, and starts it if there never was one. */
+  async #update<Args extends unknown[]>(
+    update: UpdateDefinition<BudgetStatus, Args>,
+    args: Args,
+  ): Promise<BudgetStatus> {
+    const { client, projectId } = this.#target;
+    const { workflowId } = this;
+    const startWorkflowOperation = new WithStartWorkflowOperation(
+      WorkflowType.projectBudget,
+      firstBudgetStart(this.#target),
+    );
+    try {
+      return await callTemporal(client, () =>
+        client.workflow.executeUpdateWithStart(update, { args, updateId: randomUUID(), startWorkflowOperation }),
+      );
+    } catch (error) {
+      const options = { cause: error };
+      const isStopped = error instanceof WorkflowExecutionAlreadyStartedError;
+      if (isStopped || (error instanceof WorkflowNotFoundError && (await this.state()) !== 'running')) {
+        throw new RefusedError('BudgetStopped', projectId, options);
+      }
+      if (error instanceof WorkflowUpdateFailedError) throw toUpdateError(projectId, error);
+      const trouble = await this.trouble();
+      // An update waits for a worker: without one it ends at its deadline, as it does without a server.
+      const cause = error instanceof TemporalUnreachableError ? error.cause : error;
+      if (!trouble && !(cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError)) throw error;
+      const reason = `${trouble ? reasonOf(trouble) : NO_ANSWER}; the command may still take effect once a worker runs`;
+      throw new WorkerUnavailableError(workflowId, reason, options);
+    }
+  }
+}
+
+function check<T>(schema: z.ZodType<T>, input: unknown): T {
+  const parsed = parseInput(schema, input);
+  if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+  return parsed.value;
+}
+
+function isRunning({ status }: WorkflowExecutionDescription): boolean {
+  return toExecutionStatus(status.name) === 'running';
+}
+
+/** An order that only the budget itself could check, or that it refuses. */
+function toUpdateError(projectId: string, error: WorkflowUpdateFailedError): Error {
+  const { cause } = error;
+  if (cause instanceof ApplicationFailure && cause.type === FailureType.InvalidInput) {
+    const issues = issuesIn(cause) ?? [];
+    return new InvalidInputError(issues.length > 0 ? issues : [{ field: '', message: cause.message }]);
+  }
+  return new RefusedError('BudgetUpdateRejected', projectId, { why: cause?.message ?? error.message, cause: error });
+}
+
+/** One running budget of the namespace. */
+export interface ListedBudget {
+  projectId: string;
+  workflowId: string;
+  /** Missing if the budget does not answer. */
+  status?: BudgetStatus;
+  /** Why there is no status. */
+  statusUnavailable?: string;
+}
+
+/** Budgets that are queried at once: each query costs a worker some work. */
+const ASKED_AT_ONCE = 10;
+
+/** See `FollowUpClient.budgets`. */
+export async function* listBudgets(
+  client: Client,
+  budgetOf: (projectId: string) => BudgetHandle,
+): AsyncGenerator<ListedBudget> {
+  const query = `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus = 'Running'`;
+  let asked: Promise<ListedBudget>[] = [];
+  for await (const { workflowId } of listWorkflows(client, query)) {
+    const projectId = parseProjectBudgetWorkflowId(workflowId);
+    // Anybody may start a workflow of that type under another id; it fails on its own.
+    if (projectId === undefined) continue;
+    asked.push(look(budgetOf(projectId)));
+    if (asked.length < ASKED_AT_ONCE) continue;
+    yield* await Promise.all(asked);
+    asked = [];
+  }
+  yield* await Promise.all(asked);
+}
+
+async function look(budget: BudgetHandle): Promise<ListedBudget> {
+  const { projectId, workflowId } = budget;
+  try {
+    const status = await budget.status();
+    return { projectId, workflowId, ...defined({ status }) };
+  } catch (error) {
+    if (!(error instanceof WorkerUnavailableError)) throw error;
+    return { projectId, workflowId, statusUnavailable: error.reason };
+  }
+}

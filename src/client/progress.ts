@@ -1,0 +1,191 @@
+import { type Client, type WorkflowExecutionDescription } from '@temporalio/client';
+import { type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
+import { z } from 'zod';
+import type { WaitReason } from '../contract/budget-messages.js';
+import { waitingStates } from '../contract/choices.js';
+import { defined } from '../contract/defined.js';
+import {
+  type BudgetStatus,
+  budgetStatusQuery,
+  type FollowUpProgress,
+  isEndState,
+  progressQuery,
+  projectBudgetWorkflowId,
+} from '../contract/index.js';
+import { knownReason } from '../contract/protocol.js';
+import type { Seen } from '../follow-up/watch.js';
+import { decodePayloads, type Payloads } from '../temporal/run-start.js';
+import { WorkerUnavailableError } from './errors.js';
+import { callTemporal, timestampMs, toExecutionStatus } from './temporal.js';
+import { queryWorkflow } from './trouble.js';
+
+const QUERY_TIMEOUT_MS = 5_000;
+const BUDGET_TIMEOUT_MS = 3_000;
+/** Of `PendingActivityState` of Temporal's API. `SCHEDULED`: no worker is at it. */
+const SCHEDULED = 1;
+/** An activity that was replaced, until its worker hears of it, up to a minute later. */
+const CANCEL_REQUESTED = 3;
+
+/**
+ * Progress with what others know by now: its place in the queue and the expected send from its budget, and the next
+ * poll from Temporal. Instants are ISO 8601 in UTC.
+ */
+export type LiveProgress = FollowUpProgress & {
+  /** If `position`, `expectedSendAt` and the reason to wait cannot be confirmed now: the instant they are from. */
+  asOf?: string;
+};
+
+type Waiting = Extract<FollowUpProgress, { state: (typeof waitingStates)[number] }>;
+type Activity = NonNullable<WorkflowExecutionDescription['raw']['pendingActivities']>[number];
+
+/**
+ * A follow-up's own progress, brought up to date: its workflow hears of polls only when something is decided, and of
+ * its place only while it is among the first in line.
+ *
+ * @throws WorkflowNotFoundError, WorkerUnavailableError, TemporalUnreachableError
+ */
+export async function readProgress(client: Client, workflowId: string): Promise<LiveProgress> {
+  const progress = await queryWorkflow(client, workflowId, QUERY_TIMEOUT_MS, progressQuery);
+  return bringUpToDate(client, workflowId, progress, Date.now());
+}
+
+/** See {@link readProgress}. */
+export async function bringUpToDate(
+  client: Client,
+  workflowId: string,
+  progress: FollowUpProgress,
+  nowMs: number,
+): Promise<LiveProgress> {
+  const { state, projectId } = progress;
+  if (state === 'sending' || isEndState(state)) return progress;
+  if (state !== 'waiting-for-budget') {
+    const { raw } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+    const pending = (name: string) =>
+      raw.pendingActivities?.find(
+        ({ activityType, state }) => activityType?.name === name && Number(state) !== CANCEL_REQUESTED,
+      );
+    const [watch, ask] = [pending('watchJob'), pending('askForSlot')];
+    if (watch) return joinWatch(client, workflowId, progress, watch, nowMs);
+    if (ask) return state === 'blocked' ? joinAsk(client, workflowId, progress, ask) : progress;
+  }
+  if (!isWaiting(progress)) return progress;
+  return joinPlace(await askBudget(client, projectId, workflowId), workflowId, progress);
+}
+
+function isWaiting(progress: FollowUpProgress): progress is Waiting {
+  return waitingStates.some((state) => state === progress.state);
+}
+
+/** Adds what the heartbeat of a watch says. */
+async function joinWatch(
+  client: Client,
+  workflowId: string,
+  progress: FollowUpProgress,
+  activity: Activity,
+  nowMs: number,
+) {
+  const { state, polls } = progress;
+  const { heartbeatDetails, lastHeartbeatTime } = activity;
+  const seen = await decode<Partial<Seen>>(client, workflowId, activity, heartbeatDetails?.payloads);
+  const { job, observedActive, lastError: message } = seen;
+  const reportedAt = iso(lastHeartbeatTime);
+  const isSent = state === 'polling' || state === 'reconciling';
+  const nextAts = [seen.nextPollAt, dueAt(activity)].filter((at) => at !== undefined && Date.parse(at) > nowMs);
+  return {
+    ...progress,
+    polls: isSent ? polls + (seen.polls ?? 0) : polls,
+    ...defined({
+      job,
+      jobSeenAt: job && message === undefined ? reportedAt : undefined,
+      nextPollAt: nextAts.sort().at(-1),
+      lastError: message !== undefined && reportedAt !== undefined ? { at: reportedAt, message } : undefined,
+    }),
+    ...(state === 'polling' && observedActive && defined({ jobStatus: job?.status })),
+  };
+}
+
+/** Adds why an ask for a slot is repeated, and when. */
+async function joinAsk(client: Client, workflowId: string, progress: Waiting, activity: Activity) {
+  const { lastFailure, lastAttemptCompleteTime, lastStartedTime, scheduledTime } = activity;
+  // A failure converter may keep the message from the server.
+  const { encodedAttributes } = lastFailure ?? {};
+  const hidden = await decode<unknown>(client, workflowId, activity, encodedAttributes && [encodedAttributes]);
+  const message = z.looseObject({ message: z.string() }).safeParse(hidden).data?.message ?? lastFailure?.message;
+  const at = iso(lastAttemptCompleteTime ?? lastStartedTime ?? scheduledTime);
+  return {
+    ...progress,
+    waitReason: knownReason(lastFailure?.applicationFailureInfo?.type ?? '') ?? progress.waitReason,
+    ...defined({ nextTryAt: dueAt(activity), lastError: message && at ? { at, message } : undefined }),
+  };
+}
+
+/** When a worker is to take an activity that none is at. */
+function dueAt({ state, nextAttemptScheduleTime, scheduledTime }: Activity): string | undefined {
+  return Number(state) === SCHEDULED ? iso(nextAttemptScheduleTime ?? scheduledTime) : undefined;
+}
+
+/** Empty if there is nothing, and if this client cannot decode it. */
+async function decode<T>(client: Client, workflowId: string, { activityId }: Activity, payloads: Payloads) {
+  try {
+    const [value = {}] = await decodePayloads(client, workflowId, payloads, activityId ?? undefined);
+    return value as T;
+  } catch {
+    return {} as T;
+  }
+}
+
+function iso(timestamp: Timestamp | null | undefined): string | undefined {
+  return timestamp ? new Date(timestampMs(timestamp)).toISOString() : undefined;
+}
+
+/** The status of a budget with the place of a follow-up; `stopped`; or `undefined` if it does not answer. */
+async function askBudget(
+  client: Client,
+  projectId: string,
+  about: string,
+): Promise<BudgetStatus | 'stopped' | undefined> {
+  const workflowId = projectBudgetWorkflowId(projectId);
+  try {
+    // A closed one would answer, too.
+    const { status } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+    if (toExecutionStatus(status.name) !== 'running') return 'stopped';
+    return await queryWorkflow(client, workflowId, BUDGET_TIMEOUT_MS, budgetStatusQuery, Date.now(), about);
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError || error instanceof WorkerUnavailableError) return undefined;
+    throw error;
+  }
+}
+
+/** Progress of a follow-up that waits in line, with its budget's answer. */
+export function joinPlace(
+  budget: BudgetStatus | 'stopped' | undefined,
+  workflowId: string,
+  progress: Waiting,
+): LiveProgress {
+  const { position: _position, expectedSendAt: _expectedSendAt, pause: _pause, ...rest } = progress;
+  if (budget === 'stopped') return { ...rest, state: 'blocked', waitReason: 'budget-stopped' };
+  const place = budget?.waiting.find((waiter) => waiter.workflowId === workflowId);
+  if (!budget || !place) return { ...progress, asOf: progress.learnedAt };
+  const { position, expectedAt, refusal } = place;
+  const facts = { ...rest, ...defined({ position, expectedSendAt: expectedAt }) };
+  const waitReason = reasonOfAll(budget);
+  if (waitReason !== undefined) {
+    const { until, note } = budget.paused ?? {};
+    const by = waitReason === 'paused' ? 'operator' : 'service';
+    const pause = { by, ...defined({ until, note }) } as const;
+    return { ...facts, state: 'blocked', waitReason, ...(waitReason !== 'counting' && { pause }) };
+  }
+  if (refusal) {
+    const { reason, until } = refusal;
+    return { ...facts, state: 'blocked', waitReason: reason, pause: { by: 'service', until } };
+  }
+  if (position === undefined) return { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' };
+  return { ...facts, state: 'waiting-for-budget', waitReason: 'slot' };
+}
+
+/** Why nothing of a project is sent; `undefined` if each of its follow-ups has its own reason to wait. */
+function reasonOfAll({ isCounting, paused }: BudgetStatus): WaitReason | undefined {
+  if (isCounting) return 'counting';
+  const [reason] = paused?.reasons ?? [];
+  return reason === 'operator' ? 'paused' : reason;
+}

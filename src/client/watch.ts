@@ -1,0 +1,50 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import { TemporalUnreachableError } from './errors.js';
+
+/** Options of `watch`. */
+export interface WatchOptions {
+  /** Time between two looks. @default 1_000 */
+  intervalMs?: number;
+  /** Ends the watch without an error. */
+  signal?: AbortSignal;
+  /**
+   * How long Temporal may be unreachable in one stretch before the watch ends with an error. @default 600_000 (10 min)
+   */
+  reconnectTimeoutMs?: number;
+}
+
+/** Looks again and again, and yields each update that differs from the last one. */
+export async function* watchChanges<Update>(
+  { intervalMs = 1_000, signal, reconnectTimeoutMs = 600_000 }: WatchOptions,
+  {
+    look,
+    outdated,
+    isLast,
+  }: {
+    look: (last: Update | undefined) => Promise<Update>;
+    /** The last update, marked as out of date while Temporal is away. */
+    outdated: (last: Update, reason: string) => Update;
+    isLast: (update: Update) => boolean;
+  },
+): AsyncGenerator<Update, void, undefined> {
+  let last: Update | undefined;
+  let awaySinceMs: number | undefined;
+  while (!signal?.aborted) {
+    let update: Update;
+    try {
+      update = await look(last);
+      awaySinceMs = undefined;
+    } catch (error) {
+      if (!(error instanceof TemporalUnreachableError)) throw error;
+      awaySinceMs ??= Date.now();
+      // At the first look there is nothing to hold on to: a wrong address should show at once.
+      if (last === undefined || Date.now() - awaySinceMs >= reconnectTimeoutMs) throw error;
+      update = outdated(last, error.message);
+    }
+    if (!isDeepStrictEqual(update, last)) yield update;
+    last = update;
+    if (isLast(update)) return;
+    await sleep(intervalMs, undefined, signal ? { signal } : {}).catch(() => undefined);
+  }
+}
