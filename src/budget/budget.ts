@@ -1,4 +1,4 @@
-import type { Refusal, SendOutcome, WaitReason } from '../contract/budget-messages.js';
+import type { Refusal, SendOutcome, TakeAnswer, WaitReason } from '../contract/budget-messages.js';
 import { defined } from '../contract/defined.js';
 import { iso } from '../contract/durations.js';
 import type { ShownPause } from '../contract/follow-up-messages.js';
@@ -219,6 +219,32 @@ export class Budget {
     state.settings = { ...state.settings, ...change };
     delete state.learned;
     this.advance(nowMs);
+  }
+
+  /**
+   * Takes slots for messages that something else sends, all or none. Those in line keep theirs. A key that has taken slots
+   * gets the same answer again.
+   */
+  take(nowMs: number, { key, count }: { key: string; count: number }): TakeAnswer {
+    this.#expire(nowMs);
+    const { state } = this;
+    const workflowId = `take/${key}`;
+    const past = state.known[followUpKey(workflowId)];
+    if (past) return { taken: true, count: past.sendNumber, takenAt: iso(past.grantedAtMs) };
+    const inLine = this.line().filter(({ held }) => !isHeld(held, nowMs)).length;
+    const freeAtMs = this.expectedAtMs(nowMs, inLine + count - 1, 'interactive');
+    const reason = this.#reasonOfAll(nowMs) ?? (freeAtMs === nowMs ? undefined : 'slot');
+    if (reason) {
+      // What ends a pause is not known.
+      const possibleAt = reason === 'slot' && freeAtMs !== undefined ? iso(freeAtMs) : undefined;
+      return defined({ taken: false, count, waitReason: reason, possibleAt } as const);
+    }
+    state.spent.push(...Array.from({ length: count }, () => nowMs));
+    const send = { runId: '', sendNumber: count, grantedAtMs: nowMs, overAtMs: nowMs };
+    const settled = { outcome: 'sent', outcomeAtMs: nowMs, messageTag: '', arrival: 0, isTaken: true } as const;
+    put(state.known, followUpKey(workflowId), { ...send, ...settled });
+    this.#list({ workflowId, sendNumber: count, grantedAtMs: nowMs, settledAtMs: nowMs, outcome: 'taken' });
+    return { taken: true, count, takenAt: iso(nowMs) };
   }
 
   pause(nowMs: number, pause: { untilMs?: number; note?: string }): void {
@@ -646,12 +672,18 @@ export class Budget {
     return { ofBudget: ofBudget - reserve, ofService: ofService - reserve };
   }
 
-  #reason(nowMs: number, waiter: Waiter, line: readonly Waiter[]): WaitReason {
+  /** Why the whole project waits. */
+  #reasonOfAll(nowMs: number): WaitReason | undefined {
     const { isCounting, servicePause } = this.state;
     if (isCounting) return 'counting';
     if (this.isPausedByOperator(nowMs)) return 'paused';
     // Until the probe has succeeded, so that a pause with many probes is one reason.
-    if (servicePause) return servicePause.reason;
+    return servicePause?.reason;
+  }
+
+  #reason(nowMs: number, waiter: Waiter, line: readonly Waiter[]): WaitReason {
+    const ofAll = this.#reasonOfAll(nowMs);
+    if (ofAll) return ofAll;
     const { held } = waiter;
     if (isHeld(held, nowMs)) return held.reason;
     return line.includes(waiter) ? 'slot' : 'job-busy';

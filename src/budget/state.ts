@@ -78,7 +78,7 @@ export interface SendRecord {
   sendNumber: number;
   grantedAtMs: number;
   settledAtMs?: number;
-  outcome?: SendOutcome;
+  outcome?: SendOutcome | 'taken';
 }
 
 /** The state of a budget. Plain JSON, because continue-as-new carries it. */

@@ -150,7 +150,7 @@ function describeWaiter({ position, workflowId, lane, expectedAt, refusal }: Bud
   return `- ${place}: ${code(workflowId)}, ${lane} lane${expected}${refused}`;
 }
 
-const OUTCOMES: Readonly<Record<SendOutcome, string>> = {
+const OUTCOMES: Readonly<Record<SendOutcome | 'taken', string>> = {
   sent: 'delivered',
   notSent: 'not sent',
   rejected: 'refused by the service',
@@ -158,6 +158,7 @@ const OUTCOMES: Readonly<Record<SendOutcome, string>> = {
   limited: 'refused: too many (429)',
   payment: 'refused: payment required (402)',
   unknown: '**not known** whether it was delivered',
+  taken: 'slots were taken for something else',
 };
 
 function describeSend({ grantedAt, outcome, workflowId }: BudgetSend, at: At): string {

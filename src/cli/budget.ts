@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   type BudgetHandle,
   type BudgetUpdate,
@@ -6,7 +7,14 @@ import {
   WorkerUnavailableError,
 } from '../client/index.js';
 import { defined } from '../contract/defined.js';
-import { type BudgetSend, type BudgetStatus, formatDuration, parseFollowUpWorkflowId } from '../contract/index.js';
+import {
+  type BudgetSend,
+  type BudgetStatus,
+  formatDuration,
+  parseFollowUpWorkflowId,
+  type TakeInput,
+} from '../contract/index.js';
+import { BLOCKED } from '../follow-up/details.js';
 import { safeLine } from '../terminal-text.js';
 import { type Cli, ExitCode, interruptible, isLive, type Output } from './cli.js';
 import { duration, number } from './options.js';
@@ -125,6 +133,25 @@ export async function setBudget(cli: Cli, projectId: string, { limit, window, re
   const fields = { limit: number(limit), window: duration(window), reserve: number(reserve) };
   const change = defined<Record<string, unknown>>(fields);
   await order(cli, projectId, (budget) => budget.setLimit(change));
+}
+
+/** `follow-up budget take` */
+export async function takeSlots(
+  { env, output }: Cli,
+  projectId: string,
+  { count = '1', key = randomUUID() }: { count?: string; key?: string },
+): Promise<ExitCode> {
+  return withTemporal({ env, output }, async ({ followUps }) => {
+    const input = { count: number(count), key } as TakeInput;
+    const answer = await followUps.budget(projectId).take(input);
+    const what = `${answer.count} ${answer.count === 1 ? 'slot' : 'slots'} of ${projectId}`;
+    const text = answer.taken
+      ? `took ${what}, ${clock(answer.takenAt)}, key ${key}`
+      : `did not take ${what}: ${BLOCKED[answer.waitReason] ?? 'not so many are free'}` +
+        (answer.possibleAt === undefined ? '' : `, possible ${clock(answer.possibleAt)}`);
+    output.data({ projectId, key, ...answer }, text);
+    return answer.taken ? ExitCode.ok : ExitCode.error;
+  });
 }
 
 /** `follow-up budget pause` */

@@ -151,6 +151,12 @@ export function addCommands(program: Command, cli: Cli): void {
     )
     .option('--window <duration>', 'length of the rolling window, 1s to 365d')
     .option('--reserve <n>', 'slots that the batch lane leaves free, below the limit');
+  budget('take', '% my-project --count 3 --key deploy-bot-42', (code) => code.takeSlots)
+    .description('count slots as used, for messages that something else sends: all of them or none')
+    .argument('<project>', 'project id')
+    .option('--count <n>', 'how many slots (default: 1)')
+    .option('--key <key>', 'the same key takes slots only once (default: random)')
+    .addHelpText('after', '\nThe exit code is 1 if they are not taken; the output says when that is possible.');
   budget('pause', '% my-project --for 30m --note "release freeze"', (code) => code.pauseBudget)
     .description('stop sending; running sends finish, and the queue is kept')
     .argument('<project>', 'project id')

@@ -120,8 +120,14 @@ function lookAhead(
   const [most, waiting] = [Math.max(0, limit - (isInteractive ? 0 : reserve)), Math.max(0, inLine)];
   const freeSlots = Math.max(0, most - used);
   // The status names only the latest sends, and some that took no slot. The other slots are free at the time of the first.
-  const spent = lastSends.filter(({ outcome }) => outcome === undefined || !isUndelivered(outcome)).slice(0, used);
-  const ends = spent.map(({ settledAt = nowMs }) => toMs(settledAt) + windowMs).sort((one, other) => one - other);
+  const spent = lastSends.flatMap(({ outcome, sendNumber, settledAt = nowMs }) => {
+    if (outcome === 'taken') return Array<string | number>(sendNumber).fill(settledAt);
+    return outcome && isUndelivered(outcome) ? [] : [settledAt];
+  });
+  const ends = spent
+    .slice(0, used)
+    .map((settledAt) => toMs(settledAt) + windowMs)
+    .sort((one, other) => one - other);
   const taken = [...Array<number>(used - ends.length).fill(toMs(nextFreeSlotAt)), ...ends];
   const slots = [...Array<number>(freeSlots).fill(nowMs), ...taken.slice(Math.max(0, used - most))];
   const isEndless = isStopped || (paused !== undefined && paused.until === undefined);

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Client,
   WithStartWorkflowOperation,
@@ -25,6 +26,10 @@ import {
   type SetLimitInput,
   setLimitInputSchema,
   setLimitUpdate,
+  type TakeAnswer,
+  type TakeInput,
+  takeInputSchema,
+  takeUpdate,
   WorkflowType,
 } from '../contract/index.js';
 import {
@@ -51,6 +56,8 @@ export const DEFAULT_BUDGET_SETTINGS: BudgetSettings = {
 };
 
 const QUERY_TIMEOUT_MS = 5_000;
+const COUNTING_TIMEOUT_MS = 10_000;
+const COUNTING_INTERVAL_MS = 250;
 
 /** A project's budget, and what is needed to start it. */
 export interface BudgetTarget {
@@ -201,6 +208,22 @@ export class BudgetHandle {
   }
 
   /**
+   * Counts slots as used for messages that something else sends: all of `count`, or none. The same key takes slots only
+   * once. A budget that was restored has forgotten them. While a budget counts what was sent before it, which takes a
+   * new one less than a second, this waits for up to 10 s.
+   *
+   * @throws as {@link setLimit}
+   */
+  async take(take: TakeInput): Promise<TakeAnswer> {
+    const input = check(takeInputSchema, take);
+    for (const endMs = Date.now() + COUNTING_TIMEOUT_MS; ;) {
+      const answer = await this.#update(takeUpdate, [input]);
+      if (answer.taken || answer.waitReason !== 'counting' || Date.now() >= endMs) return answer;
+      await sleep(COUNTING_INTERVAL_MS);
+    }
+  }
+
+  /**
    * Starts a budget again that is stopped, or whose workflow tasks fail. It counts for itself what was sent before it,
    * and wakes the follow-ups that wait. It keeps its limit, window and reserve, but no pause. Of two simultaneous
    * restores one starts the budget; the other is refused.
@@ -300,10 +323,7 @@ export class BudgetHandle {
   }
 
   /** Gives an order to the budget, and starts it if there never was one. */
-  async #update<Args extends unknown[]>(
-    update: UpdateDefinition<BudgetStatus, Args>,
-    args: Args,
-  ): Promise<BudgetStatus> {
+  async #update<Answer, Args extends unknown[]>(update: UpdateDefinition<Answer, Args>, args: Args): Promise<Answer> {
     const { client, projectId } = this.#target;
     const { workflowId } = this;
     const startWorkflowOperation = new WithStartWorkflowOperation(

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Lane } from './choices.js';
 import { durationSchema } from './durations.js';
+import { keySchema } from './ids.js';
 import { defineQuery, defineUpdate } from './names.js';
 
 /** How a send ended, as far as anybody knows. */
@@ -70,14 +71,16 @@ export interface BudgetWaiter {
   refusal?: { reason: Refusal; until: string };
 }
 
-/** A send that the budget granted, or that it heard of. */
+/** A send that the budget granted or heard of, or messages of something else that took slots. */
 export interface BudgetSend {
+  /** `take/{key}` for slots that were taken. */
   workflowId: string;
+  /** For slots that were taken: how many. */
   sendNumber: number;
   grantedAt: string;
   /** When the send was over. */
   settledAt?: string;
-  outcome?: SendOutcome;
+  outcome?: SendOutcome | 'taken';
 }
 
 /**
@@ -115,9 +118,30 @@ export const pauseInputSchema = z.strictObject({
 });
 export type PauseInput = z.input<typeof pauseInputSchema>;
 
+/** Slots to take for messages that something else sends. */
+export const takeInputSchema = z.strictObject({
+  /** How many, at most the limit. @default 1 */
+  count: z
+    .int('must be a whole number')
+    .min(1, 'must be from 1 to 10000')
+    .max(10_000, 'must be from 1 to 10000')
+    .default(1),
+  /** The same key takes slots only once. The budget remembers it as long as the id of a follow-up, 20 hours or more. */
+  key: keySchema,
+});
+export type TakeInput = z.input<typeof takeInputSchema>;
+
+/** Whether slots were taken: all that were asked for, or none. Instants are ISO 8601 in UTC. */
+export type TakeAnswer =
+  | { taken: true; count: number; takenAt: string }
+  /** `possibleAt`: when so many slots are expected to be free, if that is known. */
+  | { taken: false; count: number; waitReason: WaitReason; possibleAt?: string };
+
 /** Changes limit, window or reserve of a running budget. If more slots are used than the new limit has, they drain. */
 export const setLimitUpdate = defineUpdate<BudgetStatus, [SetLimitInput]>('setLimit');
 /** Lets nothing through until resumed. Sends under way continue. */
 export const pauseUpdate = defineUpdate<BudgetStatus, [PauseInput]>('pause');
+/** Counts slots as used for messages that something else sends, all or none, and once per key. */
+export const takeUpdate = defineUpdate<TakeAnswer, [TakeInput]>('take');
 /** Ends the operator's pause. If the service refuses messages, the next send probes at once. */
 export const resumeUpdate = defineUpdate<BudgetStatus>('resume');

@@ -53,6 +53,10 @@ export {
   type SetLimitInput,
   setLimitInputSchema,
   setLimitUpdate,
+  type TakeAnswer,
+  type TakeInput,
+  takeInputSchema,
+  takeUpdate,
   type WaitReason,
   waitReasons,
 } from './budget-messages.js';

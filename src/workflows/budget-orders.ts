@@ -1,11 +1,18 @@
 import { setHandler } from '@temporalio/workflow';
 import type { BudgetLoop } from '../budget/loop.js';
-import { type BudgetStatus, pauseUpdate, resumeUpdate, setLimitUpdate } from '../contract/budget-messages.js';
+import {
+  type BudgetStatus,
+  pauseUpdate,
+  resumeUpdate,
+  setLimitUpdate,
+  takeInputSchema,
+  takeUpdate,
+} from '../contract/budget-messages.js';
 import { defined } from '../contract/defined.js';
 import { parseInput, pauseInputSchema, setLimitInputSchema } from '../contract/index.js';
 import { accept, invalidInput } from './failures.js';
 
-/** Hears the orders of operators, each of which is answered with the status. */
+/** Hears the orders of operators. All but `take` are answered with the status. */
 export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetStatus): void {
   const { budget } = loop;
   const parseLimit = (input: unknown) => accept(parseInput(setLimitInputSchema, input ?? {}));
@@ -41,5 +48,13 @@ export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetSt
     );
   };
   setHandler(pauseUpdate, pause, { validator: (input: unknown) => void parsePause(input) });
+  const parseTake = (input: unknown) => accept(parseInput(takeInputSchema, input ?? {}));
+  setHandler(takeUpdate, (input: unknown) => loop.change((nowMs) => budget.take(nowMs, parseTake(input))), {
+    validator: (input: unknown) => {
+      const { count } = parseTake(input);
+      const rule = `must be at most ${budget.configuredLimit}, the limit (given ${count})`;
+      if (count > budget.configuredLimit) throw invalidInput([{ field: 'count', message: rule }]);
+    },
+  });
   setHandler(resumeUpdate, () => apply((nowMs) => budget.resume(nowMs)));
 }

@@ -65,6 +65,27 @@ describe('orders', () => {
     expect(JSON.parse(resumed.stdout)).not.toHaveProperty('paused');
   });
 
+  test('take counts slots as used, all or none and once per key, and the audit lists them', async () => {
+    const projectId = newProject();
+    await budget('set', projectId, '--limit', '5');
+    const first = await budget('take', projectId, '--count', '3', '--key', 'bot', '--json');
+    expect(first.exitCode, first.stderr).toBe(0);
+    expect(JSON.parse(first.stdout)).toMatchObject({ projectId, key: 'bot', taken: true, count: 3 });
+    expect((await budget('take', projectId, '--count', '3', '--key', 'bot', '--json')).stdout).toBe(first.stdout);
+    const none = await budget('take', projectId, '--count', '3', '--key', 'other');
+    expect(none.exitCode).toBe(1);
+    expect(none.stdout).toMatch(/^did not take 3 slots of \S+: not so many are free, possible /);
+    const tooMany = await budget('take', projectId, '--count', '6');
+    expect(tooMany).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('count: must be at most 5') });
+    const audit = await budget('audit', projectId, '--json');
+    expect(
+      audit.stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as unknown),
+    ).toEqual([expect.objectContaining({ workflowId: 'take/bot', sendNumber: 3, outcome: 'taken' })]);
+  });
+
   test('a reserve that the current limit does not allow ends with exit code 2', async () => {
     const projectId = newProject();
     await budget('set', projectId, '--limit', '5');
