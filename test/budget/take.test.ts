@@ -3,13 +3,12 @@ import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/contract/durations.js';
 import { Desk, HELD, HOUR, MINUTE, names, T0 } from './support.js';
 
-const take = (desk: Desk, key: string, count: number) => desk.budget.take(desk.nowMs, { key, count });
 const statusOf = (desk: Desk) => budgetStatus('project', desk.budget, desk.nowMs);
 
 describe('slots that are taken for something else', () => {
   it('are used for a window, and stand in the audit', () => {
     const desk = new Desk({ limit: 5 });
-    expect(take(desk, 'k', 3)).toEqual({ taken: true, count: 3, takenAt: iso(T0) });
+    expect(desk.take('k', 3)).toEqual({ taken: true, count: 3, takenAt: iso(T0) });
     expect(statusOf(desk)).toMatchObject({
       used: 3,
       nextFreeSlotAt: iso(T0 + HELD),
@@ -23,23 +22,23 @@ describe('slots that are taken for something else', () => {
 
   it('are all taken or none, and the answer says when they can be', () => {
     const desk = new Desk({ limit: 5 });
-    take(desk, 'one', 2);
+    desk.take('one', 2);
     desk.wait(MINUTE);
-    take(desk, 'two', 2);
+    desk.take('two', 2);
     const possibleAt = iso(T0 + HELD);
-    expect(take(desk, 'three', 3)).toEqual({ taken: false, count: 3, waitReason: 'slot', possibleAt });
-    expect(take(desk, 'three', 4)).toMatchObject({ possibleAt: iso(T0 + MINUTE + HELD) });
+    expect(desk.take('three', 3)).toEqual({ taken: false, count: 3, waitReason: 'slot', possibleAt });
+    expect(desk.take('three', 4)).toMatchObject({ possibleAt: iso(T0 + MINUTE + HELD) });
     expect(statusOf(desk).used).toBe(4);
     desk.wait(HELD - MINUTE);
-    expect(take(desk, 'three', 3)).toMatchObject({ taken: true });
+    expect(desk.take('three', 3)).toMatchObject({ taken: true });
   });
 
   it('are taken once for a key, also after their window and in the next run', () => {
     const desk = new Desk({ limit: 5, isRebuilt: true });
-    const first = take(desk, 'k', 3);
+    const first = desk.take('k', 3);
     desk.wait(2 * HOUR);
     desk.ask('a');
-    expect(take(desk, 'k', 2)).toEqual(first);
+    expect(desk.take('k', 2)).toEqual(first);
     expect(statusOf(desk).used).toBe(1);
   });
 
@@ -48,19 +47,19 @@ describe('slots that are taken for something else', () => {
     desk.askAll(names('a', 13));
     // Ten are under way, which is the most at once, so three wait although slots are free.
     expect(statusOf(desk)).toMatchObject({ used: 10, waitingTotal: 3 });
-    expect(take(desk, 'k', 8)).toMatchObject({ taken: false, waitReason: 'slot' });
+    expect(desk.take('k', 8)).toMatchObject({ taken: false, waitReason: 'slot' });
     desk.ask('behind', { job: 'a0' });
-    expect(take(desk, 'k', 7)).toMatchObject({ taken: true });
+    expect(desk.take('k', 7)).toMatchObject({ taken: true });
   });
 
   it('are refused with the reason while nothing is sent', () => {
     const paused = new Desk();
-    paused.budget.pause(T0, { untilMs: T0 + MINUTE });
-    expect(take(paused, 'k', 1)).toEqual({ taken: false, count: 1, waitReason: 'paused' });
-    expect(take(new Desk({ counts: true }), 'k', 1)).toEqual({ taken: false, count: 1, waitReason: 'counting' });
+    paused.pause({ untilMs: T0 + MINUTE });
+    expect(paused.take('k', 1)).toEqual({ taken: false, count: 1, waitReason: 'paused' });
+    expect(new Desk({ counts: true }).take('k', 1)).toEqual({ taken: false, count: 1, waitReason: 'counting' });
     const refused = new Desk();
     refused.ask('a');
     refused.settle('a', 'unauthorized');
-    expect(take(refused, 'k', 1)).toEqual({ taken: false, count: 1, waitReason: 'credentials' });
+    expect(refused.take('k', 1)).toEqual({ taken: false, count: 1, waitReason: 'credentials' });
   });
 });
