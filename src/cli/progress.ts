@@ -23,7 +23,7 @@ export interface ProgressRow {
 export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
   const { stderr } = output;
   const draw = isLive(stderr) ? drawOn(output, stderr) : undefined;
-  const lines = rows.map(({ label }) => [label]);
+  const lines = rows.map(({ label }) => [`- ${label}`]);
   const show = async ({ label, work }: ProgressRow, index: number) => {
     let shown: string | undefined;
     const say = (headline: string, timing = '', mark = '-') => {
