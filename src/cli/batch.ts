@@ -90,7 +90,7 @@ export async function retryBatch(
         const ways = '--yes sends them again, though they may then be delivered twice; --only failed leaves them out';
         throw new UsageError(`${doubt}: ${ways}`);
       }
-      const batch = await retried.startRetry(plan, { signal });
+      const batch = await retried.retry({ plan, signal });
       const { batchId, workflowId, alreadyStarted } = batch;
       output.note(
         alreadyStarted
@@ -177,8 +177,8 @@ async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSign
       const intervalMs = isLive(output.stderr) ? LIVE_INTERVAL_MS : LINE_INTERVAL_MS;
       await sleep(intervalMs, undefined, { signal: ended.signal }).catch(() => undefined);
     }
-    await end;
     // The result says how.
+    await end.catch(() => undefined);
     return 'ended';
   };
   await Promise.allSettled([end, showProgress(output, [{ label: `batch ${batchId}`, work }])]);

@@ -23,6 +23,8 @@ export interface RetryOptions {
    * @default both
    */
   only?: RetryChoice | undefined;
+  /** What `planRetry` answered. @default a new plan */
+  plan?: RetryPlan | undefined;
 }
 
 /** What a retry would send. */
@@ -76,7 +78,7 @@ export async function planRetry(
   client: Client,
   handleOf: (batchId: string) => BatchHandle,
   asked: string,
-  { only }: RetryOptions,
+  { only }: Pick<RetryOptions, 'only'>,
 ): Promise<RetryPlan> {
   const root = (await handleOf(asked).describe()).retry?.retryOf ?? asked;
   const batch = handleOf(root);

@@ -170,12 +170,8 @@ export class BatchHandle {
    *
    * @throws what {@link planRetry} and `startBatch` throw
    */
-  async retry({ only, ...options }: RetryOptions & StartBatchOptions = {}): Promise<StartedBatch> {
-    return this.startRetry(await this.planRetry({ only }), options);
-  }
-
-  /** Starts what {@link planRetry} has planned. */
-  async startRetry({ input, memo }: RetryPlan, options: StartBatchOptions = {}): Promise<StartedBatch> {
+  async retry({ only, plan, ...options }: RetryOptions & StartBatchOptions = {}): Promise<StartedBatch> {
+    const { input, memo } = plan ?? (await this.planRetry({ only }));
     return startBatch(this.#target, input, options, memo);
   }
 
@@ -185,7 +181,7 @@ export class BatchHandle {
    * @throws BatchRunningError, NothingToRetryError, BatchNotFoundError; InvalidInputError if the id would be too long;
    * UnexpectedOutcomeError if Temporal no longer keeps the items; WorkerUnavailableError
    */
-  async planRetry({ only }: RetryOptions = {}): Promise<RetryPlan> {
+  async planRetry({ only }: Pick<RetryOptions, 'only'> = {}): Promise<RetryPlan> {
     return planRetry(this.#target.client, (batchId) => new BatchHandle(this.#target, batchId), this.batchId, { only });
   }
 

@@ -33,7 +33,7 @@ describe.concurrent('retries of a batch', () => {
   test('that are planned at the same time are one batch', { tags: 'long' }, async () => {
     const batch = await cancelledAfterThree();
     const plans = await Promise.all([batch.planRetry(), batch.planRetry({ only: 'failed' })]);
-    const started = await Promise.all(plans.map((plan) => batch.startRetry(plan)));
+    const started = await Promise.all(plans.map((plan) => batch.retry({ plan: plan })));
     expect(started.map((retry: StartedBatch) => retry.batchId)).toEqual(Array(2).fill(`${batch.batchId}-retry-1`));
     expect(started.filter(({ alreadyStarted }) => alreadyStarted)).toHaveLength(1);
     expect(await started[0]!.result()).toMatchObject({ total: 5, completed: 5 });
