@@ -22,7 +22,7 @@ export interface TemporalSession {
 
 /**
  * Runs `use` with a connection, and closes it. Nothing is sent before the first call, which has its own deadline.
- * If the server does not answer, stderr says so at once, while the call is retried.
+ * If nothing listens, stderr says so at once, while the call is tried again.
  *
  * @throws ConfigError
  */
@@ -36,7 +36,7 @@ export async function withTemporal<T>(
   const connection = Connection.lazy({
     ...config.connectionOptions(),
     channelArgs: WITHOUT_PROXY,
-    interceptors: [...retryForSeconds(), sayWhenSilent(config, output)],
+    interceptors: [...retryForSeconds(), sayWhenRefused(config, output)],
     plugins: [...(dataConverter ? [dataConverterPlugin(dataConverter)] : []), ...(tracing ? [tracing.plugin] : [])],
   });
   try {
@@ -60,35 +60,23 @@ function retryForSeconds() {
   });
 }
 
-/** After this time without a first answer, the command says that it waits. */
-const SILENT_AFTER_MS = 900;
-
-/**
- * Says once on stderr that the server refuses the first call, or has not answered it yet. Sees each attempt of a call.
- */
-function sayWhenSilent(config: TemporalConfig, output: Pick<Output, 'note'>): Interceptor {
+/** Says once on stderr that the first call was refused, while it is tried again. */
+function sayWhenRefused(config: TemporalConfig, output: Pick<Output, 'note'>): Interceptor {
   const { address } = config;
-  const proxies = describeIgnoredProxies(config);
   let isSettled = false;
-  const settle = (text?: string) => {
-    if (!isSettled && text !== undefined) output.note(`${text}${proxies}`);
-    isSettled = true;
-  };
-  return (options, nextCall) => {
-    const call = nextCall(options);
-    if (isSettled) return new InterceptingCall(call);
-    const timer = setTimeout(() => settle(`no answer from ${address} yet; still trying`), SILENT_AFTER_MS).unref();
-    return new InterceptingCall(call, {
+  return (options, nextCall) =>
+    new InterceptingCall(nextCall(options), {
       start: (metadata, _listener, next) =>
         next(metadata, {
           onReceiveStatus: (answer, pass) => {
-            clearTimeout(timer);
-            settle(answer.code === status.UNAVAILABLE ? describeAbsence(address, answer.details) : undefined);
+            if (!isSettled && answer.code === status.UNAVAILABLE) {
+              output.note(`${describeAbsence(address, answer.details)}${describeIgnoredProxies(config)}`);
+            }
+            isSettled = true;
             pass(answer);
           },
         }),
     });
-  };
 }
 
 function describeAbsence(address: string, details: string): string {

@@ -280,7 +280,7 @@ test('a Temporal server that accepts and never answers is reported within second
   const { exitCode, stderr } = await runCli(['list'], { env: { TEMPORAL_ADDRESS: target } });
   silent.close();
   expect(exitCode).toBe(5);
-  expect(stderr).toMatch(new RegExp(`^no answer from ${target} yet; still trying\n.*${target}`));
+  expect(stderr).toContain(`Temporal at ${target} cannot be reached`);
   expect(performance.now() - startedMs).toBeLessThan(30_000);
 });
 
