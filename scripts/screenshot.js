@@ -102,7 +102,6 @@ async function startStack(closers) {
   closers.push(() => server.stop());
   const simulator = await startSimulator({
     turn: { minMs: 1_500, maxMs: 3_000 },
-    initialPrLink: false,
     autoCreate: true,
   });
   closers.push(() => simulator.close());
@@ -139,8 +138,8 @@ async function playScenes({ client, followUps, simulator }) {
     sent[`${jobId}/${key}`] = await startNext(followUps, { projectId: SHOP, ...input });
   }
 
-  simulator.failNext({ method: 'POST', projectId: site, jobId: 'lost-page', kind: 'resetBefore' });
-  simulator.failNext({ method: 'POST', projectId: site, jobId: 'typo', kind: 'resetBefore' });
+  simulator.failNext({ method: 'POST', projectId: site, jobId: 'lost-page', how: 'reset' });
+  simulator.failNext({ method: 'POST', projectId: site, jobId: 'typo', how: 'reset' });
   const lost = await followUps.start({
     projectId: site,
     jobId: 'lost-page',
@@ -174,9 +173,8 @@ async function playScenes({ client, followUps, simulator }) {
   simulator.failNext({
     method: 'GET',
     projectId: down,
-    kind: 'http503',
     times: 1_000,
-    message: 'down for maintenance',
+    how: { status: 503, error: 'down for maintenance' },
   });
   const unread = await followUps.start({ projectId: down, jobId: 'push', key: 'retry', prompt: 'Retry twice.' });
   simulator.update({ apiKeys: { [locked]: 'another-key' } });
@@ -257,7 +255,7 @@ async function startNext(followUps, input) {
 }
 
 function refuse(simulator, { projectId, jobId, message }) {
-  simulator.failNext({ method: 'POST', projectId, jobId, kind: 'status', statusCode: 422, message });
+  simulator.failNext({ method: 'POST', projectId, jobId, how: { status: 422, error: message } });
 }
 
 async function takePictures(browser, { uiUrl }, pages) {

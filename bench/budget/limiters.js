@@ -10,7 +10,7 @@ const KINDS = [
   { kind: 'sliding', retryAfter: 'none' },
   { kind: 'fixed', retryAfter: 'seconds' },
   { kind: 'token-bucket', retryAfter: 'date' },
-  { kind: 'weighted', retryAfter: 'mixed' },
+  { kind: 'weighted', retryAfter: 'none' },
 ];
 
 /**

@@ -4,26 +4,24 @@
  *
  * @module
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import { once, setMaxListeners } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
 import { idSchema } from '../contract/ids.js';
-import { type Answer, deliver, errorAnswer, reset } from './answers.js';
-import { control, CONTROL_PREFIX, countedInstants, type SimulatorStats } from './control-api.js';
-import { type PlannedFault, plannedFaultSchema } from './fault-plan.js';
-import { type JobChange, jobChangeSchema, type JobSnapshot, type NewJob, newJobSchema } from './job-store.js';
+import { type Answer, deliver, errorAnswer } from './answers.js';
+import type { PlannedFault } from './faults.js';
+import type { JobChange, NewJob, ServiceJob } from './jobs.js';
 import { Ledger, type LedgerEntry, maxInAnyWindow } from './ledger.js';
-import { LiveSettings, parseOrThrow, type SimulatorOptions, type SimulatorUpdate } from './options.js';
-import { getJob, postMessage } from './requests.js';
-import { type MessageHook, type ServiceRequest, ServiceState } from './service-state.js';
+import { type SimulatorOptions, type SimulatorUpdate, toSettings } from './options.js';
+import { type MessageHook, Service } from './requests.js';
 
-export { HOSTILE_PR_LINK, UNKNOWN_STATUS } from './answers.js';
-export type { FaultKind, PlannedFault } from './fault-plan.js';
+export type { PlannedFault } from './faults.js';
+export type { NewJob } from './jobs.js';
 export type { LedgerEntry } from './ledger.js';
-export type { MessageStep } from './service-state.js';
 export { simulatorOptionsSchema, type SimulatorOptions } from './options.js';
+export type { MessageHook, MessageStep } from './requests.js';
 
-/** 256 KiB of prompt, each byte escaped as six in JSON, is 1.5 MiB. */
-const MAX_BODY_BYTES = 4 * 1_048_576;
 /** Connections that may wait for accept; Linux caps it at `net.core.somaxconn`, 4,096 by default. */
 const BACKLOG = 4_096;
 const SERVICE_PATH = /^\/v2\/agent\/([^/]+)\/job\/([^/]+?)(\/message)?$/;
@@ -39,14 +37,15 @@ export interface Simulator {
   readonly ledger: readonly LedgerEntry[];
   /** Number of get-job requests. */
   readonly gets: number;
-  stats(): SimulatorStats;
   /** Makes a job, or replaces one. */
   addJob(job: NewJob): void;
-  /** Changes a job as somebody else would. Throws if it does not exist. */
+  /** Changes a job as another client of the service would. Throws if it does not exist. */
   changeJob(change: JobChange): void;
-  /** The true state of a job, even if reads are stale; `undefined` if it does not exist. */
-  job(projectId: string, jobId: string): JobSnapshot | undefined;
-  jobs(): JobSnapshot[];
+  /**
+   * The true state of a job, even if reads are stale, with its accepted messages and all reads; `undefined` if it does
+   * not exist.
+   */
+  job(projectId: string, jobId: string): (ServiceJob & { messages: number; gets: number }) | undefined;
   /** Replaces options while it runs, each as a whole. Throws naming each bad field, and then changes nothing. */
   update(patch: SimulatorUpdate): void;
   /** Plans a fault for the next matching requests. Faults strike in the order of their plans. */
@@ -66,105 +65,71 @@ export interface Simulator {
  * @throws naming each bad option; if the port is taken; if the ledger file cannot be written
  */
 export async function startSimulator(options: SimulatorOptions = {}, onMessage?: MessageHook): Promise<Simulator> {
-  const live = new LiveSettings(options);
-  const state = new ServiceState(live, await Ledger.open(live.current.ledgerFile), onMessage);
-  const connections = new ConnectionTable();
-  const actions = { stats: () => statsOf(state, connections), update };
+  const settings = toSettings(options);
+  const ledger = await Ledger.open(settings.ledgerFile);
+  const closing = new AbortController();
+  // Every waiting request listens to it.
+  setMaxListeners(0, closing.signal);
+  const service = new Service(settings, ledger, closing.signal, onMessage);
   const server = createServer((request, response) => {
     void serve(request, response).catch((error: unknown) => giveUp(request, response, error));
   });
-  server.keepAliveTimeout = live.current.keepAliveTimeoutMs;
-  server.on('connection', (socket) => connections.add(socket));
+  server.listen({ host: settings.host, port: settings.port, backlog: BACKLOG });
   try {
-    await listen(server, live.current.host, live.current.port);
+    await once(server, 'listening');
   } catch (error) {
-    await state.ledger.close();
+    await ledger.close();
     throw error;
   }
   const { port } = server.address() as AddressInfo;
-  const baseUrl = `http://${reachableHost(live.current.host)}:${port}`;
   let closed: Promise<void> | undefined;
 
   return {
-    baseUrl,
+    baseUrl: `http://${reachableHost(settings.host)}:${port}`,
     port,
     get apiKey() {
-      return live.current.apiKey;
+      return settings.apiKey;
     },
-    ledger: state.ledger.entries,
+    ledger: ledger.entries,
     get gets() {
-      return state.gets;
+      return service.gets;
     },
-    stats: actions.stats,
-    addJob: (job) => state.jobs.add(parseOrThrow(newJobSchema, job, 'job'), Date.now()),
-    changeJob: (change) => state.jobs.change(parseOrThrow(jobChangeSchema, change, 'job')),
-    job: (projectId, jobId) => state.jobs.snapshot(projectId, jobId, Date.now()),
-    jobs: () => state.jobs.snapshots(Date.now()),
-    update,
-    failNext: (fault) => state.faults.add(parseOrThrow(plannedFaultSchema, fault, 'fault')),
-    clearFaults: () => state.faults.clear(),
-    maxInAnyWindow: (projectId, windowMs) => maxInAnyWindow(countedInstants(state, projectId), windowMs),
+    addJob: (job) => void service.jobs.add(job, Date.now()),
+    changeJob({ projectId, jobId, ...change }) {
+      const job = service.jobs.get(projectId, jobId);
+      if (!job) throw new Error(`job ${projectId}/${jobId} does not exist; add it first`);
+      job.set(change);
+    },
+    job(projectId, jobId) {
+      const job = service.jobs.get(projectId, jobId);
+      const gets = service.requestsFor('GET', projectId, jobId);
+      return job && { ...job.truth(Date.now()), messages: job.messages, gets };
+    },
+    update: (patch) => void Object.assign(settings, toSettings({ ...settings, ...patch })),
+    failNext: (fault) => service.faults.add(fault),
+    clearFaults: () => service.faults.clear(),
+    maxInAnyWindow(projectId, windowMs) {
+      const counted = ledger.entries.flatMap((each) => (each.projectId === projectId ? (each.countedAtMs ?? []) : []));
+      return maxInAnyWindow(counted, windowMs);
+    },
     close: () => (closed ??= close()),
   };
 
-  function update(patch: SimulatorUpdate): void {
-    live.update(patch);
-    const { limiter, outsider, keepAliveTimeoutMs } = live.current;
-    server.keepAliveTimeout = keepAliveTimeoutMs;
-    if (patch.limiter === undefined && patch.outsider === undefined) return;
-    for (const budget of state.budgets.values()) budget.reconfigure(limiter, outsider, Date.now());
-  }
-
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const target = request.url ?? '/';
-    const url = new URL(URL.canParse(target, 'http://simulator') ? target : '/', 'http://simulator');
-    const isControl = url.pathname.startsWith(CONTROL_PREFIX) && live.current.controlApi;
-    if (live.current.down && !isControl) {
-      reset(request.socket);
-      return;
-    }
-    const body = await readBody(request);
-    const contentType = request.headers['content-type'];
-    const method = request.method ?? 'GET';
-    if (url.pathname === `${CONTROL_PREFIX}redirected`) {
-      state.redirectsFollowed++;
-      await send(errorAnswer(404, 'nothing is here'));
-    } else if (isControl) {
-      const answer = control(state, actions, { method, url, contentType, body: body ?? Buffer.alloc(0) });
-      response.writeHead(answer.status, { 'content-type': 'application/json' }).end(JSON.stringify(answer.body));
-    } else {
-      const answer = await answerService(method, request, body);
-      await send(answer);
-      await answer.afterDelivery?.();
-    }
-
-    async function send(answer: Answer): Promise<void> {
-      state.answerCounts.set(answer.status, (state.answerCounts.get(answer.status) ?? 0) + 1);
-      await deliver(answer, response, { ...live.current, signal: state.closing });
-    }
+    const answer = await answerTo(request, await buffer(request));
+    await deliver(answer, response, closing.signal);
+    await answer.afterDelivery?.();
   }
 
-  async function answerService(method: string, request: IncomingMessage, body: Buffer | undefined): Promise<Answer> {
-    // Not the parsed URL, in which ".." has been resolved: an id with it must not reach another job.
-    const [, projectId, jobId, message] = SERVICE_PATH.exec(request.url?.split('?')[0] ?? '') ?? [];
-    if (!idSchema.safeParse(projectId).success || !idSchema.safeParse(jobId).success) {
-      return errorAnswer(404, 'not found');
-    }
-    if (body === undefined) return errorAnswer(413, `the body must be at most ${MAX_BODY_BYTES} bytes`);
-    const expected = message === undefined ? 'GET' : 'POST';
-    if (method !== expected) return errorAnswer(405, 'method not allowed', { headers: { allow: expected } });
-    const serviceRequest: ServiceRequest = {
-      projectId: projectId ?? '',
-      jobId: jobId ?? '',
-      receivedAtMs: Date.now(),
-      authorization: request.headers.authorization,
-      contentType: request.headers['content-type'],
-      body,
-    };
-    const redirectLocation = live.current.redirectLocation ?? `${baseUrl}${CONTROL_PREFIX}redirected`;
-    return method === 'GET'
-      ? await getJob(state, serviceRequest, redirectLocation)
-      : await postMessage(state, serviceRequest, redirectLocation);
+  async function answerTo({ method, url, headers }: IncomingMessage, body: Buffer): Promise<Answer> {
+    // Not a parsed URL, in which ".." would be resolved: an id with it must not reach another job.
+    const [, projectId = '', jobId = '', message] = SERVICE_PATH.exec(url?.split('?')[0] ?? '') ?? [];
+    const areIds = [projectId, jobId].every((id) => idSchema.safeParse(id).success);
+    const { authorization, 'content-type': contentType } = headers;
+    const request = { projectId, jobId, authorization, contentType, body };
+    if (areIds && method === 'GET' && !message) return service.getJob(request);
+    if (areIds && method === 'POST' && message) return service.postMessage(request);
+    return errorAnswer(404, 'not found');
   }
 
   /**
@@ -172,7 +137,7 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
    * closes.
    */
   function giveUp(request: IncomingMessage, response: ServerResponse, error: unknown): void {
-    if (state.closing.aborted || response.headersSent || !request.complete) {
+    if (closing.signal.aborted || response.headersSent || !request.complete) {
       response.destroy();
       return;
     }
@@ -181,67 +146,12 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
   }
 
   async function close(): Promise<void> {
-    state.close();
+    closing.abort();
     const stopped = new Promise<void>((resolve) => server.close(() => resolve()));
-    connections.destroyAll();
+    server.closeAllConnections();
     await stopped;
-    await state.ledger.close();
+    await ledger.close();
   }
-}
-
-/** The open connections, and their highest number. */
-class ConnectionTable {
-  readonly #sockets = new Set<Socket>();
-  most = 0;
-
-  add(socket: Socket): void {
-    this.#sockets.add(socket);
-    this.most = Math.max(this.most, this.#sockets.size);
-    socket.on('close', () => this.#sockets.delete(socket));
-  }
-
-  get open(): number {
-    return this.#sockets.size;
-  }
-
-  destroyAll(): void {
-    for (const socket of this.#sockets) socket.destroy();
-  }
-}
-
-function statsOf(state: ServiceState, connections: ConnectionTable): SimulatorStats {
-  return {
-    gets: state.gets,
-    posts: state.posts,
-    accepted: state.ledger.entries.filter((entry) => entry.accepted).length,
-    answers: Object.fromEntries(state.answerCounts),
-    faults: Object.fromEntries(state.faultCounts),
-    outsiderRequests: Object.fromEntries([...state.budgets].map(([id, budget]) => [id, budget.outsiderRequests])),
-    redirectsFollowed: state.redirectsFollowed,
-    openConnections: connections.open,
-    mostConnections: connections.most,
-  };
-}
-
-/** The whole body, or `undefined` if it is too long. Rejects if the client leaves before its end. */
-async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes <= MAX_BODY_BYTES) chunks.push(chunk);
-  }
-  return bytes <= MAX_BODY_BYTES ? Buffer.concat(chunks) : undefined;
-}
-
-function listen(server: Server, host: string, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => {
-      const fix = error.code === 'EADDRINUSE' ? '; choose another port, or 0 for any free one' : '';
-      reject(new Error(`simulator: cannot listen on ${host}:${port} (${error.code ?? error.message})${fix}`));
-    });
-    server.listen({ host, port, backlog: BACKLOG }, () => resolve());
-  });
 }
 
 /** The address at which a client on this machine reaches a server that listens on `host`. */

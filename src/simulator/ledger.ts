@@ -1,26 +1,18 @@
 import { type FileHandle, open } from 'node:fs/promises';
-import type { FaultKind } from './fault-plan.js';
 
 /** One message request that arrived completely, with any outcome. Instants are epoch milliseconds. */
 export interface LedgerEntry {
-  /** From 0, in the order in which they were decided. */
-  index: number;
   receivedAtMs: number;
   /** When the rate limiter counted it; `null` if it was refused before, or over the limit. */
   countedAtMs: number | null;
-  /** When the job accepted the message; `null` if it did not. */
-  appliedAtMs: number | null;
   projectId: string;
   jobId: string;
-  /** SHA-256 of the prompt's UTF-8, in hex; `null` if the body had no prompt. */
-  promptSha256: string | null;
+  /** `null` if the body had none. */
   prompt: string | null;
   /** Whether the job took the message. */
   accepted: boolean;
-  /** HTTP status of the answer, sent or meant to be sent; 0 if none was meant. */
+  /** HTTP status of the answer; 0 if a fault leaves the message without one. */
   status: number;
-  /** The fault that struck it. */
-  fault: FaultKind | 'status' | null;
 }
 
 /**
@@ -28,6 +20,7 @@ export interface LedgerEntry {
  * entry is on disk before {@link append} resolves; entries that come together share one sync.
  */
 export class Ledger {
+  /** In the order in which they were decided. */
   readonly entries: LedgerEntry[] = [];
   readonly #file: FileHandle | undefined;
   #unwritten: string[] = [];
@@ -49,12 +42,11 @@ export class Ledger {
   }
 
   /** Adds an entry at once, and resolves when it is on disk. */
-  async append(entry: Omit<LedgerEntry, 'index'>): Promise<void> {
-    const whole = { index: this.entries.length, ...entry };
-    this.entries.push(whole);
+  async append(entry: LedgerEntry): Promise<void> {
+    this.entries.push(entry);
     const file = this.#file;
     if (!file) return;
-    this.#unwritten.push(`${JSON.stringify(whole)}\n`);
+    this.#unwritten.push(`${JSON.stringify(entry)}\n`);
     this.#nextSync ??= this.#lastSync.then(async () => {
       const lines = this.#unwritten.join('');
       this.#unwritten = [];

@@ -12,7 +12,7 @@ export interface Random {
 }
 
 /**
- * The mulberry32 generator: 32 bits of state, period 2^32, public domain (Tommy Ettinger). Good enough for faults and
+ * The mulberry32 generator: 32 bits of state, period 2^32, public domain (Tommy Ettinger). Good enough for latencies and
  * jitter; not for secrets.
  */
 export function createRandom(seed: number): Random {
@@ -28,19 +28,6 @@ export function createRandom(seed: number): Random {
     between: (min, max) => min + Math.floor(next() * (max - min + 1)),
     fork: (label) => createRandom(labelledSeed(seed, label)),
   };
-}
-
-/** Picks a key by weight. Throws if no weight is above zero. */
-export function pickByWeight<K extends string>(weights: Readonly<Record<K, number>>, random: Random): K {
-  const entries = (Object.entries(weights) as [K, number][]).filter(([, weight]) => weight > 0);
-  const last = entries.at(-1);
-  if (!last) throw new Error(`weights: at least one must be above zero (given ${JSON.stringify(weights)})`);
-  let point = random.next() * entries.reduce((sum, [, weight]) => sum + weight, 0);
-  for (const [key, weight] of entries) {
-    if (point < weight) return key;
-    point -= weight;
-  }
-  return last[0];
 }
 
 /** FNV-1a over the label, begun from the seed, with a final avalanche so that similar labels give unlike seeds. */

@@ -1,133 +1,157 @@
-import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { type Answer, bendAnswer, errorAnswer, faultAnswer, jobAnswer, retryAfterHeader } from './answers.js';
-import { type Fault, faultApplies, faultCounts } from './fault-plan.js';
-import type { RequestPlan, ServiceRequest, ServiceState } from './service-state.js';
-
-/** `GET /v2/agent/{projectId}/job/{id}`. Resolves when the answer is due. */
-export async function getJob(state: ServiceState, request: ServiceRequest, redirectLocation: string): Promise<Answer> {
-  state.gets++;
-  const plan = state.plan('GET', request);
-  await state.wait(plan.beforeMs);
-  const answer = decide();
-  await state.wait(plan.afterMs);
-  return answer;
-
-  function decide(): Answer {
-    const { fault, random } = plan;
-    const echoed = state.echoed(request, 'error');
-    if (!state.authorized(request)) return errorAnswer(401, 'invalid API key', { echoed });
-    // A fault that stops a message also stops a read; a gateway's 503 hides the job as well.
-    if (fault && (!faultApplies(fault) || fault.kind === 'http503AfterApply' || fault.kind === 'status')) {
-      return faultAnswer(fault, { echoed, redirectLocation, retryAfter: state.faultRetryAfter(fault, random) });
-    }
-    const nowMs = Date.now();
-    const job = state.jobs.find(request.projectId, request.jobId, nowMs);
-    if (!job) return errorAnswer(404, 'agent job not found', { echoed });
-    const whole = jobAnswer(job.shown(nowMs), { withStatus: true, echoed: state.echoed(request, 'job') });
-    return fault ? bendAnswer(whole, fault) : whole;
-  }
-}
-
-/** The part of the body that the ledger records. */
-const promptSchema = z.looseObject({ prompt: z.string() });
-
-interface Decision {
-  answer: Answer;
-  countedAtMs: number | null;
-  appliedAtMs: number | null;
-}
+import { type Answer, errorAnswer, failedAnswer, jobAnswer, retryAfterHeader, struckAnswer } from './answers.js';
+import { FaultPlan, type PlannedFault } from './faults.js';
+import { JobStore } from './jobs.js';
+import type { Ledger, LedgerEntry } from './ledger.js';
+import { type Limiter, shareLimiter } from './limiter.js';
+import type { SimulatorSettings } from './options.js';
+import { createRandom, type Random } from './random.js';
 
 /**
- * `POST /v2/agent/{projectId}/job/{id}/message`. Resolves when the answer is due; the ledger knows by then.
- *
- * In this order: the key, the faults that count for nothing (`limited`, `unauthorized`), the rate limit, the faults
- * that stop the message before its job, the message itself. So everything that passes the limiter counts, even what is
- * refused with 400 or 404 or dies after it: the strictest reading of "uses".
+ * Steps of a message request: it has arrived whole and nothing is decided; it stands in the ledger, on disk where there
+ * is a file; its answer has been handed to the socket.
  */
-export async function postMessage(
-  state: ServiceState,
-  request: ServiceRequest,
-  redirectLocation: string,
-): Promise<Answer> {
-  state.posts++;
-  const plan = state.plan('POST', request);
-  await state.wait(plan.beforeMs);
-  const prompt = readPrompt(request.body);
-  await state.reach('received', request, prompt);
-  const { answer, countedAtMs, appliedAtMs } = decide(state, request, plan, prompt, redirectLocation);
-  await state.ledger.append({
-    receivedAtMs: request.receivedAtMs,
-    countedAtMs,
-    appliedAtMs,
-    projectId: request.projectId,
-    jobId: request.jobId,
-    promptSha256: prompt === null ? null : createHash('sha256').update(prompt, 'utf8').digest('hex'),
-    prompt,
-    accepted: appliedAtMs !== null,
-    status: answer.status,
-    fault: plan.fault?.kind ?? null,
-  });
-  await state.reach('recorded', request, prompt);
-  await state.wait(plan.afterMs);
-  return { ...answer, afterDelivery: () => state.reach('answered', request, prompt) };
+export type MessageStep = 'received' | 'recorded' | 'answered';
+
+/** Called at each step; the request continues when it resolves. */
+export type MessageHook = (reached: { step: MessageStep; projectId: string; jobId: string }) => Promise<void> | void;
+
+/** One request to the service, arrived whole. */
+interface ServiceRequest {
+  projectId: string;
+  jobId: string;
+  authorization: string | undefined;
+  contentType: string | undefined;
+  body: Buffer;
 }
 
-function decide(
-  state: ServiceState,
-  request: ServiceRequest,
-  { fault, random }: RequestPlan,
-  prompt: string | null,
-  redirectLocation: string,
-): Decision {
-  const nowMs = Date.now();
-  const echoed = state.echoed(request, 'error');
-  const struckBy = (by: Fault): Answer =>
-    faultAnswer(by, { echoed, redirectLocation, retryAfter: state.faultRetryAfter(by, random) });
-  const refused = (answer: Answer, countedAtMs: number | null): Decision => ({
-    answer,
-    countedAtMs,
-    appliedAtMs: null,
-  });
+/** What becomes of a message: its answer, and what the ledger says of it. */
+type Decision = { answer: Answer } & Pick<LedgerEntry, 'countedAtMs' | 'accepted'>;
 
-  if (!state.authorized(request)) return refused(errorAnswer(401, 'invalid API key', { echoed }), null);
-  if (fault && !faultCounts(fault)) return refused(struckBy(fault), null);
+const promptSchema = z.looseObject({ prompt: z.string() });
 
-  const { taken, availableInMs } = state.budget(request.projectId, nowMs).take(nowMs);
-  if (!taken) {
-    const headers = retryAfterHeader(state.settings.retryAfter, availableInMs, nowMs, random);
-    return refused(errorAnswer(429, 'rate limit exceeded', { echoed, headers }), null);
-  }
-  if (fault && !faultApplies(fault)) return refused(struckBy(fault), nowMs);
+/** The service behind its HTTP server. */
+export class Service {
+  readonly jobs: JobStore;
+  readonly faults = new FaultPlan();
+  /** Get-job requests. */
+  gets = 0;
+  readonly #limiters = new Map<string, Limiter>();
+  /** How many requests of each method came for each job, even for an unknown one. */
+  readonly #requests = new Map<string, number>();
+  readonly #random: Random;
 
-  const job = state.jobs.find(request.projectId, request.jobId, nowMs);
-  if (!job) return refused(errorAnswer(404, 'agent job not found', { echoed }), nowMs);
-  if (!isJson(request.contentType)) {
-    return refused(errorAnswer(400, 'Content-Type must be application/json', { echoed }), nowMs);
-  }
-  if (prompt === null || prompt === '') {
-    return refused(errorAnswer(400, 'prompt must be a string of at least 1 character', { echoed }), nowMs);
-  }
-  if (job.truth(nowMs).status === 'archived') {
-    return refused(errorAnswer(400, 'agent job is archived', { echoed }), nowMs);
+  /** @param closing ends every wait when it aborts */
+  constructor(
+    private readonly settings: SimulatorSettings,
+    private readonly ledger: Ledger,
+    private readonly closing: AbortSignal,
+    private readonly onMessage?: MessageHook,
+  ) {
+    this.#random = createRandom(settings.seed);
+    this.jobs = new JobStore(settings, this.#random);
   }
 
-  job.message(nowMs, state.jobs.turnFor(request.projectId, request.jobId, job));
-  const whole = jobAnswer(job.truth(nowMs), {
-    withStatus: state.settings.statusInPostAnswer,
-    echoed: state.echoed(request, 'job'),
-  });
-  const answer =
-    fault?.kind === 'http503AfterApply' || fault?.kind === 'status'
-      ? struckBy(fault)
-      : fault
-        ? bendAnswer(whole, fault)
-        : whole;
-  return { answer, countedAtMs: nowMs, appliedAtMs: nowMs };
-}
+  /** How many requests of a method came for a job, those that were refused or struck by a fault included. */
+  requestsFor(method: 'GET' | 'POST', projectId: string, jobId: string): number {
+    return this.#requests.get(`${method} ${projectId}/${jobId}`) ?? 0;
+  }
 
-function isJson(contentType: string | undefined): boolean {
-  return contentType?.split(';')[0]?.trim().toLowerCase() === 'application/json';
+  /** `GET /v2/agent/{projectId}/job/{id}`. Resolves when the answer is due. */
+  async getJob(request: ServiceRequest): Promise<Answer> {
+    this.gets++;
+    const { fault, latencyMs } = this.#begin('GET', request);
+    const answer = this.#read(request, fault);
+    await this.#wait(latencyMs);
+    return answer;
+  }
+
+  #read(request: ServiceRequest, fault: PlannedFault | undefined): Answer {
+    if (!this.#isAuthorized(request)) return errorAnswer(401, 'invalid API key');
+    if (fault && fault.when !== 'after') return failedAnswer(fault.how);
+    const nowMs = Date.now();
+    const job = this.jobs.find(request.projectId, request.jobId, nowMs);
+    if (!job) return errorAnswer(404, 'agent job not found');
+    const whole = jobAnswer(job.shown(nowMs), { withStatus: true });
+    return fault ? struckAnswer(whole, fault.how) : whole;
+  }
+
+  /** `POST /v2/agent/{projectId}/job/{id}/message`. Resolves when the answer is due; the ledger knows by then. */
+  async postMessage(request: ServiceRequest): Promise<Answer> {
+    const { projectId, jobId } = request;
+    const receivedAtMs = Date.now();
+    const { fault, latencyMs } = this.#begin('POST', request);
+    const reach = async (step: MessageStep): Promise<void> => this.onMessage?.({ step, projectId, jobId });
+    await reach('received');
+    const prompt = readPrompt(request.body);
+    const { answer, ...decided } = this.#decide(request, prompt, fault);
+    await this.ledger.append({ receivedAtMs, projectId, jobId, prompt, ...decided, status: answer.status });
+    await reach('recorded');
+    await this.#wait(latencyMs);
+    return { ...answer, afterDelivery: () => reach('answered') };
+  }
+
+  /**
+   * In this order: the key, a fault that is a 401 or a 429, the rate limit, other faults before the effect, the message
+   * itself. So everything that passes the limiter counts, even what is refused with 400 or 404 or dies after it: the
+   * strictest reading of "uses".
+   */
+  #decide(request: ServiceRequest, prompt: string | null, fault: PlannedFault | undefined): Decision {
+    const nowMs = Date.now();
+    const refuse = (answer: Answer, countedAtMs: number | null): Decision => ({ answer, countedAtMs, accepted: false });
+    if (!this.#isAuthorized(request)) return refuse(errorAnswer(401, 'invalid API key'), null);
+    const struck = fault && fault.when !== 'after' ? failedAnswer(fault.how) : undefined;
+    if (struck?.status === 401 || struck?.status === 429) return refuse(struck, null);
+
+    const availableInMs = this.#limiterOf(request.projectId, nowMs)(nowMs);
+    if (availableInMs > 0) {
+      const headers = retryAfterHeader(this.settings.retryAfter, availableInMs);
+      return refuse(errorAnswer(429, 'rate limit exceeded', headers), null);
+    }
+    if (struck) return refuse(struck, nowMs);
+
+    const job = this.jobs.find(request.projectId, request.jobId, nowMs);
+    if (!job) return refuse(errorAnswer(404, 'agent job not found'), nowMs);
+    const isJson = request.contentType?.split(';')[0]?.trim().toLowerCase() === 'application/json';
+    if (!isJson) return refuse(errorAnswer(400, 'Content-Type must be application/json'), nowMs);
+    if (!prompt) return refuse(errorAnswer(400, 'prompt must be a string of at least 1 character'), nowMs);
+    if (job.truth(nowMs).status === 'archived') return refuse(errorAnswer(400, 'agent job is archived'), nowMs);
+
+    job.message(nowMs);
+    const whole = jobAnswer(job.truth(nowMs), { withStatus: this.settings.statusInPostAnswer });
+    return { answer: fault ? struckAnswer(whole, fault.how) : whole, countedAtMs: nowMs, accepted: true };
+  }
+
+  /**
+   * What is decided about a request when it arrives. Its latency depends only on the seed and its number among those
+   * with its method to its job.
+   */
+  #begin(method: 'GET' | 'POST', { projectId, jobId }: ServiceRequest) {
+    const number = this.requestsFor(method, projectId, jobId) + 1;
+    this.#requests.set(`${method} ${projectId}/${jobId}`, number);
+    const random = this.#random.fork(`${method} ${projectId}/${jobId} ${number}`);
+    const { minMs, maxMs } = this.settings.latency;
+    return { fault: this.faults.next({ method, projectId, jobId }), latencyMs: random.between(minMs, maxMs) };
+  }
+
+  /** Whether a request carries the project's key. */
+  #isAuthorized({ projectId, authorization }: ServiceRequest): boolean {
+    const { apiKey, apiKeys } = this.settings;
+    return authorization === `Bearer ${Object.hasOwn(apiKeys, projectId) ? apiKeys[projectId] : apiKey}`;
+  }
+
+  #limiterOf(projectId: string, nowMs: number): Limiter {
+    const { limiter, outsider } = this.settings;
+    const random = this.#random.fork(`outsider ${projectId}`);
+    const found = this.#limiters.get(projectId) ?? shareLimiter(limiter, outsider.share, random, nowMs);
+    this.#limiters.set(projectId, found);
+    return found;
+  }
+
+  async #wait(ms: number): Promise<void> {
+    if (ms > 0) await sleep(ms, undefined, { signal: this.closing });
+  }
 }
 
 function readPrompt(body: Buffer): string | null {

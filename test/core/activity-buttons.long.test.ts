@@ -100,7 +100,7 @@ describe.concurrent('an ask that the server repeats', () => {
     await project.openBudget();
     project.addJob('job');
     // Each hangs for 5 s, and the server takes a failure by hand only while an attempt runs.
-    operated.core.simulator.failNext({ method: 'GET', projectId: project.id, kind: 'hangBefore', times: 3 });
+    operated.core.simulator.failNext({ method: 'GET', projectId: project.id, how: 'hang', times: 3 });
     const followUp = await project.start();
     const activity = await pendingActivity(followUp, 'askForSlot');
     await eventually('it is failed', async () => {

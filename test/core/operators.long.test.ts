@@ -85,17 +85,17 @@ test.concurrent('a pause with a note holds every follow-up, and resume lets all 
 });
 
 /** A follow-up whose message was taken or not, and whose connection was then dropped. */
-async function startDropped(project: Project, kind: 'resetBefore' | 'resetAfter', more: object = {}) {
+async function startDropped(project: Project, when: 'before' | 'after', more: object = {}) {
   await project.openBudget();
   project.addEndlessJob('job');
-  operated.core.simulator.failNext({ method: 'POST', projectId: project.id, kind });
+  operated.core.simulator.failNext({ method: 'POST', projectId: project.id, when, how: 'reset' });
   return project.start('job', { settleTime: '10m', ...more });
 }
 
 describe.concurrent('a follow-up that does not know whether its message was delivered', () => {
   test('finds that out by itself when the job shows it', async () => {
     const project = newProject();
-    const followUp = await startDropped(project, 'resetAfter');
+    const followUp = await startDropped(project, 'after');
     await reaches(followUp, 'polling');
     project.endTurn('job');
     const [result] = await project.expectGoodEnds([followUp]);
@@ -104,7 +104,7 @@ describe.concurrent('a follow-up that does not know whether its message was deli
 
   test('takes the word of an operator that it was, and sends nothing again', async () => {
     const project = newProject();
-    const followUp = await startDropped(project, 'resetBefore');
+    const followUp = await startDropped(project, 'before');
     await reaches(followUp, 'reconciling');
     expect(await shownState(followUp)).toBe('reconciling');
     await followUp.executeUpdate(resolveDeliveryUpdate, { args: ['sent'] });
@@ -116,7 +116,7 @@ describe.concurrent('a follow-up that does not know whether its message was deli
 
   test('takes the word of an operator that it was not, and sends it again', async () => {
     const project = newProject();
-    const followUp = await startDropped(project, 'resetBefore');
+    const followUp = await startDropped(project, 'before');
     await reaches(followUp, 'reconciling');
     await followUp.executeUpdate(resolveDeliveryUpdate, { args: ['notSent'] });
     await reaches(followUp, 'polling');
@@ -128,7 +128,7 @@ describe.concurrent('a follow-up that does not know whether its message was deli
 
   test('refuses any other word, and any word while it is not in doubt', async () => {
     const project = newProject();
-    const followUp = await startDropped(project, 'resetBefore');
+    const followUp = await startDropped(project, 'before');
     await reaches(followUp, 'reconciling');
     const say = (word: unknown) => followUp.executeUpdate(resolveDeliveryUpdate, { args: [word as 'sent'] });
     for (const word of ['maybe', null, {}, 7]) {
@@ -141,7 +141,7 @@ describe.concurrent('a follow-up that does not know whether its message was deli
 
   test('ends as DeliveryUnknown when nobody can tell', async () => {
     const project = newProject();
-    const followUp = await startDropped(project, 'resetBefore', { settleTime: '1s' });
+    const followUp = await startDropped(project, 'before', { settleTime: '1s' });
     expect(await failureOf(followUp.result())).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
     expect(project.ledger.length).toBe(1);
     expect(await shownState(followUp)).toBe('delivery-unknown');

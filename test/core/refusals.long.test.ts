@@ -29,7 +29,7 @@ const everyoneIsBlocked = (followUps: FollowUpHandle[], reason: string) =>
 
 describe.concurrent('a project whose messages the service refuses', () => {
   const forms = {
-    'a Retry-After of 2 s': { retryAfter: 'seconds', retryAfterMs: 2_000 },
+    'a Retry-After of 2 s': { headers: { 'retry-after': '2' } },
     'no Retry-After': {},
   } as const;
   test.each(Object.entries(forms))(
@@ -37,12 +37,12 @@ describe.concurrent('a project whose messages the service refuses', () => {
     async (_, form) => {
       const project = newProject();
       await project.openBudget();
-      operated.core.simulator.failNext({ method: 'POST', projectId: project.id, kind: 'limited', ...form });
+      operated.core.simulator.failNext({ method: 'POST', projectId: project.id, how: { status: 429, ...form } });
       const probe = await project.start('probe');
       const paused = await eventually('it is paused', async () => (await project.status()).paused);
       expect(paused.reasons).toEqual(['limited']);
       const lastsMs = Date.parse(paused.until ?? '') - Date.parse(paused.since);
-      expect(lastsMs).toBe('retryAfterMs' in form ? 2_000 : 30_000);
+      expect(lastsMs).toBe('headers' in form ? 2_000 : 30_000);
       // The answer to the probe is held, so that nobody can follow it yet.
       const letGo = project.holdMessages('probe', 'received');
       const others = await project.startMany(4);
@@ -103,8 +103,8 @@ describe.concurrent('a follow-up whose job cannot be read before the send', () =
   test('because of a 429 waits for as long as Retry-After says', async () => {
     const project = newProject();
     await project.openBudget();
-    const form = { retryAfter: 'seconds', retryAfterMs: 2_000 } as const;
-    operated.core.simulator.failNext({ method: 'GET', projectId: project.id, kind: 'limited', ...form });
+    const limited = { status: 429, headers: { 'retry-after': '2' } };
+    operated.core.simulator.failNext({ method: 'GET', projectId: project.id, how: limited });
     const followUp = await project.start();
     const paused = await eventually('it is paused', async () => (await project.status()).paused);
     expect(Date.parse(paused.until ?? '') - Date.parse(paused.since)).toBe(2_000);
@@ -113,13 +113,13 @@ describe.concurrent('a follow-up whose job cannot be read before the send', () =
   });
 
   const faults = {
-    'an error of the service': { kind: 'http500' },
-    'a connection that is reset': { kind: 'resetBefore' },
+    'an error of the service': { how: { status: 500 } },
+    'a connection that is reset': { how: 'reset' },
   } as const;
-  test.each(Object.entries(faults))('because of %s is blocked and goes on', async (_, { kind }) => {
+  test.each(Object.entries(faults))('because of %s is blocked and goes on', async (_, { how }) => {
     const project = newProject();
     await project.openBudget();
-    operated.core.simulator.failNext({ method: 'GET', projectId: project.id, kind, times: 3 });
+    operated.core.simulator.failNext({ method: 'GET', projectId: project.id, how, times: 3 });
     const followUp = await project.start();
     const { lastError } = await reaches(followUp, 'blocked', 'service');
     expect(lastError).toBeDefined();

@@ -51,7 +51,7 @@ describe.concurrent('a watch', () => {
     const followUp = await project.start();
     await reaches(followUp, 'polling');
     const { simulator } = inProcess.core;
-    simulator.failNext({ method: 'GET', projectId: project.id, kind: 'http500', times: 10_000 });
+    simulator.failNext({ method: 'GET', projectId: project.id, how: { status: 500 }, times: 10_000 });
     // A heartbeat reaches the server within a minute, and after half a minute the follow-up says it, too.
     const { lastError } = await reaches(followUp, 'polling', 'service');
     expect(lastError?.message).toContain('500');

@@ -74,7 +74,7 @@ async function startUntil(stage: Stage, state: FollowUpState, input: Partial<Sta
 
 /** A follow-up whose connection breaks during the send, without a trace at its job. */
 const startReconciling = (stage: Stage) => {
-  stage.simulator.failNext({ method: 'POST', projectId: 'demo', jobId: 'job-1', kind: 'resetBefore' });
+  stage.simulator.failNext({ method: 'POST', projectId: 'demo', jobId: 'job-1', how: 'reset' });
   // For so long the job's unchanged status is not believed, whatever an operator says of the delivery.
   return startUntil(stage, 'reconciling', { settleTime: '10m' });
 };
@@ -247,7 +247,7 @@ const guides: Record<string, Guide> = {
     sections: {
       'Retry a batch': {
         before: async ({ followUps, simulator }) => {
-          simulator.failNext({ method: 'POST', jobId: 'job-2', kind: 'status', statusCode: 400 });
+          simulator.failNext({ method: 'POST', jobId: 'job-2', how: { status: 400 } });
           const batch = await followUps.startBatch({ id: 'nightly-2026-11-21', items: LIST });
           expect(await batch.result()).toMatchObject({ completed: 1, errors: 1 });
         },
@@ -388,7 +388,7 @@ const guides: Record<string, Guide> = {
       FollowUpDeliveryUnknown: {
         before: async (stage) => {
           const job = { projectId: 'website', jobId: 'job-2' };
-          stage.simulator.failNext({ method: 'POST', ...job, kind: 'resetBefore' });
+          stage.simulator.failNext({ method: 'POST', ...job, how: 'reset' });
           const followUp = await startUntil(stage, 'reconciling', { ...job, key: 'logo' });
           // Otherwise it would look for its message for minutes. It ends in doubt.
           await followUp.cancel();
@@ -426,7 +426,7 @@ const guides: Record<string, Guide> = {
       },
       FollowUpPaymentRequired: {
         before: async (stage) => {
-          stage.simulator.failNext({ method: 'POST', jobId: 'job-4', kind: 'status', statusCode: 402 });
+          stage.simulator.failNext({ method: 'POST', jobId: 'job-4', how: { status: 402 } });
           await startUntil(stage, 'blocked', { jobId: 'job-4' });
         },
         fails: ['1 npx follow-up doctor --project demo --job job-1'],

@@ -73,7 +73,7 @@ describe.concurrent('a follow-up', () => {
   test('waits and sends nothing while the service answers reads with an error and status 200, and says so', async () => {
     const input = makeJob();
     const { projectId, jobId } = input;
-    stack.simulator.failNext({ method: 'GET', projectId, jobId, kind: 'status', statusCode: 200, times: 1_000 });
+    stack.simulator.failNext({ method: 'GET', projectId, jobId, how: { status: 200 }, times: 1_000 });
     const handle = await stack.followUps.start(input);
     const { lastError } = await eventually('it is blocked', async () => {
       const progress = await handle.progress();
@@ -130,7 +130,13 @@ describe.concurrent('a follow-up', () => {
 
   test('whose message took effect but got no answer infers the delivery from the job, and is not sent again', async () => {
     const input = makeJob('job', HELD_TURN);
-    stack.simulator.failNext({ method: 'POST', jobId: input.jobId, projectId: input.projectId, kind: 'resetAfter' });
+    stack.simulator.failNext({
+      method: 'POST',
+      jobId: input.jobId,
+      projectId: input.projectId,
+      when: 'after',
+      how: 'reset',
+    });
     const followUp = await stack.followUps.start(input);
     await endOfTurn(followUp);
     expect(await followUp.result()).toMatchObject({ delivery: 'inferred', observedActive: true });

@@ -58,8 +58,6 @@ beforeAll(async () => {
     turn: { minMs: 200, maxMs: 300 },
     limiter: { kind: 'none' },
     autoCreate: true,
-    retryAfter: 'seconds',
-    faultRetryAfterMs: 3_000,
   });
   connection = await Connection.connect({ address });
   followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue });
@@ -101,7 +99,12 @@ test('the metrics match the budget after sends, in a pause and after a 429', asy
   await eventually('it waits in the pause', async () => {
     return (await isPaused('operator')) === 1 && (await worker.budget('waiting')) === 1;
   });
-  simulator.failNext({ method: 'POST', projectId, jobId: 'job-3', kind: 'limited' });
+  simulator.failNext({
+    method: 'POST',
+    projectId,
+    jobId: 'job-3',
+    how: { status: 429, headers: { 'retry-after': '3' } },
+  });
   await budget.resume();
   await eventually('the 429 pauses the project', async () => {
     return (await isPaused('limited')) === 1 && (await worker.budget('limited_total')) === 1;

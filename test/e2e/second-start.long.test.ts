@@ -14,7 +14,7 @@ let stack: Stack;
 beforeAll(async () => {
   stack = await startStack({
     address: inject('temporalAddress'),
-    simulator: { turn: { minMs: 1_000, maxMs: 1_500 }, slowBodyMs: 4_000 },
+    simulator: { turn: { minMs: 1_000, maxMs: 1_500 } },
   });
 });
 afterAll(() => stack.stop());
@@ -115,7 +115,7 @@ describe.each<[string, StartPolicy]>([
 describe('a key whose follow-up is still under way', () => {
   /** A follow-up whose message has arrived, and whose answer takes four seconds. */
   async function startSending(input: FollowUpInput) {
-    stack.simulator.failNext({ method: 'POST', projectId: input.projectId, kind: 'slowBody', times: 1 });
+    stack.simulator.failNext({ method: 'POST', projectId: input.projectId, when: 'after', how: { dripMs: 4_000 } });
     const handle = await start(input);
     await expect
       .poll(async () => (await stack.followUps.budget(input.projectId).status())?.unsettled, { timeout: 60_000 })
@@ -155,7 +155,7 @@ test.each(['the same prompt', 'another prompt'])(
   'the key of a follow-up that was cancelled before it asked is free for %s',
   async (what) => {
     const input = newJob();
-    stack.simulator.failNext({ method: 'GET', projectId: input.projectId, kind: 'http503', times: 1_000 });
+    stack.simulator.failNext({ method: 'GET', projectId: input.projectId, how: { status: 503 }, times: 1_000 });
     const first = await start(input);
     await expect.poll(async () => (await stack.followUps.handle(first.workflowId).progress()).state).toBe('blocked');
     await first.cancel();

@@ -57,12 +57,16 @@ test.concurrent(
   },
 );
 
-test.concurrent.each(['http503AfterApply', 'resetAfter', 'hangAfter'] as const)(
-  'a message whose answer is %s is inferred after the stale window, and not sent again',
-  async (kind) => {
-    const jobId = `lost-${kind}`;
+test.concurrent.each([
+  ['error', { status: 503 }],
+  ['reset', 'reset'],
+  ['hang', 'hang'],
+] as const)(
+  'a message whose answer is lost by %s is inferred after the stale window, and not sent again',
+  async (name, how) => {
+    const jobId = `lost-${name}`;
     const input = makeJob(jobId);
-    stack.simulator.failNext({ method: 'POST', projectId, jobId, kind });
+    stack.simulator.failNext({ method: 'POST', projectId, jobId, when: 'after', how });
     const result = await stack.followUps.run(input);
     expect(result).toMatchObject({ delivery: 'inferred', prLinkChanged: true, observedActive: false });
     expect(result.prLink).toBe(truth(jobId));

@@ -183,7 +183,7 @@ test('each send is one log line, with its ids and outcome and without the prompt
   const stack = await useStack({ env: { FOLLOW_UP_LOG_LEVEL: 'info' } });
   const { projectId, simulator } = stack;
   simulator.addJob({ projectId, jobId: 'refused' });
-  simulator.failNext({ method: 'POST', projectId, jobId: 'refused', kind: 'http500' });
+  simulator.failNext({ method: 'POST', projectId, jobId: 'refused', how: { status: 500 } });
   const prompt = 'a prompt that nobody may read in a log';
   const start = (jobId: string) => stack.followUps.start({ projectId, jobId, prompt, key: 'k', ...FAST });
   const refused = await start('refused');

@@ -102,7 +102,7 @@ test(
     const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '3s' } });
     const { projectId, followUp } = followed;
     await isPolling(followed);
-    stack.simulator.failNext({ method: 'GET', projectId, jobId: 'job', kind: 'status', statusCode: 500, times: 1_000 });
+    stack.simulator.failNext({ method: 'GET', projectId, jobId: 'job', how: { status: 500 }, times: 1_000 });
     await eventually('the last error shows', async () =>
       /500/.test((await followUp.progress()).lastError?.message ?? ''),
     );

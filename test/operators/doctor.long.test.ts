@@ -215,7 +215,7 @@ describe('what needs a person although nothing is broken', () => {
 
   test('a refused API key is a finding, and so is the budget that it pauses', async () => {
     const { followUps, simulator } = stack;
-    simulator.update({ faults: { get: { unauthorized: 1 }, post: { unauthorized: 1 } } });
+    simulator.update({ apiKeys: { locked: 'another-key' } });
     const followUp = await followUps.start({ projectId: 'locked', jobId: 'job', prompt: 'Add tests.', ...FAST });
     const found = await eventually('the budget is paused', async () => {
       const all = findingsIn((await runCli(['doctor', '--json'], { env })).stdout);
@@ -226,7 +226,7 @@ describe('what needs a person although nothing is broken', () => {
       { name: 'budget', status: 'error', fix: expect.stringContaining('follow-up budget resume locked') },
       { name: 'API key', status: 'error', message: expect.stringContaining('401') },
     ]);
-    simulator.update({ faults: { get: {}, post: {} } });
+    simulator.update({ apiKeys: {} });
     await followUps.budget('locked').resume();
     expect(await followUp.result()).toMatchObject({ status: 'completed' });
     expect(await find('locked')).toBeUndefined();

@@ -10,7 +10,7 @@ beforeAll(async () => {
     address: inject('temporalAddress'),
     // A follow-up that does not know how its send ended waits for lease and drain.
     env: { FOLLOW_UP_SEND_TIMEOUT: '6s', FOLLOW_UP_DRAIN: '1s' },
-    simulator: { autoCreate: true, slowBodyMs: 4_000 },
+    simulator: { autoCreate: true },
   });
 });
 afterAll(() => stack.stop());
@@ -41,7 +41,7 @@ test.concurrent(
   'a second follow-up with the same key, which terminates one during its send, sends nothing and does not know',
   async () => {
     const projectId = newProject();
-    stack.simulator.failNext({ method: 'POST', projectId, kind: 'slowBody', times: 1 });
+    stack.simulator.failNext({ method: 'POST', projectId, when: 'after', how: { dripMs: 4_000 } });
     const first = await start(projectId);
     await eventually('its message has arrived', () => ledgerOf(projectId).length === 1);
     const second = await stack.client.workflow.start('followUp', {

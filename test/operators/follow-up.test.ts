@@ -18,7 +18,7 @@ beforeAll(async () => {
     address: inject('temporalAddress'),
     // All clocks are this machine's: a run that was closed before its grant has certainly not used it.
     env: { FOLLOW_UP_MARGIN: '0s' },
-    simulator: { autoCreate: true, slowBodyMs: 4_000 },
+    simulator: { autoCreate: true },
   });
 });
 afterAll(() => stack.stop());
@@ -40,7 +40,7 @@ const letGo = (projectId: string) => stack.followUps.budget(projectId).setLimit(
 
 /** A follow-up whose message has arrived, and whose answer takes four seconds. */
 async function startSending(projectId: string): Promise<StartedFollowUp> {
-  stack.simulator.failNext({ method: 'POST', projectId, kind: 'slowBody', times: 1 });
+  stack.simulator.failNext({ method: 'POST', projectId, when: 'after', how: { dripMs: 4_000 } });
   const followUp = await start(projectId);
   await eventually('its message has arrived', () => ledgerOf(projectId).length === 1);
   return followUp;

@@ -38,7 +38,7 @@ export function post(
 /** Makes one request on its own connection, without redirects or retries. */
 export async function call(
   simulator: Simulator,
-  method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
+  method: 'GET' | 'POST',
   path: string,
   headers: Record<string, string>,
   body?: string,

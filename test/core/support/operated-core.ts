@@ -12,8 +12,7 @@ import {
 import { defineQuery } from '../../../src/contract/names.js';
 import { type BudgetStatus, pauseUpdate, resumeUpdate, setLimitUpdate } from '../../../src/contract/budget-messages.js';
 import type { FollowUpProgress as Progress } from '../../../src/contract/follow-up-messages.js';
-import type { LedgerEntry, MessageStep } from '../../../src/simulator/index.js';
-import type { NewJob } from '../../../src/simulator/job-store.js';
+import type { LedgerEntry, MessageStep, NewJob } from '../../../src/simulator/index.js';
 import { GrpcStatus, grpcStatusOf } from '../../../src/temporal/grpc.js';
 import { eventually } from '../../support/eventually.js';
 import { type Core, type CoreOptions, FAST, startCore } from './core-rig.js';
