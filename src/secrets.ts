@@ -43,7 +43,7 @@ function keepLiteral(secret: string): void {
 }
 
 /**
- * The text without the secrets of this process's settings: of the service, of Temporal, of a collector, of a proxy.
+ * The text without the secrets of this process's settings: of the service, of Temporal, of a proxy.
  * Output, logs, metrics and errors of gRPC pass through here.
  */
 export function maskSecrets(text: string): string {

@@ -1,16 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import { context, propagation } from '@opentelemetry/api';
-import { activityInfo } from '@temporalio/activity';
 import { Client } from '@temporalio/client';
 import type { DataConverter } from '@temporalio/common';
-import {
-  Runtime,
-  Worker,
-  type WorkerInterceptors,
-  type WorkerPlugin,
-  type WorkflowBundleOption,
-} from '@temporalio/worker';
+import { Runtime, Worker, type WorkerInterceptors, type WorkflowBundleOption } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createBudgets } from './activities/budgets.js';
 import { createItemFinder } from './activities/find-items.js';
@@ -27,7 +19,7 @@ import { openBundle } from './worker/workflow-bundle.js';
 import { type Connections, openConnections } from './worker/connections.js';
 import { meterAgentJobs, meterBudgets, processMetricsText } from './worker/metrics.js';
 import { installRuntime } from './worker/runtime.js';
-import { serve, shutDown, untilAllEnded, type Workers, type WorkerService } from './worker/service.js';
+import { serve, type Workers, type WorkerService } from './worker/service.js';
 import { startStatusServer, WorkerStatus } from './worker/status-server.js';
 import { budgetWorkerOptions, deploymentOptions, followUpWorkerOptions } from './worker/worker-options.js';
 
@@ -135,20 +127,9 @@ function openKeys({ agentJobs: { apiKeys } }: WorkerConfig, logger: Logger): Wat
 }
 
 function openAgentJobs({ agentJobs, budget, projects }: WorkerConfig, keys: WatchedApiKeys): AgentJobsClient {
-  const { baseUrl, getTimeoutMs, sendTimeoutMs, correlationHeader } = agentJobs;
-  const extraHeaders = () => requestHeaders(correlationHeader);
-  const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs, extraHeaders });
+  const { baseUrl, getTimeoutMs, sendTimeoutMs } = agentJobs;
+  const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs });
   return boundSends(client, { projects, ceiling: { limit: budget.maxLimit, windowMs: budget.windowMs } });
-}
-
-/** Headers that lead from a request of an activity to its trace, if there is one, and to its workflow. */
-function requestHeaders(correlationHeader: string | undefined): Record<string, string> {
-  const headers: Record<string, string> = {};
-  propagation.inject(context.active(), headers);
-  const { workflowId } = activityInfo().workflowExecution ?? {};
-  // A header takes no other characters than ASCII.
-  if (correlationHeader !== undefined && workflowId !== undefined) headers[correlationHeader] = encodeURI(workflowId);
-  return headers;
 }
 
 async function createWorkers(
@@ -196,21 +177,4 @@ async function createWorkers(
     await Promise.all(creations.map((creation) => creation.then(leaveUnused, () => undefined)));
     throw error;
   }
-}
-
-/**
- * A plugin for a Temporal worker of your own: it runs a worker for follow-ups in the same process, for as long as yours
- * runs. Your worker's task queue, workflows and activities stay as they are. If one of the two fails, both end.
- */
-export function createFollowUpPlugin(options: StartWorkerOptions): WorkerPlugin {
-  return {
-    name: 'agent-follow-up',
-    runWorker: async (worker, next) => {
-      const service = await startWorker(options);
-      await untilAllEnded([
-        next(worker).finally(() => service.shutdown()),
-        service.run().finally(() => shutDown(worker)),
-      ]);
-    },
-  };
 }

@@ -60,8 +60,6 @@ export interface AgentJobsClientOptions {
   connectTimeoutMs?: number | undefined;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */
   ca?: string | undefined;
-  /** Headers beyond the client's own, asked for at each request. They replace none of its own. @default none */
-  extraHeaders?: (() => Readonly<Record<string, string>>) | undefined;
   /** Called with the `Date` of each answer to a GET, and the time of its request, both in epoch milliseconds. */
   onDate?: ((dateMs: number, askedAtMs: number) => void) | undefined;
 }
@@ -74,7 +72,7 @@ export interface AgentJobsClientOptions {
  * @throws Error naming the option and the rule that it breaks
  */
 export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJobsClient {
-  const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca, extraHeaders, onDate } = options;
+  const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca, onDate } = options;
   const { origin, pathPrefix } = parseBaseUrl(options.baseUrl);
   for (const [name, timeoutMs] of Object.entries({ getTimeoutMs, sendTimeoutMs, connectTimeoutMs })) {
     if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MAX_TIMEOUT_MS) {
@@ -105,7 +103,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     const result = await getOnce(agent, {
       origin,
       path: `${pathPrefix}/v2/agent/${job.projectId}/job/${job.jobId}`,
-      headers: { ...extraHeaders?.(), ...access.headers },
+      headers: access.headers,
       deadlineMs: getTimeoutMs,
     });
     if (result.kind === 'unanswered') {
@@ -126,7 +124,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     const result = await postOnce({
       origin,
       path: `${pathPrefix}/v2/agent/${message.projectId}/job/${message.jobId}/message`,
-      headers: { ...extraHeaders?.(), ...access.headers, 'content-type': 'application/json' },
+      headers: { ...access.headers, 'content-type': 'application/json' },
       body: JSON.stringify({ prompt: message.prompt }),
       deadlineMs: sendTimeoutMs,
       connectTimeoutMs,

@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { InvalidInputError } from '../client/index.js';
 import { loadConfig } from '../config/index.js';
-import { startTracing } from '../temporal/tracing.js';
 import { defined } from '../contract/defined.js';
 import { type InputIssue, parseDurationMs, parseInput } from '../contract/index.js';
 import { type SimulatorOptions, simulatorOptionsSchema, startSimulator } from '../simulator/index.js';
@@ -21,10 +20,9 @@ export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
     import('../logging.js'),
     bundled,
   ]);
-  const tracing = await startTracing(env);
   const logger = createLogger(config.logging);
   await runUntilSignal(async (signal) => {
-    const service = await startWorker({ config, logger, signal, plugins: tracing ? [tracing.plugin] : [] });
+    const service = await startWorker({ config, logger, signal });
     const { identity, statusUrl, ready } = service;
     const { taskQueue } = config;
     // If the worker ends before it is ready, its run reports why.
@@ -33,7 +31,7 @@ export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
       () => undefined,
     );
     return service;
-  }, logger).finally(() => tracing?.close());
+  }, logger);
 }
 
 interface SimulatorCommandOptions {

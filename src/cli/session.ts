@@ -6,7 +6,6 @@ import { describeIgnoredProxies, type Environment, loadClientConfig, type Tempor
 import { budgetTaskQueue } from '../contract/index.js';
 import { dataConverterPlugin, loadDataConverter } from '../temporal/data-converter.js';
 import { callRetries, WITHOUT_PROXY } from '../temporal/grpc.js';
-import { startTracing } from '../temporal/tracing.js';
 import { safeLine } from '../terminal-text.js';
 import type { Output } from './cli.js';
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
@@ -32,12 +31,11 @@ export async function withTemporal<T>(
 ): Promise<T> {
   const { temporal: config, taskQueue, budget: budgetSettings } = loadClientConfig(env);
   const dataConverter = await loadDataConverter(config.dataConverterModule);
-  const tracing = await startTracing(env);
   const connection = Connection.lazy({
     ...config.connectionOptions(),
     channelArgs: WITHOUT_PROXY,
     interceptors: [...retryForSeconds(), sayWhenRefused(config, output)],
-    plugins: [...(dataConverter ? [dataConverterPlugin(dataConverter)] : []), ...(tracing ? [tracing.plugin] : [])],
+    plugins: dataConverter ? [dataConverterPlugin(dataConverter)] : [],
   });
   try {
     const client = new Client({ connection, namespace: config.namespace });
@@ -45,7 +43,6 @@ export async function withTemporal<T>(
     return await use({ config, taskQueue, connection, client, followUps });
   } finally {
     await connection.close();
-    await tracing?.close();
   }
 }
 

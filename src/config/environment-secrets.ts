@@ -2,7 +2,6 @@ import { keepSecret, type Spellings } from '../secrets.js';
 import type { Environment } from './settings-reader.js';
 
 const KEY = /^(?:AGENT_JOBS_API_KEY|TEMPORAL_API_KEY|TEMPORAL_CODEC_AUTH)$/;
-const OTLP_HEADERS = /^OTEL_EXPORTER_OTLP_(?:\w+_)?HEADERS$/;
 /** A password may hold a `/` or an `@` that was not encoded. */
 const URL_WITH_PASSWORD = /^(?:[a-z][a-z0-9+.-]*:\/\/)?(.+)@/is;
 
@@ -23,13 +22,12 @@ export function keepSecretsOf(env: Environment): void {
     if (KEY.test(name)) keepKey(value);
     else if (name.startsWith('TEMPORAL_GRPC_META_')) keepHeader(name.slice('TEMPORAL_GRPC_META_'.length), value);
     else if (name === 'TEMPORAL_TLS_CLIENT_KEY_DATA') keepPrivateKey(value);
-    else if (OTLP_HEADERS.test(name)) keepOtlpHeaders(value);
     const credentials = URL_WITH_PASSWORD.exec(value)?.[1];
     if (credentials !== undefined && isAddress(name)) keepCredentials(credentials);
   }
 }
 
-/** A header of each request to Temporal or to a collector. One whose name says nothing may be a secret. */
+/** A header of each request to Temporal. One whose name says nothing may be a secret. */
 export function keepHeader(name: string, value: string): void {
   if (!PUBLIC_HEADER.test(name)) keepKey(withoutScheme(value));
 }
@@ -49,18 +47,9 @@ export function keepPrivateKey(pem: string): void {
   for (const line of pem.split(/\s*\n\s*|\\n/)) if (!line.includes('-----')) keepSecret(line.trim(), 'literal');
 }
 
-function keepOtlpHeaders(value: string): void {
-  for (const header of value.split(',')) {
-    const end = header.indexOf('=');
-    const [name, text] = [header.slice(0, Math.max(end, 0)).trim(), header.slice(end + 1)];
-    keepHeader(name, text);
-    keepHeader(name, decoded(text));
-  }
-}
-
 /** Variables of other programs may hold passwords such as `temporal`, which would be masked in plain words. */
 function isAddress(name: string): boolean {
-  return /^(?:AGENT_JOBS|OTEL|TEMPORAL)_(?:\w+_)?(?:ADDRESS|ENDPOINT|URL)$|_proxy$/i.test(name);
+  return /^(?:AGENT_JOBS|TEMPORAL)_(?:\w+_)?(?:ADDRESS|ENDPOINT|URL)$|_proxy$/i.test(name);
 }
 
 function keepCredentials(text: string): void {

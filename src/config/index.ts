@@ -1,10 +1,10 @@
 import type { WorkerDeploymentVersion } from '@temporalio/common';
 import { z } from 'zod';
-import { DEFAULT_TASK_QUEUE, durationSchema, formatDuration, idSchema } from '../contract/index.js';
+import { DEFAULT_TASK_QUEUE, durationSchema, idSchema } from '../contract/index.js';
 import type { BudgetSettings } from '../contract/protocol.js';
 import { type ApiKeySettings, readApiKeySettings, readBaseUrl, readSecurityWarnings } from './agent-jobs-config.js';
 import { type Environment, SettingsReader } from './settings-reader.js';
-import { readTemporalConfig, type TemporalConfig, usesTls } from './temporal-config.js';
+import { readTemporalConfig, type TemporalConfig } from './temporal-config.js';
 
 export { ConfigError } from './settings-reader.js';
 export type { ApiKeySettings } from './agent-jobs-config.js';
@@ -62,8 +62,6 @@ export interface WorkerConfig {
     getTimeoutMs: number;
     /** Deadline of one POST, from connecting to the last byte of the answer. */
     sendTimeoutMs: number;
-    /** Header of every request that names the workflow which makes it. @default none */
-    correlationHeader?: string;
   };
   /** Task queue of the follow-ups. The name of the budgets' queue is derived from it. */
   taskQueue: string;
@@ -170,11 +168,6 @@ const projectsSchema = z.string().transform((text, context): '*' | readonly stri
   return z.NEVER;
 });
 
-/** Headers that the client sets itself, or that belong to HTTP, are not for anybody else. */
-const headerSchema = z
-  .string()
-  .regex(/^x-[a-z0-9-]{1,60}$/i, 'must be the name of a header that begins with X-, such as X-Correlation-Id');
-
 const oneOf = <const T extends readonly string[]>(values: T) =>
   z.enum(values, { error: `must be one of ${values.join(', ')}` });
 
@@ -206,7 +199,6 @@ export function loadConfig(env: Environment, defaultLogFormat: LogFormat = confi
     durationSetting('100ms', '5m'),
     configDefaults.sendTimeoutMs,
   );
-  const correlationHeader = settings.read<string | undefined>('FOLLOW_UP_CORRELATION_HEADER', headerSchema, undefined);
   const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
   const version = readVersion(settings);
   const capacity = readCapacity(settings);
@@ -223,13 +215,7 @@ export function loadConfig(env: Environment, defaultLogFormat: LogFormat = confi
   const leaseMs = sendTimeoutMs + LEASE_SLACK_MS;
   return {
     temporal,
-    agentJobs: {
-      baseUrl,
-      apiKeys,
-      getTimeoutMs,
-      sendTimeoutMs,
-      ...(correlationHeader !== undefined && { correlationHeader }),
-    },
+    agentJobs: { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs },
     taskQueue,
     ...(version && { version }),
     budget,
@@ -319,44 +305,4 @@ function readBudgetSettings(settings: SettingsReader): WorkerBudget {
   );
   const marginMs = settings.read('FOLLOW_UP_MARGIN', durationSetting('0s', '5m'), configDefaults.marginMs);
   return { limit, windowMs, reserve, marginMs, maxLimit };
-}
-
-/** The configuration for people, one setting per row, without secrets. */
-export function describeConfig(config: WorkerConfig): [setting: string, value: string][] {
-  const { temporal, agentJobs, version, budget, capacity, projects, status, logging } = config;
-  const { apiKey, tls } = temporal.connectionOptions();
-  return [
-    ['Temporal', `${temporal.address}, namespace ${temporal.namespace}`],
-    ['Temporal encryption', usesTls(tls) ? 'TLS' : 'none'],
-    ['Temporal API key', apiKey === undefined ? 'not set' : 'set'],
-    ['Agent job service', agentJobs.baseUrl],
-    ['Agent job API key', describeKeys(agentJobs.apiKeys)],
-    ['Deadlines', `GET ${formatDuration(agentJobs.getTimeoutMs)}, POST ${formatDuration(agentJobs.sendTimeoutMs)}`],
-    ['Correlation header', agentJobs.correlationHeader ?? 'off'],
-    ['Task queue', config.taskQueue],
-    ['Worker version', version === undefined ? 'off' : `${version.deploymentName}, build ${version.buildId}`],
-    [
-      'Budget of a new project',
-      `${budget.limit} messages in ${formatDuration(budget.windowMs)}, ${budget.reserve} of them kept from batches`,
-    ],
-    ['Most of any budget', `${budget.maxLimit} messages in ${formatDuration(budget.windowMs)}`],
-    ['Projects', projects === '*' ? 'all' : projects.join(', ')],
-    ['Lease, drain, margin', [config.leaseMs, config.drainMs, budget.marginMs].map(formatDuration).join(', ')],
-    [
-      'At once',
-      `${capacity.workflowTasks} workflow tasks, ${capacity.activities} activities, ${capacity.pollers} pollers; ` +
-        `${capacity.cachedWorkflows} workflows in the cache`,
-    ],
-    ['Status address', status === undefined ? 'off' : `${status.host}:${status.port}`],
-    ['Log', `${logging.level}, ${logging.format}`],
-  ];
-}
-
-function describeKeys({ key, keyFile, keysFile }: ApiKeySettings): string {
-  const sources = [
-    keysFile === undefined ? undefined : `file ${keysFile}, one key per project`,
-    keyFile === undefined ? undefined : `file ${keyFile}`,
-    key === undefined ? undefined : 'AGENT_JOBS_API_KEY',
-  ];
-  return sources.filter((source) => source !== undefined).join('; ');
 }

@@ -113,19 +113,8 @@ const settings: Record<string, (secret: string) => Record<string, string>> = {
     tlsOfProfile(`client_key_data = ${JSON.stringify(pem(secret))}, client_cert_path = "/x"`),
   'an address of Temporal': (secret) => ({ TEMPORAL_ADDRESS: `me:${secret}@far.invalid:7233` }),
   'an address of the service': (secret) => ({ AGENT_JOBS_BASE_URL: `http://me:${secret}@127.0.0.1` }),
-  'a header of a collector': (secret) => ({
-    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9',
-    OTEL_EXPORTER_OTLP_HEADERS: `x-a=b,authorization=Bearer ${secret}`,
-  }),
-  'an encoded header of its traces': (secret) => ({
-    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://127.0.0.1:9',
-    OTEL_EXPORTER_OTLP_TRACES_HEADERS: `x-b=${encodeURIComponent(secret)}`,
-  }),
-  'the address of a collector': (secret) => ({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://me:${secret}@127.0.0.1:9` }),
-  'an encoded address of a collector': (secret) => ({
-    OTEL_EXPORTER_OTLP_ENDPOINT: `http://me:${encodeURIComponent(secret)}@127.0.0.1:9`,
-  }),
   'the address of a proxy': (secret) => ({ http_proxy: `http://me:${secret}@127.0.0.1:9` }),
+  'an encoded address of a proxy': (secret) => ({ http_proxy: `http://me:${encodeURIComponent(secret)}@127.0.0.1:9` }),
   'the address of a proxy without a scheme': (secret) => ({ HTTPS_PROXY: `me:${secret}@127.0.0.1:9` }),
 };
 
@@ -271,8 +260,6 @@ test('a worker with a secret in every setting prints none of them, in its log, i
     header: newSecret(),
     codec: newSecret(),
     privateKey: newSecret(),
-    collector: newSecret(),
-    collectorHeader: newSecret(),
     proxy: newSecret(),
   };
   const env = {
@@ -285,9 +272,7 @@ test('a worker with a secret in every setting prints none of them, in its log, i
     TEMPORAL_GRPC_META_X_TOKEN: secrets.header,
     TEMPORAL_CODEC_AUTH: secrets.codec,
     TEMPORAL_TLS_CLIENT_KEY_DATA: pem(secrets.privateKey),
-    OTEL_EXPORTER_OTLP_ENDPOINT: `http://me:${encodeURIComponent(secrets.collector)}@127.0.0.1:9`,
-    OTEL_EXPORTER_OTLP_HEADERS: `authorization=${secrets.collectorHeader}`,
-    https_proxy: `http://me:${secrets.proxy}@127.0.0.1:9`,
+    https_proxy: `http://me:${encodeURIComponent(secrets.proxy)}@127.0.0.1:9`,
   };
   const worker = startCli(['worker', '--json'], { env });
   const texts: string[] = [];
@@ -313,7 +298,7 @@ test('a worker with a secret in every setting prints none of them, in its log, i
   expect(stderr.length).toBeGreaterThan(1_000);
   expect(texts.join('\n')).toContain(`task_queue="planted${'.[masked]'.repeat(Object.keys(secrets).length)}"`);
   // The others are masked in every encoding.
-  const literal = ['projectKey', 'privateKey', 'collector', 'proxy'];
+  const literal = ['projectKey', 'privateKey', 'proxy'];
   const found = Object.entries(secrets).flatMap(([setting, secret]) =>
     [stdout, stderr, ...texts]
       .flatMap((text) => findSecret(secret, text))

@@ -18,8 +18,7 @@ const serviceSchema = z.object({
   entrypoint: z.array(z.string()).optional(),
   profiles: z.array(z.string()).optional(),
   depends_on: z.record(z.string(), z.object({ condition: z.string() })).optional(),
-  /** `null`: what the environment of Compose has, if anything. */
-  environment: z.record(z.string(), z.string().nullable()).optional(),
+  environment: z.record(z.string(), z.string()).optional(),
   ports: z.array(z.string()).optional(),
   volumes: z.array(z.string()).optional(),
   healthcheck: healthcheckSchema.optional(),

@@ -76,16 +76,6 @@ describeWith(await findMissing(['compose-loader']))("Compose's own loader", () =
     expect(workerOf({ ...simulator, ...each })?.environment).toMatchObject(each);
   });
 
-  test('gives the worker the variables of OpenTelemetry that are set, and no others', () => {
-    const tracingOf = (env: Record<string, string>) =>
-      Object.entries(workerOf({ ...simulator, ...env })?.environment ?? {}).filter(
-        ([name, value]) => name.startsWith('OTEL_') && value !== null,
-      );
-    expect(tracingOf({})).toEqual([]);
-    const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' };
-    expect(tracingOf(endpoint)).toEqual(Object.entries(endpoint));
-  });
-
   test('publishes each worker on its own port', () => {
     expect(workerOf(simulator)?.ports).toEqual([
       expect.objectContaining({ published: '9464-9473', target: 9464, host_ip: '127.0.0.1' }),

@@ -11,7 +11,7 @@ import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
 import { followUpWorkerOptions } from '../../src/worker/worker-options.js';
 import { readComposeFile, readRepositoryFile, type ComposeService } from './compose-file.js';
 import { lastInstruction, readDockerfile, type DockerStage } from './dockerfile.js';
-import { knownSettings, tracingSettings } from './settings.js';
+import { knownSettings } from './settings.js';
 
 const simulatorKey = simulatorOptionsSchema.parse({}).apiKey;
 
@@ -170,8 +170,7 @@ describe('docker-compose.yml', () => {
       status: { host: '0.0.0.0', port: 9464 },
     });
     const known = await knownSettings();
-    const ours = Object.keys(environment).filter((name) => !name.startsWith('OTEL_'));
-    expect(ours.filter((name) => !known.has(name))).toEqual([]);
+    expect(Object.keys(environment).filter((name) => !known.has(name))).toEqual([]);
     const stopMs = parseDurationMs(service('worker').stop_grace_period);
     expect(stopMs).toBeGreaterThan(Number(followUpWorkerOptions(config).shutdownForceTime));
   });
@@ -189,22 +188,6 @@ describe('docker-compose.yml', () => {
     for (const name of known.filter((each) => !fixed.some(([names]) => names.test(each)))) {
       expect(environment[name], name).toMatch(new RegExp(`^\\$\\{${name}(:?-.*|:\\?.*)\\}$`));
     }
-  });
-
-  test('passes on the variables of OpenTelemetry that are set, and no others', async () => {
-    const environment = service('worker').environment ?? {};
-    const names = await tracingSettings();
-    expect(names.size).toBeGreaterThan(20);
-    // How many spans are sent at once and how large one may be. The defaults suit every worker.
-    const sizes = /^OTEL_(BSP|ATTRIBUTE|SPAN)_/;
-    const passed = [...names].filter((name) => !sizes.test(name)).sort();
-    expect(passed).toEqual(expect.arrayContaining(['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_SERVICE_NAME']));
-    expect(
-      Object.keys(environment)
-        .filter((name) => name.startsWith('OTEL_'))
-        .sort(),
-    ).toEqual(passed);
-    for (const name of passed) expect(environment[name], name).toBeNull();
   });
 
   test('accepts an API key for each project instead of one for all', async () => {
@@ -279,8 +262,7 @@ function composeEnvironment(
       const value = given[name];
       return value === undefined || (colon === ':' && value === '') ? String(fallback) : value;
     });
-  const values = Object.entries(environment).map(([name, text]) => [name, text === null ? given[name] : resolve(text)]);
-  return Object.fromEntries(values.filter(([, value]) => value !== undefined)) as Record<string, string>;
+  return Object.fromEntries(Object.entries(environment).map(([name, text]) => [name, resolve(text)]));
 }
 
 function repositoryPath(path: string): string {

@@ -1,7 +1,5 @@
 import { existsSync } from 'node:fs';
 import { copyFile, mkdir, symlink, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
@@ -98,13 +96,6 @@ async function writeList(directory: string) {
 }
 
 const ALL_IS_WELL = /^all is well$/m;
-
-/** What is posted to a receiver of traces. */
-let posted = '';
-const receiver = createServer((request, response) => {
-  request.on('data', (chunk: Buffer) => (posted += chunk.toString()));
-  request.once('end', () => response.setHeader('content-type', 'application/json').end('{}'));
-});
 
 const guides: Record<string, Guide> = {
   'README.md': {
@@ -336,18 +327,6 @@ const guides: Record<string, Guide> = {
       },
     },
   },
-  'docs/how-to/trace-a-follow-up.md': {
-    names: () => ({ 'http://localhost:4318': `http://127.0.0.1:${(receiver.address() as AddressInfo).port}` }),
-    sections: {
-      'Turn it on': {
-        prints: [/^status +completed/m],
-        after: async () => {
-          expect(posted).toContain('StartWorkflow:followUp');
-          expect(posted).not.toContain('Add tests');
-        },
-      },
-    },
-  },
   'docs/how-to/unblock-a-follow-up.md': {
     sections: {
       'Unblock a follow-up': {
@@ -557,12 +536,8 @@ const blocksToRun = (page: string) =>
 let connection: Connection;
 beforeAll(async () => {
   connection = await Connection.connect({ address: inject('temporalAddress') });
-  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
 });
-afterAll(async () => {
-  await connection.close();
-  await new Promise((resolve) => receiver.close(resolve));
-});
+afterAll(() => connection.close());
 
 async function openStage({ files, hasWorker = true }: Guide): Promise<Stage & { close(): Promise<void> }> {
   const namespace = await makeNamespace(connection);
