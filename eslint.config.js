@@ -35,6 +35,11 @@ const style = [
   { selector: "ExportSpecifier[exported.name='default']", message: 'Export by name.' },
 ];
 
+const noClient = {
+  regex: '/(client|cli)/',
+  message: 'What both the client and the worker need stands in src/temporal.',
+};
+
 // Runs in the workflow sandbox, or is imported by code that does: nothing of Node's, and nothing with effects.
 const sandboxImports = {
   paths: nodeBuiltins
@@ -141,6 +146,10 @@ export default tseslint.config(
   {
     files: ['src/workflows/**', 'src/contract/**'],
     rules: { '@typescript-eslint/no-restricted-imports': ['error', sandboxImports] },
+  },
+  {
+    files: ['src/activities/**', 'src/worker/**', 'src/worker.ts', 'src/temporal/**', 'src/agent-jobs/**'],
+    rules: { '@typescript-eslint/no-restricted-imports': ['error', { patterns: [noClient] }] },
   },
   {
     // Signals and updates change a workflow's state while it awaits, which the compiler cannot see.

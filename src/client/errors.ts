@@ -7,15 +7,9 @@ import {
   type InputIssue,
   projectBudgetWorkflowId,
 } from '../contract/index.js';
+import { FollowUpClientError, TemporalUnreachableError } from '../temporal/errors.js';
 
-/** Every error that this library throws on purpose. */
-export abstract class FollowUpClientError extends Error {
-  abstract override readonly name: string;
-  /** What went wrong, the same word as in the documents of `follow-up --json`. */
-  abstract readonly type: string;
-  /** Exit code with which the command line reports it. */
-  abstract readonly exitCode: number;
-}
+export { FollowUpClientError, TemporalUnreachableError };
 
 /** Thrown when an input breaks a rule, before anything is sent anywhere. Names every bad field. */
 export class InvalidInputError extends FollowUpClientError {
@@ -26,26 +20,6 @@ export class InvalidInputError extends FollowUpClientError {
 
   constructor(readonly issues: readonly InputIssue[]) {
     super(describeIssues(issues));
-  }
-}
-
-/**
- * Thrown when Temporal cannot be used: it does not answer, refuses the credentials, or lacks the namespace. A start
- * that fails with this error may have taken effect: start again with the same key, which is safe at any time.
- */
-export class TemporalUnreachableError extends FollowUpClientError {
-  override readonly name = 'TemporalUnreachableError' as const;
-  readonly type = 'TemporalUnreachable' as const;
-  readonly exitCode = 5;
-
-  constructor(
-    readonly address: string | undefined,
-    readonly reason: string,
-    /** The workflow that was being started or waited for. */
-    readonly workflowId?: string,
-    options?: ErrorOptions,
-  ) {
-    super(`Temporal${address ? ` at ${address}` : ''} cannot be reached: ${reason}`, options);
   }
 }
 

@@ -4,8 +4,9 @@ import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
 import { z } from 'zod';
 import { describeIssues, type FailureDetails, FailureType, type InputIssue, parseInput } from '../contract/index.js';
+import { isPassingTrouble } from '../temporal/grpc.js';
 import { BatchFailedError, FollowUpFailedError } from './errors.js';
-import { type ExecutionStatus, isPassingTrouble, isVagueTrouble, retryWhileAway } from './temporal.js';
+import { type ExecutionStatus, isVagueTrouble, retryWhileAway } from './temporal.js';
 
 /** Options of `result`. */
 export interface ResultOptions {

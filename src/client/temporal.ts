@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { NamespaceNotFoundError, type Timestamp } from '@temporalio/common';
-import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader } from '../temporal/grpc.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader, isPassingTrouble } from '../temporal/grpc.js';
 import { FollowUpClientError, RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
 
 /** Deadline of one call of Temporal, retries of the SDK included, in milliseconds. */
@@ -61,17 +61,11 @@ export function isTooLarge(error: unknown): boolean {
   return grpcStatusOf(error) === GrpcStatus.invalidArgument && /blob data size/i.test(describeGrpcError(error));
 }
 
-const PASSING: readonly unknown[] = [GrpcStatus.unavailable, GrpcStatus.resourceExhausted, GrpcStatus.deadlineExceeded];
 const VAGUE: readonly unknown[] = [GrpcStatus.cancelled, GrpcStatus.unknown, GrpcStatus.aborted, GrpcStatus.internal];
 
 /** Whether an update came just as its workflow was continued as new. The next run takes it. */
 export function isBetweenRuns(error: unknown): boolean {
   return grpcStatusOf(error) === GrpcStatus.failedPrecondition;
-}
-
-/** Whether waiting and trying again may help: the server is away or overloaded, or did not answer in time. */
-export function isPassingTrouble(error: unknown): boolean {
-  return PASSING.includes(grpcStatusOf(error));
 }
 
 /**

@@ -1,14 +1,13 @@
 import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription } from '@temporalio/client';
 import { type QueryDefinition, type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
 import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
-import { describeGrpcError, grpcStatusOf } from '../temporal/grpc.js';
+import { describeGrpcError, grpcStatusOf, isPassingTrouble } from '../temporal/grpc.js';
 import { RefusedError, WorkerUnavailableError } from './errors.js';
 import { type HistoryEvent, readHistory } from './history.js';
 import {
   callTemporal,
   DEFAULT_CALL_TIMEOUT_MS,
   isCutOff,
-  isPassingTrouble,
   timestampMs,
   toExecutionStatus,
 } from './temporal.js';

@@ -27,6 +27,13 @@ export function grpcStatusOf(error: unknown): number | undefined {
   return grpcErrorIn(error)?.code;
 }
 
+const PASSING: readonly unknown[] = [GrpcStatus.unavailable, GrpcStatus.resourceExhausted, GrpcStatus.deadlineExceeded];
+
+/** Whether waiting and trying again may help: the server is away or overloaded, or did not answer in time. */
+export function isPassingTrouble(error: unknown): boolean {
+  return PASSING.includes(grpcStatusOf(error));
+}
+
 /** What gRPC says of a header that it cannot send. It quotes the header. */
 const BAD_HEADER = /^Metadata (?:string value|key) "/;
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConnectionLike } from '@temporalio/client';
 import { SearchAttribute } from '../contract/index.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf } from './grpc.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble } from './grpc.js';
 
 /** `INDEXED_VALUE_TYPE_KEYWORD` of Temporal's API. */
 const KEYWORD = 2;
@@ -81,7 +81,7 @@ async function addAttributes(
     const isRefused = REFUSALS.includes(status);
     // Whether they are missing is unknown: the query will tell.
     if (existing === undefined && isRefused) return [];
-    if (PASSING.includes(status)) throw error;
+    if (isPassingTrouble(error)) throw error;
     const reason = describeGrpcError(error);
     const lack = `namespace ${namespace} lacks the search attributes ${names.join(', ')}`;
     const limit = OVER_LIMIT.exec(reason)?.[1];
@@ -104,7 +104,6 @@ const REFUSALS: readonly unknown[] = [
   GrpcStatus.unauthenticated,
   GrpcStatus.unimplemented,
 ];
-const PASSING: readonly unknown[] = [GrpcStatus.unavailable, GrpcStatus.resourceExhausted, GrpcStatus.deadlineExceeded];
 
 /** What is missing at the limit of a namespace, and what to do. */
 function describeLimit(limit: number, needed: number, existing: ReadonlyMap<string, number> | undefined): string {

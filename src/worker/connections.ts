@@ -3,11 +3,17 @@ import { isDeepStrictEqual } from 'node:util';
 import { Connection, type ConnectionLike } from '@temporalio/client';
 import { NativeConnection, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
-import { TemporalUnreachableError } from '../client/errors.js';
-import { isPassingTrouble } from '../client/temporal.js';
+import { TemporalUnreachableError } from '../temporal/errors.js';
 import { describeIgnoredProxies, type TemporalConfig, type TemporalConnectionOptions } from '../config/index.js';
 import { formatDuration } from '../contract/index.js';
-import { callRetries, describeGrpcError, GrpcStatus, grpcStatusOf, WITHOUT_PROXY } from '../temporal/grpc.js';
+import {
+  callRetries,
+  describeGrpcError,
+  GrpcStatus,
+  grpcStatusOf,
+  isPassingTrouble,
+  WITHOUT_PROXY,
+} from '../temporal/grpc.js';
 import type { TemporalPlugin } from '../temporal/data-converter.js';
 import { ReplaceableConnection } from './replaceable-connection.js';
 

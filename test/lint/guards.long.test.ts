@@ -94,6 +94,17 @@ describe('pure code', () => {
   });
 });
 
+describe('the worker', () => {
+  const code = "import { FollowUpClientError as E } from '../client/errors.js'; export const e = E;";
+  for (const file of ['src/worker.ts', anyFileIn('src/worker'), 'src/activities/index.ts', anyFileIn('src/temporal')]) {
+    test(`must not import the client: ${file}`, async () => {
+      expect(await rulesBrokenBy(code.replace('../', file === 'src/worker.ts' ? './' : '../'), file)).toContain(
+        imports,
+      );
+    });
+  }
+});
+
 describe('the environment', () => {
   const bad = {
     'as a property': 'export const home = process.env;',
