@@ -80,20 +80,21 @@ function parseKeyFile(text: string): string {
   return parsed.data;
 }
 
-/** The messages name projects and rules, never a value. */
-function parseKeysFile(text: string): ReadonlyMap<string, string> {
+/**
+ * The keys of projects in a text `{ "projectId": "key" }`. All of them are masked from now on, also where one is refused.
+ *
+ * @throws Error that names projects and rules, never a value
+ */
+export function parseKeysFile(text: string): ReadonlyMap<string, string> {
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch {
     throw new Error('not JSON; it must be an object { "projectId": "key" }');
   }
+  for (const key of Object.values(json ?? {})) if (typeof key === 'string') keepSecret(key.trim(), 'literal');
   const parsed = keysFileSchema.safeParse(json);
-  if (parsed.success) {
-    const keys = new Map(Object.entries(parsed.data));
-    for (const key of keys.values()) keepSecret(key, 'literal');
-    return keys;
-  }
+  if (parsed.success) return new Map(Object.entries(parsed.data));
   const issues = parsed.error.issues.map((issue) => {
     const field = issue.path.join('.');
     const rule = issue.code === 'invalid_key' ? 'not a project id' : issue.message;

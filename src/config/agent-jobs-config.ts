@@ -1,33 +1,33 @@
 import { statSync } from 'node:fs';
 import { z } from 'zod';
-import { isUsableApiKey, MIN_API_KEY_LENGTH } from '../agent-jobs/api-keys.js';
+import { type ApiKeySource, isUsableApiKey, MIN_API_KEY_LENGTH, parseKeysFile } from '../agent-jobs/api-keys.js';
 import { baseUrlIssue, isLoopbackHost } from '../agent-jobs/base-url.js';
 import { defined } from '../contract/defined.js';
-import { idSchema } from '../contract/index.js';
 import { keepKey } from './environment-secrets.js';
-import type { SettingsReader } from './settings-reader.js';
-import { keepSecret } from '../secrets.js';
+import type { Setting, SettingsReader } from './settings-reader.js';
 
 /**
  * Where API keys come from; at least one of the three is given. A project uses the first of `keysFile`, `keyFile` and
  * `key` that has a key for it. Files are read again when they change, so that a key can be replaced without a restart.
  */
-export interface ApiKeySettings {
+export interface ApiKeySettings extends Pick<ApiKeySource, 'keyFile' | 'keysFile'> {
   /** One key for all projects. A function, so that logging or inspecting a configuration does not show it. */
   key?: () => string;
-  /** Path of a file that holds one key for all projects. */
-  keyFile?: string;
-  /** Path of a JSON file `{ "projectId": "key" }`. */
-  keysFile?: string;
 }
 
 export const KEY_RULE = `at least ${MIN_API_KEY_LENGTH} visible ASCII characters without spaces`;
+
+const allowHttpSetting: Setting<boolean> = {
+  name: 'AGENT_JOBS_ALLOW_HTTP',
+  fallback: false,
+  schema: z.enum(['true', 'false'], 'must be true or false').transform((text) => text === 'true'),
+};
 
 /** `AGENT_JOBS_BASE_URL` without a trailing slash; `''` if it is missing or invalid. */
 export function readBaseUrl(settings: SettingsReader): string {
   const name = 'AGENT_JOBS_BASE_URL';
   const text = settings.text(name);
-  const allowHttp = readAllowHttp(settings);
+  const allowHttp = settings.read(allowHttpSetting);
   if (text === undefined) {
     settings.refuse(name, 'is required: address of the agent job service, such as https://api.example.com');
     return '';
@@ -49,39 +49,30 @@ export function readBaseUrl(settings: SettingsReader): string {
   return url.href.replace(/\/+$/, '');
 }
 
-function readAllowHttp(settings: SettingsReader): boolean {
-  const name = 'AGENT_JOBS_ALLOW_HTTP';
-  const text = settings.text(name);
-  if (text !== undefined && text !== 'true' && text !== 'false') settings.refuse(name, 'must be true or false', text);
-  return text === 'true';
-}
-
 /** The three key settings. At least one is required. */
 export function readApiKeySettings(settings: SettingsReader): ApiKeySettings {
   const key = settings.text('AGENT_JOBS_API_KEY');
   const keyFile = settings.text('AGENT_JOBS_API_KEY_FILE');
   const keysFile = settings.text('AGENT_JOBS_API_KEYS_FILE');
   if (key === undefined && keyFile === undefined && keysFile === undefined) {
-    settings.refuse(
-      'AGENT_JOBS_API_KEY',
-      'is required, or AGENT_JOBS_API_KEY_FILE, or AGENT_JOBS_API_KEYS_FILE instead',
-    );
+    const others = 'AGENT_JOBS_API_KEY_FILE, or AGENT_JOBS_API_KEYS_FILE instead';
+    settings.refuse('AGENT_JOBS_API_KEY', `is required, or ${others}`);
   }
   if (key !== undefined && !isUsableApiKey(key)) settings.refuse('AGENT_JOBS_API_KEY', `must be ${KEY_RULE}`);
   readKeyFile(settings, 'AGENT_JOBS_API_KEY_FILE');
-  settings.fileText('AGENT_JOBS_API_KEYS_FILE', (text) =>
-    isKeyTable(text) ? undefined : `must hold JSON, { "projectId": "key" }, each key of ${KEY_RULE}`,
-  );
+  const tableRule = `must hold JSON, { "projectId": "key" }, each key of ${KEY_RULE}`;
+  settings.file('AGENT_JOBS_API_KEYS_FILE', parseKeysFile, tableRule);
   return defined({ key: key === undefined ? undefined : () => key, keyFile, keysFile });
 }
 
 /** The one key in the file that a setting names; `undefined` if it is not set, or refused. */
 export function readKeyFile(settings: SettingsReader, name: string): string | undefined {
-  const text = settings.fileText(name, (content) => {
-    keepKey(content);
-    return isUsableApiKey(content.trim()) ? undefined : `must hold one key, of ${KEY_RULE}`;
-  });
-  return text?.trim();
+  const parse = (text: string): string => {
+    keepKey(text);
+    if (!isUsableApiKey(text.trim())) throw new Error('no key');
+    return text.trim();
+  };
+  return settings.file(name, parse, `must hold one key, of ${KEY_RULE}`);
 }
 
 /** Names of the settings whose files hold a secret. */
@@ -112,17 +103,4 @@ function isForEverybody(path: string): boolean {
   // Windows has no such bits and reports the same mode for every file.
   if (process.platform === 'win32') return false;
   return ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o007) !== 0;
-}
-
-const keyTableSchema = z.record(idSchema, z.string().refine(isUsableApiKey));
-
-function isKeyTable(text: string): boolean {
-  try {
-    const table: unknown = JSON.parse(text);
-    // All of them, also in a table that is refused for one.
-    for (const key of Object.values(table ?? {})) if (typeof key === 'string') keepSecret(key.trim(), 'literal');
-    return keyTableSchema.safeParse(table).success;
-  } catch {
-    return false;
-  }
 }

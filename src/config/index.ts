@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { DEFAULT_TASK_QUEUE, durationSchema, idSchema } from '../contract/index.js';
 import type { BudgetSettings } from '../contract/protocol.js';
 import { type ApiKeySettings, readApiKeySettings, readBaseUrl, readSecurityWarnings } from './agent-jobs-config.js';
-import { type Environment, SettingsReader } from './settings-reader.js';
+import { type Environment, type Setting, SettingsReader } from './settings-reader.js';
 import { readTemporalConfig, type TemporalConfig } from './temporal-config.js';
 
 export { ConfigError } from './settings-reader.js';
@@ -52,9 +52,17 @@ export interface WorkerCapacity {
 /** Settings of a new project's budget, and the most that any budget may grant in a window. */
 export type WorkerBudget = BudgetSettings & { maxLimit: number };
 
-/** The whole configuration of a worker. All durations are in milliseconds. */
-export interface WorkerConfig {
+/** What commands need that start and manage follow-ups. */
+interface ClientConfig {
   temporal: TemporalConfig;
+  /** Task queue of the follow-ups. The name of the budgets' queue is derived from it. */
+  taskQueue: string;
+  /** Settings of a new project's budget. No budget gets more than `maxLimit` messages per `windowMs`. */
+  budget: WorkerBudget;
+}
+
+/** The whole configuration of a worker. All durations are in milliseconds. */
+export interface WorkerConfig extends ClientConfig {
   agentJobs: {
     /** Without a trailing slash. */
     baseUrl: string;
@@ -63,16 +71,12 @@ export interface WorkerConfig {
     /** Deadline of one POST, from connecting to the last byte of the answer. */
     sendTimeoutMs: number;
   };
-  /** Task queue of the follow-ups. The name of the budgets' queue is derived from it. */
-  taskQueue: string;
   /**
    * The worker's version for Temporal's Worker Versioning: workflow runs stay on the version that they began on.
    *
    * @default none: a workflow continues on any worker
    */
   version?: WorkerDeploymentVersion;
-  /** Settings of a new project's budget. No budget gets more than `maxLimit` messages per `windowMs`. */
-  budget: WorkerBudget;
   capacity: WorkerCapacity;
   projects: '*' | readonly string[];
   /** Security warnings for people. The worker logs them, and `follow-up doctor` shows them. */
@@ -92,45 +96,6 @@ export interface WorkerConfig {
  */
 export const LEASE_SLACK_MS = 30_000;
 
-/**
- * All defaults of the worker's settings. The numbers come from docs/explanation/architecture.md and the service's own
- * limit.
- */
-export const configDefaults = {
-  budgetLimit: 100,
-  budgetWindowMs: 3_600_000,
-  budgetReserve: 0,
-  marginMs: 2_000,
-  drainMs: 120_000,
-  getTimeoutMs: 5_000,
-  sendTimeoutMs: 30_000,
-  status: { host: '127.0.0.1', port: 9464 },
-  /**
-   * Cache: a follow-up has about six tasks, most of them in the seconds around its send, and sleeps between them.
-   * Tasks: all share one thread. With 400 of them and 10,000 follow-ups at once on 2 cores, tasks waited for the thread
-   * until they timed out after 10 s. 100 are 20 reads before a send per second if every GET takes 5 s; the SDK's
-   * default of 40 is 8. Activities: a budget allows 10 unsettled sends, and 500 are 100 polls a second if every GET
-   * takes 5 s. Pollers: twice the SDK's default, because tasks are short.
-   */
-  capacity: { cachedWorkflows: 300, workflowTasks: 100, activities: 500, watches: 2_000, pollers: 20 },
-  logLevel: 'info',
-  logFormat: 'json',
-} as const;
-
-/** The server limits names of task queues to 1,000 bytes, and `-budget` is appended to this one. */
-const taskQueueSchema = z
-  .string()
-  .max(200, 'must be at most 200 characters')
-  .refine((name) => !name.startsWith('/_sys/'), 'must not begin with /_sys/, which Temporal keeps for itself');
-
-/** Without the characters that separate the two parts of a version, or end a text in a query. */
-const deploymentNameSchema = z
-  .string()
-  .regex(/^[a-z\d][\w/-]{0,199}$/i, 'must be at most 200 letters, digits, -, _ or /, and begin with a letter or digit');
-const buildIdSchema = z
-  .string()
-  .regex(/^[a-z\d][\w.-]{0,199}$/i, 'must be at most 200 letters, digits, -, _ or ., and begin with a letter or digit');
-
 const countSchema = (min: number, max: number) => {
   const rule = `must be a whole number from ${min} to ${max}`;
   return z
@@ -147,6 +112,24 @@ const durationSetting = (min: string, max: string) =>
     .transform((text) => (/^\d+$/.test(text) ? Number(text) : text))
     .pipe(durationSchema(min, max));
 
+const oneOf = <const T extends readonly string[]>(values: T) =>
+  z.enum(values, { error: `must be one of ${values.join(', ')}` });
+
+/** The server limits names of task queues to 1,000 bytes, and `-budget` is appended to this one. */
+const taskQueueSchema = z
+  .string()
+  .max(200, 'must be at most 200 characters')
+  .refine((name) => !name.startsWith('/_sys/'), 'must not begin with /_sys/, which Temporal keeps for itself');
+
+/** A name without the characters that separate the two parts of a version, or end a text in a query. */
+const versionSchema = (mark: '/' | '.') =>
+  z
+    .string()
+    .regex(
+      new RegExp(`^[a-z\\d][\\w${mark}-]{0,199}$`, 'i'),
+      `must be at most 200 letters, digits, -, _ or ${mark}, and begin with a letter or digit`,
+    );
+
 const statusSchema = z.string().transform((text, context): StatusAddress | undefined => {
   if (text === 'off') return undefined;
   const match = /^(\[[0-9a-fA-F:.]+\]|[^:[\]\s/]+):(\d{1,5})$/.exec(text);
@@ -161,15 +144,52 @@ const projectsSchema = z.string().transform((text, context): '*' | readonly stri
   const projects = text.split(',').map((project) => project.trim());
   const bad = projects.find((project) => !idSchema.safeParse(project).success);
   if (bad === undefined) return projects;
-  context.addIssue({
-    code: 'custom',
-    message: `must be * or project ids with commas between, not ${JSON.stringify(bad)}`,
-  });
+  const message = `must be * or project ids with commas between, not ${JSON.stringify(bad)}`;
+  context.addIssue({ code: 'custom', message });
   return z.NEVER;
 });
 
-const oneOf = <const T extends readonly string[]>(values: T) =>
-  z.enum(values, { error: `must be one of ${values.join(', ')}` });
+const setting = <T>(name: string, fallback: T, schema: z.ZodType<T>): Setting<T> => ({ name, fallback, schema });
+
+/**
+ * The worker's settings with their defaults, besides those of Temporal, of the service's address and of its keys. The
+ * numbers come from docs/explanation/architecture.md and the service's own limit.
+ */
+export const settings = {
+  taskQueue: setting('FOLLOW_UP_TASK_QUEUE', DEFAULT_TASK_QUEUE, taskQueueSchema),
+  budgetLimit: setting('FOLLOW_UP_BUDGET_LIMIT', 100, countSchema(1, 10_000)),
+  budgetWindowMs: setting('FOLLOW_UP_BUDGET_WINDOW', 3_600_000, durationSetting('1s', '31d')),
+  budgetReserve: setting('FOLLOW_UP_BUDGET_RESERVE', 0, countSchema(0, 10_000)),
+  /** By default, the limit. */
+  budgetMaxLimit: setting<number | undefined>('FOLLOW_UP_BUDGET_MAX_LIMIT', undefined, countSchema(1, 10_000)),
+  marginMs: setting('FOLLOW_UP_MARGIN', 2_000, durationSetting('0s', '5m')),
+  drainMs: setting('FOLLOW_UP_DRAIN', 120_000, durationSetting('0s', '1h')),
+  /** With more than 7 s, the local activity would last longer than 8 s, which costs 3 more events per read. */
+  getTimeoutMs: setting('AGENT_JOBS_GET_TIMEOUT', 5_000, durationSetting('100ms', '7s')),
+  sendTimeoutMs: setting('FOLLOW_UP_SEND_TIMEOUT', 30_000, durationSetting('100ms', '5m')),
+  projects: setting<'*' | readonly string[]>('FOLLOW_UP_PROJECTS', '*', projectsSchema),
+  /** A follow-up has about six tasks, most of them in the seconds around its send, and sleeps between them. */
+  cachedWorkflows: setting('FOLLOW_UP_CACHED_WORKFLOWS', 300, countSchema(1, 100_000)),
+  /**
+   * All share one thread. With 400 of them and 10,000 follow-ups at once on 2 cores, tasks waited for the thread until
+   * they timed out after 10 s. 100 are 20 reads before a send per second if every GET takes 5 s; the SDK's 40 are 8.
+   */
+  workflowTasks: setting('FOLLOW_UP_WORKFLOW_TASKS', 100, countSchema(2, 10_000)),
+  /** A budget allows 10 unsettled sends, and 500 are 100 polls a second if every GET takes 5 s. */
+  activities: setting('FOLLOW_UP_ACTIVITIES', 500, countSchema(2, 10_000)),
+  watches: setting('FOLLOW_UP_WATCHES', 2_000, countSchema(0, 100_000)),
+  /** Twice the SDK's default, because tasks are short. */
+  pollers: setting('FOLLOW_UP_POLLERS', 20, countSchema(2, 200)),
+  deploymentName: setting<string | undefined>('TEMPORAL_DEPLOYMENT_NAME', undefined, versionSchema('/')),
+  buildId: setting<string | undefined>('TEMPORAL_WORKER_BUILD_ID', undefined, versionSchema('.')),
+  status: setting<StatusAddress | undefined>(
+    'FOLLOW_UP_STATUS_ADDRESS',
+    { host: '127.0.0.1', port: 9464 },
+    statusSchema,
+  ),
+  logLevel: setting<LogLevel>('FOLLOW_UP_LOG_LEVEL', 'info', oneOf(logLevels)),
+  logFormat: setting<LogFormat>('FOLLOW_UP_LOG_FORMAT', 'json', oneOf(logFormats)),
+};
 
 /**
  * The worker's configuration.
@@ -180,53 +200,38 @@ const oneOf = <const T extends readonly string[]>(values: T) =>
  * @param defaultLogFormat for when `FOLLOW_UP_LOG_FORMAT` is not set
  * @throws {@link ConfigError} that names every bad setting at once
  */
-export function loadConfig(env: Environment, defaultLogFormat: LogFormat = configDefaults.logFormat): WorkerConfig {
-  const settings = new SettingsReader(env);
-  const temporal = readTemporalConfig(settings, env);
-  const baseUrl = readBaseUrl(settings);
-  const apiKeys = readApiKeySettings(settings);
-  const budget = readBudgetSettings(settings);
-  const projects = settings.read<'*' | readonly string[]>('FOLLOW_UP_PROJECTS', projectsSchema, '*');
-  const drainMs = settings.read('FOLLOW_UP_DRAIN', durationSetting('0s', '1h'), configDefaults.drainMs);
-  // With more, the local activity would last longer than 8 s, which costs 3 more events per poll.
-  const getTimeoutMs = settings.read(
-    'AGENT_JOBS_GET_TIMEOUT',
-    durationSetting('100ms', '7s'),
-    configDefaults.getTimeoutMs,
-  );
-  const sendTimeoutMs = settings.read(
-    'FOLLOW_UP_SEND_TIMEOUT',
-    durationSetting('100ms', '5m'),
-    configDefaults.sendTimeoutMs,
-  );
-  const taskQueue = settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE);
-  const version = readVersion(settings);
-  const capacity = readCapacity(settings);
-  const status = settings.read<StatusAddress | undefined>(
-    'FOLLOW_UP_STATUS_ADDRESS',
-    statusSchema,
-    configDefaults.status,
-  );
-  const logging = {
-    level: settings.read('FOLLOW_UP_LOG_LEVEL', oneOf(logLevels), configDefaults.logLevel),
-    format: settings.read('FOLLOW_UP_LOG_FORMAT', oneOf(logFormats), defaultLogFormat),
-  };
-  settings.throwIfBad();
-  const leaseMs = sendTimeoutMs + LEASE_SLACK_MS;
-  return {
-    temporal,
-    agentJobs: { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs },
-    taskQueue,
+export function loadConfig(env: Environment, defaultLogFormat: LogFormat = settings.logFormat.fallback): WorkerConfig {
+  const reader = new SettingsReader(env);
+  const sendTimeoutMs = reader.read(settings.sendTimeoutMs);
+  const version = readVersion(reader);
+  const config: WorkerConfig = {
+    ...readClientConfig(reader, env),
+    agentJobs: {
+      baseUrl: readBaseUrl(reader),
+      apiKeys: readApiKeySettings(reader),
+      getTimeoutMs: reader.read(settings.getTimeoutMs),
+      sendTimeoutMs,
+    },
     ...(version && { version }),
-    budget,
-    capacity,
-    projects,
-    warnings: readSecurityWarnings(settings),
-    leaseMs,
-    drainMs,
-    status,
-    logging,
+    capacity: {
+      cachedWorkflows: reader.read(settings.cachedWorkflows),
+      workflowTasks: reader.read(settings.workflowTasks),
+      activities: reader.read(settings.activities),
+      watches: reader.read(settings.watches),
+      pollers: reader.read(settings.pollers),
+    },
+    projects: reader.read(settings.projects),
+    warnings: readSecurityWarnings(reader),
+    leaseMs: sendTimeoutMs + LEASE_SLACK_MS,
+    drainMs: reader.read(settings.drainMs),
+    status: reader.read(settings.status),
+    logging: {
+      level: reader.read(settings.logLevel),
+      format: reader.read({ ...settings.logFormat, fallback: defaultLogFormat }),
+    },
   };
+  reader.throwIfBad();
+  return config;
 }
 
 /**
@@ -235,19 +240,10 @@ export function loadConfig(env: Environment, defaultLogFormat: LogFormat = confi
  * @throws {@link ConfigError} that names every bad setting at once
  */
 export function loadTemporalConfig(env: Environment): TemporalConfig {
-  const settings = new SettingsReader(env);
-  const temporal = readTemporalConfig(settings, env);
-  settings.throwIfBad();
+  const reader = new SettingsReader(env);
+  const temporal = readTemporalConfig(reader, env);
+  reader.throwIfBad();
   return temporal;
-}
-
-/** What commands need that start and manage follow-ups. */
-interface ClientConfig {
-  temporal: TemporalConfig;
-  /** Task queue of the follow-ups. */
-  taskQueue: string;
-  /** Settings of a new project's budget. */
-  budget: WorkerBudget;
 }
 
 /**
@@ -256,53 +252,37 @@ interface ClientConfig {
  * @throws {@link ConfigError} that names every bad setting at once
  */
 export function loadClientConfig(env: Environment): ClientConfig {
-  const settings = new SettingsReader(env);
-  const config = {
-    temporal: readTemporalConfig(settings, env),
-    taskQueue: settings.read('FOLLOW_UP_TASK_QUEUE', taskQueueSchema, DEFAULT_TASK_QUEUE),
-    budget: readBudgetSettings(settings),
-  };
-  settings.throwIfBad();
+  const reader = new SettingsReader(env);
+  const config = readClientConfig(reader, env);
+  reader.throwIfBad();
   return config;
 }
 
-function readVersion(settings: SettingsReader): WorkerDeploymentVersion | undefined {
-  const [nameSetting, buildSetting] = ['TEMPORAL_DEPLOYMENT_NAME', 'TEMPORAL_WORKER_BUILD_ID'] as const;
-  const deploymentName = settings.read<string | undefined>(nameSetting, deploymentNameSchema, undefined);
-  const buildId = settings.read<string | undefined>(buildSetting, buildIdSchema, undefined);
-  if (deploymentName !== undefined && buildId !== undefined) return { deploymentName, buildId };
-  if (deploymentName !== undefined) settings.refuse(nameSetting, `needs ${buildSetting}, too`, deploymentName);
-  if (buildId !== undefined) settings.refuse(buildSetting, `needs ${nameSetting}, too`, buildId);
-  return undefined;
-}
-
-function readCapacity(settings: SettingsReader): WorkerCapacity {
-  const { capacity } = configDefaults;
+function readClientConfig(reader: SettingsReader, env: Environment): ClientConfig {
+  const limit = reader.read(settings.budgetLimit);
+  const reserve = reader.read(settings.budgetReserve);
+  const maxLimit = reader.read(settings.budgetMaxLimit) ?? limit;
+  if (reserve >= limit) {
+    const rule = `must be less than FOLLOW_UP_BUDGET_LIMIT, ${limit}`;
+    reader.refuse(settings.budgetReserve.name, rule, String(reserve));
+  }
+  if (maxLimit < limit) {
+    const rule = `must be at least FOLLOW_UP_BUDGET_LIMIT, ${limit}`;
+    reader.refuse(settings.budgetMaxLimit.name, rule, String(maxLimit));
+  }
+  const windowMs = reader.read(settings.budgetWindowMs);
   return {
-    cachedWorkflows: settings.read('FOLLOW_UP_CACHED_WORKFLOWS', countSchema(1, 100_000), capacity.cachedWorkflows),
-    workflowTasks: settings.read('FOLLOW_UP_WORKFLOW_TASKS', countSchema(2, 10_000), capacity.workflowTasks),
-    activities: settings.read('FOLLOW_UP_ACTIVITIES', countSchema(2, 10_000), capacity.activities),
-    watches: settings.read('FOLLOW_UP_WATCHES', countSchema(0, 100_000), capacity.watches),
-    pollers: settings.read('FOLLOW_UP_POLLERS', countSchema(2, 200), capacity.pollers),
+    temporal: readTemporalConfig(reader, env),
+    taskQueue: reader.read(settings.taskQueue),
+    budget: { limit, windowMs, reserve, marginMs: reader.read(settings.marginMs), maxLimit },
   };
 }
 
-function readBudgetSettings(settings: SettingsReader): WorkerBudget {
-  const limit = settings.read('FOLLOW_UP_BUDGET_LIMIT', countSchema(1, 10_000), configDefaults.budgetLimit);
-  const reserve = settings.read('FOLLOW_UP_BUDGET_RESERVE', countSchema(0, 10_000), configDefaults.budgetReserve);
-  if (reserve >= limit) {
-    settings.refuse('FOLLOW_UP_BUDGET_RESERVE', `must be less than FOLLOW_UP_BUDGET_LIMIT, ${limit}`, String(reserve));
-  }
-  const maxLimit = settings.read('FOLLOW_UP_BUDGET_MAX_LIMIT', countSchema(1, 10_000), limit);
-  if (maxLimit < limit) {
-    const rule = `must be at least FOLLOW_UP_BUDGET_LIMIT, ${limit}`;
-    settings.refuse('FOLLOW_UP_BUDGET_MAX_LIMIT', rule, String(maxLimit));
-  }
-  const windowMs = settings.read(
-    'FOLLOW_UP_BUDGET_WINDOW',
-    durationSetting('1s', '31d'),
-    configDefaults.budgetWindowMs,
-  );
-  const marginMs = settings.read('FOLLOW_UP_MARGIN', durationSetting('0s', '5m'), configDefaults.marginMs);
-  return { limit, windowMs, reserve, marginMs, maxLimit };
+function readVersion(reader: SettingsReader): WorkerDeploymentVersion | undefined {
+  const [deploymentName, buildId] = [reader.read(settings.deploymentName), reader.read(settings.buildId)];
+  if (deploymentName !== undefined && buildId !== undefined) return { deploymentName, buildId };
+  const [name, build] = [settings.deploymentName.name, settings.buildId.name];
+  if (deploymentName !== undefined) reader.refuse(name, `needs ${build}, too`, deploymentName);
+  if (buildId !== undefined) reader.refuse(build, `needs ${name}, too`, buildId);
+  return undefined;
 }

@@ -11,6 +11,13 @@ export function processEnvironment(): Environment {
   return process.env;
 }
 
+/** One setting: its variable, its default, and what its text must be. */
+export interface Setting<T> {
+  name: string;
+  fallback: T;
+  schema: z.ZodType<T>;
+}
+
 const SHOWN_VALUE_LENGTH = 60;
 
 /**
@@ -28,19 +35,14 @@ export class SettingsReader {
 
   /** The text of a variable; `undefined` if it is not set. */
   text(name: string): string | undefined {
-    const value = this.#env[name];
-    return value === undefined || value.trim() === '' ? undefined : value.trim();
+    return this.#env[name]?.trim() || undefined;
   }
 
   /**
-   * The parsed value of a variable, or `fallback` if it is not set. It is also `fallback` after a bad value, so that
-   * the other settings can be checked; {@link throwIfBad} reports the problem.
-   *
-   * @param name of the environment variable
-   * @param schema accepts the text
-   * @param fallback the setting's default
+   * The value of a setting, or its default if it is not set. It is also the default after a bad value, so that the other
+   * settings can be checked; {@link throwIfBad} reports the problem.
    */
-  read<T>(name: string, schema: z.ZodType<T>, fallback: T): T {
+  read<T>({ name, fallback, schema }: Setting<T>): T {
     const text = this.text(name);
     if (text === undefined) return fallback;
     const parsed = schema.safeParse(text);
@@ -50,27 +52,31 @@ export class SettingsReader {
   }
 
   /**
-   * The text of the file that a variable names; `undefined` if the variable is not set. It is also `undefined` if the
-   * file cannot be read, or if `problemOf` finds a problem in its text, which is never shown.
+   * What the file holds that a variable names. It is `undefined` if the variable is not set, the file cannot be read, or
+   * `parse` throws. The text of the file is never shown.
+   *
+   * @param rule follows "the file" where `parse` throws
    */
-  fileText(name: string, problemOf: (text: string) => string | undefined = () => undefined): string | undefined {
+  file<T>(name: string, parse: (text: string) => T, rule = ''): T | undefined {
     const path = this.text(name);
     if (path === undefined) return undefined;
+    let text: string;
     try {
-      const text = decodeUtf8(readFileSync(path));
-      const problem = problemOf(text);
-      if (problem === undefined) return text;
-      this.refuse(name, `the file ${problem}`, path);
+      text = decodeUtf8(readFileSync(path));
     } catch (error) {
-      if (error instanceof NotUtf8Error) {
-        this.refuse(name, `the file is ${error.message}`, path);
-        return undefined;
-      }
+      const isText = error instanceof NotUtf8Error;
       // What is no path may be the secret itself.
-      const isPath = /^(?:\.{0,2}\/|~|[a-z]:[\\/])/i.test(path);
-      this.refuse(name, `the file cannot be read: ${codeOf(error)}`, isPath ? path : undefined);
+      const isPath = isText || /^(?:\.{0,2}\/|~|[a-z]:[\\/])/i.test(path);
+      const problem = isText ? `is ${error.message}` : `cannot be read: ${codeOf(error)}`;
+      this.refuse(name, `the file ${problem}`, isPath ? path : undefined);
+      return undefined;
     }
-    return undefined;
+    try {
+      return parse(text);
+    } catch {
+      this.refuse(name, `the file ${rule}`, path);
+      return undefined;
+    }
   }
 
   /**
@@ -83,7 +89,7 @@ export class SettingsReader {
     this.#issues.push({ name, message: maskSecrets(`${rule}${shown}`) });
   }
 
-  /** @throws {@link ConfigError} with everything that {@link read} and {@link refuse} found */
+  /** @throws {@link ConfigError} with everything that {@link read}, {@link file} and {@link refuse} found */
   throwIfBad(): void {
     if (this.#issues.length > 0) throw new ConfigError(this.#issues);
   }

@@ -24,13 +24,16 @@ export interface TemporalConfig {
   /** @default 'default' */
   namespace: string;
   /**
-   * For `Connection.connect` and `NativeConnection.connect`. Each call reads the files again, so that a new key or
-   * certificate is in the result; the address stays. A function also keeps keys and certificates out of a logged or
-   * inspected configuration.
-   *
-   * @throws ConfigError when a file can no longer be used
+   * For `Connection.connect` and `NativeConnection.connect`, as they were read at the start. A function, so that logging
+   * or inspecting a configuration shows no key and no certificate.
    */
   connectionOptions: () => TemporalConnectionOptions;
+  /**
+   * Reads `TEMPORAL_API_KEY_FILE` again. `undefined` if it is not set.
+   *
+   * @throws ConfigError when the file cannot be used
+   */
+  readKeyFile: () => string | undefined;
   /** Proxy variables that are set, and would lead to this address if they were not ignored. */
   ignoredProxies: readonly string[];
   /** Absolute path of the module that exports the data converter. @default Temporal's own data converter */
@@ -41,6 +44,7 @@ export type TemporalConnectionOptions = Pick<NativeConnectionOptions, 'tls' | 'a
   address: string;
 };
 
+const KEY_FILE = 'TEMPORAL_API_KEY_FILE';
 const DEFAULT_ADDRESS = 'localhost:7233';
 const DEFAULT_NAMESPACE = 'default';
 const DEFAULT_PORT = 7233;
@@ -67,11 +71,12 @@ export function readTemporalConfig(settings: SettingsReader, env: Environment): 
     address,
     namespace,
     ignoredProxies: isLoopbackHost(hostOf(address)) ? [] : PROXY_VARIABLES.filter((name) => env[name]),
-    connectionOptions: () => {
+    connectionOptions: () => options,
+    readKeyFile: () => {
       const again = new SettingsReader(env);
-      const { options: current } = readConnection(again, env);
+      const key = readKeyFile(again, KEY_FILE);
       again.throwIfBad();
-      return { ...current, address };
+      return key;
     },
     ...defined({ dataConverterModule }),
   };
@@ -82,8 +87,11 @@ function readConnection(
   env: Environment,
 ): { namespace: string; options: TemporalConnectionOptions } {
   const fallback = { namespace: DEFAULT_NAMESPACE, options: { address: DEFAULT_ADDRESS } };
-  if (!isConfigFileReadable(settings)) return fallback;
-  const keyOfFile = readKeyFile(settings, 'TEMPORAL_API_KEY_FILE');
+  // Temporal's library treats a missing file as an empty one, even if it was named explicitly.
+  const fileSetting = 'TEMPORAL_CONFIG_FILE';
+  const hasFile = settings.text(fileSetting) !== undefined;
+  if (hasFile && settings.file(fileSetting, (text) => text) === undefined) return fallback;
+  const keyOfFile = readKeyFile(settings, KEY_FILE);
   const variables = { ...cleaned(settings, env), ...defined({ TEMPORAL_API_KEY: keyOfFile }) };
   try {
     const profile = loadClientConfigProfile({
@@ -109,13 +117,10 @@ function readConnection(
     }
     return { namespace, options: defined({ address, tls, apiKey, metadata }) };
   } catch (error) {
-    if (!(error instanceof UnusableError)) settings.refuse('TEMPORAL_*', describeLoadError(error));
+    settings.refuse('TEMPORAL_*', describeLoadError(error));
     return fallback;
   }
 }
-
-/** What is wrong has been recorded already. */
-class UnusableError extends Error {}
 
 /** Records what is wrong with a value of the environment, or with a field of the profile. The value is not shown. */
 type Refuse = (variable: string, field: string, rule: string) => void;
@@ -170,69 +175,50 @@ function isAscii(value: unknown): value is string {
  */
 function checkTls({ tls }: ClientConfigProfile, refuse: Refuse): ClientConfigTLS | undefined {
   if (tls === undefined || tls.disabled === true) return tls;
-  const { clientCert, clientKey, serverCACert, serverName } = tls;
+  const { clientCert, clientKey, serverCACert, ...others } = tls;
+  const refusePart = (name: string, kind: string, rule: string) =>
+    refuse(`TEMPORAL_TLS_${name}_${kind}`.toUpperCase(), `tls.${name}_${kind}`, rule);
   if ((clientCert === undefined) !== (clientKey === undefined)) {
-    const missing = clientCert === undefined ? 'TEMPORAL_TLS_CLIENT_CERT_PATH' : 'TEMPORAL_TLS_CLIENT_KEY_PATH';
-    refuse(
-      missing,
-      missing === 'TEMPORAL_TLS_CLIENT_CERT_PATH' ? 'tls.client_cert_path' : 'tls.client_key_path',
-      'is required: a client certificate and its key are given together',
-    );
+    const missing = clientCert === undefined ? 'client_cert' : 'client_key';
+    refusePart(missing, 'path', 'is required: a client certificate and its key are given together');
   }
-  if (serverName !== undefined && !/^[\x21-\x7e]+$/.test(serverName)) {
+  if (others.serverName !== undefined && !/^[\x21-\x7e]+$/.test(others.serverName)) {
     refuse('TEMPORAL_TLS_SERVER_NAME', 'tls.server_name', 'must be printable ASCII characters without spaces');
   }
-  const parse = <T>(name: string, source: ConfigDataSource | undefined, what: string, read: (pem: Buffer) => T) => {
+  const read = <T>(name: string, source: ConfigDataSource | undefined, what: string, parse: (pem: Buffer) => T) => {
     if (source === undefined) return {};
-    const isFile = 'path' in source;
-    const variable = `TEMPORAL_TLS_${name}_${isFile ? 'PATH' : 'DATA'}`;
-    const field = `tls.${name.toLowerCase()}_${isFile ? 'path' : 'data'}`;
+    const kind = 'path' in source ? 'path' : 'data';
     let pem: Buffer;
     try {
-      pem = isFile ? readFileSync(source.path) : Buffer.from(source.data);
+      pem = 'path' in source ? readFileSync(source.path) : Buffer.from(source.data);
     } catch (error) {
-      refuse(variable, field, `must be the path of a file that can be read: ${codeOf(error)}`);
-      throw new UnusableError();
+      refusePart(name, kind, `must be the path of a file that can be read: ${codeOf(error)}`);
+      return {};
     }
     try {
       const data = withoutBom(pem);
-      return { parsed: read(Buffer.from(data)), source: { data: new Uint8Array(data) } };
+      return { kind, parsed: parse(Buffer.from(data)), source: { data: new Uint8Array(data) } };
     } catch (error) {
       const why = error instanceof NotUtf8Error ? `: it is ${error.message}` : '';
-      refuse(variable, field, `must ${isFile ? 'name a file that holds' : 'be'} ${what} in PEM${why}`);
-      return { source };
+      refusePart(name, kind, `must ${kind === 'path' ? 'name a file that holds' : 'be'} ${what} in PEM${why}`);
+      return {};
     }
   };
   const certificate = (pem: Buffer) => new X509Certificate(pem);
-  const authority = parse('SERVER_CA_CERT', serverCACert, 'a certificate', certificate);
-  const own = parse('CLIENT_CERT', clientCert, 'a certificate', certificate);
-  const key = parse('CLIENT_KEY', clientKey, 'a private key without a passphrase', (pem): KeyObject => {
+  const authority = read('server_ca_cert', serverCACert, 'a certificate', certificate);
+  const own = read('client_cert', clientCert, 'a certificate', certificate);
+  const key = read('client_key', clientKey, 'a private key without a passphrase', (pem): KeyObject => {
     keepPrivateKey(pem.toString('utf8'));
     return createPrivateKey(pem);
   });
   if (own.parsed !== undefined && key.parsed !== undefined && !own.parsed.checkPrivateKey(key.parsed)) {
-    const isFile = clientKey !== undefined && 'path' in clientKey;
-    const end = isFile ? 'PATH' : 'DATA';
-    refuse(
-      `TEMPORAL_TLS_CLIENT_KEY_${end}`,
-      `tls.client_key_${end.toLowerCase()}`,
-      'must be the key of the certificate',
-    );
+    refusePart('client_key', key.kind, 'must be the key of the certificate');
   }
-  return {
-    ...tls,
-    ...defined({ serverCACert: authority.source, clientCert: own.source, clientKey: key.source }),
-  };
+  return { ...others, ...defined({ serverCACert: authority.source, clientCert: own.source, clientKey: key.source }) };
 }
 
 export function usesTls(tls: TemporalConnectionOptions['tls']): boolean {
   return tls !== undefined && tls !== null && tls !== false;
-}
-
-/** The library treats a missing file as an empty one, even if it was named explicitly. */
-function isConfigFileReadable(settings: SettingsReader): boolean {
-  const name = 'TEMPORAL_CONFIG_FILE';
-  return settings.text(name) === undefined || settings.fileText(name) !== undefined;
 }
 
 /** An absolute path; a relative one starts at the working directory. */

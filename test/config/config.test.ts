@@ -350,26 +350,14 @@ describe('the Temporal configuration', () => {
     });
   });
 
-  test('has new keys and certificates as soon as their files have them, at the same address', () => {
-    const pem = (name: string) => readFileSync(join(import.meta.dirname, '../agent-jobs/tls', name), 'utf8');
-    const bytes = (name: string) => new Uint8Array(Buffer.from(pem(name)));
-    const profile = (address: string, key: string) =>
-      file('rotated.toml', `[profile.default]\naddress = "${address}"\napi_key = "${key}"\n`);
-    const config = loadTemporalConfig({
-      TEMPORAL_CONFIG_FILE: profile('one.example.com:7233', 'key-of-yesterday'),
-      TEMPORAL_TLS_CLIENT_CERT_PATH: file('rotated.crt', pem('expired.pem')),
-      TEMPORAL_TLS_CLIENT_KEY_PATH: file('rotated.key', pem('expired.key')),
-    });
-    profile('two.example.com:7233', 'key-of-today');
-    file('rotated.crt', pem('server.pem'));
-    file('rotated.key', pem('server.key'));
-    expect(config.connectionOptions()).toMatchObject({
-      address: 'one.example.com:7233',
-      apiKey: 'key-of-today',
-      tls: { clientCertPair: { crt: bytes('server.pem'), key: bytes('server.key') } },
-    });
-    file('rotated.toml', `[profile.default]\napi_key = ${SECRET}\n`);
-    expect(issuesOf(config.connectionOptions)).toHaveProperty(['TEMPORAL_*']);
+  test('reads the file of its API key again when it is asked to', () => {
+    const config = loadTemporalConfig({ TEMPORAL_API_KEY_FILE: file('rotated-key', 'key-of-yesterday') });
+    file('rotated-key', 'key-of-today\n');
+    expect(config.connectionOptions().apiKey).toBe('key-of-yesterday');
+    expect(config.readKeyFile()).toBe('key-of-today');
+    file('rotated-key', `${SECRET} ${SECRET}`);
+    expect(issuesOf(config.readKeyFile)).toHaveProperty('TEMPORAL_API_KEY_FILE');
+    expect(loadTemporalConfig({ TEMPORAL_API_KEY: SECRET }).readKeyFile()).toBeUndefined();
   });
 
   test('takes a switch in any case, and refuses what is neither true nor false', () => {

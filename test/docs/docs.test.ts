@@ -231,34 +231,18 @@ describe('docs/reference/settings.md', () => {
   });
 
   test('gives the defaults of the configuration', async () => {
-    const { configDefaults } = await import('../../src/config/index.js');
-    const { parseDurationMs } = await import('../../src/contract/index.js');
+    const { settings } = await import('../../src/config/index.js');
     const rows = new Map(
-      [...read('docs/reference/settings.md').matchAll(/^\| `([A-Z_]+)` +\| `([^`]+)`/gm)].map(([, name, value]) => [
+      [...read('docs/reference/settings.md').matchAll(/^\| `([A-Z_]+)` +\| ([^|]*?) +\|/gm)].map(([, name, value]) => [
         name,
-        value,
+        /^`([^`]+)`$/.exec(value ?? '')?.[1],
       ]),
     );
-    const ms = (name: string) => parseDurationMs(rows.get(name));
-    expect({
-      budgetLimit: Number(rows.get('FOLLOW_UP_BUDGET_LIMIT')),
-      budgetWindowMs: ms('FOLLOW_UP_BUDGET_WINDOW'),
-      budgetReserve: Number(rows.get('FOLLOW_UP_BUDGET_RESERVE')),
-      marginMs: ms('FOLLOW_UP_MARGIN'),
-      drainMs: ms('FOLLOW_UP_DRAIN'),
-      getTimeoutMs: ms('AGENT_JOBS_GET_TIMEOUT'),
-      sendTimeoutMs: ms('FOLLOW_UP_SEND_TIMEOUT'),
-      capacity: {
-        cachedWorkflows: Number(rows.get('FOLLOW_UP_CACHED_WORKFLOWS')),
-        workflowTasks: Number(rows.get('FOLLOW_UP_WORKFLOW_TASKS')),
-        activities: Number(rows.get('FOLLOW_UP_ACTIVITIES')),
-        watches: Number(rows.get('FOLLOW_UP_WATCHES')),
-        pollers: Number(rows.get('FOLLOW_UP_POLLERS')),
-      },
-      status: rows.get('FOLLOW_UP_STATUS_ADDRESS'),
-      logLevel: rows.get('FOLLOW_UP_LOG_LEVEL'),
-      logFormat: rows.get('FOLLOW_UP_LOG_FORMAT'),
-    }).toEqual({ ...configDefaults, status: `${configDefaults.status.host}:${configDefaults.status.port}` });
+    for (const { name, fallback, schema } of Object.values(settings)) {
+      expect(rows.has(name), name).toBe(true);
+      const text = rows.get(name);
+      expect(text === undefined ? undefined : schema.parse(text), name).toEqual(fallback);
+    }
   });
 });
 
