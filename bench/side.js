@@ -10,7 +10,7 @@ import { bundleWorkflowCode } from '@temporalio/worker';
 import { FollowUpClient } from '../dist/client/index.js';
 import { processEnvironment } from '../dist/config/settings-reader.js';
 import { createLogger, toTemporalLogger } from '../dist/logging.js';
-import { workflowBundleOptions } from '../dist/worker/workflow-bundle.js';
+import { workflowBundleOptions } from '../dist/worker/options.js';
 import { DATABASES } from './databases.js';
 import { startJobService } from './job-service.js';
 import { FOLLOW_UPS_PER_PROJECT, PROJECTS, SLOW_READ_MS, TASK_QUEUE, WARM_UP_FOLLOW_UPS } from './settings.js';

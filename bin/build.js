@@ -172,7 +172,7 @@ function failWithoutCompiler(error) {
 /** Bundles the workflows for Temporal's sandbox. */
 async function bundleWorkflows() {
   const { bundleWorkflowCode } = await import('@temporalio/worker');
-  const { workflowBundleOptions } = await importCompiled('worker/workflow-bundle.js');
+  const { workflowBundleOptions } = await importCompiled('worker/options.js');
   const problems = [];
   const keep = (message) => problems.push(message);
   const ignore = () => undefined;

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
 import type { DataConverter } from '@temporalio/common';
 import { Runtime, Worker, type WorkerInterceptors, type WorkflowBundleOption } from '@temporalio/worker';
@@ -10,23 +11,23 @@ import { createActivities } from './activities/index.js';
 import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
 import { ConfigError, type WorkerConfig } from './config/index.js';
 import { budgetTaskQueue } from './contract/index.js';
-import { defined } from './contract/defined.js';
-import { PACKAGE_VERSION } from './package.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
 import { dataConverterPlugin, loadDataConverter, type TemporalPlugin } from './temporal/data-converter.js';
 import { boundSends } from './worker/bound-sends.js';
-import { openBundle } from './worker/workflow-bundle.js';
 import { type Connections, openConnections } from './worker/connections.js';
-import { meterAgentJobs, meterBudgets, processMetricsText } from './worker/metrics.js';
+import { meterAgentJobs, meterBudgets } from './worker/metrics.js';
+import { openBundle, workerOptions } from './worker/options.js';
 import { installRuntime } from './worker/runtime.js';
 import { serve, type Workers, type WorkerService } from './worker/service.js';
-import { startStatusServer, WorkerStatus } from './worker/status-server.js';
-import { budgetWorkerOptions, deploymentOptions, followUpWorkerOptions } from './worker/worker-options.js';
+import { notReady, startStatusServer, type WorkerStatus } from './worker/status-server.js';
 
 export { ConfigError, loadConfig, type WorkerConfig } from './config/index.js';
 export { createLogger } from './logging.js';
 export type { TemporalPlugin } from './temporal/data-converter.js';
 export { runUntilSignal, type WorkerService } from './worker/service.js';
+
+/** How long the end of a worker waits for each thing that it closes. */
+const CLOSE_LIMIT_MS = 5_000;
 
 /** Settings of {@link startWorker}. */
 export interface StartWorkerOptions {
@@ -66,10 +67,14 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
   }
   for (const warning of config.warnings) logger.warn(warning);
   const closers: (() => Promise<void>)[] = [];
+  // What a failed worker still holds cannot be closed, and must not keep the rest open.
   const closeAll = async (): Promise<void> => {
-    for (const close of closers.splice(0).reverse()) await close();
+    for (const close of closers.splice(0).reverse()) {
+      const givingUp = sleep(CLOSE_LIMIT_MS, undefined, { ref: false });
+      await Promise.race([close(), givingUp]).catch((error: unknown) => logger.debug({ err: error }, 'Cannot close'));
+    }
   };
-  const status = new WorkerStatus(({ ready }) => processMetricsText({ version: PACKAGE_VERSION, ready }));
+  const status: WorkerStatus = { readiness: notReady('starting') };
   try {
     const server = config.status && (await startStatusServer(config.status, status));
     if (server) closers.push(() => server.close());
@@ -80,24 +85,34 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
       plugins,
       ...(signal && { signal }),
       // Not earlier: a runtime that nothing uses keeps the process from ending.
-      onReached: async () => status.setMetricsUrl((await installRuntime(logger)).metricsUrl),
+      onReached: async () => void (status.metricsUrl = (await installRuntime(logger)).metricsUrl),
     });
-    closers.push(() => connections.close());
+    closers.push(
+      () => connections.client.close(),
+      () => connections.native.close(),
+    );
     const { added } = await ensureSearchAttributes(connections.client, config.temporal.namespace);
     if (added.length > 0) logger.info({ added }, 'Registered search attributes');
     const keys = openKeys(config, logger);
     const agentJobs = meterAgentJobs(openAgentJobs(config, keys), Runtime.instance().metricMeter);
     closers.push(() => agentJobs.close());
     const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
-    const { bundlePath, interceptors } = options;
-    const { workflowModules } = interceptors ?? {};
-    const workflowBundle = await openBundle({ ...defined({ bundlePath }), plugins, workflowModules, dataConverter });
-    const linksArePrivate = dataConverter !== undefined;
-    const handBack = new AbortController();
-    const parts = { connections, agentJobs, identity, workflowBundle, linksArePrivate, handBack: handBack.signal };
-    const workers = await createWorkers(options, parts);
+    const ending = new AbortController();
+    const workers = await createWorkers(options, {
+      connections,
+      agentJobs,
+      identity,
+      workflowBundle: await openBundle({
+        bundlePath: options.bundlePath,
+        plugins,
+        workflowModules: options.interceptors?.workflowModules,
+        dataConverter,
+      }),
+      linksArePrivate: dataConverter !== undefined,
+      handBack: ending.signal,
+    });
     const statusUrl = server?.url;
-    return serve({ config, logger, connections, keys, status, identity, workers, statusUrl, handBack, closeAll });
+    return serve({ config, logger, connections, keys, status, identity, workers, statusUrl, ending, closeAll });
   } catch (error) {
     await closeAll();
     throw error;
@@ -159,14 +174,14 @@ async function createWorkers(
     identity,
     workflowBundle,
     activities: { ...coreActivities, ...createItemFinder(temporal) },
-    ...(config.version && { workerDeploymentOptions: deploymentOptions(config.version) }),
     // Those of workflows are in the bundle.
     ...(interceptors && { interceptors: { ...interceptors, workflowModules: [] } }),
   };
+  const ofEach = workerOptions(config);
   // In parallel: each starts a thread that loads the SDK and the bundle.
   const creations = [
-    Worker.create({ ...budgetWorkerOptions(config), ...shared, taskQueue: budgetTaskQueue(taskQueue) }),
-    Worker.create({ ...followUpWorkerOptions(config), ...shared, taskQueue }),
+    Worker.create({ ...ofEach.budgets, ...shared, taskQueue: budgetTaskQueue(taskQueue) }),
+    Worker.create({ ...ofEach.followUps, ...shared, taskQueue }),
   ] as const;
   try {
     const [budgets, followUps] = await Promise.all(creations);

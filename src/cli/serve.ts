@@ -6,11 +6,14 @@ import { defined } from '../contract/defined.js';
 import { type InputIssue, parseDurationMs, parseInput } from '../contract/index.js';
 import { type SimulatorOptions, simulatorOptionsSchema, startSimulator } from '../simulator/index.js';
 import { decodeUtf8 } from '../text-file.js';
-import { type Cli, interruptible, UsageError } from './cli.js';
+import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 import { duration } from './options.js';
 
+/** How long a process whose worker has failed may take to end by itself: Temporal's threads may keep it. */
+const EXIT_WITHIN_MS = 5_000;
+
 /** `follow-up worker` */
-export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
+export async function runWorker({ env, io, output, bundled }: Cli): Promise<void> {
   const config = loadConfig(env, output.stderr.isTTY === true ? 'pretty' : 'json');
   // Stack traces of a worker must point to the sources; for short commands loading the maps would take too long.
   process.setSourceMapsEnabled(true);
@@ -30,6 +33,7 @@ export async function runWorker({ env, output, bundled }: Cli): Promise<void> {
       () => output.data({ identity, taskQueue, statusUrl }, `worker ${identity} takes follow-ups from ${taskQueue}`),
       () => undefined,
     );
+    service.run().catch(() => setTimeout(() => io.exit(ExitCode.error), EXIT_WITHIN_MS).unref());
     return service;
   }, logger);
 }

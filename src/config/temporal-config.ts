@@ -29,11 +29,11 @@ export interface TemporalConfig {
    */
   connectionOptions: () => TemporalConnectionOptions;
   /**
-   * Reads `TEMPORAL_API_KEY_FILE` again. `undefined` if it is not set.
+   * Reads `TEMPORAL_API_KEY_FILE` again, if it is set.
    *
    * @throws ConfigError when the file cannot be used
    */
-  readKeyFile: () => string | undefined;
+  readKeyFile?: () => string;
   /** Proxy variables that are set, and would lead to this address if they were not ignored. */
   ignoredProxies: readonly string[];
   /** Absolute path of the module that exports the data converter. @default Temporal's own data converter */
@@ -72,12 +72,14 @@ export function readTemporalConfig(settings: SettingsReader, env: Environment): 
     namespace,
     ignoredProxies: isLoopbackHost(hostOf(address)) ? [] : PROXY_VARIABLES.filter((name) => env[name]),
     connectionOptions: () => options,
-    readKeyFile: () => {
-      const again = new SettingsReader(env);
-      const key = readKeyFile(again, KEY_FILE);
-      again.throwIfBad();
-      return key;
-    },
+    ...(settings.text(KEY_FILE) !== undefined && {
+      readKeyFile: () => {
+        const again = new SettingsReader(env);
+        const key = readKeyFile(again, KEY_FILE) ?? '';
+        again.throwIfBad();
+        return key;
+      },
+    }),
     ...defined({ dataConverterModule }),
   };
 }

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isDeepStrictEqual } from 'node:util';
-import { Connection, type ConnectionLike } from '@temporalio/client';
-import { NativeConnection, type Worker } from '@temporalio/worker';
+import { Connection } from '@temporalio/client';
+import { NativeConnection } from '@temporalio/worker';
 import type { Logger } from 'pino';
-import { TemporalUnreachableError } from '../temporal/errors.js';
-import { describeIgnoredProxies, type TemporalConfig, type TemporalConnectionOptions } from '../config/index.js';
+import { describeIgnoredProxies, type TemporalConfig } from '../config/index.js';
 import { formatDuration } from '../contract/index.js';
+import type { TemporalPlugin } from '../temporal/data-converter.js';
+import { TemporalUnreachableError } from '../temporal/errors.js';
 import {
   callRetries,
   describeGrpcError,
@@ -14,26 +14,22 @@ import {
   isPassingTrouble,
   WITHOUT_PROXY,
 } from '../temporal/grpc.js';
-import type { TemporalPlugin } from '../temporal/data-converter.js';
-import { ReplaceableConnection } from './replaceable-connection.js';
 
-/** The connections of a worker. */
+/** The connections of a worker: one for the Temporal workers, and one for ordinary calls. */
 export interface Connections {
-  /** For the workers, when they are created. */
   native: NativeConnection;
-  /** For ordinary calls. */
-  client: ConnectionLike;
-  /** For asks of the budget, without the interceptor that retries `ResourceExhausted` until the deadline. */
-  acquire: ConnectionLike;
-  /**
-   * Connects again if the credentials have changed, and moves these clients and the workers to the new connections.
-   * Calls under way end on the old ones.
-   *
-   * @returns whether they had changed
-   * @throws when the new credentials cannot be read, or Temporal does not accept them; everything stays as it is
-   */
-  renew(workers: readonly Worker[]): Promise<boolean>;
-  close(): Promise<void>;
+  client: Connection;
+}
+
+/** How {@link openConnections} connects. */
+export interface ConnectOptions {
+  logger: Logger;
+  /** Ends the waiting. */
+  signal?: AbortSignal;
+  /** Every client and worker of the connections has them, too. */
+  plugins: TemporalPlugin[];
+  /** Called when Temporal answers, before the native connection is made. */
+  onReached: () => Promise<void>;
 }
 
 /** How long a worker waits for Temporal before it gives up. */
@@ -43,145 +39,73 @@ const LONGEST_RETRY_MS = 5_000;
 /** Short, so that the log soon says what the worker waits for. */
 const CONNECT_TIMEOUT_MS = 3_000;
 const CALL_TIMEOUT_MS = 10_000;
-/** After this time, every call that began on a connection has ended, with its retries. */
-const CALLS_END_WITHIN_MS = 120_000;
+/** Time between two looks at the file of the API key. */
+const LOOK_EVERY_MS = 5_000;
 
 /**
  * Connects, and waits while Temporal cannot be reached.
  *
- * @param plugins are those of every client and worker of the connections, too
- * @param onReached called when Temporal answers, before the native connection is made
  * @throws TemporalUnreachableError after 2 minutes, or at once if access is refused, because waiting cannot help
  */
-export async function openConnections(
-  temporal: TemporalConfig,
-  {
-    logger,
-    signal,
-    limitMs = CONNECT_LIMIT_MS,
-    onReached,
-    plugins,
-  }: {
-    logger: Logger;
-    signal?: AbortSignal;
-    limitMs?: number;
-    onReached: () => Promise<void>;
-    plugins: TemporalPlugin[];
-  },
-): Promise<Connections> {
-  const { namespace } = temporal;
-  let target: Target = {
-    options: temporal.connectionOptions(),
-    namespace,
-    plugins,
-    proxies: describeIgnoredProxies(temporal),
-  };
-  const first = await connectPatiently(target, logger, limitMs, signal);
-  let current: OpenConnections;
+export async function openConnections(temporal: TemporalConfig, options: ConnectOptions): Promise<Connections> {
+  const { plugins, onReached } = options;
+  const client = await connectPatiently(temporal, options);
   try {
     await onReached();
-    current = await connectMore(first, target);
-  } catch (error) {
-    await first.close();
-    throw new TemporalUnreachableError(temporal.address, describeGrpcError(error), undefined, { cause: error });
-  }
-  const client = new ReplaceableConnection(current.client);
-  const acquire = new ReplaceableConnection(current.acquire);
-  const replaced = new Set<OpenConnections>();
-
-  return {
-    client,
-    acquire,
-    native: current.native,
-    async renew(workers) {
-      const options = temporal.connectionOptions();
-      if (isDeepStrictEqual(options, target.options)) return false;
-      const renewed = { ...target, options };
-      const old = current;
-      current = await connectAll(renewed);
-      target = renewed;
-      client.replaceBy(current.client);
-      acquire.replaceBy(current.acquire);
-      replaced.add(old);
-      for (const worker of workers) if (!hasEnded(worker)) worker.connection = current.native;
-      setTimeout(() => {
-        if (replaced.delete(old)) closeAll(old).catch(() => undefined);
-      }, CALLS_END_WITHIN_MS).unref();
-      return true;
-    },
-    async close() {
-      const all = [...replaced, current];
-      replaced.clear();
-      await Promise.all(all.map(closeAll));
-    },
-  };
-}
-
-function hasEnded(worker: Worker): boolean {
-  return ['STOPPED', 'FAILED'].includes(worker.getState());
-}
-
-/** What to connect to, and how. */
-interface Target {
-  options: TemporalConnectionOptions;
-  namespace: string;
-  plugins: TemporalPlugin[];
-  /** See {@link describeIgnoredProxies}. */
-  proxies: string;
-}
-
-interface OpenConnections {
-  client: Connection;
-  acquire: Connection;
-  native: NativeConnection;
-}
-
-async function closeAll(connections: OpenConnections): Promise<void> {
-  await Promise.all(Object.values(connections).map((connection: { close(): Promise<void> }) => connection.close()));
-}
-
-async function connectAll(target: Target): Promise<OpenConnections> {
-  const client = await connectOnce(target);
-  try {
-    return await connectMore(client, target);
+    return { client, native: await NativeConnection.connect({ ...temporal.connectionOptions(), plugins }) };
   } catch (error) {
     await client.close();
-    throw error;
+    throw new TemporalUnreachableError(temporal.address, describeGrpcError(error), undefined, { cause: error });
   }
 }
 
-/** Opens the other connections beside the first one, or none of them. */
-async function connectMore(client: Connection, { options, plugins }: Target): Promise<OpenConnections> {
-  const acquire = await Connection.connect({ ...options, channelArgs: WITHOUT_PROXY, plugins, interceptors: [] });
-  try {
-    return { client, acquire, native: await NativeConnection.connect({ ...options, plugins }) };
-  } catch (error) {
-    await acquire.close();
-    throw error;
+/**
+ * Moves both connections to a new key in `TEMPORAL_API_KEY_FILE` once Temporal accepts it. A key that cannot be used
+ * changes nothing, and is tried again at each look. Resolves when `signal` is aborted, and never rejects.
+ */
+export async function followApiKey(
+  { client, native }: Connections,
+  { namespace, connectionOptions, readKeyFile }: TemporalConfig,
+  { logger, signal }: { logger: Logger; signal: AbortSignal },
+): Promise<void> {
+  if (readKeyFile === undefined) return;
+  let { apiKey } = connectionOptions();
+  let problem: string | undefined;
+  while (!signal.aborted) {
+    try {
+      const key = readKeyFile();
+      if (key !== apiKey) {
+        await client.withApiKey(key, () => describeNamespace(client, namespace));
+        client.setApiKey(key);
+        await native.setApiKey(key);
+        apiKey = key;
+        logger.info("Temporal's new API key is in use");
+      }
+      problem = undefined;
+    } catch (error) {
+      const reason = describeGrpcError(error);
+      if (reason !== problem) logger.warn({ reason }, 'The new API key for Temporal cannot be used; the old one stays');
+      problem = reason;
+    }
+    await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
   }
 }
 
 async function connectPatiently(
-  target: Target,
-  logger: Logger,
-  limitMs: number,
-  signal: AbortSignal | undefined,
+  temporal: TemporalConfig,
+  { logger, signal, plugins }: ConnectOptions,
 ): Promise<Connection> {
-  const {
-    options: { address },
-    namespace,
-    proxies,
-  } = target;
+  const { address, namespace } = temporal;
   const startedMs = performance.now();
   for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS)) {
     signal?.throwIfAborted();
     try {
-      return await connectOnce(target);
+      return await connectOnce(temporal, plugins);
     } catch (error) {
       const isAway = isPassingTrouble(error) || grpcStatusOf(error) === undefined;
-      const reason = `${describe(error, namespace)}${isAway ? proxies : ''}`;
-      const leftMs = limitMs - (performance.now() - startedMs);
-      if (isHopeless(error) || leftMs <= retryMs) {
+      const reason = `${describe(error, namespace)}${isAway ? describeIgnoredProxies(temporal) : ''}`;
+      const leftMs = CONNECT_LIMIT_MS - (performance.now() - startedMs);
+      if (isRefusal(error) || leftMs <= retryMs) {
         throw new TemporalUnreachableError(address, reason, undefined, { cause: error });
       }
       logger.warn(
@@ -194,18 +118,16 @@ async function connectPatiently(
 }
 
 /** Connects, and has the server answer, which tells whether it accepts the credentials. */
-async function connectOnce({ options, namespace, plugins }: Target): Promise<Connection> {
+async function connectOnce(temporal: TemporalConfig, plugins: TemporalPlugin[]): Promise<Connection> {
   const connection = await Connection.connect({
-    ...options,
+    ...temporal.connectionOptions(),
     channelArgs: WITHOUT_PROXY,
     plugins,
     connectTimeout: CONNECT_TIMEOUT_MS,
     interceptors: callRetries(),
   });
   try {
-    await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
-      connection.workflowService.describeNamespace({ namespace }),
-    );
+    await describeNamespace(connection, temporal.namespace);
     return connection;
   } catch (error) {
     await connection.close();
@@ -213,23 +135,19 @@ async function connectOnce({ options, namespace, plugins }: Target): Promise<Con
   }
 }
 
-/**
- * Whether waiting cannot help. A missing namespace may still appear: deployments start servers, namespaces and workers
- * in parallel.
- */
-function isHopeless(error: unknown): boolean {
+async function describeNamespace(connection: Connection, namespace: string): Promise<void> {
+  await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+    connection.workflowService.describeNamespace({ namespace }),
+  );
+}
+
+/** A missing namespace is none: deployments start servers, namespaces and workers in parallel. */
+function isRefusal(error: unknown): boolean {
   const status = grpcStatusOf(error);
   return status === GrpcStatus.permissionDenied || status === GrpcStatus.unauthenticated;
 }
 
 function describe(error: unknown, namespace: string): string {
-  switch (grpcStatusOf(error)) {
-    case GrpcStatus.notFound:
-      return `it has no namespace ${namespace}`;
-    case GrpcStatus.permissionDenied:
-    case GrpcStatus.unauthenticated:
-      return `it refuses access: ${describeGrpcError(error)}`;
-    default:
-      return describeGrpcError(error);
-  }
+  if (grpcStatusOf(error) === GrpcStatus.notFound) return `it has no namespace ${namespace}`;
+  return `${isRefusal(error) ? 'it refuses access: ' : ''}${describeGrpcError(error)}`;
 }

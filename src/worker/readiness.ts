@@ -2,12 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConnectionLike } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { WatchedApiKeys } from '../agent-jobs/index.js';
+import { budgetTaskQueue } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import type { Readiness } from './status-server.js';
 
-/**
- * How long an answer is valid. However many probes come, they cost one check of Temporal and of the files in that time.
- */
+/** How long an answer is valid: so long, all probes together cost one check of Temporal and of the files. */
 const CHECK_EVERY_MS = 5_000;
 
 /** Deadline of the check of Temporal. Below the usual timeouts of probes. */
@@ -21,12 +20,9 @@ const TEMPORAL_DEADLINE_MS = 2_000;
 export function watchReadiness(
   connection: ConnectionLike,
   keys: WatchedApiKeys,
-  {
-    namespace,
-    taskQueue,
-    checkEveryMs = CHECK_EVERY_MS,
-  }: { namespace: string; taskQueue: string; checkEveryMs?: number },
+  options: { namespace: string; taskQueue: string; checkEveryMs?: number },
 ): () => Promise<Readiness> {
+  const { namespace, taskQueue, checkEveryMs = CHECK_EVERY_MS } = options;
   let latest: Promise<Readiness> | undefined;
   let goodUntilMs = 0;
 
@@ -59,43 +55,37 @@ export function watchReadiness(
 /** `TASK_QUEUE_TYPE_*` of Temporal's API. */
 const taskQueueTypes = { workflow: 1, activity: 2 } as const;
 
-/** A task queue as one of its pollers sees it. */
-export interface PolledQueue {
-  name: string;
-  type: keyof typeof taskQueueTypes;
-}
-
 const INTERVAL_MS = 100;
 
 /**
- * Waits until the server lists this worker as a poller of each queue, because the SDK does not say whether its polls
- * get through. A server without that feature counts as listing it.
+ * Waits until the server lists this worker as a poller of its task queues, because the SDK does not say whether its
+ * polls get through. A server without that feature counts as listing it.
  */
 export async function waitUntilPolled(
   connection: ConnectionLike,
-  {
-    namespace,
-    identity,
-    queues,
-    logger,
-    signal,
-  }: { namespace: string; identity: string; queues: PolledQueue[]; logger: Logger; signal: AbortSignal },
+  options: { namespace: string; taskQueue: string; identity: string; logger: Logger; signal: AbortSignal },
 ): Promise<void> {
-  for (const queue of queues) {
+  const { namespace, taskQueue, identity, logger, signal } = options;
+  const queues = [
+    [taskQueue, taskQueueTypes.workflow],
+    [taskQueue, taskQueueTypes.activity],
+    [budgetTaskQueue(taskQueue), taskQueueTypes.workflow],
+  ] as const;
+  for (const [name, taskQueueType] of queues) {
     for (;;) {
       signal.throwIfAborted();
       try {
         const { pollers } = await connection.workflowService.describeTaskQueue({
           namespace,
-          taskQueue: { name: queue.name },
+          taskQueue: { name },
           // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
-          taskQueueType: taskQueueTypes[queue.type],
+          taskQueueType,
         });
         if (pollers.some((poller) => poller.identity === identity)) break;
       } catch (error) {
         signal.throwIfAborted();
         if (grpcStatusOf(error) === GrpcStatus.unimplemented) break;
-        logger.debug({ queue: queue.name, reason: describeGrpcError(error) }, 'Cannot tell yet whether it is polled');
+        logger.debug({ queue: name, reason: describeGrpcError(error) }, 'Cannot tell yet whether it is polled');
       }
       await sleep(INTERVAL_MS, undefined, { signal });
     }

@@ -1,12 +1,12 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import type { WatchedApiKeys } from '../agent-jobs/index.js';
 import type { WorkerConfig } from '../config/index.js';
-import { budgetTaskQueue } from '../contract/index.js';
-import type { Connections } from './connections.js';
-import { renewCredentials } from './credentials.js';
+import { type Connections, followApiKey } from './connections.js';
+import { shutdownForceMs } from './options.js';
 import { waitUntilPolled, watchReadiness } from './readiness.js';
-import type { WorkerStatus } from './status-server.js';
+import { notReady, type WorkerStatus } from './status-server.js';
 
 /** A running worker. */
 export interface WorkerService {
@@ -22,11 +22,8 @@ export interface WorkerService {
   shutdown(): Promise<void>;
 }
 
-/** The two Temporal workers of a process. */
-export interface Workers {
-  followUps: Worker;
-  budgets: Worker;
-}
+/** The two Temporal workers of a process, as far as a service needs them. */
+export type Workers = Record<'followUps' | 'budgets', Pick<Worker, 'getState' | 'run' | 'shutdown'>>;
 
 /** What a running worker consists of. */
 export interface ServiceParts {
@@ -38,27 +35,33 @@ export interface ServiceParts {
   status: WorkerStatus;
   workers: Workers;
   statusUrl: string | undefined;
-  /** Aborted when sleeping watches are to leave this process. */
-  handBack: AbortController;
+  /** Aborted when the worker begins to end: sleeping watches leave this process. */
+  ending: AbortController;
   closeAll: () => Promise<void>;
 }
 
+/** Beyond the time that the Temporal workers give themselves to shut down. */
+const END_SLACK_MS = 10_000;
+
 /** Runs the workers, and what accompanies them, until they end. */
 export function serve(parts: ServiceParts): WorkerService {
-  const { logger, connections, status, identity, workers, statusUrl, handBack, closeAll } = parts;
-  const ended = new AbortController();
-  const { signal } = ended;
-  // Handles its own errors and never rejects.
-  const renewing = renewCredentials(connections, { workers: Object.values(workers), logger, signal });
-  const stopped = runWorkers(workers).finally(async () => {
-    handBack.abort();
-    status.setNotReady('stopped');
-    ended.abort(new Error('the worker ended before it was ready'));
-    // It may have connections that nobody else knows yet.
-    await renewing;
+  const { config, logger, connections, status, identity, workers, statusUrl, ending, closeAll } = parts;
+  const end = (reason: string): void => {
+    if (ending.signal.aborted) return;
+    status.readiness = notReady(reason);
+    ending.abort(new Error('the worker ended before it was ready'));
+    // Its end shuts the budgets' worker down: sends under way may still ask it.
+    shutDown(workers.followUps);
+  };
+  const following = followApiKey(connections, config.temporal, { logger, signal: ending.signal });
+  const stopped = runWorkers(workers, {
+    onEnd: () => end('a Temporal worker of this process has failed'),
+    endWithinMs: shutdownForceMs(config) + END_SLACK_MS,
+  }).finally(async () => {
+    await following;
     await closeAll();
   });
-  const ready = becomeReady(parts, signal);
+  const ready = becomeReady(parts);
   // The caller need not use either. `run` and `ready` still pass their errors on to a caller that does.
   ready.catch(() => undefined);
   stopped.catch(() => undefined);
@@ -68,48 +71,53 @@ export function serve(parts: ServiceParts): WorkerService {
     identity,
     run: () => stopped,
     shutdown: async () => {
-      status.setNotReady('shutting down');
-      handBack.abort();
-      shutDown(workers.followUps);
+      end('shutting down');
       await stopped;
     },
   };
 }
 
 /** Resolves when the task queues are polled. From then on the status says whether the worker can do its work. */
-async function becomeReady(parts: ServiceParts, signal: AbortSignal): Promise<void> {
-  const { config, logger, connections, keys, status, identity } = parts;
+async function becomeReady(parts: ServiceParts): Promise<void> {
+  const { config, logger, connections, keys, status, identity, ending } = parts;
   const { taskQueue } = config;
   const { address, namespace } = config.temporal;
-  await waitUntilPolled(connections.client, {
-    namespace,
-    identity,
-    queues: [
-      { name: taskQueue, type: 'workflow' },
-      { name: taskQueue, type: 'activity' },
-      { name: budgetTaskQueue(taskQueue), type: 'workflow' },
-    ],
-    logger,
-    signal,
-  });
-  status.setCheck(watchReadiness(connections.client, keys, { namespace, taskQueue }));
+  const { signal } = ending;
+  await waitUntilPolled(connections.client, { namespace, taskQueue, identity, logger, signal });
+  signal.throwIfAborted();
+  status.readiness = watchReadiness(connections.client, keys, { namespace, taskQueue });
   logger.info({ taskQueue, namespace, address }, 'The worker takes follow-ups');
 }
 
-/** Runs both until one ends. The budgets' worker stops last, because sends under way may still ask it. */
-async function runWorkers({ followUps, budgets }: Workers): Promise<void> {
-  const budgetsEnded = budgets.run().finally(() => shutDown(followUps));
-  const followUpsEnded = followUps.run().finally(() => shutDown(budgets));
-  await untilAllEnded([followUpsEnded, budgetsEnded]);
-}
+/** Time between two looks at the state of the Temporal workers. */
+const LOOK_EVERY_MS = 250;
 
-/** Waits until each has ended, however it does. Throws the error of the first in the list that failed. */
-export async function untilAllEnded(ends: readonly Promise<void>[]): Promise<void> {
-  for (const result of await Promise.allSettled(ends)) if (result.status === 'rejected') throw result.reason;
+/**
+ * Runs both until they have ended. One that has failed may never end, so its state counts, and the wait for the end of
+ * both has a limit.
+ *
+ * @param options.onEnd called when one of them no longer runs
+ * @throws the error of the first that failed, or an error that says that they did not end
+ */
+export async function runWorkers(
+  { followUps, budgets }: Workers,
+  { onEnd, endWithinMs }: { onEnd: () => void; endWithinMs: number },
+): Promise<void> {
+  const failures: unknown[] = [];
+  const keep = (error: unknown) => void failures.push(error);
+  const ends = [followUps.run().finally(() => shutDown(budgets)), budgets.run()].map((end) => end.catch(keep));
+  const ended = Promise.all(ends).then(() => true);
+  while (followUps.getState() === 'RUNNING' && budgets.getState() === 'RUNNING') await sleep(LOOK_EVERY_MS);
+  onEnd();
+  const over = new AbortController();
+  const isOver = await Promise.race([ended, sleep(endWithinMs, false, { signal: over.signal })]);
+  over.abort();
+  if (failures.length > 0) throw failures[0];
+  if (!isOver) throw new Error('a Temporal worker of this process has failed, and does not end');
 }
 
 /** Shuts a worker down, unless it has ended or is about to. */
-export function shutDown(worker: Worker): void {
+function shutDown(worker: Workers['budgets']): void {
   if (worker.getState() === 'RUNNING') worker.shutdown();
 }
 

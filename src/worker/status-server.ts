@@ -1,60 +1,23 @@
-import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
-import { maskSecrets } from '../secrets.js';
+import { createServer } from 'node:http';
 import { ConfigError, type StatusAddress } from '../config/index.js';
+import { PACKAGE_VERSION } from '../package.js';
+import { maskSecrets } from '../secrets.js';
 
-/** What `/readyz` says. */
+/** What `/readyz` says: whether the worker accepts follow-ups and can send them, and if not, why. */
 export interface Readiness {
   ready: boolean;
   reason: string;
 }
 
-/** What the status server shows. */
-export interface StatusSource {
-  /** Whether the worker accepts follow-ups and can send them, and if not, why. Never rejects. */
-  readiness(): Promise<Readiness>;
-  /** URL of the metrics to pass on; `undefined` while there are none. */
-  metricsUrl(): string | undefined;
-  /** Metrics to append, in Prometheus' text format. Never rejects. */
-  ownMetrics(): Promise<string>;
+/** What the status server shows. It changes over the life of a worker. */
+export interface WorkerStatus {
+  /** Never rejects. */
+  readiness: () => Promise<Readiness>;
+  /** Where Temporal's runtime serves its metrics; `undefined` while there are none. */
+  metricsUrl?: string | undefined;
 }
 
-/** What a worker tells over its life: that it is starting, later the result of a check, in the end that it stops. */
-export class WorkerStatus implements StatusSource {
-  #readiness = notReady('starting');
-  #metricsUrl: string | undefined;
-
-  /** @param describe gives the worker's own metrics, in Prometheus' text format */
-  constructor(readonly describe: (readiness: Readiness) => string) {}
-
-  async ownMetrics(): Promise<string> {
-    return maskSecrets(this.describe(await this.#readiness()));
-  }
-
-  readiness(): Promise<Readiness> {
-    return this.#readiness();
-  }
-
-  metricsUrl(): string | undefined {
-    return this.#metricsUrl;
-  }
-
-  /** Temporal's runtime serves its metrics at `url`. */
-  setMetricsUrl(url: string | undefined): void {
-    this.#metricsUrl = url;
-  }
-
-  /** From now on, `check` says whether the worker is ready. */
-  setCheck(check: () => Promise<Readiness>): void {
-    this.#readiness = check;
-  }
-
-  /** From now on, the worker is not ready. */
-  setNotReady(reason: string): void {
-    this.#readiness = notReady(reason);
-  }
-}
-
-function notReady(reason: string): () => Promise<Readiness> {
+export function notReady(reason: string): () => Promise<Readiness> {
   return () => Promise.resolve({ ready: false, reason });
 }
 
@@ -66,7 +29,6 @@ export interface StatusServer {
 }
 
 const METRICS_TIMEOUT_MS = 5_000;
-const METRICS_TYPE = 'text/plain; version=0.0.4';
 
 /**
  * Serves `/healthz` (the process is alive), `/readyz` (it accepts follow-ups and reaches what it needs) and `/metrics`
@@ -74,23 +36,29 @@ const METRICS_TYPE = 'text/plain; version=0.0.4';
  *
  * @throws ConfigError naming FOLLOW_UP_STATUS_ADDRESS when it cannot listen there
  */
-export async function startStatusServer(address: StatusAddress, source: StatusSource): Promise<StatusServer> {
-  const server = createServer((incoming, response) => answer(incoming, response, source));
+export async function startStatusServer({ host, port }: StatusAddress, status: WorkerStatus): Promise<StatusServer> {
+  const server = createServer(({ method, url }, response) => {
+    void answer(method, url?.split('?')[0], status).then(([code, body]) => {
+      const type = 'text/plain; version=0.0.4; charset=utf-8';
+      response.writeHead(code, { 'content-type': type, 'cache-control': 'no-store', allow: 'GET, HEAD' });
+      // As a whole: metrics and reasons may hold a secret anywhere.
+      response.end(maskSecrets(body));
+    });
+  });
   try {
-    await listen(server, address);
+    await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, host, resolve));
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : String(error);
-    const where = hostAndPort(address.host, address.port);
-    const problem =
+    const where = hostAndPort(host, port);
+    const message =
       code === 'EADDRINUSE'
         ? `${where} is taken by another process: stop that one, give another address, or "off"`
         : `${where} cannot be listened on (${code}): give another address, or "off"`;
-    throw new ConfigError([{ name: 'FOLLOW_UP_STATUS_ADDRESS', message: problem }]);
+    throw new ConfigError([{ name: 'FOLLOW_UP_STATUS_ADDRESS', message }]);
   }
   const bound = server.address();
-  const port = bound === null || typeof bound === 'string' ? address.port : bound.port;
   return {
-    url: `http://${hostAndPort(address.host, port)}`,
+    url: `http://${hostAndPort(host, bound !== null && typeof bound === 'object' ? bound.port : port)}`,
     close: async () => {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
@@ -98,69 +66,57 @@ export async function startStatusServer(address: StatusAddress, source: StatusSo
   };
 }
 
-async function listen(server: Server, { host, port }: StatusAddress): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject).listen(port, host, resolve);
-  });
-}
-
 function hostAndPort(host: string, port: number): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-function answer(incoming: IncomingMessage, response: ServerResponse, source: StatusSource): void {
-  if (incoming.method !== 'GET' && incoming.method !== 'HEAD') {
-    response.setHeader('allow', 'GET, HEAD');
-    text(response, 405, 'only GET and HEAD');
-    return;
-  }
-  switch (incoming.url?.split('?')[0]) {
+/** Status and body of an answer. Never rejects. */
+async function answer(
+  method: string | undefined,
+  path: string | undefined,
+  status: WorkerStatus,
+): Promise<[code: number, body: string]> {
+  if (method !== 'GET' && method !== 'HEAD') return [405, 'only GET and HEAD\n'];
+  switch (path) {
     case '/healthz':
-      text(response, 200, 'ok');
-      return;
-    case '/readyz':
-      void source.readiness().then(({ ready, reason }) => text(response, ready ? 200 : 503, reason));
-      return;
+      return [200, 'ok\n'];
+    case '/readyz': {
+      const { ready, reason } = await status.readiness();
+      return [ready ? 200 : 503, `${reason}\n`];
+    }
     case '/metrics':
-      passOn(source, response);
-      return;
+      return metricsOf(status).then(
+        (text) => [200, text],
+        () => [503, 'the metrics cannot be read at the moment\n'],
+      );
     default:
-      text(response, 404, 'there are /healthz, /readyz and /metrics');
+      return [404, 'there are /healthz, /readyz and /metrics\n'];
   }
 }
 
-/** Passes on the metrics of Temporal's runtime, which it serves on its own loopback port, and appends ours. */
-function passOn(source: StatusSource, response: ServerResponse): void {
-  const metricsUrl = source.metricsUrl();
-  if (metricsUrl === undefined) {
-    response.writeHead(200, { 'content-type': METRICS_TYPE });
-    void source.ownMetrics().then((own) => response.end(own));
-    return;
-  }
-  const outgoing = request(metricsUrl, { timeout: METRICS_TIMEOUT_MS }, (incoming) => {
-    const chunks: Buffer[] = [];
-    incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
-    incoming.once('end', () => {
-      const isWhole = incoming.statusCode === 200;
-      // As a whole: a secret may be in two chunks.
-      const theirs = maskSecrets(Buffer.concat(chunks).toString('utf8'));
-      response.writeHead(incoming.statusCode ?? 502, {
-        'content-type': incoming.headers['content-type'] ?? METRICS_TYPE,
-      });
-      if (isWhole) void source.ownMetrics().then((own) => response.end(theirs + own));
-      else response.end(theirs);
-    });
-    incoming.once('error', () => response.destroy());
-  });
-  outgoing.once('timeout', () => outgoing.destroy(new Error('timeout')));
-  outgoing.once('error', () => {
-    if (response.headersSent) response.destroy();
-    else text(response, 503, 'the metrics cannot be read at the moment');
-  });
-  outgoing.end();
-}
+/** Unix time at which this process started, in seconds. */
+const STARTED_AT_SECONDS = Date.now() / 1_000 - process.uptime();
 
-function text(response: ServerResponse, status: number, body: string): void {
-  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' });
-  response.end(`${maskSecrets(body)}\n`);
+/** The metrics of Temporal's runtime, which it serves on its own loopback port, and those of this process. */
+async function metricsOf({ readiness, metricsUrl }: WorkerStatus): Promise<string> {
+  let theirs = '';
+  if (metricsUrl !== undefined) {
+    const response = await fetch(metricsUrl, { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) });
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    theirs = await response.text();
+  }
+  const { ready } = await readiness();
+  const gauge = (name: string, help: string, value: number, labels = '') =>
+    `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name}${labels} ${value}\n`;
+  return (
+    theirs +
+    gauge(
+      'follow_up_build_info',
+      'Always 1; the labels say what runs',
+      1,
+      `{version="${PACKAGE_VERSION}",node="${process.version}"}`,
+    ) +
+    gauge('follow_up_worker_ready', '1 while /readyz answers 200, otherwise 0', ready ? 1 : 0) +
+    gauge('process_start_time_seconds', 'Unix time at which the process started', STARTED_AT_SECONDS)
+  );
 }

@@ -354,10 +354,10 @@ describe('the Temporal configuration', () => {
     const config = loadTemporalConfig({ TEMPORAL_API_KEY_FILE: file('rotated-key', 'key-of-yesterday') });
     file('rotated-key', 'key-of-today\n');
     expect(config.connectionOptions().apiKey).toBe('key-of-yesterday');
-    expect(config.readKeyFile()).toBe('key-of-today');
+    expect(config.readKeyFile?.()).toBe('key-of-today');
     file('rotated-key', `${SECRET} ${SECRET}`);
-    expect(issuesOf(config.readKeyFile)).toHaveProperty('TEMPORAL_API_KEY_FILE');
-    expect(loadTemporalConfig({ TEMPORAL_API_KEY: SECRET }).readKeyFile()).toBeUndefined();
+    expect(issuesOf(() => config.readKeyFile?.())).toHaveProperty('TEMPORAL_API_KEY_FILE');
+    expect(loadTemporalConfig({ TEMPORAL_API_KEY: SECRET }).readKeyFile).toBeUndefined();
   });
 
   test('takes a switch in any case, and refuses what is neither true nor false', () => {

@@ -8,7 +8,7 @@ import { loadConfig } from '../../src/config/index.js';
 import { parseDurationMs } from '../../src/contract/index.js';
 import { simulatorOptionsSchema } from '../../src/simulator/index.js';
 import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
-import { followUpWorkerOptions } from '../../src/worker/worker-options.js';
+import { shutdownForceMs } from '../../src/worker/options.js';
 import { readComposeFile, readRepositoryFile, type ComposeService } from './compose-file.js';
 import { lastInstruction, readDockerfile, type DockerStage } from './dockerfile.js';
 import { knownSettings } from './settings.js';
@@ -172,7 +172,7 @@ describe('docker-compose.yml', () => {
     const known = await knownSettings();
     expect(Object.keys(environment).filter((name) => !known.has(name))).toEqual([]);
     const stopMs = parseDurationMs(service('worker').stop_grace_period);
-    expect(stopMs).toBeGreaterThan(Number(followUpWorkerOptions(config).shutdownForceTime));
+    expect(stopMs).toBeGreaterThan(shutdownForceMs(config));
   });
 
   test('passes on every setting of a worker that is not fixed here', async () => {

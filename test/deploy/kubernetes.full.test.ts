@@ -6,7 +6,7 @@ import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { createApiKeys } from '../../src/agent-jobs/index.js';
 import { loadConfig } from '../../src/config/index.js';
 import { budgetTaskQueue } from '../../src/contract/index.js';
-import { followUpWorkerOptions } from '../../src/worker/worker-options.js';
+import { shutdownForceMs } from '../../src/worker/options.js';
 import { resolveKubernetesTools, type KubernetesTools } from '../support/kubernetes-tools.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 import { readRepositoryFile } from './compose-file.js';
@@ -92,9 +92,7 @@ describeWith(await findMissing(['kubernetes-tools']))('the Kubernetes manifests'
     const hasTls = overlay !== 'base';
     expect(typeof config.temporal.connectionOptions().tls).toBe(hasTls ? 'object' : 'undefined');
     const { terminationGracePeriodSeconds } = podOf(overlay);
-    expect(terminationGracePeriodSeconds * 1_000).toBeGreaterThan(
-      Number(followUpWorkerOptions(config).shutdownForceTime),
-    );
+    expect(terminationGracePeriodSeconds * 1_000).toBeGreaterThan(shutdownForceMs(config));
   });
 
   test.each(overlays)('%s runs nothing as root, and lets the worker write only to /tmp', (overlay) => {

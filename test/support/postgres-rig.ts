@@ -20,7 +20,6 @@ import { createPostgres } from './postgres.js';
 import { resolveTemporalServer, type ServerAge, type TemporalServerBinaries } from './temporal-server-binaries.js';
 import {
   dynamicConfig,
-  type ServerGuard,
   temporalServerConfig,
   temporalServerPortNames,
   type TemporalServerPorts,
@@ -34,14 +33,12 @@ export interface PostgresRigOptions {
   serverAge?: ServerAge;
   /** Directory for configuration, logs and data. @default a temporary one that `stop` removes */
   directory?: string;
-  /** The first of fourteen consecutive ports. It is the one for gRPC. @default free ports */
+  /** The first of twelve consecutive ports. It is the one for gRPC. @default free ports */
   basePort?: number;
   /** The share of persistence calls of each kind that the server makes fail, such as 0.01. @default 0 */
   faults?: number;
   /** Added to deploy/temporal-dynamic-config.yaml, such as `{ 'limit.historyCount.suggestContinueAsNew': 100 }`. */
   dynamicConfigValues?: Readonly<Record<string, unknown>>;
-  /** What the server asks of its callers, and credentials that it accepts. @default it asks for nothing */
-  guard?: ServerGuard & { credentials: () => Pick<ConnectionOptions, 'tls' | 'apiKey'> };
   /** @default 4 */
   historyShards?: number;
   /** Whether PostgreSQL flushes commits to the disk. @default false */
@@ -83,8 +80,6 @@ export interface PostgresRig {
 const SCHEMA_SCRIPT = new URL('../../deploy/setup-schema.sh', import.meta.url);
 const SHIPPED_DYNAMIC_CONFIG = new URL('../../deploy/temporal-dynamic-config.yaml', import.meta.url);
 const NAMESPACE = 'default';
-/** Of a guarded server, whose own roles have a frontend of their own. */
-const roles = ['frontend', 'internal-frontend', 'history', 'matching', 'worker'];
 const RETENTION_MS = 86_400_000;
 /** Short, so that a server that is starting is soon asked again. */
 const CONNECT_TIMEOUT_MS = 2_000;
@@ -111,7 +106,6 @@ async function startRig(options: PostgresRigOptions): Promise<PostgresRig> {
     faults: options.faults ?? 0,
     logLevel: options.logLevel ?? 'warn',
     historyShards: options.historyShards ?? 4,
-    guard: options.guard,
   });
   await writeFile(join(configDirectory, 'rig.yaml'), JSON.stringify(config, undefined, 2));
   await writeFile(
@@ -121,25 +115,20 @@ async function startRig(options: PostgresRigOptions): Promise<PostgresRig> {
 
   const postgres = await createPostgres(directory, ports.postgres, env, options.fsync ?? false);
   const address = `127.0.0.1:${ports.frontend}`;
-  const reach = (): ConnectionOptions => ({
-    address,
-    connectTimeout: CONNECT_TIMEOUT_MS,
-    ...options.guard?.credentials(),
-  });
+  const reach: ConnectionOptions = { address, connectTimeout: CONNECT_TIMEOUT_MS };
   const log = createWriteStream(join(directory, 'server.log'), { flags: 'a' });
   let server: ServerProcess | undefined;
 
   const startServer = async () => {
     if (server !== undefined && !server.hasExited()) return;
     const args = ['--root', directory, '--config', 'config', '--env', 'rig', 'start'];
-    if (options.guard) args.push(...roles.flatMap((role) => ['--service', role]));
     const started = startServerProcess(binaries.server, args, {
       env: childEnvironment(env),
       cwd: directory,
       onOutput: (text) => log.write(text),
     });
     server = started;
-    await waitUntilReady('Temporal server', started, READY_TIMEOUT_MS, () => ensureNamespace(reach()));
+    await waitUntilReady('Temporal server', started, READY_TIMEOUT_MS, () => ensureNamespace(reach));
   };
 
   const stop = async () => {
@@ -171,7 +160,7 @@ async function startRig(options: PostgresRigOptions): Promise<PostgresRig> {
     },
     startServer,
     serverVersion: () =>
-      onConnection(reach(), async ({ workflowService }) => (await workflowService.getClusterInfo({})).serverVersion),
+      onConnection(reach, async ({ workflowService }) => (await workflowService.getClusterInfo({})).serverVersion),
     upgradeServer: async () => {
       binaries = await resolveTemporalServer('newest', env, options.onProgress);
       await server?.stop();
@@ -194,8 +183,6 @@ async function choosePorts(basePort: number | undefined): Promise<TemporalServer
     frontend: port('frontend'),
     frontendMembership: port('frontendMembership'),
     frontendHttp: port('frontendHttp'),
-    internalFrontend: port('internalFrontend'),
-    internalFrontendMembership: port('internalFrontendMembership'),
     matching: port('matching'),
     matchingMembership: port('matchingMembership'),
     history: port('history'),

@@ -10,7 +10,6 @@ import { resolveTemporalServer } from './temporal-server-binaries.js';
 
 /** A program that some suites need and that a machine may lack. */
 export type Requirement =
-  | 'openssl'
   | 'postgres'
   | 'time-skipping-server'
   | 'temporal-server'
@@ -32,10 +31,6 @@ const requirements: Record<
   Requirement,
   { isHere: (env: Environment) => Promise<boolean>; fix: string; isCostly?: true }
 > = {
-  openssl: {
-    isHere: () => runs('openssl', 'version'),
-    fix: 'OpenSSL is missing: install it so that openssl is on PATH',
-  },
   postgres: {
     isHere: async (env) => (await findPostgresDirectory(env)) !== undefined,
     fix: 'PostgreSQL is missing: install it (Debian, Ubuntu: apt-get install postgresql)',

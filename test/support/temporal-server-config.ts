@@ -3,8 +3,6 @@ export interface TemporalServerPorts {
   frontend: number;
   frontendMembership: number;
   frontendHttp: number;
-  internalFrontend: number;
-  internalFrontendMembership: number;
   matching: number;
   matchingMembership: number;
   history: number;
@@ -21,8 +19,6 @@ export const temporalServerPortNames = [
   'frontend',
   'frontendMembership',
   'frontendHttp',
-  'internalFrontend',
-  'internalFrontendMembership',
   'matching',
   'matchingMembership',
   'history',
@@ -36,12 +32,6 @@ export const temporalServerPortNames = [
 
 const HOST = '127.0.0.1';
 
-/** What a server asks of its callers: `global.tls` and `global.authorization` of its configuration. */
-export interface ServerGuard {
-  tls: unknown;
-  authorization: unknown;
-}
-
 /** Calls of the execution store that may fail. Writes may also fail after they took effect. */
 const READS = ['GetWorkflowExecution', 'GetCurrentExecution', 'ReadHistoryBranch'];
 const WRITES = ['CreateWorkflowExecution', 'UpdateWorkflowExecution', 'AppendHistoryNodes'];
@@ -49,7 +39,6 @@ const WRITES = ['CreateWorkflowExecution', 'UpdateWorkflowExecution', 'AppendHis
 /**
  * The configuration of a Temporal server on PostgreSQL. It is written as JSON, which is also YAML.
  *
- * @param options.guard what the frontend asks of its callers; the server's own roles get another frontend that asks for nothing
  * @param options.faults share of persistence calls of each kind that fail by the server's own fault injection; 0 for none
  */
 export function temporalServerConfig(
@@ -59,7 +48,6 @@ export function temporalServerConfig(
     faults: number;
     logLevel: string;
     historyShards: number;
-    guard?: ServerGuard | undefined;
   },
 ): unknown {
   const sql = (databaseName: string, maxConns: number) => ({
@@ -90,7 +78,6 @@ export function temporalServerConfig(
       },
     },
     global: {
-      ...(options.guard && { tls: options.guard.tls, authorization: options.guard.authorization }),
       membership: { maxJoinDuration: '30s', broadcastAddress: HOST },
       pprof: { port: ports.pprof },
       metrics: {
@@ -99,9 +86,6 @@ export function temporalServerConfig(
     },
     services: {
       frontend: { rpc: { ...rpc(ports.frontend, ports.frontendMembership), httpPort: ports.frontendHttp } },
-      ...(options.guard && {
-        'internal-frontend': { rpc: rpc(ports.internalFrontend, ports.internalFrontendMembership) },
-      }),
       matching: { rpc: rpc(ports.matching, ports.matchingMembership) },
       history: { rpc: rpc(ports.history, ports.historyMembership) },
       worker: { rpc: rpc(ports.worker, ports.workerMembership) },

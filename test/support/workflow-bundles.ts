@@ -2,7 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { bundleWorkflowCode } from '@temporalio/worker';
-import { workflowBundleOptions } from '../../src/worker/workflow-bundle.js';
+import { workflowBundleOptions } from '../../src/worker/options.js';
 import { createLogger, toTemporalLogger } from '../../src/logging.js';
 
 const ROOT = join(import.meta.dirname, '..', '..');
