@@ -34,8 +34,8 @@ export function createBudgetMetrics(project: string, budget: Budget): () => void
     counted = { ...counts };
     setLimit(budget.configuredLimit);
     setWindow(settings.windowMs / 1_000);
-    setUsed(budget.slotEnds().length);
-    setUnsettled(grants.length);
+    setUsed(budget.slotEnds().filter((endMs) => endMs > nowMs).length);
+    setUnsettled(grants.filter(({ overAtMs }) => overAtMs > nowMs).length);
     setWaiting(waiters.length);
     setWaitingForJob(waiters.length - budget.line().length);
     setPaused(budget.isPausedByOperator(nowMs) ? 1 : 0, { reason: 'operator' });
