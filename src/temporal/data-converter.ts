@@ -1,6 +1,6 @@
 import { pathToFileURL } from 'node:url';
 import type { ClientPlugin, ConnectionPlugin } from '@temporalio/client';
-import type { DataConverter } from '@temporalio/common';
+import type { DataConverter, PayloadCodec } from '@temporalio/common';
 import type { BundlerPlugin, NativeConnectionPlugin, WorkerPlugin } from '@temporalio/worker';
 import { ConfigError } from '../config/settings-reader.js';
 
@@ -56,11 +56,30 @@ function areCodecs(value: unknown): boolean {
   );
 }
 
+/** Thrown when a codec of the user's data converter fails, so that nobody takes it for a fault of Temporal. */
+export class DataConverterError extends Error {
+  override readonly name = 'DataConverterError';
+}
+
 /** Gives a data converter to every client and worker of the connections that have this plugin. */
-export function dataConverterPlugin(dataConverter: DataConverter): TemporalPlugin {
+export function dataConverterPlugin(given: DataConverter): TemporalPlugin {
+  const dataConverter = { ...given, ...(given.payloadCodecs && { payloadCodecs: given.payloadCodecs.map(named) }) };
   return {
     name: 'agent-follow-up.data-converter',
     configureClient: (options) => ({ ...options, dataConverter }),
     configureWorker: (options) => ({ ...options, dataConverter }),
   };
+}
+
+/** @throws DataConverterError that has the codec's own error as its cause */
+function named(codec: PayloadCodec): PayloadCodec {
+  const run = async (call: 'encode' | 'decode', ...args: Parameters<PayloadCodec['encode']>) => {
+    try {
+      return await codec[call](...args);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new DataConverterError(`the data converter cannot ${call} a payload: ${reason}`, { cause: error });
+    }
+  };
+  return { encode: (...args) => run('encode', ...args), decode: (...args) => run('decode', ...args) };
 }
