@@ -61,7 +61,7 @@ export interface StartWorkerOptions {
  * @throws SearchAttributesError when the search attributes are missing and may not be registered
  */
 export async function startWorker(options: StartWorkerOptions): Promise<WorkerService> {
-  const { config, logger, signal } = options;
+  const { config, logger, signal, bundlePath, interceptors } = options;
   if ('bun' in process.versions) {
     throw new ConfigError([{ name: 'runtime', message: 'Bun polls no task queue: run the worker with Node.js' }]);
   }
@@ -102,12 +102,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
       connections,
       agentJobs,
       identity,
-      workflowBundle: await openBundle({
-        bundlePath: options.bundlePath,
-        plugins,
-        workflowModules: options.interceptors?.workflowModules,
-        dataConverter,
-      }),
+      workflowBundle: await openBundle(bundlePath, plugins, interceptors?.workflowModules, dataConverter),
       linksArePrivate: dataConverter !== undefined,
       handBack: ending.signal,
     });

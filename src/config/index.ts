@@ -10,7 +10,7 @@ export { ConfigError } from './settings-reader.js';
 export type { ApiKeySettings } from './agent-jobs-config.js';
 export type { Environment } from './settings-reader.js';
 export { describeIgnoredProxies } from './temporal-config.js';
-export type { TemporalConfig, TemporalConnectionOptions } from './temporal-config.js';
+export type { TemporalConfig } from './temporal-config.js';
 
 /** pino's levels, from the most to the fewest lines. */
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
@@ -32,33 +32,13 @@ export interface LoggingConfig {
   format: LogFormat;
 }
 
-/**
- * How much a worker does at once and keeps in memory. docs/how-to/run-in-production.md, "6. Size it", explains how to
- * choose the numbers.
- */
-export interface WorkerCapacity {
-  /** Follow-ups, batches and parts in the cache. One that has left the cache is replayed at its next task. */
-  cachedWorkflows: number;
-  /** Workflow tasks at once. A task that reads a job holds its slot during the GET. */
-  workflowTasks: number;
-  /** Activities at once, besides the watches that sleep. */
-  activities: number;
-  /** Watches that sleep in this process. The server's timers wait for the others. */
-  watches: number;
-  /** Polls for workflow tasks that wait at the server at once. For activities there are half as many. */
-  pollers: number;
-}
-
-/** Settings of a new project's budget, and the most that any budget may grant in a window. */
-export type WorkerBudget = BudgetSettings & { maxLimit: number };
-
 /** What commands need that start and manage follow-ups. */
 interface ClientConfig {
   temporal: TemporalConfig;
   /** Task queue of the follow-ups. The name of the budgets' queue is derived from it. */
   taskQueue: string;
   /** Settings of a new project's budget. No budget gets more than `maxLimit` messages per `windowMs`. */
-  budget: WorkerBudget;
+  budget: BudgetSettings & { maxLimit: number };
 }
 
 /** The whole configuration of a worker. All durations are in milliseconds. */
@@ -77,7 +57,11 @@ export interface WorkerConfig extends ClientConfig {
    * @default none: a workflow continues on any worker
    */
   version?: WorkerDeploymentVersion;
-  capacity: WorkerCapacity;
+  /**
+   * How much a worker does at once and keeps in memory. docs/how-to/run-in-production.md, "6. Size it", explains how to
+   * choose the numbers.
+   */
+  capacity: Record<'cachedWorkflows' | 'workflowTasks' | 'activities' | 'watches' | 'pollers', number>;
   projects: '*' | readonly string[];
   /** Security warnings for people. The worker logs them, and `follow-up doctor` shows them. */
   warnings: readonly string[];
@@ -168,17 +152,21 @@ export const settings = {
   getTimeoutMs: setting('AGENT_JOBS_GET_TIMEOUT', 5_000, durationSetting('100ms', '7s')),
   sendTimeoutMs: setting('FOLLOW_UP_SEND_TIMEOUT', 30_000, durationSetting('100ms', '5m')),
   projects: setting<'*' | readonly string[]>('FOLLOW_UP_PROJECTS', '*', projectsSchema),
-  /** A follow-up has about six tasks, most of them in the seconds around its send, and sleeps between them. */
+  /**
+   * Follow-ups, batches and parts. One that has left the cache is replayed at its next task. A follow-up has about six,
+   * most of them in the seconds around its send, and sleeps between them.
+   */
   cachedWorkflows: setting('FOLLOW_UP_CACHED_WORKFLOWS', 300, countSchema(1, 100_000)),
   /**
-   * All share one thread. With 400 of them and 10,000 follow-ups at once on 2 cores, tasks waited for the thread until
+   * At once. A task that reads a job holds its slot during the GET. All share one thread. With 400 of them and 10,000 follow-ups at once on 2 cores, tasks waited for the thread until
    * they timed out after 10 s. 100 are 20 reads before a send per second if every GET takes 5 s; the SDK's 40 are 8.
    */
   workflowTasks: setting('FOLLOW_UP_WORKFLOW_TASKS', 100, countSchema(2, 10_000)),
-  /** A budget allows 10 unsettled sends, and 500 are 100 polls a second if every GET takes 5 s. */
+  /** At once, besides the watches that sleep. A budget allows 10 unsettled sends, and 500 are 100 polls a second if every GET takes 5 s. */
   activities: setting('FOLLOW_UP_ACTIVITIES', 500, countSchema(2, 10_000)),
+  /** That sleep in this process. The server's timers wait for the others. */
   watches: setting('FOLLOW_UP_WATCHES', 2_000, countSchema(0, 100_000)),
-  /** Twice the SDK's default, because tasks are short. */
+  /** Polls for workflow tasks at once; half as many for activities. Twice the SDK's default: tasks are short. */
   pollers: setting('FOLLOW_UP_POLLERS', 20, countSchema(2, 200)),
   deploymentName: setting<string | undefined>('TEMPORAL_DEPLOYMENT_NAME', undefined, versionSchema('/')),
   buildId: setting<string | undefined>('TEMPORAL_WORKER_BUILD_ID', undefined, versionSchema('.')),

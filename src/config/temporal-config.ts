@@ -40,7 +40,7 @@ export interface TemporalConfig {
   dataConverterModule?: string;
 }
 
-export type TemporalConnectionOptions = Pick<NativeConnectionOptions, 'tls' | 'apiKey' | 'metadata'> & {
+type TemporalConnectionOptions = Pick<NativeConnectionOptions, 'tls' | 'apiKey' | 'metadata'> & {
   address: string;
 };
 
@@ -51,10 +51,8 @@ const DEFAULT_PORT = 7233;
 /** A name, an IPv4 address, or an IPv6 address in brackets, and optionally a port. */
 const ADDRESS_PATTERN = /^(\[[0-9a-fA-F:.]+\]|[^\s:/@?#[\]]+)(?::(\d{1,5}))?$/;
 
-const PROXY_VARIABLES = ['grpc_proxy', 'https_proxy', 'http_proxy', 'all_proxy'].flatMap((name) => [
-  name,
-  name.toUpperCase(),
-]);
+const PROXIES = ['grpc_proxy', 'https_proxy', 'http_proxy', 'all_proxy'];
+const PROXY_VARIABLES = [...PROXIES, ...PROXIES.map((name) => name.toUpperCase())];
 
 /** Why a connection may fail where another program's works. Empty if no proxy variable is set. */
 export function describeIgnoredProxies({ ignoredProxies }: Pick<TemporalConfig, 'ignoredProxies'>): string {
@@ -100,9 +98,8 @@ function readConnection(
       overrideEnvVars: variables,
       disableFile: hasNoUseForDefaultFile(variables),
     });
-    const refuse = (variable: string, field: string, rule: string) => {
+    const refuse: Refuse = (variable, field, rule) =>
       settings.refuse(variable, variable in variables ? rule : `${field} of the profile ${rule}`);
-    };
     const apiKey = readTemporalKey(profile.apiKey, refuse);
     const metadata = readHeaders(variables, profile.grpcMeta, refuse);
     const checkedTls = checkTls(profile, refuse);

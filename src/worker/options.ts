@@ -106,24 +106,21 @@ export function workflowBundleOptions(workflowsPath: string): BundleOptions {
   };
 }
 
-/** What runs inside of workflows besides the workflows themselves. */
-interface BundleParts {
-  /** Path of a bundle. @default the one that the build makes in `dist` */
-  bundlePath?: string | undefined;
-  plugins: TemporalPlugin[];
-  workflowModules?: string[] | undefined;
-  dataConverter?: DataConverter | undefined;
-}
-
-/** The bundle of the build, or a new one if something else runs inside of workflows, which takes some seconds. */
-export async function openBundle(parts: BundleParts): Promise<WorkflowBundleOption> {
-  const { bundlePath, plugins, workflowModules = [], dataConverter = {} } = parts;
+/**
+ * The bundle of the build, or a new one if something else runs inside of workflows, which takes some seconds.
+ *
+ * @param bundlePath default: the one in `dist`
+ */
+export async function openBundle(
+  bundlePath = join(PACKAGE_ROOT, 'dist', 'workflow-bundle.js'),
+  plugins: TemporalPlugin[],
+  workflowModules: string[] = [],
+  dataConverter: DataConverter = {},
+): Promise<WorkflowBundleOption> {
   const { payloadConverterPath, failureConverterPath } = dataConverter;
   const isBundled = plugins.some((plugin) => plugin.configureBundler !== undefined);
   const inWorkflows = [payloadConverterPath, failureConverterPath, ...workflowModules];
-  if (!isBundled && inWorkflows.every((path) => path === undefined)) {
-    return { codePath: bundlePath ?? join(PACKAGE_ROOT, 'dist', 'workflow-bundle.js') };
-  }
+  if (!isBundled && inWorkflows.every((path) => path === undefined)) return { codePath: bundlePath };
   return bundleWorkflowCode({
     ...workflowBundleOptions(join(PACKAGE_ROOT, 'dist', 'workflows', 'index.js')),
     logger: Runtime.instance().logger,
