@@ -61,7 +61,7 @@ const sandboxImports = {
       message: 'Workflows know activities by their types only: use "import type".',
     },
     {
-      regex: '(^|/)(config|logging|worker|temporal|cli|client|embedded|simulator)(/[^/]+)?\\.js$',
+      regex: '(^|/)(config|logging|worker|temporal|cli|client|dev-server|simulator)(/[^/]+)?\\.js$',
       message: 'Workflow code must not depend on code that runs outside the sandbox.',
     },
   ],

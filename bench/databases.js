@@ -5,14 +5,14 @@
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startDevServer } from '../dist/embedded/dev-server.js';
+import { startDevServer } from '../dist/dev-server/index.js';
 import { loadFromSource } from '../scripts/run-from-source.js';
 
 /** The development server on a SQLite file. */
 async function startOnSqlite(env) {
   const directory = await mkdtemp(join(tmpdir(), 'follow-up-bench-'));
   const dbFile = join(directory, 'temporal.sqlite');
-  const server = await startDevServer({ env, dbFile });
+  const server = await startDevServer({ env, args: ['--db-filename', dbFile] });
   return {
     address: server.address,
     pids: [server.pid],

@@ -8,8 +8,7 @@ import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { processEnvironment } from '../dist/config/settings-reader.js';
-import { SearchAttribute } from '../dist/contract/index.js';
-import { startDevServer } from '../dist/embedded/dev-server.js';
+import { startDevServer } from '../dist/dev-server/index.js';
 import { startSimulator } from '../dist/simulator/index.js';
 
 const COMMAND = fileURLToPath(new URL('../bin/follow-up.js', import.meta.url));
@@ -37,7 +36,7 @@ if (!/^[1-9]\d*$/.test(values.rounds)) {
   process.exit(2);
 }
 
-const server = await startDevServer({ env: processEnvironment(), searchAttributes: Object.values(SearchAttribute) });
+const server = await startDevServer({ env: processEnvironment() });
 const simulator = await startSimulator({ autoCreate: true });
 const env = {
   ...processEnvironment(),

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { startDevServer } from '../src/embedded/dev-server.js';
+import { startDevServer } from '../src/dev-server/index.js';
 import { startPostgresRig, type PostgresRig, type PostgresRigOptions } from '../test/support/postgres-rig.js';
 import { batchScenario } from './batch-scenario.js';
 import type { Violation } from './checker.js';
@@ -110,7 +110,7 @@ export const scenarios = {
   server: async ({ scale, seed, say }) => {
     const directory = await mkdtemp(join(tmpdir(), 'chaos-server-'));
     const dbFile = join(directory, 'temporal.db');
-    const server = await startDevServer({ env: process.env, dbFile });
+    const server = await startDevServer({ env: process.env, args: ['--db-filename', dbFile] });
     const { outage, stop } = devServerOutage(server, dbFile);
     try {
       const quietMs = { min: 3_000, max: 8_000 };
@@ -168,8 +168,8 @@ async function onDevServer(
   moreArgs: readonly string[] = [],
 ): Promise<ScenarioOutcome> {
   if (address !== undefined) return play({ seed, say, address });
-  const extraArgs = ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true', ...moreArgs];
-  const server = await startDevServer({ env: process.env, extraArgs });
+  const args = ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true', ...moreArgs];
+  const server = await startDevServer({ env: process.env, args });
   try {
     return await play({ seed, say, address: server.address });
   } finally {

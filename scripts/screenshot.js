@@ -12,8 +12,7 @@ import sharp from 'sharp';
 import { FollowUpClient } from '../dist/client/index.js';
 import { loadConfig } from '../dist/config/index.js';
 import { processEnvironment } from '../dist/config/settings-reader.js';
-import { SearchAttribute } from '../dist/contract/index.js';
-import { startDevServer } from '../dist/embedded/dev-server.js';
+import { startDevServer } from '../dist/dev-server/index.js';
 import { createLogger } from '../dist/logging.js';
 import { startSimulator } from '../dist/simulator/index.js';
 import { startWorker } from '../dist/worker.js';
@@ -96,7 +95,6 @@ async function startStack(closers) {
   const server = await startDevServer({
     env,
     ui: true,
-    searchAttributes: Object.values(SearchAttribute),
     onProgress: (message) => void process.stderr.write(`${message}\n`),
   });
   closers.push(() => server.stop());

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { FollowUpClient } from '../../dist/client/index.js';
-import { startDevServer } from '../../dist/embedded/dev-server.js';
+import { startDevServer } from '../../dist/dev-server/index.js';
 import { startSimulator } from '../../dist/simulator/index.js';
 import { ensureSearchAttributes } from '../../dist/temporal/search-attributes.js';
 

@@ -1,12 +1,13 @@
 import { once } from 'node:events';
-import { InvalidInputError } from '../client/errors.js';
-import { parseStartInput, type StartInput } from '../client/index.js';
+import { TypedSearchAttributes } from '@temporalio/common';
+import { InvalidInputError, parseStartInput, type StartInput } from '../client/index.js';
+import { type Environment, loadConfig, loadTemporalConfig } from '../config/index.js';
 import { defined } from '../contract/defined.js';
-import type { FollowUpResult, InputIssue } from '../contract/index.js';
+import { type FollowUpResult, type InputIssue, SearchAttribute } from '../contract/index.js';
+import { type DevServer, isPortFree, type OnProgress, startDevServer, USUAL_PORTS } from '../dev-server/index.js';
 import { safeLine } from '../terminal-text.js';
 import { reportOf } from './errors.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
-import { DEFAULT_PORTS, type DevPorts, type DevStack, isTemporalConfigured, startDevStack } from './dev-stack.js';
 import { awaitFollowUp } from './follow-up.js';
 import { type ProgressRow, showProgress } from './progress.js';
 import { withTemporal } from './session.js';
@@ -20,13 +21,23 @@ interface DevOptions {
   uiPort?: string;
 }
 
-/** A follow-up that the stack ran, and its outcome. */
-interface DevFollowUp {
-  workflowId: string;
+/** The running parts of `follow-up dev`. */
+interface DevStack {
+  /** The environment with the addresses of the started parts. */
+  env: Environment;
+  address: string;
+  namespace: string;
+  /** Missing if the server was not started here. */
   uiUrl?: string;
-  result?: FollowUpResult;
-  error?: ReturnType<typeof reportOf>['report'];
+  /** Missing if the service is a real one. */
+  simulatorUrl?: string;
+  statusUrl?: string;
+  /** Rejects when a part ends on its own; never resolves. */
+  failed: Promise<never>;
 }
+
+/** Stop the parts that were started, in the order of their start. */
+type Closers = (() => Promise<unknown>)[];
 
 /** `follow-up dev` */
 export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
@@ -36,8 +47,9 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
     throw new UsageError('--port and --ui-port are for a server that dev starts, and the settings name another');
   }
   return interruptible(cli, async (signal) => {
-    const stack = await startStack(cli, ports, signal);
+    const closers: Closers = [];
     try {
+      const stack = await showStart(cli, (say) => startStack(cli, ports, closers, say, signal));
       const inputs = own ? [own] : stack.simulatorUrl === undefined ? [] : demonstration();
       const followUps = await Promise.race([sendAll(cli, stack, inputs, signal), stack.failed]);
       signal.throwIfAborted();
@@ -46,56 +58,130 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
         cli.output.note('Ctrl-C ends it');
         await Promise.race([once(signal, 'abort'), stack.failed]);
       }
-      return followUps.every(({ result }) => result !== undefined && result.status !== 'failed')
-        ? ExitCode.ok
-        : ExitCode.followUpFailed;
+      const isGood = followUps.every(({ result }) => result !== undefined && result.status !== 'failed');
+      return isGood ? ExitCode.ok : ExitCode.followUpFailed;
+    } catch (error) {
+      // An interrupted part fails with an error of its own.
+      throw signal.aborted ? signal.reason : error;
     } finally {
-      await stack.stop();
+      for (const close of closers.reverse()) await close().catch((error: unknown) => cli.output.note(String(error)));
     }
   });
 }
 
-/** Starts the stack and shows its progress. @throws as {@link startDevStack} */
-async function startStack(cli: Cli, ports: DevPorts, signal: AbortSignal): Promise<DevStack> {
-  let stack: Promise<DevStack> | undefined;
+/** Shows the progress of the start, and what other terminals need to find Temporal. */
+async function showStart({ output }: Cli, start: (say: OnProgress) => Promise<DevStack>): Promise<DevStack> {
+  let started: Promise<DevStack> | undefined;
   const work: ProgressRow['work'] = async (report) => {
-    stack = startDevStack(cli, ports, (headline) => report({ headline, timing: '' }), signal);
-    // The caller that awaits it reports its error.
-    return stack.then(
+    started = start((headline) => report({ headline, timing: '' }));
+    // The caller reports its error.
+    return started.then(
       ({ uiUrl }) => (uiUrl === undefined ? 'ready' : `ready, Temporal UI at ${uiUrl}`),
       () => 'not started',
     );
   };
-  await showProgress(cli.output, [{ label: 'stack', work }]);
-  if (!stack) throw new Error('the progress view ran nothing');
-  const started = await stack;
-  sayOtherPorts(cli, started);
-  return started;
-}
-
-/** Tells what other terminals need to find Temporal if it is not at its default port. */
-function sayOtherPorts({ output }: Cli, { address, uiUrl }: DevStack): void {
-  if (uiUrl === undefined) return;
-  if (!address.endsWith(`:${DEFAULT_PORTS.port}`)) {
-    output.note(`Temporal is not at its usual port ${DEFAULT_PORTS.port}; in other terminals first run:`);
+  await showProgress(output, [{ label: 'stack', work }]);
+  if (!started) throw new Error('the progress view ran nothing');
+  const stack = await started;
+  const { address, uiUrl } = stack;
+  if (uiUrl !== undefined && !address.endsWith(`:${USUAL_PORTS.port}`)) {
+    output.note(`Temporal is not at its usual port ${USUAL_PORTS.port}; in other terminals first run:`);
     output.note(`  export TEMPORAL_ADDRESS=${address}`);
   }
-  if (!uiUrl.endsWith(`:${DEFAULT_PORTS.uiPort}`)) {
-    output.note(`the Temporal UI is not at its usual port ${DEFAULT_PORTS.uiPort}, but at ${uiUrl}`);
+  if (uiUrl !== undefined && !uiUrl.endsWith(`:${USUAL_PORTS.uiPort}`)) {
+    output.note(`the Temporal UI is not at its usual port ${USUAL_PORTS.uiPort}, but at ${uiUrl}`);
   }
+  return stack;
+}
+
+/** How long the simulated agent works on a message: long enough to be visible. */
+const SIMULATED_TURN = { minMs: 1_000, maxMs: 2_500 };
+
+/**
+ * Starts Temporal unless one is configured, the simulated service unless a real one is configured, and a worker.
+ *
+ * @param closers receives one for each part
+ */
+async function startStack(
+  cli: Cli,
+  ports: { port?: number; uiPort?: number },
+  closers: Closers,
+  say: OnProgress,
+  signal: AbortSignal,
+): Promise<DevStack> {
+  let { env } = cli;
+  // They load while Temporal starts.
+  const modules = Promise.all([import('../worker.js'), import('../logging.js'), cli.bundled]);
+  modules.catch(() => undefined);
+  let server: DevServer | undefined;
+  if (!isTemporalConfigured(env)) {
+    say('starting Temporal');
+    const args = Object.values(SearchAttribute).map(
+      ({ name, type }) => `--search-attribute=${name}=${TypedSearchAttributes.toMetadataType(type)}`,
+    );
+    server = await startDevServer({ env, onProgress: say, signal, ui: true, preferUsualPorts: true, args, ...ports });
+    // It keeps everything in memory: a graceful stop would take a second and save nothing.
+    closers.push(server.kill);
+    env = { ...without(env, 'TEMPORAL_'), TEMPORAL_ADDRESS: server.address, TEMPORAL_NAMESPACE: 'default' };
+  }
+  let simulatorUrl: string | undefined;
+  if (!isSet(env, 'AGENT_JOBS_BASE_URL')) {
+    const { startSimulator } = await import('../simulator/index.js');
+    const simulator = await startSimulator({ autoCreate: true, turn: SIMULATED_TURN });
+    closers.push(() => simulator.close());
+    simulatorUrl = simulator.baseUrl;
+    env = {
+      ...without(env, 'AGENT_JOBS_API_'),
+      AGENT_JOBS_BASE_URL: simulatorUrl,
+      AGENT_JOBS_API_KEY: simulator.apiKey,
+    };
+  }
+  if (cli.bundled) say('bundling the workflows');
+  const [{ startWorker }, { createLogger }] = await modules;
+  signal.throwIfAborted();
+  say('starting the worker');
+  // It logs less than a worker of its own, and takes any status port.
+  const FOLLOW_UP_LOG_LEVEL = env['FOLLOW_UP_LOG_LEVEL'] ?? 'error';
+  const config = loadConfig({ ...env, FOLLOW_UP_LOG_LEVEL }, cli.output.stderr.isTTY === true ? 'pretty' : 'json');
+  const { status, temporal } = config;
+  if (status && !isSet(env, 'FOLLOW_UP_STATUS_ADDRESS') && !(await isPortFree(status.port, status.host)))
+    status.port = 0;
+  const worker = await startWorker({ config, logger: createLogger(config.logging), signal });
+  closers.push(() => worker.shutdown());
+  const failed = new Promise<never>((_resolve, reject) => {
+    void server?.exited.then(() => reject(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
+    worker.run().catch(reject);
+  });
+  failed.catch(() => undefined);
+  await worker.ready;
+  const optional = defined({ uiUrl: server?.uiUrl, simulatorUrl, statusUrl: worker.statusUrl });
+  return { env, address: temporal.address, namespace: temporal.namespace, ...optional, failed };
+}
+
+/** Whether a server is configured: by an address, a profile, a file, or a default file with another address. */
+function isTemporalConfigured(env: Environment): boolean {
+  const names = ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'];
+  return names.some((name) => isSet(env, name)) || loadTemporalConfig(env).address !== `localhost:${USUAL_PORTS.port}`;
+}
+
+function isSet(env: Environment, name: string): boolean {
+  return (env[name] ?? '').trim() !== '';
+}
+
+function without(env: Environment, prefix: string): Environment {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith(prefix)));
 }
 
 /** @throws InvalidInputError naming every bad port */
-function parsePorts({ port, uiPort }: DevOptions): DevPorts {
+function parsePorts(options: DevOptions): { port?: number; uiPort?: number } {
   const issues: InputIssue[] = [];
   const parse = (field: string, text: string | undefined) => {
-    if (text === undefined) return undefined;
-    const number = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-    if (number >= 1 && number <= 65_535) return number;
+    const isPort = text !== undefined && /^\d{1,5}$/.test(text) && Number(text) >= 1 && Number(text) <= 65_535;
+    if (isPort || text === undefined) return isPort ? Number(text) : undefined;
     issues.push({ field, message: `must be a port from 1 to 65535 (given ${JSON.stringify(text)})` });
     return undefined;
   };
-  const ports = defined({ port: parse('port', port), uiPort: parse('ui-port', uiPort) });
+  const ports = defined({ port: parse('port', options.port), uiPort: parse('ui-port', options.uiPort) });
   if (issues.length > 0) throw new InvalidInputError(issues);
   return ports;
 }
@@ -115,29 +201,31 @@ function demonstration(): StartInput[] {
     'update-docs': 'Describe the new setting in the README.',
     'add-docstrings': 'Give every public function a docstring.',
   };
-  return Object.entries(prompts).map(([jobId, prompt]) => ({
-    projectId: 'demo',
-    jobId,
-    prompt,
-    // The simulated agent needs only seconds.
-    poll: { initialInterval: '500ms', maxInterval: '1s' },
-  }));
+  // The simulated agent needs only seconds.
+  const poll = { initialInterval: '500ms', maxInterval: '1s' };
+  return Object.entries(prompts).map(([jobId, prompt]) => ({ projectId: 'demo', jobId, prompt, poll }));
+}
+
+/** A follow-up that the stack ran, and its outcome, as `--json` prints them. */
+interface DevFollowUp {
+  workflowId: string;
+  uiUrl?: string;
+  result?: FollowUpResult;
+  error?: ReturnType<typeof reportOf>['report'];
 }
 
 async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: AbortSignal): Promise<DevFollowUp[]> {
   return withTemporal({ env: stack.env, output: cli.output }, async ({ followUps, config }) => {
     const started = await Promise.all(inputs.map((input) => followUps.start(input)));
     const awaited = started.map((followUp) => ({
-      followUp,
+      workflowId: followUp.workflowId,
       ...awaitFollowUp(followUp.workflowId.split('/').slice(1, 3).join('/'), followUp, signal),
     }));
-    await showProgress(
-      cli.output,
-      awaited.map(({ row }) => row),
-    );
-    return awaited.map(({ followUp: { workflowId }, outcome }) => {
-      const link = uiLink(stack.uiUrl, config.namespace, workflowId);
-      const base = { workflowId, ...defined({ uiUrl: link }) };
+    const rows = awaited.map(({ row }) => row);
+    await showProgress(cli.output, rows);
+    return awaited.map(({ workflowId, outcome }) => {
+      const page = `namespaces/${encodeURIComponent(config.namespace)}/workflows/${encodeURIComponent(workflowId)}`;
+      const base = { workflowId, ...(stack.uiUrl !== undefined && { uiUrl: `${stack.uiUrl}/${page}` }) };
       try {
         return { ...base, result: outcome() };
       } catch (error) {
@@ -147,25 +235,15 @@ async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: 
   });
 }
 
-function uiLink(uiUrl: string | undefined, namespace: string, workflowId: string): string | undefined {
-  if (uiUrl === undefined) return undefined;
-  return `${uiUrl}/namespaces/${encodeURIComponent(namespace)}/workflows/${encodeURIComponent(workflowId)}`;
-}
-
 function report({ output }: Cli, stack: DevStack, followUps: DevFollowUp[]): void {
   const { address, namespace, uiUrl, simulatorUrl, statusUrl } = stack;
   const lines = followUps.map(({ workflowId, result, error }) => {
     const end = result ? `${result.status.padEnd(9)}  ${safeLine(result.prLink ?? 'no pull request')}` : '';
     return `${end}${error ? `${error.type}: ${safeLine(error.message)}` : ''}  ${workflowId}`;
   });
-  const places = [
-    `Temporal   ${address}, namespace ${namespace}`,
-    uiUrl === undefined ? '' : `Temporal UI  ${uiUrl}`,
-    simulatorUrl === undefined ? '' : `simulator  ${simulatorUrl}`,
-    statusUrl === undefined ? '' : `worker     ${statusUrl}/metrics`,
-  ];
-  output.data(
-    { temporal: { address, namespace, uiUrl }, simulatorUrl, statusUrl, followUps },
-    [...lines, ...places].filter(Boolean).join('\n'),
-  );
+  lines.push(`Temporal   ${address}, namespace ${namespace}`);
+  if (uiUrl !== undefined) lines.push(`Temporal UI  ${uiUrl}`);
+  if (simulatorUrl !== undefined) lines.push(`simulator  ${simulatorUrl}`);
+  if (statusUrl !== undefined) lines.push(`worker     ${statusUrl}/metrics`);
+  output.data({ temporal: { address, namespace, uiUrl }, simulatorUrl, statusUrl, followUps }, lines.join('\n'));
 }

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { afterEach, expect, inject, test } from 'vitest';
-import { findFreePorts } from '../../src/embedded/server-process.js';
 import { eventually } from '../support/eventually.js';
+import { findFreePorts } from '../support/programs.js';
 import { runCli, startCli, type CliRun } from './run-cli.js';
 
 let run: CliRun | undefined;
@@ -25,7 +25,7 @@ test('npm start -- --exit sends its follow-ups on an embedded stack and ends wit
 }, 180_000);
 
 test('dev runs with its UI until Ctrl-C, satisfies the doctor, and leaves nothing running', async () => {
-  const [port, uiPort] = await findFreePorts(2, '127.0.0.1');
+  const [port, uiPort] = await findFreePorts(2);
   run = startCli(['dev', '--json', '--port', String(port), '--ui-port', String(uiPort)]);
   const text = await eventually(
     'the follow-ups have ended',

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import type { ScheduleOverlap } from '../../src/client/index.js';
-import { startDevServer } from '../../src/embedded/dev-server.js';
+import { startDevServer } from '../../src/dev-server/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
@@ -75,7 +75,7 @@ test(
   async () => {
     const directory = await mkdtemp(join(tmpdir(), 'schedule-outage-'));
     const dbFile = join(directory, 'temporal.db');
-    let server = await startDevServer({ env: process.env, dbFile });
+    let server = await startDevServer({ env: process.env, args: ['--db-filename', dbFile] });
     const { port } = server;
     const nightly = await startStack({
       address: server.address,
@@ -98,7 +98,9 @@ test(
       await server.kill();
       expect(Date.now()).toBeLessThan(due.getTime());
       await eventually('the due time has passed', () => Date.now() > due.getTime() + 1_000);
-      server = await eventually('Temporal is back', () => startDevServer({ env: process.env, port, dbFile }));
+      server = await eventually('Temporal is back', () =>
+        startDevServer({ env: process.env, port, args: ['--db-filename', dbFile] }),
+      );
       const batchId = `nightly-${due.toISOString().slice(0, 19)}Z`;
       await eventually('the missed firing starts', async () => {
         return (await schedules.describe('nightly')).recentFirings[0]?.batchId === batchId;

@@ -220,13 +220,13 @@ describe('docs/reference/settings.md', () => {
   });
 
   test('documents no setting that does not exist', () => {
-    const embedded = [...filesBelow('src/embedded', '.ts'), ...filesBelow('test/support', '.ts')].flatMap((path) => [
+    const devServer = [...filesBelow('src/dev-server', '.ts'), ...filesBelow('test/support', '.ts')].flatMap((path) => [
       ...namesIn(read(path)),
     ]);
     const temporal = filesBelow('node_modules/@temporalio/envconfig/lib', '.js').flatMap((path) => [
       ...namesIn(read(path)),
     ]);
-    const known = new Set([...settings, ...embedded, ...temporal]);
+    const known = new Set([...settings, ...devServer, ...temporal]);
     expect([...documented].filter((name) => !known.has(name))).toEqual([]);
   });
 

@@ -3,7 +3,8 @@ import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { resolveTemporalCli } from '../../src/embedded/resolve-temporal-cli.js';
+import { resolveTemporalCli } from '../../src/dev-server/resolve.js';
+import { findOnPath } from '../support/programs.js';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -75,8 +76,8 @@ export class Reader {
     await symlink(ROOT, join(reader.directory, 'node_modules', 'agent-follow-up'));
     const npx = `#!/bin/sh\nshift\nexec "${process.execPath}" "${join(ROOT, 'bin', 'follow-up.js')}" "$@"\n`;
     await writeFile(join(root, 'npx'), npx, { mode: 0o755 });
-    const { path } = await resolveTemporalCli({ env: process.env });
-    await symlink(path, join(root, 'temporal'));
+    const path = await resolveTemporalCli({ env: process.env });
+    await symlink((await findOnPath(path, process.env)) ?? path, join(root, 'temporal'));
     return reader;
   }
 

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { findFreePorts } from '../../src/embedded/server-process.js';
 import { eventually } from '../support/eventually.js';
+import { findFreePorts } from '../support/programs.js';
 import { type CliRun, startCli } from '../cli/run-cli.js';
 import { Reader, shellBlocksOf } from './reader.js';
 
@@ -19,7 +19,7 @@ test('every command of the tutorial runs beside npm start, and ends with the exi
   expect(start?.commands).toBe('npm ci && npm start\n');
   expect(steps.length).toBeGreaterThan(7);
 
-  const [port, uiPort] = await findFreePorts(2, '127.0.0.1');
+  const [port, uiPort] = await findFreePorts(2);
   dev = startCli(['dev', '--port', String(port), '--ui-port', String(uiPort)]);
   const isUp = () => dev?.stdout().includes('Temporal UI');
   await eventually('npm start has sent its follow-ups', () => isUp() || undefined, 120_000);

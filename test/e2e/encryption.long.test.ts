@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { Client } from '@temporalio/client';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { FailureType, projectBudgetWorkflowId, SearchAttribute } from '../../src/contract/index.js';
-import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
+import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
 import { runCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { findSecret } from '../support/secret-search.js';
@@ -62,7 +62,7 @@ beforeAll(async () => {
   keysFile = join(directory, 'keys.json');
   await writeKeys('first');
   process.env['ENCRYPTION_KEYS_FILE'] = keysFile;
-  server = await startDevServer({ env: process.env, dbFile: join(directory, 'temporal.db') });
+  server = await startDevServer({ env: process.env, args: ['--db-filename', join(directory, 'temporal.db')] });
   stack = await startStack({
     address: server.address,
     env: { FOLLOW_UP_DATA_CONVERTER: DATA_CONVERTER, FOLLOW_UP_BUDGET_WINDOW: '10s' },

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { resolveTemporalCli } from '../../src/embedded/resolve-temporal-cli.js';
+import { resolveTemporalCli } from '../../src/dev-server/resolve.js';
 import type { FollowUpResult } from '../../src/contract/index.js';
 import { startStack, type Stack } from '../support/stack.js';
 
@@ -12,7 +12,7 @@ let temporal: string;
 
 beforeAll(async () => {
   stack = await startStack({ address });
-  temporal = (await resolveTemporalCli({ env: process.env })).path;
+  temporal = await resolveTemporalCli({ env: process.env });
 });
 afterAll(() => stack.stop());
 

@@ -8,8 +8,8 @@ import { Client, Connection } from '@temporalio/client';
 import { expect, onTestFinished, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
-import { startDevServer } from '../../src/embedded/dev-server.js';
-import { resolveTemporalCli } from '../../src/embedded/resolve-temporal-cli.js';
+import { startDevServer } from '../../src/dev-server/index.js';
+import { resolveTemporalCli } from '../../src/dev-server/resolve.js';
 import { createLogger } from '../../src/logging.js';
 import { startSimulator } from '../../src/simulator/index.js';
 import { startWorker } from '../../src/worker.js';
@@ -31,7 +31,7 @@ test('after a restored database backup, the steps of docs/how-to/restore-a-datab
 
   /** Starts Temporal on the database file, and a client. */
   async function startTemporal() {
-    const server = await startDevServer({ env: process.env, dbFile: database });
+    const server = await startDevServer({ env: process.env, args: ['--db-filename', database] });
     const connection = await Connection.connect({ address: server.address });
     const client = new Client({ connection });
     const budgetSettings = { limit: 2, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
@@ -92,7 +92,7 @@ test('after a restored database backup, the steps of docs/how-to/restore-a-datab
   const projects: string[] = [];
   for await (const budget of followUps.budgets()) projects.push(budget.projectId);
   expect(projects).toEqual([projectId]);
-  const { path } = await resolveTemporalCli({ env: process.env });
+  const path = await resolveTemporalCli({ env: process.env });
   const reset = ['workflow', 'reset', '--type', 'FirstWorkflowTask', '--reason', 'restored backup'];
   const which = ['--workflow-id', waiting.workflowId, '--address', temporal.address];
   await promisify(execFile)(path, [...reset, ...which]);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
+import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
 import { runCli } from '../cli/run-cli.js';
 import { startEchoService, type EchoService } from '../support/echo-service.js';
 import { eventually } from '../support/eventually.js';
@@ -35,7 +35,7 @@ let dbFiles: [name: string, bytes: Buffer][] = [];
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'canary-'));
-  server = await startDevServer({ env: process.env, dbFile: join(directory, 'temporal.db') });
+  server = await startDevServer({ env: process.env, args: ['--db-filename', join(directory, 'temporal.db')] });
   service = await startEchoService();
   const worker = {
     AGENT_JOBS_BASE_URL: service.baseUrl,

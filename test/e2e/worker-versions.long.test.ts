@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { contradictions } from '../../chaos/contradictions.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
-import { resolveTemporalCli } from '../../src/embedded/resolve-temporal-cli.js';
+import { resolveTemporalCli } from '../../src/dev-server/resolve.js';
 import { createLogger } from '../../src/logging.js';
 import { type Simulator, startSimulator } from '../../src/simulator/index.js';
 import { startWorker, type WorkerService } from '../../src/worker.js';
@@ -84,7 +84,7 @@ async function doctorOnVersions(): Promise<unknown> {
 
 /** Runs `temporal worker deployment …` as docs/how-to/upgrade.md does, for this deployment. */
 async function deployment(command: string, ...more: string[]): Promise<string> {
-  const { path } = await resolveTemporalCli({ env: process.env });
+  const path = await resolveTemporalCli({ env: process.env });
   const where = ['--address', inject('temporalAddress'), '--deployment-name', deploymentName];
   const { stdout } = await promisify(execFile)(path, ['worker', 'deployment', command, ...where, ...more]);
   return stdout;

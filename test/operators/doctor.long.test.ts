@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
-import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
+import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
 import { openCli, runCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -15,7 +15,7 @@ beforeAll(async () => {
   // The doctor checks a whole namespace, so other tests may leave nothing in it.
   server = await startDevServer({
     env: process.env,
-    extraArgs: ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'],
+    args: ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'],
   });
   stack = await startStack({ address: server.address, simulator: { autoCreate: true } });
   env = {

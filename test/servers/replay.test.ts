@@ -1,7 +1,7 @@
 import { Connection } from '@temporalio/client';
 import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
+import { GO_SERVER_MODULE } from '../support/pins.js';
 import { makeItems, startBatch } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';

@@ -1,7 +1,7 @@
 import type { TestProject } from 'vitest/node';
-import { startDevServer } from '../../src/embedded/dev-server.js';
-import { OLDEST_TEMPORAL_CLI } from '../../src/embedded/pins.js';
-import { resolvePinnedCli } from '../../src/embedded/resolve-temporal-cli.js';
+import { startDevServer } from '../../src/dev-server/index.js';
+import { resolvePinned } from '../../src/dev-server/resolve.js';
+import { OLDEST_TEMPORAL_CLI } from './pins.js';
 import { testServerAge } from './temporal-server-binaries.js';
 
 declare module 'vitest' {
@@ -19,15 +19,15 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   const say = (message: string) => void process.stderr.write(`${message}\n`);
   try {
     if (testServerAge === 'oldest') {
-      const { path } = await resolvePinnedCli(OLDEST_TEMPORAL_CLI, { env: process.env, onProgress: say });
       // The processes of the tests inherit it, so every server that a test starts has the same age.
-      process.env['TEMPORAL_CLI_PATH'] = path;
+      const options = { env: process.env, onProgress: say };
+      process.env['TEMPORAL_CLI_PATH'] = await resolvePinned(OLDEST_TEMPORAL_CLI, options);
     }
     const server = await startDevServer({
       env: process.env,
       onProgress: say,
       // Operators may enable this, and then pause workflows in the UI.
-      extraArgs: ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'],
+      args: ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'],
     });
     project.provide('temporalAddress', server.address);
     return () => server.stop();

@@ -1,17 +1,14 @@
+import { execFile } from 'node:child_process';
 import { mkdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { z } from 'zod';
-import {
-  cacheDirectory,
-  childEnvironment,
-  findOnPath,
-  isExecutable,
-  type Environment,
-  type OnProgress,
-} from '../../src/embedded/environment.js';
-import { fetchOnce } from '../../src/embedded/fetch-once.js';
-import { lastWords, runCommand } from '../../src/embedded/run-command.js';
+import type { Environment } from '../../src/config/index.js';
+import { cacheDirectory, fetchOnce } from '../../src/dev-server/cache.js';
+import type { OnProgress } from '../../src/dev-server/index.js';
+import { childEnvironment } from '../../src/dev-server/process.js';
+import { findOnPath, isExecutable } from './programs.js';
 
 /** A Go module, with its checksum in Go's checksum database. */
 export interface GoModule {
@@ -117,16 +114,9 @@ export async function downloadGoModule({ path, version, sum }: GoModule, env: En
  * Runs `go` to its end.
  *
  * @returns what it prints
- * @throws Error with the end of its output
+ * @throws Error with its output
  */
-export async function runGo(
-  args: readonly string[],
-  { env, cwd, onTick }: { env: Environment; cwd: string; onTick?: (elapsedMs: number) => void },
-): Promise<string> {
-  const go = await findOnPath('go', env);
-  if (go === undefined) throw new Error('Go is not on PATH');
-  const options = { env: childEnvironment(env), cwd, timeoutMs: BUILD_TIMEOUT_MS, ...(onTick && { onTick }) };
-  const result = await runCommand(go, args, options);
-  if (result.exitCode !== 0) throw new Error(`go ${args.join(' ')}: ${lastWords(result)}`);
-  return result.stdout;
+export async function runGo(args: readonly string[], { env, cwd }: { env: Environment; cwd: string }): Promise<string> {
+  const options = { env: childEnvironment(env), cwd, timeout: BUILD_TIMEOUT_MS };
+  return (await promisify(execFile)('go', args, options)).stdout;
 }

@@ -1,9 +1,11 @@
 import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parse } from 'yaml';
-import { cacheDirectory, findOnPath, type Environment, type OnProgress } from '../../src/embedded/environment.js';
-import { fetchOnce } from '../../src/embedded/fetch-once.js';
+import type { Environment } from '../../src/config/index.js';
+import { cacheDirectory, fetchOnce } from '../../src/dev-server/cache.js';
+import type { OnProgress } from '../../src/dev-server/index.js';
 import { downloadGoModule, resolveGoTool, type GoModule } from './go-tools.js';
+import { findOnPath } from './programs.js';
 
 const KUBERNETES: GoModule = {
   path: 'k8s.io/kubernetes',

@@ -1,22 +1,25 @@
+import { execFile } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { Connection, type ConnectionOptions } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
-import { childEnvironment, type Environment, type OnProgress } from '../../src/embedded/environment.js';
+import type { Environment } from '../../src/config/index.js';
 import {
-  findFreePorts,
+  childEnvironment,
+  type OnProgress,
   type ServerProcess,
   startOnFreePorts,
   startServerProcess,
   waitUntilReady,
-} from '../../src/embedded/server-process.js';
-import { lastWords, runCommand } from '../../src/embedded/run-command.js';
+} from '../../src/dev-server/process.js';
 import { createPostgres } from './postgres.js';
+import { findFreePorts } from './programs.js';
 import { resolveTemporalServer, type ServerAge, type TemporalServerBinaries } from './temporal-server-binaries.js';
 import {
   dynamicConfig,
@@ -155,8 +158,7 @@ async function startRig(options: PostgresRigOptions): Promise<PostgresRig> {
     stopPostgres: (mode) => postgres.stop(mode),
     startPostgres: () => postgres.start(),
     killServer: async () => {
-      server?.kill('SIGKILL');
-      await server?.exited;
+      await server?.kill('SIGKILL');
     },
     startServer,
     serverVersion: () =>
@@ -175,9 +177,7 @@ async function startRig(options: PostgresRigOptions): Promise<PostgresRig> {
 async function choosePorts(basePort: number | undefined): Promise<TemporalServerPorts> {
   const count = temporalServerPortNames.length;
   const chosen =
-    basePort === undefined
-      ? await findFreePorts(count, '127.0.0.1')
-      : Array.from({ length: count }, (_, index) => basePort + index);
+    basePort === undefined ? await findFreePorts(count) : Array.from({ length: count }, (_, index) => basePort + index);
   const port = (name: keyof TemporalServerPorts) => chosen[temporalServerPortNames.indexOf(name)] ?? 0;
   return {
     frontend: port('frontend'),
@@ -207,7 +207,7 @@ async function setUpSchemas(
   const tool = join(toolDirectory, 'temporal-sql-tool');
   await rm(tool, { force: true });
   await symlink(binaries.sqlTool, tool);
-  const result = await runCommand('/bin/sh', [fileURLToPath(SCHEMA_SCRIPT)], {
+  await promisify(execFile)('/bin/sh', [fileURLToPath(SCHEMA_SCRIPT)], {
     env: {
       ...childEnvironment(env),
       PATH: `${toolDirectory}${delimiter}${env['PATH'] ?? ''}`,
@@ -218,9 +218,8 @@ async function setUpSchemas(
       SQL_PASSWORD: 'temporal',
       SCHEMA_DIRECTORY: binaries.schemaDirectory,
     },
-    timeoutMs: SCHEMA_TIMEOUT_MS,
+    timeout: SCHEMA_TIMEOUT_MS,
   });
-  if (result.exitCode !== 0) throw new Error(`${SCHEMA_SCRIPT.pathname} failed: ${lastWords(result)}`);
 }
 
 /** Registers the namespace if it is missing. It is ready once workflows can be listed. */

@@ -1,9 +1,16 @@
+import { execFile } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { chmod, chown, mkdir, readdir, readFile, realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { childEnvironment, findOnPath, isExecutable, type Environment } from '../../src/embedded/environment.js';
-import { lastWords, runCommand } from '../../src/embedded/run-command.js';
-import { startServerProcess, waitUntilReady, type ServerProcess } from '../../src/embedded/server-process.js';
+import { promisify } from 'node:util';
+import type { Environment } from '../../src/config/index.js';
+import {
+  childEnvironment,
+  startServerProcess,
+  waitUntilReady,
+  type ServerProcess,
+} from '../../src/dev-server/process.js';
+import { findOnPath, isExecutable } from './programs.js';
 
 const DEBIAN_DIRECTORY = '/usr/lib/postgresql';
 const COMMAND_TIMEOUT_MS = 120_000;
@@ -63,12 +70,12 @@ export async function createPostgres(
     await chown(dataDirectory, user.uid, user.gid);
   }
   const processOptions = { env: childEnvironment(env), cwd: dataDirectory, ...user };
-  const initdb = await runCommand(
+  const commandOptions = { ...processOptions, timeout: COMMAND_TIMEOUT_MS };
+  await promisify(execFile)(
     join(binaries, 'initdb'),
     ['-D', join(dataDirectory, 'data'), '-U', 'temporal', '-A', 'trust', '-E', 'UTF8', '--no-locale'],
-    { ...processOptions, timeoutMs: COMMAND_TIMEOUT_MS },
+    commandOptions,
   );
-  if (initdb.exitCode !== 0) throw new Error(`initdb failed: ${lastWords(initdb)}`);
 
   const log = createWriteStream(join(directory, 'postgres.log'), { flags: 'a' });
   let server: ServerProcess | undefined;
@@ -95,17 +102,13 @@ export async function createPostgres(
       server = started;
       await waitUntilReady('PostgreSQL', started, READY_TIMEOUT_MS, async () => {
         const args = ['-q', '-h', '127.0.0.1', '-p', String(port), '-d', 'postgres', '-U', 'temporal'];
-        const ready = await runCommand(join(binaries, 'pg_isready'), args, {
-          ...processOptions,
-          timeoutMs: COMMAND_TIMEOUT_MS,
-        });
-        return ready.exitCode === 0;
+        await promisify(execFile)(join(binaries, 'pg_isready'), args, commandOptions);
+        return true;
       });
     },
     stop: async (mode = 'fast') => {
       if (server === undefined || server.hasExited()) return;
-      server.kill(mode === 'fast' ? 'SIGINT' : 'SIGQUIT');
-      await server.exited;
+      await server.kill(mode === 'fast' ? 'SIGINT' : 'SIGQUIT');
     },
   };
 }

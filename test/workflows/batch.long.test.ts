@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { addItemsUpdate, sealUpdate } from '../../src/contract/index.js';
-import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
+import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
 import { makeItems, measureHistories, startBatch } from '../support/batch.js';
 import { GrpcStatus, grpcStatusOf } from '../../src/temporal/grpc.js';
 import { eventually } from '../support/eventually.js';
@@ -13,7 +13,7 @@ beforeAll(async () => {
   server = await startDevServer({
     env: process.env,
     // Batches continue as new every few steps.
-    extraArgs: ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=40'],
+    args: ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=40'],
   });
   stack = await startStack({ address: server.address, simulator: { turn: { minMs: 1_000, maxMs: 3_000 } } });
 });

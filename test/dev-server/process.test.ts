@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import ts from 'typescript';
-import { ServerExitedError, startServerProcess, waitUntilReady } from '../../src/embedded/server-process.js';
+import { startOnFreePorts, startServerProcess, waitUntilReady } from '../../src/dev-server/process.js';
 import { eventually } from '../support/eventually.js';
 
 const env = process.env;
@@ -20,19 +20,12 @@ describe('a server process', () => {
 
   /** Starts a process that runs `code`, in which `startServerProcess` is available. */
   async function startParent(code: string) {
-    const source = await readFile(new URL('../../src/embedded/server-process.ts', import.meta.url), 'utf8');
+    const source = await readFile(new URL('../../src/dev-server/process.ts', import.meta.url), 'utf8');
     const options = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
-    await writeFile(join(directory, 'server-process.mjs'), ts.transpile(source, options));
+    await writeFile(join(directory, 'process.mjs'), ts.transpile(source, options));
     const path = join(directory, 'parent.mjs');
-    await writeFile(path, `import { startServerProcess } from './server-process.mjs';\n${code}`);
+    await writeFile(path, `import { startServerProcess } from './process.mjs';\n${code}`);
     return spawn(process.execPath, [path], { stdio: ['ignore', 'pipe', 'inherit'] });
-  }
-
-  async function endOf(parent: Awaited<ReturnType<typeof startParent>>) {
-    let output = '';
-    parent.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
-    const exitCode = await new Promise<unknown>((resolve) => parent.once('close', resolve));
-    return { exitCode, output };
   }
 
   test('dies with its parent, even if the parent is killed by SIGKILL', async () => {
@@ -51,28 +44,6 @@ describe('a server process', () => {
     await eventually('the server is gone', () => !isAlive(pid));
   });
 
-  test('does not keep its parent running', async () => {
-    const parent = await startParent(`console.log(startServerProcess('sleep', ['1000'], { env: process.env }).pid);`);
-    const { exitCode, output } = await endOf(parent);
-    expect(exitCode).toBe(0);
-    await eventually('the server is gone', () => !isAlive(Number(output)));
-  });
-
-  test('is awaited when it is stopped, even if it ignores SIGTERM and its parent has nothing else to do', async () => {
-    const parent = await startParent(
-      `const stubborn = 'trap "" TERM; echo ready; while :; do sleep 0.1; done';
-       let ready;
-       const isReady = new Promise((resolve) => (ready = resolve));
-       const alive = setInterval(() => undefined, 1000);
-       const server = startServerProcess('sh', ['-c', stubborn], { env: process.env, onOutput: ready });
-       await isReady;
-       clearInterval(alive);
-       await server.stop(100);
-       console.log('stopped');`,
-    );
-    expect(await endOf(parent)).toEqual({ exitCode: 0, output: 'stopped\n' });
-  });
-
   test('is stopped by SIGKILL if it ignores SIGTERM', async () => {
     let output = '';
     const server = startServerProcess('sh', ['-c', 'trap "" TERM; echo deaf; while :; do sleep 0.05; done'], {
@@ -86,13 +57,20 @@ describe('a server process', () => {
     await server.stop();
   });
 
-  test('that ends before it is ready is reported with its last output', async () => {
-    const server = startServerProcess('sh', ['-c', 'echo "listen tcp: address already in use" >&2; exit 1'], { env });
-    const failure = await waitUntilReady('Test server', server, 10_000, () => Promise.resolve(false)).catch(
-      (error: unknown) => error,
+  test('that ends before it is ready is reported with its last output, and started again if its port was taken', async () => {
+    const start = async (text: string) => {
+      const server = startServerProcess('sh', ['-c', `echo "${text}" >&2; exit 3`], { env });
+      await waitUntilReady('Test server', server, 10_000, async () => {
+        expect(await server.exited).toBe(3);
+        return false;
+      });
+    };
+    let starts = 0;
+    const outputs = ['listen tcp: address already in use', 'out of memory'];
+    await expect(startOnFreePorts(() => start(outputs[starts++] ?? ''))).rejects.toThrow(
+      'Test server ended before it was ready. Its last output: out of memory',
     );
-    expect(failure).toBeInstanceOf(ServerExitedError);
-    expect(failure).toMatchObject({ isPortTaken: true, message: expect.stringContaining('already in use') as string });
+    expect(starts).toBe(2);
   });
 
   test('that is never ready is reported with the reason', async () => {

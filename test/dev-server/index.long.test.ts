@@ -3,10 +3,9 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
-import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { startDevServer, type DevServer } from '../../src/embedded/dev-server.js';
-import { findFreePorts } from '../../src/embedded/server-process.js';
+import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
+import { findFreePort } from '../../src/dev-server/process.js';
 
 const env = process.env;
 
@@ -29,14 +28,11 @@ describe('the development server', () => {
     return server;
   }
 
-  test('serves its UI, its namespace and its search attributes', async () => {
-    const attribute = defineSearchAttributeKey('Colour', SearchAttributeType.KEYWORD);
-    const server = await start({ ui: true, namespace: 'made-at-start', searchAttributes: [attribute] });
+  test('serves its UI, its namespace, and what its arguments say', async () => {
+    const server = await start({ ui: true, args: ['--search-attribute', 'Colour=Keyword'] });
     const connection = await Connection.connect({ address: server.address });
     try {
-      const { customAttributes } = await connection.operatorService.listSearchAttributes({
-        namespace: 'made-at-start',
-      });
+      const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace: 'default' });
       expect(Object.keys(customAttributes)).toContain('Colour');
     } finally {
       await connection.close();
@@ -46,14 +42,14 @@ describe('the development server', () => {
   });
 
   test('keeps workflows when it is killed and restarted with the same port and file', async () => {
-    const dbFile = join(directory, 'temporal.db');
-    const first = await start({ dbFile });
+    const args = ['--db-filename', join(directory, 'temporal.db')];
+    const first = await start({ args });
     const connection = await Connection.connect({ address: first.address });
     const client = new Client({ connection });
     const workflowId = 'survivor';
     await client.workflow.start('anything', { taskQueue: 'nobody', workflowId });
     await first.kill();
-    const second = await start({ dbFile, port: first.port });
+    const second = await start({ args, port: first.port });
     expect(second.address).toBe(first.address);
     expect(second.pid).not.toBe(first.pid);
     const description = await client.workflow.getHandle(workflowId).describe();
@@ -62,7 +58,7 @@ describe('the development server', () => {
   });
 
   test('names a requested port that is in use', async () => {
-    const [port = 0] = await findFreePorts(1, '127.0.0.1');
+    const port = await findFreePort();
     const squatter = await listen(port);
     try {
       await expect(start({ port })).rejects.toThrow(`port: ${port} on 127.0.0.1 is taken`);
@@ -73,7 +69,7 @@ describe('the development server', () => {
   });
 
   test('shows the output of a server that does not start', async () => {
-    await expect(start({ extraArgs: ['--no-such-flag'] })).rejects.toThrow(/ended before it was ready.*no-such-flag/s);
+    await expect(start({ args: ['--no-such-flag'] })).rejects.toThrow(/ended before it was ready.*no-such-flag/s);
   });
 
   test('two servers started at once take different ports', async () => {

@@ -1,0 +1,82 @@
+import { randomUUID } from 'node:crypto';
+import { mkdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Environment } from '../config/index.js';
+import type { OnProgress } from './process.js';
+
+/**
+ * Directory for everything that this project downloads: `$XDG_CACHE_HOME/agent-follow-up`, else
+ * `~/.cache/agent-follow-up`.
+ *
+ * @throws Error if there is no home directory
+ */
+export function cacheDirectory(env: Environment): string {
+  try {
+    return join(env['XDG_CACHE_HOME'] || join(env['HOME'] || homedir(), '.cache'), 'agent-follow-up');
+  } catch {
+    throw new Error('this user has no home directory; set HOME or XDG_CACHE_HOME to a directory that can be written');
+  }
+}
+
+/** What {@link fetchOnce} needs to know. */
+interface FetchOptions<T> {
+  cacheDirectory: string;
+  /** Unique in the cache. */
+  name: string;
+  /** Looks it up in the cache, where another process may have put it while this one waited for its turn. */
+  lookUp: () => Promise<T | undefined>;
+  /** Puts it into the cache with one rename. The directory is empty, on the same file system, and removed afterwards. */
+  fetch: (temporaryDirectory: string) => Promise<T>;
+  onProgress?: OnProgress | undefined;
+  /** Ends the wait for another process. */
+  signal?: AbortSignal | undefined;
+}
+
+const POLL_INTERVAL_MS = 200;
+/** The holder of the lock touches it this often. */
+const HEARTBEAT_MS = 500;
+/** After this time without a touch, the holder counts as dead. */
+const STALE_AFTER_MS = 5_000;
+
+/**
+ * Fetches something into the cache once, even if several processes ask at the same time. The lock only saves work: two
+ * may fetch at once if a holder stood still for 5 s.
+ *
+ * @throws Error if the cache can't be written; the error of `fetch`
+ */
+export async function fetchOnce<T>(options: FetchOptions<T>): Promise<T> {
+  const { cacheDirectory, name, lookUp, fetch, onProgress, signal } = options;
+  const lock = join(cacheDirectory, `${name}.lock`);
+  for (let waits = 0; !(await create(lock)); waits++) {
+    const { mtimeMs } = await stat(lock).catch(() => ({ mtimeMs: Date.now() }));
+    if (Date.now() - mtimeMs > STALE_AFTER_MS) await rm(lock, { force: true });
+    else if (waits === 0) onProgress?.(`${name}: waiting for another process, which is fetching it`);
+    await delay(POLL_INTERVAL_MS, undefined, { signal });
+  }
+  const heartbeat = setInterval(() => void utimes(lock, new Date(), new Date()).catch(() => undefined), HEARTBEAT_MS);
+  const temporaryDirectory = join(cacheDirectory, `.${name}-${randomUUID()}`);
+  try {
+    await mkdir(temporaryDirectory);
+    return (await lookUp()) ?? (await fetch(temporaryDirectory));
+  } finally {
+    clearInterval(heartbeat);
+    await rm(temporaryDirectory, { recursive: true, force: true });
+    await rm(lock, { force: true });
+  }
+}
+
+/** Whether the file is new. */
+async function create(lock: string): Promise<boolean> {
+  try {
+    await mkdir(join(lock, '..'), { recursive: true });
+    await writeFile(lock, '', { flag: 'wx' });
+    return true;
+  } catch (error) {
+    const { code, path, message } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST' && path === lock) return false;
+    const text = `the cache cannot be written; set XDG_CACHE_HOME to a directory that can be written (${message})`;
+    throw new Error(text, { cause: error });
+  }
+}

@@ -1,0 +1,110 @@
+import { Connection } from '@temporalio/client';
+import { WITHOUT_PROXY } from '../temporal/grpc.js';
+import type { ResolveOptions } from './download.js';
+import {
+  childEnvironment,
+  findFreePort,
+  isPortFree,
+  type ServerProcess,
+  startOnFreePorts,
+  startServerProcess,
+  waitUntilReady,
+} from './process.js';
+import { resolveTemporalCli } from './resolve.js';
+
+export { isPortFree, type OnProgress } from './process.js';
+
+/** Settings of {@link startDevServer}. */
+interface DevServerOptions extends ResolveOptions {
+  /** gRPC port. @default a free one */
+  port?: number | undefined;
+  /** @default a free one */
+  uiPort?: number | undefined;
+  /** Whether a port that is not given is the usual one, if that is free. @default false */
+  preferUsualPorts?: boolean;
+  /** Whether the web UI is served. @default false */
+  ui?: boolean;
+  /** Further arguments of `temporal server start-dev`, such as `['--search-attribute', 'Colour=Keyword']`. */
+  args?: readonly string[];
+}
+
+/** A running development server on 127.0.0.1. It is killed when this process ends, even by SIGKILL. */
+export interface DevServer extends Pick<ServerProcess, 'pid' | 'exited' | 'lastOutput' | 'stop'> {
+  /** `host:port` of gRPC. */
+  readonly address: string;
+  readonly port: number;
+  /** Only if the UI is served. */
+  readonly uiUrl?: string;
+  /** `kill -9`. Resolves when it is dead. */
+  readonly kill: () => Promise<unknown>;
+}
+
+const IP = '127.0.0.1';
+/** The ports of Temporal and of its UI unless others are given. */
+export const USUAL_PORTS = { port: 7233, uiPort: 8233 } as const;
+/** Without the download. */
+const START_TIMEOUT_MS = 60_000;
+
+/**
+ * Starts `temporal server start-dev`, which keeps everything in memory, and waits until its namespace `default` answers.
+ * Ports that are not given are chosen, and chosen again if another process was faster.
+ *
+ * @throws BinaryUnavailableError when no Temporal CLI is available
+ * @throws Error when a port that was given is taken, or the server does not start
+ */
+export async function startDevServer(options: DevServerOptions): Promise<DevServer> {
+  const { env, ui = false, args = [] } = options;
+  const path = await resolveTemporalCli(options);
+  return startOnFreePorts(async () => {
+    const port = await choosePort('port', options);
+    const uiPort = await choosePort('uiPort', options);
+    const address = `${IP}:${port}`;
+    const serverArgs = ['--ip', IP, '--port', String(port), '--log-level', 'error'];
+    serverArgs.push(...(ui ? ['--ui-port', String(uiPort)] : ['--headless']), ...args);
+    const server = startServerProcess(path, ['server', 'start-dev', ...serverArgs], { env: childEnvironment(env) });
+    const kill = () => server.kill('SIGKILL');
+    try {
+      await waitUntilReady('Temporal dev server', server, START_TIMEOUT_MS, () => probeTemporal(address));
+    } catch (error) {
+      await kill();
+      throw error;
+    }
+    return { ...server, address, port, ...(ui && { uiUrl: `http://${IP}:${uiPort}` }), kill };
+  });
+}
+
+async function choosePort(name: keyof typeof USUAL_PORTS, options: DevServerOptions): Promise<number> {
+  const given = options[name];
+  if (given === undefined) {
+    return options.preferUsualPorts && (await isPortFree(USUAL_PORTS[name])) ? USUAL_PORTS[name] : findFreePort();
+  }
+  if (await isPortFree(given)) return given;
+  throw new Error(
+    `${name}: ${given} on ${IP} is taken. Stop the process that listens there, give another port, or none to have one chosen.`,
+  );
+}
+
+const CONNECT_TIMEOUT_MS = 1_000;
+const NAMESPACE_TIMEOUT_MS = 2_000;
+
+/**
+ * Resolves with true once a Temporal server answers and has the namespace `default`.
+ *
+ * @throws Error with the reason while it does not
+ */
+export async function probeTemporal(address: string): Promise<true> {
+  const connection = await Connection.connect({
+    address,
+    channelArgs: WITHOUT_PROXY,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    interceptors: [],
+  });
+  try {
+    await connection.withDeadline(Date.now() + NAMESPACE_TIMEOUT_MS, () =>
+      connection.workflowService.describeNamespace({ namespace: 'default' }),
+    );
+    return true;
+  } finally {
+    await connection.close();
+  }
+}

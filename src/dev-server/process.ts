@@ -1,0 +1,163 @@
+import { spawn, type SpawnOptions } from 'node:child_process';
+import { randomInt } from 'node:crypto';
+import { createServer } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Environment } from '../config/index.js';
+
+/** Receives one line of progress for people. */
+export type OnProgress = (message: string) => void;
+
+/** The environment of a child process: without the keys of this project, and without `TEMPORAL_*`, which name a server. */
+export function childEnvironment(env: Environment): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !/^(AGENT_JOBS|TEMPORAL)_/.test(name)));
+}
+
+/** A child process that runs a server and never outlives this process. */
+export interface ServerProcess {
+  readonly pid: number;
+  /** Resolves with the exit code when the process has ended, or with `null` if a signal ended it. */
+  readonly exited: Promise<number | null>;
+  hasExited(): boolean;
+  /** The end of its output, for error messages. */
+  lastOutput(): string;
+  /** Sends a signal. Resolves when the process has ended. */
+  kill(signal: NodeJS.Signals): Promise<number | null>;
+  /** SIGTERM, then SIGKILL after `graceMs` (default 5,000). Resolves when it has ended; may be called more than once. */
+  stop(graceMs?: number): Promise<void>;
+}
+
+/** Settings of {@link startServerProcess}. */
+interface ServerProcessOptions extends Pick<SpawnOptions, 'cwd' | 'uid' | 'gid'> {
+  env: NodeJS.ProcessEnv;
+  /** Called with everything the server writes. */
+  onOutput?: (text: string) => void;
+}
+
+/**
+ * `exec` turns the spawned process into the server, which keeps its id and signals. A helper process reads a pipe
+ * from this process: the kernel closes it when this process dies, even by SIGKILL, and the server is killed.
+ */
+const GUARD_SCRIPT = 'exec 3<&0 </dev/null; (cat <&3; kill -9 $$) >/dev/null 2>&1 & exec "$@" 3<&-';
+
+const MAX_OUTPUT_LENGTH = 8_192;
+
+/**
+ * Starts a server in a process group of its own, so that Ctrl-C in a terminal reaches it only through us. On Windows it
+ * may outlive a parent that was killed.
+ */
+export function startServerProcess(
+  command: string,
+  args: readonly string[],
+  { onOutput, ...options }: ServerProcessOptions,
+): ServerProcess {
+  const guarded = process.platform !== 'win32';
+  const [file, argv] = guarded ? ['/bin/sh', ['-c', GUARD_SCRIPT, 'sh', command, ...args]] : [command, args];
+  const child = spawn(file, argv, { ...options, stdio: 'pipe', detached: guarded });
+  let output = '';
+  const collect = (chunk: Buffer) => {
+    const text = chunk.toString();
+    output = (output + text).slice(-MAX_OUTPUT_LENGTH);
+    onOutput?.(text);
+  };
+  child.stdout.on('data', collect);
+  child.stderr.on('data', collect);
+  child.stdin.on('error', () => undefined);
+
+  let hasExited = false;
+  const exited = new Promise<number | null>((resolve) => {
+    const end = (exitCode: number | null) => {
+      hasExited = true;
+      child.stdin.destroy();
+      resolve(exitCode);
+    };
+    child.once('exit', end);
+    child.once('error', (error) => {
+      output += `${command} could not be started: ${error.message}\n`;
+      end(null);
+    });
+  });
+  const kill = (signal: NodeJS.Signals) => {
+    child.kill(signal);
+    return exited;
+  };
+  return {
+    pid: child.pid ?? -1,
+    exited,
+    hasExited: () => hasExited,
+    lastOutput: () => output.trim(),
+    kill,
+    stop: async (graceMs = 5_000) => {
+      const killer = setTimeout(() => void kill('SIGKILL'), graceMs);
+      await kill('SIGTERM');
+      clearTimeout(killer);
+    },
+  };
+}
+
+/**
+ * Calls `isReady` until it returns true. It may throw to say why not yet.
+ *
+ * @throws Error with the last reason and the end of the server's output, if the server ends or time is up
+ */
+export async function waitUntilReady(
+  name: string,
+  server: ServerProcess,
+  timeoutMs: number,
+  isReady: () => Promise<boolean>,
+): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  let reason = 'no answer';
+  for (;;) {
+    const output = `Its last output: ${server.lastOutput() || '(none)'}`;
+    if (server.hasExited()) throw new Error(`${name} ended before it was ready. ${output}`);
+    try {
+      if (await isReady()) return;
+    } catch (error) {
+      reason = error instanceof Error ? error.message : String(error);
+    }
+    if (performance.now() > deadline) {
+      throw new Error(`${name} was not ready within ${timeoutMs} ms (${reason}). ${output}`);
+    }
+    await delay(100);
+  }
+}
+
+const START_ATTEMPTS = 4;
+const PORT_TAKEN = /address already in use|EADDRINUSE|can't set frontend port/i;
+
+/**
+ * Starts a server that chooses free ports, and starts it again with others if another process was faster.
+ *
+ * @param start chooses the ports, and leaves nothing behind if it throws
+ */
+export async function startOnFreePorts<Started>(start: () => Promise<Started>): Promise<Started> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await start();
+    } catch (error) {
+      if (!(error instanceof Error && PORT_TAKEN.test(error.message)) || attempt >= START_ATTEMPTS) throw error;
+    }
+  }
+}
+
+/** Whether a port can be listened on. */
+export function isPortFree(port: number, host = '127.0.0.1'): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen({ port, host, exclusive: true }, () => server.close(() => resolve(true)));
+  });
+}
+
+/**
+ * A random free port of 127.0.0.1. Another process may take it before it is used. It is below the range from which
+ * Linux, macOS and Windows take the local ports of outgoing connections: while its server is down, a connection may take
+ * a port in that range, and a client that keeps dialling it may even reach itself.
+ */
+export async function findFreePort(): Promise<number> {
+  for (let tries = 0; tries < 1_000; tries++) {
+    const port = randomInt(10_000, 32_000);
+    if (await isPortFree(port)) return port;
+  }
+  throw new Error('no port of 127.0.0.1 from 10,000 to 32,000 can be listened on');
+}
