@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { mkdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -58,6 +58,9 @@ export async function fetchOnce<T>(options: FetchOptions<T>): Promise<T> {
   const heartbeat = setInterval(() => void utimes(lock, new Date(), new Date()).catch(() => undefined), HEARTBEAT_MS);
   const temporaryDirectory = join(cacheDirectory, `.${name}-${randomUUID()}`);
   try {
+    // A holder that was killed left its own.
+    const left = (await readdir(cacheDirectory)).filter((each) => each.startsWith(`.${name}-`));
+    for (const each of left) await rm(join(cacheDirectory, each), { recursive: true, force: true });
     await mkdir(temporaryDirectory);
     return (await lookUp()) ?? (await fetch(temporaryDirectory));
   } finally {

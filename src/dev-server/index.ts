@@ -1,5 +1,3 @@
-import { Connection } from '@temporalio/client';
-import { WITHOUT_PROXY } from '../temporal/grpc.js';
 import type { ResolveOptions } from './download.js';
 import {
   childEnvironment,
@@ -58,18 +56,19 @@ export async function startDevServer(options: DevServerOptions): Promise<DevServ
   return startOnFreePorts(async () => {
     const port = await choosePort('port', options);
     const uiPort = await choosePort('uiPort', options);
-    const address = `${IP}:${port}`;
-    const serverArgs = ['--ip', IP, '--port', String(port), '--log-level', 'error'];
+    const httpPort = await findFreePort();
+    const ports = ['--port', String(port), '--http-port', String(httpPort)];
+    const serverArgs = ['--ip', IP, ...ports, '--log-level', 'error'];
     serverArgs.push(...(ui ? ['--ui-port', String(uiPort)] : ['--headless']), ...args);
     const server = startServerProcess(path, ['server', 'start-dev', ...serverArgs], { env: childEnvironment(env) });
     const kill = () => server.kill('SIGKILL');
     try {
-      await waitUntilReady('Temporal dev server', server, START_TIMEOUT_MS, () => probeTemporal(address));
+      await waitUntilReady('Temporal dev server', server, START_TIMEOUT_MS, () => isUp(httpPort));
     } catch (error) {
       await kill();
       throw error;
     }
-    return { ...server, address, port, ...(ui && { uiUrl: `http://${IP}:${uiPort}` }), kill };
+    return { ...server, address: `${IP}:${port}`, port, ...(ui && { uiUrl: `http://${IP}:${uiPort}` }), kill };
   });
 }
 
@@ -84,27 +83,13 @@ async function choosePort(name: keyof typeof USUAL_PORTS, options: DevServerOpti
   );
 }
 
-const CONNECT_TIMEOUT_MS = 1_000;
-const NAMESPACE_TIMEOUT_MS = 2_000;
+const PROBE_TIMEOUT_MS = 2_000;
 
 /**
- * Resolves with true once a Temporal server answers and has the namespace `default`.
- *
- * @throws Error with the reason while it does not
+ * Whether the server answers for its namespace `default`. It is asked at its own HTTP port: while it fails because
+ * another server has taken its gRPC port, that one would answer there.
  */
-export async function probeTemporal(address: string): Promise<true> {
-  const connection = await Connection.connect({
-    address,
-    channelArgs: WITHOUT_PROXY,
-    connectTimeout: CONNECT_TIMEOUT_MS,
-    interceptors: [],
-  });
-  try {
-    await connection.withDeadline(Date.now() + NAMESPACE_TIMEOUT_MS, () =>
-      connection.workflowService.describeNamespace({ namespace: 'default' }),
-    );
-    return true;
-  } finally {
-    await connection.close();
-  }
+async function isUp(httpPort: number): Promise<boolean> {
+  const url = `http://${IP}:${httpPort}/api/v1/namespaces/default`;
+  return (await fetch(url, { signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) })).ok;
 }

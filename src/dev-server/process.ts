@@ -39,7 +39,8 @@ interface ServerProcessOptions extends Pick<SpawnOptions, 'cwd' | 'uid' | 'gid'>
  */
 const GUARD_SCRIPT = 'exec 3<&0 </dev/null; (cat <&3; kill -9 $$) >/dev/null 2>&1 & exec "$@" 3<&-';
 
-const MAX_OUTPUT_LENGTH = 8_192;
+/** The cause of a crash comes before the stack trace, which is 9 KB long if the port of Temporal's server is taken. */
+const MAX_OUTPUT_LENGTH = 32_768;
 
 /**
  * Starts a server in a process group of its own, so that Ctrl-C in a terminal reaches it only through us. On Windows it

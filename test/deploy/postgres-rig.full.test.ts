@@ -5,7 +5,6 @@ import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SearchAttribute } from '../../src/contract/index.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
-import { probeTemporal } from '../../src/dev-server/index.js';
 import { startServerProcess, waitUntilReady } from '../../src/dev-server/process.js';
 import { resolveTemporalServer } from '../support/temporal-server-binaries.js';
 import { readComposeFile } from './compose-file.js';
@@ -99,7 +98,8 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
       },
     });
     try {
-      await waitUntilReady('Temporal server', asImage, 120_000, () => probeTemporal(rig.address));
+      const url = `http://127.0.0.1:${ports.frontendHttp}/api/v1/namespaces/default`;
+      await waitUntilReady('Temporal server', asImage, 120_000, async () => (await fetch(url)).ok);
       const started = client.workflow.start('anything', { taskQueue: 'nobody', workflowId: 'y'.repeat(256) });
       await expect(started).rejects.toMatchObject({ cause: { details: expect.stringContaining('256/255') as string } });
     } finally {

@@ -72,9 +72,12 @@ describe('the development server', () => {
     await expect(start({ args: ['--no-such-flag'] })).rejects.toThrow(/ended before it was ready.*no-such-flag/s);
   });
 
-  test('two servers started at once take different ports', async () => {
-    const [first, second] = await Promise.all([start(), start()]);
+  test('two servers started at once take different ports, even if both prefer the usual ones', async () => {
+    const options = { preferUsualPorts: true, ui: true };
+    const [first, second] = await Promise.all([start(options), start(options)]);
     expect(first.address).not.toBe(second.address);
+    expect(first.uiUrl).not.toBe(second.uiUrl);
+    expect([first.lastOutput(), second.lastOutput()].join()).not.toContain('address already in use');
   });
 });
 

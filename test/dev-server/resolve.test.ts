@@ -193,7 +193,9 @@ describe('the cache', () => {
     });
     await writeFile(lock, '');
     await utimes(lock, longAgo, longAgo);
+    await mkdir(join(cache, '.thing-half-fetched'));
     expect(await fetchOf('thing', () => Promise.resolve('fetched'))).toBe('fetched');
     expect(messages).toEqual([]);
+    expect(await readdir(cache)).toEqual([]);
   });
 });
