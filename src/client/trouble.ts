@@ -4,13 +4,7 @@ import { parseProjectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../
 import { describeGrpcError, grpcStatusOf, isPassingTrouble } from '../temporal/grpc.js';
 import { RefusedError, WorkerUnavailableError } from './errors.js';
 import { type HistoryEvent, readHistory } from './history.js';
-import {
-  callTemporal,
-  DEFAULT_CALL_TIMEOUT_MS,
-  isCutOff,
-  timestampMs,
-  toExecutionStatus,
-} from './temporal.js';
+import { callTemporal, DEFAULT_CALL_TIMEOUT_MS, isCutOff, timestampMs, toExecutionStatus } from './temporal.js';
 import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 
 /** From this attempt on a workflow task is failing, and not just moving to another worker. */

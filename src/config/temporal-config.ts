@@ -216,7 +216,7 @@ function checkTls({ tls }: ClientConfigProfile, refuse: Refuse): ClientConfigTLS
   return { ...others, ...defined({ serverCACert: authority.source, clientCert: own.source, clientKey: key.source }) };
 }
 
-export function usesTls(tls: TemporalConnectionOptions['tls']): boolean {
+function usesTls(tls: TemporalConnectionOptions['tls']): boolean {
   return tls !== undefined && tls !== null && tls !== false;
 }
 
