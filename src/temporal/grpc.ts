@@ -89,8 +89,11 @@ const cancelAfterClose: Interceptor = (options, nextCall) => {
   } catch (error) {
     const details = error instanceof Error ? error.message : String(error);
     return new InterceptingCall({
-      start: (_metadata, listener) =>
-        listener?.onReceiveStatus?.({ code: status.CANCELLED, details, metadata: new Metadata() }),
+      start: (_metadata, listener) => {
+        // As in any unary call: the SDK's interceptor expects it before the status.
+        listener?.onReceiveMessage?.(null);
+        listener?.onReceiveStatus?.({ code: status.CANCELLED, details, metadata: new Metadata() });
+      },
       sendMessageWithContext: () => undefined,
       sendMessage: () => undefined,
       startRead: () => undefined,

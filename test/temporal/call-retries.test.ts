@@ -17,3 +17,12 @@ test('a call that is about to be repeated is cancelled if its connection is clos
   const call = connection.workflowService.getSystemInfo({});
   await expect(call).rejects.toMatchObject({ code: status.CANCELLED, details: 'Channel has been shut down' });
 });
+
+test('a call that begins after its connection was closed is cancelled', async () => {
+  const connection = Connection.lazy({ address: '127.0.0.1:1', interceptors: callRetries() });
+  await connection.close();
+  await expect(connection.workflowService.getSystemInfo({})).rejects.toMatchObject({
+    code: status.CANCELLED,
+    details: 'Channel has been shut down',
+  });
+});
