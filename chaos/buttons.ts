@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { Client, WorkflowHandle } from '@temporalio/client';
 import { GrpcStatus, grpcStatusOf } from '../src/temporal/grpc.js';
 
-type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
+/** One event of a workflow's history. */
+export type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
 
 /** Which of its completed workflow tasks a workflow is reset to. */
 export type ResetPoint = 'first' | 'last' | ((tasks: readonly HistoryEvent[]) => HistoryEvent | undefined);

@@ -1,7 +1,15 @@
 import type { Client } from '@temporalio/client';
-import { isPausedInTask } from '../src/client/trouble.js';
 import { budgetTaskQueue } from '../src/contract/index.js';
+import type { HistoryEvent } from './buttons.js';
 import type { Violation } from './checker.js';
+
+/** `WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_PAUSE_REQUESTED_BEFORE_TASK_STARTED` of Temporal's API. */
+const PAUSED_BEFORE_TASK = 39;
+
+/** Whether an event is the end of a task that a pause took from the queue. SDK 1.24 can't read a history with one. */
+export function isPausedInTask({ workflowTaskFailedEventAttributes }: HistoryEvent): boolean {
+  return Number(workflowTaskFailedEventAttributes?.cause) === PAUSED_BEFORE_TASK;
+}
 
 /** Values of the API's `WorkflowTaskFailedCause` whose cause is the workflow's own code. */
 const THREW = 14;

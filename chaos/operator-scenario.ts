@@ -7,7 +7,6 @@ import {
   projectBudgetWorkflowId,
 } from '../src/contract/index.js';
 import { toExecutionStatus } from '../src/client/temporal.js';
-import { isPausedInTask } from '../src/client/trouble.js';
 import {
   deleteWorkflow,
   onActivities,
@@ -18,7 +17,7 @@ import {
   type ResetPoint,
 } from './buttons.js';
 import { check, type FollowUpRecord, type Violation } from './checker.js';
-import { queryOf } from './contradictions.js';
+import { isPausedInTask, queryOf } from './contradictions.js';
 import { whereTheyStand } from './endings.js';
 import { keepWorker } from './kept-worker.js';
 import { RECOVERY_MS, type Lane } from './lane.js';

@@ -7,7 +7,6 @@ import { type ApiKeys, isUsableApiKey } from './api-keys.js';
 import { parseBaseUrl } from './base-url.js';
 import { type GetJobOutcome, interpretGet, interpretSend, type SendMessageOutcome } from './outcomes.js';
 import { postOnce } from './post-once.js';
-import { parseHttpDate } from './retry-after.js';
 import { skipInterim } from './interim-answers.js';
 import { createMaskCache } from './secret-mask.js';
 import type { Mask } from './service-text.js';
@@ -60,8 +59,6 @@ export interface AgentJobsClientOptions {
   connectTimeoutMs?: number | undefined;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */
   ca?: string | undefined;
-  /** Called with the `Date` of each answer to a GET, and the time of its request, both in epoch milliseconds. */
-  onDate?: ((dateMs: number, askedAtMs: number) => void) | undefined;
 }
 
 /**
@@ -72,7 +69,7 @@ export interface AgentJobsClientOptions {
  * @throws Error naming the option and the rule that it breaks
  */
 export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJobsClient {
-  const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca, onDate } = options;
+  const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca } = options;
   const { origin, pathPrefix } = parseBaseUrl(options.baseUrl);
   for (const [name, timeoutMs] of Object.entries({ getTimeoutMs, sendTimeoutMs, connectTimeoutMs })) {
     if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MAX_TIMEOUT_MS) {
@@ -99,7 +96,6 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     const access = await authorize(keys, maskFor, job.projectId);
     if ('problem' in access) return { kind: 'failed', reason: 'no-key', message: access.problem };
     const { mask } = access;
-    const askedAtMs = Date.now();
     const result = await getOnce(agent, {
       origin,
       path: `${pathPrefix}/v2/agent/${job.projectId}/job/${job.jobId}`,
@@ -110,8 +106,6 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       const { kind, text } = describeNetworkError(result.error, mask);
       return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no answer: ${text}` };
     }
-    const dateMs = parseHttpDate([result.answer.headers['date']].flat()[0]);
-    if (dateMs !== undefined) onDate?.(dateMs, askedAtMs);
     return interpretGet(result.answer, result.error, mask);
   }
 

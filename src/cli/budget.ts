@@ -38,13 +38,14 @@ export async function listBudgets({ env, output }: Cli): Promise<void> {
 
 /** Without the lists: there may be a thousand projects, one line each. */
 function toJson({ projectId, workflowId, status, statusUnavailable }: ListedBudget): object {
-  if (!status) return { projectId, workflowId, statusUnavailable };
+  if (!status) return { projectId, workflowId, ...defined({ statusUnavailable }) };
   const { waiting: _waiting, lastSends: _lastSends, ...counts } = status;
   return { workflowId, ...counts };
 }
 
 function describeListed({ projectId, status, statusUnavailable }: ListedBudget): string {
-  if (!status) return toRow(projectId, '?', '?', `does not answer: ${statusUnavailable ?? 'it has not begun'}`);
+  if (statusUnavailable !== undefined) return toRow(projectId, '?', '?', `does not answer: ${statusUnavailable}`);
+  if (!status) return toRow(projectId, '-', '0', 'idle');
   const { used, limit, windowMs, waitingTotal } = status;
   const slots = `${used} of ${limit} in ${formatDuration(windowMs)}`;
   return toRow(projectId, slots, String(waitingTotal), stateOf(status));

@@ -175,14 +175,13 @@ export function addCommands(program: Command, cli: Cli): void {
     .argument('<project>', 'project id')
     .option('--assume-full', 'also count every slot that is left as used, so that nothing is sent for one window');
 
-  const installation = adder(program, () => import('./doctor.js'));
-  installation('setup', 'TEMPORAL_ADDRESS=temporal.example.com:7233 %', (code) => code.setUp).description(
+  const setup = adder(program, () => import('./setup.js'));
+  setup('setup', 'TEMPORAL_ADDRESS=temporal.example.com:7233 %', (code) => code.setUp).description(
     'register the search attributes in the namespace; you can repeat it at any time',
   );
-  installation('doctor', '% --project my-project', (code) => code.runDoctor)
-    .description(
-      'check the whole installation: settings, server, workers, API keys, budgets, batches, schedules, clocks',
-    )
+  const doctor = adder(program, () => import('./doctor.js'));
+  doctor('doctor', '% --project my-project', (code) => code.runDoctor)
+    .description('check the whole installation: settings, service, API keys, server, workers, and what is blocked')
     .option('--project <project>', 'project whose API key to try')
     .option('--job <id>', 'job to read; it need not exist')
     .addHelpText('after', '\nThe exit code is 0 only if there is nothing to do.');

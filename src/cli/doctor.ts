@@ -1,166 +1,250 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { InvalidInputError } from '../client/index.js';
-import { callTemporal, toConnectionError } from '../client/temporal.js';
-import { ConfigError, type Environment, loadConfig, type WorkerConfig } from '../config/index.js';
-import { idSchema, parseInput } from '../contract/index.js';
-import { ensureSearchAttributes, SearchAttributesError } from '../temporal/search-attributes.js';
-import { type Cli, ExitCode, interruptible } from './cli.js';
-import { type Check, type CheckStatus, describeCheck, identityOf, isFinding } from './doctor-check.js';
-import { checkService } from './doctor-service.js';
-import { checkTemporal, type TemporalChecks } from './doctor-temporal.js';
-import { checkWork, type WorkChecks } from './doctor-work.js';
+import { isLoopbackHost } from '../agent-jobs/base-url.js';
+import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
+import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
+import { ConfigError, describeIgnoredProxies, loadConfig, type WorkerConfig } from '../config/index.js';
+import { type BatchStatus, type BudgetStatus, formatDuration, idSchema, parseInput } from '../contract/index.js';
+import { safeLine } from '../terminal-text.js';
+import { stateOf } from './budget.js';
+import { type Cli, ExitCode } from './cli.js';
 import { clock } from './text.js';
-import { withTemporal } from './session.js';
+import { type TemporalSession, withTemporal } from './session.js';
 
-interface DoctorOptions {
-  project?: string;
-  job?: string;
-  watch?: boolean;
+/** One thing that was examined. `subject` is a workflow id, a project or a task queue. A `note` needs no action. */
+interface Check {
+  name: string;
+  status: 'ok' | 'note' | 'warning' | 'error';
+  message: string;
+  subject?: string;
+  since?: string | undefined;
+  why?: string | undefined;
+  fix?: string | undefined;
 }
 
-/** The findings of one look at everything. */
-interface Report {
+function checked(name: string, status: Check['status'], message: string, details: Partial<Check> = {}): Check {
+  return { name, status, message, ...details };
+}
+
+/** What Temporal shows. `projects` have follow-ups that run or have just ended. */
+interface Examined {
   checks: Check[];
-  exitCode: ExitCode;
+  projects: string[];
+  hasWorkers: boolean;
+  isUnreachable?: boolean;
 }
-
-/** Time between two looks of `--watch`. */
-const LOOK_INTERVAL_MS = 5_000;
-
-/** The settings of the service: workers need them, clients do not. */
-const SERVICE_SETTINGS = [
-  'AGENT_JOBS_BASE_URL',
-  'AGENT_JOBS_API_KEY',
-  'AGENT_JOBS_API_KEY_FILE',
-  'AGENT_JOBS_API_KEYS_FILE',
-];
 
 /** `follow-up doctor` */
-export async function runDoctor(cli: Cli, { watch, ...options }: DoctorOptions): Promise<ExitCode> {
+export async function runDoctor({ env, output }: Cli, options: { project?: string; job?: string }): Promise<ExitCode> {
   const ids = parseInput(z.object({ project: idSchema.optional(), job: idSchema.optional() }), options);
   if (!ids.ok) throw new InvalidInputError(ids.issues);
-  const first = await look(cli, options);
-  if (watch !== true) {
-    print(cli, first);
-    return first.exitCode;
-  }
-  await interruptible(cli, (signal) => {
-    print(cli, first);
-    return watchOn(cli, options, first, signal);
-  });
-  return ExitCode.interrupted;
-}
-
-function print({ output }: Cli, { checks }: Report): void {
-  const count = (wanted: CheckStatus) => checks.filter(({ status }) => status === wanted).length;
-  const [errors, warnings] = [count('error'), count('warning')];
-  const findings = errors + warnings;
-  const verdict = findings === 0 ? 'all is well' : `${findings} to fix`;
-  output.data({ ok: findings === 0, errors, warnings, checks }, [...checks.map(describeCheck), verdict].join('\n'));
-}
-
-/** Reports each new finding and each that is gone, until the signal is aborted. */
-async function watchOn(
-  { env, output }: Cli,
-  options: DoctorOptions,
-  first: Report,
-  signal: AbortSignal,
-): Promise<void> {
-  let known = findingsOf(first);
-  // An unreachable server is a finding; no further note is needed.
-  const silent = { env, output: { note: () => undefined } };
-  for (;;) {
-    const isOver = await sleep(LOOK_INTERVAL_MS, false, { signal }).catch(() => true);
-    if (isOver) return;
-    const report = await look(silent, options);
-    const now = findingsOf(report);
-    const tell = (change: 'found' | 'fixed', check: Check) => {
-      const at = new Date().toISOString();
-      output.data({ change, at, ...check }, `${clock(at)}  ${change.padEnd(6)}  ${describeCheck(check)}`);
-    };
-    for (const [identity, check] of now) if (!known.has(identity)) tell('found', check);
-    // Without Temporal the state of the other findings is unknown.
-    if (report.exitCode === ExitCode.unreachable) {
-      known = new Map([...known, ...now]);
-      continue;
-    }
-    for (const [identity, check] of known) if (!now.has(identity)) tell('fixed', check);
-    known = now;
-  }
-}
-
-function findingsOf({ checks }: Report): Map<string, Check> {
-  return new Map(checks.filter(isFinding).map((check) => [identityOf(check), check]));
-}
-
-/** Looks at everything once. */
-async function look({ env, output }: Parameters<typeof withTemporal>[0], options: DoctorOptions): Promise<Report> {
-  const noWork: WorkChecks = { checks: [], projects: [] };
-  const { temporal, work } = await withTemporal({ env, output }, async (session) => {
-    const found = await checkTemporal(session);
-    return { temporal: found, work: found.isUsable ? await checkWork(session, found.hasWorkers) : noWork };
-  }).catch((error: unknown): { temporal: TemporalChecks; work: WorkChecks } => {
+  const temporal = await withTemporal({ env, output }, examineTemporal).catch((error: unknown): Examined => {
     if (!(error instanceof ConfigError)) throw error;
-    const check: Check = { name: 'Temporal', status: 'error', message: 'not checked: its settings are wrong' };
-    return { temporal: { checks: [check], isUsable: false, hasWorkers: false }, work: noWork };
+    const checks = [checked('Temporal', 'error', 'not checked: its settings are wrong')];
+    return { checks, projects: [], hasWorkers: false };
   });
-  const { config, check: configuration } = checkConfiguration(env, temporal.hasWorkers);
-  const security = (config?.warnings ?? []).map((message): Check => ({
-    name: 'security',
-    subject: message.split(/[:=]/)[0] ?? '',
-    status: 'warning',
-    message,
-  }));
-  const service = await checkService(config, { ...options, projects: work.projects });
-  const checks = [configuration, ...security, ...temporal.checks, ...work.checks, ...service];
-  return { checks, exitCode: exitCodeOf(checks, configuration, temporal) };
+  const { config, check } = examineSettings(env, temporal.hasWorkers);
+  const security = (config?.warnings ?? []).map((message) => checked('security', 'warning', message));
+  const service = await examineService(config, options, temporal.projects);
+  const checks = [check, ...security, ...service, ...temporal.checks];
+  const errors = checks.filter(({ status }) => status === 'error').length;
+  const warnings = checks.filter(({ status }) => status === 'warning').length;
+  const ok = errors + warnings === 0;
+  const verdict = ok ? 'all is well' : `${errors + warnings} to fix`;
+  output.data({ ok, errors, warnings, checks }, [...checks.map(describe), verdict].join('\n'));
+  if (ok) return ExitCode.ok;
+  if (check.status === 'error') return ExitCode.usage;
+  return temporal.isUnreachable ? ExitCode.unreachable : ExitCode.error;
 }
 
-function exitCodeOf(
-  checks: readonly Check[],
-  configuration: Check,
-  { checks: [connection] }: TemporalChecks,
-): ExitCode {
-  if (!checks.some(isFinding)) return ExitCode.ok;
-  if (configuration.status === 'error') return ExitCode.usage;
-  return connection?.status === 'error' ? ExitCode.unreachable : ExitCode.error;
+/** A check as one line, plus a line each for since when, why it matters, and how to fix it. */
+function describe({ name, status, message, since, why, fix }: Check): string {
+  const more = [since && `since ${clock(since)}`, why, fix && `-> ${fix}`].filter((line) => line !== undefined);
+  const lines = more.map((line) => `${' '.repeat(28)}${safeLine(line)}`);
+  return [`${status.padEnd(7)}  ${name.padEnd(17)}  ${safeLine(message)}`, ...lines].join('\n');
 }
 
 /** Workers elsewhere have their own settings: while one runs, the service's settings may be missing here. */
-function checkConfiguration(env: Environment, hasWorkers: boolean): { config?: WorkerConfig; check: Check } {
+function examineSettings(env: Cli['env'], hasWorkers: boolean): { config?: WorkerConfig; check: Check } {
   const name = 'configuration';
   try {
-    return { config: loadConfig(env), check: { name, status: 'ok', message: 'all required settings are present' } };
+    return { config: loadConfig(env), check: checked(name, 'ok', 'all required settings are present') };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const isOfService = error.issues.every((issue) => SERVICE_SETTINGS.includes(issue.name));
-    if (hasWorkers && isOfService && SERVICE_SETTINGS.every((setting) => !env[setting]?.trim())) {
-      const message = 'the settings of the agent job service are not set here; the workers that run have their own';
-      return { check: { name, status: 'note', message } };
+    if (hasWorkers && error.issues.every(({ name }) => name.startsWith('AGENT_JOBS_') && !env[name]?.trim())) {
+      return { check: checked(name, 'note', 'the workers that run have settings of the service, which lack here') };
     }
-    return {
-      check: {
-        name,
-        status: 'error',
-        message: error.issues.map((issue) => `${issue.name}: ${issue.message}`).join('; '),
-        why: 'a worker does not start with these settings',
-        fix: 'set these in the environment of the worker',
-      },
-    };
+    const message = error.issues.map((issue) => `${issue.name}: ${issue.message}`).join('; ');
+    const why = 'a worker does not start with these settings';
+    return { check: checked(name, 'error', message, { why, fix: 'set these in the environment of the worker' }) };
   }
 }
 
-/** `follow-up setup` */
-export async function setUp({ env, output }: Cli): Promise<void> {
-  await withTemporal({ env, output }, async ({ client, connection, config: { namespace } }) => {
-    await callTemporal(client, () => connection.workflowService.describeNamespace({ namespace }));
-    const { added } = await ensureSearchAttributes(connection, namespace).catch((error: unknown) => {
-      // It says more than that they are missing.
-      if (error instanceof SearchAttributesError) throw error;
-      throw toConnectionError(client, error) ?? error;
-    });
-    const done = added.length === 0 ? 'nothing to do, all are there' : `registered ${added.join(', ')}`;
-    output.data({ namespace, added }, `namespace ${namespace}: ${done}`);
-  });
+/** Read if no project has work or no job is named. */
+const MADE_UP = 'follow-up-doctor';
+
+/** Whether the agent job service accepts the keys of projects with work, at most 50. The jobs need not exist. */
+async function examineService(
+  config: WorkerConfig | undefined,
+  { project, job = MADE_UP }: { project?: string; job?: string },
+  active: readonly string[],
+): Promise<Check[]> {
+  const name = 'agent job service';
+  if (!config) return [checked(name, 'note', 'not checked: no address or key of the service is set here')];
+  const { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs } = config.agentJobs;
+  const keys = createApiKeys({ ...apiKeys, key: apiKeys.key?.() });
+  const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs });
+  const served = active.filter((id) => config.projects === '*' || config.projects.includes(id));
+  const known = [...new Set(project === undefined ? served : [project, ...served])].slice(0, 50);
+  const asked = known.length > 0 ? known : [MADE_UP];
+  try {
+    const read = async (id: string) => judgeRead(id, await client.getJob({ projectId: id, jobId: job }));
+    const failed = (await Promise.all(asked.map(read))).flat();
+    const message = `${baseUrl} answers and accepts the API key; projects tried: ${asked.length - failed.length}`;
+    return failed.length === asked.length ? failed : [checked(name, 'ok', message), ...failed];
+  } finally {
+    await client.close();
+  }
+}
+
+/** What a failed read means. That a job does not exist is an answer like any other. */
+function judgeRead(projectId: string, outcome: GetJobOutcome): Check[] {
+  if (outcome.kind !== 'failed') return [];
+  const { reason, statusCode } = outcome;
+  const isAboutKey = reason === 'no-key' || statusCode === 401 || statusCode === 403;
+  const isMadeUp = projectId === MADE_UP;
+  let fix = 'check AGENT_JOBS_BASE_URL and the network, or ask the operator of the service';
+  if (statusCode === 402) fix = 'pay the service';
+  if (isAboutKey) fix = 'create a new API key in the dashboard, and give it to the workers; check the project id';
+  if (reason === 'no-key') fix = 'give the project a key in AGENT_JOBS_API_KEYS_FILE';
+  const hint = isMadeUp && isAboutKey ? '; no project has work: name a real one with --project' : '';
+  const name = isAboutKey && !isMadeUp ? 'API key' : 'agent job service';
+  const details = { subject: projectId, why: 'its follow-ups wait, and no message is sent', fix };
+  const status = isMadeUp && reason === 'no-key' ? 'note' : 'error';
+  return [checked(name, status, `project ${projectId}: ${outcome.message}${hint}`, details)];
+}
+
+async function examineTemporal(session: TemporalSession): Promise<Examined> {
+  const { address, namespace } = session.config;
+  const proxies = describeIgnoredProxies(session.config);
+  try {
+    const health = await session.followUps.health();
+    const workers = health.taskQueues.map(judgeQueue);
+    const hasWorkers = workers.every(({ status }) => status === 'ok');
+    const message = `${address} answers, server ${health.serverVersion}${proxies}`;
+    const server = [checked('Temporal', 'ok', message), ...judgeNamespace(session, health), ...workers];
+    const { checks, projects } = await examineWork(session, health, hasWorkers);
+    return { checks: [...server, ...checks], projects, hasWorkers };
+  } catch (error) {
+    const text = error instanceof Error ? error.message : String(error);
+    const why = 'nothing can be started, sent or seen; what was started continues when this is fixed';
+    const fix = text.includes('no namespace')
+      ? `temporal operator namespace create --namespace ${namespace} --retention 72h, or check TEMPORAL_NAMESPACE`
+      : 'check TEMPORAL_ADDRESS, TLS settings and credentials; follow-up dev starts a server on this machine';
+    const checks = [checked('Temporal', 'error', `${text}${proxies}`, { why, fix })];
+    return { checks, projects: [], hasWorkers: false, isUnreachable: error instanceof TemporalUnreachableError };
+  }
+}
+
+function judgeNamespace({ config }: TemporalSession, { retentionMs, hasSearchAttributes }: Health): Check[] {
+  const { namespace, address } = config;
+  // What docs/how-to/run-in-production.md asks for. A development server on this machine keeps less.
+  const isShort = retentionMs < 72 * 3_600_000;
+  const status = isLoopbackHost(address.replace(/:\d+$/, '')) ? 'note' : 'warning';
+  const why = 'used keys and earlier messages are known for as long; 72 h are recommended';
+  const fix = `temporal operator namespace update --namespace ${namespace} --retention 72h`;
+  const message = `${namespace} keeps what has ended for ${formatDuration(retentionMs)}`;
+  const lack = { why: 'no follow-up can be started', fix: 'follow-up setup' };
+  return [
+    isShort ? checked('namespace', status, message, { why, fix }) : checked('namespace', 'ok', message),
+    hasSearchAttributes
+      ? checked('search attributes', 'ok', 'all are registered')
+      : checked('search attributes', 'error', 'not all are registered', lack),
+  ];
+}
+
+/** A worker's poll ends after at most 1 min, and the next one begins at once. */
+const POLLS_WITHIN_MS = 90_000;
+
+function judgeQueue({ taskQueue, type, pollers }: Health['taskQueues'][number]): Check {
+  const subject = `${taskQueue} (${type} tasks)`;
+  const [first, ...more] = pollers.filter(({ polledAtMs = 0 }) => Date.now() - polledAtMs <= POLLS_WITHIN_MS);
+  const others = more.length > 0 ? ` and ${more.length} more` : '';
+  if (first) return checked('workers', 'ok', `${subject} is polled by ${first.identity}${others}`, { subject });
+  const why = 'follow-ups wait until a worker polls; FOLLOW_UP_TASK_QUEUE must be the same here and in the workers';
+  return checked('workers', 'error', `no worker polls ${subject}`, { subject, why, fix: 'follow-up worker' });
+}
+
+/** What is blocked, and why. Without workers no workflow is queried: each query would wait for its deadline. */
+async function examineWork({ followUps }: TemporalSession, health: Health, hasWorkers: boolean) {
+  const states = Object.entries(health.followUps).flatMap(([state, count]) => (count > 0 ? `${count} ${state}` : []));
+  const message = states.join(', ') || 'none runs';
+  const checks = [checked('follow-ups', 'ok', message), ...health.troubles.map(describeTrouble)];
+  const projects: string[] = [];
+  if (!hasWorkers || !health.hasSearchAttributes) return { checks, projects };
+  const isKnown = (id: string) => health.troubles.some(({ workflowId }) => workflowId === id);
+  const silent = (workflowId: string, reason: string) =>
+    describeTrouble({ workflowId, what: `does not answer: ${reason}`, fix: 'check the log of the workers' });
+  const reasonIn = (error: unknown) => (error instanceof WorkerUnavailableError ? error.reason : String(error));
+  for await (const { projectId, workflowId, isNeeded, status, statusUnavailable } of followUps.budgets()) {
+    if (status || isNeeded) projects.push(projectId);
+    if (status) checks.push(...judgeBudget(status));
+    if (!isNeeded || statusUnavailable === undefined || isKnown(workflowId)) continue;
+    const trouble = await followUps.budget(projectId).trouble();
+    checks.push(trouble ? describeTrouble(trouble) : silent(workflowId, statusUnavailable));
+  }
+  for (const batch of health.batchIds.map((id) => followUps.batch(id)).filter((each) => !isKnown(each.workflowId))) {
+    const status = await batch.status().catch(reasonIn);
+    // After one that does not answer, the next would take as long.
+    if (typeof status === 'string') return { checks: [...checks, silent(batch.workflowId, status)], projects };
+    checks.push(...judgeBatch(status, Date.now()));
+  }
+  for (const id of health.blocked) {
+    const followUp = followUps.handle(id);
+    const progress = await followUp.progress().catch(() => undefined);
+    // The other reasons hold up a whole project, and are found above.
+    if (progress?.waitReason !== 'service') continue;
+    const what = `${id} cannot read its job: ${progress.lastError?.message ?? ''}`;
+    const details = { subject: id, why: 'its message waits', fix: 'fix the service; it continues by itself' };
+    checks.push(checked('follow-up', 'warning', what, details));
+  }
+  return { checks, projects };
+}
+
+function describeTrouble({ workflowId, what, fix, since }: Omit<Health['troubles'][number], 'kind'>): Check {
+  const [name = 'workflow'] = /budget(?=\/)|batch|^follow-up(?=\/)/.exec(workflowId) ?? [];
+  const details = { subject: workflowId, since, why: 'it does not go on, and what depends on it waits', fix };
+  return checked(name, 'error', `${workflowId} ${what}`, details);
+}
+
+/** None if the budget sends normally. */
+export function judgeBudget(status: BudgetStatus): Check[] {
+  const { projectId, limit, paused, waitingTotal } = status;
+  const state = stateOf(status);
+  if (state === 'sends') return [];
+  const reasons = paused?.reasons ?? [];
+  const resume = `follow-up budget resume ${projectId}`;
+  let fix = limit === 0 ? `follow-up budget set ${projectId} --limit <messages>` : undefined;
+  if (reasons.includes('operator') && paused?.until === undefined) fix = resume;
+  if (reasons.includes('credentials')) fix = `give the workers a valid API key for it, then: ${resume}`;
+  if (reasons.includes('payment')) fix = `the service answers 402: pay it, then: ${resume}`;
+  const what = `the budget of project ${projectId} ${paused ? 'is ' : ''}${state}; follow-ups that wait: ${waitingTotal}`;
+  const why = fix && `no message of project ${projectId} is sent`;
+  return [checked('budget', fix ? 'warning' : 'note', what, { subject: projectId, since: paused?.since, why, fix })];
+}
+
+/** If no item is added to a batch for this long, the process that hands it over is gone. */
+const HAND_OVER_GONE_MS = 600_000;
+
+/** Whether a batch is held, or its hand-over was interrupted. While items are open, more may still come. */
+export function judgeBatch(status: BatchStatus, nowMs: number): Check[] {
+  const { batchId, sealed, ended, total, open, waitingToStart, startedAt, lastEndedAt, hold } = status;
+  const since = hold?.at ?? lastEndedAt ?? startedAt;
+  const isLeft = !sealed && !ended && open + waitingToStart === 0 && nowMs - Date.parse(since) >= HAND_OVER_GONE_MS;
+  if (!hold && !isLeft) return [];
+  const what = hold
+    ? `is held (${hold.name}): ${hold.reason}`
+    : `waits for the rest of its list: its ${total} items have ended, and no more were added`;
+  const step = hold ? `follow-up batch continue ${batchId}` : 'run the same follow-up batch run again to add the rest';
+  const details = { why: 'its other items are not sent', fix: `${step}, or: follow-up batch cancel ${batchId}` };
+  return [checked('batch', 'warning', `batch ${batchId} ${what}`, { subject: batchId, since, ...details })];
 }

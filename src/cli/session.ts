@@ -1,7 +1,7 @@
 import { InterceptingCall, type Interceptor, status } from '@grpc/grpc-js';
 import { Client, Connection, defaultGrpcRetryOptions } from '@temporalio/client';
 import { FollowUpClient } from '../client/index.js';
-import { readPollers } from '../client/trouble.js';
+import { readPollers } from '../client/health.js';
 import { describeIgnoredProxies, type Environment, loadClientConfig, type TemporalConfig } from '../config/index.js';
 import { budgetTaskQueue } from '../contract/index.js';
 import { dataConverterPlugin, loadDataConverter } from '../temporal/data-converter.js';

@@ -27,7 +27,7 @@ import { FollowUpClientError, FollowUpFailedError, RefusedError, WorkerUnavailab
 import { listQuery } from './list.js';
 import { awaitResult, type ResultOptions, toBatchError, toResult } from './result.js';
 import { callTemporal, type ExecutionStatus, isBetweenRuns, toConnectionError, toExecutionStatus } from './temporal.js';
-import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './trouble.js';
+import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './health.js';
 
 /** A batch of thousands may have to replay its history before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;

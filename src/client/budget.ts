@@ -39,12 +39,13 @@ import {
   type ProjectBudgetInput,
   projectBudgetInputSchema,
 } from '../contract/protocol.js';
-import { describeIfKnown } from '../temporal/lookups.js';
+import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 import { readRunStart } from '../temporal/run-start.js';
 import { InvalidInputError, RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import { findProjects } from './list.js';
 import { issuesIn } from './result.js';
 import { callTemporal, type ExecutionStatus, listWorkflows, toExecutionStatus } from './temporal.js';
-import { NO_ANSWER, queryWorkflow, readTrouble, reasonOf, type WorkflowTrouble } from './trouble.js';
+import { NO_ANSWER, queryWorkflow, readTrouble, reasonOf, type WorkflowTrouble } from './health.js';
 import { watchChanges, type WatchOptions } from './watch.js';
 
 /** Default settings of a new budget. The limit is the service's own: 100 messages per hour. */
@@ -371,45 +372,50 @@ function toUpdateError(projectId: string, error: WorkflowUpdateFailedError): Err
   return new RefusedError('BudgetUpdateRejected', projectId, { why: cause?.message ?? error.message, cause: error });
 }
 
-/** One running budget of the namespace. */
+/** One running budget of the namespace. It is idle if it has neither a status nor a reason why there is none. */
 export interface ListedBudget {
   projectId: string;
   workflowId: string;
-  /** Missing if the budget does not answer. */
+  /** Whether a follow-up of the project runs. */
+  isNeeded: boolean;
   status?: BudgetStatus;
-  /** Why there is no status. */
+  /** Why it does not answer. */
   statusUnavailable?: string;
 }
-
-/** Budgets that are queried at once: each query costs a worker some work. */
-const ASKED_AT_ONCE = 10;
 
 /** See `FollowUpClient.budgets`. */
 export async function* listBudgets(
   client: Client,
   budgetOf: (projectId: string) => BudgetHandle,
+  windowMs: number,
 ): AsyncGenerator<ListedBudget> {
+  const since = new Date(Date.now() - windowMs).toISOString();
+  const [needed, recent] = await Promise.all([
+    findProjects(client, `ExecutionStatus = 'Running'`),
+    findProjects(client, `CloseTime >= '${since}'`),
+  ]);
   const query = `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus = 'Running'`;
-  let asked: Promise<ListedBudget>[] = [];
+  const projects: string[] = [];
   for await (const { workflowId } of listWorkflows(client, query)) {
     const projectId = parseProjectBudgetWorkflowId(workflowId);
-    // Anybody may start a workflow of that type under another id; it fails on its own.
-    if (projectId === undefined) continue;
-    asked.push(look(budgetOf(projectId)));
-    if (asked.length < ASKED_AT_ONCE) continue;
-    yield* await Promise.all(asked);
-    asked = [];
+    // Anyone may start a workflow of that type under another id; it fails on its own.
+    if (projectId !== undefined) projects.push(projectId);
   }
-  yield* await Promise.all(asked);
+  const asked = projects.filter((projectId) => needed.has(projectId) || recent.has(projectId));
+  const answers = new Map(
+    await fewAtATime(asked, async (projectId) => [projectId, await look(budgetOf(projectId))] as const),
+  );
+  for (const projectId of projects) {
+    const workflowId = projectBudgetWorkflowId(projectId);
+    yield { projectId, workflowId, isNeeded: needed.has(projectId), ...answers.get(projectId) };
+  }
 }
 
-async function look(budget: BudgetHandle): Promise<ListedBudget> {
-  const { projectId, workflowId } = budget;
+async function look(budget: BudgetHandle): Promise<Pick<ListedBudget, 'status' | 'statusUnavailable'>> {
   try {
-    const status = await budget.status();
-    return { projectId, workflowId, ...defined({ status }) };
+    return defined({ status: await budget.status() });
   } catch (error) {
     if (!(error instanceof WorkerUnavailableError)) throw error;
-    return { projectId, workflowId, statusUnavailable: error.reason };
+    return { statusUnavailable: error.reason };
   }
 }

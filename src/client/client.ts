@@ -26,11 +26,11 @@ import { BudgetHandle, DEFAULT_BUDGET_SETTINGS, listBudgets, type ListedBudget }
 import { InvalidInputError } from './errors.js';
 import { FollowUpHandle, type FollowUpSummary, inputDiffers, StartedFollowUp } from './follow-up.js';
 import type { StartBatchInput, StartBatchOptions } from './hand-over.js';
+import { type Health, readHealth } from './health.js';
 import { type ListFilter, listNewestFirst, listQuery } from './list.js';
 import type { ResultOptions } from './result.js';
 import { Schedules } from './schedules.js';
 import { callTemporal, isTooLarge } from './temporal.js';
-import { findTroubles, type FoundTroubles } from './trouble.js';
 
 /** Options of {@link FollowUpClient}. */
 export interface FollowUpClientOptions {
@@ -209,24 +209,25 @@ export class FollowUpClient {
   }
 
   /**
-   * Everything that is blocked until somebody fixes it: budgets that are stopped, paused in Temporal, failing or
-   * without a worker, batches and parts that are paused, failing or without a worker, and follow-ups that are paused,
-   * or whose activity is. Needs no worker.
+   * The server, its namespace and search attributes, who polls the task queues, how many follow-ups are in each state,
+   * and what is blocked until it is fixed: budgets that are stopped, and workflows that are paused in Temporal, whose
+   * activity is, or whose workflow tasks fail. Needs no worker.
    *
-   * @throws TemporalUnreachableError
+   * @throws TemporalUnreachableError, also if there is no such namespace
    */
-  troubles(): Promise<FoundTroubles> {
-    return findTroubles(this.#client);
+  health(): Promise<Health> {
+    return readHealth(this.#client, this.#taskQueue);
   }
 
   /**
-   * The running budgets of all projects, newest first, with their status. The list may be a second old. A
-   * budget that does not answer is listed without a status.
+   * The running budgets of all projects, newest first. Those of projects with a follow-up that runs, or that ended within
+   * the window of `budgetSettings`, have their status: each takes a query, and a worker may have to replay the budget.
+   * The others are idle and have none. The list may be a second old.
    *
-   * @throws TemporalUnreachableError while iterating
+   * @throws TemporalUnreachableError, or RefusedError without the search attributes, while iterating
    */
   budgets(): AsyncIterable<ListedBudget> {
-    return listBudgets(this.#client, (projectId) => this.budget(projectId));
+    return listBudgets(this.#client, (projectId) => this.budget(projectId), this.#budgetSettings.windowMs);
   }
 
   get #batchTarget(): BatchTarget {

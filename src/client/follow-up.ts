@@ -27,7 +27,7 @@ import { FollowUpFailedError, RefusedError, TemporalUnreachableError, WorkerUnav
 import { type LiveProgress, readProgress } from './progress.js';
 import { awaitResult, type ResultOptions, toOutcomeError, toResult } from './result.js';
 import { callTemporal, type ExecutionStatus, toConnectionError, toExecutionStatus } from './temporal.js';
-import { readTrouble, reasonOfSilence, type WorkflowTrouble } from './trouble.js';
+import { readTrouble, reasonOfSilence, type WorkflowTrouble } from './health.js';
 import { watchChanges, type WatchOptions } from './watch.js';
 
 /** A follow-up as Temporal's visibility shows it, without a worker. Instants are ISO 8601 in UTC. */

@@ -22,7 +22,7 @@ import {
 import type { StartedBatch } from './batch.js';
 import { FollowUpClientError, InvalidInputError, RefusedError, WorkerUnavailableError } from './errors.js';
 import { callTemporal, retryWhileAway } from './temporal.js';
-import { NO_ANSWER } from './trouble.js';
+import { NO_ANSWER } from './health.js';
 
 /** A batch to start: a list of follow-ups, or one prompt for many jobs of a project. */
 export type StartBatchInput = {

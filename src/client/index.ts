@@ -35,10 +35,10 @@ export {
 export * from './errors.js';
 export { FollowUpHandle, type FollowUpSummary, type FollowUpUpdate, StartedFollowUp } from './follow-up.js';
 export type { StartBatchInput, StartBatchOptions } from './hand-over.js';
+export type { Health, Poller, WorkflowTrouble } from './health.js';
 export type { ListFilter } from './list.js';
 export type { LiveProgress } from './progress.js';
 export type { ResultOptions } from './result.js';
 export { type CreateScheduleInput, type ScheduleDescription, Schedules } from './schedules.js';
 export type { ExecutionStatus } from './temporal.js';
-export type { FoundTroubles, WorkflowTrouble } from './trouble.js';
 export type { WatchOptions } from './watch.js';

@@ -5,13 +5,14 @@ import {
   idSchema,
   keySchema,
   parseDurationMs,
+  parseFollowUpWorkflowId,
   parseInput,
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
 import { type FollowUpSummary, toFollowUpSummary } from './follow-up.js';
-import { listWorkflows } from './temporal.js';
+import { callTemporal, listWorkflows } from './temporal.js';
 import { DURATION_RULE } from '../contract/durations.js';
 import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
 
@@ -95,4 +96,42 @@ export async function* listNewestFirst(client: Client, query: string): AsyncGene
     if (summary) summaries.push(summary);
   }
   yield* summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
+}
+
+/** The most that Temporal lists on one page. */
+const PAGE_SIZE = 1_000;
+
+/**
+ * Projects with follow-ups for which a condition holds. Reads a page of follow-ups, and then only those of other
+ * projects, so the cost grows with the number of projects.
+ *
+ * @throws TemporalUnreachableError; RefusedError without the search attributes
+ */
+export async function findProjects(client: Client, condition: string): Promise<ReadonlySet<string>> {
+  const found = new Set<string>();
+  for (;;) {
+    const ids = [...found].map((projectId) => `'${projectId}'`).join(', ');
+    const others = ids === '' ? '' : ` AND ${SearchAttribute.projectId.name} NOT IN (${ids})`;
+    const page = await listIds(client, `${listQuery({})} AND ${condition}${others}`, PAGE_SIZE);
+    const before = found.size;
+    for (const workflowId of page) {
+      const id = parseFollowUpWorkflowId(workflowId);
+      if (id) found.add(id.projectId);
+    }
+    if (page.length < PAGE_SIZE || found.size === before) return found;
+  }
+}
+
+/** Most workflows that {@link listIds} finds by default. */
+const MOST_IDS = 500;
+
+/**
+ * Ids of the newest workflows that a query of Temporal's visibility finds. Needs no data converter.
+ *
+ * @throws TemporalUnreachableError; RefusedError without the search attributes
+ */
+export async function listIds(client: Client, query: string, most = MOST_IDS): Promise<string[]> {
+  const request = { namespace: client.options.namespace, query, pageSize: most };
+  const { executions } = await callTemporal(client, () => client.workflowService.listWorkflowExecutions(request));
+  return executions.flatMap(({ execution }) => execution?.workflowId ?? []);
 }

@@ -17,7 +17,7 @@ import type { Seen } from '../follow-up/watch.js';
 import { decodePayloads, type Payloads } from '../temporal/run-start.js';
 import { WorkerUnavailableError } from './errors.js';
 import { callTemporal, timestampMs, toExecutionStatus } from './temporal.js';
-import { queryWorkflow } from './trouble.js';
+import { queryWorkflow } from './health.js';
 
 const QUERY_TIMEOUT_MS = 5_000;
 const BUDGET_TIMEOUT_MS = 3_000;

@@ -24,6 +24,7 @@ test('budget list shows the running budgets of all projects: slots, queue, pause
 
   await followUps.run({ projectId: 'busy', jobId: 'a', prompt: 'x', ...FAST });
   await followUps.budget('still').pause({ note: 'restored backup' });
+  await followUps.start({ projectId: 'still', jobId: 'b', prompt: 'x', ...FAST });
   const stopped = followUps.budget('stopped');
   await stopped.pause();
   await client.workflow.getHandle(stopped.workflowId).terminate();
@@ -32,6 +33,7 @@ test('budget list shows the running budgets of all projects: slots, queue, pause
     taskQueue: budgetTaskQueue('nobody-polls-this'),
     args: [{ projectId: 'silent', settings: { limit: 1, windowMs: 1_000, reserve: 0, marginMs: 0 } }],
   });
+  await followUps.start({ projectId: 'silent', jobId: 'c', prompt: 'x', ...FAST });
   const lines = await eventually(
     'all that run are listed',
     async () => {
@@ -54,6 +56,6 @@ test('budget list shows the running budgets of all projects: slots, queue, pause
   const { stdout } = await list();
   expect(stdout).toMatch(/^project +used +waiting +state\n/);
   expect(stdout).toMatch(/^busy +1 of 2 in 1 h +0 +sends$/m);
-  expect(stdout).toMatch(/^still +0 of 100 in 1 h +0 +paused: operator \(restored backup\)$/m);
+  expect(stdout).toMatch(/^still +0 of 100 in 1 h +\d +paused: operator \(restored backup\)$/m);
   expect(stdout).toMatch(/^silent +\? +\? +does not answer: /m);
 }, 180_000);

@@ -60,7 +60,7 @@ describe.concurrent('a waiting follow-up', () => {
     expect(await followUp.trouble()).toMatchObject({ kind: 'paused', fix });
     await expect(followUp.progress()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
     await eventually('it is found', async () => {
-      const { troubles } = await stack.followUps.troubles();
+      const { troubles } = await stack.followUps.health();
       return troubles.some(({ workflowId }) => workflowId === followUp.workflowId);
     });
     await letGo(projectId);
@@ -152,7 +152,7 @@ describe.concurrent('a follow-up whose agent is at work', () => {
     await eventually('it is named', async () => (await followUp.trouble()) !== undefined);
     expect(await followUp.trouble()).toMatchObject(trouble);
     const found = await eventually('it is found', async () => {
-      const { troubles } = await stack.followUps.troubles();
+      const { troubles } = await stack.followUps.health();
       return troubles.find(({ workflowId }) => workflowId === followUp.workflowId);
     });
     expect(found).toMatchObject(trouble);

@@ -15,8 +15,6 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-const REASON = 'it was paused in Temporal while a task waited for a worker';
-
 test('workflows that were paused while a task waited for a worker name the way out, which heals them', async () => {
   const { client, followUps, simulator, taskQueue } = stack;
   const projectId = `op-${randomUUID().slice(0, 8)}`;
@@ -52,7 +50,6 @@ test('workflows that were paused while a task waited for a worker name the way o
         const found = await troubleOf(workflowId);
         return found?.kind === 'failing' ? found : undefined;
       });
-      expect(trouble.what).toContain(REASON);
       if (workflowId === budget.workflowId) {
         expect(trouble.fix).toBe(`follow-up budget restore ${projectId}`);
         await budget.restore();
@@ -72,7 +69,7 @@ test('workflows that were paused while a task waited for a worker name the way o
   }
 });
 
-test('a follow-up that was paused before its first task can only be terminated, and says so', async () => {
+test('a follow-up that was paused before its first task fails at it', async () => {
   const { client } = stack;
   const projectId = `op-${randomUUID().slice(0, 8)}`;
   const taskQueue = `nobody-${projectId}`;
@@ -82,9 +79,7 @@ test('a follow-up that was paused before its first task can only be terminated, 
   await unpauseWorkflow(client, followUp.workflowId);
   const next = await startStack({ address: inject('temporalAddress'), taskQueue });
   try {
-    const fix = `temporal workflow terminate --workflow-id ${followUp.workflowId}; then start it with a new key`;
     await eventually('it fails', async () => (await followUp.trouble())?.kind === 'failing');
-    expect(await followUp.trouble()).toMatchObject({ what: expect.stringContaining(REASON) as string, fix });
   } finally {
     await client.workflow.getHandle(followUp.workflowId).terminate('by hand');
     await next.stop();
@@ -92,6 +87,6 @@ test('a follow-up that was paused before its first task can only be terminated, 
 });
 
 async function troubleOf(workflowId: string) {
-  const { troubles } = await stack.followUps.troubles();
+  const { troubles } = await stack.followUps.health();
   return troubles.find((trouble) => trouble.workflowId === workflowId);
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { judgeBudget, judgeBatch } from '../../src/cli/doctor-work.js';
+import { judgeBatch, judgeBudget } from '../../src/cli/doctor.js';
 import type { BatchStatus, BudgetStatus } from '../../src/contract/index.js';
 
 const nowMs = Date.UTC(2026, 0, 2, 12);
@@ -83,13 +83,15 @@ const pausedBy = (...reasons: NonNullable<BudgetStatus['paused']>['reasons']) =>
 test.each<[string, Partial<BudgetStatus>, object[]]>([
   ['sends', {}, []],
   ['is paused by an operator', pausedBy('operator'), [{ status: 'warning', fix: 'follow-up budget resume p' }]],
-  ['has a bad key', pausedBy('credentials'), [{ status: 'error', since: minutesAgo(5) }]],
-  ['is to pay', pausedBy('payment'), [{ status: 'error', message: expect.stringContaining('402') }]],
+  ['has a bad key', pausedBy('credentials'), [{ fix: expect.stringMatching(/valid API key.*budget resume p$/) }]],
+  ['is to pay', pausedBy('payment'), [{ fix: expect.stringMatching(/402.*budget resume p$/), since: minutesAgo(5) }]],
   ['is limited', pausedBy('limited'), [{ status: 'note' }]],
-  ['is paused twice', pausedBy('operator', 'payment'), [{ status: 'warning' }, { status: 'error' }]],
-  ['has the limit 0', { limit: 0 }, [{ status: 'warning' }]],
+  ['is paused twice', pausedBy('operator', 'payment'), [{ status: 'warning', fix: expect.stringContaining('402') }]],
+  ['has the limit 0', { limit: 0 }, [{ status: 'warning', fix: 'follow-up budget set p --limit <messages>' }]],
   ['counts', { isCounting: true }, [{ status: 'note', message: expect.stringContaining('counts what was sent') }]],
   ['has learned a limit', { learnedLimit: 40 }, [{ status: 'note', message: expect.stringContaining('about 40') }]],
 ])('a budget that %s leads to its findings', (_what, more, findings) => {
-  expect(judgeBudget({ ...budget, ...more })).toMatchObject(findings);
+  const found = judgeBudget({ ...budget, ...more });
+  expect(found).toHaveLength(findings.length);
+  expect(found).toMatchObject(findings);
 });

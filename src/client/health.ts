@@ -1,0 +1,321 @@
+import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription } from '@temporalio/client';
+import {
+  NamespaceNotFoundError,
+  type QueryDefinition,
+  type Timestamp,
+  WorkflowNotFoundError,
+} from '@temporalio/common';
+import {
+  budgetTaskQueue,
+  type OpenState,
+  openStates,
+  parseFollowUpBatchWorkflowId,
+  parseProjectBudgetWorkflowId,
+  SearchAttribute,
+  WorkflowType,
+} from '../contract/index.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble } from '../temporal/grpc.js';
+import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
+import { RefusedError, WorkerUnavailableError } from './errors.js';
+import { listIds, listQuery } from './list.js';
+import {
+  callTemporal,
+  DEFAULT_CALL_TIMEOUT_MS,
+  isCutOff,
+  timestampMs,
+  toConnectionError,
+  toExecutionStatus,
+} from './temporal.js';
+
+/** From this attempt on a workflow task is failing, and not just moving to another worker. */
+const FAILING_FROM_ATTEMPT = 3;
+/** After this wait a task has no worker. */
+const UNATTENDED_AFTER_MS = 15_000;
+/** Most blocked follow-ups that are named. */
+const MOST_BLOCKED = 10;
+/** Newer servers set it while the tasks of a workflow fail. Older ones refuse a query with it. */
+const FAILS = 'TemporalReportedProblems IS NOT NULL';
+const ANY_TYPE = Object.values(WorkflowType).map((type) => `'${type}'`);
+/** Workflows that the server knows to be paused, or to have a paused activity, and those that it knows to fail. */
+const HELD_UP = ['TemporalPauseInfo IS NOT NULL', FAILS].map(
+  (isHeldUp) => `WorkflowType IN (${ANY_TYPE.join(', ')}) AND ${isHeldUp}`,
+);
+/** Budgets that are closed, unless a later run of them is open. */
+const CLOSED_BUDGETS = `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus IN ('Terminated', 'Failed', 'Canceled', 'TimedOut', 'Completed')`;
+
+/**
+ * Something that blocks a workflow, as Temporal itself sees it.
+ *
+ * - `paused`: it was paused in Temporal.
+ * - `activityPaused`: its activity was paused in Temporal.
+ * - `failing`: its workflow tasks fail, and are tried again.
+ * - `unattended`: no worker polls its task queue.
+ * - `closed`: only for a budget: it was terminated, or ended in another way.
+ */
+export interface WorkflowTrouble {
+  workflowId: string;
+  kind: 'paused' | 'activityPaused' | 'failing' | 'unattended' | 'closed';
+  /** Since when, ISO 8601 in UTC, if Temporal knows. */
+  since?: string;
+  /** What it is, such as `is paused in Temporal`. */
+  what: string;
+  /** The command or step that fixes it. */
+  fix: string;
+}
+
+/** A worker that the server knows from its polls. The server forgets it 5 min after the last poll. */
+export interface Poller {
+  /** `{process id}@{host}/…` */
+  identity: string;
+  /** Start of its last poll by the server's clock, in epoch milliseconds; a poll waits for up to 1 min. */
+  polledAtMs?: number;
+}
+
+/** What the server has, and what is blocked there. Needs no worker. */
+export interface Health {
+  serverVersion: string;
+  /** How long Temporal keeps a workflow after its end. */
+  retentionMs: number;
+  /** Without the search attributes no follow-up starts, and the fields below `taskQueues` are empty. */
+  hasSearchAttributes: boolean;
+  taskQueues: { taskQueue: string; type: QueueType; pollers: Poller[] }[];
+  /** Number of running follow-ups in each state. */
+  followUps: Partial<Record<OpenState, number>>;
+  /** Workflow ids of the newest blocked follow-ups, at most 10. */
+  blocked: string[];
+  /** Ids of the newest running batches, at most 500. */
+  batchIds: string[];
+  troubles: WorkflowTrouble[];
+}
+
+/** See `FollowUpClient.health`. */
+export async function readHealth(client: Client, taskQueue: string): Promise<Health> {
+  const { workflowService: service, options } = client;
+  const { namespace } = options;
+  const { serverVersion } = await callTemporal(client, () => service.getSystemInfo({}));
+  const { config } = await callTemporal(client, () => service.describeNamespace({ namespace })).catch(
+    (error: unknown) => {
+      if (grpcStatusOf(error) !== GrpcStatus.notFound) throw error;
+      throw toConnectionError(client, new NamespaceNotFoundError(namespace)) ?? error;
+    },
+  );
+  const queues: [name: string, type: QueueType][] = [
+    [taskQueue, 'workflow'],
+    [taskQueue, 'activity'],
+    [budgetTaskQueue(taskQueue), 'workflow'],
+  ];
+  const taskQueues = await Promise.all(
+    queues.map(async ([name, type]) => ({ taskQueue: name, type, pollers: await readPollers(client, name, type) })),
+  );
+  const server = {
+    serverVersion,
+    retentionMs: (config?.workflowExecutionRetentionTtl?.seconds?.toNumber() ?? 0) * 1_000,
+    taskQueues,
+  };
+  try {
+    // A query that names them works without the permission to list attributes.
+    await listIds(
+      client,
+      Object.values(SearchAttribute)
+        .map(({ name }) => `${name} = 'none'`)
+        .join(' AND '),
+      1,
+    );
+  } catch (error) {
+    if (!RefusedError.is(error, 'SearchAttributesMissing')) throw error;
+    const nothing = { followUps: {}, blocked: [], batchIds: [], troubles: [] };
+    return { ...server, hasSearchAttributes: false, ...nothing };
+  }
+  const running = (state: OpenState) => `${listQuery({ state })} AND ExecutionStatus = 'Running'`;
+  const [counts, blocked, batches, troubles] = await Promise.all([
+    Promise.all(openStates.map((state) => callTemporal(client, () => client.workflow.count(running(state))))),
+    listIds(client, running('blocked'), MOST_BLOCKED),
+    listIds(client, `WorkflowType = '${WorkflowType.followUpBatch}' AND ExecutionStatus = 'Running'`),
+    findTroubles(client, [CLOSED_BUDGETS, ...HELD_UP]),
+  ]);
+  return {
+    ...server,
+    hasSearchAttributes: true,
+    followUps: Object.fromEntries(openStates.map((state, index) => [state, counts[index]?.count ?? 0])),
+    blocked,
+    batchIds: batches.flatMap((workflowId) => parseFollowUpBatchWorkflowId(workflowId)?.batchId ?? []),
+    troubles,
+  };
+}
+
+/**
+ * What blocks a workflow; `undefined` if nothing does, or if there is no such workflow.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function readTrouble(client: Client, workflowId: string): Promise<WorkflowTrouble | undefined> {
+  const description = await callTemporal(client, () => describeIfKnown(client, workflowId), { workflowId });
+  return description && troubleOf(client, description);
+}
+
+/**
+ * What blocks a batch or its parts.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function findTroublesOfBatch(client: Client, batchId: string): Promise<WorkflowTrouble[]> {
+  return findTroubles(
+    client,
+    HELD_UP.map((query) => `${SearchAttribute.batchId.name} = '${batchId}' AND ${query}`),
+  );
+}
+
+async function findTroubles(client: Client, queries: readonly string[]): Promise<WorkflowTrouble[]> {
+  const lists = await Promise.all(
+    queries.map((query) =>
+      listIds(client, query).catch((error: unknown) => {
+        if (query.includes(FAILS) && RefusedError.is(error, 'SearchAttributesMissing')) return [];
+        throw error;
+      }),
+    ),
+  );
+  const found = await fewAtATime([...new Set(lists.flat())], (workflowId) => readTrouble(client, workflowId));
+  return found.filter((trouble) => trouble !== undefined);
+}
+
+async function troubleOf(
+  client: Client,
+  { workflowId, raw, status, taskQueue }: WorkflowExecutionDescription,
+): Promise<WorkflowTrouble | undefined> {
+  const trouble = (kind: WorkflowTrouble['kind'], what: string, fix: string, since?: Timestamp | null) => ({
+    ...{ workflowId, kind, what: oneLine(what), fix },
+    ...(since && { since: new Date(timestampMs(since)).toISOString() }),
+  });
+  const projectId = parseProjectBudgetWorkflowId(workflowId);
+  const restore = `follow-up budget restore ${projectId ?? ''}`;
+  if (toExecutionStatus(status.name) !== 'running') {
+    if (projectId === undefined) return undefined;
+    const what = `is stopped: it was ${status.name.toLowerCase()}`;
+    return trouble('closed', what, restore, raw.workflowExecutionInfo?.closeTime);
+  }
+  const { pauseInfo } = raw.workflowExtendedInfo ?? {};
+  if (status.name === 'PAUSED' || pauseInfo) {
+    const { identity, reason, pausedTime } = pauseInfo ?? {};
+    const what = `is paused in Temporal${identity ? ` by ${identity}` : ''}${reason ? ` (${reason})` : ''}`;
+    return trouble('paused', what, `temporal workflow unpause --workflow-id ${workflowId}`, pausedTime);
+  }
+  const task = raw.pendingWorkflowTask;
+  if (task && (task.attempt ?? 0) >= FAILING_FROM_ATTEMPT) {
+    const reason = await readTaskFailure(client, workflowId);
+    const reset = `temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`;
+    const what = `fails at its tasks (attempt ${task.attempt}): ${reason ?? ''}`;
+    const fix = projectId === undefined ? reset : restore;
+    if (reason !== undefined) return trouble('failing', what, fix, task.originalScheduledTime);
+  }
+  const waitsSince = task?.startedTime ? undefined : task?.scheduledTime;
+  const isLeft = waitsSince && Date.now() - timestampMs(waitsSince) > UNATTENDED_AFTER_MS;
+  if (isLeft || (await readPollers(client, taskQueue, 'workflow')).length === 0) {
+    const what = `has no worker: none polls ${taskQueue}`;
+    return trouble('unattended', what, 'start a worker: follow-up worker', waitsSince);
+  }
+  const held = raw.pendingActivities?.find(({ paused }) => paused);
+  if (!held) return undefined;
+  const { activityType, activityId, pauseInfo: pause } = held;
+  const unpause = `temporal activity unpause --workflow-id ${workflowId} --activity-id ${activityId ?? ''}`;
+  const what = `is held up: its activity ${activityType?.name ?? ''} is paused in Temporal`;
+  return trouble('activityPaused', what, unpause, pause?.pauseTime);
+}
+
+/** The end of the latest workflow task is among the newest events. */
+const NEWEST_EVENTS = 10;
+
+/** Why the latest workflow task failed; `undefined` if it did not fail but was lost with its worker. */
+async function readTaskFailure(client: Client, workflowId: string): Promise<string | undefined> {
+  const { namespace } = client.options;
+  const request = { namespace, execution: { workflowId }, maximumPageSize: NEWEST_EVENTS };
+  const { history } = await callTemporal(client, () =>
+    client.workflowService.getWorkflowExecutionHistoryReverse(request),
+  );
+  const end = history?.events?.find(
+    (event) =>
+      event.workflowTaskFailedEventAttributes ??
+      event.workflowTaskCompletedEventAttributes ??
+      event.workflowTaskTimedOutEventAttributes,
+  );
+  const failed = end?.workflowTaskFailedEventAttributes;
+  return failed ? (failed.failure?.message ?? 'no message') : undefined;
+}
+
+/** Why a workflow is blocked and how to fix it: the text after its name and a colon. */
+export function reasonOf({ what, fix }: WorkflowTrouble): string {
+  return `it ${what}; ${fix}`;
+}
+
+/** Why a workflow does not answer if no other trouble is found. */
+export const NO_ANSWER = 'no worker is running, or the workers are overloaded';
+
+/**
+ * Why a workflow does not answer a query or an update, and how to fix it if that is known.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function reasonOfSilence(client: Client, workflowId: string, error: unknown): Promise<string> {
+  if (error instanceof QueryNotRegisteredError) return 'it has not begun';
+  const trouble = await readTrouble(client, workflowId);
+  if (trouble) return reasonOf(trouble);
+  if (grpcStatusOf(error) === undefined) {
+    return `the data converter of this client cannot decode its answer: ${describeGrpcError(error)}`;
+  }
+  return isPassingTrouble(error) || isCutOff(error) ? NO_ANSWER : describeGrpcError(error);
+}
+
+/**
+ * Queries a workflow. A query waits for a worker: without one it ends at its deadline, as it does without a server.
+ *
+ * @throws WorkerUnavailableError with the reason; TemporalUnreachableError; the SDK's WorkflowNotFoundError
+ */
+export async function queryWorkflow<Answer, Args extends unknown[]>(
+  client: Client,
+  workflowId: string,
+  timeoutMs: number,
+  query: QueryDefinition<Answer, Args>,
+  ...args: Args
+): Promise<Answer> {
+  try {
+    const handle = client.workflow.getHandle(workflowId);
+    return await client.withDeadline(Date.now() + timeoutMs, () => handle.query(query, ...args));
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) throw error;
+    const reason = await reasonOfSilence(client, workflowId, error);
+    throw new WorkerUnavailableError(workflowId, reason, { cause: error });
+  }
+}
+
+function oneLine(text: string): string {
+  return text.replace(/\s+/g, ' ').trim().slice(0, 300);
+}
+
+/** `TASK_QUEUE_TYPE_*` of Temporal's API. */
+const QUEUE_TYPE = { workflow: 1, activity: 2 } as const;
+
+/** Kind of the tasks in a task queue. */
+type QueueType = keyof typeof QUEUE_TYPE;
+
+/**
+ * Workers that poll a task queue, or did in the last 5 min.
+ *
+ * @throws TemporalUnreachableError
+ */
+export async function readPollers(
+  client: Client,
+  name: string,
+  type: QueueType,
+  timeoutMs: number = DEFAULT_CALL_TIMEOUT_MS,
+): Promise<Poller[]> {
+  const request = { namespace: client.options.namespace, taskQueue: { name }, taskQueueType: QUEUE_TYPE[type] };
+  const { pollers } = await callTemporal(
+    client,
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
+    () => client.workflowService.describeTaskQueue(request),
+    { timeoutMs },
+  );
+  return pollers.map(({ identity, lastAccessTime }) => ({
+    identity: identity ?? '',
+    ...(lastAccessTime && { polledAtMs: timestampMs(lastAccessTime) }),
+  }));
+}
