@@ -3,7 +3,7 @@ import type { WriteStream } from 'node:tty';
 import { expect, test } from 'vitest';
 import { Output } from '../../src/cli/cli.js';
 import { eventually } from '../support/eventually.js';
-import { type ProgressRow, showProgress } from '../../src/cli/progress.js';
+import { type ProgressRow, showLive, showProgress } from '../../src/cli/progress.js';
 
 const HOSTILE = 'stopped\u001b[2J\u001b]0;owned\u0007\u009b31m by\r\nsomebody\u202e';
 
@@ -74,4 +74,20 @@ test('a live terminal of 80 columns shows each frame in place of the one before,
   expect(screenOf(writes)).toEqual(['✔ p/one: job completed', '✖ p/two: no worker']);
   // Nothing is cleared before it is written again.
   expect(writes.every((write) => /^(␛\[\d+A)?(?:[^␛]*␛\[K\n)+␛\[J$/.test(write))).toBe(true);
+});
+
+test('a live view is redrawn in place, with the command as it was called, without control characters from the text', async () => {
+  const writes: string[] = [];
+  const terminal = Object.assign(new PassThrough(), { isTTY: true, rows: 24, columns: 40 });
+  terminal.on('data', (chunk: Buffer) => writes.push(chunk.toString().replaceAll('\u001b', '␛')));
+  const stream = terminal as unknown as WriteStream;
+  async function* updates() {
+    yield 'first\u001b]0;owned\u0007';
+    yield `second; run follow-up doctor ${'x'.repeat(40)}`;
+  }
+  const output = new Output({ stdout: stream, stderr: new PassThrough(), command: 'npx follow-up' }, false);
+  output.commandNames = ['doctor'];
+  await showLive(output, stream, updates(), (update) => update);
+  expect(screenOf(writes.slice(0, 1))).toEqual(['first']);
+  expect(screenOf(writes)).toEqual(['second; run npx follow-up doctor xxxxxx…']);
 });
