@@ -17,11 +17,11 @@ import {
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble } from '../temporal/grpc.js';
 import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 import { RefusedError, WorkerUnavailableError } from './errors.js';
-import { listIds, listQuery } from './list.js';
 import {
   callTemporal,
   DEFAULT_CALL_TIMEOUT_MS,
   isCutOff,
+  listIds,
   timestampMs,
   toConnectionError,
   toExecutionStatus,
@@ -126,7 +126,8 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
     const nothing = { followUps: {}, blocked: [], batchIds: [], troubles: [] };
     return { ...server, hasSearchAttributes: false, ...nothing };
   }
-  const running = (state: OpenState) => `${listQuery({ state })} AND ExecutionStatus = 'Running'`;
+  const running = (state: OpenState) =>
+    `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.state.name} = '${state}' AND ExecutionStatus = 'Running'`;
   const [counts, blocked, batches, troubles] = await Promise.all([
     Promise.all(openStates.map((state) => callTemporal(client, () => client.workflow.count(running(state))))),
     listIds(client, running('blocked'), MOST_BLOCKED),

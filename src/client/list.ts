@@ -12,7 +12,7 @@ import {
 } from '../contract/index.js';
 import { InvalidInputError } from './errors.js';
 import { type FollowUpSummary, toFollowUpSummary } from './follow-up.js';
-import { callTemporal, listWorkflows } from './temporal.js';
+import { listIds, listWorkflows } from './temporal.js';
 import { DURATION_RULE } from '../contract/durations.js';
 import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
 
@@ -120,18 +120,4 @@ export async function findProjects(client: Client, condition: string): Promise<R
     }
     if (page.length < PAGE_SIZE || found.size === before) return found;
   }
-}
-
-/** Most workflows that {@link listIds} finds by default. */
-const MOST_IDS = 500;
-
-/**
- * Ids of the newest workflows that a query of Temporal's visibility finds. Needs no data converter.
- *
- * @throws TemporalUnreachableError; RefusedError without the search attributes
- */
-export async function listIds(client: Client, query: string, most = MOST_IDS): Promise<string[]> {
-  const request = { namespace: client.options.namespace, query, pageSize: most };
-  const { executions } = await callTemporal(client, () => client.workflowService.listWorkflowExecutions(request));
-  return executions.flatMap(({ execution }) => execution?.workflowId ?? []);
 }
