@@ -5,9 +5,10 @@ import {
   type FoundItem,
   type FoundPart,
   partItemsSchema,
+  retryBatchId,
   RETRY_OF_MEMO,
 } from '../contract/batch-protocol.js';
-import { followUpBatchWorkflowId, parseFollowUpBatchWorkflowId, retryBatchId } from '../contract/ids.js';
+import { followUpBatchWorkflowId, parseFollowUpBatchWorkflowId } from '../contract/ids.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 import { readRunStart } from '../temporal/run-start.js';

@@ -3,7 +3,7 @@ import { setMaxListeners } from 'node:events';
 import { ApplicationFailure, Context, log } from '@temporalio/activity';
 import { ApplicationFailureCategory } from '@temporalio/common';
 import type { AgentJobsClient, GetJobOutcome } from '../agent-jobs/index.js';
-import { refusals } from '../contract/budget-messages.js';
+import { refusals } from '../contract/budget.js';
 import { defined } from '../contract/defined.js';
 import { describeGrpcError } from '../temporal/grpc.js';
 import type { RecentSends } from '../budget/loop.js';

@@ -1,6 +1,6 @@
-import type { SendOutcome } from '../contract/budget-messages.js';
+import type { SendOutcome } from '../contract/budget.js';
 import { defined } from '../contract/defined.js';
-import type { AgentJob } from '../contract/follow-up-result.js';
+import type { AgentJob } from '../contract/follow-up.js';
 import { refusalOf } from '../contract/protocol.js';
 import { type Answer, describeNetworkError, describeStatus, encodingProblem, type ResponseHeaders } from './answer.js';
 import { parseRetryAfterMs } from './retry-after.js';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type AgentJob, agentJobSchema } from '../contract/follow-up-result.js';
+import { type AgentJob, agentJobSchema } from '../contract/follow-up.js';
 import { describeIssues, parseInput } from '../contract/validation.js';
 import { plainText } from '../terminal-text.js';
 

@@ -1,7 +1,7 @@
-import type { Refusal, SendOutcome, TakeAnswer, WaitReason } from '../contract/budget-messages.js';
+import type { Refusal, SendOutcome, TakeAnswer, WaitReason } from '../contract/budget.js';
 import { defined } from '../contract/defined.js';
 import { iso } from '../contract/durations.js';
-import type { ShownPause } from '../contract/follow-up-messages.js';
+import type { ShownPause } from '../contract/follow-up.js';
 import { type Lane, lanes } from '../contract/choices.js';
 import {
   type Answer,

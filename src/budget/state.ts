@@ -1,4 +1,4 @@
-import type { Refusal, SendOutcome, WaitReason } from '../contract/budget-messages.js';
+import type { Refusal, SendOutcome, WaitReason } from '../contract/budget.js';
 import type { Lane } from '../contract/choices.js';
 import { hash64 } from '../contract/text.js';
 import type { BudgetSettings, JobFingerprint } from '../contract/protocol.js';

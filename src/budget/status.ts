@@ -1,7 +1,7 @@
 import { defined } from '../contract/defined.js';
 import { formatDuration, iso } from '../contract/durations.js';
 import { markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
-import type { BudgetSend, BudgetStatus, BudgetWaiter, SendOutcome } from '../contract/budget-messages.js';
+import type { BudgetSend, BudgetStatus, BudgetWaiter, SendOutcome } from '../contract/budget.js';
 import { type Budget, isHeld } from './budget.js';
 import type { Grant, SendRecord } from './state.js';
 

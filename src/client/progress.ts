@@ -1,7 +1,7 @@
 import { type Client, type WorkflowExecutionDescription } from '@temporalio/client';
 import { type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
-import type { WaitReason } from '../contract/budget-messages.js';
+import type { WaitReason } from '../contract/budget.js';
 import { waitingStates } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
 import {

@@ -3,7 +3,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
 import { z } from 'zod';
-import { describeIssues, type FailureDetails, FailureType, type InputIssue, parseInput } from '../contract/index.js';
+import {
+  deliveredValues,
+  describeIssues,
+  type FailureDetails,
+  failureDetailsSchema,
+  FailureType,
+  type InputIssue,
+  parseInput,
+} from '../contract/index.js';
 import { isPassingTrouble } from '../temporal/grpc.js';
 import { BatchFailedError, FollowUpFailedError } from './errors.js';
 import { type ExecutionStatus, isVagueTrouble, retryWhileAway } from './temporal.js';
@@ -68,15 +76,10 @@ function signalForOnePoll(signal: AbortSignal): AbortSignal {
   return own;
 }
 
-const failureDetailsSchema = z.looseObject({
-  delivered: z.enum(['yes', 'no', 'unknown']).catch('unknown'),
-  projectId: z.string().exactOptional(),
-  jobId: z.string().exactOptional(),
-  issues: z.array(z.object({ field: z.string(), message: z.string() })).exactOptional(),
-  statusCode: z.number().exactOptional(),
-  serviceMessage: z.string().exactOptional(),
-  job: z.unknown().exactOptional(),
-});
+// Fields that a later version adds are kept.
+const detailsSchema = failureDetailsSchema()
+  .loose()
+  .extend({ delivered: z.enum(deliveredValues).catch('unknown') });
 
 /**
  * Result of a workflow that completed.
@@ -114,11 +117,10 @@ export function toOutcomeError(workflowId: string, error: WorkflowFailedError): 
 }
 
 function toDetails(value: unknown): FailureDetails {
-  const parsed = failureDetailsSchema.safeParse(value);
+  const parsed = detailsSchema.safeParse(value);
   if (parsed.success) return parsed.data;
   // Other fields may come from a newer version; whether the message was delivered must not get lost with them.
-  const delivered = z.object({ delivered: failureDetailsSchema.shape.delivered }).safeParse(value);
-  return { delivered: delivered.data?.delivered ?? 'unknown' };
+  return detailsSchema.pick({ delivered: true }).safeParse(value).data ?? { delivered: 'unknown' };
 }
 
 /** This library's error for the way a batch's workflow ended. */
@@ -133,5 +135,5 @@ export function toBatchError(batchId: string, error: WorkflowFailedError): Batch
 
 /** The broken rules that a failure names. */
 export function issuesIn({ details }: ApplicationFailure): InputIssue[] | undefined {
-  return failureDetailsSchema.pick({ issues: true }).safeParse(details?.[0]).data?.issues;
+  return detailsSchema.pick({ issues: true }).safeParse(details?.[0]).data?.issues;
 }

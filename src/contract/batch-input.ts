@@ -1,8 +1,7 @@
 import { z } from 'zod';
-import type { InputIssue } from './failures.js';
 import { followUpDefaultsSchema, type FollowUpInput, followUpInputSchema, promptSchema } from './follow-up-input.js';
 import { idSchema } from './ids.js';
-import { boundedIssues, type Parsed, parseInput } from './validation.js';
+import { boundedIssues, type InputIssue, type Parsed, parseInput } from './validation.js';
 
 /** Follow-ups of a batch that are open at once if `maxOpen` is not given. */
 export const DEFAULT_MAX_OPEN = 50;
@@ -16,26 +15,37 @@ export const MAX_CANARY = 500;
 /** Defaults for all items of a batch: any field of an input except its ids and its prompt. */
 export type FollowUpDefaults = Omit<FollowUpInput, 'projectId' | 'jobId' | 'prompt'>;
 
-/** Settings of a batch, apart from its items. */
-export interface BatchOptions {
+const maxOpenRule = `must be a whole number from 1 to ${MAX_MAX_OPEN}`;
+const canaryRule = `must be a whole number from 1 to ${MAX_CANARY}`;
+const maxFailuresRule = 'must be a whole number from 0, or a share from "0%" to "100%"';
+
+const optionFields = () => ({
   /** Most follow-ups that are started and have not ended. @default 50 */
-  maxOpen?: number | null | undefined;
+  maxOpen: z.int(maxOpenRule).min(1, maxOpenRule).max(MAX_MAX_OPEN, maxOpenRule).nullish(),
   /** Filled into items that leave the field out. @default `{ lane: 'batch' }` */
-  defaults?: FollowUpDefaults | null | undefined;
+  defaults: followUpDefaultsSchema.nullish(),
   /** The update `addItems` brings more items, until the update `seal`. */
-  open?: true | null | undefined;
+  open: z.literal(true, 'must be true, or left out').nullish(),
   /**
    * Only the first `canary` items of the list go, 1 to 500. Once they have ended, the batch is held until the update
    * `continueBatch`.
    */
-  canary?: number | null | undefined;
+  canary: z.int(canaryRule).min(1, canaryRule).max(MAX_CANARY, canaryRule).nullish(),
   /**
    * How many items may fail before the batch is held until `continueBatch`: a number from 0, or a share of the items
    * so far such as `"5%"`. Counts agent jobs that failed and items without a result, except cancelled ones. After
    * `continueBatch` it counts from 0 again.
    */
-  maxFailures?: number | string | null | undefined;
-}
+  maxFailures: z
+    .union(
+      [z.int(maxFailuresRule).min(0, maxFailuresRule), z.string().regex(/^(100|\d{1,2}(\.\d+)?)%$/, maxFailuresRule)],
+      maxFailuresRule,
+    )
+    .nullish(),
+});
+
+/** Settings of a batch, apart from its items. */
+export type BatchOptions = z.input<z.ZodObject<ReturnType<typeof optionFields>>>;
 
 /** Input of the `followUpBatch` workflow: a list of follow-ups, or one prompt for many jobs of a project. */
 export type FollowUpBatchInput = BatchOptions &
@@ -44,23 +54,6 @@ export type FollowUpBatchInput = BatchOptions &
 /** An input whose items are not checked yet: a bad item is an error of that item alone. */
 export type UncheckedBatchInput = BatchOptions &
   ({ items: unknown[] } | { projectId: string; prompt: string; jobIds: unknown[] });
-
-const maxOpenRule = `must be a whole number from 1 to ${MAX_MAX_OPEN}`;
-const canaryRule = `must be a whole number from 1 to ${MAX_CANARY}`;
-const maxFailuresRule = 'must be a whole number from 0, or a share from "0%" to "100%"';
-
-const optionFields = () => ({
-  maxOpen: z.int(maxOpenRule).min(1, maxOpenRule).max(MAX_MAX_OPEN, maxOpenRule).nullish(),
-  defaults: followUpDefaultsSchema.nullish(),
-  open: z.literal(true, 'must be true, or left out').nullish(),
-  canary: z.int(canaryRule).min(1, canaryRule).max(MAX_CANARY, canaryRule).nullish(),
-  maxFailures: z
-    .union(
-      [z.int(maxFailuresRule).min(0, maxFailuresRule), z.string().regex(/^(100|\d{1,2}(\.\d+)?)%$/, maxFailuresRule)],
-      maxFailuresRule,
-    )
-    .nullish(),
-});
 
 const listSchema = (item: z.ZodType) => z.strictObject({ items: z.array(item), ...optionFields() });
 

@@ -3,54 +3,75 @@
  *
  * @module
  */
+import { ApplicationFailure, CancelledFailure, TerminatedFailure } from '@temporalio/common';
 import { z } from 'zod';
-import { type BatchCounts, BatchErrorType, countFields, type ItemOutcome, outcomeFields } from './batch-result.js';
+import { followUpBatchResultSchema, type ItemOutcome } from './batch-result.js';
+import { type FailureDetails, FailureType, followUpResultSchema } from './follow-up.js';
 import { followUpBatchWorkflowId } from './ids.js';
 import { defineQuery, defineSignal } from './names.js';
+import { parseInput } from './validation.js';
+
+// The schemas are functions because other workflows load this module too and do not need them.
+
+/** Schema of {@link PartOrder}. Anything else, such as a signal sent by hand, would fail the workflow tasks. */
+export function partOrderSchema() {
+  return z.object({
+    /**
+     * Always increases, even after a reset of the batch, because it is at least the time in milliseconds. A part's report
+     * names the latest order that it has received.
+     */
+    number: z.number().min(0),
+    /** Most follow-ups that the part may have open. */
+    share: z.int().min(0),
+    /** Only items of the batch below this index may start. */
+    until: z.int().min(0).optional(),
+    /** Start no more follow-ups, and cancel the open ones. */
+    cancel: z.literal(true).optional(),
+    /** Report all ends again: the batch has forgotten them, as after a reset. */
+    tellAll: z.literal(true).optional(),
+    /** Start no more follow-ups: the batch that runs now has other items. */
+    orphaned: z.literal(true).optional(),
+  });
+}
+/** From a batch to one of its parts. */
+export type PartOrder = z.infer<ReturnType<typeof partOrderSchema>>;
+
+/** Schema of {@link PartReport}. */
+export function partReportSchema() {
+  const result = followUpBatchResultSchema();
+  const { index, status, prLink, error } = result.shape.items.element.shape;
+  // A later version may know more types.
+  const type = error.unwrap().shape.type.catch('Other');
+  return z.object({
+    part: z.int().min(0),
+    /** Always increases. A report with a number that is not higher says nothing new. */
+    number: z.number().min(0),
+    /** `hashOfItems` of its items. */
+    hash: z.string(),
+    /** Number of the latest order that the part has received. */
+    order: z.number().min(0),
+    open: z.int().min(0),
+    counts: result.omit({ total: true, items: true, truncated: true, cancelled: true }),
+    ended: z.array(z.object({ index, status, prLink, error: error.unwrap().extend({ type }).optional() })),
+  });
+}
+/** From a part to its batch: its counts, and what has ended since the last report. */
+export type PartReport = z.infer<ReturnType<typeof partReportSchema>>;
 
 /** The outcome of the item at `index` of the batch. */
-export type EndedItem = ItemOutcome & { index: number };
+export type EndedItem = PartReport['ended'][number];
 
-/** From a batch to one of its parts. */
-export interface PartOrder {
-  /**
-   * Always increases, even after a reset of the batch, because it is at least the time in milliseconds. A part's report
-   * names the latest order that it has received.
-   */
-  number: number;
-  /** Most follow-ups that the part may have open. */
-  share: number;
-  /** Only items of the batch below this index may start. */
-  until?: number | undefined;
-  /** Start no more follow-ups, and cancel the open ones. */
-  cancel?: true | undefined;
-  /** Report all ends again: the batch has forgotten them, as after a reset. */
-  tellAll?: true | undefined;
-  /** Start no more follow-ups: the batch that runs now has other items. */
-  orphaned?: true | undefined;
+/** Schema of {@link PartItems}. */
+export function partItemsSchema() {
+  return z.object({
+    /** Index of the first item in the batch. */
+    first: z.int().min(0),
+    template: z.record(z.string(), z.unknown()),
+    items: z.array(z.unknown()),
+  });
 }
-
-/** From a part to its batch: its counts, and what has ended since the last report. */
-export interface PartReport {
-  part: number;
-  /** Always increases. A report with a number that is not higher says nothing new. */
-  number: number;
-  /** `hashOfItems` of its items. */
-  hash: string;
-  /** Number of the latest order that the part has received. */
-  order: number;
-  open: number;
-  counts: BatchCounts;
-  ended: EndedItem[];
-}
-
 /** The items of a part. `template` is filled into every item. */
-export interface PartItems {
-  /** Index of the first item in the batch. */
-  first: number;
-  template: Record<string, unknown>;
-  items: unknown[];
-}
+export type PartItems = z.infer<ReturnType<typeof partItemsSchema>>;
 
 /** Input of a part. */
 export interface PartInput extends PartItems {
@@ -95,6 +116,31 @@ export interface FoundPart {
   items?: PartItems;
 }
 
+/** How an item ended whose follow-up completed with this value. */
+export function outcomeOfResult(value: unknown): ItemOutcome {
+  const result = parseInput(followUpResultSchema, value);
+  if (!result.ok) return outcomeOfFailure(new Error('It ended with an unknown result'));
+  return { status: result.value.status, prLink: result.value.prLink };
+}
+
+/** How an item ended whose follow-up failed, was cancelled, was terminated or timed out, from the cause of its failure. */
+export function outcomeOfFailure(cause: unknown): ItemOutcome {
+  const message = cause instanceof Error ? cause.message : String(cause);
+  if (cause instanceof CancelledFailure) {
+    // Only a follow-up that has sent nothing ends as Canceled.
+    return { error: { type: 'Cancelled', message: 'Cancelled before the message was sent', delivered: 'no' } };
+  }
+  if (cause instanceof TerminatedFailure) {
+    return { error: { type: 'Terminated', message: 'The follow-up was terminated', delivered: 'unknown' } };
+  }
+  if (cause instanceof ApplicationFailure) {
+    const type = Object.values(FailureType).find((known) => known === cause.type) ?? 'Other';
+    const { delivered } = (cause.details?.[0] ?? {}) as Partial<FailureDetails>;
+    return { error: { type, message, delivered: delivered === 'yes' || delivered === 'no' ? delivered : 'unknown' } };
+  }
+  return { error: { type: 'Other', message, delivered: 'unknown' } };
+}
+
 /**
  * Workflow id of a part. It has the hash of the items, so that a part with other items, such as one of an earlier batch
  * with the same id, is never taken for this one.
@@ -109,41 +155,13 @@ export const ITEM_HASH_MEMO = 'itemHash';
 /** Memo field of a retry: the id of the batch that it retries. */
 export const RETRY_OF_MEMO = 'retryOf';
 
+/** Id of the batch that retries another one for the `count`-th time. */
+export function retryBatchId(batchId: string, count: number): string {
+  return `${batchId}-retry-${count}`;
+}
+
 export const partOrderSignal = defineSignal<[PartOrder]>('partOrder');
 export const partReportSignal = defineSignal<[PartReport]>('partReport');
 
 /** Of a batch: the workflow ids of its parts that have started. */
 export const batchPartsQuery = defineQuery<string[]>('batchParts');
-
-/**
- * Schemas of the signals. Anything else, such as a signal sent by hand, would fail the workflow tasks. This is a function
- * because other workflows load this module too and do not need the schemas.
- */
-export function batchMessageSchemas() {
-  const count = z.int().min(0);
-  const number = z.number().min(0);
-  const outcome = outcomeFields({ type: z.enum(BatchErrorType).catch('Other') });
-  const partOrder: z.ZodType<PartOrder> = z.object({
-    number,
-    share: count,
-    until: count.optional(),
-    cancel: z.literal(true).optional(),
-    tellAll: z.literal(true).optional(),
-    orphaned: z.literal(true).optional(),
-  });
-  const partReport: z.ZodType<PartReport> = z.object({
-    part: count,
-    number,
-    hash: z.string(),
-    order: number,
-    open: count,
-    counts: z.object(countFields()),
-    ended: z.array(z.object({ index: count, ...outcome })),
-  });
-  return { partOrder, partReport };
-}
-
-/** Schema of the input of a part, as far as others read it. */
-export function partItemsSchema(): z.ZodType<PartItems> {
-  return z.object({ first: z.int().min(0), template: z.record(z.string(), z.unknown()), items: z.array(z.unknown()) });
-}

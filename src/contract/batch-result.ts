@@ -1,7 +1,8 @@
 import { z } from 'zod';
-import { type Delivered, FailureType } from './failures.js';
-import { type TerminalStatus, terminalStatuses } from './follow-up-result.js';
+import { deliveredValues } from './choices.js';
+import { FailureType, terminalStatuses } from './follow-up.js';
 import { defineQuery, defineUpdate } from './names.js';
+import { object } from './validation.js';
 
 /** Most items in the result of a batch. */
 export const MAX_RESULT_ITEMS = 500;
@@ -11,153 +12,144 @@ export const BatchErrorType = {
   ...FailureType,
   /** The follow-up could not be started, for example because its workflow id was used before. */
   NotStarted: 'NotStarted',
-  /** Somebody terminated the follow-up or its part of the batch, or Temporal no longer keeps it. */
+  /** The follow-up or its part of the batch was terminated, or Temporal no longer keeps it. */
   Terminated: 'Terminated',
   /** Temporal ended the follow-up at a timeout, or it failed in an unknown way. */
   Other: 'Other',
 } as const;
 export type BatchErrorType = (typeof BatchErrorType)[keyof typeof BatchErrorType];
 
-const batchErrorTypes = Object.values(BatchErrorType);
+// The schemas are functions because follow-ups load this module too and do not need them.
 
-/** Why an item has no result. */
-export interface BatchItemError {
-  type: BatchErrorType;
-  /** At most 200 characters. The follow-up's own failure has the full text. */
-  message: string;
-  /** Whether the message reached the service. */
-  delivered: Delivered;
+const count = () => z.int().min(0);
+
+function itemSchema() {
+  return object({
+    /** Its position in the batch, counted from 0. */
+    index: count(),
+    /** Empty if a bad item has none. */
+    projectId: z.string(),
+    jobId: z.string(),
+    /** Workflow id of its follow-up, `follow-up/{projectId}/{jobId}/{batchId}:{index}`; empty for a bad item. */
+    workflowId: z.string(),
+    status: z.enum(terminalStatuses).optional(),
+    /** Missing if it is longer than 255 bytes; the follow-up's result has it. */
+    prLink: z.string().nullable().optional(),
+    error: object({
+      type: z.enum(BatchErrorType),
+      /** At most 200 characters. The follow-up's own failure has the full text. */
+      message: z.string(),
+      /** Whether the message reached the service. */
+      delivered: z.enum(deliveredValues),
+    }).optional(),
+  });
 }
-
 /** One item of a batch. Until it has ended, it has neither `status` nor `error`. */
-export interface BatchItem {
-  /** Its position in the batch, counted from 0. */
-  index: number;
-  /** Empty if a bad item has none. */
-  projectId: string;
-  jobId: string;
-  /** Workflow id of its follow-up, `follow-up/{projectId}/{jobId}/{batchId}:{index}`; empty for a bad item. */
-  workflowId: string;
-  status?: TerminalStatus | undefined;
-  /** Missing if it is longer than 255 bytes; the follow-up's result has it. */
-  prLink?: string | null | undefined;
-  error?: BatchItemError | undefined;
-}
+export type BatchItem = z.infer<ReturnType<typeof itemSchema>>;
 
 /** How an item ended: with a status, or with an error. */
 export type ItemOutcome = Pick<BatchItem, 'status' | 'prLink' | 'error'>;
 
-/** How the items of a batch ended. */
-export interface BatchCounts {
-  completed: number;
-  archived: number;
+/** Why an item has no result. */
+export type BatchItemError = NonNullable<BatchItem['error']>;
+
+const countFields = () => ({
+  completed: count(),
+  archived: count(),
   /** Agent jobs that failed. */
-  failed: number;
+  failed: count(),
   /** Items that ended without a result. */
-  errors: number;
+  errors: count(),
   /** How many of `errors` may or may not have been delivered. */
-  unknown: number;
-  errorsByType: Partial<Record<BatchErrorType, number>>;
-}
-
-/** Result of the `followUpBatch` workflow. Every item has an outcome, even in a batch that was cancelled. */
-export interface FollowUpBatchResult extends BatchCounts {
-  /** The sum of `completed`, `archived`, `failed` and `errors`. */
-  total: number;
-  /** In the order of the batch; at most 500. */
-  items: BatchItem[];
-  /** Set if `items` is incomplete. The query `batchItems` returns all of them. */
-  truncated?: true | undefined;
-  /** Set if the batch was cancelled. */
-  cancelled?: true | undefined;
-}
-
-// The schemas are functions because follow-ups load this module too and do not need them.
+  unknown: count(),
+  errorsByType: z.partialRecord(z.enum(BatchErrorType), count()),
+});
+/** How the items of a batch ended. */
+export type BatchCounts = z.infer<z.ZodObject<ReturnType<typeof countFields>>>;
 
 /** Schema of {@link FollowUpBatchResult}. */
-export function followUpBatchResultSchema(): z.ZodType<FollowUpBatchResult> {
-  const count = z.int().min(0);
-  return z.object({
-    total: count,
+export function followUpBatchResultSchema() {
+  return object({
+    /** The sum of `completed`, `archived`, `failed` and `errors`. */
+    total: count(),
     ...countFields(),
-    items: z.array(
-      z.object({ index: count, projectId: z.string(), jobId: z.string(), workflowId: z.string(), ...outcomeFields() }),
-    ),
+    /** In the order of the batch; at most 500. */
+    items: z.array(itemSchema()),
+    /** Set if `items` is incomplete. The query `batchItems` returns all of them. */
     truncated: z.literal(true).optional(),
+    /** Set if the batch was cancelled. */
     cancelled: z.literal(true).optional(),
   });
 }
+/** Result of the `followUpBatch` workflow. Every item has an outcome, even in a batch that was cancelled. */
+export type FollowUpBatchResult = z.infer<ReturnType<typeof followUpBatchResultSchema>>;
 
-/** Fields of a schema of {@link BatchCounts}. */
-export function countFields() {
-  const count = z.int().min(0);
-  return {
-    completed: count,
-    archived: count,
-    failed: count,
-    errors: count,
-    unknown: count,
-    errorsByType: z.partialRecord(z.enum(batchErrorTypes), count),
-  };
+/** Schema of the answer of the `batchStatus` query. */
+export function batchStatusSchema() {
+  const instant = z.iso.datetime();
+  return object({
+    batchId: z.string(),
+    /** Items accepted so far: `waitingToStart`, `open`, `completed`, `archived`, `failed` and `errors` together. */
+    total: count(),
+    /** Items whose follow-ups have not started. */
+    waitingToStart: count(),
+    /** Follow-ups that have started and not ended. */
+    open: count(),
+    ...countFields(),
+    maxOpen: z.int().min(1),
+    /** Set while the batch is held: open follow-ups go on, and no other is started until `continueBatch`. */
+    hold: object({
+      /** The option that holds it. */
+      name: z.enum(['canary', 'max-failures']),
+      /** One sentence for people. */
+      reason: z.string(),
+      /** Since when. ISO 8601 in UTC. */
+      at: instant,
+    }).optional(),
+    /** The options of the brake, until the first `continueBatch` (`canary`) and for good (`maxFailures`). */
+    canary: z.int().min(1).optional(),
+    maxFailures: z.union([count(), z.string()]).optional(),
+    /** No more items can come. */
+    sealed: z.boolean(),
+    cancelled: z.boolean(),
+    /** Every item has an outcome, and no more items can come. */
+    ended: z.boolean(),
+    /** Workflows that hold the items. */
+    parts: count(),
+    startedAt: instant,
+    /** When the first item ended. */
+    firstEndedAt: instant.optional(),
+    lastEndedAt: instant.optional(),
+  });
 }
-
-/** Fields of a schema of a {@link BatchItem}'s outcome. */
-export function outcomeFields({ type = z.enum(batchErrorTypes) }: { type?: z.ZodType<BatchErrorType> } = {}) {
-  return {
-    status: z.enum(terminalStatuses).optional(),
-    prLink: z.string().nullable().optional(),
-    error: z.object({ type, message: z.string(), delivered: z.enum(['yes', 'no', 'unknown']) }).optional(),
-  };
-}
+/** Answer of the `batchStatus` query, and what the library adds from Temporal. All times are ISO 8601 in UTC. */
+export type BatchStatus = z.infer<ReturnType<typeof batchStatusSchema>> & {
+  /** How many of `open` wait for a slot of their project's budget, as of about a second ago. */
+  waitingForBudget?: number | undefined;
+  /** How the batch's workflow ended if it has no result, such as `terminated`; the counts are those of that moment. */
+  cutOff?: string | undefined;
+  /** How many follow-ups of a batch that was cut off still run. */
+  stillRunning?: number | undefined;
+};
 
 /** Why a batch starts nothing more until `continueBatch`. */
-export interface BatchHold {
-  /** The option that holds it. */
-  name: 'canary' | 'max-failures';
-  /** One sentence for people. */
-  reason: string;
-  /** Since when. ISO 8601 in UTC. */
-  at: string;
-}
+export type BatchHold = NonNullable<BatchStatus['hold']>;
 
-/** Answer of the `batchStatus` query. All times are ISO 8601 in UTC. */
-export interface BatchStatus extends BatchCounts {
-  batchId: string;
-  /** Items accepted so far: `waitingToStart`, `open`, `completed`, `archived`, `failed` and `errors` together. */
-  total: number;
-  /** Items whose follow-ups have not started. */
-  waitingToStart: number;
-  /** Follow-ups that have started and not ended. */
-  open: number;
-  /**
-   * How many of `open` wait for a slot of their project's budget. The library fills this in from Temporal's visibility
-   * store, which lags by about a second.
-   */
-  waitingForBudget?: number | undefined;
-  /**
-   * How the batch's workflow ended if it has no result, such as `terminated`; the counts are those of that moment. The
-   * library fills this in from Temporal, and `stillRunning`: how many of its follow-ups still run.
-   */
-  cutOff?: string | undefined;
-  stillRunning?: number | undefined;
-  maxOpen: number;
-  /** Set while the batch is held: open follow-ups go on, and no other is started. */
-  hold?: BatchHold | undefined;
-  /** The options of the brake, until the first `continueBatch` (`canary`) and for good (`maxFailures`). */
-  canary?: number | undefined;
-  maxFailures?: number | string | undefined;
-  /** No more items can come. */
-  sealed: boolean;
-  cancelled: boolean;
-  /** Every item has an outcome, and no more items can come. */
-  ended: boolean;
-  /** Workflows that hold the items. */
-  parts: number;
-  startedAt: string;
-  /** When the first item ended. */
-  firstEndedAt?: string | undefined;
-  lastEndedAt?: string | undefined;
+/** Schema of {@link BatchItemsPage}. */
+export function batchItemsSchema() {
+  return object({
+    total: count(),
+    offset: count(),
+    items: z.array(itemSchema()),
+    /**
+     * A batch itself knows its first 500 items. This part of it knows the `count` items from `offset + items.length` on:
+     * send it the same query with that offset. The library does this.
+     */
+    elsewhere: object({ workflowId: z.string(), count: count() }).optional(),
+  });
 }
+/** Answer of the `batchItems` query. */
+export type BatchItemsPage = z.infer<ReturnType<typeof batchItemsSchema>>;
 
 /** Which items to answer. */
 export interface BatchItemsRange {
@@ -167,22 +159,16 @@ export interface BatchItemsRange {
   limit?: number | undefined;
 }
 
-/** Answer of the `batchItems` query. */
-export interface BatchItemsPage {
-  total: number;
-  offset: number;
-  items: BatchItem[];
-  /**
-   * A batch itself knows its first 500 items. This part of it knows the `count` items from `offset + items.length` on:
-   * send it the same query with that offset. The library does this.
-   */
-  elsewhere?: { workflowId: string; count: number } | undefined;
-}
-
 /** Answer of `addItems` and `seal`. */
 export interface BatchTotal {
   /** Items accepted so far. */
   total: number;
+}
+
+/** Answer of `continueBatch`. */
+export interface BatchContinued {
+  /** The hold that it ended; `null` if it let the rest go before the canary had ended. */
+  hold: BatchHold | null;
 }
 
 /** The progress of a batch. Needs a running worker. */
@@ -199,12 +185,6 @@ export const addItemsUpdate = defineUpdate<BatchTotal, [items: unknown[], offset
 
 /** No more items will come. `total`, if given, must be the number of items. Repeating it is harmless. */
 export const sealUpdate = defineUpdate<BatchTotal, [total?: number]>('seal');
-
-/** Answer of `continueBatch`. */
-export interface BatchContinued {
-  /** The hold that it ended; `null` if it let the rest go before the canary had ended. */
-  hold: BatchHold | null;
-}
 
 /**
  * Lets a held batch go on, or the rest of a batch go before its canary has ended. Refused with `InvalidInput` if there is

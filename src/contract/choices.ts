@@ -15,6 +15,10 @@ export type UnknownDeliveryAction = (typeof unknownDeliveryActions)[number];
 export const whenActiveActions = ['wait', 'send'] as const;
 export type WhenActiveAction = (typeof whenActiveActions)[number];
 
+/** Whether a message reached the service. `unknown`: it cannot be found out. */
+export const deliveredValues = ['yes', 'no', 'unknown'] as const;
+export type Delivered = (typeof deliveredValues)[number];
+
 /** What an operator can say about a message whose delivery is unknown. */
 export const resolveWords = ['sent', 'notSent'] as const;
 export type ResolveWord = (typeof resolveWords)[number];

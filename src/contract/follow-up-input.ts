@@ -1,15 +1,9 @@
 import { z } from 'zod';
-import {
-  type Lane,
-  lanes,
-  type UnknownDeliveryAction,
-  unknownDeliveryActions,
-  type WhenActiveAction,
-  whenActiveActions,
-} from './choices.js';
+import { lanes, unknownDeliveryActions, whenActiveActions } from './choices.js';
 import { durationSchema, parseDurationMs } from './durations.js';
 import { idSchema } from './ids.js';
 import { utf8Length } from './text.js';
+import { object } from './validation.js';
 
 /** Longest prompt, in bytes of UTF-8: 256 KiB. */
 export const MAX_PROMPT_BYTES = 262_144;
@@ -78,14 +72,14 @@ const defaultMs = ({ default: text }: { default: string }) => parseDurationMs(te
 const { min: minCoefficient, max: maxCoefficient } = followUpSettings['poll.backoffCoefficient'];
 const coefficientRule = `must be from ${minCoefficient} to ${maxCoefficient}`;
 
-const pollSchema = z.strictObject({
+const pollSchema = object({
   /** Wait before the first poll. @default '5s' */
   initialInterval: duration(followUpSettings['poll.initialInterval']),
   /** Longest wait between two polls; at least `initialInterval`. @default '60s' */
   maxInterval: duration(followUpSettings['poll.maxInterval']),
   /** Each wait is this many times as long as the one before. @default 1.5 */
   backoffCoefficient: z.number().min(minCoefficient, coefficientRule).max(maxCoefficient, coefficientRule).nullish(),
-});
+}).strict();
 
 /** A message: 1 character to 256 KiB of UTF-8, and not only white space. Half a surrogate pair has no UTF-8. */
 export const promptSchema = z
@@ -95,7 +89,7 @@ export const promptSchema = z
   .refine((prompt) => !/\p{Surrogate}/u.test(prompt), 'must be Unicode text: it has half of a surrogate pair')
   .refine((prompt) => utf8Length(prompt) <= MAX_PROMPT_BYTES, `must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
 
-const baseSchema = z.strictObject({
+const baseSchema = object({
   /** The job's project, whose budget is used. */
   projectId: idSchema,
   jobId: idSchema,
@@ -116,28 +110,13 @@ const baseSchema = z.strictObject({
   jobTimeout: duration(followUpSettings.jobTimeout),
   /** Longest wait for everything before the send. @default '7d' */
   budgetWaitTimeout: duration(followUpSettings.budgetWaitTimeout),
-});
+}).strict();
 
 /** What a batch may set for all of its items. */
 export const followUpDefaultsSchema = baseSchema.omit({ projectId: true, jobId: true, prompt: true });
 
-/** A follow-up's settings with every default filled in and every duration in milliseconds. */
-export interface FollowUpSettings {
-  projectId: string;
-  jobId: string;
-  prompt: string;
-  lane: Lane;
-  onUnknownDelivery: UnknownDeliveryAction;
-  whenActive: WhenActiveAction;
-  poll: { initialIntervalMs: number; maxIntervalMs: number; backoffCoefficient: number };
-  settleTimeMs: number;
-  prLinkGraceMs: number;
-  jobTimeoutMs: number;
-  budgetWaitTimeoutMs: number;
-}
-
 /** Input of the `followUp` workflow. Accepts {@link FollowUpInput} and gives {@link FollowUpSettings}. */
-export const followUpInputSchema = baseSchema.transform((input, context): FollowUpSettings => {
+export const followUpInputSchema = baseSchema.transform((input, context) => {
   const initialIntervalMs = input.poll?.initialInterval ?? defaultMs(followUpSettings['poll.initialInterval']);
   const defaultMaxMs = Math.max(defaultMs(followUpSettings['poll.maxInterval']), initialIntervalMs);
   const maxIntervalMs = input.poll?.maxInterval ?? defaultMaxMs;
@@ -172,3 +151,6 @@ export const followUpInputSchema = baseSchema.transform((input, context): Follow
  * field may also be `null`.
  */
 export type FollowUpInput = z.input<typeof followUpInputSchema>;
+
+/** A follow-up's settings with every default filled in and every duration in milliseconds. */
+export type FollowUpSettings = z.output<typeof followUpInputSchema>;

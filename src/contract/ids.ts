@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import type { InputIssue } from './failures.js';
 import { WorkflowIdPrefix } from './names.js';
+import type { InputIssue } from './validation.js';
 
 /**
  * Ids that are safe in a path of the service and in a workflow id, among them all that nanoid makes. Strict on purpose:
@@ -105,11 +105,6 @@ export function parseFollowUpBatchWorkflowId(workflowId: string): BatchIdParts |
   if (batchId === undefined || rest.length > 0 || !batchIdSchema.safeParse(batchId).success) return undefined;
   if (part === undefined) return { batchId };
   return /^(0|[1-9]\d{0,6})-[\w-]{11}$/.test(part) ? { batchId, part } : undefined;
-}
-
-/** Id of the batch that retries another one for the `count`-th time. */
-export function retryBatchId(batchId: string, count: number): string {
-  return `${batchId}-retry-${count}`;
 }
 
 /** Key of the follow-up of the batch's item at `index`, counted from 0. */

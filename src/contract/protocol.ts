@@ -13,11 +13,10 @@ import {
   type SendOutcome,
   waitReasons,
   type WaitReason,
-} from './budget-messages.js';
+} from './budget.js';
 import { lanes } from './choices.js';
 import { instantMsSchema } from './durations.js';
-import type { ShownPause } from './follow-up-messages.js';
-import { type AgentJob, isTerminalStatus } from './follow-up-result.js';
+import { type AgentJob, isTerminalStatus, type ShownPause } from './follow-up.js';
 import { idSchema, projectBudgetWorkflowId } from './ids.js';
 import { budgetTaskQueue, defineSignal, defineUpdate } from './names.js';
 import { hash64 } from './text.js';

@@ -1,4 +1,4 @@
-import type { Refusal } from './budget-messages.js';
+import type { Refusal } from './budget.js';
 
 /** Bytes of a text in UTF-8. Counted by hand: the workflow sandbox has neither `Buffer` nor `TextEncoder`. */
 export function utf8Length(text: string): number {

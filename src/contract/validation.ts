@@ -1,12 +1,31 @@
 import { z } from 'zod';
-import type { InputIssue } from './failures.js';
 
 // The workflow sandbox and strict Node policies refuse schemas that are compiled by `new Function`.
 z.config({ jitless: true });
 
+/**
+ * `z.object` with a type that keeps the documentation of the fields: zod's own maps their types, and then declaration
+ * files lack it.
+ */
+export function object<Fields extends z.ZodRawShape>(fields: Fields): z.ZodObject<Fields> {
+  return z.object(fields);
+}
+
 const SHOWN_VALUE_LENGTH = 60;
 const MAX_FIELD_LENGTH = 200;
 const MAX_ISSUES = 50;
+
+/** Schema of {@link InputIssue}. */
+export function inputIssueSchema() {
+  return object({
+    /** Path of the field, such as `poll.maxInterval`; empty for the input as a whole. */
+    field: z.string(),
+    /** The rule, and what was given. */
+    message: z.string(),
+  });
+}
+/** One broken rule of an input. */
+export type InputIssue = z.infer<ReturnType<typeof inputIssueSchema>>;
 
 /** Outcome of {@link parseInput}. */
 export type Parsed<T> = { ok: true; value: T } | { ok: false; issues: InputIssue[] };

@@ -1,5 +1,5 @@
-import type { BlockReason, WaitReason } from '../contract/budget-messages.js';
-import type { FollowUpProgress } from '../contract/follow-up-messages.js';
+import type { BlockReason, WaitReason } from '../contract/budget.js';
+import type { FollowUpProgress } from '../contract/follow-up.js';
 import { type Delivered, FailureType, projectBudgetWorkflowId } from '../contract/index.js';
 import { markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
 

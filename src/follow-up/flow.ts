@@ -1,7 +1,6 @@
 import { iso } from '../contract/durations.js';
-import type { SendOutcome, WaitReason } from '../contract/budget-messages.js';
+import type { SendOutcome, WaitReason } from '../contract/budget.js';
 import { defined } from '../contract/defined.js';
-import type { FollowUpFacts, FollowUpProgress, FollowUpStanding } from '../contract/follow-up-messages.js';
 import {
   type AgentJob,
   type Delivered,
@@ -13,7 +12,13 @@ import {
   type ResolveWord,
   resolveWords,
 } from '../contract/index.js';
-import { isEndState, isTerminalStatus } from '../contract/follow-up-result.js';
+import {
+  type FollowUpFacts,
+  type FollowUpProgress,
+  type FollowUpStanding,
+  isEndState,
+  isTerminalStatus,
+} from '../contract/follow-up.js';
 import { hash64 } from '../contract/text.js';
 import {
   type Answer,

@@ -1,8 +1,7 @@
 import { z } from 'zod';
-import { type SendOutcome, sendOutcomes } from '../contract/budget-messages.js';
+import { type SendOutcome, sendOutcomes } from '../contract/budget.js';
 import type { FollowUpSettings } from '../contract/follow-up-input.js';
-import type { FollowUpProgress } from '../contract/follow-up-messages.js';
-import { type AgentJob, agentJobSchema } from '../contract/follow-up-result.js';
+import { type AgentJob, agentJobSchema, type FollowUpProgress } from '../contract/follow-up.js';
 import { anyAnswerSchema, type Ask, type End, type Settlement, slotSchema } from '../contract/protocol.js';
 import type { WatchOrder, WatchResult } from './watch.js';
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { defined } from '../contract/defined.js';
 import { iso } from '../contract/durations.js';
 import type { FollowUpSettings } from '../contract/follow-up-input.js';
-import { type AgentJob, agentJobSchema, isTerminalStatus, terminalStatuses } from '../contract/follow-up-result.js';
+import { type AgentJob, agentJobSchema, isTerminalStatus, terminalStatuses } from '../contract/follow-up.js';
 import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol.js';
 
 /** What a job shows this soon after another read or the send is not believed: replicas of the service may lag. */

@@ -1,10 +1,15 @@
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { trimOutcome } from '../batch/outcome.js';
-import { type ExpectedItem, type FoundItem, ITEM_HASH_MEMO } from '../contract/batch-protocol.js';
+import {
+  type ExpectedItem,
+  type FoundItem,
+  ITEM_HASH_MEMO,
+  outcomeOfFailure,
+  outcomeOfResult,
+} from '../contract/batch-protocol.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
 import { SearchAttribute } from '../contract/index.js';
-import { outcomeOfFailure, outcomeOfResult } from '../contract/follow-up-outcome.js';
 
 /**
  * How the newest run of an item's follow-up stands, according to Temporal. A follow-up of another batch, or with another

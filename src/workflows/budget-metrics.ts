@@ -1,6 +1,6 @@
 import { metricMeter } from '@temporalio/workflow';
 import type { Budget } from '../budget/budget.js';
-import { refusals } from '../contract/budget-messages.js';
+import { refusals } from '../contract/budget.js';
 
 /** Returns what reports the metrics of a budget. One that moves to another worker leaves its last values on the old one. */
 export function createBudgetMetrics(project: string, budget: Budget): () => void {

@@ -7,7 +7,7 @@ import {
   setLimitUpdate,
   takeInputSchema,
   takeUpdate,
-} from '../contract/budget-messages.js';
+} from '../contract/budget.js';
 import { defined } from '../contract/defined.js';
 import { parseInput, pauseInputSchema, setLimitInputSchema } from '../contract/index.js';
 import { accept, invalidInput } from './failures.js';

@@ -16,9 +16,11 @@ import type { ItemFinder } from '../activities/find-items.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
 import { PartFlow, type PartPort } from '../batch/part-flow.js';
 import {
-  batchMessageSchemas,
   ITEM_HASH_MEMO,
+  outcomeOfFailure,
+  outcomeOfResult,
   type PartInput,
+  partOrderSchema,
   partOrderSignal,
   partReportSignal,
   partWorkflowId,
@@ -31,7 +33,6 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
-import { outcomeOfFailure, outcomeOfResult } from '../contract/follow-up-outcome.js';
 import { Alarm } from './alarm.js';
 import { FIND_OPTIONS, pageRange, succeeds } from './batch-options.js';
 import { invalidInput } from './failures.js';
@@ -50,9 +51,9 @@ export async function followUpBatchPart(input: PartInput | null): Promise<BatchC
   }
   const alarm = new Alarm('next report or look', () => flow.wake());
   const flow = new PartFlow(input, createPort(input, alarm));
-  const { partOrder } = batchMessageSchemas();
+  const orderSchema = partOrderSchema();
   setHandler(partOrderSignal, (message) => {
-    const order = parseInput(partOrder, message);
+    const order = parseInput(orderSchema, message);
     if (order.ok) flow.hear(order.value);
   });
   setHandler(batchItemsQuery, (range) => flow.page(pageRange(range, input.first)));

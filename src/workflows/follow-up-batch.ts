@@ -22,9 +22,9 @@ import { BatchFlow, type BatchPort } from '../batch/batch-flow.js';
 import { tooManyParts } from '../batch/pack.js';
 import { parseUncheckedBatchInput, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
 import {
-  batchMessageSchemas,
   batchPartsQuery,
   partOrderSignal,
+  partReportSchema,
   partReportSignal,
   partWorkflowId,
 } from '../contract/batch-protocol.js';
@@ -116,9 +116,9 @@ function handleMessages(flow: BatchFlow): void {
   setHandler(continueBatchUpdate, () => ({ hold: flow.proceed() }), {
     validator: () => refuse(batch.canProceed ? undefined : ['', 'the batch is not held']),
   });
-  const { partReport } = batchMessageSchemas();
+  const reportSchema = partReportSchema();
   setHandler(partReportSignal, (message) => {
-    const report = parseInput(partReport, message);
+    const report = parseInput(reportSchema, message);
     if (report.ok) flow.hear(report.value);
   });
   setHandler(batchStatusQuery, () => batch.status());

@@ -1,4 +1,4 @@
-import type { FollowUpProgress } from '../contract/follow-up-messages.js';
+import type { FollowUpProgress } from '../contract/follow-up.js';
 import {
   ActivityCancellationType,
   ActivityFailure,

@@ -1,4 +1,4 @@
-import type { FollowUpProgress } from '../contract/follow-up-messages.js';
+import type { FollowUpProgress } from '../contract/follow-up.js';
 import {
   ApplicationFailure,
   CancellationScope,
@@ -28,7 +28,7 @@ import {
   resolveDeliveryUpdate,
   SearchAttribute,
 } from '../contract/index.js';
-import { outcomeOfFailure } from '../contract/follow-up-outcome.js';
+import { outcomeOfFailure } from '../contract/batch-protocol.js';
 import { failure, invalidInput } from './failures.js';
 import { answerSchema, answerSignal, wakeSignal } from '../contract/protocol.js';
 import { describeProgress } from '../follow-up/details.js';

@@ -21,7 +21,7 @@ import { BudgetLoop, type BudgetPort } from '../budget/loop.js';
 import { type BudgetState, newState } from '../budget/state.js';
 import { budgetStatus, describeBudget, SHOWN_SENDS } from '../budget/status.js';
 import { trim } from '../budget/trim.js';
-import { type BudgetStatus, budgetStatusQuery } from '../contract/budget-messages.js';
+import { type BudgetStatus, budgetStatusQuery } from '../contract/budget.js';
 import {
   type ProjectBudgetInput,
   projectBudgetInputSchema,

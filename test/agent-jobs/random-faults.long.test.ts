@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createAgentJobsClient, type AgentJobsClient } from '../../src/agent-jobs/index.js';
-import { sendOutcomes, type SendOutcome } from '../../src/contract/budget-messages.js';
+import { sendOutcomes, type SendOutcome } from '../../src/contract/budget.js';
 import { createRandom } from '../../src/simulator/random.js';
 import { eventually } from '../support/eventually.js';
 import { startCuttingRelay } from './support/cutting-relay.js';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { SendOutcome } from '../../src/contract/budget-messages.js';
+import type { SendOutcome } from '../../src/contract/budget.js';
 import { get, JOB, send, useClient, usePeer } from './support/harness.js';
 import { answer, reset, type PeerScript } from './support/peer.js';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { SendOutcome, WaitReason } from '../../src/contract/budget-messages.js';
+import type { SendOutcome, WaitReason } from '../../src/contract/budget.js';
 import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/contract/durations.js';
 import { Desk, followUp, HOUR, lastTurn, LEASE, MINUTE, mostInWindow, names, OVER, SECOND, T0 } from './support.js';

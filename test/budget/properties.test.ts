@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Message } from '../../src/budget/budget.js';
 import type { Answer } from '../../src/contract/protocol.js';
-import type { SendOutcome } from '../../src/contract/budget-messages.js';
+import type { SendOutcome } from '../../src/contract/budget.js';
 import { Desk, mostInWindow } from './support.js';
 
 const STEP = 5_000;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { SendOutcome } from '../../src/contract/budget-messages.js';
+import type { SendOutcome } from '../../src/contract/budget.js';
 import { iso } from '../../src/contract/durations.js';
 import type { Waiting } from '../../src/contract/protocol.js';
 import { Desk, followUp, HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND, T0 } from './support.js';

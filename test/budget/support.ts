@@ -1,7 +1,7 @@
 import { Budget, type ListedSend, type Message, type Places, type SettingsChange } from '../../src/budget/budget.js';
 import { newState } from '../../src/budget/state.js';
 import type { Answer, Ask, BudgetSettings, End, Settlement } from '../../src/contract/protocol.js';
-import type { SendOutcome, TakeAnswer } from '../../src/contract/budget-messages.js';
+import type { SendOutcome, TakeAnswer } from '../../src/contract/budget.js';
 
 export const SECOND = 1_000;
 export const MINUTE = 60 * SECOND;

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { expect, inject, test } from 'vitest';
-import { pauseUpdate } from '../../src/contract/budget-messages.js';
+import { pauseUpdate } from '../../src/contract/budget.js';
 import { budgetTaskQueue, WorkflowType } from '../../src/contract/index.js';
 import { type Ask, askUpdate, budgetStartOptions } from '../../src/contract/protocol.js';
 import { builtBundle } from '../support/workflow-bundles.js';

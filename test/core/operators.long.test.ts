@@ -2,7 +2,7 @@ import { WorkflowUpdateFailedError } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import { describe, expect, test } from 'vitest';
 import { resolveDeliveryUpdate } from '../../src/contract/index.js';
-import { setLimitUpdate } from '../../src/contract/budget-messages.js';
+import { setLimitUpdate } from '../../src/contract/budget.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
 import { pendingActivity, seenOf } from './support/activity-buttons.js';

@@ -13,7 +13,7 @@ import type {
   Trouble,
 } from '../../src/follow-up/port.js';
 import { grantName } from '../../src/follow-up/port.js';
-import type { FollowUpProgress as Progress } from '../../src/contract/follow-up-messages.js';
+import type { FollowUpProgress as Progress } from '../../src/contract/follow-up.js';
 import { iso } from '../../src/contract/durations.js';
 import { firstSeen, judge, type Read, type WatchOrder, type WatchResult } from '../../src/follow-up/watch.js';
 

@@ -126,6 +126,8 @@ describe('the client package', () => {
     const installed = join(withNewest, 'node_modules', 'agent-follow-up-client');
     const naming = tarball.files.filter((path) => readFileSync(join(installed, path), 'utf8').includes(directory));
     expect(naming).toEqual([]);
+    const declared = readFileSync(join(installed, 'dist', 'contract', 'batch-result.d.ts'), 'utf8');
+    expect(declared, 'fields of schemas keep their documentation').toMatch(/counted from 0\. \*\/\s+index: z\./);
   });
 
   it(`weighs less than ${MAX_MIB_BEYOND_TEMPORAL} MiB beyond @temporalio/client, without worker or servers`, async () => {

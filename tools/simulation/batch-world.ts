@@ -2,11 +2,12 @@ import { Batch, type BatchStart, type BatchState } from '../../src/batch/batch.j
 import { BatchFlow } from '../../src/batch/batch-flow.js';
 import { PartFlow } from '../../src/batch/part-flow.js';
 import {
-  batchMessageSchemas,
   type FindItemsInput,
   type FoundItem,
   type FoundPart,
   type PartInput,
+  partOrderSchema,
+  partReportSchema,
   partWorkflowId,
 } from '../../src/contract/batch-protocol.js';
 import type { ItemOutcome } from '../../src/contract/batch-result.js';
@@ -32,7 +33,7 @@ interface Watcher {
   id: number;
 }
 
-const schemas = batchMessageSchemas();
+const schemas = { order: partOrderSchema(), report: partReportSchema() };
 
 /** A Temporal server with a batch, its parts and their follow-ups. Children that are started survive their parents. */
 export class BatchServer extends Server {
@@ -226,7 +227,7 @@ function part(input: PartInput): Code {
     });
     server.flows.set(run, flow);
     const handlers = {
-      order: (order: unknown) => flow.hear(schemas.partOrder.parse(order)),
+      order: (order: unknown) => flow.hear(schemas.order.parse(order)),
       cancel: () => flow.refuseCancel(),
     };
     return { main: () => flow.run(), handlers };
@@ -271,7 +272,7 @@ export function batch(start: BatchStart, items: readonly unknown[]): Code {
         return new ContinueAsNew(JSON.parse(JSON.stringify(error.state)));
       });
     const handlers = {
-      report: (report: unknown) => flow.hear(schemas.partReport.parse(report)),
+      report: (report: unknown) => flow.hear(schemas.report.parse(report)),
       cancel: () => flow.cancel(),
       add: (input: unknown) => {
         const { more, offset } = input as { more: unknown[]; offset: number };

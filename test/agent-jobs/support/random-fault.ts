@@ -1,5 +1,5 @@
 import type * as net from 'node:net';
-import type { SendOutcome } from '../../../src/contract/budget-messages.js';
+import type { SendOutcome } from '../../../src/contract/budget.js';
 import type { Random } from '../../../src/simulator/random.js';
 import type { Cut } from './cutting-relay.js';
 import { JOB } from './harness.js';

@@ -5,7 +5,7 @@ import { createAgentJobsClient } from '../../../src/agent-jobs/index.js';
 import { budgetTaskQueue } from '../../../src/contract/index.js';
 import { createActivities } from '../../../src/activities/index.js';
 import { createBudgets } from '../../../src/activities/budgets.js';
-import { budgetStatusQuery } from '../../../src/contract/budget-messages.js';
+import { budgetStatusQuery } from '../../../src/contract/budget.js';
 import { createLogger } from '../../../src/logging.js';
 import { type MessageHook, type SimulatorOptions, startSimulator } from '../../../src/simulator/index.js';
 import { ensureSearchAttributes } from '../../../src/temporal/search-attributes.js';

@@ -10,8 +10,8 @@ import {
   SearchAttribute,
 } from '../../../src/contract/index.js';
 import { defineQuery } from '../../../src/contract/names.js';
-import { type BudgetStatus, pauseUpdate, resumeUpdate, setLimitUpdate } from '../../../src/contract/budget-messages.js';
-import type { FollowUpProgress as Progress } from '../../../src/contract/follow-up-messages.js';
+import { type BudgetStatus, pauseUpdate, resumeUpdate, setLimitUpdate } from '../../../src/contract/budget.js';
+import type { FollowUpProgress as Progress } from '../../../src/contract/follow-up.js';
 import type { LedgerEntry, MessageStep, NewJob } from '../../../src/simulator/index.js';
 import { GrpcStatus, grpcStatusOf } from '../../../src/temporal/grpc.js';
 import { eventually } from '../../support/eventually.js';

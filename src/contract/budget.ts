@@ -3,6 +3,7 @@ import type { Lane } from './choices.js';
 import { durationSchema } from './durations.js';
 import { keySchema } from './ids.js';
 import { defineQuery, defineUpdate } from './names.js';
+import { object } from './validation.js';
 
 /** How a send ended, as far as anybody knows. */
 export const sendOutcomes = ['sent', 'rejected', 'unknown', 'notSent', 'limited', 'unauthorized', 'payment'] as const;
@@ -93,15 +94,15 @@ export const budgetStatusQuery = defineQuery<BudgetStatus, [nowMs?: number, abou
 const limitRule = 'must be from 0 to 10000';
 
 /** New settings of a budget. Fields that are left out stay as they are. */
-export const setLimitInputSchema = z
-  .strictObject({
-    /** Messages per window; 0 lets nothing through. */
-    limit: z.int('must be a whole number').min(0, limitRule).max(10_000, limitRule).optional(),
-    /** Length of the rolling window, as a duration. */
-    window: durationSchema('1s', '365d').optional(),
-    /** Slots kept free of the batch lane; below the limit. */
-    reserve: z.int('must be a whole number').min(0, 'must be from 0').optional(),
-  })
+export const setLimitInputSchema = object({
+  /** Messages per window; 0 lets nothing through. */
+  limit: z.int('must be a whole number').min(0, limitRule).max(10_000, limitRule).optional(),
+  /** Length of the rolling window, as a duration. */
+  window: durationSchema('1s', '365d').optional(),
+  /** Slots kept free of the batch lane; below the limit. */
+  reserve: z.int('must be a whole number').min(0, 'must be from 0').optional(),
+})
+  .strict()
   .refine((input) => Object.keys(input).length > 0, 'must set at least one of limit, window, reserve')
   .refine(({ limit, reserve = 0 }) => limit === undefined || reserve === 0 || reserve < limit, {
     path: ['reserve'],
@@ -110,16 +111,16 @@ export const setLimitInputSchema = z
 export type SetLimitInput = z.input<typeof setLimitInputSchema>;
 
 /** An operator's pause. */
-export const pauseInputSchema = z.strictObject({
+export const pauseInputSchema = object({
   /** Duration after which the pause ends. @default until it is resumed */
   for: durationSchema('1s', '365d').optional(),
   /** Shown with the pause. */
   note: z.string().max(200, 'must be at most 200 characters').optional(),
-});
+}).strict();
 export type PauseInput = z.input<typeof pauseInputSchema>;
 
 /** Slots to take for messages that something else sends. */
-export const takeInputSchema = z.strictObject({
+export const takeInputSchema = object({
   /** How many, at most the limit. @default 1 */
   count: z
     .int('must be a whole number')
@@ -128,7 +129,7 @@ export const takeInputSchema = z.strictObject({
     .default(1),
   /** The same key takes slots only once. The budget remembers it as long as the id of a follow-up, 20 hours or more. */
   key: keySchema,
-});
+}).strict();
 export type TakeInput = z.input<typeof takeInputSchema>;
 
 /** Whether slots were taken: all that were asked for, or none. Instants are ISO 8601 in UTC. */
