@@ -2,12 +2,11 @@ import { Agent, buildConnector } from 'undici';
 import { defined } from '../contract/defined.js';
 import { idSchema } from '../contract/ids.js';
 import { PACKAGE_VERSION } from '../package.js';
-import { describeNetworkError, getOnce } from './answer.js';
+import { describeNetworkError, getOnce, skipInterim } from './answer.js';
 import { type ApiKeys, isUsableApiKey } from './api-keys.js';
 import { parseBaseUrl } from './base-url.js';
 import { type GetJobOutcome, interpretGet, interpretSend, type SendMessageOutcome } from './outcomes.js';
 import { postOnce } from './post-once.js';
-import { skipInterim } from './interim-answers.js';
 import { createMaskCache } from './secret-mask.js';
 import type { Mask } from './service-text.js';
 
@@ -96,17 +95,13 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     const access = await authorize(keys, maskFor, job.projectId);
     if ('problem' in access) return { kind: 'failed', reason: 'no-key', message: access.problem };
     const { mask } = access;
-    const result = await getOnce(agent, {
-      origin,
-      path: `${pathPrefix}/v2/agent/${job.projectId}/job/${job.jobId}`,
-      headers: access.headers,
-      deadlineMs: getTimeoutMs,
-    });
-    if (result.kind === 'unanswered') {
-      const { kind, text } = describeNetworkError(result.error, mask);
+    const path = `${pathPrefix}/v2/agent/${job.projectId}/job/${job.jobId}`;
+    const { answer, error } = await getOnce(agent, { origin, path, headers: access.headers }, getTimeoutMs);
+    if (!answer) {
+      const { kind, text } = describeNetworkError(error, mask);
       return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no answer: ${text}` };
     }
-    return interpretGet(result.answer, result.error, mask);
+    return interpretGet(answer, error, mask);
   }
 
   async function sendMessage(message: SendMessageRequest): Promise<SendMessageOutcome> {
@@ -144,13 +139,9 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
   }
 
   /** Registers a request for `close` to wait for. */
-  async function track<T>(request: Promise<T>): Promise<T> {
+  function track<T>(request: Promise<T>): Promise<T> {
     underWay.add(request);
-    try {
-      return await request;
-    } finally {
-      underWay.delete(request);
-    }
+    return request.finally(() => underWay.delete(request));
   }
 
   return {

@@ -1,3 +1,4 @@
+import type * as net from 'node:net';
 import type { Agent, Dispatcher } from 'undici';
 import { cleanLine, cleanString, cutText, errorText, type Mask } from './service-text.js';
 
@@ -51,31 +52,75 @@ export async function withinDeadline(deadlineMs: number, exchange: Promise<unkno
   }
 }
 
-export interface GetRequest {
-  origin: string;
-  path: string;
-  headers: Record<string, string>;
-  /** For everything: waiting for a connection, connecting, TLS, and reading the answer. */
-  deadlineMs: number;
-}
-
-/** What became of a GET: an answer (`error` says why its body is missing), or none. */
-export type GetResult = { kind: 'unanswered'; error: unknown } | { kind: 'answered'; answer: Answer; error: unknown };
-
-/** Sends a GET through an agent, once. No redirect is followed, and the caller's polling is the retry. Never throws. */
-export async function getOnce(agent: Agent, { deadlineMs, ...request }: GetRequest): Promise<GetResult> {
+/**
+ * Sends a GET through an agent, once. No redirect is followed, and the caller's polling is the retry. Never throws.
+ *
+ * @param deadlineMs for everything: waiting for a connection, connecting, TLS, and reading the answer
+ * @returns an answer (`error` says why its body is missing), or none
+ */
+export async function getOnce(
+  agent: Agent,
+  request: { origin: string; path: string; headers: Record<string, string> },
+  deadlineMs: number,
+): Promise<{ answer?: Answer; error: unknown }> {
   const abort = new AbortController();
   const attempt: { answer?: Answer } = {};
   const response = agent.request({ ...request, method: 'GET', signal: abort.signal });
   const error = await withinDeadline(deadlineMs, readAnswer(response, attempt));
   if (error !== undefined) abort.abort();
-  return attempt.answer ? { kind: 'answered', answer: attempt.answer, error } : { kind: 'unanswered', error };
+  return { ...attempt, error };
 }
 
-/** An error of the network or of undici in words that are safe to show: only its code and its cleaned message. */
-export interface DescribedError {
-  kind: 'timeout' | 'too-big' | 'network';
-  text: string;
+/** 1xx, without 101: a switch to another protocol is an answer, and one that cannot be used. */
+const INTERIM_STATUS = /^HTTP\/1\.[01] 1(?!01)\d\d/;
+const VERSION = 'HTTP/1.';
+/** So many bytes show whether an answer is an interim one. */
+const STATUS_BYTES = 'HTTP/1.1 100'.length;
+const HEAD_END = '\r\n\r\n';
+/** Longest head of an interim answer: that of undici for a final one. */
+const MAX_HEAD_BYTES = 16_384;
+
+/**
+ * Leaves out interim answers from what a socket reads. A server or a proxy may send any 1xx before its answer, and a
+ * client has to skip them (RFC 9110 section 15.2). undici gives up a connection at a `100 Continue` that was not asked
+ * for, and with it the answer.
+ */
+export function skipInterim<S extends net.Socket>(socket: S): S {
+  const read = socket.read.bind(socket);
+  /** Bytes that may belong to an interim answer whose end has not arrived. */
+  let held: Buffer = Buffer.alloc(0);
+  /** Bytes that had been written when the last final answer began. Until a request follows, its body is read. */
+  let answeredAtBytes: number | undefined;
+
+  socket.read = (size?: number): unknown => {
+    const chunk: unknown = read(size);
+    if (!Buffer.isBuffer(chunk) || socket.bytesWritten === answeredAtBytes) return chunk;
+    held = afterInterim(Buffer.concat([held, chunk]));
+    if (mayBeInterim(held)) return null;
+    const answer = held;
+    held = Buffer.alloc(0);
+    answeredAtBytes = socket.bytesWritten;
+    return answer;
+  };
+  return socket;
+}
+
+function afterInterim(bytes: Buffer): Buffer {
+  let rest = bytes;
+  for (let end = 0; end >= 0 && isInterim(rest);) {
+    end = rest.indexOf(HEAD_END);
+    if (end >= 0) rest = rest.subarray(end + HEAD_END.length);
+  }
+  return rest;
+}
+
+function mayBeInterim(bytes: Buffer): boolean {
+  if (bytes.length >= STATUS_BYTES) return bytes.length <= MAX_HEAD_BYTES && isInterim(bytes);
+  return VERSION.startsWith(bytes.toString('latin1', 0, VERSION.length));
+}
+
+function isInterim(bytes: Buffer): boolean {
+  return INTERIM_STATUS.test(bytes.toString('latin1', 0, STATUS_BYTES));
 }
 
 const TIMEOUT_CODES: ReadonlySet<string> = new Set(['CONNECT_TIMEOUT', 'UND_ERR_CONNECT_TIMEOUT', 'ETIMEDOUT']);
@@ -83,7 +128,7 @@ const TIMEOUT_CODES: ReadonlySet<string> = new Set(['CONNECT_TIMEOUT', 'UND_ERR_
 const UNTRUSTED =
   'this host does not trust the authority that signed its certificate; add that authority with NODE_EXTRA_CA_CERTS';
 
-/** Hints for the errors that somebody can fix. */
+/** Hints for errors that can be fixed. */
 const HINTS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing is listening at that address; check AGENT_JOBS_BASE_URL and that the service is running',
   ENOTFOUND: 'the host name cannot be resolved; check AGENT_JOBS_BASE_URL and DNS',
@@ -99,10 +144,13 @@ const HINTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Describes an error by an allowlist. The error itself must not be passed on: errors of undici refer to the request's
- * headers, and with them the key.
+ * Describes an error of the network or of undici: only its code and its cleaned message, which are safe to show. The
+ * error itself must not be passed on: errors of undici refer to the request's headers, and with them the key.
  */
-export function describeNetworkError(error: unknown, mask: Mask): DescribedError {
+export function describeNetworkError(
+  error: unknown,
+  mask: Mask,
+): { kind: 'timeout' | 'too-big' | 'network'; text: string } {
   if (error instanceof DeadlineError) return { kind: 'timeout', text: error.message };
   if (!(error instanceof Error)) return { kind: 'network', text: 'unknown error' };
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
@@ -115,7 +163,7 @@ export function describeNetworkError(error: unknown, mask: Mask): DescribedError
   return { kind: code !== undefined && TIMEOUT_CODES.has(code) ? 'timeout' : 'network', text };
 }
 
-/** The status and the service's words, if there are any that can be read. */
+/** The status and the service's text, if there is any that can be read. */
 export function describeStatus({ statusCode, headers, body }: Answer, mask: Mask): string {
   const isRedirect = statusCode >= 300 && statusCode < 400;
   const redirect = isRedirect ? ` (a redirect${redirectTarget(headers, mask)}, which is not followed)` : '';

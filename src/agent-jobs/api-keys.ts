@@ -56,19 +56,9 @@ export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
   if (key !== undefined && !isUsableApiKey(key)) throw new Error(`API key: ${KEY_RULE} (value not shown)`);
   const keys = keysFile === undefined ? undefined : watchFile(keysFile, parseKeysFile, source);
   const single = keyFile === undefined ? undefined : watchFile(keyFile, parseKeyFile, source);
-  const files = [
-    [keysFile, keys],
-    [keyFile, single],
-  ] as const;
   return {
-    async problem() {
-      for (const [path, file] of files) {
-        const problem = await file?.problem();
-        if (problem !== undefined) return `${path}: ${problem}`;
-      }
-      return undefined;
-    },
-    forProject: async (projectId) => (await keys?.read())?.get(projectId) ?? (await single?.read()) ?? key,
+    problem: async () => (await keys?.())?.problem ?? (await single?.())?.problem,
+    forProject: async (projectId) => (await keys?.())?.content?.get(projectId) ?? (await single?.())?.content ?? key,
   };
 }
 
@@ -109,12 +99,10 @@ export function parseKeysFile(text: string): ReadonlyMap<string, string> {
  */
 const TIME_STAMP_RESOLUTION_MS = 2_000;
 
-/** A file's parsed content, read again when the file changes. */
-interface WatchedFile<T> {
-  /** The newest good content; `undefined` if there never was any. Never throws. */
-  read(): Promise<T | undefined>;
-  /** Why the file cannot be used now, even if its last good content is in use. Never throws. */
-  problem(): Promise<string | undefined>;
+/** The newest good content of a file, if there ever was any, and why the file cannot be used now, with its path. */
+interface FileState<T> {
+  content: T | undefined;
+  problem: string | undefined;
 }
 
 /**
@@ -122,19 +110,24 @@ interface WatchedFile<T> {
  * replaced by a rename or a symbolic link. If a file is missing or bad, its last good content stays in use.
  *
  * @param parse throws an `Error` whose message says what is wrong, without secrets
+ * @returns a function that looks at the file now; it never throws
  */
-function watchFile<T>(path: string, parse: (text: string) => T, { onProblem }: ApiKeySource): WatchedFile<T> {
+function watchFile<T>(
+  path: string,
+  parse: (text: string) => T,
+  { onProblem }: ApiKeySource,
+): () => Promise<FileState<T>> {
   let content: T | undefined;
   let signature: string | undefined;
   let problem: string | undefined;
   let last: Promise<unknown> = Promise.resolve();
 
-  async function refresh(): Promise<T | undefined> {
+  async function refresh(): Promise<FileState<T>> {
     let found: string | undefined;
     try {
       const { mtimeMs, ctimeMs, size, ino } = await stat(path);
       const current = `${mtimeMs} ${ctimeMs} ${size} ${ino}`;
-      if (current === signature) return content;
+      if (current === signature) return { content, problem: undefined };
       // Stored before reading: a change during the read shows as a difference at the next use.
       signature = Date.now() - Math.max(mtimeMs, ctimeMs) > TIME_STAMP_RESOLUTION_MS ? current : undefined;
       content = parse(decodeUtf8(await readFile(path)));
@@ -144,17 +137,15 @@ function watchFile<T>(path: string, parse: (text: string) => T, { onProblem }: A
     }
     if (found !== problem) onProblem?.(path, found);
     problem = found;
-    return content;
+    return { content, problem: problem === undefined ? undefined : `${path}: ${problem}` };
   }
 
-  function read(): Promise<T | undefined> {
+  return () => {
     // One after another: an older read must not overwrite a newer one.
     const next = last.then(refresh);
     last = next.catch(() => undefined);
     return next;
-  }
-
-  return { read, problem: () => read().then(() => problem) };
+  };
 }
 
 function describe(error: unknown): string {

@@ -1,13 +1,5 @@
 import { BlockList, isIP } from 'node:net';
 
-/** Where the service is: the base of every request. */
-export interface BaseUrl {
-  /** Scheme, host and port, such as `https://api.example.com`. */
-  origin: string;
-  /** Path before `/v2`, without a trailing slash; empty if there is none. */
-  pathPrefix: string;
-}
-
 /**
  * The rule that a base URL breaks, or `undefined` if it is valid. The value itself is not repeated, because it may hold
  * a password.
@@ -23,11 +15,11 @@ export function baseUrlIssue(value: string): string | undefined {
 }
 
 /**
- * Parses a base URL. A path prefix is kept, and a trailing slash makes no difference.
+ * Parses a base URL. `origin` has scheme, host and port. `pathPrefix`, without a trailing slash, goes before `/v2`.
  *
  * @throws Error naming `baseUrl` and the rule of {@link baseUrlIssue} that is broken
  */
-export function parseBaseUrl(value: string): BaseUrl {
+export function parseBaseUrl(value: string): { origin: string; pathPrefix: string } {
   const issue = baseUrlIssue(value);
   if (issue !== undefined) throw new Error(`baseUrl: ${issue}`);
   const { origin, pathname } = new URL(value);

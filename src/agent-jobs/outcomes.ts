@@ -3,8 +3,7 @@ import { defined } from '../contract/defined.js';
 import type { AgentJob } from '../contract/follow-up.js';
 import { refusalOf } from '../contract/protocol.js';
 import { type Answer, describeNetworkError, describeStatus, encodingProblem, type ResponseHeaders } from './answer.js';
-import { parseRetryAfterMs } from './retry-after.js';
-import { type Mask, type ParsedJob, parseJob } from './service-text.js';
+import { type Mask, parseJob, type Read } from './service-text.js';
 
 /** Result of {@link AgentJobsClient.getJob}. No text in it holds the API key. */
 export type GetJobOutcome =
@@ -23,7 +22,7 @@ export interface SendMessageOutcome {
   statusCode?: number;
   /** The job, if the outcome is `sent` and the body could be read. */
   job?: AgentJob;
-  /** What happened, with at most 500 characters of the service's words. Always present if `job` is not. */
+  /** What happened, with at most 500 characters of the service's text. Always present if `job` is not. */
   message?: string;
   /** From the Retry-After of a `limited`, `payment` or `unauthorized`. */
   retryAfterMs?: number;
@@ -37,13 +36,7 @@ export function interpretGet(answer: Answer, error: unknown, mask: Mask): GetJob
   if (outcome === 'notFound') return { kind: 'notFound', message };
   if (outcome !== 'job') {
     const retryAfterMs = parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now());
-    return {
-      kind: 'failed',
-      reason: outcome,
-      message,
-      statusCode,
-      ...defined({ retryAfterMs }),
-    };
+    return { kind: 'failed', reason: outcome, message, statusCode, ...defined({ retryAfterMs }) };
   }
   if (body === undefined) {
     const { kind, text } = describeNetworkError(error, mask);
@@ -51,7 +44,7 @@ export function interpretGet(answer: Answer, error: unknown, mask: Mask): GetJob
     return { kind: 'failed', reason, message: `HTTP ${statusCode}, but its body was lost: ${text}`, statusCode };
   }
   const parsed = readJob(headers, body, mask);
-  if (parsed.ok) return { kind: 'job', job: parsed.job };
+  if (parsed.ok) return { kind: 'job', job: parsed.value };
   return { kind: 'failed', reason: 'invalid-body', message: `HTTP ${statusCode}, but ${parsed.problem}`, statusCode };
 }
 
@@ -70,11 +63,11 @@ export function interpretSend(answer: Answer, error: unknown, mask: Mask): SendM
   }
   const parsed = readJob(headers, body, mask);
   return parsed.ok
-    ? { outcome, statusCode, job: parsed.job }
+    ? { outcome, statusCode, job: parsed.value }
     : { outcome, statusCode, message: `delivered, but the answer could not be read: ${parsed.problem}` };
 }
 
-function readJob(headers: ResponseHeaders, body: string, mask: Mask): ParsedJob {
+function readJob(headers: ResponseHeaders, body: string, mask: Mask): Read<AgentJob> {
   const problem = encodingProblem(headers, mask);
   return problem === undefined ? parseJob(body, mask) : { ok: false, problem };
 }
@@ -92,27 +85,21 @@ export function sendOutcomeOf(statusCode: number): SendOutcome {
   return statusCode >= 400 && statusCode < 500 ? 'rejected' : 'unknown';
 }
 
-/** Why a GET gave no job. */
+/**
+ * Why a GET gave no job. By status: `unauthorized`: 401, 403. `payment`: 402. `limited`: 429. `rejected`: other 4xx, or
+ * ids that are not safe in a path (then nothing was sent). `service`: 5xx, 3xx (never followed), 408, 409, 425.
+ * `invalid-body`: 2xx, but its body is not a job: not JSON, wrong types, or too long.
+ *
+ * Without one: `network`: no connection, or it was lost. `timeout`: the deadline passed. `no-key`: there is no API key for
+ * the project; nothing was sent. `not-served`: this worker does not serve the project; nothing was sent.
+ */
 export type GetJobFailureReason =
-  /** 401, 403. */
-  | 'unauthorized'
-  /** 402. */
-  | 'payment'
-  /** 429. */
-  | 'limited'
-  /** Other 4xx, or ids that are not safe in a path (then nothing was sent). */
-  | 'rejected'
-  /** 5xx, 3xx (never followed), 408, 409, 425. */
+  | Exclude<SendOutcome, 'sent' | 'notSent' | 'unknown'>
   | 'service'
-  /** No connection, or it was lost. */
   | 'network'
-  /** The deadline passed. */
   | 'timeout'
-  /** 2xx, but its body is not a job: not JSON, wrong types, or too long. */
   | 'invalid-body'
-  /** There is no API key for the project; nothing was sent. */
   | 'no-key'
-  /** This worker does not serve the project; nothing was sent. */
   | 'not-served';
 
 /** What an answer to a GET means, by its status. */
@@ -121,4 +108,49 @@ export function getOutcomeOf(statusCode: number): 'job' | 'notFound' | GetJobFai
   const outcome = sendOutcomeOf(statusCode);
   if (outcome === 'sent') return 'job';
   return outcome === 'unknown' || outcome === 'notSent' ? 'service' : outcome;
+}
+
+/**
+ * Longest wait that a `Retry-After` may ask for: the length of the service's budget window, 1 h. A longer one cannot be
+ * about the budget. Cut to this, a nonsensical value (a year) costs at most one probe an hour.
+ */
+export const MAX_RETRY_AFTER_MS = 3_600_000;
+
+const SECONDS = /^\d+(?:\.\d+)?$/;
+// The three date forms of RFC 9110 section 5.6.7 all begin with the name of a weekday.
+const HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)/i;
+
+type HeaderValue = string | string[] | undefined;
+
+/**
+ * The wait that a `Retry-After` header asks for: 1 to {@link MAX_RETRY_AFTER_MS} milliseconds; longer ones are cut to
+ * that. `undefined` if there is no header or its value is not usable: neither a number of seconds nor an HTTP date,
+ * negative, zero, or a date in the past. Then the caller's own backoff applies.
+ *
+ * A date is compared with the answer's own `Date` header if that is readable, which cancels out the service's clock,
+ * otherwise with `nowMs`.
+ *
+ * @param nowMs the local clock, epoch milliseconds
+ */
+export function parseRetryAfterMs(retryAfter: HeaderValue, date: HeaderValue, nowMs: number): number | undefined {
+  const serviceNowMs = parseHttpDate([date].flat()[0]) ?? nowMs;
+  const waits = [retryAfter]
+    .flat()
+    .map((value) => waitMs(value?.trim() ?? '', serviceNowMs))
+    .filter((wait) => wait > 0);
+  return waits.length === 0 ? undefined : Math.min(Math.ceil(Math.max(...waits)), MAX_RETRY_AFTER_MS);
+}
+
+function waitMs(value: string, serviceNowMs: number): number {
+  if (SECONDS.test(value)) return Number(value) * 1_000;
+  const instantMs = parseHttpDate(value);
+  return instantMs === undefined ? 0 : instantMs - serviceNowMs;
+}
+
+/** The instant of an HTTP date in any of its three forms, in epoch milliseconds. All are in UTC; asctime's does not say so. */
+export function parseHttpDate(value: string | undefined): number | undefined {
+  const date = value?.trim();
+  if (date === undefined || !HTTP_DATE.test(date)) return undefined;
+  const instantMs = Date.parse(/\b(?:GMT|UTC)$/i.test(date) ? date : `${date} GMT`);
+  return Number.isNaN(instantMs) ? undefined : instantMs;
 }

@@ -41,50 +41,43 @@ const MAX_DEPTH = 64;
  */
 const MAX_JOB_BYTES = 131_072;
 
-/** A job read from a body, or why there is none. */
-export type ParsedJob = { ok: true; job: AgentJob } | { ok: false; problem: string };
+/** What a body holds, or why it holds nothing of the kind. */
+export type Read<T> = { ok: true; value: T } | { ok: false; problem: string };
 
 /**
  * Reads a job from a body. First every string in it, including field names, is cleaned of API keys, terminal escapes
  * and control characters. Its `id` is not compared with anything.
  */
-export function parseJob(body: string, mask: Mask): ParsedJob {
+export function parseJob(body: string, mask: Mask): Read<AgentJob> {
   const json = parseJson(body, mask);
   if (!json.ok) return json;
   const parsed = parseInput(agentJobSchema, json.value);
-  if (parsed.ok && Buffer.byteLength(JSON.stringify(parsed.value)) > MAX_JOB_BYTES)
-    return { ok: false, problem: `the job is larger than ${MAX_JOB_BYTES} bytes` };
   if (!parsed.ok) return { ok: false, problem: `not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
   const job = parsed.value;
-  if (!isJob(job)) return { ok: false, problem: `not an agent job: ${noJobText(job, mask)}` };
-  return { ok: true, job: job.prLink?.trim() === '' ? { ...job, prLink: null } : job };
-}
-
-/**
- * Whether a body shows a job. The service requires none of a job's fields, but a body with neither an id nor a status
- * says nothing about one, nor does an error that lacks one of the two.
- */
-function isJob({ id, status, error }: AgentJob): boolean {
-  const [hasId, hasStatus] = [id !== undefined, status !== undefined];
-  return typeof error === 'string' ? hasId && hasStatus : hasId || hasStatus;
-}
-
-function noJobText({ error }: AgentJob, mask: Mask): string {
-  return typeof error === 'string' ? cleanLine(error, mask) : 'it has neither an id nor a status';
+  if (Buffer.byteLength(JSON.stringify(job)) > MAX_JOB_BYTES) {
+    return { ok: false, problem: `the job is larger than ${MAX_JOB_BYTES} bytes` };
+  }
+  const { id, status, error } = job;
+  // The service requires none of a job's fields, but a body with neither an id nor a status says nothing about one, nor
+  // does an error that lacks one of the two.
+  const isError = typeof error === 'string';
+  if ([id, status].filter((field) => field !== undefined).length < (isError ? 2 : 1)) {
+    const text = isError ? cleanLine(error, mask) : 'it has neither an id nor a status';
+    return { ok: false, problem: `not an agent job: ${text}` };
+  }
+  return { ok: true, value: job.prLink?.trim() === '' ? { ...job, prLink: null } : job };
 }
 
 const errorBodySchema = z.object({ error: z.string() });
 
-/** The service's words in an error body: its `error` field, or else the whole body. Empty for an empty body. */
+/** The service's text in an error body: its `error` field, or else the whole body. Empty for an empty body. */
 export function errorText(body: string, mask: Mask): string {
   const json = parseJson(body, mask);
   const parsed = json.ok ? errorBodySchema.safeParse(json.value) : undefined;
   return cleanLine(parsed?.success ? parsed.data.error : body, mask);
 }
 
-type ParsedJson = { ok: true; value: unknown } | { ok: false; problem: string };
-
-function parseJson(body: string, mask: Mask): ParsedJson {
+function parseJson(body: string, mask: Mask): Read<unknown> {
   let value: unknown;
   try {
     value = JSON.parse(body);
@@ -97,17 +90,10 @@ function parseJson(body: string, mask: Mask): ParsedJson {
   return { ok: true, value: cleanValue(value, mask) };
 }
 
-function isDeeperThan(root: unknown, depth: number): boolean {
-  let level: unknown[] = [root];
-  for (let seen = 0; level.length > 0; seen++) {
-    if (seen > depth) return true;
-    level = level.flatMap(children);
-  }
-  return false;
-}
-
-function children(value: unknown): unknown[] {
-  return typeof value === 'object' && value !== null ? Object.values(value) : [];
+/** Recursive itself, but not deeper than `depth`. */
+function isDeeperThan(value: unknown, depth: number): boolean {
+  if (typeof value !== 'object' || value === null) return depth < 0;
+  return depth < 0 || Object.values(value).some((field) => isDeeperThan(field, depth - 1));
 }
 
 function cleanValue(value: unknown, mask: Mask): unknown {

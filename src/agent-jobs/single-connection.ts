@@ -2,7 +2,7 @@ import * as net from 'node:net';
 import * as tls from 'node:tls';
 import type { buildConnector } from 'undici';
 import { defined } from '../contract/defined.js';
-import { skipInterim } from './interim-answers.js';
+import { skipInterim } from './answer.js';
 
 export interface SingleConnectionOptions {
   /** For connecting and the TLS handshake together. */

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { MAX_RETRY_AFTER_MS } from '../../src/agent-jobs/index.js';
-import { parseRetryAfterMs } from '../../src/agent-jobs/retry-after.js';
+import { MAX_RETRY_AFTER_MS, parseRetryAfterMs } from '../../src/agent-jobs/outcomes.js';
 import { send, useClient, usePeer } from './support/harness.js';
 import { answer } from './support/peer.js';
 

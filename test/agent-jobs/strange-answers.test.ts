@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseHttpDate } from '../../src/agent-jobs/retry-after.js';
+import { parseHttpDate } from '../../src/agent-jobs/outcomes.js';
 import { API_KEY, get, JOB, send, useClient, usePeer } from './support/harness.js';
 import { answer, type PeerConnection } from './support/peer.js';
 
