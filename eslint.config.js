@@ -40,6 +40,17 @@ const noClient = {
   message: 'What both the client and the worker need stands in src/temporal.',
 };
 
+/** What the command line may not import. `files` with good reasons may import more. */
+const cliImports = (...allowed) => ({
+  patterns: [
+    { regex: '/client/(?!index\\.js)', message: 'The command line uses what the library exports.' },
+    {
+      regex: `^\\.\\./(?!${allowed.join('|') || '$'})(activities|agent-jobs|batch|budget|follow-up/(?!details)|simulator|temporal|worker|workflows)(/|\\.js)`,
+      message: 'The command line is built on the library: client, contract, config and dev-server.',
+    },
+  ],
+});
+
 // Runs in the workflow sandbox, or is imported by code that does: nothing of Node's, and nothing with effects.
 const sandboxImports = {
   paths: nodeBuiltins
@@ -151,6 +162,16 @@ export default tseslint.config(
     files: ['src/activities/**', 'src/worker/**', 'src/worker.ts', 'src/temporal/**', 'src/agent-jobs/**'],
     rules: { '@typescript-eslint/no-restricted-imports': ['error', { patterns: [noClient] }] },
   },
+  ...[
+    ['src/cli/**', cliImports()],
+    // They connect, start the parts of an installation, and look at them.
+    ['src/cli/session.ts', cliImports('temporal')],
+    ['src/cli/{serve,dev}.ts', cliImports('worker', 'simulator')],
+    ['src/cli/{doctor,setup}.ts', cliImports('agent-jobs', 'temporal')],
+  ].map(([files, imports]) => ({
+    files: [files],
+    rules: { '@typescript-eslint/no-restricted-imports': ['error', imports] },
+  })),
   {
     // Signals and updates change a workflow's state while it awaits, which the compiler cannot see.
     files: ['src/workflows/**', 'src/follow-up/**'],

@@ -1,8 +1,7 @@
 import { z } from 'zod';
-import { isLoopbackHost } from '../agent-jobs/base-url.js';
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
 import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
-import { ConfigError, describeIgnoredProxies, loadConfig, type WorkerConfig } from '../config/index.js';
+import { ConfigError, describeIgnoredProxies, isLoopbackHost, loadConfig, type WorkerConfig } from '../config/index.js';
 import { type BatchStatus, type BudgetStatus, formatDuration, idSchema, parseInput } from '../contract/index.js';
 import { safeLine } from '../terminal-text.js';
 import { stateOf } from './budget.js';

@@ -1,14 +1,17 @@
 import { InterceptingCall, type Interceptor, status } from '@grpc/grpc-js';
 import { Client, Connection, defaultGrpcRetryOptions } from '@temporalio/client';
 import { FollowUpClient } from '../client/index.js';
-import { readPollers } from '../client/health.js';
-import { describeIgnoredProxies, type Environment, loadClientConfig, type TemporalConfig } from '../config/index.js';
-import { budgetTaskQueue } from '../contract/index.js';
+import {
+  describeIgnoredProxies,
+  type Environment,
+  isLoopbackHost,
+  loadClientConfig,
+  type TemporalConfig,
+} from '../config/index.js';
 import { dataConverterPlugin, loadDataConverter } from '../temporal/data-converter.js';
 import { callRetries, WITHOUT_PROXY } from '../temporal/grpc.js';
 import { safeLine } from '../terminal-text.js';
 import type { Output } from './cli.js';
-import { isLoopbackHost } from '../agent-jobs/base-url.js';
 
 /** A connection to Temporal, and the clients on it. */
 export interface TemporalSession {
@@ -82,25 +85,8 @@ function describeAbsence(address: string, details: string): string {
   return `nothing listens at ${address}; ${isLocal ? 'follow-up dev starts a server' : 'check TEMPORAL_ADDRESS'}`;
 }
 
-/** How long a command waits for the pollers before it continues. */
-const POLLERS_TIMEOUT_MS = 1_000;
-
 /** Says on stderr if no worker polls the task queue, since the follow-up would wait for one. Never rejects. */
-export async function sayWhenUnattended(session: TemporalSession, output: Output): Promise<void> {
-  const idle = await findIdleQueue(session, POLLERS_TIMEOUT_MS).catch(() => undefined);
+export async function sayWhenUnattended({ followUps }: TemporalSession, output: Output): Promise<void> {
+  const idle = await followUps.idleTaskQueue().catch(() => undefined);
   if (idle !== undefined) output.note(`no worker polls task queue ${idle}; run follow-up doctor`);
-}
-
-/**
- * A task queue that no worker polls; `undefined` if both are polled.
- *
- * @throws TemporalUnreachableError
- */
-export async function findIdleQueue(
-  { client, taskQueue }: Pick<TemporalSession, 'client' | 'taskQueue'>,
-  timeoutMs: number,
-): Promise<string | undefined> {
-  const queues = [taskQueue, budgetTaskQueue(taskQueue)];
-  const pollers = await Promise.all(queues.map((name) => readPollers(client, name, 'workflow', timeoutMs)));
-  return queues.find((_, index) => pollers[index]?.length === 0);
 }

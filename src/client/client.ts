@@ -26,7 +26,7 @@ import { BudgetHandle, DEFAULT_BUDGET_SETTINGS, listBudgets, type ListedBudget }
 import { InvalidInputError } from './errors.js';
 import { FollowUpHandle, type FollowUpSummary, inputDiffers, StartedFollowUp } from './follow-up.js';
 import type { StartBatchInput, StartBatchOptions } from './hand-over.js';
-import { type Health, readHealth } from './health.js';
+import { findIdleTaskQueue, type Health, readHealth } from './health.js';
 import { type ListFilter, listNewestFirst, listQuery } from './list.js';
 import type { ResultOptions } from './result.js';
 import { Schedules } from './schedules.js';
@@ -217,6 +217,16 @@ export class FollowUpClient {
    */
   health(): Promise<Health> {
     return readHealth(this.#client, this.#taskQueue);
+  }
+
+  /**
+   * The task queue that no worker polls, of the two that follow-ups need; `undefined` if both are polled. Waits for
+   * Temporal for a second.
+   *
+   * @throws TemporalUnreachableError
+   */
+  idleTaskQueue(): Promise<string | undefined> {
+    return findIdleTaskQueue(this.#client, this.#taskQueue);
   }
 
   /**

@@ -297,12 +297,23 @@ const QUEUE_TYPE = { workflow: 1, activity: 2 } as const;
 /** Kind of the tasks in a task queue. */
 type QueueType = keyof typeof QUEUE_TYPE;
 
+/** How long {@link findIdleTaskQueue} waits for an answer. */
+const POLLERS_TIMEOUT_MS = 1_000;
+
+/** See `FollowUpClient.idleTaskQueue`. */
+export async function findIdleTaskQueue(client: Client, taskQueue: string): Promise<string | undefined> {
+  const queues = [taskQueue, budgetTaskQueue(taskQueue)];
+  const read = (name: string) => readPollers(client, name, 'workflow', POLLERS_TIMEOUT_MS);
+  const pollers = await Promise.all(queues.map(read));
+  return queues.find((_, index) => pollers[index]?.length === 0);
+}
+
 /**
  * Workers that poll a task queue, or did in the last 5 min.
  *
  * @throws TemporalUnreachableError
  */
-export async function readPollers(
+async function readPollers(
   client: Client,
   name: string,
   type: QueueType,

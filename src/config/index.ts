@@ -6,6 +6,7 @@ import { type ApiKeySettings, readApiKeySettings, readBaseUrl, readSecurityWarni
 import { type Environment, type Setting, SettingsReader } from './settings-reader.js';
 import { readTemporalConfig, type TemporalConfig } from './temporal-config.js';
 
+export { isLoopbackHost } from '../agent-jobs/base-url.js';
 export { ConfigError } from './settings-reader.js';
 export type { ApiKeySettings } from './agent-jobs-config.js';
 export type { Environment } from './settings-reader.js';

@@ -105,6 +105,26 @@ describe('the worker', () => {
   }
 });
 
+describe('the command line', () => {
+  const importing = (path: string) => `import { x } from '${path}'; export const y = x;`;
+  test.each([
+    ['a file behind the index of the library', 'src/cli/batch.ts', '../client/errors.js'],
+    ['the rules of the budget', 'src/cli/budget.ts', '../budget/budget.js'],
+    ['the HTTP client', 'src/cli/follow-up.ts', '../agent-jobs/index.js'],
+    ['the worker in a session', 'src/cli/session.ts', '../worker/options.js'],
+  ])('must not import %s', async (_what, file, path) => {
+    expect(await rulesBrokenBy(importing(path), file)).toContain(imports);
+  });
+
+  test.each([
+    ['src/cli/batch.ts', '../client/index.js'],
+    ['src/cli/budget.ts', './budget.js'],
+    ['src/cli/doctor.ts', '../agent-jobs/index.js'],
+  ])('%s may import %s', async (file, path) => {
+    expect(await rulesBrokenBy(importing(path), file)).not.toContain(imports);
+  });
+});
+
 describe('the environment', () => {
   const bad = {
     'as a property': 'export const home = process.env;',
