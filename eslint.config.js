@@ -63,7 +63,7 @@ const sandboxImports = {
       message: 'Workflow code may use @temporalio/workflow and @temporalio/common only.',
     },
     {
-      regex: '^(undici|pino|pino-pretty|commander|listr2)(/|$)',
+      regex: '^(undici|pino|commander)(/|$)',
       message: 'Input and output belong in activities and in the command line.',
     },
     {

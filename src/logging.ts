@@ -1,6 +1,6 @@
+import { styleText } from 'node:util';
 import type { Logger as TemporalLogger, LogLevel as TemporalLogLevel, LogMetadata } from '@temporalio/common';
 import { type DestinationStream, type Logger, pino } from 'pino';
-import { prettyFactory } from 'pino-pretty';
 import type { LoggingConfig, LogLevel } from './config/index.js';
 import { maskSecrets } from './secrets.js';
 
@@ -21,7 +21,7 @@ const MAX_WAITING_BYTES = 1_048_576;
  */
 export function createLogger({ level, format }: LoggingConfig, destination?: DestinationStream): Logger {
   const target = destination ?? openStderr();
-  const toLine = format === 'json' || destination !== undefined ? (line: string) => line : prettyLines();
+  const toLine = format === 'json' || destination !== undefined ? (line: string) => line : prettyLine;
   return pino(
     {
       level,
@@ -41,14 +41,34 @@ function openStderr(): DestinationStream {
   return stderr;
 }
 
-/** For people at a terminal. */
-function prettyLines(): (line: string) => string {
-  return prettyFactory({
-    // Respects NO_COLOR, FORCE_COLOR and terminals without colours.
-    colorize: process.stderr.isTTY && process.stderr.hasColors(),
-    ignore: 'pid',
-    translateTime: 'SYS:HH:MM:ss.l',
-  });
+const COLOURS: Readonly<Record<string, Parameters<typeof styleText>[0]>> = {
+  debug: 'blue',
+  info: 'green',
+  warn: 'yellow',
+  error: 'red',
+};
+
+const TIME = { hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: 3 } as const;
+
+type Line = Record<string, unknown> & { time: string; level: string; msg?: string };
+
+/** A line for people at a terminal: local time, level, message, the other fields as JSON, and the stack of an error. */
+export function prettyLine(json: string): string {
+  const { time, level, msg = '', pid: _pid, err, ...fields } = JSON.parse(json) as Line;
+  const { stack, ...error } = (err ?? {}) as { stack?: string };
+  const rest = { ...fields, ...(err !== undefined && stack === undefined && { err: error }) };
+  const clock = new Date(time).toLocaleTimeString('sv-SE', TIME);
+  // Respects NO_COLOR, FORCE_COLOR and terminals without colours.
+  const colour = process.stderr.isTTY && process.stderr.hasColors() ? COLOURS[level] : undefined;
+  const name = level.toUpperCase();
+  const text = [
+    clock,
+    colour ? styleText(colour, name) : name,
+    msg,
+    Object.keys(rest).length > 0 ? JSON.stringify(rest) : '',
+    stack === undefined ? '' : `\n    ${stack.replaceAll('\n', '\n    ')}`,
+  ];
+  return `${text.filter(Boolean).join(' ').replace(' \n', '\n')}\n`;
 }
 
 const temporalLevels = {
