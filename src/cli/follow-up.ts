@@ -8,6 +8,7 @@ import {
   parseStartInput,
   type StartedFollowUp,
   TemporalUnreachableError,
+  WorkerUnavailableError,
 } from '../client/index.js';
 import { type ResolveWord, resolveWords } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
@@ -147,7 +148,7 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     // Without a worker the question would only wait for its deadline.
     const live: Omit<FollowUpUpdate, 'summary'> = hasNoWorker
       ? { progressUnavailable: `it ${trouble.what}` }
-      : await followUp.lookAtProgress();
+      : await lookAtProgress(followUp);
     const isSent = live.progress?.sentAt !== undefined;
     const ofBudget = isSent ? undefined : await followUps.budget(summary.projectId).trouble();
     const troubles = [trouble, ofBudget].filter((found) => found !== undefined);
@@ -169,6 +170,15 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
 /** Why a follow-up has no result, and whether its message was delivered. */
 function describeEnd({ type, message, delivered }: ReportedError): string {
   return safeLine(`${type}: ${message}${delivered === undefined ? '' : ` (delivered: ${delivered})`}`);
+}
+
+async function lookAtProgress(followUp: FollowUpHandle): Promise<Omit<FollowUpUpdate, 'summary'>> {
+  try {
+    return { progress: await followUp.progress() };
+  } catch (error) {
+    if (!(error instanceof WorkerUnavailableError)) throw error;
+    return { progressUnavailable: error.reason };
+  }
 }
 
 async function lookAtEnd(followUp: FollowUpHandle) {

@@ -146,21 +146,11 @@ export class FollowUpHandle {
       // The order matters: a progress asked for after the end was seen is the last there is.
       look: async () => {
         const summary = await this.describe();
-        return { summary, ...(await this.lookAtProgress()) };
+        return { summary, ...(await this.#look()) };
       },
       outdated: ({ summary }, reason) => ({ summary, progressUnavailable: reason }),
       isLast: ({ summary }) => summary.status !== 'running',
     });
-  }
-
-  /** {@link progress}, or why there is none. */
-  async lookAtProgress(): Promise<Omit<FollowUpUpdate, 'summary'>> {
-    try {
-      return { progress: await this.progress() };
-    } catch (error) {
-      if (!(error instanceof WorkerUnavailableError)) throw error;
-      return { progressUnavailable: error.reason };
-    }
   }
 
   /**
@@ -204,6 +194,15 @@ export class FollowUpHandle {
       if (!(cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError)) throw error;
       const reason = await reasonOfSilence(this.#client, this.workflowId, error);
       throw new WorkerUnavailableError(this.workflowId, reason, { cause });
+    }
+  }
+
+  async #look(): Promise<Omit<FollowUpUpdate, 'summary'>> {
+    try {
+      return { progress: await this.progress() };
+    } catch (error) {
+      if (!(error instanceof WorkerUnavailableError)) throw error;
+      return { progressUnavailable: error.reason };
     }
   }
 

@@ -259,9 +259,7 @@ export async function reasonOfSilence(client: Client, workflowId: string, error:
   if (error instanceof QueryNotRegisteredError) return 'it has not begun';
   const trouble = await readTrouble(client, workflowId);
   if (trouble) return reasonOf(trouble);
-  if (grpcStatusOf(error) === undefined) {
-    return `the data converter of this client cannot decode its answer: ${describeGrpcError(error)}`;
-  }
+  if (grpcStatusOf(error) === undefined) return `its answer cannot be read: ${describeGrpcError(error)}`;
   return isPassingTrouble(error) || isCutOff(error) ? NO_ANSWER : describeGrpcError(error);
 }
 

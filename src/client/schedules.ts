@@ -62,10 +62,10 @@ const createSchema = z
     /** The batch of each firing, at most 256 KiB of JSON. */
     input: z.unknown(),
   })
-  .refine(({ cron, every }) => (cron ?? every) !== undefined, { path: ['cron'], message: 'cron or every is required' })
-  .refine(({ cron, every }) => cron === undefined || every === undefined, { path: ['every'], message: 'excludes cron' })
-  .refine(({ every = 0, offset }) => !offset || offset < every, { path: ['offset'], message: 'must be below every' })
-  .refine(({ cron, timeZone }) => !timeZone || Boolean(cron), { path: ['timeZone'], message: 'applies to cron only' });
+  .refine(({ cron, every }) => (cron ?? every) !== undefined, { path: ['cron'], error: 'cron or every is required' })
+  .refine(({ cron, every }) => cron === undefined || every === undefined, { path: ['every'], error: 'excludes cron' })
+  .refine(({ every = 0, offset }) => !offset || offset < every, { path: ['offset'], error: 'must be below every' })
+  .refine(({ cron, timeZone }) => !timeZone || Boolean(cron), { path: ['timeZone'], error: 'applies to cron only' });
 
 /** A schedule to create. */
 export type CreateScheduleInput = z.input<typeof createSchema> & { input: FollowUpBatchInput };

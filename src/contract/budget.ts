@@ -106,7 +106,7 @@ export const setLimitInputSchema = object({
   .refine((input) => Object.keys(input).length > 0, 'must set at least one of limit, window, reserve')
   .refine(({ limit, reserve = 0 }) => limit === undefined || reserve === 0 || reserve < limit, {
     path: ['reserve'],
-    message: 'must be below limit',
+    error: 'must be below limit',
   });
 export type SetLimitInput = z.input<typeof setLimitInputSchema>;
 

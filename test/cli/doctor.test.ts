@@ -226,9 +226,11 @@ test('a data converter that cannot decode an answer is named, and nothing else f
       ({ subject }) => subject === projectBudgetWorkflowId('coded'),
     );
   expect(await eventually('it is found', find)).toMatchObject({
-    message: expect.stringMatching(/data converter .* cannot decode its answer: unknown key id k-17$/),
+    message: expect.stringMatching(
+      /its answer cannot be read: the data converter cannot decode a payload: unknown key id k-17$/,
+    ),
   });
   const { exitCode, stdout } = await runCli(['budget', 'list'], { env: { ...env, FOLLOW_UP_DATA_CONVERTER: module } });
   expect(exitCode).toBe(0);
-  expect(stdout).toMatch(/^coded .*does not answer: the data converter/m);
+  expect(stdout).toMatch(/^coded .*does not answer: its answer cannot be read: the data converter/m);
 });

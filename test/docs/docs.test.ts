@@ -351,6 +351,9 @@ describe('the reference has', () => {
     const client = await import('../../src/client/index.js');
     const errors = Object.keys(client).filter((name) => name.endsWith('Error') && name !== 'FollowUpClientError');
     expect(firstColumnOf('docs/reference/errors.md', 'Errors of the library').sort()).toEqual(errors.sort());
+    const refusals = [...read('src/client/errors.ts').matchAll(/^ {2}(\w+): \(_?id/gm)].map(([, type]) => type);
+    expect(refusals).toContain('BatchEnded');
+    expect(firstColumnOf('docs/reference/errors.md', 'Refusals').sort()).toEqual(refusals.sort());
   });
 
   test('every state and search attribute, and the guide to blocked follow-ups every reason', async () => {
