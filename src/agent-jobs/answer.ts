@@ -167,8 +167,8 @@ export function describeNetworkError(
 export function describeStatus({ statusCode, headers, body }: Answer, mask: Mask): string {
   const isRedirect = statusCode >= 300 && statusCode < 400;
   const redirect = isRedirect ? ` (a redirect${redirectTarget(headers, mask)}, which is not followed)` : '';
-  const words = body === undefined || body === '' ? '' : (encodingProblem(headers, mask) ?? errorText(body, mask));
-  return cutText(`HTTP ${statusCode}${redirect}${words === '' ? '' : `: ${words}`}`);
+  const text = body === undefined || body === '' ? '' : (encodingProblem(headers, mask) ?? errorText(body, mask));
+  return cutText(`HTTP ${statusCode}${redirect}${text === '' ? '' : `: ${text}`}`);
 }
 
 const MAX_LOCATION_LENGTH = 200;

@@ -4,7 +4,7 @@ import { idSchema } from '../contract/ids.js';
 import { keepSecret } from '../secrets.js';
 import { decodeUtf8 } from '../text-file.js';
 
-/** Shortest API key that is accepted. Every occurrence of a key is masked, and a shorter one would mask plain words. */
+/** Shortest API key that is accepted. Every occurrence of a key is masked, and a shorter one would mask ordinary text. */
 export const MIN_API_KEY_LENGTH = 8;
 
 const KEY_RULE = `must be at least ${MIN_API_KEY_LENGTH} printable ASCII characters without spaces`;

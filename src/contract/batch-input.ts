@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { followUpDefaultsSchema, type FollowUpInput, followUpInputSchema, promptSchema } from './follow-up-input.js';
 import { idSchema } from './ids.js';
-import { boundedIssues, type InputIssue, type Parsed, parseInput } from './validation.js';
+import { boundedIssues, type Parsed, parseInput } from './validation.js';
 
 /** Follow-ups of a batch that are open at once if `maxOpen` is not given. */
 export const DEFAULT_MAX_OPEN = 50;
@@ -75,16 +75,15 @@ export function followUpBatchInputSchema(): z.ZodType {
 export function parseBatchInput(input: unknown): Parsed<FollowUpBatchInput> {
   const unchecked = parseUncheckedBatchInput(input);
   if (!unchecked.ok) return unchecked;
-  const name = 'items' in unchecked.value ? 'items' : 'jobIds';
-  const issues: InputIssue[] = [];
-  for (const [index, item] of batchItemsOf(unchecked.value).entries()) {
+  const ofJobs = 'jobIds' in unchecked.value;
+  const issues = batchItemsOf(unchecked.value).flatMap((item, index) => {
     const parsed = parseInput(followUpInputSchema, item);
-    if (parsed.ok) continue;
-    for (const { field, message } of parsed.issues) {
-      const path = name === 'jobIds' ? [name, index] : field ? [name, index, field] : [name, index];
-      issues.push({ field: path.join('.'), message });
-    }
-  }
+    if (parsed.ok) return [];
+    return parsed.issues.map(({ field, message }) => {
+      if (ofJobs) return { field: `jobIds.${index}`, message };
+      return { field: field ? `items.${index}.${field}` : `items.${index}`, message };
+    });
+  });
   return issues.length > 0
     ? { ok: false, issues: boundedIssues(issues) }
     : { ok: true, value: input as FollowUpBatchInput };

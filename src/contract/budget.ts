@@ -5,7 +5,7 @@ import { keySchema } from './ids.js';
 import { defineQuery, defineUpdate } from './names.js';
 import { object } from './validation.js';
 
-/** How a send ended, as far as anybody knows. */
+/** How a send ended, as far as it is known. */
 export const sendOutcomes = ['sent', 'rejected', 'unknown', 'notSent', 'limited', 'unauthorized', 'payment'] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
 

@@ -1,5 +1,5 @@
 /**
- * The words that fields of inputs and results may have. This module imports nothing: the command line lists the words
+ * The values that fields of inputs and results may have. This module imports nothing: the command line lists them
  * in its help, which must not load the schemas.
  */
 
@@ -11,7 +11,7 @@ export type Lane = (typeof lanes)[number];
 export const unknownDeliveryActions = ['fail', 'assumeSent', 'resend'] as const;
 export type UnknownDeliveryAction = (typeof unknownDeliveryActions)[number];
 
-/** What a follow-up does if somebody else keeps the job active. */
+/** What a follow-up does if the job works on another message. */
 export const whenActiveActions = ['wait', 'send'] as const;
 export type WhenActiveAction = (typeof whenActiveActions)[number];
 
@@ -55,7 +55,7 @@ export type RetryChoice = (typeof retryChoices)[number];
 
 /**
  * What a firing of a schedule does if the previous one is still running. Terminating that one is not on offer, because
- * its follow-ups would continue without anybody to report to.
+ * its follow-ups would continue without a batch to report to.
  */
 export const scheduleOverlaps = ['skip', 'buffer-one', 'buffer-all', 'cancel-other', 'allow-all'] as const;
 export type ScheduleOverlap = (typeof scheduleOverlaps)[number];

@@ -97,9 +97,9 @@ const baseSchema = object({
   prompt: promptSchema,
   /** @default 'interactive' */
   lane: z.enum(lanes).nullish(),
-  /** What to do if nobody can tell whether the message was delivered. @default 'fail' */
+  /** What to do if it cannot be found out whether the message was delivered. @default 'fail' */
   onUnknownDelivery: z.enum(unknownDeliveryActions).nullish(),
-  /** Whether to wait for a job that somebody else keeps active, or to send at once. @default 'wait' */
+  /** Whether to wait for a job that works on another message, or to send at once. @default 'wait' */
   whenActive: z.enum(whenActiveActions).nullish(),
   poll: pollSchema.nullish(),
   /** How long after the send an unchanged terminal status is ignored. @default '120s' */

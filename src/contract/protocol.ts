@@ -21,7 +21,7 @@ import { idSchema, projectBudgetWorkflowId } from './ids.js';
 import { budgetTaskQueue, defineSignal, defineUpdate } from './names.js';
 import { hash64 } from './text.js';
 
-/** Whether a message may have started a turn of its job; `null` while nobody knows how its send ended. */
+/** Whether a message may have started a turn of its job; `null` while it is not known how its send ended. */
 export function mayHaveArrived(outcome: SendOutcome | null): boolean {
   return outcome === null || outcome === 'sent' || outcome === 'unknown';
 }
@@ -158,7 +158,7 @@ const knownSchema = z.object({
   outcomeAtMs: instantMsSchema,
   grantedAtMs: instantMsSchema,
   overAtMs: instantMsSchema,
-  /** The send was of this follow-up's message, and nobody else was granted the job's turn since: what it shows is evidence. */
+  /** The send was of this follow-up's message, and the job's turn was granted to no other since: what it shows is evidence. */
   isLatest: z.boolean(),
   /** The budget knows that the send was of this message. */
   isSameMessage: z.boolean(),
@@ -215,7 +215,7 @@ export type End = z.infer<typeof endSchema>;
 
 /** A signal cannot be refused: one that breaks a rule is ignored. */
 export const budgetEventSchema = z.discriminatedUnion('kind', [settlementSchema, endSchema]);
-/** What a budget is told: that a send is over, or that a follow-up ends. */
+/** From a follow-up to its budget: a send is over, or the follow-up ends. */
 export type BudgetEvent = z.infer<typeof budgetEventSchema>;
 
 /** Asks for a slot. The budget starts with it if it does not exist yet. */
@@ -231,7 +231,7 @@ export function budgetStartOptions({ projectId, taskQueue }: { projectId: string
 }
 
 /**
- * Starts a budget that never existed, with an update. Somebody may have stopped one on purpose: only `restore` starts it
+ * Starts a budget that never existed, with an update. One may have been stopped on purpose: only `restore` starts it
  * again.
  *
  * @param target.taskQueue that of the follow-ups
