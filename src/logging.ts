@@ -3,6 +3,7 @@ import type { Logger as TemporalLogger, LogLevel as TemporalLogLevel, LogMetadat
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { LoggingConfig, LogLevel } from './config/index.js';
 import { maskSecrets } from './secrets.js';
+import { plainText } from './terminal-text.js';
 
 /** File descriptor of stderr: stdout is kept for data. */
 const STDERR = 2;
@@ -50,13 +51,15 @@ const COLOURS: Readonly<Record<string, Parameters<typeof styleText>[0]>> = {
 
 const TIME = { hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: 3 } as const;
 
+type LoggedError = Record<string, unknown> & { stack?: string };
 type Line = Record<string, unknown> & { time: string; level: string; msg?: string };
 
 /** A line for people at a terminal: local time, level, message, the other fields as JSON, and the stack of an error. */
 export function prettyLine(json: string): string {
   const { time, level, msg = '', pid: _pid, err, ...fields } = JSON.parse(json) as Line;
-  const { stack, ...error } = (err ?? {}) as { stack?: string };
-  const rest = { ...fields, ...(err !== undefined && stack === undefined && { err: error }) };
+  const { stack, type: _type, message: _message, ...error } = (typeof err === 'object' ? err : {}) as LoggedError;
+  const isPlain = stack === undefined;
+  const rest = { ...fields, ...(err !== undefined && isPlain && { err }), ...(!isPlain && error) };
   const clock = new Date(time).toLocaleTimeString('sv-SE', TIME);
   // Respects NO_COLOR, FORCE_COLOR and terminals without colours.
   const colour = process.stderr.isTTY && process.stderr.hasColors() ? COLOURS[level] : undefined;
@@ -68,7 +71,7 @@ export function prettyLine(json: string): string {
     Object.keys(rest).length > 0 ? JSON.stringify(rest) : '',
     stack === undefined ? '' : `\n    ${stack.replaceAll('\n', '\n    ')}`,
   ];
-  return `${text.filter(Boolean).join(' ').replace(' \n', '\n')}\n`;
+  return `${plainText(text.filter(Boolean).join(' ').replace(' \n', '\n'))}\n`;
 }
 
 const temporalLevels = {

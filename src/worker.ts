@@ -43,7 +43,7 @@ export interface StartWorkerOptions {
   interceptors?: WorkerInterceptors;
   /**
    * Plugins of Temporal's SDK for the connections, clients, workers and the bundle of workflows. One that sets
-   * `taskQueue`, `activities` or workflows takes the worker apart. @default none
+   * `taskQueue`, `activities` or workflows breaks the worker. @default none
    */
   plugins?: readonly TemporalPlugin[];
   /** Path of the workflow bundle. @default the one that the build makes in `dist` */

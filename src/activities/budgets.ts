@@ -110,7 +110,8 @@ export function createBudgets(
       const state = SearchAttribute.state.name;
       const isShown = alsoWaiting ? 'IS NOT NULL' : `IN (${sendingStates.map((sending) => `'${sending}'`).join(', ')})`;
       const running = `(ExecutionStatus = 'Running' AND ${state} ${isShown})`;
-      const closed = `CloseTime >= '${iso(sinceMs)}'`;
+      // Server 1.29 finds running workflows by a CloseTime, too.
+      const closed = `(ExecutionStatus != 'Running' AND CloseTime >= '${iso(sinceMs)}')`;
       const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
       const found: (ListedSend & { closedAtMs: number })[] = [];
       for await (const each of client.workflow.list({ query: `${ofProject} AND (${running} OR ${closed})` })) {

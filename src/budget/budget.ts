@@ -231,8 +231,11 @@ export class Budget {
     const workflowId = `take/${key}`;
     const past = state.known[followUpKey(workflowId)];
     if (past) return { taken: true, count: past.sendNumber, takenAt: iso(past.grantedAtMs) };
-    const inLine = this.line().filter(({ held }) => !isHeld(held, nowMs)).length;
-    const freeAtMs = this.expectedAtMs(nowMs, inLine + count - 1, 'interactive');
+    const line = this.line().filter(({ held }) => !isHeld(held, nowMs));
+    const ofBatch = line.filter(({ lane }) => lane === 'batch').length;
+    const freeForBatch = Math.max(0, Math.min(...Object.values(this.#freeSlots('batch'))));
+    const before = line.length - ofBatch + Math.min(ofBatch, freeForBatch);
+    const freeAtMs = this.expectedAtMs(nowMs, before + count - 1, 'interactive');
     const reason = this.#reasonOfAll(nowMs) ?? (freeAtMs === nowMs ? undefined : 'slot');
     if (reason) {
       // What ends a pause is not known.
@@ -245,6 +248,11 @@ export class Budget {
     put(state.known, followUpKey(workflowId), { ...send, ...settled });
     this.#list({ workflowId, sendNumber: count, grantedAtMs: nowMs, settledAtMs: nowMs, outcome: 'taken' });
     return { taken: true, count, takenAt: iso(nowMs) };
+  }
+
+  /** How many slots a key has taken, if it has taken any. */
+  takenBy(key: string): number | undefined {
+    return this.state.known[followUpKey(`take/${key}`)]?.sendNumber;
   }
 
   pause(nowMs: number, pause: { untilMs?: number; note?: string }): void {

@@ -158,9 +158,10 @@ const OUTCOMES: Readonly<Record<SendOutcome | 'taken', string>> = {
   limited: 'refused: too many (429)',
   payment: 'refused: payment required (402)',
   unknown: '**not known** whether it was delivered',
-  taken: 'slots were taken for something else',
+  taken: 'taken for something else',
 };
 
-function describeSend({ grantedAt, outcome, workflowId }: BudgetSend, at: At): string {
-  return `- ${at(grantedAt)}: ${outcome === undefined ? 'being sent' : OUTCOMES[outcome]}, ${code(workflowId)}`;
+function describeSend({ grantedAt, outcome, workflowId, sendNumber }: BudgetSend, at: At): string {
+  const what = outcome === undefined ? 'being sent' : OUTCOMES[outcome];
+  return `- ${at(grantedAt)}: ${outcome === 'taken' ? `${sendNumber} ` : ''}${what}, ${code(workflowId)}`;
 }

@@ -38,14 +38,16 @@ export async function listBudgets({ env, output }: Cli): Promise<void> {
 
 /** Without the lists: there may be a thousand projects, one line each. */
 function toJson({ projectId, workflowId, status, statusUnavailable }: ListedBudget): object {
-  if (!status) return { projectId, workflowId, ...defined({ statusUnavailable }) };
+  if (!status) {
+    return { projectId, workflowId, ...(statusUnavailable === undefined ? { state: 'idle' } : { statusUnavailable }) };
+  }
   const { waiting: _waiting, lastSends: _lastSends, ...counts } = status;
   return { workflowId, ...counts };
 }
 
 function describeListed({ projectId, status, statusUnavailable }: ListedBudget): string {
   if (statusUnavailable !== undefined) return toRow(projectId, '?', '?', `does not answer: ${statusUnavailable}`);
-  if (!status) return toRow(projectId, '-', '0', 'idle');
+  if (!status) return toRow(projectId, '-', '-', 'idle');
   const { used, limit, windowMs, waitingTotal } = status;
   const slots = `${used} of ${limit} in ${formatDuration(windowMs)}`;
   return toRow(projectId, slots, String(waitingTotal), stateOf(status));
@@ -142,12 +144,14 @@ export async function takeSlots(
   projectId: string,
   { count = '1', key = randomUUID() }: { count?: string; key?: string },
 ): Promise<ExitCode> {
+  // If there is no answer, the same key makes another try safe.
+  output.note(`key ${key}`);
   return withTemporal({ env, output }, async ({ followUps }) => {
     const input = { count: number(count), key } as TakeInput;
     const answer = await followUps.budget(projectId).take(input);
     const what = `${answer.count} ${answer.count === 1 ? 'slot' : 'slots'} of ${projectId}`;
     const text = answer.taken
-      ? `took ${what}, ${clock(answer.takenAt)}, key ${key}`
+      ? `took ${what}, ${clock(answer.takenAt)}`
       : `did not take ${what}: ${BLOCKED[answer.waitReason] ?? 'not so many are free'}` +
         (answer.possibleAt === undefined ? '' : `, possible ${clock(answer.possibleAt)}`);
     output.data({ projectId, key, ...answer }, text);
@@ -350,9 +354,14 @@ function sendLines({ lastSends }: BudgetStatus, now: Date): string[] {
     .slice(0, SHOWN_SENDS)
     .map(
       (send) =>
-        `  ${clock(send.grantedAt, now)}  ${outcomeText(send).padEnd(12)}  ${safeLine(send.workflowId)}${send.sendNumber > 1 ? `, send ${send.sendNumber}` : ''}`,
+        `  ${clock(send.grantedAt, now)}  ${outcomeText(send).padEnd(12)}  ${safeLine(send.workflowId)}${numberText(send)}`,
     );
   return ['last sends', ...lines];
+}
+
+function numberText({ outcome, sendNumber }: BudgetSend): string {
+  if (outcome === 'taken') return `, ${sendNumber} ${sendNumber === 1 ? 'slot' : 'slots'}`;
+  return sendNumber > 1 ? `, send ${sendNumber}` : '';
 }
 
 function outcomeText({ outcome }: BudgetSend): string {

@@ -136,7 +136,7 @@ export function addCommands(program: Command, cli: Cli): void {
   const budgets = program.command('budget').description('show, change, pause and restore the budget of a project');
   const budget = adder(budgets, () => import('./budget.js'), 'budget ');
   budget('list', '% --json', (code) => code.listBudgets).description(
-    'list the running budgets of all projects: slots, queue, pauses',
+    'list the running budgets of all projects: slots, queue and pauses of those in use',
   );
   budget('show', '% my-project --watch', (code) => code.showBudget)
     .description('show the slots, the queue and the last sends of a project')
@@ -156,7 +156,10 @@ export function addCommands(program: Command, cli: Cli): void {
     .argument('<project>', 'project id')
     .option('--count <n>', 'how many slots (default: 1)')
     .option('--key <key>', 'the same key takes slots only once (default: random)')
-    .addHelpText('after', '\nThe exit code is 1 if they are not taken; the output says when that is possible.');
+    .addHelpText(
+      'after',
+      '\nThe exit code is 1 if they are not taken; the output says when that is possible, if known.',
+    );
   budget('pause', '% my-project --for 30m --note "release freeze"', (code) => code.pauseBudget)
     .description('stop sending; running sends finish, and the queue is kept')
     .argument('<project>', 'project id')

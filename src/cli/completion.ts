@@ -34,6 +34,11 @@ function placesOf(command: Command, path: readonly string[] = []): Place[] {
   return [place, ...command.commands.flatMap((each) => placesOf(each, [...path, each.name()]))];
 }
 
+/** Names of the commands that have commands. */
+function groupsOf(places: readonly Place[]): string[] {
+  return [...new Set(places.flatMap(({ path }) => (path.includes(' ') ? (path.split(' ')[0] ?? '') : [])))];
+}
+
 /** zsh runs it with its own support for completions of bash. */
 function bashScript(places: readonly Place[], isZsh: boolean): string {
   // A group of commands comes after its commands, whose names begin with its own.
@@ -47,12 +52,11 @@ function bashScript(places: readonly Place[], isZsh: boolean): string {
       `      words="${words.map(({ word }) => word).join(' ')}"`,
       `      [[ $current == -* ]] && words="${options.map(({ flag }) => flag).join(' ')}" ;;`,
     ]);
-  const groups = new Set(places.flatMap(({ path }) => (path.includes(' ') ? path.split(' ')[0] : [])));
   return `# completion of follow-up
 ${isZsh ? 'autoload -U +X bashcompinit && bashcompinit\n' : ''}_follow_up() {
   local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" path="" words=""
   ((COMP_CWORD > 1)) && path="\${COMP_WORDS[1]}"
-  case "$path" in ${[...groups].join('|')}) ((COMP_CWORD > 2)) && path="$path \${COMP_WORDS[2]}" ;; esac
+  case "$path" in ${groupsOf(places).join('|')}) ((COMP_CWORD > 2)) && path="$path \${COMP_WORDS[2]}" ;; esac
   case "$path $previous" in
 ${cases.join('\n')}
   esac
@@ -63,9 +67,13 @@ complete -o default -F _follow_up follow-up
 }
 
 function fishScript(places: readonly Place[]): string {
+  const groups = groupsOf(places);
   const quote = (text: string) => `'${text.replace(/['\\]/g, '\\$&')}'`;
   const lines = places.flatMap(({ path, words, options }) => {
-    const seen = path.split(' ').map((name) => `__fish_seen_subcommand_from ${name}`);
+    const isSeen = (names: string) => `__fish_seen_subcommand_from ${names}`;
+    // A command of a group may have the name of another command.
+    const isOfNone = path.includes(' ') || groups.includes(path) ? [] : [`not ${isSeen(groups.join(' '))}`];
+    const seen = [...path.split(' ').map(isSeen), ...isOfNone];
     const when = `complete -c follow-up -n ${quote(path === '' ? '__fish_use_subcommand' : seen.join('; and '))}`;
     return [
       ...words.map(({ word, description }) => `${when} -a ${word} -d ${quote(description)}`),

@@ -51,7 +51,10 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
     try {
       const stack = await showStart(cli, (say) => startStack(cli, ports, closers, say, signal));
       const inputs = own ? [own] : stack.simulatorUrl === undefined ? [] : demonstration();
-      const followUps = await Promise.race([sendAll(cli, stack, inputs, signal), stack.failed]);
+      const failed = new AbortController();
+      stack.failed.catch((error: unknown) => failed.abort(error));
+      const followUps = await sendAll(cli, stack, inputs, AbortSignal.any([signal, failed.signal]));
+      failed.signal.throwIfAborted();
       signal.throwIfAborted();
       report(cli, stack, followUps);
       if (options.exit !== true) {

@@ -70,7 +70,7 @@ function examineSettings(env: Cli['env'], hasWorkers: boolean): { config?: Worke
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     if (hasWorkers && error.issues.every(({ name }) => name.startsWith('AGENT_JOBS_') && !env[name]?.trim())) {
-      return { check: checked(name, 'note', 'the workers that run have settings of the service, which lack here') };
+      return { check: checked(name, 'note', "running workers have the service's settings; they are missing here") };
     }
     const message = error.issues.map((issue) => `${issue.name}: ${issue.message}`).join('; ');
     const why = 'a worker does not start with these settings';

@@ -1,3 +1,4 @@
+import { maskSecrets } from '../secrets.js';
 import { plainText, safeLine } from '../terminal-text.js';
 import { isLive, type Output } from './cli.js';
 
@@ -76,8 +77,8 @@ function drawOn(output: Output, terminal: NodeJS.WriteStream): (lines: readonly 
   let [shown, height] = ['', 0];
   return (lines) => {
     const fitting = fitFrame(
-      lines.map((line) => plainText(output.hint(line))),
-      terminal.columns,
+      lines.map((line) => maskSecrets(plainText(output.hint(line)))),
+      terminal.columns || 80,
       terminal.rows,
     );
     const frame = fitting.map((line) => `${line}\u001b[K\n`).join('');

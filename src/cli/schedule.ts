@@ -1,7 +1,7 @@
 import type { CreateScheduleInput, ScheduleDescription, Schedules } from '../client/index.js';
 import { defined } from '../contract/defined.js';
 import { formatDuration } from '../contract/durations.js';
-import { safeLine } from '../terminal-text.js';
+import { plainText, safeLine } from '../terminal-text.js';
 import { decodeUtf8 } from '../text-file.js';
 import { readBatchFile } from './batch-file.js';
 import { type Cli, UsageError } from './cli.js';
@@ -56,12 +56,15 @@ export async function listSchedules(cli: Cli): Promise<void> {
     for await (const schedule of schedules.list()) {
       const { name, paused, note = '' } = schedule;
       const next = paused ? 'paused' : `next ${nextTimes(schedule)[0] ?? 'never'}`;
-      cli.output.data(schedule, safeLine(`${name.padEnd(20)}  ${next}  ${timesText(schedule)}  ${note}`));
+      const cells = [name.padEnd(20), next.padEnd(34), timesText(schedule), note];
+      cli.output.data(schedule, cells.map(oneLine).join('  ').trimEnd());
       isEmpty = false;
     }
     if (isEmpty) cli.output.note('no schedules found; a new one may take a second to be listed');
   });
 }
+
+const oneLine = (text: string) => plainText(text.replace(/[\r\n\t]+/g, ' '));
 
 /** The commands for one schedule. They print the schedule, or that Temporal has accepted the order. */
 export const orders = {
@@ -93,7 +96,12 @@ function describeText(schedule: ScheduleDescription): string {
     ['schedule', paused ? `${name}, paused` : name],
     ['note', safeLine(note ?? '')],
     ['fires', safeLine(timesText(schedule))],
-    ['batch', safeLine(`${followUps} follow-ups of ${projectIds.join(', ')}, task queue ${taskQueue}`)],
+    [
+      'batch',
+      safeLine(
+        `${followUps} ${followUps === 1 ? 'follow-up' : 'follow-ups'} of ${projectIds.join(', ')}, task queue ${taskQueue}`,
+      ),
+    ],
     ['overlap', overlap],
     ['catch-up', formatDuration(schedule.catchUpWindowMs)],
     ['left', remainingFirings?.toString()],

@@ -66,7 +66,7 @@ export class BatchHandle {
    * Counts of the items, and whether the batch is held; `cutOff` if it ended without a result. Needs a running worker,
    * even for ended batches.
    *
-   * @throws BatchNotFoundError, BatchFailedError if it failed at its start, WorkerUnavailableError,
+   * @throws RefusedError if there is no such batch, BatchFailedError if it failed at its start, WorkerUnavailableError,
    * TemporalUnreachableError
    */
   async status(): Promise<BatchStatus> {
@@ -83,7 +83,7 @@ export class BatchHandle {
   /**
    * Every item in its present state, in the order of the batch, fetched page by page. Needs a running worker.
    *
-   * @throws BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
+   * @throws RefusedError if there is no such batch, WorkerUnavailableError, TemporalUnreachableError
    */
   async *list(): AsyncGenerator<BatchItem, void, undefined> {
     const { workflowId } = this;
@@ -110,7 +110,8 @@ export class BatchHandle {
   /**
    * Waits for the end, without a time limit. Every item has an outcome then, also in a cancelled batch.
    *
-   * @throws BatchFailedError, BatchNotFoundError, UnexpectedOutcomeError, TemporalUnreachableError
+   * @throws BatchFailedError, RefusedError if there is no such batch, FollowUpFailedError for a result of a newer version,
+   * TemporalUnreachableError
    */
   async result(options: ResultOptions = {}): Promise<FollowUpBatchResult> {
     const { workflowId } = this;
@@ -128,7 +129,7 @@ export class BatchHandle {
    * Asks the batch to end: nothing more is sent. {@link result} gives the outcome of each item; agent jobs
    * that received their message continue.
    *
-   * @throws BatchEndedError, BatchNotFoundError, TemporalUnreachableError
+   * @throws RefusedError if it has ended or does not exist, TemporalUnreachableError
    */
   async cancel(): Promise<void> {
     // Temporal accepts a request to cancel an ended workflow like any other.
@@ -140,7 +141,7 @@ export class BatchHandle {
    * Lets a held batch go on, or the rest go before its canary has ended.
    *
    * @returns the hold that it ended; `null` if the canary had not ended
-   * @throws BatchNotHeldError, BatchEndedError, BatchNotFoundError, WorkerUnavailableError, TemporalUnreachableError
+   * @throws RefusedError if it is not held, has ended or does not exist; WorkerUnavailableError, TemporalUnreachableError
    */
   async continue(): Promise<BatchHold | null> {
     const { hold, canary } = await this.#query(this.workflowId, batchStatusQuery, []);
@@ -178,8 +179,8 @@ export class BatchHandle {
   /**
    * What {@link retry} would send. Sends nothing. The retry of a retry is the next retry of the batch itself.
    *
-   * @throws BatchRunningError, NothingToRetryError, BatchNotFoundError; InvalidInputError if the id would be too long;
-   * UnexpectedOutcomeError if Temporal no longer keeps the items; WorkerUnavailableError
+   * @throws RefusedError if it runs, has nothing to retry or does not exist; InvalidInputError if the id would be too long;
+   * FollowUpFailedError if Temporal no longer keeps the items; WorkerUnavailableError
    */
   async planRetry({ only }: Pick<RetryOptions, 'only'> = {}): Promise<RetryPlan> {
     return planRetry(this.#target.client, (batchId) => new BatchHandle(this.#target, batchId), this.batchId, { only });
@@ -198,7 +199,7 @@ export class BatchHandle {
   /**
    * The batch as Temporal sees it. Needs no worker.
    *
-   * @throws BatchNotFoundError, TemporalUnreachableError
+   * @throws RefusedError if there is no such batch, TemporalUnreachableError
    */
   async describe(): Promise<BatchExecution> {
     const { status, startTime, closeTime, memo } = await this.#call(() => this.#handle.describe());

@@ -209,9 +209,9 @@ export class BudgetHandle {
   }
 
   /**
-   * Counts slots as used for messages that something else sends: all of `count`, or none. The same key takes slots only
-   * once. A budget that was restored has forgotten them. While a budget counts what was sent before it, which takes a
-   * new one less than a second, this waits for up to 10 s.
+   * Counts slots as used for messages that something else sends: all of `count`, or none. Follow-ups in line keep their
+   * slots. The same key takes slots only once. A budget that was restored or reset has forgotten them. A budget that
+   * starts may first count what was sent before it; this waits for that for up to 10 s.
    *
    * @throws as {@link setLimit}
    */
@@ -392,7 +392,8 @@ export async function* listBudgets(
   const since = new Date(Date.now() - windowMs).toISOString();
   const [needed, recent] = await Promise.all([
     findProjects(client, `ExecutionStatus = 'Running'`),
-    findProjects(client, `CloseTime >= '${since}'`),
+    // Server 1.29 finds running workflows by a CloseTime, too.
+    findProjects(client, `ExecutionStatus != 'Running' AND CloseTime >= '${since}'`),
   ]);
   const query = `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus = 'Running'`;
   const projects: string[] = [];

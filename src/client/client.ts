@@ -83,8 +83,7 @@ export class FollowUpClient {
 
   /**
    * Starts a follow-up, or finds the one that was started with the same key. Takes about one call of Temporal; the
-   * start is durable when the promise resolves. A key whose follow-up ended with `InvalidInput` is free again: it never
-   * asked for a send.
+   * start is durable when the promise resolves.
    *
    * @throws InvalidInputError before anything is sent, or if the prompt is longer than the server accepts (2 MiB,
    * unless it is configured otherwise); TemporalUnreachableError; RefusedError without the search attributes

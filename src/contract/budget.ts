@@ -127,7 +127,7 @@ export const takeInputSchema = object({
     .min(1, 'must be from 1 to 10000')
     .max(10_000, 'must be from 1 to 10000')
     .default(1),
-  /** The same key takes slots only once. The budget remembers it as long as the id of a follow-up, 20 hours or more. */
+  /** The same key takes slots only once. The budget remembers its last 2,000 keys and follow-ups, or fewer if they are long. */
   key: keySchema,
 }).strict();
 export type TakeInput = z.input<typeof takeInputSchema>;

@@ -51,9 +51,14 @@ export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetSt
   const parseTake = (input: unknown) => accept(parseInput(takeInputSchema, input ?? {}));
   setHandler(takeUpdate, (input: unknown) => loop.change((nowMs) => budget.take(nowMs, parseTake(input))), {
     validator: (input: unknown) => {
-      const { count } = parseTake(input);
-      const rule = `must be at most ${budget.configuredLimit}, the limit (given ${count})`;
-      if (count > budget.configuredLimit) throw invalidInput([{ field: 'count', message: rule }]);
+      const { count, key } = parseTake(input);
+      const taken = budget.takenBy(key);
+      if (taken === count) return;
+      const limit = budget.configuredLimit;
+      if (taken === undefined && count <= limit) return;
+      const rule =
+        taken === undefined ? `must be at most ${limit}, the limit` : `must be ${taken}, which the key took before`;
+      throw invalidInput([{ field: 'count', message: `${rule} (given ${count})` }]);
     },
   });
   setHandler(resumeUpdate, () => apply((nowMs) => budget.resume(nowMs)));

@@ -52,6 +52,14 @@ describe('slots that are taken for something else', () => {
     expect(desk.take('k', 7)).toMatchObject({ taken: true });
   });
 
+  it('leave the batch lane only the slots that it may use', () => {
+    const desk = new Desk({ limit: 10, reserve: 5 });
+    for (const name of names('b', 30)) desk.ask(name, { lane: 'batch' });
+    expect(statusOf(desk)).toMatchObject({ used: 5, waitingTotal: 25 });
+    expect(desk.take('k', 6)).toMatchObject({ taken: false, waitReason: 'slot' });
+    expect(desk.take('k', 5)).toMatchObject({ taken: true });
+  });
+
   it('are refused with the reason while nothing is sent', () => {
     const paused = new Desk();
     paused.pause({ untilMs: T0 + MINUTE });

@@ -77,6 +77,13 @@ describe('orders', () => {
     expect(none.stdout).toMatch(/^did not take 3 slots of \S+: not so many are free, possible /);
     const tooMany = await budget('take', projectId, '--count', '6');
     expect(tooMany).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('count: must be at most 5') });
+    await budget('set', projectId, '--limit', '2');
+    expect((await budget('take', projectId, '--count', '3', '--key', 'bot', '--json')).stdout).toBe(first.stdout);
+    const another = await budget('take', projectId, '--count', '2', '--key', 'bot');
+    expect(another).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('count: must be 3, which the key took'),
+    });
     const audit = await budget('audit', projectId, '--json');
     expect(
       audit.stdout

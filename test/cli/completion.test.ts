@@ -64,7 +64,11 @@ test('fish gets a line for each command and option, with its description', async
   expect(lines.every((line) => line.startsWith("complete -c follow-up -n '"))).toBe(true);
   const resume = lines.find((line) => line.includes("'__fish_seen_subcommand_from budget' -a resume"));
   expect(resume).toMatch(/ -d 'end a pause; /);
-  const state = lines.find((line) => line.includes("'__fish_seen_subcommand_from list' -l state"));
+  const state = lines.find((line) =>
+    line.includes(
+      "'__fish_seen_subcommand_from list; and not __fish_seen_subcommand_from batch schedule budget' -l state",
+    ),
+  );
   expect(state).toMatch(/ -x -a 'waiting-for-budget /);
 });
 

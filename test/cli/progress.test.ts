@@ -1,6 +1,7 @@
 import { PassThrough } from 'node:stream';
 import type { WriteStream } from 'node:tty';
 import { expect, test } from 'vitest';
+import { keepSecret } from '../../src/secrets.js';
 import { Output } from '../../src/cli/cli.js';
 import { eventually } from '../support/eventually.js';
 import { type ProgressRow, showLive, showProgress } from '../../src/cli/progress.js';
@@ -76,18 +77,19 @@ test('a live terminal of 80 columns shows each frame in place of the one before,
   expect(writes.every((write) => /^(␛\[\d+A)?(?:[^␛]*␛\[K\n)+␛\[J$/.test(write))).toBe(true);
 });
 
-test('a live view is redrawn in place, with the command as it was called, without control characters from the text', async () => {
+test('a live view is redrawn in place, with the command as it was called, without control characters and secrets', async () => {
+  keepSecret('sk-planted-0123456789');
   const writes: string[] = [];
   const terminal = Object.assign(new PassThrough(), { isTTY: true, rows: 24, columns: 40 });
   terminal.on('data', (chunk: Buffer) => writes.push(chunk.toString().replaceAll('\u001b', '␛')));
   const stream = terminal as unknown as WriteStream;
   async function* updates() {
-    yield 'first\u001b]0;owned\u0007';
+    yield 'first, key sk-planted-0123456789\u001b]0;owned\u0007';
     yield `second; run follow-up doctor ${'x'.repeat(40)}`;
   }
   const output = new Output({ stdout: stream, stderr: new PassThrough(), command: 'npx follow-up' }, false);
   output.commandNames = ['doctor'];
   await showLive(output, stream, updates(), (update) => update);
-  expect(screenOf(writes.slice(0, 1))).toEqual(['first']);
+  expect(screenOf(writes.slice(0, 1))).toEqual(['first, key [masked]']);
   expect(screenOf(writes)).toEqual(['second; run npx follow-up doctor xxxxxx…']);
 });

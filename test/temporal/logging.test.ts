@@ -10,5 +10,8 @@ test('a line for people has time, level, message and fields, and the stack of an
   );
   const err = { type: 'Error', message: 'no', stack: 'Error: no\n  at f' };
   expect(line({ msg: 'It failed', err })).toMatch(/ WARN It failed\n {4}Error: no\n {6}at f\n$/);
+  const coded = line({ msg: 'It \u001b[2Jfailed', err: { ...err, code: 'ECONNRESET' } });
+  expect(coded).toMatch(/ WARN It failed \{"code":"ECONNRESET"\}\n {4}Error: no\n/);
+  expect(line({ msg: 'It failed', err: 'no' })).toMatch(/ WARN It failed \{"err":"no"\}\n$/);
   expect(line({ msg: 'It failed', err: { code: 5 } })).toMatch(/ WARN It failed \{"err":\{"code":5\}\}\n$/);
 });
