@@ -251,7 +251,7 @@ const guides: Record<string, Guide> = {
   'docs/how-to/run-a-batch.md': {
     sections: {
       'Check it': {
-        prints: ['nightly-2026-11-21, 3 items; nothing is sent (--dry-run)', 'project      website: 1 to send'],
+        prints: ['nightly-2026-11-21, 3 items; nothing is sent (--dry-run)', 'website: 1 to send'],
         after: async (stage) => expect(accepted(stage)).toEqual([]),
       },
       'Start it': {
