@@ -158,7 +158,7 @@ export function addCommands(program: Command, cli: Cli): void {
     .option('--key <key>', 'the same key takes slots only once (default: random)')
     .addHelpText(
       'after',
-      '\nThe exit code is 1 if they are not taken; the output says when that is possible, if known.',
+      '\nThe exit code is 1 if they are not taken. The output says when they can be,\nif that is known.',
     );
   budget('pause', '% my-project --for 30m --note "release freeze"', (code) => code.pauseBudget)
     .description('stop sending; running sends finish, and the queue is kept')

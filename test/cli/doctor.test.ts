@@ -205,7 +205,7 @@ test('idle budgets are listed without being asked', async () => {
     expect(rest).toEqual({ workflowId: projectBudgetWorkflowId(projectId), isNeeded: false });
   }
   const { stdout } = await runCli(['budget', 'list'], { env });
-  expect(stdout).toMatch(/^idle-7 +- +0 +idle$/m);
+  expect(stdout).toMatch(/^idle-7 +- +- +idle$/m);
   expect(stdout).toMatch(/^busy +1 of 100 in 1 h +0 +sends$/m);
 });
 
