@@ -10,11 +10,12 @@ import type { OnProgress } from './process.js';
  * Directory for everything that this project downloads: `$XDG_CACHE_HOME/agent-follow-up`, else
  * `~/.cache/agent-follow-up`.
  *
+ * @param home for tests
  * @throws Error if there is no home directory
  */
-export function cacheDirectory(env: Environment): string {
+export function cacheDirectory(env: Environment, home = homedir): string {
   try {
-    return join(env['XDG_CACHE_HOME'] || join(env['HOME'] || homedir(), '.cache'), 'agent-follow-up');
+    return join(env['XDG_CACHE_HOME'] || join(env['HOME'] || home(), '.cache'), 'agent-follow-up');
   } catch {
     throw new Error('this user has no home directory; set HOME or XDG_CACHE_HOME to a directory that can be written');
   }

@@ -1,15 +1,20 @@
+import type { MetricMeter } from '@temporalio/common';
 import { metricMeter } from '@temporalio/workflow';
 import type { Budget } from '../budget/budget.js';
 import { refusals } from '../contract/budget.js';
 
-/** Returns what reports the metrics of a budget. One that moves to another worker leaves its last values on the old one. */
-export function createBudgetMetrics(project: string, budget: Budget): () => void {
+/**
+ * Returns what reports the metrics of a budget. One that moves to another worker leaves its last values on the old one.
+ *
+ * @param meter for tests
+ */
+export function createBudgetMetrics(project: string, budget: Budget, meter: MetricMeter = metricMeter): () => void {
   const counter = (suffix: string, help: string) => {
-    const metric = metricMeter.createCounter(`follow_up_budget_${suffix}`, undefined, help);
+    const metric = meter.createCounter(`follow_up_budget_${suffix}`, undefined, help);
     return (by: number) => metric.add(by, { project });
   };
   const gauge = (suffix: string, help: string) => {
-    const metric = metricMeter.createGauge(`follow_up_budget_${suffix}`, 'float', undefined, help);
+    const metric = meter.createGauge(`follow_up_budget_${suffix}`, 'float', undefined, help);
     return (value: number, tags: Record<string, string> = {}) => metric.set(value, { project, ...tags });
   };
   const countGrants = counter('grants', 'Messages that were let through');

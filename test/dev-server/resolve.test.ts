@@ -2,18 +2,11 @@ import { createHash } from 'node:crypto';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { cacheDirectory, fetchOnce } from '../../src/dev-server/cache.js';
 import { TEMPORAL_CLI } from '../../src/dev-server/pins.js';
 import { resolvePinned, resolveTemporalCli } from '../../src/dev-server/resolve.js';
 import { eventually } from '../support/eventually.js';
-
-vi.mock('node:os', async (load) => {
-  const homedir = () => {
-    throw new Error('uv_os_homedir returned ENOENT');
-  };
-  return { ...(await load<object>()), homedir };
-});
 
 const VERSION_LINE = 'temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)';
 const NAME = `temporal-${TEMPORAL_CLI.version}`;
@@ -162,7 +155,10 @@ describe('the cache', () => {
   });
 
   test('is reported if there is no home directory, as for a user without an entry in /etc/passwd', () => {
-    expect(() => cacheDirectory({})).toThrow('no home directory; set HOME or XDG_CACHE_HOME');
+    const home = () => {
+      throw new Error('uv_os_homedir returned ENOENT');
+    };
+    expect(() => cacheDirectory({}, home)).toThrow('no home directory; set HOME or XDG_CACHE_HOME');
   });
 
   const fetchOf = (name: string, fetch: () => Promise<string>) =>

@@ -1,20 +1,19 @@
+import type { MetricMeter } from '@temporalio/common';
 import { afterEach, expect, test, vi } from 'vitest';
 import { createBudgetMetrics } from '../../src/workflows/budget-metrics.js';
 import { Desk, OVER } from '../budget/support.js';
 
-const gauges = vi.hoisted(() => new Map<string, number>());
-vi.mock('@temporalio/workflow', () => ({
-  metricMeter: {
-    createCounter: () => ({ add: () => undefined }),
-    createGauge: (name: string) => ({ set: (value: number) => gauges.set(name, value) }),
-  },
-}));
 afterEach(() => vi.useRealTimers());
 
 test('the messages under way are those of which a byte may still arrive', () => {
   vi.useFakeTimers();
+  const gauges = new Map<string, number>();
+  const meter = {
+    createCounter: () => ({ add: () => undefined }),
+    createGauge: (name: string) => ({ set: (value: number) => gauges.set(name, value) }),
+  };
   const desk = new Desk();
-  const record = createBudgetMetrics('project', desk.budget);
+  const record = createBudgetMetrics('project', desk.budget, meter as unknown as MetricMeter);
   desk.ask('a');
   vi.setSystemTime(desk.nowMs);
   record();
