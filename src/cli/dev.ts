@@ -53,9 +53,9 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
       const inputs = own ? [own] : stack.simulatorUrl === undefined ? [] : demonstration();
       const failed = new AbortController();
       stack.failed.catch((error: unknown) => failed.abort(error));
-      const followUps = await sendAll(cli, stack, inputs, AbortSignal.any([signal, failed.signal]));
-      failed.signal.throwIfAborted();
-      signal.throwIfAborted();
+      const cut = AbortSignal.any([signal, failed.signal]);
+      const followUps = await sendAll(cli, stack, inputs, cut);
+      cut.throwIfAborted();
       report(cli, stack, followUps);
       if (options.exit !== true) {
         cli.output.note('Ctrl-C ends it');

@@ -1,10 +1,11 @@
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import type { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
 import { loadConfig } from '../config/index.js';
 import { defined } from '../contract/defined.js';
 import { type InputIssue, parseDurationMs, parseInput } from '../contract/index.js';
-import { type SimulatorOptions, simulatorOptionsSchema, startSimulator } from '../simulator/index.js';
+import type { SimulatorOptions } from '../simulator/index.js';
 import { decodeUtf8 } from '../text-file.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 import { duration } from './options.js';
@@ -52,7 +53,9 @@ interface SimulatorCommandOptions {
 
 /** `follow-up simulator` */
 export async function runSimulator(cli: Cli, options: SimulatorCommandOptions): Promise<void> {
-  const settings = await toSimulatorOptions(options);
+  // A worker has no use for it.
+  const { simulatorOptionsSchema, startSimulator } = await import('../simulator/index.js');
+  const settings = await toSimulatorOptions(options, simulatorOptionsSchema);
   const { output } = cli;
   await interruptible(cli, async (signal) => {
     const simulator = await startSimulator(settings);
@@ -69,7 +72,10 @@ export async function runSimulator(cli: Cli, options: SimulatorCommandOptions): 
 }
 
 /** @throws InvalidInputError naming every bad option; UsageError if the file of options cannot be read */
-async function toSimulatorOptions(options: SimulatorCommandOptions): Promise<SimulatorOptions> {
+async function toSimulatorOptions(
+  options: SimulatorCommandOptions,
+  schema: z.ZodType<SimulatorOptions>,
+): Promise<SimulatorOptions> {
   const { host = '127.0.0.1', autoCreate, ledgerFile } = options;
   const issues: InputIssue[] = [];
   const refuse = (field: string, rule: string, text: string) => {
@@ -96,7 +102,7 @@ async function toSimulatorOptions(options: SimulatorCommandOptions): Promise<Sim
   };
   if (issues.length > 0) throw new InvalidInputError(issues);
   const more = options.options === undefined ? {} : await readJson(options.options);
-  const parsed = parseInput(simulatorOptionsSchema, { ...settings, ...more });
+  const parsed = parseInput(schema, { ...settings, ...more });
   if (!parsed.ok) throw new InvalidInputError(parsed.issues);
   return parsed.value;
 }
