@@ -297,7 +297,7 @@ export function describeBatchResult(batchId: string, { items, ...counts }: Follo
 
 /** What `--dry-run` shows. Clock times are local. */
 export function describePreview(preview: BatchPreview, now = new Date()): string {
-  const { batchId, total, alreadyStarted, inputDiffers, usedKeys, projects, earliestEndAt } = preview;
+  const { batchId, total, alreadyStarted, inputDiffers, projects, earliestEndAt } = preview;
   const before = inputDiffers
     ? 'with different input: it is refused'
     : 'with this input: nothing is sent a second time';
@@ -305,12 +305,8 @@ export function describePreview(preview: BatchPreview, now = new Date()): string
     ['batch', `${safeLine(batchId)}, ${total} ${total === 1 ? 'item' : 'items'}; nothing is sent (--dry-run)`],
     ['started', alreadyStarted ? `the id was used before, ${before}` : ''],
     ...(projects.some(({ toSend }) => toSend > 0) ? sendRows(projects, earliestEndAt, now) : []),
-    [
-      'used ids',
-      usedKeys.length === 0 ? '' : `${usedKeys.length}; these follow-ups exist already and are sent nothing`,
-    ],
   ];
-  return [...rowsOf(rows), ...listed(usedKeys, usedKeys.length, 'used ids')].join('\n');
+  return rowsOf(rows).join('\n');
 }
 
 function sendRows(projects: readonly ProjectPreview[], earliestEndAt: string | undefined, now: Date): Row[] {

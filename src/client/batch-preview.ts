@@ -1,21 +1,14 @@
 import type { Client } from '@temporalio/client';
 import { fillItem, templateOf } from '../contract/batch-input.js';
 import { defined } from '../contract/defined.js';
-import {
-  batchItemKey,
-  type BudgetStatus,
-  type FollowUpInput,
-  followUpBatchWorkflowId,
-  followUpWorkflowId,
-  type PauseReason,
-} from '../contract/index.js';
 import { iso } from '../contract/durations.js';
-import { type BudgetSettings, isUndelivered } from '../contract/protocol.js';
+import { type BudgetStatus, type FollowUpInput, followUpBatchWorkflowId, type PauseReason } from '../contract/index.js';
+import type { BudgetSettings } from '../contract/protocol.js';
+import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 import { DIGEST_MEMO } from './batch.js';
 import type { BudgetHandle } from './budget.js';
 import { checkBatch, type StartBatchInput } from './hand-over.js';
 import { callTemporal } from './temporal.js';
-import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 
 /** What a batch would send, and what stands in its way. Instants are ISO 8601 in UTC. */
 export interface BatchPreview {
@@ -26,8 +19,6 @@ export interface BatchPreview {
   alreadyStarted: boolean;
   /** It was used with other input, so that `startBatch` would refuse it. */
   inputDiffers: boolean;
-  /** Workflow ids of its items that exist already. Nothing would be sent for these. */
-  usedKeys: string[];
   /** In the order of their first items. */
   projects: ProjectPreview[];
   /** The latest of its projects; missing if it is missing for one of them. */
@@ -37,7 +28,7 @@ export interface BatchPreview {
 /** What a batch would find at the budget of one project. */
 export interface ProjectPreview {
   projectId: string;
-  /** Messages that the batch would send in this project, or still sends if it runs already. */
+  /** Messages that the batch would send in this project; 0 if its id was used before. */
   toSend: number;
   /** Messages in a window. */
   limit: number;
@@ -49,8 +40,8 @@ export interface ProjectPreview {
   /** Set if the budget sends nothing now. Without `until`, somebody has to resume or restore it. */
   blocked?: { reasons: (PauseReason | 'budget-stopped')[]; until?: string; note?: string };
   /**
-   * When the last message may be sent at the earliest: at the limit, with no other follow-ups, and no wait for jobs or for
-   * `maxOpen`. Missing if the budget is blocked without an end, or its limit is 0.
+   * A time before which the last message cannot be sent: at the limit, with no other follow-ups, and no wait for jobs or
+   * for `maxOpen`. Missing if nothing is to be sent, or the budget is blocked without an end, or its limit is 0.
    */
   earliestEndAt?: string;
 }
@@ -63,87 +54,53 @@ export async function previewBatch(
   settings: BudgetSettings,
 ): Promise<BatchPreview> {
   const { batchId, firstInput, items, digest } = checkBatch(input);
+  const started = await callTemporal(client, () => describeIfKnown(client, followUpBatchWorkflowId({ batchId })));
   const template = templateOf(firstInput);
-  const projects = new Map<string, { toSend: number; isInteractive: boolean }>();
-  const ids = items.map((item, index) => {
-    const { projectId, jobId, lane } = fillItem(item, template) as FollowUpInput;
-    const project = projects.get(projectId) ?? { toSend: 0, isInteractive: false };
-    project.isInteractive ||= lane === 'interactive';
-    projects.set(projectId, project);
-    return { project, workflowId: followUpWorkflowId({ projectId, jobId, key: batchItemKey(batchId, index) }) };
-  });
-  const describe = (workflowId: string) => callTemporal(client, () => describeIfKnown(client, workflowId));
-  const batch = await describe(followUpBatchWorkflowId({ batchId }));
-  const inputDiffers = batch !== undefined && batch.memo?.[DIGEST_MEMO] !== digest;
-  const sends = !batch || (!inputDiffers && batch.status.name === 'RUNNING');
-  const isUsed = await fewAtATime(ids, async ({ workflowId, project }) => {
-    const found = await describe(workflowId);
-    if (!found && sends) project.toSend += 1;
-    return found !== undefined;
-  });
-  const previews = await fewAtATime([...projects], async ([projectId, project]): Promise<ProjectPreview> => {
+  const lanes = new Map<string, { toSend: number; isInteractive: boolean }>();
+  for (const item of items) {
+    const { projectId, lane } = fillItem(item, template) as FollowUpInput;
+    const { toSend, isInteractive } = lanes.get(projectId) ?? { toSend: 0, isInteractive: false };
+    lanes.set(projectId, { toSend: started ? 0 : toSend + 1, isInteractive: isInteractive || lane === 'interactive' });
+  }
+  const projects = await fewAtATime([...lanes], async ([projectId, lane]): Promise<ProjectPreview> => {
     const budget = budgetOf(projectId);
-    const [state, status = { ...NOTHING_USED, ...settings }] = await Promise.all([budget.state(), budget.status()]);
-    return { projectId, toSend: project.toSend, ...lookAhead(status, project, state === 'stopped', Date.now()) };
+    const [state, status] = await Promise.all([budget.state(), budget.status()]);
+    const seen = { ...NOTHING_USED, ...settings, ...status };
+    return { projectId, toSend: lane.toSend, ...lookAhead(seen, lane, state === 'stopped') };
   });
-  const ends = previews.flatMap(({ earliestEndAt }) => earliestEndAt ?? []);
+  const ends = projects.flatMap(({ earliestEndAt }) => earliestEndAt ?? []);
   return {
-    batchId,
-    total: items.length,
-    alreadyStarted: batch !== undefined,
-    inputDiffers,
-    usedKeys: ids.flatMap(({ workflowId }, index) => (isUsed[index] ? workflowId : [])),
-    projects: previews,
-    ...defined({ earliestEndAt: ends.length === previews.length ? ends.sort().at(-1) : undefined }),
+    ...{ batchId, total: items.length, alreadyStarted: started !== undefined },
+    inputDiffers: started !== undefined && started.memo?.[DIGEST_MEMO] !== digest,
+    projects,
+    ...defined({ earliestEndAt: ends.length === projects.length ? ends.sort().at(-1) : undefined }),
   };
 }
 
-type Seen = Pick<BudgetStatus, 'limit' | 'windowMs' | 'reserve' | keyof typeof NOTHING_USED> &
-  Partial<Pick<BudgetStatus, 'nextFreeSlotAt' | 'paused'>>;
+const NOTHING_USED = { used: 0, waitingTotal: 0, waitingForJob: 0, waitingInBatchLane: 0 };
 
-const NOTHING_USED = {
-  used: 0,
-  waitingTotal: 0,
-  waitingForJob: 0,
-  waitingInBatchLane: 0,
-  lastSends: [] as BudgetStatus['lastSends'],
-};
+type Seen = BudgetSettings & typeof NOTHING_USED & Partial<Pick<BudgetStatus, 'nextFreeSlotAt' | 'paused'>>;
 
 function lookAhead(
-  seen: Seen,
+  { limit, windowMs, reserve, used, paused, nextFreeSlotAt, ...line }: Seen,
   { toSend, isInteractive }: { toSend: number; isInteractive: boolean },
   isStopped: boolean,
-  nowMs: number,
 ): Omit<ProjectPreview, 'projectId' | 'toSend'> {
-  const { limit, windowMs, reserve, used, paused, nextFreeSlotAt = nowMs, lastSends } = seen;
-  const inLine = seen.waitingTotal - seen.waitingForJob - (isInteractive ? seen.waitingInBatchLane : 0);
+  const nowMs = Date.now();
+  const inLine = line.waitingTotal - line.waitingForJob - (isInteractive ? line.waitingInBatchLane : 0);
   const [most, waiting] = [Math.max(0, limit - (isInteractive ? 0 : reserve)), Math.max(0, inLine)];
-  const freeSlots = Math.max(0, most - used);
-  // The status names only the latest sends, and some that took no slot. The other slots are free at the time of the first.
-  const spent = lastSends.flatMap(({ outcome, sendNumber, settledAt = nowMs }) => {
-    if (outcome === 'taken') return Array<string | number>(sendNumber).fill(settledAt);
-    return outcome && isUndelivered(outcome) ? [] : [settledAt];
-  });
-  const ends = spent
-    .slice(0, used)
-    .map((settledAt) => toMs(settledAt) + windowMs)
-    .sort((one, other) => one - other);
-  const taken = [...Array<number>(used - ends.length).fill(toMs(nextFreeSlotAt)), ...ends];
-  const slots = [...Array<number>(freeSlots).fill(nowMs), ...taken.slice(Math.max(0, used - most))];
-  const isEndless = isStopped || (paused !== undefined && paused.until === undefined);
-  const resumesMs = isEndless ? Infinity : toMs(paused?.until ?? nowMs);
-  const place = waiting + toSend - 1;
-  const slotMs = Math.max(slots[place % most] ?? Infinity, resumesMs);
-  const lastMs = toSend === 0 ? nowMs : slotMs + Math.floor(place / most) * windowMs;
+  // Of the sends that use slots and those to come, each is a window after the one that is `most` before it.
+  const count = used + waiting + toSend;
+  const windows = Math.floor((count - 1) / most);
+  const isAfterUsed = count - windows * most > used || nextFreeSlotAt === undefined;
+  const slotMs = (isAfterUsed ? nowMs : Date.parse(nextFreeSlotAt) - windowMs) + windows * windowMs;
+  const isEndless = toSend === 0 || isStopped || most === 0 || (paused && paused.until === undefined);
+  const endMs = Math.max(nowMs, slotMs, Date.parse(paused?.until ?? iso(nowMs)));
   const reasons = [...(isStopped ? ['budget-stopped' as const] : []), ...(paused?.reasons ?? [])];
   const blocked = defined({ reasons, until: isStopped ? undefined : paused?.until, note: paused?.note });
   return {
-    ...{ limit, windowMs, freeSlots, waiting },
+    ...{ limit, windowMs, freeSlots: Math.max(0, most - used), waiting },
     ...(reasons.length > 0 && { blocked }),
-    ...(Number.isFinite(lastMs) && { earliestEndAt: iso(lastMs) }),
+    ...(!isEndless && { earliestEndAt: iso(endMs) }),
   };
-}
-
-function toMs(instant: string | number): number {
-  return new Date(instant).getTime();
 }

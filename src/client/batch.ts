@@ -2,10 +2,9 @@ import {
   type Client,
   QueryNotRegisteredError,
   WorkflowExecutionAlreadyStartedError,
-  WorkflowFailedError,
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
-import { type QueryDefinition, WorkflowNotFoundError } from '@temporalio/common';
+import type { QueryDefinition } from '@temporalio/common';
 import { batchPartsQuery } from '../contract/batch-protocol.js';
 import { defined } from '../contract/defined.js';
 import {
@@ -25,9 +24,9 @@ import { checkBatch, handOver, type StartBatchInput, type StartBatchOptions } fr
 import { planRetry, readRetryMemo, type RetryMemo, type RetryOptions, type RetryPlan } from './batch-retry.js';
 import { FollowUpClientError, FollowUpFailedError, RefusedError, WorkerUnavailableError } from './errors.js';
 import { listQuery } from './list.js';
-import { awaitResult, type ResultOptions, toBatchError, toResult } from './result.js';
-import { callTemporal, type ExecutionStatus, isBetweenRuns, toConnectionError, toExecutionStatus } from './temporal.js';
-import { findTroublesOfBatch, queryWorkflow, type WorkflowTrouble } from './health.js';
+import { findTroublesOfBatch, queryWorkflow, sendUpdate, type WorkflowTrouble } from './health.js';
+import { awaitResult, type ResultOptions, toBatchError } from './result.js';
+import { type About, callTemporal, type ExecutionStatus, toExecutionStatus } from './temporal.js';
 
 /** A batch of thousands may have to replay its history before it answers. */
 const QUERY_TIMEOUT_MS = 10_000;
@@ -48,7 +47,10 @@ export interface BatchTarget {
   taskQueue: string;
 }
 
-/** One batch. Cheap to make: nothing is requested before a method is called. */
+/**
+ * One batch. Cheap to make: nothing is requested before a method is called. Methods throw a RefusedError if there is no
+ * such batch, and a TemporalUnreachableError.
+ */
 export class BatchHandle {
   readonly #target: BatchTarget;
   /** `follow-up-batch/{batchId}` */
@@ -66,8 +68,7 @@ export class BatchHandle {
    * Counts of the items, and whether the batch is held; `cutOff` if it ended without a result. Needs a running worker,
    * even for ended batches.
    *
-   * @throws RefusedError if there is no such batch, BatchFailedError if it failed at its start, WorkerUnavailableError,
-   * TemporalUnreachableError
+   * @throws BatchFailedError if it failed at its start, WorkerUnavailableError
    */
   async status(): Promise<BatchStatus> {
     const status = await this.#query(this.workflowId, batchStatusQuery, []);
@@ -83,7 +84,7 @@ export class BatchHandle {
   /**
    * Every item in its present state, in the order of the batch, fetched page by page. Needs a running worker.
    *
-   * @throws RefusedError if there is no such batch, WorkerUnavailableError, TemporalUnreachableError
+   * @throws WorkerUnavailableError
    */
   async *list(): AsyncGenerator<BatchItem, void, undefined> {
     const { workflowId } = this;
@@ -110,26 +111,24 @@ export class BatchHandle {
   /**
    * Waits for the end, without a time limit. Every item has an outcome then, also in a cancelled batch.
    *
-   * @throws BatchFailedError, RefusedError if there is no such batch, FollowUpFailedError for a result of a newer version,
-   * TemporalUnreachableError
+   * @throws BatchFailedError, FollowUpFailedError for a result of a newer version
    */
   async result(options: ResultOptions = {}): Promise<FollowUpBatchResult> {
-    const { workflowId } = this;
-    const { client } = this.#target;
-    try {
-      const value = await awaitResult(client, workflowId, () => this.describe(), options);
-      return toResult(workflowId, value, followUpBatchResultSchema(), 'batch');
-    } catch (error) {
-      if (error instanceof WorkflowFailedError) throw toBatchError(this.batchId, error);
-      throw this.#translate(error);
-    }
+    const awaited = {
+      about: this.#about,
+      describe: () => this.describe(),
+      schema: followUpBatchResultSchema(),
+      what: 'batch',
+      toError: toBatchError.bind(undefined, this.batchId),
+    };
+    return awaitResult(this.#target.client, awaited, options);
   }
 
   /**
    * Asks the batch to end: nothing more is sent. {@link result} gives the outcome of each item; agent jobs
    * that received their message continue.
    *
-   * @throws RefusedError if it has ended or does not exist, TemporalUnreachableError
+   * @throws RefusedError if it has ended
    */
   async cancel(): Promise<void> {
     // Temporal accepts a request to cancel an ended workflow like any other.
@@ -141,19 +140,15 @@ export class BatchHandle {
    * Lets a held batch go on, or the rest go before its canary has ended.
    *
    * @returns the hold that it ended; `null` if the canary had not ended
-   * @throws RefusedError if it is not held, has ended or does not exist; WorkerUnavailableError, TemporalUnreachableError
+   * @throws RefusedError if it is not held, or has ended; WorkerUnavailableError
    */
   async continue(): Promise<BatchHold | null> {
     const { hold, canary } = await this.#query(this.workflowId, batchStatusQuery, []);
     // A repeated call ends the same hold, and no later one.
     const updateId = `continue ${hold?.at ?? `canary ${String(canary)}`}`;
-    const proceed = () => this.#call(() => this.#handle.executeUpdate(continueBatchUpdate, { updateId }));
+    const proceed = () => this.#handle.executeUpdate(continueBatchUpdate, { updateId });
     try {
-      const { hold: ended } = await proceed().catch((error: unknown) => {
-        if (isBetweenRuns(error)) return proceed();
-        throw error;
-      });
-      return ended;
+      return (await sendUpdate(this.#target.client, this.#about, proceed)).hold;
     } catch (error) {
       if (RefusedError.is(error, 'BatchNotFound')) throw new RefusedError('BatchEnded', this.batchId, { cause: error });
       if (error instanceof WorkflowUpdateFailedError) {
@@ -179,7 +174,7 @@ export class BatchHandle {
   /**
    * What {@link retry} would send. Sends nothing. The retry of a retry is the next retry of the batch itself.
    *
-   * @throws RefusedError if it runs, has nothing to retry or does not exist; InvalidInputError if the id would be too long;
+   * @throws RefusedError if it runs, or has nothing to retry; InvalidInputError if the id would be too long;
    * FollowUpFailedError if Temporal no longer keeps the items; WorkerUnavailableError
    */
   async planRetry({ only }: Pick<RetryOptions, 'only'> = {}): Promise<RetryPlan> {
@@ -189,18 +184,12 @@ export class BatchHandle {
   /**
    * What blocks the batch or one of its parts, and how to fix it: paused in Temporal, failing, or without a
    * worker. Needs no worker.
-   *
-   * @throws TemporalUnreachableError
    */
   async troubles(): Promise<WorkflowTrouble[]> {
     return findTroublesOfBatch(this.#target.client, this.batchId);
   }
 
-  /**
-   * The batch as Temporal sees it. Needs no worker.
-   *
-   * @throws RefusedError if there is no such batch, TemporalUnreachableError
-   */
+  /** The batch as Temporal sees it. Needs no worker. */
   async describe(): Promise<BatchExecution> {
     const { status, startTime, closeTime, memo } = await this.#call(() => this.#handle.describe());
     return {
@@ -247,19 +236,12 @@ export class BatchHandle {
     }
   }
 
-  async #call<T>(call: () => Promise<T>): Promise<T> {
-    try {
-      return await callTemporal(this.#target.client, call);
-    } catch (error) {
-      throw this.#translate(error);
-    }
+  get #about(): About {
+    return { workflowId: this.workflowId, missing: ['BatchNotFound', this.batchId] };
   }
 
-  #translate(error: unknown): unknown {
-    if (error instanceof WorkflowNotFoundError) {
-      return new RefusedError('BatchNotFound', this.batchId, { cause: error });
-    }
-    return toConnectionError(this.#target.client, error) ?? error;
+  async #call<T>(call: () => Promise<T>): Promise<T> {
+    return callTemporal(this.#target.client, call, this.#about);
   }
 }
 

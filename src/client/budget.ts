@@ -6,7 +6,6 @@ import {
   WorkflowExecutionAlreadyStartedError,
   type WorkflowExecutionDescription,
   WorkflowUpdateFailedError,
-  WorkflowUpdateRPCTimeoutOrCancelledError,
 } from '@temporalio/client';
 import { ApplicationFailure, type UpdateDefinition, WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
@@ -16,7 +15,6 @@ import {
   type BudgetStatus,
   budgetStatusQuery,
   FailureType,
-  parseInput,
   parseProjectBudgetWorkflowId,
   type PauseInput,
   pauseInputSchema,
@@ -41,11 +39,11 @@ import {
 } from '../contract/protocol.js';
 import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
 import { readRunStart } from '../temporal/run-start.js';
-import { InvalidInputError, RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import { InvalidInputError, RefusedError } from './errors.js';
 import { findProjects } from './list.js';
 import { issuesIn } from './result.js';
 import { callTemporal, type ExecutionStatus, listWorkflows, toExecutionStatus } from './temporal.js';
-import { NO_ANSWER, queryWorkflow, readTrouble, reasonOf, type WorkflowTrouble } from './health.js';
+import { answerOf, queryWorkflow, readTrouble, sendUpdate, type WorkflowTrouble } from './health.js';
 import { watchChanges, type WatchOptions } from './watch.js';
 
 /** Default settings of a new budget. The limit is the service's own: 100 messages per hour. */
@@ -152,6 +150,20 @@ export class BudgetHandle {
   }
 
   /**
+   * Both {@link state} and {@link status}, or why there is no status.
+   *
+   * @param last the look before. Its status stands in while no worker answers, and while the budget is stopped
+   */
+  async look(last?: BudgetUpdate): Promise<BudgetUpdate> {
+    const state = await this.state();
+    if (state === 'none') return { state };
+    // A stopped budget does not change, and each query of it replays its history.
+    if (state === 'stopped' && last?.state === 'stopped' && last.statusUnavailable === undefined) return last;
+    const { answer = last?.status, silence } = await answerOf(() => this.status());
+    return { state, ...defined({ status: answer, statusUnavailable: silence }) };
+  }
+
+  /**
    * Polls the budget and yields each change. Continues while no worker runs, while Temporal is away, and when
    * the budget stops; ends when `signal` is aborted.
    *
@@ -159,7 +171,7 @@ export class BudgetHandle {
    */
   watch(options: WatchOptions = {}): AsyncGenerator<BudgetUpdate, void, undefined> {
     return watchChanges(options, {
-      look: (last) => this.#look(last),
+      look: (last) => this.look(last),
       outdated: (last, reason) => ({ ...last, statusUnavailable: reason }),
       isLast: () => false,
     });
@@ -183,7 +195,7 @@ export class BudgetHandle {
    * @throws InvalidInputError naming every bad field; RefusedError if it is stopped, WorkerUnavailableError
    */
   async setLimit(change: SetLimitInput): Promise<BudgetStatus> {
-    check(setLimitInputSchema, change);
+    InvalidInputError.check(setLimitInputSchema, change);
     return this.#update(setLimitUpdate, [change]);
   }
 
@@ -194,7 +206,7 @@ export class BudgetHandle {
    * @throws as {@link setLimit}
    */
   async pause(pause: PauseInput = {}): Promise<BudgetStatus> {
-    check(pauseInputSchema, pause);
+    InvalidInputError.check(pauseInputSchema, pause);
     return this.#update(pauseUpdate, [pause]);
   }
 
@@ -216,7 +228,7 @@ export class BudgetHandle {
    * @throws as {@link setLimit}
    */
   async take(take: TakeInput): Promise<TakeAnswer> {
-    const input = check(takeInputSchema, take);
+    const input = InvalidInputError.check(takeInputSchema, take);
     for (const endMs = Date.now() + COUNTING_TIMEOUT_MS; ;) {
       const answer = await this.#update(takeUpdate, [input]);
       if (answer.taken || answer.waitReason !== 'counting' || Date.now() >= endMs) return answer;
@@ -232,7 +244,7 @@ export class BudgetHandle {
    * @throws InvalidInputError; RefusedError if it runs, is paused in Temporal, or never existed
    */
   async restore(options: RestoreOptions = {}): Promise<RestoredBudget> {
-    const { assumeFull } = check(z.strictObject({ assumeFull: z.boolean().optional() }), options);
+    const { assumeFull } = InvalidInputError.check(z.strictObject({ assumeFull: z.boolean().optional() }), options);
     const { client } = this.#target;
     const { projectId, workflowId } = this;
     const { runId, status, closeTime = new Date() } = await this.#stopFailing();
@@ -258,19 +270,6 @@ export class BudgetHandle {
   async #describe(): Promise<WorkflowExecutionDescription | undefined> {
     const { client } = this.#target;
     return callTemporal(client, () => describeIfKnown(client, this.workflowId));
-  }
-
-  async #look(last: BudgetUpdate | undefined): Promise<BudgetUpdate> {
-    const state = await this.state();
-    if (state === 'none') return { state };
-    // A stopped budget does not change, and each query of it replays its history.
-    if (state === 'stopped' && last?.state === 'stopped' && last.statusUnavailable === undefined) return last;
-    try {
-      return { state, ...defined({ status: await this.status() }) };
-    } catch (error) {
-      if (!(error instanceof WorkerUnavailableError)) throw error;
-      return { state, ...defined({ status: last?.status }), statusUnavailable: error.reason };
-    }
   }
 
   /** The budget's last run, closed. A run whose workflow tasks fail is terminated here. */
@@ -302,9 +301,7 @@ export class BudgetHandle {
   async #lastSettings(runId: string): Promise<BudgetSettings> {
     const settings = await this.#startSettings(runId);
     // No worker runs, or none can read its past.
-    const status = await this.status().catch((error: unknown) => {
-      if (!(error instanceof WorkerUnavailableError)) throw error;
-    });
+    const { answer: status } = await answerOf(() => this.status());
     if (!status) return settings;
     const { limit, windowMs, reserve } = status;
     return { ...settings, limit, windowMs, reserve };
@@ -326,36 +323,21 @@ export class BudgetHandle {
   /** Gives an order to the budget, and starts it if there never was one. */
   async #update<Answer, Args extends unknown[]>(update: UpdateDefinition<Answer, Args>, args: Args): Promise<Answer> {
     const { client, projectId } = this.#target;
-    const { workflowId } = this;
-    const startWorkflowOperation = new WithStartWorkflowOperation(
-      WorkflowType.projectBudget,
-      firstBudgetStart(this.#target),
-    );
+    const [start, updateId] = [firstBudgetStart(this.#target), randomUUID()];
+    const send = () => {
+      const startWorkflowOperation = new WithStartWorkflowOperation(WorkflowType.projectBudget, start);
+      return client.workflow.executeUpdateWithStart(update, { args, updateId, startWorkflowOperation });
+    };
     try {
-      return await callTemporal(client, () =>
-        client.workflow.executeUpdateWithStart(update, { args, updateId: randomUUID(), startWorkflowOperation }),
-      );
+      return await sendUpdate(client, this, send);
     } catch (error) {
-      const options = { cause: error };
       const isStopped = error instanceof WorkflowExecutionAlreadyStartedError;
       if (isStopped || (error instanceof WorkflowNotFoundError && (await this.state()) !== 'running')) {
-        throw new RefusedError('BudgetStopped', projectId, options);
+        throw new RefusedError('BudgetStopped', projectId, { cause: error });
       }
-      if (error instanceof WorkflowUpdateFailedError) throw toUpdateError(projectId, error);
-      const trouble = await this.trouble();
-      // An update waits for a worker: without one it ends at its deadline, as it does without a server.
-      const cause = error instanceof TemporalUnreachableError ? error.cause : error;
-      if (!trouble && !(cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError)) throw error;
-      const reason = `${trouble ? reasonOf(trouble) : NO_ANSWER}; the command may still take effect once a worker runs`;
-      throw new WorkerUnavailableError(workflowId, reason, options);
+      throw error instanceof WorkflowUpdateFailedError ? toUpdateError(projectId, error) : error;
     }
   }
-}
-
-function check<T>(schema: z.ZodType<T>, input: unknown): T {
-  const parsed = parseInput(schema, input);
-  if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-  return parsed.value;
 }
 
 function isRunning({ status }: WorkflowExecutionDescription): boolean {
@@ -404,19 +386,13 @@ export async function* listBudgets(
   }
   const asked = projects.filter((projectId) => needed.has(projectId) || recent.has(projectId));
   const answers = new Map(
-    await fewAtATime(asked, async (projectId) => [projectId, await look(budgetOf(projectId))] as const),
+    await fewAtATime(asked, async (projectId) => {
+      const { answer, silence } = await answerOf(() => budgetOf(projectId).status());
+      return [projectId, defined({ status: answer, statusUnavailable: silence })] as const;
+    }),
   );
   for (const projectId of projects) {
     const workflowId = projectBudgetWorkflowId(projectId);
     yield { projectId, workflowId, isNeeded: needed.has(projectId), ...answers.get(projectId) };
-  }
-}
-
-async function look(budget: BudgetHandle): Promise<Pick<ListedBudget, 'status' | 'statusUnavailable'>> {
-  try {
-    return defined({ status: await budget.status() });
-  } catch (error) {
-    if (!(error instanceof WorkerUnavailableError)) throw error;
-    return { statusUnavailable: error.reason };
   }
 }

@@ -62,7 +62,10 @@ export interface RunOptions extends ResultOptions {
   onStarted?: (started: StartedFollowUp) => void;
 }
 
-/** Starts and manages follow-ups through Temporal alone: it needs no key of the agent job service. */
+/**
+ * Starts and manages follow-ups through Temporal alone: it needs no key of the agent job service. Methods that call
+ * Temporal throw a TemporalUnreachableError, and an InvalidInputError naming every bad field before they send anything.
+ */
 export class FollowUpClient {
   readonly #client: Client;
   readonly #taskQueue: string;
@@ -85,8 +88,8 @@ export class FollowUpClient {
    * Starts a follow-up, or finds the one that was started with the same key. Takes about one call of Temporal; the
    * start is durable when the promise resolves.
    *
-   * @throws InvalidInputError before anything is sent, or if the prompt is longer than the server accepts (2 MiB,
-   * unless it is configured otherwise); TemporalUnreachableError; RefusedError without the search attributes
+   * @throws InvalidInputError also if the prompt is longer than the server accepts; RefusedError without the search
+   * attributes
    */
   async start(input: StartInput): Promise<StartedFollowUp> {
     const { key, followUpInput, settings } = parseStartInput(input);
@@ -135,11 +138,7 @@ export class FollowUpClient {
     return started.result(resultOptions);
   }
 
-  /**
-   * Handle of a follow-up by its workflow id. Makes no call: whether it exists shows on first use.
-   *
-   * @throws InvalidInputError if no follow-up can have that id
-   */
+  /** Handle of a follow-up by its workflow id. Makes no call: whether it exists shows on first use. */
   handle(workflowId: string): FollowUpHandle {
     if (!parseFollowUpWorkflowId(workflowId)) {
       const message = `must be follow-up/{projectId}/{jobId}/{key} (given ${JSON.stringify(workflowId)})`;
@@ -152,8 +151,7 @@ export class FollowUpClient {
    * Follow-ups that Temporal still keeps, newest first. The list may be a second old. All matches are read before the
    * first is returned: name a project or `since` if there are many.
    *
-   * @throws InvalidInputError at once; TemporalUnreachableError, or RefusedError without the search attributes, while
-   * iterating
+   * @throws RefusedError without the search attributes
    */
   list(filter: ListFilter = {}): AsyncIterable<FollowUpSummary> {
     return listNewestFirst(this.#client, listQuery(filter));
@@ -163,56 +161,38 @@ export class FollowUpClient {
    * Starts a batch of follow-ups, or finds the one that was started with the same id and input. A list over 256 KiB is
    * handed over in pieces: after an interruption, the same call continues from there.
    *
-   * @throws InvalidInputError before anything is sent, naming every bad field; RefusedError if the id was used for
-   * another input, WorkerUnavailableError (a long list needs a running worker), TemporalUnreachableError
+   * @throws RefusedError if the id was used for another input; WorkerUnavailableError, as a long list needs a worker
    */
   startBatch(input: StartBatchInput, options?: StartBatchOptions): Promise<StartedBatch> {
     return startBatch(this.#batchTarget, input, options);
   }
 
   /**
-   * Checks a batch as {@link startBatch} does, and tells what stands in its way: the budgets of its projects, and ids
-   * that were used before. Sends, starts and changes nothing. Needs a running worker if a project has a budget.
+   * Checks a batch as {@link startBatch} does, and tells what stands in its way: the budgets of its projects, or an id
+   * that was used before. Sends, starts and changes nothing. Needs a running worker if a project has a budget.
    *
-   * @throws InvalidInputError naming every bad field; WorkerUnavailableError, TemporalUnreachableError
+   * @throws WorkerUnavailableError
    */
   planBatch(input: StartBatchInput): Promise<BatchPreview> {
     return previewBatch(this.#client, input, (projectId) => this.budget(projectId), this.#budgetSettings);
   }
 
-  /**
-   * Handle of a batch by its id. Makes no call: whether it exists shows on first use.
-   *
-   * @throws InvalidInputError if no batch can have that id
-   */
+  /** Handle of a batch by its id. Makes no call: whether it exists shows on first use. */
   batch(batchId: string): BatchHandle {
-    const parsed = parseInput(z.object({ id: batchIdSchema }), { id: batchId });
-    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+    InvalidInputError.check(z.object({ id: batchIdSchema }), { id: batchId });
     return new BatchHandle(this.#batchTarget, batchId);
   }
 
-  /**
-   * The send budget of a project.
-   *
-   * @throws InvalidInputError for a bad id
-   */
+  /** The send budget of a project. */
   budget(projectId: string): BudgetHandle {
-    const parsed = parseInput(z.object({ projectId: idSchema }), { projectId });
-    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-    return new BudgetHandle({
-      client: this.#client,
-      projectId,
-      taskQueue: this.#taskQueue,
-      settings: this.#budgetSettings,
-    });
+    InvalidInputError.check(z.object({ projectId: idSchema }), { projectId });
+    return new BudgetHandle({ ...this.#batchTarget, projectId, settings: this.#budgetSettings });
   }
 
   /**
    * The server, its namespace and search attributes, who polls the task queues, how many follow-ups are in each state,
    * and what is blocked until it is fixed: budgets that are stopped, and workflows that are paused in Temporal, whose
    * activity is, or whose workflow tasks fail. Needs no worker.
-   *
-   * @throws TemporalUnreachableError, also if there is no such namespace
    */
   health(): Promise<Health> {
     return readHealth(this.#client, this.#taskQueue);
@@ -221,8 +201,6 @@ export class FollowUpClient {
   /**
    * The task queue that no worker polls, of the two that follow-ups need; `undefined` if both are polled. Waits for
    * Temporal for a second.
-   *
-   * @throws TemporalUnreachableError
    */
   idleTaskQueue(): Promise<string | undefined> {
     return findIdleTaskQueue(this.#client, this.#taskQueue);
@@ -233,7 +211,7 @@ export class FollowUpClient {
    * the window of `budgetSettings`, have their status: each takes a query, and a worker may have to replay the budget.
    * The others are idle and have none. The list may be a second old.
    *
-   * @throws TemporalUnreachableError, or RefusedError without the search attributes, while iterating
+   * @throws RefusedError without the search attributes
    */
   budgets(): AsyncIterable<ListedBudget> {
     return listBudgets(this.#client, (projectId) => this.budget(projectId), this.#budgetSettings.windowMs);

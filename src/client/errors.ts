@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import {
   type Delivered,
   describeIssues,
@@ -5,6 +6,7 @@ import {
   type FailureType,
   followUpBatchWorkflowId,
   type InputIssue,
+  parseInput,
   projectBudgetWorkflowId,
 } from '../contract/index.js';
 import { FollowUpClientError, TemporalUnreachableError } from '../temporal/errors.js';
@@ -20,6 +22,17 @@ export class InvalidInputError extends FollowUpClientError {
 
   constructor(readonly issues: readonly InputIssue[]) {
     super(describeIssues(issues));
+  }
+
+  /**
+   * The input as its schema returns it, with defaults.
+   *
+   * @throws InvalidInputError
+   */
+  static check<T>(schema: z.ZodType<T>, input: unknown): T {
+    const parsed = parseInput(schema, input);
+    if (!parsed.ok) throw new InvalidInputError(parsed.issues);
+    return parsed.value;
   }
 }
 

@@ -1,12 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import {
-  type Client,
-  type WorkflowExecutionInfo,
-  WorkflowFailedError,
-  WorkflowUpdateFailedError,
-  WorkflowUpdateRPCTimeoutOrCancelledError,
-} from '@temporalio/client';
-import { WorkflowNotFoundError } from '@temporalio/common';
+import { type Client, type WorkflowExecutionInfo, WorkflowUpdateFailedError } from '@temporalio/client';
 import { defined } from '../contract/defined.js';
 import {
   followUpInputSchema,
@@ -23,11 +16,11 @@ import {
   SearchAttribute,
 } from '../contract/index.js';
 import { readRunStart } from '../temporal/run-start.js';
-import { FollowUpFailedError, RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import { FollowUpFailedError, RefusedError } from './errors.js';
+import { answerOf, readTrouble, sendUpdate, type WorkflowTrouble } from './health.js';
 import { type LiveProgress, readProgress } from './progress.js';
-import { awaitResult, type ResultOptions, toOutcomeError, toResult } from './result.js';
-import { callTemporal, type ExecutionStatus, toConnectionError, toExecutionStatus } from './temporal.js';
-import { readTrouble, reasonOfSilence, type WorkflowTrouble } from './health.js';
+import { awaitResult, type ResultOptions, toOutcomeError } from './result.js';
+import { type About, callTemporal, type ExecutionStatus, toExecutionStatus } from './temporal.js';
 import { watchChanges, type WatchOptions } from './watch.js';
 
 /** A follow-up as Temporal's visibility shows it, without a worker. Instants are ISO 8601 in UTC. */
@@ -74,7 +67,10 @@ export interface FollowUpUpdate {
   progressUnavailable?: string;
 }
 
-/** One follow-up. Cheap to make: nothing is requested before a method is called. */
+/**
+ * One follow-up. Cheap to make: nothing is requested before a method is called. Methods throw a RefusedError if there is
+ * no such follow-up, and a TemporalUnreachableError.
+ */
 export class FollowUpHandle {
   readonly #client: Client;
 
@@ -90,24 +86,24 @@ export class FollowUpHandle {
    * Waits for the end, without a time limit: polls Temporal, reconnects after lost connections, follows runs that were
    * continued as new or reset. Returns at once if the follow-up has ended.
    *
-   * @throws FollowUpFailedError, RefusedError if there is no such follow-up, TemporalUnreachableError
+   * @throws FollowUpFailedError
    */
   async result(options: ResultOptions = {}): Promise<FollowUpResult> {
-    const { workflowId } = this;
-    try {
-      const value = await awaitResult(this.#client, workflowId, () => this.describe(), options);
-      return toResult(workflowId, value, followUpResultSchema, 'follow-up');
-    } catch (error) {
-      if (error instanceof WorkflowFailedError) throw toOutcomeError(workflowId, error);
-      throw this.#translate(error);
-    }
+    const awaited = {
+      about: this.#about,
+      describe: () => this.describe(),
+      schema: followUpResultSchema,
+      what: 'follow-up',
+      toError: toOutcomeError.bind(undefined, this.workflowId),
+    };
+    return awaitResult(this.#client, awaited, options);
   }
 
   /**
    * What the follow-up knows and waits for, with its place from its budget, and its next poll from Temporal.
    * Needs a running worker, even for ended follow-ups.
    *
-   * @throws WorkerUnavailableError, RefusedError if there is no such follow-up, TemporalUnreachableError
+   * @throws WorkerUnavailableError
    */
   async progress(): Promise<LiveProgress> {
     return this.#call(() => readProgress(this.#client, this.workflowId));
@@ -116,18 +112,12 @@ export class FollowUpHandle {
   /**
    * What blocks the follow-up, and how to fix it: it, or its activity, is paused in Temporal, its tasks fail,
    * or no worker polls its task queue. `undefined` if nothing does. Needs no worker. See also `BudgetHandle.trouble`.
-   *
-   * @throws TemporalUnreachableError
    */
   async trouble(): Promise<WorkflowTrouble | undefined> {
     return readTrouble(this.#client, this.workflowId);
   }
 
-  /**
-   * The follow-up as Temporal sees it. Needs no worker.
-   *
-   * @throws RefusedError if there is no such follow-up, TemporalUnreachableError
-   */
+  /** The follow-up as Temporal sees it. Needs no worker. */
   async describe(): Promise<FollowUpSummary> {
     const summary = toFollowUpSummary(await this.#call(() => this.#handle.describe()));
     if (summary) return summary;
@@ -135,19 +125,21 @@ export class FollowUpHandle {
     throw new FollowUpFailedError(this.workflowId, 'Unexpected', message, { delivered: 'unknown' });
   }
 
+  /** Both {@link describe} and {@link progress}, or why there is no progress. */
+  async look(): Promise<FollowUpUpdate> {
+    // The order matters: a progress asked for after the end was seen is the last there is.
+    const summary = await this.describe();
+    const { answer, silence } = await answerOf(() => this.progress());
+    return { summary, ...defined({ progress: answer, progressUnavailable: silence }) };
+  }
+
   /**
    * Polls the follow-up, yields each change, and ends when the follow-up ends, in any way. While no worker
    * runs, the updates say so. Also ends when `signal` is aborted.
-   *
-   * @throws RefusedError if there is no such follow-up, TemporalUnreachableError
    */
   watch(options: WatchOptions = {}): AsyncGenerator<FollowUpUpdate, void, undefined> {
     return watchChanges(options, {
-      // The order matters: a progress asked for after the end was seen is the last there is.
-      look: async () => {
-        const summary = await this.describe();
-        return { summary, ...(await this.#look()) };
-      },
+      look: () => this.look(),
       outdated: ({ summary }, reason) => ({ summary, progressUnavailable: reason }),
       isLast: ({ summary }) => summary.status !== 'running',
     });
@@ -157,7 +149,7 @@ export class FollowUpHandle {
    * Asks the follow-up to end. Before the send nothing is sent; after it the agent job itself continues. {@link result}
    * tells how it ended.
    *
-   * @throws RefusedError if there is no such follow-up, or it has ended; TemporalUnreachableError
+   * @throws RefusedError if it has ended
    */
   async cancel(): Promise<void> {
     // Temporal accepts a request to cancel an ended workflow like any other.
@@ -168,7 +160,7 @@ export class FollowUpHandle {
   /**
    * Asks the follow-up to poll its job now.
    *
-   * @throws RefusedError if there is no such follow-up, or it has ended; TemporalUnreachableError
+   * @throws RefusedError if it has ended
    */
   async pollNow(): Promise<void> {
     await this.#message(() => this.#handle.signal(pollNowSignal));
@@ -177,32 +169,16 @@ export class FollowUpHandle {
   /**
    * An operator's statement whether the message was delivered; accepted only while the follow-up is reconciling.
    *
-   * @throws RefusedError if it is not reconciling, has ended or does not exist; WorkerUnavailableError,
-   * TemporalUnreachableError
+   * @throws RefusedError if it is not reconciling, or has ended; WorkerUnavailableError
    */
   async resolve(word: ResolveWord): Promise<void> {
+    const send = () => this.#handle.executeUpdate(resolveDeliveryUpdate, { args: [word] });
     try {
-      await this.#message(() => this.#handle.executeUpdate(resolveDeliveryUpdate, { args: [word] }));
+      await this.#message(() => sendUpdate(this.#client, this.#about, send));
     } catch (error) {
-      const cause = error instanceof TemporalUnreachableError ? error.cause : error;
-      if (cause instanceof WorkflowUpdateFailedError) {
-        throw new RefusedError('ResolveRejected', this.workflowId, {
-          why: cause.cause?.message ?? cause.message,
-          cause,
-        });
-      }
-      if (!(cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError)) throw error;
-      const reason = await reasonOfSilence(this.#client, this.workflowId, error);
-      throw new WorkerUnavailableError(this.workflowId, reason, { cause });
-    }
-  }
-
-  async #look(): Promise<Omit<FollowUpUpdate, 'summary'>> {
-    try {
-      return { progress: await this.progress() };
-    } catch (error) {
-      if (!(error instanceof WorkerUnavailableError)) throw error;
-      return { progressUnavailable: error.reason };
+      if (!(error instanceof WorkflowUpdateFailedError)) throw error;
+      const why = error.cause?.message ?? error.message;
+      throw new RefusedError('ResolveRejected', this.workflowId, { why, cause: error });
     }
   }
 
@@ -210,30 +186,23 @@ export class FollowUpHandle {
     return this.#client.workflow.getHandle(this.workflowId);
   }
 
+  get #about(): About {
+    return { workflowId: this.workflowId, missing: ['FollowUpNotFound', this.workflowId] };
+  }
+
   async #message(send: () => Promise<unknown>): Promise<void> {
     try {
-      await callTemporal(this.#client, send, { workflowId: this.workflowId });
+      await this.#call(send);
     } catch (error) {
-      if (!(error instanceof WorkflowNotFoundError)) throw error;
+      if (!RefusedError.is(error, 'FollowUpNotFound')) throw error;
       // Temporal answers "not found" for ended workflows, too.
       await this.describe();
-      throw new RefusedError('FollowUpEnded', this.workflowId, { cause: error });
+      throw new RefusedError('FollowUpEnded', this.workflowId, { cause: error.cause });
     }
   }
 
   async #call<T>(call: () => Promise<T>): Promise<T> {
-    try {
-      return await callTemporal(this.#client, call, { workflowId: this.workflowId });
-    } catch (error) {
-      throw this.#translate(error);
-    }
-  }
-
-  #translate(error: unknown): unknown {
-    if (error instanceof WorkflowNotFoundError) {
-      return new RefusedError('FollowUpNotFound', this.workflowId, { cause: error });
-    }
-    return toConnectionError(this.#client, error, this.workflowId) ?? error;
+    return callTemporal(this.#client, call, this.#about);
   }
 }
 

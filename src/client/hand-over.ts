@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { type Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError } from '@temporalio/client';
-import { ApplicationFailure, WorkflowNotFoundError } from '@temporalio/common';
+import { type Client, WorkflowUpdateFailedError } from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
 import { z } from 'zod';
 import { jsonBytes, tooManyParts } from '../batch/pack.js';
 import { batchItemsOf, templateOf } from '../contract/batch-input.js';
@@ -20,9 +20,9 @@ import {
   sealUpdate,
 } from '../contract/index.js';
 import type { StartedBatch } from './batch.js';
-import { FollowUpClientError, InvalidInputError, RefusedError, WorkerUnavailableError } from './errors.js';
-import { callTemporal, retryWhileAway } from './temporal.js';
-import { NO_ANSWER } from './health.js';
+import { InvalidInputError, RefusedError } from './errors.js';
+import { sendUpdate } from './health.js';
+import { type About, retryWhileAway } from './temporal.js';
 
 /** A batch to start: a list of follow-ups, or one prompt for many jobs of a project. */
 export type StartBatchInput = {
@@ -141,7 +141,7 @@ export async function handOver(
   const retrying = <T>(call: () => Promise<T>) => retryWhileAway(call, reconnectTimeoutMs, signal);
   // The server knows a repeated update by its id, and a run that was continued as new also by the offset.
   const send = (name: string, updateId: string, args: [unknown, ...unknown[]]) =>
-    retrying(() => sendUpdate(client, batch, name, { args, updateId }));
+    retrying(() => sendPiece(client, batch, name, { args, updateId }));
   const hasEnded = batch.alreadyStarted && (await batch.describe()).status !== 'running';
   const before = hasEnded ? { ...(await batch.result()), sealed: true } : await retrying(() => batch.status());
   if (before.sealed && before.total < items.length) {
@@ -158,7 +158,7 @@ export async function handOver(
   await send(sealUpdate.name, 'seal', [items.length]);
 }
 
-async function sendUpdate(
+async function sendPiece(
   client: Client,
   { workflowId, batchId }: StartedBatch,
   name: string,
@@ -166,16 +166,12 @@ async function sendUpdate(
 ): Promise<BatchTotal> {
   try {
     const handle = client.workflow.getHandle(workflowId);
-    return await callTemporal(client, () => handle.executeUpdate(name, update), { workflowId });
+    const about: About = { workflowId, missing: ['BatchEnded', batchId] };
+    return await sendUpdate(client, about, () => handle.executeUpdate(name, update));
   } catch (error) {
-    const options = { cause: error };
-    if (error instanceof WorkflowNotFoundError) throw new RefusedError('BatchEnded', batchId, options);
     if (error instanceof WorkflowUpdateFailedError && error.cause instanceof ApplicationFailure) {
       const { type, message } = error.cause;
       if (type === FailureType.InvalidInput) throw new InvalidInputError([{ field: 'items', message }]);
-    }
-    if (error instanceof FollowUpClientError && error.cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError) {
-      throw new WorkerUnavailableError(workflowId, NO_ANSWER, options);
     }
     throw error;
   }

@@ -1,4 +1,9 @@
-import { type Client, QueryNotRegisteredError, type WorkflowExecutionDescription } from '@temporalio/client';
+import {
+  type Client,
+  QueryNotRegisteredError,
+  type WorkflowExecutionDescription,
+  WorkflowUpdateRPCTimeoutOrCancelledError,
+} from '@temporalio/client';
 import {
   NamespaceNotFoundError,
   type QueryDefinition,
@@ -16,14 +21,16 @@ import {
 } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble } from '../temporal/grpc.js';
 import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
-import { RefusedError, WorkerUnavailableError } from './errors.js';
+import { RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
 import {
+  type About,
   callTemporal,
   DEFAULT_CALL_TIMEOUT_MS,
+  isBetweenRuns,
   isCutOff,
   listIds,
   timestampMs,
-  toConnectionError,
+  toClientError,
   toExecutionStatus,
 } from './temporal.js';
 
@@ -96,7 +103,7 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
   const { config } = await callTemporal(client, () => service.describeNamespace({ namespace })).catch(
     (error: unknown) => {
       if (grpcStatusOf(error) !== GrpcStatus.notFound) throw error;
-      throw toConnectionError(client, new NamespaceNotFoundError(namespace)) ?? error;
+      throw toClientError(client, new NamespaceNotFoundError(namespace));
     },
   );
   const queues: [name: string, type: QueueType][] = [
@@ -149,9 +156,24 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
  *
  * @throws TemporalUnreachableError
  */
-export async function readTrouble(client: Client, workflowId: string): Promise<WorkflowTrouble | undefined> {
+export async function readTrouble(
+  client: Client,
+  workflowId: string,
+  isPolled = pollCheck(client),
+): Promise<WorkflowTrouble | undefined> {
   const description = await callTemporal(client, () => describeIfKnown(client, workflowId), { workflowId });
-  return description && troubleOf(client, description);
+  return description && troubleOf(client, description, isPolled);
+}
+
+/** Tells whether workers poll a task queue. Asks once for each, because many workflows share one. */
+function pollCheck(client: Client): (taskQueue: string) => Promise<boolean> {
+  const answers = new Map<string, Promise<boolean>>();
+  return (taskQueue) => {
+    const answer =
+      answers.get(taskQueue) ?? readPollers(client, taskQueue, 'workflow').then(({ length }) => length > 0);
+    answers.set(taskQueue, answer);
+    return answer;
+  };
 }
 
 /**
@@ -175,13 +197,15 @@ async function findTroubles(client: Client, queries: readonly string[]): Promise
       }),
     ),
   );
-  const found = await fewAtATime([...new Set(lists.flat())], (workflowId) => readTrouble(client, workflowId));
+  const isPolled = pollCheck(client);
+  const found = await fewAtATime([...new Set(lists.flat())], (id) => readTrouble(client, id, isPolled));
   return found.filter((trouble) => trouble !== undefined);
 }
 
 async function troubleOf(
   client: Client,
   { workflowId, raw, status, taskQueue }: WorkflowExecutionDescription,
+  isPolled: (taskQueue: string) => Promise<boolean>,
 ): Promise<WorkflowTrouble | undefined> {
   const trouble = (kind: WorkflowTrouble['kind'], what: string, fix: string, since?: Timestamp | null) => ({
     ...{ workflowId, kind, what: oneLine(what), fix },
@@ -210,7 +234,7 @@ async function troubleOf(
   }
   const waitsSince = task?.startedTime ? undefined : task?.scheduledTime;
   const isLeft = waitsSince && Date.now() - timestampMs(waitsSince) > UNATTENDED_AFTER_MS;
-  if (isLeft || (await readPollers(client, taskQueue, 'workflow')).length === 0) {
+  if (isLeft || !(await isPolled(taskQueue))) {
     const what = `has no worker: none polls ${taskQueue}`;
     return trouble('unattended', what, 'start a worker: follow-up worker', waitsSince);
   }
@@ -243,19 +267,14 @@ async function readTaskFailure(client: Client, workflowId: string): Promise<stri
 }
 
 /** Why a workflow is blocked and how to fix it: the text after its name and a colon. */
-export function reasonOf({ what, fix }: WorkflowTrouble): string {
+function reasonOf({ what, fix }: WorkflowTrouble): string {
   return `it ${what}; ${fix}`;
 }
 
 /** Why a workflow does not answer if no other trouble is found. */
-export const NO_ANSWER = 'no worker is running, or the workers are overloaded';
+const NO_ANSWER = 'no worker is running, or the workers are overloaded';
 
-/**
- * Why a workflow does not answer a query or an update, and how to fix it if that is known.
- *
- * @throws TemporalUnreachableError
- */
-export async function reasonOfSilence(client: Client, workflowId: string, error: unknown): Promise<string> {
+async function reasonOfSilence(client: Client, workflowId: string, error: unknown): Promise<string> {
   if (error instanceof QueryNotRegisteredError) return 'it has not begun';
   const trouble = await readTrouble(client, workflowId);
   if (trouble) return reasonOf(trouble);
@@ -282,6 +301,39 @@ export async function queryWorkflow<Answer, Args extends unknown[]>(
     if (error instanceof WorkflowNotFoundError) throw error;
     const reason = await reasonOfSilence(client, workflowId, error);
     throw new WorkerUnavailableError(workflowId, reason, { cause: error });
+  }
+}
+
+/**
+ * Sends an update, which waits for a worker as a query does.
+ *
+ * @throws WorkerUnavailableError with the reason; what {@link callTemporal} throws; the SDK's WorkflowUpdateFailedError
+ */
+export async function sendUpdate<Answer>(client: Client, about: About, send: () => Promise<Answer>): Promise<Answer> {
+  const call = () => callTemporal(client, send, about);
+  try {
+    return await call().catch((error: unknown) => {
+      if (isBetweenRuns(error)) return call();
+      throw error;
+    });
+  } catch (error) {
+    const cause = error instanceof TemporalUnreachableError ? error.cause : error;
+    const isCut = cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError;
+    if (!isCut && grpcStatusOf(error) === undefined) throw error;
+    const trouble = await readTrouble(client, about.workflowId);
+    if (!isCut && !trouble) throw error;
+    const reason = `${trouble ? reasonOf(trouble) : NO_ANSWER}; the command may still take effect once a worker runs`;
+    throw new WorkerUnavailableError(about.workflowId, reason, { cause: error });
+  }
+}
+
+/** The answer of a workflow, or why it does not answer. */
+export async function answerOf<Answer>(ask: () => Promise<Answer>): Promise<{ answer?: Answer; silence?: string }> {
+  try {
+    return { answer: await ask() };
+  } catch (error) {
+    if (!(error instanceof WorkerUnavailableError)) throw error;
+    return { silence: error.reason };
   }
 }
 
@@ -322,7 +374,8 @@ async function readPollers(
     client,
     // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
     () => client.workflowService.describeTaskQueue(request),
-    { timeoutMs },
+    {},
+    timeoutMs,
   );
   return pollers.map(({ identity, lastAccessTime }) => ({
     identity: identity ?? '',

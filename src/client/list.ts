@@ -6,7 +6,6 @@ import {
   keySchema,
   parseDurationMs,
   parseFollowUpWorkflowId,
-  parseInput,
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
@@ -64,9 +63,7 @@ export interface ListFilter {
  * @throws InvalidInputError naming every bad field
  */
 export function listQuery(filter: ListFilter, nowMs = Date.now()): string {
-  const parsed = parseInput(filterSchema, filter);
-  if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-  const { project, job, pr, since, state, batch } = parsed.value;
+  const { project, job, pr, since, state, batch } = InvalidInputError.check(filterSchema, filter);
   const fromMs = since === undefined ? undefined : sinceMs(since, nowMs);
   const conditions: [name: string, value: string | undefined][] = [
     ['WorkflowType =', WorkflowType.followUp],

@@ -14,7 +14,7 @@ import {
 } from '../contract/index.js';
 import { isPassingTrouble } from '../temporal/grpc.js';
 import { BatchFailedError, FollowUpFailedError } from './errors.js';
-import { type ExecutionStatus, isVagueTrouble, retryWhileAway } from './temporal.js';
+import { type About, type ExecutionStatus, isVagueTrouble, retryWhileAway, toClientError } from './temporal.js';
 
 /** Options of `result`. */
 export interface ResultOptions {
@@ -31,14 +31,44 @@ const RECONNECT_INTERVAL_MS = 1_000;
 /** Most consecutive errors that say nothing definite. The SDK has tried 10 times before it throws one. */
 const MOST_VAGUE_IN_A_ROW = 10;
 
+/** A workflow whose result is awaited. */
+interface Awaited<Result> {
+  about: About;
+  /** Describes the workflow, which fails while Temporal is away. */
+  describe: () => Promise<{ status: ExecutionStatus }>;
+  schema: z.ZodType<Result>;
+  /** What the schema describes, for an error. */
+  what: string;
+  /** This library's error for the way in which it ended. */
+  toError: (error: WorkflowFailedError) => Error;
+}
+
 /**
  * Waits for the result of a workflow without a time limit: polls Temporal, reconnects after lost connections, follows
  * runs that were continued as new or reset.
  *
- * @param describe describes the workflow, which fails while Temporal is away
- * @throws WorkflowFailedError; lasting errors of the long poll or of `describe`; the signal's reason
+ * @throws the error of `toError`; FollowUpFailedError of the type `Unexpected` if the result does not fit the schema;
+ * lasting errors of the long poll or of `describe`; the signal's reason
  */
-export async function awaitResult(
+export async function awaitResult<Result>(
+  client: Client,
+  { about, describe, schema, what, toError }: Awaited<Result>,
+  options: ResultOptions,
+): Promise<Result> {
+  const { workflowId } = about;
+  let value: unknown;
+  try {
+    value = await pollForResult(client, workflowId, describe, options);
+  } catch (error) {
+    throw error instanceof WorkflowFailedError ? toError(error) : toClientError(client, error, about);
+  }
+  const parsed = parseInput(schema, value);
+  if (parsed.ok) return parsed.value;
+  const message = `the workflow's result is not a ${what} result: ${describeIssues(parsed.issues)}`;
+  throw new FollowUpFailedError(workflowId, 'Unexpected', message, { delivered: 'unknown' });
+}
+
+async function pollForResult(
   client: Client,
   workflowId: string,
   describe: () => Promise<{ status: ExecutionStatus }>,
@@ -80,19 +110,6 @@ function signalForOnePoll(signal: AbortSignal): AbortSignal {
 const detailsSchema = failureDetailsSchema()
   .loose()
   .extend({ delivered: z.enum(deliveredValues).catch('unknown') });
-
-/**
- * Result of a workflow that completed.
- *
- * @param what the schema describes, in the error
- * @throws FollowUpFailedError of the type `Unexpected` if it does not fit the schema
- */
-export function toResult<T>(workflowId: string, value: unknown, schema: z.ZodType<T>, what: string): T {
-  const parsed = parseInput(schema, value);
-  if (parsed.ok) return parsed.value;
-  const message = `the workflow's result is not a ${what} result: ${describeIssues(parsed.issues)}`;
-  throw new FollowUpFailedError(workflowId, 'Unexpected', message, { delivered: 'unknown' });
-}
 
 /** This library's error for the way a follow-up ended. */
 export function toOutcomeError(workflowId: string, error: WorkflowFailedError): FollowUpFailedError {

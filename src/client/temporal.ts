@@ -1,39 +1,50 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
-import { NamespaceNotFoundError, type Timestamp } from '@temporalio/common';
+import { NamespaceNotFoundError, type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader, isPassingTrouble } from '../temporal/grpc.js';
-import { FollowUpClientError, RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import {
+  FollowUpClientError,
+  type Refusal,
+  RefusedError,
+  TemporalUnreachableError,
+  WorkerUnavailableError,
+} from './errors.js';
 
 /** Deadline of one call of Temporal, retries of the SDK included, in milliseconds. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
+
+/** What a call of Temporal is about. */
+export interface About {
+  workflowId: string;
+  /** The refusal to throw if there is no such workflow, and its id. Default: the SDK's WorkflowNotFoundError */
+  missing?: [type: Refusal, id: string];
+}
 
 /**
  * Calls Temporal with a deadline, and turns errors of Temporal itself into this library's errors.
  * Errors about the workflow pass through.
  *
- * @throws TemporalUnreachableError; RefusedError without the search attributes
+ * @throws TemporalUnreachableError; RefusedError without the search attributes, or as `about` says
  */
 export async function callTemporal<T>(
   client: Client,
   call: () => Promise<T>,
-  { timeoutMs = DEFAULT_CALL_TIMEOUT_MS, workflowId }: { timeoutMs?: number; workflowId?: string } = {},
+  about: Partial<About> = {},
+  timeoutMs = DEFAULT_CALL_TIMEOUT_MS,
 ): Promise<T> {
   try {
     return await client.withDeadline(Date.now() + timeoutMs, call);
   } catch (error) {
-    throw toConnectionError(client, error, workflowId) ?? error;
+    throw toClientError(client, error, about);
   }
 }
 
-/** The error to throw if Temporal itself is the trouble, else `undefined`. */
-export function toConnectionError(
-  client: Client,
-  error: unknown,
-  workflowId?: string,
-): FollowUpClientError | undefined {
+/** This library's error if Temporal itself is the trouble, or the workflow is missing; else the error itself. */
+export function toClientError(client: Client, error: unknown, { workflowId, missing }: Partial<About> = {}): unknown {
   // Its cause has been judged already.
-  if (error instanceof FollowUpClientError) return undefined;
+  if (error instanceof FollowUpClientError) return error;
   const options = { cause: error };
+  if (missing && error instanceof WorkflowNotFoundError) return new RefusedError(...missing, options);
   const unreachable = (reason: string) => new TemporalUnreachableError(addressOf(client), reason, workflowId, options);
   // Without its cause, which quotes the header.
   if (isBadHeader(error)) return new TemporalUnreachableError(addressOf(client), describeGrpcError(error), workflowId);
@@ -50,9 +61,9 @@ export function toConnectionError(
     case GrpcStatus.invalidArgument:
       return /search attribute|FollowUp\w+ is not/i.test(describeGrpcError(error))
         ? new RefusedError('SearchAttributesMissing', client.options.namespace, options)
-        : undefined;
+        : error;
     default:
-      return undefined;
+      return error;
   }
 }
 

@@ -15,7 +15,7 @@ const newName = () => `plan-${randomUUID().slice(0, 8)}`;
 const item = (projectId: string, jobId: string, prompt = 'Add tests.') => ({ projectId, jobId, prompt, ...FAST });
 const sentTo = (projectId: string) => stack.simulator.ledger.filter((entry) => entry.projectId === projectId).length;
 
-test('a plan shows budgets, waiting follow-ups and used ids, and sends, starts and creates nothing', async () => {
+test('a plan shows budgets and waiting follow-ups, and sends, starts and creates nothing', async () => {
   const [id, busy, paused, fresh] = [newName(), newName(), newName(), newName()];
   await stack.followUps.budget(busy).setLimit({ limit: 1, window: '1h' });
   await stack.followUps.start({ ...item(busy, 'first'), key: 'k' });
@@ -23,18 +23,16 @@ test('a plan shows budgets, waiting follow-ups and used ids, and sends, starts a
     const status = await stack.followUps.budget(busy).status();
     return status?.used === 1 && status.unsettled === 0;
   });
-  // It waits, and has the id that the second item would have.
-  await stack.followUps.start({ ...item(busy, 'taken'), key: `${id}:1` });
+  const waiting = await stack.followUps.start(item(busy, 'waiting'));
   await eventually('it waits', async () => (await stack.followUps.budget(busy).status())?.waitingTotal === 1);
   await stack.followUps.budget(paused).pause({ note: 'release freeze' });
   const before = await stack.followUps.budget(busy).status();
 
-  const items = [item(busy, 'a'), item(busy, 'taken'), item(paused, 'b'), item(fresh, 'c'), item(fresh, 'd')];
+  const items = [item(busy, 'a'), item(paused, 'b'), item(fresh, 'c'), item(fresh, 'd')];
   const plannedMs = Date.now();
   const plan = await stack.followUps.planBatch({ id, items });
   expect(plan).toEqual({
-    ...{ batchId: id, total: 5, alreadyStarted: false, inputDiffers: false },
-    usedKeys: [`follow-up/${busy}/taken/${id}:1`],
+    ...{ batchId: id, total: 4, alreadyStarted: false, inputDiffers: false },
     projects: [
       {
         ...{ projectId: busy, toSend: 1, limit: 1, windowMs: HOUR_MS, freeSlots: 0, waiting: 1 },
@@ -53,17 +51,17 @@ test('a plan shows budgets, waiting follow-ups and used ids, and sends, starts a
   const [ofBusy = NaN, , ofFresh = NaN] = plan.projects.map(({ earliestEndAt }) => Date.parse(earliestEndAt ?? ''));
   // The only slot is free after an hour for the one that waits, and after another for the item.
   expect(ofBusy).toBeGreaterThan(plannedMs + 2 * HOUR_MS - 60_000);
-  expect(ofBusy).toBeLessThanOrEqual(Date.now() + 2 * HOUR_MS);
+  expect(ofBusy).toBeLessThan(Date.now() + 2 * HOUR_MS + 60_000);
   expect(ofFresh).toBeGreaterThanOrEqual(plannedMs);
   expect(ofFresh).toBeLessThanOrEqual(Date.now());
 
   await expect(stack.followUps.batch(id).describe()).rejects.toMatchObject({ type: 'BatchNotFound' });
-  const newOne = stack.followUps.handle(`follow-up/${fresh}/c/${id}:3`);
+  const newOne = stack.followUps.handle(`follow-up/${fresh}/c/${id}:2`);
   await expect(newOne.describe()).rejects.toMatchObject({ type: 'FollowUpNotFound' });
   expect(await stack.followUps.budget(fresh).state()).toBe('none');
   expect(await stack.followUps.budget(busy).status()).toEqual(before);
   expect([busy, paused, fresh].map(sentTo)).toEqual([1, 0, 0]);
-  await stack.followUps.handle(`follow-up/${busy}/taken/${id}:1`).cancel();
+  await waiting.cancel();
 });
 
 test('a pause with an end moves the earliest end there, and a stopped budget has none', async () => {
@@ -99,27 +97,22 @@ test('a plan says whether its id was used, and whether with the same input', asy
   await stack.followUps.budget(projectId).pause();
   const input = { id, projectId, prompt: 'x', jobIds: ['a', 'b'] };
   const batch = await stack.followUps.startBatch(input);
-  await eventually('its follow-ups wait', async () => {
-    return (await stack.followUps.budget(projectId).status())?.waitingTotal === 2;
-  });
-  const usedKeys = [`follow-up/${projectId}/a/${id}:0`, `follow-up/${projectId}/b/${id}:1`];
-  expect(await stack.followUps.planBatch(input)).toMatchObject({ alreadyStarted: true, inputDiffers: false, usedKeys });
+  const projects = [{ toSend: 0 }];
+  expect(await stack.followUps.planBatch(input)).toMatchObject({ alreadyStarted: true, inputDiffers: false, projects });
   const other = await stack.followUps.planBatch({ ...input, canary: 1 });
-  expect(other).toMatchObject({ alreadyStarted: true, inputDiffers: true, usedKeys, projects: [{ toSend: 0 }] });
+  expect(other).toMatchObject({ alreadyStarted: true, inputDiffers: true, projects });
+  expect(other).not.toHaveProperty('earliestEndAt');
   await batch.cancel();
   await batch.result();
 });
 
-test('a list that was handed over in part is still to be sent, and is refused once the batch takes no more', async () => {
+test('a list that was handed over in part is refused once the batch takes no more', async () => {
   const [id, projectId] = [newName(), newName()];
   await stack.followUps.budget(projectId).pause();
   const items = Array.from({ length: 600 }, (_, index) => item(projectId, `job-${index}`, 'x'.repeat(800)));
   const stop = new AbortController();
   const started = stack.followUps.startBatch({ id, items }, { signal: stop.signal, onHandedOver: () => stop.abort() });
   await expect(started).rejects.toThrow('abort');
-  const plan = await stack.followUps.planBatch({ id, items });
-  expect(plan).toMatchObject({ alreadyStarted: true, inputDiffers: false });
-  expect(plan.projects[0]?.toSend).toBe(items.length - plan.usedKeys.length);
   const batch = stack.followUps.batch(id);
   await batch.cancel();
   const { total } = await batch.result();
@@ -127,7 +120,6 @@ test('a list that was handed over in part is still to be sent, and is refused on
   await expect(stack.followUps.startBatch({ id, items })).rejects.toThrow(
     `takes no more items: it has the first ${total} of 600, and no batch has the others`,
   );
-  expect((await stack.followUps.planBatch({ id, items })).projects).toMatchObject([{ toSend: 0 }]);
 });
 
 test('an invalid batch is refused, and its bad fields are named', async () => {
