@@ -1,6 +1,6 @@
 import { defined } from '../contract/defined.js';
 import { formatDuration, iso } from '../contract/durations.js';
-import { markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
+import { type At, markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
 import type { BudgetSend, BudgetStatus, BudgetWaiter, SendOutcome } from '../contract/budget.js';
 import { type Budget, isHeld } from './budget.js';
 import type { Grant, SendRecord } from './state.js';
@@ -91,11 +91,18 @@ function pausedOf(budget: Budget, nowMs: number): BudgetStatus['paused'] {
   });
 }
 
-/** A budget as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
-export function describeBudget(status: BudgetStatus, nowMs: number): string {
+/**
+ * A budget for people, in Markdown. Uses lists because the Temporal UI renders tables without spacing.
+ *
+ * @param at writes an instant. Default: in UTC, for the Temporal UI
+ */
+export function describeBudget(
+  status: BudgetStatus,
+  nowMs: number,
+  at: At = (iso) => markdownInstant(iso, nowMs),
+): string {
   const { limit, windowMs, used, reserve, unsettled, learnedLimit, nextFreeSlotAt } = status;
   const { waiting, waitingTotal, waitingInBatchLane, waitingForJob, lastSends } = status;
-  const at = (instant: string) => markdownInstant(instant, nowMs);
   const lines = [`**${describeState(status, at)}**`, ''];
   const row = (name: string, value: string | number) => lines.push(`- ${name}: ${value}`);
   row('slots', `${used} of ${limit} used in ${formatDuration(windowMs)}`);
@@ -113,9 +120,8 @@ export function describeBudget(status: BudgetStatus, nowMs: number): string {
   return [...lines, '', markdownAsOf(nowMs)].join('\n');
 }
 
-type At = (instant: string) => string;
-
-function describeState(status: BudgetStatus, at: At): string {
+/** Whether a budget sends, on one line, in Markdown. */
+export function describeState(status: BudgetStatus, at: At): string {
   const { paused, used, nextFreeSlotAt, isCounting, learnedLimit = status.limit } = status;
   const limit = Math.min(status.limit, learnedLimit);
   if (isCounting) return 'sends nothing yet: it counts what was sent before it started';

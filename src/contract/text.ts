@@ -50,6 +50,9 @@ export function markdownCode(text: string): string {
   return `\`${text.replace(/[`\r\n]/g, ' ').slice(0, MAX_CODE_LENGTH)}\``;
 }
 
+/** Writes an instant, ISO 8601 in UTC, for people. */
+export type At = (iso: string) => string;
+
 /** `12:40:05 UTC`, with the date before it unless it is today's. It says UTC because the Temporal UI shows local times. */
 export function markdownInstant(iso: string, nowMs: number): string {
   const day = iso.slice(0, 10);

@@ -1,13 +1,21 @@
 import type { BlockReason, WaitReason } from '../contract/budget.js';
 import type { FollowUpProgress } from '../contract/follow-up.js';
 import { type Delivered, FailureType, projectBudgetWorkflowId } from '../contract/index.js';
-import { markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
+import { type At, markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
 
-/** A follow-up as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
-export function describeProgress(progress: FollowUpProgress, workflowId: string, nowMs: number): string {
+/**
+ * A follow-up for people, in Markdown. Uses lists because the Temporal UI renders tables without spacing.
+ *
+ * @param at writes an instant. Default: in UTC, for the Temporal UI
+ */
+export function describeProgress(
+  progress: FollowUpProgress,
+  workflowId: string,
+  nowMs: number,
+  at: At = (iso) => markdownInstant(iso, nowMs),
+): string {
   const { projectId, state, job, lastError, failure, position, expectedSendAt, waitsUntil, nextTryAt, pause } =
     progress;
-  const at = (iso: string) => markdownInstant(iso, nowMs);
   const lines = [`**${describeState(progress, at)}**`, ''];
   const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
   row('message', describeDelivery(progress, at));
@@ -49,8 +57,6 @@ const WAS: Readonly<Record<Delivered, string>> = {
 };
 const DELIVERED = { ...WAS, unknown: '**not known** whether it was delivered' };
 
-type At = (iso: string) => string;
-
 function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown }: FollowUpProgress, at: At) {
   if (failure) return DELIVERED[failure.delivered];
   if (sentAt !== undefined) {
@@ -63,7 +69,8 @@ function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown
   return state === 'sending' ? 'on its way' : 'not sent yet';
 }
 
-function describeState(progress: FollowUpProgress, at: At): string {
+/** The state of a follow-up on one line, in Markdown. */
+export function describeState(progress: FollowUpProgress, at: At): string {
   const { state, failure, projectId } = progress;
   if (failure) return `${state}: the message was ${WAS[failure.delivered]}`;
   switch (state) {
@@ -169,7 +176,7 @@ function afterFailure({ projectId, jobId, state, failure }: FollowUpProgress): s
   if (failure?.delivered === 'yes' || state === 'job-failed') return `look at the job. A new message: ${again}`;
   switch (failure?.type) {
     case FailureType.InvalidInput:
-      return 'correct the input, and start it again; its key is free';
+      return 'correct the input, and start it again with another key';
     case FailureType.JobNotFound:
       return 'check the ids of the project and the job, and start it again with another key';
     case FailureType.JobArchived:
