@@ -45,7 +45,7 @@ const cliImports = (...allowed) => ({
   patterns: [
     { regex: '/client/(?!index\\.js)', message: 'The command line uses what the library exports.' },
     {
-      regex: `^\\.\\./(?!${allowed.join('|') || '$'})(activities|agent-jobs|batch|budget|follow-up/(?!details)|simulator|temporal|worker|workflows)(/|\\.js)`,
+      regex: `^\\.\\./(?!${allowed.join('|') || '$'})(activities|agent-jobs|(batch|budget|follow-up)(?!/details)|simulator|temporal|worker|workflows)(/|\\.js)`,
       message: 'The command line is built on the library: client, contract, config and dev-server.',
     },
   ],

@@ -1,11 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import {
-  type BudgetHandle,
-  type BudgetUpdate,
-  type ListedBudget,
-  type RestoredBudget,
-  WorkerUnavailableError,
-} from '../client/index.js';
+import { type BudgetHandle, type BudgetUpdate, type ListedBudget, type RestoredBudget } from '../client/index.js';
+import { describeBudget as describe, describeBudgetState } from '../budget/details.js';
 import { defined } from '../contract/defined.js';
 import {
   type BudgetSend,
@@ -20,7 +15,7 @@ import { type Cli, ExitCode, interruptible, isLive, type Output } from './cli.js
 import { duration, number } from './options.js';
 import { showLive } from './progress.js';
 import { withTemporal } from './session.js';
-import { clock, rowsOf } from './text.js';
+import { clock, plainLines } from './text.js';
 
 const HEADER = toRow('project', 'used', 'waiting', 'state');
 
@@ -50,7 +45,7 @@ function describeListed({ projectId, status, statusUnavailable }: ListedBudget):
   if (!status) return toRow(projectId, '-', '-', 'idle');
   const { used, limit, windowMs, waitingTotal } = status;
   const slots = `${used} of ${limit} in ${formatDuration(windowMs)}`;
-  return toRow(projectId, slots, String(waitingTotal), stateOf(status));
+  return toRow(projectId, slots, String(waitingTotal), describeState(status));
 }
 
 function toRow(project: string, used: string, waiting: string, state: string): string {
@@ -179,7 +174,7 @@ export async function restoreBudget(
   await withTemporal({ env, output }, async ({ followUps }) => {
     const handle = followUps.budget(projectId);
     const restored = await handle.restore(defined({ assumeFull }));
-    output.data(restored, describeRestored(restored, await lookAt(handle)));
+    output.data(restored, describeRestored(restored, await handle.look()));
   });
 }
 
@@ -194,67 +189,24 @@ async function order(
   });
 }
 
-function describeRestored({ projectId, settings, stopped }: RestoredBudget, standing: string): string {
+function describeRestored({ projectId, settings, stopped }: RestoredBudget, update: BudgetUpdate): string {
   const limit = `${settings.limit} in ${formatDuration(settings.windowMs)}`;
   return [
     `the budget of ${projectId} runs again; its last run was ${stopped.status} ${clock(stopped.at)}`,
     'it first counts what was sent before, which can take some minutes; waiting follow-ups continue on their own',
     `the limit is ${limit}, and a pause by an operator is not kept: follow-up budget set, follow-up budget pause`,
-    standing,
-  ]
-    .filter(Boolean)
-    .join('\n');
-}
-
-/** The state of the restored budget. If no worker answers yet, the restore has still succeeded. */
-async function lookAt(handle: BudgetHandle): Promise<string> {
-  try {
-    const status = await handle.status();
-    if (!status) return '';
-    return `${status.used} of ${status.limit} slots used, ${status.waitingTotal} waiting`;
-  } catch (error) {
-    if (error instanceof WorkerUnavailableError) return `it does not answer yet: ${error.reason}`;
-    throw error;
-  }
-}
-
-const BAR_WIDTH = 40;
-const SHOWN_WAITERS = 20;
-const SHOWN_SENDS = 10;
-
-/** A budget for people. Clock times are local. */
-export function describeBudget(status: BudgetStatus, now = new Date()): string {
-  const { limit, used, windowMs, reserve, unsettled, nextFreeSlotAt, paused, learnedLimit, isCounting } = status;
-  return [
-    ...rowsOf([
-      ['project', safeLine(status.projectId)],
-      ['slots', `[${bar(used, limit)}] ${used} of ${limit} used in ${formatDuration(windowMs)}${drainText(status)}`],
-      ['reserve', reserve > 0 ? `${reserve} kept from the batch lane` : ''],
-      ['under way', unsettled > 0 ? `${unsettled} sent and not settled yet` : ''],
-      ['next slot', nextFreeSlotAt && `${clock(nextFreeSlotAt, now)}${countdown(nextFreeSlotAt, now)}`],
-      ['paused', paused && describePause(paused, now)],
-      ['accepted', learnedLimit && `about ${learnedLimit} in a window, as the service's refusals tell`],
-      ['counting', isCounting && 'it finds out what was sent before it started; nothing is sent yet'],
-      ['waiting', describeWaiting(status)],
-    ]),
-    ...waitingLines(status, now),
-    ...sendLines(status, now),
+    summariseBudgetUpdate(projectId, update),
   ].join('\n');
 }
 
-/** Whether a budget sends, in a few words for a list. Clock times are local. */
-export function stateOf(
-  { paused, limit, used, isCounting, learnedLimit }: Omit<BudgetStatus, 'waiting' | 'lastSends'>,
-  now = new Date(),
-): string {
-  if (paused) {
-    const until = paused.until === undefined ? '' : ` until ${clock(paused.until, now)}`;
-    return `paused: ${paused.reasons.join(', ')}${until}${paused.note ? ` (${paused.note})` : ''}`;
-  }
-  if (limit === 0) return 'sends nothing: its limit is 0';
-  if (used > limit) return `sends nothing: ${used - limit} slots more than its limit`;
-  if (isCounting) return 'sends nothing yet: it counts what was sent before it started';
-  return learnedLimit === undefined ? 'sends' : `sends; the service accepts about ${learnedLimit} in a window`;
+/** A budget for people, as the Temporal UI shows it. Clock times are local. */
+export function describeBudget(status: BudgetStatus, now = new Date()): string {
+  return plainLines(describe(status, now.getTime(), (at) => clock(at, now))).join('\n');
+}
+
+/** Whether a budget sends, on one line. Clock times are local. */
+export function describeState(status: BudgetStatus): string {
+  return plainLines(describeBudgetState(status, clock)).join(' ');
 }
 
 /** An update of a watched budget, in full. */
@@ -270,20 +222,18 @@ export function describeBudgetUpdate(projectId: string, update: BudgetUpdate, no
 
 /** An update of a watched budget, in one line that stays the same while nothing notable changes. */
 export function summariseBudgetUpdate(projectId: string, { state, status, statusUnavailable }: BudgetUpdate): string {
-  if (!status) {
-    return statusUnavailable === undefined ? noBudgetText(projectId) : `no answer: ${safeLine(statusUnavailable)}`;
-  }
-  const { used, limit, unsettled, waitingTotal, nextFreeSlotAt, paused, lastSends } = status;
+  const silence = statusUnavailable === undefined ? '' : `no answer: ${safeLine(statusUnavailable)}`;
+  if (!status) return silence || noBudgetText(projectId);
+  const { used, limit, unsettled, waitingTotal, lastSends } = status;
   const [last] = lastSends;
   return [
     state === 'stopped' ? 'STOPPED' : '',
-    statusUnavailable === undefined ? '' : `no answer: ${safeLine(statusUnavailable)}; last known:`,
-    `${used} of ${limit} slots used${drainText(status)}`,
+    silence && `${silence}; last known:`,
+    `${used} of ${limit} slots used`,
+    describeState(status),
     unsettled > 0 ? `${unsettled} under way` : '',
-    waitingTotal > 0 ? `waiting ${describeWaiting(status)}` : '',
-    nextFreeSlotAt === undefined ? '' : `next slot ${clock(nextFreeSlotAt)}`,
-    paused === undefined ? '' : `paused: ${describePause(paused)}`,
-    last ? `last send ${clock(last.grantedAt)} ${outcomeText(last)} ${safeLine(last.workflowId)}` : '',
+    waitingTotal > 0 ? `${waitingTotal} waiting` : '',
+    last ? `last send ${clock(last.grantedAt)} ${last.outcome ?? 'under way'} ${safeLine(last.workflowId)}` : '',
   ]
     .filter(Boolean)
     .join(', ');
@@ -315,60 +265,3 @@ export const AUDIT_HEADER = [
   'job'.padEnd(20),
   'workflow',
 ].join('  ');
-
-function bar(used: number, limit: number): string {
-  const filled = limit === 0 ? BAR_WIDTH : Math.min(BAR_WIDTH, Math.ceil((used / limit) * BAR_WIDTH));
-  return '#'.repeat(filled).padEnd(BAR_WIDTH, '.');
-}
-
-/** Under a lowered limit nothing is sent until enough slots have ended. */
-function drainText({ used, limit }: BudgetStatus): string {
-  return used > limit ? `; ${used - limit} more than the limit, nothing is sent until they have ended` : '';
-}
-
-/** With `now`, also how long it still lasts. */
-function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, now?: Date): string {
-  const end =
-    until === undefined ? ', until it is resumed' : `, until ${clock(until, now)}${now ? countdown(until, now) : ''}`;
-  const begin = ` since ${clock(since, now)}`;
-  return `${reasons.map(safeLine).join(', ')}${begin}${end}${note ? ` (${safeLine(note)})` : ''}`;
-}
-
-function describeWaiting({ waitingTotal, waitingForJob }: BudgetStatus): string {
-  return `${waitingTotal - waitingForJob} for a slot, ${waitingForJob} for their job`;
-}
-
-function waitingLines({ waiting, waitingTotal }: BudgetStatus, now: Date): string[] {
-  const lines = waiting.slice(0, SHOWN_WAITERS).map(({ workflowId, lane, position, expectedAt, refusal }) => {
-    const eta = expectedAt === undefined ? '' : `  expected ${clock(expectedAt, now)}${countdown(expectedAt, now)}`;
-    const refused = refusal ? `  ${refusal.reason}, tries again ${clock(refusal.until, now)}` : '';
-    return `  ${String(position ?? 'job').padStart(4)}  ${lane.padEnd(11)}  ${safeLine(workflowId)}${eta}${refused}`;
-  });
-  const more = Math.max(waitingTotal, waiting.length) - lines.length;
-  return more > 0 && lines.length > 0 ? [...lines, `        … and ${more} more`] : lines;
-}
-
-function sendLines({ lastSends }: BudgetStatus, now: Date): string[] {
-  if (lastSends.length === 0) return ['last sends none'];
-  const lines = lastSends
-    .slice(0, SHOWN_SENDS)
-    .map(
-      (send) =>
-        `  ${clock(send.grantedAt, now)}  ${outcomeText(send).padEnd(12)}  ${safeLine(send.workflowId)}${numberText(send)}`,
-    );
-  return ['last sends', ...lines];
-}
-
-function numberText({ outcome, sendNumber }: BudgetSend): string {
-  if (outcome === 'taken') return `, ${sendNumber} ${sendNumber === 1 ? 'slot' : 'slots'}`;
-  return sendNumber > 1 ? `, send ${sendNumber}` : '';
-}
-
-function outcomeText({ outcome }: BudgetSend): string {
-  return outcome ?? 'under way';
-}
-
-function countdown(instant: string, now: Date): string {
-  const leftMs = new Date(instant).getTime() - now.getTime();
-  return leftMs > 0 ? ` (in ${formatDuration(Math.max(1_000, leftMs))})` : '';
-}

@@ -4,7 +4,7 @@ import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavail
 import { ConfigError, describeIgnoredProxies, isLoopbackHost, loadConfig, type WorkerConfig } from '../config/index.js';
 import { type BatchStatus, type BudgetStatus, formatDuration, idSchema, parseInput } from '../contract/index.js';
 import { safeLine } from '../terminal-text.js';
-import { stateOf } from './budget.js';
+import { describeState } from './budget.js';
 import { type Cli, ExitCode } from './cli.js';
 import { clock } from './text.js';
 import { type TemporalSession, withTemporal } from './session.js';
@@ -217,9 +217,9 @@ function describeTrouble({ workflowId, what, fix, since }: Omit<Health['troubles
 
 /** None if the budget sends normally. */
 export function judgeBudget(status: BudgetStatus): Check[] {
-  const { projectId, limit, paused, waitingTotal } = status;
-  const state = stateOf(status);
-  if (state === 'sends') return [];
+  const { projectId, limit, used, paused, waitingTotal, isCounting, learnedLimit } = status;
+  if (!paused && limit > 0 && used <= limit && !isCounting && learnedLimit === undefined) return [];
+  const state = describeState(status);
   const reasons = paused?.reasons ?? [];
   const resume = `follow-up budget resume ${projectId}`;
   let fix = limit === 0 ? `follow-up budget set ${projectId} --limit <messages>` : undefined;

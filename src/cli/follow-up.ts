@@ -8,19 +8,18 @@ import {
   parseStartInput,
   type StartedFollowUp,
   TemporalUnreachableError,
-  WorkerUnavailableError,
 } from '../client/index.js';
 import { type ResolveWord, resolveWords } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
-import { type FollowUpResult, type FollowUpState, isEndState } from '../contract/index.js';
-import { BLOCKED, nextStep } from '../follow-up/details.js';
+import { type FollowUpResult, isEndState } from '../contract/index.js';
+import { describeState, nextStep } from '../follow-up/details.js';
 import { plainText, safeLine } from '../terminal-text.js';
 import { type Cli, ExitCode, InterruptedError, interruptible, StartUnknownError, UsageError } from './cli.js';
 import { type ReportedError, reportOf } from './errors.js';
 import { type PromptSource, readPrompt, type SettingOptions, toSettings } from './options.js';
 import { type ProgressRow, type ProgressText, showProgress } from './progress.js';
 import { sayWhenUnattended, withTemporal } from './session.js';
-import { clock, describeTrouble, localTime } from './text.js';
+import { clock, describeTrouble, localTime, plainLines } from './text.js';
 
 interface SendOptions extends SettingOptions, PromptSource {
   key?: string;
@@ -146,15 +145,15 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     const hasNoWorker = trouble?.kind === 'unattended';
     if (hasNoWorker) output.note(`the follow-up ${trouble.what}; run follow-up doctor`);
     // Without a worker the question would only wait for its deadline.
-    const live: Omit<FollowUpUpdate, 'summary'> = hasNoWorker
+    const { progress, progressUnavailable }: Omit<FollowUpUpdate, 'summary'> = hasNoWorker
       ? { progressUnavailable: `it ${trouble.what}` }
-      : await lookAtProgress(followUp);
-    const isSent = live.progress?.sentAt !== undefined;
+      : await followUp.look();
+    const isSent = progress?.sentAt !== undefined;
     const ofBudget = isSent ? undefined : await followUps.budget(summary.projectId).trouble();
     const troubles = [trouble, ofBudget].filter((found) => found !== undefined);
-    const { headline, timing } = describeUpdate({ summary, ...live });
-    const prLink = live.progress?.prLink ?? summary.prLink;
-    const step = wayOut(live.progress, workflowId);
+    const { headline, timing } = describeUpdate(defined({ summary, progress, progressUnavailable }));
+    const prLink = progress?.prLink ?? summary.prLink;
+    const step = wayOut(progress, workflowId);
     const lines = [
       headline,
       timing,
@@ -162,23 +161,15 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
       ...troubles.map(describeTrouble),
       ...(troubles.length === 0 && step ? [`-> ${step}`] : []),
     ];
-    output.data({ ...summary, ...live, ...(troubles.length > 0 && { troubles }) }, lines.filter(Boolean).join('\n'));
-    return live.progress ? ExitCode.ok : ExitCode.error;
+    const shown = { progress, progressUnavailable, troubles: troubles.length > 0 ? troubles : undefined };
+    output.data({ ...summary, ...defined(shown) }, lines.filter(Boolean).join('\n'));
+    return progress ? ExitCode.ok : ExitCode.error;
   });
 }
 
 /** Why a follow-up has no result, and whether its message was delivered. */
 function describeEnd({ type, message, delivered }: ReportedError): string {
   return safeLine(`${type}: ${message}${delivered === undefined ? '' : ` (delivered: ${delivered})`}`);
-}
-
-async function lookAtProgress(followUp: FollowUpHandle): Promise<Omit<FollowUpUpdate, 'summary'>> {
-  try {
-    return { progress: await followUp.progress() };
-  } catch (error) {
-    if (!(error instanceof WorkerUnavailableError)) throw error;
-    return { progressUnavailable: error.reason };
-  }
 }
 
 async function lookAtEnd(followUp: FollowUpHandle) {
@@ -265,22 +256,6 @@ export function exitCodeOf({ status }: FollowUpResult): ExitCode {
   return status === 'failed' ? ExitCode.jobFailed : ExitCode.ok;
 }
 
-const STATE_TEXT: Record<FollowUpState, string> = {
-  'waiting-for-budget': 'waits for a slot of the project budget',
-  'waiting-for-job': 'waits for the job, which works on something else',
-  sending: 'sending',
-  reconciling: 'finding out whether the message was delivered',
-  polling: 'sent',
-  blocked: 'blocked',
-  completed: 'completed',
-  archived: 'archived',
-  'job-failed': 'job-failed',
-  'not-sent': 'not-sent',
-  'delivery-unknown': 'delivery-unknown',
-  cancelled: 'cancelled',
-  'timed-out': 'timed-out',
-};
-
 /** One word for the state of a follow-up. Temporal's word if it ended without its own, for example when terminated. */
 export function standingOf({ status, state }: FollowUpSummary): string {
   if (status === 'running') return state ?? 'starting';
@@ -290,7 +265,7 @@ export function standingOf({ status, state }: FollowUpSummary): string {
 /** An update for people. Clock times are local. */
 export function describeUpdate({ summary, progress, progressUnavailable }: FollowUpUpdate): ProgressText {
   if (progress) return { headline: headlineOf(progress), timing: timingOf(progress) };
-  const known = [summary.state && STATE_TEXT[summary.state], summary.jobStatus && `job ${safeLine(summary.jobStatus)}`];
+  const known = [summary.state, summary.jobStatus && `job ${safeLine(summary.jobStatus)}`];
   const last = known.filter(Boolean).join(', ');
   return {
     headline: `progress unavailable: ${safeLine(progressUnavailable ?? 'no answer')}${last ? `; last known: ${last}` : ''}`,
@@ -299,11 +274,9 @@ export function describeUpdate({ summary, progress, progressUnavailable }: Follo
 }
 
 function headlineOf(progress: LiveProgress): string {
-  const { state, waitReason, position, jobStatus, failure, lastError } = progress;
-  const why = waitReason === undefined ? undefined : BLOCKED[waitReason];
+  const { position, jobStatus, failure, lastError } = progress;
   const parts = [
-    state === 'blocked' ? `blocked: ${why ?? waitReason}${pauseText(progress)}` : STATE_TEXT[state],
-    state === 'blocked' ? undefined : why,
+    ...plainLines(describeState(progress, clock)),
     position === undefined ? undefined : `position ${position}`,
     jobStatus === undefined ? undefined : `job ${safeLine(jobStatus)}`,
     failure ? safeLine(`${failure.type}: ${failure.message}`) : undefined,
@@ -312,16 +285,9 @@ function headlineOf(progress: LiveProgress): string {
   return parts.filter((part) => part !== undefined).join(', ');
 }
 
-/** By whom, until when and why, if known. */
-function pauseText({ pause }: LiveProgress): string {
-  if (!pause) return '';
-  if (pause.by === 'service') return pause.until === undefined ? '' : `, it tries again ${clock(pause.until)}`;
-  const until = pause.until === undefined ? 'until it is resumed' : `until ${clock(pause.until)}`;
-  return ` by an operator ${until}${pause.note ? ` (${safeLine(pause.note)})` : ''}`;
-}
-
 function timingOf(progress: LiveProgress): string {
-  const { expectedSendAt, sentAt, polls, nextPollAt, nextTryAt, state, asOf, waitsUntil } = progress;
+  const { expectedSendAt, sentAt, polls, nextPollAt, pause, state, asOf, waitsUntil } = progress;
+  const nextTryAt = progress.nextTryAt ?? (pause?.by === 'service' ? pause.until : undefined);
   const parts = [
     sentAt === undefined && expectedSendAt !== undefined ? `send expected ${clock(expectedSendAt)}` : undefined,
     sentAt === undefined ? undefined : `sent ${clock(sentAt)}`,

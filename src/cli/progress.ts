@@ -44,12 +44,7 @@ export async function showProgress(output: Output, rows: readonly ProgressRow[])
   await Promise.all(rows.map(show));
 }
 
-const REDRAW_EVERY_MS = 1_000;
-
-/**
- * Shows the latest update on a terminal until the updates end: redrawn in place with each update, and each
- * second because of countdowns.
- */
+/** Shows the latest update on a terminal, redrawn in place, until the updates end. */
 export async function showLive<T>(
   output: Output,
   terminal: NodeJS.WriteStream,
@@ -57,16 +52,7 @@ export async function showLive<T>(
   describe: (update: T) => string,
 ): Promise<void> {
   const draw = drawOn(output, terminal);
-  let redraw: (() => void) | undefined;
-  const timer = setInterval(() => redraw?.(), REDRAW_EVERY_MS);
-  try {
-    for await (const update of updates) {
-      redraw = () => draw(describe(update).split('\n'));
-      redraw();
-    }
-  } finally {
-    clearInterval(timer);
-  }
+  for await (const update of updates) draw(describe(update).split('\n'));
 }
 
 /**

@@ -8,6 +8,14 @@ export function rowsOf(rows: readonly (readonly [name: string, text: string | fa
   return shown.map(([name, text]) => `${name.padEnd(width)}${text}`);
 }
 
+/** Markdown that is written for the Temporal UI, as lines for a terminal: without its marks and its date. */
+export function plainLines(markdown: string): string[] {
+  return markdown
+    .replace(/\n\n_As of .*_$/, '')
+    .split('\n')
+    .map((line) => safeLine(line.replace(/\*\*|`/g, '')));
+}
+
 /** What blocks a workflow, and how to fix it. */
 export function describeTrouble({ workflowId, what, fix }: WorkflowTrouble): string {
   return `${safeLine(`${workflowId} ${what}`)}\n  -> ${safeLine(fix)}`;

@@ -19,7 +19,8 @@ import type { Activities } from '../activities/index.js';
 import { Budget, type Message } from '../budget/budget.js';
 import { BudgetLoop, type BudgetPort } from '../budget/loop.js';
 import { type BudgetState, newState } from '../budget/state.js';
-import { budgetStatus, describeBudget, SHOWN_SENDS } from '../budget/status.js';
+import { describeBudget, SHOWN_SENDS } from '../budget/details.js';
+import { budgetStatus } from '../budget/status.js';
 import { trim } from '../budget/trim.js';
 import { type BudgetStatus, budgetStatusQuery } from '../contract/budget.js';
 import {

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
-import { budgetStatus, describeBudget } from '../../src/budget/status.js';
+import { describeBudget } from '../../src/budget/details.js';
+import { budgetStatus } from '../../src/budget/status.js';
 import { Desk, followUp, HOUR, listed, names, OVER } from './support.js';
 
 const statusOf = ({ budget, nowMs }: Desk) => budgetStatus('project', budget, nowMs);

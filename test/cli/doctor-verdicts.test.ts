@@ -89,7 +89,11 @@ test.each<[string, Partial<BudgetStatus>, object[]]>([
   ['is paused twice', pausedBy('operator', 'payment'), [{ status: 'warning', fix: expect.stringContaining('402') }]],
   ['has the limit 0', { limit: 0 }, [{ status: 'warning', fix: 'follow-up budget set p --limit <messages>' }]],
   ['counts', { isCounting: true }, [{ status: 'note', message: expect.stringContaining('counts what was sent') }]],
-  ['has learned a limit', { learnedLimit: 40 }, [{ status: 'note', message: expect.stringContaining('about 40') }]],
+  [
+    'has learned a limit',
+    { learnedLimit: 40 },
+    [{ status: 'note', message: expect.stringContaining('40 slots are free; the service seems to accept no more') }],
+  ],
 ])('a budget that %s leads to its findings', (_what, more, findings) => {
   const found = judgeBudget({ ...budget, ...more });
   expect(found).toHaveLength(findings.length);

@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { FollowUpUpdate, LiveProgress } from '../../src/client/index.js';
-import { describeBudget } from '../../src/cli/budget.js';
 import { describeListed, describeUpdate } from '../../src/cli/follow-up.js';
 import { plainText, safeJson, safeLine } from '../../src/terminal-text.js';
-import type { BudgetStatus, FollowUpStanding } from '../../src/contract/index.js';
+import type { FollowUpStanding } from '../../src/contract/index.js';
 
 const summary: FollowUpUpdate['summary'] = {
   workflowId: 'follow-up/p/j/k',
@@ -30,7 +29,7 @@ describe('the text of a follow-up', () => {
         expectedSendAt: new Date().toISOString(),
       }),
     );
-    expect(text.headline).toBe('waits for a slot of the project budget, position 3');
+    expect(text.headline).toBe('waiting for a slot of project p, position 3');
     expect(text.timing).toMatch(new RegExp(`^send expected ${TIME}$`));
   });
 
@@ -39,7 +38,7 @@ describe('the text of a follow-up', () => {
     const text = describeUpdate(
       progress({ state: 'waiting-for-budget', waitReason: 'slot', position: 3, expectedSendAt: now, asOf: now }),
     );
-    expect(text.headline).toBe('waits for a slot of the project budget, position 3');
+    expect(text.headline).toBe('waiting for a slot of project p, position 3');
     expect(text.timing).toMatch(new RegExp(`^send expected ${TIME}, as of ${TIME}$`));
   });
 
@@ -48,7 +47,7 @@ describe('the text of a follow-up', () => {
     const text = describeUpdate(
       progress({ state: 'polling', sentAt: now, polls: 2, nextPollAt: now, jobStatus: 'active' }),
     );
-    expect(text.headline).toBe('sent, job active');
+    expect(text.headline).toBe('sent, waiting for the agent, job active');
     expect(text.timing).toMatch(new RegExp(`^sent ${TIME}, 2 polls, next poll ${TIME}$`));
   });
 
@@ -69,20 +68,22 @@ describe('the text of a follow-up', () => {
     expect(timing).toMatch(new RegExp(`^tries again ${TIME}$`));
   });
 
+  test('that the service holds up says when it tries again', () => {
+    const pause = { by: 'service', until: new Date().toISOString() } as const;
+    const { timing } = describeUpdate(progress({ state: 'blocked', waitReason: 'limited', pause }));
+    expect(timing).toMatch(new RegExp(`^tries again ${TIME}$`));
+  });
+
   test('that cannot read its job after the send is still sent', () => {
     const text = describeUpdate(
       progress({ state: 'polling', waitReason: 'service', sentAt: new Date().toISOString() }),
     );
-    expect(text.headline).toBe('sent, the job cannot be read');
+    expect(text.headline).toBe('sent, waiting for the agent, but the job cannot be read');
   });
 
   test.each([
     ['paused', { by: 'operator', note: 'freeze' }, 'the project is paused by an operator until it is resumed (freeze)'],
-    [
-      'limited',
-      { by: 'service', until: '2026-01-02T03:04:05Z' },
-      'the service refuses more messages (429), it tries again ',
-    ],
+    ['limited', { by: 'service', until: '2026-01-02T03:04:05Z' }, 'the service refuses more messages (429), '],
     ['counting', undefined, "the project's budget counts what was sent before it started"],
   ] as const)('that is blocked because of %s says so, with its position', (waitReason, pause, why) => {
     const text = describeUpdate(progress({ state: 'blocked', waitReason, position: 2, ...(pause && { pause }) }));
@@ -93,13 +94,15 @@ describe('the text of a follow-up', () => {
   test('without a worker says what Temporal itself knows', () => {
     const known = { ...summary, state: 'polling' as const, jobStatus: 'active' };
     const text = describeUpdate({ summary: known, progressUnavailable: 'no worker runs' });
-    expect(text.headline).toBe('progress unavailable: no worker runs; last known: sent, job active');
+    expect(text.headline).toBe('progress unavailable: no worker runs; last known: polling, job active');
   });
 
   test('that failed gives its state and the reason', () => {
     const failure = { type: 'DeliveryUnknown', message: 'It cannot be told', delivered: 'unknown' } as const;
     const text = describeUpdate(progress({ state: 'delivery-unknown', failure }));
-    expect(text.headline).toBe('delivery-unknown, DeliveryUnknown: It cannot be told');
+    expect(text.headline).toBe(
+      'delivery-unknown: the message was perhaps delivered, DeliveryUnknown: It cannot be told',
+    );
   });
 });
 
@@ -163,44 +166,4 @@ test('JSON keeps every character, and escapes those that control the terminal', 
   // eslint-disable-next-line no-control-regex -- the text must not contain these
   expect(json).not.toMatch(/[\u0000-\u001f\u007f-\u009f]/);
   expect(JSON.parse(json)).toEqual(value);
-});
-
-test('a budget shows its bar, its pause, its queue and its sends', () => {
-  const status: BudgetStatus = {
-    projectId: 'p',
-    limit: 100,
-    windowMs: 3_600_000,
-    reserve: 10,
-    used: 50,
-    unsettled: 1,
-    nextFreeSlotAt: new Date().toISOString(),
-    remembersSince: new Date().toISOString(),
-    paused: { reasons: ['limited'], since: new Date().toISOString(), until: new Date().toISOString() },
-    waiting: [
-      {
-        workflowId: 'follow-up/p/a/k',
-        lane: 'interactive',
-        position: 1,
-        expectedAt: new Date().toISOString(),
-      },
-      { workflowId: 'follow-up/p/b/k', lane: 'batch' },
-    ],
-    waitingTotal: 30,
-    waitingInBatchLane: 0,
-    waitingForJob: 1,
-    lastSends: [
-      {
-        workflowId: 'follow-up/p/c/k',
-        sendNumber: 2,
-        grantedAt: new Date().toISOString(),
-        outcome: 'sent',
-      },
-    ],
-  };
-  const text = describeBudget(status);
-  expect(text).toContain(`[${'#'.repeat(20)}${'.'.repeat(20)}] 50 of 100 used in 1 h`);
-  expect(text).toMatch(/paused {5}limited since \d\d:\S+ \S+, until \d\d:/);
-  expect(text).toMatch(/ {5}1 {2}interactive {2}follow-up\/p\/a\/k {2}expected \d\d:/);
-  expect(text).toContain('… and 28 more');
-  expect(text).toContain('follow-up/p/c/k, send 2');
 });

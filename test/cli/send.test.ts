@@ -260,7 +260,7 @@ describe('looking and acting', () => {
     const status = JSON.parse(shown.stdout);
     expect(status).toMatchObject({ projectId: project, limit: 100, state: 'running' });
     expect(status.used).toBe(stack.simulator.ledger.filter((entry) => entry.projectId === project).length);
-    expect((await runCli(['budget', 'show', project], { env })).stdout).toMatch(/\[#+\.+\] \d+ of 100 used in 1 h/);
+    expect((await runCli(['budget', 'show', project], { env })).stdout).toMatch(/- slots: \d+ of 100 used in 1 h/);
     const none = await runCli(['budget', 'show', `${project}-none`, '--json'], { env });
     expect(none.exitCode).toBe(0);
     expect(JSON.parse(none.stdout)).toMatchObject({ used: 0, state: 'none' });
