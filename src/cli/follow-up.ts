@@ -274,7 +274,9 @@ export function describeUpdate({ summary, progress, progressUnavailable }: Follo
 }
 
 function headlineOf(progress: LiveProgress): string {
-  const { position, jobStatus, failure, lastError } = progress;
+  const { state, position, failure, lastError, job } = progress;
+  // A job may wait in a status that this project does not know, such as COMPLETED.
+  const jobStatus = state === 'waiting-for-job' ? job?.status : progress.jobStatus;
   const parts = [
     ...plainLines(describeState(progress, clock)),
     position === undefined ? undefined : `position ${position}`,

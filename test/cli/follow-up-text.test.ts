@@ -55,6 +55,13 @@ describe('the text of a follow-up', () => {
     expect(describeUpdate(progress({ state: 'sending', job: { status: 'completed' } })).headline).toBe('sending');
   });
 
+  test('that waits for its job gives the status that keeps it waiting', () => {
+    const text = describeUpdate(
+      progress({ state: 'waiting-for-job', waitReason: 'job-busy', job: { status: 'COMPLETED' } }),
+    );
+    expect(text.headline).toBe('waiting for the job: another turn is under way, job COMPLETED');
+  });
+
   test('that is blocked says by what, and gives the last error', () => {
     const lastError = { at: '2026-01-02T03:04:05Z', message: 'HTTP 401:\n\u001b[31mno' };
     const text = describeUpdate(progress({ state: 'blocked', waitReason: 'credentials', lastError }));
