@@ -27,6 +27,7 @@ export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetSt
     return apply((nowMs) => budget.setLimit(nowMs, defined({ ...other, windowMs })));
   };
   setHandler(setLimitUpdate, setLimit, {
+    description: 'Changes limit, window or reserve: those that are given',
     validator: (input: unknown) => {
       const { settings, maxLimit } = budget.state;
       const given = parseLimit(input);
@@ -47,9 +48,13 @@ export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetSt
       budget.pause(nowMs, defined({ untilMs: forMs === undefined ? undefined : nowMs + forMs, note })),
     );
   };
-  setHandler(pauseUpdate, pause, { validator: (input: unknown) => void parsePause(input) });
+  setHandler(pauseUpdate, pause, {
+    description: 'Sends nothing, for a time or until it is resumed',
+    validator: (input: unknown) => void parsePause(input),
+  });
   const parseTake = (input: unknown) => accept(parseInput(takeInputSchema, input ?? {}));
   setHandler(takeUpdate, (input: unknown) => loop.change((nowMs) => budget.take(nowMs, parseTake(input))), {
+    description: 'Counts slots as used by something else: all or none',
     validator: (input: unknown) => {
       const { count, key } = parseTake(input);
       const taken = budget.takenBy(key);
@@ -61,5 +66,5 @@ export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetSt
       throw invalidInput([{ field: 'count', message: `${rule} (given ${count})` }]);
     },
   });
-  setHandler(resumeUpdate, () => apply((nowMs) => budget.resume(nowMs)));
+  setHandler(resumeUpdate, () => apply((nowMs) => budget.resume(nowMs)), { description: 'Ends a pause' });
 }

@@ -32,6 +32,7 @@ import { defined } from '../contract/defined.js';
 import {
   addItemsUpdate,
   batchItemsQuery,
+  type BatchItemsRange,
   batchStatusQuery,
   continueBatchUpdate,
   DEFAULT_MAX_OPEN,
@@ -103,9 +104,13 @@ function handleMessages(flow: BatchFlow): void {
     // A cancel ends the items that were accepted, and not the answer.
     (items, offset) =>
       CancellationScope.nonCancellable(async () => ({ total: await flow.add(items, offset ?? undefined, updateId()) })),
-    { validator: (items: unknown, offset?: unknown) => refuse(flow.issueWith(items, offset, updateId())) },
+    {
+      description: 'Adds items to a batch that was started with open: true',
+      validator: (items: unknown, offset?: unknown) => refuse(flow.issueWith(items, offset, updateId())),
+    },
   );
   setHandler(sealUpdate, () => ({ total: flow.seal() }), {
+    description: 'Says that the list is complete',
     validator: (given?: unknown) => {
       const { total } = batch.state;
       const isRight = given === undefined || given === null || given === total;
@@ -114,6 +119,7 @@ function handleMessages(flow: BatchFlow): void {
     },
   });
   setHandler(continueBatchUpdate, () => ({ hold: flow.proceed() }), {
+    description: 'Lets a batch that is held go on',
     validator: () => refuse(batch.canProceed ? undefined : ['', 'the batch is not held']),
   });
   const reportSchema = partReportSchema();
@@ -121,12 +127,13 @@ function handleMessages(flow: BatchFlow): void {
     const report = parseInput(reportSchema, message);
     if (report.ok) flow.hear(report.value);
   });
-  setHandler(batchStatusQuery, () => batch.status());
+  setHandler(batchStatusQuery, () => batch.status(), { description: 'How many items are where' });
   setHandler(batchPartsQuery, () => batch.partIds());
-  setHandler(batchItemsQuery, (range) => {
+  const page = (range?: BatchItemsRange | null) => {
     const { offset, limit } = pageRange(range, 0);
     return batch.page(offset, limit);
-  });
+  };
+  setHandler(batchItemsQuery, page, { description: 'Items from offset on, at most limit' });
 }
 
 /** Each piece is in the history twice. Above 4 MiB, a client with the usual limits could not read a page of it. */

@@ -63,14 +63,15 @@ async function seeThrough(settings: FollowUpSettings): Promise<FollowUpResult> {
     cancellation = error as CancelledFailure;
     flow.cancel();
   });
-  setHandler(progressQuery, () => flow.progress());
-  setHandler(pollNowSignal, () => flow.pollNow());
+  setHandler(progressQuery, () => flow.progress(), { description: 'State, place in line, job and last error' });
+  setHandler(pollNowSignal, () => flow.pollNow(), { description: 'Looks at the job now' });
   setHandler(wakeSignal, () => flow.wake());
   setHandler(answerSignal, (answer: unknown) => {
     const parsed = parseInput(answerSchema, answer);
     if (parsed.ok) flow.hear(parsed.value);
   });
   setHandler(resolveDeliveryUpdate, (word) => flow.resolveDelivery(word), {
+    description: 'Only while it reconciles: "sent" or "notSent"',
     validator: (word: unknown) => {
       const message = flow.refusalOfWord(word);
       if (message === undefined) return;

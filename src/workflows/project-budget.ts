@@ -76,10 +76,11 @@ export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetS
 function listen(projectId: string, loop: BudgetLoop): void {
   const { budget } = loop;
   const status = (nowMs: number, about?: string): BudgetStatus => budgetStatus(projectId, budget, nowMs, { about });
-  setHandler(budgetStatusQuery, (nowMs?: unknown, about?: unknown) => {
+  const answer = (nowMs?: unknown, about?: unknown) => {
     const now = instantMsSchema.safeParse(nowMs).data ?? Date.now();
     return status(now, typeof about === 'string' ? about : undefined);
-  });
+  };
+  setHandler(budgetStatusQuery, answer, { description: 'Slots, queue and last sends' });
   setHandler(tellSignal, (event: unknown) => {
     const parsed = parseInput(budgetEventSchema, event);
     if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.hear(parsed.value);

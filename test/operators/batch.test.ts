@@ -1,7 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
-import { batchItemKey, followUpWorkflowId, SearchAttribute } from '../../src/contract/index.js';
+import {
+  batchItemKey,
+  followUpWorkflowId,
+  projectBudgetWorkflowId,
+  SearchAttribute,
+} from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { operatedBatches } from '../support/operated-batches.js';
 import { FAST } from '../support/stack.js';
@@ -45,6 +50,23 @@ describe.concurrent('a running batch', () => {
     await eventually('they have ended', async () => (await batch.status()).stillRunning === 0);
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });
+});
+
+test('the Temporal UI and command describe each message that people send', async () => {
+  const batch = await startBatch();
+  const { items } = await endsWell(batch);
+  const described = async (workflowId: string) => {
+    type Metadata = { definition: Record<string, { name: string; description?: string }[]> };
+    const { definition } = await workflowOf(workflowId).query<Metadata>('__temporal_workflow_metadata');
+    const handlers = Object.values(definition).flatMap((kind) => (Array.isArray(kind) ? kind : []));
+    const names = handlers.filter(({ description }) => description).map(({ name }) => name);
+    return names.filter((name) => !name.startsWith('__')).sort();
+  };
+  const ofBatch = ['addItems', 'batchItems', 'batchStatus', 'continueBatch', 'seal'];
+  expect(await described(batch.workflowId)).toEqual(ofBatch);
+  expect(await described(items[0]!.workflowId)).toEqual(['pollNow', 'progress', 'resolveDelivery']);
+  const ofBudget = ['budgetStatus', 'pause', 'resume', 'setLimit', 'take'];
+  expect(await described(projectBudgetWorkflowId(batch.batchId))).toEqual(ofBudget);
 });
 
 describe.concurrent('a part of a batch', () => {
