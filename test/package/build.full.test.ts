@@ -25,6 +25,9 @@ const bundlePath = join(root, 'dist', 'workflow-bundle.js');
 const sources = {
   'src/workflows/index.ts': 'export async function followUp(): Promise<string> {\n  return "done";\n}\n',
   'src/workflows/shared-modules.ts': 'export {};\n',
+  // What the options of the workflow bundle import.
+  'src/config/index.ts': 'export type WorkerConfig = any;\n',
+  'src/temporal/data-converter.ts': 'export type TemporalPlugin = any;\n',
   'src/contract/wire-schemas.ts': `import { z } from 'zod';
 export const wireSchemas = () => ({
   followUpSettings: { wait: { default: '5s', min: '0s', max: '1h', meaning: 'how long' } },
@@ -92,7 +95,7 @@ describe('the build', () => {
     }
     symlinkSync(join(repository, 'node_modules'), join(root, 'node_modules'));
     for (const [path, text] of Object.entries(sources)) write(path, text);
-    for (const path of ['src/worker/workflow-bundle.ts', 'src/package.ts']) {
+    for (const path of ['src/worker/options.ts', 'src/package.ts']) {
       write(path, readFileSync(join(repository, path), 'utf8'));
     }
   });
@@ -106,6 +109,13 @@ describe('the build', () => {
     // Nothing needs these to run.
     expect(declarations()).toEqual([]);
     expect(existsSync(join(root, 'schemas'))).toBe(false);
+  });
+
+  it('says how to install the compiler, which NODE_ENV=production leaves out', async () => {
+    rmSync(join(root, 'node_modules'));
+    const { code, stderr } = await command();
+    expect(code).toBe(1);
+    expect(stderr).toContain('run "npm ci --include=dev"');
   });
 
   it('lets the command begin before the bundle is there, and lets it wait for the bundle', async () => {
