@@ -111,6 +111,8 @@ describe('the worker process', () => {
         TEMPORAL_ADDRESS: inject('temporalAddress'),
         AGENT_JOBS_BASE_URL: simulator.baseUrl,
         AGENT_JOBS_API_KEY: SECRET,
+        // Ignored: nothing listens there.
+        grpc_proxy: 'http://127.0.0.1:9',
         FOLLOW_UP_TASK_QUEUE: `process-test-${randomUUID()}`,
         FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
         FOLLOW_UP_LOG_LEVEL: 'debug',
