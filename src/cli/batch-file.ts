@@ -149,10 +149,11 @@ function readItem(line: Buffer | undefined, toInput: (text: string) => unknown):
 }
 
 function parseLine(text: string): unknown {
-  const hint = /^\s*(\[|\{\s*$)/.test(text) ? "; write one input per line, as jq -c '.[]' does" : '';
+  const isList = /^\s*(\[|\{\s*($|"items"\s*:))/.test(text);
+  const hint = isList ? "; write one input per line, as jq -c '.[]' or '.items[]' does" : '';
   try {
     const value: unknown = JSON.parse(text);
-    if (!Array.isArray(value)) return value;
+    if (!isList) return value;
   } catch (error) {
     throw new Error(`not JSON: ${String(error)}${hint}`, { cause: error });
   }

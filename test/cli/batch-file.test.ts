@@ -61,12 +61,12 @@ describe('a file is read', () => {
 
 test.each([
   ['a JSON list', `[${line('a')},${line('b')}]`],
+  ['a JSON document', `{"items":[${line('a')}]}`],
   ['an indented JSON list', `[\n${line('a')}\n]`],
   ['an indented input', JSON.stringify(JSON.parse(line('a')), null, 2)],
 ])('%s is refused with the way to write it', async (_, text) => {
-  expect((await refusal(text)).issues[0]).toEqual({
-    ...{ line: 1, field: '', message: expect.stringContaining("; write one input per line, as jq -c '.[]' does") },
-  });
+  const message = expect.stringContaining("; write one input per line, as jq -c '.[]' or '.items[]' does");
+  expect((await refusal(text)).issues[0]).toEqual({ line: 1, field: '', message });
 });
 
 test('a prompt with half of a surrogate pair is refused before it costs a slot', async () => {
