@@ -206,6 +206,10 @@ describe('docker-compose.yml', () => {
     expect(config.budget.limit).toBe(50);
   });
 
+  test('its scripts have the line ends of a shell, also in a clone on Windows', async () => {
+    expect(await readRepositoryFile('.gitattributes')).toMatch(/^\* text=auto eol=lf$/m);
+  });
+
   test('mounts only files that are in the repository', async () => {
     const mounts = Object.values(services).flatMap(({ volumes = [] }) =>
       volumes.filter((each) => each.startsWith('.')),
