@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { type BudgetHandle, type StartedFollowUp } from '../../src/client/index.js';
+import { type BudgetHandle, FollowUpClient, type StartedFollowUp } from '../../src/client/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
@@ -43,6 +43,17 @@ const isSettled = (budget: BudgetHandle, used: number) =>
   });
 const hasCounted = (budget: BudgetHandle) =>
   eventually('it has counted', async () => !(await budget.status())?.isCounting, COUNTS_WITHIN_MS);
+
+test.concurrent('a budget moves to the task queue of whoever restores it', async () => {
+  const projectId = newProject();
+  const budget = stack.followUps.budget(projectId);
+  await budget.pause();
+  await terminate(budget);
+  await new FollowUpClient({ client: stack.client, taskQueue: 'moved' }).budget(projectId).restore();
+  const { taskQueue } = await stack.client.workflow.getHandle(budget.workflowId).describe();
+  await terminate(budget);
+  expect(taskQueue).toBe('moved-budget');
+});
 
 test.concurrent(
   'a terminated budget is restored: follow-ups continue by themselves, never over the limit, and none is sent twice',
