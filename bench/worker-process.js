@@ -3,7 +3,8 @@
  * IPC it says `ready`, collects garbage and answers with its memory on `measure`, and ends on `stop`.
  */
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
-import { loadConfig, settings } from '../dist/config/index.js';
+import { loadConfig } from '../dist/config/index.js';
+import { workerSettings } from '../dist/config/settings.js';
 import { createLogger } from '../dist/logging.js';
 import { startWorker } from '../dist/worker.js';
 import { createBareActivities } from './bare-activities.js';
@@ -42,8 +43,8 @@ async function startPlain({ side, address, baseUrl, bundlePath }) {
     workflowBundle: { codePath: bundlePath },
     activities: side === 'bare' ? createBareActivities(baseUrl) : createNaiveActivities(baseUrl),
     // A bare follow-up that sleeps occupies one.
-    maxConcurrentActivityTaskExecutions: side === 'bare' ? settings.watches.fallback : 100,
-    maxCachedWorkflows: settings.cachedWorkflows.fallback,
+    maxConcurrentActivityTaskExecutions: side === 'bare' ? workerSettings.capacity.watches.fallback : 100,
+    maxCachedWorkflows: workerSettings.capacity.cachedWorkflows.fallback,
   });
   const ended = worker.run();
   return {

@@ -10,7 +10,7 @@ const OWN_NAMES = new Set(['agent-follow-up', 'follow-up', 'follow-ups', 'follow
 const MAX_MASKS = 50;
 
 /** How a secret is looked for. */
-export type Spellings = 'every' | 'literal';
+type Spellings = 'every' | 'literal';
 
 /** Masks of secrets in every encoding. */
 const masks = new Map<string, (text: string) => string>();
@@ -18,28 +18,91 @@ const masks = new Map<string, (text: string) => string>();
 const literals = new Map<string, string[]>();
 
 /**
- * From now on, {@link maskSecrets} hides a secret. A text below 8 characters is ignored, and a name of this package.
+ * From now on, {@link maskSecrets} hides a secret, and its parts if white space was copied into it. A text below 8
+ * characters is ignored, and a name of this package.
  *
  * @param spellings `every`: in all encodings in which a server may echo a header. `literal`: as it is and in JSON, at a
  *   cost that does not grow with the number of secrets
  */
-export function keepSecret(secret: string, spellings: Spellings = 'every'): void {
-  if (secret.length < MIN_LENGTH || OWN_NAMES.has(secret)) return;
-  for (const spelling of new Set([secret, JSON.stringify(secret).slice(1, -1)])) keepLiteral(spelling);
-  if (spellings === 'literal') return;
-  // The newest is last.
-  const mask = masks.get(secret) ?? createSecretMask(secret);
-  masks.delete(secret);
-  masks.set(secret, mask);
-  const [oldest = secret] = masks.keys();
-  if (masks.size > MAX_MASKS) masks.delete(oldest);
+export function keepSecret(text: string, spellings: Spellings = 'every'): void {
+  const whole = text.trim();
+  for (const secret of new Set([whole, ...whole.split(/\s+/)])) {
+    if (secret.length < MIN_LENGTH || OWN_NAMES.has(secret)) continue;
+    for (const spelling of new Set([secret, JSON.stringify(secret).slice(1, -1)])) keepLiteral(spelling);
+    if (spellings === 'literal') continue;
+    // The newest is last.
+    const mask = masks.get(secret) ?? createSecretMask(secret);
+    masks.delete(secret);
+    masks.set(secret, mask);
+    const [oldest = secret] = masks.keys();
+    if (masks.size > MAX_MASKS) masks.delete(oldest);
+  }
 }
 
 function keepLiteral(secret: string): void {
   const start = secret.slice(0, MIN_LENGTH);
-  const known = literals.get(start);
-  if (known === undefined) literals.set(start, [secret]);
-  else if (!known.includes(secret)) known.push(secret);
+  const known = literals.get(start) ?? [];
+  if (!known.includes(secret)) literals.set(start, [...known, secret]);
+}
+
+const KEY = /^(?:AGENT_JOBS_API_KEY|TEMPORAL_API_KEY|TEMPORAL_CODEC_AUTH)$/;
+/** Variables of other programs may hold passwords such as `temporal`, which would be masked in plain words. */
+const ADDRESS = /^(?:AGENT_JOBS|TEMPORAL)_(?:\w+_)?(?:ADDRESS|ENDPOINT|URL)$|_proxy$/i;
+/** A password may hold a `/` or an `@` that was not encoded. */
+const URL_WITH_PASSWORD = /^(?:[a-z][a-z0-9+.-]*:\/\/)?(.+)@/is;
+/** Prefix of the variables that set headers of the requests to Temporal. */
+export const HEADER_PREFIX = 'TEMPORAL_GRPC_META_';
+
+/**
+ * Headers that say whose data it is, from where, or in what format. People give such things the same names everywhere:
+ * masked, they would disappear from workflow ids and metrics.
+ */
+const PUBLIC_HEADER =
+  /(?:^|[-_.])(?:dataset|env|environment|tenant|org|organization|scope|region|namespace|project|service|user[-_]agent|content[-_]type)(?:[-_.]?id)?$/i;
+
+/**
+ * Keeps every secret that the environment itself holds, valid or not: keys, headers, the key of a certificate, and the
+ * user and password of an address or a proxy.
+ */
+export function keepSecretsOf(env: Readonly<Record<string, string | undefined>>): void {
+  for (const [name, value = ''] of Object.entries(env)) {
+    if (KEY.test(name)) keepSecret(value);
+    else if (name.startsWith(HEADER_PREFIX)) keepHeader(name.slice(HEADER_PREFIX.length), value);
+    else if (name === 'TEMPORAL_TLS_CLIENT_KEY_DATA') keepPrivateKey(value);
+    const credentials = ADDRESS.test(name) && URL_WITH_PASSWORD.exec(value)?.[1];
+    if (credentials) keepCredentials(credentials);
+  }
+}
+
+/** Keeps a header of the requests to Temporal, unless its name says that it is no secret. */
+export function keepHeader(name: string, value: string): void {
+  if (!PUBLIC_HEADER.test(name)) keepSecret(withoutScheme(value));
+}
+
+/** The key of an authorization. The word before it, such as `Bearer`, is no secret. */
+export function withoutScheme(value: string): string {
+  return value.replace(/^\s*(?:basic|bearer)\s+/i, '');
+}
+
+/** Keeps the lines of a private key in PEM, without the one that names its kind. */
+export function keepPrivateKey(pem: string): void {
+  for (const line of pem.split(/\s*\n\s*|\\n/)) if (!line.includes('-----')) keepSecret(line, 'literal');
+}
+
+function keepCredentials(text: string): void {
+  for (const spelling of [text, decoded(text)]) {
+    keepSecret(spelling, 'literal');
+    keepSecret(spelling.slice(spelling.indexOf(':') + 1), 'literal');
+    keepSecret(Buffer.from(spelling).toString('base64'), 'literal');
+  }
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /**

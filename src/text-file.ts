@@ -1,9 +1,3 @@
-const UTF8_BOM = [0xef, 0xbb, 0xbf];
-const UTF16_BOMS = [
-  [0xff, 0xfe],
-  [0xfe, 0xff],
-];
-
 /** Thrown for bytes that are not UTF-8. */
 export class NotUtf8Error extends Error {
   override readonly name = 'NotUtf8Error';
@@ -16,11 +10,10 @@ export class NotUtf8Error extends Error {
  * @throws NotUtf8Error that names the encoding if it shows
  */
 export function decodeUtf8(bytes: Uint8Array): string {
-  refuseUtf16(bytes);
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    throw new NotUtf8Error('not UTF-8');
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(withoutBom(bytes));
+  } catch (error) {
+    throw error instanceof NotUtf8Error ? error : new NotUtf8Error('not UTF-8');
   }
 }
 
@@ -30,14 +23,7 @@ export function decodeUtf8(bytes: Uint8Array): string {
  * @throws NotUtf8Error for UTF-16
  */
 export function withoutBom(bytes: Uint8Array): Uint8Array {
-  refuseUtf16(bytes);
-  return startsWith(bytes, UTF8_BOM) ? bytes.subarray(UTF8_BOM.length) : bytes;
-}
-
-function refuseUtf16(bytes: Uint8Array): void {
-  if (UTF16_BOMS.some((bom) => startsWith(bytes, bom))) throw new NotUtf8Error('UTF-16; the file must be UTF-8');
-}
-
-function startsWith(bytes: Uint8Array, bom: readonly number[]): boolean {
-  return bom.every((byte, index) => bytes[index] === byte);
+  const start = Buffer.from(bytes.subarray(0, 3)).toString('hex');
+  if (/^(?:fffe|feff)/.test(start)) throw new NotUtf8Error('UTF-16; the file must be UTF-8');
+  return start === 'efbbbf' ? bytes.subarray(3) : bytes;
 }

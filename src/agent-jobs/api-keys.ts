@@ -7,8 +7,9 @@ import { decodeUtf8 } from '../text-file.js';
 /** Shortest API key that is accepted. Every occurrence of a key is masked, and a shorter one would mask ordinary text. */
 export const MIN_API_KEY_LENGTH = 8;
 
-const KEY_RULE = `must be at least ${MIN_API_KEY_LENGTH} printable ASCII characters without spaces`;
-const keySchema = z.string().regex(new RegExp(`^[\\x21-\\x7e]{${MIN_API_KEY_LENGTH},}$`), KEY_RULE);
+/** Follows "must be". */
+export const KEY_RULE = `at least ${MIN_API_KEY_LENGTH} printable ASCII characters without spaces`;
+const keySchema = z.string().regex(new RegExp(`^[\\x21-\\x7e]{${MIN_API_KEY_LENGTH},}$`), `must be ${KEY_RULE}`);
 const keysFileSchema = z.record(idSchema, keySchema);
 
 export interface ApiKeys {
@@ -53,7 +54,7 @@ export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
   if (key === undefined && keyFile === undefined && keysFile === undefined) {
     throw new Error('API key: set at least one of key, keyFile, keysFile');
   }
-  if (key !== undefined && !isUsableApiKey(key)) throw new Error(`API key: ${KEY_RULE} (value not shown)`);
+  if (key !== undefined && !isUsableApiKey(key)) throw new Error(`API key: must be ${KEY_RULE} (value not shown)`);
   const keys = keysFile === undefined ? undefined : watchFile(keysFile, parseKeysFile, source);
   const single = keyFile === undefined ? undefined : watchFile(keyFile, parseKeyFile, source);
   return {
@@ -62,12 +63,16 @@ export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
   };
 }
 
-function parseKeyFile(text: string): string {
+/**
+ * The one key in a text, which is masked from now on, also where it is refused.
+ *
+ * @throws Error that names the rule, not the key
+ */
+export function parseKeyFile(text: string): string {
   const key = text.trim();
   keepSecret(key);
-  const parsed = keySchema.safeParse(key);
-  if (!parsed.success) throw new Error(`the key in it ${KEY_RULE}`);
-  return parsed.data;
+  if (!isUsableApiKey(key)) throw new Error(`the key in it must be ${KEY_RULE}`);
+  return key;
 }
 
 /**

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
-import { maskSecrets } from '../secrets.js';
+import { keepSecretsOf, maskSecrets } from '../secrets.js';
 import { decodeUtf8, NotUtf8Error } from '../text-file.js';
-import { keepSecretsOf } from './environment-secrets.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -11,44 +10,73 @@ export function processEnvironment(): Environment {
   return process.env;
 }
 
-/** One setting: its variable, its default, and what its text must be. */
+/** One setting: its variable, what its text must be, and its default. */
 export interface Setting<T> {
   name: string;
-  fallback: T;
   schema: z.ZodType<T>;
+  fallback: T;
+  /** Its text is never shown. */
+  isSecret?: boolean;
 }
+
+export function setting<T, Fallback extends T | undefined>(
+  name: string,
+  schema: z.ZodType<T>,
+  fallback: Fallback,
+): Setting<T | Fallback> {
+  return { name, schema, fallback };
+}
+
+/** Like {@link setting}, for one whose text is never shown. */
+export const secretSetting: typeof setting = (...args) => ({ ...setting(...args), isSecret: true });
+
+/** The values of a table of settings, in the shape of the table. */
+export type Values<Table> = { [K in keyof Table]: Table[K] extends Setting<infer T> ? T : Values<Table[K]> };
 
 const SHOWN_VALUE_LENGTH = 60;
 
 /**
- * Reads settings one by one and collects all problems, so that they can be reported together. A variable that is empty
- * counts as not set, because compose files and shells write "not set" that way.
+ * Reads settings with `read`, and masks all secrets in them from now on.
+ *
+ * @throws {@link ConfigError} that names every bad setting at once
+ */
+export function readSettings<T>(env: Environment, read: (settings: SettingsReader) => T): T {
+  keepSecretsOf(env);
+  const settings = new SettingsReader(env);
+  const value = read(settings);
+  if (settings.issues.length > 0) throw new ConfigError(settings.issues);
+  return value;
+}
+
+/**
+ * Reads settings, and collects all problems, so that they are reported together. A variable that is empty counts as not
+ * set, because compose files and shells write "not set" that way. In the place of what is wrong comes the default, so
+ * that the rest can be checked, too.
  */
 export class SettingsReader {
-  readonly #env: Environment;
-  readonly #issues: ConfigIssue[] = [];
+  readonly issues: ConfigIssue[] = [];
 
-  constructor(env: Environment) {
-    this.#env = env;
-    keepSecretsOf(env);
-  }
+  constructor(readonly env: Environment) {}
 
   /** The text of a variable; `undefined` if it is not set. */
   text(name: string): string | undefined {
-    return this.#env[name]?.trim() || undefined;
+    return this.env[name]?.trim() || undefined;
   }
 
-  /**
-   * The value of a setting, or its default if it is not set. It is also the default after a bad value, so that the other
-   * settings can be checked; {@link throwIfBad} reports the problem.
-   */
-  read<T>({ name, fallback, schema }: Setting<T>): T {
+  read<T>({ name, fallback, schema, isSecret }: Setting<T>): T {
     const text = this.text(name);
     if (text === undefined) return fallback;
     const parsed = schema.safeParse(text);
     if (parsed.success) return parsed.data;
-    this.refuse(name, parsed.error.issues.map(({ message }) => message).join(', '), text);
+    this.refuse(name, parsed.error.issues.map(({ message }) => message).join(', '), isSecret ? undefined : text);
     return fallback;
+  }
+
+  readAll<Table extends object>(table: Table): Values<Table> {
+    const read = (entry: Setting<unknown> | object) => ('schema' in entry ? this.read(entry) : this.readAll(entry));
+    return Object.fromEntries(
+      Object.entries(table).map(([key, entry]) => [key, read(entry as object)]),
+    ) as Values<Table>;
   }
 
   /**
@@ -60,48 +88,35 @@ export class SettingsReader {
   file<T>(name: string, parse: (text: string) => T, rule = ''): T | undefined {
     const path = this.text(name);
     if (path === undefined) return undefined;
-    let text: string;
     try {
-      text = decodeUtf8(readFileSync(path));
+      return parse(decodeUtf8(readFileSync(path)));
     } catch (error) {
-      const isText = error instanceof NotUtf8Error;
-      // What is no path may be the secret itself.
-      const isPath = isText || /^(?:\.{0,2}\/|~|[a-z]:[\\/])/i.test(path);
-      const problem = isText ? `is ${error.message}` : `cannot be read: ${codeOf(error)}`;
-      this.refuse(name, `the file ${problem}`, isPath ? path : undefined);
-      return undefined;
-    }
-    try {
-      return parse(text);
-    } catch {
-      this.refuse(name, `the file ${rule}`, path);
+      const code = codeOf(error);
+      if (error instanceof NotUtf8Error) this.refuse(name, `the file is ${error.message}`, path);
+      else if (code === undefined) this.refuse(name, `the file ${rule}`, path);
+      else {
+        // What is no path may be the secret itself.
+        const isPath = /^(?:\.{0,2}\/|~|[a-z]:[\\/])/i.test(path);
+        this.refuse(name, `the file cannot be read: ${code}`, isPath ? path : undefined);
+      }
       return undefined;
     }
   }
 
-  /**
-   * Records a problem.
-   *
-   * @param value is shown, cut short; leave it out if it may hold a secret
-   */
+  /** Records a problem. Leave out a `value` that may hold a secret: it is shown, cut short. */
   refuse(name: string, rule: string, value?: string): void {
-    const shown = value === undefined ? '' : ` (given ${JSON.stringify(cut(maskSecrets(value)))})`;
-    this.#issues.push({ name, message: maskSecrets(`${rule}${shown}`) });
-  }
-
-  /** @throws {@link ConfigError} with everything that {@link read}, {@link file} and {@link refuse} found */
-  throwIfBad(): void {
-    if (this.#issues.length > 0) throw new ConfigError(this.#issues);
+    const masked = value === undefined ? '' : maskSecrets(value);
+    const cut = masked.length > SHOWN_VALUE_LENGTH ? `${masked.slice(0, SHOWN_VALUE_LENGTH)}…` : masked;
+    this.issues.push({
+      name,
+      message: maskSecrets(value === undefined ? rule : `${rule} (given ${JSON.stringify(cut)})`),
+    });
   }
 }
 
-/** Code of a failed call of the system, such as `ENOENT`; `error` if it is another kind of error. */
-export function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : 'error';
-}
-
-function cut(text: string): string {
-  return text.length > SHOWN_VALUE_LENGTH ? `${text.slice(0, SHOWN_VALUE_LENGTH)}…` : text;
+/** Code of a failed call of the system, such as `ENOENT`; `undefined` if it is another kind of error. */
+export function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
 }
 
 /** One setting that breaks a rule. */
@@ -116,15 +131,10 @@ export interface ConfigIssue {
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly type = 'ConfigError';
-  /** Of the command line. */
   readonly exitCode = 2;
 
   constructor(readonly issues: readonly ConfigIssue[]) {
-    super(
-      [
-        issues.length === 1 ? 'A setting is wrong:' : `${issues.length} settings are wrong:`,
-        ...issues.map(({ name, message }) => `  ${name}: ${message}`),
-      ].join('\n'),
-    );
+    const lines = issues.map(({ name, message }) => `  ${name}: ${message}`);
+    super([issues.length === 1 ? 'A setting is wrong:' : `${issues.length} settings are wrong:`, ...lines].join('\n'));
   }
 }

@@ -4,6 +4,7 @@ import { format } from 'prettier';
 import ts from 'typescript';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import type { Setting } from '../../src/config/settings-reader.js';
 import { runCli } from '../cli/run-cli.js';
 import { filesBelow, pages, read, ROOT } from './pages.js';
 
@@ -231,17 +232,22 @@ describe('docs/reference/settings.md', () => {
   });
 
   test('gives the defaults of the configuration', async () => {
-    const { settings } = await import('../../src/config/index.js');
+    const tables = await import('../../src/config/settings.js');
+    type Tree = Setting<unknown> | { [key: string]: Tree };
+    const settingsIn = (tree: Tree): Setting<unknown>[] =>
+      'schema' in tree ? [tree as Setting<unknown>] : Object.values(tree).flatMap(settingsIn);
+    const { clientSettings, workerSettings, versionSettings, dataConverterSetting } = tables;
+    const settings = settingsIn({ clientSettings, workerSettings, versionSettings, dataConverterSetting });
     const rows = new Map(
       [...read('docs/reference/settings.md').matchAll(/^\| `([A-Z_]+)` +\| ([^|]*?) +\|/gm)].map(([, name, value]) => [
         name,
         /^`([^`]+)`$/.exec(value ?? '')?.[1],
       ]),
     );
-    for (const { name, fallback, schema } of Object.values(settings)) {
+    for (const { name, fallback, schema } of settings) {
       expect(rows.has(name), name).toBe(true);
       const text = rows.get(name);
-      expect(text === undefined ? undefined : schema.parse(text), name).toEqual(fallback);
+      expect(text === undefined ? undefined : schema.parse(text), name).toEqual(fallback === '' ? undefined : fallback);
     }
   });
 });
