@@ -1,5 +1,6 @@
 import { styleText } from 'node:util';
-import type { Logger as TemporalLogger, LogLevel as TemporalLogLevel, LogMetadata } from '@temporalio/common';
+import type { Logger as TemporalLogger, LogLevel as TemporalLogLevel } from '@temporalio/common';
+import { DefaultLogger } from '@temporalio/worker';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { LoggingConfig, LogLevel } from './config/index.js';
 import { maskSecrets } from './secrets.js';
@@ -74,46 +75,19 @@ export function prettyLine(json: string): string {
   return `${plainText(text.filter(Boolean).join(' ').replace(' \n', '\n'))}\n`;
 }
 
-const temporalLevels = {
-  TRACE: 'trace',
-  DEBUG: 'debug',
-  INFO: 'info',
-  WARN: 'warn',
-  ERROR: 'error',
-} as const satisfies Record<TemporalLogLevel, LogLevel>;
-
 /** Temporal's level that lets through at least what `level` does. */
 export function temporalLevel(level: LogLevel): TemporalLogLevel {
-  switch (level) {
-    case 'trace':
-      return 'TRACE';
-    case 'debug':
-      return 'DEBUG';
-    case 'info':
-      return 'INFO';
-    case 'warn':
-      return 'WARN';
-    case 'error':
-    case 'silent':
-      return 'ERROR';
-  }
+  return level === 'silent' ? 'ERROR' : (level.toUpperCase() as Uppercase<typeof level>);
 }
 
 /**
  * A logger for Temporal's runtime. `target` is called for each line, since the runtime outlives the loggers of tests.
  */
 export function toTemporalLogger(target: () => Logger): TemporalLogger {
-  const write = (level: TemporalLogLevel, message: string, metadata?: LogMetadata): void => {
-    // The SDK keeps its own notes under symbols. pino prints the stack of a field named `err`.
-    const { error, ...fields } = metadata ?? {};
-    target()[temporalLevels[level]](error === undefined ? fields : { ...fields, err: error }, message);
-  };
-  return {
-    log: write,
-    trace: (message, metadata) => write('TRACE', message, metadata),
-    debug: (message, metadata) => write('DEBUG', message, metadata),
-    info: (message, metadata) => write('INFO', message, metadata),
-    warn: (message, metadata) => write('WARN', message, metadata),
-    error: (message, metadata) => write('ERROR', message, metadata),
-  };
+  return new DefaultLogger('TRACE', ({ level, message, meta }) => {
+    // pino prints the stack of a field named `err`.
+    const { error, ...fields } = meta ?? {};
+    const name = level.toLowerCase() as Lowercase<typeof level>;
+    target()[name](error === undefined ? fields : { ...fields, err: error }, message);
+  });
 }

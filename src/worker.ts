@@ -3,7 +3,7 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
 import type { DataConverter } from '@temporalio/common';
-import { Runtime, Worker, type WorkerInterceptors, type WorkflowBundleOption } from '@temporalio/worker';
+import { Runtime, Worker, type WorkerInterceptors, type WorkerOptions } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createBudgets } from './activities/budgets.js';
 import { createItemFinder } from './activities/find-items.js';
@@ -14,7 +14,7 @@ import { budgetTaskQueue } from './contract/index.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
 import { dataConverterPlugin, loadDataConverter, type TemporalPlugin } from './temporal/data-converter.js';
 import { boundSends } from './worker/bound-sends.js';
-import { type Connections, openConnections } from './worker/connections.js';
+import { openConnections } from './worker/connections.js';
 import { meterAgentJobs, meterBudgets } from './worker/metrics.js';
 import { openBundle, workerOptions } from './worker/options.js';
 import { installRuntime } from './worker/runtime.js';
@@ -98,13 +98,19 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     closers.push(() => agentJobs.close());
     const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
     const ending = new AbortController();
-    const workers = await createWorkers(options, {
-      connections,
-      agentJobs,
+    const temporal = new Client({ connection: connections.client, namespace: config.temporal.namespace });
+    const workers = await createWorkers(config, {
+      connection: connections.native,
       identity,
       workflowBundle: await openBundle(bundlePath, plugins, interceptors?.workflowModules, dataConverter),
-      linksArePrivate: dataConverter !== undefined,
-      handBack: ending.signal,
+      activities: bindActivities(config, {
+        agentJobs,
+        temporal,
+        linksArePrivate: dataConverter !== undefined,
+        handBack: ending.signal,
+      }),
+      // Those of workflows are in the bundle.
+      ...(interceptors && { interceptors: { ...interceptors, workflowModules: [] } }),
     });
     const statusUrl = server?.url;
     return serve({ config, logger, connections, keys, status, identity, workers, statusUrl, ending, closeAll });
@@ -112,17 +118,6 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     await closeAll();
     throw error;
   }
-}
-
-interface WorkerParts {
-  connections: Connections;
-  agentJobs: AgentJobsClient;
-  identity: string;
-  workflowBundle: WorkflowBundleOption;
-  /** There is a data converter that is not Temporal's own. */
-  linksArePrivate: boolean;
-  /** Aborted when sleeping watches are to leave this process. */
-  handBack: AbortSignal;
 }
 
 function openKeys({ agentJobs: { apiKeys } }: WorkerConfig, logger: Logger): WatchedApiKeys {
@@ -142,41 +137,39 @@ function openAgentJobs({ agentJobs, budget, projects }: WorkerConfig, keys: Watc
   return boundSends(client, { projects, ceiling: { limit: budget.maxLimit, windowMs: budget.windowMs } });
 }
 
-async function createWorkers(
-  { config, interceptors }: StartWorkerOptions,
-  { connections, agentJobs, identity, workflowBundle, linksArePrivate, handBack }: WorkerParts,
-): Promise<Workers> {
-  const { taskQueue, leaseMs, drainMs } = config;
-  const { maxLimit, ...settings } = config.budget;
-  const { namespace } = config.temporal;
-  const temporal = new Client({ connection: connections.client, namespace });
-  const budgets = createBudgets(temporal, { taskQueue, settings });
-  const coreActivities = createActivities({
-    agentJobs,
-    budgets: meterBudgets(budgets, Runtime.instance().metricMeter),
-    sendTimeoutMs: config.agentJobs.sendTimeoutMs,
+/**
+ * The activities of both Temporal workers.
+ *
+ * @param parts.linksArePrivate there is a data converter that is not Temporal's own
+ * @param parts.handBack aborted when sleeping watches are to leave this process
+ */
+function bindActivities(
+  { taskQueue, leaseMs, drainMs, budget, agentJobs: { sendTimeoutMs }, capacity }: WorkerConfig,
+  parts: { agentJobs: AgentJobsClient; temporal: Client; linksArePrivate: boolean; handBack: AbortSignal },
+) {
+  const { temporal, ...others } = parts;
+  const { maxLimit, ...settings } = budget;
+  const activities = createActivities({
+    ...others,
+    budgets: meterBudgets(createBudgets(temporal, { taskQueue, settings }), Runtime.instance().metricMeter),
+    sendTimeoutMs,
     leaseMs,
     drainMs,
     marginMs: settings.marginMs,
     maxLimit,
-    maxWatches: config.capacity.watches,
-    handBack,
-    linksArePrivate,
+    maxWatches: capacity.watches,
   });
-  const shared = {
-    connection: connections.native,
-    namespace,
-    identity,
-    workflowBundle,
-    activities: { ...coreActivities, ...createItemFinder(temporal) },
-    // Those of workflows are in the bundle.
-    ...(interceptors && { interceptors: { ...interceptors, workflowModules: [] } }),
-  };
+  return { ...activities, ...createItemFinder(temporal) };
+}
+
+async function createWorkers(config: WorkerConfig, shared: Partial<WorkerOptions>): Promise<Workers> {
+  const { taskQueue, temporal } = config;
+  const { namespace } = temporal;
   const ofEach = workerOptions(config);
   // In parallel: each starts a thread that loads the SDK and the bundle.
   const creations = [
-    Worker.create({ ...ofEach.budgets, ...shared, taskQueue: budgetTaskQueue(taskQueue) }),
-    Worker.create({ ...ofEach.followUps, ...shared, taskQueue }),
+    Worker.create({ ...ofEach.budgets, ...shared, namespace, taskQueue: budgetTaskQueue(taskQueue) }),
+    Worker.create({ ...ofEach.followUps, ...shared, namespace, taskQueue }),
   ] as const;
   try {
     const [budgets, followUps] = await Promise.all(creations);

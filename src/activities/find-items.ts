@@ -10,8 +10,7 @@ import {
 } from '../contract/batch-protocol.js';
 import { followUpBatchWorkflowId, parseFollowUpBatchWorkflowId } from '../contract/ids.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
-import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
-import { readRunStart } from '../temporal/run-start.js';
+import { describeIfKnown, fewAtATime, readRunStart } from '../temporal/lookups.js';
 
 /** Activities by which a batch or a part asks Temporal what happened that it did not hear of, as after a reset. */
 export function createItemFinder(temporal: Client) {

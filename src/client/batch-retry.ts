@@ -6,12 +6,11 @@ import { type ExpectedItem, type FoundItem, partItemsSchema, retryBatchId } from
 import type { RetryChoice } from '../contract/choices.js';
 import { type BatchItem, type FollowUpInput, followUpInputSchema, parseInput } from '../contract/index.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
-import { readRunStart } from '../temporal/run-start.js';
 import type { BatchHandle } from './batch.js';
 import { FollowUpFailedError, RefusedError } from './errors.js';
 import type { StartBatchInput } from './hand-over.js';
 import { callTemporal } from './temporal.js';
-import { fewAtATime } from '../temporal/lookups.js';
+import { fewAtATime, readRunStart } from '../temporal/lookups.js';
 
 /** Options of `retry`. */
 export interface RetryOptions {

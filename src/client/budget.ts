@@ -37,8 +37,7 @@ import {
   type ProjectBudgetInput,
   projectBudgetInputSchema,
 } from '../contract/protocol.js';
-import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
-import { readRunStart } from '../temporal/run-start.js';
+import { describeIfKnown, fewAtATime, readRunStart } from '../temporal/lookups.js';
 import { InvalidInputError, RefusedError } from './errors.js';
 import { findProjects } from './list.js';
 import { issuesIn } from './result.js';

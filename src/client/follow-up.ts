@@ -15,7 +15,7 @@ import {
   type ResolveWord,
   SearchAttribute,
 } from '../contract/index.js';
-import { readRunStart } from '../temporal/run-start.js';
+import { readRunStart } from '../temporal/lookups.js';
 import { FollowUpFailedError, RefusedError } from './errors.js';
 import { answerOf, readTrouble, sendUpdate, type WorkflowTrouble } from './health.js';
 import { type LiveProgress, readProgress } from './progress.js';

@@ -14,7 +14,7 @@ import {
 } from '../contract/index.js';
 import { knownReason } from '../contract/protocol.js';
 import type { Seen } from '../follow-up/watch.js';
-import { decodePayloads, type Payloads } from '../temporal/run-start.js';
+import { decodePayloads, type Payloads } from '../temporal/lookups.js';
 import { WorkerUnavailableError } from './errors.js';
 import { callTemporal, timestampMs, toExecutionStatus } from './temporal.js';
 import { queryWorkflow } from './health.js';

@@ -2,13 +2,20 @@ import { pathToFileURL } from 'node:url';
 import type { ClientPlugin, ConnectionPlugin } from '@temporalio/client';
 import type { DataConverter, PayloadCodec } from '@temporalio/common';
 import type { BundlerPlugin, NativeConnectionPlugin, WorkerPlugin } from '@temporalio/worker';
+import { z } from 'zod';
 import { ConfigError } from '../config/settings-reader.js';
 
 /** A plugin of Temporal's SDK, with any of the hooks that it may have. */
 export type TemporalPlugin = ConnectionPlugin & NativeConnectionPlugin & ClientPlugin & WorkerPlugin & BundlerPlugin;
 
-/** Name of the setting. */
-export const DATA_CONVERTER_SETTING = 'FOLLOW_UP_DATA_CONVERTER';
+const method = z.custom<() => unknown>((value) => typeof value === 'function');
+const dataConverterSchema = z
+  .object({
+    payloadCodecs: z.array(z.object({ encode: method, decode: method })).optional(),
+    payloadConverterPath: z.string().optional(),
+    failureConverterPath: z.string().optional(),
+  })
+  .refine((parts) => Object.values(parts).some((part) => part !== undefined));
 
 /**
  * Loads the data converter that `FOLLOW_UP_DATA_CONVERTER` names: what a module exports as `dataConverter` or by
@@ -19,41 +26,21 @@ export const DATA_CONVERTER_SETTING = 'FOLLOW_UP_DATA_CONVERTER';
  */
 export async function loadDataConverter(modulePath: string | undefined): Promise<DataConverter | undefined> {
   if (modulePath === undefined) return undefined;
-  const refuse = (message: string) => new ConfigError([{ name: DATA_CONVERTER_SETTING, message }]);
-  let loaded: { dataConverter?: unknown; default?: unknown };
+  const refuse = (problem: string) =>
+    new ConfigError([{ name: 'FOLLOW_UP_DATA_CONVERTER', message: `${modulePath} ${problem}` }]);
+  type Exports = { dataConverter?: unknown; default?: unknown };
+  let loaded: Exports;
   try {
-    loaded = (await import(pathToFileURL(modulePath).href)) as typeof loaded;
+    loaded = (await import(pathToFileURL(modulePath).href)) as Exports;
   } catch (error) {
-    throw refuse(`${modulePath} can't be loaded: ${error instanceof Error ? error.message : String(error)}`);
+    throw refuse(`can't be loaded: ${error instanceof Error ? error.message : String(error)}`);
   }
   // What a CommonJS module exports is its default export.
-  const candidates = [
-    loaded.dataConverter,
-    (loaded.default as typeof loaded | undefined)?.dataConverter,
-    loaded.default,
-  ];
-  const dataConverter = candidates.find(isDataConverter);
-  if (dataConverter !== undefined) return dataConverter;
-  throw refuse(
-    `${modulePath} must export dataConverter: an object with payloadCodecs, payloadConverterPath or failureConverterPath`,
-  );
-}
-
-function isDataConverter(value: unknown): value is DataConverter {
-  if (typeof value !== 'object' || value === null) return false;
-  const { payloadCodecs, payloadConverterPath, failureConverterPath } = value as Record<string, unknown>;
-  const paths = [payloadConverterPath, failureConverterPath].filter((path) => path !== undefined);
-  if (payloadCodecs === undefined && paths.length === 0) return false;
-  return paths.every((path) => typeof path === 'string') && (payloadCodecs === undefined || areCodecs(payloadCodecs));
-}
-
-function areCodecs(value: unknown): boolean {
-  return (
-    Array.isArray(value) &&
-    value.every((codec: { encode?: unknown; decode?: unknown } | null) =>
-      [codec?.encode, codec?.decode].every((method) => typeof method === 'function'),
-    )
-  );
+  const candidates = [loaded.dataConverter, (loaded.default as Exports | undefined)?.dataConverter, loaded.default];
+  // Not a copy: codecs may be classes.
+  const found = candidates.find((candidate) => dataConverterSchema.safeParse(candidate).success);
+  if (found !== undefined) return found as DataConverter;
+  throw refuse('must export dataConverter: an object with payloadCodecs, payloadConverterPath or failureConverterPath');
 }
 
 /** Thrown when a codec of the user's data converter fails, so that nobody takes it for a fault of Temporal. */

@@ -2,9 +2,7 @@ import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor }
 import { maskSecrets } from '../secrets.js';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 
-/**
- * Status codes of the {@link https://grpc.io/docs/guides/status-codes/ | gRPC specification} that this project needs.
- */
+/** Those of gRPC's status codes that this project needs. */
 export const GrpcStatus = {
   cancelled: 1,
   unknown: 2,
@@ -34,18 +32,11 @@ export function isPassingTrouble(error: unknown): boolean {
   return PASSING.includes(grpcStatusOf(error));
 }
 
-/** What gRPC says of a header that it cannot send. It quotes the header. */
 const BAD_HEADER = /^Metadata (?:string value|key) "/;
 
-/**
- * Whether a call failed because a header has characters that cannot be sent. The error quotes the header, which may be
- * the API key.
- */
+/** Whether a header has characters that cannot be sent. The error quotes the header, which may be the API key. */
 export function isBadHeader(error: unknown): boolean {
-  for (let current = error; current instanceof Error; current = current.cause) {
-    if (BAD_HEADER.test(current.message)) return true;
-  }
-  return false;
+  return withCauses(error).some(({ message }) => BAD_HEADER.test(message));
 }
 
 /** What a failed call of Temporal said, without secrets, on one line of at most 300 characters. */
@@ -59,12 +50,12 @@ export function describeGrpcError(error: unknown): string {
     .slice(0, 300);
 }
 
-/** The gRPC error in a chain of causes. */
 function grpcErrorIn(error: unknown): { code: number; details: string } | undefined {
-  for (let current = error; current instanceof Error; current = current.cause) {
-    if (isGrpcServiceError(current)) return { code: current.code, details: current.details };
-  }
-  return undefined;
+  return withCauses(error).find(isGrpcServiceError);
+}
+
+function withCauses(error: unknown): Error[] {
+  return error instanceof Error ? [error, ...withCauses(error.cause)] : [];
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { Client, WorkflowExecutionDescription } from '@temporalio/client';
-import { WorkflowNotFoundError } from '@temporalio/common';
+import { type Payload, WorkflowNotFoundError } from '@temporalio/common';
+import { defined } from '../contract/defined.js';
 
 const AT_ONCE = 10;
 
@@ -26,4 +27,44 @@ export async function describeIfKnown(
     if (error instanceof WorkflowNotFoundError) return undefined;
     throw error;
   }
+}
+
+export type Payloads = Payload[] | null | undefined;
+
+/**
+ * Values of a workflow's payloads, decoded by this client's data converter.
+ *
+ * @param activityId if they belong to an activity of the workflow
+ */
+export async function decodePayloads(
+  client: Client,
+  workflowId: string,
+  payloads: Payloads,
+  activityId?: string,
+): Promise<unknown[]> {
+  const { namespace, loadedDataConverter } = client.options;
+  const context =
+    activityId === undefined
+      ? ({ type: 'workflow', namespace, workflowId } as const)
+      : ({ type: 'activity', namespace, workflowId, activityId, isLocal: false } as const);
+  let decoded = payloads ?? [];
+  for (const codec of loadedDataConverter.payloadCodecs.toReversed()) decoded = await codec.decode(decoded, context);
+  return decoded.map((payload) => loadedDataConverter.payloadConverter.fromPayload<unknown>(payload, context));
+}
+
+/**
+ * What a run of a workflow was started with.
+ *
+ * @param runId default: the newest run; a run that was continued as new carries the first argument on
+ */
+export async function readRunStart(client: Client, workflowId: string, runId?: string): Promise<unknown[]> {
+  const { history } = await client.workflowService.getWorkflowExecutionHistory({
+    namespace: client.options.namespace,
+    execution: { workflowId, ...defined({ runId }) },
+    maximumPageSize: 1,
+  });
+  const payloads = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads;
+  const args = await decodePayloads(client, workflowId, payloads);
+  if (args.length === 0) throw new TypeError(`${workflowId} was started without an input`);
+  return args;
 }

@@ -13,28 +13,36 @@ const QUERYABLE_INTERVAL_MS = 500;
 /** How the server refuses one attribute too many. It gives no other sign of the limit. */
 const OVER_LIMIT = /more than (\d+) search attributes? of type Keyword/i;
 
+const REFUSALS: readonly unknown[] = [
+  GrpcStatus.permissionDenied,
+  GrpcStatus.unauthenticated,
+  GrpcStatus.unimplemented,
+];
+
 /** The search attributes are missing and cannot be added; a workflow that sets them would get stuck. */
 export class SearchAttributesError extends Error {
   override readonly name = 'SearchAttributesError';
 }
 
-/** What {@link ensureSearchAttributes} did. */
-interface SearchAttributesReport {
-  /** Names of the attributes that were missing before. */
-  added: string[];
+interface Target {
+  connection: ConnectionLike;
+  namespace: string;
+  /** Of the attributes that follow-ups set. */
+  names: string[];
 }
 
 /**
- * Registers missing search attributes of follow-ups, and waits until the server accepts queries with
- * them. May be called by many workers at once.
+ * Registers missing search attributes of follow-ups, and waits until the server accepts queries with them. May be called
+ * by many workers at once.
  *
+ * @returns names of the attributes that were missing before
  * @throws SearchAttributesError if they are missing and may not be registered, or exist with another type
  */
 export async function ensureSearchAttributes(
   connection: ConnectionLike,
   namespace: string,
   { timeoutMs = QUERYABLE_TIMEOUT_MS }: { timeoutMs?: number } = {},
-): Promise<SearchAttributesReport> {
+): Promise<{ added: string[] }> {
   const names = Object.values(SearchAttribute).map(({ name }) => name);
   const existing = await listAttributes(connection, namespace);
   const wrong = names.filter((name) => existing?.has(name) && existing.get(name) !== KEYWORD);
@@ -45,8 +53,8 @@ export async function ensureSearchAttributes(
     );
   }
   const missing = names.filter((name) => !existing?.has(name));
-  const added = missing.length === 0 ? [] : await addAttributes(connection, namespace, missing, existing);
-  await waitUntilQueryable(connection, namespace, names, timeoutMs);
+  const added = missing.length === 0 ? [] : await addAttributes({ connection, namespace, names: missing }, existing);
+  await waitUntilQueryable({ connection, namespace, names }, timeoutMs);
   return { added };
 }
 
@@ -63,16 +71,12 @@ async function listAttributes(connection: ConnectionLike, namespace: string): Pr
 }
 
 async function addAttributes(
-  connection: ConnectionLike,
-  namespace: string,
-  names: string[],
+  { connection, namespace, names }: Target,
   existing: ReadonlyMap<string, number> | undefined,
 ): Promise<string[]> {
+  const searchAttributes = Object.fromEntries(names.map((name) => [name, KEYWORD]));
   try {
-    await connection.operatorService.addSearchAttributes({
-      namespace,
-      searchAttributes: Object.fromEntries(names.map((name) => [name, KEYWORD])),
-    });
+    await connection.operatorService.addSearchAttributes({ namespace, searchAttributes });
     return names;
   } catch (error) {
     const status = grpcStatusOf(error);
@@ -83,27 +87,17 @@ async function addAttributes(
     if (existing === undefined && isRefused) return [];
     if (isPassingTrouble(error)) throw error;
     const reason = describeGrpcError(error);
-    const lack = `namespace ${namespace} lacks the search attributes ${names.join(', ')}`;
     const limit = OVER_LIMIT.exec(reason)?.[1];
+    let why = `, and the server does not register them (${reason})`;
     if (limit !== undefined) {
-      throw new SearchAttributesError(`${lack}: ${describeLimit(Number(limit), names.length, existing)}`, {
-        cause: error,
-      });
+      why = `: ${describeLimit(Number(limit), names.length, existing)}`;
+    } else if (isRefused) {
+      why = `, and they may not be registered with these credentials (${reason}): run "follow-up setup" with credentials that may`;
     }
-    throw new SearchAttributesError(
-      isRefused
-        ? `${lack}, and they may not be registered with these credentials (${reason}): run "follow-up setup" with credentials that may`
-        : `${lack}, and the server does not register them (${reason})`,
-      { cause: error },
-    );
+    const lack = `namespace ${namespace} lacks the search attributes ${names.join(', ')}`;
+    throw new SearchAttributesError(`${lack}${why}`, { cause: error });
   }
 }
-
-const REFUSALS: readonly unknown[] = [
-  GrpcStatus.permissionDenied,
-  GrpcStatus.unauthenticated,
-  GrpcStatus.unimplemented,
-];
 
 /** What is missing at the limit of a namespace, and what to do. */
 function describeLimit(limit: number, needed: number, existing: ReadonlyMap<string, number> | undefined): string {
@@ -115,12 +109,7 @@ function describeLimit(limit: number, needed: number, existing: ReadonlyMap<stri
   );
 }
 
-async function waitUntilQueryable(
-  connection: ConnectionLike,
-  namespace: string,
-  names: string[],
-  timeoutMs: number,
-): Promise<void> {
+async function waitUntilQueryable({ connection, namespace, names }: Target, timeoutMs: number): Promise<void> {
   const deadlineMs = performance.now() + timeoutMs;
   const query = names.map((name) => `${name} = "none"`).join(' AND ');
   for (;;) {
@@ -131,14 +120,11 @@ async function waitUntilQueryable(
       const status = grpcStatusOf(error);
       if (status === GrpcStatus.unimplemented) return;
       if (status !== GrpcStatus.invalidArgument && status !== GrpcStatus.unavailable) throw error;
-      if (performance.now() >= deadlineMs) {
-        throw new SearchAttributesError(
-          `namespace ${namespace} does not take queries with ${names.join(', ')} ` +
-            `(${describeGrpcError(error)}): run "follow-up setup"`,
-          { cause: error },
-        );
+      if (performance.now() < deadlineMs) await sleep(QUERYABLE_INTERVAL_MS);
+      else {
+        const problem = `does not take queries with ${names.join(', ')} (${describeGrpcError(error)})`;
+        throw new SearchAttributesError(`namespace ${namespace} ${problem}: run "follow-up setup"`, { cause: error });
       }
     }
-    await sleep(QUERYABLE_INTERVAL_MS);
   }
 }

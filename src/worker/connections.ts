@@ -21,17 +21,6 @@ export interface Connections {
   client: Connection;
 }
 
-/** How {@link openConnections} connects. */
-export interface ConnectOptions {
-  logger: Logger;
-  /** Ends the waiting. */
-  signal?: AbortSignal;
-  /** Every client and worker of the connections has them, too. */
-  plugins: TemporalPlugin[];
-  /** Called when Temporal answers, before the native connection is made. */
-  onReached: () => Promise<void>;
-}
-
 /** How long a worker waits for Temporal before it gives up. */
 const CONNECT_LIMIT_MS = 120_000;
 const FIRST_RETRY_MS = 500;
@@ -45,18 +34,79 @@ const LOOK_EVERY_MS = 5_000;
 /**
  * Connects, and waits while Temporal cannot be reached.
  *
+ * @param options.signal ends the waiting
+ * @param options.plugins every client and worker of the connections has them, too
+ * @param options.onReached called when Temporal answers, before the native connection is made
  * @throws TemporalUnreachableError after 2 minutes, or at once if access is refused, because waiting cannot help
  */
-export async function openConnections(temporal: TemporalConfig, options: ConnectOptions): Promise<Connections> {
-  const { plugins, onReached } = options;
-  const client = await connectPatiently(temporal, options);
+export async function openConnections(
+  temporal: TemporalConfig,
+  options: { logger: Logger; signal?: AbortSignal; plugins: TemporalPlugin[]; onReached: () => Promise<void> },
+): Promise<Connections> {
+  const { address, namespace } = temporal;
+  const { logger, signal, plugins, onReached } = options;
+  const endMs = performance.now() + CONNECT_LIMIT_MS;
+  let client: Connection | undefined;
+  for (let retryMs = FIRST_RETRY_MS; client === undefined; retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS)) {
+    signal?.throwIfAborted();
+    try {
+      client = await connect(temporal, plugins);
+    } catch (error) {
+      const leftMs = endMs - performance.now();
+      const reason = describe(error, temporal);
+      if (isRefusal(error) || leftMs <= retryMs) {
+        throw new TemporalUnreachableError(address, reason, undefined, { cause: error });
+      }
+      const fields = { address, namespace, reason };
+      logger.warn(fields, `Waiting for Temporal at ${address}; giving up in ${formatDuration(leftMs)}`);
+      await sleep(retryMs, undefined, signal && { signal });
+    }
+  }
   try {
     await onReached();
     return { client, native: await NativeConnection.connect({ ...temporal.connectionOptions(), plugins }) };
   } catch (error) {
     await client.close();
-    throw new TemporalUnreachableError(temporal.address, describeGrpcError(error), undefined, { cause: error });
+    throw new TemporalUnreachableError(address, describeGrpcError(error), undefined, { cause: error });
   }
+}
+
+/** Connects, and has the server answer, which tells whether it accepts the credentials. */
+async function connect(temporal: TemporalConfig, plugins: TemporalPlugin[]): Promise<Connection> {
+  const connection = await Connection.connect({
+    ...temporal.connectionOptions(),
+    channelArgs: WITHOUT_PROXY,
+    plugins,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    interceptors: callRetries(),
+  });
+  try {
+    await describeNamespace(connection, temporal.namespace);
+    return connection;
+  } catch (error) {
+    await connection.close();
+    throw error;
+  }
+}
+
+async function describeNamespace(connection: Connection, namespace: string): Promise<void> {
+  await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+    connection.workflowService.describeNamespace({ namespace }),
+  );
+}
+
+/** A missing namespace is none: deployments start servers, namespaces and workers in parallel. */
+function isRefusal(error: unknown): boolean {
+  const status = grpcStatusOf(error);
+  return status === GrpcStatus.permissionDenied || status === GrpcStatus.unauthenticated;
+}
+
+function describe(error: unknown, temporal: TemporalConfig): string {
+  if (grpcStatusOf(error) === GrpcStatus.notFound) return `it has no namespace ${temporal.namespace}`;
+  const reason = describeGrpcError(error);
+  if (isRefusal(error)) return `it refuses access: ${reason}`;
+  const isAway = isPassingTrouble(error) || grpcStatusOf(error) === undefined;
+  return isAway ? `${reason}${describeIgnoredProxies(temporal)}` : reason;
 }
 
 /**
@@ -89,65 +139,4 @@ export async function followApiKey(
     }
     await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
   }
-}
-
-async function connectPatiently(
-  temporal: TemporalConfig,
-  { logger, signal, plugins }: ConnectOptions,
-): Promise<Connection> {
-  const { address, namespace } = temporal;
-  const startedMs = performance.now();
-  for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS)) {
-    signal?.throwIfAborted();
-    try {
-      return await connectOnce(temporal, plugins);
-    } catch (error) {
-      const isAway = isPassingTrouble(error) || grpcStatusOf(error) === undefined;
-      const reason = `${describe(error, namespace)}${isAway ? describeIgnoredProxies(temporal) : ''}`;
-      const leftMs = CONNECT_LIMIT_MS - (performance.now() - startedMs);
-      if (isRefusal(error) || leftMs <= retryMs) {
-        throw new TemporalUnreachableError(address, reason, undefined, { cause: error });
-      }
-      logger.warn(
-        { address, namespace, reason },
-        `Waiting for Temporal at ${address}; giving up in ${formatDuration(leftMs)}`,
-      );
-      await sleep(retryMs, undefined, signal === undefined ? {} : { signal });
-    }
-  }
-}
-
-/** Connects, and has the server answer, which tells whether it accepts the credentials. */
-async function connectOnce(temporal: TemporalConfig, plugins: TemporalPlugin[]): Promise<Connection> {
-  const connection = await Connection.connect({
-    ...temporal.connectionOptions(),
-    channelArgs: WITHOUT_PROXY,
-    plugins,
-    connectTimeout: CONNECT_TIMEOUT_MS,
-    interceptors: callRetries(),
-  });
-  try {
-    await describeNamespace(connection, temporal.namespace);
-    return connection;
-  } catch (error) {
-    await connection.close();
-    throw error;
-  }
-}
-
-async function describeNamespace(connection: Connection, namespace: string): Promise<void> {
-  await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
-    connection.workflowService.describeNamespace({ namespace }),
-  );
-}
-
-/** A missing namespace is none: deployments start servers, namespaces and workers in parallel. */
-function isRefusal(error: unknown): boolean {
-  const status = grpcStatusOf(error);
-  return status === GrpcStatus.permissionDenied || status === GrpcStatus.unauthenticated;
-}
-
-function describe(error: unknown, namespace: string): string {
-  if (grpcStatusOf(error) === GrpcStatus.notFound) return `it has no namespace ${namespace}`;
-  return `${isRefusal(error) ? 'it refuses access: ' : ''}${describeGrpcError(error)}`;
 }

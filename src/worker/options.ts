@@ -12,12 +12,12 @@ import type { WorkerConfig } from '../config/index.js';
 import { PACKAGE_ROOT } from '../package.js';
 import type { TemporalPlugin } from '../temporal/data-converter.js';
 
-/** Time from the end of the grace period to giving up: enough to report what was cut off. */
+/** After the grace period: enough to report what was cut off. */
 const FORCE_AFTER_GRACE_MS = 5_000;
 
 /**
- * When a worker that shuts down gives up, in milliseconds. Running sends may take as long as the lease, which is as long
- * as the server lets them run: if one were cut short, nobody could tell whether its message was delivered.
+ * When a worker that shuts down gives up, in milliseconds. Running sends may take as long as the lease: if one were cut
+ * short, nobody could tell whether its message was delivered.
  */
 export function shutdownForceMs({ leaseMs }: Pick<WorkerConfig, 'leaseMs'>): number {
   return leaseMs + FORCE_AFTER_GRACE_MS;

@@ -9,14 +9,10 @@ import type { Readiness } from './status-server.js';
 /** How long an answer is valid: so long, all probes together cost one check of Temporal and of the files. */
 const CHECK_EVERY_MS = 5_000;
 
-/** Deadline of the check of Temporal. Below the usual timeouts of probes. */
+/** Below the usual timeouts of probes. */
 const TEMPORAL_DEADLINE_MS = 2_000;
 
-/**
- * Creates a check whether a worker that has become ready still reaches Temporal and its API keys.
- *
- * @param options.checkEveryMs how long an answer is valid. @default 5_000
- */
+/** Creates a check whether a worker that has become ready still reaches Temporal and its API keys. */
 export function watchReadiness(
   connection: ConnectionLike,
   keys: WatchedApiKeys,
@@ -44,16 +40,14 @@ export function watchReadiness(
   return () => {
     if (latest === undefined || performance.now() >= goodUntilMs) {
       goodUntilMs = Infinity;
-      latest = check().finally(() => {
-        goodUntilMs = performance.now() + checkEveryMs;
-      });
+      latest = check().finally(() => (goodUntilMs = performance.now() + checkEveryMs));
     }
     return latest;
   };
 }
 
 /** `TASK_QUEUE_TYPE_*` of Temporal's API. */
-const taskQueueTypes = { workflow: 1, activity: 2 } as const;
+const [WORKFLOW, ACTIVITY] = [1, 2] as const;
 
 const INTERVAL_MS = 100;
 
@@ -66,28 +60,24 @@ export async function waitUntilPolled(
   options: { namespace: string; taskQueue: string; identity: string; logger: Logger; signal: AbortSignal },
 ): Promise<void> {
   const { namespace, taskQueue, identity, logger, signal } = options;
-  const queues = [
-    [taskQueue, taskQueueTypes.workflow],
-    [taskQueue, taskQueueTypes.activity],
-    [budgetTaskQueue(taskQueue), taskQueueTypes.workflow],
-  ] as const;
-  for (const [name, taskQueueType] of queues) {
-    for (;;) {
-      signal.throwIfAborted();
-      try {
-        const { pollers } = await connection.workflowService.describeTaskQueue({
-          namespace,
-          taskQueue: { name },
-          // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
-          taskQueueType,
-        });
-        if (pollers.some((poller) => poller.identity === identity)) break;
-      } catch (error) {
-        signal.throwIfAborted();
-        if (grpcStatusOf(error) === GrpcStatus.unimplemented) break;
-        logger.debug({ queue: name, reason: describeGrpcError(error) }, 'Cannot tell yet whether it is polled');
-      }
-      await sleep(INTERVAL_MS, undefined, { signal });
+  const isPolled = async (name: string, taskQueueType: typeof WORKFLOW | typeof ACTIVITY): Promise<boolean> => {
+    try {
+      const request = { namespace, taskQueue: { name }, taskQueueType };
+      // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
+      const { pollers } = await connection.workflowService.describeTaskQueue(request);
+      return pollers.some((poller) => poller.identity === identity);
+    } catch (error) {
+      if (grpcStatusOf(error) === GrpcStatus.unimplemented) return true;
+      logger.debug({ queue: name, reason: describeGrpcError(error) }, 'Cannot tell yet whether it is polled');
+      return false;
     }
+  };
+  const queues = [
+    [taskQueue, WORKFLOW],
+    [taskQueue, ACTIVITY],
+    [budgetTaskQueue(taskQueue), WORKFLOW],
+  ] as const;
+  for (const [name, type] of queues) {
+    while (!(await isPolled(name, type))) await sleep(INTERVAL_MS, undefined, { signal });
   }
 }

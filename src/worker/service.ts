@@ -45,15 +45,18 @@ const END_SLACK_MS = 10_000;
 
 /** Runs the workers, and what accompanies them, until they end. */
 export function serve(parts: ServiceParts): WorkerService {
-  const { config, logger, connections, status, identity, workers, statusUrl, ending, closeAll } = parts;
+  const { config, logger, connections, keys, status, identity, workers, statusUrl, ending, closeAll } = parts;
+  const { taskQueue, temporal } = config;
+  const { address, namespace } = temporal;
+  const { signal } = ending;
   const end = (reason: string): void => {
-    if (ending.signal.aborted) return;
+    if (signal.aborted) return;
     status.readiness = notReady(reason);
     ending.abort(new Error('the worker ended before it was ready'));
     // Its end shuts the budgets' worker down: sends under way may still ask it.
     shutDown(workers.followUps);
   };
-  const following = followApiKey(connections, config.temporal, { logger, signal: ending.signal });
+  const following = followApiKey(connections, temporal, { logger, signal });
   const stopped = runWorkers(workers, {
     onEnd: () => end('a Temporal worker of this process has failed'),
     endWithinMs: shutdownForceMs(config) + END_SLACK_MS,
@@ -61,7 +64,13 @@ export function serve(parts: ServiceParts): WorkerService {
     await following;
     await closeAll();
   });
-  const ready = becomeReady(parts);
+  const becomeReady = async (): Promise<void> => {
+    await waitUntilPolled(connections.client, { namespace, taskQueue, identity, logger, signal });
+    signal.throwIfAborted();
+    status.readiness = watchReadiness(connections.client, keys, { namespace, taskQueue });
+    logger.info({ taskQueue, namespace, address }, 'The worker takes follow-ups');
+  };
+  const ready = becomeReady();
   // The caller need not use either. `run` and `ready` still pass their errors on to a caller that does.
   ready.catch(() => undefined);
   stopped.catch(() => undefined);
@@ -75,18 +84,6 @@ export function serve(parts: ServiceParts): WorkerService {
       await stopped;
     },
   };
-}
-
-/** Resolves when the task queues are polled. From then on the status says whether the worker can do its work. */
-async function becomeReady(parts: ServiceParts): Promise<void> {
-  const { config, logger, connections, keys, status, identity, ending } = parts;
-  const { taskQueue } = config;
-  const { address, namespace } = config.temporal;
-  const { signal } = ending;
-  await waitUntilPolled(connections.client, { namespace, taskQueue, identity, logger, signal });
-  signal.throwIfAborted();
-  status.readiness = watchReadiness(connections.client, keys, { namespace, taskQueue });
-  logger.info({ taskQueue, namespace, address }, 'The worker takes follow-ups');
 }
 
 /** Time between two looks at the state of the Temporal workers. */

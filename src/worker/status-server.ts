@@ -1,4 +1,5 @@
 import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { ConfigError, type StatusAddress } from '../config/index.js';
 import { PACKAGE_VERSION } from '../package.js';
 import { maskSecrets } from '../secrets.js';
@@ -21,22 +22,16 @@ export function notReady(reason: string): () => Promise<Readiness> {
   return () => Promise.resolve({ ready: false, reason });
 }
 
-/** A running status server. */
-export interface StatusServer {
-  /** Address without a path, such as `http://127.0.0.1:9464`. */
-  readonly url: string;
-  close(): Promise<void>;
-}
-
 const METRICS_TIMEOUT_MS = 5_000;
 
 /**
  * Serves `/healthz` (the process is alive), `/readyz` (it accepts follow-ups and reaches what it needs) and `/metrics`
  * (Prometheus).
  *
+ * @returns its URL without a path, such as `http://127.0.0.1:9464`, and how to close it
  * @throws ConfigError naming FOLLOW_UP_STATUS_ADDRESS when it cannot listen there
  */
-export async function startStatusServer({ host, port }: StatusAddress, status: WorkerStatus): Promise<StatusServer> {
+export async function startStatusServer({ host, port }: StatusAddress, status: WorkerStatus) {
   const server = createServer(({ method, url }, response) => {
     void answer(method, url?.split('?')[0], status).then(([code, body]) => {
       const type = 'text/plain; version=0.0.4; charset=utf-8';
@@ -49,17 +44,16 @@ export async function startStatusServer({ host, port }: StatusAddress, status: W
     await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, host, resolve));
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : String(error);
-    const where = hostAndPort(host, port);
-    const message =
+    const problem =
       code === 'EADDRINUSE'
-        ? `${where} is taken by another process: stop that one, give another address, or "off"`
-        : `${where} cannot be listened on (${code}): give another address, or "off"`;
+        ? 'is taken by another process: stop that one, give another address, or "off"'
+        : `cannot be listened on (${code}): give another address, or "off"`;
+    const message = `${hostAndPort(host, port)} ${problem}`;
     throw new ConfigError([{ name: 'FOLLOW_UP_STATUS_ADDRESS', message }]);
   }
-  const bound = server.address();
   return {
-    url: `http://${hostAndPort(host, bound !== null && typeof bound === 'object' ? bound.port : port)}`,
-    close: async () => {
+    url: `http://${hostAndPort(host, (server.address() as AddressInfo).port)}`,
+    close: async (): Promise<void> => {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
     },
@@ -70,12 +64,10 @@ function hostAndPort(host: string, port: number): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-/** Status and body of an answer. Never rejects. */
-async function answer(
-  method: string | undefined,
-  path: string | undefined,
-  status: WorkerStatus,
-): Promise<[code: number, body: string]> {
+type Answer = [status: number, body: string];
+
+/** Never rejects. */
+async function answer(method: string | undefined, path: string | undefined, status: WorkerStatus): Promise<Answer> {
   if (method !== 'GET' && method !== 'HEAD') return [405, 'only GET and HEAD\n'];
   switch (path) {
     case '/healthz':
@@ -85,10 +77,7 @@ async function answer(
       return [ready ? 200 : 503, `${reason}\n`];
     }
     case '/metrics':
-      return metricsOf(status).then(
-        (text) => [200, text],
-        () => [503, 'the metrics cannot be read at the moment\n'],
-      );
+      return metricsOf(status).catch((): Answer => [503, 'the metrics cannot be read at the moment\n']);
     default:
       return [404, 'there are /healthz, /readyz and /metrics\n'];
   }
@@ -98,7 +87,7 @@ async function answer(
 const STARTED_AT_SECONDS = Date.now() / 1_000 - process.uptime();
 
 /** The metrics of Temporal's runtime, which it serves on its own loopback port, and those of this process. */
-async function metricsOf({ readiness, metricsUrl }: WorkerStatus): Promise<string> {
+async function metricsOf({ readiness, metricsUrl }: WorkerStatus): Promise<Answer> {
   let theirs = '';
   if (metricsUrl !== undefined) {
     const response = await fetch(metricsUrl, { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) });
@@ -108,15 +97,11 @@ async function metricsOf({ readiness, metricsUrl }: WorkerStatus): Promise<strin
   const { ready } = await readiness();
   const gauge = (name: string, help: string, value: number, labels = '') =>
     `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name}${labels} ${value}\n`;
-  return (
-    theirs +
-    gauge(
-      'follow_up_build_info',
-      'Always 1; the labels say what runs',
-      1,
-      `{version="${PACKAGE_VERSION}",node="${process.version}"}`,
-    ) +
-    gauge('follow_up_worker_ready', '1 while /readyz answers 200, otherwise 0', ready ? 1 : 0) +
-    gauge('process_start_time_seconds', 'Unix time at which the process started', STARTED_AT_SECONDS)
-  );
+  const build = `{version="${PACKAGE_VERSION}",node="${process.version}"}`;
+  const ours = [
+    gauge('follow_up_build_info', 'Always 1; the labels say what runs', 1, build),
+    gauge('follow_up_worker_ready', '1 while /readyz answers 200, otherwise 0', ready ? 1 : 0),
+    gauge('process_start_time_seconds', 'Unix time at which the process started', STARTED_AT_SECONDS),
+  ];
+  return [200, [theirs, ...ours].join('')];
 }
