@@ -6,17 +6,13 @@ import {
   type PartReport,
   partWorkflowId,
 } from '../contract/batch-protocol.js';
-import { type BatchHold, type FollowUpBatchResult, MAX_PIECE_BYTES } from '../contract/index.js';
-import { type Batch, type BatchState, isOver } from './batch.js';
+import type { BatchHold, FollowUpBatchResult } from '../contract/index.js';
+import type { Batch, BatchState } from './batch.js';
 import { describeBatch } from './details.js';
-import { jsonBytes } from './pack.js';
+import { Flow, type FlowPort } from './flow.js';
 
 /** What a batch needs of Temporal. */
-export interface BatchPort {
-  nowMs(): number;
-  condition(isOver: () => boolean): Promise<unknown>;
-  /** Calls {@link BatchFlow.wake} at that time, or a little later. */
-  wakeAt(atMs: number): void;
+export interface BatchPort extends FlowPort {
   /** Whether an update is being answered. */
   isAnswering(): boolean;
   isNextRunDue(): boolean;
@@ -37,38 +33,26 @@ export interface BatchPort {
  * A part that has reported nothing for this long is signalled, to see whether it still runs. Temporal does not report the
  * end of a child to a parent that was closed at that time and is reset later.
  */
-const WATCH_EVERY_MS = 2 * 60 * 60_000;
+const WATCH_EVERY_MS = 60 * 60_000;
 /** Most items with errors in the current details. */
 const SHOWN_ERRORS = 10;
 
 /** Runs a batch: starts its parts, sends them orders, hears their reports, and starts a part again that was cut off. */
-export class BatchFlow {
-  #woken = true;
-  /** Orders and look-ups under way. */
-  #underWay = 0;
+export class BatchFlow extends Flow {
   readonly #lookedUp = new Set<number>();
+  #watchAtMs = 0;
 
   constructor(
     readonly batch: Batch,
     private readonly port: BatchPort,
-  ) {}
-
-  wake(): void {
-    this.#woken = true;
+  ) {
+    super();
   }
 
-  /** Why a piece of items is refused; `undefined` if it is not. */
-  issueWith(items: unknown, offset: unknown, updateId: string): [field: string, message: string] | undefined {
-    if (!Array.isArray(items) || items.length === 0) return ['items', 'must be a list with at least one item'];
-    const isCount = Number.isSafeInteger(offset) && Number(offset) >= 0;
-    if (offset !== undefined && offset !== null && !isCount) return ['offset', 'must be a whole number'];
-    const bytes = jsonBytes(items);
-    if (items.length > 1 && bytes > MAX_PIECE_BYTES) {
-      return ['items', `must be at most ${MAX_PIECE_BYTES} bytes of JSON, or a single item (given ${bytes})`];
-    }
-    if (this.batch.knows(updateId)) return undefined;
-    const issue = this.batch.issueWith(items, isCount ? Number(offset) : undefined);
-    return issue === undefined ? undefined : ['items', issue];
+  /** Applies an update, or a cancel. A cancel is never thrown: the parts end what is open, and every item gets its outcome. */
+  change<T>(what: () => T): T {
+    this.wake();
+    return what();
   }
 
   /**
@@ -76,27 +60,9 @@ export class BatchFlow {
    * run can continue as new before the next piece.
    */
   async add(items: readonly unknown[], offset: number | undefined, updateId: string): Promise<number> {
-    const { batch, port } = this;
-    const total = batch.add(items, offset, updateId);
-    this.wake();
-    await port.condition(() => batch.isHandedOut);
+    const total = this.change(() => this.batch.add(items, offset, updateId));
+    await this.port.condition(() => this.batch.isHandedOut);
     return total;
-  }
-
-  seal(): number {
-    this.wake();
-    return this.batch.seal();
-  }
-
-  proceed(): BatchHold | null {
-    this.wake();
-    return this.batch.proceed();
-  }
-
-  /** Only noted and never thrown: the parts end what is open, and every item gets its outcome. */
-  cancel(): void {
-    this.wake();
-    this.batch.cancel();
   }
 
   hear(report: PartReport): void {
@@ -115,23 +81,24 @@ export class BatchFlow {
   async run(): Promise<FollowUpBatchResult> {
     const { batch, port } = this;
     for (;;) {
-      this.#woken = false;
+      this.isWoken = false;
       const nowMs = port.nowMs();
       const isDue = port.isNextRunDue();
       if (!isDue) for (const { part, order } of batch.ordersToSend(nowMs)) this.#tell(part, order);
       this.#watch(nowMs);
       this.#show(nowMs);
-      if (batch.hasBacklog) {
+      const next = batch.nextPart(nowMs);
+      if (next) {
         // One after another: each start carries items, and the workflow tasks must stay small.
-        await this.#startPart(batch.nextPart(port.nowMs()));
+        await this.#startPart(next);
         batch.noteStarted();
         continue;
       }
       const isAnswering = port.isAnswering();
-      const isIdle = this.#underWay === 0 && !isAnswering;
+      const isIdle = this.underWay === 0 && !isAnswering;
       if (batch.hasEnded && isIdle) return batch.result();
       if (isDue && isIdle) return port.continueAsNew(batch.state);
-      await port.condition(() => this.#woken || (isAnswering && !port.isAnswering()));
+      await port.condition(() => this.isWoken || (isAnswering && !port.isAnswering()));
     }
   }
 
@@ -147,22 +114,20 @@ export class BatchFlow {
     // It was started before, as happens after a reset. It reports all that it knows, or is started again.
     if (started === 'used') this.#tell(part, this.batch.askForAll(part, this.port.nowMs()), input);
     // Its last report comes before its end. If that report is missing, it was cut off.
-    else void started.ended.then(() => this.#during(() => this.#lookUp(part)));
+    else void started.ended.then(() => this.during(() => this.#lookUp(part)));
   }
 
   /** @param input if it is known: what to start the part again with if it no longer runs */
   #tell(part: number, order: PartOrder, input?: PartItems): void {
-    this.#during(async () => {
-      if (await this.port.tellPart(this.batch.idOf(part), order)) this.batch.noteAlive(part, this.port.nowMs());
-      else await this.#lookUp(part, input);
+    this.during(async () => {
+      if (!(await this.port.tellPart(this.batch.idOf(part), order))) await this.#lookUp(part, input);
     });
   }
 
   /** Starts a part again that no longer runs, although not all its items have ended. The part asks what they did. */
   async #lookUp(part: number, input?: PartItems): Promise<void> {
     const { batch, port } = this;
-    const record = batch.state.parts[part];
-    if (this.#lookedUp.has(part) || !record || isOver(record)) return;
+    if (this.#lookedUp.has(part) || !batch.running().some(([running]) => running === part)) return;
     this.#lookedUp.add(part);
     const { isOpen, items, wasRetried } = await port.findPart(batch.idOf(part));
     this.#lookedUp.delete(part);
@@ -174,23 +139,15 @@ export class BatchFlow {
   }
 
   #watch(nowMs: number): void {
-    for (const [part, record] of this.batch.state.parts.entries()) {
-      const { aliveAtMs, order } = record;
-      if (isOver(record) || this.#lookedUp.has(part)) continue;
-      if (nowMs < aliveAtMs + WATCH_EVERY_MS) {
-        this.port.wakeAt(aliveAtMs + WATCH_EVERY_MS);
-        continue;
+    const running = this.batch.running();
+    if (running.length === 0) return;
+    if (nowMs >= this.#watchAtMs) {
+      this.#watchAtMs = nowMs + WATCH_EVERY_MS;
+      // The numbers of reports and of orders are at least their times.
+      for (const [part, { reports, since, order }] of running) {
+        if (Math.max(reports, since) + WATCH_EVERY_MS <= nowMs) this.#tell(part, order);
       }
-      this.batch.noteAlive(part, nowMs);
-      this.#tell(part, order);
     }
-  }
-
-  #during(work: () => Promise<void>): void {
-    this.#underWay += 1;
-    void work().finally(() => {
-      this.#underWay -= 1;
-      this.wake();
-    });
+    this.port.wakeAt(this.#watchAtMs);
   }
 }

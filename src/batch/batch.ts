@@ -1,13 +1,11 @@
 import { fillItem } from '../contract/batch-input.js';
 import {
-  type EndedItem,
   type PartInput,
   type PartItems,
   type PartOrder,
   type PartReport,
   partWorkflowId,
 } from '../contract/batch-protocol.js';
-import type { ItemOutcome } from '../contract/batch-result.js';
 import { defined } from '../contract/defined.js';
 import { iso } from '../contract/durations.js';
 import {
@@ -17,11 +15,12 @@ import {
   type BatchItemsPage,
   type BatchStatus,
   type FollowUpBatchResult,
+  type InputIssue,
+  MAX_PIECE_BYTES,
   MAX_RESULT_ITEMS,
 } from '../contract/index.js';
-import { addCounts, countsOf, endedOf } from './outcome.js';
+import { addCounts, countsOf, endedOf, hasOutcome, newItem } from './outcome.js';
 import { hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
-import { idsOf, itemWorkflowId } from './part.js';
 import { divide } from './shares.js';
 
 /** Number of updates whose answers are remembered. The server may apply an update again on the next run (temporal#6375). */
@@ -45,7 +44,6 @@ interface PartRecord {
   reports: number;
   /** Number of the first order whose reports count. Earlier ones went to a run of the batch that was reset. */
   since: number;
-  aliveAtMs: number;
   restarts: number;
 }
 
@@ -104,13 +102,9 @@ export class Batch {
     return batch;
   }
 
-  get hasBacklog(): boolean {
-    return this.#backlog.length > 0;
-  }
-
   /** Whether all items so far are in parts that have started. */
   get isHandedOut(): boolean {
-    return !this.hasBacklog && !this.#isStarting;
+    return this.#backlog.length === 0 && !this.#isStarting;
   }
 
   /** Workflow ids of the parts that have started. */
@@ -118,24 +112,36 @@ export class Batch {
     return this.#started().map((_, part) => this.idOf(part));
   }
 
-  get hasEnded(): boolean {
-    return this.state.sealed && !this.hasBacklog && this.state.parts.every(isOver);
+  /** The parts with items that have not ended. */
+  running(): [part: number, record: PartRecord][] {
+    return [...this.state.parts.entries()].filter(([, record]) => remainingOf(record) > 0);
   }
 
-  /** Why a piece cannot be accepted, or `undefined`. */
-  issueWith(items: readonly unknown[], offset = this.state.total): string | undefined {
+  get hasEnded(): boolean {
+    return this.state.sealed && this.isHandedOut && this.running().length === 0;
+  }
+
+  /** Why the update `addItems` cannot be accepted, or `undefined`. */
+  issueWith(items: unknown, offset: unknown, updateId: string): InputIssue | undefined {
     const { total, sealed, parts } = this.state;
-    if (offset > total) return `offset must be at most ${total}, the number of items so far (given ${offset})`;
-    if (offset + items.length <= total) return undefined;
-    if (sealed) return 'the batch takes no more items: it is sealed';
+    const issue = (message: string, field = 'items'): InputIssue => ({ field, message });
+    if (!Array.isArray(items) || items.length === 0) return issue('must be a list with at least one item');
+    const from = offset ?? total;
+    if (!Number.isSafeInteger(from) || Number(from) < 0) return issue('must be a whole number', 'offset');
+    const bytes = jsonBytes(items);
+    if (items.length > 1 && bytes > MAX_PIECE_BYTES) {
+      return issue(`must be at most ${MAX_PIECE_BYTES} bytes of JSON, or a single item (given ${bytes})`);
+    }
+    if (this.#totalAfter(updateId) !== undefined) return undefined;
+    if (Number(from) > total) {
+      return issue(`must be at most ${total}, the number of items so far (given ${String(from)})`, 'offset');
+    }
+    if (Number(from) + items.length <= total) return undefined;
+    if (sealed) return issue('the batch takes no more items: it is sealed');
     if (parts.length + this.#backlog.length + this.#pack(items).length > MAX_PARTS) {
-      return `the batch is full: it would have more than ${MAX_PARTS} parts, and each piece is at least one`;
+      return issue(`the batch is full: it would have more than ${MAX_PARTS} parts, and each piece is at least one`);
     }
     return undefined;
-  }
-
-  knows(updateId: string): boolean {
-    return this.state.updates.some(([id]) => id === updateId);
   }
 
   /**
@@ -144,8 +150,8 @@ export class Batch {
    */
   add(items: readonly unknown[], offset: number | undefined, updateId: string): number {
     const { updates } = this.state;
-    const known = updates.find(([id]) => id === updateId);
-    if (known) return known[1];
+    const known = this.#totalAfter(updateId);
+    if (known !== undefined) return known;
     this.#append(items.slice(Math.max(0, this.state.total - (offset ?? this.state.total))));
     updates.push([updateId, this.state.total]);
     if (updates.length > REMEMBERED_UPDATES) updates.shift();
@@ -177,30 +183,32 @@ export class Batch {
     return hold;
   }
 
-  nextPart(nowMs: number): PartInput {
+  /** The next part to start; `undefined` if there is none. */
+  nextPart(nowMs: number): PartInput | undefined {
     const { batchId, parts, template } = this.state;
-    const items = this.#backlog.shift() ?? [];
+    const items = this.#backlog.shift();
+    if (!items) return undefined;
     const before = parts.at(-1);
     const first = before ? before.first + before.size : 0;
+    const hash = hashOfItems({ template, items });
     const record: PartRecord = {
       first,
       size: items.length,
-      hash: hashOfItems({ template, items }),
+      hash,
       order: { number: nowMs, share: 0 },
       sent: 0,
+      since: 0,
       granted: 0,
       open: 0,
       counts: addCounts([]),
       reports: 0,
-      since: nowMs,
-      aliveAtMs: nowMs,
       restarts: 0,
     };
     const part = parts.push(record) - 1;
+    this.#isStarting = true;
     this.#renewOrders(nowMs);
     record.sent = record.since = record.order.number;
-    this.#isStarting = true;
-    return { batchId, part, hash: record.hash, first, template, items, order: record.order };
+    return { batchId, part, hash, first, template, items, order: record.order };
   }
 
   /** The part of {@link nextPart} has started. */
@@ -215,8 +223,8 @@ export class Batch {
   ordersToSend(nowMs: number): { part: number; order: PartOrder }[] {
     this.#brake(nowMs);
     this.#renewOrders(nowMs);
-    return this.state.parts.flatMap((record, part) => {
-      if (isOver(record) || record.sent >= record.order.number) return [];
+    return this.running().flatMap(([part, record]) => {
+      if (record.sent >= record.order.number) return [];
       record.sent = record.order.number;
       return [{ part, order: record.order }];
     });
@@ -227,17 +235,19 @@ export class Batch {
    * latest report counts.
    */
   take(report: PartReport, nowMs: number): boolean {
-    const { part: index, number, hash, order, open, counts, ended } = report;
-    const part = this.state.parts[index];
+    const { number, hash, order, open, counts, ended } = report;
+    const part = this.state.parts[report.part];
     if (part?.hash !== hash || number <= part.reports || order < part.since) return false;
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
     delete part.order.tellAll;
     // After a reset, the part may follow an order that this run does not know, or an older one than it was sent.
     if (order > part.order.number) part.order = nextOrder(part.order, order + 1);
     else if (order < part.sent) part.sent = 0;
-    Object.assign(part, { reports: number, open, counts, aliveAtMs: nowMs });
+    Object.assign(part, { reports: number, open, counts });
     if (order >= part.order.number) part.granted = Math.max(part.order.share, open);
-    for (const outcome of ended) this.#keep(this.state.kept[outcome.index], outcome);
+    for (const { index, status, prLink, error } of ended) {
+      Object.assign(this.state.kept[index] ?? {}, { status, prLink, error });
+    }
     return true;
   }
 
@@ -248,7 +258,7 @@ export class Batch {
   isStrange({ part, hash }: PartReport): boolean {
     const { parts, sealed } = this.state;
     const record = parts[part];
-    return record ? record.hash !== hash : sealed && !this.hasBacklog;
+    return record ? record.hash !== hash : sealed && this.#backlog.length === 0;
   }
 
   /** Workflow id of a part. */
@@ -265,36 +275,34 @@ export class Batch {
     const { batchId } = this.state;
     if (found && part.restarts < MOST_RESTARTS) {
       part.restarts += 1;
-      part.order = nextOrder(part.order, nowMs);
-      part.sent = part.since = part.order.number;
-      part.aliveAtMs = nowMs;
       const { first, template, items } = found;
       const again = endedOf(part.counts) - (part.counts.errorsByType.Cancelled ?? 0) + part.open;
-      return { batchId, part: index, hash: part.hash, first, template, items, order: part.order, again };
+      return { batchId, part: index, hash: part.hash, first, template, items, order: orderAnew(part, nowMs), again };
     }
     const message = `${this.idOf(index)} was terminated: see the follow-up`;
-    this.#endRest(part, { error: { type: 'Terminated', message, delivered: 'unknown' } }, nowMs);
+    const outcome = { error: { type: 'Terminated', message, delivered: 'unknown' } } as const;
+    part.counts = addCounts([part.counts, ...Array.from({ length: remainingOf(part) }, () => countsOf(outcome))]);
+    part.open = 0;
+    for (const item of this.state.kept.slice(part.first, part.first + part.size)) {
+      if (!hasOutcome(item)) Object.assign(item, outcome);
+    }
+    this.#noteEnded(nowMs);
     return undefined;
   }
 
   /** An order to a running part to report everything again, after the batch lost what the part had reported. */
   askForAll(index: number, nowMs: number): PartOrder {
     const part = this.#part(index);
-    part.aliveAtMs = nowMs;
-    part.order = nextOrder(part.order, nowMs);
-    part.sent = part.since = part.order.number;
+    orderAnew(part, nowMs);
     // Until it reports, each order says so: a later one may arrive first.
     part.order.tellAll = true;
     return part.order;
   }
 
-  noteAlive(index: number, nowMs: number): void {
-    this.#part(index).aliveAtMs = nowMs;
-  }
-
   status(): BatchStatus {
     const { batchId, total, parts, maxOpen, canary, maxFailures, hold, sealed, cancelled } = this.state;
     const { startedAtMs, firstEndedAtMs, lastEndedAtMs } = this.state;
+    const at = (ms: number | undefined) => (ms === undefined ? undefined : iso(ms));
     const counts = this.#counts();
     const open = parts.reduce((sum, part) => sum + part.open, 0);
     return {
@@ -310,8 +318,7 @@ export class Batch {
       ended: this.hasEnded,
       parts: parts.length,
       startedAt: iso(startedAtMs),
-      ...(firstEndedAtMs !== undefined && { firstEndedAt: iso(firstEndedAtMs) }),
-      ...(lastEndedAtMs !== undefined && { lastEndedAt: iso(lastEndedAtMs) }),
+      ...defined({ firstEndedAt: at(firstEndedAtMs), lastEndedAt: at(lastEndedAtMs) }),
     };
   }
 
@@ -341,15 +348,16 @@ export class Batch {
     };
   }
 
+  #totalAfter(updateId: string): number | undefined {
+    return this.state.updates.find(([id]) => id === updateId)?.[1];
+  }
+
   #append(items: readonly unknown[]): void {
-    const { state } = this;
-    for (const item of items) {
-      const [index, ids] = [state.total, idsOf(fillItem(item, state.template))];
-      if (index < MAX_RESULT_ITEMS) {
-        state.kept.push({ index, ...ids, workflowId: itemWorkflowId(state.batchId, index, ids) });
-      }
-      state.total += 1;
+    const { batchId, kept, template } = this.state;
+    for (const item of items.slice(0, MAX_RESULT_ITEMS - kept.length)) {
+      kept.push(newItem(batchId, kept.length, fillItem(item, template)));
     }
+    this.state.total += items.length;
     this.#backlog.push(...this.#pack(items));
   }
 
@@ -363,36 +371,30 @@ export class Batch {
 
   #brake(nowMs: number): void {
     const { state } = this;
-    const { canary, maxFailures, total, hold, cancelled, sealed } = state;
+    const { canary = Infinity, maxFailures = Infinity, total, cancelled, sealed } = state;
     if (this.hasEnded) delete state.hold;
-    if (hold || cancelled || this.hasEnded) return;
+    if (state.hold || cancelled || this.hasEnded) return;
+    const hold = (name: BatchHold['name'], reason: string) => (state.hold = { name, reason, at: iso(nowMs) });
     const failures = failuresOf(this.#counts()) - state.forgivenFailures;
     // In hundredths, so that 29 % of 100 is 29.
-    const allowed = typeof maxFailures === 'string' ? parseFloat(maxFailures) * total : (maxFailures ?? Infinity) * 100;
-    const at = iso(nowMs);
+    const allowed = typeof maxFailures === 'string' ? parseFloat(maxFailures) * total : maxFailures * 100;
     if (failures * 100 > allowed) {
-      state.hold = { name: 'max-failures', reason: `${failures} of ${total} items failed (${maxFailures} may)`, at };
-    } else if (canary !== undefined && (total > canary || (!sealed && total === canary))) {
-      const canaries = state.kept.slice(0, canary);
-      if (canaries.some((item) => !item.status && !item.error)) return;
-      state.hold = {
-        name: 'canary',
-        reason: `the canary has ended: ${sealed ? `${canary} of ${total} items` : `the first ${canary}`}`,
-        at,
-      };
+      hold('max-failures', `${failures} of ${total} items failed (${maxFailures} may)`);
+    } else if ((total > canary || (!sealed && total === canary)) && state.kept.slice(0, canary).every(hasOutcome)) {
+      hold('canary', `the canary has ended: ${sealed ? `${canary} of ${total} items` : `the first ${canary}`}`);
     }
   }
 
   #renewOrders(nowMs: number): void {
-    const { parts, maxOpen, hold, canary: until, cancelled } = this.state;
-    const running = parts.filter((part) => !isOver(part));
-    const claims = running.map((part) => {
+    const { maxOpen, hold, canary: until, cancelled } = this.state;
+    const running = this.running();
+    const claims = running.map(([, part]) => {
       const wanted = Math.min(remainingOf(part), Math.max(0, (until ?? Infinity) - part.first));
       return { wanted, share: part.order.share, granted: Math.min(part.granted, remainingOf(part)) };
     });
     const planned = until === undefined ? this.#backlog.map(({ length }) => length) : [];
     const shares = divide(claims, planned, hold || cancelled ? 0 : maxOpen);
-    for (const [place, part] of running.entries()) {
+    for (const [place, [, part]] of running.entries()) {
       const share = shares[place] ?? 0;
       part.granted = Math.max(part.granted, share);
       const { order } = part;
@@ -415,27 +417,10 @@ export class Batch {
     return addCounts(this.state.parts.map(({ counts }) => counts));
   }
 
-  #endRest(part: PartRecord, outcome: ItemOutcome, nowMs: number): void {
-    part.counts = addCounts([part.counts, countsOf(outcome, remainingOf(part))]);
-    part.open = 0;
-    const items = this.state.kept.slice(part.first, part.first + part.size);
-    for (const item of items.filter(({ status, error }) => !status && !error)) this.#keep(item, outcome);
-    this.#noteEnded(nowMs);
-  }
-
-  #keep(item: BatchItem | undefined, { status, prLink, error }: Omit<EndedItem, 'index'>): void {
-    if (item) Object.assign(item, { status, prLink, error });
-  }
-
   #noteEnded(nowMs: number): void {
     this.state.firstEndedAtMs ??= nowMs;
     this.state.lastEndedAtMs = nowMs;
   }
-}
-
-/** Whether all items of a part have ended. */
-export function isOver(part: PartRecord): boolean {
-  return remainingOf(part) <= 0;
 }
 
 function remainingOf({ size, counts }: PartRecord): number {
@@ -449,4 +434,11 @@ function failuresOf({ failed, errors, errorsByType }: BatchCounts): number {
 
 function nextOrder(order: PartOrder, nowMs: number): PartOrder {
   return { ...order, number: Math.max(order.number + 1, nowMs) };
+}
+
+/** A new order for a part that starts again or has to report everything again: only reports on it, or on later ones, count. */
+function orderAnew(part: PartRecord, nowMs: number): PartOrder {
+  part.order = nextOrder(part.order, nowMs);
+  part.sent = part.since = part.order.number;
+  return part.order;
 }

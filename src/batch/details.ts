@@ -1,7 +1,7 @@
 import type { PartInput } from '../contract/batch-protocol.js';
 import { type BatchItem, type BatchStatus, type Delivered, followUpBatchWorkflowId } from '../contract/index.js';
 import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract/text.js';
-import { endedOf, entriesOf } from './outcome.js';
+import { endedOf } from './outcome.js';
 import type { Part } from './part.js';
 
 /** A batch as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
@@ -13,7 +13,7 @@ export function describeBatch(status: BatchStatus, errors: readonly BatchItem[],
   row('completed', completed);
   if (archived > 0) row('archived', archived);
   if (failed > 0) row('agent jobs that failed', failed);
-  for (const [type, count] of entriesOf(errorsByType)) row(`errors ${code(type)}`, count);
+  for (const [type, count] of Object.entries(errorsByType)) row(`errors ${code(type)}`, count);
   if (unknown > 0) row('of the errors, delivery unknown', unknown);
   if (!status.ended) {
     row('open', `${open}, at most ${status.maxOpen}`);
@@ -35,7 +35,7 @@ export function describeBatch(status: BatchStatus, errors: readonly BatchItem[],
 export function describePart(part: Part, { first, items, batchId }: PartInput, nowMs: number): string {
   const ended = endedOf(part.counts());
   return [
-    `**${ended} of ${items.length} ended**, ${part.open} open, at most ${part.order.share}`,
+    `**${ended} of ${items.length} ended**, ${part.positions('open').length} open, at most ${part.order.share}`,
     '',
     `- items: ${first + 1} to ${first + items.length} of batch ${code(batchId)}`,
     `- to do: nothing here. The batch decides: ${code(followUpBatchWorkflowId({ batchId }))}`,

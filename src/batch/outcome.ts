@@ -1,4 +1,4 @@
-import type { BatchCounts, BatchErrorType } from '../contract/index.js';
+import { type BatchCounts, type BatchItem, batchItemKey, followUpWorkflowId, idSchema } from '../contract/index.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
 import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
 import { utf8Length } from '../contract/text.js';
@@ -6,16 +6,34 @@ import { utf8Length } from '../contract/text.js';
 /** Longest message of an error in a batch, in bytes of UTF-8. The follow-up's own failure has the full text. */
 const MAX_MESSAGE_BYTES = 200;
 
-/** The counts of `times` items with that outcome. */
-export function countsOf({ status, error }: ItemOutcome, times = 1): BatchCounts {
+/**
+ * An item of a batch before its follow-up starts. Ids that are not valid are empty, and so is the workflow id then.
+ *
+ * @param input of its follow-up, not checked
+ */
+export function newItem(batchId: string, index: number, input: unknown): BatchItem {
+  const given = (typeof input === 'object' ? (input ?? {}) : {}) as Record<string, unknown>;
+  const idOf = (name: string): string => idSchema.safeParse(given[name]).data ?? '';
+  const [projectId, jobId] = [idOf('projectId'), idOf('jobId')];
+  const isValid = projectId !== '' && jobId !== '';
+  const workflowId = isValid ? followUpWorkflowId({ projectId, jobId, key: batchItemKey(batchId, index) }) : '';
+  return { index, projectId, jobId, workflowId };
+}
+
+export function hasOutcome({ status, error }: ItemOutcome): boolean {
+  return status !== undefined || error !== undefined;
+}
+
+/** The counts of one item with that outcome. */
+export function countsOf({ status, error }: ItemOutcome): BatchCounts {
   return {
     completed: 0,
     archived: 0,
     failed: 0,
-    errors: error ? times : 0,
-    unknown: error?.delivered === 'unknown' ? times : 0,
-    ...(status && { [status]: times }),
-    errorsByType: error ? { [error.type]: times } : {},
+    errors: error ? 1 : 0,
+    unknown: error?.delivered === 'unknown' ? 1 : 0,
+    ...(status && { [status]: 1 }),
+    errorsByType: error ? { [error.type]: 1 } : {},
   };
 }
 
@@ -23,7 +41,7 @@ export function addCounts(all: readonly BatchCounts[]): BatchCounts {
   const sum = countsOf({});
   for (const counts of all) {
     for (const name of ['completed', 'archived', 'failed', 'errors', 'unknown'] as const) sum[name] += counts[name];
-    for (const [type, count] of entriesOf(counts.errorsByType)) {
+    for (const [type, count] of Object.entries(counts.errorsByType) as [keyof BatchCounts['errorsByType'], number][]) {
       sum.errorsByType[type] = (sum.errorsByType[type] ?? 0) + count;
     }
   }
@@ -33,10 +51,6 @@ export function addCounts(all: readonly BatchCounts[]): BatchCounts {
 /** Number of items that have ended. */
 export function endedOf({ completed, archived, failed, errors }: BatchCounts): number {
   return completed + archived + failed + errors;
-}
-
-export function entriesOf(counts: BatchCounts['errorsByType']): [BatchErrorType, number][] {
-  return Object.entries(counts) as [BatchErrorType, number][];
 }
 
 /** An outcome that is small enough for a batch to keep hundreds of them. */

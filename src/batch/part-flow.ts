@@ -1,16 +1,13 @@
 import type { FindItemsInput, FoundItem, PartInput, PartOrder, PartReport } from '../contract/batch-protocol.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
-import type { BatchCounts } from '../contract/index.js';
+import type { BatchCounts, BatchItemsPage } from '../contract/index.js';
 import { describePart } from './details.js';
+import { Flow, type FlowPort } from './flow.js';
 import { expectationOf, hashOfItem } from './pack.js';
 import { type ItemStart, Part } from './part.js';
 
 /** What a part needs of Temporal. */
-export interface PartPort {
-  nowMs(): number;
-  condition(isOver: () => boolean): Promise<unknown>;
-  /** Calls {@link PartFlow.wake} at that time, or a little later. */
-  wakeAt(atMs: number): void;
+export interface PartPort extends FlowPort {
   /**
    * Runs the follow-up of an item to its end.
    *
@@ -46,12 +43,8 @@ const GONE: Readonly<ItemOutcome> = {
 };
 
 /** Runs the items of a part as its batch orders, and reports how they ended. */
-export class PartFlow {
+export class PartFlow extends Flow {
   readonly #part: Part;
-  /** Whether something has happened since the last step. */
-  #woken = true;
-  /** Follow-ups, signals and look-ups under way. */
-  #underWay = 0;
   #isReporting = false;
   #reportedAtMs = -Infinity;
   #hasNews = true;
@@ -62,26 +55,25 @@ export class PartFlow {
   #isWanted = false;
   /** Whether its batch no longer exists. */
   #isOrphan = false;
+  /** Whether it starts nothing more, for good. */
+  #hasStopped = false;
+  #isCancelled = false;
   #isAskedToCancel = false;
-  /** Items about which Temporal is to be asked, with the outcome that counts if it knows nothing. */
+  /** Items whose ends Temporal reports to this run. */
+  readonly #heard = new Set<number>();
+  /** Items that Temporal may not know, with the outcome that counts if it does not know them at the next look. */
   readonly #doubts = new Map<number, ItemOutcome>();
   #isLooking = false;
-  /** Open items whose end Temporal does not report to this run. */
-  readonly #unheard = new Set<number>();
-  /** Open items that Temporal did not know when it was last asked: they are about to start, or it no longer keeps them. */
-  readonly #missing = new Set<number>();
-  #lookEveryMs = RARE_LOOK_MS;
   #lookAtMs = Infinity;
+  /** Time between the next look and the one after it, while a look may tell what nothing else will. */
+  #lookEveryMs = FIRST_LOOK_MS;
 
   constructor(
     readonly input: PartInput,
     private readonly port: PartPort,
   ) {
+    super();
     this.#part = new Part(input);
-  }
-
-  wake(): void {
-    this.#woken = true;
   }
 
   hear(order: PartOrder): void {
@@ -98,39 +90,43 @@ export class PartFlow {
   }
 
   /** Answers the query `batchItems`. */
-  page({ offset, limit }: { offset: number; limit: number }) {
+  page({ offset, limit }: { offset: number; limit: number }): BatchItemsPage {
     const { first, items } = this.input;
-    const count = Math.max(0, Math.min(limit, first + items.length - offset));
-    const found = Array.from({ length: count }, (_, place) => this.#part.itemAt(offset - first + place));
-    return { total: first + items.length, offset, items: found };
+    const position = offset - first;
+    return { total: first + items.length, offset, items: this.#part.items.slice(position, position + limit) };
   }
 
   /** Runs until every item has ended and the batch knows it. */
   async run(): Promise<BatchCounts> {
     const part = this.#part;
-    if (this.input.again !== undefined) await this.#takeOver(this.input.again);
+    const { again, items } = this.input;
+    if (again !== undefined) {
+      const gone = await this.#ask(part.positions('waiting'));
+      // Temporal has forgotten some, and nobody knows which: none of the others is started a second time.
+      if (items.length - gone.length < again) for (const position of gone) this.#end(position, GONE);
+    }
     for (;;) {
-      this.#woken = false;
+      this.isWoken = false;
       this.#step();
-      if (part.hasEnded && !this.#hasNews && this.#underWay === 0) return part.counts();
-      await this.port.condition(() => this.#woken);
+      if (part.hasEnded && !this.#hasNews && this.underWay === 0) return part.counts();
+      await this.port.condition(() => this.isWoken);
     }
   }
 
   #step(): void {
     const part = this.#part;
     const nowMs = this.port.nowMs();
-    if (part.order.cancel && !part.hasStopped) {
+    if (part.order.cancel && !this.#isCancelled) {
+      this.#isCancelled = true;
       this.#stop('The batch was cancelled before it was started');
       for (const position of part.positions('open')) this.#cancelFollowUp(position);
       this.#lookSoon();
     }
-    for (const start of this.#isWanted ? part.start() : []) {
+    for (const start of this.#isWanted && !this.#hasStopped ? part.start() : []) {
       this.#note();
-      this.#during(() => this.#runFollowUp(start));
+      this.during(() => this.#runFollowUp(start));
     }
     this.#isWanted = false;
-    if (this.#doubts.size > 0 && !this.#isLooking) this.#during(() => this.#settleDoubts());
     this.#lookAtOpen(nowMs);
     this.#report(nowMs);
     const { batchId } = this.input;
@@ -141,7 +137,9 @@ export class PartFlow {
 
   async #runFollowUp(start: ItemStart): Promise<void> {
     const { position, workflowId } = start;
+    this.#heard.add(position);
     const outcome = await this.port.runFollowUp({ ...start, hash: hashOfItem(start.input) });
+    this.#heard.delete(position);
     if (outcome === 'used') {
       // It was started before, as happens after a reset.
       const message = `${workflowId} was used before, and Temporal no longer keeps it`;
@@ -149,115 +147,88 @@ export class PartFlow {
     } else if (outcome.error?.type === 'Terminated' || outcome.error?.type === 'Other') {
       // Temporal may know more of a run that was cut off, and it may run again.
       this.#doubts.set(position, outcome);
-    } else this.#end(position, outcome);
+    } else return this.#end(position, outcome);
+    this.#lookSoon(0);
   }
 
   #end(position: number, outcome: ItemOutcome): void {
-    this.#unheard.delete(position);
-    this.#missing.delete(position);
+    this.#doubts.delete(position);
     this.#part.end(position, outcome);
     this.#note();
   }
 
-  async #settleDoubts(): Promise<void> {
-    this.#isLooking = true;
-    const doubts = new Map(this.#doubts);
-    this.#doubts.clear();
-    const { gone } = await this.#adopt([...doubts.keys()]);
-    for (const position of gone) this.#end(position, doubts.get(position) ?? GONE);
-    this.#isLooking = false;
-  }
-
-  /**
-   * Learns what became of its items before it was started again.
-   *
-   * @param begun how many of them had begun, as far as the batch knows
-   */
-  async #takeOver(begun: number): Promise<void> {
+  /** Asks Temporal about items, and ends those that have ended. Returns those that it does not know. */
+  async #ask(positions: readonly number[]): Promise<number[]> {
     const part = this.#part;
-    const { gone } = await this.#adopt(part.positions('waiting'));
-    // Temporal has forgotten some, and nobody knows which: none of the others is started a second time.
-    if (this.input.items.length - gone.length < begun) for (const position of gone) this.#end(position, GONE);
+    const { batchId } = this.input;
+    const gone: number[] = [];
+    for (let from = 0; from < positions.length; from += ASKED_AT_ONCE) {
+      const asked = positions.slice(from, from + ASKED_AT_ONCE);
+      const items = asked.map((position) => ({
+        workflowId: part.workflowIdOf(position),
+        ...expectationOf(part.inputOf(position)),
+      }));
+      const found = await this.port.findItems({ batchId, items });
+      for (const [place, position] of asked.entries()) {
+        const { outcome, isOpen } = found[place] ?? {};
+        if (outcome) this.#end(position, outcome);
+        else if (isOpen) this.#noteOpen(position);
+        else gone.push(position);
+      }
+    }
+    return gone;
   }
 
-  /** Asks Temporal about items that may have been started before, and watches those that are open. */
-  async #adopt(positions: readonly number[]): Promise<{ gone: number[] }> {
-    const { open, gone } = await this.#find(positions);
-    for (const position of open) {
-      if (this.#unheard.has(position)) continue;
-      this.#unheard.add(position);
-      this.#part.noteOpen(position);
+  #noteOpen(position: number): void {
+    if (this.#part.noteOpen(position) || this.#doubts.delete(position)) {
       this.#lookSoon();
-      if (this.#part.order.cancel) this.#cancelFollowUp(position);
       this.#note();
     }
-    return { gone };
-  }
-
-  /** Asks Temporal about items, and ends those that have ended. */
-  async #find(positions: readonly number[]): Promise<{ open: number[]; gone: number[] }> {
-    const found: { open: number[]; gone: number[] } = { open: [], gone: [] };
-    const items = positions.map((position) => ({
-      workflowId: this.#part.workflowIdOf(position),
-      ...expectationOf(this.#part.inputOf(position)),
-    }));
-    const { batchId } = this.input;
-    const answers: FoundItem[] = [];
-    for (let from = 0; from < items.length; from += ASKED_AT_ONCE) {
-      answers.push(...(await this.port.findItems({ batchId, items: items.slice(from, from + ASKED_AT_ONCE) })));
-    }
-    for (const [place, position] of positions.entries()) {
-      const { outcome, isOpen } = answers[place] ?? {};
-      if (outcome) this.#end(position, outcome);
-      else found[isOpen ? 'open' : 'gone'].push(position);
-    }
-    return found;
+    // A request that came before the follow-up had started, or while it was reset, is lost.
+    if (this.#part.order.cancel) this.#cancelFollowUp(position);
   }
 
   #lookAtOpen(nowMs: number): void {
     const open = this.#part.positions('open');
-    if (open.length === 0) return;
-    if (nowMs >= this.#lookAtMs) {
-      const isUrgent = this.#unheard.size > 0 || this.#missing.size > 0 || this.#part.order.cancel;
-      this.#lookEveryMs = isUrgent ? Math.min(2 * this.#lookEveryMs, LAST_LOOK_MS) : RARE_LOOK_MS;
-      this.#lookAtMs = Infinity;
-      this.#during(() => this.#look(open));
-    }
-    if (this.#lookAtMs === Infinity) this.#lookAtMs = nowMs + this.#lookEveryMs;
-    this.port.wakeAt(this.#lookAtMs);
+    if (open.length === 0) this.#lookAtMs = nowMs + RARE_LOOK_MS;
+    else if (nowMs >= this.#lookAtMs && !this.#isLooking) this.during(() => this.#look(open));
+    else if (!this.#isLooking) this.port.wakeAt(this.#lookAtMs);
   }
 
   async #look(positions: readonly number[]): Promise<void> {
-    const { open, gone } = await this.#find(positions);
-    for (const position of open) {
-      this.#missing.delete(position);
-      // A request that came before the follow-up had started, or while it was reset, is lost.
-      if (this.#part.order.cancel) this.#cancelFollowUp(position);
-    }
+    this.#isLooking = true;
+    const gone = await this.#ask(positions);
+    this.#isLooking = false;
     for (const position of gone) {
-      if (this.#missing.has(position)) this.#end(position, GONE);
-      else this.#missing.add(position);
+      const outcome = this.#doubts.get(position);
+      if (outcome) this.#end(position, outcome);
+      else this.#doubts.set(position, GONE);
     }
-    if (gone.length > 0) this.#lookSoon();
+    const isInDoubt = (position: number) => this.#doubts.has(position) || !this.#heard.has(position);
+    const isUrgent = this.#part.order.cancel || this.#part.positions('open').some(isInDoubt);
+    // Those that are not known yet are about to start, or Temporal no longer keeps them.
+    if (gone.length > 0) this.#lookEveryMs = FIRST_LOOK_MS;
+    this.#lookAtMs = this.port.nowMs() + (isUrgent ? this.#lookEveryMs : RARE_LOOK_MS);
+    this.#lookEveryMs = Math.min(2 * this.#lookEveryMs, LAST_LOOK_MS);
   }
 
-  #lookSoon(): void {
+  #lookSoon(inMs = FIRST_LOOK_MS): void {
     this.#lookEveryMs = FIRST_LOOK_MS;
-    this.#lookAtMs = this.port.nowMs() + FIRST_LOOK_MS;
-    this.wake();
+    this.#lookAtMs = Math.min(this.#lookAtMs, this.port.nowMs() + inMs);
   }
 
   #cancelFollowUp(position: number): void {
-    this.#during(() => this.port.cancelFollowUp(this.#part.workflowIdOf(position)));
+    this.during(() => this.port.cancelFollowUp(this.#part.workflowIdOf(position)));
   }
 
   /** Starts nothing more. What waits is withdrawn, unless Temporal knows that another run or part has started it. */
   #stop(message: string): void {
-    if (this.#part.hasStopped) return;
-    this.#part.stop();
-    this.#during(async () => {
-      await this.#adopt(this.#part.positions('waiting'));
-      this.#part.withdraw(message);
+    if (this.#hasStopped) return;
+    this.#hasStopped = true;
+    this.during(async () => {
+      await this.#ask(this.#part.positions('waiting'));
+      const withdrawn: ItemOutcome = { error: { type: 'Cancelled', message, delivered: 'no' } };
+      for (const position of this.#part.positions('waiting')) this.#end(position, withdrawn);
       this.#note();
     });
   }
@@ -272,7 +243,7 @@ export class PartFlow {
     this.#hasNews = false;
     this.#isReporting = true;
     this.#reportedAtMs = nowMs;
-    this.#during(async () => {
+    this.during(async () => {
       const report = part.report(nowMs);
       this.#isWanted = await this.port.tellBatch(report);
       if (this.#isWanted) part.noteReported(report);
@@ -288,13 +259,5 @@ export class PartFlow {
   #note(): void {
     this.#hasNews = true;
     this.wake();
-  }
-
-  #during(work: () => Promise<unknown>): void {
-    this.#underWay += 1;
-    void work().finally(() => {
-      this.#underWay -= 1;
-      this.wake();
-    });
   }
 }

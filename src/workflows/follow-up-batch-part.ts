@@ -2,18 +2,16 @@ import { TypedSearchAttributes, WorkflowExecutionAlreadyStartedError } from '@te
 import {
   CancellationScope,
   ChildWorkflowFailure,
-  condition,
   executeChild,
   getExternalWorkflowHandle,
   ParentClosePolicy,
-  proxyActivities,
   setCurrentDetails,
   setHandler,
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { ItemFinder } from '../activities/find-items.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
+import type { FlowPort } from '../batch/flow.js';
 import { PartFlow, type PartPort } from '../batch/part-flow.js';
 import {
   ITEM_HASH_MEMO,
@@ -33,8 +31,7 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
-import { Alarm } from './alarm.js';
-import { FIND_OPTIONS, pageRange, succeeds } from './batch-options.js';
+import { createFlowPort, finder, pageRange, succeeds } from './batch-port.js';
 import { invalidInput } from './failures.js';
 
 /**
@@ -49,8 +46,10 @@ export async function followUpBatchPart(input: PartInput | null): Promise<BatchC
   if (!isOfBatch || workflowId !== partWorkflowId(input)) {
     throw invalidInput([{ field: '', message: 'only a batch may start a part: start followUpBatch' }]);
   }
-  const alarm = new Alarm('next report or look', () => flow.wake());
-  const flow = new PartFlow(input, createPort(input, alarm));
+  const flow: PartFlow = new PartFlow(input, {
+    ...createFlowPort('next report or look', () => flow.wake()),
+    ...createPort(input),
+  });
   const orderSchema = partOrderSchema();
   setHandler(partOrderSignal, (message) => {
     const order = parseInput(orderSchema, message);
@@ -67,14 +66,9 @@ export async function followUpBatchPart(input: PartInput | null): Promise<BatchC
  */
 const BATCH_PRIORITY = 4;
 
-const { findItems } = proxyActivities<ItemFinder>(FIND_OPTIONS);
-
-function createPort({ batchId, first }: PartInput, alarm: Alarm): PartPort {
+function createPort({ batchId, first }: PartInput): Omit<PartPort, keyof FlowPort> {
   return {
-    nowMs: () => Date.now(),
-    condition,
-    wakeAt: (atMs) => alarm.set(atMs),
-    findItems,
+    findItems: finder.findItems,
     show: setCurrentDetails,
     tellBatch: (report) =>
       succeeds(getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId })).signal(partReportSignal, report)),

@@ -3,12 +3,10 @@ import {
   allHandlersFinished,
   CancellationScope,
   ChildWorkflowCancellationType,
-  condition,
   currentUpdateInfo,
   getExternalWorkflowHandle,
   metricMeter,
   ParentClosePolicy,
-  proxyActivities,
   setCurrentDetails,
   setHandler,
   startChild,
@@ -16,9 +14,9 @@ import {
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { ItemFinder } from '../activities/find-items.js';
 import { Batch, type BatchState } from '../batch/batch.js';
 import { BatchFlow, type BatchPort } from '../batch/batch-flow.js';
+import type { FlowPort } from '../batch/flow.js';
 import { tooManyParts } from '../batch/pack.js';
 import { parseUncheckedBatchInput, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
 import {
@@ -44,10 +42,9 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
-import { Alarm } from './alarm.js';
-import { FIND_OPTIONS, pageRange, succeeds } from './batch-options.js';
+import { createFlowPort, finder, pageRange, succeeds } from './batch-port.js';
 import { invalidInput } from './failures.js';
-import { continueAsNew, isContinued, isNextRunDue, STRANGE_STATE } from './this-run.js';
+import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 
 /**
  * Runs many follow-ups: a bounded number at a time, those of one job one after another, with one outcome for every
@@ -62,19 +59,20 @@ import { continueAsNew, isContinued, isNextRunDue, STRANGE_STATE } from './this-
  * @throws ApplicationFailure `InvalidInput` if the batch itself is invalid; a bad item is an error of that item alone
  */
 export async function followUpBatch(input: unknown, carried?: BatchState): Promise<FollowUpBatchResult> {
-  const batch = carried && isContinued() ? new Batch(carried) : newBatch(input, carried !== undefined);
-  const alarm = new Alarm('look for parts', () => flow.wake());
-  const flow = new BatchFlow(batch, createPort(batch, alarm));
+  const batch = carried && isContinued() ? new Batch(carried) : newBatch(input);
+  const flow: BatchFlow = new BatchFlow(batch, {
+    ...createFlowPort('look for parts', () => flow.wake()),
+    ...createPort(batch),
+  });
   handleMessages(flow);
-  CancellationScope.current().cancelRequested.catch(() => flow.cancel());
+  CancellationScope.current().cancelRequested.catch(() => flow.change(() => batch.cancel()));
   return CancellationScope.nonCancellable(() => flow.run());
 }
 
-function newBatch(input: unknown, strangeState: boolean): Batch {
+function newBatch(input: unknown): Batch {
   const { workflowId, startTime } = workflowInfo();
   const parsed = parseUncheckedBatchInput(input);
   const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
-  if (strangeState) issues.push(STRANGE_STATE);
   const ids = parseFollowUpBatchWorkflowId(workflowId);
   if (ids?.part !== undefined || !ids) {
     const message = `must be follow-up-batch/BATCH, with at most 120 characters for BATCH (given ${JSON.stringify(workflowId)})`;
@@ -106,21 +104,21 @@ function handleMessages(flow: BatchFlow): void {
       CancellationScope.nonCancellable(async () => ({ total: await flow.add(items, offset ?? undefined, updateId()) })),
     {
       description: 'Adds items to a batch that was started with open: true',
-      validator: (items: unknown, offset?: unknown) => refuse(flow.issueWith(items, offset, updateId())),
+      validator: (items: unknown, offset?: unknown) => refuse(batch.issueWith(items, offset, updateId())),
     },
   );
-  setHandler(sealUpdate, () => ({ total: flow.seal() }), {
+  setHandler(sealUpdate, () => ({ total: flow.change(() => batch.seal()) }), {
     description: 'Says that the list is complete',
     validator: (given?: unknown) => {
       const { total } = batch.state;
       const isRight = given === undefined || given === null || given === total;
       const message = `must be ${total}, the number of items so far (given ${JSON.stringify(given)})`;
-      refuse(isRight ? undefined : ['total', message]);
+      refuse(isRight ? undefined : { field: 'total', message });
     },
   });
-  setHandler(continueBatchUpdate, () => ({ hold: flow.proceed() }), {
+  setHandler(continueBatchUpdate, () => ({ hold: flow.change(() => batch.proceed()) }), {
     description: 'Lets a batch that is held go on',
-    validator: () => refuse(batch.canProceed ? undefined : ['', 'the batch is not held']),
+    validator: () => refuse(batch.canProceed ? undefined : { field: '', message: 'the batch is not held' }),
   });
   const reportSchema = partReportSchema();
   setHandler(partReportSignal, (message) => {
@@ -139,20 +137,15 @@ function handleMessages(flow: BatchFlow): void {
 /** Each piece is in the history twice. Above 4 MiB, a client with the usual limits could not read a page of it. */
 const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
 
-const { findPart } = proxyActivities<ItemFinder>(FIND_OPTIONS);
-
-function createPort({ state }: Batch, alarm: Alarm): BatchPort {
+function createPort({ state }: Batch): Omit<BatchPort, keyof FlowPort> {
   const { batchId } = state;
   let shownSince = state.hold?.at;
   return {
-    nowMs: () => Date.now(),
-    condition,
-    wakeAt: (atMs) => alarm.set(atMs),
     isAnswering: () => !allHandlersFinished(),
     // Any time is good: if the server applies an update again on the next run, that run knows it by its id.
     isNextRunDue: () => isNextRunDue() || workflowInfo().historySize > MOST_HISTORY_BYTES,
     continueAsNew: (next) => continueAsNew<typeof followUpBatch>(null, next),
-    findPart,
+    findPart: finder.findPart,
     tellPart: (workflowId, order) => succeeds(getExternalWorkflowHandle(workflowId).signal(partOrderSignal, order)),
     startPart: async (input) => {
       const { first, items, again } = input;
@@ -187,8 +180,8 @@ function createPort({ state }: Batch, alarm: Alarm): BatchPort {
 }
 
 /** @throws ApplicationFailure `InvalidInput` if there is an issue: the update is refused */
-function refuse(issue: [field: string, message: string] | undefined): void {
-  if (issue) throw invalidInput([{ field: issue[0], message: issue[1] }]);
+function refuse(issue: InputIssue | undefined): void {
+  if (issue) throw invalidInput([issue]);
 }
 
 function updateId(): string {

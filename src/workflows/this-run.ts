@@ -1,5 +1,4 @@
 import { makeContinueAsNewFunc, type Workflow, workflowInfo } from '@temporalio/workflow';
-import type { InputIssue } from '../contract/index.js';
 
 /**
  * Events after which a run continues as new, well before the server suggests it at 4,096. A worker that takes a workflow
@@ -29,9 +28,3 @@ export function continueAsNew<W extends Workflow>(...args: Parameters<W>): Promi
 export function isContinued(): boolean {
   return workflowInfo().continuedFromExecutionRunId !== undefined;
 }
-
-/** The issue with a second argument that does not come from continue-as-new. */
-export const STRANGE_STATE: Readonly<InputIssue> = {
-  field: 'carried',
-  message: 'only continue-as-new may give a second argument',
-};

@@ -16,8 +16,7 @@ const LIMIT_BYTES = 512 * 1_024;
 /** Starts parts until there is nothing left to start. */
 function startParts(batch: Batch, nowMs = 0): { part: Part; input: PartInput }[] {
   const parts = [];
-  while (batch.hasBacklog) {
-    const input = batch.nextPart(nowMs);
+  for (let input = batch.nextPart(nowMs); input; input = batch.nextPart(nowMs)) {
     batch.noteStarted();
     parts.push({ part: new Part(input), input });
   }
@@ -42,14 +41,16 @@ describe('a batch', () => {
     expect(batch.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
     expect(batch.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
     const carried = new Batch((startParts(batch), JSON.parse(JSON.stringify(batch.state))));
-    expect(carried.knows('u3')).toBe(true);
-    expect(carried.knows('u4')).toBe(false);
     expect(carried.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
-    expect(carried.issueWith(items(1), 7)).toContain('offset must be at most 6');
-    expect(carried.issueWith(items(1), 5)).toBeUndefined();
+    const issueWith = (...given: [items: unknown, offset?: unknown]) => carried.issueWith(given[0], given[1], 'u4');
+    expect(issueWith(items(1), 7)).toMatchObject({ field: 'offset', message: expect.stringContaining('at most 6') });
+    expect(issueWith(items(1), -1)).toMatchObject({ field: 'offset', message: 'must be a whole number' });
+    expect(issueWith([])).toMatchObject({ field: 'items', message: expect.stringContaining('at least one item') });
+    expect(issueWith(items(1), 5)).toBeUndefined();
     carried.seal();
-    expect(carried.issueWith(items(1))).toContain('sealed');
-    expect(carried.issueWith(items(1), 5)).toBeUndefined();
+    expect(issueWith(items(1))).toMatchObject({ field: 'items', message: expect.stringContaining('sealed') });
+    expect(issueWith(items(1), 5)).toBeUndefined();
+    expect(carried.issueWith(items(1), undefined, 'u3')).toBeUndefined();
   });
 
   test('packs 50,000 items, small or large, into parts within every limit', () => {
@@ -62,8 +63,7 @@ describe('a batch', () => {
       let packed = 0;
       for (let from = 0; from < 50_000; from += 250) {
         batch.add(items(250, prompt, from), from, `u${from}`);
-        while (batch.hasBacklog) {
-          const input = batch.nextPart(from);
+        for (const { input } of startParts(batch, from)) {
           packed += input.items.length;
           expect(input.items.length).toBeLessThanOrEqual(MAX_PART_ITEMS);
           expect(jsonBytes(input)).toBeLessThan(LIMIT_BYTES);
@@ -173,7 +173,7 @@ describe('a batch', () => {
     batch.cancel();
     expect(batch.ordersToSend(8)).toMatchObject([{ part: 0, order: { share: 0, cancel: true } }]);
     expect(batch.ordersToSend(9)).toEqual([]);
-    expect(batch.nextPart(9).order).toMatchObject({ cancel: true, share: 0 });
+    expect(batch.nextPart(9)?.order).toMatchObject({ cancel: true, share: 0 });
   });
 
   test('shows errors as Markdown that their texts cannot break', () => {

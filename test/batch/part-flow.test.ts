@@ -62,6 +62,17 @@ test('a part cancels a follow-up again that was about to start when the first re
   expect(cancelled.slice(2)).toContain(idOf(2));
 });
 
+test('a part that is cancelled withdraws what waits, and leaves what is open to its end', async () => {
+  const { flow, known, started, settle, outcomes } = startPart({ order: { ...ORDER, share: 1 } });
+  await settle();
+  expect(started).toEqual([idOf(1)]);
+  known.set(idOf(1), { isOpen: true });
+  flow.hear({ number: 2, share: 0, cancel: true });
+  await settle();
+  const message = 'The batch was cancelled before it was started';
+  expect(outcomes()).toEqual([undefined, { type: 'Cancelled', message, delivered: 'no' }]);
+});
+
 test('a part gives up a follow-up only if Temporal does not know it twice in a row', async () => {
   const { flow, known, settle, outcomes, ring } = startPart();
   await settle();

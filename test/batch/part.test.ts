@@ -58,7 +58,7 @@ describe('a part', () => {
 
   test('ends a bad item with an error of its own, and starts the others', () => {
     const part = partOf([item('p', 'a'), null, { projectId: 'p', jobId: '..' }, item('p', 'b')]);
-    expect(part.itemAt(2)).toMatchObject({
+    expect(part.items[2]).toMatchObject({
       index: 502,
       projectId: 'p',
       jobId: '',
@@ -104,22 +104,12 @@ describe('a part', () => {
     expect(part.counts()).toMatchObject({ completed: 2, errors: 0 });
   });
 
-  test('withdraws what waits, and leaves what is open', () => {
-    const part = partOf([item('p', 'a'), item('p', 'b')], { share: 1 });
-    part.start();
-    part.stop();
-    part.withdraw('cancelled');
-    expect(part.itemAt(1).error).toEqual({ type: 'Cancelled', message: 'cancelled', delivered: 'no' });
-    part.end(0, DONE);
-    expect(part.hasEnded).toBe(true);
-  });
-
   test('shortens a long error message and leaves out a long link', () => {
     const part = partOf([item('p', 'a'), item('p', 'b')]);
     part.end(0, { status: 'completed', prLink: `https://${'x'.repeat(300)}` });
     part.end(1, { error: { type: 'Other', message: 'ü'.repeat(10_000), delivered: 'no' } });
-    expect(part.itemAt(0)).not.toHaveProperty('prLink');
-    expect(Buffer.byteLength(part.itemAt(1).error?.message ?? '')).toBeLessThanOrEqual(200);
+    expect(part.items[0]).not.toHaveProperty('prLink');
+    expect(Buffer.byteLength(part.items[1]?.error?.message ?? '')).toBeLessThanOrEqual(200);
   });
 
   test('completes every list, and never has two items of a job open', () => {
@@ -137,7 +127,7 @@ describe('a part', () => {
           expect(step).toBeLessThan(1_000);
           started += part.start().length;
           const open = part.positions('open');
-          const jobs = open.map((position) => `${part.itemAt(position).projectId}/${part.itemAt(position).jobId}`);
+          const jobs = open.map((position) => `${part.items[position]?.projectId}/${part.items[position]?.jobId}`);
           expect(new Set(jobs).size).toBe(jobs.length);
           expect(open.length).toBeLessThanOrEqual(share);
           const ended = open[chance.next().value ?? 0];

@@ -273,14 +273,14 @@ export function batch(start: BatchStart, items: readonly unknown[]): Code {
       });
     const handlers = {
       report: (report: unknown) => flow.hear(schemas.report.parse(report)),
-      cancel: () => flow.cancel(),
+      cancel: () => flow.change(() => rules.cancel()),
       add: (input: unknown) => {
         const { more, offset } = input as { more: unknown[]; offset: number };
         const updateId = `add ${offset} ${more.length}`;
-        if (!flow.issueWith(more, offset, updateId)) void flow.add(more, offset, updateId);
+        if (!rules.issueWith(more, offset, updateId)) void flow.add(more, offset, updateId);
       },
-      seal: () => flow.seal(),
-      proceed: () => rules.canProceed && flow.proceed(),
+      seal: () => flow.change(() => rules.seal()),
+      proceed: () => rules.canProceed && flow.change(() => rules.proceed()),
     };
     return { main, handlers };
   };
