@@ -51,6 +51,16 @@ export function createBudgets(
   const inTurn = createTurns();
   const withDeadline = <T>(call: () => Promise<T>) => client.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
 
+  /** `undefined` if the workflow is not there, or does not run. */
+  async function ifFound<T>(call: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await withDeadline(call);
+    } catch (error) {
+      if (error instanceof WorkflowNotFoundError) return undefined;
+      throw error;
+    }
+  }
+
   async function askOnce(projectId: string, ask: Ask): Promise<Answer> {
     const first = firstBudgetStart({ projectId, taskQueue, settings });
     const startWorkflowOperation = new WithStartWorkflowOperation(WorkflowType.projectBudget, first);
@@ -81,22 +91,13 @@ export function createBudgets(
     /** Tells a project's budget something. One that does not run does not need to know. */
     async tell(projectId: string, event: BudgetEvent): Promise<void> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-      try {
-        await withDeadline(() => budget.signal(tellSignal, event));
-      } catch (error) {
-        if (!(error instanceof WorkflowNotFoundError)) throw error;
-      }
+      await ifFound(() => budget.signal(tellSignal, event));
     },
 
     /** When a run of a workflow closed, in epoch milliseconds; `undefined` if it runs, or if Temporal keeps it no longer. */
     async closedAtMs(workflowId: string, runId: string): Promise<number | undefined> {
-      try {
-        const { closeTime } = await withDeadline(() => client.workflow.getHandle(workflowId, runId).describe());
-        return closeTime?.getTime();
-      } catch (error) {
-        if (error instanceof WorkflowNotFoundError) return undefined;
-        throw error;
-      }
+      const run = await ifFound(() => client.workflow.getHandle(workflowId, runId).describe());
+      return run?.closeTime?.getTime();
     },
 
     /**

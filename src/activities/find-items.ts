@@ -1,5 +1,4 @@
 import type { Client } from '@temporalio/client';
-import { WorkflowNotFoundError } from '@temporalio/common';
 import {
   type FindItemsInput,
   type FoundItem,
@@ -8,6 +7,7 @@ import {
   retryBatchId,
   RETRY_OF_MEMO,
 } from '../contract/batch-protocol.js';
+import { defined } from '../contract/defined.js';
 import { followUpBatchWorkflowId, parseFollowUpBatchWorkflowId } from '../contract/ids.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { describeIfKnown, fewAtATime, readRunStart } from '../temporal/lookups.js';
@@ -22,28 +22,20 @@ export function createItemFinder(temporal: Client) {
       );
     },
 
-    /** Whether a part runs, and what it was started with. */
+    /** Whether a part runs, and otherwise what to start it again with. */
     async findPart(workflowId: string): Promise<FoundPart> {
-      try {
-        const { status, runId } = await temporal.workflow.getHandle(workflowId).describe();
-        if (status.name === 'RUNNING' || status.name === 'PAUSED') return { isOpen: true };
-        if (await isRetried(temporal, workflowId)) return { wasRetried: true };
-        const [input] = await readRunStart(temporal, workflowId, runId);
-        const { data: items } = partItemsSchema().safeParse(input);
-        return items ? { items } : {};
-      } catch (error) {
-        if (error instanceof WorkflowNotFoundError) return {};
-        throw error;
-      }
+      const part = await describeIfKnown(temporal, workflowId);
+      if (!part) return {};
+      if (part.status.name === 'RUNNING' || part.status.name === 'PAUSED') return { isOpen: true };
+      // A batch that was reset after its retry must not send what the retry has sent.
+      const { batchId = '' } = parseFollowUpBatchWorkflowId(workflowId) ?? {};
+      const retryId = followUpBatchWorkflowId({ batchId: retryBatchId(batchId, 1) });
+      const retry = await describeIfKnown(temporal, retryId);
+      if (retry?.memo?.[RETRY_OF_MEMO] === batchId) return {};
+      const [input] = await readRunStart(temporal, workflowId, part.runId);
+      return defined({ items: partItemsSchema().safeParse(input).data });
     },
   };
 }
 
 export type ItemFinder = ReturnType<typeof createItemFinder>;
-
-/** Whether the batch of a part was retried. */
-async function isRetried(temporal: Client, partId: string): Promise<boolean> {
-  const { batchId = '' } = parseFollowUpBatchWorkflowId(partId) ?? {};
-  const retryId = followUpBatchWorkflowId({ batchId: retryBatchId(batchId, 1) });
-  return (await describeIfKnown(temporal, retryId))?.memo?.[RETRY_OF_MEMO] === batchId;
-}

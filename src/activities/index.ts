@@ -7,16 +7,7 @@ import { refusals } from '../contract/budget.js';
 import { defined } from '../contract/defined.js';
 import { describeGrpcError } from '../temporal/grpc.js';
 import type { RecentSends } from '../budget/loop.js';
-import {
-  type Answer,
-  type Ask,
-  type BudgetEvent,
-  type Full,
-  type Granted,
-  isAtWork,
-  type Known,
-  type Waiting,
-} from '../contract/protocol.js';
+import { type Answer, type Ask, type BudgetEvent, isAtWork, type Known, slotSchema } from '../contract/protocol.js';
 import { grantName, type SendOrder, type SendResult, type SlotAnswer, type SlotOrder } from '../follow-up/port.js';
 import {
   comparedFields,
@@ -129,7 +120,8 @@ export function createActivities(dependencies: ActivityDependencies) {
       const request: Ask = { ...asked, mayHaveSent, workflowId, runId, leaseMs, drainMs, maxLimit };
       const refused = read.kind === 'failed' && read.refused;
       const answer = await ask(projectId, { ...request, ...refused });
-      if (kind !== 'asked' && isSlot(answer)) return { kind, job: knownFields(job), answer };
+      const slot = slotSchema.safeParse(answer).data;
+      if (kind !== 'asked' && slot) return { kind, job: knownFields(job), answer: slot };
       const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
       const before = read.kind === 'job' ? { baseline: comparedFields(job) } : { refusal: read.message };
       return { kind: 'asked', ...before, answer, ...isPrivate };
@@ -144,7 +136,9 @@ export function createActivities(dependencies: ActivityDependencies) {
       const startedAtMs = clocks.stopwatchMs();
       const { projectId, jobId, prompt, whenActive, grant } = order;
       const result = (outcome: SendResult['outcome'], message: string) => ({
-        ...{ grant: grantName(grant), outcome, message },
+        grant: grantName(grant),
+        outcome,
+        message,
       });
       if (ownRun().runId !== grant.runId) return result('foreign', 'the send was granted to another run');
       const isRepeated = info.attempt > 1 || info.currentAttemptScheduledTimestampMs > info.scheduledTimestampMs;
@@ -244,11 +238,6 @@ export function createActivities(dependencies: ActivityDependencies) {
 }
 
 export type Activities = ReturnType<typeof createActivities>;
-
-/** Whether an answer is about a slot, and not about an earlier send. */
-function isSlot(answer: Answer): answer is Granted | Waiting | Full {
-  return answer.kind === 'granted' || answer.kind === 'waiting' || answer.kind === 'full';
-}
 
 function ownRun(): { workflowId: string; runId: string } {
   return Context.current().info.workflowExecution ?? { workflowId: '', runId: '' };

@@ -1,7 +1,6 @@
 import {
   type FoundPart,
   type PartInput,
-  type PartItems,
   type PartOrder,
   type PartReport,
   partWorkflowId,
@@ -112,29 +111,27 @@ export class BatchFlow extends Flow {
     const { part } = input;
     const started = await this.port.startPart(input);
     // It was started before, as happens after a reset. It reports all that it knows, or is started again.
-    if (started === 'used') this.#tell(part, this.batch.askForAll(part, this.port.nowMs()), input);
+    if (started === 'used') this.#tell(part, this.batch.askForAll(part, this.port.nowMs()));
     // Its last report comes before its end. If that report is missing, it was cut off.
     else void started.ended.then(() => this.during(() => this.#lookUp(part)));
   }
 
-  /** @param input if it is known: what to start the part again with if it no longer runs */
-  #tell(part: number, order: PartOrder, input?: PartItems): void {
+  #tell(part: number, order: PartOrder): void {
     this.during(async () => {
-      if (!(await this.port.tellPart(this.batch.idOf(part), order))) await this.#lookUp(part, input);
+      if (!(await this.port.tellPart(this.batch.idOf(part), order))) await this.#lookUp(part);
     });
   }
 
   /** Starts a part again that no longer runs, although not all its items have ended. The part asks what they did. */
-  async #lookUp(part: number, input?: PartItems): Promise<void> {
+  async #lookUp(part: number): Promise<void> {
     const { batch, port } = this;
     if (this.#lookedUp.has(part) || !batch.running().some(([running]) => running === part)) return;
     this.#lookedUp.add(part);
-    const { isOpen, items, wasRetried } = await port.findPart(batch.idOf(part));
+    const { isOpen, items } = await port.findPart(batch.idOf(part));
     this.#lookedUp.delete(part);
     // Another run of it is open, as after a reset of the part.
     if (isOpen) return this.#tell(part, batch.askForAll(part, port.nowMs()));
-    // A batch that was reset after its retry must not send what the retry has sent.
-    const again = batch.startAgain(part, wasRetried ? undefined : (input ?? items), port.nowMs());
+    const again = batch.startAgain(part, items, port.nowMs());
     if (again) await this.#startPart(again);
   }
 

@@ -134,7 +134,7 @@ export class Batch {
     }
     if (this.#totalAfter(updateId) !== undefined) return undefined;
     if (Number(from) > total) {
-      return issue(`must be at most ${total}, the number of items so far (given ${String(from)})`, 'offset');
+      return issue(`must be at most ${total}, the number of items so far (given ${Number(from)})`, 'offset');
     }
     if (Number(from) + items.length <= total) return undefined;
     if (sealed) return issue('the batch takes no more items: it is sealed');

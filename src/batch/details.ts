@@ -51,28 +51,20 @@ function describeState({ ended, cancelled, sealed, hold }: BatchStatus): string 
   return sealed ? '' : ', more items may come';
 }
 
-function nextStep({
-  batchId,
-  ended,
-  sealed,
-  failed,
-  errors,
-  unknown,
-  open,
-  waitingToStart,
-  hold,
-}: BatchStatus): string {
-  if (hold) return `\`follow-up batch continue ${batchId}\` or \`follow-up batch cancel ${batchId}\``;
-  if (!ended) {
+function nextStep(status: BatchStatus): string {
+  const { batchId, sealed, unknown } = status;
+  if (status.hold) return `\`follow-up batch continue ${batchId}\` or \`follow-up batch cancel ${batchId}\``;
+  if (!status.ended) {
     const look = `What it waits for: \`follow-up batch status ${batchId}\``;
     // While a list is being handed over, items always wait or are open.
-    return sealed || open + waitingToStart > 0
+    return sealed || status.open + status.waitingToStart > 0
       ? `nothing. ${look}`
       : `if nobody adds more items: the same \`follow-up batch run\` again, or \`follow-up batch cancel ${batchId}\``;
   }
   if (unknown > 0)
     return `look at the jobs whose delivery is unknown, then: \`follow-up batch retry ${batchId} --only unknown\``;
-  if (failed + errors > 0) return `to send again what failed: \`follow-up batch retry ${batchId} --only failed\``;
+  if (status.failed + status.errors > 0)
+    return `to send again what failed: \`follow-up batch retry ${batchId} --only failed\``;
   return 'nothing';
 }
 

@@ -110,9 +110,7 @@ export interface FoundItem {
 /** Answer of the activity `findPart`. */
 export interface FoundPart {
   isOpen?: true;
-  /** Its batch has ended, and a retry of it was started. */
-  wasRetried?: true;
-  /** What it was started with; missing if Temporal no longer keeps it. */
+  /** What to start it again with. Missing if Temporal no longer keeps it, or if a retry of its batch was started. */
   items?: PartItems;
 }
 

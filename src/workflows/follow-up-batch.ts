@@ -43,7 +43,7 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { createFlowPort, finder, pageRange, succeeds } from './batch-port.js';
-import { invalidInput } from './failures.js';
+import { accept, invalidInput } from './failures.js';
 import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 
 /**
@@ -71,28 +71,24 @@ export async function followUpBatch(input: unknown, carried?: BatchState): Promi
 
 function newBatch(input: unknown): Batch {
   const { workflowId, startTime } = workflowInfo();
-  const parsed = parseUncheckedBatchInput(input);
-  const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
-  const ids = parseFollowUpBatchWorkflowId(workflowId);
-  if (ids?.part !== undefined || !ids) {
+  const { batchId, part } = parseFollowUpBatchWorkflowId(workflowId) ?? {};
+  if (batchId === undefined || part !== undefined) {
     const message = `must be follow-up-batch/BATCH, with at most 120 characters for BATCH (given ${JSON.stringify(workflowId)})`;
-    issues.push({ field: 'workflowId', message });
+    throw invalidInput([{ field: 'workflowId', message }]);
   }
-  if (!parsed.ok || !ids || issues.length > 0) throw invalidInput(issues);
-  const { batchId } = ids;
-  const { maxOpen, canary, maxFailures, open } = parsed.value;
-  const tooMany = tooManyParts(parsed.value);
-  if (tooMany) throw invalidInput([tooMany]);
+  const unchecked = accept(parseUncheckedBatchInput(input));
+  refuse(tooManyParts(unchecked));
+  const { maxOpen, canary, maxFailures, open } = unchecked;
   upsertSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]);
   const start = {
     batchId,
     maxOpen: maxOpen ?? DEFAULT_MAX_OPEN,
     ...defined({ canary: canary ?? undefined, maxFailures: maxFailures ?? undefined }),
-    template: templateOf(parsed.value),
+    template: templateOf(unchecked),
     sealed: open !== true,
     startedAtMs: startTime.getTime(),
   };
-  return Batch.create(start, unfilledItemsOf(parsed.value));
+  return Batch.create(start, unfilledItemsOf(unchecked));
 }
 
 function handleMessages(flow: BatchFlow): void {
@@ -179,7 +175,7 @@ function createPort({ state }: Batch): Omit<BatchPort, keyof FlowPort> {
   };
 }
 
-/** @throws ApplicationFailure `InvalidInput` if there is an issue: the update is refused */
+/** @throws ApplicationFailure `InvalidInput` if there is an issue */
 function refuse(issue: InputIssue | undefined): void {
   if (issue) throw invalidInput([issue]);
 }
