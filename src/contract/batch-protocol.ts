@@ -58,9 +58,6 @@ export function partReportSchema() {
 /** From a part to its batch: its counts, and what has ended since the last report. */
 export type PartReport = z.infer<ReturnType<typeof partReportSchema>>;
 
-/** The outcome of the item at `index` of the batch. */
-export type EndedItem = PartReport['ended'][number];
-
 /** Schema of {@link PartItems}. */
 export function partItemsSchema() {
   return z.object({
