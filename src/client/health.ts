@@ -12,6 +12,7 @@ import {
 } from '@temporalio/common';
 import {
   budgetTaskQueue,
+  DEFAULT_TASK_QUEUE,
   type OpenState,
   openStates,
   parseFollowUpBatchWorkflowId,
@@ -236,7 +237,9 @@ async function troubleOf(
   const isLeft = waitsSince && Date.now() - timestampMs(waitsSince) > UNATTENDED_AFTER_MS;
   if (isLeft || !(await isPolled(taskQueue))) {
     const what = `has no worker: none polls ${taskQueue}`;
-    return trouble('unattended', what, 'start a worker: follow-up worker', waitsSince);
+    const base = taskQueue.replace(/-budget$/, '');
+    const setting = base === DEFAULT_TASK_QUEUE ? '' : `FOLLOW_UP_TASK_QUEUE=${base} `;
+    return trouble('unattended', what, `start a worker: ${setting}follow-up worker`, waitsSince);
   }
   const held = raw.pendingActivities?.find(({ paused }) => paused);
   if (!held) return undefined;
