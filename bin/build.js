@@ -205,8 +205,9 @@ function importCompiled(name) {
 /** Writes the JSON Schemas, or fails if one is out of date. */
 async function updateSchemas({ check }) {
   const { z } = await import('zod');
-  const { wireSchemas } = await importCompiled('contract/wire-schemas.js');
-  for (const [name, text] of jsonSchemas(z, wireSchemas())) {
+  const contract = await importCompiled('contract/index.js');
+  const inputs = await importCompiled('contract/follow-up-input.js');
+  for (const [name, text] of jsonSchemas(z, { ...contract, ...inputs })) {
     const path = join(schemasDirectory, name);
     if (fs.existsSync(path) && fs.readFileSync(path, 'utf8') === text) continue;
     if (check) throw new Error(`schemas/${name} is out of date: run "npm run build" and commit it`);

@@ -1,5 +1,17 @@
 /** Makes JSON Schemas for callers in other languages from the schemas of the contract. */
 
+/** Each file in `schemas`: its title, and the schema of the contract that it is made from. */
+const FILES = [
+  ['follow-up-input', 'Input of the followUp workflow', 'followUpInputSchema'],
+  ['follow-up-batch-input', 'Input of the followUpBatch workflow', 'followUpBatchInputSchema'],
+  ['follow-up-result', 'Result of the followUp workflow', 'followUpResultSchema'],
+  ['follow-up-progress', 'Answer of the query progress', 'followUpProgressSchema'],
+  ['follow-up-failure', 'First of the details of a failed followUp workflow', 'failureDetailsSchema'],
+  ['follow-up-batch-result', 'Result of the followUpBatch workflow', 'followUpBatchResultSchema'],
+  ['follow-up-batch-status', 'Answer of the query batchStatus', 'batchStatusSchema'],
+  ['follow-up-batch-items', 'Answer of the query batchItems', 'batchItemsSchema'],
+];
+
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /**
@@ -29,26 +41,21 @@ function toAscii(json) {
  * JSON Schemas by file name.
  *
  * @param {typeof import('zod').z} z
- * @param {ReturnType<typeof import('../src/contract/wire-schemas.js').wireSchemas>} wire
+ * @param {typeof import('../src/contract/index.js') & typeof import('../src/contract/follow-up-input.js')} contract
  * @returns {Map<string, string>}
  */
-export function jsonSchemas(z, { inputs, answers, ...rules }) {
-  const toText = ({ title, schema }, override, $defs) => {
-    const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', override });
-    if ($defs) shareDefaults(rest.anyOf ?? [], $defs);
-    return `${toAscii(JSON.stringify({ $schema, title, ...rest, ...($defs && { $defs }) }, null, 2))}\n`;
-  };
-  const toInputText = (each) => {
-    const defs = {};
-    return toText(each, (made) => describeInput(made, rules, defs), defs);
-  };
-  return new Map([
-    ...inputs.map((each) => [fileName(each), toInputText(each)]),
-    ...answers.map((each) => [fileName(each), toText(each, openToMore)]),
-  ]);
+export function jsonSchemas(z, contract) {
+  return new Map(
+    FILES.map(([name, title, schema]) => {
+      const $defs = name.endsWith('-input') ? {} : undefined;
+      const override = $defs ? (made) => describeInput(made, contract, $defs) : openToMore;
+      const { $schema, ...rest } = z.toJSONSchema(contract[schema], { io: 'input', override });
+      if ($defs) shareDefaults(rest.anyOf ?? [], $defs);
+      const text = JSON.stringify({ $schema, title, ...rest, ...($defs && { $defs }) }, null, 2);
+      return [`${name}.schema.json`, `${toAscii(text)}\n`];
+    }),
+  );
 }
-
-const fileName = ({ name }) => `${name}.schema.json`;
 
 /**
  * Allows more fields, which a later version may answer. Leaves out what only repeats the type: bounds of integers and
@@ -70,7 +77,7 @@ function shareDefaults(forms, defs) {
 }
 
 /** Adds what the conversion cannot see: rules in code, defaults and meanings. Rules of several fields go to `defs`. */
-function describeInput({ jsonSchema, path }, { followUpSettings, maxPromptBytes }, defs) {
+function describeInput({ jsonSchema, path }, { followUpSettings, MAX_PROMPT_BYTES }, defs) {
   const field = path.filter(
     (part) => !['properties', 'anyOf', 'items'].includes(String(part)) && !Number.isInteger(part),
   );
@@ -85,9 +92,9 @@ function describeInput({ jsonSchema, path }, { followUpSettings, maxPromptBytes 
   };
   if (jsonSchema.pattern?.startsWith('^[A-Za-z0-9_-]')) replace(refer('id', ID));
   if (jsonSchema.type === 'string' && name === 'prompt') {
-    jsonSchema.maxLength = maxPromptBytes;
+    jsonSchema.maxLength = MAX_PROMPT_BYTES;
     jsonSchema.pattern = NOT_BLANK;
-    jsonSchema.description = `The message: at most ${maxPromptBytes} bytes of UTF-8, which may be fewer characters`;
+    jsonSchema.description = `The message: at most ${MAX_PROMPT_BYTES} bytes of UTF-8, which may be fewer characters`;
   }
   const setting = followUpSettings[name];
   const alternatives = jsonSchema.anyOf?.map(({ type }) => type) ?? [];

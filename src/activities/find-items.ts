@@ -33,7 +33,7 @@ export function createItemFinder(temporal: Client) {
       const retry = await describeIfKnown(temporal, retryId);
       if (retry?.memo?.[RETRY_OF_MEMO] === batchId) return {};
       const [input] = await readRunStart(temporal, workflowId, part.runId);
-      return defined({ items: partItemsSchema().safeParse(input).data });
+      return defined({ items: partItemsSchema.safeParse(input).data });
     },
   };
 }

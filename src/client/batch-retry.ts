@@ -178,7 +178,7 @@ async function readItems(client: Client, workflowId: string) {
     const message = `what ${workflowId} was to send cannot be read: Temporal no longer keeps it`;
     throw new FollowUpFailedError(workflowId, 'Unexpected', message, { delivered: 'unknown' }, { cause });
   });
-  const { first, template, items } = partItemsSchema().parse(start[0]);
+  const { first, template, items } = partItemsSchema.parse(start[0]);
   const valid = items.flatMap((item, position) => {
     const input = fillItem(item, template);
     const isValid = parseInput(followUpInputSchema, input).ok;

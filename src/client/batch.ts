@@ -117,7 +117,7 @@ export class BatchHandle {
     const awaited = {
       about: this.#about,
       describe: () => this.describe(),
-      schema: followUpBatchResultSchema(),
+      schema: followUpBatchResultSchema,
       what: 'batch',
       toError: toBatchError.bind(undefined, this.batchId),
     };

@@ -107,7 +107,7 @@ function signalForOnePoll(signal: AbortSignal): AbortSignal {
 }
 
 // Fields that a later version adds are kept.
-const detailsSchema = failureDetailsSchema()
+const detailsSchema = failureDetailsSchema
   .loose()
   .extend({ delivered: z.enum(deliveredValues).catch('unknown') });
 

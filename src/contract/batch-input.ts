@@ -3,7 +3,6 @@ import { followUpDefaultsSchema, type FollowUpInput, followUpInputSchema, prompt
 import { idSchema } from './ids.js';
 import { boundedIssues, type Parsed, parseInput } from './validation.js';
 
-/** Follow-ups of a batch that are open at once if `maxOpen` is not given. */
 export const DEFAULT_MAX_OPEN = 50;
 /** Largest `maxOpen`. The server accepts at most 2,000 children of one workflow. */
 export const MAX_MAX_OPEN = 500;
@@ -19,22 +18,18 @@ const maxOpenRule = `must be a whole number from 1 to ${MAX_MAX_OPEN}`;
 const canaryRule = `must be a whole number from 1 to ${MAX_CANARY}`;
 const maxFailuresRule = 'must be a whole number from 0, or a share from "0%" to "100%"';
 
-const optionFields = () => ({
+const optionsSchema = z.strictObject({
   /** Most follow-ups that are started and have not ended. @default 50 */
   maxOpen: z.int(maxOpenRule).min(1, maxOpenRule).max(MAX_MAX_OPEN, maxOpenRule).nullish(),
   /** Filled into items that leave the field out. @default `{ lane: 'batch' }` */
   defaults: followUpDefaultsSchema.nullish(),
   /** The update `addItems` brings more items, until the update `seal`. */
   open: z.literal(true, 'must be true, or left out').nullish(),
-  /**
-   * Only the first `canary` items of the list go, 1 to 500. Once they have ended, the batch is held until the update
-   * `continueBatch`.
-   */
+  /** Only the first 1 to 500 items go. Once they have ended, the batch is held until the update `continueBatch`. */
   canary: z.int(canaryRule).min(1, canaryRule).max(MAX_CANARY, canaryRule).nullish(),
   /**
-   * How many items may fail before the batch is held until `continueBatch`: a number from 0, or a share of the items
-   * so far such as `"5%"`. Counts agent jobs that failed and items without a result, except cancelled ones. After
-   * `continueBatch` it counts from 0 again.
+   * How many items may fail before the batch is held: a number from 0, or a share of the items so far such as `"5%"`.
+   * Agent jobs that failed and items without a result count, except cancelled ones; from 0 again after `continueBatch`.
    */
   maxFailures: z
     .union(
@@ -45,7 +40,7 @@ const optionFields = () => ({
 });
 
 /** Settings of a batch, apart from its items. */
-export type BatchOptions = z.input<z.ZodObject<ReturnType<typeof optionFields>>>;
+export type BatchOptions = z.input<typeof optionsSchema>;
 
 /** Input of the `followUpBatch` workflow: a list of follow-ups, or one prompt for many jobs of a project. */
 export type FollowUpBatchInput = BatchOptions &
@@ -55,34 +50,26 @@ export type FollowUpBatchInput = BatchOptions &
 export type UncheckedBatchInput = BatchOptions &
   ({ items: unknown[] } | { projectId: string; prompt: string; jobIds: unknown[] });
 
-const listSchema = (item: z.ZodType) => z.strictObject({ items: z.array(item), ...optionFields() });
-
+const listSchema = (item: z.ZodType) => z.strictObject({ items: z.array(item), ...optionsSchema.shape });
 const jobsSchema = (jobId: z.ZodType) =>
-  z.strictObject({ projectId: idSchema, prompt: promptSchema, jobIds: z.array(jobId), ...optionFields() });
+  z.strictObject({ projectId: idSchema, prompt: promptSchema, jobIds: z.array(jobId), ...optionsSchema.shape });
 
-/**
- * Schema of {@link FollowUpBatchInput}, for JSON Schema. {@link parseBatchInput} gives better messages. This is a
- * function because follow-ups load this module too and do not need the schema.
- */
-export function followUpBatchInputSchema(): z.ZodType {
-  return z.union([listSchema(followUpInputSchema), jobsSchema(idSchema)]);
-}
+/** Of {@link FollowUpBatchInput}, for JSON Schema. {@link parseBatchInput} gives better messages. */
+export const followUpBatchInputSchema: z.ZodType = z.union([listSchema(followUpInputSchema), jobsSchema(idSchema)]);
+const uncheckedSchemas = { items: listSchema(z.unknown()), jobIds: jobsSchema(z.unknown()) };
 
-/**
- * Checks a batch's input, including every item with `defaults` filled in, and names every bad field, such as
- * `items.3.prompt`.
- */
+/** Checks a batch's input with all of its items, and names every bad field, such as `items.3.prompt`. */
 export function parseBatchInput(input: unknown): Parsed<FollowUpBatchInput> {
   const unchecked = parseUncheckedBatchInput(input);
   if (!unchecked.ok) return unchecked;
-  const ofJobs = 'jobIds' in unchecked.value;
+  const list = 'jobIds' in unchecked.value ? 'jobIds' : 'items';
   const issues = batchItemsOf(unchecked.value).flatMap((item, index) => {
     const parsed = parseInput(followUpInputSchema, item);
-    if (parsed.ok) return [];
-    return parsed.issues.map(({ field, message }) => {
-      if (ofJobs) return { field: `jobIds.${index}`, message };
-      return { field: field ? `items.${index}.${field}` : `items.${index}`, message };
-    });
+    const found = parsed.ok ? [] : parsed.issues;
+    return found.map(({ field, message }) => ({
+      field: list === 'items' && field ? `items.${index}.${field}` : `${list}.${index}`,
+      message,
+    }));
   });
   return issues.length > 0
     ? { ok: false, issues: boundedIssues(issues) }
@@ -91,13 +78,11 @@ export function parseBatchInput(input: unknown): Parsed<FollowUpBatchInput> {
 
 /** Like {@link parseBatchInput}, but items may be anything. This is what the workflow itself requires. */
 export function parseUncheckedBatchInput(input: unknown): Parsed<UncheckedBatchInput> {
-  const isForJobs = typeof input === 'object' && input !== null && !('items' in input) && 'jobIds' in input;
-  const parsed = parseInput<unknown>(isForJobs ? jobsSchema(z.unknown()) : listSchema(z.unknown()), input);
+  const field = isObject(input) && !('items' in input) && 'jobIds' in input ? 'jobIds' : 'items';
+  const parsed = parseInput<unknown>(uncheckedSchemas[field], input);
   if (!parsed.ok) return parsed;
   const value = input as UncheckedBatchInput;
-  const count = 'items' in value ? value.items.length : value.jobIds.length;
-  if (count > 0 || value.open) return { ok: true, value };
-  const field = isForJobs ? 'jobIds' : 'items';
+  if (value.open || unfilledItemsOf(value).length > 0) return { ok: true, value };
   return { ok: false, issues: [{ field, message: 'must not be empty, unless open is true' }] };
 }
 

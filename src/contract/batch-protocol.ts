@@ -11,76 +11,58 @@ import { followUpBatchWorkflowId } from './ids.js';
 import { defineQuery, defineSignal } from './names.js';
 import { parseInput } from './validation.js';
 
-// The schemas are functions because other workflows load this module too and do not need them.
+/** From a batch to one of its parts. Anything else, such as a signal sent by hand, would fail the workflow tasks. */
+export const partOrderSchema = z.object({
+  /** Always increases, even after a reset of the batch, because it is at least the time in milliseconds. */
+  number: z.number().min(0),
+  /** Most follow-ups that the part may have open. */
+  share: z.int().min(0),
+  /** Only items of the batch below this index may start. */
+  until: z.int().min(0).optional(),
+  /** Start no more follow-ups, and cancel the open ones. */
+  cancel: z.literal(true).optional(),
+  /** Report all ends again: the batch has forgotten them, as after a reset. */
+  tellAll: z.literal(true).optional(),
+  /** Start no more follow-ups: the batch that runs now has other items. */
+  orphaned: z.literal(true).optional(),
+});
+export type PartOrder = z.infer<typeof partOrderSchema>;
 
-/** Schema of {@link PartOrder}. Anything else, such as a signal sent by hand, would fail the workflow tasks. */
-export function partOrderSchema() {
-  return z.object({
-    /**
-     * Always increases, even after a reset of the batch, because it is at least the time in milliseconds. A part's report
-     * names the latest order that it has received.
-     */
-    number: z.number().min(0),
-    /** Most follow-ups that the part may have open. */
-    share: z.int().min(0),
-    /** Only items of the batch below this index may start. */
-    until: z.int().min(0).optional(),
-    /** Start no more follow-ups, and cancel the open ones. */
-    cancel: z.literal(true).optional(),
-    /** Report all ends again: the batch has forgotten them, as after a reset. */
-    tellAll: z.literal(true).optional(),
-    /** Start no more follow-ups: the batch that runs now has other items. */
-    orphaned: z.literal(true).optional(),
-  });
-}
-/** From a batch to one of its parts. */
-export type PartOrder = z.infer<ReturnType<typeof partOrderSchema>>;
+const { index, status, prLink, error } = followUpBatchResultSchema.shape.items.element.shape;
+// A later version may know more types.
+const knownError = error.unwrap().extend({ type: error.unwrap().shape.type.catch('Other') });
 
-/** Schema of {@link PartReport}. */
-export function partReportSchema() {
-  const result = followUpBatchResultSchema();
-  const { index, status, prLink, error } = result.shape.items.element.shape;
-  // A later version may know more types.
-  const type = error.unwrap().shape.type.catch('Other');
-  return z.object({
-    part: z.int().min(0),
-    /** Always increases. A report with a number that is not higher says nothing new. */
-    number: z.number().min(0),
-    /** `hashOfItems` of its items. */
-    hash: z.string(),
-    /** Number of the latest order that the part has received. */
-    order: z.number().min(0),
-    open: z.int().min(0),
-    counts: result.omit({ total: true, items: true, truncated: true, cancelled: true }),
-    ended: z.array(z.object({ index, status, prLink, error: error.unwrap().extend({ type }).optional() })),
-  });
-}
 /** From a part to its batch: its counts, and what has ended since the last report. */
-export type PartReport = z.infer<ReturnType<typeof partReportSchema>>;
+export const partReportSchema = z.object({
+  part: z.int().min(0),
+  /** Always increases. A report with a number that is not higher says nothing new. */
+  number: z.number().min(0),
+  /** `hashOfItems` of its items. */
+  hash: z.string(),
+  /** Number of the latest order that the part has received. */
+  order: z.number().min(0),
+  open: z.int().min(0),
+  counts: followUpBatchResultSchema.omit({ total: true, items: true, truncated: true, cancelled: true }),
+  ended: z.array(z.object({ index, status, prLink, error: knownError.optional() })),
+});
+export type PartReport = z.infer<typeof partReportSchema>;
 
-/** Schema of {@link PartItems}. */
-export function partItemsSchema() {
-  return z.object({
-    /** Index of the first item in the batch. */
-    first: z.int().min(0),
-    template: z.record(z.string(), z.unknown()),
-    items: z.array(z.unknown()),
-  });
-}
 /** The items of a part. `template` is filled into every item. */
-export type PartItems = z.infer<ReturnType<typeof partItemsSchema>>;
+export const partItemsSchema = z.object({
+  /** Index of the first item in the batch. */
+  first: z.int().min(0),
+  template: z.record(z.string(), z.unknown()),
+  items: z.array(z.unknown()),
+});
+export type PartItems = z.infer<typeof partItemsSchema>;
 
-/** Input of a part. */
 export interface PartInput extends PartItems {
   batchId: string;
   part: number;
   /** `hashOfItems` of its items. */
   hash: string;
   order: PartOrder;
-  /**
-   * It ran before, and this many of its items had begun, as far as the batch knows: what they did is asked of Temporal
-   * first.
-   */
+  /** How many of its items had begun when it ran before, as far as the batch knows: Temporal is asked what they did. */
   again?: number;
 }
 
@@ -92,7 +74,7 @@ export interface ExpectedItem {
   mayAssume: boolean;
 }
 
-/** Of the activity `findItems`: asks how the follow-ups of items stand. */
+/** Input of the activity `findItems`, which asks how the follow-ups of items stand. */
 export interface FindItemsInput {
   batchId: string;
   items: (ExpectedItem & { workflowId: string })[];
@@ -118,7 +100,7 @@ export function outcomeOfResult(value: unknown): ItemOutcome {
   return { status: result.value.status, prLink: result.value.prLink };
 }
 
-/** How an item ended whose follow-up failed, was cancelled, was terminated or timed out, from the cause of its failure. */
+/** How an item without a result ended, from the cause of its follow-up's failure. */
 export function outcomeOfFailure(cause: unknown): ItemOutcome {
   const message = cause instanceof Error ? cause.message : String(cause);
   if (cause instanceof CancelledFailure) {
@@ -136,10 +118,7 @@ export function outcomeOfFailure(cause: unknown): ItemOutcome {
   return { error: { type: 'Other', message, delivered: 'unknown' } };
 }
 
-/**
- * Workflow id of a part. It has the hash of the items, so that a part with other items, such as one of an earlier batch
- * with the same id, is never taken for this one.
- */
+/** Has the hash of the items, so that a part of an earlier batch with the same id is never taken for this one. */
 export function partWorkflowId({ batchId, part, hash }: Pick<PartInput, 'batchId' | 'part' | 'hash'>): string {
   return followUpBatchWorkflowId({ batchId, part: `${part}-${hash}` });
 }
@@ -150,7 +129,7 @@ export const ITEM_HASH_MEMO = 'itemHash';
 /** Memo field of a retry: the id of the batch that it retries. */
 export const RETRY_OF_MEMO = 'retryOf';
 
-/** Id of the batch that retries another one for the `count`-th time. */
+/** Id of the `count`-th retry of a batch. */
 export function retryBatchId(batchId: string, count: number): string {
   return `${batchId}-retry-${count}`;
 }

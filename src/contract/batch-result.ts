@@ -19,111 +19,96 @@ export const BatchErrorType = {
 } as const;
 export type BatchErrorType = (typeof BatchErrorType)[keyof typeof BatchErrorType];
 
-// The schemas are functions because follow-ups load this module too and do not need them.
+const count = z.int().min(0);
+const instant = z.iso.datetime();
 
-const count = () => z.int().min(0);
-
-function itemSchema() {
-  return object({
-    /** Its position in the batch, counted from 0. */
-    index: count(),
-    /** Empty if a bad item has none. */
-    projectId: z.string(),
-    jobId: z.string(),
-    /** Workflow id of its follow-up, `follow-up/{projectId}/{jobId}/{batchId}:{index}`; empty for a bad item. */
-    workflowId: z.string(),
-    status: z.enum(terminalStatuses).optional(),
-    /** Missing if it is longer than 255 bytes; the follow-up's result has it. */
-    prLink: z.string().nullable().optional(),
-    error: object({
-      type: z.enum(BatchErrorType),
-      /** At most 200 characters. The follow-up's own failure has the full text. */
-      message: z.string(),
-      /** Whether the message reached the service. */
-      delivered: z.enum(deliveredValues),
-    }).optional(),
-  });
-}
+const itemSchema = object({
+  /** Its position in the batch, counted from 0. */
+  index: count,
+  /** Empty if a bad item has none. */
+  projectId: z.string(),
+  jobId: z.string(),
+  /** Workflow id of its follow-up, `follow-up/{projectId}/{jobId}/{batchId}:{index}`; empty for a bad item. */
+  workflowId: z.string(),
+  status: z.enum(terminalStatuses).optional(),
+  /** Missing if it is longer than 255 bytes; the follow-up's result has it. */
+  prLink: z.string().nullable().optional(),
+  error: object({
+    type: z.enum(BatchErrorType),
+    /** At most 200 characters. The follow-up's own failure has the full text. */
+    message: z.string(),
+    /** Whether the message reached the service. */
+    delivered: z.enum(deliveredValues),
+  }).optional(),
+});
 /** One item of a batch. Until it has ended, it has neither `status` nor `error`. */
-export type BatchItem = z.infer<ReturnType<typeof itemSchema>>;
+export type BatchItem = z.infer<typeof itemSchema>;
 
 /** How an item ended: with a status, or with an error. */
 export type ItemOutcome = Pick<BatchItem, 'status' | 'prLink' | 'error'>;
 
-/** Why an item has no result. */
-export type BatchItemError = NonNullable<BatchItem['error']>;
-
-const countFields = () => ({
-  completed: count(),
-  archived: count(),
+const countsSchema = object({
+  completed: count,
+  archived: count,
   /** Agent jobs that failed. */
-  failed: count(),
+  failed: count,
   /** Items that ended without a result. */
-  errors: count(),
+  errors: count,
   /** How many of `errors` may or may not have been delivered. */
-  unknown: count(),
-  errorsByType: z.partialRecord(z.enum(BatchErrorType), count()),
+  unknown: count,
+  errorsByType: z.partialRecord(z.enum(BatchErrorType), count),
 });
 /** How the items of a batch ended. */
-export type BatchCounts = z.infer<z.ZodObject<ReturnType<typeof countFields>>>;
+export type BatchCounts = z.infer<typeof countsSchema>;
 
-/** Schema of {@link FollowUpBatchResult}. */
-export function followUpBatchResultSchema() {
-  return object({
-    /** The sum of `completed`, `archived`, `failed` and `errors`. */
-    total: count(),
-    ...countFields(),
-    /** In the order of the batch; at most 500. */
-    items: z.array(itemSchema()),
-    /** Set if `items` is incomplete. The query `batchItems` returns all of them. */
-    truncated: z.literal(true).optional(),
-    /** Set if the batch was cancelled. */
-    cancelled: z.literal(true).optional(),
-  });
-}
 /** Result of the `followUpBatch` workflow. Every item has an outcome, even in a batch that was cancelled. */
-export type FollowUpBatchResult = z.infer<ReturnType<typeof followUpBatchResultSchema>>;
+export const followUpBatchResultSchema = object({
+  /** The sum of `completed`, `archived`, `failed` and `errors`. */
+  total: count,
+  ...countsSchema.shape,
+  /** In the order of the batch; at most 500. */
+  items: z.array(itemSchema),
+  /** Set if `items` is incomplete. The query `batchItems` returns all of them. */
+  truncated: z.literal(true).optional(),
+  cancelled: z.literal(true).optional(),
+});
+export type FollowUpBatchResult = z.infer<typeof followUpBatchResultSchema>;
 
-/** Schema of the answer of the `batchStatus` query. */
-export function batchStatusSchema() {
-  const instant = z.iso.datetime();
-  return object({
-    batchId: z.string(),
-    /** Items accepted so far: `waitingToStart`, `open`, `completed`, `archived`, `failed` and `errors` together. */
-    total: count(),
-    /** Items whose follow-ups have not started. */
-    waitingToStart: count(),
-    /** Follow-ups that have started and not ended. */
-    open: count(),
-    ...countFields(),
-    maxOpen: z.int().min(1),
-    /** Set while the batch is held: open follow-ups go on, and no other is started until `continueBatch`. */
-    hold: object({
-      /** The option that holds it. */
-      name: z.enum(['canary', 'max-failures']),
-      /** One sentence for people. */
-      reason: z.string(),
-      /** Since when. ISO 8601 in UTC. */
-      at: instant,
-    }).optional(),
-    /** The options of the brake, until the first `continueBatch` (`canary`) and for good (`maxFailures`). */
-    canary: z.int().min(1).optional(),
-    maxFailures: z.union([count(), z.string()]).optional(),
-    /** No more items can come. */
-    sealed: z.boolean(),
-    cancelled: z.boolean(),
-    /** Every item has an outcome, and no more items can come. */
-    ended: z.boolean(),
-    /** Workflows that hold the items. */
-    parts: count(),
-    startedAt: instant,
-    /** When the first item ended. */
-    firstEndedAt: instant.optional(),
-    lastEndedAt: instant.optional(),
-  });
-}
-/** Answer of the `batchStatus` query, and what the library adds from Temporal. All times are ISO 8601 in UTC. */
-export type BatchStatus = z.infer<ReturnType<typeof batchStatusSchema>> & {
+/** Answer of the `batchStatus` query. All times are ISO 8601 in UTC. */
+export const batchStatusSchema = object({
+  batchId: z.string(),
+  /** Items accepted so far: `waitingToStart`, `open`, `completed`, `archived`, `failed` and `errors` together. */
+  total: count,
+  /** Items whose follow-ups have not started. */
+  waitingToStart: count,
+  /** Follow-ups that have started and not ended. */
+  open: count,
+  ...countsSchema.shape,
+  maxOpen: z.int().min(1),
+  /** Set while an option holds the batch: open follow-ups go on, and no other is started until `continueBatch`. */
+  hold: object({
+    name: z.enum(['canary', 'max-failures']),
+    /** One sentence for people. */
+    reason: z.string(),
+    at: instant,
+  }).optional(),
+  /** Missing after the first `continueBatch`. */
+  canary: z.int().min(1).optional(),
+  maxFailures: z.union([count, z.string()]).optional(),
+  /** No more items can come. */
+  sealed: z.boolean(),
+  cancelled: z.boolean(),
+  /** Every item has an outcome, and no more items can come. */
+  ended: z.boolean(),
+  /** Workflows that hold the items. */
+  parts: count,
+  startedAt: instant,
+  /** When the first item ended. */
+  firstEndedAt: instant.optional(),
+  lastEndedAt: instant.optional(),
+});
+/** Answer of the `batchStatus` query, and what the library adds from Temporal. */
+export type BatchStatus = z.infer<typeof batchStatusSchema> & {
   /** How many of `open` wait for a slot of their project's budget, as of about a second ago. */
   waitingForBudget?: number | undefined;
   /** How the batch's workflow ended if it has no result, such as `terminated`; the counts are those of that moment. */
@@ -135,21 +120,18 @@ export type BatchStatus = z.infer<ReturnType<typeof batchStatusSchema>> & {
 /** Why a batch starts nothing more until `continueBatch`. */
 export type BatchHold = NonNullable<BatchStatus['hold']>;
 
-/** Schema of {@link BatchItemsPage}. */
-export function batchItemsSchema() {
-  return object({
-    total: count(),
-    offset: count(),
-    items: z.array(itemSchema()),
-    /**
-     * A batch itself knows its first 500 items. This part of it knows the `count` items from `offset + items.length` on:
-     * send it the same query with that offset. The library does this.
-     */
-    elsewhere: object({ workflowId: z.string(), count: count() }).optional(),
-  });
-}
 /** Answer of the `batchItems` query. */
-export type BatchItemsPage = z.infer<ReturnType<typeof batchItemsSchema>>;
+export const batchItemsSchema = object({
+  total: count,
+  offset: count,
+  items: z.array(itemSchema),
+  /**
+   * A batch itself knows its first 500 items. This part of it knows the `count` items from `offset + items.length` on:
+   * send it the same query with that offset. The library does this.
+   */
+  elsewhere: object({ workflowId: z.string(), count }).optional(),
+});
+export type BatchItemsPage = z.infer<typeof batchItemsSchema>;
 
 /** Which items to answer. */
 export interface BatchItemsRange {

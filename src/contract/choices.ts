@@ -9,11 +9,9 @@ export type Lane = (typeof lanes)[number];
 
 /** What a follow-up does when it cannot tell whether its message was delivered. */
 export const unknownDeliveryActions = ['fail', 'assumeSent', 'resend'] as const;
-export type UnknownDeliveryAction = (typeof unknownDeliveryActions)[number];
 
 /** What a follow-up does if the job works on another message. */
 export const whenActiveActions = ['wait', 'send'] as const;
-export type WhenActiveAction = (typeof whenActiveActions)[number];
 
 /** Whether a message reached the service. `unknown`: it cannot be found out. */
 export const deliveredValues = ['yes', 'no', 'unknown'] as const;

@@ -9,9 +9,7 @@ export type DurationInput = number | string;
 /** The rule of a duration in one sentence, for error messages. */
 export const DURATION_RULE = 'must be whole milliseconds, or text such as "500ms", "90s", "5m", "1h", "7d"';
 
-/**
- * A duration in milliseconds, or `undefined` if the value is not a duration. Fractions of a millisecond are rounded.
- */
+/** A duration in milliseconds, rounded, or `undefined` if the value is not a duration. */
 export function parseDurationMs(value: unknown): number | undefined {
   if (typeof value === 'number') return Number.isSafeInteger(value) && value >= 0 ? value : undefined;
   if (typeof value !== 'string') return undefined;
@@ -21,12 +19,7 @@ export function parseDurationMs(value: unknown): number | undefined {
   return Number.isSafeInteger(ms) ? ms : undefined;
 }
 
-/**
- * Schema of a duration between two bounds. Accepts {@link DurationInput} and gives milliseconds.
- *
- * @param min lowest allowed, such as `'1s'`
- * @param max highest allowed
- */
+/** Schema of a duration between two bounds, such as `'1s'`. Accepts {@link DurationInput} and gives milliseconds. */
 export function durationSchema(min: string, max: string) {
   const minMs = parseDurationMs(min) ?? 0;
   const maxMs = parseDurationMs(max) ?? Number.MAX_SAFE_INTEGER;
@@ -50,16 +43,16 @@ export function iso(ms: number): string {
 export function formatDuration(ms: number): string {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
   const seconds = Math.round(ms / 1_000);
-  const parts: [number, string][] = [
-    [Math.floor(seconds / 86_400), 'd'],
-    [Math.floor(seconds / 3_600) % 24, 'h'],
-    [Math.floor(seconds / 60) % 60, 'min'],
-    [seconds % 60, 's'],
+  const parts = [
+    `${Math.floor(seconds / 86_400)} d`,
+    `${Math.floor(seconds / 3_600) % 24} h`,
+    `${Math.floor(seconds / 60) % 60} min`,
+    `${seconds % 60} s`,
   ];
-  const first = parts.findIndex(([count]) => count > 0);
+  const isSet = (part: string) => !part.startsWith('0');
+  const first = parts.findIndex(isSet);
   return parts
     .slice(first, first + 2)
-    .filter(([count]) => count > 0)
-    .map(([count, unit]) => `${count} ${unit}`)
+    .filter(isSet)
     .join(' ');
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { defined } from './defined.js';
 import { WorkflowIdPrefix } from './names.js';
 import type { InputIssue } from './validation.js';
 
@@ -25,7 +26,7 @@ export const keySchema = z
   })
   .refine((key) => !key.includes('..'), 'must not contain ".."');
 
-/** Longest id of a batch. With `:` and an item's index it forms the item's key of at most 128 characters. */
+/** With `:` and an item's index, the id of a batch forms the item's key of at most 128 characters. */
 const MAX_BATCH_ID_LENGTH = 120;
 
 /** Id of a batch: a key of at most 120 characters. */
@@ -62,14 +63,17 @@ export function workflowIdIssue(parts: FollowUpIdParts): InputIssue | undefined 
   return { field: 'workflowId', message };
 }
 
+/** What stands in a workflow id behind this prefix, between its slashes; nothing if the prefix is another one. */
+function pathOf(workflowId: string, prefix: string): string[] {
+  return workflowId.startsWith(prefix) ? workflowId.slice(prefix.length).split('/') : [];
+}
+
+const followUpPath = z.tuple([idSchema, idSchema, keySchema]);
+
 /** Inverse of {@link followUpWorkflowId}; `undefined` for any other text. */
 export function parseFollowUpWorkflowId(workflowId: string): FollowUpIdParts | undefined {
-  if (!workflowId.startsWith(WorkflowIdPrefix.followUp)) return undefined;
-  const [projectId, jobId, key, ...rest] = workflowId.slice(WorkflowIdPrefix.followUp.length).split('/');
-  if (rest.length > 0) return undefined;
-  if (!idSchema.safeParse(projectId).success || !idSchema.safeParse(jobId).success) return undefined;
-  if (!keySchema.safeParse(key).success) return undefined;
-  return { projectId, jobId, key } as FollowUpIdParts;
+  const { data } = followUpPath.safeParse(pathOf(workflowId, WorkflowIdPrefix.followUp));
+  return data && { projectId: data[0], jobId: data[1], key: data[2] };
 }
 
 /** Workflow id of a project's budget: `project-budget/{projectId}`. */
@@ -79,9 +83,8 @@ export function projectBudgetWorkflowId(projectId: string): string {
 
 /** Inverse of {@link projectBudgetWorkflowId}; `undefined` for any other text. */
 export function parseProjectBudgetWorkflowId(workflowId: string): string | undefined {
-  if (!workflowId.startsWith(WorkflowIdPrefix.projectBudget)) return undefined;
-  const projectId = workflowId.slice(WorkflowIdPrefix.projectBudget.length);
-  return idSchema.safeParse(projectId).success ? projectId : undefined;
+  const [projectId, ...rest] = pathOf(workflowId, WorkflowIdPrefix.projectBudget);
+  return rest.length === 0 ? idSchema.safeParse(projectId).data : undefined;
 }
 
 /** Names a workflow of a batch: the batch itself, or if `part` is set one of its parts. */
@@ -93,18 +96,21 @@ export interface BatchIdParts {
 
 /** Workflow id of a batch: `follow-up-batch/{batchId}`; of a part: `follow-up-batch/{batchId}/{part}`. */
 export function followUpBatchWorkflowId({ batchId, part }: BatchIdParts): string {
-  return part === undefined
-    ? `${WorkflowIdPrefix.followUpBatch}${batchId}`
-    : `${WorkflowIdPrefix.followUpBatch}${batchId}/${part}`;
+  return `${WorkflowIdPrefix.followUpBatch}${batchId}${part === undefined ? '' : `/${part}`}`;
 }
+
+const batchPath = z.tuple([
+  batchIdSchema,
+  z
+    .string()
+    .regex(/^(0|[1-9]\d{0,6})-[\w-]{11}$/)
+    .optional(),
+]);
 
 /** Inverse of {@link followUpBatchWorkflowId}; `undefined` for any other text. */
 export function parseFollowUpBatchWorkflowId(workflowId: string): BatchIdParts | undefined {
-  if (!workflowId.startsWith(WorkflowIdPrefix.followUpBatch)) return undefined;
-  const [batchId, part, ...rest] = workflowId.slice(WorkflowIdPrefix.followUpBatch.length).split('/');
-  if (batchId === undefined || rest.length > 0 || !batchIdSchema.safeParse(batchId).success) return undefined;
-  if (part === undefined) return { batchId };
-  return /^(0|[1-9]\d{0,6})-[\w-]{11}$/.test(part) ? { batchId, part } : undefined;
+  const { data } = batchPath.safeParse(pathOf(workflowId, WorkflowIdPrefix.followUpBatch));
+  return data && { batchId: data[0], ...defined({ part: data[1] }) };
 }
 
 /** Key of the follow-up of the batch's item at `index`, counted from 0. */

@@ -51,17 +51,14 @@ export const SearchAttribute = {
 // The same as the functions of these names in `@temporalio/workflow`. Importing that package would make every user of
 // the contract load the whole workflow runtime.
 
-/** Defines a query of a workflow by its name, its answer and its arguments. */
 export function defineQuery<Answer, Args extends unknown[] = []>(name: string): QueryDefinition<Answer, Args> {
   return { type: 'query', name } as QueryDefinition<Answer, Args>;
 }
 
-/** Defines a signal of a workflow by its name and its arguments. */
 export function defineSignal<Args extends unknown[] = []>(name: string): SignalDefinition<Args> {
   return { type: 'signal', name } as SignalDefinition<Args>;
 }
 
-/** Defines an update of a workflow by its name, its answer and its arguments. */
 export function defineUpdate<Answer, Args extends unknown[] = []>(name: string): UpdateDefinition<Answer, Args> {
   return { type: 'update', name } as UpdateDefinition<Answer, Args>;
 }

@@ -3,10 +3,7 @@ import { z } from 'zod';
 // The workflow sandbox and strict Node policies refuse schemas that are compiled by `new Function`.
 z.config({ jitless: true });
 
-/**
- * `z.object` with a type that keeps the documentation of the fields: zod's own maps their types, and then declaration
- * files lack it.
- */
+/** `z.object`, typed so that declaration files keep the documentation of the fields: zod's own type maps them. */
 export function object<Fields extends z.ZodRawShape>(fields: Fields): z.ZodObject<Fields> {
   return z.object(fields);
 }
@@ -15,19 +12,15 @@ const SHOWN_VALUE_LENGTH = 60;
 const MAX_FIELD_LENGTH = 200;
 const MAX_ISSUES = 50;
 
-/** Schema of {@link InputIssue}. */
-export function inputIssueSchema() {
-  return object({
-    /** Path of the field, such as `poll.maxInterval`; empty for the input as a whole. */
-    field: z.string(),
-    /** The rule, and what was given. */
-    message: z.string(),
-  });
-}
+export const inputIssueSchema = object({
+  /** Path of the field, such as `poll.maxInterval`; empty for the input as a whole. */
+  field: z.string(),
+  /** The rule, and what was given. */
+  message: z.string(),
+});
 /** One broken rule of an input. */
-export type InputIssue = z.infer<ReturnType<typeof inputIssueSchema>>;
+export type InputIssue = z.infer<typeof inputIssueSchema>;
 
-/** Outcome of {@link parseInput}. */
 export type Parsed<T> = { ok: true; value: T } | { ok: false; issues: InputIssue[] };
 
 /** Parses with a zod schema. The issues name every field that breaks a rule, with the value that was given. */
@@ -45,11 +38,11 @@ export function describeIssues(issues: readonly InputIssue[]): string {
 
 /** Cuts issues short, so that a failure fits into a payload whatever the input was. */
 export function boundedIssues(issues: readonly InputIssue[]): InputIssue[] {
-  const shown = issues
-    .slice(0, MAX_ISSUES)
-    .map(({ field, message }) => ({ field: cut(field, MAX_FIELD_LENGTH), message }));
-  const more = issues.length - shown.length;
-  return more > 0 ? [...shown, { field: '', message: `and ${more} more` }] : shown;
+  const more = issues.length - MAX_ISSUES;
+  return [
+    ...issues.slice(0, MAX_ISSUES).map(({ field, message }) => ({ field: cut(field, MAX_FIELD_LENGTH), message })),
+    ...(more > 0 ? [{ field: '', message: `and ${more} more` }] : []),
+  ];
 }
 
 function toInputIssues(issue: z.core.$ZodIssue, input: unknown): InputIssue[] {
@@ -63,10 +56,7 @@ function toInputIssues(issue: z.core.$ZodIssue, input: unknown): InputIssue[] {
 }
 
 function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
-  return path.reduce<unknown>(
-    (value, key) => (value === null || value === undefined ? undefined : (value as Record<PropertyKey, unknown>)[key]),
-    input,
-  );
+  return path.reduce((value, key) => (value as Record<PropertyKey, unknown> | null | undefined)?.[key], input);
 }
 
 function show(value: unknown): string {

@@ -50,9 +50,8 @@ export async function followUpBatchPart(input: PartInput | null): Promise<BatchC
     ...createFlowPort('next report or look', () => flow.wake()),
     ...createPort(input),
   });
-  const orderSchema = partOrderSchema();
   setHandler(partOrderSignal, (message) => {
-    const order = parseInput(orderSchema, message);
+    const order = parseInput(partOrderSchema, message);
     if (order.ok) flow.hear(order.value);
   });
   setHandler(batchItemsQuery, (range) => flow.page(pageRange(range, input.first)));

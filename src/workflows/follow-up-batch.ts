@@ -116,9 +116,8 @@ function handleMessages(flow: BatchFlow): void {
     description: 'Lets a batch that is held go on',
     validator: () => refuse(batch.canProceed ? undefined : { field: '', message: 'the batch is not held' }),
   });
-  const reportSchema = partReportSchema();
   setHandler(partReportSignal, (message) => {
-    const report = parseInput(reportSchema, message);
+    const report = parseInput(partReportSchema, message);
     if (report.ok) flow.hear(report.value);
   });
   setHandler(batchStatusQuery, () => batch.status(), { description: 'How many items are where' });

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import * as budget from '../budget/budget.js';
 import * as followUp from '../follow-up/flow.js';
+import * as batchProtocol from '../contract/batch-protocol.js';
 import * as durations from '../contract/durations.js';
 import * as followUpInput from '../contract/follow-up-input.js';
 import * as contract from '../contract/index.js';
@@ -13,7 +14,7 @@ import * as protocol from '../contract/protocol.js';
  * Whatever is shared must be the same for every workflow: no state, no clock and no randomness at the top of a module.
  * The SDK freezes everything that the modules export.
  */
-for (const shared of [budget, contract, durations, followUp, followUpInput, protocol]) {
+for (const shared of [batchProtocol, budget, contract, durations, followUp, followUpInput, protocol]) {
   for (const value of Object.values(shared) as unknown[]) {
     if (value instanceof z.ZodType) settle(value);
   }

@@ -28,13 +28,17 @@ const sources = {
   // What the options of the workflow bundle import.
   'src/config/index.ts': 'export type WorkerConfig = any;\n',
   'src/temporal/data-converter.ts': 'export type TemporalPlugin = any;\n',
-  'src/contract/wire-schemas.ts': `import { z } from 'zod';
-export const wireSchemas = () => ({
-  followUpSettings: { wait: { default: '5s', min: '0s', max: '1h', meaning: 'how long' } },
-  maxPromptBytes: 10,
-  inputs: [{ name: 'follow-up-input', title: 'Input', schema: z.object({ wait: z.union([z.number(), z.string()]) }) }],
-  answers: [{ name: 'follow-up-result', title: 'Result', schema: z.object({ a: z.string() }) }],
-});
+  'src/contract/follow-up-input.ts': `import { z } from 'zod';
+export const followUpSettings = { wait: { default: '5s', min: '0s', max: '1h', meaning: 'how long' } };
+export const MAX_PROMPT_BYTES = 10;
+export const followUpInputSchema = z.object({ wait: z.union([z.number(), z.string()]) });
+`,
+  'src/contract/index.ts': `import { z } from 'zod';
+import { followUpInputSchema } from './follow-up-input.js';
+export const followUpBatchInputSchema = z.union([z.object({ defaults: followUpInputSchema })]);
+const answer = z.object({ a: z.string() });
+export { answer as followUpResultSchema, answer as followUpProgressSchema, answer as failureDetailsSchema };
+export { answer as followUpBatchResultSchema, answer as batchStatusSchema, answer as batchItemsSchema };
 `,
   // With the argument "bundle", it waits for the bundle and says before and after whether it is there.
   'src/cli/main.ts': `import { existsSync } from 'node:fs';
@@ -186,7 +190,7 @@ describe('the build', () => {
 
   it('checks types and writes declarations only when it is run directly, not for a command', async () => {
     expect((await build()).code).toBe(0);
-    expect(declarations()).toContain(join('contract', 'wire-schemas.d.ts'));
+    expect(declarations()).toContain(join('contract', 'follow-up-input.d.ts'));
     write('src/cli/main.ts', `${sources['src/cli/main.ts']}export const wrong: number = "text";\n`);
     expect((await command()).code).toBe(3);
     const failed = await build();

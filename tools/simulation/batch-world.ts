@@ -33,7 +33,7 @@ interface Watcher {
   id: number;
 }
 
-const schemas = { order: partOrderSchema(), report: partReportSchema() };
+const schemas = { order: partOrderSchema, report: partReportSchema };
 
 /** A Temporal server with a batch, its parts and their follow-ups. Children that are started survive their parents. */
 export class BatchServer extends Server {
