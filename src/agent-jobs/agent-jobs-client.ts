@@ -1,6 +1,8 @@
 import { Agent, buildConnector } from 'undici';
+import { z } from 'zod';
 import { defined } from '../contract/defined.js';
 import { idSchema } from '../contract/ids.js';
+import { describeIssues, parseInput } from '../contract/validation.js';
 import { PACKAGE_VERSION } from '../package.js';
 import { describeNetworkError, getOnce, skipInterim } from './answer.js';
 import { type ApiKeys, isUsableApiKey } from './api-keys.js';
@@ -8,21 +10,18 @@ import { parseBaseUrl } from './base-url.js';
 import { type GetJobOutcome, interpretGet, interpretSend, type SendMessageOutcome } from './outcomes.js';
 import { postOnce } from './post-once.js';
 import { createMaskCache } from './secret-mask.js';
-import type { Mask } from './service-text.js';
 
-/** Longest answer that is read: 128 KiB. A job is below 1 KiB, so a longer answer is not a job. */
+/** Longest answer that is read. A job is below 1 KiB, so a longer answer is not a job. */
 const MAX_RESPONSE_BYTES = 131_072;
 
 /** Longest timer of Node, about 24 days. Longer ones would fire at once. */
 const MAX_TIMEOUT_MS = 2_147_483_647;
 
-/** Most connections for GETs. Further GETs wait for one, within their deadline. */
+/** Further GETs wait for a connection, within their deadline. */
 const MAX_GET_CONNECTIONS = 512;
 
-export interface JobAddress {
-  projectId: string;
-  jobId: string;
-}
+const addressSchema = z.object({ projectId: idSchema, jobId: idSchema });
+export type JobAddress = z.infer<typeof addressSchema>;
 
 export interface SendMessageRequest extends JobAddress {
   /** At least 1 character. */
@@ -61,9 +60,8 @@ export interface AgentJobsClientOptions {
 }
 
 /**
- * Creates a client. TLS certificates are verified. Redirects are not followed, nothing is retried, and answers are
- * requested uncompressed and never decompressed. `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are ignored: requests go
- * straight to the host.
+ * Creates a client. TLS certificates are verified. Redirects are not followed, nothing is retried or decompressed, and
+ * `HTTP_PROXY` and the like are ignored.
  *
  * @throws Error naming the option and the rule that it breaks
  */
@@ -89,14 +87,38 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
   const underWay = new Set<Promise<unknown>>();
   let closed = false;
 
+  /** What every request to a job needs, or why none can be made. */
+  async function prepare({ projectId, jobId }: JobAddress) {
+    const ids = parseInput(addressSchema, { projectId, jobId });
+    if (!ids.ok) return { reason: 'rejected', message: describeIssues(ids.issues) } as const;
+    const key = await keyFor(projectId);
+    if ('problem' in key) return { reason: 'no-key', message: key.problem } as const;
+    const headers = {
+      authorization: `Bearer ${key.key}`,
+      accept: 'application/json',
+      'accept-encoding': 'identity',
+      'user-agent': `agent-follow-up/${PACKAGE_VERSION}`,
+    };
+    return { origin, path: `${pathPrefix}/v2/agent/${projectId}/job/${jobId}`, headers, mask: maskFor(key.key) };
+  }
+
+  async function keyFor(projectId: string): Promise<{ key: string } | { problem: string }> {
+    const project = `project ${projectId}`;
+    try {
+      const key = await keys.forProject(projectId);
+      if (key === undefined) return { problem: `there is no API key for ${project}` };
+      return isUsableApiKey(key) ? { key } : { problem: `the API key of ${project} cannot be sent in a header` };
+    } catch {
+      // An error from a source of keys may quote a key.
+      return { problem: `the API key of ${project} could not be read` };
+    }
+  }
+
   async function getJob(job: JobAddress): Promise<GetJobOutcome> {
-    const idIssue = describeIdIssue(job);
-    if (idIssue !== undefined) return { kind: 'failed', reason: 'rejected', message: idIssue };
-    const access = await authorize(keys, maskFor, job.projectId);
-    if ('problem' in access) return { kind: 'failed', reason: 'no-key', message: access.problem };
-    const { mask } = access;
-    const path = `${pathPrefix}/v2/agent/${job.projectId}/job/${job.jobId}`;
-    const { answer, error } = await getOnce(agent, { origin, path, headers: access.headers }, getTimeoutMs);
+    const prepared = await prepare(job);
+    if (prepared.reason !== undefined) return { kind: 'failed', ...prepared };
+    const { mask, ...request } = prepared;
+    const { answer, error } = await getOnce(agent, request, getTimeoutMs);
     if (!answer) {
       const { kind, text } = describeNetworkError(error, mask);
       return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no answer: ${text}` };
@@ -105,15 +127,16 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
   }
 
   async function sendMessage(message: SendMessageRequest): Promise<SendMessageOutcome> {
-    const idIssue = describeIdIssue(message);
-    if (idIssue !== undefined) return { outcome: 'rejected', message: `nothing was sent: ${idIssue}` };
-    const access = await authorize(keys, maskFor, message.projectId);
-    if ('problem' in access) return { outcome: 'notSent', message: `nothing was sent: ${access.problem}` };
-    const { mask } = access;
+    const prepared = await prepare(message);
+    if (prepared.reason !== undefined) {
+      const outcome = prepared.reason === 'rejected' ? 'rejected' : 'notSent';
+      return { outcome, message: `nothing was sent: ${prepared.message}` };
+    }
+    const { mask, path, headers } = prepared;
     const result = await postOnce({
       origin,
-      path: `${pathPrefix}/v2/agent/${message.projectId}/job/${message.jobId}/message`,
-      headers: { ...access.headers, 'content-type': 'application/json' },
+      path: `${path}/message`,
+      headers: { ...headers, 'content-type': 'application/json' },
       body: JSON.stringify({ prompt: message.prompt }),
       deadlineMs: sendTimeoutMs,
       connectTimeoutMs,
@@ -121,20 +144,18 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       ca,
       mayStart: message.mayStart,
     });
+    const textOf = (error: unknown) => describeNetworkError(error, mask).text;
     switch (result.kind) {
-      case 'notStarted': {
-        const why = result.refused
-          ? 'the final check before the send failed'
-          : describeNetworkError(result.error, mask).text;
-        return { outcome: 'notSent', message: `nothing was sent: ${why}` };
-      }
-      case 'unanswered':
-        return {
-          outcome: 'unknown',
-          message: `no answer came, and the message may have been delivered: ${describeNetworkError(result.error, mask).text}`,
-        };
       case 'answered':
         return interpretSend(result.answer, result.error, mask);
+      case 'notStarted': {
+        const why = result.refused ? 'the final check before the send failed' : textOf(result.error);
+        return { outcome: 'notSent', message: `nothing was sent: ${why}` };
+      }
+      case 'unanswered': {
+        const message = `no answer came, and the message may have been delivered: ${textOf(result.error)}`;
+        return { outcome: 'unknown', message };
+      }
     }
   }
 
@@ -155,37 +176,4 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       await agent.destroy();
     },
   };
-}
-
-async function authorize(
-  keys: ApiKeys,
-  maskFor: (key: string) => Mask,
-  projectId: string,
-): Promise<{ headers: Record<string, string>; mask: Mask } | { problem: string }> {
-  let key: string | undefined;
-  try {
-    key = await keys.forProject(projectId);
-  } catch {
-    // An error from a source of keys may quote a key.
-    return { problem: `the API key of project ${projectId} could not be read` };
-  }
-  if (key === undefined) return { problem: `there is no API key for project ${projectId}` };
-  if (!isUsableApiKey(key)) return { problem: `the API key of project ${projectId} cannot be sent in a header` };
-  return {
-    headers: {
-      authorization: `Bearer ${key}`,
-      accept: 'application/json',
-      'accept-encoding': 'identity',
-      'user-agent': `agent-follow-up/${PACKAGE_VERSION}`,
-    },
-    mask: maskFor(key),
-  };
-}
-
-function describeIdIssue(job: JobAddress): string | undefined {
-  for (const field of ['projectId', 'jobId'] as const) {
-    const parsed = idSchema.safeParse(job[field]);
-    if (!parsed.success) return `${field}: ${parsed.error.issues.map((issue) => issue.message).join('; ')}`;
-  }
-  return undefined;
 }

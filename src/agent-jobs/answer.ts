@@ -37,8 +37,8 @@ export async function readAnswer(
 }
 
 /**
- * Returns the error of `exchange`, or a {@link DeadlineError} if it has not ended in time. This is a race because a
- * request that still waits for its connection does not notice an abort.
+ * The error of `exchange`, or a {@link DeadlineError} if it has not ended in time. A race, because a request that still
+ * waits for its connection does not notice an abort.
  */
 export async function withinDeadline(deadlineMs: number, exchange: Promise<unknown>): Promise<unknown> {
   let timer: NodeJS.Timeout | undefined;
@@ -74,7 +74,6 @@ export async function getOnce(
 /** 1xx, without 101: a switch to another protocol is an answer, and one that cannot be used. */
 const INTERIM_STATUS = /^HTTP\/1\.[01] 1(?!01)\d\d/;
 const VERSION = 'HTTP/1.';
-/** So many bytes show whether an answer is an interim one. */
 const STATUS_BYTES = 'HTTP/1.1 100'.length;
 const HEAD_END = '\r\n\r\n';
 /** Longest head of an interim answer: that of undici for a final one. */
@@ -106,12 +105,8 @@ export function skipInterim<S extends net.Socket>(socket: S): S {
 }
 
 function afterInterim(bytes: Buffer): Buffer {
-  let rest = bytes;
-  for (let end = 0; end >= 0 && isInterim(rest);) {
-    end = rest.indexOf(HEAD_END);
-    if (end >= 0) rest = rest.subarray(end + HEAD_END.length);
-  }
-  return rest;
+  const end = isInterim(bytes) ? bytes.indexOf(HEAD_END) : -1;
+  return end < 0 ? bytes : afterInterim(bytes.subarray(end + HEAD_END.length));
 }
 
 function mayBeInterim(bytes: Buffer): boolean {
@@ -128,7 +123,6 @@ const TIMEOUT_CODES: ReadonlySet<string> = new Set(['CONNECT_TIMEOUT', 'UND_ERR_
 const UNTRUSTED =
   'this host does not trust the authority that signed its certificate; add that authority with NODE_EXTRA_CA_CERTS';
 
-/** Hints for errors that can be fixed. */
 const HINTS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing is listening at that address; check AGENT_JOBS_BASE_URL and that the service is running',
   ENOTFOUND: 'the host name cannot be resolved; check AGENT_JOBS_BASE_URL and DNS',
@@ -171,21 +165,17 @@ export function describeStatus({ statusCode, headers, body }: Answer, mask: Mask
   return cutText(`HTTP ${statusCode}${redirect}${text === '' ? '' : `: ${text}`}`);
 }
 
-const MAX_LOCATION_LENGTH = 200;
-
 /** Where a redirect leads, without user name, password, query and fragment, which may hold secrets of others. */
 function redirectTarget(headers: ResponseHeaders, mask: Mask): string {
   // Masked before it is cut, because half a key would not be recognised.
   const [location = ''] = cleanString([headers['location']].flat()[0] ?? '', mask).split(/[?#]/, 1);
   const target = cleanLine(location.replace(/^([a-z][a-z\d+.-]*:)?\/\/[^/]*@/i, '$1//'), mask);
-  return target === '' ? '' : ` to ${cutText(target, MAX_LOCATION_LENGTH)}`;
+  return target === '' ? '' : ` to ${cutText(target, 200)}`;
 }
-
-const MAX_ENCODING_LENGTH = 50;
 
 /** What is wrong with an answer that is encoded although `identity` was requested. */
 export function encodingProblem(headers: ResponseHeaders, mask: Mask): string | undefined {
   const encodings = cleanLine([headers['content-encoding']].flat().join(', '), mask);
   if (encodings === '' || encodings.toLowerCase() === 'identity') return undefined;
-  return `its body has the content encoding ${cutText(encodings, MAX_ENCODING_LENGTH)}, which was not requested`;
+  return `its body has the content encoding ${cutText(encodings, 50)}, which was not requested`;
 }

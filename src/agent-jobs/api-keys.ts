@@ -17,13 +17,12 @@ export interface ApiKeys {
   forProject(projectId: string): Promise<string | undefined>;
 }
 
-/** API keys, some of which may come from files. */
 export interface WatchedApiKeys extends ApiKeys {
   /** Why a file of keys cannot be used now, with its path; `undefined` if all can be used. Never throws. */
   problem(): Promise<string | undefined>;
 }
 
-/** Sources of API keys. A project uses the first of `keysFile`, `keyFile` and `key` that has a key for it. */
+/** A project uses the first of `keysFile`, `keyFile` and `key` that has a key for it. */
 export interface ApiKeySource {
   key?: string | undefined;
   /** Path of a file that holds one key for all projects. White space around the key is ignored. */
@@ -43,9 +42,8 @@ export function isUsableApiKey(key: string): boolean {
 }
 
 /**
- * Keys from a literal, a file, or a file of many. Files are read at their first use, and again at the first use after a
- * change, so the very next request uses a rotated key. A file that is missing, half-written or invalid is reported to
- * `onProblem`, and its last good keys stay in use.
+ * Keys from a literal, a file, or a file of many. Files are read again at the first use after a change, so the very next
+ * request uses a rotated key.
  *
  * @throws Error when no source is given, or the literal key is not usable; the message does not hold the key
  */
@@ -99,35 +97,26 @@ export function parseKeysFile(text: string): ReadonlyMap<string, string> {
 }
 
 /**
- * A file that changed less than this time before it was read is read again at the next use: its time stamp would not
- * show a second change within its resolution (2 s on the coarsest file systems).
+ * A file that changed less than this before it was read is read again at the next use: its time stamp would not show a
+ * second change within its resolution (2 s on the coarsest file systems).
  */
 const TIME_STAMP_RESOLUTION_MS = 2_000;
 
-/** The newest good content of a file, if there ever was any, and why the file cannot be used now, with its path. */
-interface FileState<T> {
-  content: T | undefined;
-  problem: string | undefined;
-}
-
 /**
  * Watches a file by checking its times of change, size and inode at each use. This also notices files that were
- * replaced by a rename or a symbolic link. If a file is missing or bad, its last good content stays in use.
+ * replaced by a rename or a symbolic link.
  *
  * @param parse throws an `Error` whose message says what is wrong, without secrets
- * @returns a function that looks at the file now; it never throws
+ * @returns a function that looks at the file now: its newest good content, if there ever was any, and why the file cannot
+ *   be used now, with its path. It never throws
  */
-function watchFile<T>(
-  path: string,
-  parse: (text: string) => T,
-  { onProblem }: ApiKeySource,
-): () => Promise<FileState<T>> {
+function watchFile<T>(path: string, parse: (text: string) => T, { onProblem }: ApiKeySource) {
   let content: T | undefined;
   let signature: string | undefined;
   let problem: string | undefined;
   let last: Promise<unknown> = Promise.resolve();
 
-  async function refresh(): Promise<FileState<T>> {
+  async function refresh() {
     let found: string | undefined;
     try {
       const { mtimeMs, ctimeMs, size, ino } = await stat(path);

@@ -30,11 +30,7 @@ const loopback = new BlockList();
 loopback.addSubnet('127.0.0.0', 8, 'ipv4');
 loopback.addAddress('::1', 'ipv6');
 
-/**
- * Whether a host is this machine itself, whatever a name server says: `localhost`, 127.0.0.0/8, `::1`.
- *
- * @param host a name or an address; IPv6 with or without brackets
- */
+/** Whether a host is this machine itself, whatever a name server says. IPv6 may have brackets. */
 export function isLoopbackHost(host: string): boolean {
   const bare = host.replace(/^\[|\]$/g, '');
   const version = isIP(bare);

@@ -110,10 +110,7 @@ export function getOutcomeOf(statusCode: number): 'job' | 'notFound' | GetJobFai
   return outcome === 'unknown' || outcome === 'notSent' ? 'service' : outcome;
 }
 
-/**
- * Longest wait that a `Retry-After` may ask for: the length of the service's budget window, 1 h. A longer one cannot be
- * about the budget. Cut to this, a nonsensical value (a year) costs at most one probe an hour.
- */
+/** The length of the service's budget window: a longer wait cannot be about the budget, and is cut to this. */
 export const MAX_RETRY_AFTER_MS = 3_600_000;
 
 const SECONDS = /^\d+(?:\.\d+)?$/;
@@ -123,14 +120,11 @@ const HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)/i;
 type HeaderValue = string | string[] | undefined;
 
 /**
- * The wait that a `Retry-After` header asks for: 1 to {@link MAX_RETRY_AFTER_MS} milliseconds; longer ones are cut to
- * that. `undefined` if there is no header or its value is not usable: neither a number of seconds nor an HTTP date,
- * negative, zero, or a date in the past. Then the caller's own backoff applies.
+ * The wait that a `Retry-After` header asks for, 1 to {@link MAX_RETRY_AFTER_MS} milliseconds; `undefined` if there is
+ * none, or it is neither a positive number of seconds nor an HTTP date in the future.
  *
  * A date is compared with the answer's own `Date` header if that is readable, which cancels out the service's clock,
- * otherwise with `nowMs`.
- *
- * @param nowMs the local clock, epoch milliseconds
+ * otherwise with `nowMs`, the local clock in epoch milliseconds.
  */
 export function parseRetryAfterMs(retryAfter: HeaderValue, date: HeaderValue, nowMs: number): number | undefined {
   const serviceNowMs = parseHttpDate([date].flat()[0]) ?? nowMs;
@@ -147,7 +141,7 @@ function waitMs(value: string, serviceNowMs: number): number {
   return instantMs === undefined ? 0 : instantMs - serviceNowMs;
 }
 
-/** The instant of an HTTP date in any of its three forms, in epoch milliseconds. All are in UTC; asctime's does not say so. */
+/** The instant of an HTTP date in any of its three forms. All are in UTC; asctime's does not say so. */
 export function parseHttpDate(value: string | undefined): number | undefined {
   const date = value?.trim();
   if (date === undefined || !HTTP_DATE.test(date)) return undefined;

@@ -11,7 +11,7 @@ export type Mask = (text: string) => string;
 // Half a surrogate pair is not text and cannot be written as UTF-8.
 const LONE_SURROGATE = /\p{Surrogate}/gu;
 
-/** A text of the service without terminal escapes, control characters (except tab and newline) and the API key. */
+/** Without terminal escapes, control characters (except tab and newline) and the API key. */
 export function cleanString(text: string, mask: Mask): string {
   return mask(plainText(text).replace(LONE_SURROGATE, '\ufffd'));
 }
@@ -28,26 +28,19 @@ export function cutText(text: string, maxLength = MAX_SERVICE_TEXT_LENGTH): stri
   return `${text.slice(0, maxLength - 1).replace(LONE_SURROGATE, '')}…`;
 }
 
-/**
- * Deepest nesting of a body that is accepted. A job has two levels. Encoders that handle it later (Temporal's JSON
- * payloads) are recursive, and 128 KiB can hold 65,000 levels.
- */
+/** A job has two levels. The encoders of Temporal's payloads are recursive, and 128 KiB can hold 65,000 levels. */
 const MAX_DEPTH = 64;
 
 /**
- * Largest job that is accepted, as JSON in UTF-8: 128 KiB, like its body. The JSON may be longer than the body (`1e20`
- * is written out, and an invalid byte takes three). A follow-up carries two jobs and its prompt in one payload, and
- * Temporal accepts 2 MiB.
+ * Largest job that is accepted, as JSON, which may be longer than its body: `1e20` is written out. A follow-up carries two
+ * jobs and its prompt in one payload, and Temporal accepts 2 MiB.
  */
 const MAX_JOB_BYTES = 131_072;
 
 /** What a body holds, or why it holds nothing of the kind. */
 export type Read<T> = { ok: true; value: T } | { ok: false; problem: string };
 
-/**
- * Reads a job from a body. First every string in it, including field names, is cleaned of API keys, terminal escapes
- * and control characters. Its `id` is not compared with anything.
- */
+/** Reads a job from a body, with every string in it cleaned, including field names. Its `id` is not compared. */
 export function parseJob(body: string, mask: Mask): Read<AgentJob> {
   const json = parseJson(body, mask);
   if (!json.ok) return json;

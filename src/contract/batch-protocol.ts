@@ -1,8 +1,4 @@
-/**
- * What a batch and its parts say to each other. Not part of the published contract.
- *
- * @module
- */
+// What a batch and its parts say to each other. Not part of the published contract.
 import { ApplicationFailure, CancelledFailure, TerminatedFailure } from '@temporalio/common';
 import { z } from 'zod';
 import { followUpBatchResultSchema, type ItemOutcome } from './batch-result.js';

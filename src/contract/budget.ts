@@ -5,7 +5,7 @@ import { keySchema } from './ids.js';
 import { defineQuery, defineUpdate } from './names.js';
 import { object } from './validation.js';
 
-/** How a send ended, as far as it is known. */
+/** How a send ended, as far as is known. */
 export const sendOutcomes = ['sent', 'rejected', 'unknown', 'notSent', 'limited', 'unauthorized', 'payment'] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
 
@@ -24,7 +24,7 @@ export type WaitReason = (typeof waitReasons)[number];
 export const blockReasons = ['budget-stopped', 'budget-silent', 'service'] as const;
 export type BlockReason = (typeof blockReasons)[number];
 
-/** Why a budget is paused. An `operator` lets nothing through; otherwise one send at a time probes the service. */
+/** Why a budget is paused. An `operator`'s pause lets nothing through; else one send at a time probes the service. */
 export type PauseReason = 'operator' | Refusal;
 
 /** Answer of the `budgetStatus` query. All times are ISO 8601 in UTC. */
@@ -39,7 +39,6 @@ export interface BudgetStatus {
   used: number;
   /** Sends that are granted and not settled. */
   unsettled: number;
-  /** When the next occupied slot is free. */
   nextFreeSlotAt?: string;
   /** How many messages in a window the service accepts, after it refused some, if that is below the limit. */
   learnedLimit?: number;
@@ -52,9 +51,8 @@ export interface BudgetStatus {
   /** The first 20 in line, in the order of their turns, and the one that the query is about. */
   waiting: BudgetWaiter[];
   waitingTotal: number;
-  /** How many of them are in the batch lane. The others are in the interactive lane. */
   waitingInBatchLane: number;
-  /** How many of them wait for their job, in either lane. */
+  /** Those whose job is busy, in either lane. */
   waitingForJob: number;
   /** The sends of the last window, at least the last 100 and at most the last 1,000. Newest first. */
   lastSends: BudgetSend[];
@@ -66,7 +64,6 @@ export interface BudgetWaiter {
   lane: Lane;
   /** 1 for the next; missing while it waits for its job. */
   position?: number;
-  /** When its slot is expected to be granted. */
   expectedAt?: string;
   /** The service refuses its message while it accepts others: why, and when it is tried again. */
   refusal?: { reason: Refusal; until: string };
@@ -79,28 +76,28 @@ export interface BudgetSend {
   /** For slots that were taken: how many. */
   sendNumber: number;
   grantedAt: string;
-  /** When the send was over. */
   settledAt?: string;
   outcome?: SendOutcome | 'taken';
 }
 
 /**
- * The status of a budget. The argument is the caller's time in epoch milliseconds: an idle workflow does not know the
- * time, and without the argument it answers as of its last event. `about` is the workflow id of a follow-up that
- * `waiting` names wherever it stands in the line.
+ * The status of a budget. `nowMs` is the caller's time in epoch milliseconds: without it, an idle workflow answers as of
+ * its last event. `about` is the workflow id of a follow-up that `waiting` names wherever it stands in the line.
  */
 export const budgetStatusQuery = defineQuery<BudgetStatus, [nowMs?: number, about?: string]>('budgetStatus');
 
 const limitRule = 'must be from 0 to 10000';
+const countRule = 'must be from 1 to 10000';
+const wholeRule = 'must be a whole number';
 
 /** New settings of a budget. Fields that are left out stay as they are. */
 export const setLimitInputSchema = object({
   /** Messages per window; 0 lets nothing through. */
-  limit: z.int('must be a whole number').min(0, limitRule).max(10_000, limitRule).optional(),
+  limit: z.int(wholeRule).min(0, limitRule).max(10_000, limitRule).optional(),
   /** Length of the rolling window, as a duration. */
   window: durationSchema('1s', '365d').optional(),
   /** Slots kept free of the batch lane; below the limit. */
-  reserve: z.int('must be a whole number').min(0, 'must be from 0').optional(),
+  reserve: z.int(wholeRule).min(0, 'must be from 0').optional(),
 })
   .strict()
   .refine((input) => Object.keys(input).length > 0, 'must set at least one of limit, window, reserve')
@@ -122,11 +119,7 @@ export type PauseInput = z.input<typeof pauseInputSchema>;
 /** Slots to take for messages that something else sends. */
 export const takeInputSchema = object({
   /** How many, at most the limit. @default 1 */
-  count: z
-    .int('must be a whole number')
-    .min(1, 'must be from 1 to 10000')
-    .max(10_000, 'must be from 1 to 10000')
-    .default(1),
+  count: z.int(wholeRule).min(1, countRule).max(10_000, countRule).default(1),
   /** The same key takes slots only once. The budget remembers its last 2,000 keys and follow-ups, or fewer if they are long. */
   key: keySchema,
 }).strict();

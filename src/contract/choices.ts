@@ -1,7 +1,5 @@
-/**
- * The values that fields of inputs and results may have. This module imports nothing: the command line lists them
- * in its help, which must not load the schemas.
- */
+// The values that fields of inputs and results may have. This module imports nothing: the command line lists them in its
+// help, which must not load the schemas.
 
 /** Which follow-ups of a project go first when several wait for the budget. */
 export const lanes = ['interactive', 'batch'] as const;

@@ -8,20 +8,15 @@ import { object } from './validation.js';
 /** Longest prompt, in bytes of UTF-8: 256 KiB. */
 export const MAX_PROMPT_BYTES = 262_144;
 
-/** An optional field of an input. */
+/** An optional field of an input. The bounds are inclusive. */
 interface Setting {
   default: string | number;
-  /** Bounds, inclusive. */
   min?: string | number;
   max?: string | number;
-  /** For the reference and the JSON Schemas. */
   meaning: string;
 }
 
-/**
- * The defaults and bounds of the optional fields. The schema below, the JSON Schemas and the table in
- * docs/reference/inputs.md take them from here.
- */
+/** For the schema below, the JSON Schemas and the table in docs/reference/inputs.md. */
 export const followUpSettings = {
   lane: { default: 'interactive', meaning: '`interactive` goes before `batch`' },
   onUnknownDelivery: {
@@ -81,7 +76,7 @@ const pollSchema = object({
   backoffCoefficient: z.number().min(minCoefficient, coefficientRule).max(maxCoefficient, coefficientRule).nullish(),
 }).strict();
 
-/** A message: 1 character to 256 KiB of UTF-8, and not only white space. Half a surrogate pair has no UTF-8. */
+// Half a surrogate pair has no UTF-8.
 export const promptSchema = z
   .string()
   .min(1, { error: 'must not be empty', abort: true })
@@ -112,7 +107,6 @@ const baseSchema = object({
   budgetWaitTimeout: duration(followUpSettings.budgetWaitTimeout),
 }).strict();
 
-/** What a batch may set for all of its items. */
 export const followUpDefaultsSchema = baseSchema.omit({ projectId: true, jobId: true, prompt: true });
 
 /** Input of the `followUp` workflow. Accepts {@link FollowUpInput} and gives {@link FollowUpSettings}. */
@@ -121,11 +115,8 @@ export const followUpInputSchema = baseSchema.transform((input, context) => {
   const defaultMaxMs = Math.max(defaultMs(followUpSettings['poll.maxInterval']), initialIntervalMs);
   const maxIntervalMs = input.poll?.maxInterval ?? defaultMaxMs;
   if (maxIntervalMs < initialIntervalMs) {
-    context.addIssue({
-      code: 'custom',
-      path: ['poll', 'maxInterval'],
-      message: 'must be at least poll.initialInterval',
-    });
+    const path = ['poll', 'maxInterval'];
+    context.addIssue({ code: 'custom', path, message: 'must be at least poll.initialInterval' });
   }
   return {
     projectId: input.projectId,
@@ -146,11 +137,8 @@ export const followUpInputSchema = baseSchema.transform((input, context) => {
   };
 });
 
-/**
- * Input of the `followUp` workflow, as callers write it. Durations are milliseconds or text such as `"90s"`. An optional
- * field may also be `null`.
- */
+/** As callers write it. Durations are milliseconds or text such as `"90s"`. An optional field may also be `null`. */
 export type FollowUpInput = z.input<typeof followUpInputSchema>;
 
-/** A follow-up's settings with every default filled in and every duration in milliseconds. */
+/** With every default filled in and every duration in milliseconds. */
 export type FollowUpSettings = z.output<typeof followUpInputSchema>;

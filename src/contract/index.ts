@@ -1,6 +1,5 @@
 /**
- * Everything that callers of the workflows need: ids, inputs, results, queries, signals, updates, failure types. Safe to
- * import anywhere: in workflow code, in activities, in clients and in browsers. Imports no client, worker or HTTP code.
+ * Everything that callers of the workflows need. Safe to import anywhere, also in workflow code and in browsers.
  *
  * @module
  */

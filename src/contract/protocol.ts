@@ -1,8 +1,4 @@
-/**
- * What follow-ups, their activities and the budgets say to each other. Not part of the published contract.
- *
- * @module
- */
+// What follow-ups, their activities and the budgets say to each other. Not part of the published contract.
 import { z } from 'zod';
 import {
   type BlockReason,
@@ -42,13 +38,11 @@ export function knownReason(reason: string): WaitReason | BlockReason | undefine
   return [...waitReasons, ...blockReasons].find((known) => known === reason);
 }
 
-/** Longest text that a fingerprint keeps; a longer one is hashed. */
+/** Longest text that a fingerprint keeps. Budgets keep one for each job, so a longer text is hashed. */
 const MAX_KEPT_LENGTH = 24;
 
-/** Fields are only compared, so long ones are hashed: budgets keep one fingerprint for each job. */
 export function fingerprint({ status, prLink, archivedAt }: AgentJob): JobFingerprint {
-  const kept = (text: string | null | undefined) =>
-    text !== null && text !== undefined && text.length > MAX_KEPT_LENGTH ? hash64(text) : (text ?? null);
+  const kept = (text?: string | null) => (text && text.length > MAX_KEPT_LENGTH ? hash64(text) : (text ?? null));
   return { status: kept(status), prLink: kept(prLink), archivedAt: kept(archivedAt) };
 }
 
@@ -72,12 +66,8 @@ const send = {
   sendNumber: z.int().min(1).max(1_000_000),
 };
 
-/**
- * An ask for a slot of the project's budget and for the job's turn. It may be repeated. An update can be refused, so an
- * ask that breaks a rule never reaches the budget's rules.
- */
+/** An ask for a slot of the project's budget and for the job's turn. It may be repeated. */
 export const askSchema = z.object({
-  /** Names the project and the job, too. */
   workflowId: idText,
   /** Of the run that asks. */
   ...send,
@@ -99,12 +89,12 @@ export const askSchema = z.object({
 });
 export type Ask = z.infer<typeof askSchema>;
 
+/** How a job looked at the end of a turn. It distinguishes that end from the end of the next turn. */
 const fingerprintSchema = z.object({
   status: shortText.nullable(),
   prLink: shortText.nullable(),
   archivedAt: shortText.nullable(),
 });
-/** How a job looked at the end of a turn. It distinguishes that end from the end of the next turn. */
 export type JobFingerprint = z.infer<typeof fingerprintSchema>;
 
 const pauseSchema: z.ZodType<ShownPause> = z.object({
@@ -113,6 +103,7 @@ const pauseSchema: z.ZodType<ShownPause> = z.object({
   note: z.string().max(1_000).exactOptional(),
 });
 
+/** The follow-up may send. */
 const grantedSchema = z.object({
   kind: z.literal('granted'),
   ...send,
@@ -124,9 +115,9 @@ const grantedSchema = z.object({
   /** How the job looked at the end of the turn before. */
   lastTurn: fingerprintSchema.exactOptional(),
 });
-/** The follow-up may send. */
 export type Granted = z.infer<typeof grantedSchema>;
 
+/** The follow-up has a place in line. Its grant follows as a signal. */
 const waitingSchema = z.object({
   kind: z.literal('waiting'),
   ...send,
@@ -137,18 +128,18 @@ const waitingSchema = z.object({
   expectedAtMs: instantMsSchema.exactOptional(),
   pause: pauseSchema.exactOptional(),
 });
-/** The follow-up has a place in line. Its grant follows as a signal. */
 export type Waiting = z.infer<typeof waitingSchema>;
 
+/** The line has no place, or none for this job. The follow-up asks again after `retryMs`. */
 const fullSchema = z.object({
   kind: z.literal('full'),
   ...send,
   reason: z.enum(['queue-full', 'job-busy']),
   retryMs: z.number().min(1),
 });
-/** The line has no place, or none for this job. The follow-up asks again after `retryMs`. */
 export type Full = z.infer<typeof fullSchema>;
 
+/** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember any. */
 const knownSchema = z.object({
   kind: z.literal('known'),
   ...send,
@@ -165,7 +156,6 @@ const knownSchema = z.object({
   /** The budget remembers every send since the follow-up started. */
   remembersAll: z.boolean(),
 });
-/** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember any. */
 export type Known = z.infer<typeof knownSchema>;
 
 /** Answers that follow an ask as a signal. Any other signal is ignored. */
@@ -174,19 +164,16 @@ export const answerSchema = z.discriminatedUnion('kind', [grantedSchema, waiting
 /** Answers that are about a slot, and not about an earlier send. */
 export const slotSchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema, fullSchema]);
 
-/** Any answer to an ask. */
+/** Any answer to an ask. `runId` is the run that asked: a reset run replays what its predecessor was answered. */
 export const anyAnswerSchema = z.discriminatedUnion('kind', [
   slotSchema,
   knownSchema,
   z.object({ kind: z.literal('otherMessage') }),
   z.object({ kind: z.literal('ended') }),
 ]);
-/**
- * Answers an ask, or follows it as a signal. `runId` is the run that asked: a reset run replays what its predecessor was
- * answered.
- */
 export type Answer = z.infer<typeof anyAnswerSchema>;
 
+/** A send is over. */
 const settlementSchema = z.object({
   kind: z.literal('settle'),
   workflowId: idText,
@@ -198,9 +185,9 @@ const settlementSchema = z.object({
   /** Why the service refused to let the job be read right before the send, which was then not made. */
   ...refusedRead,
 });
-/** A send is over. */
 export type Settlement = z.infer<typeof settlementSchema>;
 
+/** A follow-up ends. A grant that it has not settled was never used. */
 const endSchema = z.object({
   kind: z.literal('end'),
   workflowId: idText,
@@ -210,12 +197,10 @@ const endSchema = z.object({
   /** How the job looked at the end of its turn. */
   lastTurn: fingerprintSchema.exactOptional(),
 });
-/** A follow-up ends. A grant that it has not settled was never used. */
 export type End = z.infer<typeof endSchema>;
 
-/** A signal cannot be refused: one that breaks a rule is ignored. */
+/** From a follow-up to its budget. A signal cannot be refused: one that breaks a rule is ignored. */
 export const budgetEventSchema = z.discriminatedUnion('kind', [settlementSchema, endSchema]);
-/** From a follow-up to its budget: a send is over, or the follow-up ends. */
 export type BudgetEvent = z.infer<typeof budgetEventSchema>;
 
 /** Asks for a slot. The budget starts with it if it does not exist yet. */
@@ -232,11 +217,9 @@ export function budgetStartOptions({ projectId, taskQueue }: { projectId: string
 
 /**
  * Starts a budget that never existed, with an update. One may have been stopped on purpose: only `restore` starts it
- * again.
- *
- * @param target.taskQueue that of the follow-ups
+ * again. `taskQueue` is that of the follow-ups.
  */
-export function firstBudgetStart(target: { projectId: string; taskQueue: string; settings: BudgetSettings }) {
+export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: string }) {
   const { projectId, settings } = target;
   const input: ProjectBudgetInput = { projectId, settings };
   return {

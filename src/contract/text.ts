@@ -14,7 +14,7 @@ export function utf8Length(text: string): number {
 const DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
 
 /**
- * 64-bit hash of a text as 11 characters of base64url. Not cryptographic: it keeps the budget's memory small. Among the
+ * 64-bit hash of a text as 11 characters of base64url, to keep the budget's memory small. Not cryptographic: among the
  * 7,500 ids that a budget remembers, the chance that any two share a hash is 1.5e-12.
  */
 export function hash64(text: string): string {
@@ -62,6 +62,5 @@ export function markdownInstant(iso: string, nowMs: number): string {
 
 /** The last line of all current details. They are written at an event and may be read much later. */
 export function markdownAsOf(nowMs: number): string {
-  const iso = new Date(nowMs).toISOString();
-  return `_As of ${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC._`;
+  return `_As of ${new Date(nowMs).toISOString().slice(0, 19).replace('T', ' ')} UTC._`;
 }

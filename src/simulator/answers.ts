@@ -20,7 +20,6 @@ export function jobAnswer(job: ServiceJob, { withStatus }: { withStatus: boolean
   return json(200, withStatus ? job : { ...job, status: undefined });
 }
 
-/** The interface's Error body. */
 export function errorAnswer(status: number, error: string, headers: Record<string, string> = {}): Answer {
   return json(status, { error }, headers);
 }
@@ -53,7 +52,7 @@ function json(status: number, body: unknown, headers: Record<string, string> = {
 
 const DRIPS = 20;
 
-/** Sends an answer in its manner. Rejects with an AbortError if `signal` aborts. */
+/** Sends an answer. Rejects with an AbortError if `signal` aborts. */
 export async function deliver(
   { how, ...answer }: Answer,
   response: ServerResponse,

@@ -1,9 +1,5 @@
-/**
- * A simulated agent job service: a real HTTP server with the interface of the real one, for demonstrations, tests and
- * measurements. Its ledger is the ground truth of what was delivered.
- *
- * @module
- */
+// A simulated agent job service: a real HTTP server with the interface of the real one, for demonstrations, tests and
+// measurements. Its ledger is the ground truth of what was delivered.
 import { once, setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -26,7 +22,6 @@ export type { MessageHook, MessageStep } from './requests.js';
 const BACKLOG = 4_096;
 const SERVICE_PATH = /^\/v2\/agent\/([^/]+)\/job\/([^/]+?)(\/message)?$/;
 
-/** A running simulated agent job service. */
 export interface Simulator {
   /** Address for clients, such as `http://127.0.0.1:40123`. */
   readonly baseUrl: string;
@@ -35,20 +30,17 @@ export interface Simulator {
   readonly apiKey: string;
   /** Every message request that arrived completely, in the order of decisions. */
   readonly ledger: readonly LedgerEntry[];
-  /** Number of get-job requests. */
+  /** Get-job requests so far. */
   readonly gets: number;
-  /** Makes a job, or replaces one. */
+  /** Also replaces one. */
   addJob(job: NewJob): void;
   /** Changes a job as another client of the service would. Throws if it does not exist. */
   changeJob(change: JobChange): void;
-  /**
-   * The true state of a job, even if reads are stale, with its accepted messages and all reads; `undefined` if it does
-   * not exist.
-   */
+  /** The true state of a job, even if reads are stale, with its accepted messages and all reads. */
   job(projectId: string, jobId: string): (ServiceJob & { messages: number; gets: number }) | undefined;
   /** Replaces options while it runs, each as a whole. Throws naming each bad field, and then changes nothing. */
   update(patch: SimulatorUpdate): void;
-  /** Plans a fault for the next matching requests. Faults strike in the order of their plans. */
+  /** Plans a fault for the next matching requests: the first that is planned strikes first. */
   failNext(fault: PlannedFault): void;
   /** Drops planned faults that have not struck yet. */
   clearFaults(): void;
@@ -132,10 +124,7 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
     return errorAnswer(404, 'not found');
   }
 
-  /**
-   * Answers with an error of the simulator itself, such as a full disk, unless the client has left or the simulator
-   * closes.
-   */
+  /** Answers with an error of the simulator itself, such as a full disk, unless the client or the simulator has left. */
   function giveUp(request: IncomingMessage, response: ServerResponse, error: unknown): void {
     if (closing.signal.aborted || response.headersSent || !request.complete) {
       response.destroy();
@@ -154,7 +143,7 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
   }
 }
 
-/** The address at which a client on this machine reaches a server that listens on `host`. */
+/** Where a client on this machine reaches a server that listens on `host`. */
 function reachableHost(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
   if (host === '::') return '[::1]';

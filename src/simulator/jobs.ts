@@ -16,11 +16,7 @@ export interface ServiceJob {
 interface JobBehaviour {
   /** Status at the end of each turn. @default 'completed' */
   outcome?: 'completed' | 'failed' | 'archived';
-  /**
-   * Pull request at the end of a turn that does not fail: a new one, the previous one, none, or this text.
-   *
-   * @default 'new'
-   */
+  /** Pull request at the end of a turn that does not fail: `new`, the previous one, none, or this text. @default 'new' */
   prLinkAfterTurn?: 'new' | 'same' | 'none' | { url: string };
   /** Factor on the length of turns. @default 1 */
   turnFactor?: number;
@@ -28,7 +24,6 @@ interface JobBehaviour {
   neverEnds?: boolean;
 }
 
-/** A job to be made. */
 export interface NewJob {
   projectId: string;
   jobId: string;
@@ -44,10 +39,7 @@ export interface JobChange extends Partial<Pick<ServiceJob, 'status' | 'prLink'>
   jobId: string;
 }
 
-/**
- * The state machine of one job. Has no timers: its state follows from the given instant, in epoch
- * milliseconds, which must not go back.
- */
+/** One job. Has no timers: its state follows from the given instant, in epoch milliseconds, which must not go back. */
 export class SimulatedJob {
   /** Messages taken. */
   messages = 0;
@@ -95,7 +87,6 @@ export class SimulatedJob {
     this.begin(nowMs);
   }
 
-  /** Starts a turn. */
   begin(nowMs: number): void {
     const { prLink } = this.truth(nowMs);
     const { turnFactor = 1, neverEnds = false } = this.behaviour;
@@ -126,10 +117,7 @@ export class SimulatedJob {
   }
 }
 
-/**
- * Behaviour of jobs by the beginning of their id, up to its first `-`, so that a demonstration needs no set-up. Beside
- * these, `missing-…` does not exist, also with `autoCreate`.
- */
+/** Behaviour of jobs by their id up to its first `-`, so that a demonstration needs no set-up. `missing-…` never exists. */
 const recipes = new Map<string, JobBehaviour & Pick<NewJob, 'status'>>([
   ['fail', { outcome: 'failed' }],
   ['archive', { outcome: 'archived' }],
@@ -143,7 +131,6 @@ const recipes = new Map<string, JobBehaviour & Pick<NewJob, 'status'>>([
 
 const prefixOf = (jobId: string): string => jobId.slice(0, Math.max(0, jobId.indexOf('-')));
 
-/** All jobs of all projects. */
 export class JobStore {
   readonly #jobs = new Map<string, SimulatedJob>();
 

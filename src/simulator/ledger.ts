@@ -68,12 +68,7 @@ export class Ledger {
   }
 }
 
-/**
- * The most instants in any rolling window. The window is half-open: two instants exactly `windowMs` apart do
- * not share one.
- *
- * @param instantsMs in any order
- */
+/** The most of these instants, in any order, in any rolling window. Two that are `windowMs` apart do not share one. */
 export function maxInAnyWindow(instantsMs: readonly number[], windowMs: number): number {
   const sorted = [...instantsMs].sort((a, b) => a - b);
   let first = 0;

@@ -79,7 +79,7 @@ function weightedLimiter({ limit, windowMs }: LimiterOptions): Limiter {
   let index = -1;
   let previous = 0;
   let current = 0;
-  /** How far into a window the previous count weighs at most `room`. */
+  // How far into a window the previous count weighs at most `room`.
   const overlapFitsAtMs = (count: number, room: number): number =>
     count <= room ? 0 : Math.ceil((windowMs * (count - room)) / count);
   return (nowMs) => {
@@ -97,11 +97,7 @@ function weightedLimiter({ limit, windowMs }: LimiterOptions): Limiter {
   };
 }
 
-/**
- * The limiter of a project whose limit other clients use, too.
- *
- * @param share mean share of the limit that others use, from 0 to 1. Their requests arrive at random (Poisson)
- */
+/** The limiter of a project of whose limit other clients use a mean share, 0 to 1, at random instants (Poisson). */
 export function shareLimiter(options: LimiterOptions, share: number, random: Random, startMs: number): Limiter {
   const limiter = createLimiter(options);
   if (share <= 0) return limiter;

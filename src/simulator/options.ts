@@ -14,7 +14,7 @@ const durationRange = z
   .strictObject({ minMs: durationMs, maxMs: durationMs })
   .refine(({ minMs, maxMs }) => minMs <= maxMs, 'minMs must not be above maxMs');
 
-/** Everything that `startSimulator` takes. Takes {@link SimulatorOptions}, gives {@link SimulatorSettings}. */
+/** Durations are whole milliseconds. */
 export const simulatorOptionsSchema = z.strictObject({
   /** Address to listen on. @default '127.0.0.1' */
   host: z.string().min(1).default('127.0.0.1'),
@@ -52,7 +52,6 @@ export const simulatorOptionsSchema = z.strictObject({
   statusInPostAnswer: z.boolean().default(false),
 });
 
-/** Options of the simulated service; every one has a default. Durations are whole milliseconds. */
 export type SimulatorOptions = z.input<typeof simulatorOptionsSchema>;
 /** The options with every default filled in. */
 export type SimulatorSettings = z.output<typeof simulatorOptionsSchema>;

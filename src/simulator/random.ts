@@ -4,17 +4,11 @@ export interface Random {
   next(): number;
   /** A whole number between two bounds, both included. */
   between(min: number, max: number): number;
-  /**
-   * Another generator, from this one's seed and a label alone: numbers already drawn do not matter. That makes
-   * a run repeatable even if requests of several clients arrive in any order.
-   */
+  /** Another generator, from this one's seed and a label alone: a run is repeatable, in whatever order requests arrive. */
   fork(label: string): Random;
 }
 
-/**
- * The mulberry32 generator: 32 bits of state, period 2^32, public domain (Tommy Ettinger). Good enough for latencies and
- * jitter; not for secrets.
- */
+/** The mulberry32 generator, public domain (Tommy Ettinger). Good enough for latencies and jitter; not for secrets. */
 export function createRandom(seed: number): Random {
   let state = seed >>> 0;
   const next = (): number => {

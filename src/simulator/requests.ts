@@ -17,7 +17,7 @@ export type MessageStep = 'received' | 'recorded' | 'answered';
 /** Called at each step; the request continues when it resolves. */
 export type MessageHook = (reached: { step: MessageStep; projectId: string; jobId: string }) => Promise<void> | void;
 
-/** One request to the service, arrived whole. */
+/** Arrived whole. */
 interface ServiceRequest {
   projectId: string;
   jobId: string;
@@ -26,7 +26,6 @@ interface ServiceRequest {
   body: Buffer;
 }
 
-/** What becomes of a message: its answer, and what the ledger says of it. */
 type Decision = { answer: Answer } & Pick<LedgerEntry, 'countedAtMs' | 'accepted'>;
 
 const promptSchema = z.looseObject({ prompt: z.string() });
@@ -35,7 +34,6 @@ const promptSchema = z.looseObject({ prompt: z.string() });
 export class Service {
   readonly jobs: JobStore;
   readonly faults = new FaultPlan();
-  /** Get-job requests. */
   gets = 0;
   readonly #limiters = new Map<string, Limiter>();
   /** How many requests of each method came for each job, even for an unknown one. */
@@ -123,10 +121,7 @@ export class Service {
     return { answer: fault ? struckAnswer(whole, fault.how) : whole, countedAtMs: nowMs, accepted: true };
   }
 
-  /**
-   * What is decided about a request when it arrives. Its latency depends only on the seed and its number among those
-   * with its method to its job.
-   */
+  /** The latency of a request depends only on the seed and its number among those with its method to its job. */
   #begin(method: 'GET' | 'POST', { projectId, jobId }: ServiceRequest) {
     const number = this.requestsFor(method, projectId, jobId) + 1;
     this.#requests.set(`${method} ${projectId}/${jobId}`, number);
@@ -135,7 +130,6 @@ export class Service {
     return { fault: this.faults.next({ method, projectId, jobId }), latencyMs: random.between(minMs, maxMs) };
   }
 
-  /** Whether a request carries the project's key. */
   #isAuthorized({ projectId, authorization }: ServiceRequest): boolean {
     const { apiKey, apiKeys } = this.settings;
     return authorization === `Bearer ${Object.hasOwn(apiKeys, projectId) ? apiKeys[projectId] : apiKey}`;
